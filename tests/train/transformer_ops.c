@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/half.h"
 #include "core/op.h"
 #include "core/philox.h"
 #include "missing.h"
@@ -19,8 +20,12 @@
 #define SHAPE(...) \
 	dtrain_shape_of((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
 
+/* The type of the next ops. */
+static dtrain_dtype tested_type = DTRAIN_F32;
+
 /* An op on a device whose memory the host can read. */
 typedef struct op_run {
+	dtrain_dtype dtype; /* that the op computes in: F32 or BF16 */
 	dtrain_device *device;
 	const dtrain_device_api *api;
 	dtrain_stream *stream;
@@ -38,7 +43,7 @@ static void begin(op_run *r, const char *device, int threads, dtrain_op_kind kin
 {
 	beton_error err = {0};
 	dtrain_device_options options = {.struct_size = sizeof(options), .threads = threads};
-	*r = (op_run){.desc = {.kind = kind, .attrs = attrs}};
+	*r = (op_run){.dtype = tested_type, .desc = {.kind = kind, .attrs = attrs}};
 	expect_ok(dtrain_device_open(device, &options, &r->device, &err), &err);
 	r->api = dtrain_device_get_api(r->device);
 	expect_ok(r->api->stream_create(r->device, &r->stream, &err), &err);
@@ -69,17 +74,24 @@ static void *add_operand(op_run *r, bool input, dtrain_dtype dtype, dtrain_shape
 static float *numbers(op_run *r, dtrain_shape shape)
 {
 	uint32_t state = 12345u + (uint32_t)r->desc.num_inputs;
-	float *values = add_operand(r, true, DTRAIN_F32, shape);
+	char letter = dtrain__op_input_letter(r->desc.kind, r->desc.num_inputs);
+	dtrain_dtype dtype = dtrain__op_letter_type(letter, r->dtype);
+	void *values = add_operand(r, true, dtype, shape);
 	for (int64_t i = 0; i < dtrain_shape_count(&shape); i++) {
 		state = state * 1664525u + 1013904223u;
-		values[i] = (float)(state >> 8) * 0x1p-23f - 1;
+		float value = (float)(state >> 8) * 0x1p-23f - 1;
+		if (dtype == DTRAIN_BF16)
+			((uint16_t *)values)[i] = bt_bfloat16(value);
+		else
+			((float *)values)[i] = value;
 	}
 	return values;
 }
 
 static float *result(op_run *r, dtrain_shape shape)
 {
-	return add_operand(r, false, DTRAIN_F32, shape);
+	char letter = dtrain__op_output_letter(r->desc.kind, r->desc.num_outputs);
+	return add_operand(r, false, dtrain__op_letter_type(letter, r->dtype), shape);
 }
 
 /* Runs the op; returns the bytes of its workspace. */
@@ -112,12 +124,15 @@ static void expect_outputs(const op_run *got, const op_run *right, double bound)
 			    *b = right->operands[right->desc.num_inputs + k];
 		int64_t count = dtrain_shape_count(&right->desc.outputs[k].shape);
 		double difference = 0, length = 0;
+		if (bound == 0 && memcmp(a, b, right->desc.outputs[k].bytes) != 0)
+			fail_msg("output %d of %s in %s has other bits", k, dtrain__op_name(right->desc.kind),
+				 dtrain_dtype_name(right->dtype));
+		if (bound == 0)
+			continue;
 		for (int64_t i = 0; i < count; i++) {
 			difference += pow((double)a[i] - (double)b[i], 2);
 			length += pow((double)b[i], 2);
 		}
-		if (bound == 0 && memcmp(a, b, (size_t)count * sizeof(*a)) != 0)
-			fail_msg("output %d of %s has other bits", k, dtrain__op_name(right->desc.kind));
 		if (!(sqrt(difference) <= bound * sqrt(length)))
 			fail_msg("output %d of %s: normalised error %.3g", k, dtrain__op_name(right->desc.kind),
 				 sqrt(difference / length));
@@ -329,15 +344,11 @@ static void expect_same_bits(op_run *one, op_run *two)
 	end(two);
 }
 
-static void threads_change_no_bit(void **state)
+static void compare_threads(void **state)
 {
 	static const dtrain_op_kind linear[] = {DTRAIN_OP_LINEAR, DTRAIN_OP_LINEAR_BWD_DATA,
 						DTRAIN_OP_LINEAR_BWD_WEIGHT};
 	op_run r[2], backward[2];
-#ifndef _OPENMP
-	fprintf(stderr, "this compiler's build leaves threads to oneDNN, whose sums depend on their number\n");
-	skip();
-#endif
 	for (int i = 0; i < 6; i++) {
 		for (int k = 0; k < 2; k++)
 			begin_linear(&r[k], *state, 1 + 2 * k, linear[i / 2], i % 2, 700, 96, 160);
@@ -357,6 +368,30 @@ static void threads_change_no_bit(void **state)
 		for (int k = 0; k < 2; k++)
 			others[i](&r[k], *state, 1 + 2 * k);
 		expect_same_bits(&r[0], &r[1]);
+	}
+}
+
+static bool has_bf16(const char *device)
+{
+	op_run r;
+	dtrain_device_caps caps;
+	begin(&r, device, 1, DTRAIN_OP_RELU, (dtrain_op_attrs){.relu = false});
+	r.api->caps(r.device, &caps);
+	end(&r);
+	return caps.dtypes >> DTRAIN_BF16 & 1;
+}
+
+static void threads_change_no_bit(void **state)
+{
+#ifndef _OPENMP
+	fprintf(stderr, "this compiler's build leaves threads to oneDNN, whose sums depend on their number\n");
+	skip();
+#endif
+	compare_threads(state);
+	if (has_bf16(*state)) {
+		tested_type = DTRAIN_BF16;
+		compare_threads(state);
+		tested_type = DTRAIN_F32;
 	}
 }
 

@@ -38,36 +38,38 @@ typedef void trial(const cpu_vector *v, arrays *a, int64_t n);
 static void sums(const cpu_vector *v, arrays *a, int64_t n)
 {
 	a->numbers[0] = v->dot(a->of[0], a->of[1], n);
-	v->scale(a->of[2], a->of[0], 0.7f, n);
-	v->add(a->of[3], a->of[0], n);
+	v->f32->scale(a->of[2], a->of[0], 0.7f, n);
+	v->f32->add(a->of[3], a->of[0], n);
 }
 
 static void norms(const cpu_vector *v, arrays *a, int64_t n)
 {
-	v->layer_norm(a->of[2], a->of[0], a->of[1], n % 2 ? a->of[3] : NULL, n, 1e-5f, &a->numbers[0], &a->numbers[1]);
-	v->rms_norm(a->of[4], a->of[0], a->of[1], n, 1e-5f, &a->numbers[2]);
+	v->f32->layer_norm(a->of[2], a->of[0], a->of[1], n % 2 ? a->of[3] : NULL, n, 1e-5f, &a->numbers[0],
+			   &a->numbers[1]);
+	v->f32->rms_norm(a->of[4], a->of[0], a->of[1], n, 1e-5f, &a->numbers[2]);
 }
 
 static void norms_back(const cpu_vector *v, arrays *a, int64_t n)
 {
-	v->layer_norm_back(a->of[0], a->of[1], n % 2 ? a->of[2] : NULL, a->of[3], a->of[4], a->of[5], n, 0.3f, 0.8f);
-	v->rms_norm_back(a->of[4], a->of[2], a->of[3], a->of[0], a->of[5], n, 0.8f);
+	v->f32->layer_norm_back(a->of[0], a->of[1], n % 2 ? a->of[2] : NULL, a->of[3], a->of[4], a->of[5], n, 0.3f,
+				0.8f);
+	v->f32->rms_norm_back(a->of[4], a->of[2], a->of[3], a->of[0], a->of[5], n, 0.8f);
 }
 
 static void activations(const cpu_vector *v, arrays *a, int64_t n)
 {
 	a->of[0][0] = 60;
 	a->of[1][0] = -60;
-	v->activate(a->of[2], a->of[0], n, CPU_GELU);
-	v->activate(a->of[3], a->of[0], n, CPU_GELU_TANH);
-	v->activate(a->of[4], a->of[1], n, CPU_SILU);
-	v->activate(a->of[1], a->of[1], n, CPU_RELU);
+	v->f32->activate(a->of[2], a->of[0], n, CPU_GELU);
+	v->f32->activate(a->of[3], a->of[0], n, CPU_GELU_TANH);
+	v->f32->activate(a->of[4], a->of[1], n, CPU_SILU);
+	v->f32->activate(a->of[1], a->of[1], n, CPU_RELU);
 }
 
 static void gates(const cpu_vector *v, arrays *a, int64_t n)
 {
-	v->swiglu(a->of[2], a->of[0], a->of[1], n);
-	v->swiglu_back(a->of[3], a->of[4], a->of[0], a->of[1], a->of[5], n);
+	v->f32->swiglu(a->of[2], a->of[0], a->of[1], n);
+	v->f32->swiglu_back(a->of[3], a->of[4], a->of[0], a->of[1], a->of[5], n);
 }
 
 static void softmax(const cpu_vector *v, arrays *a, int64_t n)
@@ -80,7 +82,7 @@ static void rotations(const cpu_vector *v, arrays *a, int64_t n)
 {
 	int64_t head = n / 4 * 2;
 	if (head)
-		v->rotate(a->of[2], a->of[0], 2 * head, head, n % 2, a->of[3], a->of[4]);
+		v->f32->rotate(a->of[2], a->of[0], 2 * head, head, n % 2, a->of[3], a->of[4]);
 }
 
 /* What is behind a row's columns, as far as a vector reaches, is nobody's. */
@@ -123,7 +125,25 @@ static void attention_back(const cpu_vector *v, arrays *a, int64_t n)
 static void drops(const cpu_vector *v, arrays *a, int64_t n)
 {
 	const int64_t random[DTRAIN_RANDOMS] = {0x123456789abcdef, 42, 0, 1};
-	v->dropout(a->of[2], a->of[0], n, 0x3fffffffdULL * (uint64_t)n, random, 9, 1u << 30, 1.25f);
+	v->f32->dropout(a->of[2], a->of[0], n, 0x3fffffffdULL * (uint64_t)n, random, 9, 1u << 30, 1.25f);
+}
+
+/* The first arrays hold rows in BF16, whose results are F32 sums or rounded to BF16 in the fourth. */
+static void halves(const cpu_vector *v, arrays *a, int64_t n)
+{
+	uint16_t *x = (uint16_t *)a->of[1], *y = (uint16_t *)a->of[2];
+	a->of[0][0] = NAN;
+	a->of[0][1] = INFINITY;
+	a->of[0][2] = 3.40282347e38f;
+	v->bf16->narrow(x, a->of[0], 1, n);
+	v->bf16->add(a->of[3], x, n);
+	v->bf16->scale(y, x, 0.7f, n);
+	v->bf16->widen(a->of[0], y, n);
+	v->bf16->narrow(x, a->of[4], 1, n);
+	v->bf16->layer_norm(y, x, a->of[5], NULL, n, 1e-5f, &a->numbers[0], &a->numbers[1]);
+	memset(x, 0, sizeof(a->of[1]));
+	v->bf16->widen(a->of[4], y, n);
+	memset(y, 0, sizeof(a->of[2]));
 }
 
 static void expect_near(const arrays *a, const arrays *b, const char *kind, int index, int64_t n)
@@ -141,8 +161,8 @@ static void expect_near(const arrays *a, const arrays *b, const char *kind, int 
 
 static void compare(const cpu_vector *v, const char *kind)
 {
-	static trial *const trials[] = {sums,    norms,     norms_back, activations,    gates,
-					softmax, rotations, attention,  attention_back, drops};
+	static trial *const trials[] = {sums,      norms,     norms_back,     activations, gates, softmax,
+					rotations, attention, attention_back, drops,       halves};
 	for (int i = 0; i < (int)(sizeof(trials) / sizeof(trials[0])); i++)
 		for (int64_t n = 1; n <= 70; n++) {
 			arrays got = fresh(), right = fresh();

@@ -129,6 +129,6 @@ static int run_lion(const struct dtrain_op *op, void *const *operands, void *wor
 void cpu_build_adaptive(cpu_build *build)
 {
 	for (int i = 0; i < build->desc->num_outputs; i++)
-		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i].shape));
+		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i]));
 	build->op->finish = build->desc->kind == DTRAIN_OP_ADAM ? run_adam : run_lion;
 }

@@ -3,16 +3,20 @@
 
 static void build_forward(cpu_build *build)
 {
-	const dtrain_shape channels = dtrain_shape_of(4, (int64_t[]){1, build->desc->inputs[1].shape.dim[0], 1, 1});
-	cpu_view x = cpu_input(build, 0), b = cpu_operand_as(cpu_plain_md(build, &channels), 1);
+	const dtrain_operand channels = {
+		.shape = dtrain_shape_of(4, (int64_t[]){1, build->desc->inputs[1].shape.dim[0], 1, 1})};
+	cpu_view x = cpu_input(build, 0);
+	/* Both are the same bytes. oneDNN has no fast addition of unlike layouts. */
+	cpu_view b = cpu_operand_as(
+		build->desc->inputs[0].layout ? cpu_blocked_md(build, &channels) : cpu_plain_md(build, &channels), 1);
 	dnnl_primitive_desc_t pd = cpu_add_pd(build, x.md, b.md, x.md, build->attr);
 	cpu_view y = cpu_output(build, 0, x.md);
 	cpu_step_add(build, pd, 3, (cpu_argument[]){{DNNL_ARG_SRC_0, x}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, y}});
 	cpu_store(build, 0, y);
 }
 
-/* One thread sums a channel, in double: oneDNN's reduction over these axes adds up to a million values in one float.
- * The result does not depend on the number of threads. */
+/* Of d_y in F32. One thread sums a channel, in double: oneDNN's reduction over these axes adds up to a million values
+ * in one float. The result does not depend on the number of threads. */
 static int sum_channels(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)err;
@@ -37,8 +41,9 @@ static int sum_channels(const struct dtrain_op *op, void *const *operands, void 
 static void build_backward(cpu_build *build)
 {
 	const dtrain_shape *shape = &build->desc->inputs[0].shape;
-	build->op->plain[0] = cpu_convert(build, cpu_input(build, 0), cpu_plain_md(build, shape)).place;
-	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0].shape));
+	dtrain_operand wide = cpu_in_type(&build->desc->inputs[0], DTRAIN_F32);
+	build->op->plain[0] = cpu_convert(build, cpu_input(build, 0), cpu_plain_md(build, &wide)).place;
+	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0]));
 	build->op->batch = shape->dim[0];
 	build->op->channels = shape->dim[1];
 	build->op->finish = sum_channels;

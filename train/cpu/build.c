@@ -7,7 +7,7 @@
 #include "core/shape.h"
 #include "cpu.h"
 
-static const_dnnl_memory_desc_t new_md(cpu_build *build, onednn_md md, dnnl_status_t status)
+const_dnnl_memory_desc_t cpu_own_md(cpu_build *build, onednn_md md, dnnl_status_t status)
 {
 	if (status == dnnl_success && build->num_mds == CPU_BUILD_MAX_MDS) {
 		dnnl_memory_desc_destroy(md);
@@ -20,34 +20,65 @@ static const_dnnl_memory_desc_t new_md(cpu_build *build, onednn_md md, dnnl_stat
 	return md;
 }
 
-const_dnnl_memory_desc_t cpu_plain_md(cpu_build *build, const dtrain_shape *shape)
+/* I64 has no layout but the plain one, which no primitive sees. */
+static dnnl_data_type_t type_of(dtrain_dtype dtype)
 {
-	dnnl_dims_t dims = {1}, strides = {1};
-	int ndims = shape->ndim ? shape->ndim : 1;
+	static const dnnl_data_type_t types[] = {
+		[DTRAIN_F32] = dnnl_f32, [DTRAIN_BF16] = dnnl_bf16, [DTRAIN_U8] = dnnl_u8, [DTRAIN_I32] = dnnl_s32};
+	return dtype < sizeof(types) / sizeof(types[0]) ? types[dtype] : dnnl_data_type_undef;
+}
+
+dtrain_operand cpu_in_type(const dtrain_operand *operand, dtrain_dtype dtype)
+{
+	return (dtrain_operand){.dtype = dtype, .shape = operand->shape};
+}
+
+const_dnnl_memory_desc_t cpu_plain_md(cpu_build *build, const dtrain_operand *operand)
+{
+	const dtrain_shape *shape = &operand->shape;
+	dnnl_dims_t strides = {1};
 	int64_t stride = 1;
 	for (int i = shape->ndim - 1; i >= 0; i--) {
-		dims[i] = shape->dim[i];
 		strides[i] = stride;
 		stride *= shape->dim[i];
 	}
-	onednn_md md = NULL;
-	dnnl_status_t status = dnnl_memory_desc_create_with_strides(&md, ndims, dims, dnnl_f32, strides);
-	return new_md(build, md, status);
+	return cpu_strided_md(build, operand, strides);
 }
 
-const_dnnl_memory_desc_t cpu_tag_md(cpu_build *build, const dtrain_shape *shape, dnnl_format_tag_t tag)
+const_dnnl_memory_desc_t cpu_strided_md(cpu_build *build, const dtrain_operand *operand, const dnnl_dims_t strides)
 {
+	const dtrain_shape *shape = &operand->shape;
+	dnnl_dims_t dims = {1};
+	int ndims = shape->ndim ? shape->ndim : 1;
+	for (int i = 0; i < shape->ndim; i++)
+		dims[i] = shape->dim[i];
+	onednn_md md = NULL;
+	dnnl_status_t status = dnnl_memory_desc_create_with_strides(&md, ndims, dims, type_of(operand->dtype), strides);
+	return cpu_own_md(build, md, status);
+}
+
+const_dnnl_memory_desc_t cpu_tag_md(cpu_build *build, const dtrain_operand *operand, dnnl_format_tag_t tag)
+{
+	const dtrain_shape *shape = &operand->shape;
 	dnnl_dims_t dims;
 	for (int i = 0; i < shape->ndim; i++)
 		dims[i] = shape->dim[i];
 	onednn_md md = NULL;
-	dnnl_status_t status = dnnl_memory_desc_create_with_tag(&md, shape->ndim, dims, dnnl_f32, tag);
-	return new_md(build, md, status);
+	dnnl_status_t status = dnnl_memory_desc_create_with_tag(&md, shape->ndim, dims, type_of(operand->dtype), tag);
+	return cpu_own_md(build, md, status);
 }
 
-const_dnnl_memory_desc_t cpu_any_md(cpu_build *build, const dtrain_shape *shape)
+const_dnnl_memory_desc_t cpu_any_md(cpu_build *build, const dtrain_operand *operand)
 {
-	return cpu_tag_md(build, shape, dnnl_format_tag_any);
+	return cpu_tag_md(build, operand, dnnl_format_tag_any);
+}
+
+const_dnnl_memory_desc_t cpu_blocked_md(cpu_build *build, const dtrain_operand *operand)
+{
+	bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+	int block = wide ? 16 : 8;
+	dnnl_format_tag_t tag = operand->shape.dim[1] % block ? dnnl_nchw : wide ? dnnl_nChw16c : dnnl_nChw8c;
+	return cpu_tag_md(build, operand, tag);
 }
 
 static const char *status_text(dnnl_status_t status)
@@ -86,7 +117,7 @@ cpu_view cpu_input(cpu_build *build, int index)
 {
 	const dtrain_operand *operand = &build->desc->inputs[index];
 	const cpu_layout *layout = operand->layout;
-	return cpu_operand_as(layout ? layout->md : cpu_plain_md(build, &operand->shape), index);
+	return cpu_operand_as(layout ? layout->md : cpu_plain_md(build, operand), index);
 }
 
 cpu_view cpu_scratch(cpu_build *build, const_dnnl_memory_desc_t md)
@@ -121,7 +152,7 @@ cpu_view cpu_convert(cpu_build *build, cpu_view view, const_dnnl_memory_desc_t m
 cpu_view cpu_output(cpu_build *build, int index, const_dnnl_memory_desc_t md)
 {
 	dtrain_operand *operand = &build->desc->outputs[index];
-	const_dnnl_memory_desc_t plain = cpu_plain_md(build, &operand->shape);
+	const_dnnl_memory_desc_t plain = cpu_plain_md(build, operand);
 	if (build->status != BETON_OK)
 		return (cpu_view){0};
 	operand->layout = NULL;
@@ -141,7 +172,7 @@ void cpu_store(cpu_build *build, int index, cpu_view view)
 {
 	if (build->status != BETON_OK || view.place.operand >= 0)
 		return;
-	const_dnnl_memory_desc_t plain = cpu_plain_md(build, &build->desc->outputs[index].shape);
+	const_dnnl_memory_desc_t plain = cpu_plain_md(build, &build->desc->outputs[index]);
 	cpu_reorder(build, view, cpu_operand_as(plain, build->desc->num_inputs + index));
 }
 
@@ -215,7 +246,7 @@ void cpu_place_plain_inputs(cpu_build *build)
 	for (int i = 0; i < desc->num_inputs; i++) {
 		cpu_view view = {.place.operand = i};
 		if (desc->inputs[i].layout)
-			view = cpu_convert(build, cpu_input(build, i), cpu_plain_md(build, &desc->inputs[i].shape));
+			view = cpu_convert(build, cpu_input(build, i), cpu_plain_md(build, &desc->inputs[i]));
 		build->op->plain[i] = view.place;
 		desc->inputs[i].layout = NULL;
 	}
@@ -227,11 +258,19 @@ void cpu_build_function(cpu_build *build, size_t bytes, int threads,
 {
 	cpu_place_plain_inputs(build);
 	for (int i = 0; i < build->desc->num_outputs; i++)
-		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i].shape));
+		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i]));
 	build->op->scratch_bytes = dtrain__round_up(bytes, DTRAIN__HOST_ALIGNMENT);
 	build->op->scratch = (cpu_place){.operand = CPU_WORKSPACE, .offset = build->workspace};
 	build->workspace += (size_t)threads * build->op->scratch_bytes;
 	build->op->finish = finish;
+}
+
+void cpu_round_weight(cpu_build *build, int input)
+{
+	cpu_view view = cpu_operand_as(cpu_plain_md(build, &build->desc->inputs[input]), input);
+	dtrain_operand rounded = cpu_in_type(&build->desc->inputs[input], build->op->dtype);
+	if (build->op->plain[input].operand == input)
+		build->op->plain[input] = cpu_convert(build, view, cpu_plain_md(build, &rounded)).place;
 }
 
 void *cpu_plain(const struct dtrain_op *op, int input, void *const *operands, void *workspace)

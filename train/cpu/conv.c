@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu.h"
 
-/* The shapes of x, w and y, whichever of them is the output. */
-typedef struct conv_shapes {
-	const dtrain_shape *x, *w, *y;
-} conv_shapes;
+/* x, w and y, whichever of them is the output. */
+typedef struct conv_operands {
+	const dtrain_operand *x, *w, *y;
+} conv_operands;
 
-static conv_shapes shapes_of(const dtrain_op_desc *desc)
+static conv_operands operands_of(const dtrain_op_desc *desc)
 {
-	const dtrain_shape *a = &desc->inputs[0].shape, *b = &desc->inputs[1].shape, *out = &desc->outputs[0].shape;
+	const dtrain_operand *a = &desc->inputs[0], *b = &desc->inputs[1], *out = &desc->outputs[0];
 	switch (desc->kind) {
 	case DTRAIN_OP_CONV2D_BWD_DATA:
-		return (conv_shapes){.x = out, .w = b, .y = a};
+		return (conv_operands){.x = out, .w = b, .y = a};
 	case DTRAIN_OP_CONV2D_BWD_WEIGHT:
-		return (conv_shapes){.x = a, .w = out, .y = b};
+		return (conv_operands){.x = a, .w = out, .y = b};
 	default:
-		return (conv_shapes){.x = a, .w = b, .y = out};
+		return (conv_operands){.x = a, .w = b, .y = out};
 	}
 }
 
 static dnnl_primitive_desc_t conv_pd(cpu_build *build, dtrain_op_kind kind, dnnl_primitive_desc_t hint)
 {
 	const dtrain_window_attrs *attrs = &build->desc->attrs.window;
-	conv_shapes shapes = shapes_of(build->desc);
-	const_dnnl_memory_desc_t x = cpu_any_md(build, shapes.x), w = cpu_any_md(build, shapes.w);
-	const_dnnl_memory_desc_t y = cpu_any_md(build, shapes.y);
+	conv_operands operands = operands_of(build->desc);
+	/* A weight that is read has the type of x, its gradient the parameter's. */
+	dtrain_dtype of_w = kind == DTRAIN_OP_CONV2D_BWD_WEIGHT ? operands.w->dtype : operands.x->dtype;
+	dtrain_operand weight = cpu_in_type(operands.w, of_w);
+	const_dnnl_memory_desc_t x = cpu_any_md(build, operands.x), w = cpu_any_md(build, &weight);
+	const_dnnl_memory_desc_t y = cpu_any_md(build, operands.y);
 	const dnnl_dims_t strides = {attrs->stride[0], attrs->stride[1]}, dilates = {0};
 	const dnnl_dims_t padding = {attrs->padding[0], attrs->padding[1]};
 	dnnl_engine_t engine = build->device->engine;

@@ -19,6 +19,7 @@ struct dtrain_device {
 	dnnl_stream_t stream;
 	dtrain_device *ref; /* runs small ops that have no primitive */
 	const cpu_vector *vector;
+	bool has_bf16;
 };
 
 /* The target of dtrain_operand.layout; belongs to the op. */
@@ -45,7 +46,8 @@ typedef struct cpu_view {
 
 #define CPU_STEP_MAX_ARGS 12
 #define CPU_OP_MAX_STEPS 6
-#define CPU_BUILD_MAX_MDS 32
+#define CPU_OP_MAX_TILINGS 6
+#define CPU_BUILD_MAX_MDS 128
 
 typedef struct cpu_step {
 	dnnl_primitive_t primitive;
@@ -55,9 +57,24 @@ typedef struct cpu_step {
 	void *addresses[CPU_STEP_MAX_ARGS]; /* present addresses of the memory objects */
 } cpu_step;
 
+/* The product of one tile in BF16, on one thread. */
+typedef struct cpu_tile {
+	dnnl_primitive_t primitive; /* NULL: no tile has the size */
+	dnnl_memory_t *memories;    /* for each thread those of a, b, c, the scratchpad, and the bias */
+} cpu_tile;
+
+/* The tiles of a product in BF16: those inside, in the last row, in the last column, and in the corner. */
+typedef struct cpu_tiling {
+	cpu_tile tiles[2][2];
+	int threads;
+} cpu_tiling;
+
 struct dtrain_op {
 	dtrain_device *device;
 	dtrain_op_attrs attrs;
+	dtrain_dtype dtype;   /* that it computes in, F32 or BF16 */
+	size_t element;       /* bytes of one of that type */
+	const cpu_rows *rows; /* for that type */
 	int num_inputs, num_outputs;
 	int64_t count; /* elements of input 0 */
 	int64_t batch, channels;
@@ -71,10 +88,13 @@ struct dtrain_op {
 	dtrain_op *ref;
 	cpu_place plain[DTRAIN_OP_MAX_OPERANDS];     /* inputs for ref, or for finish */
 	dtrain_shape shapes[DTRAIN_OP_MAX_OPERANDS]; /* of the inputs */
-	dtrain_dtype index_type;                     /* of input 1 */
+	dtrain_dtype dtypes[DTRAIN_OP_MAX_OPERANDS]; /* of the inputs */
 	cpu_place scratch;                           /* of finish: so many bytes for each thread, or for all */
 	size_t scratch_bytes;
 	void *table; /* what a run reads, made with the op; NULL: nothing */
+	cpu_tiling tilings[CPU_OP_MAX_TILINGS];
+	int num_tilings;
+	size_t tile_bytes; /* scratchpad of a tile, at the beginning of the workspace for each thread */
 };
 
 /* An op while it is built. The first failure stays in status, and later calls do nothing. */
@@ -92,11 +112,19 @@ typedef struct cpu_build {
 	beton_error *err;
 } cpu_build;
 
-/* Layouts of a shape: row-major, or by a tag of oneDNN (dnnl_format_tag_any: any). The build owns all objects that
- * these functions return; NULL after a failure. */
-const_dnnl_memory_desc_t cpu_plain_md(cpu_build *build, const dtrain_shape *shape);
-const_dnnl_memory_desc_t cpu_tag_md(cpu_build *build, const dtrain_shape *shape, dnnl_format_tag_t tag);
-const_dnnl_memory_desc_t cpu_any_md(cpu_build *build, const dtrain_shape *shape);
+/* Layouts of an operand's type and shape: row-major, or by a tag of oneDNN (dnnl_format_tag_any: any). The build owns
+ * all objects that these functions return; NULL after a failure. */
+const_dnnl_memory_desc_t cpu_plain_md(cpu_build *build, const dtrain_operand *operand);
+const_dnnl_memory_desc_t cpu_tag_md(cpu_build *build, const dtrain_operand *operand, dnnl_format_tag_t tag);
+const_dnnl_memory_desc_t cpu_strided_md(cpu_build *build, const dtrain_operand *operand, const dnnl_dims_t strides);
+const_dnnl_memory_desc_t cpu_any_md(cpu_build *build, const dtrain_operand *operand);
+/* The layout that this processor's convolutions use, if the number of channels allows it. */
+const_dnnl_memory_desc_t cpu_blocked_md(cpu_build *build, const dtrain_operand *operand);
+/* The operand in another type. */
+dtrain_operand cpu_in_type(const dtrain_operand *operand, dtrain_dtype dtype);
+
+/* Takes a layout that oneDNN made with that status. */
+const_dnnl_memory_desc_t cpu_own_md(cpu_build *build, onednn_md md, dnnl_status_t status);
 
 /* Records a failure of oneDNN. */
 void cpu_check(cpu_build *build, dnnl_status_t status, const char *what);
@@ -140,32 +168,65 @@ void cpu_place_plain_inputs(cpu_build *build);
 void cpu_build_function(cpu_build *build, size_t bytes, int threads,
 			int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace,
 				      beton_error *err));
+/* Has an F32 weight rounded to the type that the op computes in, before that function runs. */
+void cpu_round_weight(cpu_build *build, int input);
 /* For that function: an input, which is plain; the scratch memory of a thread. */
 void *cpu_plain(const struct dtrain_op *op, int input, void *const *operands, void *workspace);
 void *cpu_own_scratch(const struct dtrain_op *op, int thread, void *workspace);
 
+/* Element `index` of an array of the type that the op computes in. */
+static inline void *cpu_to(const struct dtrain_op *op, void *array, int64_t index)
+{
+	return (char *)array + index * (int64_t)op->element;
+}
+
+static inline const void *cpu_from(const struct dtrain_op *op, const void *array, int64_t index)
+{
+	return (const char *)array + index * (int64_t)op->element;
+}
+
 /* The product c [m, n] = alpha a b of matrices whose rows are so many elements apart; of_a, of_b: 'T' for a matrix that
- * is stored transposed, else 'N'. bias [n] (NULL: none) is added to each row of c; with an activation, activated, which
- * may be c, is that of c. */
+ * is stored transposed, else 'N'. a and b have the type that the op computes in, c that or F32. bias [n] (NULL: none)
+ * is added to each row of c; with an activation, activated, which may be c, is that of c, rounded before in BF16. */
 typedef struct cpu_product {
 	char of_a, of_b;
+	bool adds;       /* c += alpha a b, without bias and activation */
+	bool wide;       /* c is F32, whatever the type */
+	int tiling;      /* in BF16: index of the op's */
+	int32_t tile[2]; /* rows and columns of a tile; 0: as fits most products */
 	int64_t m, n, k;
 	float alpha;
-	const float *a, *b;
+	const void *a, *b;
 	int64_t a_step, b_step;
-	float *c;
+	void *c;
 	const float *bias;
 	cpu_activation activation;
-	float *activated;
+	void *activated;
 } cpu_product;
 
-/* `count` products of equal sizes; their factors are a_step and b_step elements apart. Threads share tiles of fixed
- * size, each of which is oneDNN's product on one thread, so that the result does not depend on the number of threads.
+/* Prepares the op for a product of these sizes, and sets p->tiling. Its addresses are not read, but bias is compared
+ * with NULL. Call it after cpu_build_function. */
+void cpu_plan_product(cpu_build *build, cpu_product *p);
+
+void cpu_destroy_tiling(cpu_tiling *tiling);
+
+/* Threads share tiles of fixed size, each of which is oneDNN's product on one thread, so that the result does not
+ * depend on the number of threads. */
+int64_t cpu_product_tiles(const cpu_product *p);
+/* One tile, in a parallel region: outside of one oneDNN would divide its sums among threads. */
+dnnl_status_t cpu_product_tile(const struct dtrain_op *op, const cpu_product *p, int64_t tile, void *workspace);
+
+/* `count` products of equal sizes; their factors are a_step and b_step elements apart, their results follow each other.
  */
-void cpu_products(const dtrain_device *device, const cpu_product *first, int64_t count, int64_t a_step, int64_t b_step);
+int cpu_products(const struct dtrain_op *op, const cpu_product *first, int64_t count, int64_t a_step, int64_t b_step,
+		 void *workspace, beton_error *err);
+/* The error of a product. */
+int cpu_product_failed(int status, beton_error *err);
 
 /* OpenMP's number of the calling thread in its team; only one of the compilers has omp.h. */
 extern int omp_get_thread_num(void);
+
+extern void omp_set_num_threads(int count);
 
 /* The address of a place while the op runs. */
 void *cpu_address(cpu_place place, void *const *operands, void *workspace);
@@ -188,6 +249,10 @@ void cpu_build_embedding(cpu_build *build);
 void cpu_build_dropout(cpu_build *build);
 void cpu_build_rotary(cpu_build *build);
 void cpu_build_matmul(cpu_build *build);
+void cpu_build_parts(cpu_build *build);
+void cpu_build_permute(cpu_build *build);
+void cpu_build_prepend(cpu_build *build);
+void cpu_build_cast(cpu_build *build);
 void cpu_build_adaptive(cpu_build *build);
 void cpu_build_trust(cpu_build *build);
 void cpu_build_muon(cpu_build *build);

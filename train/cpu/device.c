@@ -13,9 +13,8 @@
 #include "core/shape.h"
 #include "cpu.h"
 
-/* OpenMP's interface; only one of the compilers has omp.h. */
+/* Only one of the compilers has omp.h. */
 extern int omp_get_max_threads(void);
-extern void omp_set_num_threads(int count);
 
 /* OpenMP's number of threads is a setting of the calling thread. It is changed during a call only, so that the caller's
  * own OpenMP code keeps its setting. */
@@ -46,6 +45,23 @@ static void cpu_close(dtrain_device *device)
 	free(device);
 }
 
+/* Whether oneDNN computes in BF16 on this processor: with AVX-512's instructions for it or AMX, and with those of
+ * AVX-512 alone more slowly. */
+static bool has_bf16(const dtrain_device *device)
+{
+	const dnnl_dims_t dims = {1, 1}, strides = {1, 1};
+	onednn_md md = NULL;
+	dnnl_primitive_desc_t pd = NULL;
+	dnnl_status_t status = dnnl_memory_desc_create_with_strides(&md, 2, dims, dnnl_bf16, strides);
+	if (status == dnnl_success)
+		status = dnnl_matmul_primitive_desc_create(&pd, device->engine, md, md, NULL, md, NULL);
+	if (pd)
+		dnnl_primitive_desc_destroy(pd);
+	if (md)
+		dnnl_memory_desc_destroy(md);
+	return status == dnnl_success;
+}
+
 static int cpu_open(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
 {
 	*out = NULL;
@@ -66,19 +82,40 @@ static int cpu_open(const dtrain_device_options *options, dtrain_device **out, b
 		cpu_close(device);
 		return status;
 	}
+	device->has_bf16 = has_bf16(device);
 	*out = device;
 	return BETON_OK;
+}
+
+static const char *isa_name(void)
+{
+	static const struct {
+		dnnl_cpu_isa_t isa;
+		const char *name;
+	} isas[] = {
+		{dnnl_cpu_isa_avx512_core_amx, "AMX"},
+		{dnnl_cpu_isa_avx512_core_bf16, "AVX-512 with BF16"},
+		{dnnl_cpu_isa_avx512_core, "AVX-512"},
+		{dnnl_cpu_isa_avx2, "AVX2"},
+	};
+	dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+	for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++)
+		if ((isa & isas[i].isa) == isas[i].isa)
+			return isas[i].name;
+	return "other vectors";
 }
 
 static void cpu_caps(const dtrain_device *device, dtrain_device_caps *out)
 {
 	*out = (dtrain_device_caps){.host_memory = true,
-				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8 | 1u << DTRAIN_I32,
+				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8 | 1u << DTRAIN_I32 |
+					      (device->has_bf16 ? 1u << DTRAIN_BF16 : 0u),
 				    .alignment = DTRAIN__HOST_ALIGNMENT,
+				    .weight_copies = device->has_bf16,
 				    .threads = device->threads};
 	const dnnl_version_t *version = dnnl_version();
-	snprintf(out->description, sizeof(out->description), "oneDNN %d.%d.%d, %d threads", version->major,
-		 version->minor, version->patch, device->threads);
+	snprintf(out->description, sizeof(out->description), "oneDNN %d.%d.%d, %s, %d threads", version->major,
+		 version->minor, version->patch, isa_name(), device->threads);
 }
 
 /* Ops without a primitive run on the reference device, with plain operands. */
@@ -88,6 +125,8 @@ static void build_on_ref(cpu_build *build)
 	cpu_place_plain_inputs(build);
 	if (build->status == BETON_OK)
 		build->status = dtrain__ref_api.op_create(build->device->ref, desc, &build->op->ref, build->err);
+	build->op->scratch = (cpu_place){.operand = CPU_WORKSPACE, .offset = build->workspace};
+	build->workspace += desc->workspace_bytes;
 }
 
 /* This device has no residuals and no scaled losses, and needs no NORMALIZE, because the loader can write normalized
@@ -136,11 +175,12 @@ static const struct {
 	[DTRAIN_OP_LAMB] = {cpu_build_trust},
 	[DTRAIN_OP_LARS] = {cpu_build_trust},
 	[DTRAIN_OP_MUON] = {cpu_build_muon},
-	[DTRAIN_OP_SLICE] = {build_on_ref},
-	[DTRAIN_OP_SLICE_BWD] = {build_on_ref},
-	[DTRAIN_OP_PERMUTE] = {build_on_ref},
-	[DTRAIN_OP_PREPEND] = {build_on_ref},
-	[DTRAIN_OP_PREPEND_BWD] = {build_on_ref},
+	[DTRAIN_OP_SLICE] = {cpu_build_parts},
+	[DTRAIN_OP_SLICE_BWD] = {cpu_build_parts},
+	[DTRAIN_OP_PERMUTE] = {cpu_build_permute},
+	[DTRAIN_OP_PREPEND] = {cpu_build_prepend},
+	[DTRAIN_OP_PREPEND_BWD] = {cpu_build_prepend},
+	[DTRAIN_OP_CAST] = {cpu_build_cast},
 	[DTRAIN_OP_LAYER_NORM] = {cpu_build_row_norm},
 	[DTRAIN_OP_LAYER_NORM_BWD] = {cpu_build_row_norm},
 	[DTRAIN_OP_RMS_NORM] = {cpu_build_row_norm},
@@ -190,6 +230,8 @@ static void cpu_op_destroy(dtrain_op *op)
 		destroy_md(op->layouts[i].pool_x);
 		destroy_md(op->layouts[i].pool_y);
 	}
+	for (int i = 0; i < op->num_tilings; i++)
+		cpu_destroy_tiling(&op->tilings[i]);
 	if (op->ref)
 		dtrain__ref_api.op_destroy(op->ref);
 	free(op->table);
@@ -219,7 +261,8 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	if (status != BETON_OK)
 		return status;
 	dtrain_dtype dtype = dtrain__op_compute_type(desc);
-	if (dtype != DTRAIN_F32 || !is_supported(desc))
+	bool computes = dtype == DTRAIN_F32 || (dtype == DTRAIN_BF16 && device->has_bf16);
+	if (!computes || !is_supported(desc))
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cpu': op %s in %s with %d operands",
 			       dtrain__op_name(desc->kind), dtrain_dtype_name(dtype),
 			       desc->num_inputs + desc->num_outputs);
@@ -228,12 +271,16 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));
 	op->device = device;
 	op->attrs = desc->attrs;
+	op->dtype = dtype;
+	op->element = dtrain_dtype_size(dtype);
+	op->rows = dtype == DTRAIN_F32 ? device->vector->f32 : device->vector->bf16;
 	op->num_inputs = desc->num_inputs;
 	op->num_outputs = desc->num_outputs;
 	op->count = dtrain_shape_count(&desc->inputs[0].shape);
-	op->index_type = desc->inputs[1].dtype;
-	for (int i = 0; i < desc->num_inputs; i++)
+	for (int i = 0; i < desc->num_inputs; i++) {
 		op->shapes[i] = desc->inputs[i].shape;
+		op->dtypes[i] = desc->inputs[i].dtype;
+	}
 	cpu_build build = {.device = device, .desc = desc, .op = op, .err = err};
 	int before = enter_team(device);
 	cpu_check(&build, dnnl_primitive_attr_create(&build.attr), "attributes");
@@ -286,7 +333,7 @@ static int run_on_ref(dtrain_op *op, dtrain_stream *stream, void *const *operand
 		plain[i] = operands[i];
 	for (int i = 0; i < op->num_inputs; i++)
 		plain[i] = cpu_address(op->plain[i], operands, workspace);
-	return dtrain__ref_api.op_run(op->ref, stream, plain, NULL, err);
+	return dtrain__ref_api.op_run(op->ref, stream, plain, cpu_own_scratch(op, 0, workspace), err);
 }
 
 static int cpu_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err)

@@ -108,14 +108,13 @@ enum { ELEMENTS = 16384 };
 
 static int activate(const struct dtrain_op *op, void *const *operands, void *workspace, cpu_activation activation)
 {
-	const float *x = cpu_plain(op, 0, operands, workspace);
-	float *y = operands[1];
+	const void *x = cpu_plain(op, 0, operands, workspace);
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (op->count > 4 * ELEMENTS)
 #endif
 	for (int64_t i = 0; i < op->count; i += ELEMENTS)
-		op->device->vector->activate(y + i, x + i, op->count - i < ELEMENTS ? op->count - i : ELEMENTS,
-					     activation);
+		op->rows->activate(cpu_to(op, operands[1], i), cpu_from(op, x, i),
+				   op->count - i < ELEMENTS ? op->count - i : ELEMENTS, activation);
 	return BETON_OK;
 }
 

@@ -38,7 +38,7 @@ static embedding embedding_of(const struct dtrain_op *op, int64_t rows, int64_t 
 			      void *workspace)
 {
 	return (embedding){.index = cpu_plain(op, 1, operands, workspace),
-			   .is_32 = op->index_type == DTRAIN_I32,
+			   .is_32 = op->dtypes[1] == DTRAIN_I32,
 			   .count = dtrain_shape_count(&op->shapes[1]),
 			   .rows = rows,
 			   .columns = columns};
@@ -47,16 +47,23 @@ static embedding embedding_of(const struct dtrain_op *op, int64_t rows, int64_t 
 static int forward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	embedding e = embedding_of(op, op->shapes[0].dim[0], op->shapes[0].dim[1], operands, workspace);
-	const float *w = cpu_plain(op, 0, operands, workspace);
-	float *y = operands[op->num_inputs];
+	const void *w = cpu_plain(op, 0, operands, workspace);
+	void *y = operands[op->num_inputs];
+	bool rounds = op->dtypes[0] != op->dtype;
 	int status = check_indices(&e, err);
 	if (status != BETON_OK)
 		return status;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (e.count * e.columns > ROWS * ROWS)
 #endif
-	for (int64_t i = 0; i < e.count; i++)
-		memcpy(y + i * e.columns, w + index_at(&e, i) * e.columns, (size_t)e.columns * sizeof(float));
+	for (int64_t i = 0; i < e.count; i++) {
+		int64_t row = index_at(&e, i) * e.columns;
+		void *to = cpu_to(op, y, i * e.columns);
+		if (rounds)
+			op->rows->narrow(to, (const float *)w + row, 1, e.columns);
+		else
+			memcpy(to, cpu_from(op, w, row), (size_t)e.columns * op->element);
+	}
 	return BETON_OK;
 }
 
@@ -84,7 +91,7 @@ static int64_t pieces_of(int64_t rows)
 static int backward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	embedding e = embedding_of(op, op->batch, op->channels, operands, workspace);
-	const float *d_y = cpu_plain(op, 0, operands, workspace);
+	const void *d_y = cpu_plain(op, 0, operands, workspace);
 	const float *addend = op->num_inputs > 2 ? cpu_plain(op, 2, operands, workspace) : NULL;
 	float *d_w = operands[op->num_inputs];
 	int64_t pieces = pieces_of(e.rows), *starts = cpu_own_scratch(op, 0, workspace), *places = starts + pieces + 1;
@@ -103,8 +110,8 @@ static int backward(const struct dtrain_op *op, void *const *operands, void *wor
 		else if (addend != d_w)
 			memcpy(d_w + first * e.columns, addend + first * e.columns, bytes);
 		for (int64_t k = starts[p]; k < starts[p + 1]; k++)
-			op->device->vector->add(d_w + index_at(&e, places[k]) * e.columns, d_y + places[k] * e.columns,
-						e.columns);
+			op->rows->add(d_w + index_at(&e, places[k]) * e.columns,
+				      cpu_from(op, d_y, places[k] * e.columns), e.columns);
 	}
 	return BETON_OK;
 }

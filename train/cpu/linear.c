@@ -17,56 +17,69 @@ static cpu_activation activation_of(const dtrain_op_attrs *attrs)
 	}
 }
 
+/* The product of an op, without addresses. */
+static cpu_product product_of(const struct dtrain_op *op, dtrain_op_kind kind)
+{
+	const dtrain_shape *a = &op->shapes[0], *b = &op->shapes[1];
+	bool in_out = op->attrs.linear.weight_in_out;
+	if (kind == DTRAIN_OP_LINEAR)
+		return (cpu_product){.of_a = 'N',
+				     .of_b = in_out ? 'N' : 'T',
+				     .m = a->dim[0],
+				     .n = b->dim[in_out],
+				     .k = a->dim[1],
+				     .alpha = 1,
+				     .a_step = a->dim[1],
+				     .b_step = b->dim[1],
+				     .activation = activation_of(&op->attrs)};
+	if (kind == DTRAIN_OP_LINEAR_BWD_DATA)
+		return (cpu_product){.of_a = 'N',
+				     .of_b = in_out ? 'T' : 'N',
+				     .m = a->dim[0],
+				     .n = b->dim[!in_out],
+				     .k = a->dim[1],
+				     .alpha = 1,
+				     .a_step = a->dim[1],
+				     .b_step = b->dim[1]};
+	const dtrain_shape *rows = in_out ? a : b, *columns = in_out ? b : a;
+	return (cpu_product){.of_a = 'T',
+			     .of_b = 'N',
+			     .wide = true,
+			     .m = rows->dim[1],
+			     .n = columns->dim[1],
+			     .k = a->dim[0],
+			     .alpha = 1,
+			     .a_step = rows->dim[1],
+			     .b_step = columns->dim[1]};
+}
+
 /* x, w, [b] -> y, [z] */
 static int find_output(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	(void)err;
-	const dtrain_shape *x = &op->shapes[0], *w = &op->shapes[1];
-	bool in_out = op->attrs.linear.weight_in_out;
-	float *const *out = (float *const *)operands + op->num_inputs;
-	cpu_product p = {.of_a = 'N',
-			 .of_b = in_out ? 'N' : 'T',
-			 .m = x->dim[0],
-			 .n = w->dim[in_out],
-			 .k = x->dim[1],
-			 .alpha = 1,
-			 .a = cpu_plain(op, 0, operands, workspace),
-			 .b = cpu_plain(op, 1, operands, workspace),
-			 .a_step = x->dim[1],
-			 .b_step = w->dim[1],
-			 .c = out[op->num_outputs > 1],
-			 .bias = op->num_inputs > 2 ? cpu_plain(op, 2, operands, workspace) : NULL,
-			 .activation = activation_of(&op->attrs),
-			 .activated = out[0]};
-	cpu_products(op->device, &p, 1, 0, 0);
-	return BETON_OK;
+	void *const *out = operands + op->num_inputs;
+	cpu_product p = product_of(op, DTRAIN_OP_LINEAR);
+	p.a = cpu_plain(op, 0, operands, workspace);
+	p.b = cpu_plain(op, 1, operands, workspace);
+	p.c = out[op->num_outputs > 1];
+	p.bias = op->num_inputs > 2 ? cpu_plain(op, 2, operands, workspace) : NULL;
+	p.activated = out[0];
+	return cpu_products(op, &p, 1, 0, 0, workspace, err);
 }
 
 /* d_y, w -> d_x */
 static int find_data(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	(void)err;
-	const dtrain_shape *y = &op->shapes[0], *w = &op->shapes[1];
-	bool in_out = op->attrs.linear.weight_in_out;
-	cpu_product p = {.of_a = 'N',
-			 .of_b = in_out ? 'T' : 'N',
-			 .m = y->dim[0],
-			 .n = w->dim[!in_out],
-			 .k = y->dim[1],
-			 .alpha = 1,
-			 .a = cpu_plain(op, 0, operands, workspace),
-			 .b = cpu_plain(op, 1, operands, workspace),
-			 .a_step = y->dim[1],
-			 .b_step = w->dim[1],
-			 .c = operands[2]};
-	cpu_products(op->device, &p, 1, 0, 0);
-	return BETON_OK;
+	cpu_product p = product_of(op, DTRAIN_OP_LINEAR_BWD_DATA);
+	p.a = cpu_plain(op, 0, operands, workspace);
+	p.b = cpu_plain(op, 1, operands, workspace);
+	p.c = operands[2];
+	return cpu_products(op, &p, 1, 0, 0, workspace, err);
 }
 
 /* Columns of which one thread adds up all rows. */
 enum { COLUMNS = 256 };
 
-static void find_bias(const struct dtrain_op *op, const float *d_y, int64_t rows, int64_t columns, float *d_b)
+static void find_bias(const struct dtrain_op *op, const void *d_y, int64_t rows, int64_t columns, float *d_b)
 {
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (rows * columns > COLUMNS * COLUMNS)
@@ -75,7 +88,7 @@ static void find_bias(const struct dtrain_op *op, const float *d_y, int64_t rows
 		int64_t count = columns - first < COLUMNS ? columns - first : COLUMNS;
 		memset(d_b + first, 0, (size_t)count * sizeof(float));
 		for (int64_t row = 0; row < rows; row++)
-			op->device->vector->add(d_b + first, d_y + row * columns + first, count);
+			op->rows->add(d_b + first, cpu_from(op, d_y, row * columns + first), count);
 	}
 }
 
@@ -83,34 +96,30 @@ static void find_bias(const struct dtrain_op *op, const float *d_y, int64_t rows
  * a layout of its own. */
 static int find_weight(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	(void)err;
-	bool in_out = op->attrs.linear.weight_in_out;
-	int rows = in_out ? 0 : 1;
-	cpu_product p = {.of_a = 'T',
-			 .of_b = 'N',
-			 .m = op->shapes[rows].dim[1],
-			 .n = op->shapes[1 - rows].dim[1],
-			 .k = op->shapes[0].dim[0],
-			 .alpha = 1,
-			 .a = cpu_plain(op, rows, operands, workspace),
-			 .b = cpu_plain(op, 1 - rows, operands, workspace),
-			 .a_step = op->shapes[rows].dim[1],
-			 .b_step = op->shapes[1 - rows].dim[1],
-			 .c = operands[2]};
-	cpu_products(op->device, &p, 1, 0, 0);
-	if (op->num_outputs > 1)
+	int rows = op->attrs.linear.weight_in_out ? 0 : 1;
+	cpu_product p = product_of(op, DTRAIN_OP_LINEAR_BWD_WEIGHT);
+	p.a = cpu_plain(op, rows, operands, workspace);
+	p.b = cpu_plain(op, 1 - rows, operands, workspace);
+	p.c = operands[2];
+	int status = cpu_products(op, &p, 1, 0, 0, workspace, err);
+	if (status == BETON_OK && op->num_outputs > 1)
 		find_bias(op, cpu_plain(op, 1, operands, workspace), p.k, op->shapes[1].dim[1], operands[3]);
-	return BETON_OK;
+	return status;
 }
 
 /* oneDNN's inner product would reorder weights for each run, and its sums have an order that depends on the number of
  * threads. */
 void cpu_build_linear(cpu_build *build)
 {
-	if (build->desc->kind == DTRAIN_OP_LINEAR)
-		cpu_build_function(build, 0, 0, find_output);
-	else if (build->desc->kind == DTRAIN_OP_LINEAR_BWD_DATA)
-		cpu_build_function(build, 0, 0, find_data);
-	else
-		cpu_build_function(build, 0, 0, find_weight);
+	dtrain_op_kind kind = build->desc->kind;
+	cpu_product p = product_of(build->op, kind);
+	static const float bias;
+	cpu_build_function(build, 0, 0,
+			   kind == DTRAIN_OP_LINEAR            ? find_output
+			   : kind == DTRAIN_OP_LINEAR_BWD_DATA ? find_data
+							       : find_weight);
+	if (kind != DTRAIN_OP_LINEAR_BWD_WEIGHT)
+		cpu_round_weight(build, 1);
+	p.bias = kind == DTRAIN_OP_LINEAR && build->desc->num_inputs > 2 ? &bias : NULL;
+	cpu_plan_product(build, &p);
 }

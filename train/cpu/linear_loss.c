@@ -17,12 +17,14 @@ enum { CHUNK = 256, CLASSES = 1024, ROWS = 128, COLUMNS = 192 };
 
 typedef struct loss {
 	const struct dtrain_op *op;
-	const float *x, *w;
+	const void *x, *w;
 	const int64_t *label;
-	float *losses, *hits, *d_x, *d_w; /* NULL: the op does not have it */
+	float *losses, *hits, *d_w; /* NULL: the op does not have it */
+	void *d_x;
 	int64_t rows, columns, classes, counted;
 	float scale;
-	float *logits; /* [chunk, classes] */
+	float *logits;   /* [chunk, classes] */
+	void *gradients; /* the same */
 } loss;
 
 static int64_t least(int64_t a, int64_t b)
@@ -51,15 +53,58 @@ static int check_labels(loss *l, beton_error *err)
 	return BETON_OK;
 }
 
-static void find_logits(const loss *l, int64_t first, int64_t rows)
+/* The products of a chunk of so many rows, without addresses. Gradients of logits are those in place of the logits, in
+ * BF16 their rounded copy. */
+typedef struct products {
+	cpu_product logits, d_x, d_w;
+} products;
+
+/* Tilings of an op: those of a whole chunk, then those of the last one. In BF16 d_w is always added to what is there.
+ */
+enum { PRODUCTS = 3 };
+
+static products products_of(const struct dtrain_op *op, int64_t rows)
 {
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic) num_threads(l->op->device->threads)
-#endif
-	for (int64_t v = 0; v < l->classes; v += CLASSES)
-		(void)dnnl_sgemm('N', 'T', rows, least(CLASSES, l->classes - v), l->columns, 1,
-				 l->x + first * l->columns, l->columns, l->w + v * l->columns, l->columns, 0,
-				 l->logits + v, l->classes);
+	int64_t columns = op->shapes[0].dim[1], classes = op->shapes[1].dim[0];
+	return (products){.logits = {.of_a = 'N',
+				     .of_b = 'T',
+				     .wide = true,
+				     .tile = {(int32_t)rows, CLASSES},
+				     .m = rows,
+				     .n = classes,
+				     .k = columns,
+				     .alpha = 1,
+				     .a_step = columns,
+				     .b_step = columns},
+			  .d_x = {.of_a = 'N',
+				  .of_b = 'N',
+				  .tile = {ROWS, COLUMNS},
+				  .m = rows,
+				  .n = columns,
+				  .k = classes,
+				  .alpha = 1,
+				  .a_step = classes,
+				  .b_step = columns},
+			  .d_w = {.of_a = 'T',
+				  .of_b = 'N',
+				  .adds = true,
+				  .wide = true,
+				  .tile = {CLASSES, (int32_t)columns},
+				  .m = classes,
+				  .n = columns,
+				  .k = rows,
+				  .alpha = 1,
+				  .a_step = classes,
+				  .b_step = columns}};
+}
+
+static int find_logits(const loss *l, const products *p, int64_t first, void *workspace, beton_error *err)
+{
+	cpu_product logits = p->logits;
+	logits.a = cpu_from(l->op, l->x, first * l->columns);
+	logits.b = l->w;
+	logits.c = l->logits;
+	return cpu_products(l->op, &logits, 1, 0, 0, workspace, err);
 }
 
 /* Of equal logits the first counts as higher. */
@@ -102,28 +147,33 @@ static void finish_rows(const loss *l, int64_t first, int64_t rows)
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic) num_threads(l->op->device->threads)
 #endif
-	for (int64_t i = 0; i < rows; i++)
-		finish_row(l, first + i, l->logits + i * l->classes);
+	for (int64_t i = 0; i < rows; i++) {
+		float *logits = l->logits + i * l->classes;
+		finish_row(l, first + i, logits);
+		if (l->d_x && l->gradients != l->logits)
+			l->op->rows->narrow(cpu_to(l->op, l->gradients, i * l->classes), logits, 1, l->classes);
+	}
 }
 
-static void find_gradients(const loss *l, int64_t first, int64_t rows)
+static int find_gradients(const loss *l, const products *p, int64_t first, void *workspace, beton_error *err)
 {
-	int64_t across = (l->columns + COLUMNS - 1) / COLUMNS, tiles = (rows + ROWS - 1) / ROWS * across;
-	int64_t parts = (l->classes + CLASSES - 1) / CLASSES;
+	cpu_product d_x = p->d_x, d_w = p->d_w;
+	int64_t tiles = cpu_product_tiles(&d_x), parts = cpu_product_tiles(&d_w);
+	int failure = dnnl_success;
+	d_x.a = d_w.a = l->gradients;
+	d_x.b = l->w;
+	d_x.c = cpu_to(l->op, l->d_x, first * l->columns);
+	d_w.b = cpu_from(l->op, l->x, first * l->columns);
+	d_w.c = l->d_w;
 #ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic) num_threads(l->op->device->threads)
+#pragma omp parallel for schedule(dynamic) num_threads(l->op->device->threads) reduction(max : failure)
 #endif
 	for (int64_t i = 0; i < tiles + parts; i++) {
-		int64_t row = i / across * ROWS, column = i % across * COLUMNS, v = (i - tiles) * CLASSES;
-		if (i < tiles)
-			(void)dnnl_sgemm('N', 'N', least(ROWS, rows - row), least(COLUMNS, l->columns - column),
-					 l->classes, 1, l->logits + row * l->classes, l->classes, l->w + column,
-					 l->columns, 0, l->d_x + (first + row) * l->columns + column, l->columns);
-		else
-			(void)dnnl_sgemm('T', 'N', least(CLASSES, l->classes - v), l->columns, rows, 1, l->logits + v,
-					 l->classes, l->x + first * l->columns, l->columns, first > 0,
-					 l->d_w + v * l->columns, l->columns);
+		dnnl_status_t status = i < tiles ? cpu_product_tile(l->op, &d_x, i, workspace)
+						 : cpu_product_tile(l->op, &d_w, i - tiles, workspace);
+		failure = status == dnnl_success ? failure : (int)status;
 	}
+	return failure == dnnl_success ? BETON_OK : cpu_product_failed(failure, err);
 }
 
 static int64_t chunk_of(const dtrain_op_attrs *attrs, int64_t rows)
@@ -153,19 +203,37 @@ static int run(const struct dtrain_op *op, void *const *operands, void *workspac
 		  .logits = cpu_own_scratch(op, 0, workspace)};
 	int status = check_labels(&l, err);
 	int64_t chunk = chunk_of(&op->attrs, l.rows);
+	l.gradients = op->dtype == DTRAIN_F32 ? l.logits : (void *)(l.logits + chunk * l.classes);
+	if (status == BETON_OK && trains && op->dtype != DTRAIN_F32)
+		memset(l.d_w, 0, (size_t)(l.classes * l.columns) * sizeof(float));
 	for (int64_t first = 0; first < l.rows && status == BETON_OK; first += chunk) {
 		int64_t rows = least(chunk, l.rows - first);
-		find_logits(&l, first, rows);
+		products p = products_of(op, rows);
+		p.logits.tiling = rows < chunk ? PRODUCTS : 0;
+		p.d_x.tiling = p.logits.tiling + 1;
+		p.d_w.tiling = p.logits.tiling + 2;
+		p.d_w.adds = first > 0 || op->dtype != DTRAIN_F32;
+		status = find_logits(&l, &p, first, workspace, err);
+		if (status != BETON_OK)
+			break;
 		finish_rows(&l, first, rows);
 		if (trains)
-			find_gradients(&l, first, rows);
+			status = find_gradients(&l, &p, first, workspace, err);
 	}
 	return status;
 }
 
 void cpu_build_linear_loss(cpu_build *build)
 {
-	const dtrain_shape *x = &build->desc->inputs[0].shape, *w = &build->desc->inputs[1].shape;
-	cpu_build_function(build, (size_t)(chunk_of(&build->desc->attrs, x->dim[0]) * w->dim[0]) * sizeof(float), 1,
-			   run);
+	struct dtrain_op *op = build->op;
+	int64_t rows = op->shapes[0].dim[0], chunk = chunk_of(&op->attrs, rows);
+	size_t each = sizeof(float) + (op->dtype == DTRAIN_F32 ? 0 : op->element);
+	cpu_build_function(build, (size_t)(chunk * op->shapes[1].dim[0]) * each, 1, run);
+	cpu_round_weight(build, 1);
+	for (int64_t count = chunk; count > 0; count = count == chunk ? rows % chunk : 0) {
+		products p = products_of(op, count);
+		cpu_plan_product(build, &p.logits);
+		cpu_plan_product(build, &p.d_x);
+		cpu_plan_product(build, &p.d_w);
+	}
 }

@@ -149,7 +149,7 @@ static void add_polynomial(const struct dtrain_op *op, const muon *t, int64_t co
 
 /* The product with the shorter side's Gram matrix is from the left for wide matrices, and from the right for tall ones.
  */
-static void orthogonalize(const struct dtrain_op *op, const muon *t, const dtrain_matrices *shape)
+static int orthogonalize(const struct dtrain_op *op, const muon *t, const dtrain_matrices *shape, beton_error *err)
 {
 	const bool tall = shape->rows > shape->columns;
 	const int64_t rows = shape->rows, columns = shape->columns, edge = tall ? columns : rows;
@@ -190,15 +190,22 @@ static void orthogonalize(const struct dtrain_op *op, const muon *t, const dtrai
 					  .c = y};
 		int64_t step = rows * columns, square_step = edge * edge;
 		float *other = x;
-		cpu_products(op->device, &gram, shape->count, step, step);
-		cpu_products(op->device, &square, shape->count, square_step, square_step);
+		int status = cpu_products(op, &gram, shape->count, step, step, NULL, err);
+		if (status == BETON_OK)
+			status = cpu_products(op, &square, shape->count, square_step, square_step, NULL, err);
+		if (status != BETON_OK)
+			return status;
 		add_polynomial(op, t, shape->count, edge, k + 1 < t->attrs->steps ? 1 : factor_of(t->attrs, shape));
-		cpu_products(op->device, &next, shape->count, tall ? step : square_step, tall ? square_step : step);
+		status = cpu_products(op, &next, shape->count, tall ? step : square_step, tall ? square_step : step,
+				      NULL, err);
+		if (status != BETON_OK)
+			return status;
 		x = y;
 		y = other;
 	}
 	if (x != t->x + shape->place)
 		memcpy(y, x, (size_t)(shape->count * rows * columns) * sizeof(float));
+	return BETON_OK;
 }
 
 /* The elements of a scratch memory's parts. */
@@ -222,7 +229,6 @@ static sizes sizes_of(const dtrain_muon_attrs *attrs)
 
 static int run(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	(void)err;
 	const float *step = operands[6];
 	const dtrain_muon_attrs *attrs = &op->attrs.muon;
 	if (step[DTRAIN_STEP_INFINITE] != 0)
@@ -250,17 +256,19 @@ static int run(const struct dtrain_op *op, void *const *operands, void *workspac
 		return BETON_OK;
 	run_pass(op, &t, find_norm);
 	run_pass(op, &t, write_matrix);
-	for (int32_t i = 0; i < attrs->num_matrices; i++)
-		orthogonalize(op, &t, &attrs->matrices[i]);
-	run_pass(op, &t, update_values);
-	return BETON_OK;
+	int status = BETON_OK;
+	for (int32_t i = 0; i < attrs->num_matrices && status == BETON_OK; i++)
+		status = orthogonalize(op, &t, &attrs->matrices[i], err);
+	if (status == BETON_OK)
+		run_pass(op, &t, update_values);
+	return status;
 }
 
 void cpu_build_muon(cpu_build *build)
 {
 	const sizes s = sizes_of(&build->desc->attrs.muon);
 	for (int i = 0; i < build->desc->num_outputs; i++)
-		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i].shape));
+		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i]));
 	build->op->pieces = build->desc->inputs[7].shape.dim[0];
 	build->workspace = (size_t)build->op->pieces * (sizeof(double) + sizeof(float)) +
 			   (size_t)(s.all + s.one + 2 * s.squares) * sizeof(float);

@@ -38,7 +38,7 @@ static void build_train(cpu_build *build)
 {
 	cpu_view x = cpu_input(build, 0);
 	dnnl_primitive_desc_t pd = forward_pd(build, x.md, true);
-	const_dnnl_memory_desc_t channel = cpu_plain_md(build, &build->desc->inputs[1].shape);
+	const_dnnl_memory_desc_t channel = cpu_plain_md(build, &build->desc->inputs[1]);
 	cpu_view y = cpu_output(build, 0, x.md);
 	cpu_argument arguments[7] = {{DNNL_ARG_SRC, x},
 				     {DNNL_ARG_SCALE, cpu_input(build, 1)},
@@ -82,7 +82,7 @@ static void build_backward(cpu_build *build)
 		&pd, build->device->engine, dnnl_backward, x.md, x.md, x.md, (float)attrs->norm.epsilon, flags, hint,
 		build->attr);
 	pd = cpu_made(build, pd, status, "batch normalization");
-	const_dnnl_memory_desc_t channel = cpu_plain_md(build, &build->desc->inputs[2].shape);
+	const_dnnl_memory_desc_t channel = cpu_plain_md(build, &build->desc->inputs[2]);
 	cpu_view d_x = cpu_output(build, 0, x.md);
 	cpu_argument arguments[10] = {{DNNL_ARG_SRC, x},
 				      {DNNL_ARG_DIFF_DST, cpu_convert(build, cpu_input(build, 1), x.md)},

@@ -64,6 +64,15 @@ dnnl_status_t dnnl_binary_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_
 	return finish(pd, dnnl_binary_desc_init(&binary, algorithm, src0, src1, dst), &binary, engine, NULL, attr);
 }
 
+dnnl_status_t dnnl_matmul_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+						const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t weights,
+						const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t dst,
+						const_dnnl_primitive_attr_t attr)
+{
+	dnnl_matmul_desc_t matmul;
+	return finish(pd, dnnl_matmul_desc_init(&matmul, src, weights, bias, dst), &matmul, engine, NULL, attr);
+}
+
 dnnl_status_t dnnl_convolution_forward_primitive_desc_create(
 	dnnl_primitive_desc_t *pd, dnnl_engine_t engine, dnnl_prop_kind_t propagation, dnnl_alg_kind_t algorithm,
 	const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t bias,

@@ -19,6 +19,9 @@ enum { ONEDNN_NORM_BACKWARD_HAS_SHIFT = 1 };
 #define dnnl_post_ops_append_eltwise(post_ops, algorithm, alpha, beta) \
 	dnnl_post_ops_append_eltwise(post_ops, 1, algorithm, alpha, beta)
 
+#define dnnl_post_ops_append_sum(post_ops, scale, zero_point, type) \
+	dnnl_post_ops_append_sum_v3(post_ops, scale, zero_point, type)
+
 dnnl_status_t dnnl_memory_desc_create_with_strides(onednn_md *md, int ndims, const dnnl_dims_t dims,
 						   dnnl_data_type_t type, const dnnl_dims_t strides);
 dnnl_status_t dnnl_memory_desc_create_with_tag(onednn_md *md, int ndims, const dnnl_dims_t dims, dnnl_data_type_t type,
@@ -29,6 +32,11 @@ dnnl_status_t dnnl_memory_desc_destroy(onednn_md md);
 dnnl_status_t dnnl_binary_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 						dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t src0,
 						const_dnnl_memory_desc_t src1, const_dnnl_memory_desc_t dst,
+						const_dnnl_primitive_attr_t attr);
+
+dnnl_status_t dnnl_matmul_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+						const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t weights,
+						const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t dst,
 						const_dnnl_primitive_attr_t attr);
 
 dnnl_status_t dnnl_convolution_forward_primitive_desc_create(

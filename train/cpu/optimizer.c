@@ -148,7 +148,7 @@ static int run_grad_norm(const struct dtrain_op *op, void *const *operands, void
 
 void cpu_build_grad_norm(cpu_build *build)
 {
-	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0].shape));
+	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0]));
 	build->workspace = (size_t)((build->op->count + PIECE - 1) / PIECE) * sizeof(double);
 	build->op->finish = run_grad_norm;
 }
@@ -156,7 +156,7 @@ void cpu_build_grad_norm(cpu_build *build)
 void cpu_build_optimizer(cpu_build *build)
 {
 	for (int i = 0; i < build->desc->num_outputs; i++)
-		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i].shape));
+		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i]));
 	if (build->desc->kind == DTRAIN_OP_SGD)
 		build->op->finish = run_sgd;
 	else

@@ -41,7 +41,7 @@ static void build_max(cpu_build *build)
 {
 	cpu_view x = cpu_input(build, 0);
 	window w = max_window(&build->desc->attrs.window);
-	const_dnnl_memory_desc_t any = cpu_any_md(build, &build->desc->outputs[0].shape);
+	const_dnnl_memory_desc_t any = cpu_any_md(build, &build->desc->outputs[0]);
 	dnnl_primitive_desc_t pd = forward_pd(build, dnnl_pooling_max, x.md, any, &w);
 	const_dnnl_memory_desc_t y_md = cpu_query(build, pd, dnnl_query_dst_md, 0);
 	const_dnnl_memory_desc_t index = cpu_query(build, pd, dnnl_query_workspace_md, 0);
@@ -68,41 +68,33 @@ static void build_max_backward(cpu_build *build)
 }
 
 /* For oneDNN [n, c] is [n, c, 1, 1]. */
-static dtrain_shape with_side_one(const dtrain_shape *rows)
+static dtrain_operand with_side_one(const dtrain_operand *rows)
 {
-	return dtrain_shape_of(4, (int64_t[]){rows->dim[0], rows->dim[1], 1, 1});
+	const int64_t *dims = rows->shape.dim;
+	return (dtrain_operand){.dtype = rows->dtype, .shape = dtrain_shape_of(4, (int64_t[]){dims[0], dims[1], 1, 1})};
 }
 
 static void build_average(cpu_build *build)
 {
 	cpu_view x = cpu_input(build, 0);
 	window w = whole_picture(&build->desc->inputs[0].shape);
-	dtrain_shape out = with_side_one(&build->desc->outputs[0].shape);
+	dtrain_operand out = with_side_one(&build->desc->outputs[0]);
 	const_dnnl_memory_desc_t any = cpu_any_md(build, &out);
 	dnnl_primitive_desc_t pd = forward_pd(build, dnnl_pooling_avg_exclude_padding, x.md, any, &w);
 	cpu_view y = cpu_scratch(build, cpu_query(build, pd, dnnl_query_dst_md, 0));
 	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0].shape));
+	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0]));
 	cpu_reorder(build, y, cpu_operand_as(cpu_plain_md(build, &out), build->desc->num_inputs));
-}
-
-/* The layout that this processor's convolutions use, if the number of channels allows it. */
-static const_dnnl_memory_desc_t blocked_md(cpu_build *build, const dtrain_shape *shape)
-{
-	bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-	int block = wide ? 16 : 8;
-	dnnl_format_tag_t tag = shape->dim[1] % block ? dnnl_nchw : wide ? dnnl_nChw16c : dnnl_nChw8c;
-	return cpu_tag_md(build, shape, tag);
 }
 
 static void build_average_backward(cpu_build *build)
 {
-	const dtrain_shape *x = &build->desc->outputs[0].shape;
-	dtrain_shape out = with_side_one(&build->desc->inputs[0].shape);
-	window w = whole_picture(x);
-	const_dnnl_memory_desc_t x_md = blocked_md(build, x), y_md = blocked_md(build, &out);
+	const dtrain_operand *x = &build->desc->outputs[0];
+	dtrain_operand out = with_side_one(&build->desc->inputs[0]);
+	window w = whole_picture(&x->shape);
+	const_dnnl_memory_desc_t x_md = cpu_blocked_md(build, x), y_md = cpu_blocked_md(build, &out);
 	dnnl_primitive_desc_t pd = backward_pd(build, dnnl_pooling_avg_exclude_padding, x_md, y_md, &w);
-	cpu_view d_y = cpu_convert(build, cpu_input(build, 0), cpu_plain_md(build, &build->desc->inputs[0].shape));
+	cpu_view d_y = cpu_convert(build, cpu_input(build, 0), cpu_plain_md(build, &build->desc->inputs[0]));
 	d_y.md = cpu_plain_md(build, &out);
 	d_y = cpu_convert(build, d_y, y_md);
 	cpu_view d_x = cpu_output(build, 0, x_md);
@@ -131,13 +123,13 @@ void cpu_build_pool(cpu_build *build)
 void cpu_build_flatten(cpu_build *build)
 {
 	bool forward = build->desc->kind == DTRAIN_OP_FLATTEN;
-	const dtrain_shape *shape = forward ? &build->desc->inputs[0].shape : &build->desc->outputs[0].shape;
-	const_dnnl_memory_desc_t plain = cpu_plain_md(build, shape);
+	const dtrain_operand *picture = forward ? &build->desc->inputs[0] : &build->desc->outputs[0];
+	const_dnnl_memory_desc_t plain = cpu_plain_md(build, picture);
 	cpu_view from = cpu_input(build, 0);
 	if (!forward) {
-		from = cpu_convert(build, from, cpu_plain_md(build, &build->desc->inputs[0].shape));
+		from = cpu_convert(build, from, cpu_plain_md(build, &build->desc->inputs[0]));
 		from.md = plain;
 	}
-	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0].shape));
+	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0]));
 	cpu_reorder(build, from, cpu_operand_as(plain, build->desc->num_inputs));
 }

@@ -22,22 +22,23 @@ static int64_t piece_end(int64_t first, int64_t piece, int64_t count)
 static int norm_forward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)err;
-	const cpu_vector *vector = op->device->vector;
-	const float *x = cpu_plain(op, 0, operands, workspace), *gamma = cpu_plain(op, 1, operands, workspace);
+	const void *x = cpu_plain(op, 0, operands, workspace);
+	const float *gamma = cpu_plain(op, 1, operands, workspace);
 	const float *beta = op->num_inputs > 2 ? cpu_plain(op, 2, operands, workspace) : NULL;
-	float *const *out = (float *const *)operands + op->num_inputs;
+	void *y = operands[op->num_inputs];
+	float *const *figures = (float *const *)operands + op->num_inputs + 1;
 	float epsilon = (float)op->attrs.norm.epsilon;
 	int64_t columns = op->channels, rows = op->count / columns;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (op->count > 4 * ELEMENTS)
 #endif
 	for (int64_t i = 0; i < rows; i++) {
-		const float *row = x + i * columns;
-		float *y = out[0] + i * columns;
+		const void *row = cpu_from(op, x, i * columns);
+		void *to = cpu_to(op, y, i * columns);
 		if (op->num_outputs > 2)
-			vector->layer_norm(y, row, gamma, beta, columns, epsilon, out[1] + i, out[2] + i);
+			op->rows->layer_norm(to, row, gamma, beta, columns, epsilon, figures[0] + i, figures[1] + i);
 		else
-			vector->rms_norm(y, row, gamma, columns, epsilon, out[1] + i);
+			op->rows->rms_norm(to, row, gamma, columns, epsilon, figures[0] + i);
 	}
 	return BETON_OK;
 }
@@ -46,10 +47,10 @@ static int norm_forward(const struct dtrain_op *op, void *const *operands, void 
 static int norm_backward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)err;
-	const cpu_vector *vector = op->device->vector;
-	const float *x = cpu_plain(op, 0, operands, workspace), *d_y = cpu_plain(op, 1, operands, workspace);
+	const void *x = cpu_plain(op, 0, operands, workspace), *d_y = cpu_plain(op, 1, operands, workspace);
 	const float *gamma = cpu_plain(op, 2, operands, workspace), *first = cpu_plain(op, 3, operands, workspace);
 	const float *var = op->num_inputs > 4 ? cpu_plain(op, 4, operands, workspace) : NULL;
+	void *d_x = operands[op->num_inputs];
 	float *const *out = (float *const *)operands + op->num_inputs, epsilon = (float)op->attrs.norm.epsilon;
 	int64_t columns = op->channels, rows = op->count / columns, pieces = (rows + ROWS - 1) / ROWS;
 	int sums = op->num_outputs - 1;
@@ -59,20 +60,22 @@ static int norm_backward(const struct dtrain_op *op, void *const *operands, void
 	for (int64_t p = 0; p < pieces; p++) {
 		float *d_gamma = cpu_own_scratch(op, (int)p, workspace), *d_beta = sums > 1 ? d_gamma + columns : NULL;
 		memset(d_gamma, 0, (size_t)(sums * columns) * sizeof(float));
-		for (int64_t i = p * ROWS; i < piece_end(p * ROWS, ROWS, rows); i++)
+		for (int64_t i = p * ROWS; i < piece_end(p * ROWS, ROWS, rows); i++) {
+			const void *row = cpu_from(op, x, i * columns), *d_row = cpu_from(op, d_y, i * columns);
+			void *to = cpu_to(op, d_x, i * columns);
 			if (var)
-				vector->layer_norm_back(out[0] + i * columns, d_gamma, d_beta, x + i * columns,
-							d_y + i * columns, gamma, columns, first[i],
-							1 / sqrtf(var[i] + epsilon));
+				op->rows->layer_norm_back(to, d_gamma, d_beta, row, d_row, gamma, columns, first[i],
+							  1 / sqrtf(var[i] + epsilon));
 			else
-				vector->rms_norm_back(out[0] + i * columns, d_gamma, x + i * columns, d_y + i * columns,
-						      gamma, columns, first[i]);
+				op->rows->rms_norm_back(to, d_gamma, row, d_row, gamma, columns, first[i]);
+		}
 	}
 	for (int k = 0; k < sums; k++)
 		memset(out[1 + k], 0, (size_t)columns * sizeof(float));
 	for (int64_t p = 0; p < pieces; p++)
 		for (int k = 0; k < sums; k++)
-			vector->add(out[1 + k], (float *)cpu_own_scratch(op, (int)p, workspace) + k * columns, columns);
+			op->device->vector->f32->add(
+				out[1 + k], (float *)cpu_own_scratch(op, (int)p, workspace) + k * columns, columns);
 	return BETON_OK;
 }
 
@@ -92,19 +95,20 @@ void cpu_build_row_norm(cpu_build *build)
 static int gate(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)err;
-	const cpu_vector *vector = op->device->vector;
-	const float *a = cpu_plain(op, 0, operands, workspace), *b = cpu_plain(op, 1, operands, workspace);
-	const float *d_y = op->num_inputs > 2 ? cpu_plain(op, 2, operands, workspace) : NULL;
-	float *const *out = (float *const *)operands + op->num_inputs;
+	const void *a = cpu_plain(op, 0, operands, workspace), *b = cpu_plain(op, 1, operands, workspace);
+	const void *d_y = op->num_inputs > 2 ? cpu_plain(op, 2, operands, workspace) : NULL;
+	void *const *out = operands + op->num_inputs;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (op->count > 4 * ELEMENTS)
 #endif
 	for (int64_t i = 0; i < op->count; i += ELEMENTS) {
 		int64_t count = piece_end(i, ELEMENTS, op->count) - i;
+		const void *from = cpu_from(op, a, i), *other = cpu_from(op, b, i);
 		if (d_y)
-			vector->swiglu_back(out[0] + i, out[1] + i, a + i, b + i, d_y + i, count);
+			op->rows->swiglu_back(cpu_to(op, out[0], i), cpu_to(op, out[1], i), from, other,
+					      cpu_from(op, d_y, i), count);
 		else
-			vector->swiglu(out[0] + i, a + i, b + i, count);
+			op->rows->swiglu(cpu_to(op, out[0], i), from, other, count);
 	}
 	return BETON_OK;
 }
@@ -115,8 +119,8 @@ void cpu_build_gated(cpu_build *build)
 }
 
 /* Elements first ... end of a row. */
-static void drop(const struct dtrain_op *op, const float *x, float *y, const int64_t *random, int64_t row,
-		 int64_t first, int64_t end, int64_t each)
+static void drop(const struct dtrain_op *op, const void *x, void *y, const int64_t *random, int64_t row, int64_t first,
+		 int64_t end, int64_t each)
 {
 	const dtrain_dropout_attrs *a = &op->attrs.dropout;
 	float factor = (float)(1 / (1 - a->p));
@@ -125,25 +129,26 @@ static void drop(const struct dtrain_op *op, const float *x, float *y, const int
 	double limit = ceil(a->p * 0x1p32);
 	bool none = limit > UINT32_MAX;
 	uint32_t threshold = none ? UINT32_MAX : (uint32_t)limit;
-	const float *from = x + row * each + first;
-	float *to = y + row * each + first, one = 1;
+	const void *from = cpu_from(op, x, row * each + first);
+	void *to = cpu_to(op, y, row * each + first);
+	float one = 1;
 	if (a->per_row)
-		op->device->vector->dropout(&one, &one, 1, at, random, a->layer, threshold, factor);
+		op->device->vector->f32->dropout(&one, &one, 1, at, random, a->layer, threshold, factor);
 	if (none || (a->per_row && one == 0))
-		memset(to, 0, (size_t)(end - first) * sizeof(float));
+		memset(to, 0, (size_t)(end - first) * op->element);
 	else if (a->per_row)
-		op->device->vector->scale(to, from, factor, end - first);
+		op->rows->scale(to, from, factor, end - first);
 	else
-		op->device->vector->dropout(to, from, end - first, at * (uint64_t)each + (uint64_t)first, random,
-					    a->layer, threshold, factor);
+		op->rows->dropout(to, from, end - first, at * (uint64_t)each + (uint64_t)first, random, a->layer,
+				  threshold, factor);
 }
 
 static int run_dropout(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)err;
-	const float *x = cpu_plain(op, 0, operands, workspace);
+	const void *x = cpu_plain(op, 0, operands, workspace);
 	const int64_t *random = cpu_plain(op, 1, operands, workspace);
-	float *y = operands[op->num_inputs];
+	void *y = operands[op->num_inputs];
 	int64_t rows = op->shapes[0].dim[0], each = op->count / rows, pieces = (each + ELEMENTS - 1) / ELEMENTS;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (op->count > 4 * ELEMENTS)
@@ -177,9 +182,9 @@ static int run_rotary(const struct dtrain_op *op, void *const *operands, void *w
 {
 	(void)err;
 	const dtrain_rotary_attrs *a = &op->attrs.rotary;
-	const float *x = cpu_plain(op, 0, operands, workspace);
+	const void *x = cpu_plain(op, 0, operands, workspace);
 	const int64_t *position = op->num_inputs > 1 ? cpu_plain(op, 1, operands, workspace) : NULL;
-	float *y = operands[op->num_inputs];
+	void *y = operands[op->num_inputs];
 	int64_t t = op->shapes[0].dim[1], columns = op->shapes[0].dim[2], half = a->head_dim / 2;
 	bool of_rows = position && op->shapes[1].ndim == 2;
 	const double *speed = op->table;
@@ -194,8 +199,8 @@ static int run_rotary(const struct dtrain_op *op, void *const *operands, void *w
 			turn(speed, half, position[of_rows ? row : row % t], a->inverse, own, own + half);
 		if (position)
 			cosine = own;
-		op->device->vector->rotate(y + row * columns, x + row * columns, columns, a->head_dim, a->interleaved,
-					   cosine, cosine + half);
+		op->rows->rotate(cpu_to(op, y, row * columns), cpu_from(op, x, row * columns), columns, a->head_dim,
+				 a->interleaved, cosine, cosine + half);
 	}
 	return BETON_OK;
 }

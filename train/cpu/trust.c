@@ -201,7 +201,7 @@ void cpu_build_trust(cpu_build *build)
 {
 	bool is_lamb = build->desc->kind == DTRAIN_OP_LAMB;
 	for (int i = 0; i < build->desc->num_outputs; i++)
-		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i].shape));
+		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i]));
 	build->op->pieces = build->desc->inputs[is_lamb ? 7 : 5].shape.dim[0];
 	build->workspace = (size_t)build->op->pieces * (sizeof(sums) + sizeof(float));
 	build->op->finish = is_lamb ? run_lamb : run_lars;

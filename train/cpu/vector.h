@@ -30,6 +30,40 @@ typedef enum cpu_activation {
 	CPU_SILU,
 } cpu_activation;
 
+/* Functions on rows of one type, F32 or BF16: void pointers are to such rows. What is computed is F32, and rounded
+ * once. */
+typedef struct cpu_rows {
+	void (*widen)(float *y, const void *x, int64_t count);
+	/* y = x * factor; y += x. */
+	void (*narrow)(void *y, const float *x, float factor, int64_t count);
+	void (*scale)(void *y, const void *x, float factor, int64_t count);
+	void (*add)(float *y, const void *x, int64_t count);
+
+	/* One row: statistics are set. beta: NULL or not. */
+	void (*layer_norm)(void *y, const void *x, const float *gamma, const float *beta, int64_t count, float epsilon,
+			   float *mean, float *var);
+	/* One row; of gamma and beta (NULL: not needed) the gradients are added to what is there. inverse: 1 /
+	 * deviation. */
+	void (*layer_norm_back)(void *d_x, float *d_gamma, float *d_beta, const void *x, const void *d_y,
+				const float *gamma, int64_t count, float mean, float inverse);
+	void (*rms_norm)(void *y, const void *x, const float *gamma, int64_t count, float epsilon, float *rstd);
+	void (*rms_norm_back)(void *d_x, float *d_gamma, const void *x, const void *d_y, const float *gamma,
+			      int64_t count, float rstd);
+
+	/* y may be x. */
+	void (*activate)(void *y, const void *x, int64_t count, cpu_activation activation);
+	void (*swiglu)(void *y, const void *a, const void *b, int64_t count);
+	void (*swiglu_back)(void *d_a, void *d_b, const void *a, const void *b, const void *d_y, int64_t count);
+
+	/* One row of ROTARY. cosine, sine: of each pair. */
+	void (*rotate)(void *y, const void *x, int64_t count, int64_t head_dim, bool interleaved, const float *cosine,
+		       const float *sine);
+
+	/* Elements at, at + 1 ... of DROPOUT: y = x * factor where the random word is at least threshold, else 0. */
+	void (*dropout)(void *y, const void *x, int64_t count, uint64_t at, const int64_t *random, int32_t layer,
+			uint32_t threshold, float factor);
+} cpu_rows;
+
 typedef struct cpu_vector {
 	/* Continues a softmax with a block, of which row i has the columns below bound[i]: scores become
 	 * 2^(scale * score - most), most and sum are updated, and what was summed before is to be multiplied with keep.
@@ -40,43 +74,17 @@ typedef struct cpu_vector {
 	void (*attend_back)(const cpu_scores *block, float *gradient, const float *lse2, const float *own,
 			    float factor);
 	float (*dot)(const float *a, const float *b, int64_t count);
-	/* y = x * factor; y += x. */
-	void (*scale)(float *y, const float *x, float factor, int64_t count);
-	void (*add)(float *y, const float *x, int64_t count);
-
 	/* c [n] = a [k] times b [k, n], or with `transposed` b [n, k], whose rows are `step` elements apart; with
 	 * `more` c += that. It is as fast as memory is, which libraries of products are not for one row. */
 	void (*row_product)(float *c, const float *a, const float *b, int64_t step, int64_t n, int64_t k,
 			    bool transposed, bool more);
-
-	/* One row: statistics are set. beta: NULL or not. */
-	void (*layer_norm)(float *y, const float *x, const float *gamma, const float *beta, int64_t count,
-			   float epsilon, float *mean, float *var);
-	/* One row; of gamma and beta (NULL: not needed) the gradients are added to what is there. inverse: 1 /
-	 * deviation. */
-	void (*layer_norm_back)(float *d_x, float *d_gamma, float *d_beta, const float *x, const float *d_y,
-				const float *gamma, int64_t count, float mean, float inverse);
-	void (*rms_norm)(float *y, const float *x, const float *gamma, int64_t count, float epsilon, float *rstd);
-	void (*rms_norm_back)(float *d_x, float *d_gamma, const float *x, const float *d_y, const float *gamma,
-			      int64_t count, float rstd);
-
-	/* y may be x. */
-	void (*activate)(float *y, const float *x, int64_t count, cpu_activation activation);
-	void (*swiglu)(float *y, const float *a, const float *b, int64_t count);
-	void (*swiglu_back)(float *d_a, float *d_b, const float *a, const float *b, const float *d_y, int64_t count);
 
 	/* The largest of a row (-infinity for NaN), the sum of exp(x - largest), and the sum of x - largest. */
 	void (*softmax_sums)(const float *x, int64_t count, float *most, float *sum, float *total);
 	/* x = (exp(x - most) * inverse - shift) * factor */
 	void (*softmax_gradient)(float *x, int64_t count, float most, float inverse, float shift, float factor);
 
-	/* One row of ROTARY. cosine, sine: of each pair. */
-	void (*rotate)(float *y, const float *x, int64_t count, int64_t head_dim, bool interleaved, const float *cosine,
-		       const float *sine);
-
-	/* Elements at, at + 1 ... of DROPOUT: y = x * factor where the random word is at least threshold, else 0. */
-	void (*dropout)(float *y, const float *x, int64_t count, uint64_t at, const int64_t *random, int32_t layer,
-			uint32_t threshold, float factor);
+	const cpu_rows *f32, *bf16;
 } cpu_vector;
 
 /* Of this processor. */

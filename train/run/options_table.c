@@ -283,8 +283,10 @@ const option_row run_rows[] = {
 	CHOICE("precision", TOLD, precision, "NAME", precisions, "f32", "%s, the type to compute in",
 	       "The type of activations and their gradients. Parameters, their gradients, statistics and the loss "
 	       "stay in 32 bits. `tf32` is `f32`, but rounds the inputs of convolutions and matrix products where "
-	       "the device is faster that way. `fp16` scales the loss as torch.amp.GradScaler does: a step whose "
-	       "gradients are not finite is skipped, and checkpoints save the scale."),
+	       "the device is faster that way. `bf16` on the device `cpu` needs a processor with AVX-512; with its "
+	       "BF16 instructions or AMX it is faster than `f32`. `cpu` has no `fp16`. `fp16` scales the loss as "
+	       "torch.amp.GradScaler does: a step whose gradients are not finite is skipped, and checkpoints save the "
+	       "scale."),
 	TEXT("recompute", FREE, recompute, "HOW", "none",
 	     "what backward computes again to save memory: none, selective, full, or the first N blocks",
 	     "`selective`: ops without products that move few bytes (norms, activations, gates, dropout), where "
