@@ -45,10 +45,21 @@ void run_signals_stopping(sigset_t *out)
 	}
 }
 
+/* oneDNN's products (sgemm with AVX-512, of 2.6 and newer) point the stack's register to memory of the heap for a
+ * while. A signal that came then would be saved there, over what lies in front of it. The kernel gives these signals to
+ * the main thread, which calls this. */
+static void use_own_stack(void)
+{
+	static char stack[64 << 10]; /* with AMX the kernel saves 11 KiB */
+	const stack_t own = {.ss_sp = stack, .ss_size = sizeof(stack)};
+	sigaltstack(&own, NULL);
+}
+
 void run_signals_catch(void)
 {
-	struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_RESTART | SA_SIGINFO};
+	struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_RESTART | SA_SIGINFO | SA_ONSTACK};
 	sigset_t stopping;
+	use_own_stack();
 	sigemptyset(&action.sa_mask);
 	run_signals_stopping(&stopping);
 	for (size_t i = 0; i < sizeof(stoppers) / sizeof(stoppers[0]); i++) {

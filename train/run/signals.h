@@ -18,7 +18,8 @@ bool run_signals_is_repeat(const struct timespec *earlier);
  * ignored (nohup, a shell's background job). */
 void run_signals_stopping(sigset_t *out);
 
-/* Catches these signals: the first is recorded; a second one of the same kind kills, unless it is a copy. */
+/* Catches these signals: the first is recorded; a second one of the same kind kills, unless it is a copy. The
+ * handler has a stack of its own. Main thread only. */
 void run_signals_catch(void);
 
 /* Records a signal as if it had come, unless one has. */
