@@ -441,8 +441,8 @@ typedef struct dtrain_device_api {
 
 /* The registered tables ("ref", "cpu" if built with oneDNN, those of modules) by name or by index (NULL past the end).
  * "auto" is the fastest one that is built in; opening tries modules first. Other names are searched for as modules: see
- * <dtrain/module.h>. While "cpu" computes, oneDNN may use
- * memory of the heap as the stack: a program that catches signals in such a thread needs sigaltstack and SA_ONSTACK. */
+ * <dtrain/module.h>. While "cpu" computes, oneDNN may use memory of the heap as the stack: a program that catches
+ * signals in such a thread needs sigaltstack and SA_ONSTACK. */
 BETON_API const dtrain_device_api *dtrain_device_find(const char *name);
 BETON_API const dtrain_device_api *dtrain_device_at(int index);
 
