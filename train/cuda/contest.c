@@ -64,6 +64,11 @@ static void signature_of(const dtrain_device *device, const dtrain_op_desc *desc
 	bt_append(text, SIGNATURE_SIZE, "contest %016" PRIx64 " %s%s k%dx%d s%dx%d p%dx%d", device->build,
 		  dtrain__op_name(desc->kind), desc->attrs.relu ? " relu" : "", a->kernel[0], a->kernel[1],
 		  a->stride[0], a->stride[1], a->padding[0], a->padding[1]);
+	if (desc->kind == DTRAIN_OP_ATTENTION || desc->kind == DTRAIN_OP_ATTENTION_BWD) {
+		const dtrain_attention_attrs *heads = &desc->attrs.attention;
+		bt_append(text, SIGNATURE_SIZE, " %d/%d%s%s", heads->heads, heads->kv_heads,
+			  heads->causal ? " causal" : "", heads->packed ? " packed" : "");
+	}
 	for (int i = 0; i < desc->num_inputs; i++)
 		sign_operand(text, &desc->inputs[i]);
 	bt_append(text, SIGNATURE_SIZE, " ->");

@@ -42,7 +42,7 @@ struct dtrain_device {
 	struct dnn_store *dnn_store; /* compiled plans of cuDNN: dnn_store.h */
 	int refused_plans;           /* stored plans that did not work here; atomic */
 	int driver;                  /* version, in CUDA's numbering */
-	cuda_preference batch_norm, max_pool;
+	cuda_preference batch_norm, max_pool, attention;
 	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */
 	struct dnn_shared *plans; /* plans that ops share: dnn_choose.c */
 	uint64_t peers;           /* bit i: access between this GPU and GPU i was requested; atomic */
@@ -90,7 +90,8 @@ int cuda_read_limits(int index, const struct cudaDeviceProp *gpu, bool tf32, cud
 int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
-int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* by our kernel */
+int cuda_build_fused_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_cast(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);

@@ -234,6 +234,8 @@ static int cuda_open(const dtrain_device_options *options, dtrain_device **out, 
 	if (status == BETON_OK)
 		status = read_preference("DTRAIN_CUDA_MAX_POOL", &device->max_pool, err);
 	if (status == BETON_OK)
+		status = read_preference("DTRAIN_CUDA_ATTENTION", &device->attention, err);
+	if (status == BETON_OK)
 		status = start(device, err);
 	if (status != BETON_OK) {
 		cuda_close(device);

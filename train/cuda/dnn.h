@@ -35,20 +35,26 @@ typedef struct dnn_target {
 	dnn_origin origin;
 } dnn_target;
 
-#define DNN_MAX_DESCRIPTORS 48
-#define DNN_MAX_OPERATIONS 4
+#define DNN_MAX_DESCRIPTORS 96
+#define DNN_MAX_OPERATIONS 24
 #define DNN_MAX_TENSORS 12
-#define DNN_MAX_SCALARS 2
-#define DNN_SIGNATURE_SIZE 1024
+#define DNN_MAX_SCALARS 3
+#define DNN_SIGNATURE_SIZE 2048
 
 /* For tensors that exist only inside the graph. */
 #define DNN_VIRTUAL (-1)
-/* cuDNN's unique ids of tensors: 1 + index for operands, scalars from this number on, then virtual tensors. */
+/* cuDNN's unique ids of tensors: 1 + index for operands, and DNN_MAX_TENSORS more for each further tensor in the memory
+ * of the same operand; scalars from this number on, then virtual tensors. */
 #define DNN_FIRST_SCALAR 100
 
 typedef struct dnn_dims {
 	int64_t n, c, h, w; /* for weights: k, c, r, s */
 } dnn_dims;
+
+/* Of four dimensions, in elements. */
+typedef struct dnn_view {
+	int64_t dims[4], strides[4];
+} dnn_view;
 
 typedef struct dnn_window {
 	int64_t kernel[2], stride[2], padding[2];
@@ -57,7 +63,7 @@ typedef struct dnn_window {
 /* While a graph is described, the first failure stays in status, and later calls do nothing. */
 typedef struct dnn_graph {
 	cudnnDataType_t type; /* of activations */
-	bool multiplies;      /* contains convolutions, whose inputs an engine may round */
+	bool multiplies;      /* contains convolutions or products, whose inputs an engine may round */
 	dnn_descriptor made[DNN_MAX_DESCRIPTORS];
 	int num_made;
 	dnn_descriptor operations[DNN_MAX_OPERATIONS];
@@ -65,7 +71,9 @@ typedef struct dnn_graph {
 	dnn_descriptor graph;
 	struct {
 		int operand;
-		size_t bytes;
+		int64_t number; /* cuDNN's unique id */
+		size_t offset;  /* in the operand's memory, in bytes */
+		size_t bytes;   /* of the operand up to the tensor's end */
 		cudnnDataType_t type;
 	} tensors[DNN_MAX_TENSORS];
 	int num_tensors;
@@ -91,6 +99,8 @@ void dnn_graph_destroy(dnn_graph *graph); /* NULL allowed */
 /* Tensors are NHWC (weights KRSC), aligned to 16 bytes. operand: index among the pointers for dnn_plan_run, or
  * DNN_VIRTUAL. */
 dnn_descriptor dnn_tensor(dnn_graph *graph, int operand, cudnnDataType_t type, dnn_dims dims);
+/* Any strides. offset: of the tensor in the operand's memory, in bytes, a multiple of 16; 0 for DNN_VIRTUAL. */
+dnn_descriptor dnn_strided(dnn_graph *graph, int operand, size_t offset, cudnnDataType_t type, const dnn_view *view);
 dnn_descriptor dnn_channels(dnn_graph *graph, int operand, int64_t channels); /* F32, one for each channel */
 dnn_descriptor dnn_scalar(dnn_graph *graph, double value);                    /* F32, by value */
 
@@ -102,6 +112,17 @@ void dnn_conv_bwd_weight(dnn_graph *graph, const dnn_window *window, dnn_descrip
 			 dnn_descriptor d_w);
 /* b: NULL for functions of one argument. */
 void dnn_pointwise(dnn_graph *graph, cudnnPointwiseMode_t mode, dnn_descriptor x, dnn_descriptor b, dnn_descriptor y);
+
+/* y = the index of each of x's elements along the dimension axis (I32). */
+void dnn_index(dnn_graph *graph, int axis, dnn_descriptor x, dnn_descriptor y);
+/* y = mask ? x : other. */
+void dnn_select(dnn_graph *graph, dnn_descriptor x, dnn_descriptor other, dnn_descriptor mask, dnn_descriptor y);
+/* c = a b for the last two dimensions of each; in the others, heads of b are shared by equally many of a. */
+void dnn_product(dnn_graph *graph, dnn_descriptor a, dnn_descriptor b, dnn_descriptor c);
+/* Over the dimensions in which y has fewer elements. */
+void dnn_reduction(dnn_graph *graph, cudnnReduceTensorOp_t operator, dnn_descriptor x, dnn_descriptor y);
+/* y: x with its dimensions in the order of y's strides. */
+void dnn_reshape(dnn_graph *graph, dnn_descriptor x, dnn_descriptor y);
 
 typedef struct dnn_norm {
 	dnn_descriptor x, gamma, beta, y;
@@ -122,7 +143,7 @@ void dnn_max_pool_bwd(dnn_graph *graph, const dnn_window *window, dnn_descriptor
 /* Ends the description. Errors: the first failure of the functions above, or cuDNN's refusal. */
 int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *err);
 
-/* ---- the graphs of our ops (dnn_op.c); operands are those of the op ---- */
+/* ---- the graphs of our ops (dnn_op.c; attention: dnn_attention.c); operands are those of the op ---- */
 
 #define DNN_MAX_VARIANTS 2
 
@@ -130,6 +151,16 @@ int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *er
  * var. UNSUPPORTED: there is none. */
 int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *graphs[DNN_MAX_VARIANTS], int *count,
 		  beton_error *err);
+
+void dnn_attention_graph(dnn_graph *graph, const dtrain_op_desc *desc);
+void dnn_attention_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc);
+/* Bytes of workspace that grow with queries and keys, not with their product: what engines for attention need. */
+size_t dnn_attention_workspace(const dtrain_op_desc *desc);
+/* Whether cuDNN may have an engine: not for F32, segments, and causal attention to more keys than queries. */
+bool dnn_attention_is_suitable(const dtrain_op_desc *desc);
+
+/* The limit of an op's workspace in bytes, of a device whose limit is `most`. */
+size_t dnn_op_workspace(const dtrain_op_desc *desc, size_t most);
 
 /* ---- configurations and plans (dnn_plan.c) ---- */
 

@@ -396,6 +396,7 @@ static int choose_from(dtrain_device *device, const dnn_target *target, candidat
 static int choose(dtrain_device *device, candidates *all, dnn_plan **out, beton_error *err)
 {
 	dnn_target target = dnn_target_of(device);
+	target.workspace_limit = dnn_op_workspace(all->desc, target.workspace_limit);
 	int status = find_graphs(&target, all, err);
 	if (status != BETON_OK)
 		return status;

@@ -144,16 +144,19 @@ static void finalize(dnn_graph *graph, dnn_descriptor descriptor, const char *wh
 
 /* ---- tensors ---- */
 
-static dnn_descriptor begin_tensor(dnn_graph *graph, int64_t number, cudnnDataType_t type, dnn_dims dims)
+static dnn_view channels_last(dnn_dims dims)
+{
+	return (dnn_view){{dims.n, dims.c, dims.h, dims.w}, {dims.h * dims.w * dims.c, 1, dims.w * dims.c, dims.c}};
+}
+
+static dnn_descriptor begin_tensor(dnn_graph *graph, int64_t number, cudnnDataType_t type, const dnn_view *view)
 {
 	dnn_descriptor tensor = make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-	const int64_t sizes[] = {dims.n, dims.c, dims.h, dims.w};
-	const int64_t strides[] = {dims.h * dims.w * dims.c, 1, dims.w * dims.c, dims.c};
 	set_int64(graph, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, number);
 	set_type(graph, tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
 	set_int64(graph, tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, TENSOR_ALIGNMENT);
-	set(graph, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, sizes);
-	set(graph, tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+	set(graph, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, view->dims);
+	set(graph, tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, view->strides);
 	return tensor;
 }
 
@@ -173,34 +176,57 @@ static size_t bits_of(cudnnDataType_t type)
 	}
 }
 
-static void note_operand(dnn_graph *graph, int operand, cudnnDataType_t type, dnn_dims dims)
+/* Returns the tensor's unique id. */
+static int64_t note_operand(dnn_graph *graph, int operand, size_t offset, cudnnDataType_t type, const dnn_view *view)
 {
 	if (graph->status != BETON_OK)
-		return;
+		return 0;
 	if (graph->num_tensors == DNN_MAX_TENSORS || operand >= DNN_MAX_TENSORS) {
 		graph->status = bt_fail(&graph->error, BETON_UNSUPPORTED, "a cuDNN graph of more than %d tensors",
 					DNN_MAX_TENSORS);
-		return;
+		return 0;
 	}
-	size_t bits = (size_t)(dims.n * dims.c * dims.h * dims.w) * bits_of(type);
+	int64_t number = 1 + operand, elements = 1;
+	for (int i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].operand == operand)
+			number += DNN_MAX_TENSORS;
+	for (int i = 0; i < 4; i++)
+		elements += (view->dims[i] - 1) * view->strides[i];
 	graph->tensors[graph->num_tensors].operand = operand;
-	graph->tensors[graph->num_tensors].bytes = (bits + 7) / 8;
+	graph->tensors[graph->num_tensors].number = number;
+	graph->tensors[graph->num_tensors].offset = offset;
+	graph->tensors[graph->num_tensors].bytes = offset + ((size_t)elements * bits_of(type) + 7) / 8;
 	graph->tensors[graph->num_tensors].type = type;
 	graph->num_tensors++;
+	return number;
+}
+
+static dnn_descriptor add_tensor(dnn_graph *graph, int operand, size_t offset, cudnnDataType_t type,
+				 const dnn_view *view)
+{
+	bool is_virtual = operand == DNN_VIRTUAL;
+	int64_t number = is_virtual ? graph->next_virtual++ : note_operand(graph, operand, offset, type, view);
+	dnn_descriptor tensor = begin_tensor(graph, number, type, view);
+	if (is_virtual)
+		set_flag(graph, tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+	finalize(graph, tensor, "tensor");
+	sign(graph, " %lld:%d[%lld,%lld,%lld,%lld]", (long long)number, (int)type, (long long)view->dims[0],
+	     (long long)view->dims[1], (long long)view->dims[2], (long long)view->dims[3]);
+	return tensor;
 }
 
 dnn_descriptor dnn_tensor(dnn_graph *graph, int operand, cudnnDataType_t type, dnn_dims dims)
 {
-	bool is_virtual = operand == DNN_VIRTUAL;
-	int64_t number = is_virtual ? graph->next_virtual++ : 1 + operand;
-	dnn_descriptor tensor = begin_tensor(graph, number, type, dims);
-	if (is_virtual)
-		set_flag(graph, tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
-	else
-		note_operand(graph, operand, type, dims);
-	finalize(graph, tensor, "tensor");
-	sign(graph, " %lld:%d[%lld,%lld,%lld,%lld]", (long long)number, (int)type, (long long)dims.n, (long long)dims.c,
-	     (long long)dims.h, (long long)dims.w);
+	const dnn_view view = channels_last(dims);
+	return add_tensor(graph, operand, 0, type, &view);
+}
+
+dnn_descriptor dnn_strided(dnn_graph *graph, int operand, size_t offset, cudnnDataType_t type, const dnn_view *view)
+{
+	dnn_descriptor tensor = add_tensor(graph, operand, offset, type, view);
+	if (operand != DNN_VIRTUAL)
+		sign(graph, "@%zu(%lld,%lld,%lld,%lld)", offset, (long long)view->strides[0],
+		     (long long)view->strides[1], (long long)view->strides[2], (long long)view->strides[3]);
 	return tensor;
 }
 
@@ -216,8 +242,8 @@ dnn_descriptor dnn_scalar(dnn_graph *graph, double value)
 					DNN_MAX_SCALARS);
 	if (graph->status != BETON_OK)
 		return NULL;
-	dnn_descriptor tensor =
-		begin_tensor(graph, DNN_FIRST_SCALAR + graph->num_scalars, CUDNN_DATA_FLOAT, (dnn_dims){1, 1, 1, 1});
+	const dnn_view view = channels_last((dnn_dims){1, 1, 1, 1});
+	dnn_descriptor tensor = begin_tensor(graph, DNN_FIRST_SCALAR + graph->num_scalars, CUDNN_DATA_FLOAT, &view);
 	set_flag(graph, tensor, CUDNN_ATTR_TENSOR_IS_BY_VALUE);
 	finalize(graph, tensor, "scalar");
 	sign(graph, " scalar%.9g", value);
@@ -328,22 +354,83 @@ void dnn_conv_bwd_weight(dnn_graph *graph, const dnn_window *window, dnn_descrip
 	add_conv(graph, &kind, window, x, d_w, d_y, false);
 }
 
-void dnn_pointwise(dnn_graph *graph, cudnnPointwiseMode_t mode, dnn_descriptor x, dnn_descriptor b, dnn_descriptor y)
+/* axis: of an index; -1: none. b, mask: NULL for functions without them. */
+static void add_pointwise(dnn_graph *graph, cudnnPointwiseMode_t mode, int axis, dnn_descriptor x, dnn_descriptor b,
+			  dnn_descriptor mask, dnn_descriptor y)
 {
 	dnn_descriptor function = make(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
 	set(graph, function, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
 	set_type(graph, function, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
 	if (mode == CUDNN_POINTWISE_RELU_FWD)
 		set_nan(graph, function, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION);
-	finalize(graph, function, "pointwise function");
+	if (axis >= 0)
+		set_int64(graph, function, CUDNN_ATTR_POINTWISE_AXIS, axis);
+	finalize(graph, function, "function");
 	dnn_descriptor operation = make(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 	set_part(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
 	set_part(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
 	if (b)
 		set_part(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+	if (mask)
+		set_part(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, mask);
 	set_part(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
 	add_operation(graph, operation, "pointwise");
 	sign(graph, " pointwise%d", (int)mode);
+	if (axis >= 0)
+		sign(graph, "(axis %d)", axis);
+}
+
+void dnn_pointwise(dnn_graph *graph, cudnnPointwiseMode_t mode, dnn_descriptor x, dnn_descriptor b, dnn_descriptor y)
+{
+	add_pointwise(graph, mode, -1, x, b, NULL, y);
+}
+
+void dnn_index(dnn_graph *graph, int axis, dnn_descriptor x, dnn_descriptor y)
+{
+	add_pointwise(graph, CUDNN_POINTWISE_GEN_INDEX, axis, x, NULL, NULL, y);
+}
+
+void dnn_select(dnn_graph *graph, dnn_descriptor x, dnn_descriptor other, dnn_descriptor mask, dnn_descriptor y)
+{
+	add_pointwise(graph, CUDNN_POINTWISE_BINARY_SELECT, -1, x, other, mask, y);
+}
+
+void dnn_product(dnn_graph *graph, dnn_descriptor a, dnn_descriptor b, dnn_descriptor c)
+{
+	graph->multiplies = true;
+	dnn_descriptor product = make(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+	set_type(graph, product, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
+	finalize(graph, product, "product");
+	dnn_descriptor operation = make(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_DESC, product);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
+	add_operation(graph, operation, "product");
+	sign(graph, " product");
+}
+
+void dnn_reduction(dnn_graph *graph, cudnnReduceTensorOp_t operator, dnn_descriptor x, dnn_descriptor y)
+{
+	dnn_descriptor reduction = make(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+	set(graph, reduction, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &operator);
+	set_type(graph, reduction, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+	finalize(graph, reduction, "reduction");
+	dnn_descriptor operation = make(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC, reduction);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+	add_operation(graph, operation, "reduction");
+	sign(graph, " reduction%d", (int)operator);
+}
+
+void dnn_reshape(dnn_graph *graph, dnn_descriptor x, dnn_descriptor y)
+{
+	dnn_descriptor operation = make(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
+	add_operation(graph, operation, "reshape");
+	sign(graph, " reshape");
 }
 
 static const cudnnBackendNormMode_t batch_norm_mode = CUDNN_BATCH_NORM;

@@ -155,6 +155,8 @@ static describe *const describers[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_BATCH_NORM_BWD] = norm_bwd_graph,
 	[DTRAIN_OP_MAX_POOL] = pool_graph,
 	[DTRAIN_OP_MAX_POOL_BWD] = pool_bwd_graph,
+	[DTRAIN_OP_ATTENTION] = dnn_attention_graph,
+	[DTRAIN_OP_ATTENTION_BWD] = dnn_attention_bwd_graph,
 };
 
 /* Excludes what no engine supports: masks whose rows are not whole bytes, and windows with more places than a signed
@@ -169,6 +171,9 @@ static bool is_suitable(const dtrain_op_desc *desc)
 	case DTRAIN_OP_MAX_POOL:
 	case DTRAIN_OP_MAX_POOL_BWD:
 		return (int64_t)desc->attrs.window.kernel[0] * desc->attrs.window.kernel[1] <= INT8_MAX;
+	case DTRAIN_OP_ATTENTION:
+	case DTRAIN_OP_ATTENTION_BWD:
+		return dnn_attention_is_suitable(desc);
 	default:
 		return describers[desc->kind] != NULL;
 	}
@@ -206,4 +211,12 @@ int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *gra
 	while (status != BETON_OK && *count > 0)
 		dnn_graph_destroy(graphs[--*count]);
 	return status;
+}
+
+size_t dnn_op_workspace(const dtrain_op_desc *desc, size_t most)
+{
+	if (desc->kind != DTRAIN_OP_ATTENTION && desc->kind != DTRAIN_OP_ATTENTION_BWD)
+		return most;
+	size_t needed = dnn_attention_workspace(desc);
+	return needed < most ? needed : most;
 }

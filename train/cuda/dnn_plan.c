@@ -547,8 +547,8 @@ static int make_pack(const dnn_plan *plan, dnn_pack *pack, beton_error *err)
 	void *addresses[DNN_MAX_TENSORS + DNN_MAX_SCALARS];
 	int count = 0;
 	for (int i = 0; i < graph->num_tensors; i++, count++) {
-		numbers[count] = 1 + graph->tensors[i].operand;
-		addresses[count] = pack->addresses[graph->tensors[i].operand];
+		numbers[count] = graph->tensors[i].number;
+		addresses[count] = (char *)pack->addresses[graph->tensors[i].operand] + graph->tensors[i].offset;
 	}
 	for (int i = 0; i < graph->num_scalars; i++, count++) {
 		numbers[count] = DNN_FIRST_SCALAR + i;

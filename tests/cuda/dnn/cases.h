@@ -7,4 +7,8 @@
 /* Adds the examples (train/core/ops) of the ops that cuDNN could have a graph for, and their backward ops. */
 void record_examples(record *out, dtrain_dtype dtype);
 
+/* Adds the attention of GPT-2, a ViT and Llama-like models, and its backward ops; the first has all that makes a graph
+ * large. Without engines in F32. */
+void record_attention(record *out, dtrain_dtype dtype);
+
 #endif

@@ -189,6 +189,30 @@ static void other_kernels_are_timed(void **state)
 	check(8, true, 1);
 }
 
+/* Operands of attention do not tell how they are divided into heads. */
+static void attention_is_timed_for_its_heads(void **state)
+{
+	(void)state;
+	dtrain_device device = open_device();
+	dtrain_op_desc desc = describe(8, false);
+	desc.kind = DTRAIN_OP_ATTENTION;
+	plays.ns[0][0] = 20000;
+	plays.ns[1][0] = 10000;
+	pthread_mutex_lock(&device.lock);
+	for (int i = 0; i < 4; i++) {
+		desc.attrs.attention = (dtrain_attention_attrs){
+			.heads = 4, .kv_heads = i == 1 ? 2 : 4, .causal = i == 2, .packed = i == 3};
+		plays.runs = 0;
+		assert_int_equal(cuda_contest(&device, &desc, NULL, ways), 1);
+		assert_true(plays.runs > 0);
+		plays.runs = 0;
+		assert_int_equal(cuda_contest(&device, &desc, NULL, ways), 1);
+		assert_int_equal(plays.runs, 0);
+	}
+	pthread_mutex_unlock(&device.lock);
+	cuda_algorithms_close(device.algorithms);
+}
+
 static void a_way_that_does_not_work_has_lost(void **state)
 {
 	(void)state;
@@ -245,6 +269,7 @@ int main(void)
 		cmocka_unit_test_setup(the_sum_of_both_directions_decides, reset),
 		cmocka_unit_test_setup(what_was_timed_is_not_timed_again, reset),
 		cmocka_unit_test_setup(other_kernels_are_timed, reset),
+		cmocka_unit_test_setup(attention_is_timed_for_its_heads, reset),
 		cmocka_unit_test_setup(a_way_that_does_not_work_has_lost, reset),
 		cmocka_unit_test_setup(without_memory_cudnn_is_taken, reset),
 		cmocka_unit_test_setup(preferences_are_kept, reset),

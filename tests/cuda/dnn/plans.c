@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans cuDNN's graphs of all ops of the models, and of the examples in train/core/ops, for GPUs that are only
- * described: test-cuda-dnn-plans [-a] DRIVER GPU.json...
+ * Plans cuDNN's graphs of all ops of the models, of the examples in train/core/ops, and of attention, for GPUs that are
+ * only described: test-cuda-dnn-plans [-a] DRIVER GPU.json...
  *
  * Nothing is run. Engines that are compiled when they are planned need the driver's library; where there is no driver,
  * DRIVER (dnn_driver.c) stands in. -a: all plans are made; otherwise fewer models, and of engines that are compiled,
@@ -135,6 +135,17 @@ static bool is_compiled_only(int status, const beton_error *err)
 	return status == BETON_DEVICE && strstr(err->message, "EXECUTION_FAILED") != NULL;
 }
 
+/* Attention's kernels take two seconds each: one of each direction. */
+static void name_kind(const checks *c, const dnn_graph *graph, char *out, size_t size)
+{
+	int length = (int)strcspn(graph->signature, " ");
+	if (strncmp(graph->signature, "attention", 9) == 0)
+		snprintf(out, size, "%.*s", length, graph->signature);
+	else
+		snprintf(out, size, "%s %.*s %d %d", c->gpu, length, graph->signature, (int)graph->type,
+			 graph->num_operations);
+}
+
 static void check_plan(checks *c, dnn_graph *graph, dnn_configs *configs)
 {
 	beton_error err = {0};
@@ -142,8 +153,7 @@ static void check_plan(checks *c, dnn_graph *graph, dnn_configs *configs)
 		dnn_plan *plan;
 		bool compiled = notes_of(configs->list[i]).behavior & 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
 		char kind[64];
-		snprintf(kind, sizeof(kind), "%s %.*s %d %d", c->gpu, (int)strcspn(graph->signature, " "),
-			 graph->signature, (int)graph->type, graph->num_operations);
+		name_kind(c, graph, kind, sizeof(kind));
 		if (compiled && !c->all && !note(&c->compiled, kind))
 			return;
 		int status = dnn_plan_create(graph, &c->target, configs->list[i], &plan, &err);
@@ -207,6 +217,7 @@ static void check_ops(checks *c, const record *ops)
 			 graphs[0]->signature);
 		bool is_new = note(&c->graphs, text);
 		for (int k = 0; k < count; k++) {
+			c->target.workspace_limit = dnn_op_workspace(&ops->ops[i], WORKSPACE_LIMIT);
 			if (is_new && !check_graph(c, graphs[k], k + 1 < count) && k == 0 && c->compiles &&
 			    needs_f32_sums(&ops->ops[i]))
 				wrong(c, graphs[k], "no engine");
@@ -235,6 +246,7 @@ static bool record_all(record *ops, dtrain_dtype dtype, bool few)
 			}
 		}
 	record_examples(ops, dtype);
+	record_attention(ops, dtype);
 	return true;
 }
 

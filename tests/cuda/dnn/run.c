@@ -320,6 +320,11 @@ int cuda_max_pool_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	return cuda_batch_norm_kernels(op, desc, err);
 }
 
+int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return cuda_batch_norm_kernels(op, desc, err);
+}
+
 /* ---- comparing ---- */
 
 typedef struct operands {
@@ -419,6 +424,9 @@ static int build(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	case DTRAIN_OP_MAX_POOL:
 	case DTRAIN_OP_MAX_POOL_BWD:
 		return cuda_build_max_pool(op, desc, err);
+	case DTRAIN_OP_ATTENTION:
+	case DTRAIN_OP_ATTENTION_BWD:
+		return cuda_build_fused_attention(op, desc, err);
 	default:
 		return cuda_build_conv(op, desc, err);
 	}
@@ -635,6 +643,49 @@ static void where_kernels_are_faster_they_run(void **state)
 	free(ops);
 }
 
+/* Each direction by itself; in deterministic mode gradients are our kernels'. */
+static void attention_runs_where_it_is_faster(void **state)
+{
+	(void)state;
+	const dtrain_shape rows = dtrain_shape_of(3, (int64_t[]){2, 5, 16}),
+			   sums = dtrain_shape_of(3, (int64_t[]){2, 2, 5});
+	const dtrain_operand x = {.dtype = DTRAIN_BF16, .shape = rows, .bytes = (size_t)2 * 2 * 5 * 16};
+	const dtrain_operand lse = {.dtype = DTRAIN_F32, .shape = sums, .bytes = (size_t)4 * 2 * 2 * 5};
+	const dtrain_op_desc ops[] = {{.kind = DTRAIN_OP_ATTENTION,
+				       .num_inputs = 3,
+				       .num_outputs = 2,
+				       .inputs = {x, x, x},
+				       .outputs = {x, lse},
+				       .attrs.attention = {.heads = 2, .kv_heads = 2, .causal = true}},
+				      {.kind = DTRAIN_OP_ATTENTION_BWD,
+				       .num_inputs = 6,
+				       .num_outputs = 3,
+				       .inputs = {x, x, x, x, x, lse},
+				       .outputs = {x, x, x},
+				       .attrs.attention = {.heads = 2, .kv_heads = 2, .causal = true}}};
+	for (int i = 0; i < 2; i++) {
+		engine.runs = engine.kernels = 0;
+		check(&ops[i], 0);
+		assert_int_equal(engine.runs, 1);
+		for (int why = 0; why < 4; why++) {
+			dtrain_op_desc desc = ops[i];
+			dtrain_device device = {.deterministic = why == 2};
+			dtrain_op op = {.device = &device};
+			bool ours = why < 2 || (why == 2 && i == 1) || why == 3;
+			engine.slow = why == 0;
+			engine.unsupported = why == 1;
+			for (int k = 0; k < num_operands(&desc) && why == 3; k++)
+				operand_of(&desc, k)->dtype = DTRAIN_F32;
+			engine.kernels = 0;
+			assert_int_equal(build(&op, &desc, NULL), ours ? BETON_UNSUPPORTED : BETON_OK);
+			assert_int_equal(engine.kernels, ours);
+			if (op.destroy)
+				op.destroy(op.state);
+		}
+		engine.slow = engine.unsupported = false;
+	}
+}
+
 /* Whose sums a deterministic engine can split; where candidates are timed, F32 sums that are not rounded are wanted. */
 static void plain_weight_gradients_are_first_in_deterministic_mode(void **state)
 {
@@ -681,6 +732,7 @@ int main(void)
 		cmocka_unit_test(without_engines_kernels_run),
 		cmocka_unit_test(without_backward_engines_kernels_run),
 		cmocka_unit_test(where_kernels_are_faster_they_run),
+		cmocka_unit_test(attention_runs_where_it_is_faster),
 		cmocka_unit_test(plain_weight_gradients_are_first_in_deterministic_mode),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);

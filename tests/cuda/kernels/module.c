@@ -103,6 +103,11 @@ int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	return cuda_max_pool_kernels(op, desc, err);
 }
 
+int cuda_build_fused_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return cuda_build_attention(op, desc, err);
+}
+
 /* ---- the device ---- */
 
 static int open_device(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
