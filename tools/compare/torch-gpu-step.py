@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training speed of PyTorch, as one would set it up for speed: the peer of `dtrain-bench step` on a GPU.
 
-Channels last, autocast for half precision, fused SGD, cuDNN's benchmark mode; eager, or compiled. Pictures are bytes in the
-device's memory and are normalized there, in each step: the same work as the step that it is compared with. The host does
-not wait for a step before it launches the next. Prints one JSON object."""
+Channels last, autocast for half precision, fused SGD, or AdamW for gpt2, cuDNN's benchmark mode; eager, or compiled.
+Pictures are bytes in the device's memory and are normalized there, in each step, and tokens are there, too: the same work
+as the step that it is compared with. The host does not wait for a step before it launches the next. Prints one JSON
+object."""
 import argparse
 import contextlib
 import json
@@ -11,6 +12,8 @@ import time
 
 import torch
 from torch import nn
+
+from torch_transformers import VITS, GPT2, ViT, is_gpt2
 
 HALVES = {'bf16': torch.bfloat16, 'fp16': torch.float16}
 
@@ -66,33 +69,56 @@ def resnet(name, classes):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
 
+def make(options):
+    if is_gpt2(options.model):
+        return GPT2(options.model)
+    if options.model in VITS:
+        return ViT(options.model, options.image_size, options.classes)
+    if options.model in ('resnet18', 'resnet20', 'resnet50'):
+        return resnet(options.model, options.classes)
+    raise SystemExit(f'no model {options.model}')
+
+
 class Step:
     def __init__(self, options):
         self.device = torch.device(options.device)
         self.half = HALVES.get(options.precision)
-        self.model = resnet(options.model, options.classes).to(self.device, memory_format=torch.channels_last)
+        self.model = make(options).to(self.device, memory_format=torch.channels_last)
+        self.reads_text = is_gpt2(options.model)
         forward = self.loss
         # reduce-overhead: whole graphs are captured and replayed.
         modes = {'compile': 'default', 'reduce-overhead': 'reduce-overhead'}
         self.forward = forward if options.mode == 'eager' else torch.compile(forward, mode=modes[options.mode])
-        self.sgd = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=True)
+        if self.reads_text:
+            self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
+        else:
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=True)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=options.precision == 'fp16')
+        self.make_data(options)
+
+    def make_data(self, options):
+        if self.reads_text:
+            size = (options.batch_size, options.context_length + 1)
+            tokens = torch.randint(0, self.model.vocabulary, size, device=self.device)
+            self.input, self.labels = tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
+            return
         size = (options.batch_size, options.image_size, options.image_size, 3)
-        self.pixels = torch.randint(0, 256, size, dtype=torch.uint8, device=self.device)
+        self.input = torch.randint(0, 256, size, dtype=torch.uint8, device=self.device)
         self.labels = torch.randint(0, options.classes, size[:1], device=self.device)
         self.mean = torch.tensor([123.675, 116.28, 103.53], device=self.device).view(1, 3, 1, 1)
         self.std = torch.tensor([58.395, 57.12, 57.375], device=self.device).view(1, 3, 1, 1)
 
-    def loss(self, pixels, labels):
-        x = (pixels.permute(0, 3, 1, 2) - self.mean) / self.std
+    def loss(self, x, labels):
+        if not self.reads_text:
+            x = (x.permute(0, 3, 1, 2) - self.mean) / self.std
         precision = torch.autocast(self.device.type, self.half) if self.half else contextlib.nullcontext()
         with precision:
-            return nn.functional.cross_entropy(self.model(x), labels, label_smoothing=0.1)
+            return nn.functional.cross_entropy(self.model(x), labels, label_smoothing=0 if self.reads_text else 0.1)
 
     def run(self):
-        self.sgd.zero_grad(set_to_none=True)
-        self.scaler.scale(self.forward(self.pixels, self.labels)).backward()
-        self.scaler.step(self.sgd)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.scaler.scale(self.forward(self.input, self.labels)).backward()
+        self.scaler.step(self.optimizer)
         self.scaler.update()
 
     def wait(self):
@@ -102,8 +128,9 @@ class Step:
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--model', choices=('resnet18', 'resnet20', 'resnet50'), default='resnet50')
+    parser.add_argument('--model', default='resnet50')
     parser.add_argument('--image-size', type=int, default=224)
+    parser.add_argument('--context-length', type=int, default=1024)
     parser.add_argument('--batch-size', type=int, default=256)
     parser.add_argument('--classes', type=int, default=1000)
     parser.add_argument('--precision', choices=('f32', 'tf32', 'bf16', 'fp16'), default='bf16')
@@ -128,8 +155,10 @@ def main():
     step.wait()
     seconds = (time.perf_counter() - began) / options.steps
     name = torch.cuda.get_device_name(step.device) if step.device.type == 'cuda' else 'cpu'
+    units = {'tokens_per_second': options.batch_size * options.context_length / seconds} if step.reads_text else {
+        'images_per_second': options.batch_size / seconds}
     print(json.dumps({'torch': torch.__version__, 'device': name, 'mode': options.mode, 'precision': options.precision,
-                      'step_ms': seconds * 1e3, 'images_per_second': options.batch_size / seconds}))
+                      'step_ms': seconds * 1e3, **units}))
 
 
 main()

@@ -14,6 +14,8 @@ import time
 import torch
 from torch import nn
 
+from torch_transformers import GPT2, ViT
+
 
 class Block(nn.Module):
     def __init__(self, inputs, outputs, stride):
@@ -42,65 +44,12 @@ def resnet(name):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)), classes
 
 
-class Attention(nn.Module):
-    def __init__(self, width, heads, causal):
-        super().__init__()
-        self.heads, self.causal = heads, causal
-        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = self.qkv(x).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        return self.proj(y.transpose(1, 2).reshape(b, t, c))
-
-
-class Layer(nn.Module):
-    def __init__(self, width, heads, causal, gelu, epsilon):
-        super().__init__()
-        self.norm1, self.attention = nn.LayerNorm(width, epsilon), Attention(width, heads, causal)
-        self.norm2 = nn.LayerNorm(width, epsilon)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate=gelu), nn.Linear(4 * width, width))
-
-    def forward(self, x):
-        x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
-
-
-class ViT(nn.Module):
-    def __init__(self, size, patch=16, width=384, layers=12, heads=6, classes=1000):
-        super().__init__()
-        self.embed = nn.Conv2d(3, width, patch, patch)
-        self.token = nn.Parameter(torch.zeros(1, 1, width))
-        self.positions = nn.Parameter(torch.randn(1, (size // patch) ** 2 + 1, width) * 0.02)
-        self.layers = nn.Sequential(*[Layer(width, heads, False, 'none', 1e-6) for _ in range(layers)])
-        self.norm, self.head = nn.LayerNorm(width, 1e-6), nn.Linear(width, classes)
-
-    def forward(self, x):
-        x = self.embed(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.positions
-        return self.head(self.norm(self.layers(x)[:, 0]))
-
-
-class GPT2(nn.Module):
-    def __init__(self, width=768, layers=12, heads=12, vocabulary=50257, positions=1024):
-        super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
-        self.layers = nn.Sequential(*[Layer(width, heads, True, 'tanh', 1e-5) for _ in range(layers)])
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
-        self.head.weight = self.tokens.weight
-
-    def forward(self, x):
-        x = self.tokens(x) + self.positions(torch.arange(x.shape[1]))
-        return self.head(self.norm(self.layers(x))).flatten(0, 1)
-
-
 def make(name, size, batch):
     """Model, input, target, and images or tokens of a step."""
     if name == 'gpt2':
         tokens = torch.randint(0, 50257, (batch, size + 1))
-        return GPT2(), tokens[:, :-1].contiguous(), tokens[:, 1:].flatten(), batch * size
-    model, classes = (ViT(size), 1000) if name == 'vit-s16' else resnet(name)
+        return GPT2(name), tokens[:, :-1].contiguous(), tokens[:, 1:].flatten(), batch * size
+    model, classes = (ViT(name, size, 1000), 1000) if name == 'vit-s16' else resnet(name)
     return model, torch.randn(batch, 3, size, size), torch.randint(0, classes, (batch,)), batch
 
 
