@@ -149,13 +149,15 @@ static void name_kind(const checks *c, const dnn_graph *graph, char *out, size_t
 static void check_plan(checks *c, dnn_graph *graph, dnn_configs *configs)
 {
 	beton_error err = {0};
+	bool begun = false; /* a kind whose first configuration does not work has others */
 	for (int i = 0; i < configs->count; i++) {
 		dnn_plan *plan;
 		bool compiled = notes_of(configs->list[i]).behavior & 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
 		char kind[64];
 		name_kind(c, graph, kind, sizeof(kind));
-		if (compiled && !c->all && !note(&c->compiled, kind))
+		if (compiled && !c->all && !begun && !note(&c->compiled, kind))
 			return;
+		begun |= compiled;
 		int status = dnn_plan_create(graph, &c->target, configs->list[i], &plan, &err);
 		configs->list[i] = NULL;
 		if (status == BETON_OK) {
