@@ -481,7 +481,7 @@ static void wrong_types_are_errors(void **state)
 		return;
 	expect_ok(dtrain_device_open("cpu", NULL, &device, &err), &err);
 	expect_ok(dtrain_params_create(device, DTRAIN_F32, &floats, &err), &err);
-	expect_graph_error(floats, DTRAIN_BF16, build_nothing, BETON_UNSUPPORTED, "device 'cpu' has no bf16");
+	expect_graph_error(floats, DTRAIN_F16, build_nothing, BETON_UNSUPPORTED, "device 'cpu' has no f16");
 	dtrain_params_destroy(&floats);
 	dtrain_device_close(&device);
 }
