@@ -165,8 +165,13 @@ static int rank_main(const char *mode)
 	}
 	signal(SIGUSR1, lose_a_peer);
 	bool peer_lost = strcmp(mode, "peer-lost") == 0 || strcmp(mode, "peer-fails") == 0;
+	sigset_t asked;
+	int number;
+	sigemptyset(&asked);
+	sigaddset(&asked, SIGTERM);
+	/* Blocked, the signal waits for sigwait; it may come before that. */
 	if (peer_lost && env.rank == 3)
-		signal(SIGTERM, ignore_signal);
+		sigprocmask(SIG_BLOCK, &asked, NULL);
 	print_pid();
 	if (strcmp(mode, "all-say") == 0) {
 		fprintf(stderr, "%sall say this\nrank %d says this\n", env.rank == 2 ? "" : "but one ", env.rank);
@@ -179,7 +184,7 @@ static int rank_main(const char *mode)
 	if (peer_lost && env.rank == 1 && poll(NULL, 0, 300) == 0)
 		return LAUNCH_EXIT_PEER_LOST;
 	if (peer_lost && env.rank == 3) {
-		pause(); /* until it is asked to stop: the true culprit may be slow to die */
+		sigwait(&asked, &number); /* until it is asked to stop: the true culprit may be slow to die */
 		if (strcmp(mode, "peer-fails") == 0)
 			return 1;
 		signal(SIGSEGV, SIG_DFL);
