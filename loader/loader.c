@@ -163,7 +163,7 @@ static void tell_rest(const beton_loader *loader)
 	bt_fail(&line, BETON_OK, "%s: %llu windows of %llu tokens; the last %llu tokens of the %u file%s are in none",
 		bt_dataset_name(&loader->dataset), (unsigned long long)bt_dataset_samples(&loader->dataset),
 		(unsigned long long)windows->window, (unsigned long long)rest, loader->dataset.count,
-		loader->dataset.count == 1 ? "" : "s");
+		bt_plural(loader->dataset.count));
 	options->log(line.message, options->log_context);
 }
 

@@ -98,9 +98,12 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	if (!o->fields && o->num_fields)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_fields is %u, but fields is NULL",
 			       o->num_fields);
-	if (o->num_joined > BETON_JOINED_MAX || (o->num_joined && !o->joined))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_joined is %u, but %s", o->num_joined,
-			       o->joined ? "joined has 64 names at most" : "joined is NULL");
+	if (o->num_joined > BETON_JOINED_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_joined is %u, and %d is the most",
+			       o->num_joined, BETON_JOINED_MAX);
+	if (o->num_joined && !o->joined)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_joined is %u, but joined is NULL",
+			       o->num_joined);
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }
 

@@ -41,7 +41,7 @@ int bt_windows_open(bt_windows *windows, uint32_t file, const char *path, const 
 	if (info->num_tokens <= windows->window)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "%s: has %llu token%s, and a window of %llu needs %llu (option tokens.window)", path,
-				 (unsigned long long)info->num_tokens, info->num_tokens == 1 ? "" : "s",
+				 (unsigned long long)info->num_tokens, bt_plural(info->num_tokens),
 				 (unsigned long long)windows->window, (unsigned long long)windows->window + 1);
 	uint64_t parts = beton_tokens_parts(*stream, windows->window + 1);
 	if (result == BETON_OK && parts > PARTS_MAX)

@@ -59,7 +59,6 @@ static int show(const char *path, bool json, info_options *options)
 	return structure != BETON_OK || damaged ? 1 : status;
 }
 
-/* Whether the file is a stream of tokens for sure. */
 static int wrong(info_options *options, const char *message)
 {
 	selection_free(&options->chosen);

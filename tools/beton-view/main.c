@@ -8,8 +8,8 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
-#include "common/suggest.h"
 #include "common/jpeg.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/suggest.h"
 #include "common/jpeg.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "tools/common/text.h"
 

@@ -473,7 +473,7 @@ static int run_bin(write_run *self, beton_error *err)
 		result = text_stream_write_file(&self->text, options->output, &stream, err);
 	if (result == BETON_OK && !options->quiet)
 		printf("%s: %llu token%s of %u bits, vocabulary of %llu\n", options->output,
-		       (unsigned long long)stream.tokens, stream.tokens == 1 ? "" : "s", 8 * stream.token_size,
+		       (unsigned long long)stream.tokens, bt_plural(stream.tokens), 8 * stream.token_size,
 		       (unsigned long long)stream.vocabulary);
 	return result;
 }

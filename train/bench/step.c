@@ -326,13 +326,15 @@ static void print(const bench_step_options *o, figures *f)
 		printf("oneDNN 3x3, 256 ch, 14x14                                %6.0f GFLOP/s   step: %3.0f%%\n",
 		       f->f32.reference_rate, 100 * rate / f->f32.reference_rate);
 		if (f->f32.own_seconds > 0)
-			printf("the step's own convolutions                  %7.1f ms  %6.0f GFLOP/s   of the step's "
-			       "time: "
-			       "%3.0f%%\n",
+			printf("the step's own convolutions                  %7.1f ms  %6.0f GFLOP/s   "
+			       "of the step's time: %3.0f%%\n",
 			       f->f32.own_seconds * 1e3, f->f32.own_rate, 100 * f->f32.own_seconds / t->step_seconds);
 		if (f->bf16.reference_rate > 0)
-			printf("the same in bf16: 3x3 %6.0f GFLOP/s, own       %7.1f ms  %6.0f GFLOP/s\n",
-			       f->bf16.reference_rate, f->bf16.own_seconds * 1e3, f->bf16.own_rate);
+			printf("oneDNN 3x3 in bf16                                       %6.0f GFLOP/s\n",
+			       f->bf16.reference_rate);
+		if (f->bf16.own_seconds > 0)
+			printf("the step's own convolutions in bf16          %7.1f ms  %6.0f GFLOP/s\n",
+			       f->bf16.own_seconds * 1e3, f->bf16.own_rate);
 	}
 	if (o->data)
 		printf("waiting for data            %8.1f ms a step\n", t->data_seconds * 1e3);

@@ -4,7 +4,7 @@
  * norm of each matrix; one that writes the matrices for the products; and one for the values. A block has one piece, so
  * the bits do not depend on the GPU.
  */
-#include "kernel.cuh"
+#include "piece.cuh"
 
 namespace cuda_kernels
 {
@@ -19,36 +19,13 @@ struct muon_op {
 	float divisor, momentum, rise, rise1, keep2, rise2, epsilon, lr_scale;
 };
 
-struct muon_piece {
-	int64_t begin, count, first, parts, place;
-	float lr, decay, inverse;
-	bool skips;
-};
-
-__device__ inline muon_piece muon_piece_of(const muon_op &a, int64_t index)
-{
-	const int64_t *numbers = a.u.pieces + index * DTRAIN_PIECE_NUMBERS;
-	muon_piece p;
-	p.begin = numbers[DTRAIN_PIECE_BEGIN];
-	p.count = numbers[DTRAIN_PIECE_COUNT];
-	p.first = numbers[DTRAIN_PIECE_FIRST];
-	p.parts = numbers[DTRAIN_PIECE_PARTS];
-	p.place = numbers[DTRAIN_PIECE_PLACE];
-	const float *rates = a.u.scalars + DTRAIN_UPDATE_SCALARS * a.u.group[p.begin / DTRAIN_PARAM_ALIGN];
-	p.lr = rates[0];
-	p.decay = rates[1];
-	p.skips = a.u.scaler[DTRAIN_STEP_INFINITE] != 0;
-	p.inverse = 1 / (a.divisor * a.u.scaler[DTRAIN_STEP_SCALE]);
-	return p;
-}
-
 /* Nesterov's update of an element, from the new momentum. */
 __device__ inline float update_of(const muon_op &a, float gradient, float m)
 {
 	return gradient + a.momentum * (m - gradient);
 }
 
-__device__ inline void update_rest(const muon_op &a, const muon_piece &p)
+__device__ inline void update_rest(const muon_op &a, const piece &p)
 {
 	const float correction1 = a.u.scaler[DTRAIN_STEP_CORRECTION1];
 	const float correction2 = a.u.scaler[DTRAIN_STEP_CORRECTION2];
@@ -65,7 +42,7 @@ __device__ inline void update_rest(const muon_op &a, const muon_piece &p)
 
 __global__ void __launch_bounds__(THREADS) update_moments(muon_op a)
 {
-	const muon_piece p = muon_piece_of(a, blockIdx.x);
+	const piece p = piece_of(a.u, a.divisor, blockIdx.x);
 	if (p.skips)
 		return;
 	if (p.place < 0) {
@@ -87,7 +64,7 @@ __global__ void __launch_bounds__(THREADS) update_moments(muon_op a)
 
 __global__ void __launch_bounds__(THREADS) find_norms(muon_op a)
 {
-	const muon_piece p = muon_piece_of(a, blockIdx.x);
+	const piece p = piece_of(a.u, a.divisor, blockIdx.x);
 	if (p.skips || p.place < 0 || p.first != blockIdx.x)
 		return;
 	double sum = 0;
@@ -100,7 +77,7 @@ __global__ void __launch_bounds__(THREADS) find_norms(muon_op a)
 
 template <typename T> __global__ void __launch_bounds__(THREADS) write_matrices(muon_op a)
 {
-	const muon_piece p = muon_piece_of(a, blockIdx.x);
+	const piece p = piece_of(a.u, a.divisor, blockIdx.x);
 	if (p.skips || p.place < 0)
 		return;
 	const float inverse = a.inverses[p.first];
@@ -112,7 +89,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) write_matrices(
 
 template <typename T> __global__ void __launch_bounds__(THREADS) update_values(muon_op a)
 {
-	const muon_piece p = muon_piece_of(a, blockIdx.x);
+	const piece p = piece_of(a.u, a.divisor, blockIdx.x);
 	if (p.skips || p.place < 0)
 		return;
 	const T *x = (const T *)a.matrices + p.place;

@@ -3,7 +3,7 @@
  * LAMB and LARS, whose rates depend on norms of whole parameters: a launch for each piece's sums of squares, one for
  * the ratio of each parameter, and one for the values. A block has one piece, so the bits do not depend on the GPU.
  */
-#include "kernel.cuh"
+#include "piece.cuh"
 
 namespace cuda_kernels
 {
@@ -16,28 +16,6 @@ struct trust_op {
 	double *sums;  /* [pieces][2]: squares of the values, and of what they are compared with */
 	float *ratios; /* [pieces]: of the first piece of each parameter */
 };
-
-struct piece {
-	int64_t begin, count, first, parts;
-	float lr, decay, inverse;
-	bool skips;
-};
-
-__device__ inline piece piece_of(const trust_op &a, int64_t index)
-{
-	const int64_t *numbers = a.u.pieces + index * DTRAIN_PIECE_NUMBERS;
-	piece p;
-	p.begin = numbers[DTRAIN_PIECE_BEGIN];
-	p.count = numbers[DTRAIN_PIECE_COUNT];
-	p.first = numbers[DTRAIN_PIECE_FIRST];
-	p.parts = numbers[DTRAIN_PIECE_PARTS];
-	const float *rates = a.u.scalars + DTRAIN_UPDATE_SCALARS * a.u.group[p.begin / DTRAIN_PARAM_ALIGN];
-	p.lr = rates[0];
-	p.decay = rates[1];
-	p.skips = a.u.scaler && a.u.scaler[DTRAIN_SCALER_INFINITE] != 0;
-	p.inverse = 1 / (a.u.scaler ? a.divisor * a.u.scaler[DTRAIN_SCALER_SCALE] : a.divisor);
-	return p;
-}
 
 struct lamb_op {
 	float rise1, keep2, rise2, epsilon;
@@ -141,7 +119,7 @@ __device__ inline void first_vector(const trust_op &a, const OP &op, const piece
 
 template <int V, typename OP> __global__ void __launch_bounds__(THREADS) first_pass(trust_op a, OP op)
 {
-	const piece p = piece_of(a, blockIdx.x);
+	const piece p = piece_of(a.u, a.divisor, blockIdx.x);
 	if (p.skips)
 		return;
 	const int64_t vectors = p.count / V;
@@ -160,7 +138,7 @@ template <int V, typename OP> __global__ void __launch_bounds__(THREADS) first_p
 
 template <typename OP> __global__ void __launch_bounds__(THREADS) make_ratios(trust_op a, OP op)
 {
-	const piece p = piece_of(a, blockIdx.x);
+	const piece p = piece_of(a.u, a.divisor, blockIdx.x);
 	if (p.skips || p.first != blockIdx.x)
 		return;
 	double sums[2] = {0, 0};
@@ -184,7 +162,7 @@ __device__ inline void last_vector(const trust_op &a, const OP &op, const piece 
 
 template <int V, typename OP> __global__ void __launch_bounds__(THREADS) last_pass(trust_op a, OP op)
 {
-	const piece p = piece_of(a, blockIdx.x);
+	const piece p = piece_of(a.u, a.divisor, blockIdx.x);
 	if (p.skips)
 		return;
 	const float ratio = a.ratios[p.first];

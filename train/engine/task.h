@@ -58,7 +58,7 @@ typedef struct engine_dataset {
 	char fields[ENGINE_FIELDS][BETON_NAME_MAX + 1]; /* the task's fields, in its order */
 } engine_dataset;
 
-/* A metric of an evaluation: the mean over its samples. */
+/* A metric of an evaluation: the mean over its samples, or over what the task counts instead. */
 typedef struct engine_metric {
 	const char *key;  /* log key: val_KEY */
 	const char *name; /* printed name */

@@ -30,26 +30,13 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 	int status = amsgrad ? dtrain__optimizer_add_state(optimizer, "max_exp_avg_sq", false, err) : BETON_OK;
 	if (status != BETON_OK)
 		return status;
-	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
-	const dtrain__argument v = dtrain__optimizer_state(optimizer, 1), none = {.memory = NULL};
-	const dtrain__argument most = amsgrad ? dtrain__optimizer_state(optimizer, 2) : none;
-	const dtrain__argument inputs[] = {w,
-					   dtrain__optimizer_grads(optimizer),
-					   m,
-					   v,
-					   dtrain__optimizer_scalars(optimizer),
-					   dtrain__optimizer_groups(optimizer),
-					   dtrain__optimizer_step(optimizer),
-					   most,
-					   none};
 	const dtrain_op_attrs attrs = {.adam = {.beta1 = h[BETA1],
 						.beta2 = h[BETA2],
 						.epsilon = h[EPSILON],
 						.grad_divisor = optimizer->grad_divisor,
 						.decoupled = optimizer->kind == &dtrain__adamw,
 						.amsgrad = amsgrad}};
-	return dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_ADAM, &attrs, inputs,
-				     (const dtrain__argument[]){w, m, v, most, none}, err);
+	return dtrain__optimizer_add_moments(optimizer, DTRAIN_OP_ADAM, &attrs, err);
 }
 
 #define KIND(of)                                                                                                  \

@@ -21,25 +21,11 @@ static const char *const states[] = {"exp_avg", "exp_avg_sq"};
 static int create(dtrain_optimizer *optimizer, beton_error *err)
 {
 	const double *h = optimizer->hypers;
-	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
-	const dtrain__argument v = dtrain__optimizer_state(optimizer, 1), none = {.memory = NULL};
-	const dtrain__argument inputs[] = {w,
-					   dtrain__optimizer_grads(optimizer),
-					   m,
-					   v,
-					   dtrain__optimizer_scalars(optimizer),
-					   dtrain__optimizer_groups(optimizer),
-					   dtrain__optimizer_step(optimizer),
-					   dtrain__optimizer_pieces(optimizer),
-					   none};
 	const dtrain_op_attrs attrs = {.adam = {.beta1 = h[BETA1],
 						.beta2 = h[BETA2],
 						.epsilon = h[EPSILON],
 						.grad_divisor = optimizer->grad_divisor}};
-	/* A range without parameters has no pieces. */
-	return optimizer->num_pieces ? dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_LAMB, &attrs,
-							     inputs, (const dtrain__argument[]){w, m, v, none}, err)
-				     : BETON_OK;
+	return dtrain__optimizer_add_moments(optimizer, DTRAIN_OP_LAMB, &attrs, err);
 }
 
 const dtrain__optimizer_kind dtrain__lamb = {.facts = {.name = "lamb",

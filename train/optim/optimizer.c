@@ -104,25 +104,51 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 	return BETON_OK;
 }
 
+static bool has_pieces(const dtrain_optimizer *optimizer)
+{
+	return optimizer->kind->needs_norms || optimizer->kind->needs_matrices;
+}
+
 int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 				   beton_error *err)
 {
 	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
 	const dtrain__argument scaler = dtrain__optimizer_scaler(optimizer), none = {.memory = NULL};
-	const bool has_pieces = optimizer->kind->needs_norms;
 	const dtrain__argument inputs[] = {w,
 					   dtrain__optimizer_grads(optimizer),
 					   m,
 					   dtrain__optimizer_scalars(optimizer),
 					   dtrain__optimizer_groups(optimizer),
-					   has_pieces ? dtrain__optimizer_pieces(optimizer) : scaler,
-					   has_pieces ? scaler : none,
+					   has_pieces(optimizer) ? dtrain__optimizer_pieces(optimizer) : scaler,
+					   has_pieces(optimizer) ? scaler : none,
 					   none};
 	/* A range without parameters has no pieces. */
-	return has_pieces && !optimizer->num_pieces
+	return has_pieces(optimizer) && !optimizer->num_pieces
 		       ? BETON_OK
 		       : dtrain__optimizer_add(optimizer, &optimizer->update, kind, attrs, inputs,
 					       (const dtrain__argument[]){w, m, none}, err);
+}
+
+int dtrain__optimizer_add_moments(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+				  beton_error *err)
+{
+	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
+	const dtrain__argument v = dtrain__optimizer_state(optimizer, 1), none = {.memory = NULL};
+	const dtrain__argument most = optimizer->num_states > 2 ? dtrain__optimizer_state(optimizer, 2) : none;
+	const dtrain__argument inputs[] = {w,
+					   dtrain__optimizer_grads(optimizer),
+					   m,
+					   v,
+					   dtrain__optimizer_scalars(optimizer),
+					   dtrain__optimizer_groups(optimizer),
+					   dtrain__optimizer_step(optimizer),
+					   has_pieces(optimizer) ? dtrain__optimizer_pieces(optimizer) : most,
+					   none};
+	/* A range without parameters has no pieces. */
+	return has_pieces(optimizer) && !optimizer->num_pieces
+		       ? BETON_OK
+		       : dtrain__optimizer_add(optimizer, &optimizer->update, kind, attrs, inputs,
+					       (const dtrain__argument[]){w, m, v, most, none}, err);
 }
 
 int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
@@ -249,7 +275,7 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 		status = dtrain__clip_create(optimizer, err);
 	if (status == BETON_OK && optimizer->kind->beta1)
 		status = dtrain__step_create(optimizer, err);
-	if (status == BETON_OK && (optimizer->kind->needs_norms || optimizer->kind->needs_matrices))
+	if (status == BETON_OK && has_pieces(optimizer))
 		status = dtrain__pieces_create(optimizer, err);
 	if (status == BETON_OK)
 		status = optimizer->kind->create(optimizer, err);

@@ -121,6 +121,10 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 /* Adds the update of a kind with one state: w, g, state, scalars, group, [pieces], [scaler] -> w, state. */
 int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 				   beton_error *err);
+/* Adds the update of a kind with two moments: w, g, m, v, scalars, group, step, [pieces, or a third state] -> w, m, v,
+ * [the third state]. */
+int dtrain__optimizer_add_moments(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+				  beton_error *err);
 /* Puts the ops on the stream. */
 int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
 			  beton_error *err);

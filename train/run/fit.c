@@ -7,9 +7,12 @@
 
 #include "common/error.h"
 
-static bool is_equal(const dtrain_shape *a, const dtrain_shape *b)
+bool run_shapes_equal(const dtrain_shape *a, const dtrain_shape *b, int first)
 {
-	return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof(a->dim[0])) == 0;
+	bool equal = a->ndim == b->ndim;
+	for (int i = first; i < a->ndim && equal; i++)
+		equal = a->dim[i] == b->dim[i];
+	return equal;
 }
 
 static int allocate(const char *name, const dtrain_shape *shape, run_source_tensor *out, beton_error *err)
@@ -25,7 +28,7 @@ int run_fit_join(const run_source_tensor *const parts[RUN_FIT_PARTS], run_source
 	dtrain_shape shape = parts[0]->shape;
 	*fits = shape.ndim > 0;
 	for (int i = 0; i < RUN_FIT_PARTS; i++)
-		*fits = *fits && parts[i]->values && is_equal(&parts[i]->shape, &shape);
+		*fits = *fits && parts[i]->values && run_shapes_equal(&parts[i]->shape, &shape, 0);
 	if (!*fits)
 		return BETON_OK;
 	size_t count = (size_t)dtrain_shape_count(&shape);

@@ -8,6 +8,9 @@
 
 enum { RUN_FIT_PARTS = 3 };
 
+/* Whether the numbers of dimensions are equal, and the dimensions from `first` on. */
+bool run_shapes_equal(const dtrain_shape *a, const dtrain_shape *b, int first);
+
 /* Joins parts of equal shapes along their first dimension: Hugging Face's ViT has query, key and value as three
  * tensors. out->values are malloc'ed; its name is the first part's. False: the shapes differ, or a part has no values.
  * Errors: NO_MEMORY. */

@@ -41,14 +41,6 @@ static const char *shape_text(const dtrain_shape *shape, char text[SHAPE_TEXT])
 	return text;
 }
 
-static bool is_equal(const dtrain_shape *a, const dtrain_shape *b, int first)
-{
-	bool equal = a->ndim == b->ndim;
-	for (int i = first; i < a->ndim && equal; i++)
-		equal = a->dim[i] == b->dim[i];
-	return equal;
-}
-
 /* ---- targets ---- */
 
 static int count_targets(const dtrain_params *params)
@@ -137,8 +129,9 @@ static void free_targets(struct target *targets, int count)
 static bool is_of_other_classes(const struct job *job, const struct target *target)
 {
 	const run_source_tensor *found = target->found;
-	return is_head(job, target) && (!found || (found->shape.ndim > 0 && is_equal(&found->shape, target->shape, 1) &&
-						   !is_equal(&found->shape, target->shape, 0)));
+	return is_head(job, target) &&
+	       (!found || (found->shape.ndim > 0 && run_shapes_equal(&found->shape, target->shape, 1) &&
+			   !run_shapes_equal(&found->shape, target->shape, 0)));
 }
 
 static int fail_missing(const struct job *job, const struct target *targets, int count, const char *first,
@@ -166,7 +159,7 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 		if (!found)
 			return fail_missing(job, targets, count, target->name, err);
 		bool resized = found->values && run_fit_is_resized(target->name, &found->shape, target->shape);
-		if (!resized && !is_equal(&found->shape, target->shape, 0))
+		if (!resized && !run_shapes_equal(&found->shape, target->shape, 0))
 			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s",
 				       job->source->path, target->name, shape_text(&found->shape, theirs),
 				       shape_text(target->shape, ours));

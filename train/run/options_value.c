@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/list.h"
 #include "common/suggest.h"
 #include "common/system.h"
 #include "options_table.h"
@@ -78,16 +79,17 @@ static int parse_tokens(const option_row *row, const char *what, const char *tex
 {
 	int status = BETON_OK;
 	*out = (lm_tokens){.count = 0};
-	for (const char *at = text; at && *at && status == BETON_OK;) {
+	for (const char *at = *text ? text : NULL; at && status == BETON_OK;) {
 		char part[32];
-		size_t length = strcspn(at, ",");
-		uint64_t token = 0;
-		snprintf(part, sizeof(part), "%.*s", (int)length, at);
-		status = bt_parse_u64(what, part, (uint64_t)row->least, (uint64_t)row->most, &token, err);
+		uint64_t token;
+		status = bt_list_next(what, &at, part, sizeof(part), err);
+		if (status == BETON_OK)
+			status = bt_parse_u64(what, part, (uint64_t)row->least, (uint64_t)row->most, &token, err);
 		if (status == BETON_OK && out->count == LM_TOKENS_MAX)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: more than %d tokens", what, LM_TOKENS_MAX);
-		out->list[out->count++] = (uint32_t)token;
-		at = at[length] ? at + length + 1 : NULL;
+			status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' has more than %d tokens", what, text,
+					 LM_TOKENS_MAX);
+		if (status == BETON_OK)
+			out->list[out->count++] = (uint32_t)token;
 	}
 	return status;
 }

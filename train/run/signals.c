@@ -45,7 +45,7 @@ void run_signals_stopping(sigset_t *out)
 	}
 }
 
-/* oneDNN's products (sgemm with AVX-512, of 2.6 and newer) point the stack's register to memory of the heap for a
+/* oneDNN 2.6's products (sgemm with AVX-512) point the stack's register to memory of the heap for a
  * while. A signal that came then would be saved there, over what lies in front of it. The kernel gives these signals to
  * the main thread, which calls this. */
 static void use_own_stack(void)

@@ -5,6 +5,7 @@
 #include <beton/tokens.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "parts.h"
 
 static uint64_t stride_of(const engine_job *job, bool training)
@@ -36,7 +37,7 @@ static int add_file(const engine_job *job, const char *path, bool training, engi
 		status = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "%s: has %" PRIu64 " token%s, fewer than a window of --context-length %" PRIu64
 				 " and the token behind it",
-				 path, count, count == 1 ? "" : "s", identity.window);
+				 path, count, bt_plural(count), identity.window);
 	else
 		out->samples += (count - 1 - identity.window) / identity.stride + 1;
 	if (status == BETON_OK)
