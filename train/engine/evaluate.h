@@ -20,8 +20,8 @@ void engine_evaluation_clear(engine_evaluation *evaluation);
 /* Passes every validation sample through the model exactly once over all ranks, or with `batches` above 0 those of the
  * first so many batches of each rank; all ranks get the same result. group: a group of host memory; NULL: this rank has
  * all samples. *interrupted: some rank was told to stop, and there is no result. Errors: those of loader, device and
- * group; DIVERGED (a metric is not finite, as when there is nothing to predict). out needs engine_evaluation_clear, also
- * on failure. */
+ * group; DIVERGED (a metric is not finite, as when there is nothing to predict). out needs engine_evaluation_clear,
+ * also on failure. */
 int engine_evaluate(engine_rank *engine, beton_loader *loader, int64_t batches, dtrain_group *group,
 		    engine_evaluation *out, bool *interrupted, beton_error *err);
 
