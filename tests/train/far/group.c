@@ -12,12 +12,16 @@
 
 #include "comm/group_backend.h"
 #include "comm/group_sequence.h"
+#include "comm/socket.h"
+#include "comm/store.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "far.h"
 
 /* Deadlines are the library's business; this ends an operation that began while it was aborted, which Gloo may miss. */
 #define GLOO_TIMEOUT_MS 10000
+
+#define LEFT_KEY 24
 
 struct far_id {
 	uint16_t port;
@@ -27,7 +31,9 @@ struct far_group {
 	void *gloo;
 	dtrain_store_server *server; /* on rank 0 */
 	dtrain_store *store;
+	int will; /* on other ranks: tells rank 0 that this rank needs the store no more; -1: none */
 	uint16_t port;
+	int size;
 	group_sequence executed; /* operations so far, captured ones at each launch: Gloo's tags */
 	bool silent;             /* errors are not told */
 	bool deaf;               /* aborting does not work */
@@ -104,6 +110,34 @@ static int far_make_id(void *memory, beton_error *err)
 	return status;
 }
 
+static bool is_aborted(struct far_group *group)
+{
+	pthread_mutex_lock(&group->mutex);
+	bool aborted = group->aborted;
+	pthread_mutex_unlock(&group->mutex);
+	return aborted;
+}
+
+static void left_key(int rank, char key[LEFT_KEY])
+{
+	snprintf(key, LEFT_KEY, "left/%d", rank);
+}
+
+/* Another rank may be joining still, the group or a part of it, when this rank has ended: the store must outlast that.
+ * A group that failed waits for nobody. */
+static void wait_for_others(struct far_group *group)
+{
+	uint64_t deadline = dtrain__deadline(GLOO_TIMEOUT_MS);
+	for (int rank = 1; rank < group->size && !is_aborted(group); rank++) {
+		char key[LEFT_KEY];
+		void *text = NULL;
+		size_t size;
+		left_key(rank, key);
+		dtrain_store_get(group->store, key, dtrain__remaining_ms(deadline), &text, &size, NULL);
+		free(text);
+	}
+}
+
 static void far_group_close(void *memory)
 {
 	struct far_group *group = memory;
@@ -111,6 +145,10 @@ static void far_group_close(void *memory)
 		return;
 	if (group->gloo && !group->deaf)
 		dtrain__group_gloo.close(group->gloo);
+	if (group->will >= 0)
+		close(group->will);
+	if (group->server)
+		wait_for_others(group);
 	dtrain_store_close(&group->store);
 	dtrain_store_server_stop(&group->server);
 	/* What cannot be aborted is still running on it. */
@@ -133,6 +171,8 @@ static int join(const dtrain_group_place *place, uint16_t port, void **out, beto
 	pthread_mutex_init(&group->mutex, NULL);
 	pthread_cond_init(&group->changed, NULL);
 	group->port = port;
+	group->size = place->size;
+	group->will = -1;
 	group->silent = getenv("DTRAIN_FAR_SILENT") != NULL;
 	int status = dtrain_store_connect("127.0.0.1", port, NULL, place->join_timeout_ms, &group->store, err);
 	group_membership member = {.store = group->store,
@@ -156,9 +196,20 @@ static int join(const dtrain_group_place *place, uint16_t port, void **out, beto
 static int far_group_connect(const dtrain_group_place *place, const void *id, void **state, beton_error *err)
 {
 	int status = join(place, ((const struct far_id *)id)->port, state, err);
-	if (status == BETON_OK && place->rank == 0) {
-		((struct far_group *)*state)->server = server;
+	if (status != BETON_OK)
+		return status;
+	struct far_group *group = *state;
+	if (place->rank == 0) {
+		group->server = server;
 		server = NULL;
+		return BETON_OK;
+	}
+	char key[LEFT_KEY];
+	left_key(place->rank, key);
+	status = dtrain__store_leave_will(group->store, key, "left", &group->will, err);
+	if (status != BETON_OK) {
+		far_group_close(group);
+		*state = NULL;
 	}
 	return status;
 }
@@ -169,14 +220,6 @@ static int far_group_split(void *parent, int color, const dtrain_group_place *pl
 	(void)timeout_ms;
 	*state = NULL;
 	return color < 0 ? BETON_OK : join(place, ((struct far_group *)parent)->port, state, err);
-}
-
-static bool is_aborted(struct far_group *group)
-{
-	pthread_mutex_lock(&group->mutex);
-	bool aborted = group->aborted;
-	pthread_mutex_unlock(&group->mutex);
-	return aborted;
 }
 
 /* What a stream's thread gets: so many operations. */
