@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that are one or two of our kernels: all but convolutions, products, batch norm, max pool and
- * those of rows.c.
+ * Ops that are one or two of our kernels and have no file of their own.
  */
 #include "common/error.h"
 #include "core/op.h"

@@ -43,9 +43,10 @@ static int report_fault(const dtrain_device *device, beton_error *err)
 	int64_t fault = __atomic_exchange_n(device->fault, 0, __ATOMIC_ACQ_REL);
 	if (fault == 0)
 		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT,
-		       "label %d of row %d of a batch is outside the model's classes, or its table",
-		       (int32_t)(fault >> 32), (int32_t)fault - 1);
+	return bt_fail(
+		err, BETON_INVALID_ARGUMENT,
+		"label, token or position %d of row %d of a batch is outside the model's classes, table or positions",
+		(int32_t)(fault >> 32), (int32_t)fault - 1);
 }
 
 int cuda_stream_synchronize(dtrain_stream *stream, beton_error *err)
