@@ -254,12 +254,12 @@ static void faults_are_reported_once(void **state)
 	synchronize(job);
 	*job->device->fault = (int64_t)-3 * ((int64_t)1 << 32) + 1 + 7;
 	assert_int_equal(job->api->stream_synchronize(job->stream, &job->err), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(job->err.message, "label -3 of row 7"));
+	assert_non_null(strstr(job->err.message, "index -3 of row 7"));
 	synchronize(job);
 	*job->device->fault = ((int64_t)1000 << 32) + 1;
 	ok(job->api->event_record(job->event, job->stream, &job->err), &job->err);
 	assert_int_equal(job->api->event_synchronize(job->event, &job->err), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(job->err.message, "label 1000 of row 0"));
+	assert_non_null(strstr(job->err.message, "index 1000 of row 0"));
 	ok(job->api->event_synchronize(job->event, &job->err), &job->err);
 }
 

@@ -26,4 +26,7 @@ int bench_link(int argc, char **argv);
 int bench_conv(dtrain_op_kind kind, bool bf16, const dtrain_shape *x, const dtrain_shape *w, const dtrain_shape *y,
 	       const dtrain_window_attrs *attrs, int repeats, double *seconds, beton_error *err);
 
+/* The same for a product of [m, k] and [k, n]. */
+int bench_product(bool bf16, int64_t m, int64_t k, int64_t n, int repeats, double *seconds, beton_error *err);
+
 #endif

@@ -19,16 +19,24 @@
 
 extern void omp_set_num_threads(int count);
 
-/* oneDNN's own speed in one type; 0: the type is not supported. */
-typedef struct conv_figures {
-	double own_seconds, own_rate; /* the model's own convolutions, bare */
-	double reference_rate;        /* GFLOP/s of a 3x3 convolution, 256 channels, 14 x 14 */
-} conv_figures;
+/* oneDNN's own speed, bare. */
+typedef struct bare_rate {
+	double own_seconds, own_rate; /* of all those of the step; GFLOP/s */
+	double reference_rate;        /* of one of a usual size; GFLOP/s */
+} bare_rate;
+
+/* In one type; all 0: the type is not supported. */
+typedef struct bare_figures {
+	bare_rate conv;    /* reference: 3x3, 256 channels, 14 x 14 pixels */
+	bare_rate product; /* reference: PRODUCT_M x PRODUCT_K x PRODUCT_N. Of the step: those of linear layers. */
+} bare_figures;
+
+enum { PRODUCT_M = 1024, PRODUCT_K = 768, PRODUCT_N = 3072 };
 
 typedef struct figures {
 	bench_times times;
 	bool asynchronous;
-	conv_figures f32, bf16;
+	bare_figures f32, bf16;
 	dtrain_program_facts facts;
 	size_t copy_bytes;     /* of the compute copies of parameters */
 	bench_profile profile; /* no ops: none */
@@ -48,11 +56,10 @@ static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",
 static void usage(void)
 {
 	puts("Usage: dtrain-bench step [OPTION]...\n"
-	     "Times training steps on made-up samples or those of a file. On a CPU in the same run oneDNN's "
-	     "convolutions\n"
-	     "without anything around them: a 3x3 one, and those of the model itself. On a GPU how long the host needs "
-	     "to\n"
-	     "launch a step, and the share of the time in which the device computes.\n\n"
+	     "Times training steps on made-up samples or those of a file. On a CPU also, in the same run, oneDNN's\n"
+	     "convolutions and products with nothing around them: one of a usual size, and those of the model. On a\n"
+	     "GPU also how long the host needs to launch a step, and the share of the time in which the device\n"
+	     "computes.\n\n"
 	     "  --model NAME      a model of dtrain-ffcv, or a config.json of Hugging Face (default resnet18)\n"
 	     "  --image-size N    pixels a side (default 128)\n"
 	     "  --context-length N  tokens of a sequence (default: the model's longest)\n"
@@ -178,63 +185,98 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 	return status;
 }
 
-/* Times each convolution of the step, forward and backward, as a bare primitive. */
-static int time_own_convolutions(const bench_job *j, bool bf16, conv_figures *f, beton_error *err)
+/* Times one convolution of the step, forward or backward, as a bare primitive. No other op adds anything. */
+static int time_conv(const dtrain_graph *graph, const dtrain__node *node, bool bf16, bare_rate *rate, double *flops,
+		     beton_error *err)
 {
-	const dtrain_graph *graph = j->engine.train.program->graph;
-	double flops = 0;
-	int status = BETON_OK;
-	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
-		const dtrain__node *node = &graph->nodes[i];
-		const dtrain_shape *a = &graph->tensors[node->inputs[0]].shape;
-		const dtrain_shape *b = node->num_inputs > 1 ? &graph->tensors[node->inputs[1]].shape : NULL;
-		const dtrain_shape *out = &graph->tensors[node->outputs[0]].shape;
-		const dtrain_shape *x = a, *w = b, *y = out;
-		if (node->is_repeated)
-			continue;
-		if (node->kind == DTRAIN_OP_CONV2D_BWD_DATA)
-			x = out, y = a;
-		else if (node->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT)
-			w = out, y = b;
-		else if (node->kind != DTRAIN_OP_CONV2D)
-			continue;
-		double seconds;
-		status = bench_conv(node->kind, bf16, x, w, y, &node->attrs.window, 3, &seconds, err);
-		f->own_seconds += seconds;
-		flops += 2.0 * (double)dtrain_shape_count(y) * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
-	}
-	f->own_rate = flops > 0 ? flops / f->own_seconds * 1e-9 : 0;
+	const dtrain_shape *a = &graph->tensors[node->inputs[0]].shape;
+	const dtrain_shape *b = node->num_inputs > 1 ? &graph->tensors[node->inputs[1]].shape : NULL;
+	const dtrain_shape *out = &graph->tensors[node->outputs[0]].shape;
+	const dtrain_shape *x = a, *w = b, *y = out;
+	if (node->kind == DTRAIN_OP_CONV2D_BWD_DATA)
+		x = out, y = a;
+	else if (node->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT)
+		w = out, y = b;
+	else if (node->kind != DTRAIN_OP_CONV2D)
+		return BETON_OK;
+	double seconds = 0;
+	int status = bench_conv(node->kind, bf16, x, w, y, &node->attrs.window, 3, &seconds, err);
+	rate->own_seconds += seconds;
+	*flops += 2.0 * (double)dtrain_shape_count(y) * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
 	return status;
 }
 
-static int time_reference(int64_t batch, bool bf16, conv_figures *f, beton_error *err)
+/* The same for the product of a linear layer. */
+static int time_product(const dtrain_graph *graph, const dtrain__node *node, bool bf16, bare_rate *rate, double *flops,
+			beton_error *err)
+{
+	const dtrain_shape *a = &graph->tensors[node->inputs[0]].shape, *out = &graph->tensors[node->outputs[0]].shape;
+	const bool of_weight = node->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+	if (node->kind != DTRAIN_OP_LINEAR && node->kind != DTRAIN_OP_LINEAR_BWD_DATA && !of_weight)
+		return BETON_OK;
+	double seconds = 0;
+	int64_t k = a->dim[of_weight ? 0 : 1];
+	int status = bench_product(bf16, out->dim[0], k, out->dim[1], 3, &seconds, err);
+	rate->own_seconds += seconds;
+	*flops += 2.0 * (double)dtrain_shape_count(out) * (double)k;
+	return status;
+}
+
+static int time_own(const bench_job *j, bool bf16, bare_figures *f, beton_error *err)
+{
+	const dtrain_graph *graph = j->engine.train.program->graph;
+	double in_convs = 0, in_products = 0;
+	int status = BETON_OK;
+	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
+		const dtrain__node *node = &graph->nodes[i];
+		if (node->is_repeated)
+			continue;
+		status = time_conv(graph, node, bf16, &f->conv, &in_convs, err);
+		if (status == BETON_OK)
+			status = time_product(graph, node, bf16, &f->product, &in_products, err);
+	}
+	f->conv.own_rate = in_convs > 0 ? in_convs / f->conv.own_seconds * 1e-9 : 0;
+	f->product.own_rate = in_products > 0 ? in_products / f->product.own_seconds * 1e-9 : 0;
+	return status;
+}
+
+static int time_references(int64_t batch, bool bf16, bare_figures *f, beton_error *err)
 {
 	const dtrain_window_attrs attrs = {.stride = {1, 1}, .padding = {1, 1}};
 	dtrain_shape x = dtrain_shape_of(4, (int64_t[]){batch, 256, 14, 14});
 	dtrain_shape w = dtrain_shape_of(4, (int64_t[]){256, 256, 3, 3});
 	double seconds;
 	int status = bench_conv(DTRAIN_OP_CONV2D, bf16, &x, &w, &x, &attrs, 10, &seconds, err);
+	if (status == BETON_OK) {
+		f->conv.reference_rate = 2.0 * (double)dtrain_shape_count(&x) * 256 * 9 / seconds * 1e-9;
+		status = bench_product(bf16, PRODUCT_M, PRODUCT_K, PRODUCT_N, 10, &seconds, err);
+	}
 	if (status == BETON_OK)
-		f->reference_rate = 2.0 * (double)dtrain_shape_count(&x) * 256 * 9 / seconds * 1e-9;
+		f->product.reference_rate = 2.0 * PRODUCT_M * PRODUCT_K * PRODUCT_N / seconds * 1e-9;
 	return status;
 }
 
-static int time_convolutions(const bench_job *job, bool bf16, conv_figures *f, beton_error *err)
+static int time_bare(const bench_job *job, bool bf16, bare_figures *f, beton_error *err)
 {
-	int status = time_reference((int64_t)job->options->batch, bf16, f, err);
+	int status = time_references((int64_t)job->options->batch, bf16, f, err);
 	if (status == BETON_OK)
-		status = time_own_convolutions(job, bf16, f, err);
+		status = time_own(job, bf16, f, err);
 	if (status != BETON_UNSUPPORTED || !bf16)
 		return status;
-	*f = (conv_figures){0};
+	*f = (bare_figures){0};
 	return BETON_OK;
+}
+
+/* oneDNN's speed in the type in which the step computes. */
+static const bare_figures *of_same_type(const bench_step_options *o, const figures *f)
+{
+	return o->precision == ENGINE_PRECISION_BF16 ? &f->bf16 : &f->f32;
 }
 
 /* The compute limit is the option or, on the host, the rate that oneDNN's convolution reached in this run. */
 static int profile(bench_job *job, const bench_step_options *o, figures *f, beton_error *err)
 {
-	const conv_figures *measured = job->engine.dtype == DTRAIN_BF16 ? &f->bf16 : &f->f32;
-	double flops = o->flops > 0 ? o->flops : measured->reference_rate * 1e9;
+	double flops = o->flops > 0 ? o->flops : of_same_type(o, f)->conv.reference_rate * 1e9;
 	return bench_profile_steps(job, o->bandwidth, flops, &f->profile, err);
 }
 
@@ -259,13 +301,39 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 		f->peak_bytes = (size_t)usage.ru_maxrss * 1024;
 	}
 	if (status == BETON_OK && !f->asynchronous)
-		status = time_convolutions(&job, false, &f->f32, err);
+		status = time_bare(&job, false, &f->f32, err);
 	if (status == BETON_OK && !f->asynchronous)
-		status = time_convolutions(&job, true, &f->bf16, err);
+		status = time_bare(&job, true, &f->bf16, err);
 	if (status == BETON_OK && o->profile)
 		status = profile(&job, o, f, err);
 	bench_job_close(&job);
 	return status;
+}
+
+/* The step's rate and time beside oneDNN's in the same type. */
+static json_t *pack_bare(const bare_figures *f, double rate, double seconds)
+{
+	return json_pack("{s:f, s:f, s:f, s:f}", "share_of_reference_conv", rate / f->conv.reference_rate,
+			 "share_of_reference_product", rate / f->product.reference_rate, "share_of_own_convs",
+			 f->conv.own_seconds / seconds, "share_of_own_products", f->product.own_seconds / seconds);
+}
+
+static int add_rates(json_t *object, const char *type, const bare_figures *f)
+{
+	const struct {
+		const char *name;
+		double rate;
+	} rates[] = {{"reference_conv", f->conv.reference_rate},
+		     {"own_convs", f->conv.own_rate},
+		     {"reference_product", f->product.reference_rate},
+		     {"own_products", f->product.own_rate}};
+	int failed = 0;
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]) && f->conv.reference_rate > 0; i++) {
+		char key[64];
+		snprintf(key, sizeof(key), "%s%s_gflops", rates[i].name, type);
+		failed |= json_object_set_new(object, key, json_real(rates[i].rate));
+	}
+	return failed;
 }
 
 static int print_json(const bench_step_options *o, const figures *f)
@@ -285,16 +353,9 @@ static int print_json(const bench_step_options *o, const figures *f)
 	json_t *more = f->asynchronous ? json_pack("{s:f, s:f, s:f, s:b}", "launch_ms", t->launch_seconds * 1e3,
 						   "device_ms", t->device_seconds * 1e3, "device_busy",
 						   t->device_seconds / t->step_seconds, "capture", !o->no_capture)
-				       : json_pack("{s:f, s:f, s:f, s:f}", "reference_conv_gflops",
-						   f->f32.reference_rate, "own_convs_gflops", f->f32.own_rate,
-						   "share_of_reference_conv", rate / f->f32.reference_rate,
-						   "share_of_own_convs", f->f32.own_seconds / t->step_seconds);
+				       : pack_bare(of_same_type(o, f), rate, t->step_seconds);
 	int failed = json_object_update(object, more) != 0;
-	if (f->bf16.reference_rate > 0) {
-		failed |= json_object_set_new(object, "reference_conv_bf16_gflops",
-					      json_real(f->bf16.reference_rate)) != 0;
-		failed |= json_object_set_new(object, "own_convs_bf16_gflops", json_real(f->bf16.own_rate)) != 0;
-	}
+	failed |= !f->asynchronous && (add_rates(object, "", &f->f32) || add_rates(object, "_bf16", &f->bf16));
 	if (o->data)
 		failed |= json_object_set_new(object, "data_wait_ms", json_real(t->data_seconds * 1e3)) != 0;
 	if (f->profile.ops)
@@ -303,6 +364,29 @@ static int print_json(const bench_step_options *o, const figures *f)
 	json_decref(object);
 	json_decref(more);
 	return failed;
+}
+
+/* rate: of the step in GFLOP/s, if it computes in that type; otherwise 0. */
+static void print_bare(const char *type, const bare_figures *f, double rate, double step_seconds)
+{
+	char product[40];
+	snprintf(product, sizeof(product), "product, %d x %d x %d", PRODUCT_M, PRODUCT_K, PRODUCT_N);
+	const struct {
+		const char *reference, *own;
+		bare_rate rate;
+	} lines[] = {{"3x3 convolution, 256 ch, 14x14", "convolutions", f->conv}, {product, "products", f->product}};
+	for (int i = 0; i < 2 && f->conv.reference_rate > 0; i++) {
+		const bare_rate *bare = &lines[i].rate;
+		printf("oneDNN in %-4s: %-30s           %6.0f GFLOP/s", type, lines[i].reference, bare->reference_rate);
+		if (rate > 0)
+			printf("   step: %3.0f%%", 100 * rate / bare->reference_rate);
+		if (bare->own_seconds > 0)
+			printf("\n                the step's own %-12s %11.1f ms %6.0f GFLOP/s", lines[i].own,
+			       bare->own_seconds * 1e3, bare->own_rate);
+		if (bare->own_seconds > 0 && rate > 0)
+			printf("   of the step's time: %3.0f%%", 100 * bare->own_seconds / step_seconds);
+		putchar('\n');
+	}
 }
 
 static void print(const bench_step_options *o, figures *f)
@@ -323,18 +407,8 @@ static void print(const bench_step_options *o, figures *f)
 		printf("the host launches a step in %8.2f ms, %s\n", t->launch_seconds * 1e3,
 		       o->no_capture ? "op by op" : "as a whole");
 	} else {
-		printf("oneDNN 3x3, 256 ch, 14x14                                %6.0f GFLOP/s   step: %3.0f%%\n",
-		       f->f32.reference_rate, 100 * rate / f->f32.reference_rate);
-		if (f->f32.own_seconds > 0)
-			printf("the step's own convolutions                  %7.1f ms  %6.0f GFLOP/s   "
-			       "of the step's time: %3.0f%%\n",
-			       f->f32.own_seconds * 1e3, f->f32.own_rate, 100 * f->f32.own_seconds / t->step_seconds);
-		if (f->bf16.reference_rate > 0)
-			printf("oneDNN 3x3 in bf16                                       %6.0f GFLOP/s\n",
-			       f->bf16.reference_rate);
-		if (f->bf16.own_seconds > 0)
-			printf("the step's own convolutions in bf16          %7.1f ms  %6.0f GFLOP/s\n",
-			       f->bf16.own_seconds * 1e3, f->bf16.own_rate);
+		print_bare("f32", &f->f32, o->precision == ENGINE_PRECISION_BF16 ? 0 : rate, t->step_seconds);
+		print_bare("bf16", &f->bf16, o->precision == ENGINE_PRECISION_BF16 ? rate : 0, t->step_seconds);
 	}
 	if (o->data)
 		printf("waiting for data            %8.1f ms a step\n", t->data_seconds * 1e3);

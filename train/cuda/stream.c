@@ -45,7 +45,8 @@ static int report_fault(const dtrain_device *device, beton_error *err)
 		return BETON_OK;
 	return bt_fail(
 		err, BETON_INVALID_ARGUMENT,
-		"label, token or position %d of row %d of a batch is outside the model's classes, table or positions",
+		"index %d of row %d of a batch is outside: a label of the model's classes, a token of the table, or "
+		"a position of the cache",
 		(int32_t)(fault >> 32), (int32_t)fault - 1);
 }
 
