@@ -46,6 +46,11 @@ const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtrain_tensor 
 	return tensor >= 0 && tensor < graph->num_tensors ? &graph->tensors[tensor].shape : NULL;
 }
 
+dtrain_dtype dtrain_graph_dtype(const dtrain_graph *graph, dtrain_tensor tensor)
+{
+	return tensor >= 0 && tensor < graph->num_tensors ? graph->tensors[tensor].dtype : DTRAIN_F32;
+}
+
 dtrain_tensor dtrain__graph_fail(dtrain_graph *graph, int code, const char *format, ...)
 {
 	if (!dtrain__graph_failed(graph)) {

@@ -12,14 +12,15 @@
 #include "common/system.h"
 #include "network.h"
 
-/* Of the free memory; the rest is for the feed, events and what the device's libraries allocate. */
+/* Of the free memory; the rest is for what the device's libraries allocate. */
 #define USABLE 0.95
 
 static int measure(engine_rank *engine, bool training, double *bytes)
 {
 	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-	int status = engine_measure(engine, training, &facts, NULL);
-	*bytes += (double)facts.arena_bytes + (double)facts.workspace_bytes;
+	size_t batches = 0;
+	int status = engine_measure(engine, training, &facts, &batches, NULL);
+	*bytes += (double)facts.arena_bytes + (double)facts.workspace_bytes + (double)batches;
 	return status;
 }
 

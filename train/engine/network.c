@@ -1,6 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "network.h"
 
+/* A failed graph has no shapes. */
+static size_t batch_bytes(const dtrain_graph *graph, const engine_network *network)
+{
+	size_t bytes = 0;
+	for (int i = 0; i < network->num_inputs; i++) {
+		const dtrain_shape *shape = dtrain_graph_shape(graph, network->inputs[i].tensor);
+		if (shape)
+			bytes += (size_t)dtrain_shape_count(shape) *
+				 dtrain_dtype_size(dtrain_graph_dtype(graph, network->inputs[i].tensor));
+	}
+	return bytes;
+}
+
 int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
 		       beton_error *err)
 {
@@ -22,13 +35,23 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 	}
 	for (int i = 0; i < network->num_results; i++)
 		dtrain_graph_keep(graph, network->results[i]);
+	network->batch_bytes = batch_bytes(graph, network);
 	return BETON_OK;
 }
 
-int engine_measure(engine_rank *engine, bool training, dtrain_program_facts *out, beton_error *err)
+size_t engine_batches_bytes(const engine_rank *engine, const engine_network *network)
+{
+	beton_loader_options loader;
+	beton_loader_options_init(&loader);
+	size_t count = engine->staged ? ENGINE_FEED_BUFFERS : loader.batches_ahead + loader.batches_leased;
+	return count * network->batch_bytes;
+}
+
+int engine_measure(engine_rank *engine, bool training, dtrain_program_facts *out, size_t *batches, beton_error *err)
 {
 	engine_network network = {0};
 	dtrain_graph *graph = NULL;
 	int status = engine_build_graph(engine, training, &network, &graph, err);
+	*batches = engine_batches_bytes(engine, &network);
 	return status == BETON_OK ? dtrain_graph_measure(&graph, out, err) : status;
 }

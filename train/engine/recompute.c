@@ -46,7 +46,8 @@ int engine_recompute_measure(engine_rank *engine, engine_recompute how, dtrain_p
 {
 	engine_recompute wanted = engine->job.recompute;
 	engine->job.recompute = how;
-	int status = engine_measure(engine, true, out, err);
+	size_t batches;
+	int status = engine_measure(engine, true, out, &batches, err);
 	engine->job.recompute = wanted;
 	return status;
 }

@@ -91,6 +91,7 @@ typedef struct engine_network {
 	dtrain_program *program; /* NULL: no such network */
 	engine_input inputs[ENGINE_INPUTS];
 	int num_inputs;
+	size_t batch_bytes;                    /* of the inputs */
 	dtrain_tensor results[ENGINE_RESULTS]; /* of validation, [batch size, ...]; copied to the host */
 	int num_results;
 	dtrain_tensor hits; /* of training, [batch size]: 1 for each sample that the model gets right, else 0 */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "engine/network.h"
 #include "engine/recompute.h"
 
 /* Returns bytes. */
@@ -43,28 +44,14 @@ static size_t buffer_bytes(const dtrain_params *params, size_t element)
 	return bytes;
 }
 
-/* The tensors of a batch are a network's inputs. */
-static size_t batch_bytes(const engine_network *network)
-{
-	size_t bytes = 0;
-	for (int i = 0; network->program && i < network->num_inputs; i++)
-		bytes += (size_t)dtrain_shape_count(dtrain_program_shape(network->program, network->inputs[i].tensor)) *
-			 dtrain_dtype_size(dtrain_program_dtype(network->program, network->inputs[i].tensor));
-	return bytes;
-}
-
-/* In host memory these are all batches that the loaders have, ready or leased. Otherwise they are the feed's buffers.
- */
+/* Buffers of a feed are for the batches of training and of evaluation. */
 static size_t print_batches(const engine_rank *engine)
 {
-	beton_loader_options loader;
-	beton_loader_options_init(&loader);
-	size_t count = loader.batches_ahead + loader.batches_leased;
+	const engine_network *largest = engine->train.program ? &engine->train : &engine->val;
 	if (engine->staged)
-		return print_bytes("batches", ENGINE_FEED_BUFFERS * batch_bytes(engine->train.program ? &engine->train
-												      : &engine->val));
-	size_t training = print_bytes("batches, training", count * batch_bytes(&engine->train));
-	return training + print_bytes("batches, evaluation", count * batch_bytes(&engine->val));
+		return print_bytes("batches", engine_batches_bytes(engine, largest));
+	size_t training = print_bytes("batches, training", engine_batches_bytes(engine, &engine->train));
+	return training + print_bytes("batches, evaluation", engine_batches_bytes(engine, &engine->val));
 }
 
 static size_t print_parameters(const run_session *session)

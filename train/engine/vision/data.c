@@ -151,7 +151,10 @@ static int add_dataset(const vision_options *options, const char *path, int inde
 	if (status == BETON_OK && index && (found.kind != labels->kind || found.elements != labels->elements))
 		status = bt_fail(err, BETON_MISMATCH, "--data: %s has other labels than the previous files", path);
 	if (status == BETON_OK && labels->names && found.names && dataset.class_names != out->class_names)
-		status = bt_fail(err, BETON_MISMATCH, "--data: %s has other class names than the previous files", path);
+		status = bt_fail(err, BETON_MISMATCH,
+				 "--data: %s has other class names than the previous files; beton-merge "
+				 "--remap-classes joins them",
+				 path);
 	if (status == BETON_OK && !labels->names) {
 		labels->names = json_incref(found.names);
 		out->class_names = dataset.class_names;

@@ -23,7 +23,9 @@ typedef int32_t dtrain_tensor; /* index in its graph; negative after an error */
 BETON_API int dtrain_graph_create(dtrain_params *params, bool training, dtrain_graph **out, beton_error *err);
 BETON_API void dtrain_graph_destroy(dtrain_graph **graph);
 BETON_API bool dtrain_graph_training(const dtrain_graph *graph);
+/* Of a tensor; NULL and F32 for one that is none. */
 BETON_API const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtrain_tensor tensor);
+BETON_API dtrain_dtype dtrain_graph_dtype(const dtrain_graph *graph, dtrain_tensor tensor);
 
 /* Sets the type of activations and their gradients; call it before anything else is added to the graph. Default: the
  * parameters' type. With parameters in F32 also F16 or BF16, if the device supports it (dtrain_device_caps.dtypes).
