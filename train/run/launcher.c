@@ -130,14 +130,14 @@ static void report(struct launch *launch)
 	launch->reports = false;
 	if (launch->status)
 		status_line_clear(launch->status);
-	fprintf(stderr, "%s: rank %d %s; stopping the others\n", program, number, launch->failure);
+	status_line_warn("%s: rank %d %s; stopping the others", program, number, launch->failure);
 	/* Lines that are just above need not be repeated. */
 	if (launch->merge.printed - output->last_place <= OUTPUT_LAST_LINES)
 		return;
 	if (count)
-		fprintf(stderr, "%s: the last lines that rank %d wrote to its standard error:\n", program, number);
+		status_line_warn("%s: the last lines that rank %d wrote to its standard error:", program, number);
 	for (unsigned i = first; i < count; i++)
-		fprintf(stderr, "    %s\n", output->last[i % OUTPUT_LAST_LINES]);
+		status_line_warn("    %s", output->last[i % OUTPUT_LAST_LINES]);
 }
 
 /* The rank that has been stopped for longest; -1: none, or all running ranks are, for example because the job was
@@ -188,7 +188,7 @@ static bool was_told(struct launch *launch, const siginfo_t *info)
 	if (info->si_code != CLD_EXITED || info->si_status <= 128 || launch->failed_rank >= 0)
 		return false;
 	if (!launch->told && dtrain__told_look_up(launch->port, launch->token, &text, &launch->told)) {
-		fprintf(stderr, "%s: %s; all ranks stop\n", program_invocation_short_name, text);
+		status_line_warn("%s: %s; all ranks stop", program_invocation_short_name, text);
 		free(text);
 		if (!launch->stopping) {
 			launch->stopping = true;
@@ -302,8 +302,8 @@ static void take_signals(struct launch *launch)
 				kill_ranks(launch);
 			continue;
 		}
-		fprintf(stderr, "%s: got SIG%s; stopping the ranks (again: kills them)\n",
-			program_invocation_short_name, sigabbrev_np(number));
+		status_line_warn("%s: got SIG%s; stopping the ranks (again: kills them)", program_invocation_short_name,
+				 sigabbrev_np(number));
 		launch->signal = number;
 		clock_gettime(CLOCK_MONOTONIC, &launch->signalled);
 		launch->stopping = false; /* restart the grace period */
@@ -528,7 +528,7 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 	if (status == BETON_OK) {
 		run(&launch);
 		if (dtrain_store_server_check(server, &refused))
-			fprintf(stderr, "%s: %s\n", program_invocation_short_name, refused.message);
+			status_line_warn("%s: %s", program_invocation_short_name, refused.message);
 		status = finish(&launch, exit_status, err);
 	}
 	dtrain_store_server_stop(&server);

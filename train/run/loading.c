@@ -5,11 +5,12 @@
 
 #include "common/error.h"
 #include "order_input.h"
+#include "status_line.h"
 
 /* Prints a message of the loader, for example that the system does not allow an engine. */
 static void tell(const char *line, void *context)
 {
-	fprintf(stderr, "dtrain-ffcv: %s\n", line);
+	status_line_warn("dtrain-ffcv: %s", line);
 	(void)context;
 }
 

@@ -17,6 +17,7 @@
 #include "optimizer.h"
 #include "resume.h"
 #include "signals.h"
+#include "status_line.h"
 #include "told.h"
 
 /* NCCL's start takes seconds on one machine, up to a minute on many. */
@@ -129,7 +130,7 @@ static void tell_note(const run_session *session, const dtrain_group *group)
 {
 	const char *note = group ? dtrain_group_note(group) : NULL;
 	if (note && session->rank == 0)
-		fprintf(stderr, "dtrain-ffcv: %s\n", note);
+		status_line_warn("dtrain-ffcv: %s", note);
 }
 
 void run_session_decline(const struct rank_env *env, const run_options *options, const beton_error *why)
@@ -144,7 +145,7 @@ void run_session_decline(const struct rank_env *env, const run_options *options,
 	if (status == BETON_OK)
 		status = dtrain_group_decline(store, env->rank, SLOW_GROUP, why->message, &err);
 	if (status != BETON_OK)
-		fprintf(stderr, "dtrain-ffcv: cannot tell the other ranks: %s\n", err.message);
+		status_line_warn("dtrain-ffcv: cannot tell the other ranks: %s", err.message);
 	dtrain_store_close(&store);
 }
 

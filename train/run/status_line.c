@@ -2,6 +2,7 @@
 #include "status_line.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 #define CLEAR "\r\033[K"
 #define COLUMNS_DEFAULT 80
 #define COLUMNS_MOST 400
+
+/* The line that is at the bottom of the terminal; NULL: none. */
+static status_line *bottom;
 
 bool status_line_is_possible(int fd)
 {
@@ -49,6 +53,7 @@ int status_line_show(status_line *self, const char *text, size_t size)
 	for (size_t i = 0; i < size; i++)
 		line[used++] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
 	self->shown = true;
+	bottom = self;
 	return bt_write_full(self->fd, line, used) ? errno : 0;
 }
 
@@ -57,5 +62,18 @@ int status_line_clear(status_line *self)
 	if (!self->shown)
 		return 0;
 	self->shown = false;
+	bottom = NULL;
 	return bt_write_full(self->fd, CLEAR, strlen(CLEAR)) ? errno : 0;
+}
+
+void status_line_warn(const char *format, ...)
+{
+	va_list arguments;
+	/* A terminal that is gone is met again by the next line. */
+	if (bottom)
+		status_line_clear(bottom);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
 }

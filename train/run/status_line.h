@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <beton/beton.h>
+
 #define STATUS_LINE_MARK '\r'
 /* Set to 1 for ranks whose launcher shows status lines. */
 #define STATUS_LINE_VARIABLE "DTRAIN_TERMINAL"
@@ -23,6 +25,9 @@ bool status_line_is_possible(int fd);
 /* Shows the text in place of the line before, without control characters. If the text is wider than the terminal, the
  * last of its items, which commas separate, are left out. Returns 0, or errno. */
 int status_line_show(status_line *self, const char *text, size_t size);
+
+/* Prints a line to standard error, after the status line that this process may show is removed. Main thread. */
+BETON_PRINTF(1, 2) void status_line_warn(const char *format, ...);
 
 /* Removes the line, so that other output can follow. Returns 0, or errno. */
 int status_line_clear(status_line *self);

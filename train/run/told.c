@@ -8,6 +8,7 @@
 
 #include "common/system.h"
 #include "signals.h"
+#include "status_line.h"
 
 /* Value: the signal's number, a space, and the text. */
 #define KEY "told"
@@ -54,7 +55,7 @@ void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher)
 	text = bt_format("%d rank %d was told to stop by SIG%s %s", number, rank, sigabbrev_np(number), sender);
 	if (!text)
 		return;
-	fprintf(stderr, "dtrain-ffcv: %s\n", strchr(text, ' ') + 1);
+	status_line_warn("dtrain-ffcv: %s", strchr(text, ' ') + 1);
 	if (store)
 		dtrain_store_set(store, KEY, text, strlen(text), NULL);
 	free(text);

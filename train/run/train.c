@@ -14,6 +14,7 @@
 #include "engine/evaluate.h"
 #include "engine/stepper.h"
 #include "groups.h"
+#include "status_line.h"
 #include "told.h"
 
 /* Measurements of an epoch, or of the part of it that runs here. */
@@ -94,6 +95,8 @@ static int launch_run(struct training *training, beton_error *err)
 	if (status == BETON_END)
 		return bt_fail(err, BETON_STATE, "--data: the epoch ended early, at position %" PRId64,
 			       position->position);
+	if (status == BETON_SAMPLE_CORRUPT && err)
+		bt_append(err->message, sizeof(err->message), "; --bad-samples skip goes on without it");
 	if (status != BETON_OK)
 		return status;
 	training->epoch.bad += batch->bad;
@@ -180,7 +183,7 @@ static void tell_of_busy_cores(struct training *training)
 {
 	char text[256];
 	if (run_busy_tell(&training->busy, text, sizeof(text)))
-		fprintf(stderr, "dtrain-ffcv: %s\n", text);
+		status_line_warn("dtrain-ffcv: %s", text);
 }
 
 static int settle_step(struct training *training, beton_error *err)
@@ -423,11 +426,10 @@ static int count_bad(struct training *training, int64_t *out, beton_error *err)
 	for (size_t i = 0; i < count && i < TOLD; i++)
 		bt_append(text, sizeof(text), "%s%" PRIu64, i ? ", " : "", ids[i]);
 	if (training->epoch.bad)
-		fprintf(stderr,
-			"dtrain-ffcv: rank %d, epoch %" PRId64 ": %" PRId64
-			" bad sample%s replaced; numbers of the samples that were bad so far: %s%s\n",
-			session->rank, training->epoch.number, training->epoch.bad, training->epoch.bad == 1 ? "" : "s",
-			text, count > TOLD ? ", ..." : "");
+		status_line_warn("dtrain-ffcv: rank %d, epoch %" PRId64 ": %" PRId64
+				 " bad sample%s replaced; numbers of the samples that were bad so far: %s%s",
+				 session->rank, training->epoch.number, training->epoch.bad,
+				 training->epoch.bad == 1 ? "" : "s", text, count > TOLD ? ", ..." : "");
 	int status = dtrain_allreduce(session->slow_group, out, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, err);
 	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
 }
