@@ -129,7 +129,7 @@ static int subset(subset_job *job, beton_error *err)
 	if (result == BETON_OK)
 		result = selection_count(&job->selection, reader, &count, err);
 	if (result == BETON_OK && count == 0 && (job->selection.where || job->selection.num_classes))
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: none of its %llu samples fits", job->input,
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: none of its %llu samples is selected", job->input,
 				 (unsigned long long)beton_reader_info(reader)->num_samples);
 	uint32_t *drawn = NULL;
 	if (result == BETON_OK && job->fraction < 1)

@@ -85,8 +85,7 @@ static int wrong_guess(const context *self, const char *type, beton_error *err, 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	char *fields =
-		self->plan->guessed[self->number] ? field_plan_text(self->plan, self->from, self->number, type) : NULL;
+	char *fields = field_plan_text(self->plan, self->from, self->number, type);
 	int result = fields ? bad_value(self, err, "%s; --fields=%s takes it", text, fields)
 			    : bad_value(self, err, "%s", text);
 	free(fields);

@@ -364,6 +364,16 @@ static void keep_written(write_run *self, beton_error *err)
 		bt_fail(err, BETON_CANCELLED, "%s; too few to be kept: the same command begins anew", stopped.message);
 }
 
+static uint64_t bytes_of_files(const write_run *self)
+{
+	uint64_t bytes = 0;
+	struct stat facts;
+	for (int i = 0; i < NUM_SETS; i++)
+		if (self->sets[i].from && stat(self->sets[i].path, &facts) == 0)
+			bytes += (uint64_t)facts.st_size;
+	return bytes;
+}
+
 static void print_summary(const write_run *self)
 {
 	double seconds = progress_seconds(&self->bar);
@@ -377,7 +387,10 @@ static void print_summary(const write_run *self)
 		printf("; %s", text_count(text, classes, "class", "classes"));
 	if (self->faults.skipped)
 		printf("; %llu left out", (unsigned long long)self->faults.skipped);
-	printf("; %s, %.2f s, %.0f samples/s\n", text_size(text, self->bar.bytes), seconds,
+	printf("; %s", text_size(text, self->bar.bytes));
+	/* Much more than the samples, if they are few: files are whole pages. */
+	printf(" in %s of file%s, %.2f s, %.0f samples/s\n", text_size(text, bytes_of_files(self)),
+	       self->sets[SET_VAL].from || self->sets[SET_TEST].from ? "s" : "", seconds,
 	       (double)self->bar.done / seconds);
 }
 

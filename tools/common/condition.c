@@ -19,6 +19,9 @@ typedef struct parser {
 
 static int wrong(const parser *self, const char *at, const char *expected, beton_error *err)
 {
+	if (!*at)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "condition '%s': expected %s at the end", self->text,
+			       expected);
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "condition '%s': expected %s at character %zu ('%.20s')",
 		       self->text, expected, (size_t)(at - self->text) + 1, at);
 }

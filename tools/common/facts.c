@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "common/suggest.h"
+#include "common/system.h"
 
 int facts_load(json_t **out, const beton_reader *reader, beton_error *err)
 {
@@ -41,6 +42,19 @@ const char *facts_class_name(const json_t *facts, int64_t label)
 	return label < 0 ? NULL : json_string_value(json_array_get(json_object_get(facts, "classes"), (size_t)label));
 }
 
+/* The first of them, for a message. */
+static void list_classes(const json_t *facts, uint64_t count, char *text, size_t size)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		const char *known = facts_class_name(facts, (int64_t)i);
+		if (strlen(text) + strlen(known ? known : "") + 16 > size) {
+			bt_append(text, size, ", ...");
+			return;
+		}
+		bt_append(text, size, "%s%s", i ? ", " : "; they are ", known ? known : "?");
+	}
+}
+
 int facts_find_class(const json_t *facts, const char *name, int64_t *label, beton_error *err)
 {
 	uint64_t count = facts_num_classes(facts);
@@ -53,11 +67,14 @@ int facts_find_class(const json_t *facts, const char *name, int64_t *label, beto
 	if (found == 1)
 		return BETON_OK;
 	bt_suggestion like;
+	char names[200] = "";
 	bt_suggest_begin(&like, name);
 	for (uint64_t i = 0; i < count && found == 0; i++)
 		bt_suggest_try(&like, facts_class_name(facts, (int64_t)i));
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%llu of %llu classes have the name '%s'%s",
-		       (unsigned long long)found, (unsigned long long)count, name, bt_suggest_text(&like));
+	if (found == 0 && !*bt_suggest_text(&like))
+		list_classes(facts, count, names, sizeof(names));
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%llu of %llu classes have the name '%s'%s%s",
+		       (unsigned long long)found, (unsigned long long)count, name, bt_suggest_text(&like), names);
 }
 
 int facts_copy(char **out, const beton_reader *reader, beton_error *err)

@@ -54,13 +54,14 @@ static const dtrain_device_api *find(const char *name, beton_error *err)
 	bt_suggest_begin(&like, name);
 	bt_suggest_try(&like, "auto");
 	for (int i = 0; i < MODULE_COUNT; i++)
-		bt_suggest_try(&like, modules[i]);
+		if (strcmp(name, modules[i]) != 0)
+			bt_suggest_try(&like, modules[i]);
 	for (int i = 0; dtrain_device_at(i); i++) {
 		bt_append(names, sizeof(names), ", %s", dtrain_device_at(i)->name);
 		bt_suggest_try(&like, dtrain_device_at(i)->name);
 	}
-	bt_fail(err, missing.code, "no device '%s'; there are: %s%s. %s", name, names, bt_suggest_text(&like),
-		missing.message);
+	bt_fail(err, missing.code, "no device '%s' (%s); there are: %s%s", name, missing.message, names,
+		bt_suggest_text(&like));
 	return NULL;
 }
 

@@ -114,8 +114,8 @@ static void cpu_caps(const dtrain_device *device, dtrain_device_caps *out)
 				    .weight_copies = device->has_bf16,
 				    .threads = device->threads};
 	const dnnl_version_t *version = dnnl_version();
-	snprintf(out->description, sizeof(out->description), "oneDNN %d.%d.%d, %s, %d threads", version->major,
-		 version->minor, version->patch, isa_name(), device->threads);
+	snprintf(out->description, sizeof(out->description), "oneDNN %d.%d.%d, %s, %d thread%s", version->major,
+		 version->minor, version->patch, isa_name(), device->threads, device->threads == 1 ? "" : "s");
 }
 
 /* Ops without a primitive run on the reference device, with plain operands. */

@@ -211,6 +211,16 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 	return status;
 }
 
+static void print_stopped(const run_options *options, int stopped, int64_t step)
+{
+	printf("stopped by signal %d after step %" PRId64, stopped, step);
+	if (options->checkpoint)
+		printf("; the checkpoint is saved: dtrain-ffcv --checkpoint %s --resume continues\n",
+		       options->checkpoint);
+	else
+		puts("; nothing is saved: with --checkpoint a run that is stopped can be continued");
+}
+
 static int run_rank(const run_options *options, const run_facts *facts, const struct rank_env *env,
 		    const run_cores *cores)
 {
@@ -249,10 +259,7 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	if (tells && options->evaluate)
 		printf("stopped by signal %d\n", stopped);
 	else if (tells)
-		printf("stopped by signal %d after step %" PRId64 "%s\n", stopped, session.position.step,
-		       options->checkpoint
-			       ? "; the checkpoint is saved"
-			       : "; nothing is saved: with --checkpoint a run that is stopped can be continued");
+		print_stopped(options, stopped, session.position.step);
 	run_session_close(&session);
 	if (status != BETON_OK)
 		return fail_rank(env, &err);
