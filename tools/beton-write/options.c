@@ -26,6 +26,8 @@ static const char *const usage_text =
 	"  a manifest, .csv, .tsv or .jsonl: paths of pictures and any other columns\n"
 	"  NumPy's .npy or .npz: the first axis counts the samples\n"
 	"  CIFAR-10's binary batches, MNIST's idx files (.gz too), or the folder with them\n"
+	"  a stream of tokens: llm.c's .bin, with --format=tokens nanoGPT's .bin or a .beton file of tokens\n"
+	"  text, with --tokenizer: files or a pattern of them, JSON lines\n"
 	"\n"
 	"Samples:\n"
 	"      --format=KIND         kind of SOURCE, if its name does not tell it: folder, tar, csv, jsonl, npy, npz,\n"

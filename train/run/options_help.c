@@ -110,6 +110,8 @@ void run_options_help(FILE *out)
 {
 	fputs("Usage: dtrain-ffcv --data FILE --model NAME --epochs X|--steps N [OPTION...]\n"
 	      "       dtrain-ffcv --data FILE --recipe NAME|FILE [OPTION...]\n"
+	      "       dtrain-ffcv --checkpoint DIR --resume [OPTION...]\n"
+	      "       dtrain-ffcv --evaluate --val FILE --init FILE|--checkpoint DIR [OPTION...]\n"
 	      "Trains an image classifier or, with --task lm, a language model, on any number of ranks.\n",
 	      out);
 	for (int i = 0; i < run_row_count; i++) {
@@ -122,6 +124,8 @@ void run_options_help(FILE *out)
 		const char *form = !row->argument ? "--%s" : row->kind == OPTION_SWITCH ? "--%s[=%s]" : "--%s %s";
 		snprintf(left, sizeof(left), form, row->name, row->argument);
 		run_row_describe(row, false, text, sizeof(text));
+		if (row->alias)
+			bt_append(text, sizeof(text), " (or --%s)", row->alias);
 		fprintf(out, "  %-24s %s\n", left, text);
 	}
 	fputs("\n--OPTION=no turns off what a recipe or the resumed run has turned on.\n", out);

@@ -47,6 +47,19 @@ static void print_bold(const char *text, size_t length)
 	fputs("\\fR", stdout);
 }
 
+/* True if the word at the beginning of the text has in it what names have: a mark, a hyphen, an underscore, a point
+ * before a letter, or a capital or a digit inside. */
+static bool has_name(const char *text)
+{
+	for (const char *at = text; *at && *at != ' '; at++) {
+		unsigned char next = (unsigned char)at[1];
+		if (strchr("`-_", *at) || (*at == '.' && isalpha(next)) || isupper(next) ||
+		    (isalpha((unsigned char)*at) && isdigit(next)))
+			return true;
+	}
+	return false;
+}
+
 /* Formats the word at the beginning of the text if it needs that; returns its length, or 0. */
 static size_t print_word(const option_row *row, const char *text)
 {
@@ -68,11 +81,14 @@ static size_t print_word(const option_row *row, const char *text)
 	return length;
 }
 
-/* Starts each sentence on a new line, as roff recommends. */
+/* Starts each sentence on a new line, as roff recommends. "\%" keeps names whole: roff would hyphenate them, and
+ * mdoc's next macro would turn hyphenation on again after ".nh". */
 static void print_sentences(const option_row *row, const char *text)
 {
 	char before = ' ';
 	while (*text) {
+		if (before == ' ' && has_name(text))
+			fputs("\\%", stdout);
 		size_t word = isalnum((unsigned char)before) ? 0 : print_word(row, text);
 		if (word > 0) {
 			text += word;
@@ -93,10 +109,11 @@ static void print_option(const option_row *row)
 {
 	char text[TEXT_BYTES];
 	for (const char *name = row->name; name; name = name == row->alias ? NULL : row->alias)
-		printf(row->kind == OPTION_SWITCH ? ".It Fl -%s Ns Op = Ns Cm %s\n"
-		       : row->argument            ? ".It Fl -%s Ar %s\n"
-						  : ".It Fl -%s%s\n",
-		       name, row->argument ? row->argument : "");
+		printf(row->kind == OPTION_SWITCH ? "%s Fl -%s Ns Op = Ns Cm %s"
+		       : row->argument            ? "%s Fl -%s Ar %s"
+						  : "%s Fl -%s%s",
+		       name == row->alias ? " ," : ".It", name, row->argument ? row->argument : "");
+	puts("");
 	run_row_describe(row, true, text, sizeof(text));
 	if (!is_possible(row, text, strcspn(text, " ,")))
 		text[0] = (char)toupper((unsigned char)text[0]);

@@ -411,7 +411,9 @@ const option_row run_rows[] = {
 	NUMBER("clip-norm", TOLD, clip_norm, 0, FLT_MAX, "0", "clip gradients to this norm; 0 = no clipping",
 	       "As torch.nn.utils.clip_grad_norm_: if the norm of all gradients is larger than X, they are "
 	       "multiplied by X / (norm + 1e-6). The gradients are the means over the ranks, without the loss scale "
-	       "of `fp16`. The log has the norm of each step; a very large X only logs it. If the norm is infinite, "
+	       "of `fp16`. The log has the norm of each step, with this option or without it; lines that are printed "
+	       "have "
+	       "it with this option or a log. If the norm is infinite, "
 	       "finite gradients become 0 and infinite ones NaN. If the norm is NaN, all gradients become NaN. With "
 	       "`fp16` such a step is skipped."),
 	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and norms",
@@ -621,7 +623,7 @@ const option_row run_rows[] = {
 
 	GROUP("Output", NULL),
 	/* torchrun matches abbreviations of its own options, such as --log-dir. */
-	PATH("log", FREE, log, "FILE", "append a line of JSON for each step and evaluation (or --log-file)",
+	PATH("log", FREE, log, "FILE", "append a line of JSON for each step and evaluation",
 	     "See LOG. Without --resume the file must be new or empty. With --resume an existing file must begin "
 	     "with a line of a log. When a run with a log is resumed, an empty name means none.",
 	     .none = true, .alias = "log-file"),
@@ -649,9 +651,9 @@ const option_row run_rows[] = {
 	      "also write a checkpoint every N steps; 0 = no", NULL),
 	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N checkpoints; 0 = all",
 	      NULL),
-	FLAG("keep-best", TOLD, keep_best,
-	     "also keep the checkpoint with the best top-1 or, of `lm`, the lowest loss, as DIR/best",
-	     "That of the evaluations on --val; of equal ones the first is kept. `best` is a link to "
+	FLAG("keep-best", TOLD, keep_best, "also keep the checkpoint with the best evaluation on --val, as DIR/best",
+	     "The best one has the highest top-1; with several labels (--loss `bce`) the highest F1, with --loss `mse` "
+	     "and --task `lm` the lowest loss. Of equal ones the first is kept. `best` is a link to "
 	     "the checkpoint's folder. It does not count for --keep-checkpoints, and is kept until a better one "
 	     "is saved."),
 	SWITCH("resume", FREE, resume, resumes, "auto",
