@@ -42,11 +42,11 @@ static void open_model_with(struct rank *r, struct place *place, sync_model *mod
 {
 	float values[WIDTH];
 	open_place(r, place);
-	sync_model_open(model, place->device, place->stream, options, WIDTH, LAYERS);
+	sync_model_open(model, place->device, place->stream, sync_model_mesh(r->group), options, WIDTH, LAYERS);
 	for (int i = 0; i < WIDTH; i++)
 		values[i] = (float)(100 * r->rank + i);
 	sync_model_upload(model, dtrain_params_values(model->params), values, sizeof(values));
-	MUST(sync_model_start(model, r->group, &err));
+	MUST(dtrain_sync_start(model->sync, &err));
 	REQUIRE(dtrain_params_unit_count(model->params) >= 2);
 	memset(values, 0, sizeof(values));
 	sync_model_download(model, values, dtrain_params_values(model->params), sizeof(values));

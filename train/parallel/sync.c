@@ -35,10 +35,21 @@ static const dtrain__sync_kind *find_kind(const char *name)
 	return NULL;
 }
 
-int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *given, dtrain_sync **out, beton_error *err)
+/* The group of the mesh whose ranks have the same parameters. NULL: there is no mesh. */
+static int find_group(const dtrain_mesh *mesh, dtrain_params *params, dtrain_group **out, beton_error *err)
+{
+	*out = mesh ? dtrain_mesh_group(mesh, "replicate") : NULL;
+	if (mesh && !*out)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the mesh has no axis \"replicate\"");
+	return *out ? dtrain__group_use_device(*out, dtrain_params_device(params), err) : BETON_OK;
+}
+
+int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtrain_sync_options *given,
+		       dtrain_sync **out, beton_error *err)
 {
 	dtrain_sync_options options;
 	dtrain_unit_policy units;
+	dtrain_group *group;
 	*out = NULL;
 	dtrain_sync_options_init(&options);
 	int status = given ? bt_sized_take(&options, given, "sync options", err) : BETON_OK;
@@ -50,6 +61,9 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *given, 
 			       options.strategy ? options.strategy : "");
 	if ((unsigned)options.registration > DTRAIN_REGISTER_NEVER)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: registration %d", (int)options.registration);
+	status = find_group(mesh, params, &group, err);
+	if (status != BETON_OK)
+		return status;
 	dtrain_unit_policy_init(&units);
 	units.first_bytes = options.first_unit_bytes;
 	units.bytes = options.unit_bytes;
@@ -64,6 +78,7 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *given, 
 	sync->api = dtrain_device_get_api(sync->device);
 	sync->kind = kind;
 	sync->options = options;
+	sync->group = group;
 	*out = sync;
 	return BETON_OK;
 }
@@ -182,19 +197,16 @@ static int register_gradients(dtrain_sync *sync, beton_error *err)
 	return status;
 }
 
-int dtrain_sync_start(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *err)
+int dtrain_sync_start(dtrain_sync *sync, beton_error *err)
 {
-	dtrain_group *group = dtrain_mesh_group(mesh, "replicate");
-	if (!group)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the mesh has no axis \"replicate\"");
-	if (sync->group || !sync->reductions)
-		return bt_fail(err, BETON_STATE, "sync: %s", sync->group ? "it is started" : "no graph was compiled");
-	int status = dtrain__group_use_device(group, sync->device, err);
-	if (status != BETON_OK)
-		return status;
-	sync->group = group;
+	if (!sync->group || sync->started || !sync->reductions)
+		return bt_fail(err, BETON_STATE, "sync: %s",
+			       !sync->group    ? "it was created without a mesh"
+			       : sync->started ? "it is started"
+					       : "no graph was compiled");
+	sync->started = true;
 	dtrain__sync_give_up_step(sync);
-	status = allocate_packed(sync, err);
+	int status = allocate_packed(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_compare(sync, err);
 	if (status == BETON_OK)
@@ -208,12 +220,12 @@ int dtrain_sync_start(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *e
 
 void dtrain_sync_stop(dtrain_sync *sync)
 {
-	if (!sync->group)
+	if (!sync->started)
 		return;
 	dtrain__sync_drain(sync);
 	dtrain__sync_give_up_step(sync);
 	dtrain__group_unregister(sync->group, sync->registration);
 	sync->api->free(sync->device, sync->packed);
 	sync->registration = sync->packed = NULL;
-	sync->group = NULL;
+	sync->started = false;
 }

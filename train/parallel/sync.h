@@ -52,7 +52,8 @@ struct dtrain_sync {
 	const dtrain_device_api *api;
 	const dtrain__sync_kind *kind;
 	dtrain_sync_options options;
-	dtrain_group *group; /* NULL before the start */
+	dtrain_group *group; /* NULL: created without a mesh */
+	bool started;
 
 	sync_reduction *reductions; /* the figures, then each unit; created with the first program */
 	int count;
