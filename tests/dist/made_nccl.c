@@ -24,12 +24,16 @@ ncclResult_t next_call;
 int version = 22809;
 bool capturing;
 _Atomic bool abort_hangs;
-cudaError_t event_state;
+cudaError_t event_state, clearing;
 char last_error[200];
 ncclRedOp_t last_reduction;
 ncclDataType_t last_type;
 int fake;
 _Thread_local int entered;
+#ifdef HAS_WINDOWS
+ncclWindow_t window;
+ncclWindow_t *written;
+#endif
 
 static void note(char what)
 {
@@ -102,6 +106,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 {
 	assert_non_null(comm);
 	bool waits = polls_left > 0 || (polls_left == UNTIL_ASLEEP && !sleeps);
+#ifdef HAS_WINDOWS
+	if (!waits && written) {
+		*written = window;
+		written = NULL;
+	}
+#endif
 	*state = waits ? ncclInProgress : outcome;
 	polls_left -= polls_left > 0;
 	return ncclSuccess;
@@ -211,20 +221,42 @@ ncclResult_t ncclAlltoAll(const void *in, void *out, size_t count, ncclDataType_
 }
 #endif
 
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
+#ifdef HAS_WINDOWS
+ncclResult_t ncclMemAlloc(void **out, size_t bytes)
 {
-	(void)comm, (void)bytes;
-	*handle = memory;
-	note('m');
+	assert_int_equal(entered, 3);
+	*out = malloc(bytes);
+	memset(*out, 9, bytes);
+	return begin('m');
+}
+
+ncclResult_t ncclMemFree(void *memory)
+{
+	assert_int_equal(entered, 3);
+	free(memory);
+	note('f');
 	return ncclSuccess;
 }
 
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *out, int flags)
 {
-	(void)comm, (void)handle;
+	assert_non_null(comm);
+	assert_non_null(memory);
+	assert_int_equal(bytes, 64);
+	assert_int_equal(flags, NCCL_WIN_COLL_SYMMETRIC);
+	*out = NULL;
+	written = out;
+	return begin('w');
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t closed)
+{
+	assert_non_null(comm);
+	assert_ptr_equal(closed, window);
 	note('u');
 	return ncclSuccess;
 }
+#endif
 
 static void let_go(void)
 {
@@ -272,6 +304,26 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	(void)kind, (void)stream;
 	memcpy(to, from, bytes);
 	note('c');
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
+{
+	assert_ptr_equal(stream, cudaStreamPerThread);
+	memset(memory, value, bytes);
+	note('0');
+	return clearing;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	assert_ptr_equal(stream, cudaStreamPerThread);
+	return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+	note('y');
 	return cudaSuccess;
 }
 

@@ -7,9 +7,12 @@
 
 #include "train/cuda/nccl_comm.h"
 
-/* Compiled with HAS_ALL_TO_ALL for an NCCL that has a call for that, which came with 2.28. */
+/* Compiled with HAS_ALL_TO_ALL and HAS_WINDOWS for an NCCL that has calls for these, which came with 2.28 and 2.27. */
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 0)
 #undef HAS_ALL_TO_ALL
+#endif
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0)
+#undef HAS_WINDOWS
 #endif
 
 enum { FOR_EVER = 1 << 30, UNTIL_ASLEEP = -1 };
@@ -25,12 +28,16 @@ extern ncclResult_t next_call; /* what the next operation returns */
 extern int version;
 extern bool capturing;
 extern _Atomic bool abort_hangs; /* read by the thread that aborts */
-extern cudaError_t event_state;
+extern cudaError_t event_state, clearing;
 extern char last_error[200];
 extern ncclRedOp_t last_reduction;
 extern ncclDataType_t last_type;
 extern int fake;                  /* its address stands for handles */
 extern _Thread_local int entered; /* the device that is current */
+#ifdef HAS_WINDOWS
+extern ncclWindow_t window;   /* what a registration gives: NULL where GPUs do not reach each other */
+extern ncclWindow_t *written; /* where it is written, when the registration has ended */
+#endif
 /* By rank: the memory that was given to the last sends, receives and all-to-all (index 0). */
 extern const char *sent_from[8], *received_at[8];
 

@@ -288,19 +288,98 @@ static void captures_do_not_hold_up_aborting(void **unused)
 	nccl->close(state);
 }
 
-static void memory_is_registered(void **unused)
+#ifdef HAS_WINDOWS
+static void *window_of(void *state, void *memory, int timeout_ms, int status)
 {
-	float data[4];
-	void *state, *handle = NULL;
+	void *opened = &opened;
+
+	assert_int_equal(nccl->window_open(state, memory, 64, timeout_ms, &opened, &err), status);
+	return opened;
+}
+
+static void memory_has_a_window(void **unused)
+{
+	char zeros[64] = {0};
+	void *state, *memory = NULL, *opened;
 
 	(void)unused;
 	reset();
+	entered = 0;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_OK);
+	assert_memory_equal(memory, zeros, 64);
 	state = connect_rank(0, 2, 5000);
-	assert_int_equal(nccl->register_memory(state, data, sizeof(data), &handle, &err), BETON_OK);
-	nccl->unregister_memory(state, handle);
+	/* Nothing is written before the registration has ended. */
+	window = (ncclWindow_t)&fake;
+	polls_of_a_call = 3;
+	opened = window_of(state, memory, 5000, BETON_OK);
+	assert_non_null(opened);
+	assert_null(written);
+	polls_of_a_call = 0;
+	nccl->window_close(state, opened);
+	/* GPUs that do not reach each other have none. */
+	window = NULL;
+	assert_null(window_of(state, memory, 5000, BETON_OK));
 	nccl->close(state);
-	assert_string_equal(called, "ImuFD");
+	entered = 0;
+	nccl->memory_free(&device, memory);
+	assert_string_equal(called, "m0IwuwFDyf");
 }
+
+static void memory_that_cannot_be_had_is_an_error(void **unused)
+{
+	void *memory = &memory;
+
+	(void)unused;
+	reset();
+	next_call = ncclUnhandledCudaError;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_DEVICE);
+	assert_non_null(strstr(err.message, "ncclMemAlloc of 64 bytes"));
+	clearing = cudaErrorIllegalAddress;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_DEVICE);
+	clearing = cudaSuccess;
+	assert_null(memory);
+	assert_string_equal(called, "mm0f");
+}
+
+/* What is aborted has no windows any more; NCCL writes the one that was being made until then. */
+static void windows_end_with_the_communicator(void **unused)
+{
+	void *state, *opened;
+	char memory[64];
+
+	(void)unused;
+	reset();
+	window = (ncclWindow_t)&fake;
+	state = connect_rank(0, 2, 5000);
+	opened = window_of(state, memory, 5000, BETON_OK);
+	polls_of_a_call = FOR_EVER;
+	assert_null(window_of(state, memory, 100, BETON_TIMEOUT));
+	assert_non_null(strstr(err.message, "ncclCommWindowRegister did not end in time"));
+	polls_of_a_call = 0;
+	assert_null(window_of(state, memory, 100, BETON_CANCELLED));
+	nccl->window_close(state, opened);
+	nccl->close(state);
+	assert_string_equal(called, "Iww(X)");
+	reset();
+	state = connect_rank(0, 2, 5000);
+	outcome = ncclSystemError;
+	assert_null(window_of(state, memory, 5000, BETON_SYSTEM));
+	outcome = ncclSuccess;
+	nccl->close(state);
+	written = NULL;
+}
+#else
+static void old_libraries_have_no_windows(void **unused)
+{
+	void *memory = &memory;
+
+	(void)unused;
+	if (!nccl->memory_alloc)
+		return;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_UNSUPPORTED);
+	assert_null(memory);
+}
+#endif
 
 static void events_are_asked_whatever_is_captured(void **unused)
 {
@@ -381,7 +460,13 @@ int main(void)
 		cmocka_unit_test(ranks_of_no_part_take_part_in_the_split),
 		cmocka_unit_test(a_split_that_does_not_end_is_aborted),
 		cmocka_unit_test(captures_do_not_hold_up_aborting),
-		cmocka_unit_test(memory_is_registered),
+#ifdef HAS_WINDOWS
+		cmocka_unit_test(memory_has_a_window),
+		cmocka_unit_test(memory_that_cannot_be_had_is_an_error),
+		cmocka_unit_test(windows_end_with_the_communicator),
+#else
+		cmocka_unit_test(old_libraries_have_no_windows),
+#endif
 		cmocka_unit_test(events_are_asked_whatever_is_captured),
 		cmocka_unit_test(sharing_takes_a_new_nccl_and_consent),
 		cmocka_unit_test(gpus_have_names_and_identities),

@@ -255,37 +255,6 @@ static int nccl_poll(void *memory, beton_error *err)
 	return cuda_nccl_fail(result, err, "asynchronous error, rank %d of %d", comm->rank, comm->size);
 }
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
-static int nccl_register(void *state, void *memory, size_t bytes, void **handle, beton_error *err)
-{
-	cuda_comm *comm = state;
-	int status = cuda_enter(comm->device, err);
-	*handle = NULL;
-	if (status != BETON_OK)
-		return status;
-	pthread_mutex_lock(&comm->mutex);
-	ncclResult_t result;
-	if (comm->aborted)
-		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
-	else if ((result = ncclCommRegister(comm->comm, memory, bytes, handle)) != ncclSuccess)
-		status = cuda_nccl_fail(result, err, "ncclCommRegister of %zu bytes", bytes);
-	pthread_mutex_unlock(&comm->mutex);
-	if (status == BETON_OK && !*handle)
-		status = bt_fail(err, BETON_UNSUPPORTED, "NCCL: this communicator registers no memory");
-	return status;
-}
-
-static void nccl_unregister(void *state, void *handle)
-{
-	cuda_comm *comm = state;
-	pthread_mutex_lock(&comm->mutex);
-	/* Aborting the communicator freed its registrations. */
-	if (!comm->aborted && cuda_enter(comm->device, NULL) == BETON_OK)
-		(void)ncclCommDeregister(comm->comm, handle);
-	pthread_mutex_unlock(&comm->mutex);
-}
-#endif
-
 #define TYPES                                                                                            \
 	(1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 | 1u << DTRAIN_I64 | \
 	 1u << DTRAIN_U8)
@@ -308,9 +277,11 @@ const dtrain_group_backend cuda_group_nccl = {
 	.poll = nccl_poll,
 	.abort = cuda_nccl_abort,
 	.close = nccl_close,
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
-	.register_memory = nccl_register,
-	.unregister_memory = nccl_unregister,
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	.memory_alloc = cuda_nccl_memory_alloc,
+	.memory_free = cuda_nccl_memory_free,
+	.window_open = cuda_nccl_window_open,
+	.window_close = cuda_nccl_window_close,
 #endif
 };
 

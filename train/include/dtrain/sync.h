@@ -23,21 +23,13 @@ extern "C" {
 
 typedef struct dtrain_sync dtrain_sync;
 
-/* When the gradients' memory is registered with the group's backend (NCCL's user-buffer registration). Between machines
- * registration has had faults (NVIDIA/nccl#2389), and gains less than over NVLink. */
-typedef enum dtrain_registration {
-	DTRAIN_REGISTER_WITHIN_MACHINE, /* if all ranks of the group are on one machine */
-	DTRAIN_REGISTER_ALWAYS,
-	DTRAIN_REGISTER_NEVER,
-} dtrain_registration;
-
 typedef struct dtrain_sync_options {
 	size_t struct_size;
 	const char *strategy;             /* default "ddp" */
 	size_t first_unit_bytes;          /* see dtrain_unit_policy; default 1 MiB */
 	size_t unit_bytes;                /* default 25 MiB */
 	bool accumulates;                 /* steps may have several runs; default false */
-	dtrain_registration registration; /* default DTRAIN_REGISTER_WITHIN_MACHINE */
+	dtrain_registration registration; /* of the gradients' memory; default DTRAIN_REGISTER_WITHIN_MACHINE */
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
@@ -52,7 +44,9 @@ BETON_API int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh,
 BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 
 /* dtrain_graph_compile for a graph of the same parameters with backward. Several programs must give gradients to the
- * same parameters, and write the same figures (UNSUPPORTED).
+ * same parameters, and write the same figures (UNSUPPORTED). The first compilation allocates the parameters, with the
+ * gradients in memory of the group (dtrain_group_memory_create): if the group is stream-ordered, this is collective,
+ * and MISMATCH means that the ranks have models of different sizes.
  *
  * Once the sync is started, the last run of each step (dtrain_program_run with more false) sums gradients and figures
  * over the ranks, for all work that is put on the stream afterwards; the sums are the same on every rank bit for bit.
