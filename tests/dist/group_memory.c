@@ -54,11 +54,14 @@ static void use(dtrain_group *group, const struct place *place, dtrain_group_mem
 static void rank_has_memory(struct rank *r, bool registered)
 {
 	struct place place;
+	dtrain_group_split_options options;
 	dtrain_group *part = NULL;
 	dtrain_group_memory *memories[3];
 
 	open_place(r, &place);
-	MUST(dtrain_group_split(r->group, 0, -r->rank, NULL, &part, &err));
+	dtrain_group_split_options_init(&options);
+	options.copy_engines = registered;
+	MUST(dtrain_group_split(r->group, 0, -r->rank, &options, &part, &err));
 	for (int i = 0; i < 3; i++)
 		MUST(make(i < 2 ? r->group : part, BYTES, &memories[i]));
 	for (int i = 0; i < 3; i++) {
@@ -190,6 +193,7 @@ static void expect_calls(const char *mode, int size, int opened, int freed)
 	assert_int_equal(counts['w'], opened);
 	assert_int_equal(counts['u'], opened);
 	assert_int_equal(counts['f'], freed);
+	assert_int_equal(counts['c'], opened ? size : 0);
 	close(fd);
 	unlink(path);
 }

@@ -26,6 +26,7 @@ bool capturing;
 _Atomic bool abort_hangs;
 cudaError_t event_state, clearing;
 char last_error[200];
+int split_policy;
 ncclRedOp_t last_reduction;
 ncclDataType_t last_type;
 int fake;
@@ -92,11 +93,24 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
 	return begin('I');
 }
 
+/* What is not set in a part's configuration is NCCL's default, not the parent's. */
+static int policy_of(const ncclConfig_t *config)
+{
+	assert_int_equal(config->blocking, 0);
+	assert_int_equal(config->splitShare, NCCL_CONFIG_UNDEF_INT);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	assert_string_equal(config->commName, "world.1");
+	return config->CTAPolicy;
+#else
+	return NO_POLICY;
+#endif
+}
+
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
 {
 	(void)comm;
 	(void)key;
-	assert_null(config);
+	split_policy = config ? policy_of(config) : NO_POLICY;
 	/* It is not there before the split has ended. */
 	*out = color == NCCL_SPLIT_NOCOLOR || polls_of_a_call == FOR_EVER ? NULL : (ncclComm_t)&fake;
 	return begin('P');

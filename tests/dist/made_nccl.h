@@ -15,7 +15,7 @@
 #undef HAS_WINDOWS
 #endif
 
-enum { FOR_EVER = 1 << 30, UNTIL_ASLEEP = -1 };
+enum { FOR_EVER = 1 << 30, UNTIL_ASLEEP = -1, NO_POLICY = -1 };
 
 /* What the made-up NCCL has been told, and how it behaves. Calls are told apart by one letter each. */
 extern char called[400];
@@ -30,6 +30,7 @@ extern bool capturing;
 extern _Atomic bool abort_hangs; /* read by the thread that aborts */
 extern cudaError_t event_state, clearing;
 extern char last_error[200];
+extern int split_policy; /* of the last split; NO_POLICY: the parent's */
 extern ncclRedOp_t last_reduction;
 extern ncclDataType_t last_type;
 extern int fake;                  /* its address stands for handles */

@@ -251,6 +251,29 @@ static void ranks_of_no_part_take_part_in_the_split(void **unused)
 	assert_string_equal(called, "IPFD");
 }
 
+#if NCCL_VERSION_CODE >= 22803
+static void parts_leave_transfers_to_copy_engines(void **unused)
+{
+	dtrain_group_place place = {&device, "world.1", 0, 2, 5000, 5000, .copy_engines = true};
+	void *state, *part;
+
+	(void)unused;
+	reset();
+	state = connect_rank(0, 2, 5000);
+	for (int i = 0; i < 3; i++) {
+		static const int versions[] = {22803, 22802, 23007},
+				 policies[] = {NCCL_CTA_POLICY_ZERO, NO_POLICY, NO_POLICY};
+
+		version = versions[i];
+		place.copy_engines = i < 2;
+		assert_int_equal(nccl->split(state, 3, &place, 5000, &part, &err), BETON_OK);
+		assert_int_equal(split_policy, policies[i]);
+		nccl->close(part);
+	}
+	nccl->close(state);
+}
+#endif
+
 /* NCCL writes the new communicator's address when the split ends, which it does by the abort. */
 static void a_split_that_does_not_end_is_aborted(void **unused)
 {
@@ -458,6 +481,9 @@ int main(void)
 		cmocka_unit_test(what_does_not_connect_is_aborted_in_time),
 		cmocka_unit_test(all_are_aborted_in_one_group),
 		cmocka_unit_test(ranks_of_no_part_take_part_in_the_split),
+#if NCCL_VERSION_CODE >= 22803
+		cmocka_unit_test(parts_leave_transfers_to_copy_engines),
+#endif
 		cmocka_unit_test(a_split_that_does_not_end_is_aborted),
 		cmocka_unit_test(captures_do_not_hold_up_aborting),
 #ifdef HAS_WINDOWS

@@ -224,11 +224,21 @@ static int far_group_connect(const dtrain_group_place *place, const void *id, vo
 	return status;
 }
 
+static void note(char what)
+{
+	const char *path = getenv("DTRAIN_FAR_REGISTRATIONS");
+	FILE *file = path ? fopen(path, "ab") : NULL;
+	if (file && (fputc(what, file) == EOF) + fclose(file) != 0)
+		abort();
+}
+
 static int far_group_split(void *parent, int color, const dtrain_group_place *place, int timeout_ms, void **state,
 			   beton_error *err)
 {
 	(void)timeout_ms;
 	*state = NULL;
+	if (place && place->copy_engines)
+		note('c');
 	return color < 0 ? BETON_OK : join(place, ((struct far_group *)parent)->port, state, err);
 }
 
@@ -344,14 +354,6 @@ static int far_group_abort(void *const *states, int count, beton_error *err)
 		dtrain__group_gloo.abort(group->gloo);
 	}
 	return deaf ? bt_fail(err, BETON_TIMEOUT, "far: aborting did not end") : BETON_OK;
-}
-
-static void note(char what)
-{
-	const char *path = getenv("DTRAIN_FAR_REGISTRATIONS");
-	FILE *file = path ? fopen(path, "ab") : NULL;
-	if (file && (fputc(what, file) == EOF) + fclose(file) != 0)
-		abort();
 }
 
 static int far_memory_alloc(dtrain_device *device, size_t bytes, void **memory, beton_error *err)

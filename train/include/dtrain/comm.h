@@ -238,7 +238,8 @@ BETON_API void dtrain_group_forget(dtrain_group *group, dtrain_event *event);
 
 typedef struct dtrain_group_split_options {
 	size_t struct_size;
-	bool own_lane; /* see dtrain_group_split; default false */
+	bool own_lane;     /* see dtrain_group_split; default false */
+	bool copy_engines; /* see dtrain_group_split; default false: as the parent */
 } dtrain_group_split_options;
 
 BETON_API void dtrain_group_split_options_init(dtrain_group_split_options *options);
@@ -253,7 +254,11 @@ BETON_API void dtrain_group_split_options_init(dtrain_group_split_options *optio
  * common to two groups call the operations of both in the same order, so from one thread, or under a lock of the
  * caller's. Otherwise kernels can deadlock: they wait for their peers on the device, and one rank may have room for one
  * group's kernel only, another rank for the other's. From version 2.26 on, NCCL_LAUNCH_ORDER_IMPLICIT=1 makes NCCL
- * launch them in the order of the calls. Captured operations of two lanes are ordered by the capture alone. */
+ * launch them in the order of the calls. Captured operations of two lanes are ordered by the capture alone.
+ *
+ * With copy_engines the device's copy engines move what the part's operations do not add up (gathers, all-to-all), and
+ * its processors stay free for other work. NCCL 2.28 and newer do that for memory of the part
+ * (dtrain_group_memory_create) with a window. Everything else works as without. */
 BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *options,
 				 dtrain_group **out, beton_error *err);
 

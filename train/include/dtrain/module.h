@@ -59,6 +59,7 @@ typedef struct dtrain_group_place {
 	int size;            /* at least 2 */
 	int timeout_ms;      /* of an operation */
 	int join_timeout_ms; /* of making the group */
+	bool copy_engines;   /* of a split: if the engine can, copy engines move what is not added up */
 } dtrain_group_place;
 
 /* A physical device. */
