@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cuda module's use of NCCL, over an NCCL and a CUDA made up here: what is called in which order, that everything
- * in progress is polled to its end, deadlines, aborting, and the messages. Needs no GPU.
+ * The cuda module's use of NCCL, over an NCCL and a CUDA that are made up: what is called in which order, that
+ * everything in progress is polled to its end, deadlines, aborting, and the messages. Needs no GPU.
  */
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,349 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
-#include "train/cuda/nccl_comm.h"
-
-/* Compiled with HAS_ALL_TO_ALL for an NCCL that has a call for that, which came with 2.28. */
-#if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 0)
-#undef HAS_ALL_TO_ALL
-#endif
-
-enum { FOR_EVER = 1 << 30, UNTIL_ASLEEP = -1 };
-
-/* What the made-up NCCL has been told, and how it behaves. Calls are told apart by one letter each. */
-static char called[400];
-static int polls_left;         /* so many questions are answered with "in progress" */
-static int polls_of_a_call;    /* each call sets polls_left to this; UNTIL_ASLEEP: in progress until somebody sleeps */
-static int yields, sleeps;     /* between polls */
-static struct cuda_comm *seen; /* nobody waits with its mutex */
-static ncclResult_t outcome;   /* of what was in progress */
-static ncclResult_t next_call; /* what the next operation returns */
-static int version = 22809;
-static bool capturing;
-static _Atomic bool abort_hangs; /* read by the thread that aborts */
-static cudaError_t event_state;
-static char last_error[200];
-static ncclRedOp_t last_reduction;
-static ncclDataType_t last_type;
-static int fake; /* its address stands for handles */
-
-static void note(char what)
-{
-	size_t used = strlen(called);
-
-	if (used + 1 < sizeof(called)) {
-		called[used] = what;
-		called[used + 1] = '\0';
-	}
-}
-
-static ncclResult_t begin(char what)
-{
-	note(what);
-	yields = sleeps = 0;
-	polls_left = polls_of_a_call;
-	if (next_call != ncclSuccess) {
-		ncclResult_t result = next_call;
-
-		next_call = ncclSuccess;
-		return result;
-	}
-	return polls_left ? ncclInProgress : ncclSuccess;
-}
-
-ncclResult_t ncclGetVersion(int *out)
-{
-	*out = version;
-	return ncclSuccess;
-}
-
-ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
-{
-	memset(id, 7, sizeof(*id));
-	return ncclSuccess;
-}
-
-const char *ncclGetErrorString(ncclResult_t result)
-{
-	return result == ncclRemoteError ? "remote process exited or there was a network error" : "some error";
-}
-
-const char *ncclGetLastError(ncclComm_t comm)
-{
-	(void)comm;
-	return last_error;
-}
-
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
-{
-	assert_int_equal(config->blocking, 0);
-	assert_string_equal(config->commName, "world");
-	assert_int_equal(id.internal[127], 7);
-	assert_true(rank < size);
-	*comm = (ncclComm_t)&fake;
-	return begin('I');
-}
-
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
-{
-	(void)comm;
-	(void)key;
-	assert_null(config);
-	/* It is not there before the split has ended. */
-	*out = color == NCCL_SPLIT_NOCOLOR || polls_of_a_call == FOR_EVER ? NULL : (ncclComm_t)&fake;
-	return begin('P');
-}
-
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
-{
-	assert_non_null(comm);
-	bool waits = polls_left > 0 || (polls_left == UNTIL_ASLEEP && !sleeps);
-	*state = waits ? ncclInProgress : outcome;
-	polls_left -= polls_left > 0;
-	return ncclSuccess;
-}
-
-ncclResult_t ncclCommFinalize(ncclComm_t comm)
-{
-	(void)comm;
-	return begin('F');
-}
-
-ncclResult_t ncclCommDestroy(ncclComm_t comm)
-{
-	(void)comm;
-	note('D');
-	return ncclSuccess;
-}
-
-ncclResult_t ncclCommAbort(ncclComm_t comm)
-{
-	assert_non_null(comm);
-	note('X');
-	return ncclSuccess;
-}
-
-/* <nccl.h> declares these without saying that they take nothing. */
-ncclResult_t ncclGroupStart(void);
-ncclResult_t ncclGroupEnd(void);
-
-ncclResult_t ncclGroupStart(void)
-{
-	note('(');
-	return ncclSuccess;
-}
-
-ncclResult_t ncclGroupEnd(void)
-{
-	while (abort_hangs)
-		poll(NULL, 0, 5);
-	return begin(')');
-}
-
-ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op,
-			   ncclComm_t comm, cudaStream_t stream)
-{
-	(void)in, (void)out, (void)count, (void)comm, (void)stream;
-	last_type = type;
-	last_reduction = op;
-	return begin('A');
-}
-
-ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op,
-			       ncclComm_t comm, cudaStream_t stream)
-{
-	(void)in, (void)out, (void)count, (void)type, (void)op, (void)comm, (void)stream;
-	return begin('S');
-}
-
-ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type, ncclComm_t comm,
-			   cudaStream_t stream)
-{
-	(void)in, (void)out, (void)count, (void)type, (void)comm, (void)stream;
-	return begin('G');
-}
-
-ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-			   cudaStream_t stream)
-{
-	(void)in, (void)out, (void)count, (void)type, (void)root, (void)comm, (void)stream;
-	return begin('B');
-}
-
-ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
-			ncclComm_t comm, cudaStream_t stream)
-{
-	(void)in, (void)out, (void)count, (void)type, (void)op, (void)root, (void)comm, (void)stream;
-	return begin('R');
-}
-
-static const char *sent_from[8], *received_at[8];
-
-ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
-{
-	(void)count, (void)type, (void)comm, (void)stream;
-	sent_from[peer] = in;
-	note('s');
-	return ncclSuccess;
-}
-
-ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
-{
-	(void)count, (void)type, (void)comm, (void)stream;
-	received_at[peer] = out;
-	note('r');
-	return ncclSuccess;
-}
-
-#ifdef HAS_ALL_TO_ALL
-ncclResult_t ncclAlltoAll(const void *in, void *out, size_t count, ncclDataType_t type, ncclComm_t comm,
-			  cudaStream_t stream)
-{
-	(void)type, (void)comm, (void)stream;
-	sent_from[0] = in;
-	received_at[0] = out;
-	assert_int_equal(count, 2);
-	return begin('T');
-}
-#endif
-
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
-{
-	(void)comm, (void)bytes;
-	*handle = memory;
-	note('m');
-	return ncclSuccess;
-}
-
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
-{
-	(void)comm, (void)handle;
-	note('u');
-	return ncclSuccess;
-}
-
-static void let_go(void)
-{
-	if (seen && pthread_mutex_trylock(&seen->mutex))
-		fail_msg("waiting with the mutex");
-	if (seen)
-		pthread_mutex_unlock(&seen->mutex);
-}
-
-/* In place of the C library's. */
-int sched_yield(void)
-{
-	yields++;
-	let_go();
-	return 0;
-}
-
-int nanosleep(const struct timespec *time, struct timespec *left)
-{
-	sleeps++;
-	let_go();
-	return clock_nanosleep(CLOCK_MONOTONIC, 0, time, left);
-}
-
-static _Thread_local int entered; /* the device that is current */
-
-cudaError_t cudaSetDevice(int device)
-{
-	entered = device;
-	return cudaSuccess;
-}
-
-cudaError_t cudaMalloc(void **out, size_t bytes)
-{
-	*out = malloc(bytes);
-	return cudaSuccess;
-}
-
-cudaError_t cudaFree(void *memory)
-{
-	free(memory);
-	return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-	(void)kind, (void)stream;
-	memcpy(to, from, bytes);
-	note('c');
-	return cudaSuccess;
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *out)
-{
-	(void)stream;
-	assert_int_equal(entered, 3);
-	*out = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-	return cudaSuccess;
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
-{
-	static enum cudaStreamCaptureMode own = cudaStreamCaptureModeGlobal;
-	enum cudaStreamCaptureMode before = own;
-
-	assert_int_equal(entered, 3);
-	own = *mode;
-	*mode = before;
-	note(own == cudaStreamCaptureModeRelaxed ? '<' : '>');
-	return cudaSuccess;
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-	(void)event;
-	note('q');
-	return event_state;
-}
-
-/* GPU 0 reaches all, the others each other. */
-cudaError_t cudaDeviceCanAccessPeer(int *possible, int from, int to)
-{
-	*possible = from == 0 || to != 0;
-	return cudaSuccess;
-}
-
-cudaError_t cudaGetLastError(void)
-{
-	return cudaSuccess;
-}
-
-const char *cudaGetErrorString(cudaError_t error)
-{
-	(void)error;
-	return "text of CUDA";
-}
-
-const char *cudaGetErrorName(cudaError_t error)
-{
-	(void)error;
-	return "cudaErrorName";
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
-{
-	*least = 0;
-	*greatest = -5;
-	return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority)
-{
-	assert_int_equal(priority, -5);
-	assert_int_equal(flags, cudaStreamNonBlocking);
-	*out = NULL;
-	return cudaSuccess;
-}
-
-/* ---- the tests ---- */
+#include "made_nccl.h"
 
 static const dtrain_group_backend *const nccl = &cuda_group_nccl;
 static dtrain_device device = {.index = 3};
@@ -594,6 +251,29 @@ static void ranks_of_no_part_take_part_in_the_split(void **unused)
 	assert_string_equal(called, "IPFD");
 }
 
+#if NCCL_VERSION_CODE >= 22803
+static void parts_leave_transfers_to_copy_engines(void **unused)
+{
+	dtrain_group_place place = {&device, "world.1", 0, 2, 5000, 5000, .copy_engines = true};
+	void *state, *part;
+
+	(void)unused;
+	reset();
+	state = connect_rank(0, 2, 5000);
+	for (int i = 0; i < 3; i++) {
+		static const int versions[] = {22803, 22802, 23007},
+				 policies[] = {NCCL_CTA_POLICY_ZERO, NO_POLICY, NO_POLICY};
+
+		version = versions[i];
+		place.copy_engines = i < 2;
+		assert_int_equal(nccl->split(state, 3, &place, 5000, &part, &err), BETON_OK);
+		assert_int_equal(split_policy, policies[i]);
+		nccl->close(part);
+	}
+	nccl->close(state);
+}
+#endif
+
 /* NCCL writes the new communicator's address when the split ends, which it does by the abort. */
 static void a_split_that_does_not_end_is_aborted(void **unused)
 {
@@ -631,19 +311,98 @@ static void captures_do_not_hold_up_aborting(void **unused)
 	nccl->close(state);
 }
 
-static void memory_is_registered(void **unused)
+#ifdef HAS_WINDOWS
+static void *window_of(void *state, void *memory, int timeout_ms, int status)
 {
-	float data[4];
-	void *state, *handle = NULL;
+	void *opened = &opened;
+
+	assert_int_equal(nccl->window_open(state, memory, 64, timeout_ms, &opened, &err), status);
+	return opened;
+}
+
+static void memory_has_a_window(void **unused)
+{
+	char zeros[64] = {0};
+	void *state, *memory = NULL, *opened;
 
 	(void)unused;
 	reset();
+	entered = 0;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_OK);
+	assert_memory_equal(memory, zeros, 64);
 	state = connect_rank(0, 2, 5000);
-	assert_int_equal(nccl->register_memory(state, data, sizeof(data), &handle, &err), BETON_OK);
-	nccl->unregister_memory(state, handle);
+	/* Nothing is written before the registration has ended. */
+	window = (ncclWindow_t)&fake;
+	polls_of_a_call = 3;
+	opened = window_of(state, memory, 5000, BETON_OK);
+	assert_non_null(opened);
+	assert_null(written);
+	polls_of_a_call = 0;
+	nccl->window_close(state, opened);
+	/* GPUs that do not reach each other have none. */
+	window = NULL;
+	assert_null(window_of(state, memory, 5000, BETON_OK));
 	nccl->close(state);
-	assert_string_equal(called, "ImuFD");
+	entered = 0;
+	nccl->memory_free(&device, memory);
+	assert_string_equal(called, "m0IwuwFDyf");
 }
+
+static void memory_that_cannot_be_had_is_an_error(void **unused)
+{
+	void *memory = &memory;
+
+	(void)unused;
+	reset();
+	next_call = ncclUnhandledCudaError;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_DEVICE);
+	assert_non_null(strstr(err.message, "ncclMemAlloc of 64 bytes"));
+	clearing = cudaErrorIllegalAddress;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_DEVICE);
+	clearing = cudaSuccess;
+	assert_null(memory);
+	assert_string_equal(called, "mm0f");
+}
+
+/* What is aborted has no windows any more; NCCL writes the one that was being made until then. */
+static void windows_end_with_the_communicator(void **unused)
+{
+	void *state, *opened;
+	char memory[64];
+
+	(void)unused;
+	reset();
+	window = (ncclWindow_t)&fake;
+	state = connect_rank(0, 2, 5000);
+	opened = window_of(state, memory, 5000, BETON_OK);
+	polls_of_a_call = FOR_EVER;
+	assert_null(window_of(state, memory, 100, BETON_TIMEOUT));
+	assert_non_null(strstr(err.message, "ncclCommWindowRegister did not end in time"));
+	polls_of_a_call = 0;
+	assert_null(window_of(state, memory, 100, BETON_CANCELLED));
+	nccl->window_close(state, opened);
+	nccl->close(state);
+	assert_string_equal(called, "Iww(X)");
+	reset();
+	state = connect_rank(0, 2, 5000);
+	outcome = ncclSystemError;
+	assert_null(window_of(state, memory, 5000, BETON_SYSTEM));
+	outcome = ncclSuccess;
+	nccl->close(state);
+	written = NULL;
+}
+#else
+static void old_libraries_have_no_windows(void **unused)
+{
+	void *memory = &memory;
+
+	(void)unused;
+	if (!nccl->memory_alloc)
+		return;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_UNSUPPORTED);
+	assert_null(memory);
+}
+#endif
 
 static void events_are_asked_whatever_is_captured(void **unused)
 {
@@ -722,9 +481,18 @@ int main(void)
 		cmocka_unit_test(what_does_not_connect_is_aborted_in_time),
 		cmocka_unit_test(all_are_aborted_in_one_group),
 		cmocka_unit_test(ranks_of_no_part_take_part_in_the_split),
+#if NCCL_VERSION_CODE >= 22803
+		cmocka_unit_test(parts_leave_transfers_to_copy_engines),
+#endif
 		cmocka_unit_test(a_split_that_does_not_end_is_aborted),
 		cmocka_unit_test(captures_do_not_hold_up_aborting),
-		cmocka_unit_test(memory_is_registered),
+#ifdef HAS_WINDOWS
+		cmocka_unit_test(memory_has_a_window),
+		cmocka_unit_test(memory_that_cannot_be_had_is_an_error),
+		cmocka_unit_test(windows_end_with_the_communicator),
+#else
+		cmocka_unit_test(old_libraries_have_no_windows),
+#endif
 		cmocka_unit_test(events_are_asked_whatever_is_captured),
 		cmocka_unit_test(sharing_takes_a_new_nccl_and_consent),
 		cmocka_unit_test(gpus_have_names_and_identities),

@@ -80,12 +80,16 @@ static void operations_run(void **unused)
 	static const dtrain_group_op ops[] = {DTRAIN_GROUP_ALLREDUCE,  DTRAIN_GROUP_REDUCE_SCATTER,
 					      DTRAIN_GROUP_ALL_GATHER, DTRAIN_GROUP_BROADCAST,
 					      DTRAIN_GROUP_REDUCE,     DTRAIN_GROUP_ALL_TO_ALL};
-	void *state = connect_alone(), *handle = NULL;
+	void *state = connect_alone();
 	bool complete = false;
 
 	(void)unused;
-	if (nccl->register_memory(state, in, sizeof(host), &handle, &err) != BETON_UNSUPPORTED)
-		assert_non_null(handle);
+	void *memory = NULL, *window = NULL, *plain = in;
+	if (nccl->memory_alloc && nccl->memory_alloc(device, sizeof(host), &memory, &err) != BETON_UNSUPPORTED) {
+		assert_non_null(memory);
+		CHECK(nccl->window_open(state, memory, sizeof(host), TIMEOUT_MS, &window, &err));
+		in = memory;
+	}
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
 		put_input((float)i + 1);
 		put_operation(state, ops[i]);
@@ -94,9 +98,12 @@ static void operations_run(void **unused)
 		assert_true(complete);
 	}
 	CHECK(nccl->poll(state, &err));
-	if (handle)
-		nccl->unregister_memory(state, handle);
+	if (window)
+		nccl->window_close(state, window);
 	nccl->close(state);
+	in = plain;
+	if (memory)
+		nccl->memory_free(device, memory);
 }
 
 static void *capture_operation(void *state)

@@ -29,13 +29,14 @@
 
 static beton_error err;
 
-static void open_model(sync_model *model, const dtrain_sync_options *options, int64_t width, int layers)
+static void open_model(sync_model *model, dtrain_mesh *mesh, const dtrain_sync_options *options, int64_t width,
+		       int layers)
 {
 	dtrain_device *device = NULL;
 	dtrain_stream *stream = NULL;
 	MUST(dtrain_device_open("ref", NULL, &device, &err));
 	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
-	sync_model_open(model, device, stream, options, width, layers);
+	sync_model_open(model, device, stream, mesh, options, width, layers);
 }
 
 static void close_model(sync_model *model)
@@ -59,13 +60,13 @@ static void rank_adds_up(struct rank *r)
 	const dtrain_sync_options options = small_units();
 	dtrain_sync_step step = {0};
 	sync_model model;
-	open_model(&model, &options, 100, LAYERS);
+	open_model(&model, sync_model_mesh(r->group), &options, 100, LAYERS);
 	REQUIRE(dtrain_params_unit_count(model.params) > 3);
 	/* As one rank alone, before the others are there. */
 	sync_model_fill(&model, 0, 1);
 	MUST(dtrain_program_run(model.program, model.stream, false, &err));
 	sync_model_check(&model, 1, 1, 1, 1);
-	MUST(sync_model_start(&model, r->group, &err));
+	MUST(dtrain_sync_start(model.sync, &err));
 	for (int i = 0; i < 5; i++) {
 		sync_model_fill(&model, r->rank, i);
 		MUST(dtrain_program_run(model.program, model.stream, false, &err));
@@ -86,8 +87,8 @@ static void rank_accumulates(struct rank *r)
 	dtrain_sync_step step = {0};
 	sync_model model;
 	options.accumulates = true;
-	open_model(&model, &options, 100, LAYERS);
-	MUST(sync_model_start(&model, r->group, &err));
+	open_model(&model, sync_model_mesh(r->group), &options, 100, LAYERS);
+	MUST(dtrain_sync_start(model.sync, &err));
 	uint64_t bytes = r->size > 1 ? 4 * ((uint64_t)dtrain_params_flat_count(model.params) + DTRAIN_FIGURES) : 0;
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 3; i++) {
@@ -113,7 +114,7 @@ static void rank_accumulates(struct rank *r)
 static void rank_gets_values(struct rank *r)
 {
 	sync_model model;
-	open_model(&model, NULL, 64, 2);
+	open_model(&model, sync_model_mesh(r->group), NULL, 64, 2);
 	float *values = dtrain_params_values(model.params);
 	float *fixed = dtrain_params_buffer_at(model.params, 0)->data;
 	float *buffer = dtrain_params_buffer_at(model.params, 1)->data;
@@ -124,7 +125,7 @@ static void rank_gets_values(struct rank *r)
 		fixed[i] = (float)(7 * i + r->rank * 1000);
 		buffer[i] = (float)(i + r->rank * 1000);
 	}
-	MUST(sync_model_start(&model, r->group, &err));
+	MUST(dtrain_sync_start(model.sync, &err));
 	for (int64_t i = 0; i < count; i++)
 		REQUIRE(values[i] == (float)(i % 500));
 	for (int i = 0; i < 64; i++)
@@ -148,20 +149,19 @@ static void rank_gets_copies(struct rank *r)
 	dtrain_sync *sync = NULL;
 	dtrain_graph *graph = NULL;
 	dtrain_program *program = NULL;
-	dtrain_mesh *mesh = NULL;
+	dtrain_mesh *mesh = sync_model_mesh(r->group);
 	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){1, 8});
 	MUST(dtrain_device_open("ref", NULL, &device, &err));
 	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
 	MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
-	MUST(dtrain_sync_create(params, NULL, &sync, &err));
+	MUST(dtrain_sync_create(params, mesh, NULL, &sync, &err));
 	MUST(dtrain_graph_create(params, true, &graph, &err));
 	dtrain_graph_set_dtype(graph, DTRAIN_BF16);
 	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_BF16, &row), y = dtrain_linear(graph, "fc", x, 8);
 	dtrain_graph_backward_from(graph, 1, &y, &x);
 	MUST(dtrain_sync_compile(sync, &graph, &program, &err));
 	MUST(dtrain_params_initialize(params, (uint64_t)r->rank, stream, &err));
-	MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"replicate", r->size}, 1, &mesh, &err));
-	MUST(dtrain_sync_start(sync, mesh, &err));
+	MUST(dtrain_sync_start(sync, &err));
 	REQUIRE(params->copies.memory);
 	for (int64_t i = 0; i < params->flat_count; i++)
 		REQUIRE(((uint16_t *)params->copies.memory)[i] == bt_bfloat16(((float *)params->values)[i]));
@@ -197,11 +197,11 @@ static void rank_plans(struct rank *r)
 	(void)r;
 	dtrain_sync_options_init(&options);
 	REQUIRE(options.first_unit_bytes == 1 << 20 && options.unit_bytes == 25 << 20);
-	open_model(&model, NULL, 300, LAYERS);                /* 360,000 bytes a matrix */
+	open_model(&model, NULL, NULL, 300, LAYERS);          /* 360,000 bytes a matrix */
 	REQUIRE(dtrain_params_unit_count(model.params) == 2); /* three matrices fill 1 MiB; the rest is below 25 MiB */
 	close_model(&model);
 	options.first_unit_bytes = options.unit_bytes = 300 * 300 * 4;
-	open_model(&model, &options, 300, LAYERS);
+	open_model(&model, NULL, &options, 300, LAYERS);
 	REQUIRE(dtrain_params_unit_count(model.params) == LAYERS);
 	check_order(&model);
 	close_model(&model);
@@ -219,7 +219,7 @@ static int create_with(const char *strategy, bool allocated)
 		MUST(dtrain_params_allocate(params, &err));
 	dtrain_sync_options_init(&options);
 	options.strategy = strategy;
-	int status = dtrain_sync_create(params, &options, &sync, &err);
+	int status = dtrain_sync_create(params, NULL, &options, &sync, &err);
 	REQUIRE((status == BETON_OK) == (sync != NULL));
 	dtrain_sync_destroy(&sync);
 	dtrain_params_destroy(&params);
@@ -237,8 +237,8 @@ static void rank_misuses(struct rank *r)
 	dtrain_mesh *mesh = NULL;
 	REQUIRE(create_with("ddp", false) == BETON_OK && create_with("ddp", true) == BETON_STATE);
 	REQUIRE(create_with("none", false) == BETON_INVALID_ARGUMENT && strstr(err.message, "no strategy 'none'"));
-	open_model(&model, NULL, 32, 2);
-	REQUIRE(dtrain_sync_create(model.params, NULL, &sync, &err) == BETON_STATE);
+	open_model(&model, sync_model_mesh(r->group), NULL, 32, 2);
+	REQUIRE(dtrain_sync_create(model.params, NULL, NULL, &sync, &err) == BETON_STATE);
 	sync_model_fill(&model, r->rank, 0);
 	REQUIRE(dtrain_program_run(model.program, model.stream, true, &err) == BETON_STATE);
 	REQUIRE(strstr(err.message, "accumulates"));
@@ -257,15 +257,16 @@ static void rank_misuses(struct rank *r)
 	REQUIRE(strstr(err.message, "same parameters"));
 	dtrain_graph_destroy(&graph);
 	MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"other", r->size}, 1, &mesh, &err));
-	REQUIRE(dtrain_sync_start(model.sync, mesh, &err) == BETON_INVALID_ARGUMENT);
+	REQUIRE(dtrain_sync_create(model.params, mesh, NULL, &sync, &err) == BETON_INVALID_ARGUMENT);
 	REQUIRE(strstr(err.message, "no axis \"replicate\""));
 	dtrain_mesh_destroy(&mesh);
-	MUST(sync_model_start(&model, r->group, &err));
-	REQUIRE(dtrain_sync_start(model.sync, model.mesh, &err) == BETON_STATE);
+	MUST(dtrain_sync_start(model.sync, &err));
+	REQUIRE(dtrain_sync_start(model.sync, &err) == BETON_STATE);
 	sync_model_fill(&model, r->rank, 1);
 	MUST(dtrain_program_run(model.program, model.stream, false, &err));
 	sync_model_check(&model, r->size, 1, 1, 1);
-	open_model(&other, NULL, 32, 2);
+	open_model(&other, NULL, NULL, 32, 2);
+	REQUIRE(dtrain_sync_start(other.sync, &err) == BETON_STATE && strstr(err.message, "without a mesh"));
 	MUST(dtrain_graph_create(other.params, true, &graph, &err));
 	REQUIRE(dtrain_sync_compile(model.sync, &graph, &program, &err) == BETON_STATE); /* empty */
 	dtrain_graph_destroy(&graph);
@@ -277,11 +278,11 @@ static int rank_differs(struct rank *r)
 {
 	sync_model model;
 	beton_error again;
-	open_model(&model, NULL, 32, r->rank == 2 ? 3 : 2);
-	int status = sync_model_start(&model, r->group, &err);
+	open_model(&model, sync_model_mesh(r->group), NULL, 32, r->rank == 2 ? 3 : 2);
+	int status = dtrain_sync_start(model.sync, &err);
 	fprintf(stderr, "%s\n", err.message);
 	/* It is not started, and may be tried again. */
-	REQUIRE(dtrain_sync_start(model.sync, model.mesh, &again) == status);
+	REQUIRE(dtrain_sync_start(model.sync, &again) == status);
 	MUST(dtrain_sync_buffers(model.sync, model.stream, &again));
 	close_model(&model);
 	return -status;
@@ -305,7 +306,7 @@ static int run_or_fail(dtrain_op *op, dtrain_stream *stream, void *const *operan
 	return inner->op_run(op, stream, operands, workspace, failure);
 }
 
-static void open_failing_model(sync_model *model, const dtrain_sync_options *options)
+static void open_failing_model(sync_model *model, dtrain_mesh *mesh, const dtrain_sync_options *options)
 {
 	dtrain_device *device = NULL;
 	dtrain_stream *stream = NULL;
@@ -316,7 +317,7 @@ static void open_failing_model(sync_model *model, const dtrain_sync_options *opt
 	/* Every device begins with its table. */
 	memcpy(device, &(const dtrain_device_api *){&failing}, sizeof(inner));
 	MUST(failing.stream_create(device, &stream, &err));
-	sync_model_open(model, device, stream, options, 100, LAYERS);
+	sync_model_open(model, device, stream, mesh, options, 100, LAYERS);
 }
 
 /* A run that fails, at any op, leaves nothing behind: neither what was added up of the step, nor a reduction that still
@@ -326,8 +327,8 @@ static void rank_fails(struct rank *r)
 	dtrain_sync_options options = small_units();
 	sync_model model;
 	options.accumulates = true;
-	open_failing_model(&model, &options);
-	MUST(sync_model_start(&model, r->group, &err));
+	open_failing_model(&model, sync_model_mesh(r->group), &options);
+	MUST(dtrain_sync_start(model.sync, &err));
 	for (int at = 0; at < 20; at += 3) {
 		sync_model_fill(&model, r->rank, 1);
 		MUST(dtrain_program_run(model.program, model.stream, true, &err));
@@ -345,7 +346,7 @@ static void rank_fails(struct rank *r)
 	MUST(dtrain_program_run(model.program, model.stream, true, &err));
 	dtrain_sync_stop(model.sync);
 	MUST(dtrain_sync_buffers(model.sync, model.stream, &err));
-	MUST(dtrain_sync_start(model.sync, model.mesh, &err));
+	MUST(dtrain_sync_start(model.sync, &err));
 	sync_model_fill(&model, r->rank, 3);
 	MUST(dtrain_program_run(model.program, model.stream, false, &err));
 	sync_model_check(&model, r->size, 1, 3, 3);
@@ -358,8 +359,8 @@ static void rank_waits_for_late_unit(struct rank *r)
 	const dtrain_sync_options options = small_units();
 	sync_model model;
 	int round = 0;
-	open_failing_model(&model, &options);
-	MUST(sync_model_start(&model, r->group, &err));
+	open_failing_model(&model, sync_model_mesh(r->group), &options);
+	MUST(dtrain_sync_start(model.sync, &err));
 	sync_model_fill(&model, r->rank, 0);
 	late_in = 1000;
 	MUST(dtrain_program_run(model.program, model.stream, false, &err));
@@ -388,7 +389,7 @@ static void check_shared(struct rank *r, int positions)
 	dtrain_stream *stream = NULL;
 	dtrain_params *params = NULL;
 	dtrain_sync *sync = NULL;
-	dtrain_mesh *mesh = NULL;
+	dtrain_mesh *mesh = sync_model_mesh(r->group);
 	dtrain_graph *graph = NULL;
 	dtrain_program *program = NULL;
 	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){1, 4});
@@ -399,7 +400,7 @@ static void check_shared(struct rank *r, int positions)
 	api = dtrain_device_get_api(device);
 	MUST(api->stream_create(device, &stream, &err));
 	MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
-	MUST(dtrain_sync_create(params, &options, &sync, &err));
+	MUST(dtrain_sync_create(params, mesh, &options, &sync, &err));
 	MUST(dtrain_graph_create(params, true, &graph, &err));
 	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &row);
 	dtrain_tensor y = dtrain_linear(graph, "a", x, 4);
@@ -411,10 +412,9 @@ static void check_shared(struct rank *r, int positions)
 	dtrain_tensor d_y = dtrain_graph_input(graph, "d_y", DTRAIN_F32, &row);
 	dtrain_graph_backward_from(graph, 1, &y, &d_y);
 	MUST(dtrain_sync_compile(sync, &graph, &program, &err));
-	MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"replicate", r->size}, 1, &mesh, &err));
 	for (int64_t i = 0; i < dtrain_params_flat_count(params); i++)
 		((float *)dtrain_params_values(params))[i] = 1;
-	MUST(dtrain_sync_start(sync, mesh, &err));
+	MUST(dtrain_sync_start(sync, &err));
 	for (int i = 0; i < 4; i++)
 		((float *)dtrain_program_data(program, x))[i] = ((float *)dtrain_program_data(program, d_y))[i] = 1;
 	MUST(dtrain_program_run(program, stream, true, &err));
@@ -472,14 +472,14 @@ static void expect_same_parts(const dtrain_mesh *mesh, dtrain_device *device, in
 		if (different)
 			placement.part = rank % 2;
 		MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
-		MUST(dtrain_sync_create(params, NULL, &sync, &err));
+		MUST(dtrain_sync_create(params, mesh, NULL, &sync, &err));
 		MUST(dtrain_graph_create(params, true, &graph, &err));
 		dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &input);
 		dtrain_tensor w = dtrain_graph_placed_parameter(graph, "w", &shape, &placement, DTRAIN_INIT_ZERO, 6);
 		dtrain_tensor y = dtrain_linear_of(graph, x, w, -1, false);
 		dtrain_graph_backward_from(graph, 1, &y, &y);
 		MUST(dtrain_sync_compile(sync, &graph, &program, &err));
-		REQUIRE(dtrain_sync_start(sync, mesh, &err) == (different ? BETON_MISMATCH : BETON_OK));
+		REQUIRE(dtrain_sync_start(sync, &err) == (different ? BETON_MISMATCH : BETON_OK));
 		REQUIRE(!different || strstr(err.message, "placements"));
 		dtrain_program_destroy(&program);
 		dtrain_sync_destroy(&sync);
@@ -505,14 +505,13 @@ static void rank_meshes(struct rank *r)
 	expect_axis(mesh, "shard", r->rank % 3, 3);
 	REQUIRE(dtrain_mesh_group(mesh, "pipeline") == NULL);
 	expect_placement(mesh, r->rank);
-	open_model(&model, NULL, 32, 2);
+	open_model(&model, mesh, NULL, 32, 2);
 	expect_same_parts(mesh, model.device, r->rank);
-	MUST(dtrain_sync_start(model.sync, mesh, &err));
+	MUST(dtrain_sync_start(model.sync, &err));
 	sync_model_fill(&model, r->rank / 3 * 3, 1);
 	MUST(dtrain_program_run(model.program, model.stream, false, &err));
 	sync_model_check(&model, 6, 3, 1, 1);
 	close_model(&model);
-	dtrain_mesh_destroy(&mesh);
 }
 
 /* Two layers, batches of BATCH samples a rank or of all of them: the ranks' gradients, added up and divided by their
@@ -542,8 +541,10 @@ static void rank_trains(struct rank *r)
 		const float *grads;
 
 		MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
-		if (run)
-			MUST(dtrain_sync_create(params, NULL, &sync, &err));
+		if (run) {
+			mesh = sync_model_mesh(r->group);
+			MUST(dtrain_sync_create(params, mesh, NULL, &sync, &err));
+		}
 		MUST(dtrain_graph_create(params, true, &graph, &err));
 		x = dtrain_graph_input(graph, "image", DTRAIN_F32, &shape);
 		label = dtrain_graph_input(graph, "label", DTRAIN_I64, &labels);
@@ -555,10 +556,8 @@ static void rank_trains(struct rank *r)
 		MUST(run ? dtrain_sync_compile(sync, &graph, &program, &err)
 			 : dtrain_graph_compile(&graph, &program, &err));
 		MUST(dtrain_params_initialize(params, 7, stream, &err));
-		if (run) {
-			MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"replicate", r->size}, 1, &mesh, &err));
-			MUST(dtrain_sync_start(sync, mesh, &err));
-		}
+		if (run)
+			MUST(dtrain_sync_start(sync, &err));
 		for (int64_t i = 0; i < samples * IN; i++)
 			((float *)dtrain_program_data(program, x))[i] = (float)((first * IN + i) * 37 % 101) / 50 - 1;
 		for (int64_t i = 0; i < samples; i++)

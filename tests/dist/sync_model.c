@@ -49,14 +49,22 @@ static void make_program(sync_model *model)
 	MUST(dtrain_sync_compile(model->sync, &graph, &model->program, &err));
 }
 
-void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *stream,
+dtrain_mesh *sync_model_mesh(dtrain_group *group)
+{
+	const dtrain_mesh_axis axis = {.name = "replicate", .size = dtrain_group_size(group)};
+	dtrain_mesh *mesh = NULL;
+	MUST(dtrain_mesh_create(group, &axis, 1, &mesh, &err));
+	return mesh;
+}
+
+void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *stream, dtrain_mesh *mesh,
 		     const dtrain_sync_options *options, int64_t width, int layers)
 {
 	dtrain_shape vector = dtrain_shape_of(1, &width);
-	*model = (sync_model){.device = device, .stream = stream, .width = width, .layers = layers};
+	*model = (sync_model){.device = device, .stream = stream, .mesh = mesh, .width = width, .layers = layers};
 	model->api = dtrain_device_get_api(device);
 	MUST(dtrain_params_create(device, DTRAIN_F32, &model->params, &err));
-	MUST(dtrain_sync_create(model->params, options, &model->sync, &err));
+	MUST(dtrain_sync_create(model->params, mesh, options, &model->sync, &err));
 	REQUIRE(dtrain_params_declare_fixed(model->params, "fixed", &vector, DTRAIN_INIT_ZERO, &err) == 0);
 	REQUIRE(dtrain_params_declare_buffer(model->params, "statistics", &vector, DTRAIN_INIT_ZERO, &err) >= 0);
 	make_program(model);
@@ -64,13 +72,6 @@ void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *st
 	dtrain_sync_set_marks(model->sync, model->marks);
 	model->inputs = calloc((size_t)(layers + 2) * (size_t)width, sizeof(float));
 	REQUIRE(model->inputs);
-}
-
-int sync_model_start(sync_model *model, dtrain_group *group, beton_error *failure)
-{
-	const dtrain_mesh_axis axis = {.name = "replicate", .size = dtrain_group_size(group)};
-	MUST(dtrain_mesh_create(group, &axis, 1, &model->mesh, &err));
-	return dtrain_sync_start(model->sync, model->mesh, failure);
 }
 
 void sync_model_close(sync_model *model)

@@ -27,11 +27,11 @@ typedef struct sync_model {
 	void *inputs; /* on the host, for copies that are under way */
 } sync_model;
 
-/* Makes all but the mesh; nothing of it depends on the rank. */
-void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *stream,
+/* The mesh whose only axis has all ranks of the group. */
+dtrain_mesh *sync_model_mesh(dtrain_group *group);
+/* Takes ownership of the mesh (NULL: none). Nothing of the model depends on the rank. */
+void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *stream, dtrain_mesh *mesh,
 		     const dtrain_sync_options *options, int64_t width, int layers);
-/* Starts the sync over all ranks of the group. */
-int sync_model_start(sync_model *model, dtrain_group *group, beton_error *err);
 void sync_model_close(sync_model *model);
 
 /* Puts the inputs of a rank's step on the stream. The copies before must be complete. */

@@ -139,7 +139,7 @@ static void set_up_runs(struct setup *s, const char *device_name, int64_t batch,
 	caller.told_in = -1;
 	expect_ok(dtrain_device_open(device_name, NULL, &device, &err), &err);
 	dtrain_sync_options_init(&sync);
-	expect_ok(engine_open(&s->engine, &job, &s->data, device, ENGINE_PRECISION_F32, &sync, &err), &err);
+	expect_ok(engine_open(&s->engine, &job, &s->data, device, ENGINE_PRECISION_F32, NULL, &sync, &err), &err);
 	s->engine.caller = (engine_caller){.is_told = is_told, .arm = arm, .disarm = disarm};
 	expect_ok(dtrain_params_initialize(s->engine.params, 3, s->engine.stream, &err), &err);
 	expect_ok(engine_synchronize(&s->engine, "parameters", &err), &err);

@@ -52,7 +52,7 @@ static int create_sync(const void *options, beton_error *err)
 	dtrain_params *params;
 	dtrain_sync *sync;
 	expect_ok(dtrain_params_create(n.device, DTRAIN_F32, &params, err), err);
-	int result = dtrain_sync_create(params, options, &sync, err);
+	int result = dtrain_sync_create(params, NULL, options, &sync, err);
 	dtrain_sync_destroy(&sync);
 	dtrain_params_destroy(&params);
 	return result;

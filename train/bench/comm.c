@@ -26,7 +26,7 @@ typedef struct comm_options {
 	dtrain_dtype dtype;
 	uint64_t least, most; /* most 0: not given */
 	uint64_t factor, iterations, warm_up, world_size, timeout;
-	bool share, json, help;
+	bool share, copy_engines, json, help;
 } comm_options;
 
 static void usage(void)
@@ -48,6 +48,7 @@ static void usage(void)
 	     "                    several devices each rank takes that of its local rank, if no index is given\n"
 	     "  --backend NAME    gloo or nccl; default: that of the device\n"
 	     "  --share-device    ranks may use the same GPU, where NCCL can do that\n"
+	     "  --copy-engines    the GPUs' copy engines move what is not added up, where NCCL can do that\n"
 	     "  --interface NAME  network interface between the ranks\n"
 	     "  --timeout N       seconds that an operation may take (default 60)\n"
 	     "  --json            one JSON object instead of a table\n"
@@ -122,6 +123,9 @@ static int parse_one(int option, comm_options *o, beton_error *err)
 	case 's':
 		o->share = true;
 		return BETON_OK;
+	case 'c':
+		o->copy_engines = true;
+		return BETON_OK;
 	case 'j':
 		o->json = true;
 		return BETON_OK;
@@ -135,15 +139,23 @@ static int parse_one(int option, comm_options *o, beton_error *err)
 
 static int parse(int argc, char **argv, comm_options *o, beton_error *err)
 {
-	static const struct option names[] = {
-		{"op", required_argument, NULL, 'o'},      {"dtype", required_argument, NULL, 't'},
-		{"min", required_argument, NULL, 'a'},     {"max", required_argument, NULL, 'z'},
-		{"factor", required_argument, NULL, 'f'},  {"iterations", required_argument, NULL, 'i'},
-		{"warm-up", required_argument, NULL, 'w'}, {"world-size", required_argument, NULL, 'n'},
-		{"device", required_argument, NULL, 'd'},  {"backend", required_argument, NULL, 'b'},
-		{"share-device", no_argument, NULL, 's'},  {"interface", required_argument, NULL, 'I'},
-		{"timeout", required_argument, NULL, 'T'}, {"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},          {0}};
+	static const struct option names[] = {{"op", required_argument, NULL, 'o'},
+					      {"dtype", required_argument, NULL, 't'},
+					      {"min", required_argument, NULL, 'a'},
+					      {"max", required_argument, NULL, 'z'},
+					      {"factor", required_argument, NULL, 'f'},
+					      {"iterations", required_argument, NULL, 'i'},
+					      {"warm-up", required_argument, NULL, 'w'},
+					      {"world-size", required_argument, NULL, 'n'},
+					      {"device", required_argument, NULL, 'd'},
+					      {"backend", required_argument, NULL, 'b'},
+					      {"share-device", no_argument, NULL, 's'},
+					      {"interface", required_argument, NULL, 'I'},
+					      {"timeout", required_argument, NULL, 'T'},
+					      {"copy-engines", no_argument, NULL, 'c'},
+					      {"json", no_argument, NULL, 'j'},
+					      {"help", no_argument, NULL, 'h'},
+					      {0}};
 	int option, status = BETON_OK;
 	memset(o->ops, 1, sizeof(o->ops));
 	while (status == BETON_OK && (option = bt_getopt(argc, argv, "", names, NULL)) != -1)
@@ -208,6 +220,21 @@ static int measure_all(const comm_options *o, comm_place *place, json_t *rows, i
 	return status;
 }
 
+/* Only a part can leave transfers to copy engines. */
+static int split_group(comm_place *place, beton_error *err)
+{
+	dtrain_group_split_options options;
+	dtrain_group_split_options_init(&options);
+	options.copy_engines = true;
+	dtrain_group *whole = place->group, *part = NULL;
+	int status = dtrain_group_split(whole, 0, place->rank, &options, &part, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_group_destroy(&place->group);
+	place->group = part;
+	return BETON_OK;
+}
+
 static int open_place(const comm_options *o, const struct rank_env *env, dtrain_store *store, comm_place *place,
 		      beton_error *err)
 {
@@ -229,6 +256,8 @@ static int open_place(const comm_options *o, const struct rank_env *env, dtrain_
 	group.share_device = o->share;
 	if (status == BETON_OK)
 		status = dtrain_group_create(store, place->rank, place->size, &group, &place->group, err);
+	if (status == BETON_OK && o->copy_engines)
+		status = split_group(place, err);
 	/* At least one element for each rank, of the largest type. */
 	if (status != BETON_OK)
 		return status;

@@ -31,6 +31,7 @@ typedef struct comm_place {
 	dtrain_dtype dtype;
 	size_t bytes; /* size of each buffer: */
 	void *input, *output, *host;
+	dtrain_group_memory *memory[2]; /* of input and output; NULL: they are host memory */
 } comm_place;
 
 /* Sizes and bandwidths as in nccl-tests (doc/PERFORMANCE.md): bytes are those of the call's larger buffer. */

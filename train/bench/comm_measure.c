@@ -73,9 +73,15 @@ int comm_place_allocate(comm_place *place, size_t bytes, beton_error *err)
 	place->host = malloc(bytes);
 	if (!place->host)
 		return bt_fail(err, BETON_NO_MEMORY, "no memory for messages of %zu bytes", bytes);
+	for (int i = 0; place->device && status == BETON_OK && i < 2; i++)
+		status = dtrain_group_memory_create(place->group, bytes, DTRAIN_REGISTER_WITHIN_MACHINE,
+						    &place->memory[i], err);
+	if (status != BETON_OK)
+		return status;
 	if (place->device) {
-		status = place->api->alloc(place->device, bytes, &place->input, err);
-		return status == BETON_OK ? place->api->alloc(place->device, bytes, &place->output, err) : status;
+		place->input = dtrain_group_memory_data(place->memory[0]);
+		place->output = dtrain_group_memory_data(place->memory[1]);
+		return BETON_OK;
 	}
 	place->input = calloc(1, bytes);
 	place->output = calloc(1, bytes);
@@ -88,8 +94,8 @@ void comm_place_free(comm_place *place)
 {
 	free(place->host);
 	if (place->device) {
-		place->api->free(place->device, place->input);
-		place->api->free(place->device, place->output);
+		for (int i = 0; i < 2; i++)
+			dtrain_group_memory_destroy(&place->memory[i]);
 	} else {
 		free(place->input);
 		free(place->output);

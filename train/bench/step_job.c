@@ -43,7 +43,7 @@ static int open_engine(bench_job *job, beton_error *err)
 	if (status == BETON_OK)
 		status = dtrain_device_open(o->device.name, &options, &device, err);
 	return status == BETON_OK ? engine_open(&job->engine, &asked, &job->data, device,
-						(engine_precision)o->precision, &sync, err)
+						(engine_precision)o->precision, NULL, &sync, err)
 				  : status;
 }
 

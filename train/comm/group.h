@@ -134,7 +134,7 @@ bool dtrain__group_others_failed(const group_membership *member, uint64_t *patie
 typedef struct group_origin {
 	dtrain_group *parent; /* NULL: none */
 	int color;            /* as for dtrain_group_backend */
-	bool own_lane;
+	bool own_lane, copy_engines;
 } group_origin;
 
 /* Connects a group whose ranks have met: exchanges the ranks' devices (refusing two ranks on one device) and the id,

@@ -147,8 +147,13 @@ static int connect_state(dtrain_group *group, group_streams *streams, const grou
 	const group_membership *member = &group->member;
 	const dtrain_group_backend *backend = streams->backend;
 	unsigned char id[DTRAIN_GROUP_ID_BYTES] = {0};
-	dtrain_group_place place = {group->device, group->name,        member->rank,
-				    member->size,  member->timeout_ms, member->join_timeout_ms};
+	dtrain_group_place place = {.device = group->device,
+				    .name = group->name,
+				    .rank = member->rank,
+				    .size = member->size,
+				    .timeout_ms = member->timeout_ms,
+				    .join_timeout_ms = member->join_timeout_ms,
+				    .copy_engines = origin->copy_engines};
 	if (origin->parent)
 		return dtrain__streams_split(origin->parent->streams, origin->color, &place, &streams->state, err);
 	int status = exchange_id(member, backend, id, err);

@@ -44,10 +44,11 @@ static bool makes_communicators(const dtrain_group *group, const int64_t *all)
 	return false;
 }
 
-static int join_part(dtrain_group *group, const int64_t *all, bool own_lane, dtrain_group **out, beton_error *err)
+static int join_part(dtrain_group *group, const int64_t *all, const dtrain_group_split_options *split,
+		     dtrain_group **out, beton_error *err)
 {
 	part_place place = find_place(all, group->member.size, group->member.rank);
-	group_origin origin = {NULL, (int)color_of(all, group->member.rank), own_lane};
+	group_origin origin = {NULL, (int)color_of(all, group->member.rank), split->own_lane, split->copy_engines};
 	char *name = bt_format("%s.%d.%d", group->name, group->splits, origin.color);
 	dtrain_group_options options;
 	dtrain_group_options_init(&options);
@@ -94,7 +95,7 @@ int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_gro
 	    (color < 0 || find_place(all, group->member.size, group->member.rank).size == 1))
 		status = dtrain__streams_split(group->streams, -1, NULL, &nothing, err);
 	if (status == BETON_OK && color >= 0)
-		status = join_part(group, all, options.own_lane, out, err);
+		status = join_part(group, all, &options, out, err);
 	free(all);
 	return status;
 }

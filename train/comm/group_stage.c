@@ -48,33 +48,3 @@ int dtrain__group_gather_host(dtrain_group *group, const void *mine, size_t byte
 	api->free(group->device, memory);
 	return status;
 }
-
-bool dtrain__group_is_within_machine(const dtrain_group *group)
-{
-	return group->streams && group->streams->within_machine;
-}
-
-int dtrain__group_register(dtrain_group *group, void *memory, size_t bytes, void **handle, beton_error *err)
-{
-	group_streams *streams = group->streams;
-	*handle = NULL;
-	if (!streams || !streams->state || !streams->backend->register_memory)
-		return BETON_OK;
-	pthread_mutex_lock(&streams->lane->order);
-	int status = streams->backend->register_memory(streams->state, memory, bytes, handle, NULL);
-	pthread_mutex_unlock(&streams->lane->order);
-	if (status == BETON_OK)
-		return BETON_OK;
-	*handle = NULL;
-	return dtrain_group_check(group, err);
-}
-
-void dtrain__group_unregister(dtrain_group *group, void *handle)
-{
-	group_streams *streams = group->streams;
-	if (!handle)
-		return;
-	pthread_mutex_lock(&streams->lane->order);
-	streams->backend->unregister_memory(streams->state, handle);
-	pthread_mutex_unlock(&streams->lane->order);
-}

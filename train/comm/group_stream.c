@@ -169,6 +169,7 @@ void dtrain__streams_destroy(group_streams **out)
 		return;
 	dtrain__streams_unwatch(streams);
 	cancel(streams);
+	dtrain__streams_close_windows(streams);
 	void *state = take_state(streams);
 	if (state)
 		streams->backend->close(state);

@@ -44,12 +44,13 @@ struct group_streams {
 	const dtrain_group_backend *backend; /* NULL: a group of one rank on a device without a backend */
 	void *state;                         /* NULL: a group of one rank; changed with the mutex held */
 	group_lane *lane;
-	bool within_machine;      /* all ranks are on one machine */
+	bool within_machine;      /* all ranks are on one machine; a part of a group has the whole group's answer */
 	int alarm;                /* descriptor of a last will: see dtrain__group_leave_alarm */
 	group_sequence sequence;  /* guarded by the lane's lock; so are the next two */
 	dtrain_group_call *calls; /* of the batch that is being put on the stream */
 	int calls_capacity;
-	group_history *history; /* owned */
+	group_history *history;       /* owned */
+	dtrain_group_memory *windows; /* memory that has a window; the threads that make and destroy it */
 	pthread_t thread;
 	bool thread_started;
 
@@ -104,6 +105,9 @@ void dtrain__streams_retire(group_streams *streams, dtrain_work *work);
 /* Calls the backend's split while no other operation is put on the stream. place NULL: this rank joins no part. */
 int dtrain__streams_split(group_streams *parent, int color, const dtrain_group_place *place, void **state,
 			  beton_error *err);
+
+/* Closes the windows of all memory, which then belongs to no group. If the communicator is leaked, so is the memory. */
+void dtrain__streams_close_windows(group_streams *streams);
 
 int dtrain__streams_add_watch(group_streams *streams, dtrain_event *event, const char *what, beton_error *err);
 void dtrain__streams_forget(group_streams *streams, dtrain_event *event);

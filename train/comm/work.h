@@ -29,14 +29,6 @@ int dtrain__work_wait_timed(dtrain_work **work, uint64_t *start_ns, uint64_t *en
 /* Collective: gathers `bytes` of each rank, in host memory, in rank order on all ranks. */
 int dtrain__group_gather_host(dtrain_group *group, const void *mine, size_t bytes, void *all, beton_error *err);
 
-/* Whether all ranks of a stream-ordered group are on one machine. A part of a group has the whole group's answer. */
-bool dtrain__group_is_within_machine(const dtrain_group *group);
-
-/* Registers memory with the backend, for operations that use it often. *handle NULL: the backend has no use for it, or
- * cannot register it, which is no error. */
-int dtrain__group_register(dtrain_group *group, void *memory, size_t bytes, void **handle, beton_error *err);
-void dtrain__group_unregister(dtrain_group *group, void *handle);
-
 /* Waits at once for an operation: status is the result of its call, *work its handle. */
 static inline int dtrain__work_finish(int status, dtrain_work **work, beton_error *err)
 {

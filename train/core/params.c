@@ -31,11 +31,14 @@ static void free_memory(dtrain_params *params)
 {
 	dtrain__copies_free(params);
 	params->api->free(params->device, params->values);
-	params->api->free(params->device, params->grads);
+	if (params->grads_owner)
+		params->grads_source.free(params->grads_owner);
+	else
+		params->api->free(params->device, params->grads);
 	params->api->free(params->device, params->figures);
 	params->api->free(params->device, params->buffer_memory);
 	free(params->units);
-	params->values = params->grads = params->figures = params->buffer_memory = NULL;
+	params->values = params->grads = params->grads_owner = params->figures = params->buffer_memory = NULL;
 	params->units = NULL;
 	params->unit_count = 0;
 }
@@ -293,6 +296,23 @@ static int allocate_buffers(dtrain_params *params, beton_error *err)
 	return BETON_OK;
 }
 
+static int allocate_grads(dtrain_params *params, size_t bytes, beton_error *err)
+{
+	const dtrain__memory_source *source = &params->grads_source;
+	if (!source->alloc)
+		return allocate(params, "gradients", bytes, &params->grads, err);
+	int status = source->alloc(source->context, bytes, &params->grads, &params->grads_owner, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "gradients");
+	return status;
+}
+
+void dtrain__params_set_grads_source(dtrain_params *params, const dtrain__memory_source *source)
+{
+	if (!params->allocated)
+		params->grads_source = source ? *source : (dtrain__memory_source){0};
+}
+
 int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 {
 	if (params->allocated)
@@ -302,7 +322,7 @@ int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 	if (status == BETON_OK)
 		status = allocate(params, "parameters", (size_t)params->flat_count * element, &params->values, err);
 	if (status == BETON_OK)
-		status = allocate(params, "gradients", (size_t)params->flat_count * element, &params->grads, err);
+		status = allocate_grads(params, (size_t)params->flat_count * element, err);
 	if (status == BETON_OK)
 		status = allocate(params, "figures", DTRAIN_FIGURES * element, &params->figures, err);
 	if (status == BETON_OK)

@@ -7,6 +7,14 @@
 
 #include "copies.h"
 
+/* Where the gradients' memory comes from, in place of the device. */
+typedef struct dtrain__memory_source {
+	void *context;
+	/* *memory: zeroed memory of the device, which belongs to *owner. */
+	int (*alloc)(void *context, size_t bytes, void **memory, void **owner, beton_error *err);
+	void (*free)(void *owner);
+} dtrain__memory_source;
+
 struct dtrain_params {
 	dtrain_device *device;
 	const dtrain_device_api *api;
@@ -33,11 +41,16 @@ struct dtrain_params {
 	int64_t flat_count;
 	void *values;
 	void *grads;
+	dtrain__memory_source grads_source; /* alloc NULL: the device */
+	void *grads_owner;                  /* NULL: the device */
 	void *figures;
 	void *buffer_memory;
 	int64_t buffer_elements; /* in buffer_memory, with the padding between buffers, which is zero */
 	dtrain__copies copies;
 };
+
+/* Before the parameters are allocated. The context must exist until then. NULL: the device again. */
+void dtrain__params_set_grads_source(dtrain_params *params, const dtrain__memory_source *source);
 
 /* Offsets of all parameters, and the units. */
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err);

@@ -20,6 +20,9 @@
  * because of the timer's slack. */
 #define POLL_NS 200000ull
 
+/* The first version whose communicators can leave transfers to copy engines. */
+#define COPY_ENGINES_VERSION 22803
+
 static int code_of(ncclResult_t result)
 {
 	switch (result) {
@@ -191,7 +194,26 @@ static int nccl_connect(const dtrain_group_place *place, const void *id, void **
 	return BETON_OK;
 }
 
-static int split(cuda_comm *parent, int color, const dtrain_group_place *place, int timeout_ms, ncclComm_t *out,
+/* A part's configuration; NULL: it inherits the parent's. Not splitShare: parts that share resources wait for each
+ * other, and aborting one aborts the other. */
+static ncclConfig_t *configure_part(const cuda_comm *comm, const dtrain_group_place *place, ncclConfig_t *config)
+{
+#if NCCL_VERSION_CODE >= COPY_ENGINES_VERSION
+	int version = 0;
+	/* An older library refuses the policy. */
+	if (place && place->copy_engines && ncclGetVersion(&version) == ncclSuccess &&
+	    version >= COPY_ENGINES_VERSION) {
+		config->blocking = 0;
+		config->commName = comm->name;
+		config->CTAPolicy = NCCL_CTA_POLICY_ZERO;
+		return config;
+	}
+#endif
+	(void)comm, (void)place, (void)config;
+	return NULL;
+}
+
+static int split(cuda_comm *parent, int color, int key, int timeout_ms, ncclConfig_t *config, ncclComm_t *out,
 		 beton_error *err)
 {
 	uint64_t deadline = deadline_in(timeout_ms);
@@ -200,9 +222,8 @@ static int split(cuda_comm *parent, int color, const dtrain_group_place *place, 
 	if (parent->aborted) {
 		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
 	} else {
-		/* Without a configuration it inherits the parent's. */
-		ncclResult_t result = ncclCommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color,
-						    place ? place->rank : 0, out, NULL);
+		ncclResult_t result =
+			ncclCommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, out, config);
 		status = cuda_nccl_settle(parent, result, deadline, "ncclCommSplit", err);
 	}
 	pthread_mutex_unlock(&parent->mutex);
@@ -213,13 +234,15 @@ static int nccl_split(void *state, int color, const dtrain_group_place *place, i
 		      beton_error *err)
 {
 	cuda_comm *parent = state, *comm = NULL;
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t none = NULL;
 	int status = cuda_enter(parent->device, err);
 	*out = NULL;
 	if (status == BETON_OK && color >= 0)
 		status = create(place, &comm, err);
 	if (status == BETON_OK)
-		status = split(parent, color, place, timeout_ms, comm ? &comm->comm : &none, err);
+		status = split(parent, color, place ? place->rank : 0, timeout_ms, configure_part(comm, place, &config),
+			       comm ? &comm->comm : &none, err);
 	if (status == BETON_OK && comm) {
 		pthread_mutex_lock(&comm->mutex);
 		status = cuda_nccl_settle(comm, ncclSuccess, deadline_in(timeout_ms), "ncclCommSplit", err);
@@ -255,37 +278,6 @@ static int nccl_poll(void *memory, beton_error *err)
 	return cuda_nccl_fail(result, err, "asynchronous error, rank %d of %d", comm->rank, comm->size);
 }
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
-static int nccl_register(void *state, void *memory, size_t bytes, void **handle, beton_error *err)
-{
-	cuda_comm *comm = state;
-	int status = cuda_enter(comm->device, err);
-	*handle = NULL;
-	if (status != BETON_OK)
-		return status;
-	pthread_mutex_lock(&comm->mutex);
-	ncclResult_t result;
-	if (comm->aborted)
-		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
-	else if ((result = ncclCommRegister(comm->comm, memory, bytes, handle)) != ncclSuccess)
-		status = cuda_nccl_fail(result, err, "ncclCommRegister of %zu bytes", bytes);
-	pthread_mutex_unlock(&comm->mutex);
-	if (status == BETON_OK && !*handle)
-		status = bt_fail(err, BETON_UNSUPPORTED, "NCCL: this communicator registers no memory");
-	return status;
-}
-
-static void nccl_unregister(void *state, void *handle)
-{
-	cuda_comm *comm = state;
-	pthread_mutex_lock(&comm->mutex);
-	/* Aborting the communicator freed its registrations. */
-	if (!comm->aborted && cuda_enter(comm->device, NULL) == BETON_OK)
-		(void)ncclCommDeregister(comm->comm, handle);
-	pthread_mutex_unlock(&comm->mutex);
-}
-#endif
-
 #define TYPES                                                                                            \
 	(1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 | 1u << DTRAIN_I64 | \
 	 1u << DTRAIN_U8)
@@ -308,9 +300,11 @@ const dtrain_group_backend cuda_group_nccl = {
 	.poll = nccl_poll,
 	.abort = cuda_nccl_abort,
 	.close = nccl_close,
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
-	.register_memory = nccl_register,
-	.unregister_memory = nccl_unregister,
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	.memory_alloc = cuda_nccl_memory_alloc,
+	.memory_free = cuda_nccl_memory_free,
+	.window_open = cuda_nccl_window_open,
+	.window_close = cuda_nccl_window_close,
 #endif
 };
 

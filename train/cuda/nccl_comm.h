@@ -45,6 +45,10 @@ int cuda_nccl_event_query(dtrain_event *event, bool *complete, beton_error *err)
 int cuda_nccl_identify(dtrain_device *device, dtrain_device_identity *out, beton_error *err);
 int cuda_nccl_can_reach(dtrain_device *a, dtrain_device *b, bool *out, beton_error *err);
 int cuda_nccl_check_sharing(beton_error *err);
+int cuda_nccl_memory_alloc(dtrain_device *device, size_t bytes, void **memory, beton_error *err);
+void cuda_nccl_memory_free(dtrain_device *device, void *memory);
+int cuda_nccl_window_open(void *state, void *memory, size_t bytes, int timeout_ms, void **out, beton_error *err);
+void cuda_nccl_window_close(void *state, void *window);
 
 /* Waits seconds for the abortion to end. False: it has not ended, and its communicators must stay. */
 bool cuda_nccl_abortion_ended(cuda_abortion *abortion);

@@ -45,7 +45,7 @@ int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err
 	return status;
 }
 
-static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beton_error *err)
+static int open_parts(engine_rank *engine, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
 {
 	bool has_bf16 = engine->caps.dtypes >> DTRAIN_BF16 & 1;
 	if (!(engine->caps.dtypes & 1u << engine->dtype))
@@ -60,7 +60,7 @@ static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beto
 	if (status == BETON_OK)
 		status = engine_freeze(&engine->job, engine->params, err);
 	if (status == BETON_OK)
-		status = dtrain_sync_create(engine->params, sync, &engine->sync, err);
+		status = dtrain_sync_create(engine->params, mesh, sync, &engine->sync, err);
 	if (status == BETON_OK)
 		status = make_networks(engine, err);
 	const engine_network *largest = engine->train.program ? &engine->train : &engine->val;
@@ -69,7 +69,7 @@ static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beto
 }
 
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
-		engine_precision precision, const dtrain_sync_options *sync, beton_error *err)
+		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
 {
 	static const dtrain_dtype dtypes[] = {[ENGINE_PRECISION_F32] = DTRAIN_F32,
 					      [ENGINE_PRECISION_TF32] = DTRAIN_F32,
@@ -84,10 +84,7 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 	engine->staged = !engine->caps.host_memory;
 	dtrain_sync_options options = *sync;
 	options.accumulates = job->runs > 1;
-	int status = open_parts(engine, &options, err);
-	if (status != BETON_OK)
-		engine_close(engine);
-	return status;
+	return open_parts(engine, mesh, &options, err);
 }
 
 void engine_close(engine_rank *engine)

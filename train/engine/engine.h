@@ -55,11 +55,12 @@ struct engine_rank {
 /* Gives the job's patterns to parameters of which none has been declared. */
 int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err);
 
-/* Takes ownership of the device, even on failure. The data that job and data point to must outlive the engine. sync:
- * how gradients are synchronized; the job decides whether they are accumulated. On failure everything is closed.
- * Errors: UNSUPPORTED (the device cannot compute in that precision), those of the device and of the task's build. */
+/* Takes ownership of the device, even on failure. The data that job and data point to must outlive the engine. mesh:
+ * see dtrain_sync_create. sync: how gradients are synchronized; the job decides whether they are accumulated. Close the
+ * engine after a failure, too, behind groups that use the device. Errors: UNSUPPORTED (the device cannot compute in
+ * that precision), those of the device, of the sync and of the task's build. */
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
-		engine_precision precision, const dtrain_sync_options *sync, beton_error *err);
+		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err);
 /* A zeroed struct is allowed. */
 void engine_close(engine_rank *engine);
 

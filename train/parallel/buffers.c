@@ -45,7 +45,7 @@ int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *e
 {
 	dtrain_work *work = NULL;
 	dtrain_event *after;
-	if (!sync->group || sync->moving_count == 0 || dtrain_group_size(sync->group) == 1)
+	if (!sync->started || sync->moving_count == 0 || dtrain_group_size(sync->group) == 1)
 		return BETON_OK;
 	int status = copy_buffers(sync, stream, true, false, err);
 	if (status == BETON_OK)

@@ -141,9 +141,8 @@ static int read_events(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_er
 
 int dtrain_sync_get_step(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err)
 {
-	dtrain_group *group = marks->sync->group;
 	*out = marks->step;
-	int status = group ? dtrain_group_check(group, err) : BETON_OK;
+	int status = marks->sync->started ? dtrain_group_check(marks->sync->group, err) : BETON_OK;
 	return status == BETON_OK && marks->recorded ? read_events(marks, out, err) : status;
 }
 

@@ -71,7 +71,7 @@ static int index_of(const sync_reduction *reduction)
 
 static bool sends(const dtrain_sync *sync, const dtrain__run *run)
 {
-	return !run->more && sync->group && dtrain_group_size(sync->group) > 1;
+	return !run->more && sync->started && dtrain_group_size(sync->group) > 1;
 }
 
 static int begin_run(dtrain_sync *sync, const dtrain__run *run, beton_error *err)

@@ -12,6 +12,7 @@
 #include "common/error.h"
 #include "common/sized.h"
 #include "core/graph.h"
+#include "core/params.h"
 
 #define DEFAULT_FIRST_UNIT_BYTES (1u << 20)
 #define DEFAULT_UNIT_BYTES (25u << 20)
@@ -35,10 +36,38 @@ static const dtrain__sync_kind *find_kind(const char *name)
 	return NULL;
 }
 
-int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *given, dtrain_sync **out, beton_error *err)
+/* The group of the mesh whose ranks have the same parameters. NULL: there is no mesh. */
+static int find_group(const dtrain_mesh *mesh, dtrain_params *params, dtrain_group **out, beton_error *err)
+{
+	*out = mesh ? dtrain_mesh_group(mesh, "replicate") : NULL;
+	if (mesh && !*out)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the mesh has no axis \"replicate\"");
+	return *out ? dtrain__group_use_device(*out, dtrain_params_device(params), err) : BETON_OK;
+}
+
+/* The gradients are what the group adds up. */
+static int allocate_grads(void *context, size_t bytes, void **memory, void **owner, beton_error *err)
+{
+	const dtrain_sync *sync = context;
+	dtrain_group_memory *made = NULL;
+	int status = dtrain_group_memory_create(sync->group, bytes, sync->options.registration, &made, err);
+	*owner = made;
+	*memory = made ? dtrain_group_memory_data(made) : NULL;
+	return status;
+}
+
+static void free_grads(void *owner)
+{
+	dtrain_group_memory *memory = owner;
+	dtrain_group_memory_destroy(&memory);
+}
+
+int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtrain_sync_options *given,
+		       dtrain_sync **out, beton_error *err)
 {
 	dtrain_sync_options options;
 	dtrain_unit_policy units;
+	dtrain_group *group;
 	*out = NULL;
 	dtrain_sync_options_init(&options);
 	int status = given ? bt_sized_take(&options, given, "sync options", err) : BETON_OK;
@@ -50,6 +79,9 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *given, 
 			       options.strategy ? options.strategy : "");
 	if ((unsigned)options.registration > DTRAIN_REGISTER_NEVER)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: registration %d", (int)options.registration);
+	status = find_group(mesh, params, &group, err);
+	if (status != BETON_OK)
+		return status;
 	dtrain_unit_policy_init(&units);
 	units.first_bytes = options.first_unit_bytes;
 	units.bytes = options.unit_bytes;
@@ -64,6 +96,10 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *given, 
 	sync->api = dtrain_device_get_api(sync->device);
 	sync->kind = kind;
 	sync->options = options;
+	sync->group = group;
+	const dtrain__memory_source source = {.context = sync, .alloc = allocate_grads, .free = free_grads};
+	if (group)
+		dtrain__params_set_grads_source(params, &source);
 	*out = sync;
 	return BETON_OK;
 }
@@ -74,6 +110,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	if (!sync)
 		return;
 	dtrain_sync_stop(sync);
+	dtrain__params_set_grads_source(sync->params, NULL);
 	dtrain__sync_destroy_sums(sync);
 	dtrain__sync_destroy_reductions(sync);
 	free(sync->covered);
@@ -152,55 +189,20 @@ static int allocate_packed(dtrain_sync *sync, beton_error *err)
 				&sync->packed, err);
 }
 
-/* All ranks register, or none: NCCL does not define what happens otherwise. */
-static int register_gradients(dtrain_sync *sync, beton_error *err)
+int dtrain_sync_start(dtrain_sync *sync, beton_error *err)
 {
-	dtrain_group *group = sync->group;
-	dtrain_registration when = sync->options.registration;
-	size_t bytes =
-		(size_t)dtrain_params_flat_count(sync->params) * dtrain_dtype_size(dtrain_params_dtype(sync->params));
-	int size = dtrain_group_size(group), status = BETON_OK;
-	if (!dtrain__group_is_stream_ordered(group) || size == 1)
-		return BETON_OK;
-	bool within = when == DTRAIN_REGISTER_WITHIN_MACHINE && dtrain__group_is_within_machine(group);
-	bool wanted = when == DTRAIN_REGISTER_ALWAYS || within, everywhere = true;
-	char *all = calloc((size_t)size, 1);
-	if (!all)
-		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
-	if (wanted)
-		status = dtrain__group_register(group, dtrain_params_grads(sync->params), bytes, &sync->registration,
-						err);
-	if (status == BETON_OK)
-		status = dtrain__group_gather_host(group, &(char){sync->registration != NULL}, 1, all, err);
-	for (int rank = 0; rank < size; rank++)
-		everywhere = everywhere && all[rank];
-	free(all);
-	if (!everywhere) {
-		dtrain__group_unregister(group, sync->registration);
-		sync->registration = NULL;
-	}
-	return status;
-}
-
-int dtrain_sync_start(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *err)
-{
-	dtrain_group *group = dtrain_mesh_group(mesh, "replicate");
-	if (!group)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the mesh has no axis \"replicate\"");
-	if (sync->group || !sync->reductions)
-		return bt_fail(err, BETON_STATE, "sync: %s", sync->group ? "it is started" : "no graph was compiled");
-	int status = dtrain__group_use_device(group, sync->device, err);
-	if (status != BETON_OK)
-		return status;
-	sync->group = group;
+	if (!sync->group || sync->started || !sync->reductions)
+		return bt_fail(err, BETON_STATE, "sync: %s",
+			       !sync->group    ? "it was created without a mesh"
+			       : sync->started ? "it is started"
+					       : "no graph was compiled");
+	sync->started = true;
 	dtrain__sync_give_up_step(sync);
-	status = allocate_packed(sync, err);
+	int status = allocate_packed(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_compare(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_broadcast(sync, err);
-	if (status == BETON_OK)
-		status = register_gradients(sync, err);
 	if (status != BETON_OK)
 		dtrain_sync_stop(sync);
 	return status;
@@ -208,12 +210,11 @@ int dtrain_sync_start(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *e
 
 void dtrain_sync_stop(dtrain_sync *sync)
 {
-	if (!sync->group)
+	if (!sync->started)
 		return;
 	dtrain__sync_drain(sync);
 	dtrain__sync_give_up_step(sync);
-	dtrain__group_unregister(sync->group, sync->registration);
 	sync->api->free(sync->device, sync->packed);
-	sync->registration = sync->packed = NULL;
-	sync->group = NULL;
+	sync->packed = NULL;
+	sync->started = false;
 }

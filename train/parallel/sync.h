@@ -52,7 +52,8 @@ struct dtrain_sync {
 	const dtrain_device_api *api;
 	const dtrain__sync_kind *kind;
 	dtrain_sync_options options;
-	dtrain_group *group; /* NULL before the start */
+	dtrain_group *group; /* NULL: created without a mesh */
+	bool started;
 
 	sync_reduction *reductions; /* the figures, then each unit; created with the first program */
 	int count;
@@ -65,7 +66,6 @@ struct dtrain_sync {
 
 	dtrain_sync_marks *marks;           /* of the next steps; the caller's, NULL: none */
 	uint64_t waiting_since, comm_until; /* of a step whose reductions the host waits for */
-	void *registration;                 /* of the gradients, with the group; NULL: none */
 
 	dtrain_event *packed_ready; /* recorded when the buffers are packed */
 	void *packed;               /* all buffers, for a single reduction; in device memory, as the group requires */

@@ -22,7 +22,6 @@ struct prediction {
 	const char *model_name;
 	engine_data data;
 	engine_rank engine;
-	bool opened;
 	beton_loader *loader;
 };
 
@@ -149,10 +148,8 @@ static int open_engine(struct prediction *self, const run_source *weights, beton
 	int status = engine_check_model(&job, err);
 	if (status == BETON_OK)
 		status = dtrain_device_open(options->device.name, &device_options, &device, err);
-	if (status == BETON_OK) {
-		status = engine_open(&self->engine, &job, &self->data, device, options->precision, &sync, err);
-		self->opened = status == BETON_OK;
-	}
+	if (status == BETON_OK)
+		status = engine_open(&self->engine, &job, &self->data, device, options->precision, NULL, &sync, err);
 	if (status == BETON_OK)
 		status = run_init_apply(weights, self->engine.params, self->engine.stream, true, &init, err);
 	run_init_free(&init);
@@ -245,8 +242,7 @@ int predict_run(const predict_options *options, const run_source *weights, predi
 			bt_plural((uint64_t)evaluation.bad), data->path);
 	engine_evaluation_clear(&evaluation);
 	beton_loader_close(&self.loader);
-	if (self.opened)
-		engine_close(&self.engine);
+	engine_close(&self.engine);
 	engine_model_free(&self.model);
 	rows->names = NULL;
 	json_decref(names);

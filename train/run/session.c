@@ -49,24 +49,29 @@ static void disarm(void *context)
 	run_watchdog_disarm(session->watchdog);
 }
 
-static int open_engine(run_session *session, const struct rank_env *env, beton_error *err)
+/* The engine's device, which groups use before the engine is open. */
+static int open_device(run_session *session, const struct rank_env *env, beton_error *err)
 {
 	const run_options *options = session->options;
-	const engine_job job = run_options_job(options);
 	dtrain_device_options device_options = {.struct_size = sizeof(device_options),
 						.threads = (int32_t)options->compute_threads,
 						.tf32 = options->precision == ENGINE_PRECISION_TF32,
 						.deterministic = options->deterministic};
-	dtrain_device *device = NULL;
+	return run_open_device(&options->chosen, env, options->share_device, &device_options, &session->engine.device,
+			       err);
+}
+
+static int open_engine(run_session *session, beton_error *err)
+{
+	const run_options *options = session->options;
+	const engine_job job = run_options_job(options);
 	dtrain_sync_options sync;
 	dtrain_sync_options_init(&sync);
 	/* As with PyTorch's bucket_cap_mb, a given size also applies to the first bucket. */
 	if (options->bucket_mb > 0)
 		sync.first_unit_bytes = sync.unit_bytes = 1 + (size_t)(options->bucket_mb * (1 << 20));
-	int status = run_open_device(&options->chosen, env, options->share_device, &device_options, &device, err);
-	if (status == BETON_OK)
-		status = engine_open(&session->engine, &job, &session->facts->data, device,
-				     (engine_precision)options->precision, &sync, err);
+	int status = engine_open(&session->engine, &job, &session->facts->data, session->engine.device,
+				 (engine_precision)options->precision, session->mesh, &sync, err);
 	session->engine.caller = (engine_caller){.context = session, .is_told = is_told, .arm = arm, .disarm = disarm};
 	return status;
 }
@@ -149,11 +154,19 @@ void run_session_decline(const struct rank_env *env, const run_options *options,
 	dtrain_store_close(&store);
 }
 
-/* Creates the slow group first: ranks that share cores finish their set-up at very different times. */
+/* Waits for ranks that take long: those that share cores finish their set-up at very different times. */
+static int wait_for_ranks(const run_session *session, beton_error *err)
+{
+	dtrain_work *work = NULL;
+	int status = dtrain_barrier(session->slow_group, &work, err);
+	return status == BETON_OK ? wait_for(work, err) : status;
+}
+
+/* Creates the slow group first, in which ranks may come late. */
 static int join(run_session *session, const struct rank_env *env, beton_error *err)
 {
+	const dtrain_mesh_axis axis = {.name = "replicate", .size = session->world_size};
 	dtrain_group_options options;
-	dtrain_work *work = NULL;
 	dtrain_group_options_init(&options);
 	options.name = SLOW_GROUP;
 	options.interface = session->options->interface;
@@ -161,9 +174,7 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	int status = dtrain_group_create(session->store, session->rank, session->world_size, &options,
 					 &session->slow_group, err);
 	if (status == BETON_OK)
-		status = dtrain_barrier(session->slow_group, &work, err);
-	if (status == BETON_OK)
-		status = wait_for(work, err);
+		status = wait_for_ranks(session, err);
 	tell_note(session, session->slow_group);
 	options.name = "world";
 	options.timeout_ms = (int)(session->options->timeout * 1000);
@@ -176,7 +187,7 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	tell_note(session, session->group);
 	if (status == BETON_OK && session->world_size > 1)
 		status = run_watchdog_start(&session->watchdog, session->group, env, err);
-	return status;
+	return status == BETON_OK ? dtrain_mesh_create(session->group, &axis, 1, &session->mesh, err) : status;
 }
 
 /* A run in another precision has saved no scale. */
@@ -260,13 +271,6 @@ static int compare_options(run_session *session, beton_error *err)
 	return status;
 }
 
-static int start_sync(run_session *session, beton_error *err)
-{
-	const dtrain_mesh_axis axis = {.name = "replicate", .size = session->world_size};
-	int status = dtrain_mesh_create(session->group, &axis, 1, &session->mesh, err);
-	return status == BETON_OK ? dtrain_sync_start(session->engine.sync, session->mesh, err) : status;
-}
-
 /* Each rank may have the files at another path, but all must draw from the same samples. */
 static int compare_data(const run_session *session, const run_position *first, beton_error *err)
 {
@@ -305,7 +309,7 @@ static int share_start(run_session *session, beton_error *err)
 	if (status == BETON_OK)
 		status = restore_scaler(session, err);
 	if (status == BETON_OK)
-		status = start_sync(session, err);
+		status = dtrain_sync_start(session->engine.sync, err);
 	if (status != BETON_OK)
 		return status;
 	return session->resumed ? share_optimizer(session, err)
@@ -380,11 +384,15 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 	if (status == BETON_OK && options->checkpoint && !options->evaluate && session->rank == 0)
 		status = run_metadata_make(options, facts, &session->metadata, err);
 	if (status == BETON_OK)
-		status = open_engine(session, env, err);
+		status = open_device(session, env, err);
+	if (status == BETON_OK)
+		status = join(session, env, err);
+	if (status == BETON_OK)
+		status = open_engine(session, err);
 	if (status == BETON_OK)
 		status = options->evaluate ? take_weights(session, err) : begin(session, err);
 	if (status == BETON_OK)
-		status = join(session, env, err);
+		status = wait_for_ranks(session, err);
 	if (status == BETON_OK)
 		status = compare_options(session, err);
 	if (status == BETON_OK && !options->evaluate)

@@ -46,6 +46,13 @@ struct far_group {
 /* Not only of a group: it is the driver that does not return. */
 static atomic_bool stuck;
 
+/* Of all groups; one thread makes and destroys memory. What is closed or freed with a window ends the process. */
+static struct far_window {
+	struct far_window *next;
+	const void *group;
+	const void *memory;
+} * windows;
+
 /* Kept between make_id and connect, on rank 0; one group is made at a time. */
 static dtrain_store_server *server;
 
@@ -143,6 +150,9 @@ static void far_group_close(void *memory)
 	struct far_group *group = memory;
 	if (!group)
 		return;
+	for (const struct far_window *window = windows; window; window = window->next)
+		if (window->group == group)
+			abort();
 	if (group->gloo && !group->deaf)
 		dtrain__group_gloo.close(group->gloo);
 	if (group->will >= 0)
@@ -214,11 +224,21 @@ static int far_group_connect(const dtrain_group_place *place, const void *id, vo
 	return status;
 }
 
+static void note(char what)
+{
+	const char *path = getenv("DTRAIN_FAR_REGISTRATIONS");
+	FILE *file = path ? fopen(path, "ab") : NULL;
+	if (file && (fputc(what, file) == EOF) + fclose(file) != 0)
+		abort();
+}
+
 static int far_group_split(void *parent, int color, const dtrain_group_place *place, int timeout_ms, void **state,
 			   beton_error *err)
 {
 	(void)timeout_ms;
 	*state = NULL;
+	if (place && place->copy_engines)
+		note('c');
 	return color < 0 ? BETON_OK : join(place, ((struct far_group *)parent)->port, state, err);
 }
 
@@ -336,24 +356,48 @@ static int far_group_abort(void *const *states, int count, beton_error *err)
 	return deaf ? bt_fail(err, BETON_TIMEOUT, "far: aborting did not end") : BETON_OK;
 }
 
-/* Memory that cannot be registered is reduced all the same. DTRAIN_FAR_REGISTRATIONS names a file that gets a byte for
- * each time that it was asked. */
-static int far_group_register(void *state, void *memory, size_t bytes, void **handle, beton_error *err)
+static int far_memory_alloc(dtrain_device *device, size_t bytes, void **memory, beton_error *err)
 {
-	const char *path = getenv("DTRAIN_FAR_REGISTRATIONS");
-	FILE *file = path ? fopen(path, "ab") : NULL;
-	(void)state;
-	(void)memory;
-	if (file && (fputc('.', file) == EOF) + fclose(file) != 0)
-		abort();
-	*handle = NULL;
-	return bt_fail(err, BETON_SYSTEM, "far: %zu bytes cannot be registered", bytes);
+	*memory = NULL;
+	if (getenv("DTRAIN_FAR_OTHER_MEMORY"))
+		return bt_fail(err, BETON_SYSTEM, "far: no memory for groups");
+	return far_alloc(device, bytes, memory, err);
 }
 
-static void far_group_unregister(void *state, void *handle)
+static void far_memory_free(dtrain_device *device, void *memory)
 {
-	(void)state;
-	(void)handle;
+	for (const struct far_window *window = windows; window; window = window->next)
+		if (window->memory == memory)
+			abort();
+	note('f');
+	far_free(device, memory);
+}
+
+static int far_window_open(void *state, void *memory, size_t bytes, int timeout_ms, void **out, beton_error *err)
+{
+	(void)bytes, (void)timeout_ms;
+	*out = NULL;
+	if (getenv("DTRAIN_FAR_APART"))
+		return BETON_OK;
+	struct far_window *window = malloc(sizeof(*window));
+	if (!window)
+		return bt_fail(err, BETON_NO_MEMORY, "far: out of memory");
+	*window = (struct far_window){windows, state, memory};
+	windows = *out = window;
+	note('w');
+	return BETON_OK;
+}
+
+static void far_window_close(void *state, void *window)
+{
+	struct far_window **link = &windows;
+	while (*link != window)
+		link = &(*link)->next;
+	if ((*link)->group != state)
+		abort();
+	*link = (*link)->next;
+	free(window);
+	note('u');
 }
 
 const dtrain_group_backend far_group = {
@@ -376,6 +420,8 @@ const dtrain_group_backend far_group = {
 	.poll = far_group_poll,
 	.abort = far_group_abort,
 	.close = far_group_close,
-	.register_memory = far_group_register,
-	.unregister_memory = far_group_unregister,
+	.memory_alloc = far_memory_alloc,
+	.memory_free = far_memory_free,
+	.window_open = far_window_open,
+	.window_close = far_window_close,
 };

@@ -170,6 +170,35 @@ BETON_API int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_erro
 BETON_API int dtrain_group_begin(dtrain_group *group, beton_error *err);
 BETON_API int dtrain_group_end(dtrain_group *group, dtrain_work **work, beton_error *err);
 
+/* When the memory of a group is registered with its backend. Between machines registration has had faults
+ * (NVIDIA/nccl#2389), and gains less than over NVLink. */
+typedef enum dtrain_registration {
+	DTRAIN_REGISTER_WITHIN_MACHINE, /* if all ranks of the group are on one machine */
+	DTRAIN_REGISTER_ALWAYS,
+	DTRAIN_REGISTER_NEVER,
+} dtrain_registration;
+
+/* Device memory in which this group's operations are fastest, for buffers that are used often. With NCCL 2.27 and newer
+ * it has a symmetric window: each rank's GPU can reach the others' memory, at the same offset. That helps an operation
+ * whose buffers begin at the same offset of the memory on all ranks. Where there are no windows (one rank, Gloo, an
+ * older NCCL, GPUs that do not reach each other, a rank that could not get such memory, or by `when`), it is memory of
+ * the device, on all ranks. All other work, and other groups, can use either kind like any memory of the device. */
+typedef struct dtrain_group_memory dtrain_group_memory;
+
+/* Collective: every rank asks for the same number of bytes. The memory is zeroed and ready. If the group is not
+ * stream-ordered, nothing is communicated. Errors: INVALID_ARGUMENT (a group without a device), STATE (within a batch),
+ * MISMATCH (names a rank that asked for other bytes), NO_MEMORY (of any rank, which the message names), and those of
+ * operations. */
+BETON_API int dtrain_group_memory_create(dtrain_group *group, size_t bytes, dtrain_registration when,
+					 dtrain_group_memory **out, beton_error *err);
+/* Owned by the memory. */
+BETON_API void *dtrain_group_memory_data(const dtrain_group_memory *memory);
+/* Whether the memory has a window; false once the group is destroyed. */
+BETON_API bool dtrain_group_memory_is_registered(const dtrain_group_memory *memory);
+/* Local; before or after the group's destruction, but not at the same time. No rank's operation may be using the
+ * memory. The device must exist until then. NULL allowed. */
+BETON_API void dtrain_group_memory_destroy(dtrain_group_memory **memory);
+
 /* Waits, and always frees the handle and sets *work to NULL. Errors: TIMEOUT, PEER_LOST (name the operation and the
  * group), CANCELLED. */
 BETON_API int dtrain_work_wait(dtrain_work **work, beton_error *err);
@@ -209,7 +238,8 @@ BETON_API void dtrain_group_forget(dtrain_group *group, dtrain_event *event);
 
 typedef struct dtrain_group_split_options {
 	size_t struct_size;
-	bool own_lane; /* see dtrain_group_split; default false */
+	bool own_lane;     /* see dtrain_group_split; default false */
+	bool copy_engines; /* see dtrain_group_split; default false: as the parent */
 } dtrain_group_split_options;
 
 BETON_API void dtrain_group_split_options_init(dtrain_group_split_options *options);
@@ -224,7 +254,11 @@ BETON_API void dtrain_group_split_options_init(dtrain_group_split_options *optio
  * common to two groups call the operations of both in the same order, so from one thread, or under a lock of the
  * caller's. Otherwise kernels can deadlock: they wait for their peers on the device, and one rank may have room for one
  * group's kernel only, another rank for the other's. From version 2.26 on, NCCL_LAUNCH_ORDER_IMPLICIT=1 makes NCCL
- * launch them in the order of the calls. Captured operations of two lanes are ordered by the capture alone. */
+ * launch them in the order of the calls. Captured operations of two lanes are ordered by the capture alone.
+ *
+ * With copy_engines the device's copy engines move what the part's operations do not add up (gathers, all-to-all), and
+ * its processors stay free for other work. NCCL 2.28 and newer do that for memory of the part
+ * (dtrain_group_memory_create) with a window. Everything else works as without. */
 BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *options,
 				 dtrain_group **out, beton_error *err);
 

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_MODULE_API_VERSION 3
+#define DTRAIN_MODULE_API_VERSION 4
 
 typedef enum dtrain_group_op {
 	DTRAIN_GROUP_ALLREDUCE,
@@ -59,6 +59,7 @@ typedef struct dtrain_group_place {
 	int size;            /* at least 2 */
 	int timeout_ms;      /* of an operation */
 	int join_timeout_ms; /* of making the group */
+	bool copy_engines;   /* of a split: if the engine can, copy engines move what is not added up */
 } dtrain_group_place;
 
 /* A physical device. */
@@ -71,9 +72,9 @@ typedef struct dtrain_device_identity {
 /* Communication between ranks on the module's device: an engine that puts operations on streams. The library does the
  * rest: rendezvous, order, deadlines, and agreement on failures.
  *
- * A state is a group's communicator. One thread at a time calls connect, split, enqueue, register_memory,
- * unregister_memory and close of a state; any thread may call poll and abort meanwhile. Every int is a beton_status;
- * messages begin with the engine's own text. */
+ * A state is a group's communicator. One thread at a time calls connect, split, enqueue, window_open, window_close and
+ * close of a state; any thread may call poll and abort meanwhile. Every int is a beton_status; messages begin with the
+ * engine's own text. */
 typedef struct dtrain_group_backend {
 	const char *name;
 	size_t id_bytes;     /* of the id, at most DTRAIN_GROUP_ID_BYTES */
@@ -115,10 +116,16 @@ typedef struct dtrain_group_backend {
 	/* Without abort: when nothing is in flight. After abort: at any time. NULL allowed. */
 	void (*close)(void *state);
 
-	/* (optional, both) Registers memory that is used often, for engines that transfer registered memory faster.
-	 * After an error the memory still works. */
-	int (*register_memory)(void *state, void *memory, size_t bytes, void **handle, beton_error *err);
-	void (*unregister_memory)(void *state, void *handle);
+	/* (optional, all four) Memory that all ranks of a communicator can reach. memory_alloc: zeroed and ready;
+	 * after any error the device's memory is used. memory_free waits for work on the device, as the device's free
+	 * does. Any thread. */
+	int (*memory_alloc)(dtrain_device *device, size_t bytes, void **memory, beton_error *err);
+	void (*memory_free)(dtrain_device *device, void *memory);
+	/* Collective: makes memory of memory_alloc known to all ranks, each of which gives the same number of bytes.
+	 * *window NULL: the ranks cannot reach it, which is no error. TIMEOUT: the state is aborted. */
+	int (*window_open)(void *state, void *memory, size_t bytes, int timeout_ms, void **window, beton_error *err);
+	/* Local: in front of memory_free and close, also after abort. No rank's operation uses the memory. */
+	void (*window_close)(void *state, void *window);
 } dtrain_group_backend;
 
 typedef struct dtrain_module {

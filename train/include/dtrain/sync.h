@@ -9,7 +9,7 @@
  * stream at once. Because the flat order is the order in which backward completes gradients, units start in order and
  * nothing is copied. Figures are added up on their own, from the end of forward on.
  *
- *   create -> compile each graph that trains -> start (with the ranks' mesh) -> dtrain_program_run for each step
+ *   create (with the ranks' mesh) -> compile each graph that trains -> start -> dtrain_program_run for each step
  */
 #ifndef DTRAIN_SYNC_H
 #define DTRAIN_SYNC_H
@@ -23,34 +23,30 @@ extern "C" {
 
 typedef struct dtrain_sync dtrain_sync;
 
-/* When the gradients' memory is registered with the group's backend (NCCL's user-buffer registration). Between machines
- * registration has had faults (NVIDIA/nccl#2389), and gains less than over NVLink. */
-typedef enum dtrain_registration {
-	DTRAIN_REGISTER_WITHIN_MACHINE, /* if all ranks of the group are on one machine */
-	DTRAIN_REGISTER_ALWAYS,
-	DTRAIN_REGISTER_NEVER,
-} dtrain_registration;
-
 typedef struct dtrain_sync_options {
 	size_t struct_size;
 	const char *strategy;             /* default "ddp" */
 	size_t first_unit_bytes;          /* see dtrain_unit_policy; default 1 MiB */
 	size_t unit_bytes;                /* default 25 MiB */
 	bool accumulates;                 /* steps may have several runs; default false */
-	dtrain_registration registration; /* default DTRAIN_REGISTER_WITHIN_MACHINE */
+	dtrain_registration registration; /* of the gradients' memory; default DTRAIN_REGISTER_WITHIN_MACHINE */
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
 
-/* Call it before the parameters are allocated: it sets their units. params must outlive the sync. Errors:
- * INVALID_ARGUMENT (no such strategy), STATE, NO_MEMORY. */
-BETON_API int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *options, dtrain_sync **out,
-				 beton_error *err);
+/* Call it before the parameters are allocated: it sets their units. params must outlive the sync. mesh: the ranks are
+ * those of its axis "replicate"; it must exist as long as the sync is compiled for or started. NULL: a sync of this
+ * rank alone, which cannot be started. Errors: INVALID_ARGUMENT (no such strategy or axis; the axis's group is of
+ * another device), UNSUPPORTED (the group cannot use the device's memory), STATE, NO_MEMORY. */
+BETON_API int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtrain_sync_options *options,
+				 dtrain_sync **out, beton_error *err);
 /* Destroy the programs that the sync compiled first. */
 BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 
 /* dtrain_graph_compile for a graph of the same parameters with backward. Several programs must give gradients to the
- * same parameters, and write the same figures (UNSUPPORTED).
+ * same parameters, and write the same figures (UNSUPPORTED). The first compilation allocates the parameters, with the
+ * gradients in memory of the group (dtrain_group_memory_create): if the group is stream-ordered, this is collective,
+ * and MISMATCH means that the ranks have models of different sizes.
  *
  * Once the sync is started, the last run of each step (dtrain_program_run with more false) sums gradients and figures
  * over the ranks, for all work that is put on the stream afterwards; the sums are the same on every rank bit for bit.
@@ -69,11 +65,10 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 BETON_API int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err);
 
 /* Collective. Checks that parameter names, shapes and units agree on all ranks (MISMATCH names the rank), and
- * broadcasts rank 0's parameters and buffers; work on streams that sets them must be complete. The ranks are those of
- * the mesh's axis "replicate". Runs before the start do not communicate. STATE: no graph was compiled, or the sync is
- * started. */
-BETON_API int dtrain_sync_start(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *err);
-/* Waits for reductions and ends the use of the mesh, which must exist until then. */
+ * broadcasts rank 0's parameters and buffers; work on streams that sets them must be complete. Runs before the start do
+ * not communicate. STATE: there is no mesh, no graph was compiled, or the sync is started. */
+BETON_API int dtrain_sync_start(dtrain_sync *sync, beton_error *err);
+/* Waits for reductions. The mesh may be destroyed afterwards; as long as it exists, the sync may be started again. */
 BETON_API void dtrain_sync_stop(dtrain_sync *sync);
 
 /* Times of one step in milliseconds; 0 if nothing was sent. */
