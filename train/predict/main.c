@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dtrain-predict: classes of pictures and their probabilities, by a trained model. */
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 
 #include "common/arguments.h"
 #include "common/error.h"
 #include "common/suggest.h"
-#include "common/system.h"
 #include "predict.h"
 
 static const char *const usage_text =
@@ -20,6 +18,7 @@ static const char *const usage_text =
 	"picture has its most probable classes.\n"
 	"\n"
 	"  -o, --output=FILE        write to FILE (default: standard output)\n"
+	"  -F, --force              replace FILE if it exists\n"
 	"  -f, --format=json|csv    lines of JSON, or a table (default: csv if FILE ends in .csv, else json)\n"
 	"  -k, --top=N              classes of a picture; 0: all (default 5)\n"
 	"  -S, --on-error=stop|skip end the program at a bad picture (default), or leave it out\n"
@@ -48,6 +47,7 @@ static const char *const usage_text =
 enum { IMAGE_FIELD = 256, LABEL_FIELD, CLASSES, IMAGE_SIZE, VAL_RATIO, MEAN, STD };
 
 static const struct option long_options[] = {{"output", required_argument, NULL, 'o'},
+					     {"force", no_argument, NULL, 'F'},
 					     {"format", required_argument, NULL, 'f'},
 					     {"top", required_argument, NULL, 'k'},
 					     {"on-error", required_argument, NULL, 'S'},
@@ -112,6 +112,9 @@ static int parse_option(int option, predict_options *out, beton_error *err)
 	case 'o':
 		out->output = optarg;
 		return BETON_OK;
+	case 'F':
+		out->force = true;
+		return BETON_OK;
 	case 'm':
 		out->model = optarg;
 		return BETON_OK;
@@ -160,28 +163,20 @@ static int write_rows(const predict_options *options, const run_source *weights,
 
 static int run(const predict_options *options, beton_error *err)
 {
-	bt_atomic_file output = {.fd = -1};
+	predict_output output = {0};
 	predict_data data = {0};
 	run_source weights;
-	FILE *file = stdout;
-	int status = run_source_open(options->weights, &weights, err);
+	int status = predict_output_check(options, err);
+	if (status == BETON_OK)
+		status = run_source_open(options->weights, &weights, err);
 	if (status != BETON_OK)
 		return status;
 	status = predict_data_open(options->data, options->skip, &data, err);
-	if (status == BETON_OK && options->output)
-		status = bt_atomic_open(&output, options->output, err);
-	int copy = output.fd >= 0 ? dup(output.fd) : -1;
-	if (status == BETON_OK && options->output && !(file = copy >= 0 ? fdopen(copy, "w") : NULL))
-		status = bt_fail_errno(err, errno, "%s", options->output);
 	if (status == BETON_OK)
-		status = write_rows(options, &weights, &data, file, err);
-	int closed = !file ? 0 : file == stdout ? fflush(file) : fclose(file);
-	if (closed != 0 && status == BETON_OK)
-		status = bt_fail_errno(err, errno, "%s", options->output ? options->output : "standard output");
-	if (output.path && status == BETON_OK)
-		status = bt_atomic_commit(&output, err);
-	else if (output.path)
-		bt_atomic_abandon(&output);
+		status = predict_output_open(options->output, &output, err);
+	if (status == BETON_OK)
+		status = write_rows(options, &weights, &data, output.stream, err);
+	status = predict_output_close(&output, status, err);
 	predict_data_close(&data);
 	run_source_close(&weights);
 	return status;
@@ -201,7 +196,7 @@ int main(int argc, char **argv)
 	beton_error err = {0};
 	int option;
 	signal(SIGPIPE, SIG_IGN);
-	while ((option = bt_getopt(argc, argv, "o:f:k:S:m:a:b:p:d:j:hV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "o:Ff:k:S:m:a:b:p:d:j:hV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return fail_usage(NULL);
 		if (option == 'h' || option == 'V') {

@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-static bool is_picture(const char *name)
+bool predict_is_picture(const char *name)
 {
 	static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"};
 	const char *dot = strrchr(name, '.');
@@ -49,7 +49,7 @@ static int list_pictures(char *root, FILE *list, uint64_t *count, beton_error *e
 		else if (entry->fts_info == FTS_DC)
 			status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: leads back to a folder above it",
 					 entry->fts_path);
-		if (entry->fts_info != FTS_F || hidden || !is_picture(entry->fts_name))
+		if (entry->fts_info != FTS_F || hidden || !predict_is_picture(entry->fts_name))
 			continue;
 		json_t *line =
 			json_pack("{s:s}", "image", entry->fts_path + length + strspn(entry->fts_path + length, "/"));
@@ -202,7 +202,7 @@ int predict_data_open(const char *given, bool skip, predict_data *out, beton_err
 	struct stat facts;
 	*out = (predict_data){0};
 	int status = stat(given, &facts) == 0 ? BETON_OK : bt_fail_errno(err, errno, "%s", given);
-	if (status == BETON_OK && (S_ISDIR(facts.st_mode) || is_picture(given)))
+	if (status == BETON_OK && (S_ISDIR(facts.st_mode) || predict_is_picture(given)))
 		status = open_pictures(given, S_ISDIR(facts.st_mode), skip, out, err);
 	else if (status == BETON_OK && !((out->path = strdup(given)) && (out->prefix = strdup(""))))
 		status = bt_fail(err, BETON_NO_MEMORY, "out of memory");

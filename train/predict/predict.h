@@ -9,6 +9,7 @@
 
 #include <beton/beton.h>
 
+#include "common/system.h"
 #include "engine/engine.h"
 #include "engine/vision/vision.h"
 #include "run/device_choice.h"
@@ -20,6 +21,7 @@ typedef enum predict_format { PREDICT_BY_NAME = 0, PREDICT_JSON = 1, PREDICT_CSV
 typedef struct predict_options {
 	const char *weights, *data;
 	const char *output; /* NULL: standard output */
+	bool force;         /* an output that exists is replaced */
 	int format;         /* predict_format */
 	uint64_t top;       /* classes of a picture; 0: all */
 	const char *model, *image_field, *label_field;
@@ -49,6 +51,25 @@ int predict_data_open(const char *given, bool skip, predict_data *out, beton_err
 void predict_data_remove(predict_data *data);
 /* A zeroed struct is allowed. */
 void predict_data_close(predict_data *data);
+/* By the ending of its name. */
+bool predict_is_picture(const char *name);
+
+/* ---- output.c: where the results go ---- */
+
+typedef struct predict_output {
+	FILE *stream;     /* NULL: not open */
+	const char *path; /* NULL: standard output */
+	bt_atomic_file file;
+} predict_output;
+
+/* Whether the output may be written. INVALID_ARGUMENT: it has the name of a picture, is the data, the weights or a file
+ * of a checkpoint, or is no regular file. EXISTS: it is there, and force is not given. */
+int predict_output_check(const predict_options *options, beton_error *err);
+/* path NULL: standard output. */
+int predict_output_open(const char *path, predict_output *out, beton_error *err);
+/* Gives a file its name, unless status is a failure, and then removes it. Returns status, or the first failure. A
+ * zeroed struct is allowed. */
+int predict_output_close(predict_output *output, int status, beton_error *err);
 
 /* ---- rows.c: the results ---- */
 

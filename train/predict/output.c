@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "predict.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+
+static bool is_same_file(const struct stat *one, const char *path)
+{
+	struct stat other;
+	return stat(path, &other) == 0 && one->st_dev == other.st_dev && one->st_ino == other.st_ino;
+}
+
+/* Whether the folder that the file is in, behind all links, is a checkpoint. */
+static bool is_in_checkpoint(const char *path)
+{
+	char *whole = realpath(path, NULL), *slash = whole ? strrchr(whole, '/') : NULL, *state = NULL;
+	if (slash) {
+		*slash = 0;
+		state = bt_format("%s/state.json", whole);
+	}
+	bool found = state && access(state, F_OK) == 0;
+	free(state);
+	free(whole);
+	return found;
+}
+
+static int check(const predict_options *options, beton_error *err)
+{
+	const char *path = options->output;
+	struct stat there;
+	/* A link is something too, wherever it leads. */
+	if (lstat(path, &there) != 0)
+		return BETON_OK; /* nothing there, or what opening it reports */
+	bool dangling = S_ISLNK(there.st_mode) && stat(path, &there) != 0;
+	if (!dangling && is_same_file(&there, options->data))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the output is the data too (%s)", path, options->data);
+	if (!dangling && is_same_file(&there, options->weights))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the output is the weights too (%s)", path,
+			       options->weights);
+	if (!dangling && !S_ISREG(there.st_mode))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is %s", path,
+			       S_ISDIR(there.st_mode) ? "a folder" : "not a regular file");
+	if (!dangling && is_in_checkpoint(path))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is a file of a checkpoint, which is not replaced",
+			       path);
+	return options->force ? BETON_OK : bt_fail(err, BETON_EXISTS, "%s: exists; --force replaces it", path);
+}
+
+int predict_output_check(const predict_options *options, beton_error *err)
+{
+	if (!options->output)
+		return BETON_OK;
+	/* Such a name comes from a shell pattern, or is a picture of the folder. */
+	if (predict_is_picture(options->output))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no results are written to a name that ends with '%s'",
+			       options->output, strrchr(options->output, '.'));
+	return check(options, err);
+}
+
+int predict_output_open(const char *path, predict_output *out, beton_error *err)
+{
+	*out = (predict_output){.stream = stdout, .path = path};
+	if (!path)
+		return BETON_OK;
+	out->stream = NULL;
+	int status = bt_atomic_open(&out->file, path, err);
+	if (status != BETON_OK)
+		return status;
+	int copy = dup(out->file.fd);
+	out->stream = copy >= 0 ? fdopen(copy, "w") : NULL;
+	if (out->stream)
+		return BETON_OK;
+	status = bt_fail_errno(err, errno, "%s", path);
+	if (copy >= 0)
+		close(copy);
+	bt_atomic_abandon(&out->file);
+	return status;
+}
+
+int predict_output_close(predict_output *output, int status, beton_error *err)
+{
+	const char *name = output->path ? output->path : "standard output";
+	if (!output->stream)
+		return status;
+	int closed = output->path ? fclose(output->stream) : fflush(output->stream);
+	if (closed != 0 && status == BETON_OK)
+		status = bt_fail_errno(err, errno, "%s", name);
+	output->stream = NULL;
+	if (output->path && status == BETON_OK)
+		return bt_atomic_commit(&output->file, err);
+	if (output->path)
+		bt_atomic_abandon(&output->file);
+	return status;
+}
