@@ -195,7 +195,7 @@ static int open_all(struct prediction *self, const run_source *weights, predict_
 	self->data.outputs = &vision_outputs[VISION_CLASSES];
 	self->data.val.samples = beton_reader_info(data->reader)->num_samples;
 	if (status == BETON_OK && self->data.val.samples == 0)
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", data->path);
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", self->options->data);
 	if (status == BETON_OK)
 		status = open_engine(self, weights, err);
 	return status == BETON_OK ? open_loader(self, data, err) : status;
@@ -239,7 +239,7 @@ int predict_run(const predict_options *options, const run_source *weights, predi
 		status = engine_evaluate(&self.engine, self.loader, 0, NULL, &evaluation, &interrupted, err);
 	if (status == BETON_OK && evaluation.bad)
 		fprintf(stderr, "dtrain-predict: left out %" PRId64 " bad picture%s of %s\n", evaluation.bad,
-			bt_plural((uint64_t)evaluation.bad), data->path);
+			bt_plural((uint64_t)evaluation.bad), options->data);
 	engine_evaluation_clear(&evaluation);
 	beton_loader_close(&self.loader);
 	engine_close(&self.engine);

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fts.h>
 #include <limits.h>
 #include <signal.h>
@@ -49,7 +50,9 @@ static int list_pictures(char *root, FILE *list, uint64_t *count, beton_error *e
 		else if (entry->fts_info == FTS_DC)
 			status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: leads back to a folder above it",
 					 entry->fts_path);
-		if (entry->fts_info != FTS_F || hidden || !predict_is_picture(entry->fts_name))
+		/* A link that leads nowhere is a bad picture. */
+		bool file = entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE;
+		if (!file || hidden || !predict_is_picture(entry->fts_name))
 			continue;
 		json_t *line =
 			json_pack("{s:s}", "image", entry->fts_path + length + strspn(entry->fts_path + length, "/"));
@@ -77,33 +80,36 @@ static const char *find_writer(char path[PATH_MAX])
 	return access(path, X_OK) == 0 ? path : "beton-write";
 }
 
-/* A signal that ends this program waits until the caller has removed the temporary files. */
-static int run_writer(char *const *arguments, beton_error *err)
+/* A signal that ends this program waits until the caller has removed the temporary files. said: the file that gets the
+ * program's messages. */
+static int run_writer(char *const *arguments, const char *said, const predict_list *list, beton_error *err)
 {
 	char path[PATH_MAX];
 	const char *program = find_writer(path);
 	sigset_t none;
 	posix_spawnattr_t attributes;
+	posix_spawn_file_actions_t files;
 	pid_t child;
 	int how = 0;
 	sigemptyset(&none);
 	posix_spawnattr_init(&attributes);
 	posix_spawnattr_setsigmask(&attributes, &none);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-	int number = posix_spawnp(&child, program, NULL, &attributes, arguments, environ);
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_addopen(&files, STDERR_FILENO, said, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	int number = posix_spawnp(&child, program, &files, &attributes, arguments, environ);
+	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attributes);
 	if (number != 0)
 		return bt_fail_errno(err, number, "cannot start '%s', which makes a data set of pictures", program);
 	while (waitpid(child, &how, 0) < 0 && errno == EINTR)
 		;
-	if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
-		return BETON_OK;
-	return bt_fail(err, BETON_IO, "'%s' has failed", program);
+	return predict_messages_tell(said, list, !WIFEXITED(how) || WEXITSTATUS(how) != 0, err);
 }
 
-static int write_pictures(const char *root, bool skip, const char *list, const char *output, beton_error *err)
+static int write_pictures(const predict_list *list, bool skip, const char *output, beton_error *err)
 {
-	char *base = bt_format("--root=%s", root);
+	char *base = bt_format("--root=%s", list->root), *said = bt_format("%s.said", list->path);
 	char *arguments[] = {"beton-write",
 			     "--quiet",
 			     "--format=jsonl",
@@ -112,10 +118,14 @@ static int write_pictures(const char *root, bool skip, const char *list, const c
 			     skip ? "--on-error=skip" : "--on-error=stop",
 			     base,
 			     "--",
-			     (char *)list,
+			     (char *)list->path,
 			     (char *)output,
 			     NULL};
-	int status = base ? run_writer(arguments, err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	int status =
+		base && said ? run_writer(arguments, said, list, err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	if (said)
+		unlink(said);
+	free(said);
 	free(base);
 	return status;
 }
@@ -172,7 +182,8 @@ static int make_file(const char *given, bool folder, bool skip, predict_data *ou
 	int status = list && out->path ? make_list(given, folder, list, &out->prefix, err)
 				       : bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	if (status == BETON_OK)
-		status = write_pictures(out->prefix, skip, list, out->path, err);
+		status = write_pictures(&(predict_list){.path = list, .given = given, .root = out->prefix}, skip,
+					out->path, err);
 	if (list)
 		unlink(list);
 	free(list);

@@ -54,6 +54,19 @@ void predict_data_close(predict_data *data);
 /* By the ending of its name. */
 bool predict_is_picture(const char *name);
 
+/* ---- messages.c: what beton-write says ---- */
+
+/* The list of pictures that beton-write reads. */
+typedef struct predict_list {
+	const char *path;
+	const char *given; /* the folder or picture that it was made of */
+	const char *root;  /* in front of each path in the list */
+} predict_list;
+
+/* Prints the lines of the file at path, which beton-write has written, with the names of pictures in place of rows of
+ * the list. failed: the last line is the error that is returned, IO. */
+int predict_messages_tell(const char *path, const predict_list *list, bool failed, beton_error *err);
+
 /* ---- output.c: where the results go ---- */
 
 typedef struct predict_output {
