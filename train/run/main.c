@@ -52,13 +52,18 @@ static int fail_rank(const struct rank_env *env, const beton_error *err)
 	return dtrain__rank_env_failure_status(env, err->code);
 }
 
-static void print_fields_of(const engine_task *task, const engine_dataset *dataset)
+static void print_fields_of(const run_session *session, const engine_dataset *dataset)
 {
+	const engine_task *task = session->engine.job.task;
+	const char *labels = session->options->vision.label_field;
 	for (int i = 0; i < task->num_fields; i++) {
-		char name[sizeof(dataset->fields[0])];
-		memcpy(name, dataset->fields[i], sizeof(name));
+		/* Of several fields with labels the data set has the first. */
+		char *name = strdup(i == task->class_field && labels ? labels : dataset->fields[i]);
+		if (!name)
+			return;
 		bt_sanitize(name);
 		printf("%s %s '%s'", i ? "," : "", task->field_names[i], name);
+		free(name);
 	}
 }
 
@@ -70,10 +75,10 @@ static void print_fields(const run_session *session)
 	const engine_dataset *first = data->train.samples ? &data->train : &data->val;
 	if (task->num_fields)
 		printf("; fields:");
-	print_fields_of(task, first);
+	print_fields_of(session, first);
 	if (data->val.samples && memcmp(first->fields, data->val.fields, sizeof(first->fields)) != 0) {
 		printf("; fields of --val:");
-		print_fields_of(task, &data->val);
+		print_fields_of(session, &data->val);
 	}
 	printf("\n");
 }

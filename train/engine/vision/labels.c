@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/list.h"
 #include "common/suggest.h"
 #include "common/system.h"
 #include "parts.h"
@@ -64,11 +65,21 @@ int vision_labels_split(const vision_options *options, const char *field, vision
 	*out = (vision_labels){.text = strdup(options->label_field ? options->label_field : field)};
 	if (!out->text)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the names of fields");
-	for (char *at = out->text; at; out->count++) {
+	if (!options->label_field)
+		out->names[out->count++] = out->text;
+	/* An item and its NUL take the room of an item and its comma. */
+	char *to = out->text;
+	size_t size = strlen(to) + 1;
+	for (const char *at = options->label_field; at; out->count++) {
 		if (out->count == BETON_JOINED_MAX)
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "--label-field: more than %d fields",
 				       BETON_JOINED_MAX);
-		out->names[out->count] = strsep(&at, ",");
+		int status = bt_list_next("--label-field", &at, to, size, err);
+		if (status != BETON_OK)
+			return status;
+		out->names[out->count] = to;
+		size -= strlen(to) + 1;
+		to += strlen(to) + 1;
 	}
 	return BETON_OK;
 }
