@@ -7,7 +7,10 @@
  * edge; 6 and 7: the mirror images of these; MORE: with fields "flat", pictures of one colour, "coarse", half of
  * the label, "onehot", float64 [CLASSES], 1 at the label, "tags", u8 [3], the bits of the label, and "x" and "y",
  * floats, the label and minus half of it; 8: sample CORRUPT is the header of a JPEG of 16 x 16 pixels, without a
- * picture. The same arguments give the same file. */
+ * picture. MORE odd: in sample 5 "x" and an element of "onehot" are not numbers. The same arguments give the same file.
+ */
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +80,7 @@ int main(int argc, char **argv)
 		{.name = "tags", .type = BETON_FIELD_NDARRAY, .dtype = "|u1", .ndim = 1, .shape = {3}},
 		{.name = "x", .type = BETON_FIELD_FLOAT},
 		{.name = "y", .type = BETON_FIELD_FLOAT}};
+	const bool odd = argc > 8 && strcmp(argv[8], "odd") == 0;
 	double onehot[CLASSES_MAX];
 	beton_writer_options options;
 	beton_writer *writer = NULL;
@@ -97,6 +101,8 @@ int main(int argc, char **argv)
 		memset(flat, label * 20, sizeof(flat));
 		memset(onehot, 0, sizeof(onehot));
 		onehot[label] = 1;
+		if (odd && i == 5)
+			onehot[1] = NAN;
 		const unsigned char tags[3] = {label & 1, label >> 1 & 1, label >> 2 & 1};
 		beton_input values[8] = {
 			{.data = pixels,
@@ -109,7 +115,7 @@ int main(int argc, char **argv)
 			{.integer = label / 2},
 			{.data = onehot, .size = (uint64_t)classes * sizeof(*onehot)},
 			{.data = tags, .size = sizeof(tags)},
-			{.real = label},
+			{.real = odd && i == 5 ? NAN : label},
 			{.real = -0.5 * label}};
 		result = beton_writer_append(writer, values, &err);
 	}

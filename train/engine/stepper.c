@@ -257,7 +257,10 @@ static int feed(engine_stepper *stepper, beton_batch *batch, int64_t number, bet
 	held->used = true;
 	held->batch = batch;
 	held->step = stepper->launched;
-	int status = batch ? engine_feed_network(engine, &engine->train, batch, err) : BETON_OK;
+	const engine_task *task = engine->job.task;
+	int status = batch && task->check_batch ? task->check_batch(engine, true, batch, err) : BETON_OK;
+	if (status == BETON_OK && batch)
+		status = engine_feed_network(engine, &engine->train, batch, err);
 	if (status == BETON_OK)
 		status = put_random(stepper, held, number, err);
 	return status == BETON_OK ? engine->api->event_record(held->copied, engine->stream, err) : status;

@@ -52,6 +52,7 @@ typedef struct engine_job {
 } engine_job;
 
 typedef struct engine_dataset {
+	const char *path;     /* of its file, for messages, or the option that lists its files; borrowed */
 	uint64_t samples;     /* of all its files; 0: no such data set */
 	uint64_t fingerprint; /* beton_reader_fingerprint; for several files a hash of theirs */
 	uint64_t class_names; /* a hash; 0: no names */
@@ -176,6 +177,10 @@ struct engine_task {
 
 	/* The name of a parameter that is trained only in the first *epochs; NULL: none. The function may be NULL. */
 	const char *(*find_early)(const engine_job *job, double *epochs);
+
+	/* Checks what is in a batch before the network gets it. The function may be NULL. MISMATCH: names the sample.
+	 */
+	int (*check_batch)(const engine_rank *engine, bool training, const beton_batch *batch, beton_error *err);
 
 	/* Puts runs of the validation network on the stream that leave the batch's results in its result tensors. */
 	int (*run_batch)(engine_rank *engine, const beton_batch *batch, beton_error *err);

@@ -93,6 +93,8 @@ static int find_labels(const beton_reader *reader, const vision_options *options
 				 options->classes, beton_reader_path(reader), found.elements);
 	if (status == BETON_OK)
 		strcpy(out->fields[VISION_LABEL], found.names[0]);
+	if (status == BETON_OK && found.kind != VISION_CLASSES)
+		status = vision_targets_read(reader, options, &found, err);
 	vision_labels_free(&found);
 	return status;
 }
@@ -130,6 +132,7 @@ static int read_val(const vision_options *options, const char *data, const char 
 	int status = labels.used ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the labels of --val");
 	if (status == BETON_OK)
 		status = read_dataset(options, val, &out->val, &labels, err);
+	out->val.path = val;
 	if (status == BETON_OK && out->outputs &&
 	    (labels.kind != vision_kind_of(out) || (labels.kind != VISION_CLASSES && labels.elements != out->classes)))
 		status = bt_fail(err, BETON_MISMATCH, "--val: %s has other labels than %s", val, data);
@@ -198,6 +201,7 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 	for (int i = 0; i < count && status == BETON_OK; i++)
 		status = add_dataset(options, paths[i], i, &out->train, &labels, err);
 	out->classes = options->classes ? options->classes : labels.highest + 1;
+	out->train.path = count == 1 ? paths[0] : "--data";
 	if (count) {
 		out->outputs = &vision_outputs[labels.kind];
 		out->classes = labels.kind == VISION_CLASSES ? out->classes : labels.elements;

@@ -42,6 +42,14 @@ void vision_labels_free(vision_labels *labels);
 /* Splits the names of --label-field, or takes the field. Errors: INVALID_ARGUMENT, NO_MEMORY. */
 int vision_labels_split(const vision_options *options, const char *field, vision_labels *out, beton_error *err);
 
+/* targets.c: labels that are numbers. Cross-entropy needs probabilities with a sum of 1, bce numbers from 0 to 1, mse
+ * finite ones. MISMATCH: the message has file, sample and number. */
+/* Checks the fields of integers and floats, which are in the file's table of samples. Arrays are as large as their
+ * number of elements, and far apart: they are checked when a batch has been read. */
+int vision_targets_read(const beton_reader *reader, const vision_options *options, const vision_labels *labels,
+			beton_error *err);
+int vision_check_batch(const engine_rank *engine, bool training, const beton_batch *batch, beton_error *err);
+
 /* data.c */
 int vision_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 		     beton_error *err);

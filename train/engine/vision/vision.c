@@ -83,6 +83,7 @@ const engine_task vision_task = {
 	.build = vision_build,
 	.prepare = vision_prepare,
 	.find_early = vision_find_early,
+	.check_batch = vision_check_batch,
 	.run_batch = vision_run_batch,
 	.add_batch = vision_add_batch,
 };
