@@ -69,6 +69,7 @@ typedef struct engine_metric {
 
 /* What the model's outputs are, and how an evaluation measures them. */
 typedef struct engine_outputs {
+	const char *key;      /* in the metadata of weights; NULL: not told there */
 	const char *names[2]; /* singular and plural */
 	engine_metric metrics[ENGINE_METRICS];
 	int num_metrics;

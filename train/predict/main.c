@@ -23,8 +23,8 @@ static const char *const usage_text =
 	"  -k, --top=N              classes of a picture; 0: all (default 5)\n"
 	"  -S, --on-error=stop|skip end the program at a bad picture (default), or leave it out\n"
 	"      --image-field=NAME   field with the pictures (default: image, or the first picture field)\n"
-	"      --label-field=NAME   field with the labels, which are copied to the results (default: label, if it "
-	"exists)\n"
+	"      --label-field=NAME   field with the labels, which are copied to the results (default: the model's, or "
+	"label)\n"
 	"\n"
 	"What WEIGHTS say of their model, these options replace:\n"
 	"  -m, --model=NAME|FILE    the model, or its config.json\n"
@@ -137,24 +137,33 @@ static int parse_option(int option, predict_options *out, beton_error *err)
 	}
 }
 
-/* The field with the labels; -1: none. */
-static int find_labels(const predict_options *options, const beton_reader *reader, int *out, beton_error *err)
+/* -1: there is no integer field of that name. */
+static int find_integers(const beton_reader *reader, const char *name)
 {
-	const char *name = options->label_field ? options->label_field : "label";
-	*out = beton_reader_find_field(reader, name);
-	if (*out >= 0 && beton_reader_field(reader, (uint32_t)*out)->type != BETON_FIELD_INT)
-		*out = -1;
-	return *out >= 0 || !options->label_field
-		       ? BETON_OK
-		       : bt_fail(err, BETON_NOT_FOUND, "--label-field '%s': %s has no integer field of that name", name,
-				 beton_reader_path(reader));
+	int index = name ? beton_reader_find_field(reader, name) : -1;
+	return index >= 0 && beton_reader_field(reader, (uint32_t)index)->type == BETON_FIELD_INT ? index : -1;
+}
+
+/* The field with the labels: the given one, else the one that the model was trained with, else the usual one; -1:
+ * none. */
+static int find_labels(const predict_options *options, const run_source *weights, const beton_reader *reader, int *out,
+		       beton_error *err)
+{
+	const char *given = options->label_field;
+	*out = find_integers(reader, given ? given : run_source_fact(weights, "label_field"));
+	if (*out < 0 && given)
+		return bt_fail(err, BETON_NOT_FOUND, "--label-field '%s': %s has no integer field of that name", given,
+			       beton_reader_path(reader));
+	if (*out < 0)
+		*out = find_integers(reader, "label");
+	return BETON_OK;
 }
 
 static int write_rows(const predict_options *options, const run_source *weights, predict_data *data, FILE *file,
 		      beton_error *err)
 {
 	predict_rows rows = {.file = file, .csv = options->format == PREDICT_CSV, .data = data};
-	int status = find_labels(options, data->reader, &rows.label, err);
+	int status = find_labels(options, weights, data->reader, &rows.label, err);
 	if (status == BETON_OK)
 		status = predict_run(options, weights, data, &rows, err);
 	predict_rows_free(&rows);

@@ -18,11 +18,22 @@ static int add_option(json_t *metadata, const char *key, const option_row *row, 
 	char *text = NULL;
 	int status = run_row_text(row, options, &text, err);
 	/* Of the path of a recipe or model the name alone: it may be no UTF-8, and is then left out. */
-	const char *name = text ? strrchr(text, '/') : NULL;
+	const char *name = text && row->kind == OPTION_NAME ? strrchr(text, '/') : NULL;
 	if (status == BETON_OK && text)
 		json_object_set_new(metadata, key, json_string(name ? name + 1 : text));
 	free(text);
 	return status;
+}
+
+/* What the model computes, and from which fields its targets were: which these are by default depends on the file. */
+static void add_outputs(json_t *metadata, const run_options *options, const engine_data *data)
+{
+	int field = run_options_job(options).task->class_field;
+	if (!data->outputs->key)
+		return;
+	json_object_set_new(metadata, "outputs", json_string(data->outputs->key));
+	if (strcmp(data->outputs->key, "classes") != 0 && !json_object_get(metadata, "label_field"))
+		json_object_set_new(metadata, "label_field", json_string(data->train.fields[field]));
 }
 
 static int add_names(json_t *metadata, const run_options *options, beton_error *err)
@@ -50,6 +61,7 @@ int run_metadata_make(const run_options *options, const run_facts *facts, char *
 		if (run_rows[i].fact && own && !json_object_get(metadata, run_rows[i].fact))
 			status = add_option(metadata, run_rows[i].fact, &run_rows[i], options, err);
 	}
+	add_outputs(metadata, options, &facts->data);
 	if (status == BETON_OK)
 		status = add_option(metadata, "recipe", &run_rows[run_row_find("recipe")], options, err);
 	if (status == BETON_OK && options->description)

@@ -460,6 +460,7 @@ static int apply_facts(run_options *options, const char *weights, beton_error *e
 	if (status != BETON_OK)
 		bt_prefix(err, "%s: metadata", weights);
 	options->vision.class_names = json_string_value(json_object_get(options->facts, "class_names"));
+	options->vision.outputs = json_string_value(json_object_get(options->facts, "outputs"));
 	if (!options->given[run_row_find("model")])
 		options->description = json_string_value(json_object_get(options->facts, "description"));
 	return status;

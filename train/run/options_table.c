@@ -188,7 +188,7 @@ const option_row run_rows[] = {
 	     "floats, has a number for each output of the model: with --loss `cross-entropy` the probabilities of the "
 	     "classes (as a teacher gives them), with `bce` 0 or 1 for each label, with `mse` the numbers to be "
 	     "predicted. The default with `mse` is `label`, or the first field of floats.",
-	     .none = true),
+	     .none = true, .fact = "label_field"),
 	ROW("loss", FIXED, OPTION_CHOICE, vision.loss, "NAME", "cross-entropy",
 	    "training loss: cross-entropy, bce (a binary one for each output), or mse (mean squared error)",
 	    "What it is computed from depends on --label-field. `bce` is the mean over the outputs of the binary cross "
@@ -244,8 +244,9 @@ const option_row run_rows[] = {
 	     "error to freeze the statistics of a layer that is trained, or of a layer after one that is trained.",
 	     .none = true),
 	FLAG("evaluate", TOLD, evaluate, "evaluate --init or the newest of --checkpoint on --val; do not train",
-	     "The weights' metadata supply what they have of the model, its classes, --image-size, --mean, --std "
-	     "and --val-ratio; these need not be given. Nothing is trained or saved. Training options such as "
+	     "The weights' metadata supply what they have of the model, its classes, --label-field, --loss, "
+	     "--image-size, --mean, --std and --val-ratio; these need not be given. Nothing is trained or saved. "
+	     "Training options such as "
 	     "--data and --epochs are not needed."),
 	FLAG("plan", TOLD, plan, "print the memory that the run needs, and exit",
 	     "The list has a rank's parameters, gradients, optimizer state and activations, then the tensors that are "

@@ -80,6 +80,31 @@ static int read_labels(const beton_reader *reader, uint32_t field, struct labels
 	return BETON_OK;
 }
 
+static const engine_outputs *find_outputs(const char *key)
+{
+	for (int i = 0; i < VISION_KINDS; i++)
+		if (strcmp(vision_outputs[i].key, key) == 0)
+			return &vision_outputs[i];
+	return NULL;
+}
+
+/* Of the weights of an evaluation: whether the labels are of the kind that they were trained with. A model of classes
+ * is measured in the same way by their probabilities. */
+static int check_outputs(const vision_options *options, const beton_reader *reader, const vision_labels *labels,
+			 beton_error *err)
+{
+	const engine_outputs *trained = options->outputs ? find_outputs(options->outputs) : NULL;
+	const engine_outputs *found = &vision_outputs[labels->kind];
+	const engine_outputs *classes = &vision_outputs[VISION_CLASSES];
+	const engine_outputs *probabilities = &vision_outputs[VISION_PROBABILITIES];
+	if (!trained || trained == found ||
+	    ((trained == classes || trained == probabilities) && (found == classes || found == probabilities)))
+		return BETON_OK;
+	return bt_fail(err, BETON_MISMATCH, "--val: the labels '%s' of %s are %s, and %s was trained for %s",
+		       options->label_field ? options->label_field : labels->names[0], beton_reader_path(reader),
+		       found->names[1], options->weights, trained->names[1]);
+}
+
 static int find_labels(const beton_reader *reader, const vision_options *options, engine_dataset *out,
 		       struct labels *labels, beton_error *err)
 {
@@ -87,6 +112,8 @@ static int find_labels(const beton_reader *reader, const vision_options *options
 	int status = vision_labels_find(reader, options, &found, err);
 	labels->kind = found.kind;
 	labels->elements = found.elements;
+	if (status == BETON_OK)
+		status = check_outputs(options, reader, &found, err);
 	if (status == BETON_OK && found.kind != VISION_CLASSES && options->classes &&
 	    options->classes != found.elements)
 		status = bt_fail(err, BETON_MISMATCH, "--classes %" PRId64 ": %s has %" PRId64 " numbers for a picture",

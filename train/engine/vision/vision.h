@@ -82,6 +82,7 @@ typedef struct vision_options {
 	double std[3];
 	double whiten_bias_epochs;
 	const char *weights;     /* of an evaluation alone: the file of weights, for messages; NULL: training */
+	const char *outputs;     /* of an evaluation alone: the key of what the weights compute; NULL: not known */
 	const char *class_names; /* a JSON array: the names of its classes; NULL: not known */
 } vision_options;
 
