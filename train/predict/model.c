@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/list.h"
 #include "common/system.h"
 #include "engine/evaluate.h"
 #include "engine/model.h"
@@ -55,19 +56,17 @@ static int find_reals(const char *given, const run_source *weights, const char *
 {
 	char option[32], part[64];
 	const char *at;
-	int status = find_text(given, weights, fact, usual, &at, err);
+	int found = 0, status = find_text(given, weights, fact, usual, &at, err);
 	snprintf(option, sizeof(option), "--%s", strcmp(fact, "val_ratio") == 0 ? "val-ratio" : fact);
 	const char *whole = at;
-	for (int i = 0; i < count && status == BETON_OK; i++) {
-		size_t length = strcspn(at, ",");
-		bool last = at[length] == 0;
-		if (last != (i == count - 1))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %d number%s", option, whole, count,
-				       bt_plural((uint64_t)count));
-		snprintf(part, sizeof(part), "%.*s", (int)length, at);
-		status = bt_parse_double(option, part, least, most, &out[i], err);
-		at += length + !last;
+	for (; at && found < count && status == BETON_OK; found++) {
+		status = bt_list_next(option, &at, part, sizeof(part), err);
+		if (status == BETON_OK)
+			status = bt_parse_double(option, part, least, most, &out[found], err);
 	}
+	if (status == BETON_OK && (at || found < count))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %d number%s", option, whole, count,
+			       bt_plural((uint64_t)count));
 	return status;
 }
 
@@ -93,6 +92,9 @@ static int find_options(struct prediction *self, const run_source *weights, beto
 	if (status == BETON_OK)
 		status =
 			find_reals(options->std, weights, "std", "58.395,57.12,57.375", 1e-6, 1e6, 3, vision->std, err);
+	/* The weights have what they were trained with. */
+	if (status == BETON_OK && (options->mean || options->std))
+		status = vision_check_scale(vision->mean, vision->std, err);
 	return status;
 }
 

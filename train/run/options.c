@@ -130,12 +130,6 @@ static bool is_given(const run_options *options, const char *name)
 	return row >= 0 && options->given[row];
 }
 
-/* A standard deviation of 0..1, on the scale 0..255; the default and other large ones are there already. */
-static double scaled(double std)
-{
-	return std <= 1 ? std * 255 : std;
-}
-
 static int read_data_weights(run_options *options, beton_error *err)
 {
 	const char *text = options->data_weights;
@@ -157,27 +151,11 @@ static int read_data_weights(run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
-/* Recipes of other programs have these numbers on the scale 0 .. 1. Zeros and ones are also used to leave pixels as
- * they are. A run that is resumed keeps what it was trained with. */
+/* A run that is resumed keeps what it was trained with. */
 static int check_scale(const run_options *options, beton_error *err)
 {
-	const double *mean = options->vision.mean, *std = options->vision.std;
-	bool fraction = false, large = false, small_std = false;
-	for (int i = 0; i < 3; i++) {
-		fraction = fraction || (mean[i] > 0 && mean[i] < 1);
-		large = large || mean[i] > 1;
-		small_std = small_std || (std[i] > 0.01 && std[i] < 1);
-	}
 	bool kept = options->saved && !is_given(options, "mean") && !is_given(options, "std");
-	if (kept || (!small_std && (!fraction || large)))
-		return BETON_OK;
-	double factor = large ? 1 : 255;
-	return bt_fail(
-		err, BETON_INVALID_ARGUMENT,
-		"--mean %g,%g,%g --std %g,%g,%g: these are on the scale 0..1, but pixels are 0..255: give --mean "
-		"%g,%g,%g --std %g,%g,%g",
-		mean[0], mean[1], mean[2], std[0], std[1], std[2], mean[0] * factor, mean[1] * factor, mean[2] * factor,
-		scaled(std[0]), scaled(std[1]), scaled(std[2]));
+	return kept ? BETON_OK : vision_check_scale(options->vision.mean, options->vision.std, err);
 }
 
 int run_options_divide_batch(run_options *options, beton_error *err)

@@ -3,6 +3,7 @@
 
 #include <dtrain/model.h>
 
+#include "common/error.h"
 #include "parts.h"
 
 static const char *find_problem(const engine_job *job, bool validates)
@@ -33,6 +34,32 @@ static const char *find_problem(const engine_job *job, bool validates)
 	if (options->tta == VISION_TTA_FLIP_SHIFT && options->image_size < 2)
 		return "--tta flip-shift needs an --image-size above 1";
 	return NULL;
+}
+
+/* A standard deviation of 0..1, on the scale 0..255; the default and other large ones are there already. */
+static double scaled(double std)
+{
+	return std <= 1 ? std * 255 : std;
+}
+
+/* Zeros and ones are also used to leave pixels as they are. */
+int vision_check_scale(const double mean[3], const double std[3], beton_error *err)
+{
+	bool fraction = false, large = false, small_std = false;
+	for (int i = 0; i < 3; i++) {
+		fraction = fraction || (mean[i] > 0 && mean[i] < 1);
+		large = large || mean[i] > 1;
+		small_std = small_std || (std[i] > 0.01 && std[i] < 1);
+	}
+	if (!small_std && (!fraction || large))
+		return BETON_OK;
+	double factor = large ? 1 : 255;
+	return bt_fail(
+		err, BETON_INVALID_ARGUMENT,
+		"--mean %g,%g,%g --std %g,%g,%g: these are on the scale 0..1, but pixels are 0..255: give --mean "
+		"%g,%g,%g --std %g,%g,%g",
+		mean[0], mean[1], mean[2], std[0], std[1], std[2], mean[0] * factor, mean[1] * factor, mean[2] * factor,
+		scaled(std[0]), scaled(std[1]), scaled(std[2]));
 }
 
 static const char *find_model_problem(const dtrain_transformer *model)

@@ -96,6 +96,9 @@ extern const engine_task vision_task;
 int vision_find_image(const beton_reader *reader, const vision_options *options, char out[BETON_NAME_MAX + 1],
 		      beton_error *err);
 
+/* INVALID_ARGUMENT: mean or standard deviation are on the scale 0 .. 1, as recipes of other programs have them. */
+int vision_check_scale(const double mean[3], const double std[3], beton_error *err);
+
 /* The logits of a sample of an evaluated batch, [classes]. results: as for engine_task.add_batch. room: [classes], for
  * logits that are not float. */
 const float *vision_logits(const engine_rank *engine, void *const *results, uint32_t index, float *room);
