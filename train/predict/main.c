@@ -204,6 +204,7 @@ int main(int argc, char **argv)
 	predict_options options = {.top = 5, .batch_size = 64, .device = {.name = "auto", .index = -1}};
 	beton_error err = {0};
 	int option;
+	/* Writing to a closed pipe must return an error: a signal would leave temporary files behind. */
 	signal(SIGPIPE, SIG_IGN);
 	while ((option = bt_getopt(argc, argv, "o:Ff:k:S:m:a:b:p:d:j:hV", long_options, NULL)) != -1) {
 		if (option == '?')
@@ -223,6 +224,9 @@ int main(int argc, char **argv)
 		options.format = options.output && bt_ends_with(options.output, ".csv") ? PREDICT_CSV : PREDICT_JSON;
 	if (run(&options, &err) == BETON_OK)
 		return 0;
+	/* Whoever reads the results has seen enough: the status is that of a program that the signal ends. */
+	if (err.code == BETON_PEER_LOST)
+		return 128 + SIGPIPE;
 	fprintf(stderr, "dtrain-predict: %s\n", err.message);
 	return 1;
 }

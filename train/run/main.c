@@ -266,6 +266,9 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	else if (tells)
 		print_stopped(options, stopped, session.position.step);
 	run_session_close(&session);
+	/* Whoever reads the plan has seen enough: the status is that of a program that the signal ends. */
+	if (options->plan && !env->started && status == BETON_PEER_LOST)
+		return 128 + SIGPIPE;
 	if (status != BETON_OK)
 		return fail_rank(env, &err);
 	if (output.code)
