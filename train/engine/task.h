@@ -65,6 +65,7 @@ typedef struct engine_metric {
 	const char *name; /* printed name */
 	bool share;       /* 0 .. 1, printed as a percentage */
 	bool exponential; /* of the mean */
+	int above;        /* 0, or printed only for a model of more classes: it is always 1 with fewer */
 } engine_metric;
 
 /* What the model's outputs are, and how an evaluation measures them. */

@@ -25,6 +25,7 @@ void run_progress_open(run_progress *self, const run_beginning *beginning, bool 
 	*self = (run_progress){.task = beginning->task,
 			       .form = RUN_PROGRESS_LINES,
 			       .status = {.fd = STDOUT_FILENO},
+			       .classes = beginning->classes,
 			       .print_every = print_every,
 			       .total_steps = beginning->total_steps,
 			       .steps_per_epoch = beginning->steps_per_epoch,
@@ -182,6 +183,8 @@ void run_progress_evaluation(run_progress *self, const run_evaluation *evaluatio
 	self->outputs = outputs;
 	self->val_seconds = evaluation->val_seconds;
 	for (int i = 0; i < outputs->num_metrics; i++) {
+		if (outputs->metrics[i].above && self->classes <= outputs->metrics[i].above)
+			continue;
 		bt_append(text, sizeof(text), "%s %s ", i ? "," : "", outputs->metrics[i].name);
 		append_metric(&outputs->metrics[i], values[i], text, sizeof(text));
 	}

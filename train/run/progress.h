@@ -18,6 +18,7 @@ typedef struct run_progress {
 	const engine_outputs *outputs; /* of the evaluations; NULL before the first */
 	enum { RUN_PROGRESS_QUIET, RUN_PROGRESS_LINES, RUN_PROGRESS_TERMINAL, RUN_PROGRESS_LAUNCHER } form;
 	status_line status;
+	int64_t classes;
 	int64_t print_every;
 	int64_t total_steps, steps_per_epoch, val_every, eval_every;
 	uint64_t printed_ns;
