@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,19 +103,30 @@ static void describe_duration(double seconds, char *text, size_t size)
 		snprintf(text, size, "%" PRId64 " s", whole);
 }
 
+/* Four decimals, unless the number is so large that its digits say nothing. */
+static const char *number_text(double value, char text[32])
+{
+	snprintf(text, 32, fabs(value) < 1e6 ? "%.4f" : "%.4g", value);
+	return text;
+}
+
 static void append_metric(const engine_metric *metric, double value, char *text, size_t size)
 {
-	bt_append(text, size, metric->share ? "%.2f %%" : "%.4f", metric->share ? 100 * value : value);
+	char number[32];
+	if (metric->share)
+		bt_append(text, size, "%.2f %%", 100 * value);
+	else
+		bt_append(text, size, "%s", number_text(value, number));
 }
 
 static void show_step(run_progress *self, const run_step_metrics *step)
 {
-	char text[320], left[32];
+	char text[320], left[32], loss[32];
 	double seconds = (double)(self->total_steps - step->step) * self->step_ms / 1e3 +
 			 evaluations_left(self, step->step) * self->val_seconds;
 	describe_duration(seconds, left, sizeof(left));
-	snprintf(text, sizeof(text), "epoch %" PRId64 ", step %" PRId64 "/%" PRId64 ": loss %.4f, %.0f %s/s, %s left",
-		 step->epoch, step->step, self->total_steps, step->loss,
+	snprintf(text, sizeof(text), "epoch %" PRId64 ", step %" PRId64 "/%" PRId64 ": loss %s, %.0f %s/s, %s left",
+		 step->epoch, step->step, self->total_steps, number_text(step->loss, loss),
 		 self->step_ms > 0 ? step->units_per_second * step->step_ms / self->step_ms : 0, self->task->unit,
 		 left);
 	if (self->evaluated) {
@@ -145,12 +157,13 @@ static const char *device_text(const run_step_metrics *step, char text[128])
 
 static void print_step(run_progress *self, const run_step_metrics *step)
 {
-	char device[128];
+	char device[128], loss[32];
 	print_line(self,
 		   "epoch %" PRId64 ", step %" PRId64 "/%" PRId64
-		   ": loss %.4f, lr %.4g, %.0f %s/s, data wait %.1f ms, exposed communication %.1f ms%s",
-		   step->epoch, step->step, self->total_steps, step->loss, step->lr, step->units_per_second,
-		   self->task->unit, step->data_wait_ms, step->comm_exposed_ms, device_text(step, device));
+		   ": loss %s, lr %.4g, %.0f %s/s, data wait %.1f ms, exposed communication %.1f ms%s",
+		   step->epoch, step->step, self->total_steps, number_text(step->loss, loss), step->lr,
+		   step->units_per_second, self->task->unit, step->data_wait_ms, step->comm_exposed_ms,
+		   device_text(step, device));
 }
 
 void run_progress_step(run_progress *self, const run_step_metrics *step)
