@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dtrain-predict: classes of pictures and their probabilities, by a trained model. */
+ * dtrain-predict: classes, labels or numbers of pictures, by a trained model. */
 #include <signal.h>
 #include <string.h>
 
@@ -11,16 +11,14 @@
 
 static const char *const usage_text =
 	"Usage: dtrain-predict [OPTION]... WEIGHTS DATA\n"
-	"Classify pictures. WEIGHTS is a checkpoint of dtrain-ffcv, a folder of checkpoints, of which the newest is "
-	"used, or a\n"
-	"safetensors file. DATA is a .beton file, a folder, of which all pictures are taken, or a picture. A line for "
-	"each\n"
-	"picture has its most probable classes.\n"
+	"Say what a trained model makes of pictures. WEIGHTS is a checkpoint of dtrain-ffcv, a folder of checkpoints,\n"
+	"of which the newest is used, or a safetensors file. DATA is a .beton file, a folder, of which all pictures\n"
+	"are taken, or a picture. A line for each has its most probable classes or labels, or the model's numbers.\n"
 	"\n"
 	"  -o, --output=FILE        write to FILE (default: standard output)\n"
 	"  -F, --force              replace FILE if it exists\n"
 	"  -f, --format=json|csv    lines of JSON, or a table (default: csv if FILE ends in .csv, else json)\n"
-	"  -k, --top=N              classes of a picture; 0: all (default 5)\n"
+	"  -k, --top=N              classes or labels of a picture; 0: all (default 5)\n"
 	"  -S, --on-error=stop|skip end the program at a bad picture (default), or leave it out\n"
 	"      --image-field=NAME   field with the pictures (default: image, or the first picture field)\n"
 	"      --label-field=NAME   field with the labels, which are copied to the results (default: the model's, or "
