@@ -129,8 +129,8 @@ static void build_on_ref(cpu_build *build)
 	build->workspace += desc->workspace_bytes;
 }
 
-/* This device has no residuals and no scaled losses, and needs no NORMALIZE, because the loader can write normalized
- * pictures to host memory. */
+/* This device has no residuals, and needs no NORMALIZE, because the loader can write normalized pictures to host
+ * memory. */
 static const struct {
 	void (*build)(cpu_build *build); /* NULL: the device does not have the op */
 	int inputs, outputs;             /* maximum; 0: as in the op's rules */
@@ -158,14 +158,16 @@ static const struct {
 	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = {cpu_build_pool},
 	[DTRAIN_OP_FLATTEN] = {cpu_build_flatten},
 	[DTRAIN_OP_FLATTEN_BWD] = {cpu_build_flatten},
-	[DTRAIN_OP_SOFTMAX_XENT] = {build_on_ref, .inputs = 2},
-	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = {build_on_ref, .inputs = 4},
+	[DTRAIN_OP_SOFTMAX_XENT] = {build_on_ref},
+	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = {build_on_ref},
 	[DTRAIN_OP_ONE_HOT] = {build_on_ref},
 	[DTRAIN_OP_SOFTMAX_XENT_SOFT] = {build_on_ref},
 	[DTRAIN_OP_SIGMOID_XENT] = {build_on_ref},
 	[DTRAIN_OP_SQUARED_ERROR] = {build_on_ref},
 	[DTRAIN_OP_MEAN] = {build_on_ref},
 	[DTRAIN_OP_SGD] = {cpu_build_optimizer},
+	[DTRAIN_OP_SCALER_INSPECT] = {cpu_build_optimizer},
+	[DTRAIN_OP_SCALER_UPDATE] = {build_on_ref},
 	[DTRAIN_OP_GRAD_NORM] = {cpu_build_grad_norm},
 	[DTRAIN_OP_CLIP] = {build_on_ref},
 	[DTRAIN_OP_LOOKAHEAD] = {cpu_build_optimizer},
