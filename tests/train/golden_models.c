@@ -28,6 +28,7 @@ enum { BATCH = 3, T = 10, TOKENS = BATCH * T, STEPS = 10, HALF_STEPS = 3, IGNORE
 #define FLOAT_BOUND 1e-6
 #define CPU_BOUND 2e-6
 #define HALF_BOUND 1e-2
+#define F16_BOUND 1e-3
 
 static json_t *trace;
 
@@ -168,6 +169,8 @@ static void fill_pictures(const model *m, int64_t classes)
 			((double *)image)[i] = value;
 		else if (m->activations == DTRAIN_BF16)
 			((uint16_t *)image)[i] = bt_bfloat16((float)value);
+		else if (m->activations == DTRAIN_F16)
+			((uint16_t *)image)[i] = bt_float16((float)value);
 		else
 			((float *)image)[i] = (float)value;
 	}
@@ -196,11 +199,16 @@ static void fill_tokens(const model *m, int vocabulary)
 	}
 }
 
+static bool is_half(dtrain_dtype dtype)
+{
+	return dtype == DTRAIN_BF16 || dtype == DTRAIN_F16;
+}
+
 static void open_model(model *m, const json_t *expected, const char *device, dtrain_dtype activations)
 {
 	beton_error err = {0};
 	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 1};
-	dtrain_dtype dtype = activations == DTRAIN_BF16 ? DTRAIN_F32 : activations;
+	dtrain_dtype dtype = is_half(activations) ? DTRAIN_F32 : activations;
 	*m = (model){.dtype = dtype, .activations = activations, .image = -1, .some = -1};
 	expect_ok(dtrain_device_open(device, &options, &m->device, &err), &err);
 	m->api = dtrain_device_get_api(m->device);
@@ -302,7 +310,7 @@ static void compare_case(const json_t *expected, const char *device, dtrain_dtyp
 	open_model(&m, expected, device, activations);
 	dtrain_optimizer *sgd = make_sgd(&m);
 	assert_int_equal(json_array_size(losses), STEPS);
-	int steps = activations == DTRAIN_BF16 ? HALF_STEPS : STEPS;
+	int steps = is_half(activations) ? HALF_STEPS : STEPS;
 	for (int step = 0; step < steps; step++) {
 		expect_ok(dtrain_program_run(m.program, m.stream, false, &err), &err);
 		expect_ok(m.api->stream_synchronize(m.stream, &err), &err);
@@ -310,9 +318,9 @@ static void compare_case(const json_t *expected, const char *device, dtrain_dtyp
 		double loss = element(&m, dtrain_program_data(m.program, m.loss), 0);
 		if (!(fabs(loss - right) <= bound * right))
 			fail_msg("%s, step %d: loss %.9g, Hugging Face has %.9g", name, step, loss, right);
-		if (step == 0 && activations != DTRAIN_BF16)
+		if (step == 0 && !is_half(activations))
 			compare_first_step(&m, expected, bound);
-		if (step == 0 && activations != DTRAIN_BF16 && m.some >= 0)
+		if (step == 0 && !is_half(activations) && m.some >= 0)
 			compare_rows(&m);
 		expect_ok(dtrain_optimizer_step(sgd, LR, m.stream, &err), &err);
 	}
@@ -355,11 +363,13 @@ static void cpu_equals_hugging_face(void **state)
 	compare_cases("cpu", DTRAIN_F32, CPU_BOUND, CPU_BOUND);
 }
 
-/* Weights are read from copies, and all between them is rounded to 8 bits. */
+/* Weights are read from copies, and all between them is rounded to 8 or 11 bits. */
 static void losses_in_16_bits_are_near(void **state)
 {
 	(void)state;
 	compare_cases("ref", DTRAIN_BF16, HALF_BOUND, HALF_BOUND);
+	if (dtrain_device_find("cpu"))
+		compare_cases("cpu", DTRAIN_F16, F16_BOUND, F16_BOUND);
 }
 
 int main(int argc, char **argv)

@@ -566,10 +566,9 @@ bool case_has_half(const op_case *c)
 	return c->family != SGD && c->family != UPDATE && c->family != SCALER;
 }
 
-/* Loss scaling is for F16, and pixels are normalized where the loader cannot do it. */
+/* Loss scaling is for F16. */
 bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype dtype)
 {
-	bool has_f16 = caps->dtypes & 1u << DTRAIN_F16;
 	if (!(caps->dtypes & 1u << dtype) || (dtype != DTRAIN_F32 && dtype != DTRAIN_F64 && !case_has_half(c)))
 		return false;
 	bool norm = c->kind == DTRAIN_OP_BATCH_NORM_TRAIN || c->kind == DTRAIN_OP_BATCH_NORM_EVAL;
@@ -579,9 +578,8 @@ bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype 
 		return false;
 	if ((c->copies || (c->example && c->kind == DTRAIN_OP_CAST)) && !caps->weight_copies)
 		return false;
-	if ((c->scaled || c->family == SCALER) && !has_f16)
-		return false;
-	return c->family != NORMALIZE || has_f16 || !caps->host_memory;
+	bool has_f16 = caps->dtypes & 1u << DTRAIN_F16;
+	return (!c->scaled && c->family != SCALER) || has_f16;
 }
 
 void open_setting(setting *s, const op_case *c, const char *device, dtrain_dtype dtype, dtrain_dtype rounding,

@@ -203,7 +203,7 @@ static void check_model(const char *model, const char *device, dtrain_dtype dtyp
 	free(full.memory);
 }
 
-static bool has_bf16(const char *name)
+static bool has_type(const char *name, dtrain_dtype dtype)
 {
 	dtrain_device *device;
 	dtrain_device_caps caps;
@@ -211,17 +211,19 @@ static bool has_bf16(const char *name)
 	expect_ok(dtrain_device_open(name, NULL, &device, &err), &err);
 	dtrain_device_get_api(device)->caps(device, &caps);
 	dtrain_device_close(&device);
-	return caps.dtypes & 1u << DTRAIN_BF16;
+	return caps.dtypes & 1u << dtype;
 }
 
 static void training_gives_the_same_bits(void **state)
 {
 	(void)state;
+	const dtrain_dtype halves[] = {DTRAIN_BF16, DTRAIN_F16};
 	for (char **device = devices; *device; device++)
 		for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
 			check_model(models[i], *device, DTRAIN_F32);
-			if (strcmp(*device, "far") != 0 && has_bf16(*device))
-				check_model(models[i], *device, DTRAIN_BF16);
+			for (int k = 0; k < 2; k++)
+				if (strcmp(*device, "far") != 0 && has_type(*device, halves[k]))
+					check_model(models[i], *device, halves[k]);
 		}
 }
 

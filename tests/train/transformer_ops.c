@@ -25,7 +25,7 @@ static dtrain_dtype tested_type = DTRAIN_F32;
 
 /* An op on a device whose memory the host can read. */
 typedef struct op_run {
-	dtrain_dtype dtype; /* that the op computes in: F32 or BF16 */
+	dtrain_dtype dtype; /* that the op computes in: F32, BF16 or F16 */
 	dtrain_device *device;
 	const dtrain_device_api *api;
 	dtrain_stream *stream;
@@ -82,6 +82,8 @@ static float *numbers(op_run *r, dtrain_shape shape)
 		float value = (float)(state >> 8) * 0x1p-23f - 1;
 		if (dtype == DTRAIN_BF16)
 			((uint16_t *)values)[i] = bt_bfloat16(value);
+		else if (dtype == DTRAIN_F16)
+			((uint16_t *)values)[i] = bt_float16(value);
 		else
 			((float *)values)[i] = value;
 	}
@@ -371,14 +373,14 @@ static void compare_threads(void **state)
 	}
 }
 
-static bool has_bf16(const char *device)
+static bool has_type(const char *device, dtrain_dtype dtype)
 {
 	op_run r;
 	dtrain_device_caps caps;
 	begin(&r, device, 1, DTRAIN_OP_RELU, (dtrain_op_attrs){.relu = false});
 	r.api->caps(r.device, &caps);
 	end(&r);
-	return caps.dtypes >> DTRAIN_BF16 & 1;
+	return caps.dtypes >> dtype & 1;
 }
 
 static void threads_change_no_bit(void **state)
@@ -387,11 +389,11 @@ static void threads_change_no_bit(void **state)
 	fprintf(stderr, "this compiler's build leaves threads to oneDNN, whose sums depend on their number\n");
 	skip();
 #endif
-	compare_threads(state);
-	if (has_bf16(*state)) {
-		tested_type = DTRAIN_BF16;
-		compare_threads(state);
-		tested_type = DTRAIN_F32;
+	const dtrain_dtype dtypes[] = {DTRAIN_BF16, DTRAIN_F16, DTRAIN_F32};
+	for (int i = 0; i < 3; i++) {
+		tested_type = dtypes[i];
+		if (has_type(*state, dtypes[i]))
+			compare_threads(state);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The cpu device's inner loops for other kinds of processors give what those for this one give, which the tests of ops
- * compare with ref.
+ * compare with ref. Those of F16 give the bits of common/half.h on all.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -13,6 +13,7 @@
 
 #include <dtrain/device.h>
 
+#include "common/half.h"
 #include "cpu/vector.h"
 
 enum { MOST = 96, ARRAYS = 6 };
@@ -159,8 +160,77 @@ static void expect_near(const arrays *a, const arrays *b, const char *kind, int 
 	}
 }
 
+/* ---- F16: the bits of common/half.h ---- */
+
+/* No multiple of a vector, so that a call ends with a part of one. */
+enum { FLOATS = 1021 };
+
+static float float_of(uint32_t bits)
+{
+	float value;
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+static void check_narrow(const cpu_vector *v, const char *kind, const float *values, int count)
+{
+	uint16_t halves[FLOATS];
+	v->f16->narrow(halves, values, 1, count);
+	for (int i = 0; i < count; i++)
+		if (halves[i] != bt_float16(values[i]))
+			fail_msg("%s: %a becomes 0x%04x, not 0x%04x", kind, (double)values[i], halves[i],
+				 bt_float16(values[i]));
+}
+
+static void check_widen(const cpu_vector *v, const char *kind)
+{
+	for (uint32_t first = 0; first < 0x10000; first += FLOATS) {
+		uint16_t halves[FLOATS];
+		float wide[FLOATS];
+		int count = 0x10000 - first < FLOATS ? (int)(0x10000 - first) : FLOATS;
+		for (int i = 0; i < count; i++)
+			halves[i] = (uint16_t)(first + (uint32_t)i);
+		v->f16->widen(wide, halves, count);
+		for (int i = 0; i < count; i++) {
+			float right = bt_widen_float16(halves[i]);
+			if (memcmp(&wide[i], &right, sizeof(right)) != 0)
+				fail_msg("%s: 0x%04x becomes %a, not %a", kind, halves[i], (double)wide[i],
+					 (double)right);
+		}
+	}
+}
+
+/* Every number of F16, the middle between it and the next one, and the floats next to that middle; then floats of all
+ * sizes, which end with NaN. */
+static void check_halves(const cpu_vector *v, const char *kind)
+{
+	float values[FLOATS];
+	int count = 0;
+	check_widen(v, kind);
+	for (uint32_t bits = 0; bits < 0x10000; bits++) {
+		float value = bt_widen_float16((uint16_t)bits), next = bt_widen_float16((uint16_t)(bits + 1));
+		float end = isinf(next) ? copysignf(65536, value) : next, middle = (value + end) / 2;
+		const float some[] = {value, middle, nextafterf(middle, 0), nextafterf(middle, 2 * middle)};
+		for (int i = 0; i < 4; i++) {
+			values[count++] = some[i];
+			if (count == FLOATS)
+				check_narrow(v, kind, values, count);
+			count %= FLOATS;
+		}
+	}
+	check_narrow(v, kind, values, count);
+	for (uint64_t bits = 0; bits < 1ULL << 32; bits += 1021 * FLOATS) {
+		for (uint64_t i = 0; i < FLOATS; i++)
+			values[i] = float_of((uint32_t)(bits + 1021 * i));
+		check_narrow(v, kind, values, FLOATS);
+	}
+}
+
+/* ---- the kinds of processors ---- */
+
 static void compare(const cpu_vector *v, const char *kind)
 {
+	check_halves(v, kind);
 	static trial *const trials[] = {sums,      norms,     norms_back,     activations, gates, softmax,
 					rotations, attention, attention_back, drops,       halves};
 	for (int i = 0; i < (int)(sizeof(trials) / sizeof(trials[0])); i++)
@@ -191,9 +261,16 @@ static void avx2_computes_the_same(void **state)
 	skip();
 }
 
+static void this_processor_rounds_as_the_others(void **state)
+{
+	(void)state;
+	check_halves(cpu_vector_find(), "this processor");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(this_processor_rounds_as_the_others),
 		cmocka_unit_test(any_processor_computes_the_same),
 		cmocka_unit_test(avx2_computes_the_same),
 	};

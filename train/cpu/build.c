@@ -23,8 +23,11 @@ const_dnnl_memory_desc_t cpu_own_md(cpu_build *build, onednn_md md, dnnl_status_
 /* I64 has no layout but the plain one, which no primitive sees. */
 static dnnl_data_type_t type_of(dtrain_dtype dtype)
 {
-	static const dnnl_data_type_t types[] = {
-		[DTRAIN_F32] = dnnl_f32, [DTRAIN_BF16] = dnnl_bf16, [DTRAIN_U8] = dnnl_u8, [DTRAIN_I32] = dnnl_s32};
+	static const dnnl_data_type_t types[] = {[DTRAIN_F32] = dnnl_f32,
+						 [DTRAIN_F16] = dnnl_f16,
+						 [DTRAIN_BF16] = dnnl_bf16,
+						 [DTRAIN_U8] = dnnl_u8,
+						 [DTRAIN_I32] = dnnl_s32};
 	return dtype < sizeof(types) / sizeof(types[0]) ? types[dtype] : dnnl_data_type_undef;
 }
 

@@ -69,10 +69,24 @@ typedef struct cpu_tiling {
 	int threads;
 } cpu_tiling;
 
+enum { CPU_OPERANDS_MAX = 2 * DTRAIN_OP_MAX_OPERANDS };
+
+/* An op in F16: the same op in F32 on copies of the operands (half.c). */
+typedef struct cpu_half {
+	dtrain_op *wide;       /* NULL: the op itself computes */
+	dtrain_op *activation; /* of a linear layer, as an op in F16; NULL: none */
+	/* Of inputs and outputs: elements of a copy with the layout's padding (0: the op in F32 gets the operand
+	 * itself), and its place in the workspace. */
+	int64_t counts[CPU_OPERANDS_MAX];
+	size_t places[CPU_OPERANDS_MAX];
+	size_t workspace; /* of the op in F32: its place */
+	uint32_t updates; /* bits of inputs that are written */
+} cpu_half;
+
 struct dtrain_op {
 	dtrain_device *device;
 	dtrain_op_attrs attrs;
-	dtrain_dtype dtype;   /* that it computes in, F32 or BF16 */
+	dtrain_dtype dtype;   /* that it computes in: F32, BF16, or F16 */
 	size_t element;       /* bytes of one of that type */
 	const cpu_rows *rows; /* for that type */
 	int num_inputs, num_outputs;
@@ -86,6 +100,7 @@ struct dtrain_op {
 	/* Called after the steps, on the host; NULL: nothing. */
 	int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err);
 	dtrain_op *ref;
+	cpu_half half;
 	cpu_place plain[DTRAIN_OP_MAX_OPERANDS];     /* inputs for ref, or for finish */
 	dtrain_shape shapes[DTRAIN_OP_MAX_OPERANDS]; /* of the inputs */
 	dtrain_dtype dtypes[DTRAIN_OP_MAX_OPERANDS]; /* of the inputs */
@@ -256,6 +271,14 @@ void cpu_build_cast(cpu_build *build);
 void cpu_build_adaptive(cpu_build *build);
 void cpu_build_trust(cpu_build *build);
 void cpu_build_muon(cpu_build *build);
+
+/* ---- F16 (half.c) ---- */
+
+/* Whether an op that computes in F16 needs one in F32: all do but those that round and move elements alone. */
+bool cpu_half_widens(dtrain_op_kind kind);
+void cpu_build_half(cpu_build *build);
+int cpu_run_half(const struct dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace,
+		 beton_error *err);
 
 /* ---- updates (optimizer.c) ---- */
 

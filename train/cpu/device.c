@@ -108,10 +108,10 @@ static const char *isa_name(void)
 static void cpu_caps(const dtrain_device *device, dtrain_device_caps *out)
 {
 	*out = (dtrain_device_caps){.host_memory = true,
-				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8 | 1u << DTRAIN_I32 |
-					      (device->has_bf16 ? 1u << DTRAIN_BF16 : 0u),
+				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F16 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8 |
+					      1u << DTRAIN_I32 | (device->has_bf16 ? 1u << DTRAIN_BF16 : 0u),
 				    .alignment = DTRAIN__HOST_ALIGNMENT,
-				    .weight_copies = device->has_bf16,
+				    .weight_copies = true,
 				    .threads = device->threads};
 	const dnnl_version_t *version = dnnl_version();
 	snprintf(out->description, sizeof(out->description), "oneDNN %d.%d.%d, %s, %d thread%s", version->major,
@@ -129,8 +129,7 @@ static void build_on_ref(cpu_build *build)
 	build->workspace += desc->workspace_bytes;
 }
 
-/* This device has no residuals and no scaled losses, and needs no NORMALIZE, because the loader can write normalized
- * pictures to host memory. */
+/* Batch norm takes no residuals. */
 static const struct {
 	void (*build)(cpu_build *build); /* NULL: the device does not have the op */
 	int inputs, outputs;             /* maximum; 0: as in the op's rules */
@@ -158,14 +157,17 @@ static const struct {
 	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = {cpu_build_pool},
 	[DTRAIN_OP_FLATTEN] = {cpu_build_flatten},
 	[DTRAIN_OP_FLATTEN_BWD] = {cpu_build_flatten},
-	[DTRAIN_OP_SOFTMAX_XENT] = {build_on_ref, .inputs = 2},
-	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = {build_on_ref, .inputs = 4},
+	[DTRAIN_OP_SOFTMAX_XENT] = {build_on_ref},
+	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = {build_on_ref},
 	[DTRAIN_OP_ONE_HOT] = {build_on_ref},
 	[DTRAIN_OP_SOFTMAX_XENT_SOFT] = {build_on_ref},
 	[DTRAIN_OP_SIGMOID_XENT] = {build_on_ref},
 	[DTRAIN_OP_SQUARED_ERROR] = {build_on_ref},
 	[DTRAIN_OP_MEAN] = {build_on_ref},
 	[DTRAIN_OP_SGD] = {cpu_build_optimizer},
+	[DTRAIN_OP_NORMALIZE] = {build_on_ref},
+	[DTRAIN_OP_SCALER_INSPECT] = {cpu_build_optimizer},
+	[DTRAIN_OP_SCALER_UPDATE] = {build_on_ref},
 	[DTRAIN_OP_GRAD_NORM] = {cpu_build_grad_norm},
 	[DTRAIN_OP_CLIP] = {build_on_ref},
 	[DTRAIN_OP_LOOKAHEAD] = {cpu_build_optimizer},
@@ -234,6 +236,10 @@ static void cpu_op_destroy(dtrain_op *op)
 		cpu_destroy_tiling(&op->tilings[i]);
 	if (op->ref)
 		dtrain__ref_api.op_destroy(op->ref);
+	if (op->half.wide)
+		cpu_op_destroy(op->half.wide);
+	if (op->half.activation)
+		cpu_op_destroy(op->half.activation);
 	free(op->table);
 	free(op);
 }
@@ -254,6 +260,21 @@ static void place_workspace(cpu_build *build)
 	build->desc->workspace_bytes = scratchpad + build->workspace;
 }
 
+/* NULL: the device does not compute in the type. */
+static const cpu_rows *rows_of(const dtrain_device *device, dtrain_dtype dtype)
+{
+	switch (dtype) {
+	case DTRAIN_F32:
+		return device->vector->f32;
+	case DTRAIN_F16:
+		return device->vector->f16;
+	case DTRAIN_BF16:
+		return device->has_bf16 ? device->vector->bf16 : NULL;
+	default:
+		return NULL;
+	}
+}
+
 static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
 {
 	*out = NULL;
@@ -261,8 +282,7 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	if (status != BETON_OK)
 		return status;
 	dtrain_dtype dtype = dtrain__op_compute_type(desc);
-	bool computes = dtype == DTRAIN_F32 || (dtype == DTRAIN_BF16 && device->has_bf16);
-	if (!computes || !is_supported(desc))
+	if (!rows_of(device, dtype) || !is_supported(desc))
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cpu': op %s in %s with %d operands",
 			       dtrain__op_name(desc->kind), dtrain_dtype_name(dtype),
 			       desc->num_inputs + desc->num_outputs);
@@ -273,7 +293,7 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	op->attrs = desc->attrs;
 	op->dtype = dtype;
 	op->element = dtrain_dtype_size(dtype);
-	op->rows = dtype == DTRAIN_F32 ? device->vector->f32 : device->vector->bf16;
+	op->rows = rows_of(device, dtype);
 	op->num_inputs = desc->num_inputs;
 	op->num_outputs = desc->num_outputs;
 	op->count = dtrain_shape_count(&desc->inputs[0].shape);
@@ -287,7 +307,9 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	if (build.attr)
 		cpu_check(&build, dnnl_primitive_attr_set_scratchpad_mode(build.attr, dnnl_scratchpad_mode_user),
 			  "attributes");
-	if (build.status == BETON_OK)
+	if (build.status == BETON_OK && dtype == DTRAIN_F16 && cpu_half_widens(desc->kind))
+		cpu_build_half(&build);
+	else if (build.status == BETON_OK)
 		builders[desc->kind].build(&build);
 	for (int i = 0; i < build.num_made; i++)
 		dnnl_primitive_desc_destroy(build.made[i]);
@@ -348,6 +370,8 @@ static int cpu_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operand
 	int status = BETON_OK;
 	if (answer != dnnl_success)
 		status = bt_fail(err, BETON_DEVICE, "oneDNN failed with status %d", (int)answer);
+	else if (op->half.wide)
+		status = cpu_run_half(op, stream, operands, workspace, err);
 	else if (op->ref)
 		status = run_on_ref(op, stream, operands, workspace, err);
 	else if (op->finish)

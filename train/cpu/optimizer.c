@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "cpu.h"
@@ -146,6 +148,31 @@ static int run_grad_norm(const struct dtrain_op *op, void *const *operands, void
 	return BETON_OK;
 }
 
+static int has_infinite(const float *g, int64_t count)
+{
+	int found = 0;
+	for (int64_t i = 0; i < count; i++)
+		found |= !(fabsf(g[i]) <= FLT_MAX);
+	return found;
+}
+
+/* g, scaler -> scaler: in place */
+static int run_inspect(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)workspace;
+	(void)err;
+	const float *g = operands[0];
+	int64_t count = op->count;
+	int found = 0;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads) reduction(| : found) if (count > 4 * PIECE)
+#endif
+	for (int64_t start = 0; start < count; start += PIECE)
+		found |= has_infinite(g + start, count - start < PIECE ? count - start : PIECE);
+	((float *)operands[2])[DTRAIN_SCALER_INFINITE] = found ? 1 : 0;
+	return BETON_OK;
+}
+
 void cpu_build_grad_norm(cpu_build *build)
 {
 	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0]));
@@ -157,8 +184,7 @@ void cpu_build_optimizer(cpu_build *build)
 {
 	for (int i = 0; i < build->desc->num_outputs; i++)
 		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i]));
-	if (build->desc->kind == DTRAIN_OP_SGD)
-		build->op->finish = run_sgd;
-	else
-		build->op->finish = run_average;
+	build->op->finish = build->desc->kind == DTRAIN_OP_SGD              ? run_sgd
+			    : build->desc->kind == DTRAIN_OP_SCALER_INSPECT ? run_inspect
+									    : run_average;
 }

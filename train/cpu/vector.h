@@ -30,7 +30,7 @@ typedef enum cpu_activation {
 	CPU_SILU,
 } cpu_activation;
 
-/* Functions on rows of one type, F32 or BF16: void pointers are to such rows. What is computed is F32, and rounded
+/* Functions on rows of one type, F32, BF16 or F16: void pointers are to such rows. What is computed is F32, and rounded
  * once. */
 typedef struct cpu_rows {
 	void (*widen)(float *y, const void *x, int64_t count);
@@ -85,6 +85,7 @@ typedef struct cpu_vector {
 	void (*softmax_gradient)(float *x, int64_t count, float most, float inverse, float shift, float factor);
 
 	const cpu_rows *f32, *bf16;
+	const cpu_rows *f16; /* widen and narrow alone */
 } cpu_vector;
 
 /* Of this processor. */

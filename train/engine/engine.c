@@ -47,11 +47,11 @@ int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err
 
 static int open_parts(engine_rank *engine, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
 {
-	bool has_bf16 = engine->caps.dtypes >> DTRAIN_BF16 & 1;
+	bool has_f16 = engine->caps.dtypes >> DTRAIN_F16 & 1, has_bf16 = engine->caps.dtypes >> DTRAIN_BF16 & 1;
 	if (!(engine->caps.dtypes & 1u << engine->dtype))
-		return bt_fail(err, BETON_UNSUPPORTED, "--precision: device %s (%s) computes in f32%s, not in %s",
-			       engine->api->name, engine->caps.description, has_bf16 ? " and bf16" : "",
-			       dtrain_dtype_name(engine->dtype));
+		return bt_fail(err, BETON_UNSUPPORTED, "--precision: device %s (%s) computes in f32%s%s, not in %s",
+			       engine->api->name, engine->caps.description, has_f16 ? ", f16" : "",
+			       has_bf16 ? ", bf16" : "", dtrain_dtype_name(engine->dtype));
 	int status = engine->api->stream_create(engine->device, &engine->stream, err);
 	if (status == BETON_OK && engine->dtype == DTRAIN_F16)
 		status = dtrain_scaler_create(engine->device, engine->stream, &engine->scaler, err);
