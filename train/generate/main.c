@@ -29,7 +29,7 @@ static const char *const usage_text =
 	"\n"
 	"  -m, --model=NAME|FILE    the model, or its config.json (default: what WEIGHTS say of it)\n"
 	"  -t, --tokenizer=VOCAB    vocabulary for text: as for beton-write; without it tokens are numbers\n"
-	"  -p, --prompt=TEXT        text to continue (default: the end of text, if the vocabulary has it)\n"
+	"  -p, --prompt=TEXT        text to continue (default: the end of text, if there is one)\n"
 	"  -i, --tokens=N[,N...]    the same as tokens\n"
 	"  -n, --count=N            tokens to generate; the end of text ends a text before (default 100)\n"
 	"  -r, --texts=N            texts to generate (default 1)\n"
@@ -173,7 +173,8 @@ static int take(void *context, const uint32_t *tokens, size_t count, beton_error
 }
 #endif
 
-static int64_t end_of_text(const tokenizer *words)
+/* The vocabulary's; -1: none. */
+static int64_t end_in(const tokenizer *words)
 {
 #ifdef HAVE_TOKENIZER
 	if (words)
@@ -183,9 +184,11 @@ static int64_t end_of_text(const tokenizer *words)
 	return -1;
 }
 
-static int read_prompt(const struct options *options, const tokenizer *words, int64_t vocabulary, struct text *text,
-		       beton_error *err)
+static int read_prompt(const struct options *options, const generate_model *model, const tokenizer *words,
+		       struct text *text, beton_error *err)
 {
+	int64_t vocabulary = model->description.vocabulary;
+	int64_t end_of_text = model->end_of_text >= 0 ? model->end_of_text : end_in(words);
 	int status = BETON_OK;
 	if (options->tokens)
 		status = read_tokens(options->tokens, text, err);
@@ -193,13 +196,13 @@ static int read_prompt(const struct options *options, const tokenizer *words, in
 	else if (options->prompt)
 		status = tokenizer_encode(words, options->prompt, strlen(options->prompt), "--prompt", take, text, err);
 #endif
-	else if (end_of_text(words) >= 0)
-		status = add_token(text, end_of_text(words), err);
+	else if (end_of_text >= 0)
+		status = add_token(text, end_of_text, err);
 	if (status != BETON_OK)
 		return status;
 	if (text->count == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "the prompt is empty, and the vocabulary has no end of text");
+			       "the prompt is empty, and neither model nor vocabulary has an end of text");
 	for (size_t i = 0; i < text->count; i++)
 		if (text->tokens[i] >= vocabulary)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -263,7 +266,7 @@ static int generate(const struct options *options, generate_model *model, const 
 					      &token, err);
 		times[2] = bt_now_ns();
 		times[1] = computed++ ? times[1] : times[2];
-		if (status != BETON_OK || token == end_of_text(words))
+		if (status != BETON_OK || token == model->end_of_text || token == end_in(words))
 			break;
 		status = add_token(text, token, err);
 		if (status == BETON_OK)
@@ -313,7 +316,7 @@ static int run(const struct options *options, beton_error *err)
 	if (status == BETON_OK)
 		status = open_vocabulary(options, model.description.vocabulary, &words, err);
 	if (status == BETON_OK)
-		status = read_prompt(options, words, model.description.vocabulary, &text, err);
+		status = read_prompt(options, &model, words, &text, err);
 	for (uint64_t i = 0; i < options->texts && status == BETON_OK; i++)
 		status = generate(options, &model, words, &text, i, err);
 	free(text.tokens);

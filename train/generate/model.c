@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "run/init.h"
 
 static int64_t length_of(const generate_model *model, int index)
@@ -101,6 +102,22 @@ static int find_description(const run_source *source, const char *name, dtrain_t
 	return status;
 }
 
+/* Weights of other programs say nothing of it. */
+static int find_end_of_text(generate_model *model, const run_source *source, beton_error *err)
+{
+	const char *text = run_source_fact(source, "end_of_text");
+	uint64_t token = 0;
+	model->end_of_text = -1;
+	if (!text)
+		return BETON_OK;
+	int status = bt_parse_u64("end_of_text", text, 0, (uint64_t)model->description.vocabulary - 1, &token, err);
+	if (status == BETON_OK)
+		model->end_of_text = (int64_t)token;
+	else
+		bt_prefix(err, "%s", source->path);
+	return status;
+}
+
 static int allocate(generate_model *model, beton_error *err)
 {
 	size_t positions = (size_t)model->description.positions;
@@ -141,6 +158,8 @@ int generate_model_open(generate_model *model, const char *weights, const char *
 	if (status == BETON_OK)
 		status = find_description(&source, name, &model->description, err);
 	if (status == BETON_OK)
+		status = find_end_of_text(model, &source, err);
+	if (status == BETON_OK)
 		status = load(model, &source, err);
 	run_source_close(&source);
 	if (status != BETON_OK)
@@ -166,11 +185,22 @@ void generate_model_close(generate_model *model)
 	*model = (generate_model){0};
 }
 
+/* The first token of the last document. An end of text is the last token of its document, and what follows is predicted
+ * from it there: a text of nothing else is a document that is over. */
+static int64_t document_of(const generate_model *model, const int64_t *tokens, int64_t count)
+{
+	int64_t begin = model->end_of_text < 0 ? 0 : count - 1;
+	while (begin > 0 && tokens[begin - 1] != model->end_of_text)
+		begin--;
+	return begin;
+}
+
 /* The first token that the model sees of a text. It depends on the text alone, not on how it came about. */
-static int64_t begin_of(const generate_model *model, int64_t count)
+static int64_t begin_of(const generate_model *model, const int64_t *tokens, int64_t count)
 {
 	int64_t most = model->description.positions, half = most / 2 > 0 ? most / 2 : 1;
-	return count <= most ? 0 : (count - most + half - 1) / half * half;
+	int64_t document = document_of(model, tokens, count), length = count - document;
+	return document + (length <= most ? 0 : (length - most + half - 1) / half * half);
 }
 
 static int64_t count_equal(const int64_t *a, const int64_t *b, int64_t count)
@@ -249,7 +279,7 @@ int generate_model_logits(generate_model *model, const int64_t *tokens, int64_t 
 {
 	if (count < 1)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "there is no token to begin with");
-	int64_t begin = begin_of(model, count), window = count - begin;
+	int64_t begin = begin_of(model, tokens, count), window = count - begin;
 	int64_t past = count_equal(model->seen, tokens + begin, window <= model->num_seen ? window : model->num_seen);
 	past = past < window ? past : window - 1;
 	int index = find_network(model, window - past);

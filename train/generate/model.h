@@ -11,6 +11,7 @@ enum { GENERATE_LENGTHS = 32 };
 
 typedef struct generate_model {
 	dtrain_transformer description;
+	int64_t end_of_text; /* the token behind each document that the model has learned from; -1: not known */
 	dtrain_device *device;
 	dtrain_stream *stream;
 	dtrain_params *params;
@@ -35,10 +36,11 @@ int generate_model_open(generate_model *model, const char *weights, const char *
 void generate_model_close(generate_model *model);
 
 /* Computes the logits [vocabulary] behind the text. Keys and values of its tokens are kept, and those of the tokens
- * with which the text of the call before began are not computed again. The model sees the whole text while that has no
- * more tokens than the model has positions. A longer text is cut: the model sees its last half of the positions, and
- * what is added to it, until the positions are used up again. Errors: INVALID_ARGUMENT (count 0), those of the device.
- */
+ * with which the text of the call before began are not computed again. A text begins behind the last end of text in
+ * front of its last token, as in training: the documents before are not seen, and positions count from there. The
+ * model sees the whole text while that has no more tokens than the model has positions. A longer text is cut: the
+ * model sees its last half of the positions, and what is added to it, until the positions are used up again. Errors:
+ * INVALID_ARGUMENT (count 0), those of the device. */
 int generate_model_logits(generate_model *model, const int64_t *tokens, int64_t count, float *out, beton_error *err);
 
 #endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * window-loss CHECKPOINT TOKEN...: the mean cross-entropy of each token behind those before it, from the logits of
+ * which dtrain-generate draws. An evaluation of these tokens as one window has the same. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "generate/model.h"
+
+enum { TOKENS_MAX = 256 };
+
+static double loss_of(const float *logits, int64_t vocabulary, int64_t token)
+{
+	double largest = (double)logits[0], sum = 0;
+	for (int64_t i = 1; i < vocabulary; i++)
+		largest = fmax(largest, (double)logits[i]);
+	for (int64_t i = 0; i < vocabulary; i++)
+		sum += exp((double)logits[i] - largest);
+	return log(sum) + largest - (double)logits[token];
+}
+
+static int print_loss(generate_model *model, const int64_t *tokens, int64_t count, beton_error *err)
+{
+	int64_t vocabulary = model->description.vocabulary;
+	float *logits = malloc((size_t)vocabulary * sizeof(*logits));
+	int status = logits ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the logits");
+	double sum = 0;
+	for (int64_t i = 1; i < count && status == BETON_OK; i++) {
+		status = generate_model_logits(model, tokens, i, logits, err);
+		sum += status == BETON_OK ? loss_of(logits, vocabulary, tokens[i]) : 0;
+	}
+	if (status == BETON_OK)
+		printf("%.9f\n", sum / (double)(count - 1));
+	free(logits);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	const dtrain_device_options options = {.struct_size = sizeof(options), .threads = 1};
+	int64_t tokens[TOKENS_MAX];
+	dtrain_device *device = NULL;
+	generate_model model = {0};
+	beton_error err = {0};
+	int64_t count = argc - 2;
+	if (count < 2 || count > TOKENS_MAX)
+		return 2;
+	for (int64_t i = 0; i < count; i++)
+		tokens[i] = strtoll(argv[2 + i], NULL, 10);
+	int status = dtrain_device_open("ref", &options, &device, &err);
+	if (status == BETON_OK)
+		status = generate_model_open(&model, argv[1], NULL, device, &err);
+	if (status == BETON_OK)
+		status = print_loss(&model, tokens, count, &err);
+	generate_model_close(&model);
+	if (status != BETON_OK)
+		fprintf(stderr, "window-loss: %s\n", err.message);
+	return status == BETON_OK ? 0 : 1;
+}
