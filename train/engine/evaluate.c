@@ -176,6 +176,7 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 	uint64_t samples = evaluation->engine->data->val.samples;
 	out->count = evaluation->counts[COUNT];
 	out->bad = evaluation->counts[BAD];
+	out->counted = true;
 	if ((uint64_t)(out->count + out->bad) != samples && !evaluation->batches)
 		return bt_fail(err, BETON_STATE, "evaluation: %ld of %ld samples were counted", (long)out->count,
 			       (long)samples);
@@ -183,7 +184,7 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 		return bt_fail(err, BETON_SAMPLE_CORRUPT, "evaluation: all %ld samples are bad", (long)out->bad);
 	out->outputs = outputs;
 	if (evaluation->sums[ENGINE_WEIGHT] == 0)
-		return bt_fail(err, BETON_DIVERGED, "evaluation: nothing of %ld samples is to be predicted",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "evaluation: nothing of %ld samples is to be predicted",
 			       (long)out->count);
 	for (int i = 0; i < outputs->num_metrics; i++) {
 		double mean = evaluation->sums[i] / evaluation->sums[ENGINE_WEIGHT];

@@ -248,9 +248,9 @@ static bool is_over(const run_session *session, const run_position *position)
 	return position->position >= session->facts->steps_per_epoch * session->facts->global_batch;
 }
 
-/* Evaluates the moving average, if there is one: it takes the weights' place meanwhile. After an error nobody uses them
- * any more. */
-static int evaluate_weights(struct training *training, engine_evaluation *out, beton_error *err)
+/* Evaluates the moving average, if there is one: it takes the weights' place meanwhile. *intact: also after an error
+ * all ranks are here, and have the weights in their place. */
+static int evaluate_weights(struct training *training, engine_evaluation *out, bool *intact, beton_error *err)
 {
 	run_session *session = training->session;
 	bool averages = session->options->ema > 0;
@@ -263,9 +263,26 @@ static int evaluate_weights(struct training *training, engine_evaluation *out, b
 	}
 	status = engine_evaluate(&session->engine, session->val_loader, session->options->eval_batches,
 				 session->slow_group, out, &training->stop, err);
-	return status == BETON_OK && averages
-		       ? dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err)
-		       : status;
+	beton_error late = {0};
+	int back = averages ? dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, &late)
+			    : BETON_OK;
+	if (status == BETON_OK && back != BETON_OK)
+		*err = late;
+	*intact = back == BETON_OK && (out->counted || session->world_size == 1);
+	return status == BETON_OK ? back : status;
+}
+
+/* What was trained is not lost with an evaluation that fails: the epoch stays open, and a resumed run evaluates it.
+ * Weights that have diverged are not worth one. */
+static void save_unevaluated(struct training *training, int failure, beton_error *err)
+{
+	const run_session *session = training->session;
+	beton_error late;
+	if (!session->options->checkpoint || failure == BETON_DIVERGED)
+		return;
+	if (save(training, &late) == BETON_OK)
+		bt_append(err->message, sizeof(err->message),
+			  "; the checkpoint of step %" PRId64 " has what was trained", session->position.step);
 }
 
 static int evaluate(struct training *training, beton_error *err)
@@ -279,7 +296,8 @@ static int evaluate(struct training *training, beton_error *err)
 		evaluation.epoch--;
 	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
 	uint64_t began = bt_now_ns();
-	int status = evaluate_weights(training, &evaluation.result, err);
+	bool intact = false;
+	int status = evaluate_weights(training, &evaluation.result, &intact, err);
 	evaluation.train_seconds = (double)training->trained_ns / 1e9;
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
@@ -287,6 +305,8 @@ static int evaluate(struct training *training, beton_error *err)
 		run_best_note(&session->position, &evaluation.result.outputs->metrics[0], evaluation.result.metrics[0]);
 	if (status == BETON_OK && !training->stop && session->rank == 0)
 		status = run_metrics_evaluation(training->metrics, &evaluation, err);
+	else if (status != BETON_OK && intact)
+		save_unevaluated(training, status, err);
 	engine_evaluation_clear(&evaluation.result);
 	return status;
 }
@@ -300,7 +320,9 @@ static int evaluate_epoch(struct training *training, beton_error *err)
 	return evaluate(training, err);
 }
 
-/* An evaluation that is interrupted stays due: a resumed run begins with it. */
+/* An evaluation that is interrupted, or fails, stays due: a resumed run begins with it. The best is kept as a
+ * checkpoint.
+ */
 static int evaluate_step(struct training *training, beton_error *err)
 {
 	run_position *position = &training->session->position;
@@ -311,7 +333,8 @@ static int evaluate_step(struct training *training, beton_error *err)
 	int status = evaluate(training, err);
 	training->steps_began_ns = bt_now_ns();
 	position->evaluation_due = training->stop;
-	return status;
+	bool best = status == BETON_OK && position->best_step == position->step;
+	return best ? save(training, err) : status;
 }
 
 /* Launches a step, and settles earlier ones if necessary. No checkpoint at the end of an epoch: one follows its
@@ -332,8 +355,7 @@ static int step_and_save(struct training *training, beton_error *err)
 	status = drain(training, err);
 	if (status == BETON_OK && evaluates)
 		status = evaluate_step(training, err);
-	/* The best is kept as a checkpoint. */
-	if (status == BETON_OK && (saves || (evaluates && session->position.best_step == session->position.step)))
+	if (status == BETON_OK && saves)
 		status = save(training, err);
 	run_clock_enter_steps(&training->epoch.clock);
 	training->step_began_ns = bt_now_ns();
