@@ -47,6 +47,32 @@ static int add_file(const engine_job *job, const char *path, bool training, engi
 	return status;
 }
 
+static bool is_special(const lm_options *options, int64_t token)
+{
+	for (int i = 0; i < options->special.count; i++)
+		if (options->special.list[i] == token)
+			return true;
+	return false;
+}
+
+static int check_special(const lm_options *options, int64_t vocabulary, beton_error *err)
+{
+	int64_t others = 0;
+	for (int i = 0; i < options->special.count; i++)
+		if (options->special.list[i] >= vocabulary)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "--special-tokens %" PRIu32 ": is not below the vocabulary of %" PRId64,
+				       options->special.list[i], vocabulary);
+	/* One token more than the list can have. */
+	for (int64_t token = 0; token < vocabulary && token <= LM_TOKENS_MAX; token++)
+		others += !is_special(options, token);
+	return others ? BETON_OK
+		      : bt_fail(err, BETON_INVALID_ARGUMENT,
+				"--special-tokens: are all %" PRId64
+				" tokens of the vocabulary, and nothing is left to mask",
+				vocabulary);
+}
+
 static int check_mask(const engine_job *job, beton_error *err)
 {
 	const lm_options *options = lm_options_of(job);
@@ -65,7 +91,7 @@ static int check_mask(const engine_job *job, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--mask-token %" PRId64 ": is not below the vocabulary of %" PRId64, options->mask_token,
 			       vocabulary);
-	return BETON_OK;
+	return masks ? check_special(options, vocabulary, err) : BETON_OK;
 }
 
 static const engine_outputs tokens_of_vocabulary = {
