@@ -609,11 +609,9 @@ const option_row run_rows[] = {
 	    "of a BERT: the token in place of masked ones (required; 103 in bert-base-uncased)",
 	    "A BERT learns to tell the masked tokens of a window. Of the tokens that --mask-probability chooses, 80 % "
 	    "become this token, 10 % a random one, and 10 % stay. Which ones, depends on --seed, the epoch and the "
-	    "place "
-	    "in the file, not on the number of ranks; evaluations mask the same tokens each time. Each rank's loss is "
-	    "the "
-	    "mean over its own masked tokens, and gradients are the mean of the ranks', as with PyTorch's "
-	    "DistributedDataParallel; evaluations have the mean over all masked tokens.",
+	    "place in the file, not on the number of ranks; evaluations mask the same tokens each time, and with any "
+	    "--seed. Each rank's loss is the mean over its own masked tokens, and gradients are the mean of the "
+	    "ranks', as with PyTorch's DistributedDataParallel; evaluations have the mean over all masked tokens.",
 	    .least = 0, .most = UINT32_MAX, .fact = "mask_token"),
 	ROW("mask-probability", FIXED, OPTION_REALS, lm.mask_probability, "P", NULL,
 	    "of a BERT: share of the tokens that are masked (default: 0.15)", NULL, .count = 1, .least = 1e-6,

@@ -119,6 +119,8 @@ void lm_set_samples(const engine_job *job, const engine_data *data, bool trainin
 	options->tokens.field = lm->token_field;
 	options->tokens.vocabulary = (uint64_t)data->classes;
 	options->tokens.end_of_text = lm->end_of_text;
+	/* An evaluation masks the same tokens in each run, also when weights of another run are evaluated. */
+	options->seed = training ? options->seed : 0;
 	if (lm_masks(job)) {
 		options->tokens.mask_probability = lm->mask_probability < 0 ? 0.15 : lm->mask_probability;
 		options->tokens.mask_token = (uint64_t)lm->mask_token;
