@@ -184,12 +184,36 @@ static void fold_view(dtrain_graph *graph, dtrain_tensor view)
 	dtrain__add_grad(graph, parent, append_like(graph, &pad, &whole));
 }
 
-/* Folds all views of a tensor, inner views first, among the `count` tensors that existed before backward. */
-static void fold_views(dtrain_graph *graph, dtrain_tensor root, int32_t count)
+/* The views of each tensor among those that existed before backward, inner views first. -1: no more. */
+struct views {
+	dtrain_tensor *first, *next;
+};
+
+static bool list_views(dtrain_graph *graph, struct views *out)
 {
-	for (dtrain_tensor i = count - 1; graph->num_views && i > root && !dtrain__graph_failed(graph); i--)
-		if (graph->tensors[i].grad >= 0 && graph->tensors[i].parent >= 0 &&
-		    dtrain__graph_root(graph, i) == root && dtrain__needs_grad(graph, root))
+	size_t count = (size_t)graph->num_tensors;
+	out->first = malloc(2 * count * sizeof(*out->first));
+	if (!out->first) {
+		dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for the views of %zu tensors", count);
+		return false;
+	}
+	out->next = out->first + count;
+	for (dtrain_tensor i = 0; i < graph->num_tensors; i++) {
+		out->first[i] = out->next[i] = -1;
+		if (graph->tensors[i].parent < 0)
+			continue;
+		dtrain_tensor root = dtrain__graph_root(graph, i);
+		out->next[i] = out->first[root];
+		out->first[root] = i;
+	}
+	return true;
+}
+
+static void fold_views(dtrain_graph *graph, const struct views *views, dtrain_tensor root)
+{
+	dtrain_tensor i = dtrain__needs_grad(graph, root) ? views->first[root] : -1;
+	for (; i >= 0 && !dtrain__graph_failed(graph); i = views->next[i])
+		if (graph->tensors[i].grad >= 0)
 			fold_view(graph, i);
 }
 
@@ -223,12 +247,12 @@ static void refuse_frozen(dtrain_graph *graph, const dtrain__node *node)
 			   pattern ? pattern : "", statistics, trained ? trained : "a tensor");
 }
 
-static void append_gradients(dtrain_graph *graph, int32_t index, int32_t count)
+static void append_gradients(dtrain_graph *graph, const struct views *views, int32_t index)
 {
 	dtrain__node node = graph->nodes[index]; /* a copy: the list moves when it grows */
 	graph->block = node.block;
 	for (int i = 0; i < node.num_outputs; i++)
-		fold_views(graph, node.outputs[i], count);
+		fold_views(graph, views, node.outputs[i]);
 	if (node.kind == DTRAIN_OP_BATCH_NORM_EVAL && has_grad(graph, &node) &&
 	    dtrain__needs_grad(graph, node.outputs[0]))
 		refuse_frozen(graph, &node);
@@ -241,30 +265,35 @@ static void append_gradients(dtrain_graph *graph, int32_t index, int32_t count)
 	graph->num_pending = 0;
 }
 
-/* Whether anybody but param has a use for this memory: an op, another parameter, or the caller. */
-static bool is_used_besides(const dtrain_graph *graph, dtrain_tensor root, dtrain_tensor param)
+/* How often each root's memory is of use: to an op, or as a gradient of a parameter or for the caller. NULL: the graph
+ * has failed. */
+static int32_t *count_uses(dtrain_graph *graph)
 {
+	int32_t *uses = calloc((size_t)graph->num_tensors, sizeof(*uses));
+	if (!uses) {
+		dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for %d tensors", graph->num_tensors);
+		return NULL;
+	}
 	for (int32_t i = 0; i < graph->num_nodes; i++)
 		for (int k = 0; k < graph->nodes[i].num_inputs; k++)
-			if (dtrain__graph_root(graph, graph->nodes[i].inputs[k]) == root)
-				return true;
+			uses[dtrain__graph_root(graph, graph->nodes[i].inputs[k])]++;
 	for (int32_t i = 0; i < graph->num_tensors; i++) {
 		const dtrain__tensor *tensor = &graph->tensors[i];
-		bool has_use = tensor->role == DTRAIN__PARAM || tensor->want_grad;
-		if (i != param && has_use && tensor->grad >= 0 && dtrain__graph_root(graph, tensor->grad) == root)
-			return true;
+		if ((tensor->role == DTRAIN__PARAM || tensor->want_grad) && tensor->grad >= 0)
+			uses[dtrain__graph_root(graph, tensor->grad)]++;
 	}
-	return graph->tensors[root].keep;
+	return uses;
 }
 
 /* Puts the sum of a parameter's gradients into the flat array, where it is reduced as soon as it is complete: so memory
  * that anybody else reads is copied. */
-static void place_param_grad(dtrain_graph *graph, dtrain_tensor param)
+static void place_param_grad(dtrain_graph *graph, const int32_t *uses, dtrain_tensor param)
 {
 	dtrain_tensor grad = graph->tensors[param].grad, root = dtrain__graph_root(graph, grad);
 	const dtrain__tensor *memory = &graph->tensors[root];
 	bool larger = dtrain_shape_count(&memory->shape) != dtrain_shape_count(&graph->tensors[param].shape);
-	if (memory->role != DTRAIN__ACTIVATION || larger || is_used_besides(graph, root, param)) {
+	/* The parameter is one use. A copy that is made for it reads the memory in its place. */
+	if (memory->role != DTRAIN__ACTIVATION || larger || uses[root] > 1 || memory->keep) {
 		dtrain__node copy = {.kind = DTRAIN_OP_SCALE,
 				     .attrs.factor = 1,
 				     .num_inputs = 1,
@@ -279,18 +308,29 @@ static void place_param_grad(dtrain_graph *graph, dtrain_tensor param)
 	graph->tensors[param].grad = grad;
 }
 
+static void place_param_grads(dtrain_graph *graph, int32_t count)
+{
+	int32_t *uses = dtrain__graph_failed(graph) ? NULL : count_uses(graph);
+	for (int32_t i = 0; i < count && !dtrain__graph_failed(graph); i++)
+		if (graph->tensors[i].role == DTRAIN__PARAM && graph->tensors[i].grad >= 0)
+			place_param_grad(graph, uses, i);
+	free(uses);
+}
+
 /* Appends the backward nodes from node `last` down to the first. */
 static void append_backward(dtrain_graph *graph, int32_t last)
 {
 	int32_t block = graph->block, count = graph->num_tensors;
+	struct views views;
+	if (!list_views(graph, &views))
+		return;
 	for (int32_t i = last; i >= 0 && !dtrain__graph_failed(graph); i--)
-		append_gradients(graph, i, count);
+		append_gradients(graph, &views, i);
 	for (int32_t i = 0; i < count && !dtrain__graph_failed(graph); i++)
 		if (graph->tensors[i].producer < 0 && graph->tensors[i].parent < 0)
-			fold_views(graph, i, count);
-	for (int32_t i = 0; i < count && !dtrain__graph_failed(graph); i++)
-		if (graph->tensors[i].role == DTRAIN__PARAM && graph->tensors[i].grad >= 0)
-			place_param_grad(graph, i);
+			fold_views(graph, &views, i);
+	free(views.first);
+	place_param_grads(graph, count);
 	graph->block = block;
 	graph->in_backward = false;
 	for (int32_t i = 0; i < graph->num_tensors; i++)

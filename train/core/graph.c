@@ -32,6 +32,8 @@ void dtrain_graph_destroy(dtrain_graph **graph)
 		return;
 	free((*graph)->tensors);
 	free((*graph)->nodes);
+	free((*graph)->used_params.has);
+	free((*graph)->used_buffers.has);
 	free(*graph);
 	*graph = NULL;
 }
@@ -150,6 +152,19 @@ dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_d
 	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__INPUT, .dtype = dtype, .shape = *shape});
 }
 
+static int reserve_index(dtrain_graph *graph, dtrain__indices *indices, int32_t index)
+{
+	if (index < indices->capacity)
+		return 0;
+	int32_t capacity = index < 128 ? 256 : 2 * index;
+	bool *grown = realloc(indices->has, (size_t)capacity * sizeof(*grown));
+	if (!grown)
+		return dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for %d parameters", capacity);
+	memset(grown + indices->capacity, 0, (size_t)(capacity - indices->capacity) * sizeof(*grown));
+	*indices = (dtrain__indices){grown, capacity};
+	return 0;
+}
+
 /* A name must be new in this graph: two layers with one name are a mistake, and layers that share a weight share its
  * tensor. */
 static dtrain_tensor add_persistent(dtrain_graph *graph, dtrain__role role, int index, const char *name,
@@ -157,9 +172,12 @@ static dtrain_tensor add_persistent(dtrain_graph *graph, dtrain__role role, int 
 {
 	if (index < 0)
 		return dtrain__graph_fail(graph, index, "%s", err->message);
-	for (int32_t i = 0; i < graph->num_tensors; i++)
-		if (graph->tensors[i].role == role && graph->tensors[i].index == index)
-			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "'%s' is used by two layers", name);
+	dtrain__indices *used = role == DTRAIN__PARAM ? &graph->used_params : &graph->used_buffers;
+	if (reserve_index(graph, used, index) != 0)
+		return -1;
+	if (used->has[index])
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "'%s' is used by two layers", name);
+	used->has[index] = true;
 	return add_tensor(graph, &(dtrain__tensor){.role = role,
 						   .dtype = dtrain_params_dtype(graph->params),
 						   .shape = *shape,

@@ -47,6 +47,12 @@ typedef struct dtrain__node {
 	bool is_repeated; /* in backward: computes again what a forward node computed */
 } dtrain__node;
 
+/* Indices of parameters or buffers. */
+typedef struct dtrain__indices {
+	bool *has;
+	int32_t capacity;
+} dtrain__indices;
+
 struct dtrain_graph {
 	dtrain_params *params;
 	bool training;
@@ -59,6 +65,7 @@ struct dtrain_graph {
 	dtrain__node *nodes;
 	int32_t num_nodes, node_capacity;
 	int32_t num_views;
+	dtrain__indices used_params, used_buffers; /* those that have a tensor */
 	/* Parts of parameter gradients that a gradient function has requested (gradients/gradients.h). */
 	struct {
 		dtrain_tensor param, part;

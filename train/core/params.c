@@ -64,6 +64,8 @@ void dtrain_params_destroy(dtrain_params **params)
 	free(p->patterns);
 	free(p->params);
 	free(p->buffers);
+	json_decref(p->param_names);
+	json_decref(p->buffer_names);
 	free(p);
 	*params = NULL;
 }
@@ -184,6 +186,22 @@ static int check_known_parameter(const dtrain_param *known, const dtrain_shape *
 	return check_known(known->name, &known->global_shape, shape, index, err);
 }
 
+/* -1: there is no such name. */
+static int find_name(const json_t *names, const char *name)
+{
+	const json_t *index = json_object_get(names, name);
+	return index ? (int)json_integer_value(index) : -1;
+}
+
+static int add_name(json_t **names, const char *name, int index, beton_error *err)
+{
+	if (!*names)
+		*names = json_object();
+	return json_object_set_new_nocheck(*names, name, json_integer(index)) == 0
+		       ? BETON_OK
+		       : bt_fail(err, BETON_NO_MEMORY, "out of memory for the name '%s'", name);
+}
+
 int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
 			  int64_t fan_in, beton_error *err)
 {
@@ -193,12 +211,11 @@ int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_
 int dtrain_params_declare_placed(dtrain_params *params, const char *name, const dtrain_shape *shape,
 				 const dtrain_placement *placement, dtrain_init init, int64_t fan_in, beton_error *err)
 {
-	for (int i = 0; i < params->count; i++)
-		if (strcmp(params->params[i].name, name) == 0)
-			return check_known_parameter(&params->params[i], shape, placement, i, err);
-	for (int i = 0; i < params->buffer_count; i++)
-		if (strcmp(params->buffers[i].name, name) == 0)
-			return fail_kind(name, err);
+	int known = find_name(params->param_names, name);
+	if (known >= 0)
+		return check_known_parameter(&params->params[known], shape, placement, known, err);
+	if (find_name(params->buffer_names, name) >= 0)
+		return fail_kind(name, err);
 	int status = check_declaration(params, name, shape, init, err);
 	if (status == BETON_OK)
 		status = reserve((void **)&params->params, params->count, &params->capacity, sizeof(dtrain_param), err);
@@ -217,6 +234,11 @@ int dtrain_params_declare_placed(dtrain_params *params, const char *name, const 
 		free_names(&param);
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for parameter '%s'", name);
 	}
+	status = add_name(&params->param_names, name, params->count, err);
+	if (status != BETON_OK) {
+		free_names(&param);
+		return status;
+	}
 	param.frozen = is_frozen(params, name);
 	params->params[params->count] = param;
 	params->block_used = true;
@@ -227,14 +249,13 @@ static int declare_buffer(dtrain_params *params, const char *name, const dtrain_
 			  bool fixed, beton_error *err)
 {
 	fixed = is_frozen(params, name) || fixed;
-	for (int i = 0; i < params->buffer_count; i++)
-		if (strcmp(params->buffers[i].name, name) == 0)
-			return params->buffers[i].fixed == fixed
-				       ? check_known(name, &params->buffers[i].shape, shape, i, err)
-				       : fail_kind(name, err);
-	for (int i = 0; i < params->count; i++)
-		if (strcmp(params->params[i].name, name) == 0)
-			return fail_kind(name, err);
+	int known = find_name(params->buffer_names, name);
+	if (known >= 0)
+		return params->buffers[known].fixed == fixed
+			       ? check_known(name, &params->buffers[known].shape, shape, known, err)
+			       : fail_kind(name, err);
+	if (find_name(params->param_names, name) >= 0)
+		return fail_kind(name, err);
 	int status = check_declaration(params, name, shape, init, err);
 	if (status == BETON_OK)
 		status = reserve((void **)&params->buffers, params->buffer_count, &params->buffer_capacity,
@@ -244,6 +265,11 @@ static int declare_buffer(dtrain_params *params, const char *name, const dtrain_
 	char *copy = strdup(name);
 	if (!copy)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for buffer '%s'", name);
+	status = add_name(&params->buffer_names, name, params->buffer_count, err);
+	if (status != BETON_OK) {
+		free(copy);
+		return status;
+	}
 	params->buffers[params->buffer_count] =
 		(dtrain_buffer){.name = copy, .shape = *shape, .init = init, .fixed = fixed};
 	return params->buffer_count++;

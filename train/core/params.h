@@ -5,6 +5,8 @@
 #ifndef DTRAIN_CORE_PARAMS_H
 #define DTRAIN_CORE_PARAMS_H
 
+#include <jansson.h>
+
 #include "copies.h"
 
 /* Where the gradients' memory comes from, in place of the device. */
@@ -25,6 +27,7 @@ struct dtrain_params {
 	int count, capacity;
 	dtrain_buffer *buffers;
 	int buffer_count, buffer_capacity;
+	json_t *param_names, *buffer_names; /* objects: the index of each name */
 	dtrain_unit_policy policy;
 	dtrain_unit *units; /* in flat order; made by allocate */
 	int unit_count;

@@ -44,10 +44,13 @@ int dtrain__plan(dtrain__span *spans, int count, size_t alignment, size_t *total
 	if (!order)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d tensors", count);
 	dtrain__span **placed = order + count;
-	for (int i = 0; i < count; i++)
-		order[i] = &spans[i];
-	qsort(order, (size_t)count, sizeof(*order), larger_first);
 	for (int i = 0; i < count; i++) {
+		order[i] = &spans[i];
+		spans[i].offset = 0;
+	}
+	qsort(order, (size_t)count, sizeof(*order), larger_first);
+	/* Those without bytes come last, and need no place. */
+	for (int i = 0; i < count && order[i]->bytes; i++) {
 		dtrain__span *span = order[i];
 		span->offset = lowest_gap(span, placed, i, alignment);
 		if (span->offset + span->bytes > *total)

@@ -93,8 +93,8 @@ static int32_t last_block(const dtrain_params *params)
 	return last;
 }
 
-/* Changes a parameter's numbers as the task, patterns and layers say. */
-static int refine(const run_options *options, const dtrain_params *params, const dtrain_param *param, run_group *group,
+/* Changes a parameter's numbers as the task, patterns and layers say. last: the last block. */
+static int refine(const run_options *options, int32_t last, const dtrain_param *param, run_group *group,
 		  beton_error *err)
 {
 	entry one;
@@ -102,7 +102,7 @@ static int refine(const run_options *options, const dtrain_params *params, const
 	for (const char *const *name = run_options_job(options).task->no_decay; name && *name; name++)
 		if (strcmp(*name, param->name) == 0)
 			group->weight_decay = 0;
-	group->lr_scale *= pow(options->layer_decay, last_block(params) - param->block);
+	group->lr_scale *= pow(options->layer_decay, last - param->block);
 	int status = find_entry("--no-decay", options->no_decay, false, param->name, &found, &one, err);
 	if (found)
 		group->weight_decay = 0;
@@ -143,6 +143,7 @@ static int place(run_groups *groups, int usual, run_group group, uint8_t *out, b
 int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err)
 {
 	int count = dtrain_params_count(params);
+	int32_t last = last_block(params);
 	/* A step's decay is weight decay times rate: the division cancels the biases' larger rate. */
 	double decay = options->no_bias_decay ? 0 : options->weight_decay / options->bias_lr_scale;
 	*out = (run_groups){.groups = {[RUN_GROUP_WEIGHTS] = {1, options->weight_decay},
@@ -162,10 +163,10 @@ int run_groups_make(const run_options *options, const dtrain_params *params, run
 	for (int i = 0; i < count && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
 		uint8_t usual = group_of(options, param);
-		out->outer[i] = param->block == 0 || param->block == last_block(params);
+		out->outer[i] = param->block == 0 || param->block == last;
 		run_group group = out->groups[usual];
 		if (usual != RUN_GROUP_FROZEN)
-			status = refine(options, params, param, &group, err);
+			status = refine(options, last, param, &group, err);
 		if (status == BETON_OK)
 			status = place(out, usual, group, &out->of[i], err);
 	}
