@@ -193,12 +193,11 @@ const option_row run_rows[] = {
 	    "training loss: cross-entropy, bce (a binary one for each output), or mse (mean squared error)",
 	    "What it is computed from depends on --label-field. `bce` is the mean over the outputs of the binary cross "
 	    "entropy with logits, as timm's --bce-loss. With classes its target is 1 for the class and 0 elsewhere, "
-	    "with --mixup and --cutmix the two shares; evaluation then has the cross entropy, so that "
-	    "runs can be compared. With several labels, evaluation has the loss, F1 (the mean over the "
-	    "pictures), the share of labels that are right, and the share of pictures with no wrong label; a label "
-	    "counts as predicted above a probability of 1/2. `mse` is the mean over the outputs; evaluation has the "
-	    "mean "
-	    "absolute error, too. The numbers are not scaled.",
+	    "with --mixup and --cutmix the two shares; evaluation then has the cross entropy, so that runs can be "
+	    "compared. With several labels, evaluation has the loss, F1 (the mean over the pictures), the share of "
+	    "labels that are right, and the share of pictures with no wrong label; a label counts as predicted above a "
+	    "probability of 1/2. `mse` is the mean over the outputs; evaluation has the mean absolute error, too. The "
+	    "numbers are not scaled.",
 	    .choices = losses, .fact = "loss"),
 	REALS("bce-threshold", TOLD, vision.bce_threshold, "X", 1, 0, 1, "0",
 	      "with --loss `bce`, targets above X count as 1, others as 0; 0 = they count as they are",
@@ -219,20 +218,18 @@ const option_row run_rows[] = {
 	    "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5. The vision "
 	    "transformers `vit-s16` and `vit-b16` have patches of 16 pixels, `vit-ti4` and `vit-mini4` of 4 pixels "
 	    "for small pictures; those with `-plain` have fixed positions and average the patches instead of having "
-	    "a class token. "
-	    "The models of --task `lm` are GPT-2's. FILE, with a slash or the ending `.json`, is Hugging Face's "
-	    "description of a model, a config.json.",
+	    "a class token. The models of --task `lm` are GPT-2's. FILE, with a slash or the ending `.json`, is "
+	    "Hugging "
+	    "Face's description of a model, a config.json.",
 	    .name_at = run_task_model, .suffix = ".json", .fact = "model"),
 	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, or a checkpoint's folder",
 	     "Tensor names are torchvision's, which timm's resnets share; those of vision transformers are timm's, "
 	     "torchvision's or Hugging Face's, and their positions are resized for pictures of another size, as timm "
-	     "does. "
-	     "A prefix `module.`, `_orig_mod.` or "
-	     "`model.` of all names is ignored. Numbers of 16 or 64 bits are converted. If the number of classes "
-	     "differs, the head (the last layer) is initialized as in a new run. Any other tensor that is missing "
-	     "or has another shape is an error. The output and the log list what was loaded and what was not. In "
-	     "a folder of checkpoints the newest one is used. In a checkpoint with moving averages, the averages "
-	     "are used. A resumed run has the weights of its checkpoint.",
+	     "does. A prefix `module.`, `_orig_mod.` or `model.` of all names is ignored. Numbers of 16 or 64 bits are "
+	     "converted. If the number of classes differs, the head (the last layer) is initialized as in a new run. "
+	     "Any other tensor that is missing or has another shape is an error. The output and the log list what was "
+	     "loaded and what was not. In a folder of checkpoints the newest one is used. In a checkpoint with moving "
+	     "averages, the averages are used. A resumed run has the weights of its checkpoint.",
 	     .none = true),
 	TEXT("freeze", TOLD, freeze, "PATTERN[,...]", NULL, "do not train the layers and parameters that match",
 	     "A PATTERN is a shell pattern. It matches a parameter's name, or the part of the name before one of "
@@ -332,16 +329,12 @@ const option_row run_rows[] = {
 	GROUP("Optimizer", NULL),
 	TEXT("optimizer", FIXED, optimizer, "NAME", "sgd", "%s",
 	     "`sgd`, `adam` and `adamw` are the same as PyTorch's, `lion`, `lars` and `lamb` as timm's. The defaults "
-	     "of "
-	     "their numbers depend on the name. `lars` and `lamb` scale the update of each parameter by norms, unless "
-	     "its weight decay is 0: --no-bias-decay leaves biases and batch norm unscaled. `lamb` clips gradients to "
-	     "a "
-	     "norm of 1. `muon` is PyTorch's for the matrices and convolutions in the network's blocks, with "
-	     "Nesterov's "
-	     "momentum, and `adamw` for all else: biases, norms, and what is before the first block and behind the "
-	     "last "
-	     "one, as embeddings and the last layer are. On `cuda` its products are BF16, as PyTorch's are, elsewhere "
-	     "F32. A resumed run has the optimizer of its checkpoint.",
+	     "of their numbers depend on the name. `lars` and `lamb` scale the update of each parameter by norms, "
+	     "unless its weight decay is 0: --no-bias-decay leaves biases and batch norm unscaled. `lamb` clips "
+	     "gradients to a norm of 1. `muon` is PyTorch's for the matrices and convolutions in the network's blocks, "
+	     "with Nesterov's momentum, and `adamw` for all else: biases, norms, and what is before the first block "
+	     "and behind the last one, as embeddings and the last layer are. On `cuda` its products are BF16, as "
+	     "PyTorch's are, elsewhere F32. A resumed run has the optimizer of its checkpoint.",
 	     .name_at = optimizer_name),
 	NUMBER("lr", TOLD, lr, 0, FLT_MAX, "0.1", "learning rate", NULL),
 	CHOICE("lr-scale", TOLD, lr_scale, "NAME", lr_scales, "none",
@@ -354,11 +347,9 @@ const option_row run_rows[] = {
 	      "Used by --lr-scale `linear` and `sqrt`."),
 	CHOICE("schedule", TOLD, schedule, "NAME", schedules, "cosine", "%s: the learning rate after the warm-up",
 	       "`linear` and `cosine` fall from --lr to --final-lr over the rest of the run. `wsd` (warm-up, stable, "
-	       "decay) "
-	       "stays at --lr and falls linearly in the last part of the run, --decay-share. `polynomial` falls as the "
-	       "share of the steps that are left to the power of --schedule-power, as PyTorch's PolynomialLR. `step` "
-	       "is "
-	       "multiplied by --milestone-factor at each of --milestones, as PyTorch's MultiStepLR."),
+	       "decay) stays at --lr and falls linearly in the last part of the run, --decay-share. `polynomial` falls "
+	       "as the share of the steps that are left to the power of --schedule-power, as PyTorch's PolynomialLR. "
+	       "`step` is multiplied by --milestone-factor at each of --milestones, as PyTorch's MultiStepLR."),
 	REALS("decay-share", TOLD, decay_share, "X", 1, 0, 1, "0.2",
 	      "length of the decay of `wsd` as a share of the run", "Rounded to a step."),
 	REALS("schedule-power", TOLD, schedule_power, "X", 1, 1e-3, 1e3, "1", "power of the schedule `polynomial`",
@@ -396,16 +387,15 @@ const option_row run_rows[] = {
 	NUMBER("ns-steps", TOLD, ns_steps, 1, 99, NULL, "Muon: Newton-Schulz steps", NULL),
 	KIND_FLAG("match-rms-adamw", TOLD, match_rms_adamw, "Muon: give updates the size of AdamW's",
 		  "PyTorch's adjust_lr_fn \"match_rms_adamw\": the rate of a matrix is multiplied by 0.2 * "
-		  "sqrt(max(rows, "
-		  "columns)), with which rates and decays of AdamW fit. Without it the factor is sqrt(max(1, rows / "
-		  "columns)), \"original\". A weight stored as [in, out], as GPT-2's are, has `in` rows."),
+		  "sqrt(max(rows, columns)), with which rates and decays of AdamW fit. Without it the factor is "
+		  "sqrt(max(1, rows / columns)), \"original\". A weight stored as [in, out], as GPT-2's are, has `in` "
+		  "rows."),
 	NUMBER("trust", TOLD, trust, FLT_MIN, FLT_MAX, NULL, "LARS's trust coefficient", NULL),
 	NUMBER("weight-decay", TOLD, weight_decay, 0, FLT_MAX, "1e-4", "weight decay of the parameters",
 	       "`sgd`, `adam` and `lars` add it to the gradient. `adamw`, `lion` and `muon` subtract it from the "
-	       "parameter, times the learning rate; `lamb` adds it to the update before it is scaled. "
-	       "The class token and the embeddings of positions of a vision transformer (`cls_token`, `pos_embed`) "
-	       "have "
-	       "none, as in timm, unless --param-groups gives them one."),
+	       "parameter, times the learning rate; `lamb` adds it to the update before it is scaled. The class token "
+	       "and the embeddings of positions of a vision transformer (`cls_token`, `pos_embed`) have none, as in "
+	       "timm, unless --param-groups gives them one."),
 	REALS("bias-lr-scale", TOLD, bias_lr_scale, "X", 1, 1e-6, 1e6, "1",
 	      "factor on the learning rate of biases and batch norm",
 	      "These are the parameters of one dimension. Their weight decay is divided by the factor, so a step "
@@ -426,16 +416,13 @@ const option_row run_rows[] = {
 	TEXT("param-groups", TOLD, param_groups, "PATTERN=X[:DECAY][,...]", NULL,
 	     "factor on the learning rate, and weight decay, of the parameters that match",
 	     "Patterns are those of --freeze; of several that match the first counts. X is a factor on the rate that "
-	     "the "
-	     "parameter has otherwise. Without DECAY its weight decay stays as it is. An example for a pretrained "
-	     "network: "
-	     "`fc=10,conv1=0.1:0`. A pattern that matches no parameter, or only frozen ones, is an error.",
+	     "the parameter has otherwise. Without DECAY its weight decay stays as it is. An example for a pretrained "
+	     "network: `fc=10,conv1=0.1:0`. A pattern that matches no parameter, or only frozen ones, is an error.",
 	     .none = true),
 	REALS("layer-decay", TOLD, layer_decay, "X", 1, 1e-6, 1, "1",
 	      "factor on the learning rate from each block of the network to the one before",
 	      "The last block has the rate of --lr, the block before it X times that rate, and so on. Blocks are what "
-	      "the "
-	      "network repeats (residual blocks, layers of a transformer), and what is before and behind them."),
+	      "the network repeats (residual blocks, layers of a transformer), and what is before and behind them."),
 	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6, "0",
 	      "Lookahead: go back to slow weights every N steps; 0 = never",
 	      "Lookahead (Zhang et al. 2019) keeps slow weights of the parameters and of batch norm's statistics. "
@@ -458,14 +445,13 @@ const option_row run_rows[] = {
 	REALS("dropout", TOLD, dropout, "P", 1, 0, 0.999, NULL,
 	      "share of the values that training of a transformer sets to 0 (default: the model's)",
 	      "Of the sum of the embeddings, of the probabilities of attention, and of what attention and MLP of each "
-	      "layer "
-	      "add. Which values, depends on "
-	      "--seed, the step and the place in the global batch, not on the number of ranks."),
+	      "layer add. Which values, depends on --seed, the step and the place in the global batch, not on the "
+	      "number of ranks."),
 	REALS("drop-path", TOLD, vision.drop_path, "P", 1, 0, 0.999, NULL,
 	      "stochastic depth: how often the last layer of a vision transformer is left out (default: the model's)",
 	      "Attention and MLP of layer i of n, from 0, are left out of a picture with the probability P * i / (n - "
-	      "1), "
-	      "each by itself, as timm's --drop-path. What remains is scaled up. The draws are as those of --dropout."),
+	      "1), each by itself, as timm's --drop-path. What remains is scaled up. The draws are as those of "
+	      "--dropout."),
 	SEED("seed", FIXED, seed, "N", "0", "seed of weights, order and augmentation", NULL),
 
 	GROUP("Order and loading", NULL),
