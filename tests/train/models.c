@@ -339,7 +339,7 @@ static void faults_of_builds(void **state)
 	description.heads = 5;
 	expect_build_fault(&description, false, T, "\"n_embd\" 768 is not divisible by \"n_head\" 5");
 	description.heads = 0;
-	expect_build_fault(&description, false, T, "\"n_head\" is not positive");
+	expect_build_fault(&description, false, T, "\"n_head\" is 0, not positive");
 	beton_error err = {0};
 	expect_ok(dtrain_transformer_find("vit-s16", &description, &err), &err);
 	expect_build_fault(&description, false, T, "no model of tokens");

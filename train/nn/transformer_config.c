@@ -307,10 +307,16 @@ int dtrain__transformer_check(const dtrain_transformer *t, const char *what, bet
 {
 	if ((unsigned)t->type >= COUNT(types))
 		return bt_fail(err, BETON_FORMAT, "%s: model_type %d", what, (int)t->type);
+	/* The size that a file leaves out. */
+	if (t->head_size == 0 && t->width > 0 && t->heads > t->width)
+		return bt_fail(err, BETON_FORMAT, "%s: \"%s\" %lld is less than \"%s\" %lld", what, KEY_OF(t, width),
+			       (long long)t->width, KEY_OF(t, heads), (long long)t->heads);
 	for (int i = 0; i < types[t->type].count; i++) {
 		const config_key *key = &types[t->type].keys[i];
-		if (key->kind == KEY_COUNT && *(const int64_t *)((const char *)t + key->offset) < 1)
-			return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is not positive", what, key->name);
+		const int64_t *count = (const int64_t *)((const char *)t + key->offset);
+		if (key->kind == KEY_COUNT && *count < 1)
+			return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %lld, not positive", what, key->name,
+				       (long long)*count);
 	}
 	if (t->layers > MOST_LAYERS)
 		return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %lld, not 1 .. %d", what, KEY_OF(t, layers),
