@@ -82,21 +82,51 @@ static int make_network(generate_model *model, int index, beton_error *err)
 	return status;
 }
 
+static bool predicts_next(const dtrain_transformer *model)
+{
+	return model->vocabulary && model->type != DTRAIN_TRANSFORMER_BERT;
+}
+
+/* A name that the library knows may be that of a model of pictures. */
+static int find_named(const char *name, dtrain_transformer *out, beton_error *err)
+{
+	char names[256] = "";
+	int status = dtrain_transformer_find(name, out, err);
+	if (status != BETON_NOT_FOUND || strchr(name, '/') || bt_ends_with(name, ".json"))
+		return status;
+	for (int i = 0; dtrain_transformer_name(i); i++) {
+		*out = (dtrain_transformer){.struct_size = sizeof(*out)};
+		if (dtrain_transformer_find(dtrain_transformer_name(i), out, err) == BETON_OK && predicts_next(out))
+			bt_append(names, sizeof(names), "%s%s", *names ? ", " : "", dtrain_transformer_name(i));
+	}
+	return bt_fail(
+		err, status,
+		"no model '%s' that predicts the next token; there are: %s; a file's name has a slash or ends in .json",
+		name, names);
+}
+
 static int find_description(const run_source *source, const char *name, dtrain_transformer *out, beton_error *err)
 {
 	const char *text = run_source_fact(source, "description"), *known = run_source_fact(source, "model");
+	const char *task = run_source_fact(source, "task");
 	int status = BETON_OK;
 	*out = (dtrain_transformer){.struct_size = sizeof(*out)};
+	if (task && strcmp(task, "lm") != 0)
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"'%s' holds a model of --task %s; a text needs one of lm, and dtrain-predict takes those "
+			"of pictures",
+			source->path, task);
 	if (name)
-		status = dtrain_transformer_find(name, out, err);
+		status = find_named(name, out, err);
 	else if (text)
 		status = dtrain_transformer_parse(text, source->path, out, err);
 	else if (known)
-		status = dtrain_transformer_find(known, out, err);
+		status = find_named(known, out, err);
 	else
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--model is missing: the metadata of '%s' do not describe its model", source->path);
-	if (status == BETON_OK && !(out->vocabulary && out->type != DTRAIN_TRANSFORMER_BERT))
+	if (status == BETON_OK && !predicts_next(out))
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is not a model that predicts the next token",
 				 name ? name : source->path);
 	return status;
