@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <beton/loader.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -160,10 +161,14 @@ static void tell_rest(const beton_loader *loader)
 	if (rest == 0 || !options->log || options->tokens.ignore_rest)
 		return;
 	beton_error line;
-	bt_fail(&line, BETON_OK, "%s: %llu windows of %llu tokens; the last %llu tokens of the %u file%s are in none",
+	char place[64] = "its end";
+	if (loader->dataset.count > 1)
+		snprintf(place, sizeof(place), "the ends of the %u files", loader->dataset.count);
+	bt_fail(&line, BETON_OK,
+		"%s: %llu windows of %llu tokens; %llu token%s at %s fill%s no window, and %s left out",
 		bt_dataset_name(&loader->dataset), (unsigned long long)bt_dataset_samples(&loader->dataset),
-		(unsigned long long)windows->window, (unsigned long long)rest, loader->dataset.count,
-		bt_plural(loader->dataset.count));
+		(unsigned long long)windows->window, (unsigned long long)rest, bt_plural(rest), place,
+		rest == 1 ? "s" : "", rest == 1 ? "is" : "are");
 	options->log(line.message, options->log_context);
 }
 

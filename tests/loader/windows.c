@@ -135,8 +135,9 @@ static void test_ends(void **state)
 			for (uint64_t i = 0; i < count; i++)
 				assert_int_equal(ids[i], i);
 			char rest[64];
-			snprintf(rest, sizeof(rest), "the last %d tokens of the 1 file are in none",
-				 (int)((tokens - 1) % T));
+			int left = (int)((tokens - 1) % T);
+			snprintf(rest, sizeof(rest), "; %d token%s at its end fill%s no window, and %s left out", left,
+				 left == 1 ? "" : "s", left == 1 ? "s" : "", left == 1 ? "is" : "are");
 			assert_int_equal(lines, (tokens - 1) % T != 0);
 			assert_true(lines == 0 || strstr(line, rest));
 			free(ids);
@@ -493,7 +494,8 @@ static void test_several(void **state)
 		lines = 0;
 		assert_ok(beton_loader_open_many(&loader, sources, 3, &options, err));
 		assert_int_equal(lines, 1);
-		assert_non_null(strstr(line, "60 windows of 8 tokens; the last 3 tokens of the 3 files are in none"));
+		assert_non_null(strstr(line, "60 windows of 8 tokens; 3 tokens at the ends of the 3 files fill no "
+					     "window, and are left out"));
 		uint32_t of[3] = {0}, source;
 		assert_ok(beton_iterator_open(&iterator, loader, 0, 0, err));
 		while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
