@@ -101,6 +101,15 @@ void engine_close(engine_rank *engine)
 	*engine = (engine_rank){0};
 }
 
+int engine_next_batch(const engine_rank *engine, beton_iterator *iterator, beton_batch **out, beton_error *err)
+{
+	const engine_task *task = engine->job.task;
+	int status = beton_iterator_next(iterator, out, -1, err);
+	if (status != BETON_OK && status != BETON_END && task->explain)
+		task->explain(&engine->job, err);
+	return status;
+}
+
 int engine_feed_network(engine_rank *engine, const engine_network *network, const beton_batch *batch, beton_error *err)
 {
 	return engine_feed_put(&engine->feed, network->program, network->inputs, network->num_inputs, batch, err);

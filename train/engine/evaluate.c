@@ -136,7 +136,7 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_
 			status = BETON_END;
 			break;
 		}
-		status = beton_iterator_next(iterator, &batch, -1, err);
+		status = engine_next_batch(evaluation->engine, iterator, &batch, err);
 		if (status == BETON_OK)
 			status = run_batch(evaluation, batch, err);
 		else if (is_skipped(loader, status))

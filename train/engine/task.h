@@ -159,6 +159,9 @@ struct engine_task {
 	/* Checks that the model can be built and, with begins, that training can start. */
 	int (*check)(const engine_job *job, const engine_data *data, bool begins, beton_error *err);
 
+	/* Puts an error of the loader that names an option of the loader in words of the trainer; NULL: none does. */
+	void (*explain)(const engine_job *job, beton_error *err);
+
 	/* Adds to the options what the samples of the files are; NULL: those of .beton files. */
 	void (*set_samples)(const engine_job *job, const engine_data *data, bool training,
 			    beton_loader_options *options);

@@ -99,13 +99,16 @@ static void print_length(const run_session *session)
 	const run_facts *facts = session->facts;
 	const engine_task *task = session->engine.job.task;
 	const char *classes = facts->data.outputs->names[facts->data.classes != 1];
+	char part[64] = "";
+	if (facts->epoch_length != facts->data.train.samples)
+		snprintf(part, sizeof(part), "%" PRIu64 " an epoch, ", facts->epoch_length);
 	if (session->options->evaluate)
 		printf("evaluating %" PRId64 " %s%s, %" PRId64 " %s", (int64_t)facts->data.val.samples, task->sample,
 		       bt_plural((uint64_t)facts->data.val.samples), facts->data.classes, classes);
 	else
-		printf("%" PRId64 " sample%s, %" PRId64 " %s, %" PRId64 " step%s of %" PRId64 " %s%s, %" PRId64
+		printf("%" PRId64 " sample%s, %s%" PRId64 " %s, %" PRId64 " step%s of %" PRId64 " %s%s, %" PRId64
 		       " step%s an epoch",
-		       (int64_t)facts->data.train.samples, bt_plural((uint64_t)facts->data.train.samples),
+		       (int64_t)facts->data.train.samples, bt_plural((uint64_t)facts->data.train.samples), part,
 		       facts->data.classes, classes, facts->total_steps, bt_plural((uint64_t)facts->total_steps),
 		       facts->global_batch, task->sample, bt_plural((uint64_t)facts->global_batch),
 		       facts->steps_per_epoch, bt_plural((uint64_t)facts->steps_per_epoch));

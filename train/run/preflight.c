@@ -128,14 +128,35 @@ static int check_init(const run_options *options, beton_error *err)
 	return status;
 }
 
+/* Whether the error is about this file, whose name is that of a stream of tokens. */
+static bool is_of_tokens(const char *path, const beton_error *err)
+{
+	size_t length = path ? strlen(path) : 0;
+	return length && bt_ends_with(path, ".bin") && strncmp(err->message, path, length) == 0 &&
+	       err->message[length] == ':';
+}
+
+static int read_data(const run_options *options, const engine_job *job, engine_data *out, beton_error *err)
+{
+	int count = options->evaluate ? 0 : options->data.count;
+	int status = job->task->read_data(job, options->data.paths, count, options->val, out, err);
+	bool may_be = false;
+	if (status != BETON_UNSUPPORTED_VERSION || options->task != RUN_TASK_VISION)
+		return status;
+	for (int i = 0; i <= count; i++)
+		may_be = may_be || is_of_tokens(i < count ? options->data.paths[i] : options->val, err);
+	if (may_be)
+		bt_append(err->message, sizeof(err->message), "; if it is a stream of tokens, it is for --task lm");
+	return status;
+}
+
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
 	const engine_job job = run_options_job(options);
 	*out = (run_facts){0};
 	int status = check_world(world_size, err);
 	if (status == BETON_OK)
-		status = job.task->read_data(&job, options->data.paths, options->evaluate ? 0 : options->data.count,
-					     options->val, &out->data, err);
+		status = read_data(options, &job, &out->data, err);
 	if (status == BETON_OK && !options->evaluate)
 		status = read_order(options, world_size, out, err);
 	if (status == BETON_OK && !options->evaluate)

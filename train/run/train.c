@@ -89,7 +89,7 @@ static int launch_run(struct training *training, beton_error *err)
 	const run_position *position = &training->launched;
 	beton_batch *batch = NULL;
 	uint64_t began = bt_now_ns();
-	int status = beton_iterator_next(training->iterator, &batch, -1, err);
+	int status = engine_next_batch(&training->session->engine, training->iterator, &batch, err);
 	double waited_ms = milliseconds(bt_now_ns() - began);
 	training->waited_ms += waited_ms;
 	if (status == BETON_END)

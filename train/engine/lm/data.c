@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include <beton/tokens.h>
@@ -30,6 +32,12 @@ static int add_file(const engine_job *job, const char *path, bool training, engi
 	beton_tokens_options_init(&options);
 	options.field = lm_options_of(job)->token_field;
 	int status = beton_tokens_open(&tokens, path, &options, err);
+	/* The library's message is about the format, for which the trainer has no option. */
+	if (status == BETON_INVALID_ARGUMENT && !bt_ends_with(path, ".bin") && !bt_ends_with(path, ".beton"))
+		return bt_fail(err, status,
+			       "%s: is neither a .bin nor a .beton file; beton-write --tokenizer makes a file of "
+			       "tokens of a text",
+			       path);
 	if (status != BETON_OK)
 		return status;
 	uint64_t count = beton_tokens_get_info(tokens)->num_tokens;
@@ -109,6 +117,14 @@ int lm_read_data(const engine_job *job, const char *const *paths, int count, con
 	for (int i = 0; i < count && status == BETON_OK; i++)
 		status = add_file(job, paths[i], true, &out->train, err);
 	return status == BETON_OK && val ? add_file(job, val, false, &out->val, err) : status;
+}
+
+void lm_explain(const engine_job *job, beton_error *err)
+{
+	static const char option[] = " (option tokens.vocabulary)";
+	char *at = strstr(err->message, option);
+	if (at && !at[sizeof(option) - 1])
+		snprintf(at, sizeof(err->message) - (size_t)(at - err->message), ", the vocab_size of %s", job->model);
 }
 
 void lm_set_samples(const engine_job *job, const engine_data *data, bool training, beton_loader_options *options)

@@ -41,6 +41,7 @@ const engine_task lm_task = {
 	.read_data = lm_read_data,
 	.check = lm_check,
 	.set_samples = lm_set_samples,
+	.explain = lm_explain,
 	.build = lm_build,
 	.run_batch = lm_run_batch,
 	.add_batch = lm_add_batch,

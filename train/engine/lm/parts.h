@@ -32,6 +32,7 @@ double lm_flops(const engine_rank *engine);
 /* data.c */
 int lm_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 		 beton_error *err);
+void lm_explain(const engine_job *job, beton_error *err);
 void lm_set_samples(const engine_job *job, const engine_data *data, bool training, beton_loader_options *options);
 
 /* evaluate.c */
