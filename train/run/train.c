@@ -320,8 +320,7 @@ static int evaluate_epoch(struct training *training, beton_error *err)
 	return evaluate(training, err);
 }
 
-/* An evaluation that is interrupted, or fails, stays due: a resumed run begins with it. The best is kept as a
- * checkpoint.
+/* An evaluation that is interrupted, or fails, stays due: a resumed run begins with it. A best one makes a checkpoint.
  */
 static int evaluate_step(struct training *training, beton_error *err)
 {
