@@ -242,9 +242,12 @@ ncclResult_t ncclAlltoAll(const void *in, void *out, size_t count, ncclDataType_
 ncclResult_t ncclMemAlloc(void **out, size_t bytes)
 {
 	assert_int_equal(entered, 3);
+	ncclResult_t result = begin('m');
+	if (result != ncclSuccess)
+		return result;
 	*out = malloc(bytes);
 	memset(*out, 9, bytes);
-	return begin('m');
+	return ncclSuccess;
 }
 
 ncclResult_t ncclMemFree(void *memory)
