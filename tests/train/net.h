@@ -39,6 +39,18 @@ static inline void expect_ok(int status, const beton_error *err)
 		fail_msg("%d: %s", status, err->message);
 }
 
+/* Whether the device computes in the type. */
+static inline bool has_type(const char *name, dtrain_dtype dtype)
+{
+	dtrain_device *device;
+	dtrain_device_caps caps;
+	beton_error err = {0};
+	expect_ok(dtrain_device_open(name, NULL, &device, &err), &err);
+	dtrain_device_get_api(device)->caps(device, &caps);
+	dtrain_device_close(&device);
+	return caps.dtypes & 1u << dtype;
+}
+
 /* Element of an array in host memory. */
 static inline double net_number(dtrain_dtype dtype, const void *array, int64_t index)
 {

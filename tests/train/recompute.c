@@ -203,17 +203,6 @@ static void check_model(const char *model, const char *device, dtrain_dtype dtyp
 	free(full.memory);
 }
 
-static bool has_type(const char *name, dtrain_dtype dtype)
-{
-	dtrain_device *device;
-	dtrain_device_caps caps;
-	beton_error err = {0};
-	expect_ok(dtrain_device_open(name, NULL, &device, &err), &err);
-	dtrain_device_get_api(device)->caps(device, &caps);
-	dtrain_device_close(&device);
-	return caps.dtypes & 1u << dtype;
-}
-
 static void training_gives_the_same_bits(void **state)
 {
 	(void)state;

@@ -241,17 +241,6 @@ static const struct {
 	{DTRAIN_BF16, false, 8e-3, 5e-2},
 };
 
-static bool has_type(const char *name, dtrain_dtype dtype)
-{
-	dtrain_device *device;
-	dtrain_device_caps caps;
-	beton_error err = {0};
-	expect_ok(dtrain_device_open(name, NULL, &device, &err), &err);
-	dtrain_device_get_api(device)->caps(device, &caps);
-	dtrain_device_close(&device);
-	return caps.dtypes & 1u << dtype;
-}
-
 static void compare_trainings(const char *device, const char *model)
 {
 	double right[STEPS], losses[STEPS];

@@ -128,8 +128,6 @@ static void report(struct launch *launch)
 	unsigned count = output->last_count, first = count > OUTPUT_LAST_LINES ? count - OUTPUT_LAST_LINES : 0;
 	const char *program = program_invocation_short_name;
 	launch->reports = false;
-	if (launch->status)
-		status_line_clear(launch->status);
 	status_line_warn("%s: rank %d %s; stopping the others", program, number, launch->failure);
 	/* Lines that are just above need not be repeated. */
 	if (launch->merge.printed - output->last_place <= OUTPUT_LAST_LINES)

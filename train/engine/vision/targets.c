@@ -31,27 +31,31 @@ static int refuse_sum(const char *path, uint64_t sample, const char *names, doub
 			      names, sum);
 }
 
-static int check_sample(const beton_reader *reader, uint64_t sample, const vision_options *options,
-			const vision_labels *labels, double *sum, beton_error *err)
+/* Fields of integers and floats. */
+typedef struct scalar_fields {
+	uint32_t indices[BETON_JOINED_MAX];
+	const char *names[BETON_JOINED_MAX];
+	int count;
+} scalar_fields;
+
+static int check_sample(const beton_reader *reader, uint64_t sample, const vision_options *options, vision_kind kind,
+			const scalar_fields *fields, double *sum, beton_error *err)
 {
 	*sum = 0;
-	for (int i = 0; i < labels->count; i++) {
-		int index = beton_reader_find_field(reader, labels->names[i]);
-		const beton_field *field = beton_reader_field(reader, (uint32_t)index);
+	for (int i = 0; i < fields->count; i++) {
 		beton_value value;
-		if (field->type != BETON_FIELD_INT && field->type != BETON_FIELD_FLOAT)
-			continue;
-		int status = beton_reader_value(reader, sample, (uint32_t)index, &value, err);
+		int status = beton_reader_value(reader, sample, fields->indices[i], &value, err);
 		if (status != BETON_OK) {
 			bt_prefix(err, "%s", beton_reader_path(reader));
 			return status;
 		}
-		double number = field->type == BETON_FIELD_INT ? (double)value.integer : value.real;
-		const char *problem = find_problem(labels->kind, options, number);
+		bool is_int = beton_reader_field(reader, fields->indices[i])->type == BETON_FIELD_INT;
+		double number = is_int ? (double)value.integer : value.real;
+		const char *problem = find_problem(kind, options, number);
 		if (problem)
 			return bt_fail_sample(err, BETON_MISMATCH, (int64_t)sample,
 					      "%s: sample %" PRIu64 ": '%s' is %g, %s", beton_reader_path(reader),
-					      sample, labels->names[i], number, problem);
+					      sample, fields->names[i], number, problem);
 		*sum += number;
 	}
 	return BETON_OK;
@@ -60,18 +64,21 @@ static int check_sample(const beton_reader *reader, uint64_t sample, const visio
 int vision_targets_read(const beton_reader *reader, const vision_options *options, const vision_labels *labels,
 			beton_error *err)
 {
-	int arrays = 0;
+	scalar_fields fields = {.count = 0};
 	for (int i = 0; i < labels->count; i++) {
-		int index = beton_reader_find_field(reader, labels->names[i]);
-		beton_field_type type = beton_reader_field(reader, (uint32_t)index)->type;
-		arrays += type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT;
+		uint32_t index = (uint32_t)beton_reader_find_field(reader, labels->names[i]);
+		beton_field_type type = beton_reader_field(reader, index)->type;
+		if (type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT)
+			continue;
+		fields.indices[fields.count] = index;
+		fields.names[fields.count++] = labels->names[i];
 	}
-	bool sums = labels->kind == VISION_PROBABILITIES && arrays == 0;
-	if (arrays == labels->count)
+	bool sums = labels->kind == VISION_PROBABILITIES && fields.count == labels->count;
+	if (fields.count == 0)
 		return BETON_OK;
 	for (uint64_t sample = 0; sample < beton_reader_info(reader)->num_samples; sample++) {
 		double sum;
-		int status = check_sample(reader, sample, options, labels, &sum, err);
+		int status = check_sample(reader, sample, options, labels->kind, &fields, &sum, err);
 		if (status == BETON_OK && sums && fabs(sum - 1) > SUM_ROUNDING)
 			status = refuse_sum(beton_reader_path(reader), sample,
 					    options->label_field ? options->label_field : labels->names[0], sum, err);
@@ -90,11 +97,11 @@ int vision_check_batch(const engine_rank *engine, bool training, const beton_bat
 	const vision_kind kind = vision_kind_of(engine->data);
 	const int64_t count = engine->data->classes;
 	char name[sizeof(engine->val.inputs[0].name)];
+	if (kind == VISION_CLASSES || !*field)
+		return BETON_OK;
 	snprintf(name, sizeof(name), "%s.joined", field);
 	const beton_tensor *joined = engine_find_tensor(batch, name, BETON_FLOAT32);
-	if (kind == VISION_CLASSES || !*field || !joined)
-		return BETON_OK;
-	for (uint32_t row = 0; row < batch->count; row++) {
+	for (uint32_t row = 0; joined && row < batch->count; row++) {
 		const float *numbers = (const float *)joined->data + row * count;
 		double sum = 0;
 		for (int64_t i = 0; i < count; i++) {
