@@ -158,8 +158,8 @@ static void load(int from, int part, int parts)
 	assert_int_equal(open_model(&model, part, parts, &err), BETON_OK);
 	memset(dtrain_params_values(model.params), 0, sizeof(float) * (size_t)dtrain_params_flat_count(model.params));
 	const run_weights weights = {.params = model.params, .optimizer = model.optimizer, .stream = model.stream};
-	if (run_weights_load(&weights, path, &err) != BETON_OK || check_values(&model, values_of, &err) != BETON_OK ||
-	    check_values(&model, momentum_of, &err) != BETON_OK)
+	if (run_weights_load(&weights, path, NULL, &err) != BETON_OK ||
+	    check_values(&model, values_of, &err) != BETON_OK || check_values(&model, momentum_of, &err) != BETON_OK)
 		fail_msg("part %d of %d from %d: %s", part, parts, from, err.message);
 	close_model(&model);
 }

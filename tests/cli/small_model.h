@@ -107,7 +107,7 @@ static inline run_weights weights_of(const setup *made)
 static inline int load(const setup *to, const char *path, beton_error *err)
 {
 	const run_weights weights = weights_of(to);
-	return run_weights_load(&weights, path, err);
+	return run_weights_load(&weights, path, NULL, err);
 }
 
 static inline int save(const setup *made, int64_t step, int keep, beton_error *err)

@@ -472,7 +472,7 @@ static void as_many_ranks_as_are_told(void **state)
 	dtrain_store_server *server = NULL;
 	struct fixture f = {0};
 	uint64_t limit = bt_raise_open_files();
-	int ranks = limit / 2 > 30000 ? DTRAIN_MAX_RANKS : (int)((limit / 2 - 800) / 6), most = 6 * ranks, *fds;
+	int ranks = limit / 2 > 7000 ? 384 : (int)((limit / 2 - 800) / 16), most = 16 * ranks, *fds;
 	dtrain_store *store = NULL;
 
 	(void)state;

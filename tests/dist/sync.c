@@ -196,8 +196,8 @@ static void rank_plans(struct rank *r)
 	sync_model model;
 	(void)r;
 	dtrain_sync_options_init(&options);
-	REQUIRE(options.first_unit_bytes == 1 << 20 && options.unit_bytes == 25 << 20);
-	open_model(&model, NULL, NULL, 300, LAYERS);          /* 360,000 bytes a matrix */
+	REQUIRE(options.first_unit_bytes == 0 && options.unit_bytes == 0);
+	open_model(&model, NULL, NULL, 300, LAYERS);          /* 360,000 bytes a matrix; PyTorch's buckets */
 	REQUIRE(dtrain_params_unit_count(model.params) == 2); /* three matrices fill 1 MiB; the rest is below 25 MiB */
 	close_model(&model);
 	options.first_unit_bytes = options.unit_bytes = 300 * 300 * 4;
@@ -246,9 +246,8 @@ static void rank_misuses(struct rank *r)
 	dtrain_graph_keep(graph,
 			  dtrain_linear(graph, "layer0",
 					dtrain_graph_input(graph, "x", DTRAIN_F32, &(dtrain_shape){2, {1, 32}}), 32));
-	REQUIRE(dtrain_sync_compile(model.sync, &graph, &program, &err) == BETON_INVALID_ARGUMENT);
-	REQUIRE(strstr(err.message, "no backward"));
-	dtrain_graph_destroy(&graph);
+	MUST(dtrain_sync_compile(model.sync, &graph, &program, &err));
+	dtrain_program_destroy(&program);
 	MUST(dtrain_graph_create(model.params, true, &graph, &err));
 	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &(dtrain_shape){2, {1, 32}});
 	dtrain_tensor y = dtrain_linear(graph, "layer0", x, 32);

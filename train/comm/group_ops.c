@@ -147,18 +147,31 @@ int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, dtrain_dtyp
 	return dtrain__allreduce_noted(group, data, count, dtype, op, after, NULL, work, err);
 }
 
+int dtrain__reduce_scatter_noted(dtrain_group *group, void *output, const void *input, int64_t count,
+				 dtrain_dtype dtype, dtrain_reduce_op op, dtrain_event *after, const work_notes *notes,
+				 dtrain_work **work, beton_error *err)
+{
+	dtrain_group_call call = {DTRAIN_GROUP_REDUCE_SCATTER, output, input, count, dtype, .reduce = op};
+	return submit_noted(group, &call, true, after, notes, work, err);
+}
+
 int dtrain_reduce_scatter(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 			  dtrain_reduce_op op, dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	dtrain_group_call call = {DTRAIN_GROUP_REDUCE_SCATTER, output, input, count, dtype, .reduce = op};
-	return submit(group, &call, true, after, work, err);
+	return dtrain__reduce_scatter_noted(group, output, input, count, dtype, op, after, NULL, work, err);
+}
+
+int dtrain__all_gather_noted(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+			     dtrain_event *after, const work_notes *notes, dtrain_work **work, beton_error *err)
+{
+	dtrain_group_call call = {DTRAIN_GROUP_ALL_GATHER, output, input, count, dtype};
+	return submit_noted(group, &call, false, after, notes, work, err);
 }
 
 int dtrain_all_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 		      dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	dtrain_group_call call = {DTRAIN_GROUP_ALL_GATHER, output, input, count, dtype};
-	return submit(group, &call, false, after, work, err);
+	return dtrain__all_gather_noted(group, output, input, count, dtype, after, NULL, work, err);
 }
 
 int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int root, dtrain_event *after,

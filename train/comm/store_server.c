@@ -26,8 +26,9 @@
 #include "socket.h"
 #include "store_session.h"
 
-/* For each rank: three last wills, a call in each of two or three threads, and two idle connections. */
-#define RANK_CONNECTIONS 6
+/* For each rank: last wills of its groups, a call in each of their threads, and two idle connections. */
+#define RANK_CONNECTIONS 16
+#define LEAST_RANK_CONNECTIONS 6 /* of a rank with two groups */
 #define MOST_STRANGERS 256
 /* Descriptors for other uses of this process. */
 #define OTHER_DESCRIPTORS 64
@@ -337,11 +338,12 @@ static int make_room(dtrain_store_server *server, const dtrain_store_server_opti
 	int status = dtrain__store_parse_token(options->token, token, err);
 	if (status != BETON_OK)
 		return status;
-	if (options->ranks && possible < (uint64_t)wanted)
+	uint64_t least = (uint64_t)ranks * LEAST_RANK_CONNECTIONS;
+	if (options->ranks && possible < least)
 		return bt_fail(err, BETON_NO_SPACE,
 			       "store: %d ranks need %llu open files, and this process may have %llu "
 			       "(RLIMIT_NOFILE; ulimit -Hn shows the most that it can be raised to)",
-			       ranks, (unsigned long long)(wanted + besides), (unsigned long long)limit);
+			       ranks, (unsigned long long)(least + besides), (unsigned long long)limit);
 	if (possible < (uint64_t)wanted)
 		wanted = (int)possible;
 	snprintf(server->full, sizeof(server->full),

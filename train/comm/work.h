@@ -23,6 +23,13 @@ bool dtrain__group_is_stream_ordered(const dtrain_group *group);
 int dtrain__allreduce_noted(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 			    dtrain_event *after, const work_notes *notes, dtrain_work **work, beton_error *err);
 
+/* dtrain_reduce_scatter and dtrain_all_gather in the same way. */
+int dtrain__reduce_scatter_noted(dtrain_group *group, void *output, const void *input, int64_t count,
+				 dtrain_dtype dtype, dtrain_reduce_op op, dtrain_event *after, const work_notes *notes,
+				 dtrain_work **work, beton_error *err);
+int dtrain__all_gather_noted(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+			     dtrain_event *after, const work_notes *notes, dtrain_work **work, beton_error *err);
+
 /* dtrain_work_wait that also returns when the operation ran on the group's thread (bt_now_ns; either may be NULL). */
 int dtrain__work_wait_timed(dtrain_work **work, uint64_t *start_ns, uint64_t *end_ns, beton_error *err);
 

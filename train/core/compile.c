@@ -80,6 +80,26 @@ static void touch(dtrain_program *program, dtrain_tensor tensor, int32_t step)
 	span->last = step > span->last ? step : span->last;
 }
 
+static int32_t step_of(const dtrain__schedule *schedule, dtrain__step_kind kind, int32_t index)
+{
+	for (int32_t i = 0; i < schedule->count; i++)
+		if (schedule->steps[i].kind == kind && schedule->steps[i].index == index)
+			return i;
+	return -1;
+}
+
+static dtrain__span life_of_lease(const dtrain_program *program, int32_t index)
+{
+	const dtrain__schedule *schedule = &program->schedule;
+	const dtrain__lease *lease = &schedule->leases[index];
+	int32_t end = lease->end < 0 ? -1 : step_of(schedule, DTRAIN__WAIT, lease->end);
+	int32_t used = lease->last_node < 0 ? -1 : step_of(schedule, DTRAIN__RUN, lease->last_node);
+	return (dtrain__span){.bytes = lease->bytes,
+			      .first = step_of(schedule, DTRAIN__CALL, lease->begin),
+			      .last = end > used ? end : used,
+			      .home = program->graph->num_tensors + index};
+}
+
 static void touch_operands(dtrain_program *program, int32_t step)
 {
 	const dtrain__scheduled *scheduled = &program->schedule.steps[step];
@@ -114,6 +134,8 @@ static void find_lives(dtrain_program *program)
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (program->spans[i].last < program->spans[i].first)
 			program->spans[i] = (dtrain__span){.home = i};
+	for (int32_t i = 0; i < program->schedule.num_leases; i++)
+		program->spans[graph->num_tensors + i] = life_of_lease(program, i);
 }
 
 static bool is_read_besides(const dtrain_graph *graph, const dtrain__node *node, int index)
@@ -161,12 +183,17 @@ static int plan_arena(dtrain_program *program, beton_error *err)
 {
 	dtrain_device_caps caps;
 	program->api->caps(program->device, &caps);
+	int32_t count = program->graph->num_tensors + program->schedule.num_leases;
+	program->spans = calloc((size_t)count + 1, sizeof(*program->spans));
+	if (!program->spans)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d tensors", count);
+	program->num_spans = count;
 	find_lives(program);
-	for (int32_t i = 0; i < program->graph->num_tensors; i++)
+	for (int32_t i = 0; i < count; i++)
 		program->facts.unshared_bytes += program->spans[i].bytes;
+
 	reuse_inputs(program);
-	return dtrain__plan(program->spans, program->graph->num_tensors, caps.alignment, &program->facts.arena_bytes,
-			    err);
+	return dtrain__plan(program->spans, count, caps.alignment, &program->facts.arena_bytes, err);
 }
 
 /* The place of a tensor in its parameter's unit, relative to that base. */
@@ -237,8 +264,7 @@ static int allocate_tables(dtrain_program *program, beton_error *err)
 	program->steps = calloc((size_t)graph->num_nodes, sizeof(*program->steps));
 	program->operands = calloc((size_t)graph->num_tensors, sizeof(*program->operands));
 	program->places = calloc((size_t)graph->num_tensors, sizeof(*program->places));
-	program->spans = calloc((size_t)graph->num_tensors, sizeof(*program->spans));
-	if (!program->steps || !program->operands || !program->places || !program->spans)
+	if (!program->steps || !program->operands || !program->places)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a program of %d nodes", graph->num_nodes);
 	program->facts.struct_size = sizeof(program->facts);
 	program->facts.nodes = graph->num_nodes;
@@ -312,14 +338,20 @@ int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error
 	return dtrain__graph_compile(graph, NULL, 0, out, err);
 }
 
-int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_facts *out, beton_error *err)
+int dtrain__graph_measure(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program_facts *out,
+			  beton_error *err)
 {
 	dtrain_program *program = NULL;
-	int status = make_program(*graph, NULL, 0, &program, err);
+	int status = make_program(*graph, passes, num_passes, &program, err);
 	if (status == BETON_OK) {
 		dtrain_program_get_facts(program, out);
 		dtrain__program_release(program);
 	}
 	dtrain_graph_destroy(graph);
 	return status;
+}
+
+int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_facts *out, beton_error *err)
+{
+	return dtrain__graph_measure(graph, NULL, 0, out, err);
 }

@@ -33,68 +33,134 @@ static int make_table(dtrain_params *params, beton_error *err)
 	return BETON_OK;
 }
 
+static dtrain_operand flat(int64_t count, dtrain_dtype dtype)
+{
+	return (dtrain_operand){
+		.dtype = dtype, .shape = dtrain_shape_of(1, &count), .bytes = (size_t)count * dtrain_dtype_size(dtype)};
+}
+
 void dtrain__copies_describe(const dtrain_params *params, dtrain_op_desc *out)
 {
 	const dtrain__copies *copies = &params->copies;
-	const dtrain_shape flat = dtrain_shape_of(1, &params->flat_count);
-	size_t count = (size_t)params->flat_count;
-	*out = (dtrain_op_desc){
-		.kind = DTRAIN_OP_CAST,
-		.attrs.cast = {.segments = copies->segments, .num_segments = params->count},
-		.num_inputs = 1,
-		.num_outputs = 1,
-		.inputs = {{.dtype = params->dtype, .shape = flat, .bytes = count * dtrain_dtype_size(params->dtype)}},
-		.outputs = {
-			{.dtype = copies->dtype, .shape = flat, .bytes = count * dtrain_dtype_size(copies->dtype)}}};
+	*out = (dtrain_op_desc){.kind = DTRAIN_OP_CAST,
+				.attrs.cast = {.segments = copies->segments, .num_segments = params->count},
+				.num_inputs = 1,
+				.num_outputs = 1,
+				.inputs = {flat(params->flat_count, params->dtype)},
+				.outputs = {flat(params->flat_count, copies->dtype)}};
 }
 
-int dtrain__copies_allocate(dtrain_params *params, beton_error *err)
+/* Adds the op that the description makes. */
+static int add_op(dtrain_params *params, dtrain_op_desc *desc, const void *from, void *to, beton_error *err)
 {
 	dtrain__copies *copies = &params->copies;
-	if (copies->dtype == params->dtype || params->count == 0)
-		return BETON_OK;
+	dtrain__copies_op *add = &copies->ops[copies->count];
+	*add = (dtrain__copies_op){.operands = {(void *)(uintptr_t)from, to}};
+	int status = params->api->op_create(params->device, desc, &add->op, err);
+	if (status != BETON_OK)
+		return status;
+	copies->count++;
+	if (desc->workspace_bytes > copies->workspace_bytes)
+		copies->workspace_bytes = desc->workspace_bytes;
+	return BETON_OK;
+}
+
+static int add_whole(dtrain_params *params, beton_error *err)
+{
 	dtrain_op_desc desc;
 	int status = make_table(params, err);
 	if (status != BETON_OK)
 		return status;
 	dtrain__copies_describe(params, &desc);
-	status = params->api->op_create(params->device, &desc, &copies->op, err);
+	return add_op(params, &desc, params->values, params->copies.memory, err);
+}
+
+/* A shard may begin and end within a parameter, so its copies are plain. */
+static int add_shard(dtrain_params *params, int unit, beton_error *err)
+{
+	const dtrain_range *range = &params->ranges[unit];
+	const dtrain__unit_memory *memory = &params->memory[unit];
+	dtrain_segment segment = {.shape = dtrain_shape_of(1, &range->count)};
+	dtrain_op_desc desc = {.kind = DTRAIN_OP_CAST,
+			       .attrs.cast = {.segments = &segment, .num_segments = 1},
+			       .num_inputs = 1,
+			       .num_outputs = 1,
+			       .inputs = {flat(range->count, params->dtype)},
+			       .outputs = {flat(range->count, params->copies.dtype)},
+			       .plain_output = {true}};
+	int64_t first = memory->whole_copies ? range->offset - params->units[unit].offset : 0;
+	return add_op(params, &desc, range->values,
+		      (char *)memory->copies + (size_t)first * dtrain_dtype_size(params->copies.dtype), err);
+}
+
+/* The copies of all units, one behind the other. Nothing reads copies of a shared unit. */
+static int64_t lay_out(dtrain_params *params)
+{
+	int64_t count = 0;
+	for (int i = 0; i < params->unit_count; i++) {
+		dtrain__unit_memory *memory = &params->memory[i];
+		bool divided = params->sharding.shards > 1;
+		if (divided && params->units[i].shared)
+			continue;
+		if (params->copies.memory)
+			memory->copies =
+				(char *)params->copies.memory + (size_t)count * dtrain_dtype_size(params->copies.dtype);
+		count += memory->whole_copies ? params->units[i].count : dtrain__unit_range(params, i).count;
+	}
+	return count;
+}
+
+int dtrain__copies_allocate(dtrain_params *params, beton_error *err)
+{
+	dtrain__copies *copies = &params->copies;
+	bool divided = params->sharding.shards > 1;
+	if (copies->dtype == params->dtype || params->count == 0)
+		return BETON_OK;
+	copies->ops = calloc((size_t)params->unit_count + 1, sizeof(*copies->ops));
+	if (!copies->ops)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the copies of %d units", params->unit_count);
+	copies->bytes = (size_t)lay_out(params) * dtrain_dtype_size(copies->dtype);
+	int status = params->api->alloc(params->device, copies->bytes, &copies->memory, err);
 	if (status == BETON_OK)
-		status = params->api->alloc(params->device, desc.outputs[0].bytes, &copies->memory, err);
-	if (status == BETON_OK && desc.workspace_bytes)
-		status = params->api->alloc(params->device, desc.workspace_bytes, &copies->workspace, err);
+		lay_out(params);
+	if (status == BETON_OK && !divided)
+		status = add_whole(params, err);
+	for (int i = 0; i < params->unit_count && status == BETON_OK && divided; i++)
+		status = params->units[i].shared ? BETON_OK : add_shard(params, i, err);
+	if (status == BETON_OK && copies->workspace_bytes)
+		status = params->api->alloc(params->device, copies->workspace_bytes, &copies->workspace, err);
 	return status;
 }
 
 void dtrain__copies_free(dtrain_params *params)
 {
 	dtrain__copies *copies = &params->copies;
-	if (copies->op)
-		params->api->op_destroy(copies->op);
+	for (int i = 0; i < copies->count; i++)
+		params->api->op_destroy(copies->ops[i].op);
 	params->api->free(params->device, copies->memory);
 	params->api->free(params->device, copies->workspace);
+	free(copies->ops);
 	free(copies->segments);
 	*copies = (dtrain__copies){.dtype = copies->dtype};
 }
 
 const void *dtrain__copies_layout(const dtrain_params *params, int index)
 {
-	return params->copies.segments[params->count - 1 - index].layout;
+	return params->copies.segments ? params->copies.segments[params->count - 1 - index].layout : NULL;
 }
 
 size_t dtrain_params_copy_bytes(const dtrain_params *params)
 {
-	const dtrain__copies *copies = &params->copies;
-	return copies->memory ? (size_t)params->flat_count * dtrain_dtype_size(copies->dtype) : 0;
+	return params->copies.bytes;
 }
 
 int dtrain_params_changed(dtrain_params *params, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain__copies *copies = &params->copies;
-	void *const operands[] = {params->values, copies->memory};
-	if (!copies->memory)
-		return BETON_OK;
-	int status = params->api->op_run(copies->op, stream, operands, copies->workspace, err);
+	int status = BETON_OK;
+	for (int i = 0; i < copies->count && status == BETON_OK; i++)
+		status =
+			params->api->op_run(copies->ops[i].op, stream, copies->ops[i].operands, copies->workspace, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "compute copies of the parameters");
 	return status;

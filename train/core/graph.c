@@ -330,6 +330,8 @@ dtrain_tensor dtrain__graph_copy(dtrain_graph *graph, dtrain_tensor w)
 							   .dtype = graph->dtype,
 							   .shape = of.shape,
 							   .index = of.index});
+	if (of.parent < 0)
+		graph->params->params[of.index].copied = true;
 	if (copy < 0)
 		return -1;
 	graph->tensors[w].copy = copy;

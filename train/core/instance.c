@@ -38,12 +38,11 @@ static void set_bases(dtrain_instance *instance)
 	bases[DTRAIN__BASE_FIGURES] = (uintptr_t)dtrain_params_figures(params);
 	bases[DTRAIN__BASE_ARENA] = arena;
 	for (int i = 0; i < dtrain_params_unit_count(params); i++) {
-		uintptr_t first = (uintptr_t)dtrain_params_unit_at(params, i)->offset;
-		uintptr_t offset = first * dtrain_dtype_size(params->dtype);
-		bases[dtrain__base_of_values(i)] = (uintptr_t)dtrain_params_values(params) + offset;
-		bases[dtrain__base_of_grads(i)] = (uintptr_t)dtrain_params_grads(params) + offset;
-		bases[dtrain__base_of_copies(i)] =
-			(uintptr_t)params->copies.memory + first * dtrain_dtype_size(params->copies.dtype);
+		/* What is not whole is in the arena, from the beginning of a lease on. */
+		const dtrain__unit_memory *memory = &params->memory[i];
+		bases[dtrain__base_of_values(i)] = memory->whole_values ? (uintptr_t)memory->values : 0;
+		bases[dtrain__base_of_grads(i)] = memory->whole_grads ? (uintptr_t)memory->grads : 0;
+		bases[dtrain__base_of_copies(i)] = memory->whole_copies ? (uintptr_t)memory->copies : 0;
 	}
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (graph->tensors[i].role == DTRAIN__INPUT)
@@ -104,6 +103,18 @@ int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *m
 	instance->bases[program->places[input].base] =
 		memory ? (uintptr_t)memory : (uintptr_t)instance->arena + program->spans[input].offset;
 	return BETON_OK;
+}
+
+void *dtrain__instance_lease(const dtrain_instance *instance, int32_t lease)
+{
+	const dtrain_program *program = instance->program;
+	return (char *)instance->arena + program->spans[program->graph->num_tensors + lease].offset;
+}
+
+void dtrain__instance_use_lease(dtrain_instance *instance, int32_t lease)
+{
+	uint32_t base = instance->program->schedule.leases[lease].base;
+	instance->bases[base] = (uintptr_t)dtrain__instance_lease(instance, lease);
 }
 
 int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err)

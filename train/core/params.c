@@ -22,6 +22,7 @@ int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_param
 	params->device = device;
 	params->api = api;
 	params->dtype = params->copies.dtype = dtype;
+	params->sharding = (dtrain__sharding){.shards = 1};
 	dtrain_unit_policy_init(&params->policy);
 	*out = params;
 	return BETON_OK;
@@ -30,15 +31,11 @@ int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_param
 static void free_memory(dtrain_params *params)
 {
 	dtrain__copies_free(params);
-	params->api->free(params->device, params->values);
-	if (params->grads_owner)
-		params->grads_source.free(params->grads_owner);
-	else
-		params->api->free(params->device, params->grads);
+	dtrain__ranges_free(params);
 	params->api->free(params->device, params->figures);
 	params->api->free(params->device, params->buffer_memory);
 	free(params->units);
-	params->values = params->grads = params->grads_owner = params->figures = params->buffer_memory = NULL;
+	params->figures = params->buffer_memory = NULL;
 	params->units = NULL;
 	params->unit_count = 0;
 }
@@ -62,6 +59,7 @@ void dtrain_params_destroy(dtrain_params **params)
 	for (int i = 0; i < p->pattern_count; i++)
 		free(p->patterns[i].text);
 	free(p->patterns);
+	free(p->unit_pattern);
 	free(p->params);
 	free(p->buffers);
 	json_decref(p->param_names);
@@ -322,17 +320,6 @@ static int allocate_buffers(dtrain_params *params, beton_error *err)
 	return BETON_OK;
 }
 
-static int allocate_grads(dtrain_params *params, size_t bytes, beton_error *err)
-{
-	const dtrain__memory_source *source = &params->grads_source;
-	if (!source->alloc)
-		return allocate(params, "gradients", bytes, &params->grads, err);
-	int status = source->alloc(source->context, bytes, &params->grads, &params->grads_owner, err);
-	if (status != BETON_OK)
-		bt_prefix(err, "gradients");
-	return status;
-}
-
 void dtrain__params_set_grads_source(dtrain_params *params, const dtrain__memory_source *source)
 {
 	if (!params->allocated)
@@ -346,9 +333,7 @@ int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 	size_t element = dtrain_dtype_size(params->dtype);
 	int status = dtrain__units_lay_out(params, err);
 	if (status == BETON_OK)
-		status = allocate(params, "parameters", (size_t)params->flat_count * element, &params->values, err);
-	if (status == BETON_OK)
-		status = allocate_grads(params, (size_t)params->flat_count * element, err);
+		status = dtrain__ranges_allocate(params, err);
 	if (status == BETON_OK)
 		status = allocate(params, "figures", DTRAIN_FIGURES * element, &params->figures, err);
 	if (status == BETON_OK)
@@ -368,17 +353,17 @@ static int64_t pieces_of(int64_t elements)
 	return (elements + DTRAIN__INIT_PIECE - 1) / DTRAIN__INIT_PIECE;
 }
 
-/* Cuts one parameter or buffer, whose elements go to out, into pieces. */
-static dtrain__init_piece *cut(dtrain__init_piece *at, const dtrain__init_piece *whole, size_t element)
+/* Cuts a part of one parameter or buffer into pieces: `count` elements from `first` on, which go to out. */
+static dtrain__init_piece *cut(dtrain__init_piece *next, const dtrain__init_piece *whole, size_t element)
 {
-	for (int64_t first = 0; first < whole->count; first += DTRAIN__INIT_PIECE) {
-		*at = *whole;
-		at->out = (char *)whole->out + (size_t)first * element;
-		at->first = first;
-		at->count = whole->count - first < DTRAIN__INIT_PIECE ? whole->count - first : DTRAIN__INIT_PIECE;
-		at++;
+	for (int64_t done = 0; done < whole->count; done += DTRAIN__INIT_PIECE) {
+		*next = *whole;
+		next->out = (char *)whole->out + (size_t)done * element;
+		next->first = whole->first + done;
+		next->count = whole->count - done < DTRAIN__INIT_PIECE ? whole->count - done : DTRAIN__INIT_PIECE;
+		next++;
 	}
-	return at;
+	return next;
 }
 
 /* Where the elements of a rank's part lie in the whole parameter. */
@@ -393,32 +378,43 @@ static void map_part(const dtrain_param *param, dtrain__init_piece *piece)
 	piece->pitch = param->global_shape.dim[dim] * inner;
 }
 
-/* Cuts all parameters, which begin at values, and all buffers, which begin at buffers. */
-static int cut_all(const dtrain_params *params, char *values, char *buffers, dtrain__init_piece **out, int64_t *count,
-		   beton_error *err)
+/* The elements of a parameter that are in the range, or none. */
+static int64_t overlap(const dtrain_param *param, const dtrain_range *range, int64_t *first)
+{
+	int64_t begin = param->offset > range->offset ? param->offset : range->offset;
+	int64_t end = param->offset + param->count, last = range->offset + range->count;
+	*first = begin - param->offset;
+	end = end < last ? end : last;
+	return end > begin ? end - begin : 0;
+}
+
+/* Cuts what a range has of all parameters; out: memory of the range. */
+static dtrain__init_piece *cut_range(const dtrain_params *params, const dtrain_range *range, char *out,
+				     dtrain__init_piece *next)
 {
 	size_t element = dtrain_dtype_size(params->dtype);
-	*count = 0;
-	for (int i = 0; i < params->count; i++)
-		*count += pieces_of(params->params[i].count);
-	for (int i = 0; i < params->buffer_count; i++)
-		*count += pieces_of(dtrain_shape_count(&params->buffers[i].shape));
-	dtrain__init_piece *at = *out = calloc((size_t)*count + 1, sizeof(**out));
-	if (!at)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values");
 	for (int i = 0; i < params->count; i++) {
 		const dtrain_param *param = &params->params[i];
-		dtrain__init_piece whole = {.out = values + (size_t)param->offset * element,
-					    .count = param->count,
-					    .run = param->count,
-					    .init = param->init,
-					    .shape = &param->global_shape,
-					    .fan_in = param->fan_in,
-					    .name = param->name};
+		int64_t first, count = overlap(param, range, &first);
+		dtrain__init_piece part = {.out = out + (size_t)(param->offset + first - range->offset) * element,
+					   .first = first,
+					   .count = count,
+					   .run = param->count,
+					   .init = param->init,
+					   .shape = &param->global_shape,
+					   .fan_in = param->fan_in,
+					   .name = param->name};
+		if (!count)
+			continue;
 		if (param->placement.axis)
-			map_part(param, &whole);
-		at = cut(at, &whole, element);
+			map_part(param, &part);
+		next = cut(next, &part, element);
 	}
+	return next;
+}
+
+static dtrain__init_piece *cut_buffers(const dtrain_params *params, char *buffers, dtrain__init_piece *next)
+{
 	for (int i = 0; i < params->buffer_count; i++) {
 		const dtrain_buffer *buffer = &params->buffers[i];
 		int64_t elements = dtrain_shape_count(&buffer->shape);
@@ -430,9 +426,29 @@ static int cut_all(const dtrain_params *params, char *values, char *buffers, dtr
 						  .shape = &buffer->shape,
 						  .fan_in = buffer->shape.ndim ? elements / buffer->shape.dim[0] : 1,
 						  .name = buffer->name};
-		at = cut(at, &whole, element);
+		next = cut(next, &whole, dtrain_dtype_size(params->dtype));
 	}
-	return BETON_OK;
+	return next;
+}
+
+/* At most as many pieces as there are; a range may begin and end within a parameter. */
+static int64_t count_pieces(const dtrain_params *params)
+{
+	int64_t count = 2 * (int64_t)params->range_count + 1;
+	for (int i = 0; i < params->count; i++)
+		count += pieces_of(params->params[i].count);
+	for (int i = 0; i < params->buffer_count; i++)
+		count += pieces_of(dtrain_shape_count(&params->buffers[i].shape));
+	return count;
+}
+
+/* Where a range's initial values go: to the range, or to `copy`, which has all ranges in their order. */
+static char *place_of_range(const dtrain_params *params, int index, char *copy)
+{
+	int64_t before = 0;
+	for (int i = 0; i < index && copy; i++)
+		before += params->ranges[i].count;
+	return copy ? copy + (size_t)before * dtrain_dtype_size(params->dtype) : params->ranges[index].values;
 }
 
 static int copy_to_device(dtrain_params *params, void *to, const void *from, int64_t count, dtrain_stream *stream,
@@ -443,36 +459,44 @@ static int copy_to_device(dtrain_params *params, void *to, const void *from, int
 }
 
 /* Writes all initial values. Padding between parameters, and between buffers, is zero. */
-static int fill(const dtrain_params *params, char *values, char *buffers, uint64_t seed, int threads, beton_error *err)
+static int fill(const dtrain_params *params, char *copy, char *buffers, uint64_t seed, int threads, beton_error *err)
 {
 	size_t element = dtrain_dtype_size(params->dtype);
-	dtrain__init_piece *pieces = NULL;
-	int64_t count = 0;
-	memset(values, 0, (size_t)params->flat_count * element);
+	dtrain__init_piece *pieces = calloc((size_t)count_pieces(params), sizeof(*pieces)), *next = pieces;
+	if (!pieces)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values");
 	memset(buffers, 0, (size_t)params->buffer_elements * element);
-	int status = cut_all(params, values, buffers, &pieces, &count, err);
-	if (status == BETON_OK)
-		dtrain__init_fill(pieces, count, params->dtype, seed, threads);
+	for (int i = 0; i < params->range_count; i++) {
+		char *out = place_of_range(params, i, copy);
+		memset(out, 0, (size_t)params->ranges[i].count * element);
+		next = cut_range(params, &params->ranges[i], out, next);
+	}
+	next = cut_buffers(params, buffers, next);
+	dtrain__init_fill(pieces, next - pieces, params->dtype, seed, threads);
 	free(pieces);
-	return status;
+	return BETON_OK;
 }
 
 static int fill_copy(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err)
 {
 	size_t element = dtrain_dtype_size(params->dtype);
-	char *values = malloc((size_t)(params->flat_count + params->buffer_elements) * element + 1);
-	if (!values)
+	int64_t count = 0;
+	for (int i = 0; i < params->range_count; i++)
+		count += params->ranges[i].count;
+	char *copy = malloc((size_t)(count + params->buffer_elements) * element + 1);
+	if (!copy)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values (%lld elements)",
-			       (long long)(params->flat_count + params->buffer_elements));
-	char *buffers = values + (size_t)params->flat_count * element;
-	int status = fill(params, values, buffers, seed, bt_available_cores(), err);
-	if (status == BETON_OK)
-		status = copy_to_device(params, params->values, values, params->flat_count, stream, err);
+			       (long long)(count + params->buffer_elements));
+	char *buffers = copy + (size_t)count * element;
+	int status = fill(params, copy, buffers, seed, bt_available_cores(), err);
+	for (int i = 0; i < params->range_count && status == BETON_OK; i++)
+		status = copy_to_device(params, params->ranges[i].values, place_of_range(params, i, copy),
+					params->ranges[i].count, stream, err);
 	if (status == BETON_OK && params->buffer_elements)
 		status = copy_to_device(params, params->buffer_memory, buffers, params->buffer_elements, stream, err);
 	if (status == BETON_OK)
 		status = params->api->stream_synchronize(stream, err);
-	free(values);
+	free(copy);
 	return status;
 }
 
@@ -485,7 +509,7 @@ int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream
 	int status = params->api->stream_synchronize(stream, err);
 	/* In host memory the values are written where they stay: a copy would be the peak of a run's memory. */
 	if (status == BETON_OK && caps.host_memory)
-		status = fill(params, params->values, params->buffer_memory, seed, caps.threads, err);
+		status = fill(params, NULL, params->buffer_memory, seed, caps.threads, err);
 	else if (status == BETON_OK)
 		status = fill_copy(params, seed, stream, err);
 	if (status == BETON_OK)
@@ -526,16 +550,6 @@ const dtrain_unit *dtrain_params_unit_at(const dtrain_params *params, int index)
 int64_t dtrain_params_flat_count(const dtrain_params *params)
 {
 	return params->flat_count;
-}
-
-void *dtrain_params_values(const dtrain_params *params)
-{
-	return params->values;
-}
-
-void *dtrain_params_grads(const dtrain_params *params)
-{
-	return params->grads;
 }
 
 void *dtrain_params_figures(const dtrain_params *params)

@@ -17,6 +17,18 @@ typedef struct dtrain__memory_source {
 	void (*free)(void *owner);
 } dtrain__memory_source;
 
+/* How units are divided among ranks. */
+typedef struct dtrain__sharding {
+	int32_t shards, shard;          /* of each unit, this rank has `shard`; 1 and 0: nothing is divided */
+	bool whole_values, whole_grads; /* the other ranks' shards have memory here, too: what ops read and write */
+} dtrain__sharding;
+
+/* A unit's memory: from its first element on if it is whole, otherwise that of this rank's shard. */
+typedef struct dtrain__unit_memory {
+	void *values, *grads, *copies; /* copies NULL: the unit has none */
+	bool whole_values, whole_grads, whole_copies;
+} dtrain__unit_memory;
+
 struct dtrain_params {
 	dtrain_device *device;
 	const dtrain_device_api *api;
@@ -29,8 +41,13 @@ struct dtrain_params {
 	int buffer_count, buffer_capacity;
 	json_t *param_names, *buffer_names; /* objects: the index of each name */
 	dtrain_unit_policy policy;
+	char *unit_pattern; /* the policy's */
 	dtrain_unit *units; /* in flat order; made by allocate */
 	int unit_count;
+	dtrain__sharding sharding;
+	dtrain__unit_memory *memory; /* of each unit */
+	dtrain_range *ranges;
+	int range_count;
 
 	struct frozen_pattern {
 		char *text;
@@ -42,8 +59,8 @@ struct dtrain_params {
 	bool block_used;
 
 	int64_t flat_count;
-	void *values;
-	void *grads;
+	void *values, *grads;               /* all units' memory, in their order */
+	int64_t values_count, grads_count;  /* elements of these: flat_count if all units are whole */
 	dtrain__memory_source grads_source; /* alloc NULL: the device */
 	void *grads_owner;                  /* NULL: the device */
 	void *figures;
@@ -51,6 +68,16 @@ struct dtrain_params {
 	int64_t buffer_elements; /* in buffer_memory, with the padding between buffers, which is zero */
 	dtrain__copies copies;
 };
+
+/* Before the parameters are allocated. shards: the policy of the units must have as many. */
+int dtrain__params_shard(dtrain_params *params, const dtrain__sharding *sharding, beton_error *err);
+
+/* Which elements of a unit this rank keeps: its shard, or all of them. */
+dtrain_range dtrain__unit_range(const dtrain_params *params, int unit);
+
+/* Allocates values and gradients, and lists the ranges (ranges.c). The units must be laid out. */
+int dtrain__ranges_allocate(dtrain_params *params, beton_error *err);
+void dtrain__ranges_free(dtrain_params *params);
 
 /* Before the parameters are allocated. The context must exist until then. NULL: the device again. */
 void dtrain__params_set_grads_source(dtrain_params *params, const dtrain__memory_source *source);

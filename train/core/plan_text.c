@@ -18,7 +18,7 @@ static bool is_alive(const dtrain__span *span, int32_t step)
 static size_t alive_bytes(const dtrain_program *program, int32_t step)
 {
 	size_t bytes = 0;
-	for (int32_t i = 0; i < program->graph->num_tensors; i++)
+	for (int32_t i = 0; i < program->num_spans; i++)
 		if (is_alive(&program->spans[i], step))
 			bytes += program->spans[i].bytes;
 	return bytes;
@@ -35,26 +35,38 @@ static void print_step(FILE *out, const dtrain_program *program, int32_t index)
 			program->schedule.calls[step->index].name);
 }
 
+static void print_life(FILE *out, const dtrain_program *program, const dtrain__span *span)
+{
+	fprintf(out, "of step ");
+	print_step(out, program, span->first);
+	fprintf(out, ", until step ");
+	print_step(out, program, span->last);
+	fprintf(out, "\n");
+}
+
+/* index: of a tensor or, behind these, of a lease. */
 static void print_tensor(FILE *out, const dtrain_program *program, int32_t index)
 {
-	const dtrain__tensor *tensor = &program->graph->tensors[index];
 	const dtrain__span *span = &program->spans[index];
 	char text[DTRAIN__SHAPE_TEXT];
+	if (index >= program->graph->num_tensors) {
+		const dtrain__lease *lease = &program->schedule.leases[index - program->graph->num_tensors];
+		fprintf(out, "%12zu  %s ", span->bytes, lease->name);
+		print_life(out, program, span);
+		return;
+	}
+	const dtrain__tensor *tensor = &program->graph->tensors[index];
 	fprintf(out, "%12zu  %s %s ", span->bytes, dtrain_dtype_name(tensor->dtype),
 		dtrain__shape_text(&tensor->shape, text));
 	if (tensor->role == DTRAIN__INPUT) {
 		fprintf(out, "an input\n");
-		return;
-	}
-	fprintf(out, "of step ");
-	print_step(out, program, span->first);
-	if (tensor->keep) {
+	} else if (tensor->keep) {
+		fprintf(out, "of step ");
+		print_step(out, program, span->first);
 		fprintf(out, ", kept\n");
-		return;
+	} else {
+		print_life(out, program, span);
 	}
-	fprintf(out, ", until step ");
-	print_step(out, program, span->last);
-	fprintf(out, "\n");
 }
 
 /* Prints tensors by size; of equal ones, the earlier first. */
@@ -64,12 +76,12 @@ static void print_alive(FILE *out, const dtrain_program *program, int32_t step)
 	size_t below = SIZE_MAX;
 	for (;;) {
 		size_t next = 0;
-		for (int32_t i = 0; i < program->graph->num_tensors; i++)
+		for (int32_t i = 0; i < program->num_spans; i++)
 			if (is_alive(&spans[i], step) && spans[i].bytes < below && spans[i].bytes > next)
 				next = spans[i].bytes;
 		if (!next)
 			return;
-		for (int32_t i = 0; i < program->graph->num_tensors; i++)
+		for (int32_t i = 0; i < program->num_spans; i++)
 			if (is_alive(&spans[i], step) && spans[i].bytes == next)
 				print_tensor(out, program, i);
 		below = next;

@@ -55,7 +55,9 @@ struct dtrain_program {
 	dtrain__step *steps;      /* one for each node */
 	dtrain_operand *operands; /* one for each tensor, like the next two */
 	dtrain__place *places;
-	dtrain__span *spans; /* first and last steps of the schedule, and offsets in the arena */
+	/* Of tensors, then of leases: first and last steps of the schedule, and offsets in the arena. */
+	dtrain__span *spans;
+	int32_t num_spans;
 	uint32_t num_bases;
 	dtrain_instance *first; /* the instance of dtrain_program_run */
 	dtrain_program_facts facts;
@@ -71,6 +73,11 @@ static inline void *dtrain__address(const dtrain_instance *instance, dtrain__pla
 {
 	return (void *)(instance->bases[place.base] + (uintptr_t)place.offset);
 }
+
+/* The lease's memory in the arena. */
+void *dtrain__instance_lease(const dtrain_instance *instance, int32_t lease);
+/* Ops that are put on the stream from here on find the unit there. */
+void dtrain__instance_use_lease(dtrain_instance *instance, int32_t lease);
 
 /* Puts one node's op on the stream. */
 int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err);

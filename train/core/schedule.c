@@ -21,6 +21,9 @@ void dtrain__schedule_free(dtrain__schedule *schedule)
 {
 	for (int32_t i = 0; i < schedule->num_calls; i++)
 		free((char *)schedule->calls[i].name);
+	for (int32_t i = 0; i < schedule->num_leases; i++)
+		free((char *)schedule->leases[i].name);
+	free(schedule->leases);
 	free(schedule->calls);
 	free(schedule->steps);
 }
@@ -85,5 +88,22 @@ int dtrain__schedule_add(dtrain__schedule *schedule, const dtrain__call *call, i
 	insert(schedule, place_before(schedule, before), DTRAIN__WAIT, schedule->num_calls);
 	insert(schedule, place_behind(schedule, after), DTRAIN__CALL, schedule->num_calls);
 	schedule->num_calls++;
+	return BETON_OK;
+}
+
+int dtrain__schedule_lease(dtrain__schedule *schedule, const dtrain__lease *lease, beton_error *err)
+{
+	if (lease->begin < 0 || lease->begin >= schedule->num_calls || lease->end >= schedule->num_calls)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: from call %d to call %d of %d", lease->name,
+			       lease->begin, lease->end, schedule->num_calls);
+	char *name = strdup(lease->name);
+	dtrain__lease *leases = realloc(schedule->leases, (size_t)(schedule->num_leases + 1) * sizeof(*leases));
+	schedule->leases = leases ? leases : schedule->leases;
+	if (!name || !leases) {
+		free(name);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %s", lease->name);
+	}
+	leases[schedule->num_leases] = *lease;
+	leases[schedule->num_leases++].name = name;
 	return BETON_OK;
 }

@@ -32,6 +32,17 @@ typedef struct dtrain__call {
 	int32_t num_tensors;
 } dtrain__call;
 
+/* A unit's memory in the arena for a part of a run: gathered values or copies, or gradients that are reduced to a
+ * shard. The call that begins it gets the memory from dtrain__instance_lease, and tells the instance when to use it. */
+typedef struct dtrain__lease {
+	const char *name; /* for the plan; copied */
+	uint32_t base;    /* dtrain__base_of_values(unit), ... */
+	size_t bytes;
+	int32_t begin;     /* call, from whose issue on the memory is used */
+	int32_t end;       /* call, until whose wait it is; -1: none */
+	int32_t last_node; /* until which it is used, too; -1: none */
+} dtrain__lease;
+
 typedef enum dtrain__step_kind {
 	DTRAIN__RUN,  /* of node `index` */
 	DTRAIN__CALL, /* of call `index`; so the next */
@@ -49,6 +60,8 @@ typedef struct dtrain__schedule {
 	int32_t count;
 	dtrain__call *calls;
 	int32_t num_calls;
+	dtrain__lease *leases;
+	int32_t num_leases;
 } dtrain__schedule;
 
 /* Changes the schedule; may read, but not change, the graph. */
@@ -62,13 +75,20 @@ int dtrain__schedule_create(const dtrain_graph *graph, dtrain__schedule *out, be
 void dtrain__schedule_free(dtrain__schedule *schedule);
 
 /* Adds a call that is issued behind node `after` (-1: at the beginning) and waited for in front of node `before` (the
- * number of nodes: at the end). Calls at the same place keep the order in which they were added. Errors:
- * INVALID_ARGUMENT if `before` is not behind `after`, or a tensor is invalid; NO_MEMORY. */
+ * number of nodes: at the end). Calls at the same place keep the order in which they were added, and come before
+ * waits. Its index is the number of calls before it. Errors: INVALID_ARGUMENT if
+ * `before` is not behind `after`, or a tensor is invalid; NO_MEMORY. */
 int dtrain__schedule_add(dtrain__schedule *schedule, const dtrain__call *call, int32_t after, int32_t before,
 			 beton_error *err);
 
+/* Adds a lease; its index is the number of leases before it. Errors: INVALID_ARGUMENT (no such call), NO_MEMORY. */
+int dtrain__schedule_lease(dtrain__schedule *schedule, const dtrain__lease *lease, beton_error *err);
+
 /* dtrain_graph_compile with passes, which run in order. */
 int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
+			  beton_error *err);
+/* dtrain_graph_measure with passes. */
+int dtrain__graph_measure(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program_facts *out,
 			  beton_error *err);
 
 #endif

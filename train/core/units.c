@@ -2,7 +2,9 @@
  *
  * The layout of the flat space: where each parameter lies, and how the space is cut into units.
  */
+#include <fnmatch.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/sized.h"
 #include "params.h"
@@ -25,39 +27,119 @@ int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *giv
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "unit policy: %d shards", policy.shards);
 	if (params->allocated)
 		return bt_fail(err, BETON_STATE, "units are cut after the parameters were allocated");
+	char *pattern = policy.pattern ? strdup(policy.pattern) : NULL;
+	if (policy.pattern && !pattern)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the pattern of units");
+	free(params->unit_pattern);
+	params->unit_pattern = pattern;
 	params->policy = policy;
+	params->policy.pattern = pattern;
 	return BETON_OK;
 }
 
-/* Offsets are in reverse order of declaration: the last parameter comes first. */
+/* What is known while parameters are laid out, from the last declared to the first. */
+typedef struct layout {
+	dtrain_params *params;
+	size_t offset;            /* of the next parameter */
+	int trained;              /* the first declared parameter that is; those before it get units of their own */
+	bool shared;              /* units of parameters that are not sharded */
+	const dtrain_param *last; /* in the unit that is being filled; NULL: it is empty */
+} layout;
+
+static void close_unit(layout *l)
+{
+	dtrain_params *params = l->params;
+	dtrain_unit *unit = &params->units[params->unit_count];
+	size_t count = l->offset - (size_t)unit->offset;
+	unit->count = (int64_t)dtrain__round_up(count, DTRAIN_PARAM_ALIGN * (size_t)params->policy.shards);
+	unit->shared = l->shared;
+	l->offset = (size_t)(unit->offset + unit->count);
+	l->last = NULL;
+	params->units[++params->unit_count].offset = (int64_t)l->offset;
+}
+
+static bool is_full(const layout *l)
+{
+	const dtrain_params *params = l->params;
+	size_t limit = params->unit_count ? params->policy.bytes : params->policy.first_bytes;
+	size_t count = l->offset - (size_t)params->units[params->unit_count].offset;
+	return count * dtrain_dtype_size(params->dtype) >= limit;
+}
+
+/* The length of the shortest part of the name that ends at a dot and matches the pattern; 0: there is none. */
+static size_t module_length(const char *pattern, const char *name)
+{
+	char part[256];
+	for (const char *dot = pattern ? strchr(name, '.') : NULL; dot && (size_t)(dot - name) < sizeof(part);
+	     dot = strchr(dot + 1, '.')) {
+		memcpy(part, name, (size_t)(dot - name));
+		part[dot - name] = 0;
+		if (fnmatch(pattern, part, 0) == 0)
+			return (size_t)(dot - name);
+	}
+	return 0;
+}
+
+static bool are_of_one_module(const char *pattern, const char *a, const char *b)
+{
+	size_t length = module_length(pattern, a);
+	return length == module_length(pattern, b) && strncmp(a, b, length) == 0;
+}
+
+/* Whether a unit must end in front of the parameter. */
+static bool ends_unit(const layout *l, const dtrain_param *param, bool frozen)
+{
+	const dtrain_params *params = l->params;
+	if (!l->last)
+		return false;
+	return params->units[params->unit_count].frozen != frozen ||
+	       (params->policy.by_block && l->last->block != param->block) ||
+	       !are_of_one_module(params->unit_pattern, l->last->name, param->name);
+}
+
+static int place(layout *l, int index, beton_error *err)
+{
+	dtrain_params *params = l->params;
+	dtrain_param *param = &params->params[index];
+	bool frozen = index < l->trained;
+	if (ends_unit(l, param, frozen))
+		close_unit(l);
+	dtrain_unit *unit = &params->units[params->unit_count];
+	unit->frozen = frozen;
+	unit->block = param->block;
+	param->unit = params->unit_count;
+	param->offset = (int64_t)l->offset;
+	l->offset += dtrain__round_up((size_t)param->count, DTRAIN_PARAM_ALIGN);
+	l->last = param;
+	if (is_full(l))
+		close_unit(l);
+	return l->offset <= (size_t)DTRAIN__MAX_ELEMENTS
+		       ? BETON_OK
+		       : bt_fail(err, BETON_NO_MEMORY, "the model has more than 2^40 parameter elements");
+}
+
+/* Offsets are in reverse order of declaration: the last parameter comes first. If ops read 16-bit copies, the
+ * parameters that they read as they are (biases, those of norms: less than a hundredth of the elements) come behind
+ * all others and are not sharded, so that gathers move 2 bytes for each element. */
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err)
 {
-	const dtrain_unit_policy *policy = &params->policy;
-	size_t element = dtrain_dtype_size(params->dtype), offset = 0;
-	int trained = 0; /* the first declared parameter that is; those before it get units of their own */
+	layout l = {.params = params};
+	bool splits = params->sharding.shards > 1 && params->copies.dtype != params->dtype;
+	int status = BETON_OK;
 	params->units = calloc((size_t)params->count + 1, sizeof(*params->units));
 	if (!params->units)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the units of %d parameters", params->count);
 	params->unit_count = 0;
-	while (trained < params->count && params->params[trained].frozen)
-		trained++;
-	for (int i = params->count - 1; i >= 0; i--) {
-		dtrain_param *param = &params->params[i];
-		dtrain_unit *unit = &params->units[params->unit_count];
-		param->unit = params->unit_count;
-		param->offset = (int64_t)offset;
-		offset += dtrain__round_up((size_t)param->count, DTRAIN_PARAM_ALIGN);
-		size_t limit = params->unit_count ? policy->bytes : policy->first_bytes;
-		unit->frozen = i < trained;
-		if (i == 0 || i == trained || (offset - (size_t)unit->offset) * element >= limit) {
-			size_t count = offset - (size_t)unit->offset;
-			unit->count = (int64_t)dtrain__round_up(count, DTRAIN_PARAM_ALIGN * (size_t)policy->shards);
-			offset = (size_t)(unit->offset + unit->count);
-			params->units[++params->unit_count].offset = (int64_t)offset;
-		}
-		if (offset > (size_t)DTRAIN__MAX_ELEMENTS)
-			return bt_fail(err, BETON_NO_MEMORY, "the model has more than 2^40 parameter elements");
+	while (l.trained < params->count && params->params[l.trained].frozen)
+		l.trained++;
+	for (int pass = 0; pass < 1 + splits; pass++) {
+		l.shared = pass == 1;
+		for (int i = params->count - 1; i >= 0 && status == BETON_OK; i--)
+			if (!splits || params->params[i].copied == !l.shared)
+				status = place(&l, i, err);
+		if (l.last)
+			close_unit(&l);
 	}
-	params->flat_count = (int64_t)offset;
-	return BETON_OK;
+	params->flat_count = (int64_t)l.offset;
+	return status;
 }

@@ -169,7 +169,8 @@ static int run_inspect(const struct dtrain_op *op, void *const *operands, void *
 #endif
 	for (int64_t start = 0; start < count; start += PIECE)
 		found |= has_infinite(g + start, count - start < PIECE ? count - start : PIECE);
-	((float *)operands[2])[DTRAIN_SCALER_INFINITE] = found ? 1 : 0;
+	float *infinite = (float *)operands[2] + DTRAIN_SCALER_INFINITE;
+	*infinite = found ? 1 : op->attrs.inspect.more ? *infinite : 0;
 	return BETON_OK;
 }
 

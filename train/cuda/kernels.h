@@ -314,7 +314,8 @@ cudaError_t cuda_kernel_muon_polynomial(cudaStream_t stream, dtrain_dtype dtype,
 /* DTRAIN_OP_LOOKAHEAD, in one launch. slow and w do not overlap. back: the op has its second output. */
 cudaError_t cuda_kernel_lookahead(cudaStream_t stream, float *slow, float *w, const float *weight, int64_t count,
 				  bool back);
-cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count);
+/* more: see dtrain_inspect_attrs. */
+cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count, bool more);
 cudaError_t cuda_kernel_scaler_update(cudaStream_t stream, float *scaler);
 /* DTRAIN_OP_GRAD_NORM, in two launches, and DTRAIN_OP_CLIP. scaler NULL: none; after may be before. workspace: on a
  * multiple of 8 bytes. */

@@ -234,9 +234,11 @@ extern "C" cudaError_t cuda_kernel_lookahead(cudaStream_t stream, float *slow, f
 		      weight, count);
 }
 
-extern "C" cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count)
+extern "C" cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count,
+						  bool more)
 {
-	cudaError_t status = cudaMemsetAsync(&scaler[DTRAIN_SCALER_INFINITE], 0, sizeof(*scaler), stream);
+	cudaError_t status =
+		more ? cudaSuccess : cudaMemsetAsync(&scaler[DTRAIN_SCALER_INFINITE], 0, sizeof(*scaler), stream);
 	if (status != cudaSuccess)
 		return status;
 	if (is_aligned(g, 16))

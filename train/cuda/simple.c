@@ -349,7 +349,8 @@ static cudaError_t scaler_inspect(const cuda_kernel_op *k, const dtrain_op_desc 
 {
 	(void)k;
 	(void)workspace;
-	return cuda_kernel_scaler_inspect(stream, operands[0], operands[1], dtrain_shape_count(&desc->inputs[0].shape));
+	return cuda_kernel_scaler_inspect(stream, operands[0], operands[1], dtrain_shape_count(&desc->inputs[0].shape),
+					  desc->attrs.inspect.more);
 }
 
 static cudaError_t scaler_update(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,

@@ -37,6 +37,15 @@ static int measure_batch(engine_rank *engine, int64_t batch_size, double *bytes)
 	return status;
 }
 
+/* Elements that this rank updates. */
+static int64_t count_kept(const dtrain_params *params)
+{
+	int64_t count = 0;
+	for (int i = 0; i < dtrain_params_range_count(params); i++)
+		count += dtrain_params_range_at(params, i)->count;
+	return count;
+}
+
 /* 0: none fits; -1: not known. */
 static int64_t find_largest(engine_rank *engine)
 {
@@ -49,7 +58,7 @@ static int64_t find_largest(engine_rank *engine)
 	uint64_t available = engine->api->free_memory(engine->device);
 	if (available == UINT64_MAX)
 		return -1;
-	double states = engine->job.states * (double)dtrain_params_flat_count(engine->params) *
+	double states = engine->job.states * (double)count_kept(engine->params) *
 			(double)dtrain_dtype_size(dtrain_params_dtype(engine->params));
 	double each = (of_wanted - of_half) / (double)(wanted - half), fixed = of_half - each * (double)half;
 	double room = (double)available * USABLE - states - fixed;
@@ -64,7 +73,7 @@ void engine_explain_memory(engine_rank *engine, beton_error *err)
 	dtrain_program_destroy(&engine->train.program);
 	dtrain_program_destroy(&engine->val.program);
 	/* Without parameters no batch helps. */
-	bool allocated = engine->params && dtrain_params_values(engine->params);
+	bool allocated = engine->params && dtrain_params_range_count(engine->params) > 0;
 	int64_t largest = allocated ? find_largest(engine) : 0;
 	if (!err || largest < 0)
 		return;

@@ -14,8 +14,7 @@ static int make_network(engine_rank *engine, bool training, engine_network *netw
 	int status = engine_build_graph(engine, training, network, &graph, err);
 	if (status != BETON_OK)
 		return status;
-	status = training ? dtrain_sync_compile(engine->sync, &graph, &network->program, err)
-			  : dtrain_graph_compile(&graph, &network->program, err);
+	status = dtrain_sync_compile(engine->sync, &graph, &network->program, err);
 	dtrain_graph_destroy(&graph);
 	if (status != BETON_OK)
 		bt_prefix(err, "%s with batches of %lld", training ? "training" : "evaluation",

@@ -23,6 +23,8 @@ struct evaluation {
 	struct slot slots[SLOTS];
 	int next;
 	int64_t batches; /* of this rank; 0: all */
+	int64_t taken;
+	dtrain_group *together; /* of ranks that must run the network equally often; NULL: each on its own */
 	int64_t counts[COUNTS];
 	double sums[ENGINE_SUMS];
 	engine_class_count *classes; /* NULL: not wanted */
@@ -124,26 +126,75 @@ static bool is_skipped(const beton_loader *loader, int status)
 	       (status == BETON_SAMPLE_CORRUPT || status == BETON_IO);
 }
 
+static int add_array(dtrain_group *group, void *array, size_t count, dtrain_dtype dtype, dtrain_reduce_op op,
+		     beton_error *err)
+{
+	dtrain_work *work = NULL;
+	int status = dtrain_allreduce(group, array, count, dtype, op, NULL, &work, err);
+	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
+}
+
+/* Where programs gather parameters, a rank that has no more batches runs them as often as the others. */
+static int agree(const struct evaluation *evaluation, bool *more, bool *stop, beton_error *err)
+{
+	int64_t flags[] = {*more, *stop};
+	if (!evaluation->together)
+		return BETON_OK;
+	int status = add_array(evaluation->together, flags, 2, DTRAIN_I64, DTRAIN_MAX, err);
+	*more = flags[0] != 0;
+	*stop = flags[1] != 0;
+	return status;
+}
+
+static int run_without_batch(const struct evaluation *evaluation, beton_error *err)
+{
+	const engine_rank *engine = evaluation->engine;
+	const engine_task *task = engine->job.task;
+	int runs = task->count_runs ? task->count_runs(&engine->job) : 1, status = BETON_OK;
+	for (int i = 0; i < runs && status == BETON_OK; i++)
+		status = dtrain_program_run(engine->val.program, engine->stream, false, err);
+	return status;
+}
+
+/* The next batch that is not skipped; NULL: there are no more, or a rank was told to stop. *others: they have more. */
+static int next_batch(struct evaluation *evaluation, beton_loader *loader, beton_iterator *iterator,
+		      beton_batch **batch, bool *others, beton_error *err)
+{
+	bool stop = engine_is_told(evaluation->engine), more = false;
+	int status = BETON_OK;
+	*batch = NULL;
+	while (!stop && !*batch && (!evaluation->batches || evaluation->taken < evaluation->batches)) {
+		status = engine_next_batch(evaluation->engine, iterator, batch, err);
+		if (status != BETON_OK && !is_skipped(loader, status))
+			break;
+		evaluation->taken++;
+	}
+	if (status != BETON_OK && status != BETON_END && !is_skipped(loader, status))
+		return status;
+	more = *batch != NULL;
+	status = agree(evaluation, &more, &stop, err);
+	if (stop) {
+		evaluation->counts[INTERRUPTED] = 1;
+		beton_batch_release(batch);
+	}
+	*others = more && !stop;
+	return status;
+}
+
 static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_error *err)
 {
 	beton_iterator *iterator;
 	uint64_t bad = count_bad(loader);
+	bool others = true;
 	int status = beton_iterator_open(&iterator, loader, 0, 0, err);
-	for (int64_t i = 0; status == BETON_OK && (i < evaluation->batches || !evaluation->batches); i++) {
-		beton_batch *batch = NULL;
-		if (engine_is_told(evaluation->engine)) {
-			evaluation->counts[INTERRUPTED] = 1;
-			status = BETON_END;
-			break;
-		}
-		status = engine_next_batch(evaluation->engine, iterator, &batch, err);
-		if (status == BETON_OK)
+	while (status == BETON_OK && others) {
+		beton_batch *batch;
+		status = next_batch(evaluation, loader, iterator, &batch, &others, err);
+		if (status == BETON_OK && batch)
 			status = run_batch(evaluation, batch, err);
-		else if (is_skipped(loader, status))
-			status = BETON_OK;
+		else if (status == BETON_OK && others)
+			status = run_without_batch(evaluation, err);
 	}
-	if (status == BETON_END)
-		status = BETON_OK;
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++)
 		status = settle(evaluation, &evaluation->slots[(evaluation->next + i) % SLOTS], err);
 	beton_iterator_close(&iterator);
@@ -151,22 +202,15 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_
 	return status == BETON_OK ? engine_synchronize(evaluation->engine, "evaluation", err) : status;
 }
 
-static int add_array(dtrain_group *group, void *array, size_t count, dtrain_dtype dtype, beton_error *err)
-{
-	dtrain_work *work = NULL;
-	int status = dtrain_allreduce(group, array, count, dtype, DTRAIN_SUM, NULL, &work, err);
-	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
-}
-
 static int add_ranks(struct evaluation *evaluation, dtrain_group *group, beton_error *err)
 {
 	size_t classes = (size_t)evaluation->engine->data->classes;
-	int status = add_array(group, evaluation->counts, COUNTS, DTRAIN_I64, err);
+	int status = add_array(group, evaluation->counts, COUNTS, DTRAIN_I64, DTRAIN_SUM, err);
 	if (status == BETON_OK)
-		status = add_array(group, evaluation->sums, ENGINE_SUMS, DTRAIN_F64, err);
+		status = add_array(group, evaluation->sums, ENGINE_SUMS, DTRAIN_F64, DTRAIN_SUM, err);
 	if (status == BETON_OK && evaluation->classes)
 		status = add_array(group, evaluation->classes, classes * sizeof(*evaluation->classes) / sizeof(int64_t),
-				   DTRAIN_I64, err);
+				   DTRAIN_I64, DTRAIN_SUM, err);
 	return status;
 }
 
@@ -214,8 +258,11 @@ int engine_evaluate(engine_rank *engine, beton_loader *loader, int64_t batches, 
 			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the results of %ld classes",
 					 (long)engine->data->classes);
 	}
+	evaluation.together = dtrain_sync_gathers_always(engine->sync) ? group : NULL;
 	if (status == BETON_OK)
 		status = open_evaluation(&evaluation, err);
+	if (status == BETON_OK)
+		status = dtrain_sync_gather(engine->sync, engine->stream, err);
 	if (status == BETON_OK)
 		status = run_shard(&evaluation, loader, err);
 	close_evaluation(&evaluation);

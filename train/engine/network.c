@@ -53,5 +53,5 @@ int engine_measure(engine_rank *engine, bool training, dtrain_program_facts *out
 	dtrain_graph *graph = NULL;
 	int status = engine_build_graph(engine, training, &network, &graph, err);
 	*batches = engine_batches_bytes(engine, &network);
-	return status == BETON_OK ? dtrain_graph_measure(&graph, out, err) : status;
+	return status == BETON_OK ? dtrain_sync_measure(engine->sync, &graph, out, err) : status;
 }

@@ -187,8 +187,10 @@ struct engine_task {
 	 */
 	int (*check_batch)(const engine_rank *engine, bool training, const beton_batch *batch, beton_error *err);
 
-	/* Puts runs of the validation network on the stream that leave the batch's results in its result tensors. */
+	/* Puts runs of the validation network on the stream that leave the batch's results in its result tensors; as
+	 * many runs as count_runs says (NULL: one). */
 	int (*run_batch)(engine_rank *engine, const beton_batch *batch, beton_error *err);
+	int (*count_runs)(const engine_job *job);
 
 	/* Adds the metrics of the batch's samples to sums, the number of samples to sums[ENGINE_WEIGHT] (or of what
 	 * the metrics are means over), and to the counts of their classes (NULL: not wanted). results: host copies, as

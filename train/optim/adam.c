@@ -27,7 +27,8 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 {
 	const double *h = optimizer->hypers;
 	const bool amsgrad = h[AMSGRAD] != 0;
-	int status = amsgrad ? dtrain__optimizer_add_state(optimizer, "max_exp_avg_sq", false, err) : BETON_OK;
+	bool first = optimizer->range == optimizer->ranges;
+	int status = amsgrad && first ? dtrain__optimizer_add_state(optimizer, "max_exp_avg_sq", false, err) : BETON_OK;
 	if (status != BETON_OK)
 		return status;
 	const dtrain_op_attrs attrs = {.adam = {.beta1 = h[BETA1],

@@ -8,8 +8,6 @@
 #include "core/params.h"
 #include "optimizer.h"
 
-enum { SIDES = 2 }; /* values and buffers */
-
 #define BOUNCE_ELEMENTS ((int64_t)1 << 20)
 
 static const char *const names[DTRAIN__AVERAGES] = {[DTRAIN__SLOW] = "slow", [DTRAIN__EMA] = "ema"};
@@ -29,18 +27,26 @@ struct side {
 	int64_t count;
 };
 
-static void find_sides(const dtrain_optimizer *optimizer, int which, struct side sides[SIDES])
+/* The sides: each range, then the buffers. */
+static int count_sides(const dtrain_optimizer *optimizer)
+{
+	return optimizer->num_ranges + 1;
+}
+
+static struct side find_side(const dtrain_optimizer *optimizer, int which, int index)
 {
 	const dtrain_optimizer_state *state = dtrain_optimizer_state_find(optimizer, names[which]);
 	const dtrain_params *params = optimizer->params;
-	sides[0] = (struct side){state->memory, optimizer->values, optimizer->count};
-	sides[1] = (struct side){state->buffers, params->buffer_memory, params->buffer_elements};
+	if (index == optimizer->num_ranges)
+		return (struct side){state->buffers, params->buffer_memory, params->buffer_elements};
+	const dtrain__update_range *range = &optimizer->ranges[index];
+	size_t offset = (size_t)range->first * dtrain_dtype_size(dtrain_params_dtype(params));
+	return (struct side){(char *)state->memory + offset, range->values, range->count};
 }
 
 int dtrain__average_create(dtrain_optimizer *optimizer, int which, beton_error *err)
 {
 	dtrain__average *average = &optimizer->averages[which];
-	struct side sides[SIDES];
 	int status = dtrain__optimizer_add_state(optimizer, names[which], true, err);
 	if (status == BETON_OK)
 		status = dtrain__scalars_open(&average->weight, optimizer->device, 1, err);
@@ -51,12 +57,12 @@ int dtrain__average_create(dtrain_optimizer *optimizer, int which, beton_error *
 						     .shape = dtrain_shape_of(1, (int64_t[]){1}),
 						     .bytes = average->weight.bytes},
 					 .memory = average->weight.memory};
-	find_sides(optimizer, which, sides);
-	for (int i = 0; i < SIDES && status == BETON_OK; i++) {
-		const dtrain__argument mean = flat(optimizer, sides[i].average, sides[i].count);
-		const dtrain__argument trained = flat(optimizer, sides[i].trained, sides[i].count);
+	for (int i = 0; i < count_sides(optimizer) && status == BETON_OK; i++) {
+		const struct side side = find_side(optimizer, which, i);
+		const dtrain__argument mean = flat(optimizer, side.average, side.count);
+		const dtrain__argument trained = flat(optimizer, side.trained, side.count);
 		const dtrain__argument back = which == DTRAIN__SLOW ? trained : none;
-		if (sides[i].count)
+		if (side.count)
 			status = dtrain__optimizer_add(optimizer, &average->ops, DTRAIN_OP_LOOKAHEAD, NULL,
 						       (const dtrain__argument[]){mean, trained, weight, none},
 						       (const dtrain__argument[]){mean, back, none}, err);
@@ -67,8 +73,7 @@ int dtrain__average_create(dtrain_optimizer *optimizer, int which, beton_error *
 void dtrain__average_close(dtrain_optimizer *optimizer, int which)
 {
 	dtrain__average *average = &optimizer->averages[which];
-	for (int i = 0; i < average->ops.count; i++)
-		optimizer->api->op_destroy(average->ops.ops[i].op);
+	dtrain__optimizer_free_ops(optimizer, &average->ops);
 	dtrain__scalars_close(&average->weight);
 }
 
@@ -135,15 +140,15 @@ static int exchange(dtrain_optimizer *optimizer, const struct side *side, void *
 
 int dtrain_optimizer_exchange_average(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
-	struct side sides[SIDES];
 	void *bounce = NULL;
 	size_t room = (size_t)BOUNCE_ELEMENTS * dtrain_dtype_size(dtrain_params_dtype(optimizer->params));
 	if (!optimizer->averages[DTRAIN__EMA].ops.count)
 		return bt_fail(err, BETON_STATE, "average: the optimizer was made without");
-	find_sides(optimizer, DTRAIN__EMA, sides);
 	int status = optimizer->api->alloc(optimizer->device, room, &bounce, err);
-	for (int i = 0; i < SIDES && status == BETON_OK; i++)
-		status = exchange(optimizer, &sides[i], bounce, room, stream, err);
+	for (int i = 0; i < count_sides(optimizer) && status == BETON_OK; i++) {
+		const struct side side = find_side(optimizer, DTRAIN__EMA, i);
+		status = exchange(optimizer, &side, bounce, room, stream, err);
+	}
 	if (status == BETON_OK)
 		status = dtrain__optimizer_changed(optimizer, stream, err);
 	/* The copies must be done before their memory is freed. */

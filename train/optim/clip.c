@@ -5,6 +5,22 @@
  */
 #include "optimizer.h"
 
+static int add_squares(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, bool shared, beton_error *err)
+{
+	const dtrain__argument none = {.memory = NULL}, clip = dtrain__argument_four(optimizer->clip);
+	const dtrain__argument scaler = optimizer->scaler ? dtrain__argument_four(optimizer->scaler) : none;
+	int status = BETON_OK;
+	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK; i++) {
+		optimizer->range = &optimizer->ranges[i];
+		if (optimizer->range->shared == shared)
+			status = dtrain__optimizer_add(
+				optimizer, &optimizer->update, DTRAIN_OP_GRAD_NORM, attrs,
+				(const dtrain__argument[]){dtrain__optimizer_grads(optimizer), clip, scaler, none},
+				(const dtrain__argument[]){clip, none}, err);
+	}
+	return status;
+}
+
 int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err)
 {
 	int status = optimizer->api->alloc(optimizer->device, DTRAIN_CLIPS * sizeof(float), &optimizer->clip, err);
@@ -15,9 +31,13 @@ int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err)
 	const dtrain__argument none = {.memory = NULL}, clip = dtrain__argument_four(optimizer->clip);
 	const dtrain__argument scaler = optimizer->scaler ? dtrain__argument_four(optimizer->scaler) : none;
 	const dtrain__argument outputs[] = {clip, none};
-	status = dtrain__optimizer_add(
-		optimizer, &optimizer->update, DTRAIN_OP_GRAD_NORM, &attrs,
-		(const dtrain__argument[]){dtrain__optimizer_grads(optimizer), clip, scaler, none}, outputs, err);
+	/* What only this rank has, added up over the ranks; then what all of them have, which counts once. */
+	status = add_squares(optimizer, &attrs, false, err);
+	if (status == BETON_OK)
+		status = dtrain__optimizer_add_sum(optimizer, &optimizer->update,
+						   (float *)optimizer->clip + DTRAIN_CLIP_SQUARES, err);
+	if (status == BETON_OK)
+		status = add_squares(optimizer, &attrs, true, err);
 	if (status == BETON_OK)
 		status = dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_CLIP, &attrs,
 					       (const dtrain__argument[]){clip, scaler, none}, outputs, err);

@@ -104,7 +104,7 @@ static int check_groups(const dtrain_params *params, const dtrain_optimizer_opti
 static int check_range(const dtrain_params *params, const dtrain_optimizer_options *options, beton_error *err)
 {
 	int64_t begin = options->begin, end = options->end, count = dtrain_params_flat_count(params);
-	if (!dtrain_params_values(params))
+	if (dtrain_params_unit_count(params) == 0 && dtrain_params_count(params) > 0)
 		return bt_fail(err, BETON_STATE, "%s: the parameters are not allocated yet", options->kind);
 	if (count < 1)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the model has no parameters", options->kind);

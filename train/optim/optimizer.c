@@ -27,22 +27,27 @@ static dtrain__argument argument_of(dtrain_dtype dtype, int ndim, const int64_t 
 
 static dtrain__argument range_of(const dtrain_optimizer *optimizer, void *memory)
 {
-	return argument_of(dtrain_params_dtype(optimizer->params), 1, &optimizer->count, memory);
+	return argument_of(dtrain_params_dtype(optimizer->params), 1, &optimizer->range->count, memory);
+}
+
+static void *element_at(const dtrain_optimizer *optimizer, void *array, int64_t element)
+{
+	return (char *)array + (size_t)element * dtrain_dtype_size(dtrain_params_dtype(optimizer->params));
 }
 
 dtrain__argument dtrain__optimizer_values(const dtrain_optimizer *optimizer)
 {
-	return range_of(optimizer, optimizer->values);
+	return range_of(optimizer, optimizer->range->values);
 }
 
 dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer)
 {
-	return range_of(optimizer, optimizer->grads);
+	return range_of(optimizer, optimizer->range->grads);
 }
 
 dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int index)
 {
-	return range_of(optimizer, optimizer->states[index].memory);
+	return range_of(optimizer, element_at(optimizer, optimizer->states[index].memory, optimizer->range->first));
 }
 
 dtrain__argument dtrain__optimizer_scalars(const dtrain_optimizer *optimizer)
@@ -53,7 +58,9 @@ dtrain__argument dtrain__optimizer_scalars(const dtrain_optimizer *optimizer)
 
 dtrain__argument dtrain__optimizer_groups(const dtrain_optimizer *optimizer)
 {
-	return argument_of(DTRAIN_U8, 1, &optimizer->runs, optimizer->group);
+	const dtrain__update_range *range = optimizer->range;
+	const int64_t runs = (range->count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
+	return argument_of(DTRAIN_U8, 1, &runs, optimizer->group + range->first / DTRAIN_PARAM_ALIGN);
 }
 
 dtrain__argument dtrain__optimizer_step(const dtrain_optimizer *optimizer)
@@ -77,11 +84,30 @@ dtrain__argument dtrain__optimizer_scaler(const dtrain_optimizer *optimizer)
 	return dtrain__argument_four(optimizer->clip ? optimizer->clip : optimizer->scaler);
 }
 
+/* Room for one more op; NULL: out of memory. */
+static dtrain__update_op *next_op(const dtrain_optimizer *optimizer, dtrain__update_ops *to, beton_error *err)
+{
+	if (to->count == to->capacity) {
+		int grown = to->capacity ? 2 * to->capacity : 8;
+		dtrain__update_op *ops = realloc(to->ops, (size_t)grown * sizeof(*ops));
+		if (!ops) {
+			bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->facts.name);
+			return NULL;
+		}
+		to->ops = ops;
+		to->capacity = grown;
+	}
+	to->ops[to->count] = (dtrain__update_op){0};
+	return &to->ops[to->count];
+}
+
 int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, dtrain_op_kind kind,
 			  const dtrain_op_attrs *attrs, const dtrain__argument *inputs, const dtrain__argument *outputs,
 			  beton_error *err)
 {
-	dtrain__update_op *op = &to->ops[to->count];
+	dtrain__update_op *op = next_op(optimizer, to, err);
+	if (!op)
+		return BETON_NO_MEMORY;
 	dtrain_op_desc *desc = &op->desc;
 	*desc = (dtrain_op_desc){.kind = kind};
 	if (attrs)
@@ -102,6 +128,25 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 	if (desc->workspace_bytes > optimizer->workspace_bytes)
 		optimizer->workspace_bytes = desc->workspace_bytes;
 	return BETON_OK;
+}
+
+int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, beton_error *err)
+{
+	dtrain__update_op *op = optimizer->add ? next_op(optimizer, to, err) : NULL;
+	if (!op)
+		return optimizer->add ? BETON_NO_MEMORY : BETON_OK;
+	op->operands[0] = memory;
+	to->count++;
+	return BETON_OK;
+}
+
+void dtrain__optimizer_free_ops(dtrain_optimizer *optimizer, dtrain__update_ops *ops)
+{
+	for (int i = 0; i < ops->count; i++)
+		if (ops->ops[i].op)
+			optimizer->api->op_destroy(ops->ops[i].op);
+	free(ops->ops);
+	*ops = (dtrain__update_ops){0};
 }
 
 static bool has_pieces(const dtrain_optimizer *optimizer)
@@ -155,9 +200,11 @@ int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops 
 			  beton_error *err)
 {
 	int status = BETON_OK;
-	for (int i = 0; i < ops->count && status == BETON_OK; i++)
-		status =
-			optimizer->api->op_run(ops->ops[i].op, stream, ops->ops[i].operands, optimizer->workspace, err);
+	for (int i = 0; i < ops->count && status == BETON_OK; i++) {
+		dtrain__update_op *op = &ops->ops[i];
+		status = op->op ? optimizer->api->op_run(op->op, stream, op->operands, optimizer->workspace, err)
+				: optimizer->add(optimizer->add_context, op->operands[0], 1, stream, err);
+	}
 	return status;
 }
 
@@ -182,6 +229,22 @@ int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, b
 	state->buffers = buffers ? (char *)state->memory + (size_t)optimizer->count * each : NULL;
 	optimizer->num_states++;
 	return BETON_OK;
+}
+
+int dtrain_optimizer_range_count(const dtrain_optimizer *optimizer)
+{
+	return optimizer->num_ranges;
+}
+
+dtrain_range dtrain_optimizer_range_at(const dtrain_optimizer *optimizer, int index, int64_t *first)
+{
+	const dtrain__update_range *range = &optimizer->ranges[index];
+	*first = range->first;
+	return (dtrain_range){.offset = range->begin,
+			      .count = range->count,
+			      .values = range->values,
+			      .grads = range->grads,
+			      .shared = range->shared};
 }
 
 const dtrain_optimizer_state *dtrain_optimizer_state_at(const dtrain_optimizer *optimizer, int index)
@@ -236,12 +299,15 @@ int dtrain__optimizer_upload(dtrain_optimizer *optimizer, void *to, const void *
  * are all zero and stay in group 0. */
 static void place_group(const dtrain_optimizer *optimizer, const dtrain_param *param, uint8_t group, uint8_t *groups)
 {
-	int64_t first = param->offset - optimizer->begin, end = first + param->count;
-	first = first < 0 ? 0 : first;
-	end = end < optimizer->count ? end : optimizer->count;
-	if (first < end)
-		memset(groups + first / DTRAIN_PARAM_ALIGN, group,
-		       (size_t)((end - first + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN));
+	for (int i = 0; i < optimizer->num_ranges; i++) {
+		const dtrain__update_range *range = &optimizer->ranges[i];
+		int64_t first = param->offset - range->begin, end = first + param->count;
+		first = first < 0 ? 0 : first;
+		end = end < range->count ? end : range->count;
+		if (first < end)
+			memset(groups + (range->first + first) / DTRAIN_PARAM_ALIGN, group,
+			       (size_t)((end - first + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN));
+	}
 }
 
 static int place_groups(dtrain_optimizer *optimizer, const uint8_t *group_of, beton_error *err)
@@ -262,15 +328,40 @@ static int place_groups(dtrain_optimizer *optimizer, const uint8_t *group_of, be
 	return status;
 }
 
+/* INFINITE is that of all ranges, of all ranks. */
+static int add_inspection(dtrain_optimizer *optimizer, beton_error *err)
+{
+	const dtrain__argument none = {.memory = NULL}, scaler = dtrain__argument_four(optimizer->scaler);
+	int status = BETON_OK;
+	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK; i++) {
+		const dtrain_op_attrs attrs = {.inspect = {.more = i > 0}};
+		optimizer->range = &optimizer->ranges[i];
+		status = dtrain__optimizer_add(
+			optimizer, &optimizer->update, DTRAIN_OP_SCALER_INSPECT, &attrs,
+			(const dtrain__argument[]){dtrain__optimizer_grads(optimizer), scaler, none},
+			(const dtrain__argument[]){scaler, none}, err);
+	}
+	return status == BETON_OK ? dtrain__optimizer_add_sum(optimizer, &optimizer->update,
+							      (float *)optimizer->scaler + DTRAIN_SCALER_INFINITE, err)
+				  : status;
+}
+
+/* The kind's ops for each range. */
+static int add_updates(dtrain_optimizer *optimizer, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK; i++) {
+		optimizer->range = &optimizer->ranges[i];
+		status = optimizer->kind->create(optimizer, err);
+	}
+	return status;
+}
+
 static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
 {
 	const dtrain__argument none = {.memory = NULL}, scaler = dtrain__argument_four(optimizer->scaler);
 	const dtrain__argument scalers[] = {scaler, none};
-	int status = BETON_OK;
-	if (optimizer->scaler)
-		status = dtrain__optimizer_add(
-			optimizer, &optimizer->update, DTRAIN_OP_SCALER_INSPECT, NULL,
-			(const dtrain__argument[]){dtrain__optimizer_grads(optimizer), scaler, none}, scalers, err);
+	int status = optimizer->scaler ? add_inspection(optimizer, err) : BETON_OK;
 	if (status == BETON_OK && optimizer->clip_norm > 0)
 		status = dtrain__clip_create(optimizer, err);
 	if (status == BETON_OK && optimizer->kind->beta1)
@@ -278,7 +369,7 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 	if (status == BETON_OK && has_pieces(optimizer))
 		status = dtrain__pieces_create(optimizer, err);
 	if (status == BETON_OK)
-		status = optimizer->kind->create(optimizer, err);
+		status = add_updates(optimizer, err);
 	if (status == BETON_OK && optimizer->scaler)
 		status = dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_SCALER_UPDATE, NULL, scalers,
 					       scalers, err);
@@ -307,10 +398,49 @@ static int open_memory(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 	return status == BETON_OK ? place_groups(optimizer, options->group_of, err) : status;
 }
 
-/* The address of the range's first element in a flat array. */
-static void *at_begin(const dtrain_optimizer *optimizer, void *flat)
+/* A part of the flat space that the caller has chosen. */
+static int choose_range(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
 {
-	return (char *)flat + (size_t)optimizer->begin * dtrain_dtype_size(dtrain_params_dtype(optimizer->params));
+	const dtrain_params *params = optimizer->params;
+	int64_t begin = options->begin, end = options->end ? options->end : dtrain_params_flat_count(params);
+	void *values = dtrain_params_values(params), *grads = dtrain_params_grads(params);
+	if ((!options->values && !values) || (!options->grads && !grads))
+		return bt_fail(err, BETON_UNSUPPORTED, "%s: a range of sharded parameters without memory of its own",
+			       options->kind);
+	optimizer->of_params = !options->values;
+	optimizer->ranges[0] = (dtrain__update_range){
+		.begin = begin,
+		.count = end - begin,
+		.values = options->values ? options->values : element_at(optimizer, values, begin),
+		.grads = options->grads ? options->grads : element_at(optimizer, grads, begin)};
+	optimizer->num_ranges = 1;
+	return BETON_OK;
+}
+
+static int open_ranges(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
+{
+	const dtrain_params *params = optimizer->params;
+	int count = dtrain_params_range_count(params);
+	optimizer->ranges = calloc((size_t)count, sizeof(*optimizer->ranges));
+	if (!optimizer->ranges)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", options->kind);
+	bool own = !options->values && !options->grads && !options->begin && !options->end;
+	int status = own ? BETON_OK : choose_range(optimizer, options, err);
+	for (int i = 0; i < count && own; i++) {
+		const dtrain_range *range = dtrain_params_range_at(params, i);
+		optimizer->ranges[optimizer->num_ranges++] = (dtrain__update_range){.begin = range->offset,
+										    .count = range->count,
+										    .values = range->values,
+										    .grads = range->grads,
+										    .shared = range->shared};
+		optimizer->of_params = true;
+	}
+	for (int i = 0; i < optimizer->num_ranges; i++) {
+		optimizer->ranges[i].first = optimizer->count;
+		optimizer->count += optimizer->ranges[i].count;
+	}
+	optimizer->range = optimizer->ranges;
+	return status;
 }
 
 int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_options *given, dtrain_optimizer **out,
@@ -331,19 +461,17 @@ int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_option
 	optimizer->device = dtrain_params_device(params);
 	optimizer->api = dtrain_device_get_api(optimizer->device);
 	optimizer->kind = dtrain__optimizer_kind_find(options.kind);
-	optimizer->begin = options.begin;
-	optimizer->count = (options.end ? options.end : dtrain_params_flat_count(params)) - options.begin;
-	optimizer->runs = (optimizer->count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
-	void *own = at_begin(optimizer, dtrain_params_values(params));
-	optimizer->values = options.values ? options.values : own;
-	optimizer->of_params = optimizer->values == own;
-	optimizer->grads = options.grads ? options.grads : at_begin(optimizer, dtrain_params_grads(params));
 	optimizer->grad_divisor = options.grad_divisor;
 	optimizer->clip_norm = options.clip_norm;
 	optimizer->num_groups = options.num_groups;
 	optimizer->adamw = options.adamw;
 	optimizer->scaler = options.scaler ? dtrain_scaler_memory(options.scaler) : NULL;
-	status = open_memory(optimizer, &options, err);
+	optimizer->add = options.add;
+	optimizer->add_context = options.add_context;
+	status = open_ranges(optimizer, &options, err);
+	optimizer->runs = (optimizer->count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
+	if (status == BETON_OK)
+		status = open_memory(optimizer, &options, err);
 	if (status == BETON_OK)
 		status = create_ops(optimizer, &options, err);
 	optimizer->adamw = NULL;
@@ -360,8 +488,7 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 	dtrain_optimizer *o = *optimizer;
 	if (!o)
 		return;
-	for (int i = 0; i < o->update.count; i++)
-		o->api->op_destroy(o->update.ops[i].op);
+	dtrain__optimizer_free_ops(o, &o->update);
 	for (int which = 0; which < DTRAIN__AVERAGES; which++)
 		dtrain__average_close(o, which);
 	for (int i = 0; i < o->num_states; i++)
@@ -372,6 +499,7 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 	o->api->free(o->device, o->step);
 	o->api->free(o->device, o->pieces);
 	o->api->free(o->device, o->workspace);
+	free(o->ranges);
 	free(o->matrices);
 	free(o->hypers);
 	free(o);

@@ -10,7 +10,7 @@
 #include "core/op.h"
 #include "scalars.h"
 
-enum { DTRAIN__MAX_STATES = 5, DTRAIN__MAX_UPDATE_OPS = 8 };
+enum { DTRAIN__MAX_STATES = 5 };
 
 /* An operand's description and its memory. */
 typedef struct dtrain__argument {
@@ -18,17 +18,26 @@ typedef struct dtrain__argument {
 	void *memory;
 } dtrain__argument;
 
+/* One op, or an addition over the ranks that have the other shards. */
 typedef struct dtrain__update_op {
 	dtrain_op_desc desc;
-	dtrain_op *op;
+	dtrain_op *op;                              /* NULL: operands[0] is added up over ranks */
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
 } dtrain__update_op;
 
 /* Ops that are put on a stream in order. */
 typedef struct dtrain__update_ops {
-	dtrain__update_op ops[DTRAIN__MAX_UPDATE_OPS];
-	int count;
+	dtrain__update_op *ops;
+	int count, capacity;
 } dtrain__update_ops;
+
+/* A range of the flat space that is updated. */
+typedef struct dtrain__update_range {
+	int64_t begin, count; /* elements of the flat space */
+	int64_t first;        /* of its elements, in the states */
+	void *values, *grads; /* first elements */
+	bool shared;          /* other ranks have the same range, so one of them counts its gradients */
+} dtrain__update_range;
 
 /* A second set of weights: see average.c. */
 typedef struct dtrain__average {
@@ -59,9 +68,14 @@ struct dtrain_optimizer {
 	dtrain_device *device;
 	dtrain_params *params;
 	const dtrain__optimizer_kind *kind;
-	int64_t begin, count; /* elements of the range */
-	void *values, *grads; /* first elements of the range */
-	bool of_params;       /* the values are the parameters' own, which have compute copies */
+	dtrain__update_range *ranges;
+	int num_ranges;
+	const dtrain__update_range *range; /* for which ops are being added */
+	int64_t count;                     /* elements of all ranges */
+	bool of_params;                    /* the values are the parameters' own, which have compute copies */
+	/* See dtrain_optimizer_options. */
+	int (*add)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
+	void *add_context;
 	double grad_divisor, clip_norm;
 	double *hypers; /* [num_groups][kind->facts.num_hypers] */
 	int32_t num_groups;
@@ -99,7 +113,7 @@ int dtrain__optimizer_set_hypers(dtrain_optimizer *optimizer, const dtrain_optim
 
 /* ---- for kinds ---- */
 
-/* The range's values, gradients, and a state by its index. */
+/* The values, gradients, and a state by its index, of the range for which ops are being added. */
 dtrain__argument dtrain__optimizer_values(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int index);
@@ -118,6 +132,9 @@ dtrain__argument dtrain__argument_four(void *memory);
 int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, dtrain_op_kind kind,
 			  const dtrain_op_attrs *attrs, const dtrain__argument *inputs, const dtrain__argument *outputs,
 			  beton_error *err);
+/* Adds an addition of F32 numbers over the ranks that have the other shards; nothing if all ranks have everything. */
+int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, beton_error *err);
+void dtrain__optimizer_free_ops(dtrain_optimizer *optimizer, dtrain__update_ops *ops);
 /* Adds the update of a kind with one state: w, g, state, scalars, group, [pieces], [scaler] -> w, state. */
 int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 				   beton_error *err);

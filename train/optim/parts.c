@@ -32,7 +32,8 @@ int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err)
 /* Whether the parameter is in the range, wholly or not. */
 static bool is_inside(const dtrain_optimizer *optimizer, const dtrain_param *param)
 {
-	return param->offset < optimizer->begin + optimizer->count && param->offset + param->count > optimizer->begin;
+	const dtrain__update_range *range = &optimizer->ranges[0];
+	return param->offset < range->begin + range->count && param->offset + param->count > range->begin;
 }
 
 /* ---- matrices ---- */
@@ -106,7 +107,7 @@ static int64_t place_of(const dtrain_optimizer *optimizer, int index)
 static int check_whole(const dtrain_optimizer *optimizer, int index, beton_error *err)
 {
 	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
-	int64_t begin = optimizer->begin, end = begin + optimizer->count;
+	int64_t begin = optimizer->ranges[0].begin, end = begin + optimizer->ranges[0].count;
 	bool matrix = is_matrix(optimizer, index);
 	if (!(optimizer->kind->needs_norms || matrix) ||
 	    (!param->placement.axis && param->offset >= begin && param->offset + param->count <= end))
@@ -118,8 +119,9 @@ static int check_whole(const dtrain_optimizer *optimizer, int index, beton_error
 /* A parameter's elements in the range. */
 static int64_t count_inside(const dtrain_optimizer *optimizer, const dtrain_param *param, int64_t *begin)
 {
-	int64_t end = optimizer->begin + optimizer->count, last = param->offset + param->count;
-	*begin = param->offset > optimizer->begin ? param->offset : optimizer->begin;
+	const dtrain__update_range *range = &optimizer->ranges[0];
+	int64_t end = range->begin + range->count, last = param->offset + param->count;
+	*begin = param->offset > range->begin ? param->offset : range->begin;
 	return (last < end ? last : end) - *begin;
 }
 
@@ -136,7 +138,7 @@ static void list_pieces(const dtrain_optimizer *optimizer, int index, int64_t fi
 	int64_t place = is_matrix(optimizer, index) ? place_of(optimizer, index) : -1;
 	for (int64_t i = 0; i < parts; i++, out += DTRAIN_PIECE_NUMBERS) {
 		int64_t done = i * DTRAIN_PIECE_ELEMENTS, left = count - done;
-		out[DTRAIN_PIECE_BEGIN] = begin - optimizer->begin + done;
+		out[DTRAIN_PIECE_BEGIN] = begin - optimizer->ranges[0].begin + done;
 		out[DTRAIN_PIECE_COUNT] = left < DTRAIN_PIECE_ELEMENTS ? left : DTRAIN_PIECE_ELEMENTS;
 		out[DTRAIN_PIECE_FIRST] = first;
 		out[DTRAIN_PIECE_PARTS] = parts;
@@ -147,6 +149,10 @@ static void list_pieces(const dtrain_optimizer *optimizer, int index, int64_t fi
 int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err)
 {
 	int params = dtrain_params_count(optimizer->params);
+	if (optimizer->num_ranges > 1)
+		return bt_fail(err, BETON_UNSUPPORTED, "%s: needs %s, and the parameters are sharded",
+			       optimizer->kind->facts.name,
+			       optimizer->kind->needs_matrices ? "whole matrices" : "the norms of whole parameters");
 	int status = optimizer->kind->needs_matrices ? find_shapes(optimizer, err) : BETON_OK;
 	for (int i = 0; i < params && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(optimizer->params, i);

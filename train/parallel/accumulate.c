@@ -7,16 +7,23 @@
 #include "common/error.h"
 #include "sync.h"
 
+/* What is summed over the runs: all of the array, or only this rank's part of what each run has reduced. */
+static int64_t count_of(const sync_reduction *reduction)
+{
+	return reduction->each_run ? reduction->shard_count : reduction->count;
+}
+
 static size_t bytes_of(const sync_reduction *reduction)
 {
-	return (size_t)reduction->count * dtrain_dtype_size(dtrain_params_dtype(reduction->sync->params));
+	return (size_t)count_of(reduction) * dtrain_dtype_size(dtrain_params_dtype(reduction->sum.sync->params));
 }
 
 static int create_add(sync_reduction *reduction, size_t *workspace, beton_error *err)
 {
-	const dtrain_sync *sync = reduction->sync;
+	const dtrain_sync *sync = reduction->sum.sync;
+	const int64_t count = count_of(reduction);
 	dtrain_operand array = {.dtype = dtrain_params_dtype(sync->params),
-				.shape = dtrain_shape_of(1, &reduction->count),
+				.shape = dtrain_shape_of(1, &count),
 				.bytes = bytes_of(reduction)};
 	dtrain_op_desc desc = {.kind = DTRAIN_OP_ADD,
 			       .num_inputs = 2,
@@ -45,7 +52,7 @@ int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
 		return status;
 	char *at = sync->sums;
 	for (int i = 0; i < sync->count; i++) {
-		sync->reductions[i].sum = at;
+		sync->reductions[i].runs = at;
 		at += bytes_of(&sync->reductions[i]);
 	}
 	return BETON_OK;
@@ -64,25 +71,23 @@ int dtrain__sync_begin_sums(dtrain_sync *sync, const dtrain__run *run, beton_err
 void dtrain__sync_give_up_step(dtrain_sync *sync)
 {
 	sync->sums_stale = sync->sums_stale || sync->sums_open;
-	sync->sums_open = false;
+	sync->sums_open = sync->within_run = sync->within_step = false;
 }
 
 int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
 {
-	dtrain_sync *sync = reduction->sync;
-	void *to = run->more ? reduction->sum : reduction->memory;
-	void *from = run->more ? reduction->memory : reduction->sum;
-	if (!reduction->sum)
+	dtrain_sync *sync = reduction->sum.sync;
+	void *array = reduction->each_run ? reduction->shard : reduction->memory;
+	void *to = run->more ? reduction->runs : array;
+	void *from = run->more ? array : reduction->runs;
+	if (!reduction->runs)
 		return run->more
 			       ? bt_fail(err, BETON_STATE, "sync: several runs a step call for the option accumulates")
 			       : BETON_OK;
 	int status = sync->api->op_run(reduction->add, run->stream, (void *[]){to, from, to}, sync->add_workspace, err);
-	if (status == BETON_OK && !run->more)
-		status = sync->api->zero(run->stream, reduction->sum, bytes_of(reduction), err);
-	bool last = reduction == &sync->reductions[sync->count - 1];
-	if (status == BETON_OK && !run->more && last)
-		sync->sums_open = false;
-	return status;
+	return status == BETON_OK && !run->more
+		       ? sync->api->zero(run->stream, reduction->runs, bytes_of(reduction), err)
+		       : status;
 }
 
 void dtrain__sync_destroy_sums(dtrain_sync *sync)

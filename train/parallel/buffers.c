@@ -57,14 +57,28 @@ int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *e
 	return status != BETON_OK ? status : copy_buffers(sync, stream, false, false, err);
 }
 
+/* Rank 0 of all that have the same range gives it to the others. */
+static int broadcast_values(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int i = 0; i < dtrain_params_range_count(sync->params) && status == BETON_OK; i++) {
+		const dtrain_range *range = dtrain_params_range_at(sync->params, i);
+		dtrain_group *group = sync->shards && !range->shared ? sync->replicas : sync->group;
+		dtrain_work *work = NULL;
+		if (group)
+			status = join_stream(dtrain_broadcast(group, range->values, range->count,
+							      dtrain_params_dtype(sync->params), 0, NULL, &work, err),
+					     &work, stream, err);
+	}
+	return status;
+}
+
 static int broadcast_all(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
 {
 	dtrain_dtype dtype = dtrain_params_dtype(sync->params);
 	dtrain_work *work = NULL;
 	dtrain_event *after;
-	int status = join_stream(dtrain_broadcast(sync->group, dtrain_params_values(sync->params),
-						  dtrain_params_flat_count(sync->params), dtype, 0, NULL, &work, err),
-				 &work, stream, err);
+	int status = broadcast_values(sync, stream, err);
 	if (status == BETON_OK)
 		status = copy_buffers(sync, stream, true, true, err);
 	if (status == BETON_OK)

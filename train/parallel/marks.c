@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Marks: when backward ended in a step, and when the wait for each reduction was over. The times of a stream-ordered
- * group are events, which a captured step records at each launch; the host measures its own waits.
+ * Marks: when a step's operations ran, and how long it waited for each. The times of a stream-ordered group are events,
+ * which a captured step records at each launch; the host measures its own waits.
  */
 #include <stdlib.h>
 
 #include "common/error.h"
-#include "common/system.h"
 #include "sync.h"
+
+enum { EVENTS = 4 };
+
+static void events_of(sync_mark *mark, dtrain_event **events[EVENTS])
+{
+	events[0] = &mark->begin;
+	events[1] = &mark->end;
+	events[2] = &mark->waiting;
+	events[3] = &mark->passed;
+}
 
 static int create_events(dtrain_sync_marks *marks, beton_error *err)
 {
 	const dtrain_sync *sync = marks->sync;
-	int status = sync->api->event_create(sync->device, &marks->forward, err);
-	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
-		sync_mark *mark = &marks->reductions[i];
-		dtrain_event **events[] = {&mark->begin, &mark->end, &mark->passed};
-		for (size_t k = 0; k < sizeof(events) / sizeof(events[0]) && status == BETON_OK; k++)
+	int status = sync->api->event_create(sync->device, &marks->began, err);
+	if (status == BETON_OK)
+		status = sync->api->event_create(sync->device, &marks->forward, err);
+	for (int i = 0; i < marks->count && status == BETON_OK; i++) {
+		dtrain_event **events[EVENTS];
+		events_of(&marks->operations[i], events);
+		for (int k = 0; k < EVENTS && status == BETON_OK; k++)
 			status = sync->api->event_create(sync->device, events[k], err);
 	}
 	return status;
@@ -29,12 +40,13 @@ int dtrain_sync_marks_create(dtrain_sync *sync, dtrain_sync_marks **out, beton_e
 		return bt_fail(err, BETON_STATE, "sync: marks, and no graph was compiled");
 	dtrain_sync_marks *marks = calloc(1, sizeof(*marks));
 	if (marks)
-		marks->reductions = calloc((size_t)sync->count, sizeof(*marks->reductions));
-	if (!marks || !marks->reductions) {
+		marks->operations = calloc((size_t)sync->num_operations, sizeof(*marks->operations));
+	if (!marks || !marks->operations) {
 		free(marks);
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
 	}
 	marks->sync = sync;
+	marks->count = sync->num_operations;
 	int status = create_events(marks, err);
 	if (status != BETON_OK) {
 		dtrain_sync_marks_destroy(&marks);
@@ -58,13 +70,15 @@ void dtrain_sync_marks_destroy(dtrain_sync_marks **out)
 	dtrain_sync *sync = marks->sync;
 	if (sync->marks == marks)
 		sync->marks = NULL;
+	destroy_event(sync, marks->began);
 	destroy_event(sync, marks->forward);
-	for (int i = 0; i < sync->count; i++) {
-		destroy_event(sync, marks->reductions[i].begin);
-		destroy_event(sync, marks->reductions[i].end);
-		destroy_event(sync, marks->reductions[i].passed);
+	for (int i = 0; i < marks->count; i++) {
+		dtrain_event **events[EVENTS];
+		events_of(&marks->operations[i], events);
+		for (int k = 0; k < EVENTS; k++)
+			destroy_event(sync, *events[k]);
 	}
-	free(marks->reductions);
+	free(marks->operations);
 	free(marks);
 	*out = NULL;
 }
@@ -74,79 +88,106 @@ void dtrain_sync_set_marks(dtrain_sync *sync, dtrain_sync_marks *marks)
 	sync->marks = marks;
 }
 
-int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, bool sends, beton_error *err)
+sync_mark *dtrain__sync_mark_of(const dtrain_sync *sync, const sync_operation *operation)
+{
+	return sync->marks && operation->index >= 0 && operation->index < sync->marks->count
+		       ? &sync->marks->operations[operation->index]
+		       : NULL;
+}
+
+int dtrain__sync_mark_began(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
 {
 	dtrain_sync_marks *marks = sync->marks;
 	if (!marks)
 		return BETON_OK;
 	marks->step = (dtrain_sync_step){0};
 	marks->recorded = false;
-	for (int i = 0; i < sync->count; i++)
-		marks->reductions[i].exposed_ms = 0;
-	return sends ? sync->api->event_mark(marks->forward, stream, err) : BETON_OK;
+	for (int i = 0; i < marks->count; i++) {
+		marks->operations[i].used = false;
+		marks->operations[i].exposed_ms = 0;
+	}
+	return sync->api->event_mark(marks->began, stream, err);
 }
 
-int dtrain__sync_mark_passed(dtrain_sync *sync, int index, dtrain_stream *stream, beton_error *err)
+int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, bool sends, beton_error *err)
 {
-	if (!sync->marks)
+	dtrain_sync_marks *marks = sync->marks;
+	if (!marks || !sends)
 		return BETON_OK;
-	int status = sync->api->event_mark(sync->marks->reductions[index].passed, stream, err);
-	sync->marks->recorded = status == BETON_OK && index == sync->count - 1;
-	return status;
+	return sync->api->event_mark(marks->forward, stream, err);
 }
 
-int dtrain__sync_time_begin(dtrain_sync *sync, beton_error *err)
+static int read_event_times(const dtrain_sync_marks *marks, sync_mark *mark, beton_error *err)
 {
-	dtrain_sync_marks *marks = sync->marks;
-	sync->waiting_since = bt_now_ns();
-	sync->comm_until = 0;
-	return marks ? sync->api->event_elapsed_ms(marks->forward, sync->reductions[sync->count - 1].ready,
-						   &marks->step.backward_ms, err)
-		     : BETON_OK;
+	const dtrain_device_api *api = marks->sync->api;
+	int status = api->event_elapsed_ms(marks->began, mark->begin, &mark->begin_ms, err);
+	if (status == BETON_OK)
+		status = api->event_elapsed_ms(marks->began, mark->end, &mark->end_ms, err);
+	return status == BETON_OK ? api->event_elapsed_ms(mark->waiting, mark->passed, &mark->exposed_ms, err) : status;
 }
 
-void dtrain__sync_time_passed(dtrain_sync *sync, int index, uint64_t start_ns, uint64_t end_ns)
+static int compare_begins(const void *a, const void *b)
 {
-	dtrain_sync_marks *marks = sync->marks;
-	if (!marks)
-		return;
-	/* The group's thread runs one reduction at a time, in order, so the union of the times is their sum. */
-	start_ns = start_ns > sync->comm_until ? start_ns : sync->comm_until;
-	marks->step.comm_ms += end_ns > start_ns ? (double)(end_ns - start_ns) / 1e6 : 0;
-	sync->comm_until = end_ns > sync->comm_until ? end_ns : sync->comm_until;
-	if (index == 0)
-		return;
-	uint64_t now = bt_now_ns();
-	marks->reductions[index].exposed_ms = (double)(now - sync->waiting_since) / 1e6;
-	marks->step.exposed_ms += marks->reductions[index].exposed_ms;
-	sync->waiting_since = now;
+	const sync_mark *left = *(sync_mark *const *)a, *right = *(sync_mark *const *)b;
+	return left->begin_ms < right->begin_ms ? -1 : left->begin_ms > right->begin_ms;
 }
 
-static int read_events(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err)
+/* The time in which at least one operation was running. Two lanes run at the same time. */
+static int add_union(const dtrain_sync_marks *marks, double *out, beton_error *err)
+{
+	sync_mark **order = calloc((size_t)marks->count, sizeof(*order));
+	int count = 0;
+	if (!order)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	for (int i = 0; i < marks->count; i++)
+		if (marks->operations[i].used)
+			order[count++] = &marks->operations[i];
+	qsort(order, (size_t)count, sizeof(sync_mark *), compare_begins);
+	double until = 0;
+	for (int i = 0; i < count; i++) {
+		double begin = i > 0 && order[i]->begin_ms < until ? until : order[i]->begin_ms;
+		*out += order[i]->end_ms > begin ? order[i]->end_ms - begin : 0;
+		until = i == 0 || order[i]->end_ms > until ? order[i]->end_ms : until;
+	}
+	free(order);
+	return BETON_OK;
+}
+
+/* From the end of forward to the last gradient: to the wait for the figures, the first one behind backward. */
+static int read_backward(const dtrain_sync_marks *marks, double *out, beton_error *err)
 {
 	const dtrain_sync *sync = marks->sync;
-	sync_mark *all = marks->reductions;
-	int status = sync->api->event_elapsed_ms(marks->forward, all[0].passed, &out->backward_ms, err);
-	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
-		double one = 0;
-		/* One stream runs the reductions in order, so the union of the times is their sum. */
-		status = sync->api->event_elapsed_ms(all[i].begin, all[i].end, &one, err);
-		out->comm_ms += one;
-		if (status == BETON_OK && i > 0)
-			status = sync->api->event_elapsed_ms(all[i - 1].passed, all[i].passed, &all[i].exposed_ms, err);
-		out->exposed_ms += all[i].exposed_ms;
+	dtrain_event *end = dtrain__group_is_stream_ordered(sync->group) ? marks->operations[0].waiting
+									 : sync->reductions[sync->count - 1].sum.ready;
+	return sync->api->event_elapsed_ms(marks->forward, end, out, err);
+}
+
+static int read_times(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err)
+{
+	bool events = dtrain__group_is_stream_ordered(marks->sync->group);
+	int status = read_backward(marks, &out->backward_ms, err);
+	for (int i = 0; i < marks->count && status == BETON_OK; i++) {
+		sync_mark *mark = &marks->operations[i];
+		if (mark->used && events)
+			status = read_event_times(marks, mark, err);
+		out->exposed_ms += mark->exposed_ms;
 	}
-	return status;
+	return status == BETON_OK ? add_union(marks, &out->comm_ms, err) : status;
 }
 
 int dtrain_sync_get_step(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err)
 {
 	*out = marks->step;
 	int status = marks->sync->started ? dtrain_group_check(marks->sync->group, err) : BETON_OK;
-	return status == BETON_OK && marks->recorded ? read_events(marks, out, err) : status;
+	return status == BETON_OK && marks->recorded ? read_times(marks, out, err) : status;
 }
 
 double dtrain_sync_unit_exposed_ms(const dtrain_sync_marks *marks, int unit)
 {
-	return unit >= 0 && unit + 1 < marks->sync->count ? marks->reductions[unit + 1].exposed_ms : 0;
+	const dtrain_sync *sync = marks->sync;
+	double exposed = unit == 0 && marks->count ? marks->operations[0].exposed_ms : 0;
+	for (int i = 1; i < marks->count; i++)
+		if (sync->operation_units[i] == unit)
+			exposed += marks->operations[i].exposed_ms;
+	return unit >= 0 ? exposed : 0;
 }

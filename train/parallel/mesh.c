@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "sync.h"
 
 typedef struct mesh_axis {
 	char name[32];
@@ -95,6 +96,11 @@ dtrain_placement dtrain_mesh_placement(const dtrain_mesh *mesh, const char *axis
 					  .parts = dtrain_group_size(group),
 					  .part = dtrain_group_rank(group)}
 		     : (dtrain_placement){0};
+}
+
+dtrain_group *dtrain__mesh_world(const dtrain_mesh *mesh)
+{
+	return mesh->world;
 }
 
 dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis)

@@ -5,154 +5,219 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/work.h"
 #include "common/error.h"
+#include "core/params.h"
 #include "sync.h"
 
-static int create_events(dtrain_sync *sync, beton_error *err)
+static int open_unit(dtrain_sync *sync, int index, int unit, beton_error *err)
 {
-	int status = sync->api->event_create(sync->device, &sync->packed_ready, err);
-	for (int i = 0; i < sync->count && status == BETON_OK; i++)
-		status = sync->api->event_create(sync->device, &sync->reductions[i].ready, err);
-	return status;
+	sync_reduction *reduction = &sync->reductions[index];
+	const dtrain_params *params = sync->params;
+	const dtrain__unit_memory *memory = &params->memory[unit];
+	const dtrain_range kept = dtrain__unit_range(params, unit);
+	bool divided = sync->shards && !params->units[unit].shared;
+	reduction->count = params->units[unit].count;
+	reduction->memory = memory->whole_grads ? memory->grads : NULL;
+	if (divided) {
+		int64_t first = memory->whole_grads ? kept.offset - params->units[unit].offset : 0;
+		reduction->shard = (char *)memory->grads + (size_t)first * dtrain_dtype_size(params->dtype);
+		reduction->shard_count = kept.count;
+		reduction->each_run = !memory->whole_grads && !sync->options.sum_runs_locally;
+	}
+	snprintf(reduction->sum.label, sizeof(reduction->sum.label), "%s %d of %d", sync->kind->unit, unit + 1,
+		 params->unit_count);
+	snprintf(reduction->replicas.label, sizeof(reduction->replicas.label), "%s %d's replicas", sync->kind->unit,
+		 unit + 1);
+	int status = dtrain__operation_open(&reduction->sum, sync, unit, true, err);
+	return status == BETON_OK && divided && sync->replicas
+		       ? dtrain__operation_open(&reduction->replicas, sync, unit, true, err)
+		       : status;
 }
 
+static int open_figures(dtrain_sync *sync, beton_error *err)
+{
+	sync_reduction *figures = &sync->reductions[0];
+	figures->memory = dtrain_params_figures(sync->params);
+	figures->count = DTRAIN_FIGURES;
+	snprintf(figures->sum.label, sizeof(figures->sum.label), "figures");
+	return dtrain__operation_open(&figures->sum, sync, -1, true, err);
+}
+
+/* A frozen unit has no gradients. */
 int dtrain__sync_create_reductions(dtrain_sync *sync, beton_error *err)
 {
 	int units = dtrain_params_unit_count(sync->params);
-	size_t element = dtrain_dtype_size(dtrain_params_dtype(sync->params));
 	sync->reductions = calloc((size_t)units + 1, sizeof(*sync->reductions));
 	if (!sync->reductions)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
-	/* These are the last ones. Frozen parameters in other units have zeros. */
-	while (units > 0 && dtrain_params_unit_at(sync->params, units - 1)->frozen)
-		units--;
-	sync->count = units + 1;
-	sync->reductions[0] = (sync_reduction){.sync = sync,
-					       .memory = dtrain_params_figures(sync->params),
-					       .count = DTRAIN_FIGURES,
-					       .label = "figures"};
-	for (int i = 0; i < units; i++) {
-		const dtrain_unit *unit = dtrain_params_unit_at(sync->params, i);
-		sync_reduction *reduction = &sync->reductions[i + 1];
-		*reduction = (sync_reduction){.sync = sync,
-					      .memory = (char *)dtrain_params_grads(sync->params) +
-							(size_t)unit->offset * element,
-					      .count = unit->count};
-		snprintf(reduction->label, sizeof(reduction->label), "%s %d of %d", sync->kind->unit, i + 1, units);
-	}
-	return create_events(sync, err);
+	sync->count = 1;
+	int status = open_figures(sync, err);
+	if (status == BETON_OK)
+		status = sync->api->event_create(sync->device, &sync->packed_ready, err);
+	if (status == BETON_OK)
+		status = dtrain__operation_open(&sync->between_steps, sync, -1, false, err);
+	for (int i = 0; i < units && status == BETON_OK; i++)
+		if (!dtrain_params_unit_at(sync->params, i)->frozen)
+			status = open_unit(sync, sync->count++, i, err);
+	return status;
 }
 
 void dtrain__sync_drain(dtrain_sync *sync)
 {
-	for (int i = 0; i < sync->count; i++)
-		if (sync->reductions[i].work)
-			dtrain_work_wait(&sync->reductions[i].work, NULL);
+	for (int i = 0; i < sync->count; i++) {
+		dtrain__operation_abandon(&sync->reductions[i].sum);
+		dtrain__operation_abandon(&sync->reductions[i].replicas);
+	}
+	for (sync_program *program = sync->programs; program; program = program->next)
+		for (int i = 0; i < program->num_gathers; i++)
+			dtrain__operation_abandon(&program->gathers[i].gather);
 }
 
 void dtrain__sync_destroy_reductions(dtrain_sync *sync)
 {
-	for (int i = 0; i < sync->count; i++)
-		if (sync->reductions[i].ready)
-			sync->api->event_destroy(sync->reductions[i].ready);
+	for (int i = 0; i < sync->count; i++) {
+		dtrain__operation_close(&sync->reductions[i].sum);
+		dtrain__operation_close(&sync->reductions[i].replicas);
+	}
+	dtrain__operation_close(&sync->between_steps);
 	if (sync->packed_ready)
 		sync->api->event_destroy(sync->packed_ready);
 	free(sync->reductions);
+	free(sync->operation_units);
 	sync->reductions = NULL;
-	sync->count = 0;
+	sync->operation_units = NULL;
+	sync->count = sync->num_operations = 0;
 	sync->packed_ready = NULL;
 }
 
-static int index_of(const sync_reduction *reduction)
+static bool is_last(const sync_reduction *reduction)
 {
-	return (int)(reduction - reduction->sync->reductions);
+	const dtrain_sync *sync = reduction->sum.sync;
+	return reduction == &sync->reductions[sync->count - 1];
 }
 
-static bool sends(const dtrain_sync *sync, const dtrain__run *run)
+static bool sends(const sync_reduction *reduction, const dtrain__run *run)
 {
-	return !run->more && sync->started && dtrain_group_size(sync->group) > 1;
+	const dtrain_sync *sync = reduction->sum.sync;
+	return (!run->more || reduction->each_run) && sync->started && dtrain_group_size(sync->group) > 1;
 }
 
-static int begin_run(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
+int dtrain__sync_begin_run(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
 {
+	if (sync->within_run)
+		return BETON_OK;
+	if (sync->shards && !sync->started)
+		return bt_fail(err, BETON_STATE,
+			       "sync: a program of sharded parameters runs before the sync is started");
+	sync->within_run = true;
 	int status = dtrain__sync_begin_sums(sync, run, err);
-	return status == BETON_OK && !run->more ? dtrain__sync_mark_forward(sync, run->stream, sends(sync, run), err)
-						: status;
+	return status == BETON_OK && !run->more ? dtrain__sync_mark_began(sync, run->stream, err) : status;
+}
+
+static void end_run(dtrain_sync *sync, const dtrain__run *run)
+{
+	sync->within_run = false;
+	sync->within_step = run->more;
+	if (run->more)
+		return;
+	sync->sums_open = false;
+	if (sync->marks)
+		sync->marks->recorded = sync->marks->operations[0].used;
+}
+
+static int begin(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+{
+	dtrain_sync *sync = reduction->sum.sync;
+	bool figures = reduction == sync->reductions;
+	int status = figures ? dtrain__sync_begin_run(sync, run, err) : BETON_OK;
+	if (status == BETON_OK && figures && !run->more)
+		status = dtrain__sync_mark_forward(sync, run->stream, sends(reduction, run), err);
+	return status == BETON_OK && !reduction->each_run ? dtrain__sync_accumulate(reduction, run, err) : status;
 }
 
 static int issue(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_reduction *reduction = context;
-	dtrain_sync *sync = reduction->sync;
-	dtrain_dtype dtype = dtrain_params_dtype(sync->params);
-	int index = index_of(reduction);
-	int status = index == 0 ? begin_run(sync, run, err) : BETON_OK;
-	if (status == BETON_OK)
-		status = dtrain__sync_accumulate(reduction, run, err);
-	if (status != BETON_OK || !sends(sync, run))
+	dtrain_sync *sync = reduction->sum.sync;
+	int status = begin(reduction, run, err);
+	if (status != BETON_OK || !sends(reduction, run))
 		return status;
-	work_notes notes = {.label = reduction->label};
-	if (sync->marks) {
-		notes.begin = sync->marks->reductions[index].begin;
-		notes.end = sync->marks->reductions[index].end;
-		sync->marks->step.bytes += (uint64_t)reduction->count * dtrain_dtype_size(dtype);
+	sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
+				  .group = sync->group,
+				  .output = reduction->memory,
+				  .count = reduction->count,
+				  .dtype = dtrain_params_dtype(sync->params)};
+	if (reduction->shard) {
+		transfer.kind = SYNC_REDUCE_SCATTER;
+		transfer.group = sync->shards;
+		transfer.input = reduction->memory;
+		transfer.output = reduction->shard;
+		transfer.count = reduction->shard_count;
 	}
-	status = sync->api->event_record(reduction->ready, run->stream, err);
-	return status == BETON_OK ? dtrain__allreduce_noted(sync->group, reduction->memory, reduction->count, dtype,
-							    DTRAIN_SUM, reduction->ready, &notes, &reduction->work, err)
-				  : status;
+	return dtrain__operation_issue(&reduction->sum, &transfer, run->stream, !run->more, err);
 }
 
-static int wait_on_host(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+/* The replicas add up what is complete: the sum over the shards' ranks and the runs. */
+static int issue_replicas(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
 {
-	dtrain_sync *sync = reduction->sync;
-	uint64_t start, end;
-	int index = index_of(reduction), status = BETON_OK;
-	if (index == 0)
-		status = sync->api->stream_synchronize(run->stream, err);
-	if (status == BETON_OK && index == 0)
-		status = dtrain__sync_time_begin(sync, err);
-	if (status == BETON_OK)
-		status = dtrain__work_wait_timed(&reduction->work, &start, &end, err);
-	if (status == BETON_OK)
-		dtrain__sync_time_passed(sync, index, start, end);
-	return status;
-}
-
-static int wait_on_stream(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
-{
-	dtrain_sync *sync = reduction->sync;
-	int index = index_of(reduction);
-	int status = index == 0 ? dtrain__sync_mark_passed(sync, 0, run->stream, err) : BETON_OK;
-	if (status == BETON_OK)
-		status = dtrain_work_stream_wait(&reduction->work, run->stream, err);
-	return status == BETON_OK && index > 0 ? dtrain__sync_mark_passed(sync, index, run->stream, err) : status;
+	dtrain_sync *sync = reduction->sum.sync;
+	const sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
+					.group = sync->replicas,
+					.output = reduction->shard,
+					.count = reduction->shard_count,
+					.dtype = dtrain_params_dtype(sync->params)};
+	return dtrain__operation_issue(&reduction->replicas, &transfer, run->stream, true, err);
 }
 
 static int wait(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_reduction *reduction = context;
-	dtrain_sync *sync = reduction->sync;
-	if (!sends(sync, run))
-		return BETON_OK;
-	return dtrain__group_is_stream_ordered(sync->group) ? wait_on_stream(reduction, run, err)
-							    : wait_on_host(reduction, run, err);
+	dtrain_sync *sync = reduction->sum.sync;
+	int status = dtrain__operation_wait(&reduction->sum, run->stream, err);
+	if (status == BETON_OK && reduction->each_run)
+		status = dtrain__sync_accumulate(reduction, run, err);
+	if (status == BETON_OK && sync->replicas && reduction->shard && !run->more)
+		status = issue_replicas(reduction, run, err);
+	if (status == BETON_OK && is_last(reduction))
+		end_run(sync, run);
+	return status;
 }
 
 static void abandon(void *context)
 {
 	sync_reduction *reduction = context;
-	if (reduction->work)
-		dtrain_work_wait(&reduction->work, NULL);
-	dtrain__sync_give_up_step(reduction->sync);
+	dtrain__operation_abandon(&reduction->sum);
+	dtrain__operation_abandon(&reduction->replicas);
+	dtrain__sync_give_up_step(reduction->sum.sync);
 }
 
 dtrain__call dtrain__sync_reduce_call(dtrain_sync *sync, int index)
 {
-	return (dtrain__call){.name = sync->reductions[index].label,
+	return (dtrain__call){.name = sync->reductions[index].sum.label,
 			      .issue = issue,
 			      .wait = wait,
 			      .abandon = abandon,
+			      .context = &sync->reductions[index]};
+}
+
+static int issue_nothing(void *context, const dtrain__run *run, beton_error *err)
+{
+	(void)context;
+	(void)run;
+	(void)err;
+	return BETON_OK;
+}
+
+static int wait_for_replicas(void *context, const dtrain__run *run, beton_error *err)
+{
+	sync_reduction *reduction = context;
+	return dtrain__operation_wait(&reduction->replicas, run->stream, err);
+}
+
+dtrain__call dtrain__sync_replicas_call(dtrain_sync *sync, int index)
+{
+	return (dtrain__call){.name = sync->reductions[index].replicas.label,
+			      .issue = issue_nothing,
+			      .wait = wait_for_replicas,
 			      .context = &sync->reductions[index]};
 }

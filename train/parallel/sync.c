@@ -17,32 +17,95 @@
 #define DEFAULT_FIRST_UNIT_BYTES (1u << 20)
 #define DEFAULT_UNIT_BYTES (25u << 20)
 
-static const dtrain__sync_kind *const kinds[] = {&dtrain__sync_ddp};
+#define DEFAULT_PREFETCH_BYTES (64u << 20)
+
+static const dtrain__sync_kind kinds[] = {
+	{.name = "ddp", .unit = "bucket", .whole_values = true, .whole_grads = true},
+	{.name = "zero1", .unit = "unit", .shards = true, .whole_values = true, .whole_grads = true},
+	{.name = "zero2", .unit = "unit", .shards = true, .whole_values = true},
+	{.name = "zero3", .unit = "unit", .shards = true},
+	{.name = "fsdp", .unit = "unit", .shards = true},
+	{.name = "hsdp", .unit = "unit", .shards = true},
+};
 
 void dtrain_sync_options_init(dtrain_sync_options *options)
 {
 	*options = (dtrain_sync_options){.struct_size = sizeof(*options),
-					 .strategy = dtrain__sync_ddp.name,
-					 .first_unit_bytes = DEFAULT_FIRST_UNIT_BYTES,
-					 .unit_bytes = DEFAULT_UNIT_BYTES,
+					 .strategy = kinds[0].name,
+					 .prefetch_bytes = DEFAULT_PREFETCH_BYTES,
 					 .registration = DTRAIN_REGISTER_WITHIN_MACHINE};
 }
 
 static const dtrain__sync_kind *find_kind(const char *name)
 {
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (name && strcmp(kinds[i]->name, name) == 0)
-			return kinds[i];
+		if (name && strcmp(kinds[i].name, name) == 0)
+			return &kinds[i];
 	return NULL;
 }
 
-/* The group of the mesh whose ranks have the same parameters. NULL: there is no mesh. */
-static int find_group(const dtrain_mesh *mesh, dtrain_params *params, dtrain_group **out, beton_error *err)
+/* A group of one rank has nothing to divide or to add up. */
+static dtrain_group *several(dtrain_group *group)
 {
-	*out = mesh ? dtrain_mesh_group(mesh, "replicate") : NULL;
-	if (mesh && !*out)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the mesh has no axis \"replicate\"");
-	return *out ? dtrain__group_use_device(*out, dtrain_params_device(params), err) : BETON_OK;
+	return group && dtrain_group_size(group) > 1 ? group : NULL;
+}
+
+/* Gathers need a lane of their own, so that they are not behind reductions. */
+static int open_gathers(dtrain_sync *sync, beton_error *err)
+{
+	dtrain_group_split_options split;
+	dtrain_group_split_options_init(&split);
+	split.own_lane = true;
+	split.copy_engines = true;
+	int status = dtrain_group_split(sync->shards, 0, dtrain_group_rank(sync->shards), &split, &sync->gathers, err);
+	return status == BETON_OK ? dtrain__group_use_device(sync->gathers, sync->device, err) : status;
+}
+
+/* Finds the ranks that train together in the mesh, and how they share the parameters. */
+static int find_groups(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *err)
+{
+	dtrain_group *replicate = mesh ? dtrain_mesh_group(mesh, "replicate") : NULL;
+	dtrain_group *shard = mesh && sync->kind->shards ? dtrain_mesh_group(mesh, "shard") : NULL;
+	if (!mesh)
+		return BETON_OK;
+	if (!replicate && !shard)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the mesh has no axis \"replicate\"%s",
+			       sync->kind->shards ? " or \"shard\"" : "");
+	sync->group = replicate && shard ? dtrain__mesh_world(mesh) : shard ? shard : replicate;
+	sync->shards = several(shard);
+	sync->replicas = sync->shards ? several(replicate) : NULL;
+	int status = dtrain__group_use_device(sync->group, sync->device, err);
+	if (status == BETON_OK && sync->shards)
+		status = dtrain__group_use_device(sync->shards, sync->device, err);
+	if (status == BETON_OK && sync->replicas)
+		status = dtrain__group_use_device(sync->replicas, sync->device, err);
+	return status;
+}
+
+/* Sizes that are not given: PyTorch's buckets, or a block of the model in a unit. */
+static int set_units(dtrain_sync *sync, beton_error *err)
+{
+	const dtrain_sync_options *options = &sync->options;
+	bool sharded = sync->kind->shards, sized = options->unit_bytes > 0;
+	dtrain_unit_policy units;
+	dtrain_unit_policy_init(&units);
+	units.pattern = options->unit_pattern;
+	units.by_block = sharded && !sized && !units.pattern;
+	if (sized)
+		units.bytes = options->unit_bytes;
+	else if (!sharded)
+		units.bytes = DEFAULT_UNIT_BYTES;
+	if (options->first_unit_bytes)
+		units.first_bytes = options->first_unit_bytes;
+	else
+		units.first_bytes = sharded ? units.bytes : DEFAULT_FIRST_UNIT_BYTES;
+	const dtrain__sharding sharding = {.shards = sync->shards ? dtrain_group_size(sync->shards) : 1,
+					   .shard = sync->shards ? dtrain_group_rank(sync->shards) : 0,
+					   .whole_values = sync->kind->whole_values,
+					   .whole_grads = sync->kind->whole_grads};
+	units.shards = sharding.shards;
+	int status = dtrain_params_set_units(sync->params, &units, err);
+	return status == BETON_OK ? dtrain__params_shard(sync->params, &sharding, err) : status;
 }
 
 /* The gradients are what the group adds up. */
@@ -50,7 +113,8 @@ static int allocate_grads(void *context, size_t bytes, void **memory, void **own
 {
 	const dtrain_sync *sync = context;
 	dtrain_group_memory *made = NULL;
-	int status = dtrain_group_memory_create(sync->group, bytes, sync->options.registration, &made, err);
+	dtrain_group *group = sync->shards ? sync->shards : sync->group;
+	int status = dtrain_group_memory_create(group, bytes, sync->options.registration, &made, err);
 	*owner = made;
 	*memory = made ? dtrain_group_memory_data(made) : NULL;
 	return status;
@@ -66,8 +130,6 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 		       dtrain_sync **out, beton_error *err)
 {
 	dtrain_sync_options options;
-	dtrain_unit_policy units;
-	dtrain_group *group;
 	*out = NULL;
 	dtrain_sync_options_init(&options);
 	int status = given ? bt_sized_take(&options, given, "sync options", err) : BETON_OK;
@@ -79,15 +141,6 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 			       options.strategy ? options.strategy : "");
 	if ((unsigned)options.registration > DTRAIN_REGISTER_NEVER)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: registration %d", (int)options.registration);
-	status = find_group(mesh, params, &group, err);
-	if (status != BETON_OK)
-		return status;
-	dtrain_unit_policy_init(&units);
-	units.first_bytes = options.first_unit_bytes;
-	units.bytes = options.unit_bytes;
-	status = dtrain_params_set_units(params, &units, err);
-	if (status != BETON_OK)
-		return status;
 	dtrain_sync *sync = calloc(1, sizeof(*sync));
 	if (!sync)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
@@ -96,9 +149,16 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	sync->api = dtrain_device_get_api(sync->device);
 	sync->kind = kind;
 	sync->options = options;
-	sync->group = group;
+	status = find_groups(sync, mesh, err);
+	if (status == BETON_OK)
+		status = set_units(sync, err);
+	if (status != BETON_OK) {
+		free(sync);
+		return status;
+	}
+	sync->options.unit_pattern = NULL; /* borrowed */
 	const dtrain__memory_source source = {.context = sync, .alloc = allocate_grads, .free = free_grads};
-	if (group)
+	if (sync->group)
 		dtrain__params_set_grads_source(params, &source);
 	*out = sync;
 	return BETON_OK;
@@ -112,6 +172,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain_sync_stop(sync);
 	dtrain__params_set_grads_source(sync->params, NULL);
 	dtrain__sync_destroy_sums(sync);
+	dtrain__sync_destroy_programs(sync, NULL);
 	dtrain__sync_destroy_reductions(sync);
 	free(sync->covered);
 	free(sync);
@@ -161,19 +222,44 @@ static int compare_covered(dtrain_sync *sync, const dtrain_graph *graph, beton_e
 static int run_pass(void *context, dtrain__schedule *schedule, beton_error *err)
 {
 	dtrain_sync *sync = context;
-	if (schedule->graph->params != sync->params || !schedule->graph->has_backward)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the graph is of %s",
-			       schedule->graph->has_backward ? "other parameters" : "no backward");
+	if (schedule->graph->params != sync->params)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the graph is of other parameters");
 	int status = prepare(sync, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && schedule->graph->has_backward)
 		status = compare_covered(sync, schedule->graph, err);
-	return status == BETON_OK ? sync->kind->plan(sync, schedule, err) : status;
+	return status == BETON_OK ? dtrain__sync_plan(sync, schedule, err) : status;
 }
 
 int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err)
 {
 	const dtrain__pass pass = {.run = run_pass, .context = sync};
 	return dtrain__graph_compile(graph, &pass, 1, out, err);
+}
+
+int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_facts *out, beton_error *err)
+{
+	const dtrain__pass pass = {.run = run_pass, .context = sync};
+	const sync_program *before = sync->programs;
+	int status = sync->reductions ? BETON_OK : dtrain_params_allocate(sync->params, err);
+	if (status == BETON_OK)
+		status = prepare(sync, err);
+	int operations = sync->num_operations;
+	if (status == BETON_OK)
+		status = dtrain__graph_measure(graph, &pass, 1, out, err);
+	dtrain__sync_destroy_programs(sync, before);
+	if (sync->reductions)
+		sync->num_operations = operations;
+	return status;
+}
+
+bool dtrain_sync_is_sharded(const dtrain_sync *sync)
+{
+	return sync->shards != NULL;
+}
+
+bool dtrain_sync_gathers_always(const dtrain_sync *sync)
+{
+	return sync->shards && !sync->kind->whole_values;
 }
 
 static int allocate_packed(dtrain_sync *sync, beton_error *err)
@@ -199,6 +285,8 @@ int dtrain_sync_start(dtrain_sync *sync, beton_error *err)
 	sync->started = true;
 	dtrain__sync_give_up_step(sync);
 	int status = allocate_packed(sync, err);
+	if (status == BETON_OK && sync->shards)
+		status = open_gathers(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_compare(sync, err);
 	if (status == BETON_OK)
@@ -216,5 +304,6 @@ void dtrain_sync_stop(dtrain_sync *sync)
 	dtrain__sync_give_up_step(sync);
 	sync->api->free(sync->device, sync->packed);
 	sync->packed = NULL;
+	dtrain_group_destroy(&sync->gathers);
 	sync->started = false;
 }

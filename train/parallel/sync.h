@@ -7,44 +7,104 @@
 
 #include <dtrain/sync.h>
 
+#include "comm/work.h"
 #include "core/schedule.h"
+
+typedef enum sync_collective { SYNC_ALLREDUCE, SYNC_REDUCE_SCATTER, SYNC_ALL_GATHER } sync_collective;
+
+/* What an operation moves. */
+typedef struct sync_transfer {
+	sync_collective kind;
+	dtrain_group *group;
+	void *output;
+	const void *input;
+	int64_t count; /* elements of a rank: of the part of one if the kind has parts */
+	dtrain_dtype dtype;
+} sync_transfer;
+
+/* A collective that runs issue and wait for. */
+typedef struct sync_operation {
+	dtrain_sync *sync;
+	int index;              /* among the operations that have marks; -1: it has none */
+	dtrain_event *ready;    /* on the stream, in front of the operation */
+	dtrain_work *work;      /* NULL: it is not running */
+	bool on_stream;         /* while it is running */
+	struct sync_mark *mark; /* of the run that it is in; NULL: none */
+	char label[48];         /* "bucket 2 of 7" */
+} sync_operation;
 
 /* An array that is summed over the ranks in each step: the gradients of a unit, or the figures. */
 typedef struct sync_reduction {
-	dtrain_sync *sync;
-	void *memory;
+	sync_operation sum;      /* over all ranks; with a shard, over the ranks that have the others */
+	sync_operation replicas; /* over the ranks that have the same shard, after that */
+	void *memory;            /* NULL: a lease that has not begun */
 	int64_t count;
-	void *sum;           /* over the runs of this step; NULL: steps have one run */
-	dtrain_op *add;      /* adds the array to sum, or sum to the array */
-	dtrain_event *ready; /* on the stream, after the op that completes the array */
-	dtrain_work *work;
-	char label[48]; /* "bucket 2 of 7" */
+	void *shard;         /* this rank's part of the sum; NULL: all ranks get the whole */
+	int64_t shard_count; /* elements of it */
+	bool each_run;       /* every run of a step is reduced, and the runs' shards are added up */
+	void *runs;          /* sum over the runs of this step; NULL: steps have one run */
+	dtrain_op *add;      /* adds the array, or the shard, to the sum of the runs, or the other way round */
 } sync_reduction;
 
-/* The times of one reduction of a step. The events are marked if the group is stream-ordered. */
+/* What a unit's values, or its compute copies, are gathered from, and into. */
+typedef struct sync_form {
+	void *shard, *whole; /* whole NULL: memory in the arena, by lease */
+	int64_t count;       /* elements of the shard */
+	dtrain_dtype dtype;
+} sync_form;
+
+/* Leases of a program, and the gathers that fill them: what its calls refer to. */
+typedef struct sync_gather {
+	sync_operation gather;
+	sync_form form;
+	int32_t lease; /* -1: into the whole */
+} sync_gather;
+
+/* The gradients of a unit in a program's arena, from the first to the end of their reduction. */
+typedef struct sync_grads {
+	dtrain_sync *sync;
+	sync_reduction *reduction;
+	int32_t lease;
+	/* What no op of the program writes: padding, parameters without a gradient. Bytes. */
+	struct {
+		size_t begin, count;
+	} * gaps;
+	int num_gaps;
+} sync_grads;
+
+typedef struct sync_program {
+	struct sync_program *next;
+	sync_gather *gathers;
+	int num_gathers;
+	sync_grads *grads;
+	int num_grads;
+} sync_program;
+
+/* The times of one operation of a step. The events are marked if the group is stream-ordered. */
 typedef struct sync_mark {
-	dtrain_event *begin, *end; /* around the reduction, on the group's stream */
-	dtrain_event *passed;      /* on the run's stream, behind the wait; of the figures: in front of all waits */
-	double exposed_ms;         /* see dtrain_sync_unit_exposed_ms */
+	dtrain_event *begin, *end;      /* around the operation, on the group's stream */
+	dtrain_event *waiting, *passed; /* on the run's stream, around the wait */
+	bool used;                      /* in the step */
+	double begin_ms, end_ms;        /* of the operation, on the host's clock or from the step's first mark on */
+	double exposed_ms;
 } sync_mark;
 
 struct dtrain_sync_marks {
 	dtrain_sync *sync;
-	dtrain_event *forward; /* mark: the end of forward */
-	sync_mark *reductions; /* as many as the sync's */
+	dtrain_event *began, *forward; /* marks: the first operation; the end of forward */
+	sync_mark *operations;
+	int count;
 	bool recorded;         /* the last step marked all events, which have its times */
 	dtrain_sync_step step; /* what is not in the events */
 };
 
-/* A strategy for synchronizing gradients. */
+/* A strategy for keeping the ranks' parameters the same: a row of a table. */
 typedef struct dtrain__sync_kind {
 	const char *name;
-	const char *unit; /* what users of the strategy call a unit */
-	/* Adds the calls of the strategy to the schedule of a training program. */
-	int (*plan)(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err);
+	const char *unit;               /* what users of the strategy call a unit */
+	bool shards;                    /* units are divided among the ranks of the axis "shard" */
+	bool whole_values, whole_grads; /* see dtrain__sharding */
 } dtrain__sync_kind;
-
-extern const dtrain__sync_kind dtrain__sync_ddp;
 
 struct dtrain_sync {
 	dtrain_params *params;
@@ -52,47 +112,89 @@ struct dtrain_sync {
 	const dtrain_device_api *api;
 	const dtrain__sync_kind *kind;
 	dtrain_sync_options options;
-	dtrain_group *group; /* NULL: created without a mesh */
+	dtrain_group *group;    /* all ranks that train together; NULL: created without a mesh */
+	dtrain_group *shards;   /* those among which units are divided; NULL: they are not */
+	dtrain_group *replicas; /* those that have the same shards; NULL: no others */
+	dtrain_group *gathers;  /* the same ranks as shards, with a lane of its own; owned */
 	bool started;
 
-	sync_reduction *reductions; /* the figures, then each unit; created with the first program */
+	sync_reduction *reductions; /* the figures, then each unit that is trained; created with the first program */
 	int count;
-	void *sums; /* memory of all reductions' sums; NULL: steps have one run */
+	int *operation_units; /* for each operation that has marks */
+	int num_operations;
+	sync_program *programs; /* all that were compiled */
+	bool within_run;        /* a run that trains has begun */
+	bool within_step;       /* earlier runs of the step were put on the stream */
+	void *sums;             /* memory of all reductions' sums; NULL: steps have one run */
 	size_t sums_bytes;
 	void *add_workspace;
 	bool sums_open;   /* a step has begun, and the sums are not zero again */
 	bool sums_stale;  /* the sums belong to a step that is not continued */
 	uint8_t *covered; /* for each parameter, then each figure: the programs write it; NULL: no program yet */
 
-	dtrain_sync_marks *marks;           /* of the next steps; the caller's, NULL: none */
-	uint64_t waiting_since, comm_until; /* of a step whose reductions the host waits for */
+	dtrain_sync_marks *marks; /* of the next steps; the caller's, NULL: none */
 
-	dtrain_event *packed_ready; /* recorded when the buffers are packed */
-	void *packed;               /* all buffers, for a single reduction; in device memory, as the group requires */
+	sync_operation between_steps; /* collectives outside of programs, one at a time */
+	dtrain_event *packed_ready;   /* recorded when the buffers are packed */
+	void *packed;                 /* all buffers, for a single reduction; in device memory, as the group requires */
 	int64_t packed_count;
 	int64_t moving_count; /* elements of the buffers that are not fixed */
 };
 
-/* For strategies: the call that starts reduction `index` (0: the figures; 1 + u: unit u), and the wait for it. Every
- * index must be waited for, in order. */
+/* The group of all ranks of the mesh. */
+dtrain_group *dtrain__mesh_world(const dtrain_mesh *mesh);
+
+/* ---- operations (operation.c) ---- */
+
+/* has_marks: it belongs to programs that train. unit: -1 of the figures. */
+int dtrain__operation_open(sync_operation *operation, dtrain_sync *sync, int unit, bool has_marks, beton_error *err);
+void dtrain__operation_close(sync_operation *operation);
+/* Starts it behind everything on the stream. marked: this run is the one of the step that has marks. */
+int dtrain__operation_issue(sync_operation *operation, const sync_transfer *transfer, dtrain_stream *stream,
+			    bool marked, beton_error *err);
+/* Makes later work on the stream wait for it, if it is running. */
+int dtrain__operation_wait(sync_operation *operation, dtrain_stream *stream, beton_error *err);
+/* Nothing writes to its memory afterwards. */
+void dtrain__operation_abandon(sync_operation *operation);
+
+/* ---- reductions (reduce.c) ---- */
+
+/* At the first call of a run that trains. */
+int dtrain__sync_begin_run(dtrain_sync *sync, const dtrain__run *run, beton_error *err);
+
+/* The call that starts reduction `index` (0: the figures; otherwise of a unit), and the wait for it. Every index must
+ * be waited for, in order. */
 dtrain__call dtrain__sync_reduce_call(dtrain_sync *sync, int index);
+/* The call that adds up the shards of the replicas, which begins when the call above is waited for. */
+dtrain__call dtrain__sync_replicas_call(dtrain_sync *sync, int index);
 
 /* The parameters must be allocated. */
 int dtrain__sync_create_reductions(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_destroy_reductions(dtrain_sync *sync);
-/* Waits for running reductions: the group still writes to the arrays and waits for the events. */
+/* Waits for running operations: groups still write to the arrays and wait for the events. */
 void dtrain__sync_drain(dtrain_sync *sync);
 
-/* The times of the last run of a step, for the marks that are set; without marks nothing is done.
- * At the end of forward; sends: the run reduces. */
+/* ---- gathers (gather.c) ---- */
+
+/* Whether ops' operands in this form need a gather: a unit's values, or its copies. */
+bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_form *out);
+dtrain__call dtrain__sync_gather_call(sync_gather *gather);
+dtrain__call dtrain__sync_grads_call(sync_grads *grads);
+
+/* ---- the pass (plan.c) ---- */
+
+/* Adds the strategy's calls to a program's schedule. */
+int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err);
+/* Frees what belongs to the programs that were planned after `until` (NULL: all). */
+void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until);
+
+/* ---- marks (marks.c): the times of the last run of a step, for the marks that are set ---- */
+
+/* At the first operation of a run, and at the end of forward. */
+int dtrain__sync_mark_began(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
 int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, bool sends, beton_error *err);
-/* If the group is stream-ordered: in front of the wait for the figures (index 0), and behind the wait for each unit
- * (1 + u). */
-int dtrain__sync_mark_passed(dtrain_sync *sync, int index, dtrain_stream *stream, beton_error *err);
-/* If the host waits: in front of the first wait, when the stream is synchronized, and behind each. start_ns and end_ns:
- * when the reduction ran. */
-int dtrain__sync_time_begin(dtrain_sync *sync, beton_error *err);
-void dtrain__sync_time_passed(dtrain_sync *sync, int index, uint64_t start_ns, uint64_t end_ns);
+/* The marks of an operation; NULL: none. */
+sync_mark *dtrain__sync_mark_of(const dtrain_sync *sync, const sync_operation *operation);
 
 /* Memory and ops for the sums of a step's runs. */
 int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err);

@@ -16,7 +16,8 @@ enum { SHAPE_TEXT = 128, UNUSED_TOLD = 3 };
 struct target {
 	const char *name;
 	const dtrain_shape *shape;
-	void *memory;
+	const dtrain_param *param;      /* NULL: a buffer */
+	void *memory;                   /* of a buffer */
 	const run_source_tensor *found; /* the file's tensor; NULL: it has none */
 	const run_source_tensor *from;  /* NULL: keeps its initial values */
 	/* What found was joined from, and what was made of the file's tensors, with values of its own. */
@@ -53,8 +54,7 @@ static struct target target_at(const dtrain_params *params, int index)
 	int count = dtrain_params_count(params);
 	if (index < count) {
 		const dtrain_param *param = dtrain_params_at(params, index);
-		float *values = dtrain_params_values(params);
-		return (struct target){.name = param->name, .shape = &param->shape, .memory = values + param->offset};
+		return (struct target){.name = param->name, .shape = &param->shape, .param = param};
 	}
 	const dtrain_buffer *buffer = dtrain_params_buffer_at(params, index - count);
 	return (struct target){.name = buffer->name, .shape = &buffer->shape, .memory = buffer->data};
@@ -275,16 +275,38 @@ json_t *run_init_json(const run_init *init, const run_source *source)
 
 /* ---- copying ---- */
 
+/* Copies what this rank's ranges have of the parameter. */
+static int copy_to_ranges(const struct job *job, const struct target *target, dtrain_stream *stream, beton_error *err)
+{
+	const dtrain_device_api *api = dtrain_device_get_api(dtrain_params_device(job->params));
+	const dtrain_param *param = target->param;
+	int status = BETON_OK;
+	for (int i = 0; i < dtrain_params_range_count(job->params) && status == BETON_OK; i++) {
+		const dtrain_range *range = dtrain_params_range_at(job->params, i);
+		int64_t begin = param->offset > range->offset ? param->offset : range->offset;
+		int64_t end = param->offset + param->count, last = range->offset + range->count;
+		end = end < last ? end : last;
+		if (begin < end)
+			status = api->copy(stream, (float *)range->values + (begin - range->offset),
+					   target->from->values + (begin - param->offset),
+					   (size_t)(end - begin) * sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
+	}
+	return status;
+}
+
 static int copy_all(const struct job *job, const struct target *targets, int count, dtrain_stream *stream,
 		    beton_error *err)
 {
 	const dtrain_device_api *api = dtrain_device_get_api(dtrain_params_device(job->params));
 	int status = BETON_OK;
-	for (int i = 0; i < count && status == BETON_OK; i++)
-		if (targets[i].from)
+	for (int i = 0; i < count && status == BETON_OK; i++) {
+		if (targets[i].from && targets[i].param)
+			status = copy_to_ranges(job, &targets[i], stream, err);
+		else if (targets[i].from)
 			status = api->copy(stream, targets[i].memory, targets[i].from->values,
 					   (size_t)dtrain_shape_count(targets[i].shape) * sizeof(float),
 					   DTRAIN_HOST_TO_DEVICE, err);
+	}
 	if (status == BETON_OK)
 		status = dtrain_params_changed(job->params, stream, err);
 	return status == BETON_OK ? api->stream_synchronize(stream, err) : status;

@@ -18,6 +18,7 @@
 #include "options_table.h"
 #include "recipes.h"
 #include "source.h"
+#include "strategy.h"
 #include "tasks.h"
 
 enum { FIRST_OPTION = 256, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
@@ -232,6 +233,8 @@ int run_options_check(run_options *options, beton_error *err)
 	if (problem)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem);
 	status = check_scale(options, err);
+	if (status == BETON_OK)
+		status = run_strategy_check(options, err);
 	if (status == BETON_OK)
 		status = read_data_weights(options, err);
 	return status == BETON_OK ? check_names(options, err) : status;

@@ -19,7 +19,7 @@
 #define RUN_STEPS_MAX 1e12
 #define RUN_MILESTONES_MAX 32
 #define RUN_NOT_SET (-1.0) /* a number of the optimizer: its kind decides */
-#define RUN_ROWS_MAX 144   /* maximum number of rows in the table of options */
+#define RUN_ROWS_MAX 160   /* maximum number of rows in the table of options */
 
 typedef enum run_resume_mode {
 	RUN_RESUME_NO = 0,
@@ -73,6 +73,15 @@ typedef struct run_saved {
 	char *changes[RUN_ROWS_MAX]; /* "--lr 0.05 (was 0.1)" */
 	int change_count;
 } run_saved;
+
+typedef enum run_strategy {
+	RUN_STRATEGY_DDP,
+	RUN_STRATEGY_ZERO1,
+	RUN_STRATEGY_ZERO2,
+	RUN_STRATEGY_ZERO3,
+	RUN_STRATEGY_FSDP,
+	RUN_STRATEGY_HSDP,
+} run_strategy;
 
 /* Every option; texts are borrowed from argv, recipe_file, kept or saved. Epochs and steps of 0: not given. */
 typedef struct run_options {
@@ -153,11 +162,18 @@ typedef struct run_options {
 	int64_t epoch_samples; /* 0: the number of samples */
 	int engine;            /* beton_engine */
 	bool direct;
-	int64_t read_ahead;   /* samples; 0: automatic */
-	int64_t memory_limit; /* bytes; 0: none */
-	int64_t max_pixels;   /* 0: the loader's default */
-	int bad_samples;      /* run_bad_samples */
-	double bucket_mb;     /* MiB; 0: the library's default */
+	int64_t read_ahead;       /* samples; 0: automatic */
+	int64_t memory_limit;     /* bytes; 0: none */
+	int64_t max_pixels;       /* 0: the loader's default */
+	int bad_samples;          /* run_bad_samples */
+	double bucket_mb;         /* MiB; 0: the library's default */
+	int strategy;             /* run_strategy */
+	int64_t shard;            /* ranks that share a copy of the parameters; 0: not given */
+	double unit_mb;           /* MiB; 0: by block */
+	const char *unit_pattern; /* NULL: none */
+	double prefetch_mb;
+	bool keep_gathered;
+	bool accumulate_locally;
 	vision_options vision;
 	lm_options lm;
 	int64_t val_every;    /* epochs */

@@ -40,6 +40,15 @@ static const char *const precisions[] = {
 	[ENGINE_PRECISION_FP16] = "fp16",
 	NULL,
 };
+static const char *const strategies[] = {
+	[RUN_STRATEGY_DDP] = "ddp",
+	[RUN_STRATEGY_ZERO1] = "zero1",
+	[RUN_STRATEGY_ZERO2] = "zero2",
+	[RUN_STRATEGY_ZERO3] = "zero3",
+	[RUN_STRATEGY_FSDP] = "fsdp",
+	[RUN_STRATEGY_HSDP] = "hsdp",
+	NULL,
+};
 static const char *const orders[] = {
 	[RUN_ORDER_SEQUENTIAL] = "sequential",
 	[RUN_ORDER_RANDOM] = "random",
@@ -325,6 +334,37 @@ const option_row run_rows[] = {
 	      "MiB of gradients in a bucket; 0 = 1 for the first, then 25",
 	      "The ranks reduce a bucket as a whole. A parameter is never split, so a bucket may be larger. With "
 	      "ring reduction, another size may change the last bits of the sums."),
+
+	GROUP("Several ranks", NULL),
+	CHOICE("strategy", TOLD, strategy, "NAME", strategies, "ddp", "how ranks share the parameters: %s",
+	       "`ddp`: every rank has all of them. `zero1`: ranks have all values and gradients, but each updates its "
+	       "shard alone and has optimizer states for that only. `zero2`: they also have gradients of their shards "
+	       "only. `zero3` or `fsdp`: they have values of their shards only, too, and gather the others' before "
+	       "each use. `hsdp`: as zero3 among the ranks of a machine (or --shard), with copies on the others. "
+	       "`lars`, `lamb` and `muon` need whole parameters and work with `ddp` alone. A run may be resumed with "
+	       "another strategy."),
+	WHOLE("shard", TOLD, shard, "N", 0, DTRAIN_MAX_RANKS, "0",
+	      "neighbouring ranks that share one copy of the parameters; 0 = all, with hsdp those of a machine",
+	      "With any sharding strategy. The number of ranks must be a multiple of N. There are ranks / N copies; "
+	      "the "
+	      "ranks that have the same shard of different copies add up only its gradients."),
+	REALS("unit-mb", TOLD, unit_mb, "X", 1, 0, 65536, "0",
+	      "MiB of parameters that are gathered together; 0 = those of a block of the model",
+	      "Of sharding strategies. A block is a layer of a transformer or a stage of a ResNet. A parameter is in "
+	      "one "
+	      "unit, so a unit may be larger."),
+	TEXT("unit-pattern", TOLD, unit_pattern, "PATTERN", NULL, "modules whose parameters are gathered together",
+	     "Of sharding strategies, in place of blocks: `transformer.h.*` matches each layer of a GPT-2. What is "
+	     "between two such modules is a unit, too."),
+	REALS("prefetch-mb", FREE, prefetch_mb, "X", 1, 0, 65536, "64",
+	      "MiB of units that are gathered ahead of use; 0 = none",
+	      "Of zero3 and hsdp. The next unit is gathered ahead in any case, unless X is 0."),
+	FLAG("keep-gathered", FREE, keep_gathered, "keep units gathered from forward to backward",
+	     "Of zero3 and hsdp: a third less traffic, and as much memory as zero2."),
+	FLAG("accumulate-locally", FREE, accumulate_locally, "with --accumulate, reduce gradients once a step",
+	     "Of zero2, zero3 and hsdp, which otherwise reduce the gradients of each batch, so that a rank has "
+	     "gradients "
+	     "of its shards only. `ddp` and `zero1` always reduce once."),
 
 	GROUP("Optimizer", NULL),
 	TEXT("optimizer", FIXED, optimizer, "NAME", "sgd", "%s",

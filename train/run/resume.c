@@ -78,12 +78,14 @@ static int check_position(const run_session *session, const char *path, const ru
 static int try_checkpoint(run_session *session, const char *path, beton_error *err)
 {
 	const run_weights weights = run_session_weights(session);
+	const dtrain_checkpoint_ranks ranks = run_session_ranks(session);
+	const bool sharded = dtrain_sync_is_sharded(session->engine.sync);
 	run_position found;
 	int status = run_position_read(path, &found, NULL, err);
 	if (status == BETON_OK)
 		status = check_position(session, path, &found, err);
 	if (status == BETON_OK)
-		status = run_weights_load(&weights, path, err);
+		status = run_weights_load(&weights, path, sharded ? &ranks : NULL, err);
 	if (status == BETON_STATE)
 		return err->code = BETON_MISMATCH;
 	if (status != BETON_OK)
@@ -150,7 +152,7 @@ static int fail_none(const run_session *session, const beton_error *damage, beto
 	}
 	if (session->options->resuming)
 		return bt_fail(err, BETON_FILE_CHANGED, "%s: its checkpoints were removed during the start", dir);
-	if (!session->options->quiet)
+	if (session->rank == 0 && !session->options->quiet)
 		printf("%s holds no checkpoint: starting a new run\n", dir);
 	return BETON_OK;
 }
@@ -158,12 +160,13 @@ static int fail_none(const run_session *session, const beton_error *damage, beto
 static int take_checkpoint(run_session *session, const char *path, bool older, beton_error *err)
 {
 	int64_t step = session->position.step;
-	int status = older ? set_aside_newer(session->options->checkpoint, step, err) : BETON_OK;
+	bool first = session->rank == 0;
+	int status = older && first ? set_aside_newer(session->options->checkpoint, step, err) : BETON_OK;
 	if (status == BETON_OK)
 		status = check_options(session->options->saved, path, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && first)
 		status = run_best_resume(session->options->checkpoint, &session->position, err);
-	if (status == BETON_OK && !session->options->quiet)
+	if (status == BETON_OK && first && !session->options->quiet)
 		tell(path, session->options->saved);
 	return status;
 }
@@ -188,7 +191,8 @@ int run_resume(struct run_session *session, beton_error *err)
 		free(path);
 		if (!run_is_damage(status))
 			return status;
-		fprintf(stderr, "dtrain-ffcv: damaged checkpoint, trying the previous one: %s\n", err->message);
+		if (session->rank == 0)
+			fprintf(stderr, "dtrain-ffcv: damaged checkpoint, trying the previous one: %s\n", err->message);
 		damage = *err;
 	}
 }

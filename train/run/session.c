@@ -18,6 +18,7 @@
 #include "resume.h"
 #include "signals.h"
 #include "status_line.h"
+#include "strategy.h"
 #include "told.h"
 
 /* NCCL's start takes seconds on one machine, up to a minute on many. */
@@ -65,11 +66,7 @@ static int open_engine(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
 	const engine_job job = run_options_job(options);
-	dtrain_sync_options sync;
-	dtrain_sync_options_init(&sync);
-	/* As with PyTorch's bucket_cap_mb, a given size also applies to the first bucket. */
-	if (options->bucket_mb > 0)
-		sync.first_unit_bytes = sync.unit_bytes = 1 + (size_t)(options->bucket_mb * (1 << 20));
+	const dtrain_sync_options sync = run_strategy_sync(options);
 	int status = engine_open(&session->engine, &job, &session->facts->data, session->engine.device,
 				 (engine_precision)options->precision, session->mesh, &sync, err);
 	session->engine.caller = (engine_caller){.context = session, .is_told = is_told, .arm = arm, .disarm = disarm};
@@ -93,6 +90,10 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.group_of = groups.of;
 	optimizer.adamw = groups.outer;
 	optimizer.scaler = session->engine.scaler;
+	if (dtrain_sync_is_sharded(session->engine.sync)) {
+		optimizer.add = dtrain_sync_add_shards;
+		optimizer.add_context = session->engine.sync;
+	}
 	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);
 	/* The log has the norm of each step; computing it reads the gradients once. */
 	bool logs = options->log || options->tensorboard;
@@ -165,7 +166,6 @@ static int wait_for_ranks(const run_session *session, beton_error *err)
 /* Creates the slow group first, in which ranks may come late. */
 static int join(run_session *session, const struct rank_env *env, beton_error *err)
 {
-	const dtrain_mesh_axis axis = {.name = "replicate", .size = session->world_size};
 	dtrain_group_options options;
 	dtrain_group_options_init(&options);
 	options.name = SLOW_GROUP;
@@ -187,7 +187,8 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	tell_note(session, session->group);
 	if (status == BETON_OK && session->world_size > 1)
 		status = run_watchdog_start(&session->watchdog, session->group, env, err);
-	return status == BETON_OK ? dtrain_mesh_create(session->group, &axis, 1, &session->mesh, err) : status;
+	return status == BETON_OK ? run_strategy_mesh(session->options, env, session->group, &session->mesh, err)
+				  : status;
 }
 
 /* A run in another precision has saved no scale. */
@@ -312,8 +313,10 @@ static int share_start(run_session *session, beton_error *err)
 		status = dtrain_sync_start(session->engine.sync, err);
 	if (status != BETON_OK)
 		return status;
-	return session->resumed ? share_optimizer(session, err)
-				: dtrain_optimizer_start(session->optimizer, session->engine.stream, err);
+	if (!session->resumed)
+		return dtrain_optimizer_start(session->optimizer, session->engine.stream, err);
+	/* With shards every rank has read its own. */
+	return dtrain_sync_is_sharded(session->engine.sync) ? BETON_OK : share_optimizer(session, err);
 }
 
 static int prepare(run_session *session, beton_error *err)
@@ -345,19 +348,21 @@ static int take_weights(run_session *session, beton_error *err)
 	return status;
 }
 
-/* Makes the optimizer and, on rank 0, everything's first values; the other ranks get rank 0's. */
+/* Makes the optimizer and everything's first values: those of this rank's shards; otherwise on rank 0, whose values the
+ * others get. */
 static int begin(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
 	int status = open_optimizer(session, err);
-	if (status == BETON_OK && options->resume && session->rank == 0)
+	bool first = session->rank == 0, takes_part = first || dtrain_sync_is_sharded(session->engine.sync);
+	if (status == BETON_OK && options->resume && takes_part)
 		status = run_resume(session, err);
-	if (status != BETON_OK || session->rank != 0 || session->resumed)
+	if (status != BETON_OK || !takes_part || session->resumed)
 		return status;
 	status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
-	if (status == BETON_OK)
-		status = options->init ? take_weights(session, err) : prepare(session, err);
-	return status;
+	if (status != BETON_OK)
+		return status;
+	return options->init ? take_weights(session, err) : first ? prepare(session, err) : BETON_OK;
 }
 
 int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
@@ -492,12 +497,17 @@ static int gather_bytes(void *group, const void *mine, size_t bytes, void *all, 
 	return status == BETON_OK ? wait_for(work, err) : status;
 }
 
+dtrain_checkpoint_ranks run_session_ranks(const run_session *session)
+{
+	return (dtrain_checkpoint_ranks){.rank = session->rank,
+					 .size = session->world_size,
+					 .context = session->slow_group,
+					 .all_gather = gather_bytes};
+}
+
 int run_session_save(run_session *session, beton_error *err)
 {
-	const dtrain_checkpoint_ranks ranks = {.rank = session->rank,
-					       .size = session->world_size,
-					       .context = session->slow_group,
-					       .all_gather = gather_bytes};
+	const dtrain_checkpoint_ranks ranks = run_session_ranks(session);
 	const run_weights weights = run_session_weights(session);
 	int status = run_session_sync_buffers(session, err);
 	if (status != BETON_OK)

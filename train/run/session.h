@@ -61,6 +61,9 @@ int run_session_sync_buffers(run_session *session, beton_error *err);
 /* The parts that checkpoints store. */
 run_weights run_session_weights(const run_session *session);
 
+/* The ranks that save and load checkpoints together. */
+dtrain_checkpoint_ranks run_session_ranks(const run_session *session);
+
 /* Collective: writes a checkpoint of the position. */
 int run_session_save(run_session *session, beton_error *err);
 

@@ -39,22 +39,73 @@ static int list_add(view_list *list, char *name, const dtrain_shape *shape, void
 	return BETON_OK;
 }
 
-/* The same for this rank's part of a parameter, or of the optimizer's state of one. */
-static int list_add_part(view_list *list, char *name, const dtrain_param *param, void *memory, beton_error *err)
+/* What a range of the flat space has of a parameter, or of the optimizer's state of one: `count` elements of this
+ * rank's part, from `first` on. memory: of these. */
+static int list_add_part(view_list *list, char *name, const dtrain_param *param, int64_t first, int64_t count,
+			 void *memory, beton_error *err)
 {
 	int status = list_add(list, name, &param->global_shape, memory, err);
-	if (status != BETON_OK || !param->placement.axis)
+	if (status != BETON_OK)
 		return status;
 	dtrain_checkpoint_view *view = &list->views[list->count - 1];
-	view->offset[param->placement.dim] = param->first;
-	view->extent[param->placement.dim] = param->shape.dim[param->placement.dim];
-	view->count = param->count;
+	if (param->placement.axis) {
+		view->offset[param->placement.dim] = param->first;
+		view->extent[param->placement.dim] = param->shape.dim[param->placement.dim];
+	}
+	view->first = first;
+	view->count = count;
 	return BETON_OK;
 }
 
-static void *flat_at(const dtrain_params *params, void *flat, int64_t offset)
+/* An array over this rank's ranges: the values, or a state of the optimizer. */
+typedef struct ranged {
+	const dtrain_params *params;
+	const dtrain_optimizer *optimizer;
+	const dtrain_optimizer_state *state; /* NULL: the values */
+} ranged;
+
+static int count_ranges(const ranged *array)
 {
-	return (char *)flat + (size_t)offset * dtrain_dtype_size(dtrain_params_dtype(params));
+	return array->state ? dtrain_optimizer_range_count(array->optimizer) : dtrain_params_range_count(array->params);
+}
+
+/* A range, with its memory in the array as values. */
+static dtrain_range range_at(const ranged *array, int index)
+{
+	int64_t first;
+	if (!array->state)
+		return *dtrain_params_range_at(array->params, index);
+	dtrain_range range = dtrain_optimizer_range_at(array->optimizer, index, &first);
+	range.values = (float *)array->state->memory + first;
+	return range;
+}
+
+/* At most as many views as list_param adds for all parameters. */
+static size_t count_views(const ranged *array)
+{
+	return (size_t)dtrain_params_count(array->params) + (size_t)count_ranges(array);
+}
+
+/* Adds a view for each range that has some of the parameter; if there is none, an empty one, because a reader expects
+ * each tensor. */
+static int list_param(view_list *list, const ranged *array, const dtrain_param *param, beton_error *err)
+{
+	const char *state = array->state ? array->state->name : NULL;
+	int status = BETON_OK, ranges = count_ranges(array);
+	bool any = false;
+	for (int i = 0; i <= ranges && status == BETON_OK; i++) {
+		const dtrain_range range = i < ranges ? range_at(array, i) : (dtrain_range){.offset = param->offset};
+		int64_t begin = param->offset > range.offset ? param->offset : range.offset;
+		int64_t end = param->offset + param->count, range_end = range.offset + range.count;
+		int64_t count = (end < range_end ? end : range_end) - begin;
+		if (i < ranges ? count <= 0 : any)
+			continue;
+		char *name = state ? bt_format("%s.%s", param->name, state) : strdup(param->name);
+		status = list_add_part(list, name, param, begin - param->offset, count,
+				       count ? (float *)range.values + (begin - range.offset) : NULL, err);
+		any = true;
+	}
+	return status;
 }
 
 /* torchvision has a batch counter for each running mean. */
@@ -75,12 +126,10 @@ static int add_batch_counter(view_list *list, const char *buffer, beton_error *e
 static int list_model(view_list *list, const dtrain_params *params, beton_error *err)
 {
 	int buffers = dtrain_params_buffer_count(params);
-	int status = list_reserve(list, params, (size_t)dtrain_params_count(params) + 2 * (size_t)buffers, err);
-	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++) {
-		const dtrain_param *param = dtrain_params_at(params, i);
-		status = list_add_part(list, strdup(param->name), param,
-				       flat_at(params, dtrain_params_values(params), param->offset), err);
-	}
+	const ranged values = {.params = params};
+	int status = list_reserve(list, params, count_views(&values) + 2 * (size_t)buffers, err);
+	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++)
+		status = list_param(list, &values, dtrain_params_at(params, i), err);
 	for (int i = 0; i < buffers && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
 		status = list_add(list, strdup(buffer->name), &buffer->shape, buffer->data, err);
@@ -94,12 +143,10 @@ static int list_state(view_list *list, const dtrain_optimizer *optimizer, const 
 		      beton_error *err)
 {
 	const dtrain_params *params = list->params;
+	const ranged array = {.params = params, .optimizer = optimizer, .state = state};
 	int status = BETON_OK;
-	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++) {
-		const dtrain_param *param = dtrain_params_at(params, i);
-		status = list_add_part(list, bt_format("%s.%s", param->name, state->name), param,
-				       flat_at(params, state->memory, param->offset), err);
-	}
+	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++)
+		status = list_param(list, &array, dtrain_params_at(params, i), err);
 	for (int i = 0; state->buffers && i < dtrain_params_buffer_count(params) && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
 		status = list_add(list, bt_format("%s.%s", buffer->name, state->name), &buffer->shape,
@@ -112,7 +159,8 @@ static int list_state(view_list *list, const dtrain_optimizer *optimizer, const 
 static int list_optimizer(view_list *list, const run_weights *weights, bool wraps, beton_error *err)
 {
 	const dtrain_params *params = weights->params;
-	size_t states = 0, each = (size_t)dtrain_params_count(params) + (size_t)dtrain_params_buffer_count(params);
+	const ranged values = {.params = params};
+	size_t states = 0, each = count_views(&values) + (size_t)dtrain_params_buffer_count(params);
 	while (weights->optimizer && dtrain_optimizer_state_at(weights->optimizer, (int)states))
 		states++;
 	int status = list_reserve(list, params, states * each + 2, err);
@@ -206,13 +254,14 @@ static int find_wraps(dtrain_checkpoint *checkpoint, const run_weights *weights,
 	return api->zero(weights->stream, steps + 1, sizeof(*steps), err);
 }
 
-int run_weights_load(const run_weights *weights, const char *path, beton_error *err)
+int run_weights_load(const run_weights *weights, const char *path, const dtrain_checkpoint_ranks *ranks,
+		     beton_error *err)
 {
 	view_list model = {0}, optimizer = {0};
 	dtrain_checkpoint *checkpoint = NULL;
 	const dtrain_optimizer *wanted = weights->optimizer;
 	bool wraps = false;
-	int status = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
+	int status = dtrain_checkpoint_open(path, ranks, &checkpoint, err);
 	if (status == BETON_OK && wanted)
 		status = check_states(checkpoint, path, wanted, err);
 	if (status == BETON_OK)

@@ -275,12 +275,15 @@ static void inspect_finds_one_bad_number_anywhere(void **state)
 			int64_t count = counts[i], step = count / 40 + 1;
 			array g = array_random("g", DTRAIN_F32, count, shift, -1, 1), scaler = scaler_of(2, 0, 1);
 			array_set(&g, 0, FLT_MAX);
-			CHECK_CUDA(cuda_kernel_scaler_inspect(NULL, g.memory, scaler.memory, count));
+			CHECK_CUDA(cuda_kernel_scaler_inspect(NULL, g.memory, scaler.memory, count, false));
 			assert_true(array_get(&scaler, DTRAIN_SCALER_INFINITE) == 0);
+			array_set(&scaler, DTRAIN_SCALER_INFINITE, 1);
+			CHECK_CUDA(cuda_kernel_scaler_inspect(NULL, g.memory, scaler.memory, count, true));
+			assert_true(array_get(&scaler, DTRAIN_SCALER_INFINITE) == 1);
 			for (int64_t at = count - 1; at >= 0; at -= step) {
 				double keep = array_get(&g, at);
 				array_set(&g, at, bad[at % 3]);
-				CHECK_CUDA(cuda_kernel_scaler_inspect(NULL, g.memory, scaler.memory, count));
+				CHECK_CUDA(cuda_kernel_scaler_inspect(NULL, g.memory, scaler.memory, count, false));
 				assert_true(array_get(&scaler, DTRAIN_SCALER_INFINITE) == 1);
 				array_set(&g, at, keep);
 			}

@@ -118,5 +118,6 @@ const engine_task vision_task = {
 	.find_early = vision_find_early,
 	.check_batch = vision_check_batch,
 	.run_batch = vision_run_batch,
+	.count_runs = vision_count_views,
 	.add_batch = vision_add_batch,
 };

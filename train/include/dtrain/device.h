@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 15
+#define DTRAIN_DEVICE_API_VERSION 16
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -156,6 +156,10 @@ typedef struct dtrain_clip_attrs {
 	double max_norm;     /* of CLIP: > 0; infinity: gradients stay as they are */
 } dtrain_clip_attrs;
 
+typedef struct dtrain_inspect_attrs {
+	bool more; /* INFINITE stays 1 if it is: other gradients of the step were inspected before */
+} dtrain_inspect_attrs;
+
 typedef struct dtrain_pixel_attrs {
 	float scale[4], shift[4]; /* for each channel */
 } dtrain_pixel_attrs;
@@ -247,6 +251,7 @@ typedef struct dtrain_op_attrs {
 		dtrain_lars_attrs lars;           /* LARS */
 		dtrain_muon_attrs muon;           /* MUON */
 		dtrain_clip_attrs clip;           /* GRAD_NORM, CLIP */
+		dtrain_inspect_attrs inspect;     /* SCALER_INSPECT */
 		dtrain_pixel_attrs pixels;        /* NORMALIZE */
 		dtrain_slice_attrs slice;         /* SLICE, SLICE_BWD */
 		dtrain_permute_attrs permute;     /* PERMUTE */
@@ -297,11 +302,11 @@ enum dtrain_piece {
 };
 
 /* The state of dynamic loss scaling, f32 [DTRAIN_SCALERS] in device memory, PyTorch's torch.amp.GradScaler: d_logits is
- * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and to 0 otherwise; an
- * update divides the gradients by the scale too, and leaves w and its states as they are when INFINITE is not 0;
- * SCALER_UPDATE then halves the scale and sets GOOD_STEPS to 0, or else counts GOOD_STEPS up, and at every 2000th
- * doubles the scale, unless that would be infinite, and sets GOOD_STEPS to 0. INFINITE keeps its value until the next
- * SCALER_INSPECT. */
+ * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and, without
+ * attrs.inspect.more, to 0 otherwise; an update divides the gradients by the scale too, and leaves w and its states as
+ * they are when INFINITE is not 0; SCALER_UPDATE then halves the scale and sets GOOD_STEPS to 0, or else counts
+ * GOOD_STEPS up, and at every 2000th doubles the scale, unless that would be infinite, and sets GOOD_STEPS to 0.
+ * INFINITE keeps its value until the next SCALER_INSPECT. */
 enum dtrain_scaler_element {
 	DTRAIN_SCALER_SCALE = 0, /* 65536 at first */
 	DTRAIN_SCALER_GOOD_STEPS = 1,

@@ -56,9 +56,9 @@ typedef struct dtrain_optimizer_kind {
  * default 0.1. Of AdamW: adamw_lr_scale >= 0, default 1, a factor of its rate; beta1 0.9, beta2 0.95, epsilon 1e-8.
  * States: exp_avg, which is Muon's momentum_buffer, and exp_avg_sq, zero for matrices.
  *
- * lars and lamb need the norms of whole parameters, and muon needs whole matrices: a range, or a placement, that
- * divides one is UNSUPPORTED. All others compute each element by itself, so an optimizer for a range gives the same
- * bits as one for all.
+ * lars and lamb need the norms of whole parameters, and muon needs whole matrices: a range, a shard, or a placement,
+ * that divides one is UNSUPPORTED. All others compute each element by itself, so an optimizer for a range gives the
+ * same bits as one for all.
  *
  * A parameter with no gradient (PyTorch's None) is one in a group of lr_scale 0 and weight_decay 0 whose gradient is
  * zero: it and its states stay as they are. */
@@ -86,17 +86,22 @@ typedef struct dtrain_optimizer_options {
 	double clip_norm;
 	bool lookahead; /* default false; see dtrain_optimizer_look_ahead */
 	/* Elements begin to end - 1 of the flat space are updated; both must be multiples of DTRAIN_PARAM_ALIGN, except
-	 * that end may be the end of the flat space. Default: 0 and 0, which means all. Gradients outside the range do
-	 * not count in the norm. */
+	 * that end may be the end of the flat space. Default: 0 and 0, which means the ranges that this rank keeps
+	 * (dtrain_params_range_at). Gradients outside the range do not count in the norm. */
 	int64_t begin, end;
 	/* Device memory of the range's values and gradients, of the parameters' type; must outlive the optimizer. NULL
-	 * (default): those of the parameters. With values of the caller's, the parameters' compute copies stay as they
-	 * are. */
+	 * (default): those of the parameters; values of sharded parameters need memory of their own. With values of the
+	 * caller's, the parameters' compute copies stay as they are. */
 	void *values, *grads;
 	bool average; /* default false; see dtrain_optimizer_average */
 	/* Of "muon": whether AdamW updates a parameter of two or more dimensions, by index; others are ignored. Copied.
 	 * NULL (default): none. Usual for embeddings and the last layer. */
 	const bool *adamw;
+	/* Adds F32 numbers on the stream over the ranks that have the other shards of the parameters: squares of
+	 * gradients, and whether any is infinite. dtrain_sync_add_shards with the sync as context. NULL (default): this
+	 * rank has all that counts. */
+	int (*add)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
+	void *add_context;
 } dtrain_optimizer_options;
 
 BETON_API void dtrain_optimizer_options_init(dtrain_optimizer_options *options);
@@ -160,10 +165,15 @@ BETON_API void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer);
 /* A state, for checkpoints and for ranks that share it. memory is owned by the optimizer, on the device. */
 typedef struct dtrain_optimizer_state {
 	const char *name;
-	void *memory;  /* element 0 belongs to element `begin` of the flat space */
-	int64_t count; /* elements of the parameters' type: those of the range, then those of the buffers */
+	void *memory;  /* the elements of the ranges, one range behind the other */
+	int64_t count; /* elements of the parameters' type: those of the ranges, then those of the buffers */
 	void *buffers; /* the buffers' elements in memory; NULL: none */
 } dtrain_optimizer_state;
+
+/* The ranges of the flat space that are updated. *first: the element of a state's memory that belongs to the range's
+ * first element. index: less than the count. */
+BETON_API int dtrain_optimizer_range_count(const dtrain_optimizer *optimizer);
+BETON_API dtrain_range dtrain_optimizer_range_at(const dtrain_optimizer *optimizer, int index, int64_t *first);
 
 /* The state at an index from 0: those of the kind, then "slow" and "ema"; NULL: no more. */
 BETON_API const dtrain_optimizer_state *dtrain_optimizer_state_at(const dtrain_optimizer *optimizer, int index);

@@ -70,6 +70,7 @@ typedef struct dtrain_param {
 	dtrain_init init;
 	int64_t fan_in;
 	bool frozen; /* see dtrain_params_freeze */
+	bool copied; /* ops read a compute copy of it; known when the parameters are allocated */
 } dtrain_param;
 
 typedef struct dtrain_buffer {
@@ -83,15 +84,31 @@ typedef struct dtrain_buffer {
 typedef struct dtrain_unit {
 	int64_t offset; /* in the flat space, elements */
 	int64_t count;  /* including padding: a multiple of DTRAIN_PARAM_ALIGN times the shards */
+	int32_t block;  /* of its last parameter */
 	bool frozen;    /* all its parameters are, and those of all units behind it */
+	bool shared;    /* ranks that shard the others have all of this one */
 } dtrain_unit;
 
-/* How the flat space is divided, in flat order. A unit has whole parameters, and ends with the one that fills it. */
+/* A range of the flat space that this rank keeps and updates. Without sharding there is one, with everything. With it
+ * there is one for each unit, in their order: this rank's shard, or all of a shared unit. */
+typedef struct dtrain_range {
+	int64_t offset; /* in the flat space, elements: a multiple of DTRAIN_PARAM_ALIGN */
+	int64_t count;
+	void *values, *grads; /* on the device: of the range's first element */
+	bool shared;          /* other ranks have the same range */
+} dtrain_range;
+
+/* How the flat space is divided, in flat order. A unit has whole parameters, and ends with the one that fills it; or
+ * earlier, where a new block, or a new module whose name matches the pattern, begins or ends. */
 typedef struct dtrain_unit_policy {
 	size_t struct_size;
 	size_t first_bytes; /* size at which the first unit is full; default: never */
 	size_t bytes;       /* size at which any other unit is full; default: never */
 	int32_t shards;     /* number of equal parts that each unit can be divided into, >= 1; default 1 */
+	bool by_block;      /* a unit's parameters are of one block of the model; default false */
+	/* "transformer.h.*": the parameters of each module with a matching name (fnmatch, from the left to some dot)
+	 * are not in one unit with others. Copied. Default NULL: none. */
+	const char *pattern;
 } dtrain_unit_policy;
 
 typedef struct dtrain_params dtrain_params;
@@ -138,8 +155,8 @@ BETON_API int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_p
  * afterwards. */
 BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
 
-/* Fills values and buffers as declared, using the device's threads. A seed gives the same values on every device, rank
- * and number of threads. */
+/* Fills the values of this rank's ranges, and buffers, as declared, using the device's threads. A seed gives the same
+ * values on every device, rank and number of threads, and however the parameters are sharded. */
 BETON_API int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err);
 
 BETON_API int dtrain_params_count(const dtrain_params *params);
@@ -150,15 +167,20 @@ BETON_API const dtrain_buffer *dtrain_params_buffer_at(const dtrain_params *para
 BETON_API int dtrain_params_unit_count(const dtrain_params *params);
 BETON_API const dtrain_unit *dtrain_params_unit_at(const dtrain_params *params, int index);
 
-/* Puts an op on the stream that makes all compute copies; nothing if there are none. Call it after memory of
- * dtrain_params_values was written (by the caller or by dtrain_checkpoint_load), on the same stream, before a program
+/* This rank's ranges, in flat order; none before allocation. */
+BETON_API int dtrain_params_range_count(const dtrain_params *params);
+BETON_API const dtrain_range *dtrain_params_range_at(const dtrain_params *params, int index);
+
+/* Puts ops on the stream that make the compute copies of this rank's ranges; nothing if there are none. Call it after
+ * values of a range were written (by the caller or by dtrain_checkpoint_load), on the same stream, before a program
  * runs. A captured call makes the copies at each launch. Errors: DEVICE. */
 BETON_API int dtrain_params_changed(dtrain_params *params, dtrain_stream *stream, beton_error *err);
 /* Bytes of the compute copies, for facts; 0: there are none. */
 BETON_API size_t dtrain_params_copy_bytes(const dtrain_params *params);
 
 /* The flat arrays on the device: index 0 is offset 0. flat_count includes padding. After values were written:
- * dtrain_params_changed. */
+ * dtrain_params_changed. NULL: this rank does not keep the whole array (see dtrain_params_range_at). Of a whole array
+ * of sharded parameters, only this rank's ranges are true between steps. */
 BETON_API int64_t dtrain_params_flat_count(const dtrain_params *params);
 BETON_API void *dtrain_params_values(const dtrain_params *params);
 BETON_API void *dtrain_params_grads(const dtrain_params *params);

@@ -3,9 +3,20 @@
  * What keeps the parameters of several ranks the same: a strategy, which puts its communication into the schedules of
  * the programs that train, so that it goes on while backward does.
  *
- * The strategy of today is "ddp", distributed data parallel: every rank has all parameters, and gradients are added up
- * over the ranks. Its units are PyTorch's buckets (1 MiB first, 25 MiB after: kDefaultFirstBucketBytes and
- * kDefaultBucketBytesCap). When the last gradient of a unit is complete, the unit is given to the group's thread or
+ * "ddp", distributed data parallel: every rank of the mesh's axis "replicate" has all parameters, and gradients are
+ * added up over the ranks. Its units are PyTorch's buckets (1 MiB first, 25 MiB after: kDefaultFirstBucketBytes and
+ * kDefaultBucketBytesCap).
+ *
+ * "zero1", "zero2", "zero3" (or "fsdp" or "hsdp"; Rajbhandari et al. 2020): each unit, by default a block of the model,
+ * is divided into equal contiguous shards among the ranks of the axis "shard". A rank updates its shards alone, so it
+ * has optimizer states for these only. Gradients are reduced to shards. With zero1 a rank keeps all values and all
+ * gradients, with zero2 all values and the gradients of its shards, with zero3 its shards alone. Values (if there are
+ * compute copies, only these) are gathered before ops read them: with zero1 and zero2 once a step, with zero3 for
+ * forward and for backward, from some units ahead of use until their last reader. Gathers and reductions work on the
+ * units' own memory, without copies. A mesh with both axes shards along "shard", and has copies of the shards along
+ * "replicate", where only shards are added up (hybrid sharding).
+ *
+ * When the last gradient of a unit is complete, the unit is given to the group's thread or
  * stream at once. Because the flat order is the order in which backward completes gradients, units start in order and
  * nothing is copied. Figures are added up on their own, from the end of forward on.
  *
@@ -26,27 +37,37 @@ typedef struct dtrain_sync dtrain_sync;
 typedef struct dtrain_sync_options {
 	size_t struct_size;
 	const char *strategy;             /* default "ddp" */
-	size_t first_unit_bytes;          /* see dtrain_unit_policy; default 1 MiB */
-	size_t unit_bytes;                /* default 25 MiB */
+	size_t first_unit_bytes;          /* see dtrain_unit_policy; default 0: of ddp 1 MiB, otherwise unit_bytes */
+	size_t unit_bytes;                /* default 0: of ddp 25 MiB, otherwise a unit for each block */
 	bool accumulates;                 /* steps may have several runs; default false */
 	dtrain_registration registration; /* of the gradients' memory; default DTRAIN_REGISTER_WITHIN_MACHINE */
+	const char *unit_pattern;         /* see dtrain_unit_policy; default NULL */
+	/* Of zero3. Bytes of units that are gathered ahead of use, default 64 MiB: at least one unit. 0: none. */
+	size_t prefetch_bytes;
+	bool keep_gathered; /* units stay gathered from forward to backward (PyTorch: no reshard_after_forward) */
+	/* Of zero2 and zero3 with several runs a step. Default false: each run's gradients are reduced, and shards are
+	 * added up. true: a rank adds up the gradients of its runs in extra memory as large as all gradients, and
+	 * reduces once a step, as ddp and zero1 do. */
+	bool sum_runs_locally;
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
 
 /* Call it before the parameters are allocated: it sets their units. params must outlive the sync. mesh: the ranks are
- * those of its axis "replicate"; it must exist as long as the sync is compiled for or started. NULL: a sync of this
- * rank alone, which cannot be started. Errors: INVALID_ARGUMENT (no such strategy or axis; the axis's group is of
- * another device), UNSUPPORTED (the group cannot use the device's memory), STATE, NO_MEMORY. */
+ * those of its axes "replicate" and "shard"; a mesh with both has no others. It must exist as long as the sync is
+ * compiled for or started. NULL: a sync of this rank alone, which cannot be started. Errors: INVALID_ARGUMENT (no such
+ * strategy or axis; the axis's group is of another device), UNSUPPORTED (the group cannot use the device's memory),
+ * STATE, NO_MEMORY. */
 BETON_API int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtrain_sync_options *options,
 				 dtrain_sync **out, beton_error *err);
 /* Destroy the programs that the sync compiled first. */
 BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 
-/* dtrain_graph_compile for a graph of the same parameters with backward. Several programs must give gradients to the
- * same parameters, and write the same figures (UNSUPPORTED). The first compilation allocates the parameters, with the
- * gradients in memory of the group (dtrain_group_memory_create): if the group is stream-ordered, this is collective,
- * and MISMATCH means that the ranks have models of different sizes.
+/* dtrain_graph_compile for a graph of the same parameters. Graphs without backward need it if the parameters are
+ * sharded: every rank must run such a program as often as the others. Several programs with backward must give
+ * gradients to the same parameters, and write the same figures (UNSUPPORTED). The first compilation allocates the
+ * parameters, with the gradients in memory of the group (dtrain_group_memory_create): if the group is stream-ordered,
+ * this is collective, and MISMATCH means that the ranks have models of different sizes.
  *
  * Once the sync is started, the last run of each step (dtrain_program_run with more false) sums gradients and figures
  * over the ranks, for all work that is put on the stream afterwards; the sums are the same on every rank bit for bit.
@@ -64,9 +85,18 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
  * gradients are invalid, and nothing writes to them any more; the next run begins a new step. */
 BETON_API int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err);
 
+/* dtrain_graph_measure for a program that dtrain_sync_compile would make. */
+BETON_API int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_facts *out, beton_error *err);
+
+/* Whether units are divided among ranks: the mesh has a sharding axis of several ranks. */
+BETON_API bool dtrain_sync_is_sharded(const dtrain_sync *sync);
+/* Whether programs without backward gather units as well: all ranks must run them equally often. */
+BETON_API bool dtrain_sync_gathers_always(const dtrain_sync *sync);
+
 /* Collective. Checks that parameter names, shapes and units agree on all ranks (MISMATCH names the rank), and
- * broadcasts rank 0's parameters and buffers; work on streams that sets them must be complete. Runs before the start do
- * not communicate. STATE: there is no mesh, no graph was compiled, or the sync is started. */
+ * broadcasts rank 0's parameters and buffers; work on streams that sets them must be complete. Each rank sets its own
+ * shards; only copies of a shard come from the first rank that has it. Runs before the start do not communicate; with
+ * sharded parameters they are an error. STATE: there is no mesh, no graph was compiled, or the sync is started. */
 BETON_API int dtrain_sync_start(dtrain_sync *sync, beton_error *err);
 /* Waits for reductions. The mesh may be destroyed afterwards; as long as it exists, the sync may be started again. */
 BETON_API void dtrain_sync_stop(dtrain_sync *sync);
@@ -99,6 +129,16 @@ BETON_API int dtrain_sync_get_step(dtrain_sync_marks *marks, dtrain_sync_step *o
  * unit (for the first: from the end of backward) to the end of the wait for this one. So the parts of all units sum up
  * to exposed_ms; the first includes the wait for the figures. unit: an index of the parameters' units, otherwise 0. */
 BETON_API double dtrain_sync_unit_exposed_ms(const dtrain_sync_marks *marks, int unit);
+
+/* Collective: puts gathers on the stream that make whole the values, or compute copies, that a rank keeps of all units
+ * (zero1, zero2), for other programs than those that train. Between a step and this call, only a rank's own ranges are
+ * true. Nothing is done if there are none. */
+BETON_API int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
+
+/* Puts an addition of F32 numbers over the ranks that have the other shards on the stream: a
+ * dtrain_optimizer_options.add for an optimizer of the sync's parameters. context: the sync. memory: on the device. */
+BETON_API int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_stream *stream,
+				     beton_error *err);
 
 /* Collective: averages the floating-point buffers that are not fixed (batch norm's running statistics) over the ranks,
  * for work that is put on the stream afterwards. Call it before evaluation and checkpoints. */

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory of units, and which ranges of them this rank keeps and updates.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "params.h"
+
+int dtrain__params_shard(dtrain_params *params, const dtrain__sharding *sharding, beton_error *err)
+{
+	if (params->allocated)
+		return bt_fail(err, BETON_STATE, "parameters are sharded after they were allocated");
+	if (sharding->shards < 1 || sharding->shard < 0 || sharding->shard >= sharding->shards ||
+	    params->policy.shards % sharding->shards != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "shard %d of %d, and units divide into %d", sharding->shard,
+			       sharding->shards, params->policy.shards);
+	params->sharding = *sharding;
+	return BETON_OK;
+}
+
+dtrain_range dtrain__unit_range(const dtrain_params *params, int unit)
+{
+	const dtrain_unit *of = &params->units[unit];
+	const dtrain__sharding *sharding = &params->sharding;
+	bool divided = sharding->shards > 1 && !of->shared;
+	int64_t count = divided ? of->count / sharding->shards : of->count;
+	return (dtrain_range){.offset = of->offset + (divided ? sharding->shard * count : 0),
+			      .count = count,
+			      .shared = sharding->shards > 1 && of->shared};
+}
+
+/* Ops that read copies need no whole values; copies exist for the parameters in units that are not shared. */
+static void choose_whole(const dtrain_params *params, int unit, dtrain__unit_memory *out)
+{
+	const dtrain__sharding *sharding = &params->sharding;
+	bool divided = sharding->shards > 1 && !params->units[unit].shared;
+	bool has_copies = params->copies.dtype != params->dtype;
+	out->whole_values = !divided || (sharding->whole_values && !has_copies);
+	out->whole_copies = !divided || sharding->whole_values;
+	out->whole_grads = !divided || sharding->whole_grads;
+}
+
+static void *at(const dtrain_params *params, void *array, int64_t element)
+{
+	return (char *)array + (size_t)element * dtrain_dtype_size(params->dtype);
+}
+
+/* Places in the arrays, which may not be allocated yet. */
+static void lay_out(dtrain_params *params)
+{
+	int64_t values = 0, grads = 0;
+	for (int i = 0; i < params->unit_count; i++) {
+		dtrain__unit_memory *memory = &params->memory[i];
+		const dtrain_range kept = dtrain__unit_range(params, i);
+		choose_whole(params, i, memory);
+		memory->values = params->values ? at(params, params->values, values) : NULL;
+		memory->grads = params->grads ? at(params, params->grads, grads) : NULL;
+		values += memory->whole_values ? params->units[i].count : kept.count;
+		grads += memory->whole_grads ? params->units[i].count : kept.count;
+	}
+	params->values_count = values;
+	params->grads_count = grads;
+}
+
+static void list(dtrain_params *params)
+{
+	for (int i = 0; i < params->unit_count; i++) {
+		const dtrain__unit_memory *memory = &params->memory[i];
+		dtrain_range *range = &params->ranges[i];
+		*range = dtrain__unit_range(params, i);
+		int64_t first = range->offset - params->units[i].offset;
+		range->values = at(params, memory->values, memory->whole_values ? first : 0);
+		range->grads = at(params, memory->grads, memory->whole_grads ? first : 0);
+	}
+	params->range_count = params->unit_count;
+	if (params->sharding.shards > 1)
+		return;
+	params->ranges[0] =
+		(dtrain_range){.count = params->flat_count, .values = params->values, .grads = params->grads};
+	params->range_count = params->flat_count > 0;
+}
+
+static int allocate_grads(dtrain_params *params, size_t bytes, beton_error *err)
+{
+	const dtrain__memory_source *source = &params->grads_source;
+	int status = source->alloc ? source->alloc(source->context, bytes, &params->grads, &params->grads_owner, err)
+				   : params->api->alloc(params->device, bytes, &params->grads, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "gradients");
+	return status;
+}
+
+int dtrain__ranges_allocate(dtrain_params *params, beton_error *err)
+{
+	size_t element = dtrain_dtype_size(params->dtype);
+	params->memory = calloc((size_t)params->unit_count + 1, sizeof(*params->memory));
+	params->ranges = calloc((size_t)params->unit_count + 1, sizeof(*params->ranges));
+	if (!params->memory || !params->ranges)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %d units", params->unit_count);
+	lay_out(params);
+	int status = params->api->alloc(params->device, (size_t)params->values_count * element, &params->values, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "parameters");
+	if (status == BETON_OK)
+		status = allocate_grads(params, (size_t)params->grads_count * element, err);
+	if (status != BETON_OK)
+		return status;
+	lay_out(params);
+	list(params);
+	return BETON_OK;
+}
+
+void dtrain__ranges_free(dtrain_params *params)
+{
+	params->api->free(params->device, params->values);
+	if (params->grads_owner)
+		params->grads_source.free(params->grads_owner);
+	else
+		params->api->free(params->device, params->grads);
+	free(params->memory);
+	free(params->ranges);
+	params->values = params->grads = params->grads_owner = NULL;
+	params->memory = NULL;
+	params->ranges = NULL;
+	params->range_count = 0;
+}
+
+int dtrain_params_range_count(const dtrain_params *params)
+{
+	return params->range_count;
+}
+
+const dtrain_range *dtrain_params_range_at(const dtrain_params *params, int index)
+{
+	return index >= 0 && index < params->range_count ? &params->ranges[index] : NULL;
+}
+
+void *dtrain_params_values(const dtrain_params *params)
+{
+	return params->values_count == params->flat_count ? params->values : NULL;
+}
+
+void *dtrain_params_grads(const dtrain_params *params)
+{
+	return params->grads_count == params->flat_count ? params->grads : NULL;
+}

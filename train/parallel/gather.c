@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gathers of sharded units in front of the ops that read them, and the memory of gradients that are not kept whole.
+ */
+#include "common/error.h"
+#include "core/params.h"
+#include "core/program.h"
+#include "sync.h"
+
+bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_form *out)
+{
+	const dtrain_params *params = sync->params;
+	const dtrain__unit_memory *memory = &params->memory[unit];
+	const dtrain_range kept = dtrain__unit_range(params, unit);
+	void *at = copies ? memory->copies : memory->values;
+	bool whole = copies ? memory->whole_copies : memory->whole_values;
+	dtrain_dtype dtype = copies ? params->copies.dtype : params->dtype;
+	int64_t first = whole ? kept.offset - params->units[unit].offset : 0;
+	*out = (sync_form){.shard = (char *)at + (size_t)first * dtrain_dtype_size(dtype),
+			   .whole = whole ? at : NULL,
+			   .count = kept.count,
+			   .dtype = dtype};
+	return sync->shards && !params->units[unit].shared;
+}
+
+static int issue_gather(void *context, const dtrain__run *run, beton_error *err)
+{
+	sync_gather *gather = context;
+	dtrain_sync *sync = gather->gather.sync;
+	bool trains = gather->gather.index >= 0;
+	int status = trains ? dtrain__sync_begin_run(sync, run, err) : BETON_OK;
+	if (status == BETON_OK && !sync->started)
+		status = bt_fail(err, BETON_STATE,
+				 "sync: a program of sharded parameters runs before the sync is started");
+	/* No update has come between the runs of a step. */
+	if (status != BETON_OK || (gather->form.whole && sync->within_step))
+		return status;
+	const sync_transfer transfer = {.kind = SYNC_ALL_GATHER,
+					.group = sync->gathers,
+					.input = gather->form.shard,
+					.output = gather->form.whole
+							  ? gather->form.whole
+							  : dtrain__instance_lease(run->instance, gather->lease),
+					.count = gather->form.count,
+					.dtype = gather->form.dtype};
+	return dtrain__operation_issue(&gather->gather, &transfer, run->stream, trains && !run->more, err);
+}
+
+static int wait_for_gather(void *context, const dtrain__run *run, beton_error *err)
+{
+	sync_gather *gather = context;
+	/* Not earlier: ops between issue and wait may read what was gathered before. */
+	if (!gather->form.whole)
+		dtrain__instance_use_lease(run->instance, gather->lease);
+	return dtrain__operation_wait(&gather->gather, run->stream, err);
+}
+
+static void abandon_gather(void *context)
+{
+	sync_gather *gather = context;
+	dtrain__operation_abandon(&gather->gather);
+	dtrain__sync_give_up_step(gather->gather.sync);
+}
+
+dtrain__call dtrain__sync_gather_call(sync_gather *gather)
+{
+	return (dtrain__call){.name = gather->gather.label,
+			      .issue = issue_gather,
+			      .wait = wait_for_gather,
+			      .abandon = abandon_gather,
+			      .context = gather};
+}
+
+static int begin_grads(void *context, const dtrain__run *run, beton_error *err)
+{
+	sync_grads *grads = context;
+	const dtrain_device_api *api = grads->sync->api;
+	char *memory = dtrain__instance_lease(run->instance, grads->lease);
+	int status = BETON_OK;
+	dtrain__instance_use_lease(run->instance, grads->lease);
+	grads->reduction->memory = memory;
+	for (int i = 0; i < grads->num_gaps && status == BETON_OK; i++)
+		status = api->zero(run->stream, memory + grads->gaps[i].begin, grads->gaps[i].count, err);
+	return status;
+}
+
+static int wait_for_nothing(void *context, const dtrain__run *run, beton_error *err)
+{
+	(void)context;
+	(void)run;
+	(void)err;
+	return BETON_OK;
+}
+
+dtrain__call dtrain__sync_grads_call(sync_grads *grads)
+{
+	return (dtrain__call){
+		.name = "gradients' memory", .issue = begin_grads, .wait = wait_for_nothing, .context = grads};
+}
+
+static int gather_whole(dtrain_sync *sync, const sync_form *form, dtrain_stream *stream, beton_error *err)
+{
+	sync_operation *operation = &sync->between_steps;
+	const sync_transfer transfer = {.kind = SYNC_ALL_GATHER,
+					.group = sync->gathers,
+					.input = form->shard,
+					.output = form->whole,
+					.count = form->count,
+					.dtype = form->dtype};
+	int status = dtrain__operation_issue(operation, &transfer, stream, false, err);
+	return status == BETON_OK ? dtrain__operation_wait(operation, stream, err) : status;
+}
+
+int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
+{
+	int status = BETON_OK;
+	if (!sync->started || !sync->shards)
+		return BETON_OK;
+	for (int unit = 0; unit < dtrain_params_unit_count(sync->params) && status == BETON_OK; unit++) {
+		sync_form form;
+		if (!dtrain__sync_form_of(sync, unit, false, &form))
+			continue;
+		if (form.whole)
+			status = gather_whole(sync, &form, stream, err);
+		if (status == BETON_OK && sync->params->memory[unit].copies &&
+		    dtrain__sync_form_of(sync, unit, true, &form) && form.whole)
+			status = gather_whole(sync, &form, stream, err);
+	}
+	return status;
+}
+
+static int add_on_stream(dtrain_group *group, sync_operation *operation, void *memory, int64_t count,
+			 dtrain_stream *stream, beton_error *err)
+{
+	const sync_transfer transfer = {
+		.kind = SYNC_ALLREDUCE, .group = group, .output = memory, .count = count, .dtype = DTRAIN_F32};
+	int status = dtrain__operation_issue(operation, &transfer, stream, false, err);
+	return status == BETON_OK ? dtrain__operation_wait(operation, stream, err) : status;
+}
+
+int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err)
+{
+	dtrain_sync *sync = context;
+	return sync->started && sync->shards
+		       ? add_on_stream(sync->shards, &sync->between_steps, memory, count, stream, err)
+		       : BETON_OK;
+}

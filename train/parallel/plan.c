@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pass that puts a strategy's communication into a schedule. Figures are added up from the end of forward on, a
+ * unit from its last gradient on. What is not kept whole is gathered some time before its first reader, and its memory
+ * is free behind the last one; gradients that are not kept whole have memory from the first to the end of their
+ * reduction.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "core/graph.h"
+#include "core/params.h"
+#include "core/program.h"
+#include "sync.h"
+
+/* How many later units' gradients begin before a unit's reduction is waited for. */
+enum { UNITS_IN_REDUCTION = 2 };
+
+/* A part of a run in which ops read a unit's values or copies. */
+typedef struct reading {
+	int unit;
+	bool copies;
+	int32_t first, last; /* nodes */
+} reading;
+
+typedef struct plan_state {
+	dtrain_sync *sync;
+	dtrain__schedule *schedule;
+	sync_program *program;
+	bool trains;
+	reading *readings;
+	int count, capacity;
+	/* Of each unit: nodes that write its first and its last gradient; -1: none. */
+	int32_t *first_grads, *last_grads;
+} plan_state;
+
+static int32_t last_forward_node(const dtrain_graph *graph)
+{
+	int32_t node = -1;
+	while (node + 1 < graph->num_nodes && !graph->nodes[node + 1].is_backward)
+		node++;
+	return node;
+}
+
+/* ---- reductions ---- */
+
+/* A parameter without a gradient in this graph keeps zeros, because no other program of the sync writes it either, and
+ * is not waited for. */
+static int find_gradients(plan_state *state, beton_error *err)
+{
+	const dtrain_graph *graph = state->schedule->graph;
+	int units = dtrain_params_unit_count(state->sync->params);
+	state->first_grads = malloc(2 * (size_t)(units + 1) * sizeof(*state->first_grads));
+	if (!state->first_grads)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	state->last_grads = state->first_grads + units + 1;
+	for (int i = 0; i < units; i++)
+		state->first_grads[i] = state->last_grads[i] = -1;
+	for (int32_t i = 0; i < graph->num_tensors; i++) {
+		const dtrain__tensor *tensor = &graph->tensors[i];
+		if (tensor->role != DTRAIN__GRAD || tensor->producer < 0)
+			continue;
+		int32_t *first = &state->first_grads[dtrain_params_at(graph->params, tensor->index)->unit];
+		int32_t *last = &state->last_grads[dtrain_params_at(graph->params, tensor->index)->unit];
+		*first = *first < 0 || tensor->producer < *first ? tensor->producer : *first;
+		*last = tensor->producer > *last ? tensor->producer : *last;
+	}
+	return BETON_OK;
+}
+
+static int unit_of(const dtrain_sync *sync, int index)
+{
+	return index > 0 ? sync->operation_units[sync->reductions[index].sum.index] : -1;
+}
+
+static bool is_leased(const dtrain_sync *sync, int index)
+{
+	return index > 0 && !sync->params->memory[unit_of(sync, index)].whole_grads;
+}
+
+/* Lists what no op of the graph writes in a unit's gradients. */
+static int find_gaps(const plan_state *state, int unit, sync_grads *out, beton_error *err)
+{
+	const dtrain_params *params = state->sync->params;
+	const dtrain_graph *graph = state->schedule->graph;
+	size_t element = dtrain_dtype_size(params->dtype);
+	int64_t at = params->units[unit].offset, end = at + params->units[unit].count;
+	bool *covered = calloc((size_t)params->count + 1, sizeof(*covered));
+	out->gaps = calloc((size_t)params->count + 1, sizeof(*out->gaps));
+	if (!covered || !out->gaps) {
+		free(covered);
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	}
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].role == DTRAIN__GRAD && graph->tensors[i].producer >= 0)
+			covered[graph->tensors[i].index] = true;
+	/* Offsets are in reverse order of declaration. */
+	for (int i = params->count - 1; i >= -1; i--) {
+		const dtrain_param *param = i >= 0 ? &params->params[i] : NULL;
+		if (param && (param->unit != unit || !covered[i]))
+			continue;
+		int64_t next = param ? param->offset : end;
+		if (next > at) {
+			out->gaps[out->num_gaps].begin = (size_t)(at - params->units[unit].offset) * element;
+			out->gaps[out->num_gaps++].count = (size_t)(next - at) * element;
+		}
+		at = param ? param->offset + param->count : end;
+	}
+	free(covered);
+	return BETON_OK;
+}
+
+/* Adds the call that begins the memory of a unit's gradients. after: the node behind which they are complete. */
+static int add_grads(plan_state *state, int index, int32_t after, int32_t *begins, beton_error *err)
+{
+	dtrain_sync *sync = state->sync;
+	int unit = unit_of(sync, index);
+	sync_grads *grads = &state->program->grads[state->program->num_grads++];
+	*grads = (sync_grads){.sync = sync, .reduction = &sync->reductions[index]};
+	int status = find_gaps(state, unit, grads, err);
+	/* A unit without gradients in this graph has zeros. */
+	int32_t first = state->first_grads[unit] < 0 ? after + 1 : state->first_grads[unit];
+	const dtrain__call call = dtrain__sync_grads_call(grads);
+	*begins = state->schedule->num_calls;
+	return status == BETON_OK ? dtrain__schedule_add(state->schedule, &call, first - 1, first, err) : status;
+}
+
+static int add_grads_lease(plan_state *state, int index, int32_t begins, int32_t ends, beton_error *err)
+{
+	dtrain_sync *sync = state->sync;
+	int unit = unit_of(sync, index);
+	char name[64];
+	snprintf(name, sizeof(name), "gradients of %s", sync->reductions[index].sum.label);
+	const dtrain__lease lease = {.name = name,
+				     .base = dtrain__base_of_grads(unit),
+				     .bytes = (size_t)sync->reductions[index].count *
+					      dtrain_dtype_size(sync->params->dtype),
+				     .begin = begins,
+				     .end = ends,
+				     .last_node = -1};
+	state->program->grads[state->program->num_grads - 1].lease = state->schedule->num_leases;
+	return dtrain__schedule_lease(state->schedule, &lease, err);
+}
+
+/* In front of which node a unit's reduction is waited for. Memory in the arena is wanted back soon. */
+static int32_t wait_before(const plan_state *state, int index, int32_t after)
+{
+	const dtrain_sync *sync = state->sync;
+	int32_t end = state->schedule->graph->num_nodes;
+	int later = index + UNITS_IN_REDUCTION;
+	if (!is_leased(sync, index) || later >= sync->count || state->first_grads[unit_of(sync, later)] < 0)
+		return end;
+	/* Calls are issued in front of waits, and that memory begins with a call in front of its node. */
+	int32_t before = state->first_grads[unit_of(sync, later)] - 1;
+	before = before > after ? before : after + 1;
+	return before < end ? before : end;
+}
+
+/* All ranks must reduce the units in the same order, so a unit that is complete early waits for those in front of
+ * it. */
+static int add_reductions(plan_state *state, beton_error *err)
+{
+	dtrain_sync *sync = state->sync;
+	int32_t after = last_forward_node(state->schedule->graph), before = -1;
+	int status = find_gradients(state, err);
+	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
+		int32_t begins = -1, last = i > 0 ? state->last_grads[unit_of(sync, i)] : -1;
+		after = last > after ? last : after;
+		if (is_leased(sync, i))
+			status = add_grads(state, i, after, &begins, err);
+		const dtrain__call call = dtrain__sync_reduce_call(sync, i);
+		int32_t wanted = wait_before(state, i, after), ends = state->schedule->num_calls;
+		/* Units are waited for in order, the figures at the end. */
+		before = i > 0 && wanted < before ? before : i > 0 ? wanted : before;
+		if (status == BETON_OK)
+			status = dtrain__schedule_add(state->schedule, &call, after,
+						      i > 0 ? before : state->schedule->graph->num_nodes, err);
+		if (status == BETON_OK && is_leased(sync, i))
+			status = add_grads_lease(state, i, begins, ends, err);
+		if (status == BETON_OK && sync->replicas && sync->reductions[i].shard) {
+			const dtrain__call replicas = dtrain__sync_replicas_call(sync, i);
+			status = dtrain__schedule_add(state->schedule, &replicas, after,
+						      state->schedule->graph->num_nodes, err);
+		}
+	}
+	return status;
+}
+
+/* ---- gathers ---- */
+
+/* The part of the run to which a reader belongs: the unit's last one, unless other units are read in between and it
+ * pays to gather the unit again: ops of the same direction have read two, or any is read between forward and
+ * backward. */
+static bool continues(const plan_state *state, int index, bool backward)
+{
+	const reading *self = &state->readings[index];
+	bool crosses = backward && !state->schedule->graph->nodes[self->last].is_backward;
+	int others = 0;
+	if (crosses && state->sync->options.keep_gathered)
+		return true;
+	for (int i = index + 1; i < state->count; i++)
+		others += state->readings[i].unit != self->unit && state->readings[i].last > self->last;
+	return others < (crosses ? 1 : 2);
+}
+
+static int add_reader(plan_state *state, int unit, bool copies, int32_t node, beton_error *err)
+{
+	sync_form form;
+	/* Other programs read what dtrain_sync_gather has made whole. */
+	if (!dtrain__sync_form_of(state->sync, unit, copies, &form) || (form.whole && !state->trains))
+		return BETON_OK;
+	for (int i = state->count - 1; i >= 0; i--) {
+		reading *self = &state->readings[i];
+		if (self->unit != unit || self->copies != copies)
+			continue;
+		if (form.whole || continues(state, i, state->schedule->graph->nodes[node].is_backward)) {
+			self->last = node;
+			return BETON_OK;
+		}
+		break;
+	}
+	if (state->count == state->capacity) {
+		int grown = state->capacity ? 2 * state->capacity : 64;
+		reading *readings = realloc(state->readings, (size_t)grown * sizeof(*readings));
+		if (!readings)
+			return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+		state->readings = readings;
+		state->capacity = grown;
+	}
+	state->readings[state->count++] = (reading){.unit = unit, .copies = copies, .first = node, .last = node};
+	return BETON_OK;
+}
+
+/* Lists the readings in the order of their first nodes. */
+static int find_readings(plan_state *state, beton_error *err)
+{
+	const dtrain_graph *graph = state->schedule->graph;
+	int status = BETON_OK;
+	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
+		for (int k = 0; k < graph->nodes[i].num_inputs && status == BETON_OK; k++) {
+			const dtrain__tensor *tensor =
+				&graph->tensors[dtrain__graph_root(graph, graph->nodes[i].inputs[k])];
+			if (tensor->role == DTRAIN__PARAM || tensor->role == DTRAIN__COPY)
+				status = add_reader(state, dtrain_params_at(graph->params, tensor->index)->unit,
+						    tensor->role == DTRAIN__COPY, i, err);
+		}
+	}
+	return status;
+}
+
+static size_t whole_bytes(const dtrain_sync *sync, const sync_form *form)
+{
+	return (size_t)form->count * (size_t)sync->params->sharding.shards * dtrain_dtype_size(form->dtype);
+}
+
+/* Where a gather begins: as far ahead of its reader as the memory for prefetched units allows, and in front of another
+ * unit's first reader at least. */
+static int32_t issue_behind(const plan_state *state, int index)
+{
+	const dtrain_sync *sync = state->sync;
+	size_t ahead = 0;
+	int at = index;
+	while (at > 0 && sync->options.prefetch_bytes) {
+		sync_form form;
+		const reading *on_the_way = &state->readings[at];
+		dtrain__sync_form_of(sync, on_the_way->unit, on_the_way->copies, &form);
+		ahead += whole_bytes(sync, &form);
+		if (at < index && ahead > sync->options.prefetch_bytes)
+			break;
+		at--;
+	}
+	return state->readings[at].first - 1;
+}
+
+static int open_gather(plan_state *state, int index, sync_gather *out, beton_error *err)
+{
+	const reading *of = &state->readings[index];
+	*out = (sync_gather){.lease = -1};
+	dtrain__sync_form_of(state->sync, of->unit, of->copies, &out->form);
+	snprintf(out->gather.label, sizeof(out->gather.label), "gather of %s %d%s", state->sync->kind->unit,
+		 of->unit + 1, of->copies ? "" : " in f32");
+	return dtrain__operation_open(&out->gather, state->sync, of->unit, state->trains, err);
+}
+
+static int add_gather(plan_state *state, int index, beton_error *err)
+{
+	const reading *of = &state->readings[index];
+	sync_gather *gather = &state->program->gathers[state->program->num_gathers++];
+	dtrain__schedule *schedule = state->schedule;
+	int status = open_gather(state, index, gather, err);
+	if (status != BETON_OK)
+		return status;
+	const dtrain__call call = dtrain__sync_gather_call(gather);
+	int32_t begins = schedule->num_calls;
+	bool whole = gather->form.whole;
+	status = dtrain__schedule_add(schedule, &call, whole ? -1 : issue_behind(state, index), of->first, err);
+	if (status != BETON_OK || whole)
+		return status;
+	const dtrain__lease lease = {.name = gather->gather.label,
+				     .base = of->copies ? dtrain__base_of_copies(of->unit)
+							: dtrain__base_of_values(of->unit),
+				     .bytes = whole_bytes(state->sync, &gather->form),
+				     .begin = begins,
+				     .end = begins,
+				     .last_node = of->last};
+	gather->lease = schedule->num_leases;
+	return dtrain__schedule_lease(schedule, &lease, err);
+}
+
+static int add_gathers(plan_state *state, beton_error *err)
+{
+	int status = find_readings(state, err);
+	if (status != BETON_OK || !state->count)
+		return status;
+	state->program->gathers = calloc((size_t)state->count, sizeof(*state->program->gathers));
+	if (!state->program->gathers)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	for (int i = 0; i < state->count && status == BETON_OK; i++)
+		status = add_gather(state, i, err);
+	return status;
+}
+
+int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err)
+{
+	plan_state state = {.sync = sync,
+			    .schedule = schedule,
+			    .trains = schedule->graph->has_backward,
+			    .program = calloc(1, sizeof(*state.program))};
+	if (state.program)
+		state.program->grads = calloc((size_t)sync->count + 1, sizeof(*state.program->grads));
+	if (!state.program || !state.program->grads) {
+		free(state.program);
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	}
+	state.program->next = sync->programs;
+	sync->programs = state.program;
+	int status = sync->shards ? add_gathers(&state, err) : BETON_OK;
+	if (status == BETON_OK && state.trains)
+		status = add_reductions(&state, err);
+	free(state.first_grads);
+	free(state.readings);
+	return status;
+}
+
+void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
+{
+	while (sync->programs != until) {
+		sync_program *program = sync->programs;
+		sync->programs = program->next;
+		for (int i = 0; i < program->num_gathers; i++)
+			dtrain__operation_close(&program->gathers[i].gather);
+		for (int i = 0; i < program->num_grads; i++)
+			free(program->grads[i].gaps);
+		free(program->gathers);
+		free(program->grads);
+		free(program);
+	}
+}
