@@ -33,7 +33,8 @@ typedef struct setup {
 	int runs; /* of a step */
 	bool locally, keep, in_one_unit, bf16, late;
 	size_t prefetch;
-	double clip; /* 0: none */
+	double clip;      /* 0: none */
+	const char *kind; /* NULL: adamw */
 } setup;
 
 static const setup standard = {.in = 7, .mid = 15, .out = 3, .runs = 1, .clip = 0.05, .prefetch = 64 << 20};
@@ -159,6 +160,7 @@ static void open_training(training *t, struct rank *r, const setup *job, dtrain_
 	sync.sum_runs_locally = job->locally;
 	sync.keep_gathered = job->keep;
 	sync.prefetch_bytes = job->prefetch;
+	sync.whole_params = job->kind != NULL;
 	if (job->in_one_unit)
 		sync.unit_bytes = 1 << 20;
 	MUST(dtrain_mesh_create(r->group, axes, sharded ? 2 : 1, &t->mesh, &err));
@@ -172,7 +174,7 @@ static void open_training(training *t, struct rank *r, const setup *job, dtrain_
 	uint8_t groups[32] = {0};
 	dtrain_optimizer_options options;
 	dtrain_optimizer_options_init(&options);
-	options.kind = "adamw";
+	options.kind = job->kind ? job->kind : "adamw";
 	options.clip_norm = job->clip;
 	options.grad_divisor = (double)r->size * job->runs;
 	options.num_groups = 2;
@@ -610,6 +612,22 @@ static void streams(struct rank *r)
 	close_place(r, &place);
 }
 
+/* 27: optimizers that need whole parameters; shards begin and end between these. */
+static void whole_parameters(struct rank *r)
+{
+	static const char *const kinds[] = {"lars", "lamb", "muon"};
+	for (int i = 0; i < 3; i++)
+		for (int network = 0; network < 2; network++) {
+			setup of = standard;
+			of.kind = kinds[i];
+			of.network = network ? WIDE : PLAIN;
+			of.in_one_unit = network == 1;
+			of.clip = 0;
+			of.bf16 = r->size == 2 && i == 1;
+			compare_all(r, &of);
+		}
+}
+
 /* What is refused, and what a program of sharded parameters needs. */
 static void misuses(struct rank *r)
 {
@@ -626,7 +644,7 @@ static void misuses(struct rank *r)
 		dtrain_optimizer_options_init(&options);
 		options.kind = whole[i];
 		REQUIRE(dtrain_optimizer_create(t.params, &options, &optimizer, &err) == BETON_UNSUPPORTED);
-		REQUIRE(strstr(err.message, "sharded") && strstr(err.message, whole[i]));
+		REQUIRE(strstr(err.message, "of which this rank has only a part") && strstr(err.message, whole[i]));
 	}
 	dtrain_sync_stop(t.sync);
 	REQUIRE(dtrain_program_run(t.program, stream, false, &err) == BETON_STATE);
@@ -640,9 +658,19 @@ static void misuses(struct rank *r)
 static const struct {
 	const char *name;
 	void (*run)(struct rank *r);
-} modes[] = {{"shapes", shapes}, {"gathering", gathering}, {"traffic", traffic}, {"delays", delays},
-	     {"uses", uses},     {"tied", tied},           {"runs", runs},       {"hybrid", hybrid},
-	     {"half", half},     {"norms", norms},         {"misuses", misuses}, {"no-group-streams", streams}};
+} modes[] = {{"shapes", shapes},
+	     {"gathering", gathering},
+	     {"traffic", traffic},
+	     {"delays", delays},
+	     {"uses", uses},
+	     {"tied", tied},
+	     {"runs", runs},
+	     {"hybrid", hybrid},
+	     {"half", half},
+	     {"norms", norms},
+	     {"misuses", misuses},
+	     {"whole", whole_parameters},
+	     {"no-group-streams", streams}};
 
 static int rank_main(struct rank *r)
 {
@@ -725,6 +753,13 @@ static void case_12_norms(void **state)
 	run_ranks("norms", 3);
 }
 
+static void case_27_whole_parameters(void **state)
+{
+	(void)state;
+	run_ranks("whole", 2);
+	run_ranks("whole", 3);
+}
+
 static void streams_are_ordered(void **state)
 {
 	(void)state;
@@ -751,6 +786,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(case_10_traffic_and_memory),
 		cmocka_unit_test(case_11_16_bit_gathers),
 		cmocka_unit_test(case_12_norms),
+		cmocka_unit_test(case_27_whole_parameters),
 		cmocka_unit_test(streams_are_ordered),
 		cmocka_unit_test(misuse_is_named),
 	};

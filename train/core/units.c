@@ -46,16 +46,74 @@ typedef struct layout {
 	const dtrain_param *last; /* in the unit that is being filled; NULL: it is empty */
 } layout;
 
-static void close_unit(layout *l)
+static size_t room_of(const dtrain_param *param)
+{
+	return dtrain__round_up((size_t)param->count, DTRAIN_PARAM_ALIGN);
+}
+
+/* The largest parameter of the unit that has no shard yet; of equal ones the last declared. -1: all have one. */
+static int find_largest(const dtrain_params *params, const int *shard_of)
+{
+	int found = -1;
+	for (int i = params->count - 1; i >= 0; i--)
+		if (params->params[i].unit == params->unit_count && shard_of[i] < 0 &&
+		    (found < 0 || room_of(&params->params[i]) > room_of(&params->params[found])))
+			found = i;
+	return found;
+}
+
+static int find_emptiest(const size_t *used, int shards)
+{
+	int emptiest = 0;
+	for (int i = 1; i < shards; i++)
+		emptiest = used[i] < used[emptiest] ? i : emptiest;
+	return emptiest;
+}
+
+/* Deals the unit's parameters to shards, the largest first, each to the emptiest shard. All shards get the size of the
+ * fullest. */
+static int deal(layout *l, beton_error *err)
+{
+	dtrain_params *params = l->params;
+	int shards = params->policy.shards, index;
+	size_t begin = (size_t)params->units[params->unit_count].offset, most = 0;
+	size_t *used = calloc((size_t)shards, sizeof(*used));
+	int *shard_of = malloc(((size_t)params->count + 1) * sizeof(*shard_of));
+	if (!used || !shard_of) {
+		free(used);
+		free(shard_of);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the layout of a unit");
+	}
+	for (int i = 0; i < params->count; i++)
+		shard_of[i] = -1;
+	while ((index = find_largest(params, shard_of)) >= 0) {
+		int shard = shard_of[index] = find_emptiest(used, shards);
+		params->params[index].offset = (int64_t)used[shard];
+		used[shard] += room_of(&params->params[index]);
+		most = used[shard] > most ? used[shard] : most;
+	}
+	for (int i = 0; i < params->count; i++)
+		if (shard_of[i] >= 0)
+			params->params[i].offset += (int64_t)(begin + (size_t)shard_of[i] * most);
+	free(used);
+	free(shard_of);
+	l->offset = begin + (size_t)shards * most;
+	return BETON_OK;
+}
+
+static int close_unit(layout *l, beton_error *err)
 {
 	dtrain_params *params = l->params;
 	dtrain_unit *unit = &params->units[params->unit_count];
+	bool deals = params->policy.whole && params->policy.shards > 1 && !l->shared;
+	int status = deals ? deal(l, err) : BETON_OK;
 	size_t count = l->offset - (size_t)unit->offset;
 	unit->count = (int64_t)dtrain__round_up(count, DTRAIN_PARAM_ALIGN * (size_t)params->policy.shards);
 	unit->shared = l->shared;
 	l->offset = (size_t)(unit->offset + unit->count);
 	l->last = NULL;
 	params->units[++params->unit_count].offset = (int64_t)l->offset;
+	return status;
 }
 
 static bool is_full(const layout *l)
@@ -102,20 +160,19 @@ static int place(layout *l, int index, beton_error *err)
 	dtrain_params *params = l->params;
 	dtrain_param *param = &params->params[index];
 	bool frozen = index < l->trained;
-	if (ends_unit(l, param, frozen))
-		close_unit(l);
+	int status = ends_unit(l, param, frozen) ? close_unit(l, err) : BETON_OK;
+	if (status != BETON_OK)
+		return status;
 	dtrain_unit *unit = &params->units[params->unit_count];
 	unit->frozen = frozen;
 	unit->block = param->block;
 	param->unit = params->unit_count;
 	param->offset = (int64_t)l->offset;
-	l->offset += dtrain__round_up((size_t)param->count, DTRAIN_PARAM_ALIGN);
+	l->offset += room_of(param);
 	l->last = param;
-	if (is_full(l))
-		close_unit(l);
-	return l->offset <= (size_t)DTRAIN__MAX_ELEMENTS
-		       ? BETON_OK
-		       : bt_fail(err, BETON_NO_MEMORY, "the model has more than 2^40 parameter elements");
+	if (l->offset > (size_t)DTRAIN__MAX_ELEMENTS)
+		return bt_fail(err, BETON_NO_MEMORY, "the model has more than 2^40 parameter elements");
+	return is_full(l) ? close_unit(l, err) : BETON_OK;
 }
 
 /* Offsets are in reverse order of declaration: the last parameter comes first. If ops read 16-bit copies, the
@@ -132,13 +189,15 @@ int dtrain__units_lay_out(dtrain_params *params, beton_error *err)
 	params->unit_count = 0;
 	while (l.trained < params->count && params->params[l.trained].frozen)
 		l.trained++;
+	for (int i = 0; i < params->count; i++)
+		params->params[i].unit = -1;
 	for (int pass = 0; pass < 1 + splits; pass++) {
 		l.shared = pass == 1;
 		for (int i = params->count - 1; i >= 0 && status == BETON_OK; i--)
 			if (!splits || params->params[i].copied == !l.shared)
 				status = place(&l, i, err);
-		if (l.last)
-			close_unit(&l);
+		if (l.last && status == BETON_OK)
+			status = close_unit(&l, err);
 	}
 	params->flat_count = (int64_t)l.offset;
 	return status;

@@ -43,18 +43,22 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 						.momentum = h[MOMENTUM],
 						.steps = (int32_t)h[NS_STEPS],
 						.match_rms_adamw = h[MATCH_RMS_ADAMW] != 0,
-						.num_matrices = optimizer->num_matrices,
-						.matrices = optimizer->matrices}};
+						.num_matrices = optimizer->range->num_matrices,
+						.matrices = optimizer->range->matrices}};
 	return dtrain__optimizer_add_moments(optimizer, DTRAIN_OP_MUON, &attrs, err);
 }
 
-const dtrain__optimizer_kind dtrain__muon = {
-	.facts =
-		{.name = "muon", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 2, .lr = 1e-3},
-	.num_scalars = DTRAIN_UPDATE_SCALARS,
-	.fill = dtrain__fill_rates,
-	.check = check,
-	.beta1 = BETA1,
-	.beta2 = BETA2,
-	.needs_matrices = true,
-	.create = create};
+const dtrain__optimizer_kind dtrain__muon = {.facts = {.name = "muon",
+						       .hypers = hypers,
+						       .num_hypers = HYPERS,
+						       .states = states,
+						       .num_states = 2,
+						       .whole = true,
+						       .lr = 1e-3},
+					     .num_scalars = DTRAIN_UPDATE_SCALARS,
+					     .fill = dtrain__fill_rates,
+					     .check = check,
+					     .beta1 = BETA1,
+					     .beta2 = BETA2,
+					     .needs_matrices = true,
+					     .create = create};

@@ -70,8 +70,8 @@ dtrain__argument dtrain__optimizer_step(const dtrain_optimizer *optimizer)
 
 dtrain__argument dtrain__optimizer_pieces(const dtrain_optimizer *optimizer)
 {
-	const int64_t dims[] = {optimizer->num_pieces, DTRAIN_PIECE_NUMBERS};
-	return argument_of(DTRAIN_I64, 2, dims, optimizer->pieces);
+	const int64_t dims[] = {optimizer->range->num_pieces, DTRAIN_PIECE_NUMBERS};
+	return argument_of(DTRAIN_I64, 2, dims, optimizer->range->pieces);
 }
 
 dtrain__argument dtrain__argument_four(void *memory)
@@ -151,7 +151,7 @@ void dtrain__optimizer_free_ops(dtrain_optimizer *optimizer, dtrain__update_ops 
 
 static bool has_pieces(const dtrain_optimizer *optimizer)
 {
-	return optimizer->kind->needs_norms || optimizer->kind->needs_matrices;
+	return optimizer->kind->facts.whole;
 }
 
 int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
@@ -168,7 +168,7 @@ int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind k
 					   has_pieces(optimizer) ? scaler : none,
 					   none};
 	/* A range without parameters has no pieces. */
-	return has_pieces(optimizer) && !optimizer->num_pieces
+	return has_pieces(optimizer) && !optimizer->range->num_pieces
 		       ? BETON_OK
 		       : dtrain__optimizer_add(optimizer, &optimizer->update, kind, attrs, inputs,
 					       (const dtrain__argument[]){w, m, none}, err);
@@ -190,7 +190,7 @@ int dtrain__optimizer_add_moments(dtrain_optimizer *optimizer, dtrain_op_kind ki
 					   has_pieces(optimizer) ? dtrain__optimizer_pieces(optimizer) : most,
 					   none};
 	/* A range without parameters has no pieces. */
-	return has_pieces(optimizer) && !optimizer->num_pieces
+	return has_pieces(optimizer) && !optimizer->range->num_pieces
 		       ? BETON_OK
 		       : dtrain__optimizer_add(optimizer, &optimizer->update, kind, attrs, inputs,
 					       (const dtrain__argument[]){w, m, v, most, none}, err);
@@ -366,8 +366,10 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 		status = dtrain__clip_create(optimizer, err);
 	if (status == BETON_OK && optimizer->kind->beta1)
 		status = dtrain__step_create(optimizer, err);
-	if (status == BETON_OK && has_pieces(optimizer))
+	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && has_pieces(optimizer); i++) {
+		optimizer->range = &optimizer->ranges[i];
 		status = dtrain__pieces_create(optimizer, err);
+	}
 	if (status == BETON_OK)
 		status = add_updates(optimizer, err);
 	if (status == BETON_OK && optimizer->scaler)
@@ -497,10 +499,12 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 	o->api->free(o->device, o->group);
 	o->api->free(o->device, o->clip);
 	o->api->free(o->device, o->step);
-	o->api->free(o->device, o->pieces);
+	for (int i = 0; i < o->num_ranges; i++) {
+		o->api->free(o->device, o->ranges[i].pieces);
+		free(o->ranges[i].matrices);
+	}
 	o->api->free(o->device, o->workspace);
 	free(o->ranges);
-	free(o->matrices);
 	free(o->hypers);
 	free(o);
 	*optimizer = NULL;

@@ -37,6 +37,10 @@ typedef struct dtrain__update_range {
 	int64_t first;        /* of its elements, in the states */
 	void *values, *grads; /* first elements */
 	bool shared;          /* other ranks have the same range, so one of them counts its gradients */
+	int64_t *pieces;      /* [num_pieces][DTRAIN_PIECE_NUMBERS] on the device; NULL: none */
+	int64_t num_pieces;
+	dtrain_matrices *matrices; /* [num_matrices]: shapes */
+	int32_t num_matrices;
 } dtrain__update_range;
 
 /* A second set of weights: see average.c. */
@@ -70,9 +74,9 @@ struct dtrain_optimizer {
 	const dtrain__optimizer_kind *kind;
 	dtrain__update_range *ranges;
 	int num_ranges;
-	const dtrain__update_range *range; /* for which ops are being added */
-	int64_t count;                     /* elements of all ranges */
-	bool of_params;                    /* the values are the parameters' own, which have compute copies */
+	dtrain__update_range *range; /* for which ops are being added */
+	int64_t count;               /* elements of all ranges */
+	bool of_params;              /* the values are the parameters' own, which have compute copies */
 	/* See dtrain_optimizer_options. */
 	int (*add)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
 	void *add_context;
@@ -83,15 +87,11 @@ struct dtrain_optimizer {
 	void *clip;   /* DTRAIN_CLIPS elements; NULL: none */
 	dtrain_optimizer_state states[DTRAIN__MAX_STATES];
 	int num_states;
-	dtrain__scalars scalars; /* [num_groups][kind->num_scalars] */
-	uint8_t *group;          /* on the device: the group of each run of DTRAIN_PARAM_ALIGN elements */
-	int64_t runs;            /* number of these */
-	float *step;             /* DTRAIN_STEPS elements on the device; NULL: the kind counts no steps */
-	int64_t *pieces;         /* [num_pieces][DTRAIN_PIECE_NUMBERS] on the device; NULL: none */
-	int64_t num_pieces;
+	dtrain__scalars scalars;   /* [num_groups][kind->num_scalars] */
+	uint8_t *group;            /* on the device: the group of each run of DTRAIN_PARAM_ALIGN elements */
+	int64_t runs;              /* number of these */
+	float *step;               /* DTRAIN_STEPS elements on the device; NULL: the kind counts no steps */
 	const bool *adamw;         /* dtrain_optimizer_options.adamw, while the optimizer is made */
-	dtrain_matrices *matrices; /* [num_matrices]: shapes */
-	int32_t num_matrices;
 	dtrain__update_ops update; /* what apply puts on the stream */
 	dtrain__average averages[DTRAIN__AVERAGES];
 	void *workspace; /* shared by all ops */
@@ -158,8 +158,8 @@ void dtrain__fill_rates(const double *hypers, double lr, float *scalars);
 /* ---- the state of the step, and the table of pieces (parts.c) ---- */
 
 int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err);
-/* Makes the table, and that of matrices, as the kind needs them. UNSUPPORTED: the range, or a placement, divides a
- * parameter of which the kind needs all. */
+/* Makes the range's table, and that of matrices, as the kind needs them. UNSUPPORTED: the range, or a placement,
+ * divides a parameter of which the kind needs all. */
 int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);
 
 /* ---- parts that can be combined with any kind: ops and states ---- */

@@ -32,7 +32,7 @@ int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err)
 /* Whether the parameter is in the range, wholly or not. */
 static bool is_inside(const dtrain_optimizer *optimizer, const dtrain_param *param)
 {
-	const dtrain__update_range *range = &optimizer->ranges[0];
+	const dtrain__update_range *range = optimizer->range;
 	return param->offset < range->begin + range->count && param->offset + param->count > range->begin;
 }
 
@@ -82,15 +82,16 @@ static int find_shapes(dtrain_optimizer *optimizer, beton_error *err)
 		place += all[i].count * all[i].rows * all[i].columns + DTRAIN_MATRIX_ALIGN - 1;
 		place -= place % DTRAIN_MATRIX_ALIGN;
 	}
-	optimizer->matrices = all;
-	optimizer->num_matrices = shapes;
+	optimizer->range->matrices = all;
+	optimizer->range->num_matrices = shapes;
 	return BETON_OK;
 }
 
 /* The place of a matrix: those of its shape are there in the order of parameters. */
 static int64_t place_of(const dtrain_optimizer *optimizer, int index)
 {
-	const dtrain_matrices mine = shape_of(dtrain_params_at(optimizer->params, index)), *all = optimizer->matrices;
+	const dtrain_matrices mine = shape_of(dtrain_params_at(optimizer->params, index)),
+			      *all = optimizer->range->matrices;
 	while (compare_matrices(all, &mine) != 0)
 		all++;
 	int64_t place = all->place;
@@ -107,7 +108,7 @@ static int64_t place_of(const dtrain_optimizer *optimizer, int index)
 static int check_whole(const dtrain_optimizer *optimizer, int index, beton_error *err)
 {
 	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
-	int64_t begin = optimizer->ranges[0].begin, end = begin + optimizer->ranges[0].count;
+	int64_t begin = optimizer->range->begin, end = begin + optimizer->range->count;
 	bool matrix = is_matrix(optimizer, index);
 	if (!(optimizer->kind->needs_norms || matrix) ||
 	    (!param->placement.axis && param->offset >= begin && param->offset + param->count <= end))
@@ -119,7 +120,7 @@ static int check_whole(const dtrain_optimizer *optimizer, int index, beton_error
 /* A parameter's elements in the range. */
 static int64_t count_inside(const dtrain_optimizer *optimizer, const dtrain_param *param, int64_t *begin)
 {
-	const dtrain__update_range *range = &optimizer->ranges[0];
+	const dtrain__update_range *range = optimizer->range;
 	int64_t end = range->begin + range->count, last = param->offset + param->count;
 	*begin = param->offset > range->begin ? param->offset : range->begin;
 	return (last < end ? last : end) - *begin;
@@ -138,7 +139,7 @@ static void list_pieces(const dtrain_optimizer *optimizer, int index, int64_t fi
 	int64_t place = is_matrix(optimizer, index) ? place_of(optimizer, index) : -1;
 	for (int64_t i = 0; i < parts; i++, out += DTRAIN_PIECE_NUMBERS) {
 		int64_t done = i * DTRAIN_PIECE_ELEMENTS, left = count - done;
-		out[DTRAIN_PIECE_BEGIN] = begin - optimizer->ranges[0].begin + done;
+		out[DTRAIN_PIECE_BEGIN] = begin - optimizer->range->begin + done;
 		out[DTRAIN_PIECE_COUNT] = left < DTRAIN_PIECE_ELEMENTS ? left : DTRAIN_PIECE_ELEMENTS;
 		out[DTRAIN_PIECE_FIRST] = first;
 		out[DTRAIN_PIECE_PARTS] = parts;
@@ -149,21 +150,17 @@ static void list_pieces(const dtrain_optimizer *optimizer, int index, int64_t fi
 int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err)
 {
 	int params = dtrain_params_count(optimizer->params);
-	if (optimizer->num_ranges > 1)
-		return bt_fail(err, BETON_UNSUPPORTED, "%s: needs %s, and the parameters are sharded",
-			       optimizer->kind->facts.name,
-			       optimizer->kind->needs_matrices ? "whole matrices" : "the norms of whole parameters");
 	int status = optimizer->kind->needs_matrices ? find_shapes(optimizer, err) : BETON_OK;
 	for (int i = 0; i < params && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(optimizer->params, i);
 		status = is_inside(optimizer, param) ? check_whole(optimizer, i, err) : BETON_OK;
-		optimizer->num_pieces += pieces_of(optimizer, param);
+		optimizer->range->num_pieces += pieces_of(optimizer, param);
 	}
-	size_t bytes = (size_t)optimizer->num_pieces * DTRAIN_PIECE_NUMBERS * sizeof(int64_t);
+	size_t bytes = (size_t)optimizer->range->num_pieces * DTRAIN_PIECE_NUMBERS * sizeof(int64_t);
 	int64_t *host = NULL, first = 0;
 	if (status != BETON_OK || !bytes)
 		return status;
-	status = optimizer->api->alloc(optimizer->device, bytes, (void **)&optimizer->pieces, err);
+	status = optimizer->api->alloc(optimizer->device, bytes, (void **)&optimizer->range->pieces, err);
 	if (status == BETON_OK)
 		status = optimizer->api->host_alloc(optimizer->device, bytes, (void **)&host, err);
 	if (status != BETON_OK)
@@ -174,7 +171,7 @@ int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err)
 			list_pieces(optimizer, i, first, host + first * DTRAIN_PIECE_NUMBERS);
 		first += count;
 	}
-	status = dtrain__optimizer_upload(optimizer, optimizer->pieces, host, bytes, err);
+	status = dtrain__optimizer_upload(optimizer, optimizer->range->pieces, host, bytes, err);
 	optimizer->api->host_free(optimizer->device, host);
 	return status;
 }

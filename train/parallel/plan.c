@@ -95,17 +95,20 @@ static int find_gaps(const plan_state *state, int unit, sync_grads *out, beton_e
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (graph->tensors[i].role == DTRAIN__GRAD && graph->tensors[i].producer >= 0)
 			covered[graph->tensors[i].index] = true;
-	/* Offsets are in reverse order of declaration. */
-	for (int i = params->count - 1; i >= -1; i--) {
-		const dtrain_param *param = i >= 0 ? &params->params[i] : NULL;
-		if (param && (param->unit != unit || !covered[i]))
-			continue;
-		int64_t next = param ? param->offset : end;
-		if (next > at) {
-			out->gaps[out->num_gaps].begin = (size_t)(at - params->units[unit].offset) * element;
-			out->gaps[out->num_gaps++].count = (size_t)(next - at) * element;
+	while (at < end) {
+		const dtrain_param *next = NULL;
+		for (int i = 0; i < params->count; i++) {
+			const dtrain_param *param = &params->params[i];
+			if (param->unit == unit && covered[i] && param->offset >= at &&
+			    (!next || param->offset < next->offset))
+				next = param;
 		}
-		at = param ? param->offset + param->count : end;
+		int64_t until = next ? next->offset : end;
+		if (until > at) {
+			out->gaps[out->num_gaps].begin = (size_t)(at - params->units[unit].offset) * element;
+			out->gaps[out->num_gaps++].count = (size_t)(until - at) * element;
+		}
+		at = next ? next->offset + next->count : end;
 	}
 	free(covered);
 	return BETON_OK;

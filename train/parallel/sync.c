@@ -90,6 +90,7 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 	dtrain_unit_policy units;
 	dtrain_unit_policy_init(&units);
 	units.pattern = options->unit_pattern;
+	units.whole = options->whole_params;
 	units.by_block = sharded && !sized && !units.pattern;
 	if (sized)
 		units.bytes = options->unit_bytes;

@@ -73,6 +73,11 @@ int run_optimizer_complete(run_options *options, beton_error *err)
 	return status;
 }
 
+bool run_optimizer_needs_whole(const run_options *options)
+{
+	return find_kind(options->optimizer)->whole;
+}
+
 int32_t run_optimizer_hypers(const run_options *options, dtrain_hyper_value out[RUN_HYPERS_MAX])
 {
 	const dtrain_optimizer_kind *kind = find_kind(options->optimizer);

@@ -17,6 +17,9 @@ bool run_optimizer_default(const dtrain_optimizer_kind *kind, const option_row *
  * INVALID_ARGUMENT: an unknown kind, or an option of another kind on the command line. */
 int run_optimizer_complete(run_options *options, beton_error *err);
 
+/* Whether the optimizer needs whole parameters. The options must be complete. */
+bool run_optimizer_needs_whole(const run_options *options);
+
 /* Numbers for dtrain_optimizer_create that are for all groups; returns how many. */
 int32_t run_optimizer_hypers(const run_options *options, dtrain_hyper_value out[RUN_HYPERS_MAX]);
 

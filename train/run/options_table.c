@@ -341,8 +341,8 @@ const option_row run_rows[] = {
 	       "shard alone and has optimizer states for that only. `zero2`: they also have gradients of their shards "
 	       "only. `zero3` or `fsdp`: they have values of their shards only, too, and gather the others' before "
 	       "each use. `hsdp`: as zero3 among the ranks of a machine (or --shard), with copies on the others. "
-	       "`lars`, `lamb` and `muon` need whole parameters and work with `ddp` alone. A run may be resumed with "
-	       "another strategy."),
+	       "`lars`, `lamb` and `muon` need whole parameters: shards then begin and end between parameters, and are "
+	       "as large as the fullest. A run may be resumed with another strategy."),
 	WHOLE("shard", TOLD, shard, "N", 0, DTRAIN_MAX_RANKS, "0",
 	      "neighbouring ranks that share one copy of the parameters; 0 = all, with hsdp those of a machine",
 	      "With any sharding strategy. The number of ranks must be a multiple of N. There are ranks / N copies; "

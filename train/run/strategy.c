@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "common/error.h"
+#include "optimizer.h"
 #include "options_table.h"
 
 /* An evaluation has no optimizer, and its ranks need nothing of each other. */
@@ -81,6 +82,7 @@ dtrain_sync_options run_strategy_sync(const run_options *options)
 	if (size > 0)
 		sync.first_unit_bytes = sync.unit_bytes = 1 + (size_t)(size * (1 << 20));
 	sync.unit_pattern = options->unit_pattern;
+	sync.whole_params = run_optimizer_needs_whole(options);
 	sync.prefetch_bytes = (size_t)(options->prefetch_mb * (1 << 20));
 	sync.keep_gathered = options->keep_gathered;
 	sync.sum_runs_locally = options->accumulate_locally;

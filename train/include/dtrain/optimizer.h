@@ -29,6 +29,7 @@ typedef struct dtrain_optimizer_kind {
 	int32_t num_states;
 	double lr;        /* usual learning rate, for programs: that of PyTorch or timm, of "sgd" 0.1 */
 	double clip_norm; /* usual dtrain_optimizer_options.clip_norm: 0, of "lamb" 1 */
+	bool whole;       /* needs whole parameters: dtrain_unit_policy.whole, where units are sharded */
 } dtrain_optimizer_kind;
 
 /* The kind at an index from 0; NULL: no more. lr_scale and weight_decay are by group, all other numbers for all groups.

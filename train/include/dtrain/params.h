@@ -106,6 +106,9 @@ typedef struct dtrain_unit_policy {
 	size_t bytes;       /* size at which any other unit is full; default: never */
 	int32_t shards;     /* number of equal parts that each unit can be divided into, >= 1; default 1 */
 	bool by_block;      /* a unit's parameters are of one block of the model; default false */
+	/* No shard begins or ends within a parameter: for optimizers that need whole ones. Shards are as large as the
+	 * fullest one, so units of many parameters lose least; default false. */
+	bool whole;
 	/* "transformer.h.*": the parameters of each module with a matching name (fnmatch, from the left to some dot)
 	 * are not in one unit with others. Copied. Default NULL: none. */
 	const char *pattern;

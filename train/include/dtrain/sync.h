@@ -44,6 +44,7 @@ typedef struct dtrain_sync_options {
 	const char *unit_pattern;         /* see dtrain_unit_policy; default NULL */
 	/* Of zero3. Bytes of units that are gathered ahead of use, default 64 MiB: at least one unit. 0: none. */
 	size_t prefetch_bytes;
+	bool whole_params;  /* see dtrain_unit_policy.whole */
 	bool keep_gathered; /* units stay gathered from forward to backward (PyTorch: no reshard_after_forward) */
 	/* Of zero2 and zero3 with several runs a step. Default false: each run's gradients are reduced, and shards are
 	 * added up. true: a rank adds up the gradients of its runs in extra memory as large as all gradients, and
