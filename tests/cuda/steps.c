@@ -91,7 +91,8 @@ static void step(struct job *job)
 	ok(dtrain_optimizer_apply(job->sgd, job->stream, &job->err), &job->err);
 }
 
-static void train(dtrain_dtype dtype, bool tf32, bool deterministic)
+/* Returns the launches of a step. */
+static long train(dtrain_dtype dtype, bool tf32, bool deterministic)
 {
 	struct job job = {0};
 	beton_error *err = &job.err;
@@ -110,7 +111,8 @@ static void train(dtrain_dtype dtype, bool tf32, bool deterministic)
 	long live = standin.live, launches = standin.launches;
 	step(&job);
 	assert_int_equal(standin.live, live);
-	assert_true(standin.launches - launches > 30);
+	launches = standin.launches - launches;
+	assert_true(launches > 30);
 	/* The capture has as many nodes as a step has launches, at least, and a launch of it calls nothing else. */
 	ok(job.api->capture_begin(job.stream, err), err);
 	step(&job);
@@ -131,6 +133,7 @@ static void train(dtrain_dtype dtype, bool tf32, bool deterministic)
 	dtrain_device_close(&job.device);
 	assert_int_equal(standin.live, 0);
 	assert_int_equal(standin.strays, 0);
+	return launches;
 }
 
 static int reset(void **state)
@@ -165,15 +168,34 @@ static void in_bf16(void **state)
 	(void)state;
 	setenv("DTRAIN_CUDA_BATCH_NORM", "kernels", 1);
 	setenv("DTRAIN_CUDA_MAX_POOL", "kernels", 1);
+	setenv("DTRAIN_CUDA_CONV_STATISTICS", "separate", 1);
 	train(DTRAIN_BF16, false, false);
 	unsetenv("DTRAIN_CUDA_BATCH_NORM");
 	unsetenv("DTRAIN_CUDA_MAX_POOL");
+	unsetenv("DTRAIN_CUDA_CONV_STATISTICS");
 }
 
 static void in_f16(void **state)
 {
 	(void)state;
 	train(DTRAIN_F16, false, true);
+}
+
+/* Three batch norms take the sums that a convolution leaves: one kernel in place of two. */
+static void in_f16_with_sums_of_convolutions(void **state)
+{
+	long launches[2];
+	setenv("DTRAIN_CUDA_BATCH_NORM", "kernels", 1);
+	setenv("DTRAIN_CUDA_MAX_POOL", "kernels", 1);
+	for (int fused = 0; fused < 2; fused++) {
+		reset(state);
+		setenv("DTRAIN_CUDA_CONV_STATISTICS", fused ? "fused" : "separate", 1);
+		launches[fused] = train(DTRAIN_F16, false, true);
+	}
+	assert_int_equal(launches[0] - launches[1], 3);
+	unsetenv("DTRAIN_CUDA_BATCH_NORM");
+	unsetenv("DTRAIN_CUDA_MAX_POOL");
+	unsetenv("DTRAIN_CUDA_CONV_STATISTICS");
 }
 
 static dtrain_op_desc describe_conv(int64_t channels)
@@ -305,6 +327,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(in_tf32, reset),
 		cmocka_unit_test_setup(in_bf16, reset),
 		cmocka_unit_test_setup(in_f16, reset),
+		cmocka_unit_test_setup(in_f16_with_sums_of_convolutions, reset),
 	};
 	failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
 	cudnnBackendDestroyDescriptor(gpu);

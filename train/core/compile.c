@@ -291,6 +291,7 @@ static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num
 	}
 	if (graph->num_nodes == 0)
 		return bt_fail(err, BETON_STATE, "the graph is empty");
+	dtrain__note_followers(graph);
 	int status = dtrain_params_allocate(graph->params, err);
 	if (status != BETON_OK)
 		return status;

@@ -9,7 +9,7 @@
 #include "common/system.h"
 #include "core/op.h"
 
-enum { MAX_OPS = 2, MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS, SIGNATURE_SIZE = 512 };
+enum { MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS, SIGNATURE_SIZE = 512 };
 
 /* An op on the device, and its operands' offsets in the bench's memory. */
 typedef struct entry {
@@ -18,7 +18,7 @@ typedef struct entry {
 } entry;
 
 typedef struct side {
-	entry ops[MAX_OPS];
+	entry ops[CUDA_CHAIN];
 	int count; /* 0: this way cannot run it */
 	size_t bytes;
 } side;
@@ -58,12 +58,15 @@ static void sign_operand(char *text, const dtrain_operand *operand)
 
 static void signature_of(const dtrain_device *device, const dtrain_op_desc *desc, char text[SIGNATURE_SIZE])
 {
-	bool pool = desc->kind == DTRAIN_OP_MAX_POOL || desc->kind == DTRAIN_OP_MAX_POOL_BWD;
-	const dtrain_window_attrs *a = pool ? &desc->attrs.window : &(dtrain_window_attrs){{0}};
+	bool window = desc->kind == DTRAIN_OP_MAX_POOL || desc->kind == DTRAIN_OP_MAX_POOL_BWD ||
+		      desc->kind == DTRAIN_OP_CONV2D;
+	const dtrain_window_attrs *a = window ? &desc->attrs.window : &(dtrain_window_attrs){{0}};
 	text[0] = 0;
 	bt_append(text, SIGNATURE_SIZE, "contest %016" PRIx64 " %s%s k%dx%d s%dx%d p%dx%d", device->build,
 		  dtrain__op_name(desc->kind), desc->attrs.relu ? " relu" : "", a->kernel[0], a->kernel[1],
 		  a->stride[0], a->stride[1], a->padding[0], a->padding[1]);
+	if (a->follower != DTRAIN_FOLLOWER_NONE)
+		bt_append(text, SIGNATURE_SIZE, " follower%d", (int)a->follower);
 	if (desc->kind == DTRAIN_OP_ATTENTION || desc->kind == DTRAIN_OP_ATTENTION_BWD) {
 		const dtrain_attention_attrs *heads = &desc->attrs.attention;
 		bt_append(text, SIGNATURE_SIZE, " %d/%d%s%s", heads->heads, heads->kv_heads,
@@ -99,8 +102,7 @@ static bool find_private(entry *first, size_t *offset)
 	return false;
 }
 
-static int add_op(side *s, dtrain_device *device, const dtrain_op_desc *desc,
-		  int (*build)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err))
+static int add_op(side *s, dtrain_device *device, const dtrain_op_desc *desc, cuda_builder *build)
 {
 	entry *e = &s->ops[s->count];
 	dtrain_op_desc local = *desc;
@@ -116,7 +118,7 @@ static int add_op(side *s, dtrain_device *device, const dtrain_op_desc *desc,
 	for (int i = 0; i < num_operands(&local); i++) {
 		const dtrain_operand *operand = operand_of(&local, i);
 		bool from_first = s->count > 0 && i < local.num_inputs && operand->dtype == DTRAIN_U8 &&
-				  find_private(&s->ops[0], &e->offsets[i]);
+				  find_private(&s->ops[s->count - 1], &e->offsets[i]);
 		if (!from_first)
 			e->offsets[i] = cuda_reserve(&s->bytes, bytes_of(operand));
 	}
@@ -134,15 +136,18 @@ static void clear(side *s)
 	}
 }
 
-static void make_side(side *s, dtrain_device *device, const dtrain_op_desc *desc,
-		      dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way *way)
+static void make_side(side *s, dtrain_device *device, const dtrain_op_desc *desc, cuda_describer *next,
+		      const cuda_way *way)
 {
-	int status = add_op(s, device, desc, way->forward);
-	if (status != BETON_OK || !backward_of)
-		return;
-	dtrain_op_desc backward = backward_of(&s->ops[0].op.desc);
-	if (add_op(s, device, &backward, way->backward) != BETON_OK)
+	dtrain_op_desc described = *desc;
+	for (int i = 0; i < (next ? CUDA_CHAIN : 1) && way->builders[i]; i++) {
+		if (i > 0)
+			described = next(&s->ops[i - 1].op.desc);
+		if (add_op(s, device, &described, way->builders[i]) == BETON_OK)
+			continue;
 		clear(s);
+		return;
+	}
 }
 
 /* ---- timing ---- */
@@ -214,12 +219,12 @@ static int time_both(contest *c, dtrain_device *device)
 	return c->lacks_memory ? -1 : winner;
 }
 
-static int hold(dtrain_device *device, const char *signature, const dtrain_op_desc *desc,
-		dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2])
+static int hold(dtrain_device *device, const char *signature, const dtrain_op_desc *desc, cuda_describer *next,
+		const cuda_way ways[2])
 {
 	contest c = {.tried = -1};
 	for (int i = 0; i < 2; i++)
-		make_side(&c.sides[i], device, desc, backward_of, &ways[i]);
+		make_side(&c.sides[i], device, desc, next, &ways[i]);
 	int winner = time_both(&c, device);
 	clear(&c.sides[0]);
 	clear(&c.sides[1]);
@@ -231,8 +236,7 @@ static int hold(dtrain_device *device, const char *signature, const dtrain_op_de
 	return winner;
 }
 
-int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc,
-		 dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2])
+int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc, cuda_describer *next, const cuda_way ways[2])
 {
 	char signature[SIGNATURE_SIZE];
 	int winner = 0;
@@ -242,15 +246,15 @@ int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc,
 	/* Another process may have chosen during the wait. */
 	cuda_algorithms_begin(device->algorithms, &device->lock);
 	if (!recall(device, signature, &winner))
-		winner = hold(device, signature, desc, backward_of, ways);
+		winner = hold(device, signature, desc, next, ways);
 	cuda_algorithms_end(device->algorithms);
 	return winner;
 }
 
-bool cuda_kernels_win(dtrain_device *device, cuda_preference preference, const dtrain_op_desc *desc,
-		      dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2])
+bool cuda_second_wins(dtrain_device *device, cuda_preference preference, const dtrain_op_desc *desc,
+		      cuda_describer *next, const cuda_way ways[2])
 {
 	if (preference != CUDA_FASTEST)
 		return preference == CUDA_KERNELS;
-	return device->algorithms && !device->deterministic && cuda_contest(device, desc, backward_of, ways) == 1;
+	return device->algorithms && !device->deterministic && cuda_contest(device, desc, next, ways) == 1;
 }

@@ -13,8 +13,14 @@
 
 #include <dtrain/device.h>
 
-/* Which implementation runs an op for which cuDNN has an engine. */
-typedef enum cuda_preference { CUDA_FASTEST, CUDA_CUDNN, CUDA_KERNELS } cuda_preference;
+/* Which of two ways runs an op (contest.h): cuDNN or our kernels; a convolution's statistics separate or fused. */
+typedef enum cuda_preference {
+	CUDA_FASTEST,
+	CUDA_CUDNN,
+	CUDA_KERNELS,
+	CUDA_SEPARATE = CUDA_CUDNN,
+	CUDA_FUSED = CUDA_KERNELS,
+} cuda_preference;
 
 /* Units: see dtrain_device_caps. */
 typedef struct cuda_limits {
@@ -42,7 +48,7 @@ struct dtrain_device {
 	struct dnn_store *dnn_store; /* compiled plans of cuDNN: dnn_store.h */
 	int refused_plans;           /* stored plans that did not work here; atomic */
 	int driver;                  /* version, in CUDA's numbering */
-	cuda_preference batch_norm, max_pool, attention;
+	cuda_preference batch_norm, max_pool, attention, conv_statistics;
 	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */
 	struct dnn_shared *plans; /* plans that ops share: dnn_choose.c */
 	uint64_t peers;           /* bit i: access between this GPU and GPU i was requested; atomic */
@@ -65,9 +71,23 @@ extern const char cuda_nhwc[];
 /* Layout of a mask or index that cuDNN made, and that only cuDNN can read. */
 extern const char cuda_dnn_private[];
 
+/* NHWC, and behind the elements, from cuda_sums_offset on, the F32 sums of each channel, then those of the squares. A
+ * convolution leaves them for the batch norm that follows. */
+extern const char cuda_nhwc_sums[];
+
+static inline bool cuda_has_sums(const dtrain_operand *operand)
+{
+	return operand->layout == cuda_nhwc_sums;
+}
+
 static inline bool cuda_is_nhwc(const dtrain_operand *operand)
 {
-	return operand->layout == cuda_nhwc;
+	return operand->layout == cuda_nhwc || cuda_has_sums(operand);
+}
+
+static inline size_t cuda_sums_offset(const dtrain_operand *operand)
+{
+	return ((size_t)dtrain_shape_count(&operand->shape) * dtrain_dtype_size(operand->dtype) + 255) / 256 * 256;
 }
 
 struct dtrain_op {
@@ -99,6 +119,10 @@ int cuda_build_move(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_muon(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_rows(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* all other kinds */
+
+/* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta, [d_residual]: of a finished batch norm in training; every
+ * input that needs no gradient has one. */
+dtrain_op_desc cuda_batch_norm_backward_of(const dtrain_op_desc *desc);
 
 /* Whether the next runs of an op that cuda_build_linear made, without a bias, add to its result. */
 void cuda_linear_adds(dtrain_op *op, bool adds);

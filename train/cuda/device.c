@@ -155,10 +155,11 @@ static int open_plans(dtrain_device *device, beton_error *err)
 	return status;
 }
 
-static int read_preference(const char *variable, cuda_preference *out, beton_error *err)
+/* first, second: names of the two ways. */
+static int read_preference(const char *variable, const char *first, const char *second, cuda_preference *out,
+			   beton_error *err)
 {
-	static const char *const names[] = {
-		[CUDA_FASTEST] = "fastest", [CUDA_CUDNN] = "cudnn", [CUDA_KERNELS] = "kernels"};
+	const char *const names[] = {[CUDA_FASTEST] = "fastest", [CUDA_CUDNN] = first, [CUDA_KERNELS] = second};
 	const char *text = getenv(variable);
 	for (int i = 0; i < 3 && text && *text; i++)
 		if (strcmp(text, names[i]) == 0) {
@@ -167,8 +168,23 @@ static int read_preference(const char *variable, cuda_preference *out, beton_err
 		}
 	if (!text || !*text)
 		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT,
-		       "device 'cuda': %s is '%s'; it may be 'fastest', 'cudnn' or 'kernels'", variable, text);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "device 'cuda': %s is '%s'; it may be 'fastest', '%s' or '%s'",
+		       variable, text, first, second);
+}
+
+static int read_preferences(dtrain_device *device, beton_error *err)
+{
+	const struct {
+		const char *variable, *first, *second;
+		cuda_preference *out;
+	} all[] = {{"DTRAIN_CUDA_BATCH_NORM", "cudnn", "kernels", &device->batch_norm},
+		   {"DTRAIN_CUDA_MAX_POOL", "cudnn", "kernels", &device->max_pool},
+		   {"DTRAIN_CUDA_ATTENTION", "cudnn", "kernels", &device->attention},
+		   {"DTRAIN_CUDA_CONV_STATISTICS", "separate", "fused", &device->conv_statistics}};
+	int status = BETON_OK;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == BETON_OK; i++)
+		status = read_preference(all[i].variable, all[i].first, all[i].second, all[i].out, err);
+	return status;
 }
 
 /* Initialisation that needs the GPU. Threads that wait for it sleep, because the loader has work for the cores. */
@@ -230,11 +246,7 @@ static int cuda_open(const dtrain_device_options *options, dtrain_device **out, 
 				  .tf32 = options->tf32,
 				  .deterministic = options->deterministic,
 				  .lock = PTHREAD_MUTEX_INITIALIZER};
-	status = read_preference("DTRAIN_CUDA_BATCH_NORM", &device->batch_norm, err);
-	if (status == BETON_OK)
-		status = read_preference("DTRAIN_CUDA_MAX_POOL", &device->max_pool, err);
-	if (status == BETON_OK)
-		status = read_preference("DTRAIN_CUDA_ATTENTION", &device->attention, err);
+	status = read_preferences(device, err);
 	if (status == BETON_OK)
 		status = start(device, err);
 	if (status != BETON_OK) {

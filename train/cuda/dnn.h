@@ -124,6 +124,9 @@ void dnn_reduction(dnn_graph *graph, cudnnReduceTensorOp_t operator, dnn_descrip
 /* y: x with its dimensions in the order of y's strides. */
 void dnn_reshape(dnn_graph *graph, dnn_descriptor x, dnn_descriptor y);
 
+/* F32 sums of x and of its squares over all but the channels. */
+void dnn_channel_sums(dnn_graph *graph, dnn_descriptor x, dnn_descriptor sum, dnn_descriptor squares);
+
 typedef struct dnn_norm {
 	dnn_descriptor x, gamma, beta, y;
 	dnn_descriptor mean, inverse; /* inverse: 1 / sqrt(biased variance + epsilon) */
@@ -147,10 +150,14 @@ int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *er
 
 #define DNN_MAX_VARIANTS 2
 
-/* The graphs that can run an op, best first; not finished. Batch norm's graphs have 1 / sqrt(var + epsilon) instead of
+/* The graphs that can run an op, best first; not finished. That of a CONV2D with a follower also computes the sums of
+ * cuda_nhwc_sums. Batch norm's graphs have 1 / sqrt(var + epsilon) instead of
  * var. UNSUPPORTED: there is none. */
 int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *graphs[DNN_MAX_VARIANTS], int *count,
 		  beton_error *err);
+
+/* Whether cuDNN may have an engine that also makes the sums of a CONV2D's channels: not for F32. */
+bool dnn_conv_has_sums(const dtrain_op_desc *desc);
 
 void dnn_attention_graph(dnn_graph *graph, const dtrain_op_desc *desc);
 void dnn_attention_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc);

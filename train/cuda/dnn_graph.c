@@ -433,6 +433,19 @@ void dnn_reshape(dnn_graph *graph, dnn_descriptor x, dnn_descriptor y)
 	sign(graph, " reshape");
 }
 
+void dnn_channel_sums(dnn_graph *graph, dnn_descriptor x, dnn_descriptor sum, dnn_descriptor squares)
+{
+	const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
+	dnn_descriptor operation = make(graph, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
+	set(graph, operation, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
+	set_type(graph, operation, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, x);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sum);
+	set_part(graph, operation, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, squares);
+	add_operation(graph, operation, "sums of channels");
+	sign(graph, " channel_sums");
+}
+
 static const cudnnBackendNormMode_t batch_norm_mode = CUDNN_BATCH_NORM;
 
 void dnn_batch_norm(dnn_graph *graph, const dnn_norm *norm)

@@ -5,6 +5,7 @@
  */
 #include "common/error.h"
 #include "core/op.h"
+#include "cuda.h"
 #include "dnn.h"
 
 static dnn_dims dims_of(const dtrain_operand *operand)
@@ -32,6 +33,18 @@ static dnn_window conv_window(const dtrain_op_desc *desc, const dtrain_operand *
 	return window_of(desc, weight->shape.dim[2], weight->shape.dim[3]);
 }
 
+/* Behind y's elements: cuda_nhwc_sums. */
+static void add_sums(dnn_graph *graph, const dtrain_op_desc *desc, dnn_descriptor y)
+{
+	int64_t channels = desc->outputs[0].shape.dim[1];
+	const dnn_view view = {{1, channels, 1, 1}, {channels, 1, channels, channels}};
+	size_t offset = cuda_sums_offset(&desc->outputs[0]);
+	dnn_descriptor sum = dnn_strided(graph, output(desc, 0), offset, CUDNN_DATA_FLOAT, &view);
+	dnn_descriptor squares =
+		dnn_strided(graph, output(desc, 0), offset + (size_t)channels * sizeof(float), CUDNN_DATA_FLOAT, &view);
+	dnn_channel_sums(graph, y, sum, squares);
+}
+
 static void conv_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 {
 	dnn_window window = conv_window(desc, &desc->inputs[1]);
@@ -39,6 +52,8 @@ static void conv_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	dnn_descriptor w = dnn_tensor(graph, 1, graph->type, dims_of(&desc->inputs[1]));
 	dnn_descriptor y = dnn_tensor(graph, output(desc, 0), graph->type, dims_of(&desc->outputs[0]));
 	dnn_conv(graph, &window, x, w, y);
+	if (desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE)
+		add_sums(graph, desc, y);
 }
 
 static void conv_bwd_data_graph(dnn_graph *graph, const dtrain_op_desc *desc)
@@ -159,12 +174,19 @@ static describe *const describers[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_ATTENTION_BWD] = dnn_attention_bwd_graph,
 };
 
-/* Excludes what no engine supports: masks whose rows are not whole bytes, and windows with more places than a signed
- * 8-bit index has. */
+bool dnn_conv_has_sums(const dtrain_op_desc *desc)
+{
+	return desc->inputs[0].dtype != DTRAIN_F32 && desc->outputs[0].shape.dim[1] % 8 == 0;
+}
+
+/* Excludes what no engine supports: sums of other types, masks whose rows are not whole bytes, and windows with more
+ * places than a signed 8-bit index has. */
 static bool is_suitable(const dtrain_op_desc *desc)
 {
 	const dtrain_shape *x = &desc->inputs[0].shape;
 	switch (desc->kind) {
+	case DTRAIN_OP_CONV2D:
+		return desc->attrs.window.follower == DTRAIN_FOLLOWER_NONE || dnn_conv_has_sums(desc);
 	case DTRAIN_OP_BATCH_NORM_TRAIN:
 	case DTRAIN_OP_BATCH_NORM_BWD:
 		return x->ndim == 4 && x->dim[1] % 8 == 0;

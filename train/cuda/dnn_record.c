@@ -66,14 +66,21 @@ static int copy(dtrain_stream *stream, void *destination, const void *source, si
 	return BETON_OK;
 }
 
+/* A convolution that a batch norm follows may run with that one's sums or without. */
 static int op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
 {
+	record *made = device->record;
+	bool followed = desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE;
 	for (int i = 0; i < desc->num_outputs; i++)
 		desc->outputs[i].bytes =
 			(size_t)dtrain_shape_count(&desc->outputs[i].shape) * dtrain_dtype_size(desc->outputs[i].dtype);
-	if (device->record->count == RECORD_MAX)
+	if (made->count + followed >= RECORD_MAX)
 		return BETON_NO_MEMORY;
-	device->record->ops[device->record->count++] = *desc;
+	made->ops[made->count++] = *desc;
+	if (followed) {
+		made->ops[made->count] = *desc;
+		made->ops[made->count++].attrs.window.follower = DTRAIN_FOLLOWER_NONE;
+	}
 	return take(device, 1, (void **)out, err);
 }
 

@@ -216,8 +216,3 @@ int cuda_build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, const dtrain_op_des
 	op->state = state;
 	return BETON_OK;
 }
-
-int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
-{
-	return cuda_build_by_cudnn(op, desc, NULL, err);
-}

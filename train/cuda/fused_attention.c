@@ -13,11 +13,11 @@ static int by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 
 int cuda_build_fused_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	static const cuda_way ways[] = {{by_cudnn, NULL}, {cuda_build_attention, NULL}};
+	static const cuda_way ways[] = {{{by_cudnn}}, {{cuda_build_attention}}};
 	/* No note tells whether an engine adds to the gradient of queries in any order. */
 	bool any_order = desc->kind == DTRAIN_OP_ATTENTION_BWD && op->device->deterministic;
 	if (any_order || !dnn_attention_is_suitable(desc) ||
-	    cuda_kernels_win(op->device, op->device->attention, desc, NULL, ways))
+	    cuda_second_wins(op->device, op->device->attention, desc, NULL, ways))
 		return cuda_build_attention(op, desc, err);
 	int status = by_cudnn(op, desc, err);
 	return status == BETON_UNSUPPORTED ? cuda_build_attention(op, desc, err) : status;

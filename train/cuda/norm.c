@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Batch norm. Training uses cuDNN if it has engines for both directions and is not slower than our kernels; all else
- * uses our kernels. A mask's layout tells which of them made it.
+ * uses our kernels. A mask's layout tells which of them made it. Behind a convolution that left the sums of channels,
+ * our kernels take those.
  *
  * cuDNN uses 1 / sqrt(var + epsilon) where our ops have var. The forward op writes it into var's place, and our kernel
  * then updates the running statistics like PyTorch (the running variance is the unbiased one). If there is a mask,
@@ -94,16 +95,21 @@ static int build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, const dtrain_op_d
 }
 
 /* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta, [d_residual] */
-static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
+dtrain_op_desc cuda_batch_norm_backward_of(const dtrain_op_desc *desc)
 {
 	const dtrain_operand *x = &desc->inputs[0], *channels = &desc->inputs[1];
 	bool relu = desc->attrs.relu, residual = desc->num_inputs > 5;
+	dtrain_operand gradient = *x;
+	if (cuda_has_sums(x)) {
+		gradient.layout = cuda_nhwc;
+		gradient.bytes = (size_t)dtrain_shape_count(&x->shape) * dtrain_dtype_size(x->dtype);
+	}
 	dtrain_op_desc backward = {.kind = DTRAIN_OP_BATCH_NORM_BWD,
 				   .attrs = desc->attrs,
 				   .num_inputs = relu ? 6 : 5,
 				   .num_outputs = residual ? 4 : 3,
-				   .inputs = {*x, *x, *channels, *channels, *channels},
-				   .outputs = {*x, *channels, *channels, *x}};
+				   .inputs = {*x, gradient, *channels, *channels, *channels},
+				   .outputs = {gradient, *channels, *channels, gradient}};
 	backward.inputs[BWD_VAR].layout = desc->outputs[OUT_VAR].layout;
 	if (relu)
 		backward.inputs[BWD_MASK] = desc->outputs[OUT_MASK];
@@ -112,7 +118,7 @@ static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
 
 static int train_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	dtrain_op_desc backward = backward_of(desc);
+	dtrain_op_desc backward = cuda_batch_norm_backward_of(desc);
 	int status = build_by_cudnn(op, desc, &backward, err);
 	if (status == BETON_OK && desc->attrs.relu) {
 		dtrain_operand *mask = &desc->outputs[OUT_MASK];
@@ -130,9 +136,12 @@ static int backward_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *e
 
 static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	static const cuda_way ways[] = {{train_by_cudnn, backward_by_cudnn},
-					{cuda_batch_norm_kernels, cuda_batch_norm_kernels}};
-	if (cuda_kernels_win(op->device, op->device->batch_norm, desc, desc->attrs.relu ? backward_of : NULL, ways))
+	static const cuda_way ways[] = {{{train_by_cudnn, backward_by_cudnn}},
+					{{cuda_batch_norm_kernels, cuda_batch_norm_kernels}}};
+	if (cuda_has_sums(&desc->inputs[0]))
+		return cuda_batch_norm_kernels(op, desc, err);
+	if (cuda_second_wins(op->device, op->device->batch_norm, desc,
+			     desc->attrs.relu ? cuda_batch_norm_backward_of : NULL, ways))
 		return cuda_batch_norm_kernels(op, desc, err);
 	int status = train_by_cudnn(op, desc, err);
 	return status == BETON_UNSUPPORTED ? cuda_batch_norm_kernels(op, desc, err) : status;
@@ -140,11 +149,11 @@ static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 
 static int build_backward(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	static const cuda_way ways[] = {{backward_by_cudnn, NULL}, {cuda_batch_norm_kernels, NULL}};
+	static const cuda_way ways[] = {{{backward_by_cudnn}}, {{cuda_batch_norm_kernels}}};
 	if (desc->attrs.relu)
 		return desc->inputs[BWD_MASK].layout == cuda_dnn_private ? backward_by_cudnn(op, desc, err)
 									 : cuda_batch_norm_kernels(op, desc, err);
-	if (cuda_kernels_win(op->device, op->device->batch_norm, desc, NULL, ways))
+	if (cuda_second_wins(op->device, op->device->batch_norm, desc, NULL, ways))
 		return cuda_batch_norm_kernels(op, desc, err);
 	int status = backward_by_cudnn(op, desc, err);
 	return status == BETON_UNSUPPORTED ? cuda_batch_norm_kernels(op, desc, err) : status;

@@ -3,6 +3,7 @@
  * Batch norm and max pool by our own kernels. Both work on NHWC; plain operands are transposed.
  */
 #include "common/error.h"
+#include "dnn_kernels.h"
 #include "kernel_op.h"
 #include "kernels.h"
 
@@ -19,14 +20,28 @@ static cuda_batch_norm norm_of(const dtrain_op_desc *desc)
 				 .relu = desc->attrs.relu};
 }
 
+/* By a pass over x, or from the sums that a convolution left behind x. */
+static cudaError_t find_statistics(const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+				   void *workspace)
+{
+	cuda_batch_norm g = norm_of(desc);
+	void *const *outputs = operands + desc->num_inputs;
+	if (!cuda_has_sums(&desc->inputs[0]))
+		return cuda_kernel_batch_norm_statistics(stream, &g, operands[0], outputs[1], outputs[2], operands[3],
+							 operands[4], workspace);
+	const cuda_statistics all = {.channels = g.channels, .count = g.rows, .momentum = g.momentum};
+	const char *sums = (const char *)operands[0] + cuda_sums_offset(&desc->inputs[0]);
+	return cuda_kernel_statistics_of_sums(stream, &all, (const float *)sums, outputs[1], outputs[2], operands[3],
+					      operands[4]);
+}
+
 static cudaError_t train(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 			 void *const *operands, void *workspace)
 {
 	(void)k;
 	cuda_batch_norm g = norm_of(desc);
 	void *const *outputs = operands + desc->num_inputs;
-	cudaError_t status = cuda_kernel_batch_norm_statistics(stream, &g, operands[0], outputs[1], outputs[2],
-							       operands[3], operands[4], workspace);
+	cudaError_t status = find_statistics(desc, stream, operands, workspace);
 	if (status != cudaSuccess)
 		return status;
 	return cuda_kernel_batch_norm_apply(stream, &g, operands[0], operands[1], operands[2], outputs[1], outputs[2],

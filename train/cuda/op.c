@@ -9,6 +9,7 @@
 #include "cuda.h"
 
 const char cuda_nhwc[] = "NHWC";
+const char cuda_nhwc_sums[] = "NHWC with sums of channels";
 const char cuda_dnn_private[] = "cuDNN's own";
 
 /* Between two ops activations may have 4 dimensions, and are channels-last; a weight's gradient belongs to the

@@ -33,12 +33,12 @@ static int backward_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *e
 
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	static const cuda_way ways[] = {{pool_by_cudnn, backward_by_cudnn},
-					{cuda_max_pool_kernels, cuda_max_pool_kernels}};
+	static const cuda_way ways[] = {{{pool_by_cudnn, backward_by_cudnn}},
+					{{cuda_max_pool_kernels, cuda_max_pool_kernels}}};
 	if (desc->kind == DTRAIN_OP_MAX_POOL_BWD)
 		return desc->inputs[1].layout == cuda_dnn_private ? backward_by_cudnn(op, desc, err)
 								  : cuda_max_pool_kernels(op, desc, err);
-	if (cuda_kernels_win(op->device, op->device->max_pool, desc, backward_of, ways))
+	if (cuda_second_wins(op->device, op->device->max_pool, desc, backward_of, ways))
 		return cuda_max_pool_kernels(op, desc, err);
 	int status = pool_by_cudnn(op, desc, err);
 	return status == BETON_UNSUPPORTED ? cuda_max_pool_kernels(op, desc, err) : status;

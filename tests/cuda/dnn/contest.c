@@ -18,7 +18,7 @@
 #include "cuda/contest.h"
 #include "standin/standin.h"
 
-const char cuda_nhwc[] = "NHWC", cuda_dnn_private[] = "cuDNN's own";
+const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_dnn_private[] = "cuDNN's own";
 
 static char folder[] = "/tmp/dtrain-contest-XXXXXX";
 
@@ -87,7 +87,7 @@ BUILDER(forward_1, 1, 0)
 BUILDER(backward_0, 0, 1)
 BUILDER(backward_1, 1, 1)
 
-static const cuda_way ways[] = {{forward_0, backward_0}, {forward_1, backward_1}};
+static const cuda_way ways[] = {{{forward_0, backward_0}}, {{forward_1, backward_1}}};
 
 static dtrain_op_desc describe(int64_t channels, bool mask)
 {
@@ -175,6 +175,64 @@ static void what_was_timed_is_not_timed_again(void **state)
 	assert_true(plays.runs > 0);
 }
 
+/* A convolution, the batch norm behind it, and that one's backward op. */
+static dtrain_op_desc next_of(const dtrain_op_desc *desc)
+{
+	if (desc->kind == DTRAIN_OP_MAX_POOL)
+		return backward_of(desc);
+	dtrain_op_desc norm = describe(desc->outputs[0].shape.dim[1], true);
+	norm.inputs[0] = desc->outputs[0];
+	return norm;
+}
+
+static int conv_0(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return forward_0(op, desc, err);
+}
+
+static int conv_1(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	int status = forward_1(op, desc, err);
+	desc->outputs[0].bytes = 4096; /* behind what the shape needs */
+	return status;
+}
+
+static void chains_are_timed_together(void **state)
+{
+	(void)state;
+	static const cuda_way chains[] = {{{conv_0, forward_0, backward_0}}, {{conv_1, forward_1, backward_1}}};
+	/* Twice the first, once the second. */
+	const long long ns[][2][2] = {{{20000, 20000}, {15000, 25000}}, {{20000, 20000}, {15000, 35000}}};
+	for (int i = 0; i < 2; i++) {
+		dtrain_device device = open_device();
+		dtrain_op_desc desc = describe(8 + 8 * i, false);
+		desc.kind = DTRAIN_OP_CONV2D;
+		memcpy(plays.ns, ns[i], sizeof(plays.ns));
+		pthread_mutex_lock(&device.lock);
+		for (int follower = 1; follower < 3; follower++) {
+			desc.attrs.window.follower = (dtrain_follower)follower;
+			plays.built = 0;
+			assert_int_equal(cuda_contest(&device, &desc, next_of, chains), 1 - i);
+			assert_int_equal(plays.built, 6);
+			assert_int_equal(cuda_contest(&device, &desc, next_of, chains), 1 - i);
+			assert_int_equal(plays.built, 6);
+		}
+		pthread_mutex_unlock(&device.lock);
+		cuda_algorithms_close(device.algorithms);
+		assert_int_equal(standin.live, 0);
+	}
+	/* The whole way loses with one of its ops. */
+	dtrain_device device = open_device();
+	dtrain_op_desc desc = describe(32, false);
+	desc.kind = DTRAIN_OP_CONV2D;
+	memcpy(plays.ns, ns[0], sizeof(plays.ns));
+	plays.ns[1][1] = -1;
+	pthread_mutex_lock(&device.lock);
+	assert_int_equal(cuda_contest(&device, &desc, next_of, chains), 0);
+	pthread_mutex_unlock(&device.lock);
+	cuda_algorithms_close(device.algorithms);
+}
+
 /* What was timed of other kernels says nothing of these. */
 static void other_kernels_are_timed(void **state)
 {
@@ -246,14 +304,14 @@ static void preferences_are_kept(void **state)
 	dtrain_op_desc desc = describe(8, true);
 	plays.ns[0][0] = 20000;
 	pthread_mutex_lock(&device.lock);
-	assert_true(cuda_kernels_win(&device, CUDA_KERNELS, &desc, backward_of, ways));
-	assert_false(cuda_kernels_win(&device, CUDA_CUDNN, &desc, backward_of, ways));
+	assert_true(cuda_second_wins(&device, CUDA_KERNELS, &desc, backward_of, ways));
+	assert_false(cuda_second_wins(&device, CUDA_CUDNN, &desc, backward_of, ways));
 	device.deterministic = true;
-	assert_false(cuda_kernels_win(&device, CUDA_FASTEST, &desc, backward_of, ways));
-	assert_true(cuda_kernels_win(&device, CUDA_KERNELS, &desc, backward_of, ways));
+	assert_false(cuda_second_wins(&device, CUDA_FASTEST, &desc, backward_of, ways));
+	assert_true(cuda_second_wins(&device, CUDA_KERNELS, &desc, backward_of, ways));
 	assert_int_equal(plays.runs + plays.built, 0);
 	device.deterministic = false;
-	assert_true(cuda_kernels_win(&device, CUDA_FASTEST, &desc, backward_of, ways));
+	assert_true(cuda_second_wins(&device, CUDA_FASTEST, &desc, backward_of, ways));
 	assert_true(plays.runs > 0);
 	pthread_mutex_unlock(&device.lock);
 	cuda_algorithms_close(device.algorithms);
@@ -268,6 +326,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_sum_of_both_directions_decides, reset),
 		cmocka_unit_test_setup(what_was_timed_is_not_timed_again, reset),
+		cmocka_unit_test_setup(chains_are_timed_together, reset),
 		cmocka_unit_test_setup(other_kernels_are_timed, reset),
 		cmocka_unit_test_setup(attention_is_timed_for_its_heads, reset),
 		cmocka_unit_test_setup(a_way_that_does_not_work_has_lost, reset),

@@ -47,7 +47,7 @@ typedef struct checks {
 	dnn_target target;
 	bool all, compiles; /* all plans; engines that are compiled are there */
 	seen graphs, compiled;
-	int num_gpus, num_graphs, num_plans, num_compiled, num_missing, failures;
+	int num_gpus, num_graphs, num_plans, num_compiled, num_with_sums, num_missing, failures;
 } checks;
 
 BETON_PRINTF(3, 4)
@@ -207,6 +207,11 @@ static bool needs_f32_sums(const dtrain_op_desc *desc)
 	       desc->inputs[1].shape.dim[1] % 8 == 0;
 }
 
+static bool has_sums(const dtrain_op_desc *desc)
+{
+	return desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE;
+}
+
 static void check_ops(checks *c, const record *ops)
 {
 	for (int i = 0; i < ops->count; i++) {
@@ -220,9 +225,10 @@ static void check_ops(checks *c, const record *ops)
 		bool is_new = note(&c->graphs, text);
 		for (int k = 0; k < count; k++) {
 			c->target.workspace_limit = dnn_op_workspace(&ops->ops[i], WORKSPACE_LIMIT);
-			if (is_new && !check_graph(c, graphs[k], k + 1 < count) && k == 0 && c->compiles &&
-			    needs_f32_sums(&ops->ops[i]))
+			bool found = is_new && check_graph(c, graphs[k], k + 1 < count);
+			if (is_new && !found && k == 0 && c->compiles && needs_f32_sums(&ops->ops[i]))
 				wrong(c, graphs[k], "no engine");
+			c->num_with_sums += found && has_sums(&ops->ops[i]);
 			dnn_graph_destroy(graphs[k]);
 		}
 	}
@@ -252,6 +258,15 @@ static bool record_all(record *ops, dtrain_dtype dtype, bool few)
 	return true;
 }
 
+static void keep_followed(record *ops)
+{
+	int kept = 0;
+	for (int i = 0; i < ops->count; i++)
+		if (has_sums(&ops->ops[i]))
+			ops->ops[kept++] = ops->ops[i];
+	ops->count = kept;
+}
+
 static bool check_types(checks *c)
 {
 	static const struct {
@@ -262,11 +277,13 @@ static bool check_types(checks *c)
 	record *ops = calloc(1, sizeof(*ops));
 	bool ok = ops != NULL;
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && ok; i++) {
-		/* All types for the first GPU, the two ends for the others. */
-		if (!c->all && (c->num_gpus > 1 ? i != 0 && i != 3 : i > 3))
+		/* All types for the first GPU; the two ends for the others, and convolutions with sums. */
+		if (!c->all && (c->num_gpus > 1 ? i != 0 && i != 1 && i != 3 : i > 3))
 			continue;
 		ops->count = 0;
 		ok = record_all(ops, ways[i].dtype, !c->all);
+		if (!c->all && c->num_gpus > 1 && i == 1)
+			keep_followed(ops);
 		c->target.tf32 = ways[i].tf32;
 		c->target.deterministic = ways[i].deterministic;
 		if (ok)
@@ -338,9 +355,9 @@ int main(int argc, char **argv)
 			cudnnBackendDestroyDescriptor(c.target.properties);
 		}
 	}
-	printf("%d graphs, %d plans, %d of them compiled here; %d without an engine where there is no driver; %d "
-	       "wrong\n",
-	       c.num_graphs, c.num_plans, c.num_compiled, c.num_missing, c.failures);
+	printf("%d graphs, %d plans, %d of them compiled here; %d convolutions with sums have an engine; %d without an "
+	       "engine where there is no driver; %d wrong\n",
+	       c.num_graphs, c.num_plans, c.num_compiled, c.num_with_sums, c.num_missing, c.failures);
 	forget(&c.graphs);
 	forget(&c.compiled);
 	return ok && c.failures == 0 && c.num_graphs > 0 ? 0 : 1;

@@ -23,7 +23,7 @@
 
 enum { MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS, GUARD = 64 };
 
-const char cuda_nhwc[] = "NHWC", cuda_dnn_private[] = "cuDNN's own";
+const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_dnn_private[] = "cuDNN's own";
 
 static dtrain_device *ref;
 static dtrain_stream *ref_stream;
@@ -35,6 +35,7 @@ static struct {
 	int variant;                   /* of the graphs */
 	bool unsupported, no_backward; /* there is no engine */
 	bool slow;                     /* our kernels are faster */
+	bool sums_nothing;             /* no engine makes sums of channels */
 	bool adds_nothing;             /* no engine adds to what its result's memory holds */
 	bool in_place;                 /* what is added to is in the result's memory, where layouts allow */
 	int runs, kernels;
@@ -247,7 +248,8 @@ int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_plan **pla
 	dnn_graph *chosen = NULL, *graphs[DNN_MAX_VARIANTS];
 	int count = 0;
 	*plan = NULL;
-	if (engine.unsupported || (engine.no_backward && is_backward(desc->kind)) ||
+	bool sums = desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE;
+	if (engine.unsupported || (engine.sums_nothing && sums) || (engine.no_backward && is_backward(desc->kind)) ||
 	    (engine.adds_nothing && has_addend(desc)))
 		return BETON_UNSUPPORTED;
 	int status = dnn_op_graphs(desc, false, graphs, &count, err);
@@ -292,16 +294,19 @@ static bool has_graphs(const dtrain_op_desc *desc)
 	return true;
 }
 
-bool cuda_kernels_win(dtrain_device *device, cuda_preference preference, const dtrain_op_desc *desc,
-		      dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2])
+bool cuda_second_wins(dtrain_device *device, cuda_preference preference, const dtrain_op_desc *desc,
+		      cuda_describer *next, const cuda_way ways[2])
 {
 	(void)device;
 	(void)preference;
-	/* The backward op is part of it wherever it depends on who ran this one. */
-	bool leaves =
-		desc->kind == DTRAIN_OP_MAX_POOL || (desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN && desc->attrs.relu);
-	assert_true(leaves == (backward_of != NULL));
-	assert_true(leaves ? ways[0].backward != NULL && ways[1].backward != NULL : true);
+	/* The backward op is part of it wherever it depends on who ran this one, and so is the batch norm behind a
+	 * convolution. */
+	bool conv = desc->kind == DTRAIN_OP_CONV2D;
+	bool leaves = conv || desc->kind == DTRAIN_OP_MAX_POOL ||
+		      (desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN && desc->attrs.relu);
+	assert_true(leaves == (next != NULL));
+	for (int i = 0; i < 2 && leaves; i++)
+		assert_true(ways[i].builders[1] != NULL && (ways[i].builders[2] != NULL) == conv);
 	return engine.slow;
 }
 
@@ -716,6 +721,63 @@ static void plain_weight_gradients_are_first_in_deterministic_mode(void **state)
 	free(ops);
 }
 
+/* Where both are faster so, and an engine can; a batch norm that gets them asks no engine. */
+static void sums_are_left_where_that_is_faster(void **state)
+{
+	(void)state;
+	const dtrain_shape square = dtrain_shape_of(4, (int64_t[]){2, 8, 4, 4}),
+			   filter = dtrain_shape_of(4, (int64_t[]){8, 8, 1, 1});
+	const dtrain_operand x = {.dtype = DTRAIN_F16, .shape = square, .bytes = (size_t)2 * 2 * 8 * 16};
+	const dtrain_operand w = {.dtype = DTRAIN_F16, .shape = filter, .bytes = (size_t)2 * 64, .layout = cuda_nhwc};
+	const dtrain_op_desc conv = {.kind = DTRAIN_OP_CONV2D,
+				     .attrs.window = {.stride = {1, 1}, .follower = DTRAIN_FOLLOWER_NORM_RELU},
+				     .num_inputs = 2,
+				     .num_outputs = 1,
+				     .inputs = {x, w},
+				     .outputs = {x}};
+	enum { FASTER, SLOWER, NO_ENGINE, NOT_FOLLOWED, PLAIN, F32, CASES };
+	for (int i = 0; i < CASES; i++) {
+		dtrain_op_desc desc = conv;
+		dtrain_device device = {.index = 0};
+		dtrain_op op = {.device = &device};
+		engine.slow = i != SLOWER; /* the first way is */
+		engine.sums_nothing = i == NO_ENGINE;
+		if (i == NOT_FOLLOWED)
+			desc.attrs.window.follower = DTRAIN_FOLLOWER_NONE;
+		for (int k = 0; k < num_operands(&desc) && i == F32; k++) {
+			operand_of(&desc, k)->dtype = DTRAIN_F32;
+			operand_of(&desc, k)->bytes *= 2;
+		}
+		lay_out(&desc, i == PLAIN ? OUTPUTS_PLAIN : 0);
+		size_t bytes = desc.outputs[0].bytes;
+		assert_int_equal(build(&op, &desc, NULL), BETON_OK);
+		assert_int_equal(((dnn_op *)op.state)->plan->graph->num_operations, i == FASTER ? 2 : 1);
+		assert_ptr_equal(desc.outputs[0].layout, i == FASTER ? cuda_nhwc_sums : i == PLAIN ? NULL : cuda_nhwc);
+		assert_int_equal(desc.outputs[0].bytes, i == FASTER ? bytes + 2 * 8 * sizeof(float) : bytes);
+		op.destroy(op.state);
+		engine.slow = engine.sums_nothing = false;
+	}
+	record *ops = calloc(1, sizeof(*ops));
+	assert_non_null(ops);
+	record_examples(ops, DTRAIN_F16);
+	for (int i = 0; i < ops->count; i++)
+		for (int behind = 0; behind < 2 && ops->ops[i].kind == DTRAIN_OP_BATCH_NORM_TRAIN; behind++) {
+			dtrain_op_desc desc = ops->ops[i];
+			dtrain_op op = {.device = &(dtrain_device){.index = 0}};
+			lay_out(&desc, 0);
+			if (behind)
+				desc.inputs[0].layout = cuda_nhwc_sums;
+			engine.kernels = 0;
+			bool ours = behind || !has_graphs(&desc);
+			assert_int_equal(build(&op, &desc, NULL), ours ? BETON_UNSUPPORTED : BETON_OK);
+			assert_int_equal(engine.kernels, ours);
+			if (op.destroy)
+				op.destroy(op.state);
+		}
+	engine.kernels = 0;
+	free(ops);
+}
+
 int main(void)
 {
 	ref_api = dtrain_device_find("ref");
@@ -732,6 +794,7 @@ int main(void)
 		cmocka_unit_test(without_engines_kernels_run),
 		cmocka_unit_test(without_backward_engines_kernels_run),
 		cmocka_unit_test(where_kernels_are_faster_they_run),
+		cmocka_unit_test(sums_are_left_where_that_is_faster),
 		cmocka_unit_test(attention_runs_where_it_is_faster),
 		cmocka_unit_test(plain_weight_gradients_are_first_in_deterministic_mode),
 	};

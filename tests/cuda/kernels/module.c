@@ -15,6 +15,7 @@
 #include "core/host.h"
 #include "train/cuda/kernel_op.h"
 #include "train/cuda/kernels.h"
+#include "numbers.h"
 
 #define ALIGNMENT 256
 
@@ -78,9 +79,42 @@ static int build_ref(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	return cuda_kernel_op_create(op, desc, &k, err);
 }
 
+static int (*run_conv)(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err);
+
+/* What an engine does that also makes the sums of channels. */
+static int run_conv_with_sums(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace,
+			      beton_error *err)
+{
+	const dtrain_operand *y = &op->desc.outputs[0];
+	int64_t channels = y->shape.dim[1], count = dtrain_shape_count(&y->shape);
+	float *sums = (float *)((char *)operands[op->desc.num_inputs] + cuda_sums_offset(y));
+	int status = run_conv(op, stream, operands, workspace, err);
+	memset(sums, 0, 2 * (size_t)channels * sizeof(float));
+	for (int64_t i = 0; i < count && status == BETON_OK; i++) {
+		float value = (float)number_get(y->dtype, operands[op->desc.num_inputs], i);
+		sums[i % channels] += value;
+		sums[channels + i % channels] += value * value;
+	}
+	return status;
+}
+
+/* In half precision a convolution leaves the sums of its channels for the batch norm behind it. */
 int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	return build_ref(op, desc, err);
+	dtrain_operand *y = &desc->outputs[0];
+	bool half = y->dtype == DTRAIN_F16 || y->dtype == DTRAIN_BF16;
+	bool sums = desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE && half &&
+		    cuda_is_nhwc(y);
+	if (sums) {
+		y->layout = cuda_nhwc_sums;
+		y->bytes = cuda_sums_offset(y) + 2 * (size_t)y->shape.dim[1] * sizeof(float);
+	}
+	int status = build_ref(op, desc, err);
+	if (status == BETON_OK && sums) {
+		run_conv = op->run;
+		op->run = run_conv_with_sums;
+	}
+	return status;
 }
 
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
