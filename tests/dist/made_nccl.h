@@ -7,12 +7,16 @@
 
 #include "train/cuda/nccl_comm.h"
 
-/* Compiled with HAS_ALL_TO_ALL and HAS_WINDOWS for an NCCL that has calls for these, which came with 2.28 and 2.27. */
+/* Compiled with HAS_ALL_TO_ALL, HAS_WINDOWS and HAS_REGISTRATIONS for an NCCL that has calls for these, which came with
+ * 2.28, 2.27 and 2.19.1. One with windows also has registrations, which nobody may then use. */
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 0)
 #undef HAS_ALL_TO_ALL
 #endif
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0)
 #undef HAS_WINDOWS
+#endif
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 19, 1)
+#undef HAS_REGISTRATIONS
 #endif
 
 enum { FOR_EVER = 1 << 30, UNTIL_ASLEEP = -1, NO_POLICY = -1 };
@@ -35,6 +39,9 @@ extern ncclRedOp_t last_reduction;
 extern ncclDataType_t last_type;
 extern int fake;                  /* its address stands for handles */
 extern _Thread_local int entered; /* the device that is current */
+#ifdef HAS_REGISTRATIONS
+extern void *registration; /* what a registration gives */
+#endif
 #ifdef HAS_WINDOWS
 extern ncclWindow_t window;   /* what a registration gives: NULL where GPUs do not reach each other */
 extern ncclWindow_t *written; /* where it is written, when the registration has ended */

@@ -391,6 +391,52 @@ static void windows_end_with_the_communicator(void **unused)
 	nccl->close(state);
 	written = NULL;
 }
+#elif defined(HAS_REGISTRATIONS)
+static void memory_is_registered_where_there_are_no_windows(void **unused)
+{
+	char zeros[64] = {0};
+	void *state, *memory = NULL, *opened = NULL;
+
+	(void)unused;
+	reset();
+	entered = 0;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_OK);
+	assert_memory_equal(memory, zeros, 64);
+	state = connect_rank(0, 2, 5000);
+	registration = &fake;
+	assert_int_equal(nccl->window_open(state, memory, 64, 5000, &opened, &err), BETON_OK);
+	assert_non_null(opened);
+	nccl->window_close(state, opened);
+	/* A communicator that registers nothing. */
+	registration = NULL;
+	assert_int_equal(nccl->window_open(state, memory, 64, 5000, &opened, &err), BETON_OK);
+	assert_null(opened);
+	next_call = ncclSystemError;
+	assert_int_equal(nccl->window_open(state, memory, 64, 5000, &opened, &err), BETON_SYSTEM);
+	assert_non_null(strstr(err.message, "ncclCommRegister of 64 bytes"));
+	assert_null(opened);
+	nccl->close(state);
+	nccl->memory_free(&device, memory);
+	assert_string_equal(called, "m0IgdggFDyf");
+}
+
+/* What is aborted has no registrations any more. */
+static void registrations_end_with_the_communicator(void **unused)
+{
+	void *state, *opened = NULL;
+	char memory[64];
+
+	(void)unused;
+	reset();
+	registration = &fake;
+	state = connect_rank(0, 2, 5000);
+	assert_int_equal(nccl->window_open(state, memory, 64, 5000, &opened, &err), BETON_OK);
+	assert_int_equal(nccl->abort(&state, 1, &err), BETON_OK);
+	nccl->window_close(state, opened);
+	assert_int_equal(nccl->window_open(state, memory, 64, 5000, &opened, &err), BETON_CANCELLED);
+	nccl->close(state);
+	assert_string_equal(called, "Ig(X)");
+}
 #else
 static void old_libraries_have_no_windows(void **unused)
 {
@@ -490,6 +536,9 @@ int main(void)
 		cmocka_unit_test(memory_has_a_window),
 		cmocka_unit_test(memory_that_cannot_be_had_is_an_error),
 		cmocka_unit_test(windows_end_with_the_communicator),
+#elif defined(HAS_REGISTRATIONS)
+		cmocka_unit_test(memory_is_registered_where_there_are_no_windows),
+		cmocka_unit_test(registrations_end_with_the_communicator),
 #else
 		cmocka_unit_test(old_libraries_have_no_windows),
 #endif

@@ -60,7 +60,7 @@ static void signature_of(const dtrain_device *device, const dtrain_op_desc *desc
 {
 	bool window = desc->kind == DTRAIN_OP_MAX_POOL || desc->kind == DTRAIN_OP_MAX_POOL_BWD ||
 		      desc->kind == DTRAIN_OP_CONV2D;
-	const dtrain_window_attrs *a = window ? &desc->attrs.window : &(dtrain_window_attrs){{0}};
+	const dtrain_window_attrs *a = window ? &desc->attrs.window : &(dtrain_window_attrs){.stride = {0}};
 	text[0] = 0;
 	bt_append(text, SIGNATURE_SIZE, "contest %016" PRIx64 " %s%s k%dx%d s%dx%d p%dx%d", device->build,
 		  dtrain__op_name(desc->kind), desc->attrs.relu ? " relu" : "", a->kernel[0], a->kernel[1],

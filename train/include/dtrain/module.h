@@ -121,8 +121,9 @@ typedef struct dtrain_group_backend {
 	 * does. Any thread. */
 	int (*memory_alloc)(dtrain_device *device, size_t bytes, void **memory, beton_error *err);
 	void (*memory_free)(dtrain_device *device, void *memory);
-	/* Collective: makes memory of memory_alloc known to all ranks, each of which gives the same number of bytes.
-	 * *window NULL: the ranks cannot reach it, which is no error. TIMEOUT: the state is aborted. */
+	/* Collective: makes memory of memory_alloc known to all ranks, each of which gives the same number of bytes; or
+	 * to this rank's engine, if it has nothing better. *window NULL: the ranks cannot reach it, which is no error.
+	 * TIMEOUT: the state is aborted. */
 	int (*window_open)(void *state, void *memory, size_t bytes, int timeout_ms, void **window, beton_error *err);
 	/* Local: in front of memory_free and close, also after abort. No rank's operation uses the memory. */
 	void (*window_close)(void *state, void *window);
