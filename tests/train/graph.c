@@ -620,43 +620,6 @@ static void build_residuals(residual_net *r, dtrain_device *device, dtrain_strea
 	expect_ok(dtrain_program_run(r->program, stream, false, &err), &err);
 }
 
-/* Each convolution is told who reads its result; what is no batch norm in training is nobody. */
-static void convolutions_know_the_batch_norm_behind(void **state)
-{
-	(void)state;
-	static const dtrain_follower wanted[] = {DTRAIN_FOLLOWER_NORM_RELU, DTRAIN_FOLLOWER_NORM,
-						 DTRAIN_FOLLOWER_NORM_ADD_RELU, DTRAIN_FOLLOWER_NONE};
-	beton_error err = {0};
-	dtrain_device *device;
-	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
-	for (int training = 0; training < 2; training++) {
-		dtrain_params *params;
-		dtrain_graph *graph;
-		dtrain_program *program;
-		expect_ok(dtrain_params_create(device, DTRAIN_F32, &params, &err), &err);
-		expect_ok(dtrain_graph_create(params, training, &graph, &err), &err);
-		dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &(dtrain_shape){4, {2, 4, 3, 3}});
-		dtrain_tensor y = dtrain_batch_norm(graph, "bn1", dtrain_conv2d(graph, "c1", x, 4, 3, 1, 1), true);
-		y = dtrain_batch_norm(graph, "bn2", dtrain_conv2d(graph, "c2", y, 4, 3, 1, 1), false);
-		y = dtrain_batch_norm_add(graph, "bn3", dtrain_conv2d(graph, "c3", y, 4, 3, 1, 1), x);
-		y = dtrain_batch_norm(graph, "bn4", dtrain_relu(graph, dtrain_conv2d(graph, "c4", y, 4, 3, 1, 1)),
-				      true);
-		dtrain_graph_keep(graph, y);
-		expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
-		int seen = 0;
-		for (int32_t i = 0; i < program->graph->num_nodes; i++) {
-			const dtrain__node *node = &program->graph->nodes[i];
-			if (node->kind == DTRAIN_OP_CONV2D)
-				assert_int_equal(node->attrs.window.follower,
-						 training ? wanted[seen++] : DTRAIN_FOLLOWER_NONE);
-		}
-		assert_int_equal(seen, training ? 4 : 0);
-		dtrain_program_destroy(&program);
-		dtrain_params_destroy(&params);
-	}
-	dtrain_device_close(&device);
-}
-
 static void expect_equal(const void *a, const void *b, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++)
@@ -784,7 +747,6 @@ int main(void)
 		cmocka_unit_test(wrong_types_are_errors),
 		cmocka_unit_test(halves_stay_halves),
 		cmocka_unit_test(gradients_are_summed_wherever_the_list_grows),
-		cmocka_unit_test(convolutions_know_the_batch_norm_behind),
 		cmocka_unit_test(fused_residuals_equal_additions),
 		cmocka_unit_test(labels_with_the_highest_logit_are_hits),
 		cmocka_unit_test(parameters_have_one_order_on_all_devices),

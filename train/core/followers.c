@@ -8,13 +8,32 @@ static dtrain_follower follower_of(const dtrain__node *norm)
 	return norm->num_inputs > 5 ? DTRAIN_FOLLOWER_NORM_ADD_RELU : DTRAIN_FOLLOWER_NORM_RELU;
 }
 
+/* Of both kinds x is the first input. */
+static bool reads_as_x(const dtrain__node *node, int input)
+{
+	return input == 0 && (node->kind == DTRAIN_OP_CONV2D || node->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT);
+}
+
+static bool is_convolved(const dtrain_graph *graph, dtrain_tensor y)
+{
+	for (int32_t i = 0; i < graph->num_nodes; i++)
+		for (int k = 0; k < graph->nodes[i].num_inputs; k++) {
+			dtrain_tensor input = graph->nodes[i].inputs[k];
+			if (dtrain__graph_root(graph, input) == y && !(input == y && reads_as_x(&graph->nodes[i], k)))
+				return false;
+		}
+	return true;
+}
+
 void dtrain__note_followers(dtrain_graph *graph)
 {
 	for (int32_t i = 0; i < graph->num_nodes; i++) {
-		const dtrain__node *norm = &graph->nodes[i];
+		dtrain__node *node = &graph->nodes[i];
 		int32_t producer =
-			norm->kind == DTRAIN_OP_BATCH_NORM_TRAIN ? graph->tensors[norm->inputs[0]].producer : -1;
+			node->kind == DTRAIN_OP_BATCH_NORM_TRAIN ? graph->tensors[node->inputs[0]].producer : -1;
 		if (producer >= 0 && graph->nodes[producer].kind == DTRAIN_OP_CONV2D)
-			graph->nodes[producer].attrs.window.follower = follower_of(norm);
+			graph->nodes[producer].attrs.window.follower = follower_of(node);
+		if (node->kind == DTRAIN_OP_NORMALIZE)
+			node->attrs.pixels.convolved = is_convolved(graph, node->outputs[0]);
 	}
 }

@@ -118,7 +118,8 @@ int64_t dtrain__graph_offset(const dtrain_graph *graph, dtrain_tensor tensor);
 dtrain_tensor dtrain__graph_copy(dtrain_graph *graph, dtrain_tensor w);
 dtrain_tensor dtrain__graph_original(const dtrain_graph *graph, dtrain_tensor tensor);
 
-/* Tells each convolution of a complete graph which batch norm reads its result: see dtrain_follower. */
+/* Tells each convolution of a complete graph which batch norm reads its result (dtrain_follower), and each NORMALIZE
+ * whether convolutions alone do. */
 void dtrain__note_followers(dtrain_graph *graph);
 
 /* Appends a node; returns its first output. */

@@ -64,7 +64,7 @@ static bool may_fuse(const dtrain_op_desc *desc)
 	       desc->outputs[0].layout == cuda_nhwc && dnn_conv_has_sums(desc);
 }
 
-int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+static int build(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	static const cuda_way ways[] = {{{build_separate, cuda_build_batch_norm, cuda_build_batch_norm}},
 					{{build_fused, cuda_build_batch_norm, cuda_build_batch_norm}}};
@@ -72,4 +72,9 @@ int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 		return build_separate(op, desc, err);
 	int status = build_fused(op, desc, err);
 	return status == BETON_UNSUPPORTED ? build_separate(op, desc, err) : status;
+}
+
+int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return cuda_is_padded(&desc->inputs[0]) ? cuda_build_padded_conv(op, desc, build, err) : build(op, desc, err);
 }

@@ -13,6 +13,8 @@
 
 #include <dtrain/device.h>
 
+#include "padded.h"
+
 /* Which of two ways runs an op (contest.h): cuDNN or our kernels; a convolution's statistics separate or fused. */
 typedef enum cuda_preference {
 	CUDA_FASTEST,
@@ -49,6 +51,7 @@ struct dtrain_device {
 	int refused_plans;           /* stored plans that did not work here; atomic */
 	int driver;                  /* version, in CUDA's numbering */
 	cuda_preference batch_norm, max_pool, attention, conv_statistics;
+	bool pads_pictures;       /* to CUDA_PADDED_CHANNELS, in half precision */
 	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */
 	struct dnn_shared *plans; /* plans that ops share: dnn_choose.c */
 	uint64_t peers;           /* bit i: access between this GPU and GPU i was requested; atomic */
@@ -85,6 +88,15 @@ static inline bool cuda_is_nhwc(const dtrain_operand *operand)
 	return operand->layout == cuda_nhwc || cuda_has_sums(operand);
 }
 
+/* NHWC with CUDA_PADDED_CHANNELS channels, of which those beyond the shape's are 0: pictures that convolutions alone
+ * read. It is not NHWC for cuda_is_nhwc. */
+extern const char cuda_nhwc_padded[];
+
+static inline bool cuda_is_padded(const dtrain_operand *operand)
+{
+	return operand->layout == cuda_nhwc_padded;
+}
+
 static inline size_t cuda_sums_offset(const dtrain_operand *operand)
 {
 	return ((size_t)dtrain_shape_count(&operand->shape) * dtrain_dtype_size(operand->dtype) + 255) / 256 * 256;
@@ -108,6 +120,9 @@ int cuda_read_limits(int index, const struct cudaDeviceProp *gpu, bool tf32, cud
  * activations NHWC unless plain_output, others plain, no padding), and workspace_bytes is 0; a builder changes these if
  * needed, and sets run, destroy and state of op. Errors: UNSUPPORTED, NO_MEMORY, DEVICE. */
 int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+/* CONV2D or CONV2D_BWD_WEIGHT of a padded x by another builder, which gets cuda_padded_conv. */
+int cuda_build_padded_conv(dtrain_op *op, dtrain_op_desc *desc,
+			   int (*builder)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err), beton_error *err);
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* by our kernel */

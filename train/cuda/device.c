@@ -172,6 +172,17 @@ static int read_preference(const char *variable, const char *first, const char *
 		       variable, text, first, second);
 }
 
+/* DTRAIN_CUDA_STEM: whether pictures are padded. Not by default: it has not been timed on a GPU. */
+static int read_stem(dtrain_device *device, beton_error *err)
+{
+	const char *text = getenv("DTRAIN_CUDA_STEM");
+	device->pads_pictures = text && strcmp(text, "padded") == 0;
+	if (!text || !*text || device->pads_pictures || strcmp(text, "plain") == 0)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "device 'cuda': DTRAIN_CUDA_STEM is '%s'; it may be 'plain' or 'padded'", text);
+}
+
 static int read_preferences(dtrain_device *device, beton_error *err)
 {
 	const struct {
@@ -184,7 +195,7 @@ static int read_preferences(dtrain_device *device, beton_error *err)
 	int status = BETON_OK;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == BETON_OK; i++)
 		status = read_preference(all[i].variable, all[i].first, all[i].second, all[i].out, err);
-	return status;
+	return status == BETON_OK ? read_stem(device, err) : status;
 }
 
 /* Initialisation that needs the GPU. Threads that wait for it sleep, because the loader has work for the cores. */

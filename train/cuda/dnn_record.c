@@ -5,6 +5,8 @@
 
 #include <dtrain/model.h>
 
+#include "padded.h"
+
 struct dtrain_device {
 	const dtrain_device_api *api;
 	record *record;
@@ -66,22 +68,41 @@ static int copy(dtrain_stream *stream, void *destination, const void *source, si
 	return BETON_OK;
 }
 
+/* Marks a picture that may be padded. */
+static const char padded_picture[] = "a picture";
+
+static int add(record *made, const dtrain_op_desc *desc)
+{
+	if (made->count == RECORD_MAX)
+		return BETON_NO_MEMORY;
+	made->ops[made->count++] = *desc;
+	return BETON_OK;
+}
+
 /* A convolution that a batch norm follows may run with that one's sums or without. */
+static int add_both(record *made, const dtrain_op_desc *desc)
+{
+	dtrain_op_desc alone = *desc;
+	int status = add(made, desc);
+	if (status != BETON_OK || desc->kind != DTRAIN_OP_CONV2D || desc->attrs.window.follower == DTRAIN_FOLLOWER_NONE)
+		return status;
+	alone.attrs.window.follower = DTRAIN_FOLLOWER_NONE;
+	return add(made, &alone);
+}
+
 static int op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
 {
-	record *made = device->record;
-	bool followed = desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE;
+	bool padded = desc->inputs[0].layout == padded_picture;
 	for (int i = 0; i < desc->num_outputs; i++)
 		desc->outputs[i].bytes =
 			(size_t)dtrain_shape_count(&desc->outputs[i].shape) * dtrain_dtype_size(desc->outputs[i].dtype);
-	if (made->count + followed >= RECORD_MAX)
-		return BETON_NO_MEMORY;
-	made->ops[made->count++] = *desc;
-	if (followed) {
-		made->ops[made->count] = *desc;
-		made->ops[made->count++].attrs.window.follower = DTRAIN_FOLLOWER_NONE;
-	}
-	return take(device, 1, (void **)out, err);
+	if (desc->kind == DTRAIN_OP_NORMALIZE && desc->attrs.pixels.convolved && desc->outputs[0].dtype != DTRAIN_F32)
+		desc->outputs[0].layout = padded_picture;
+	int status = add_both(device->record, desc);
+	const dtrain_op_desc with_zeros = padded ? cuda_padded_conv(desc) : *desc;
+	if (status == BETON_OK && padded)
+		status = add_both(device->record, &with_zeros);
+	return status == BETON_OK ? take(device, 1, (void **)out, err) : status;
 }
 
 static void op_destroy(dtrain_op *op)

@@ -13,6 +13,16 @@ struct coefficients {
 	float scale[4], shift[4];
 };
 
+coefficients coefficients_of(const float scale[4], const float shift[4])
+{
+	coefficients a;
+	for (int c = 0; c < 4; c++) {
+		a.scale[c] = scale[c];
+		a.shift[c] = shift[c];
+	}
+	return a;
+}
+
 /* NHWC: a thread computes V elements of y, of any channels. */
 template <int C, int V, typename T>
 __global__ void __launch_bounds__(THREADS) normalize_nhwc(coefficients a, const uint8_t *x, T *y, int64_t vectors)
@@ -75,6 +85,19 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
+/* A thread computes a pixel, and zeros in the channels from C on. */
+template <int C, typename T>
+__global__ void __launch_bounds__(THREADS) normalize_padded(coefficients a, const uint8_t *x, T *y, int64_t pixels)
+{
+	for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < pixels; i += (int64_t)gridDim.x * THREADS) {
+		float out[8] = {0};
+#pragma unroll
+		for (int c = 0; c < C; c++)
+			out[c] = (float)x[i * C + c] * a.scale[c] + a.shift[c];
+		store_vector(y + i * 8, out);
+	}
+}
+
 template <int C, int V, typename T>
 cudaError_t launch_normalize(cudaStream_t stream, const coefficients &a, const uint8_t *x, T *y, bool nhwc, int64_t n,
 			     int64_t area)
@@ -105,11 +128,7 @@ extern "C" cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t 
 					     const float shift[4])
 {
 	using namespace cuda_kernels;
-	coefficients a;
-	for (int c = 0; c < 4; c++) {
-		a.scale[c] = scale[c];
-		a.shift[c] = shift[c];
-	}
+	const coefficients a = coefficients_of(scale, shift);
 	return with_type(dtype, [&](auto zero) {
 		typedef decltype(zero) T;
 		switch (channels) {
@@ -121,6 +140,32 @@ extern "C" cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t 
 			return normalize<3, T>(stream, a, x, y, nhwc, n, area);
 		case 4:
 			return normalize<4, T>(stream, a, x, y, nhwc, n, area);
+		default:
+			return cudaErrorInvalidValue;
+		}
+	});
+}
+
+extern "C" cudaError_t cuda_kernel_normalize_padded(cudaStream_t stream, const uint8_t *x, void *y, dtrain_dtype dtype,
+						    int64_t pixels, int channels, const float scale[4],
+						    const float shift[4])
+{
+	using namespace cuda_kernels;
+	const coefficients a = coefficients_of(scale, shift);
+	if (dtype == DTRAIN_F32)
+		return cudaErrorInvalidValue;
+	return with_type(dtype, [&](auto zero) {
+		typedef decltype(zero) T;
+		const int64_t blocks = blocks_of(pixels);
+		switch (channels) {
+		case 1:
+			return launch(normalize_padded<1, T>, blocks, dim3(THREADS), stream, a, x, (T *)y, pixels);
+		case 2:
+			return launch(normalize_padded<2, T>, blocks, dim3(THREADS), stream, a, x, (T *)y, pixels);
+		case 3:
+			return launch(normalize_padded<3, T>, blocks, dim3(THREADS), stream, a, x, (T *)y, pixels);
+		case 4:
+			return launch(normalize_padded<4, T>, blocks, dim3(THREADS), stream, a, x, (T *)y, pixels);
 		default:
 			return cudaErrorInvalidValue;
 		}

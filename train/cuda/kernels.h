@@ -41,6 +41,10 @@ cudaError_t cuda_kernel_cast_parts(cudaStream_t stream, const float *x, void *y,
 cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t *x, void *y, dtrain_dtype dtype, bool nhwc,
 				  int64_t n, int64_t area, int channels, const float scale[4], const float shift[4]);
 
+/* The same with y [pixels][8] in F16 or BF16, 0 in the channels from c on; y is a multiple of 16 bytes. */
+cudaError_t cuda_kernel_normalize_padded(cudaStream_t stream, const uint8_t *x, void *y, dtrain_dtype dtype,
+					 int64_t pixels, int channels, const float scale[4], const float shift[4]);
+
 /* Elements of two tensors that belong together; strides in elements. */
 enum { CUDA_BOX_DIMS = DTRAIN_MAX_DIMS };
 typedef struct cuda_box {

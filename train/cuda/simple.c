@@ -187,6 +187,10 @@ static cudaError_t normalize(const cuda_kernel_op *k, const dtrain_op_desc *desc
 {
 	(void)workspace;
 	cuda_extent y = cuda_extent_of(&desc->outputs[0]);
+	if (cuda_is_padded(&desc->outputs[0]))
+		return cuda_kernel_normalize_padded(stream, operands[0], operands[1], desc->outputs[0].dtype,
+						    y.n * y.area, (int)y.channels, desc->attrs.pixels.scale,
+						    desc->attrs.pixels.shift);
 	return cuda_kernel_normalize(stream, operands[0], operands[1], desc->outputs[0].dtype, k->nhwc, y.n, y.area,
 				     (int)y.channels, desc->attrs.pixels.scale, desc->attrs.pixels.shift);
 }
@@ -418,6 +422,17 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_CLIP] = clip,
 };
 
+static void pad_pictures(const dtrain_device *device, dtrain_op_desc *desc)
+{
+	dtrain_operand *y = &desc->outputs[0];
+	bool half = y->dtype == DTRAIN_F16 || y->dtype == DTRAIN_BF16;
+	if (!device->pads_pictures || !desc->attrs.pixels.convolved || !half || !cuda_is_nhwc(y))
+		return;
+	y->layout = cuda_nhwc_padded;
+	y->bytes = (size_t)(dtrain_shape_count(&y->shape) / y->shape.dim[1]) * CUDA_PADDED_CHANNELS *
+		   dtrain_dtype_size(y->dtype);
+}
+
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	cuda_kernel_op k = {.launch = launches[desc->kind]};
@@ -449,9 +464,12 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	case DTRAIN_OP_FLATTEN:
 		k.nhwc = cuda_is_nhwc(&desc->inputs[0]);
 		break;
+	case DTRAIN_OP_NORMALIZE:
+		pad_pictures(op->device, desc);
+		k.nhwc = cuda_is_nhwc(&desc->outputs[0]);
+		break;
 	case DTRAIN_OP_GLOBAL_AVG_POOL_BWD:
 	case DTRAIN_OP_FLATTEN_BWD:
-	case DTRAIN_OP_NORMALIZE:
 		k.nhwc = cuda_is_nhwc(&desc->outputs[0]);
 		break;
 	case DTRAIN_OP_SOFTMAX_XENT:

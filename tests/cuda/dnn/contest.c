@@ -18,7 +18,8 @@
 #include "cuda/contest.h"
 #include "standin/standin.h"
 
-const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_dnn_private[] = "cuDNN's own";
+const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_nhwc_padded[] = "NHWC with zeros",
+	   cuda_dnn_private[] = "cuDNN's own";
 
 static char folder[] = "/tmp/dtrain-contest-XXXXXX";
 

@@ -18,7 +18,8 @@
 #include "../kernels/numbers.h"
 #include "operations.h"
 
-const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_dnn_private[] = "cuDNN's own";
+const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_nhwc_padded[] = "NHWC with zeros",
+	   cuda_dnn_private[] = "cuDNN's own";
 
 static dtrain_device *ref;
 static const dtrain_device_api *ref_api;

@@ -23,7 +23,8 @@
 
 enum { MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS, GUARD = 64 };
 
-const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_dnn_private[] = "cuDNN's own";
+const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_nhwc_padded[] = "NHWC with zeros",
+	   cuda_dnn_private[] = "cuDNN's own";
 
 static dtrain_device *ref;
 static dtrain_stream *ref_stream;

@@ -141,13 +141,42 @@ static void normalize_equals_ref(void **state)
 			 cudaErrorInvalidValue);
 }
 
+/* Pixels of eight channels, of which those that a picture lacks are 0. */
+static void padded_pictures_equal_ref(void **state)
+{
+	(void)state;
+	static const dtrain_op_attrs attrs = {
+		.pixels = {.scale = {0.017f, 0.018f, 0.5f, 3}, .shift = {-2.1f, -2, 7, 0}}};
+	for (int i = 0; i < 8; i++) {
+		int64_t pixels = i < 4 ? 35 : 1, channels = 1 + i % 4;
+		dtrain_dtype type = i % 2 ? DTRAIN_F16 : DTRAIN_BF16;
+		dtrain_shape shapes[] = {dtrain_shape_of(4, (int64_t[]){1, pixels, 1, channels}),
+					 dtrain_shape_of(4, (int64_t[]){1, channels, pixels, 1})};
+		array x = array_random("x", DTRAIN_U8, pixels * channels, 0, 0, 255.99);
+		array y = array_make("y", type, pixels * 8, 0), plain = array_make("right", DTRAIN_F64, x.count, 0);
+		array right = array_make("padded", DTRAIN_F64, y.count, 0);
+		ref_run(DTRAIN_OP_NORMALIZE, &attrs, 1, 1, shapes, (array *[]){&x, &plain});
+		for (int64_t k = 0; k < y.count; k++)
+			array_set(&right, k, k % 8 < channels ? array_get(&plain, k % 8 * pixels + k / 8) : 0);
+		CHECK_CUDA(cuda_kernel_normalize_padded(NULL, x.memory, y.memory, type, pixels, (int)channels,
+							attrs.pixels.scale, attrs.pixels.shift));
+		array_compare(&y, &right, 1e-4);
+		for (array *p[] = {&x, &y, &plain, &right, NULL}, **a = p; *a; a++)
+			array_free(*a);
+	}
+	float four[4] = {0};
+	assert_int_equal(cuda_kernel_normalize_padded(NULL, NULL, NULL, DTRAIN_F32, 1, 3, four, four),
+			 cudaErrorInvalidValue);
+	assert_int_equal(cuda_kernel_normalize_padded(NULL, NULL, NULL, DTRAIN_F16, 1, 5, four, four),
+			 cudaErrorInvalidValue);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(column_sums_equal_sums_in_double),
-		cmocka_unit_test(spread_repeats_rows),
-		cmocka_unit_test(biases_are_added_to_each_row),
-		cmocka_unit_test(normalize_equals_ref),
+		cmocka_unit_test(column_sums_equal_sums_in_double), cmocka_unit_test(spread_repeats_rows),
+		cmocka_unit_test(biases_are_added_to_each_row),     cmocka_unit_test(normalize_equals_ref),
+		cmocka_unit_test(padded_pictures_equal_ref),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

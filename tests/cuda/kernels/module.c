@@ -99,7 +99,7 @@ static int run_conv_with_sums(dtrain_op *op, cudaStream_t stream, void *const *o
 }
 
 /* In half precision a convolution leaves the sums of its channels for the batch norm behind it. */
-int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+static int build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	dtrain_operand *y = &desc->outputs[0];
 	bool half = y->dtype == DTRAIN_F16 || y->dtype == DTRAIN_BF16;
@@ -115,6 +115,12 @@ int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 		op->run = run_conv_with_sums;
 	}
 	return status;
+}
+
+int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return cuda_is_padded(&desc->inputs[0]) ? cuda_build_padded_conv(op, desc, build_conv, err)
+						: build_conv(op, desc, err);
 }
 
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
@@ -156,6 +162,7 @@ static int open_device(const dtrain_device_options *options, dtrain_device **out
 	}
 	(*out)->api = &cuda_device_api;
 	(*out)->fault = fault;
+	(*out)->pads_pictures = true;
 	return BETON_OK;
 }
 

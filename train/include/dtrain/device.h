@@ -172,6 +172,9 @@ typedef struct dtrain_inspect_attrs {
 
 typedef struct dtrain_pixel_attrs {
 	float scale[4], shift[4]; /* for each channel */
+	/* Convolutions and their weights' gradients alone read y. A hint: a device may store y with more channels than
+	 * its shape has, in a layout and with bytes of its own. */
+	bool convolved;
 } dtrain_pixel_attrs;
 
 typedef struct dtrain_slice_attrs {

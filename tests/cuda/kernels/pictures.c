@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pictures with channels of zeros, and the convolutions that read them, on the device "emulated"; the ref device gives
+ * what is right.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dtrain/device.h>
+
+#include "numbers.h"
+
+enum { N = 2, CHANNELS = 3, SIDE = 9, FILTERS = 5, KERNEL = 3, OUT = 5 };
+enum { MOST = 1 << 14 }; /* bytes of an operand or a workspace */
+
+static const dtrain_shape bytes_shape = {4, {N, SIDE, SIDE, CHANNELS}}, picture = {4, {N, CHANNELS, SIDE, SIDE}},
+			  filters = {4, {FILTERS, CHANNELS, KERNEL, KERNEL}}, result = {4, {N, FILTERS, OUT, OUT}};
+
+static dtrain_operand operand(dtrain_dtype dtype, const dtrain_shape *shape)
+{
+	return (dtrain_operand){
+		.dtype = dtype, .shape = *shape, .bytes = (size_t)dtrain_shape_count(shape) * dtrain_dtype_size(dtype)};
+}
+
+/* desc is as the device finished it. */
+static void run(dtrain_device *device, dtrain_op_desc *desc, void *const *operands)
+{
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	dtrain_op *op = NULL;
+	dtrain_stream *stream = NULL;
+	beton_error err = {0};
+	if (api->op_create(device, desc, &op, &err) != BETON_OK ||
+	    api->stream_create(device, &stream, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	void *workspace = aligned_alloc(256, MOST);
+	assert_non_null(workspace);
+	assert_true(desc->workspace_bytes <= MOST);
+	memset(workspace, 0x7f, MOST);
+	if (api->op_run(op, stream, operands, workspace, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	free(workspace);
+	api->stream_destroy(stream);
+	api->op_destroy(op);
+}
+
+static dtrain_op_desc describe_normalize(dtrain_dtype dtype, bool convolved)
+{
+	return (dtrain_op_desc){
+		.kind = DTRAIN_OP_NORMALIZE,
+		.attrs.pixels = {.scale = {0.01f, 0.02f, 0.03f}, .shift = {-1, -2, -3}, .convolved = convolved},
+		.num_inputs = 1,
+		.num_outputs = 1,
+		.inputs = {operand(DTRAIN_U8, &bytes_shape)},
+		.outputs = {operand(dtype, &picture)}};
+}
+
+static dtrain_op_desc describe_conv(dtrain_op_kind kind, const dtrain_operand *x, const dtrain_operand *second)
+{
+	bool forward = kind == DTRAIN_OP_CONV2D;
+	return (dtrain_op_desc){.kind = kind,
+				.attrs.window = {.stride = {2, 2}, .padding = {1, 1}},
+				.num_inputs = 2,
+				.num_outputs = 1,
+				.inputs = {*x, *second},
+				.outputs = {forward ? operand(x->dtype, &result) : operand(DTRAIN_F32, &filters)},
+				.plain_output = {true}};
+}
+
+static void fill(void *memory, dtrain_dtype dtype, int64_t count, unsigned *seed)
+{
+	for (int64_t i = 0; i < count; i++) {
+		*seed = *seed * 1664525 + 1013904223;
+		double value = (*seed >> 8) / 16777216.0;
+		number_set(dtype, memory, i, dtype == DTRAIN_U8 ? floor(value * 256) : 2 * value - 1);
+	}
+}
+
+static void compare(const char *what, const dtrain_operand *o, const void *wanted, const void *got)
+{
+	for (int64_t i = 0; i < dtrain_shape_count(&o->shape); i++) {
+		double a = number_get(o->dtype, wanted, i), b = number_get(o->dtype, got, i);
+		if (!(fabs(a - b) <= 0.02 * (1 + fabs(a))))
+			fail_msg("%s, element %lld: %.9g instead of %.9g", what, (long long)i, b, a);
+	}
+}
+
+typedef struct memory {
+	_Alignas(256) char bytes[MOST], x[2][MOST], w[MOST], copy[MOST], d_y[MOST], y[2][MOST], d_w[2][MOST];
+} memory;
+
+/* The weight as F32, as plain copy, or channels last. */
+static void *weight_of(memory *m, dtrain_device *device, dtrain_dtype dtype, int form, dtrain_operand *out)
+{
+	const dtrain_shape flat = dtrain_shape_of(1, (int64_t[]){dtrain_shape_count(&filters)});
+	dtrain_segment segment = {.shape = filters};
+	dtrain_op_desc cast = {.kind = DTRAIN_OP_CAST,
+			       .attrs.cast = {.segments = &segment, .num_segments = 1},
+			       .num_inputs = 1,
+			       .num_outputs = 1,
+			       .inputs = {operand(DTRAIN_F32, &flat)},
+			       .outputs = {operand(dtype, &flat)},
+			       .plain_output = {form == 1}};
+	*out = operand(form == 0 ? DTRAIN_F32 : dtype, &filters);
+	if (form == 0)
+		return m->w;
+	run(device, &cast, (void *[]){m->w, m->copy});
+	out->layout = segment.layout;
+	assert_true((form == 2) == (segment.layout != NULL));
+	return m->copy;
+}
+
+static void convolutions_of_padded_pictures_are_ref_s(void **state)
+{
+	dtrain_device *const *devices = *state; /* ref, emulated */
+	static const dtrain_dtype types[] = {DTRAIN_F16, DTRAIN_BF16};
+	memory *m = aligned_alloc(256, sizeof(*m));
+	assert_non_null(m);
+	unsigned seed = 1;
+	for (int i = 0; i < 6; i++) {
+		dtrain_dtype dtype = types[i % 2];
+		dtrain_operand pictures[2], weight = operand(DTRAIN_F32, &filters), d_y = operand(dtype, &result);
+		fill(m->bytes, DTRAIN_U8, dtrain_shape_count(&picture), &seed);
+		fill(m->w, DTRAIN_F32, dtrain_shape_count(&filters), &seed);
+		fill(m->d_y, dtype, dtrain_shape_count(&result), &seed);
+		memset(m->d_w, 0x7f, sizeof(m->d_w));
+		for (int k = 0; k < 2; k++) {
+			dtrain_op_desc normalize = describe_normalize(dtype, true);
+			run(devices[k], &normalize, (void *[]){m->bytes, m->x[k]});
+			pictures[k] = normalize.outputs[0];
+			void *w = k == 0 ? m->w : weight_of(m, devices[k], dtype, i / 2, &weight);
+			dtrain_op_desc conv = describe_conv(DTRAIN_OP_CONV2D, &pictures[k], &weight);
+			run(devices[k], &conv, (void *[]){m->x[k], w, m->y[k]});
+			dtrain_op_desc gradient = describe_conv(DTRAIN_OP_CONV2D_BWD_WEIGHT, &pictures[k], &d_y);
+			run(devices[k], &gradient, (void *[]){m->x[k], m->d_y, m->d_w[k]});
+		}
+		assert_int_equal(pictures[0].bytes, N * CHANNELS * SIDE * SIDE * 2);
+		assert_int_equal(pictures[1].bytes, N * 8 * SIDE * SIDE * 2);
+		const dtrain_operand y = operand(dtype, &result), d_w = operand(DTRAIN_F32, &filters);
+		compare("y", &y, m->y[0], m->y[1]);
+		compare("d_w", &d_w, m->d_w[0], m->d_w[1]);
+		/* Nothing behind the gradient. */
+		assert_int_equal(m->d_w[1][d_w.bytes], 0x7f);
+	}
+	free(m);
+}
+
+/* Only pictures that nobody else reads are padded, and only in half precision; nobody else takes them. */
+static void other_ops_take_no_padded_pictures(void **state)
+{
+	dtrain_device *device = ((dtrain_device *const *)*state)[1];
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	dtrain_op_desc all[] = {describe_normalize(DTRAIN_F16, true), describe_normalize(DTRAIN_F16, false),
+				describe_normalize(DTRAIN_F32, true), describe_normalize(DTRAIN_F16, true)};
+	dtrain_op *op = NULL;
+	beton_error err = {0};
+	all[3].plain_output[0] = true;
+	for (int i = 0; i < 4; i++) {
+		size_t plain = all[i].outputs[0].bytes;
+		assert_int_equal(api->op_create(device, &all[i], &op, &err), BETON_OK);
+		api->op_destroy(op);
+		assert_int_equal(all[i].outputs[0].bytes, i == 0 ? plain / CHANNELS * 8 : plain);
+	}
+	dtrain_op_desc relu = {.kind = DTRAIN_OP_RELU,
+			       .num_inputs = 1,
+			       .num_outputs = 1,
+			       .inputs = {all[0].outputs[0]},
+			       .outputs = {operand(DTRAIN_F16, &picture)}};
+	assert_int_equal(api->op_create(device, &relu, &op, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "layout of another device"));
+}
+
+int main(void)
+{
+	dtrain_device *devices[2] = {NULL};
+	void *state = devices;
+	beton_error err = {0};
+	if (dtrain_device_open("ref", NULL, &devices[0], &err) != BETON_OK ||
+	    dtrain_device_open("emulated", NULL, &devices[1], &err) != BETON_OK) {
+		print_error("%s\n", err.message);
+		return 1;
+	}
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_prestate(convolutions_of_padded_pictures_are_ref_s, state),
+		cmocka_unit_test_prestate(other_ops_take_no_padded_pictures, state),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	dtrain_device_close(&devices[1]);
+	dtrain_device_close(&devices[0]);
+	return failed;
+}
