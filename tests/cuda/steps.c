@@ -181,19 +181,22 @@ static void in_f16(void **state)
 	train(DTRAIN_F16, false, true);
 }
 
-/* Three batch norms take the sums that a convolution leaves: one kernel in place of two. The picture is padded. */
-static void in_f16_with_sums_of_convolutions(void **state)
+/* Three batch norms take the sums that a convolution leaves: one kernel in place of two. The engines in BF16 have no
+ * workspace for parts of the sums, so these are cleared. The picture is padded. */
+static void with_sums_of_convolutions(void **state)
 {
-	long launches[2];
 	setenv("DTRAIN_CUDA_BATCH_NORM", "kernels", 1);
 	setenv("DTRAIN_CUDA_MAX_POOL", "kernels", 1);
 	setenv("DTRAIN_CUDA_STEM", "padded", 1);
-	for (int fused = 0; fused < 2; fused++) {
-		reset(state);
-		setenv("DTRAIN_CUDA_CONV_STATISTICS", fused ? "fused" : "separate", 1);
-		launches[fused] = train(DTRAIN_F16, false, true);
+	for (int half = 0; half < 2; half++) {
+		long launches[2];
+		for (int fused = 0; fused < 2; fused++) {
+			reset(state);
+			setenv("DTRAIN_CUDA_CONV_STATISTICS", fused ? "fused" : "separate", 1);
+			launches[fused] = train(half ? DTRAIN_BF16 : DTRAIN_F16, false, true);
+		}
+		assert_int_equal(launches[0] - launches[1], half ? 0 : 3);
 	}
-	assert_int_equal(launches[0] - launches[1], 3);
 	unsetenv("DTRAIN_CUDA_STEM");
 	unsetenv("DTRAIN_CUDA_BATCH_NORM");
 	unsetenv("DTRAIN_CUDA_MAX_POOL");
@@ -329,7 +332,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(in_tf32, reset),
 		cmocka_unit_test_setup(in_bf16, reset),
 		cmocka_unit_test_setup(in_f16, reset),
-		cmocka_unit_test_setup(in_f16_with_sums_of_convolutions, reset),
+		cmocka_unit_test_setup(with_sums_of_convolutions, reset),
 	};
 	failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
 	cudnnBackendDestroyDescriptor(gpu);
