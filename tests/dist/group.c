@@ -156,6 +156,13 @@ static void movements(struct rank *r, dtrain_dtype dtype, int64_t count, int roo
 	DO(dtrain_all_gather(r->group, out, in, count, dtype, NULL, &work, &err));
 	for (int rank = 0; rank < r->size; rank++)
 		check_part(out, dtype, rank * count, count, rank, 0);
+	/* In place. */
+	memset(out, 0, bytes);
+	memcpy(out + (size_t)count * (size_t)r->rank * each, in, (size_t)count * each);
+	DO(dtrain_all_gather(r->group, out, out + (size_t)count * (size_t)r->rank * each, count, dtype, NULL, &work,
+			     &err));
+	for (int rank = 0; rank < r->size; rank++)
+		check_part(out, dtype, rank * count, count, rank, 0);
 	memset(out, 0, bytes);
 	DO(dtrain_gather(r->group, out, in, count, dtype, root, NULL, &work, &err));
 	for (int rank = 0; rank < r->size && r->rank == root; rank++)

@@ -498,7 +498,9 @@ int gloo_all_gather(gloo_group *group, void *output, const void *input, size_t s
 		gloo::AllgatherOptions options(group->context);
 
 		set_common(options, group, tag);
-		options.setInput(bytes(input), size);
+		/* Without an input Gloo takes this rank's part of the output. */
+		if (input != bytes(output) + size * static_cast<size_t>(group->context->rank))
+			options.setInput(bytes(input), size);
 		options.setOutput(bytes(output), size * static_cast<size_t>(group->context->size));
 		gloo::allgather(options);
 	});

@@ -125,7 +125,7 @@ BETON_API int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, d
 BETON_API int dtrain_reduce_scatter(dtrain_group *group, void *output, const void *input, int64_t count,
 				    dtrain_dtype dtype, dtrain_reduce_op op, dtrain_event *after, dtrain_work **work,
 				    beton_error *err);
-/* output: count * size elements in rank order; input: count elements. */
+/* output: count * size elements in rank order; input: count elements, which may be this rank's part of output. */
 BETON_API int dtrain_all_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 				dtrain_event *after, dtrain_work **work, beton_error *err);
 BETON_API int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int root,
