@@ -16,6 +16,7 @@ typedef enum family {
 	LOOKAHEAD,
 	NORMALIZE,
 	SCALER,
+	NORM_SYNC,   /* see op_norm.c */
 	BIASED_GELU, /* one behind the other, in the layouts that the device has between two ops */
 } family;
 
@@ -41,6 +42,8 @@ typedef struct op_case {
 	spoil spoil;                    /* of SCALER; SGD and UPDATE take anything but NOTHING as a step to leave out */
 	dtrain_op_kind kind;            /* of EXAMPLE, UPDATE, and of cases that a device may lack */
 	const dtrain__op_case *example; /* the same */
+	bool relu, residual;            /* of NORM_SYNC, as the next */
+	bool shared;                    /* other ranks have their part in the statistics */
 	bool copies;                    /* the example reads its weights from a CAST, each the only segment */
 	char name[48];                  /* for messages; the list of all cases has it */
 } op_case;

@@ -89,6 +89,16 @@ static const op_case op_cases[] = {
 	{NORMALIZE, {3, 3, 5, 7}, .bound = 2e-7},
 	{NORMALIZE, {1, 1, 3, 1}, .bound = 2e-7},
 	{NORMALIZE, {2, 4, 9, 2}, .bound = 2e-7},
+	{NORM_SYNC, {2, 16, 4, 4}, .bound = 1e-5},
+	{NORM_SYNC, {3, 5, 3, 7}, .relu = true, .bound = 1e-5},
+	{NORM_SYNC, {5, 33, 1, 1}, .relu = true, .bound = 1e-5},
+	{NORM_SYNC, {300, 20}, .bound = 1e-5},
+	{NORM_SYNC, {3, 5, 5, 4}, .relu = true, .residual = true, .bound = 1e-5},
+	{NORM_SYNC, {7, 12}, .relu = true, .residual = true, .bound = 1e-5},
+	{NORM_SYNC, {2, 16, 4, 4}, .relu = true, .shared = true, .bound = 1e-5},
+	{NORM_SYNC, {1, 3, 5, 7}, .shared = true, .bound = 1e-5},
+	{NORM_SYNC, {1, 9}, .shared = true, .bound = 1e-5}, /* a value in each channel */
+	{NORM_SYNC, {3, 24, 3, 3}, .relu = true, .residual = true, .shared = true, .bound = 1e-5},
 	/* The scaler's arithmetic is exact. */
 	{SCALER, {1000}, .scale = 65536, .bound = 0},
 	{SCALER, {1000}, .scale = 65536, .good = 1998, .bound = 0},

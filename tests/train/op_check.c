@@ -9,69 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/op.h"
-
-/* Operands of a type: pictures, what there is of each channel, matrices, rows, flat arrays. */
-#define PICTURES(type)                                        \
-	{                                                     \
-		.dtype = (type), .shape = { 4, {2, 3, 4, 5} } \
-	}
-#define OTHER(type)                                           \
-	{                                                     \
-		.dtype = (type), .shape = { 4, {2, 3, 4, 6} } \
-	}
-#define CHANNELS(type)                               \
-	{                                            \
-		.dtype = (type), .shape = { 1, {3} } \
-	}
-#define KERNEL(type)                                          \
-	{                                                     \
-		.dtype = (type), .shape = { 4, {3, 3, 1, 1} } \
-	}
-#define MATRIX(type)                                    \
-	{                                               \
-		.dtype = (type), .shape = { 2, {2, 3} } \
-	}
-#define SQUARE(type)                                    \
-	{                                               \
-		.dtype = (type), .shape = { 2, {3, 3} } \
-	}
-#define ROWS(type)                                   \
-	{                                            \
-		.dtype = (type), .shape = { 1, {2} } \
-	}
-#define FLAT(type)                                    \
-	{                                             \
-		.dtype = (type), .shape = { 1, {64} } \
-	}
-#define ONE(type)                                    \
-	{                                            \
-		.dtype = (type), .shape = { 1, {1} } \
-	}
-#define FOUR(type)                                   \
-	{                                            \
-		.dtype = (type), .shape = { 1, {4} } \
-	}
-#define RATES(type)                                     \
-	{                                               \
-		.dtype = (type), .shape = { 2, {5, 2} } \
-	}
-#define STATISTICS(type) CHANNELS(type), CHANNELS(type), CHANNELS(type), CHANNELS(type)
-#define U8 DTRAIN_U8
-#define I64 DTRAIN_I64
-#define F16 DTRAIN_F16
-#define BF16 DTRAIN_BF16
-#define F32 DTRAIN_F32
-#define F64 DTRAIN_F64
-
-/* The message of the error; NULL: there is none. */
-typedef struct trial {
-	const char *message;
-	dtrain_op_kind kind;
-	bool relu;
-	int32_t num_inputs, num_outputs;
-	dtrain_operand inputs[DTRAIN_OP_MAX_OPERANDS], outputs[DTRAIN_OP_MAX_OPERANDS];
-} trial;
+#include "op_trial.h"
 
 static const trial trials[] = {
 	/* Half activations with float weights, or all of one type. */
@@ -122,84 +60,6 @@ static const trial trials[] = {
 	{"shape does not match", DTRAIN_OP_GELU, false, 1, 1, {PICTURES(F32)}, {OTHER(F32)}},
 	{"an operand is missing", DTRAIN_OP_GELU_BWD, false, 1, 1, {PICTURES(F32)}, {PICTURES(F32)}},
 	{"wrong type of the operand", DTRAIN_OP_ADD, false, 2, 1, {PICTURES(F16), PICTURES(BF16)}, {PICTURES(F16)}},
-	/* Batch norm: float statistics, a mask with relu, a residual with relu. */
-	{NULL,
-	 DTRAIN_OP_BATCH_NORM_TRAIN,
-	 true,
-	 6,
-	 4,
-	 {PICTURES(BF16), STATISTICS(F32), PICTURES(BF16)},
-	 {PICTURES(BF16), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)}},
-	{"wrong type of the operand",
-	 DTRAIN_OP_BATCH_NORM_TRAIN,
-	 false,
-	 5,
-	 3,
-	 {PICTURES(BF16), STATISTICS(BF16)},
-	 {PICTURES(BF16), CHANNELS(F32), CHANNELS(F32)}},
-	{"wrong type of the operand",
-	 DTRAIN_OP_BATCH_NORM_TRAIN,
-	 true,
-	 6,
-	 4,
-	 {PICTURES(BF16), STATISTICS(F32), PICTURES(F32)},
-	 {PICTURES(BF16), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)}},
-	{"mask with relu",
-	 DTRAIN_OP_BATCH_NORM_TRAIN,
-	 true,
-	 6,
-	 3,
-	 {PICTURES(F32), STATISTICS(F32), PICTURES(F32)},
-	 {PICTURES(F32), CHANNELS(F32), CHANNELS(F32)}},
-	{"residual with relu",
-	 DTRAIN_OP_BATCH_NORM_TRAIN,
-	 false,
-	 6,
-	 3,
-	 {PICTURES(F32), STATISTICS(F32), PICTURES(F32)},
-	 {PICTURES(F32), CHANNELS(F32), CHANNELS(F32)}},
-	{"shape does not match [2, 3, 4, 6]",
-	 DTRAIN_OP_BATCH_NORM_TRAIN,
-	 true,
-	 6,
-	 4,
-	 {PICTURES(F32), STATISTICS(F32), OTHER(F32)},
-	 {PICTURES(F32), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)}},
-	{"too many operands",
-	 DTRAIN_OP_BATCH_NORM_EVAL,
-	 true,
-	 7,
-	 1,
-	 {PICTURES(F32), STATISTICS(F32), PICTURES(F32), PICTURES(F32)},
-	 {PICTURES(F32)}},
-	{"residual with relu",
-	 DTRAIN_OP_BATCH_NORM_EVAL,
-	 false,
-	 6,
-	 1,
-	 {PICTURES(F32), STATISTICS(F32), PICTURES(F32)},
-	 {PICTURES(F32)}},
-	{NULL,
-	 DTRAIN_OP_BATCH_NORM_BWD,
-	 true,
-	 6,
-	 4,
-	 {PICTURES(F16), PICTURES(F16), CHANNELS(F32), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)},
-	 {PICTURES(F16), CHANNELS(F32), CHANNELS(F32), PICTURES(F16)}},
-	{"residual with relu",
-	 DTRAIN_OP_BATCH_NORM_BWD,
-	 false,
-	 5,
-	 4,
-	 {PICTURES(F16), PICTURES(F16), CHANNELS(F32), CHANNELS(F32), CHANNELS(F32)},
-	 {PICTURES(F16), CHANNELS(F32), CHANNELS(F32), PICTURES(F16)}},
-	{"shape does not match",
-	 DTRAIN_OP_BATCH_NORM_BWD,
-	 true,
-	 6,
-	 4,
-	 {PICTURES(F32), PICTURES(F32), CHANNELS(F32), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)},
-	 {PICTURES(F32), CHANNELS(F32), CHANNELS(F32), OTHER(F32)}},
 	/* Pixels: bytes, four channels at most, moved sides. */
 	{NULL,
 	 DTRAIN_OP_NORMALIZE,
@@ -632,8 +492,9 @@ static void segments_lie_in_order(void **state)
 static void operands_follow_the_rules(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {
-		const trial *t = &trials[i];
+	const size_t count = sizeof(trials) / sizeof(trials[0]);
+	for (size_t i = 0; i < count + num_norm_trials; i++) {
+		const trial *t = i < count ? &trials[i] : &norm_trials[i - count];
 		beton_error err = {0};
 		dtrain_op_desc desc = {.kind = t->kind,
 				       .attrs.relu = t->relu,
@@ -662,6 +523,23 @@ static void operands_follow_the_rules(void **state)
 			fail_msg("trial %zu: %d '%s', not '%s'", i, status, err.message, t->message ? t->message : "");
 		if (t->message)
 			assert_non_null(strstr(err.message, dtrain__op_name(t->kind)));
+	}
+}
+
+static void moments_belong_to_a_rank(void **state)
+{
+	(void)state;
+	dtrain_op_desc desc = {.kind = DTRAIN_OP_BATCH_NORM_MOMENTS,
+			       .num_inputs = 1,
+			       .num_outputs = 1,
+			       .inputs = {PICTURES(F32)},
+			       .outputs = {MOMENTS(F32)}};
+	for (int32_t rank = -1; rank <= 4; rank++) {
+		beton_error err = {0};
+		desc.attrs.norm.rank = rank;
+		bool right = rank >= 0 && rank < 4;
+		assert_int_equal(dtrain__op_check(&desc, &err), right ? BETON_OK : BETON_INVALID_ARGUMENT);
+		assert_true(right || strstr(err.message, "the rank is not one of [4, 7]"));
 	}
 }
 
@@ -784,6 +662,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(operands_follow_the_rules),
+		cmocka_unit_test(moments_belong_to_a_rank),
 		cmocka_unit_test(updates_have_numbers_in_their_ranges),
 		cmocka_unit_test(muon_has_matrices_in_order),
 		cmocka_unit_test(norms_have_a_divisor_and_a_limit),

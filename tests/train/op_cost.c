@@ -76,6 +76,14 @@ static void sums_take_a_pass_of_their_own(void **state)
 	check(&(dtrain_op_desc){DTRAIN_OP_BATCH_NORM_BWD, .num_inputs = 6, .num_outputs = 4,
 				.inputs = {x, x, c, c, c, mask}, .outputs = {x, c, c, x}},
 	      count * (4 + 6 + 2 + 2.0 / 8) + 5 * each, 0);
+	/* In two ops, each of which reads x once. */
+	dtrain_operand moments = OPERAND(F32, 4, 33);
+	check(&(dtrain_op_desc){DTRAIN_OP_BATCH_NORM_MOMENTS, .num_inputs = 1, .num_outputs = 1, .inputs = {x},
+				.outputs = {moments}},
+	      count * 2 + 4 * 4 * 33, 0);
+	check(&(dtrain_op_desc){DTRAIN_OP_BATCH_NORM_SYNC, .num_inputs = 6, .num_outputs = 4,
+				.inputs = {x, c, c, c, c, moments}, .outputs = {x, c, c, mask}},
+	      count * (4 + 1.0 / 8) + 6 * each + 4 * 4 * 33, 0);
 }
 
 static void an_update_reads_and_writes_in_place(void **state)

@@ -549,14 +549,15 @@ static int run_normalize(setting *s, const dtrain_op_attrs *a, beton_error *err)
 	return BETON_OK;
 }
 
+static int run_norm(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	(void)a;
+	return run_norm_sync(s, err);
+}
+
 static int (*const families[])(setting *s, const dtrain_op_attrs *a, beton_error *err) = {
-	[LOSS] = run_loss,
-	[SGD] = run_sgd,
-	[UPDATE] = run_update,
-	[LOOKAHEAD] = run_lookahead,
-	[NORMALIZE] = run_normalize,
-	[SCALER] = run_scaler,
-	[BIASED_GELU] = run_biased_gelu,
+	[LOSS] = run_loss,           [SGD] = run_sgd,       [UPDATE] = run_update,  [LOOKAHEAD] = run_lookahead,
+	[NORMALIZE] = run_normalize, [SCALER] = run_scaler, [NORM_SYNC] = run_norm, [BIASED_GELU] = run_biased_gelu,
 };
 
 /* ---- settings ---- */
@@ -573,6 +574,8 @@ bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype 
 		return false;
 	bool norm = c->kind == DTRAIN_OP_BATCH_NORM_TRAIN || c->kind == DTRAIN_OP_BATCH_NORM_EVAL;
 	if (c->example && norm && c->example->optional_inputs && !caps->batch_norm_add)
+		return false;
+	if (c->residual && !caps->batch_norm_add)
 		return false;
 	if (c->example && c->kind == DTRAIN_OP_CONV2D_BWD_DATA && !caps->conv_bwd_add)
 		return false;

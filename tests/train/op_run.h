@@ -81,6 +81,9 @@ double *input(setting *s, const char *name, tensor_kind kind, dtrain_shape shape
 int run_op(setting *s, dtrain_op_kind kind, const dtrain_op_attrs *attrs, const int *inputs, const int *outputs,
 	   beton_error *err);
 
+/* The family NORM_SYNC (op_norm.c). */
+int run_norm_sync(setting *s, beton_error *err);
+
 /* The family EXAMPLE (op_example.c). */
 int run_example(setting *s, beton_error *err);
 void close_example(setting *s);

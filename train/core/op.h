@@ -31,7 +31,7 @@ typedef struct dtrain__op_case {
 } dtrain__op_case;
 
 /* One letter for each operand. A shape is checked by naming it: equal letters are equal shapes.
- *   X, Y, K: any tensor   P, B, E: what check says
+ *   X, Y, K: any tensor   P, B, E: what check says   M: moments or sums of batch norm
  *   W: a weight; as an input F32, which the op rounds to the type of x, or of that type
  *   C: [channels of x]    N: [n]                S: []                    L: [n, c]           F: flat
  *   R: f32 [groups, 2]    H: f32 [1]            A: f32 [4], a scaler, clip  m: u8 of x's shape  i: u8 of y's shape
@@ -50,6 +50,8 @@ typedef struct dtrain__op_rules {
 	/* Changes the attributes so that the op changes no input and computes the same bits. NULL: with `updates` it
 	 * cannot be repeated. */
 	void (*repeat)(dtrain_op_attrs *attrs);
+	/* A call changes the results before another op reads them: the op is not repeated, and they are kept. */
+	bool exchanged;
 	uint32_t in_place;   /* bits of inputs that output 0 may overwrite */
 	uint32_t read_twice; /* bits of inputs that are read twice from memory, because sums must be complete first */
 

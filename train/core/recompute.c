@@ -39,11 +39,17 @@ static bool may_repeat(const dtrain_graph *graph, const dtrain__node *node)
 	bool inside = true;
 	for (int i = 0; i < node->num_outputs; i++)
 		inside = inside && graph->tensors[node->outputs[i]].role == DTRAIN__ACTIVATION;
-	return inside && (!rules->updates || rules->repeat);
+	return inside && !rules->exchanged && (!rules->updates || rules->repeat);
 }
 
-/* Notes the tensors that backward reads, and those that are in memory anyway: inputs, parameters, kept tensors, and
- * what one block computes for another one. */
+/* Whether a call of the schedule changes what the node computes. */
+static bool is_exchanged(const dtrain_graph *graph, int32_t node)
+{
+	return dtrain__op_rules_of(graph->nodes[node].kind)->exchanged;
+}
+
+/* Notes the tensors that backward reads, and those that are in memory anyway: inputs, parameters, kept tensors, what
+ * one block computes for another one, and what other ranks have a part in. */
 static void look_at_tensors(recompute_pass *pass)
 {
 	const dtrain_graph *graph = pass->graph;
@@ -51,7 +57,7 @@ static void look_at_tensors(recompute_pass *pass)
 		const dtrain__tensor *tensor = &graph->tensors[i];
 		pass->again[i] = -1;
 		pass->stays[i] = tensor->role != DTRAIN__ACTIVATION || tensor->keep || tensor->producer < 0 ||
-				 tensor->producer >= pass->forward;
+				 tensor->producer >= pass->forward || is_exchanged(graph, tensor->producer);
 	}
 	for (int32_t i = 0; i < graph->num_nodes; i++)
 		for (int k = 0; k < graph->nodes[i].num_inputs; k++) {

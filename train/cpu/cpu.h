@@ -83,6 +83,12 @@ typedef struct cpu_half {
 	uint32_t updates; /* bits of inputs that are written */
 } cpu_half;
 
+/* How the numbers of a tensor's channels lie in memory: `pieces` times `blocks` times `rows` times `width` numbers, of
+ * which the last are neighbouring channels. The last piece has fewer rows. */
+typedef struct cpu_channels {
+	int64_t width, blocks, pieces, rows, last;
+} cpu_channels;
+
 struct dtrain_op {
 	dtrain_device *device;
 	dtrain_op_attrs attrs;
@@ -92,7 +98,9 @@ struct dtrain_op {
 	int num_inputs, num_outputs;
 	int64_t count; /* elements of input 0 */
 	int64_t batch, channels;
-	bool drops;     /* attention with dropout */
+	bool drops;        /* attention with dropout */
+	cpu_channels grid; /* of batch norm over ranks, as the next */
+	int64_t ranks;
 	int64_t pieces; /* of an update with norms of parameters */
 	cpu_step steps[CPU_OP_MAX_STEPS];
 	int num_steps;
@@ -250,6 +258,7 @@ void *cpu_address(cpu_place place, void *const *operands, void *workspace);
 void cpu_build_conv(cpu_build *build);
 void cpu_build_linear(cpu_build *build);
 void cpu_build_batch_norm(cpu_build *build);
+void cpu_build_batch_norm_sync(cpu_build *build);
 void cpu_build_elementwise(cpu_build *build);
 void cpu_build_pool(cpu_build *build);
 void cpu_build_flatten(cpu_build *build);

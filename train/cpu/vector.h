@@ -30,6 +30,11 @@ typedef enum cpu_activation {
 	CPU_SILU,
 } cpu_activation;
 
+/* Of each channel, for the gradient of batch norm. */
+typedef struct cpu_slopes {
+	const float *mean, *scale, *tilt, *level;
+} cpu_slopes;
+
 /* Functions on rows of one type, F32, BF16 or F16: void pointers are to such rows. What is computed is F32, and rounded
  * once. */
 typedef struct cpu_rows {
@@ -49,6 +54,19 @@ typedef struct cpu_rows {
 	void (*rms_norm)(void *y, const void *x, const float *gamma, int64_t count, float epsilon, float *rstd);
 	void (*rms_norm_back)(void *d_x, float *d_gamma, const void *x, const void *d_y, const float *gamma,
 			      int64_t count, float rstd);
+
+	/* Rows of `width` channels, one behind the other. mask: a byte for each element, which is not 0 where it
+	 * counts; NULL: all do. moments adds to what is there the sums of x - shift, and of its square, for each
+	 * channel; shift NULL: 0. norm_sums adds those of d_y and of d_y * (x - mean). */
+	void (*moments)(float *sum, float *square, const void *x, const float *shift, int64_t rows, int64_t width);
+	/* y = (x - mean) * scale + shift; with a mask, which is set, at least 0. */
+	void (*normalize)(void *y, uint8_t *mask, const void *x, const float *mean, const float *scale,
+			  const float *shift, int64_t rows, int64_t width);
+	void (*norm_sums)(float *sum, float *product, const void *x, const void *d_y, const uint8_t *mask,
+			  const float *mean, int64_t rows, int64_t width);
+	/* d_x = (d_y - level - (x - mean) * tilt) * scale */
+	void (*norm_back)(void *d_x, const void *x, const void *d_y, const uint8_t *mask, const cpu_slopes *slopes,
+			  int64_t rows, int64_t width);
 
 	/* y may be x. */
 	void (*activate)(void *y, const void *x, int64_t count, cpu_activation activation);

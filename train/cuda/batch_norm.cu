@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Batch norm of a matrix [rows][channels]. Forward: mean and sum of squared distances of each block's rows, then those
- * of all rows, then a pass that normalizes. Backward: the two sums, then one pass.
+ * of all rows, then a pass that normalizes. Backward: the two sums, then one pass. With the batches of several ranks
+ * the ops end at the moments and at the sums, which the ranks exchange.
  *
  * Mean and variance are formed as Chan, Golub and LeVeque do (1979): a thread computes mean and squared distances of
  * several rows at a time, and merges them into its moments; threads are merged in F32, blocks in F64. Nothing is
@@ -142,8 +143,9 @@ struct running {
 	double momentum;
 };
 
-__global__ void __launch_bounds__(THREADS)
-	finish_moments(columns g, const float *partial, float *mean_out, float *var_out, running r)
+/* The moments of a channel in all chunks, in the threads with y 0. Returns whether this thread has them. */
+__device__ inline bool join_chunks(const columns &g, const float *partial, double &n_out, double &mean_out,
+				   double &squares_out)
 {
 	__shared__ double n[FINISH_THREADS][FINISH_CHANNELS], mean[FINISH_THREADS][FINISH_CHANNELS],
 		squares[FINISH_THREADS][FINISH_CHANNELS];
@@ -163,14 +165,65 @@ __global__ void __launch_bounds__(THREADS)
 		merge(n[y][x], mean[y][x], squares[y][x], n[other][x], mean[other][x], squares[other][x]);
 	});
 	if (y != 0 || channel >= g.channels)
+		return false;
+	n_out = n[0][x];
+	mean_out = mean[0][x];
+	squares_out = squares[0][x];
+	return true;
+}
+
+__device__ inline void update_running(const running &r, int64_t channel, double mean, double squares, double count)
+{
+	r.mean[channel] = (float)((1 - r.momentum) * r.mean[channel] + r.momentum * mean);
+	r.var[channel] =
+		(float)((1 - r.momentum) * r.var[channel] + r.momentum * squares / (count > 1 ? count - 1 : 1));
+}
+
+__global__ void __launch_bounds__(THREADS)
+	finish_moments(columns g, const float *partial, float *mean_out, float *var_out, running r)
+{
+	const int64_t channel = (int64_t)blockIdx.x * FINISH_CHANNELS + threadIdx.x;
+	double n, mean, squares;
+	if (!join_chunks(g, partial, n, mean, squares))
 		return;
-	const double count = (double)g.rows, var = squares[0][x] / count;
-	mean_out[channel] = (float)mean[0][x];
-	var_out[channel] = (float)var;
-	if (!r.mean)
+	mean_out[channel] = (float)mean;
+	var_out[channel] = (float)(squares / n);
+	if (r.mean)
+		update_running(r, channel, mean, squares, n);
+}
+
+/* moments: [ranks][2 channels + 1], number, means and squares of each rank, of which this one has a row. */
+__global__ void __launch_bounds__(THREADS)
+	finish_row(columns g, const float *partial, float *moments, int64_t ranks, int64_t rank)
+{
+	const int64_t channel = (int64_t)blockIdx.x * FINISH_CHANNELS + threadIdx.x;
+	double n, mean, squares;
+	if (!join_chunks(g, partial, n, mean, squares))
 		return;
-	r.mean[channel] = (float)((1 - r.momentum) * r.mean[channel] + r.momentum * mean[0][x]);
-	r.var[channel] = (float)((1 - r.momentum) * r.var[channel] + r.momentum * var * count / (count - 1));
+	for (int64_t i = 0; i < ranks; i++, moments += 2 * g.channels + 1) {
+		const bool own = i == rank;
+		moments[1 + channel] = own ? (float)mean : 0;
+		moments[1 + g.channels + channel] = own ? (float)squares : 0;
+		if (channel == 0)
+			moments[0] = own ? (float)n : 0;
+	}
+}
+
+/* One thread for each channel. */
+__global__ void __launch_bounds__(THREADS)
+	join_rows(int64_t channels, const float *moments, int64_t ranks, float *mean_out, float *var_out, running r)
+{
+	const int64_t channel = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+	if (channel >= channels)
+		return;
+	double n = 0, mean = 0, squares = 0;
+	for (int64_t i = 0; i < ranks; i++, moments += 2 * channels + 1)
+		merge(n, mean, squares, (double)moments[0], (double)moments[1 + channel],
+		      (double)moments[1 + channels + channel]);
+	mean_out[channel] = (float)mean;
+	var_out[channel] = (float)(squares / n);
+	if (r.momentum != 0)
+		update_running(r, channel, mean, squares, n);
 }
 
 /* ---- forward ---- */
@@ -317,8 +370,9 @@ __global__ void __launch_bounds__(THREADS, PER_MULTIPROCESSOR)
 		}
 }
 
+/* sums: number of rows, d_beta, d_gamma; NULL: not wanted. */
 __global__ void __launch_bounds__(THREADS) finish_gradients(columns g, const float *partial, const float *var,
-							    float epsilon, float *d_gamma, float *d_beta)
+							    float epsilon, float *d_gamma, float *d_beta, float *sums)
 {
 	__shared__ double first[FINISH_THREADS][FINISH_CHANNELS], second[FINISH_THREADS][FINISH_CHANNELS];
 	const unsigned x = threadIdx.x, y = threadIdx.y;
@@ -341,16 +395,27 @@ __global__ void __launch_bounds__(THREADS) finish_gradients(columns g, const flo
 		return;
 	d_beta[channel] = (float)first[0][x];
 	d_gamma[channel] = (float)(second[0][x] / sqrt((double)var[channel] + epsilon));
+	if (!sums)
+		return;
+	sums[1 + channel] = d_beta[channel];
+	sums[1 + g.channels + channel] = d_gamma[channel];
+	if (channel == 0)
+		sums[0] = (float)g.rows;
 }
+
+/* The sums over all rows, of which `count` (NULL: those of g) says how many there are. */
+struct totals {
+	const float *d_gamma, *d_beta, *count;
+};
 
 /* d_x = d * slope - (x - mean) * tilt - level, for an octet of channels. */
 struct slopes {
 	float mean[OCTET], slope[OCTET], tilt[OCTET], level[OCTET];
 
 	__device__ slopes(const columns &g, const share &s, const float *gamma, const float *means, const float *vars,
-			  const float *d_gamma, const float *d_beta, float epsilon)
+			  const totals &t, float epsilon)
 	{
-		const float share_of_one = 1.f / (float)g.rows;
+		const float share_of_one = 1.f / (t.count ? *t.count : (float)g.rows);
 #pragma unroll
 		for (int i = 0; i < OCTET; i++) {
 			mean[i] = slope[i] = tilt[i] = level[i] = 0;
@@ -360,8 +425,8 @@ struct slopes {
 			const float inverse = 1 / sqrtf(vars[c] + epsilon);
 			mean[i] = means[c];
 			slope[i] = gamma[c] * inverse;
-			tilt[i] = slope[i] * inverse * d_gamma[c] * share_of_one;
-			level[i] = slope[i] * d_beta[c] * share_of_one;
+			tilt[i] = slope[i] * inverse * t.d_gamma[c] * share_of_one;
+			level[i] = slope[i] * t.d_beta[c] * share_of_one;
 		}
 	}
 };
@@ -396,14 +461,14 @@ __device__ inline void write_rows(const columns &g, const share &s, const slopes
 
 template <typename T, bool VECTOR>
 __global__ void __launch_bounds__(THREADS, PER_MULTIPROCESSOR)
-	gradient_apply(columns g, gradients a, const float *gamma, const float *mean, const float *var,
-		       const float *d_gamma, const float *d_beta, float epsilon)
+	gradient_apply(columns g, gradients a, const float *gamma, const float *mean, const float *var, totals t,
+		       float epsilon)
 {
 	constexpr int N = ROWS<T, 2, VECTOR>;
 	const share s(g);
 	if (s.valid <= 0)
 		return;
-	const slopes c(g, s, gamma, mean, var, d_gamma, d_beta, epsilon);
+	const slopes c(g, s, gamma, mean, var, t, epsilon);
 	const int64_t stride = blockDim.y;
 	int64_t row = s.end - 1 - threadIdx.y;
 	for (; row - (N - 1) * stride >= s.first; row -= N * stride)
@@ -431,6 +496,47 @@ cudaError_t launch_apply(cudaStream_t stream, const cuda_batch_norm *p, const ap
 		      (float)p->epsilon);
 }
 
+cudaError_t launch_moments(cudaStream_t stream, const cuda_batch_norm *p, const void *x, void *workspace)
+{
+	columns g = matrix_of(p);
+	return with_type(p->dtype, [&](auto zero) {
+		typedef decltype(zero) T;
+		return with_bool(is_vector(g.channels, x), [&](auto vector) {
+			return launch(moments<T, vector.value>, g.blocks, g.threads, stream, g, (const T *)x,
+				      (float *)workspace);
+		});
+	});
+}
+
+cudaError_t launch_sums(cudaStream_t stream, const cuda_batch_norm *p, const gradients &a, const float *mean,
+			const float *var, float *d_gamma, float *d_beta, float *sums, void *workspace)
+{
+	columns g = matrix_of(p);
+	cudaError_t status = with_type(p->dtype, [&](auto zero) {
+		typedef decltype(zero) T;
+		return with_bool(is_vector(p->channels, a.x, a.d_y), [&](auto vector) {
+			return launch(gradient_sums<T, vector.value>, g.blocks, g.threads, stream, g, a, mean,
+				      (float *)workspace);
+		});
+	});
+	return status != cudaSuccess ? status
+				     : launch(finish_gradients, finish_blocks(g), finish_threads(), stream, g,
+					      (const float *)workspace, var, (float)p->epsilon, d_gamma, d_beta, sums);
+}
+
+cudaError_t launch_gradient(cudaStream_t stream, const cuda_batch_norm *p, const gradients &a, const float *gamma,
+			    const float *mean, const float *var, const totals &t)
+{
+	columns g = matrix_of(p);
+	return with_type(p->dtype, [&](auto zero) {
+		typedef decltype(zero) T;
+		return with_bool(is_vector(p->channels, a.x, a.d_y, a.d_x, a.d_residual), [&](auto vector) {
+			return launch(gradient_apply<T, vector.value>, g.blocks, g.threads, stream, g, a, gamma, mean,
+				      var, t, (float)p->epsilon);
+		});
+	});
+}
+
 } // namespace
 } // namespace cuda_kernels
 
@@ -446,18 +552,30 @@ extern "C" cudaError_t cuda_kernel_batch_norm_statistics(cudaStream_t stream, co
 							 float *running_var, void *workspace)
 {
 	columns g = matrix_of(p);
-	cudaError_t status = with_type(p->dtype, [&](auto zero) {
-		typedef decltype(zero) T;
-		return with_bool(is_vector(g.channels, x), [&](auto vector) {
-			return launch(moments<T, vector.value>, g.blocks, g.threads, stream, g, (const T *)x,
-				      (float *)workspace);
-		});
-	});
-	if (status != cudaSuccess)
-		return status;
+	cudaError_t status = launch_moments(stream, p, x, workspace);
 	running r = {running_mean, running_var, p->momentum};
-	return launch(finish_moments, finish_blocks(g), finish_threads(), stream, g, (const float *)workspace, mean,
-		      var, r);
+	return status != cudaSuccess ? status
+				     : launch(finish_moments, finish_blocks(g), finish_threads(), stream, g,
+					      (const float *)workspace, mean, var, r);
+}
+
+extern "C" cudaError_t cuda_kernel_batch_norm_moments(cudaStream_t stream, const cuda_batch_norm *p, const void *x,
+						      float *moments, int64_t ranks, int64_t rank, void *workspace)
+{
+	columns g = matrix_of(p);
+	cudaError_t status = launch_moments(stream, p, x, workspace);
+	return status != cudaSuccess ? status
+				     : launch(finish_row, finish_blocks(g), finish_threads(), stream, g,
+					      (const float *)workspace, moments, ranks, rank);
+}
+
+extern "C" cudaError_t cuda_kernel_batch_norm_join(cudaStream_t stream, const cuda_batch_norm *p, const float *moments,
+						   int64_t ranks, float *mean, float *var, float *running_mean,
+						   float *running_var)
+{
+	running r = {running_mean, running_var, p->momentum};
+	return launch(join_rows, (p->channels + THREADS - 1) / THREADS, dim3(THREADS), stream, p->channels, moments,
+		      ranks, mean, var, r);
 }
 
 extern "C" cudaError_t cuda_kernel_batch_norm_apply(cudaStream_t stream, const cuda_batch_norm *p, const void *x,
@@ -485,22 +603,26 @@ extern "C" cudaError_t cuda_kernel_batch_norm_bwd(cudaStream_t stream, const cud
 						  const float *var, const uint8_t *mask, void *d_x, float *d_gamma,
 						  float *d_beta, void *d_residual, void *workspace)
 {
-	columns g = matrix_of(p);
 	gradients a = {x, d_y, mask, d_x, d_residual};
-	const float epsilon = (float)p->epsilon;
-	return with_type(p->dtype, [&](auto zero) {
-		typedef decltype(zero) T;
-		return with_bool(is_vector(p->channels, x, d_y, d_x, d_residual), [&](auto vector) {
-			constexpr bool VECTOR = decltype(vector)::value;
-			cudaError_t status = launch(gradient_sums<T, VECTOR>, g.blocks, g.threads, stream, g, a, mean,
-						    (float *)workspace);
-			if (status == cudaSuccess)
-				status = launch(finish_gradients, finish_blocks(g), finish_threads(), stream, g,
-						(const float *)workspace, var, epsilon, d_gamma, d_beta);
-			if (status == cudaSuccess)
-				status = launch(gradient_apply<T, VECTOR>, g.blocks, g.threads, stream, g, a, gamma,
-						mean, var, (const float *)d_gamma, (const float *)d_beta, epsilon);
-			return status;
-		});
-	});
+	cudaError_t status = launch_sums(stream, p, a, mean, var, d_gamma, d_beta, NULL, workspace);
+	return status != cudaSuccess ? status
+				     : launch_gradient(stream, p, a, gamma, mean, var, totals{d_gamma, d_beta, NULL});
+}
+
+extern "C" cudaError_t cuda_kernel_batch_norm_sums(cudaStream_t stream, const cuda_batch_norm *p, const void *x,
+						   const void *d_y, const float *mean, const float *var,
+						   const uint8_t *mask, float *sums, float *d_gamma, float *d_beta,
+						   void *workspace)
+{
+	gradients a = {x, d_y, mask, NULL, NULL};
+	return launch_sums(stream, p, a, mean, var, d_gamma, d_beta, sums, workspace);
+}
+
+extern "C" cudaError_t cuda_kernel_batch_norm_sync_bwd(cudaStream_t stream, const cuda_batch_norm *p, const void *x,
+						       const void *d_y, const float *gamma, const float *mean,
+						       const float *var, const float *sums, const uint8_t *mask,
+						       void *d_x, void *d_residual)
+{
+	gradients a = {x, d_y, mask, d_x, d_residual};
+	return launch_gradient(stream, p, a, gamma, mean, var, totals{sums + 1 + p->channels, sums + 1, sums});
 }

@@ -128,6 +128,7 @@ int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err
 int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* by our kernel */
 int cuda_build_fused_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+int cuda_build_batch_norm_sync(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_cast(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_move(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);

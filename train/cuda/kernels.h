@@ -209,8 +209,23 @@ cudaError_t cuda_kernel_batch_norm_apply(cudaStream_t stream, const cuda_batch_n
 cudaError_t cuda_kernel_batch_norm_bwd(cudaStream_t stream, const cuda_batch_norm *g, const void *x, const void *d_y,
 				       const float *gamma, const float *mean, const float *var, const uint8_t *mask,
 				       void *d_x, float *d_gamma, float *d_beta, void *d_residual, void *workspace);
-/* For the statistics and the backward op. */
+/* For the statistics and the backward op, and for moments and sums. */
 size_t cuda_kernel_batch_norm_workspace(const cuda_batch_norm *g);
+
+/* Batch norm with the statistics of several ranks' batches: DTRAIN_OP_BATCH_NORM_MOMENTS and those behind it. The first
+ * half of BATCH_NORM_SYNC is join, which updates the running statistics unless the momentum is 0; the other one is the
+ * function apply above. */
+cudaError_t cuda_kernel_batch_norm_moments(cudaStream_t stream, const cuda_batch_norm *g, const void *x, float *moments,
+					   int64_t ranks, int64_t rank, void *workspace);
+cudaError_t cuda_kernel_batch_norm_join(cudaStream_t stream, const cuda_batch_norm *g, const float *moments,
+					int64_t ranks, float *mean, float *var, float *running_mean,
+					float *running_var);
+cudaError_t cuda_kernel_batch_norm_sums(cudaStream_t stream, const cuda_batch_norm *g, const void *x, const void *d_y,
+					const float *mean, const float *var, const uint8_t *mask, float *sums,
+					float *d_gamma, float *d_beta, void *workspace);
+cudaError_t cuda_kernel_batch_norm_sync_bwd(cudaStream_t stream, const cuda_batch_norm *g, const void *x,
+					    const void *d_y, const float *gamma, const float *mean, const float *var,
+					    const float *sums, const uint8_t *mask, void *d_x, void *d_residual);
 
 /* ---- max pool in NHWC ---- */
 

@@ -85,6 +85,76 @@ int cuda_batch_norm_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *er
 	return cuda_kernel_op_create(op, desc, &k, err);
 }
 
+/* ---- batch norm with the statistics of several ranks' batches ---- */
+
+/* x -> moments */
+static cudaError_t moments(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			   void *const *operands, void *workspace)
+{
+	(void)k;
+	cuda_batch_norm g = norm_of(desc);
+	return cuda_kernel_batch_norm_moments(stream, &g, operands[0], operands[1], desc->outputs[0].shape.dim[0],
+					      desc->attrs.norm.rank, workspace);
+}
+
+/* x, gamma, beta, running_mean, running_var, moments, [residual] -> y, mean, var, [mask] */
+static cudaError_t train_together(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				  void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	cuda_batch_norm g = norm_of(desc);
+	void *const *outputs = operands + desc->num_inputs;
+	cudaError_t status = cuda_kernel_batch_norm_join(stream, &g, operands[5], desc->inputs[5].shape.dim[0],
+							 outputs[1], outputs[2], operands[3], operands[4]);
+	if (status != cudaSuccess)
+		return status;
+	return cuda_kernel_batch_norm_apply(stream, &g, operands[0], operands[1], operands[2], outputs[1], outputs[2],
+					    desc->num_inputs > 6 ? operands[6] : NULL, outputs[0],
+					    desc->num_outputs > 3 ? outputs[3] : NULL);
+}
+
+/* x, d_y, mean, var, [mask] -> sums, d_gamma, d_beta */
+static cudaError_t sums(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	cuda_batch_norm g = norm_of(desc);
+	void *const *outputs = operands + desc->num_inputs;
+	return cuda_kernel_batch_norm_sums(stream, &g, operands[0], operands[1], operands[2], operands[3],
+					   desc->num_inputs > 4 ? operands[4] : NULL, outputs[0], outputs[1],
+					   outputs[2], workspace);
+}
+
+/* x, d_y, gamma, mean, var, sums, [mask] -> d_x, [d_residual] */
+static cudaError_t gradient_together(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				     void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	cuda_batch_norm g = norm_of(desc);
+	void *const *outputs = operands + desc->num_inputs;
+	return cuda_kernel_batch_norm_sync_bwd(stream, &g, operands[0], operands[1], operands[2], operands[3],
+					       operands[4], operands[5], desc->num_inputs > 6 ? operands[6] : NULL,
+					       outputs[0], desc->num_outputs > 1 ? outputs[1] : NULL);
+}
+
+int cuda_build_batch_norm_sync(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	bool measures = desc->kind == DTRAIN_OP_BATCH_NORM_MOMENTS, adds = desc->kind == DTRAIN_OP_BATCH_NORM_SUMS;
+	bool trains = desc->kind == DTRAIN_OP_BATCH_NORM_SYNC;
+	cuda_batch_norm g = norm_of(desc);
+	cuda_kernel_op k = {.launch = measures ? moments
+				      : trains ? train_together
+				      : adds   ? sums
+					       : gradient_together,
+			    .nhwc = true,
+			    .own_bytes = measures || adds ? cuda_kernel_batch_norm_workspace(&g) : 0};
+	if (trains && desc->num_outputs > 3)
+		desc->outputs[3].bytes = cuda_kernel_mask_bytes(g.rows, g.channels);
+	return cuda_kernel_op_create(op, desc, &k, err);
+}
+
 /* ---- max pool ---- */
 
 static cuda_pool pool_of(const dtrain_op_desc *desc, const dtrain_operand *x, const dtrain_operand *y)

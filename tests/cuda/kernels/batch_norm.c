@@ -107,7 +107,7 @@ static void run_kernels(layer *l)
 
 static dtrain_op_attrs attrs_of(const layer *l)
 {
-	return (dtrain_op_attrs){.relu = l->g.relu, .norm = {l->g.epsilon, l->g.momentum}};
+	return (dtrain_op_attrs){.relu = l->g.relu, .norm = {.epsilon = l->g.epsilon, .momentum = l->g.momentum}};
 }
 
 static void run_ref(layer *l)
@@ -232,6 +232,114 @@ static void variance_survives_a_large_mean(void **state)
 	}
 }
 
+/* ---- the rows of a matrix as those of two ranks, and between them one that has none ---- */
+
+enum { RANKS = 3 };
+
+typedef struct shared {
+	layer l;
+	int64_t cut, length;              /* rows of the first rank; numbers of a rank */
+	array moments, totals;            /* of all ranks */
+	array row, sums, d_gamma, d_beta; /* of one */
+} shared;
+
+/* What a rank has of l: its rows, and the offset of its first element in bytes. */
+static cuda_batch_norm part_of(const shared *s, int64_t rank, size_t *at)
+{
+	cuda_batch_norm part = s->l.g;
+	part.rows = rank ? s->l.g.rows - s->cut : s->cut;
+	*at = rank ? (size_t)(s->cut * part.channels) * dtrain_dtype_size(part.dtype) : 0;
+	return part;
+}
+
+static void gather_moments(shared *s, int64_t rank)
+{
+	size_t at;
+	cuda_batch_norm part = part_of(s, rank, &at);
+	CHECK_CUDA(cuda_kernel_batch_norm_moments(NULL, &part, (char *)s->l.x.memory + at, s->row.memory, RANKS, rank,
+						  s->l.workspace.memory));
+	for (int64_t i = 0; i < RANKS * s->length; i++)
+		if (i / s->length == rank)
+			array_set(&s->moments, i, array_get(&s->row, i));
+		else
+			assert_true(array_get(&s->row, i) == 0);
+}
+
+static void add_sums(shared *s, int64_t rank)
+{
+	size_t at;
+	cuda_batch_norm part = part_of(s, rank, &at);
+	CHECK_CUDA(cuda_kernel_batch_norm_sums(NULL, &part, (char *)s->l.x.memory + at, (char *)s->l.d_y.memory + at,
+					       s->l.mean_out.memory, s->l.var_out.memory, NULL, s->sums.memory,
+					       s->d_gamma.memory, s->d_beta.memory, s->l.workspace.memory));
+	for (int64_t i = 0; i < s->length; i++)
+		array_set(&s->totals, i, array_get(&s->totals, i) + array_get(&s->sums, i));
+	assert_true(array_get(&s->sums, 0) == (double)part.rows);
+	for (int64_t c = 0; c < part.channels; c++)
+		assert_true(array_get(&s->sums, 1 + c) == array_get(&s->d_beta, c) &&
+			    array_get(&s->sums, 1 + part.channels + c) == array_get(&s->d_gamma, c));
+}
+
+static void compute_gradient(shared *s, int64_t rank)
+{
+	size_t at;
+	cuda_batch_norm part = part_of(s, rank, &at);
+	CHECK_CUDA(cuda_kernel_batch_norm_sync_bwd(
+		NULL, &part, (char *)s->l.x.memory + at, (char *)s->l.d_y.memory + at, s->l.gamma.memory,
+		s->l.mean_out.memory, s->l.var_out.memory, s->totals.memory, NULL, (char *)s->l.d_x.memory + at, NULL));
+}
+
+static void compare_with_ref(layer *l)
+{
+	double lost = 0x1p-24 * fabs(l->mean);
+	dtrain_op_attrs attrs = attrs_of(l);
+	dtrain_shape x = dtrain_shape_of(2, (int64_t[]){l->g.rows, l->g.channels}),
+		     c = dtrain_shape_of(1, &l->g.channels);
+	run_ref(l);
+	array_compare(&l->mean_out, &l->mean64, 1e-6 + lost);
+	array_compare(&l->var_out, &l->var64, 2e-6 + 16 * lost);
+	array_compare(&l->running_mean, &l->running_mean64, 1e-6 + lost);
+	array_compare(&l->running_var, &l->running_var64, 2e-6 + 16 * lost);
+	ref_run(DTRAIN_OP_BATCH_NORM_BWD, &attrs, 5, 3, (dtrain_shape[]){x, x, c, c, c, x, c, c},
+		(array *[]){&l->x64, &l->d_y64, &l->gamma64, &l->mean64, &l->var64, &l->d_x64, &l->d_gamma64,
+			    &l->d_beta64});
+	array_compare(&l->d_x, &l->d_x64, 1e-5 + 16 * lost);
+}
+
+static void ranks_equal_one(const int64_t *size, int64_t cut, dtrain_dtype type, double mean)
+{
+	shared s = {.l = layer_of(size, type, false, false, 0, mean, 1), .cut = cut, .length = 2 * size[1] + 1};
+	s.moments = array_random("moments", DTRAIN_F32, RANKS * s.length, 0, 0, 0);
+	s.totals = array_random("totals", DTRAIN_F32, s.length, 0, 0, 0);
+	s.row = array_copy(&s.moments);
+	s.sums = array_copy(&s.totals);
+	s.d_gamma = array_copy(&s.l.d_gamma);
+	s.d_beta = array_copy(&s.l.d_beta);
+	for (int64_t rank = 0; rank < RANKS; rank += 2)
+		gather_moments(&s, rank);
+	CHECK_CUDA(cuda_kernel_batch_norm_join(NULL, &s.l.g, s.moments.memory, RANKS, s.l.mean_out.memory,
+					       s.l.var_out.memory, s.l.running_mean.memory, s.l.running_var.memory));
+	for (int64_t rank = 0; rank < RANKS; rank += 2)
+		add_sums(&s, rank);
+	for (int64_t rank = 0; rank < RANKS; rank += 2)
+		compute_gradient(&s, rank);
+	compare_with_ref(&s.l);
+	for (array *a = &s.moments; a <= &s.d_beta; a++)
+		array_free(a);
+	free_layer(&s.l);
+}
+
+static void parts_of_ranks_equal_the_whole(void **state)
+{
+	(void)state;
+	static const int64_t sizes[][2] = {{35, 3}, {9, 264}, {700, 24}};
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		ranks_equal_one(sizes[i], 1, test_types[i], 0.5);
+		ranks_equal_one(sizes[i], sizes[i][0] * 3 / 4, test_types[(i + 1) % 3], 0.5);
+	}
+	ranks_equal_one((int64_t[]){2000, 8}, 500, DTRAIN_F32, 1000);
+}
+
 /* What the reference gives for a column that is all the same: no variance, no NaN. */
 static void a_constant_column_has_no_variance(void **state)
 {
@@ -274,6 +382,7 @@ int main(void)
 		cmocka_unit_test(training_equals_ref),
 		cmocka_unit_test(evaluation_equals_ref),
 		cmocka_unit_test(variance_survives_a_large_mean),
+		cmocka_unit_test(parts_of_ranks_equal_the_whole),
 		cmocka_unit_test(a_constant_column_has_no_variance),
 		cmocka_unit_test(outputs_may_be_inputs),
 	};

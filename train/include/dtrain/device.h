@@ -97,6 +97,7 @@ typedef struct dtrain_window_attrs {
 typedef struct dtrain_norm_attrs {
 	double epsilon;
 	double momentum; /* running = (1 - momentum) * running + momentum * batch; 0: unchanged */
+	int32_t rank;    /* of BATCH_NORM_MOMENTS: the row of moments */
 } dtrain_norm_attrs;
 
 typedef struct dtrain_sgd_attrs {
