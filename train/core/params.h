@@ -67,6 +67,9 @@ struct dtrain_params {
 	void *buffer_memory;
 	int64_t buffer_elements; /* in buffer_memory, with the padding between buffers, which is zero */
 	dtrain__copies copies;
+
+	/* Batch norms that train have the statistics of so many ranks' batches; 0: of this rank's. */
+	int32_t norm_ranks, norm_rank;
 };
 
 /* Before the parameters are allocated. shards: the policy of the units must have as many. */

@@ -3,10 +3,11 @@
 
 #include "common/sized.h"
 #include "core/graph.h"
+#include "core/params.h"
 #include "core/shape.h"
 
-/* Index of the residual among the forward ops' inputs. */
-#define RESIDUAL 5
+/* Inputs of the forward ops in front of the moments and the residual. */
+#define NORM_INPUTS 5
 
 static dtrain_batch_norm_options default_options(bool relu)
 {
@@ -23,7 +24,21 @@ static void add_training_outputs(dtrain_graph *graph, dtrain__node *node, const 
 	node->num_outputs = 3;
 	if (node->attrs.relu)
 		node->outputs[node->num_outputs++] = dtrain__graph_activation(graph, DTRAIN_U8, shape);
-	node->kind = DTRAIN_OP_BATCH_NORM_TRAIN;
+	node->kind = graph->params->norm_ranks ? DTRAIN_OP_BATCH_NORM_SYNC : DTRAIN_OP_BATCH_NORM_TRAIN;
+}
+
+/* The moments of all ranks' batches: the op has this rank's, and a call of the sync's pass brings the others. */
+static dtrain_tensor moments_of(dtrain_graph *graph, dtrain_tensor x, const dtrain_shape *channels)
+{
+	const dtrain_params *params = graph->params;
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){params->norm_ranks, 2 * channels->dim[0] + 1});
+	dtrain__node node = {.kind = DTRAIN_OP_BATCH_NORM_MOMENTS,
+			     .attrs.norm.rank = params->norm_rank,
+			     .num_inputs = 1,
+			     .num_outputs = 1,
+			     .inputs = {x}};
+	node.outputs[0] = dtrain__graph_activation(graph, dtrain_params_dtype(params), &shape);
+	return dtrain__graph_node(graph, &node);
 }
 
 static bool has_frozen_statistics(dtrain_graph *graph, const dtrain__node *node)
@@ -49,10 +64,11 @@ static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 					  "batch norm '%s': %d dimensions; needs [n, c] or [n, c, h, w]", name,
 					  shape.ndim);
 	dtrain_shape channels = dtrain_shape_of(1, &shape.dim[1]);
-	dtrain__node node = {.kind = DTRAIN_OP_BATCH_NORM_EVAL,
-			     .attrs = {.relu = options->relu, .norm = {options->epsilon, options->momentum}},
-			     .num_inputs = RESIDUAL,
-			     .num_outputs = 1};
+	dtrain__node node = {
+		.kind = DTRAIN_OP_BATCH_NORM_EVAL,
+		.attrs = {.relu = options->relu, .norm = {.epsilon = options->epsilon, .momentum = options->momentum}},
+		.num_inputs = NORM_INPUTS,
+		.num_outputs = 1};
 	node.inputs[0] = x;
 	node.inputs[1] = options->fixed_weight
 				 ? dtrain__graph_fixed(graph, name, "weight", &channels, DTRAIN_INIT_ONE)
@@ -60,10 +76,13 @@ static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 	node.inputs[2] = dtrain__graph_param(graph, name, "bias", &channels, DTRAIN_INIT_ZERO, 0);
 	node.inputs[3] = dtrain__graph_buffer(graph, name, "running_mean", &channels, DTRAIN_INIT_ZERO);
 	node.inputs[4] = dtrain__graph_buffer(graph, name, "running_var", &channels, DTRAIN_INIT_ONE);
+	bool trains = graph->training && !has_frozen_statistics(graph, &node);
+	if (trains && graph->params->norm_ranks)
+		node.inputs[node.num_inputs++] = moments_of(graph, x, &channels);
 	if (residual >= 0)
 		node.inputs[node.num_inputs++] = residual;
 	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
-	if (graph->training && !has_frozen_statistics(graph, &node))
+	if (trains)
 		add_training_outputs(graph, &node, &shape, &channels);
 	return dtrain__graph_node(graph, &node);
 }

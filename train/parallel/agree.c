@@ -10,15 +10,16 @@
 
 #include "common/system.h"
 #include "comm/work.h"
+#include "core/params.h"
 #include "sync.h"
 
-enum { PARAMETERS, ELEMENTS, BUFFERS, TYPE, MODEL, UNITS, PLAN, FACTS };
+enum { PARAMETERS, ELEMENTS, BUFFERS, TYPE, MODEL, UNITS, PLAN, NORMS, FACTS };
 
 static const char *const fact_names[FACTS] = {
 	[PARAMETERS] = "number of parameters",    [ELEMENTS] = "elements",
 	[BUFFERS] = "number of buffers",          [TYPE] = "type of element",
 	[MODEL] = "names, shapes and placements", [UNITS] = "number of units",
-	[PLAN] = "limits of the units",
+	[PLAN] = "limits of the units",           [NORMS] = "ranks of a batch norm",
 };
 
 static void hash_tensor(XXH3_state_t *state, const char *name, const dtrain_shape *shape)
@@ -51,6 +52,7 @@ static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_er
 	facts[BUFFERS] = dtrain_params_buffer_count(sync->params);
 	facts[TYPE] = dtrain_params_dtype(sync->params);
 	facts[UNITS] = dtrain_params_unit_count(sync->params);
+	facts[NORMS] = sync->params->norm_ranks;
 	for (int i = 0; i < facts[PARAMETERS]; i++) {
 		const dtrain_param *param = dtrain_params_at(sync->params, i);
 		hash_tensor(state, param->name, &param->shape);

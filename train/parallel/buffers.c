@@ -41,19 +41,27 @@ static int mark_ready(dtrain_sync *sync, dtrain_stream *stream, dtrain_event **a
 	return sync->api->event_record(sync->packed_ready, stream, err);
 }
 
+static int start_buffers(dtrain_sync *sync, dtrain_event *after, dtrain_work **work, beton_error *err)
+{
+	dtrain_dtype dtype = dtrain_params_dtype(sync->params);
+	return sync->options.buffers == DTRAIN_BUFFERS_BROADCAST
+		       ? dtrain_broadcast(sync->group, sync->packed, sync->moving_count, dtype, 0, after, work, err)
+		       : dtrain_allreduce(sync->group, sync->packed, sync->moving_count, dtype, DTRAIN_AVG, after, work,
+					  err);
+}
+
 int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
 {
 	dtrain_work *work = NULL;
 	dtrain_event *after;
-	if (!sync->started || sync->moving_count == 0 || dtrain_group_size(sync->group) == 1)
+	if (!sync->started || sync->moving_count == 0 || dtrain_group_size(sync->group) == 1 ||
+	    sync->options.buffers == DTRAIN_BUFFERS_OWN)
 		return BETON_OK;
 	int status = copy_buffers(sync, stream, true, false, err);
 	if (status == BETON_OK)
 		status = mark_ready(sync, stream, &after, err);
 	if (status == BETON_OK)
-		status = join_stream(dtrain_allreduce(sync->group, sync->packed, sync->moving_count,
-						      dtrain_params_dtype(sync->params), DTRAIN_AVG, after, &work, err),
-				     &work, stream, err);
+		status = join_stream(start_buffers(sync, after, &work, err), &work, stream, err);
 	return status != BETON_OK ? status : copy_buffers(sync, stream, false, false, err);
 }
 

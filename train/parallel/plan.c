@@ -338,7 +338,10 @@ int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error
 	}
 	state.program->next = sync->programs;
 	sync->programs = state.program;
-	int status = sync->shards ? add_gathers(&state, err) : BETON_OK;
+	/* In front of reductions at the same place, since the next op waits for them. */
+	int status = dtrain__sync_plan_norms(sync, state.program, schedule, err);
+	if (status == BETON_OK && sync->shards)
+		status = add_gathers(&state, err);
 	if (status == BETON_OK && state.trains)
 		status = add_reductions(&state, err);
 	free(state.first_grads);
@@ -355,6 +358,7 @@ void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
 			dtrain__operation_close(&program->gathers[i].gather);
 		for (int i = 0; i < program->num_grads; i++)
 			free(program->grads[i].gaps);
+		dtrain__sync_close_norms(program);
 		free(program->gathers);
 		free(program->grads);
 		free(program);

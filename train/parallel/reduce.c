@@ -68,9 +68,12 @@ void dtrain__sync_drain(dtrain_sync *sync)
 		dtrain__operation_abandon(&sync->reductions[i].sum);
 		dtrain__operation_abandon(&sync->reductions[i].replicas);
 	}
-	for (sync_program *program = sync->programs; program; program = program->next)
+	for (sync_program *program = sync->programs; program; program = program->next) {
 		for (int i = 0; i < program->num_gathers; i++)
 			dtrain__operation_abandon(&program->gathers[i].gather);
+		for (int i = 0; i < program->num_exchanges; i++)
+			dtrain__operation_abandon(&program->exchanges[i].operation);
+	}
 }
 
 void dtrain__sync_destroy_reductions(dtrain_sync *sync)

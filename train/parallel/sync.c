@@ -142,6 +142,8 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 			       options.strategy ? options.strategy : "");
 	if ((unsigned)options.registration > DTRAIN_REGISTER_NEVER)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: registration %d", (int)options.registration);
+	if ((unsigned)options.buffers > DTRAIN_BUFFERS_OWN)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: buffers %d", (int)options.buffers);
 	dtrain_sync *sync = calloc(1, sizeof(*sync));
 	if (!sync)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
@@ -161,6 +163,7 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	const dtrain__memory_source source = {.context = sync, .alloc = allocate_grads, .free = free_grads};
 	if (sync->group)
 		dtrain__params_set_grads_source(params, &source);
+	dtrain__sync_set_norms(sync, options.sync_batch_norm);
 	*out = sync;
 	return BETON_OK;
 }
@@ -172,6 +175,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 		return;
 	dtrain_sync_stop(sync);
 	dtrain__params_set_grads_source(sync->params, NULL);
+	dtrain__sync_set_norms(sync, false);
 	dtrain__sync_destroy_sums(sync);
 	dtrain__sync_destroy_programs(sync, NULL);
 	dtrain__sync_destroy_reductions(sync);

@@ -72,12 +72,22 @@ typedef struct sync_grads {
 	int num_gaps;
 } sync_grads;
 
+/* What batch norms of several ranks exchange: a gather of the rows of moments, or a sum, of a tensor in place. */
+typedef struct sync_exchange {
+	sync_operation operation;
+	dtrain_tensor tensor;
+	int64_t count; /* of a rank's row, or of the sums */
+	bool gathers;
+} sync_exchange;
+
 typedef struct sync_program {
 	struct sync_program *next;
 	sync_gather *gathers;
 	int num_gathers;
 	sync_grads *grads;
 	int num_grads;
+	sync_exchange *exchanges;
+	int num_exchanges;
 } sync_program;
 
 /* The times of one operation of a step. The events are marked if the group is stream-ordered. */
@@ -180,6 +190,14 @@ void dtrain__sync_drain(dtrain_sync *sync);
 bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_form *out);
 dtrain__call dtrain__sync_gather_call(sync_gather *gather);
 dtrain__call dtrain__sync_grads_call(sync_grads *grads);
+
+/* ---- batch norm over the ranks (batch_norm.c) ---- */
+
+/* What batch norms of the parameters' next graphs have; on false: the statistics of the rank alone. */
+void dtrain__sync_set_norms(dtrain_sync *sync, bool on);
+/* Adds the calls of a program. */
+int dtrain__sync_plan_norms(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule, beton_error *err);
+void dtrain__sync_close_norms(sync_program *program);
 
 /* ---- the pass (plan.c) ---- */
 

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 16
+#define DTRAIN_DEVICE_API_VERSION 17
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,

@@ -92,7 +92,8 @@ BETON_API dtrain_tensor dtrain_linear_relu(dtrain_graph *graph, const char *name
 					   int64_t out_features);
 BETON_API dtrain_tensor dtrain_linear_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x,
 						   int64_t out_features);
-/* PyTorch's nn.BatchNorm2d with its defaults, optionally followed by relu. */
+/* PyTorch's nn.BatchNorm2d with its defaults, optionally followed by relu; in training nn.SyncBatchNorm, if the
+ * parameters have a sync with that option (<dtrain/sync.h>). */
 BETON_API dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu);
 
 typedef struct dtrain_batch_norm_options {

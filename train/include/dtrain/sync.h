@@ -34,6 +34,15 @@ extern "C" {
 
 typedef struct dtrain_sync dtrain_sync;
 
+/* What dtrain_sync_buffers does with buffers that steps change, such as batch norm's running statistics. */
+typedef enum dtrain_sync_buffers_mode {
+	DTRAIN_BUFFERS_AVERAGE = 0, /* all ranks get the mean */
+	/* All ranks get those of rank 0. PyTorch's DistributedDataParallel (broadcast_buffers) sends them before each
+	 * forward; no training step reads them, so evaluations and checkpoints see the same. */
+	DTRAIN_BUFFERS_BROADCAST = 1,
+	DTRAIN_BUFFERS_OWN = 2, /* each rank keeps its own */
+} dtrain_sync_buffers_mode;
+
 typedef struct dtrain_sync_options {
 	size_t struct_size;
 	const char *strategy;             /* default "ddp" */
@@ -50,6 +59,12 @@ typedef struct dtrain_sync_options {
 	 * added up. true: a rank adds up the gradients of its runs in extra memory as large as all gradients, and
 	 * reduces once a step, as ddp and zero1 do. */
 	bool sum_runs_locally;
+	/* Batch norms that are added to graphs of training from now on use the statistics of the ranks' batches
+	 * together, as torch.nn.SyncBatchNorm does: each run of a step, in forward and in backward, waits for the
+	 * other ranks at each batch norm. The batches may have different sizes. With one rank, and before the start,
+	 * the statistics are those of the rank's batch. Default false. */
+	bool sync_batch_norm;
+	dtrain_sync_buffers_mode buffers; /* default DTRAIN_BUFFERS_AVERAGE */
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
@@ -72,9 +87,10 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
  *
  * Once the sync is started, the last run of each step (dtrain_program_run with more false) sums gradients and figures
  * over the ranks, for all work that is put on the stream afterwards; the sums are the same on every rank bit for bit.
- * Earlier runs of a step send nothing. With the option accumulates, the gradients and figures of all runs of a step are
- * summed, in extra memory as large as the gradients; as with PyTorch's no_sync, the sum of k runs requires a learning
- * rate k times smaller, or a grad_divisor k times larger. Every rank must do the same runs.
+ * Earlier runs of a step send nothing but batch norm's statistics. With the option accumulates, the gradients and
+ * figures of all runs of a step are summed, in extra memory as large as the gradients; as with PyTorch's no_sync, the
+ * sum of k runs requires a learning rate k times smaller, or a grad_divisor k times larger. Every rank must do the same
+ * runs.
  *
  * PyTorch's DistributedDataParallel divides here; NCCL has its fastest algorithms (NVLS, symmetric memory) for sums and
  * not for means, so the optimizer divides instead. If the number of ranks is a power of two, the weights are the same
@@ -102,7 +118,8 @@ BETON_API int dtrain_sync_start(dtrain_sync *sync, beton_error *err);
 /* Waits for reductions. The mesh may be destroyed afterwards; as long as it exists, the sync may be started again. */
 BETON_API void dtrain_sync_stop(dtrain_sync *sync);
 
-/* Times of one step in milliseconds; 0 if nothing was sent. */
+/* Times of one step in milliseconds; 0 if nothing was sent. What batch norms exchange (sync_batch_norm) does not count:
+ * the forward and backward passes are longer by it. */
 typedef struct dtrain_sync_step {
 	double exposed_ms;  /* after backward, the stream (on a CPU: the thread) waited for reductions */
 	double comm_ms;     /* reductions were running (union over the units) */
@@ -141,8 +158,8 @@ BETON_API int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton
 BETON_API int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_stream *stream,
 				     beton_error *err);
 
-/* Collective: averages the floating-point buffers that are not fixed (batch norm's running statistics) over the ranks,
- * for work that is put on the stream afterwards. Call it before evaluation and checkpoints. */
+/* Collective: gives the ranks the same buffers, by the option buffers, for work that is put on the stream afterwards;
+ * those that are fixed stay. Call it before evaluation and checkpoints. */
 BETON_API int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
 
 #ifdef __cplusplus
