@@ -174,6 +174,8 @@ typedef struct run_options {
 	double prefetch_mb;
 	bool keep_gathered;
 	bool accumulate_locally;
+	bool sync_batch_norm;
+	int buffers; /* dtrain_sync_buffers_mode */
 	vision_options vision;
 	lm_options lm;
 	int64_t val_every;    /* epochs */

@@ -9,6 +9,7 @@
 
 #include <dtrain/comm.h>
 #include <dtrain/optimizer.h>
+#include <dtrain/sync.h>
 
 #include "engine/recompute.h"
 #include "tasks.h"
@@ -47,6 +48,12 @@ static const char *const strategies[] = {
 	[RUN_STRATEGY_ZERO3] = "zero3",
 	[RUN_STRATEGY_FSDP] = "fsdp",
 	[RUN_STRATEGY_HSDP] = "hsdp",
+	NULL,
+};
+static const char *const buffers[] = {
+	[DTRAIN_BUFFERS_AVERAGE] = "average",
+	[DTRAIN_BUFFERS_BROADCAST] = "broadcast",
+	[DTRAIN_BUFFERS_OWN] = "own",
 	NULL,
 };
 static const char *const orders[] = {
@@ -365,6 +372,18 @@ const option_row run_rows[] = {
 	     "Of zero2, zero3 and hsdp, which otherwise reduce the gradients of each batch, so that a rank has "
 	     "gradients "
 	     "of its shards only. `ddp` and `zero1` always reduce once."),
+	FLAG("sync-batch-norm", TOLD, sync_batch_norm, "batch norm over the batches of all ranks together",
+	     "As torch.nn.SyncBatchNorm: mean and variance are those of the ranks' batches together, and so are the "
+	     "running statistics. For batches that are small on each rank. Each batch norm waits for the other ranks, "
+	     "in forward and in backward. Batches of --accumulate are still separate. With one rank this changes "
+	     "nothing."),
+	CHOICE("buffers", TOLD, buffers, "HOW", buffers, "average",
+	       "%s: what evaluations and checkpoints have of the ranks' running statistics",
+	       "Each rank's batch norms collect running statistics of its own batches. `average`: the mean of the "
+	       "ranks'. `broadcast`: those of rank 0, as with PyTorch's broadcast_buffers; PyTorch sends them before "
+	       "each forward, but no training step reads them, so they are sent when they are needed. `own`: each "
+	       "rank evaluates with its own, and a checkpoint has those of rank 0, which all ranks get when a run is "
+	       "resumed."),
 
 	GROUP("Optimizer", NULL),
 	TEXT("optimizer", FIXED, optimizer, "NAME", "sgd", "%s",

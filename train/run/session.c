@@ -453,17 +453,20 @@ static int restore_fixed(run_session *session, const dtrain_optimizer_state *sta
 	return status;
 }
 
-/* Averages the optimizer's states of buffers, which the sync does not know. */
+/* The same for the optimizer's states of buffers, which the sync does not know. */
 static int sync_buffers_of(run_session *session, const dtrain_optimizer_state *state, beton_error *err)
 {
 	dtrain_work *work = NULL;
-	if (!state->buffers || session->world_size == 1)
+	int mode = session->options->buffers;
+	if (!state->buffers || session->world_size == 1 || mode == DTRAIN_BUFFERS_OWN)
 		return BETON_OK;
-	int64_t before = (float *)state->buffers - (float *)state->memory;
+	int64_t count = state->count - ((float *)state->buffers - (float *)state->memory);
 	int status = engine_synchronize(&session->engine, "averaging statistics", err);
 	if (status == BETON_OK)
-		status = dtrain_allreduce(session->group, state->buffers, state->count - before, DTRAIN_F32, DTRAIN_AVG,
-					  NULL, &work, err);
+		status = mode == DTRAIN_BUFFERS_BROADCAST ? dtrain_broadcast(session->group, state->buffers, count,
+									     DTRAIN_F32, 0, NULL, &work, err)
+							  : dtrain_allreduce(session->group, state->buffers, count,
+									     DTRAIN_F32, DTRAIN_AVG, NULL, &work, err);
 	if (status == BETON_OK)
 		status = wait_for(work, err);
 	return status == BETON_OK ? restore_fixed(session, state, err) : status;

@@ -48,6 +48,10 @@ int run_strategy_check(const run_options *options, beton_error *err)
 	if (options->bucket_mb > 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--bucket-mb: of --strategy ddp; --unit-mb sizes the units of sharding strategies");
+	if (options->buffers == DTRAIN_BUFFERS_OWN)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--buffers own: of --strategy ddp; with the others each rank writes a part of a "
+			       "checkpoint");
 	if (options->unit_mb > 0 && options->unit_pattern)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--unit-mb and --unit-pattern: only one of them");
 	return BETON_OK;
@@ -86,5 +90,7 @@ dtrain_sync_options run_strategy_sync(const run_options *options)
 	sync.prefetch_bytes = (size_t)(options->prefetch_mb * (1 << 20));
 	sync.keep_gathered = options->keep_gathered;
 	sync.sum_runs_locally = options->accumulate_locally;
+	sync.sync_batch_norm = options->sync_batch_norm;
+	sync.buffers = (dtrain_sync_buffers_mode)options->buffers;
 	return sync;
 }
