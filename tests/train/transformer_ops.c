@@ -119,11 +119,19 @@ static void end(op_run *r)
 	dtrain_device_close(&r->device);
 }
 
+static double number_of(dtrain_dtype dtype, const void *values, int64_t i)
+{
+	if (dtype == DTRAIN_BF16)
+		return (double)bt_widen_bfloat16(((const uint16_t *)values)[i]);
+	return (double)((const float *)values)[i];
+}
+
 static void expect_outputs(const op_run *got, const op_run *right, double bound)
 {
 	for (int k = 0; k < right->desc.num_outputs; k++) {
-		const float *a = got->operands[got->desc.num_inputs + k],
-			    *b = right->operands[right->desc.num_inputs + k];
+		const void *a = got->operands[got->desc.num_inputs + k],
+			   *b = right->operands[right->desc.num_inputs + k];
+		dtrain_dtype dtype = right->desc.outputs[k].dtype;
 		int64_t count = dtrain_shape_count(&right->desc.outputs[k].shape);
 		double difference = 0, length = 0;
 		if (bound == 0 && memcmp(a, b, right->desc.outputs[k].bytes) != 0)
@@ -132,8 +140,8 @@ static void expect_outputs(const op_run *got, const op_run *right, double bound)
 		if (bound == 0)
 			continue;
 		for (int64_t i = 0; i < count; i++) {
-			difference += pow((double)a[i] - (double)b[i], 2);
-			length += pow((double)b[i], 2);
+			difference += pow(number_of(dtype, a, i) - number_of(dtype, b, i), 2);
+			length += pow(number_of(dtype, b, i), 2);
 		}
 		if (!(sqrt(difference) <= bound * sqrt(length)))
 			fail_msg("output %d of %s: normalised error %.3g", k, dtrain__op_name(right->desc.kind),
@@ -228,6 +236,45 @@ static void long_rows_equal_ref(void **state)
 			end(&right[k]);
 		}
 	}
+}
+
+static bool has_type(const char *device, dtrain_dtype dtype)
+{
+	op_run r;
+	dtrain_device_caps caps;
+	begin(&r, device, 1, DTRAIN_OP_RELU, (dtrain_op_attrs){.relu = false});
+	r.api->caps(r.device, &caps);
+	end(&r);
+	return caps.dtypes >> dtype & 1;
+}
+
+/* Also with rows that are no whole vector, and with too few keys for products in BF16. */
+static const rows half_rows[] = {
+	{1, 530, 530, 6, 2, 2, .causal = true, .packed = true},
+	{1, 300, 300, 5, 4, 2, .causal = true, .packed = true, .segments = true},
+	{2, 65, 577, 3, 2, 1, .causal = true},
+	{1, 260, 513, 4, 1, 1, .causal = false},
+	{2, 150, 530, 3, 2, 1, .causal = true, .dropout = 0.3},
+	{2, 197, 197, 16, 2, 2, .packed = true},
+	{1, 257, 258, 1, 1, 1, .causal = true},
+	{1, 600, 31, 8, 1, 1, .causal = false},
+};
+
+/* Probabilities are rounded to 8 bits, which a sum over many keys evens out. */
+static void rows_in_bf16_are_near_ref(void **state)
+{
+	tested_type = DTRAIN_BF16;
+	for (size_t i = 0; i < sizeof(half_rows) / sizeof(half_rows[0]) && has_type(*state, DTRAIN_BF16); i++) {
+		op_run got[2], right[2];
+		run_attention(&got[0], &got[1], *state, 2, &half_rows[i]);
+		run_attention(&right[0], &right[1], "ref", 1, &half_rows[i]);
+		for (int k = 0; k < 2; k++) {
+			expect_outputs(&got[k], &right[k], 1e-2);
+			end(&got[k]);
+			end(&right[k]);
+		}
+	}
+	tested_type = DTRAIN_F32;
 }
 
 /* Large scores do not overflow, and the largest one decides. */
@@ -373,16 +420,6 @@ static void compare_threads(void **state)
 	}
 }
 
-static bool has_type(const char *device, dtrain_dtype dtype)
-{
-	op_run r;
-	dtrain_device_caps caps;
-	begin(&r, device, 1, DTRAIN_OP_RELU, (dtrain_op_attrs){.relu = false});
-	r.api->caps(r.device, &caps);
-	end(&r);
-	return caps.dtypes >> dtype & 1;
-}
-
 static void threads_change_no_bit(void **state)
 {
 #ifndef _OPENMP
@@ -508,6 +545,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_prestate(large_scores_are_finite, device),
 		cmocka_unit_test_prestate(workspace_is_no_square, device),
 		cmocka_unit_test_prestate(long_rows_equal_ref, device),
+		cmocka_unit_test_prestate(rows_in_bf16_are_near_ref, device),
 		cmocka_unit_test_prestate(threads_change_no_bit, device),
 	};
 	if (argc == 1)

@@ -2,23 +2,31 @@
  *
  * Attention in blocks, with a softmax that is continued from block to block: Dao, "FlashAttention-2", 2023. The
  * products of blocks are oneDNN's, each on one thread; threads share heads and blocks of queries, so that no sum
- * depends on their number. Blocks that a causal mask hides are skipped. Everything in a block is F32: operands in BF16
- * are widened where blocks are copied.
+ * depends on their number. Blocks that a causal mask hides are skipped. Scores and sums are F32. Factors of products
+ * are F32 too, and operands in BF16 are widened where blocks are copied; but if the processor has instructions for
+ * BF16, the factors of such operands are BF16, and probabilities and their gradients are rounded to it.
  */
 #include <math.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "core/host.h"
 #include "core/shape.h"
 #include "cpu.h"
 
 #define LOG2_E 1.4426950408889634
 #define LN_2 0.6931471805599453
 
-/* Queries and keys of a block, multiples of CPU_LANES_MAX; queries of a piece of work. */
+/* Queries and keys of a block, multiples of CPU_LANES_MAX; queries of a piece of work. Products in BF16 have sizes that
+ * are fixed when the op is made, so that blocks on the diagonal of a causal mask are computed whole: these are smaller.
+ */
 enum { FORWARD_QUERIES = 64, FORWARD_KEYS = 512, PIECE = 512, BACKWARD_QUERIES = 256, BACKWARD_KEYS = 64 };
-/* Queries from which on their keys are copied. */
-enum { COPIED_FOR = 8 };
+enum { HALF_BLOCK = 256, HALF_CAUSAL_BLOCK = 128 };
+/* Queries from which on their keys are copied; queries and keys from which on the factors of products are BF16. */
+enum { COPIED_FOR = 8, HALF_FOR = 32 };
+/* The op's tilings: for the scores, and the gradients of probabilities; for the values, and the gradients of keys and
+ * values; for the gradients of queries. A tile's index tells whether queries and keys are those of the last block. */
+enum { SCORES, VALUES, OF_KEYS = VALUES, OF_QUERIES };
 
 typedef struct attention {
 	const struct dtrain_op *op;
@@ -27,6 +35,8 @@ typedef struct attention {
 	int64_t k_batch;                /* rows of k and v from sequence to sequence */
 	int64_t heads, group;           /* group: heads of q for each of k */
 	int64_t ahead;                  /* query i sees the keys below i + ahead */
+	int64_t queries, keys;          /* of a block */
+	bool halves;                    /* factors of products are BF16, not F32 */
 	float scale;
 	const void *q, *k, *v, *y, *d_y;
 	float *lse;             /* NULL: not wanted */
@@ -35,13 +45,27 @@ typedef struct attention {
 	int32_t layer;
 	uint32_t threshold; /* as those of cpu_rows.dropout */
 	float factor;
+	void *workspace;
 } attention;
 
-static attention attention_of(const struct dtrain_op *op, int64_t width, void *const *operands, void *workspace)
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Rows of blocks of about equal size, at most so many. */
+static int64_t rows_of_block(int64_t rows, int64_t most)
+{
+	int64_t blocks = (rows + most - 1) / most, each = (rows + blocks - 1) / blocks;
+	return (each + CPU_LANES_MAX - 1) / CPU_LANES_MAX * CPU_LANES_MAX;
+}
+
+/* The op's sizes. */
+static attention attention_of(const struct dtrain_op *op, bool halves, bool backward)
 {
 	const dtrain_attention_attrs *a = &op->attrs.attention;
 	const dtrain_shape *q = &op->shapes[0], *k = &op->shapes[1];
-	int64_t d = width / a->heads;
+	int64_t width = op->channels, d = width / a->heads;
 	attention g = {.op = op,
 		       .b = q->dim[0],
 		       .t = q->dim[1],
@@ -53,16 +77,29 @@ static attention attention_of(const struct dtrain_op *op, int64_t width, void *c
 		       .k_batch = k->dim[1],
 		       .heads = a->heads,
 		       .group = a->heads / a->kv_heads,
-		       .scale = (float)(a->scale > 0 ? a->scale : 1 / sqrt((double)d)),
-		       .q = cpu_plain(op, 0, operands, workspace),
-		       .k = cpu_plain(op, 1, operands, workspace),
-		       .v = cpu_plain(op, 2, operands, workspace)};
+		       .queries = backward ? BACKWARD_QUERIES : FORWARD_QUERIES,
+		       .keys = backward ? BACKWARD_KEYS : FORWARD_KEYS,
+		       .halves = halves,
+		       .scale = (float)(a->scale > 0 ? a->scale : 1 / sqrt((double)d))};
 	g.ahead = a->causal ? g.s - g.t + 1 : g.s + g.t;
-	if (a->packed) {
-		g.k = cpu_from(op, g.q, a->heads * d);
-		g.v = cpu_from(op, g.k, a->kv_heads * d);
+	if (halves) {
+		g.queries = rows_of_block(g.t, a->causal ? HALF_CAUSAL_BLOCK : HALF_BLOCK);
+		g.keys = rows_of_block(g.s, a->causal ? HALF_CAUSAL_BLOCK : HALF_BLOCK);
 	}
 	return g;
+}
+
+static void take_factors(attention *g, void *const *operands, void *workspace)
+{
+	const dtrain_attention_attrs *a = &g->op->attrs.attention;
+	g->workspace = workspace;
+	g->q = cpu_plain(g->op, 0, operands, workspace);
+	g->k = cpu_plain(g->op, 1, operands, workspace);
+	g->v = cpu_plain(g->op, 2, operands, workspace);
+	if (a->packed) {
+		g->k = cpu_from(g->op, g->q, a->heads * g->d);
+		g->v = cpu_from(g->op, g->k, a->kv_heads * g->d);
+	}
 }
 
 /* The inputs behind the first `count` ones: random numbers, if the op has them, and segments. */
@@ -94,9 +131,24 @@ static bool is_wide(const struct dtrain_op *op)
 	return op->dtype == DTRAIN_F32;
 }
 
-static int64_t least(int64_t a, int64_t b)
+static size_t factor_bytes(const attention *g)
 {
-	return a < b ? a : b;
+	return g->halves ? g->op->element : sizeof(float);
+}
+
+/* The rows from one on of a matrix of factors, which are so many elements apart. */
+static void *row_of(const attention *g, const void *factors, int64_t row, int64_t step)
+{
+	return (char *)(uintptr_t)factors + row * step * (int64_t)factor_bytes(g);
+}
+
+/* A product of factors in BF16, in F32; all but the scores are added to what is there. The first failure stays. */
+static void half_product(const attention *g, int tiling, int64_t queries, int64_t keys, const void *a, const void *b,
+			 float *c, dnnl_status_t *status)
+{
+	const cpu_tile *tile = &g->op->tilings[tiling].tiles[queries < g->queries][keys < g->keys];
+	dnnl_status_t now = cpu_tile_product(g->op, tile, a, b, c, g->workspace);
+	*status = *status == dnnl_success ? now : *status;
 }
 
 /* c = a b, or with `more` c += a b; op: 'T' for a transposed operand. Sizes are checked when the op is made, so that
@@ -117,12 +169,29 @@ static void query_product(const cpu_vector *vector, char of_b, int64_t m, int64_
 		product('N', of_b, m, n, k, a, a_step, b, b_step, more, c, c_step);
 }
 
-/* The rows from element `at` on. The products read rows that are far apart half as fast as adjacent ones, so what
- * several of them read is copied. */
-static void copy_rows(const attention *g, float *to, const void *from, int64_t at, int64_t step, int64_t rows)
+/* The rows from element `at` on, as factors. The products read rows that are far apart half as fast as adjacent ones,
+ * so what several of them read is copied. */
+static void copy_rows(const attention *g, void *to, const void *from, int64_t at, int64_t step, int64_t rows)
 {
+	for (int64_t i = 0; i < rows; i++) {
+		const void *row = cpu_from(g->op, from, at + i * step);
+		if (g->halves)
+			memcpy(row_of(g, to, i, g->d), row, (size_t)g->d * g->op->element);
+		else
+			g->op->rows->widen(row_of(g, to, i, g->d), row, g->d);
+	}
+}
+
+/* Scores as factors. Whole vectors are faster, and rows of scores are written to the end of one. */
+static void narrow_block(const attention *g, void *to, const float *scores, int64_t rows, int64_t columns, int64_t step)
+{
+	columns = (columns + CPU_LANES_MAX - 1) / CPU_LANES_MAX * CPU_LANES_MAX;
+	if (columns == step) {
+		columns *= rows;
+		rows = 1;
+	}
 	for (int64_t i = 0; i < rows; i++)
-		g->op->rows->widen(to + i * g->d, cpu_from(g->op, from, at + i * step), g->d);
+		g->op->rows->narrow(row_of(g, to, i, step), scores + i * step, 1, columns);
 }
 
 /* The way back. */
@@ -141,123 +210,180 @@ static const int32_t *padded_segments(const attention *g, int64_t b, int32_t *sc
 	return scratch;
 }
 
-/* A thread's memory. */
-typedef struct forward_scratch {
-	float scores[FORWARD_QUERIES * FORWARD_KEYS];
-	int64_t bound[FORWARD_QUERIES];
-	float most[FORWARD_QUERIES], sum[FORWARD_QUERIES], keep[FORWARD_QUERIES];
-	/* values [FORWARD_QUERIES, d], queries as many, keys [s, d], in BF16 their values [s, d], segments */
-	float rows[];
-} forward_scratch;
-
-static size_t forward_bytes(int64_t d, int64_t s, bool wide)
+/* The next part of a thread's memory, which may be NULL to find how large it is. */
+static void *part(char *memory, size_t *used, int64_t count, size_t element)
 {
-	return sizeof(forward_scratch) +
-	       (size_t)((2 * FORWARD_QUERIES + (wide ? 1 : 2) * s) * d + s + CPU_LANES_MAX) * sizeof(float);
+	char *at = memory ? memory + *used : NULL;
+	*used += dtrain__round_up((size_t)count * element, DTRAIN__HOST_ALIGNMENT);
+	return at;
 }
 
-/* The keys and values of a head, in F32. */
+/* A thread's memory. Of a block: */
+typedef struct forward_scratch {
+	float *scores;  /* [queries, keys] */
+	void *weights;  /* the same as factors; in F32 the scores themselves */
+	int64_t *bound; /* [queries] */
+	float *most, *sum, *keep;
+	float *values; /* [queries, d] */
+	void *q;       /* the same */
+	/* of a head: keys [s, d], in BF16 their values, segments */
+	void *k, *v;
+	int32_t *segments;
+	dnnl_status_t status;
+} forward_scratch;
+
+static forward_scratch forward_parts(const attention *g, char *memory, size_t *bytes)
+{
+	forward_scratch f = {.status = dnnl_success};
+	int64_t copied = is_wide(g->op) ? 0 : g->s;
+	*bytes = 0;
+	f.scores = part(memory, bytes, g->queries * g->keys, sizeof(float));
+	f.weights = g->halves ? part(memory, bytes, g->queries * g->keys, factor_bytes(g)) : f.scores;
+	f.bound = part(memory, bytes, g->queries, sizeof(int64_t));
+	f.most = part(memory, bytes, g->queries, sizeof(float));
+	f.sum = part(memory, bytes, g->queries, sizeof(float));
+	f.keep = part(memory, bytes, g->queries, sizeof(float));
+	f.values = part(memory, bytes, g->queries * g->d, sizeof(float));
+	f.q = part(memory, bytes, g->queries * g->d, factor_bytes(g));
+	f.k = part(memory, bytes, g->s * g->d, factor_bytes(g));
+	f.v = part(memory, bytes, copied * g->d, factor_bytes(g));
+	f.segments = part(memory, bytes, g->s + CPU_LANES_MAX, sizeof(int32_t));
+	return f;
+}
+
+/* The keys and values of a head, as factors. */
 typedef struct head_keys {
-	const float *keys, *values;
+	const void *keys, *values;
 	int64_t key_step, value_step; /* elements from row to row */
 } head_keys;
+
+static void find_scores(const attention *g, int64_t key, int64_t rows, int64_t columns, const head_keys *k,
+			forward_scratch *f)
+{
+	const void *keys = row_of(g, k->keys, key, k->key_step);
+	if (g->halves)
+		half_product(g, SCORES, rows, columns, f->q, keys, f->scores, &f->status);
+	else
+		query_product(g->op->device->vector, 'T', rows, columns, g->d, f->q, g->d, keys, k->key_step, false,
+			      f->scores, g->keys);
+}
+
+/* f->scores have become weights. */
+static void add_values(const attention *g, int64_t key, int64_t rows, int64_t columns, const head_keys *k,
+		       forward_scratch *f)
+{
+	const void *values = row_of(g, k->values, key, k->value_step);
+	for (int64_t i = 0; i < rows && key > 0; i++)
+		g->op->device->vector->f32->scale(f->values + i * g->d, f->values + i * g->d, f->keep[i], g->d);
+	if (!g->halves) {
+		query_product(g->op->device->vector, 'N', rows, g->d, columns, f->scores, g->keys, values,
+			      k->value_step, key > 0, f->values, g->d);
+		return;
+	}
+	narrow_block(g, f->weights, f->scores, rows, columns, g->keys);
+	if (key == 0)
+		memset(f->values, 0, (size_t)(rows * g->d) * sizeof(float));
+	half_product(g, VALUES, rows, columns, f->weights, values, f->values, &f->status);
+}
 
 /* A block of queries of one head. */
 static void forward_block(const attention *g, int64_t b, int64_t h, int64_t first, const head_keys *k,
 			  const int32_t *segments, void *y, forward_scratch *f)
 {
-	const cpu_vector *vector = g->op->device->vector;
-	int64_t rows = least(FORWARD_QUERIES, g->t - first), end = least(g->s, first + rows - 1 + g->ahead);
-	float *values = f->rows, *q = values + FORWARD_QUERIES * g->d;
-	copy_rows(g, q, g->q, (b * g->t + first) * g->q_step + h * g->d, g->q_step, rows);
+	int64_t rows = least(g->queries, g->t - first), end = least(g->s, first + rows - 1 + g->ahead);
+	copy_rows(g, f->q, g->q, (b * g->t + first) * g->q_step + h * g->d, g->q_step, rows);
 	for (int64_t i = 0; i < rows; i++) {
 		f->most[i] = -INFINITY;
 		f->sum[i] = 0;
 	}
-	for (int64_t key = 0; key < end; key += FORWARD_KEYS) {
-		int64_t columns = least(FORWARD_KEYS, end - key);
+	for (int64_t key = 0; key < end; key += g->keys) {
+		int64_t columns = least(g->keys, (g->halves ? g->s : end) - key);
 		for (int64_t i = 0; i < rows; i++)
 			f->bound[i] = least(columns, first + i + g->ahead - key);
 		cpu_scores block = {.scores = f->scores,
-				    .step = FORWARD_KEYS,
+				    .step = g->keys,
 				    .rows = rows,
 				    .columns = columns,
 				    .bound = f->bound,
 				    .row_segment = segments ? segments + first : NULL,
 				    .column_segment = segments ? segments + key : NULL,
 				    .scale = (float)(g->scale * LOG2_E)};
-		query_product(vector, 'T', rows, columns, g->d, q, g->d, k->keys + key * k->key_step, k->key_step,
-			      false, f->scores, FORWARD_KEYS);
-		vector->attend(&block, f->most, f->sum, f->keep);
+		find_scores(g, key, rows, columns, k, f);
+		g->op->device->vector->attend(&block, f->most, f->sum, f->keep);
 		for (int64_t i = 0; i < rows && g->random; i++)
-			drop(g, b, h, first + i, key, columns, f->scores + i * FORWARD_KEYS,
-			     f->scores + i * FORWARD_KEYS);
-		for (int64_t i = 0; i < rows && key; i++)
-			vector->f32->scale(values + i * g->d, values + i * g->d, f->keep[i], g->d);
-		query_product(vector, 'N', rows, g->d, columns, f->scores, FORWARD_KEYS,
-			      k->values + key * k->value_step, k->value_step, key > 0, values, g->d);
+			drop(g, b, h, first + i, key, f->bound[i], f->scores + i * g->keys, f->scores + i * g->keys);
+		add_values(g, key, rows, columns, k, f);
 	}
 	for (int64_t i = 0; i < rows; i++) {
-		g->op->rows->narrow(cpu_to(g->op, y, (b * g->t + first + i) * g->y_step + h * g->d), values + i * g->d,
-				    1 / f->sum[i], g->d);
+		g->op->rows->narrow(cpu_to(g->op, y, (b * g->t + first + i) * g->y_step + h * g->d),
+				    f->values + i * g->d, 1 / f->sum[i], g->d);
 		if (g->lse)
 			g->lse[(b * g->heads + h) * g->t + first + i] =
 				(float)(((double)f->most[i] + log2((double)f->sum[i])) * LN_2);
 	}
 }
 
-/* The queries from `first` on of one head. */
-static void forward_piece(const attention *g, int64_t b, int64_t h, int64_t first, void *y, forward_scratch *f)
+/* The queries first ... end of one head. */
+static dnnl_status_t forward_piece(const attention *g, int64_t b, int64_t h, int64_t first, int64_t end, void *y,
+				   char *memory)
 {
-	int64_t end = least(g->t, first + PIECE), seen = least(g->s, end - 1 + g->ahead);
+	size_t bytes;
+	forward_scratch f = forward_parts(g, memory, &bytes);
+	int64_t seen = least(g->s, end - 1 + g->ahead);
 	int64_t at = b * g->k_batch * g->k_step + h / g->group * g->d;
-	float *copies = f->rows + 2 * FORWARD_QUERIES * g->d, *rest = copies + g->s * g->d;
+	if (g->halves)
+		seen = least(g->s, (seen + g->keys - 1) / g->keys * g->keys);
 	head_keys k = {cpu_from(g->op, g->k, at), cpu_from(g->op, g->v, at), g->k_step, g->k_step};
 	if (end - first >= COPIED_FOR || !is_wide(g->op)) {
-		copy_rows(g, copies, g->k, at, g->k_step, seen);
-		k.keys = copies;
+		copy_rows(g, f.k, g->k, at, g->k_step, seen);
+		k.keys = f.k;
 		k.key_step = g->d;
 	}
 	if (!is_wide(g->op)) {
-		copy_rows(g, rest, g->v, at, g->k_step, seen);
-		k.values = rest;
+		copy_rows(g, f.v, g->v, at, g->k_step, seen);
+		k.values = f.v;
 		k.value_step = g->d;
-		rest += g->s * g->d;
 	}
-	const int32_t *segments = padded_segments(g, b, (int32_t *)rest);
-	for (; first < end; first += FORWARD_QUERIES)
-		forward_block(g, b, h, first, &k, segments, y, f);
+	const int32_t *segments = padded_segments(g, b, f.segments);
+	for (; first < end; first += g->queries)
+		forward_block(g, b, h, first, &k, segments, y, &f);
+	return f.status;
 }
 
 /* The last pieces have the most keys, so they come first. */
-static void forward_all(const attention *g, void *y, void *workspace)
+static int forward_all(const attention *g, void *y, beton_error *err)
 {
 	const struct dtrain_op *op = g->op;
-	int64_t pieces = (g->t + PIECE - 1) / PIECE, heads = g->b * g->heads;
+	int64_t piece = g->queries < PIECE ? PIECE / g->queries * g->queries : g->queries;
+	int64_t pieces = (g->t + piece - 1) / piece, heads = g->b * g->heads;
+	int failure = dnnl_success;
 #ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic) num_threads(op->device->threads)
+#pragma omp parallel for schedule(dynamic) num_threads(op->device->threads) reduction(max : failure)
 #endif
 	for (int64_t i = 0; i < pieces * heads; i++) {
-		int64_t head = i % heads;
-		forward_piece(g, head / g->heads, head % g->heads, (pieces - 1 - i / heads) * PIECE, y,
-			      cpu_own_scratch(op, omp_get_thread_num(), workspace));
+		int64_t head = i % heads, first = (pieces - 1 - i / heads) * piece;
+		dnnl_status_t status =
+			forward_piece(g, head / g->heads, head % g->heads, first, least(g->t, first + piece), y,
+				      cpu_own_scratch(op, omp_get_thread_num(), g->workspace));
+		failure = status == dnnl_success ? failure : (int)status;
 	}
+	return failure == dnnl_success ? BETON_OK : cpu_product_failed(failure, err);
 }
 
 static int forward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	(void)err;
-	attention g = attention_of(op, op->channels, operands, workspace);
+	attention g = attention_of(op, op->num_tilings > 0, false);
+	take_factors(&g, operands, workspace);
 	g.lse = operands[op->num_inputs + 1];
 	take_rest(&g, op, operands, workspace, 3, op->drops);
-	forward_all(&g, operands[op->num_inputs], workspace);
-	return BETON_OK;
+	return forward_all(&g, operands[op->num_inputs], err);
 }
 
 /* Keys and values are those of the cache, as far as it is filled. */
 static int forward_cached(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	attention g = attention_of(op, op->channels, operands, workspace);
+	attention g = attention_of(op, false, false);
+	take_factors(&g, operands, workspace);
 	int64_t past = *(const int64_t *)cpu_plain(op, 5, operands, workspace), rows = op->shapes[3].dim[1];
 	const void *added[] = {g.k, g.v};
 	if (past < 0 || past > rows - g.t)
@@ -273,164 +399,209 @@ static int forward_cached(const struct dtrain_op *op, void *const *operands, voi
 	g.k_batch = rows;
 	g.s = past + g.t;
 	g.ahead = past + 1;
-	forward_all(&g, operands[op->num_inputs], workspace);
-	return BETON_OK;
+	return forward_all(&g, operands[op->num_inputs], err);
 }
 
-/* A thread's memory, with keys as rows and queries as columns, so that three of four products read blocks as they are.
- */
+/* A thread's memory. Blocks have keys as rows and queries as columns, so that three of four products in F32 read them
+ * as they are. */
 typedef struct backward_scratch {
-	float scores[BACKWARD_KEYS * BACKWARD_QUERIES], gradient[BACKWARD_KEYS * BACKWARD_QUERIES];
-	float factors[BACKWARD_QUERIES * BACKWARD_KEYS]; /* of dropout: [queries][keys] */
-	int64_t bound[BACKWARD_KEYS];
-	/* q, d_y, d_q [t, d]; lse2, own, segments [t], each with room for a vector; k, v of a block, and y of a query;
-	 * in BF16 d_k, d_v [s, d] */
-	float rows[];
+	float *scores, *gradient;  /* [keys, queries] */
+	void *weights, *d_weights; /* the same as factors; in F32 those two themselves */
+	float *factors, *ones;     /* of dropout: [queries, keys]; [keys] */
+	int64_t *bound;            /* [keys] */
+	void *k, *v;               /* [keys, d] */
+	/* Of a head of queries: [t, d]; and [t], with room for a vector. */
+	void *q, *d_y;
+	float *d_q, *lse2, *own;
+	int32_t *segments;
+	float *rows;      /* y and d_y of a query */
+	float *d_k, *d_v; /* in BF16: [s, d] */
+	dnnl_status_t status;
 } backward_scratch;
 
-static int64_t padded_rows(int64_t t)
+static backward_scratch backward_parts(const attention *g, char *memory, size_t *bytes)
 {
-	return t + CPU_LANES_MAX;
-}
-
-static size_t backward_bytes(int64_t t, int64_t s, int64_t d, bool wide)
-{
-	int64_t rows = 3 * t + 2 * BACKWARD_KEYS + 1 + (wide ? 0 : 2 * s);
-	return sizeof(backward_scratch) + (size_t)(3 * padded_rows(t) + rows * d) * sizeof(float);
+	backward_scratch f = {.status = dnnl_success};
+	int64_t block = g->keys * g->queries, padded = g->t + CPU_LANES_MAX, summed = is_wide(g->op) ? 0 : g->s;
+	int64_t dropped = g->op->drops ? block : 0;
+	*bytes = 0;
+	f.scores = part(memory, bytes, block, sizeof(float));
+	f.gradient = part(memory, bytes, block, sizeof(float));
+	f.weights = g->halves ? part(memory, bytes, block, factor_bytes(g)) : f.scores;
+	f.d_weights = g->halves ? part(memory, bytes, block, factor_bytes(g)) : f.gradient;
+	f.factors = part(memory, bytes, dropped, sizeof(float));
+	f.ones = part(memory, bytes, g->keys, sizeof(float));
+	f.bound = part(memory, bytes, g->keys, sizeof(int64_t));
+	f.k = part(memory, bytes, g->keys * g->d, factor_bytes(g));
+	f.v = part(memory, bytes, g->keys * g->d, factor_bytes(g));
+	f.q = part(memory, bytes, g->t * g->d, factor_bytes(g));
+	f.d_y = part(memory, bytes, g->t * g->d, factor_bytes(g));
+	f.d_q = part(memory, bytes, g->t * g->d, sizeof(float));
+	f.lse2 = part(memory, bytes, padded, sizeof(float));
+	f.own = part(memory, bytes, padded, sizeof(float));
+	f.segments = part(memory, bytes, padded, sizeof(int32_t));
+	f.rows = part(memory, bytes, 2 * g->d, sizeof(float));
+	f.d_k = part(memory, bytes, summed * g->d, sizeof(float));
+	f.d_v = part(memory, bytes, summed * g->d, sizeof(float));
+	return f;
 }
 
 typedef struct attention_gradients {
 	void *q, *k, *v;
 } attention_gradients;
 
-/* What belongs to one head of queries, and to its keys. */
+/* A head of queries, and its keys. */
 typedef struct query_head {
-	float *q, *d_y, *d_q, *lse2, *own;
-	const int32_t *segments;
 	int64_t b, h;
-	float *k, *v, *y; /* of a block of keys, and of a query */
+	const int32_t *segments;
 	float *d_k, *d_v; /* of all keys, d_step apart: what is written, or in BF16 F32 before it is rounded */
 	int64_t d_step;
 } query_head;
 
-static query_head head_of(const attention *g, backward_scratch *f)
-{
-	query_head head = {.q = f->rows};
-	head.d_y = head.q + g->t * g->d;
-	head.d_q = head.d_y + g->t * g->d;
-	head.lse2 = head.d_q + g->t * g->d;
-	head.own = head.lse2 + padded_rows(g->t);
-	head.k = head.own + 2 * padded_rows(g->t);
-	head.v = head.k + BACKWARD_KEYS * g->d;
-	head.y = head.v + BACKWARD_KEYS * g->d;
-	head.d_k = head.y + g->d;
-	head.d_v = head.d_k + g->s * g->d;
-	head.d_step = g->d;
-	return head;
-}
-
 /* The factors of the probabilities of a block. */
 static void draw_factors(const attention *g, const query_head *head, int64_t key, int64_t query, int64_t keys,
-			 int64_t queries, float *factors)
+			 int64_t queries, const backward_scratch *f)
 {
-	float ones[BACKWARD_KEYS];
 	for (int64_t j = 0; j < keys; j++)
-		ones[j] = 1;
+		f->ones[j] = 1;
 	for (int64_t i = 0; i < queries; i++)
-		drop(g, head->b, head->h, query + i, key, keys, ones, factors + i * BACKWARD_KEYS);
+		drop(g, head->b, head->h, query + i, key, keys, f->ones, f->factors + i * g->keys);
 }
 
-static void apply_factors(const float *factors, int64_t keys, int64_t queries, float *block)
+static void apply_factors(const attention *g, const float *factors, int64_t keys, int64_t queries, float *block)
 {
 	for (int64_t j = 0; j < keys; j++)
 		for (int64_t i = 0; i < queries; i++)
-			block[j * BACKWARD_QUERIES + i] *= factors[i * BACKWARD_KEYS + j];
+			block[j * g->queries + i] *= factors[i * g->keys + j];
 }
 
-/* A block of keys with one of queries. more: the gradients of the keys are continued. */
+/* The scores of a block and the gradients of its probabilities. */
+static void multiply_block(const attention *g, int64_t query, int64_t keys, int64_t queries, backward_scratch *f)
+{
+	const void *q = row_of(g, f->q, query, g->d), *d_y = row_of(g, f->d_y, query, g->d);
+	if (g->halves) {
+		half_product(g, SCORES, queries, keys, f->k, q, f->scores, &f->status);
+		half_product(g, SCORES, queries, keys, f->v, d_y, f->gradient, &f->status);
+	} else {
+		product('N', 'T', keys, queries, g->d, f->k, g->d, q, g->d, false, f->scores, g->queries);
+		product('N', 'T', keys, queries, g->d, f->v, g->d, d_y, g->d, false, f->gradient, g->queries);
+	}
+}
+
+/* What a block adds to the gradients of its keys, values and queries. more: those of the keys are continued. */
+static void add_block(const attention *g, const query_head *head, int64_t key, int64_t query, bool more,
+		      backward_scratch *f)
+{
+	int64_t keys = least(g->keys, g->s - key), queries = least(g->queries, g->t - query), d = g->d;
+	const void *q = row_of(g, f->q, query, d), *d_y = row_of(g, f->d_y, query, d);
+	float *d_k = head->d_k + key * head->d_step, *d_v = head->d_v + key * head->d_step, *d_q = f->d_q + query * d;
+	if (!g->halves) {
+		product('N', 'N', keys, d, queries, f->scores, g->queries, d_y, d, more, d_v, head->d_step);
+		product('N', 'N', keys, d, queries, f->gradient, g->queries, q, d, more, d_k, head->d_step);
+		product('T', 'N', queries, d, keys, f->gradient, g->queries, f->k, d, key > 0, d_q, d);
+		return;
+	}
+	narrow_block(g, f->weights, f->scores, keys, queries, g->queries);
+	narrow_block(g, f->d_weights, f->gradient, keys, queries, g->queries);
+	half_product(g, OF_KEYS, queries, keys, f->weights, d_y, d_v, &f->status);
+	half_product(g, OF_KEYS, queries, keys, f->d_weights, q, d_k, &f->status);
+	half_product(g, OF_QUERIES, queries, keys, f->d_weights, f->k, d_q, &f->status);
+}
+
+/* A block of keys with one of queries. */
 static void backward_block(const attention *g, const query_head *head, int64_t key, int64_t query, bool more,
 			   backward_scratch *f)
 {
-	enum { STEP = BACKWARD_QUERIES };
-	int64_t keys = least(BACKWARD_KEYS, g->s - key), queries = least(BACKWARD_QUERIES, g->t - query);
-	const float *q = head->q + query * g->d, *d_y = head->d_y + query * g->d;
-	float *d_k = head->d_k + key * head->d_step, *d_v = head->d_v + key * head->d_step;
+	int64_t keys = least(g->keys, g->s - key), queries = least(g->queries, g->t - query);
 	for (int64_t j = 0; j < keys; j++)
 		f->bound[j] = key + j - g->ahead + 1 - query;
 	cpu_scores block = {.scores = f->scores,
-			    .step = STEP,
+			    .step = g->queries,
 			    .rows = keys,
 			    .columns = queries,
 			    .bound = f->bound,
 			    .row_segment = head->segments ? head->segments + key : NULL,
 			    .column_segment = head->segments ? head->segments + query : NULL,
 			    .scale = (float)(g->scale * LOG2_E)};
-	product('N', 'T', keys, queries, g->d, head->k, g->d, q, g->d, false, f->scores, STEP);
-	product('N', 'T', keys, queries, g->d, head->v, g->d, d_y, g->d, false, f->gradient, STEP);
+	multiply_block(g, query, keys, queries, f);
 	if (g->random) {
-		draw_factors(g, head, key, query, keys, queries, f->factors);
-		apply_factors(f->factors, keys, queries, f->gradient);
+		draw_factors(g, head, key, query, keys, queries, f);
+		apply_factors(g, f->factors, keys, queries, f->gradient);
 	}
-	g->op->device->vector->attend_back(&block, f->gradient, head->lse2 + query, head->own + query, g->scale);
+	g->op->device->vector->attend_back(&block, f->gradient, f->lse2 + query, f->own + query, g->scale);
 	if (g->random)
-		apply_factors(f->factors, keys, queries, f->scores);
-	product('N', 'N', keys, g->d, queries, f->scores, STEP, d_y, g->d, more, d_v, head->d_step);
-	product('N', 'N', keys, g->d, queries, f->gradient, STEP, q, g->d, more, d_k, head->d_step);
-	product('T', 'N', queries, g->d, keys, f->gradient, STEP, head->k, g->d, key > 0, head->d_q + query * g->d,
-		g->d);
+		apply_factors(g, f->factors, keys, queries, f->scores);
+	add_block(g, head, key, query, more, f);
 }
 
-/* The gradients of head h of queries, and its part of those of its keys. */
-static void backward_queries(const attention *g, int64_t b, int64_t h, query_head *head, const attention_gradients *out,
+/* What blocks read of a head of queries. */
+static void prepare_queries(const attention *g, int64_t b, int64_t h, backward_scratch *f)
+{
+	float *y = f->rows, *d_y = y + g->d;
+	int64_t from = b * g->t * g->y_step + h * g->d;
+	copy_rows(g, f->q, g->q, b * g->t * g->q_step + h * g->d, g->q_step, g->t);
+	copy_rows(g, f->d_y, g->d_y, from, g->y_step, g->t);
+	for (int64_t i = 0; i < g->t; i++) {
+		g->op->rows->widen(y, cpu_from(g->op, g->y, from + i * g->y_step), g->d);
+		g->op->rows->widen(d_y, cpu_from(g->op, g->d_y, from + i * g->y_step), g->d);
+		f->lse2[i] = (float)((double)g->lse[(b * g->heads + h) * g->t + i] * LOG2_E);
+		f->own[i] = g->op->device->vector->dot(d_y, y, g->d);
+	}
+	if (g->halves)
+		memset(f->d_q, 0, (size_t)(g->t * g->d) * sizeof(float));
+}
+
+/* The gradients of a head of queries, and its part of those of its keys. */
+static void backward_queries(const attention *g, const query_head *head, const attention_gradients *out,
 			     backward_scratch *f)
 {
-	int64_t first = b * g->t * g->q_step + h * g->d;
-	head->b = b;
-	head->h = h;
-	copy_rows(g, head->q, g->q, first, g->q_step, g->t);
-	copy_rows(g, head->d_y, g->d_y, b * g->t * g->y_step + h * g->d, g->y_step, g->t);
-	for (int64_t i = 0; i < g->t; i++) {
-		copy_rows(g, head->y, g->y, (b * g->t + i) * g->y_step + h * g->d, g->y_step, 1);
-		head->lse2[i] = (float)((double)g->lse[(b * g->heads + h) * g->t + i] * LOG2_E);
-		head->own[i] = g->op->device->vector->dot(head->d_y + i * g->d, head->y, g->d);
-	}
-	for (int64_t key = 0; key < g->s; key += BACKWARD_KEYS) {
-		/* The first query that sees the first key. */
+	int64_t b = head->b, h = head->h;
+	prepare_queries(g, b, h, f);
+	for (int64_t key = 0; key < g->s; key += g->keys) {
+		/* The first query that sees the first key; in BF16 its block, because sizes of blocks are fixed. */
 		int64_t from = key - g->ahead + 1 > 0 ? key - g->ahead + 1 : 0;
 		int64_t at = (b * g->s + key) * g->k_step + h / g->group * g->d;
 		bool more = h % g->group > 0;
-		copy_rows(g, head->k, g->k, at, g->k_step, least(BACKWARD_KEYS, g->s - key));
-		copy_rows(g, head->v, g->v, at, g->k_step, least(BACKWARD_KEYS, g->s - key));
-		for (int64_t query = from; query < g->t; query += BACKWARD_QUERIES, more = true)
+		from = g->halves ? from / g->queries * g->queries : from;
+		copy_rows(g, f->k, g->k, at, g->k_step, least(g->keys, g->s - key));
+		copy_rows(g, f->v, g->v, at, g->k_step, least(g->keys, g->s - key));
+		for (int64_t query = from; query < g->t; query += g->queries, more = true)
 			backward_block(g, head, key, query, more, f);
 	}
-	store_rows(g, out->q, first, g->q_step, head->d_q, g->t);
+	store_rows(g, out->q, b * g->t * g->q_step + h * g->d, g->q_step, f->d_q, g->t);
 }
 
 /* One head of keys, and the heads of queries that read it. */
-static void backward_head(const attention *g, int64_t b, int64_t keys, const attention_gradients *out,
-			  backward_scratch *f)
+static dnnl_status_t backward_head(const attention *g, int64_t b, int64_t keys, const attention_gradients *out,
+				   char *memory)
 {
-	query_head head = head_of(g, f);
+	size_t bytes;
+	backward_scratch f = backward_parts(g, memory, &bytes);
 	int64_t at = b * g->s * g->k_step + keys * g->d;
-	head.segments = padded_segments(g, b, (int32_t *)(head.own + padded_rows(g->t)));
+	query_head head = {
+		.b = b, .segments = padded_segments(g, b, f.segments), .d_k = f.d_k, .d_v = f.d_v, .d_step = g->d};
 	if (is_wide(g->op)) {
 		head.d_k = cpu_to(g->op, out->k, at);
 		head.d_v = cpu_to(g->op, out->v, at);
 		head.d_step = g->k_step;
 	}
-	for (int64_t h = keys * g->group; h < (keys + 1) * g->group; h++)
-		backward_queries(g, b, h, &head, out, f);
+	if (g->halves) {
+		memset(f.d_k, 0, (size_t)(g->s * g->d) * sizeof(float));
+		memset(f.d_v, 0, (size_t)(g->s * g->d) * sizeof(float));
+	}
+	for (head.h = keys * g->group; head.h < (keys + 1) * g->group; head.h++)
+		backward_queries(g, &head, out, &f);
 	if (!is_wide(g->op)) {
 		store_rows(g, out->k, at, g->k_step, head.d_k, g->s);
 		store_rows(g, out->v, at, g->k_step, head.d_v, g->s);
 	}
+	return f.status;
 }
 
 static int backward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	(void)err;
-	attention g = attention_of(op, op->channels, operands, workspace);
+	attention g = attention_of(op, op->num_tilings > 0, true);
+	take_factors(&g, operands, workspace);
 	void *const *gradients = operands + op->num_inputs;
 	attention_gradients out = {gradients[0], NULL, NULL};
 	bool packed = op->attrs.attention.packed;
@@ -442,26 +613,73 @@ static int backward(const struct dtrain_op *op, void *const *operands, void *wor
 	out.k = packed ? cpu_to(op, out.q, width) : gradients[1];
 	out.v = packed ? cpu_to(op, out.q, width + of_keys) : gradients[2];
 	int64_t heads = g.heads / g.group;
+	int failure = dnnl_success;
 #ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic) num_threads(op->device->threads)
+#pragma omp parallel for schedule(dynamic) num_threads(op->device->threads) reduction(max : failure)
 #endif
-	for (int64_t i = 0; i < g.b * heads; i++)
-		backward_head(&g, i / heads, i % heads, &out, cpu_own_scratch(op, omp_get_thread_num(), workspace));
-	return BETON_OK;
+	for (int64_t i = 0; i < g.b * heads; i++) {
+		dnnl_status_t status = backward_head(&g, i / heads, i % heads, &out,
+						     cpu_own_scratch(op, omp_get_thread_num(), workspace));
+		failure = status == dnnl_success ? failure : (int)status;
+	}
+	return failure == dnnl_success ? BETON_OK : cpu_product_failed(failure, err);
+}
+
+/* One of the op's tilings: the product of a block with so many queries and keys. */
+static cpu_product product_of(const attention *g, bool backward, int tiling, int64_t queries, int64_t keys)
+{
+	cpu_product p = {.of_a = 'N', .of_b = 'N', .adds = tiling != SCORES, .wide = true, .alpha = 1};
+	p.m = backward && tiling != OF_QUERIES ? keys : queries;
+	p.n = tiling != SCORES ? g->d : backward ? queries : keys;
+	p.k = tiling == SCORES ? g->d : p.m == keys && tiling == OF_KEYS && backward ? queries : keys;
+	p.a_step = tiling == SCORES ? g->d : backward ? g->queries : g->keys;
+	p.b_step = g->d;
+	p.c_step = tiling != SCORES ? g->d : backward ? g->queries : g->keys;
+	p.of_a = tiling == OF_QUERIES ? 'T' : 'N';
+	p.of_b = tiling == SCORES ? 'T' : 'N';
+	return p;
+}
+
+static void plan_products(cpu_build *build, const attention *g, bool backward)
+{
+	for (int tiling = SCORES; tiling <= (backward ? OF_QUERIES : VALUES); tiling++) {
+		cpu_tiling *tiles = cpu_add_tiling(build);
+		for (int i = 0; i < 4 && tiles; i++) {
+			int64_t queries = i / 2 ? g->t % g->queries : g->t < g->queries ? 0 : g->queries;
+			int64_t keys = i % 2 ? g->s % g->keys : g->s < g->keys ? 0 : g->keys;
+			cpu_product p = product_of(g, backward, tiling, queries, keys);
+			cpu_plan_tile(build, tiles, &tiles->tiles[i / 2][i % 2], &p);
+		}
+	}
+}
+
+/* Small blocks take longer to start than to compute. */
+static bool takes_halves(const cpu_build *build)
+{
+	const dtrain_op_desc *desc = build->desc;
+	return build->op->dtype == DTRAIN_BF16 && build->device->has_fast_bf16 &&
+	       desc->kind != DTRAIN_OP_ATTENTION_CACHED && desc->inputs[0].shape.dim[1] >= HALF_FOR &&
+	       desc->inputs[1].shape.dim[1] >= HALF_FOR;
 }
 
 void cpu_build_attention(cpu_build *build)
 {
 	const dtrain_op_desc *desc = build->desc;
 	bool is_backward = desc->kind == DTRAIN_OP_ATTENTION_BWD || desc->kind == DTRAIN_OP_ATTENTION_DROPOUT_BWD;
-	bool cached = desc->kind == DTRAIN_OP_ATTENTION_CACHED, wide = is_wide(build->op);
+	bool cached = desc->kind == DTRAIN_OP_ATTENTION_CACHED, halves = takes_halves(build);
 	build->op->drops = desc->kind == DTRAIN_OP_ATTENTION_DROPOUT || desc->kind == DTRAIN_OP_ATTENTION_DROPOUT_BWD;
 	build->op->channels = is_backward ? desc->inputs[3].shape.dim[2] : desc->outputs[0].shape.dim[2];
-	int64_t d = build->op->channels / desc->attrs.attention.heads;
-	int64_t t = desc->inputs[0].shape.dim[1], keys = desc->inputs[cached ? 3 : 1].shape.dim[1];
-	size_t bytes = is_backward ? backward_bytes(t, keys, d, wide) : forward_bytes(d, keys, wide);
+	attention g = attention_of(build->op, halves, is_backward);
+	g.s = desc->inputs[cached ? 3 : 1].shape.dim[1];
+	size_t bytes;
+	if (is_backward)
+		backward_parts(&g, NULL, &bytes);
+	else
+		forward_parts(&g, NULL, &bytes);
 	cpu_build_function(build, bytes, build->device->threads,
 			   is_backward ? backward
 			   : cached    ? forward_cached
 				       : forward);
+	if (halves)
+		plan_products(build, &g, is_backward);
 }

@@ -20,6 +20,7 @@ struct dtrain_device {
 	dtrain_device *ref; /* runs small ops that have no primitive */
 	const cpu_vector *vector;
 	bool has_bf16;
+	bool has_fast_bf16; /* products in BF16 have instructions */
 };
 
 /* The target of dtrain_operand.layout; belongs to the op. */
@@ -221,6 +222,7 @@ typedef struct cpu_product {
 	float alpha;
 	const void *a, *b;
 	int64_t a_step, b_step;
+	int64_t c_step; /* of cpu_plan_tile; elsewhere it is n */
 	void *c;
 	const float *bias;
 	cpu_activation activation;
@@ -230,6 +232,14 @@ typedef struct cpu_product {
 /* Prepares the op for a product of these sizes, and sets p->tiling. Its addresses are not read, but bias is compared
  * with NULL. Call it after cpu_build_function. */
 void cpu_plan_product(cpu_build *build, cpu_product *p);
+
+/* For ops with products of their own sizes in BF16: a new tiling without tiles, and the product of these sizes as one
+ * of its tiles. Call them after cpu_build_function. NULL after a failure. */
+cpu_tiling *cpu_add_tiling(cpu_build *build);
+void cpu_plan_tile(cpu_build *build, cpu_tiling *tiling, cpu_tile *tile, const cpu_product *p);
+/* That product, on the calling thread, which is one of a parallel region. */
+dnnl_status_t cpu_tile_product(const struct dtrain_op *op, const cpu_tile *tile, const void *a, const void *b, void *c,
+			       void *workspace);
 
 void cpu_destroy_tiling(cpu_tiling *tiling);
 

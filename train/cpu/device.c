@@ -45,6 +45,11 @@ static void cpu_close(dtrain_device *device)
 	free(device);
 }
 
+static bool has_isa(dnnl_cpu_isa_t isa)
+{
+	return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
 /* Whether oneDNN computes in BF16 on this processor: with AVX-512's instructions for it or AMX, and with those of
  * AVX-512 alone more slowly. */
 static bool has_bf16(const dtrain_device *device)
@@ -83,6 +88,7 @@ static int cpu_open(const dtrain_device_options *options, dtrain_device **out, b
 		return status;
 	}
 	device->has_bf16 = has_bf16(device);
+	device->has_fast_bf16 = has_isa(dnnl_cpu_isa_avx512_core_bf16);
 	*out = device;
 	return BETON_OK;
 }
@@ -98,9 +104,8 @@ static const char *isa_name(void)
 		{dnnl_cpu_isa_avx512_core, "AVX-512"},
 		{dnnl_cpu_isa_avx2, "AVX2"},
 	};
-	dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
 	for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++)
-		if ((isa & isas[i].isa) == isas[i].isa)
+		if (has_isa(isas[i].isa))
 			return isas[i].name;
 	return "other vectors";
 }

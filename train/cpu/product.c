@@ -66,15 +66,23 @@ static dnnl_primitive_attr_t attributes(cpu_build *build, const cpu_product *p)
 	return attr;
 }
 
+cpu_tiling *cpu_add_tiling(cpu_build *build)
+{
+	if (build->status != BETON_OK)
+		return NULL;
+	cpu_tiling *tiling = &build->op->tilings[build->op->num_tilings++];
+	tiling->threads = build->device->threads;
+	return tiling;
+}
+
 static void make_memories(cpu_build *build, cpu_tiling *tiling, cpu_tile *tile, const const_dnnl_memory_desc_t mds[])
 {
-	size_t count = (size_t)build->device->threads * MEMORIES;
+	size_t count = (size_t)tiling->threads * MEMORIES;
 	tile->memories = calloc(count, sizeof(dnnl_memory_t));
 	if (!tile->memories) {
 		build->status = bt_fail(build->err, BETON_NO_MEMORY, "out of memory for the tiles of a product");
 		return;
 	}
-	tiling->threads = build->device->threads;
 	for (size_t i = 0; i < count; i++)
 		if (mds[i % MEMORIES] && build->status == BETON_OK)
 			cpu_check(build,
@@ -84,16 +92,16 @@ static void make_memories(cpu_build *build, cpu_tiling *tiling, cpu_tile *tile, 
 }
 
 /* oneDNN plans for OpenMP's number of threads. */
-static void make_tile(cpu_build *build, const cpu_product *p, cpu_tiling *tiling, cpu_tile *tile, int64_t rows,
-		      int64_t columns)
+void cpu_plan_tile(cpu_build *build, cpu_tiling *tiling, cpu_tile *tile, const cpu_product *p)
 {
-	if (build->status != BETON_OK || rows == 0 || columns == 0)
+	struct dtrain_op *op = build->op;
+	if (build->status != BETON_OK || p->m == 0 || p->n == 0 || p->k == 0)
 		return;
 	const_dnnl_memory_desc_t mds[MEMORIES] = {
-		[A] = matrix(build, dnnl_bf16, rows, p->k, p->a_step, p->of_a == 'T'),
-		[B] = matrix(build, dnnl_bf16, p->k, columns, p->b_step, p->of_b == 'T'),
-		[C] = matrix(build, p->wide ? dnnl_f32 : dnnl_bf16, rows, columns, p->n, false),
-		[BIAS] = p->bias ? matrix(build, dnnl_f32, 1, columns, columns, false) : NULL};
+		[A] = matrix(build, dnnl_bf16, p->m, p->k, p->a_step, p->of_a == 'T'),
+		[B] = matrix(build, dnnl_bf16, p->k, p->n, p->b_step, p->of_b == 'T'),
+		[C] = matrix(build, p->wide ? dnnl_f32 : dnnl_bf16, p->m, p->n, p->c_step, false),
+		[BIAS] = p->bias ? matrix(build, dnnl_f32, 1, p->n, p->n, false) : NULL};
 	dnnl_primitive_attr_t attr = attributes(build, p);
 	dnnl_primitive_desc_t pd = NULL;
 	if (build->status == BETON_OK) {
@@ -110,7 +118,9 @@ static void make_tile(cpu_build *build, const cpu_product *p, cpu_tiling *tiling
 	if (build->status == BETON_OK) {
 		size_t bytes = dnnl_memory_desc_get_size(mds[SCRATCHPAD]);
 		bytes = dtrain__round_up(bytes, DTRAIN__HOST_ALIGNMENT);
-		build->op->tile_bytes = bytes > build->op->tile_bytes ? bytes : build->op->tile_bytes;
+		op->tile_bytes = bytes > op->tile_bytes ? bytes : op->tile_bytes;
+		bytes = (size_t)tiling->threads * op->tile_bytes;
+		build->scratchpad = bytes > build->scratchpad ? bytes : build->scratchpad;
 		make_memories(build, tiling, tile, mds);
 	}
 	if (pd)
@@ -124,19 +134,16 @@ void cpu_plan_product(cpu_build *build, cpu_product *p)
 	struct dtrain_op *op = build->op;
 	if (op->dtype == DTRAIN_F32 || build->status != BETON_OK)
 		return;
-	p->tiling = op->num_tilings++;
-	cpu_tiling *tiling = &op->tilings[p->tiling];
+	p->tiling = op->num_tilings;
+	cpu_tiling *tiling = cpu_add_tiling(build);
 	int64_t rows = rows_of(p), columns = columns_of(p);
-	for (int i = 0; i < 4; i++)
-		make_tile(build, p, tiling, &tiling->tiles[i / 2][i % 2],
-			  i / 2         ? p->m % rows
-			  : p->m < rows ? 0
-					: rows,
-			  i % 2            ? p->n % columns
-			  : p->n < columns ? 0
-					   : columns);
-	size_t bytes = (size_t)build->device->threads * op->tile_bytes;
-	build->scratchpad = bytes > build->scratchpad ? bytes : build->scratchpad;
+	for (int i = 0; i < 4; i++) {
+		cpu_product tile = *p;
+		tile.m = i / 2 ? p->m % rows : p->m < rows ? 0 : rows;
+		tile.n = i % 2 ? p->n % columns : p->n < columns ? 0 : columns;
+		tile.c_step = p->n;
+		cpu_plan_tile(build, tiling, &tiling->tiles[i / 2][i % 2], &tile);
+	}
 }
 
 void cpu_destroy_tiling(cpu_tiling *tiling)
@@ -166,6 +173,13 @@ static dnnl_status_t run_tile(const struct dtrain_op *op, const cpu_tile *tile, 
 	}
 	return status == dnnl_success ? dnnl_primitive_execute(tile->primitive, op->device->stream, count, args)
 				      : status;
+}
+
+dnnl_status_t cpu_tile_product(const struct dtrain_op *op, const cpu_tile *tile, const void *a, const void *b, void *c,
+			       void *workspace)
+{
+	const void *scratchpad = (char *)workspace + (size_t)omp_get_thread_num() * op->tile_bytes;
+	return run_tile(op, tile, (const void *[MEMORIES]){[A] = a, [B] = b, [C] = c, [SCRATCHPAD] = scratchpad});
 }
 
 /* ---- */
