@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -68,6 +69,60 @@ static void only_the_most_likely_are_drawn(void **state)
 	expect(&(sample_options){.temperature = 1, .top_k = 3, .top_p = 0.7}, 0, 667, 333, 0, 0);
 }
 
+enum { MANY = 700 };
+
+static int compare_logits(const void *left, const void *right)
+{
+	const float *a = *(const float *const *)left, *b = *(const float *const *)right;
+	return *a != *b ? *a < *b ? 1 : -1 : a < b ? -1 : a > b;
+}
+
+/* By a sort of all tokens. */
+static int64_t draw_slowly(const sample_options *options, const float logits[MANY], double random)
+{
+	const float *sorted[MANY];
+	double weights[MANY], all = 0, sum = 0, part = 0;
+	int64_t kept = 0, limit = options->top_k ? options->top_k : MANY;
+	for (int i = 0; i < MANY; i++)
+		sorted[i] = logits + i;
+	qsort(sorted, MANY, sizeof(*sorted), compare_logits);
+	while (limit < MANY && *sorted[limit] == *sorted[limit - 1])
+		limit++;
+	for (int64_t i = 0; i < limit; i++)
+		all += weights[i] = exp((double)(*sorted[i] - *sorted[0]) / options->temperature);
+	while (kept < limit && (options->top_p >= 1 || sum < options->top_p * all))
+		sum += weights[kept++];
+	for (int64_t i = 0; i < kept - 1; i++) {
+		part += weights[i];
+		if (part > random * sum)
+			return sorted[i] - logits;
+	}
+	return sorted[kept - 1] - logits;
+}
+
+/* Some logits are equal. */
+static void draws_are_those_of_a_sort(void **state)
+{
+	(void)state;
+	static const sample_options options[] = {{.temperature = 1, .top_p = 1},
+						 {.temperature = 0.7, .top_p = 0.9},
+						 {.temperature = 1.5, .top_k = 40, .top_p = 1},
+						 {.temperature = 1, .top_k = 699, .top_p = 0.5},
+						 {.temperature = 20, .top_k = 1, .top_p = 1}};
+	float logits[MANY];
+	for (unsigned round = 0; round < 200; round++) {
+		for (unsigned i = 0; i < MANY; i++)
+			logits[i] = (float)((i * 2654435761u + round * 40503u) >> 8 & 0x1ff) / 64;
+		for (int k = 0; k < 5; k++) {
+			double random = (round + 0.5) / 200;
+			int64_t token = -1;
+			beton_error err;
+			assert_int_equal(sample_token(&options[k], logits, MANY, random, &token, &err), BETON_OK);
+			assert_int_equal(token, draw_slowly(&options[k], logits, random));
+		}
+	}
+}
+
 static void what_is_not_finite_is_an_error(void **state)
 {
 	(void)state;
@@ -86,6 +141,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shares_are_probabilities),
 		cmocka_unit_test(only_the_most_likely_are_drawn),
+		cmocka_unit_test(draws_are_those_of_a_sort),
 		cmocka_unit_test(what_is_not_finite_is_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
