@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * window-loss CHECKPOINT TOKEN...: the mean cross-entropy of each token behind those before it, from the logits of
- * which dtrain-generate draws. An evaluation of these tokens as one window has the same. */
+ * which dtrain-generate draws. An evaluation of these tokens as one window has the same. A text that parts from these
+ * tokens in each document is computed with them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "common/error.h"
 #include "generate/model.h"
 
-enum { TOKENS_MAX = 256 };
+enum { TOKENS_MAX = 256, TEXTS = 2 };
 
 static double loss_of(const float *logits, int64_t vocabulary, int64_t token)
 {
@@ -23,13 +24,15 @@ static double loss_of(const float *logits, int64_t vocabulary, int64_t token)
 
 static int print_loss(generate_model *model, const int64_t *tokens, int64_t count, beton_error *err)
 {
-	int64_t vocabulary = model->description.vocabulary;
-	float *logits = malloc((size_t)vocabulary * sizeof(*logits));
+	int64_t vocabulary = model->description.vocabulary, other[TOKENS_MAX];
+	float *logits = malloc((size_t)(TEXTS * vocabulary) * sizeof(*logits));
+	for (int64_t i = 0; i < count; i++)
+		other[i] = tokens[i] > 0 && i % 3 == 2 ? tokens[i] % (vocabulary - 1) + 1 : tokens[i];
 	int status = logits ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the logits");
 	double sum = 0;
 	for (int64_t i = 1; i < count && status == BETON_OK; i++) {
-		status = generate_model_logits(model, tokens, i, logits, err);
-		sum += status == BETON_OK ? loss_of(logits, vocabulary, tokens[i]) : 0;
+		status = generate_model_logits(model, (const int64_t *[TEXTS]){other, tokens}, i, logits, err);
+		sum += status == BETON_OK ? loss_of(logits + vocabulary, vocabulary, tokens[i]) : 0;
 	}
 	if (status == BETON_OK)
 		printf("%.9f\n", sum / (double)(count - 1));
@@ -51,7 +54,7 @@ int main(int argc, char **argv)
 		tokens[i] = strtoll(argv[2 + i], NULL, 10);
 	int status = dtrain_device_open("ref", &options, &device, &err);
 	if (status == BETON_OK)
-		status = generate_model_open(&model, argv[1], NULL, device, &err);
+		status = generate_model_open(&model, argv[1], NULL, TEXTS, device, &err);
 	if (status == BETON_OK)
 		status = print_loss(&model, tokens, count, &err);
 	generate_model_close(&model);

@@ -32,14 +32,14 @@ static const char *const usage_text =
 	"  -p, --prompt=TEXT        text to continue (default: the end of text, if there is one)\n"
 	"  -i, --tokens=N[,N...]    the same as tokens\n"
 	"  -n, --count=N            tokens to generate; the end of text ends a text before (default 100)\n"
-	"  -r, --texts=N            texts to generate (default 1)\n"
+	"  -r, --texts=N            texts to generate, up to 16 of them together (default 1)\n"
 	"  -T, --temperature=X      divide the logits by X; 0: always the most likely token (default 1)\n"
 	"  -k, --top-k=N            draw from the N most likely tokens; 0: from all (default 0)\n"
 	"  -P, --top-p=X            draw from the most likely tokens with a probability of X together (default 1)\n"
 	"  -s, --seed=N             seed of the draws (default 0)\n"
 	"  -d, --device=NAME        cuda, cpu, ref, or auto (default auto)\n"
 	"  -j, --threads=N          compute threads; 0: one per core (default 0)\n"
-	"  -v, --speed              print the speed of each text to standard error\n"
+	"  -v, --speed              print the speed, of texts that are generated together in one, to standard error\n"
 	"  -h, --help               show this text\n"
 	"  -V, --version            show the version\n"
 	"\n"
@@ -64,10 +64,19 @@ struct options {
 	run_device_choice device;
 };
 
-/* The text so far, as tokens. */
+/* A text so far, as tokens. */
 struct text {
 	int64_t *tokens;
 	size_t count, prompt, room;
+	size_t end; /* where it is over; 0: it goes on */
+};
+
+/* Texts that are computed together, all of them with as many tokens: one that is over goes on as another does. */
+struct batch {
+	struct text *texts;
+	const int64_t **tokens; /* of each */
+	float *logits;
+	int64_t count;
 };
 
 #ifndef HAVE_TOKENIZER
@@ -236,48 +245,124 @@ static double draw(uint64_t seed, uint64_t number, uint64_t place)
 	return (double)(XXH3_64bits_withSeed(key, sizeof(key), seed) >> 11) * 0x1p-53;
 }
 
-/* times: when the text began, the first token was there, and the last one. The first token takes as long as the prompt.
- */
-static void print_speed(const struct text *text, uint64_t tokens, const uint64_t times[3])
+/* times: when the texts began, their first tokens were there, and the last one. The first token takes as long as the
+ * prompt. tokens: of all texts. */
+static void print_speed(const struct batch *batch, uint64_t tokens, const uint64_t times[3])
 {
 	double prompt_s = (double)(times[1] - times[0]) * 1e-9, rest_s = (double)(times[2] - times[1]) * 1e-9;
-	fprintf(stderr, "prompt of %zu tokens: %.3f s", text->prompt, prompt_s);
-	if (tokens > 1)
-		fprintf(stderr, "; %llu more tokens: %.3f s, %.1f tokens/s", (unsigned long long)(tokens - 1), rest_s,
-			(double)(tokens - 1) / rest_s);
+	uint64_t more = tokens > (uint64_t)batch->count ? tokens - (uint64_t)batch->count : 0;
+	fprintf(stderr, "prompt of %zu tokens: %.3f s", batch->texts[0].prompt, prompt_s);
+	if (more)
+		fprintf(stderr, "; %llu more tokens: %.3f s, %.1f tokens/s", (unsigned long long)more, rest_s,
+			(double)more / rest_s);
 	fputc('\n', stderr);
 }
 
-static int generate(const struct options *options, generate_model *model, const tokenizer *words, struct text *text,
-		    uint64_t number, beton_error *err)
+static int put_tokens(const tokenizer *words, const struct text *text, size_t first, size_t end, beton_error *err)
 {
-	int64_t vocabulary = model->description.vocabulary, token = -1;
-	float *logits = malloc((size_t)vocabulary * sizeof(*logits));
-	int status = logits ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the logits");
-	uint64_t times[3] = {0}, computed = 0;
-	text->count = text->prompt;
-	for (size_t k = 0; k < text->count && status == BETON_OK; k++)
-		status = put_token(words, text->tokens[k], k == 0, err);
-	times[0] = bt_now_ns();
-	for (uint64_t i = 0; i < options->count && status == BETON_OK; i++) {
-		status = generate_model_logits(model, text->tokens, (int64_t)text->count, logits, err);
-		if (status == BETON_OK)
-			status = sample_token(&options->sample, logits, vocabulary, draw(options->seed, number, i),
-					      &token, err);
-		times[2] = bt_now_ns();
-		times[1] = computed++ ? times[1] : times[2];
-		if (status != BETON_OK || token == model->end_of_text || token == end_in(words))
-			break;
-		status = add_token(text, token, err);
-		if (status == BETON_OK)
-			status = put_token(words, token, false, err);
-	}
-	free(logits);
-	if (status == BETON_OK && (putchar('\n') == EOF || fflush(stdout) != 0))
-		status = bt_fail_errno(err, errno, "standard output");
-	if (status == BETON_OK && options->speed)
-		print_speed(text, computed, times);
+	int status = BETON_OK;
+	for (size_t i = first; i < end && status == BETON_OK; i++)
+		status = put_token(words, text->tokens[i], i == 0, err);
 	return status;
+}
+
+static int put_end(beton_error *err)
+{
+	return putchar('\n') == EOF || fflush(stdout) != 0 ? bt_fail_errno(err, errno, "standard output") : BETON_OK;
+}
+
+/* Draws the next token of each text. drawn: of all texts. *goes_on: whether a text is not over. number: of the first
+ * text. */
+static int draw_tokens(const struct options *options, const generate_model *model, const tokenizer *words,
+		       struct batch *batch, uint64_t number, uint64_t place, uint64_t *drawn, bool *goes_on,
+		       beton_error *err)
+{
+	int64_t vocabulary = model->description.vocabulary, going = -1;
+	int status = BETON_OK;
+	for (int64_t k = 0; k < batch->count && status == BETON_OK; k++) {
+		struct text *text = &batch->texts[k];
+		int64_t token = -1;
+		if (text->end)
+			continue;
+		status = sample_token(&options->sample, batch->logits + k * vocabulary, vocabulary,
+				      draw(options->seed, number + (uint64_t)k, place), &token, err);
+		++*drawn;
+		if (status == BETON_OK && (token == model->end_of_text || token == end_in(words)))
+			text->end = text->count;
+		else if (status == BETON_OK)
+			status = add_token(text, token, err);
+		going = text->end ? going : token;
+	}
+	*goes_on = going >= 0;
+	for (int64_t k = 0; k < batch->count && *goes_on && status == BETON_OK; k++)
+		if (batch->texts[k].end)
+			status = add_token(&batch->texts[k], going, err);
+	return status;
+}
+
+/* The first text is written as it comes, the others behind it. wanted: of the texts; the others are computed with them.
+ */
+static int generate(const struct options *options, generate_model *model, const tokenizer *words, struct batch *batch,
+		    uint64_t number, int64_t wanted, beton_error *err)
+{
+	struct text *first = batch->texts;
+	uint64_t times[3] = {0}, drawn = 0;
+	bool goes_on = true;
+	for (int64_t k = 0; k < batch->count; k++) {
+		batch->texts[k].count = first->prompt;
+		batch->texts[k].end = 0;
+	}
+	int status = put_tokens(words, first, 0, first->prompt, err);
+	times[0] = bt_now_ns();
+	for (uint64_t i = 0; i < options->count && goes_on && status == BETON_OK; i++) {
+		size_t count = first->count;
+		for (int64_t k = 0; k < batch->count; k++)
+			batch->tokens[k] = batch->texts[k].tokens;
+		status = generate_model_logits(model, batch->tokens, (int64_t)count, batch->logits, err);
+		if (status == BETON_OK)
+			status = draw_tokens(options, model, words, batch, number, i, &drawn, &goes_on, err);
+		times[2] = bt_now_ns();
+		times[1] = i ? times[1] : times[2];
+		if (status == BETON_OK && !first->end)
+			status = put_tokens(words, first, count, first->count, err);
+	}
+	for (int64_t k = 0; k < wanted && status == BETON_OK; k++) {
+		const struct text *text = &batch->texts[k];
+		status = k ? put_tokens(words, text, 0, text->end ? text->end : text->count, err) : BETON_OK;
+		if (status == BETON_OK)
+			status = put_end(err);
+	}
+	if (status == BETON_OK && options->speed)
+		print_speed(batch, drawn, times);
+	return status;
+}
+
+/* Each with the prompt of the first. */
+static int make_texts(const generate_model *model, const struct text *prompt, struct batch *out, beton_error *err)
+{
+	size_t count = (size_t)model->texts;
+	int status = BETON_OK;
+	out->texts = calloc(count, sizeof(*out->texts));
+	out->tokens = calloc(count, sizeof(*out->tokens));
+	out->logits = calloc(count * (size_t)model->description.vocabulary, sizeof(*out->logits));
+	if (!out->texts || !out->tokens || !out->logits)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the logits");
+	out->count = model->texts;
+	for (size_t k = 0; k < count; k++) {
+		for (size_t i = 0; i < prompt->count && status == BETON_OK; i++)
+			status = add_token(&out->texts[k], prompt->tokens[i], err);
+		out->texts[k].prompt = prompt->count;
+	}
+	return status;
+}
+
+static void free_texts(struct batch *batch)
+{
+	for (int64_t k = 0; k < batch->count; k++)
+		free(batch->texts[k].tokens);
+	free(batch->texts);
+	free(batch->tokens);
+	free(batch->logits);
 }
 
 static int open_vocabulary(const struct options *options, int64_t limit, tokenizer **out, beton_error *err)
@@ -308,18 +393,26 @@ static int run(const struct options *options, beton_error *err)
 	dtrain_device *device = NULL;
 	generate_model model = {0};
 	tokenizer *words = NULL;
-	struct text text = {0};
+	struct text prompt = {0};
+	struct batch batch = {0};
 	device_options.index = options->device.index < 0 ? 0 : options->device.index;
 	int status = dtrain_device_open(options->device.name, &device_options, &device, err);
 	if (status == BETON_OK)
-		status = generate_model_open(&model, options->weights, options->model, device, err);
+		status = generate_model_open(&model, options->weights, options->model, (int64_t)options->texts, device,
+					     err);
 	if (status == BETON_OK)
 		status = open_vocabulary(options, model.description.vocabulary, &words, err);
 	if (status == BETON_OK)
-		status = read_prompt(options, &model, words, &text, err);
-	for (uint64_t i = 0; i < options->texts && status == BETON_OK; i++)
-		status = generate(options, &model, words, &text, i, err);
-	free(text.tokens);
+		status = read_prompt(options, &model, words, &prompt, err);
+	if (status == BETON_OK)
+		status = make_texts(&model, &prompt, &batch, err);
+	for (uint64_t i = 0; i < options->texts && status == BETON_OK; i += (uint64_t)batch.count) {
+		uint64_t left = options->texts - i;
+		status = generate(options, &model, words, &batch, i,
+				  left < (uint64_t)batch.count ? (int64_t)left : batch.count, err);
+	}
+	free_texts(&batch);
+	free(prompt.tokens);
 #ifdef HAVE_TOKENIZER
 	tokenizer_close(&words);
 #endif

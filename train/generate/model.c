@@ -8,6 +8,15 @@
 #include "common/system.h"
 #include "run/init.h"
 
+/* Texts at once: 16 take three to four times as long as one on a CPU, where one is as fast as memory is. And the most
+ * bytes of their keys and values, if there is more than one. */
+enum { TEXTS_MAX = 16, CACHE_MAX = 1 << 30 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 static int64_t length_of(const generate_model *model, int index)
 {
 	int64_t length = (int64_t)1 << index;
@@ -23,50 +32,50 @@ static int find_network(const generate_model *model, int64_t count)
 	return index;
 }
 
-/* Bytes of the keys of a layer, or its values. */
+/* Bytes of the keys of a layer, or its values, of all texts. */
 static size_t part_bytes(const generate_model *model)
 {
 	const dtrain_transformer *t = &model->description;
 	dtrain_device_caps caps;
 	dtrain_device_get_api(model->device)->caps(model->device, &caps);
-	size_t bytes = (size_t)(t->positions * t->kv_heads * t->head_size) * sizeof(float);
+	size_t bytes = (size_t)(model->texts * t->positions * t->kv_heads * t->head_size) * sizeof(float);
 	return (bytes + caps.alignment - 1) / caps.alignment * caps.alignment;
 }
 
-/* The keys of each layer, then their values. */
-static void place_cache(const generate_model *model, dtrain_graph *graph, dtrain_tensor *out)
+/* The keys of each layer, then their values, of the first texts. */
+static void place_cache(const generate_model *model, int64_t texts, dtrain_graph *graph, dtrain_tensor *out)
 {
 	const dtrain_transformer *t = &model->description;
-	dtrain_shape rows = dtrain_shape_of(3, (int64_t[]){1, t->positions, t->kv_heads * t->head_size});
+	dtrain_shape rows = dtrain_shape_of(3, (int64_t[]){texts, t->positions, t->kv_heads * t->head_size});
 	size_t bytes = part_bytes(model);
 	for (int64_t i = 0; i < 2 * t->layers; i++)
 		out[i] = dtrain_graph_memory(graph, DTRAIN_F32, &rows, (char *)model->cache + (size_t)i * bytes);
 }
 
-static void build_network(generate_model *model, struct generate_network *network, int64_t length, dtrain_graph *graph,
-			  dtrain_tensor *cache)
+static void build_network(generate_model *model, struct generate_network *network, int64_t texts, int64_t length,
+			  dtrain_graph *graph, dtrain_tensor *cache)
 {
 	dtrain_transformer_inputs inputs;
 	dtrain_transformer_outputs outputs;
-	dtrain_shape text = dtrain_shape_of(2, (int64_t[]){1, length});
-	dtrain_shape one = dtrain_shape_of(1, (int64_t[]){1});
+	dtrain_shape text = dtrain_shape_of(2, (int64_t[]){texts, length});
+	dtrain_shape one = dtrain_shape_of(1, (int64_t[]){1}), rows = dtrain_shape_of(1, &texts);
 	dtrain_transformer_inputs_init(&inputs);
 	dtrain_transformer_outputs_init(&outputs);
-	place_cache(model, graph, cache);
+	place_cache(model, texts, graph, cache);
 	inputs.keys = cache;
 	inputs.values = cache + model->description.layers;
 	network->tokens = inputs.tokens = dtrain_graph_input(graph, "tokens", DTRAIN_I64, &text);
 	network->position = inputs.position = dtrain_graph_input(graph, "position", DTRAIN_I64, &text);
 	network->past = inputs.past = dtrain_graph_input(graph, "past", DTRAIN_I64, &one);
-	network->row = dtrain_graph_input(graph, "row", DTRAIN_I64, &one);
+	network->row = dtrain_graph_input(graph, "row", DTRAIN_I64, &rows);
 	dtrain_transformer_build(graph, &model->description, &inputs, &outputs);
 	network->logits = dtrain_transformer_logits(graph, &outputs, network->row);
 	dtrain_graph_keep(graph, network->logits);
 }
 
-static int make_network(generate_model *model, int index, beton_error *err)
+static int make_network(generate_model *model, struct generate_network *network, int64_t texts, int64_t length,
+			beton_error *err)
 {
-	struct generate_network *network = &model->networks[index];
 	dtrain_graph *graph = NULL;
 	if (network->program)
 		return BETON_OK;
@@ -74,7 +83,7 @@ static int make_network(generate_model *model, int index, beton_error *err)
 	int status = cache ? dtrain_graph_create(model->params, false, &graph, err)
 			   : bt_fail(err, BETON_NO_MEMORY, "out of memory for a network");
 	if (status == BETON_OK) {
-		build_network(model, network, length_of(model, index), graph, cache);
+		build_network(model, network, texts, length, graph, cache);
 		status = dtrain_graph_compile(&graph, &network->program, err);
 		dtrain_graph_destroy(&graph);
 	}
@@ -150,11 +159,11 @@ static int find_end_of_text(generate_model *model, const run_source *source, bet
 
 static int allocate(generate_model *model, beton_error *err)
 {
-	size_t positions = (size_t)model->description.positions;
-	model->seen = calloc(positions, sizeof(*model->seen));
-	model->inputs = calloc(positions, 2 * sizeof(*model->inputs));
+	size_t positions = (size_t)model->description.positions, count = (size_t)model->texts * positions;
+	model->seen = calloc(count, sizeof(*model->seen));
+	model->inputs = calloc(2 * count + (size_t)model->texts, sizeof(*model->inputs));
 	if (!model->seen || !model->inputs)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu tokens", positions);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu tokens", count);
 	int status = dtrain_device_get_api(model->device)
 			     ->alloc(model->device, 2 * (size_t)model->description.layers * part_bytes(model),
 				     &model->cache, err);
@@ -163,24 +172,35 @@ static int allocate(generate_model *model, beton_error *err)
 	return status;
 }
 
-static int load(generate_model *model, const run_source *source, beton_error *err)
+/* Of the texts that are wanted, as many at once as can be, so that the last time has as many as the others. */
+static void choose_texts(generate_model *model, int64_t wanted)
+{
+	model->texts = 1;
+	int64_t each = 2 * model->description.layers * (int64_t)part_bytes(model), most = CACHE_MAX / each;
+	most = most < 1 ? 1 : least(most, TEXTS_MAX);
+	int64_t times = (wanted + most - 1) / most;
+	model->texts = (wanted + times - 1) / times;
+}
+
+static int load(generate_model *model, const run_source *source, int64_t texts, beton_error *err)
 {
 	run_init init = {0};
+	choose_texts(model, texts);
 	int status = dtrain_device_get_api(model->device)->stream_create(model->device, &model->stream, err);
 	if (status == BETON_OK)
 		status = dtrain_params_create(model->device, DTRAIN_F32, &model->params, err);
 	if (status == BETON_OK)
 		status = allocate(model, err);
 	if (status == BETON_OK)
-		status = make_network(model, 0, err);
+		status = make_network(model, model->networks, model->texts, 1, err);
 	if (status == BETON_OK)
 		status = run_init_apply(source, model->params, model->stream, true, &init, err);
 	run_init_free(&init);
 	return status;
 }
 
-int generate_model_open(generate_model *model, const char *weights, const char *name, dtrain_device *device,
-			beton_error *err)
+int generate_model_open(generate_model *model, const char *weights, const char *name, int64_t texts,
+			dtrain_device *device, beton_error *err)
 {
 	run_source source;
 	*model = (generate_model){.device = device};
@@ -190,19 +210,25 @@ int generate_model_open(generate_model *model, const char *weights, const char *
 	if (status == BETON_OK)
 		status = find_end_of_text(model, &source, err);
 	if (status == BETON_OK)
-		status = load(model, &source, err);
+		status = load(model, &source, texts, err);
 	run_source_close(&source);
 	if (status != BETON_OK)
 		generate_model_close(model);
 	return status;
 }
 
+static void close_network(generate_model *model, struct generate_network *network)
+{
+	if (network->captured)
+		dtrain_device_get_api(model->device)->capture_destroy(network->captured);
+	dtrain_program_destroy(&network->program);
+}
+
 void generate_model_close(generate_model *model)
 {
 	for (int i = 0; i < GENERATE_LENGTHS; i++) {
-		if (model->networks[i].captured)
-			dtrain_device_get_api(model->device)->capture_destroy(model->networks[i].captured);
-		dtrain_program_destroy(&model->networks[i].program);
+		close_network(model, &model->networks[i]);
+		close_network(model, &model->alone[i]);
 	}
 	dtrain_params_destroy(&model->params);
 	if (model->device)
@@ -271,25 +297,30 @@ static int put_program(const generate_model *model, struct generate_network *net
 	return status == BETON_OK ? api->capture_launch(network->captured, model->stream, err) : status;
 }
 
-/* Runs a network for the tokens past .. count - 1, and for others behind them, which nothing reads before they are
- * replaced. */
-static int run_network(generate_model *model, struct generate_network *network, int64_t length, int64_t past,
-		       int64_t count, float *out, beton_error *err)
+/* Runs a network for the tokens past .. count - 1 of the first texts, and for others behind them, which nothing reads
+ * before they are replaced. */
+static int run_network(generate_model *model, struct generate_network *network, int64_t texts, int64_t length,
+		       int64_t past, int64_t count, float *out, beton_error *err)
 {
 	const dtrain_device_api *api = dtrain_device_get_api(model->device);
-	int64_t most = model->description.positions, row = count - past - 1, *position = model->inputs + length;
-	memset(model->inputs, 0, (size_t)length * sizeof(*model->inputs));
-	memcpy(model->inputs, model->seen + past, (size_t)(count - past) * sizeof(*model->inputs));
-	for (int64_t i = 0; i < length; i++)
-		position[i] = past + i < most ? past + i : most - 1;
+	int64_t most = model->description.positions, all = texts * length;
+	int64_t *position = model->inputs + all, *row = position + all;
+	memset(model->inputs, 0, (size_t)all * sizeof(*model->inputs));
+	for (int64_t k = 0; k < texts; k++) {
+		memcpy(model->inputs + k * length, model->seen + k * most + past,
+		       (size_t)(count - past) * sizeof(*model->inputs));
+		for (int64_t i = 0; i < length; i++)
+			position[k * length + i] = least(past + i, most - 1);
+		row[k] = k * length + count - past - 1;
+	}
 	const struct {
 		dtrain_tensor tensor;
 		const int64_t *from;
 		int64_t count;
-	} inputs[] = {{network->tokens, model->inputs, length},
-		      {network->position, position, length},
+	} inputs[] = {{network->tokens, model->inputs, all},
+		      {network->position, position, all},
 		      {network->past, &past, 1},
-		      {network->row, &row, 1}};
+		      {network->row, row, texts}};
 	int status = BETON_OK;
 	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]) && status == BETON_OK; i++)
 		status = api->copy(model->stream, dtrain_program_data(network->program, inputs[i].tensor),
@@ -299,28 +330,70 @@ static int run_network(generate_model *model, struct generate_network *network, 
 		status = put_program(model, network, err);
 	if (status == BETON_OK)
 		status = api->copy(model->stream, out, dtrain_program_data(network->program, network->logits),
-				   (size_t)model->description.vocabulary * sizeof(float), DTRAIN_DEVICE_TO_HOST, err);
+				   (size_t)(texts * model->description.vocabulary) * sizeof(float),
+				   DTRAIN_DEVICE_TO_HOST, err);
 	/* Also after an error: the stream may still read and write our memory. */
 	int ended = api->stream_synchronize(model->stream, status == BETON_OK ? err : NULL);
 	return status == BETON_OK ? ended : status;
 }
 
-int generate_model_logits(generate_model *model, const int64_t *tokens, int64_t count, float *out, beton_error *err)
+/* Gives the other texts what the first one has of the tokens past .. count - 1: keys, values, and logits. */
+static int copy_first(const generate_model *model, int64_t past, int64_t count, float *logits, beton_error *err)
+{
+	const dtrain_device_api *api = dtrain_device_get_api(model->device);
+	const dtrain_transformer *t = &model->description;
+	size_t row = (size_t)(t->kv_heads * t->head_size) * sizeof(float), bytes = part_bytes(model);
+	int status = BETON_OK;
+	for (int64_t i = 0; i < 2 * t->layers; i++) {
+		char *from = (char *)model->cache + (size_t)i * bytes + (size_t)past * row;
+		for (int64_t k = 1; k < model->texts && status == BETON_OK; k++)
+			status = api->copy(model->stream, from + (size_t)(k * t->positions) * row, from,
+					   (size_t)(count - past) * row, DTRAIN_DEVICE_TO_DEVICE, err);
+	}
+	for (int64_t k = 1; k < model->texts; k++)
+		memcpy(logits + k * t->vocabulary, logits, (size_t)t->vocabulary * sizeof(*logits));
+	int ended = api->stream_synchronize(model->stream, status == BETON_OK ? err : NULL);
+	return status == BETON_OK ? ended : status;
+}
+
+/* The first tokens of all texts whose keys and values are there. */
+static int64_t count_kept(const generate_model *model, const int64_t *const *tokens, int64_t begin, int64_t window)
+{
+	int64_t past = least(window, model->num_seen);
+	for (int64_t k = 0; k < model->texts; k++)
+		past = count_equal(model->seen + k * model->description.positions, tokens[k] + begin, past);
+	return least(past, window - 1);
+}
+
+int generate_model_logits(generate_model *model, const int64_t *const *tokens, int64_t count, float *out,
+			  beton_error *err)
 {
 	if (count < 1)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "there is no token to begin with");
-	int64_t begin = begin_of(model, tokens, count), window = count - begin;
-	int64_t past = count_equal(model->seen, tokens + begin, window <= model->num_seen ? window : model->num_seen);
-	past = past < window ? past : window - 1;
+	int64_t begin = begin_of(model, tokens[0], count), window = count - begin;
+	for (int64_t k = 1; k < model->texts; k++)
+		if (begin_of(model, tokens[k], count) != begin)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "text %lld does not begin at token %lld, as the first one does", (long long)k,
+				       (long long)begin);
+	int64_t past = count_kept(model, tokens, begin, window), texts = model->texts, same = window;
+	for (int64_t k = 1; k < texts; k++)
+		same = count_equal(tokens[0] + begin, tokens[k] + begin, same);
+	bool alone = texts > 1 && same == window;
 	int index = find_network(model, window - past);
-	int64_t length = length_of(model, index), last = model->description.positions - length;
-	past = past < last ? past : last;
-	int status = make_network(model, index, err);
+	struct generate_network *network = alone ? &model->alone[index] : &model->networks[index];
+	int64_t length = length_of(model, index);
+	past = least(past, model->description.positions - length);
+	int status = make_network(model, network, alone ? 1 : texts, length, err);
 	if (status != BETON_OK)
 		return status;
-	memcpy(model->seen, tokens + begin, (size_t)window * sizeof(*tokens));
+	for (int64_t k = 0; k < texts; k++)
+		memcpy(model->seen + k * model->description.positions, tokens[k] + begin,
+		       (size_t)window * sizeof(**tokens));
 	model->num_seen = 0;
-	status = run_network(model, &model->networks[index], length, past, window, out, err);
+	status = run_network(model, network, alone ? 1 : texts, length, past, window, out, err);
+	if (status == BETON_OK && alone)
+		status = copy_first(model, past, window, out, err);
 	if (status == BETON_OK)
 		model->num_seen = window;
 	return status;

@@ -15,32 +15,37 @@ typedef struct generate_model {
 	dtrain_device *device;
 	dtrain_stream *stream;
 	dtrain_params *params;
-	/* The network that computes 1 << i tokens, or as many as the model has positions; made when it is first needed.
-	 */
+	/* The networks that compute 1 << i tokens, or as many as the model has positions, of all texts, and of the
+	 * first one alone; made when they are first needed. */
 	struct generate_network {
 		dtrain_program *program;
 		dtrain_tensor tokens, position, past, row, logits;
 		bool has_run;
 		void *captured; /* its runs but the first, on devices with captures */
-	} networks[GENERATE_LENGTHS];
-	void *cache;   /* keys and values of each layer for all positions, shared by the networks */
-	int64_t *seen; /* tokens whose keys and values the cache has */
+	} networks[GENERATE_LENGTHS], alone[GENERATE_LENGTHS];
+	int64_t texts; /* that are computed at once */
+	void *cache;   /* keys and values of each layer for all positions of all texts, shared by the networks */
+	int64_t *seen; /* tokens whose keys and values the cache has, `positions` for each text */
 	int64_t num_seen;
-	int64_t *inputs; /* memory for a network's tokens, then their positions */
+	int64_t *inputs; /* memory for a network's tokens, then their positions, then the rows of the last ones */
 } generate_model;
 
 /* weights: a safetensors file, a checkpoint, or a folder of checkpoints. name: of the model, or a file; NULL: that of
- * the weights' metadata. Takes ownership of the device, even on failure. Errors name the file. */
-int generate_model_open(generate_model *model, const char *weights, const char *name, dtrain_device *device,
-			beton_error *err);
+ * the weights' metadata. texts: that are wanted, at least 1; out->texts is then how many of them are computed at once,
+ * which the memory for keys and values limits. What all texts have in common is computed once. Takes ownership of the
+ * device, even on failure. Errors name the file. */
+int generate_model_open(generate_model *out, const char *weights, const char *name, int64_t texts,
+			dtrain_device *device, beton_error *err);
 void generate_model_close(generate_model *model);
 
-/* Computes the logits [vocabulary] behind the text. Keys and values of its tokens are kept, and those of the tokens
- * with which the text of the call before began are not computed again. A text begins behind the last end of text in
- * front of its last token, as in training: the documents before are not seen, and positions count from there. The
- * model sees the whole text while that has no more tokens than the model has positions. A longer text is cut: the
- * model sees its last half of the positions, and what is added to it, until the positions are used up again. Errors:
- * INVALID_ARGUMENT (count 0), those of the device. */
-int generate_model_logits(generate_model *model, const int64_t *tokens, int64_t count, float *out, beton_error *err);
+/* Computes the logits [texts, vocabulary] behind model->texts texts of `count` tokens, whose documents begin at the
+ * same token. Keys and values of their tokens are kept, and those of the tokens with which the texts of the call before
+ * began are not computed again. A text begins behind the last end of text in front of its last token, as in training:
+ * the documents before are not seen, and positions count from there. The model sees the whole text while that has no
+ * more tokens than the model has positions. A longer text is cut: the model sees its last half of the positions, and
+ * what is added to it, until the positions are used up again. Errors: INVALID_ARGUMENT (count 0, documents that begin
+ * at different tokens), those of the device. */
+int generate_model_logits(generate_model *model, const int64_t *const *tokens, int64_t count, float *out,
+			  beton_error *err);
 
 #endif
