@@ -31,20 +31,22 @@ static dnnl_primitive_desc_t conv_pd(cpu_build *build, dtrain_op_kind kind, dnnl
 	const dnnl_dims_t strides = {attrs->stride[0], attrs->stride[1]}, dilates = {0};
 	const dnnl_dims_t padding = {attrs->padding[0], attrs->padding[1]};
 	dnnl_engine_t engine = build->device->engine;
+	/* oneDNN 2 then chooses Winograd's algorithm where that is faster: products of sums, whose rounding errors are
+	 * several times as large, but far below those of TF32. */
+	bool rounds = build->device->tf32 && kind == build->desc->kind;
+	dnnl_alg_kind_t algorithm = rounds ? dnnl_convolution_auto : dnnl_convolution_direct;
 	dnnl_primitive_desc_t pd = NULL;
 	dnnl_status_t status;
 	if (kind == DTRAIN_OP_CONV2D_BWD_DATA)
-		status = dnnl_convolution_backward_data_primitive_desc_create(&pd, engine, dnnl_convolution_direct, x,
-									      w, y, strides, dilates, padding, padding,
-									      hint, build->attr);
+		status = dnnl_convolution_backward_data_primitive_desc_create(
+			&pd, engine, algorithm, x, w, y, strides, dilates, padding, padding, hint, build->attr);
 	else if (kind == DTRAIN_OP_CONV2D_BWD_WEIGHT)
-		status = dnnl_convolution_backward_weights_primitive_desc_create(&pd, engine, dnnl_convolution_direct,
-										 x, w, NULL, y, strides, dilates,
-										 padding, padding, hint, build->attr);
+		status = dnnl_convolution_backward_weights_primitive_desc_create(
+			&pd, engine, algorithm, x, w, NULL, y, strides, dilates, padding, padding, hint, build->attr);
 	else
-		status = dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_training,
-									dnnl_convolution_direct, x, w, NULL, y, strides,
-									dilates, padding, padding, build->attr);
+		status = dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_training, algorithm,
+									x, w, NULL, y, strides, dilates, padding,
+									padding, build->attr);
 	return cpu_made(build, pd, status, "convolution");
 }
 

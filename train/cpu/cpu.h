@@ -21,6 +21,7 @@ struct dtrain_device {
 	const cpu_vector *vector;
 	bool has_bf16;
 	bool has_fast_bf16; /* products in BF16 have instructions */
+	bool tf32;          /* convolutions in F32 may have the errors of TF32 */
 };
 
 /* The target of dtrain_operand.layout; belongs to the op. */

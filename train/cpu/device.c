@@ -77,6 +77,7 @@ static int cpu_open(const dtrain_device_options *options, dtrain_device **out, b
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for device 'cpu'");
 	device->api = &dtrain__cpu_api;
 	device->vector = cpu_vector_find();
+	device->tf32 = options->tf32;
 	device->threads = options->threads ? options->threads : bt_available_cores();
 	int status = dtrain__ref_api.open(options, &device->ref, err);
 	if (status == BETON_OK &&

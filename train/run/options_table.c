@@ -297,7 +297,10 @@ const option_row run_rows[] = {
 	CHOICE("precision", TOLD, precision, "NAME", precisions, "f32", "%s, the type to compute in",
 	       "The type of activations and their gradients. Parameters, their gradients, statistics and the loss "
 	       "stay in 32 bits. `tf32` is `f32`, but rounds the inputs of convolutions and matrix products where "
-	       "the device is faster that way. `bf16` on the device `cpu` needs a processor with AVX-512; with its "
+	       "the device is faster that way; on the device `cpu` oneDNN 2 then has Winograd's algorithm, whose "
+	       "errors are "
+	       "several times those of `f32` and far below TF32's. `bf16` on the device `cpu` needs a processor with "
+	       "AVX-512; with its "
 	       "BF16 instructions or AMX it is faster than `f32`. `fp16` on the device `cpu` is for trying a GPU's "
 	       "run: it stores 16 bits and computes in 32, and `f32` and `bf16` are faster. `fp16` scales the loss as "
 	       "torch.amp.GradScaler does: a step whose gradients are not finite is skipped, and checkpoints save the "

@@ -376,7 +376,7 @@ typedef struct dtrain_device_options {
 	size_t struct_size;
 	int32_t index;      /* among several devices of the kind */
 	int32_t threads;    /* compute threads of a CPU device; 0 = one for each core this process may use */
-	bool tf32;          /* F32 convolutions and products may round their inputs to TF32 where that is faster */
+	bool tf32;          /* F32 convolutions and products may have the errors of TF32 where that is faster */
 	bool deterministic; /* the same inputs give the same bits, on the same device and versions */
 } dtrain_device_options;
 
