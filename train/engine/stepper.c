@@ -11,8 +11,9 @@
 
 enum { SLOTS = 2, HELD = 2, EAGER_STEPS = 2 };
 
-/* PART: a run that others of its step follow. LAST: the run that ends with the update. */
-enum run_kind { PART, LAST };
+/* PART: a run that others of its step follow. LAST: the run that ends with the update; APART: the same of a step whose
+ * gradients stay on the rank. */
+enum run_kind { PART, LAST, APART, RUN_KINDS };
 
 /* Host memory that the device writes to or reads from. */
 struct figures {
@@ -29,7 +30,7 @@ struct slot {
 	dtrain_event *done; /* recorded behind the step */
 	dtrain_event *began, *ended;
 	dtrain_sync_marks *marks;
-	void *captured[2]; /* indexed by enum run_kind */
+	void *captured[RUN_KINDS];
 	double data_wait_ms, launch_ms;
 	char what[32];
 };
@@ -111,7 +112,7 @@ static void close_slot(engine_stepper *stepper, struct slot *slot)
 	dtrain_event *events[] = {slot->done, slot->began, slot->ended};
 	if (slot->done && stepper->options.group)
 		dtrain_group_forget(stepper->options.group, slot->done);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < RUN_KINDS; i++)
 		if (slot->captured[i])
 			stepper->engine->api->capture_destroy(slot->captured[i]);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
@@ -182,8 +183,8 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 static int put_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
-	return kind == LAST ? put_last(stepper, slot, err)
-			    : dtrain_program_run(engine->train.program, engine->stream, true, err);
+	return kind == PART ? dtrain_program_run(engine->train.program, engine->stream, true, err)
+			    : put_last(stepper, slot, err);
 }
 
 static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, beton_error *err)
@@ -222,13 +223,23 @@ static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, b
 				  : status;
 }
 
-static int capture_missing(engine_stepper *stepper, struct slot *slot, beton_error *err)
+static int capture_missing(engine_stepper *stepper, struct slot *slot, enum run_kind last, beton_error *err)
 {
 	int status = BETON_OK;
-	for (int kind = stepper->engine->job.runs > 1 ? PART : LAST; kind <= LAST && status == BETON_OK; kind++)
-		if (!slot->captured[kind])
-			status = capture_body(stepper, slot, (enum run_kind)kind, err);
-	return status;
+	if (stepper->engine->job.runs > 1 && !slot->captured[PART])
+		status = capture_body(stepper, slot, PART, err);
+	return status == BETON_OK && !slot->captured[last] ? capture_body(stepper, slot, last, err) : status;
+}
+
+/* The end of a round is no part of a capture, and of the step's time all the same. */
+static int end_round(engine_stepper *stepper, struct slot *slot, int64_t number, beton_error *err)
+{
+	const engine_rank *engine = stepper->engine;
+	bool synced = false;
+	int status = stepper->options.local ? dtrain_local_end(stepper->options.local, number, slot->marks,
+							       engine->stream, &synced, err)
+					    : BETON_OK;
+	return status == BETON_OK && synced ? engine->api->event_mark(slot->ended, engine->stream, err) : status;
 }
 
 /* The numbers depend on a row's place in the batch of the step, so that other ranks and runs for the same batch draw
@@ -285,11 +296,15 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 		   beton_error *err)
 {
 	engine_rank *engine = stepper->engine;
+	dtrain_local *local = stepper->options.local;
 	bool captured = stepper->captures && stepper->launched >= EAGER_STEPS, first = stepper->run == 0;
-	enum run_kind kind = stepper->run + 1 == engine->job.runs ? LAST : PART;
+	enum run_kind last = local && dtrain_local_is_apart(local, number) ? APART : LAST;
+	enum run_kind kind = stepper->run + 1 == engine->job.runs ? last : PART;
 	int status = BETON_OK;
+	if (first && local)
+		dtrain_local_begin(local, number, slot->marks);
 	if (first && captured)
-		status = capture_missing(stepper, slot, err);
+		status = capture_missing(stepper, slot, last, err);
 	if (first && status == BETON_OK)
 		status = put_settings(stepper, slot, lr, err);
 	int fed = feed(stepper, batch, number, status == BETON_OK ? err : NULL);
@@ -301,7 +316,9 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 				  : put_body(stepper, slot, kind, err);
 	if (status != BETON_OK || kind == PART)
 		return status;
-	status = engine->api->event_record(slot->done, engine->stream, err);
+	status = end_round(stepper, slot, number, err);
+	if (status == BETON_OK)
+		status = engine->api->event_record(slot->done, engine->stream, err);
 	/* The group sees the operations of a capture when it is recorded, not when it is launched. */
 	if (status == BETON_OK && captured && stepper->reduces)
 		status = dtrain_group_watch(stepper->options.group, slot->done, slot->what, err);

@@ -7,6 +7,8 @@
 #ifndef ENGINE_STEPPER_H
 #define ENGINE_STEPPER_H
 
+#include <dtrain/local.h>
+
 #include "engine.h"
 
 typedef struct engine_stepper engine_stepper;
@@ -15,6 +17,7 @@ typedef struct engine_stepper engine_stepper;
 typedef struct engine_stepper_options {
 	dtrain_optimizer *optimizer;
 	dtrain_group *group; /* of the ranks, also given to the engine's sync; NULL: one rank alone */
+	dtrain_local *local; /* the ranks train apart; NULL: they do not */
 	bool no_capture;     /* put steps on the stream op by op, even if the device can replay captures */
 } engine_stepper_options;
 

@@ -40,14 +40,14 @@ static int start(sync_operation *operation, const sync_transfer *t, const work_n
 {
 	switch (t->kind) {
 	case SYNC_REDUCE_SCATTER:
-		return dtrain__reduce_scatter_noted(t->group, t->output, t->input, t->count, t->dtype, DTRAIN_SUM,
+		return dtrain__reduce_scatter_noted(t->group, t->output, t->input, t->count, t->dtype, t->op,
 						    operation->ready, notes, &operation->work, err);
 	case SYNC_ALL_GATHER:
 		return dtrain__all_gather_noted(t->group, t->output, t->input, t->count, t->dtype, operation->ready,
 						notes, &operation->work, err);
 	default:
-		return dtrain__allreduce_noted(t->group, t->output, t->count, t->dtype, DTRAIN_SUM, operation->ready,
-					       notes, &operation->work, err);
+		return dtrain__allreduce_noted(t->group, t->output, t->count, t->dtype, t->op, operation->ready, notes,
+					       &operation->work, err);
 	}
 }
 

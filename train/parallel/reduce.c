@@ -102,7 +102,8 @@ static bool is_last(const sync_reduction *reduction)
 static bool sends(const sync_reduction *reduction, const dtrain__run *run)
 {
 	const dtrain_sync *sync = reduction->sum.sync;
-	return (!run->more || reduction->each_run) && sync->started && dtrain_group_size(sync->group) > 1;
+	bool stays = sync->apart && reduction != sync->reductions;
+	return (!run->more || reduction->each_run) && !stays && sync->started && dtrain_group_size(sync->group) > 1;
 }
 
 int dtrain__sync_begin_run(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
@@ -143,6 +144,9 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 	sync_reduction *reduction = context;
 	dtrain_sync *sync = reduction->sum.sync;
 	int status = begin(reduction, run, err);
+	/* The times of a step apart have its end of backward from there. */
+	if (status == BETON_OK && sync->apart && is_last(reduction))
+		status = sync->api->event_record(reduction->sum.ready, run->stream, err);
 	if (status != BETON_OK || !sends(reduction, run))
 		return status;
 	sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
@@ -150,6 +154,8 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 				  .output = reduction->memory,
 				  .count = reduction->count,
 				  .dtype = dtrain_params_dtype(sync->params)};
+	if (sync->kind->has_rounds && reduction != sync->reductions)
+		transfer.op = DTRAIN_AVG;
 	if (reduction->shard) {
 		transfer.kind = SYNC_REDUCE_SCATTER;
 		transfer.group = sync->shards;

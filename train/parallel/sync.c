@@ -26,6 +26,7 @@ static const dtrain__sync_kind kinds[] = {
 	{.name = "zero3", .unit = "unit", .shards = true},
 	{.name = "fsdp", .unit = "unit", .shards = true},
 	{.name = "hsdp", .unit = "unit", .shards = true},
+	{.name = "local", .unit = "bucket", .whole_values = true, .whole_grads = true, .has_rounds = true},
 };
 
 void dtrain_sync_options_init(dtrain_sync_options *options)

@@ -20,6 +20,7 @@ typedef struct sync_transfer {
 	const void *input;
 	int64_t count; /* elements of a rank: of the part of one if the kind has parts */
 	dtrain_dtype dtype;
+	dtrain_reduce_op op; /* of reductions; SUM, unless set */
 } sync_transfer;
 
 /* A collective that runs issue and wait for. */
@@ -114,6 +115,7 @@ typedef struct dtrain__sync_kind {
 	const char *unit;               /* what users of the strategy call a unit */
 	bool shards;                    /* units are divided among the ranks of the axis "shard" */
 	bool whole_values, whole_grads; /* see dtrain__sharding */
+	bool has_rounds;                /* see <dtrain/local.h>: gradients become means, and may stay on the rank */
 } dtrain__sync_kind;
 
 struct dtrain_sync {
@@ -127,6 +129,7 @@ struct dtrain_sync {
 	dtrain_group *replicas; /* those that have the same shards; NULL: no others */
 	dtrain_group *gathers;  /* the same ranks as shards, with a lane of its own; owned */
 	bool started;
+	bool apart; /* runs reduce the figures alone */
 
 	sync_reduction *reductions; /* the figures, then each unit that is trained; created with the first program */
 	int count;

@@ -98,5 +98,7 @@ int run_options_states(const run_options *options)
 	const dtrain_optimizer_kind *kind = find_kind(options->optimizer);
 	if (options->evaluate || !kind)
 		return 0;
-	return kind->num_states + options->amsgrad + (options->lookahead > 0) + (options->ema > 0);
+	/* The outer optimizer has the shared parameters and its momentum. */
+	int outer = options->strategy == RUN_STRATEGY_LOCAL ? 2 : 0;
+	return kind->num_states + options->amsgrad + (options->lookahead > 0) + (options->ema > 0) + outer;
 }

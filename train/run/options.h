@@ -81,6 +81,7 @@ typedef enum run_strategy {
 	RUN_STRATEGY_ZERO3,
 	RUN_STRATEGY_FSDP,
 	RUN_STRATEGY_HSDP,
+	RUN_STRATEGY_LOCAL,
 } run_strategy;
 
 /* Every option; texts are borrowed from argv, recipe_file, kept or saved. Epochs and steps of 0: not given. */
@@ -176,6 +177,9 @@ typedef struct run_options {
 	bool accumulate_locally;
 	bool sync_batch_norm;
 	int buffers; /* dtrain_sync_buffers_mode */
+	int64_t local_steps;  /* of a round */
+	int64_t local_warmup; /* steps */
+	double outer_lr, outer_momentum;
 	vision_options vision;
 	lm_options lm;
 	int64_t val_every;    /* epochs */

@@ -42,13 +42,10 @@ static const char *const precisions[] = {
 	NULL,
 };
 static const char *const strategies[] = {
-	[RUN_STRATEGY_DDP] = "ddp",
-	[RUN_STRATEGY_ZERO1] = "zero1",
-	[RUN_STRATEGY_ZERO2] = "zero2",
-	[RUN_STRATEGY_ZERO3] = "zero3",
-	[RUN_STRATEGY_FSDP] = "fsdp",
-	[RUN_STRATEGY_HSDP] = "hsdp",
-	NULL,
+	[RUN_STRATEGY_DDP] = "ddp",     [RUN_STRATEGY_ZERO1] = "zero1",
+	[RUN_STRATEGY_ZERO2] = "zero2", [RUN_STRATEGY_ZERO3] = "zero3",
+	[RUN_STRATEGY_FSDP] = "fsdp",   [RUN_STRATEGY_HSDP] = "hsdp",
+	[RUN_STRATEGY_LOCAL] = "local", NULL,
 };
 static const char *const buffers[] = {
 	[DTRAIN_BUFFERS_AVERAGE] = "average",
@@ -351,8 +348,11 @@ const option_row run_rows[] = {
 	       "shard alone and has optimizer states for that only. `zero2`: they also have gradients of their shards "
 	       "only. `zero3` or `fsdp`: they have values of their shards only, too, and gather the others' before "
 	       "each use. `hsdp`: as zero3 among the ranks of a machine (or --shard), with copies on the others. "
+	       "`local`: every rank has all, trains its own for --local-steps, and then they move on together; see "
+	       "LESS "
+	       "COMMUNICATION. "
 	       "`lars`, `lamb` and `muon` need whole parameters: shards then begin and end between parameters, and are "
-	       "as large as the fullest. A run may be resumed with another strategy."),
+	       "as large as the fullest. A run may be resumed with another strategy, but not from or to `local`."),
 	WHOLE("shard", TOLD, shard, "N", 0, DTRAIN_MAX_RANKS, "0",
 	      "neighbouring ranks that share one copy of the parameters; 0 = all, with hsdp those of a machine",
 	      "With any sharding strategy. The number of ranks must be a multiple of N. There are ranks / N copies; "
@@ -387,6 +387,18 @@ const option_row run_rows[] = {
 	       "each forward, but no training step reads them, so they are sent when they are needed. `own`: each "
 	       "rank evaluates with its own, and a checkpoint has those of rank 0, which all ranks get when a run is "
 	       "resumed."),
+	WHOLE("local-steps", TOLD, local_steps, "N", 1, RUN_STEPS_MAX, "500",
+	      "with --strategy `local`, steps that the ranks train apart",
+	      "A round ends after so many steps, and with the run. 500 is what DiLoCo's authors use."),
+	WHOLE("local-warmup", TOLD, local_warmup, "N", 0, RUN_STEPS_MAX, "0",
+	      "with --strategy `local`, steps before the first round",
+	      "In these the ranks reduce gradients, as with `ddp` (post-local SGD)."),
+	REALS("outer-lr", TOLD, outer_lr, "X", 1, 1e-6, 1e6, "0.7",
+	      "with --strategy `local`, learning rate of the outer optimizer",
+	      "1 with --outer-momentum 0 makes the mean of the ranks' parameters the new ones, as in local SGD. The "
+	      "default is DiLoCo's."),
+	REALS("outer-momentum", TOLD, outer_momentum, "X", 1, 0, 1 - DBL_EPSILON, "0.9",
+	      "with --strategy `local`, Nesterov momentum of the outer optimizer", NULL),
 
 	GROUP("Optimizer", NULL),
 	TEXT("optimizer", FIXED, optimizer, "NAME", "sgd", "%s",

@@ -62,6 +62,8 @@ static size_t print_parameters(const run_session *session)
 	bytes += print_bytes("parameters", parameters);
 	bytes += print_bytes("gradients", parameters);
 	bytes += print_bytes("optimizer state", state_bytes(session->optimizer, element));
+	/* The shared parameters and their momentum. */
+	bytes += print_bytes("outer optimizer", session->local ? 2 * parameters : 0);
 	bytes += print_bytes("compute copies", dtrain_params_copy_bytes(engine->params));
 	bytes += print_bytes("sums of gradients", session->options->accumulate > 1 ? parameters : 0);
 	bytes += print_bytes("buffers", buffer_bytes(engine->params, element));

@@ -77,15 +77,19 @@ static int check_position(const run_session *session, const char *path, const ru
 
 static int try_checkpoint(run_session *session, const char *path, beton_error *err)
 {
-	const run_weights weights = run_session_weights(session);
+	run_weights weights = run_session_weights(session);
 	const dtrain_checkpoint_ranks ranks = run_session_ranks(session);
-	const bool sharded = dtrain_sync_is_sharded(session->engine.sync);
+	const bool all = session->local || dtrain_sync_is_sharded(session->engine.sync);
 	run_position found;
 	int status = run_position_read(path, &found, NULL, err);
 	if (status == BETON_OK)
 		status = check_position(session, path, &found, err);
-	if (status == BETON_OK)
-		status = run_weights_load(&weights, path, sharded ? &ranks : NULL, err);
+	if (status == BETON_OK) {
+		/* More ranks than there were share their rows. */
+		weights.rows = found.world_size;
+		weights.row = session->rank % found.world_size;
+		status = run_weights_load(&weights, path, all ? &ranks : NULL, err);
+	}
 	if (status == BETON_STATE)
 		return err->code = BETON_MISMATCH;
 	if (status != BETON_OK)

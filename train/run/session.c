@@ -94,7 +94,9 @@ static int open_optimizer(run_session *session, beton_error *err)
 		optimizer.add = dtrain_sync_add_shards;
 		optimizer.add_context = session->engine.sync;
 	}
-	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);
+	/* Ranks that train apart add up nothing. */
+	int64_t parts = options->strategy == RUN_STRATEGY_LOCAL ? 1 : session->world_size;
+	optimizer.grad_divisor = (double)(parts * options->accumulate);
 	/* The log has the norm of each step; computing it reads the gradients once. */
 	bool logs = options->log || options->tensorboard;
 	optimizer.clip_norm = options->clip_norm > 0 || !logs ? options->clip_norm : INFINITY;
@@ -107,6 +109,21 @@ static int open_optimizer(run_session *session, beton_error *err)
 		status = run_groups_set(&groups, session->optimizer, err);
 	run_groups_free(&groups);
 	return status;
+}
+
+static int open_local(run_session *session, beton_error *err)
+{
+	const run_options *options = session->options;
+	dtrain_local_options local;
+	if (options->strategy != RUN_STRATEGY_LOCAL)
+		return BETON_OK;
+	dtrain_local_options_init(&local);
+	local.steps = options->local_steps;
+	local.warmup_steps = options->local_warmup;
+	local.last_step = session->facts->total_steps;
+	local.lr = options->outer_lr;
+	local.momentum = options->outer_momentum;
+	return dtrain_local_create(session->engine.sync, &local, &session->local, err);
 }
 
 static int open_loader(run_session *session, bool training, beton_loader **out, beton_error *err)
@@ -286,6 +303,14 @@ static int compare_data(const run_session *session, const run_position *first, b
 		       ours->data_fingerprint, first->data_samples, first->data_fingerprint);
 }
 
+/* The sync has given the ranks the shared parameters; each has read the rest. */
+static int start_local(run_session *session, beton_error *err)
+{
+	dtrain_stream *stream = session->engine.stream;
+	int status = dtrain_local_start(session->local, session->position.step, stream, err);
+	return status == BETON_OK && session->resumed ? dtrain_local_hide(session->local, stream, err) : status;
+}
+
 /* Rank 0 has read the checkpoint, if any. Its position and optimizer are broadcast here; the sync broadcasts values and
  * buffers. */
 static int share_start(run_session *session, beton_error *err)
@@ -313,6 +338,8 @@ static int share_start(run_session *session, beton_error *err)
 		status = dtrain_sync_start(session->engine.sync, err);
 	if (status != BETON_OK)
 		return status;
+	if (session->local)
+		return start_local(session, err);
 	if (!session->resumed)
 		return dtrain_optimizer_start(session->optimizer, session->engine.stream, err);
 	/* With shards every rank has read its own. */
@@ -354,7 +381,10 @@ static int begin(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
 	int status = open_optimizer(session, err);
-	bool first = session->rank == 0, takes_part = first || dtrain_sync_is_sharded(session->engine.sync);
+	if (status == BETON_OK)
+		status = open_local(session, err);
+	bool sharded = dtrain_sync_is_sharded(session->engine.sync), first = session->rank == 0;
+	bool takes_part = first || sharded || (session->local && options->resume);
 	if (status == BETON_OK && options->resume && takes_part)
 		status = run_resume(session, err);
 	if (status != BETON_OK || !takes_part || session->resumed)
@@ -427,6 +457,7 @@ void run_session_close(run_session *session)
 	dtrain_group_destroy(&session->slow_group);
 	dtrain_store_close(&session->store);
 	dtrain_store_server_stop(&session->server);
+	dtrain_local_destroy(&session->local);
 	dtrain_optimizer_destroy(&session->optimizer);
 	engine_close(&session->engine);
 	run_watchdog_stop(&session->watchdog);
@@ -489,8 +520,26 @@ run_weights run_session_weights(const run_session *session)
 {
 	return (run_weights){.params = session->engine.params,
 			     .optimizer = session->optimizer,
+			     .local = session->local,
+			     .row = session->rank,
+			     .rows = session->world_size,
 			     .stream = session->engine.stream,
 			     .metadata = session->metadata};
+}
+
+int run_session_show(run_session *session, bool average, beton_error *err)
+{
+	dtrain_stream *stream = session->engine.stream;
+	if (session->local)
+		return dtrain_local_show(session->local, stream, err);
+	return average && session->options->ema > 0 ? dtrain_optimizer_exchange_average(session->optimizer, stream, err)
+						    : BETON_OK;
+}
+
+int run_session_hide(run_session *session, bool average, beton_error *err)
+{
+	return session->local ? dtrain_local_hide(session->local, session->engine.stream, err)
+			      : run_session_show(session, average, err);
 }
 
 static int gather_bytes(void *group, const void *mine, size_t bytes, void *all, beton_error *err)
@@ -513,6 +562,8 @@ int run_session_save(run_session *session, beton_error *err)
 	const dtrain_checkpoint_ranks ranks = run_session_ranks(session);
 	const run_weights weights = run_session_weights(session);
 	int status = run_session_sync_buffers(session, err);
+	if (status == BETON_OK)
+		status = run_session_show(session, false, err);
 	if (status != BETON_OK)
 		return status;
 	run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
@@ -521,6 +572,8 @@ int run_session_save(run_session *session, beton_error *err)
 	if (status == BETON_OK && session->rank == 0 && session->position.best_step == session->position.step)
 		status = run_best_link(session->options->checkpoint, &session->position, err);
 	run_watchdog_disarm(session->watchdog);
+	if (status == BETON_OK)
+		status = run_session_hide(session, false, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "--checkpoint");
 	return status;

@@ -27,6 +27,7 @@ typedef struct run_session {
 	pid_t launcher; /* our launcher; 0: started otherwise */
 	engine_rank engine;
 	dtrain_optimizer *optimizer;
+	dtrain_local *local; /* the ranks train apart; NULL: they do not */
 	dtrain_store_server *server;
 	dtrain_store *store;
 	dtrain_group *slow_group; /* for phases in which ranks may wait long: set-up, evaluation, saving */
@@ -57,6 +58,12 @@ void run_session_decline(const struct rank_env *env, const run_options *options,
 /* Averages batch norm's statistics, and their slow copies, over all ranks. Call it before evaluations and
  * checkpoints. */
 int run_session_sync_buffers(run_session *session, beton_error *err);
+
+/* Puts what an evaluation or a checkpoint is of in the place of what is trained: the moving average, unless for a
+ * checkpoint, or the parameters that ranks which train apart share. The second function undoes it. Without either they
+ * do nothing. */
+int run_session_show(run_session *session, bool average, beton_error *err);
+int run_session_hide(run_session *session, bool average, beton_error *err);
 
 /* The parts that checkpoints store. */
 run_weights run_session_weights(const run_session *session);

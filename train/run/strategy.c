@@ -10,7 +10,12 @@
 /* An evaluation has no optimizer, and its ranks need nothing of each other. */
 static bool is_sharded(const run_options *options)
 {
-	return options->strategy != RUN_STRATEGY_DDP && !options->evaluate;
+	return options->strategy != RUN_STRATEGY_DDP && options->strategy != RUN_STRATEGY_LOCAL && !options->evaluate;
+}
+
+static const char *name_of(const run_options *options)
+{
+	return run_row_possible(&run_rows[run_row_find("strategy")], options->strategy);
 }
 
 /* Ranks that share a copy of the parameters. */
@@ -33,17 +38,38 @@ static int check_only_sharded(const run_options *options, beton_error *err)
 		   {"unit-pattern", options->unit_pattern},
 		   {"keep-gathered", options->keep_gathered},
 		   {"accumulate-locally", options->accumulate_locally}};
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && options->strategy == RUN_STRATEGY_DDP; i++)
+	bool unsharded = options->strategy == RUN_STRATEGY_DDP || options->strategy == RUN_STRATEGY_LOCAL;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && unsharded; i++)
 		if (all[i].given)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "--%s: of sharding strategies, and --strategy is ddp", all[i].name);
+				       "--%s: of sharding strategies, and --strategy is %s", all[i].name,
+				       name_of(options));
+	return BETON_OK;
+}
+
+static int check_local(const run_options *options, beton_error *err)
+{
+	static const char *const own[] = {"local-steps", "local-warmup", "outer-lr", "outer-momentum"};
+	bool is_local = options->strategy == RUN_STRATEGY_LOCAL;
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]) && !is_local; i++)
+		if (options->given[run_row_find(own[i])])
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --strategy local, and it is %s", own[i],
+				       name_of(options));
+	if (is_local && options->ema > 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--ema: with --strategy local each rank would have another average");
+	if (is_local && options->lookahead > 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--lookahead: with --strategy local the outer optimizer takes its place");
 	return BETON_OK;
 }
 
 int run_strategy_check(const run_options *options, beton_error *err)
 {
 	int status = check_only_sharded(options, err);
-	if (status != BETON_OK || options->strategy == RUN_STRATEGY_DDP)
+	if (status == BETON_OK)
+		status = check_local(options, err);
+	if (status != BETON_OK || options->strategy == RUN_STRATEGY_DDP || options->strategy == RUN_STRATEGY_LOCAL)
 		return status;
 	if (options->bucket_mb > 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -79,8 +105,8 @@ dtrain_sync_options run_strategy_sync(const run_options *options)
 {
 	dtrain_sync_options sync;
 	dtrain_sync_options_init(&sync);
-	if (is_sharded(options))
-		sync.strategy = run_row_possible(&run_rows[run_row_find("strategy")], options->strategy);
+	if (!options->evaluate)
+		sync.strategy = name_of(options);
 	/* As with PyTorch's bucket_cap_mb, a given size also applies to the first bucket. */
 	double size = is_sharded(options) ? options->unit_mb : options->bucket_mb;
 	if (size > 0)

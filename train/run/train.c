@@ -248,15 +248,14 @@ static bool is_over(const run_session *session, const run_position *position)
 	return position->position >= session->facts->steps_per_epoch * session->facts->global_batch;
 }
 
-/* Evaluates the moving average, if there is one: it takes the weights' place meanwhile. *intact: also after an error
- * all ranks are here, and have the weights in their place. */
+/* Evaluates the moving average, or what the ranks share, if there is one: it takes the weights' place meanwhile.
+ * *intact: also after an error all ranks are here, and have the weights in their place. */
 static int evaluate_weights(struct training *training, engine_evaluation *out, bool *intact, beton_error *err)
 {
 	run_session *session = training->session;
-	bool averages = session->options->ema > 0;
 	int status = run_session_sync_buffers(session, err);
-	if (status == BETON_OK && averages)
-		status = dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err);
+	if (status == BETON_OK)
+		status = run_session_show(session, true, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "evaluation");
 		return status;
@@ -264,8 +263,7 @@ static int evaluate_weights(struct training *training, engine_evaluation *out, b
 	status = engine_evaluate(&session->engine, session->val_loader, session->options->eval_batches,
 				 session->slow_group, out, &training->stop, err);
 	beton_error late = {0};
-	int back = averages ? dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, &late)
-			    : BETON_OK;
+	int back = run_session_hide(session, true, &late);
 	if (status == BETON_OK && back != BETON_OK)
 		*err = late;
 	*intact = back == BETON_OK && (out->counted || session->world_size == 1);
@@ -517,8 +515,10 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 						 .milestones = session->facts->milestones,
 						 .num_milestones = session->facts->num_milestones,
 						 .factor = options->milestone_factor}};
-	const engine_stepper_options stepper = {
-		.optimizer = session->optimizer, .group = session->group, .no_capture = options->no_capture};
+	const engine_stepper_options stepper = {.optimizer = session->optimizer,
+						.group = session->group,
+						.local = session->local,
+						.no_capture = options->no_capture};
 	const engine_task *task = session->engine.job.task;
 	training.units = task->units ? task->units(&session->engine) : 1;
 	training.unit_flops = task->flops ? task->flops(&session->engine) : 0;

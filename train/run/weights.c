@@ -11,7 +11,8 @@ typedef struct view_list {
 	dtrain_checkpoint_view *views;
 	size_t count;
 	const dtrain_params *params;
-	int64_t step; /* value of the batch counters */
+	int row, rows; /* of what each rank has of its own; rows 0: nothing */
+	int64_t step;  /* value of the batch counters */
 } view_list;
 
 static void list_free(view_list *list)
@@ -55,6 +56,21 @@ static int list_add_part(view_list *list, char *name, const dtrain_param *param,
 	view->first = first;
 	view->count = count;
 	return BETON_OK;
+}
+
+/* The last view becomes this rank's row of a tensor that has one for each rank. */
+static void make_row(view_list *list)
+{
+	dtrain_checkpoint_view *view = &list->views[list->count - 1];
+	for (int i = view->shape.ndim; i > 0; i--) {
+		view->shape.dim[i] = view->shape.dim[i - 1];
+		view->offset[i] = view->offset[i - 1];
+		view->extent[i] = view->extent[i - 1];
+	}
+	view->shape.ndim++;
+	view->shape.dim[0] = list->rows;
+	view->offset[0] = list->row;
+	view->extent[0] = 1;
 }
 
 /* An array over this rank's ranges: the values, or a state of the optimizer. */
@@ -145,14 +161,46 @@ static int list_state(view_list *list, const dtrain_optimizer *optimizer, const 
 	const dtrain_params *params = list->params;
 	const ranged array = {.params = params, .optimizer = optimizer, .state = state};
 	int status = BETON_OK;
-	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++)
+	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++) {
 		status = list_param(list, &array, dtrain_params_at(params, i), err);
+		if (status == BETON_OK && list->rows > 0)
+			make_row(list);
+	}
 	for (int i = 0; state->buffers && i < dtrain_params_buffer_count(params) && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
 		status = list_add(list, bt_format("%s.%s", buffer->name, state->name), &buffer->shape,
 				  dtrain_optimizer_state_buffer(optimizer, state, i), err);
 	}
 	return status;
+}
+
+static int list_count(view_list *list, const char *name, float *memory, beton_error *err)
+{
+	int status = list_add(list, strdup(name), &(dtrain_shape){0}, memory, err);
+	if (status == BETON_OK && list->rows > 0)
+		make_row(list);
+	return status;
+}
+
+/* An array over the flat space; own: each rank has one of its own. */
+static int list_flat(view_list *list, const char *name, float *memory, bool own, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int i = 0; i < dtrain_params_count(list->params) && status == BETON_OK; i++) {
+		const dtrain_param *param = dtrain_params_at(list->params, i);
+		status = list_add_part(list, bt_format("%s.%s", param->name, name), param, 0, param->count,
+				       memory + param->offset, err);
+		if (status == BETON_OK && own)
+			make_row(list);
+	}
+	return status;
+}
+
+static int list_local(view_list *list, const dtrain_local *local, beton_error *err)
+{
+	int status = list_flat(list, "local", dtrain_local_own(local), true, err);
+	return status == BETON_OK ? list_flat(list, "outer_momentum", dtrain_local_momentum(local), false, err)
+				  : status;
 }
 
 /* wraps: of the two numbers that make the count of steps the second one, too, which older checkpoints lack. */
@@ -163,15 +211,17 @@ static int list_optimizer(view_list *list, const run_weights *weights, bool wrap
 	size_t states = 0, each = count_views(&values) + (size_t)dtrain_params_buffer_count(params);
 	while (weights->optimizer && dtrain_optimizer_state_at(weights->optimizer, (int)states))
 		states++;
-	int status = list_reserve(list, params, states * each + 2, err);
+	int status = list_reserve(list, params, (states + (weights->local ? 2 : 0)) * each + 2, err);
+	list->row = weights->row;
+	list->rows = weights->local ? weights->rows : 0;
 	for (int i = 0; i < (int)states && status == BETON_OK; i++)
 		status = list_state(list, weights->optimizer, dtrain_optimizer_state_at(weights->optimizer, i), err);
+	if (status == BETON_OK && weights->local)
+		status = list_local(list, weights->local, err);
 	float *count = weights->optimizer ? dtrain_optimizer_step_count(weights->optimizer) : NULL;
 	if (status == BETON_OK && count)
-		status = list_add(list, strdup("step"), &(dtrain_shape){0}, count, err);
-	return status == BETON_OK && count && wraps
-		       ? list_add(list, strdup("step_wraps"), &(dtrain_shape){0}, count + 1, err)
-		       : status;
+		status = list_count(list, "step", count, err);
+	return status == BETON_OK && count && wraps ? list_count(list, "step_wraps", count + 1, err) : status;
 }
 
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
@@ -213,10 +263,11 @@ static bool has_state(const dtrain_checkpoint_tensor *tensors, size_t count, con
 
 /* A kind of optimizer, or a second set of weights, that only one side has would appear as a missing or extra tensor,
  * but the file is not at fault. */
-static int check_states(dtrain_checkpoint *checkpoint, const char *path, const dtrain_optimizer *optimizer,
-			beton_error *err)
+static int check_states(dtrain_checkpoint *checkpoint, const char *path, const run_weights *weights, beton_error *err)
 {
-	static const char *const states[][2] = {{"slow", "--lookahead"}, {"ema", "--ema"}};
+	static const char *const states[][2] = {
+		{"slow", "--lookahead"}, {"ema", "--ema"}, {"outer_momentum", "--strategy local"}};
+	const dtrain_optimizer *optimizer = weights->optimizer;
 	const dtrain_checkpoint_tensor *tensors;
 	size_t count;
 	/* Damage is reported first, and the model's before the optimizer's. */
@@ -230,7 +281,8 @@ static int check_states(dtrain_checkpoint *checkpoint, const char *path, const d
 				 own, dtrain_optimizer_name(optimizer));
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]) && status == BETON_OK; i++) {
 		bool found = has_state(tensors, count, states[i][0]);
-		bool wanted = dtrain_optimizer_state_find(optimizer, states[i][0]) != NULL;
+		bool wanted = dtrain_optimizer_state_find(optimizer, states[i][0]) != NULL ||
+			      (weights->local && strcmp(states[i][0], "outer_momentum") == 0);
 		if (found != wanted)
 			status = bt_fail(err, BETON_STATE, "%s: was saved %s %s, but this run is %s it", path,
 					 found ? "with" : "without", states[i][1], wanted ? "with" : "without");
@@ -263,7 +315,7 @@ int run_weights_load(const run_weights *weights, const char *path, const dtrain_
 	bool wraps = false;
 	int status = dtrain_checkpoint_open(path, ranks, &checkpoint, err);
 	if (status == BETON_OK && wanted)
-		status = check_states(checkpoint, path, wanted, err);
+		status = check_states(checkpoint, path, weights, err);
 	if (status == BETON_OK)
 		status = list_model(&model, weights->params, err);
 	if (status == BETON_OK && wanted)

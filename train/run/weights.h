@@ -3,11 +3,16 @@
  * What is trained, as a checkpoint has it: parameters and buffers under torchvision's names, batch norm's
  * num_batches_tracked (the number of steps) beside its statistics; the optimizer's states under the name of the
  * parameter or buffer + "." + the state's: ".momentum", ".slow", ".ema"; "step" is the number of steps that biases are
- * corrected by. */
+ * corrected by.
+ *
+ * Where the ranks train apart, the model has the shared parameters. The states of the inner optimizer, "step" included,
+ * and the ranks' own parameters (".local") have a first dimension more: row r is rank r's. ".outer_momentum" is the
+ * outer optimizer's. */
 #ifndef RUN_WEIGHTS_H
 #define RUN_WEIGHTS_H
 
 #include <dtrain/checkpoint.h>
+#include <dtrain/local.h>
 #include <dtrain/optimizer.h>
 
 #include "position.h"
@@ -16,6 +21,8 @@
 typedef struct run_weights {
 	dtrain_params *params;
 	dtrain_optimizer *optimizer;
+	const dtrain_local *local; /* shown (dtrain_local_show), or to be loaded; NULL: all ranks have the same */
+	int row, rows;             /* with local: this rank's row of those that are stored */
 	dtrain_stream *stream;
 	const char *metadata; /* of the model, a JSON object of texts; NULL: none */
 } run_weights;
@@ -25,8 +32,8 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 		     const char *options, const dtrain_checkpoint_ranks *ranks, beton_error *err);
 
 /* See dtrain_checkpoint_open (ranks) and dtrain_checkpoint_load. Without an optimizer its states' tensors are ignored.
- * STATE: it was saved with another kind of optimizer, or with Lookahead's slow weights or a moving average and the
- * optimizer has none, or the reverse. */
+ * STATE: it was saved with another kind of optimizer, or with Lookahead's slow weights, a moving average or ranks that
+ * train apart, and this run is without, or the reverse. */
 int run_weights_load(const run_weights *weights, const char *path, const dtrain_checkpoint_ranks *ranks,
 		     beton_error *err);
 

@@ -16,6 +16,8 @@
  * units' own memory, without copies. A mesh with both axes shards along "shard", and has copies of the shards along
  * "replicate", where only shards are added up (hybrid sharding).
  *
+ * "local" does what ddp does with means in place of sums, until the ranks train apart: see <dtrain/local.h>.
+ *
  * When the last gradient of a unit is complete, the unit is given to the group's thread or
  * stream at once. Because the flat order is the order in which backward completes gradients, units start in order and
  * nothing is copied. Figures are added up on their own, from the end of forward on.
