@@ -164,7 +164,7 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 	dtrain_stream *stream = engine->stream;
 	dtrain_sync_set_marks(engine->sync, slot->marks);
 	int status = dtrain_program_run(engine->train.program, stream, false, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && stepper->options.optimizer)
 		status = dtrain_optimizer_apply(stepper->options.optimizer, stream, err);
 	if (status == BETON_OK)
 		status = api->copy(stream, slot->figures->values, dtrain_params_figures(engine->params),
@@ -172,7 +172,7 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 	if (status == BETON_OK && engine->scaler)
 		status = api->copy(stream, slot->figures->scaler, dtrain_scaler_memory(engine->scaler),
 				   sizeof(slot->figures->scaler), DTRAIN_DEVICE_TO_HOST, err);
-	void *clip = dtrain_optimizer_clip(stepper->options.optimizer);
+	void *clip = stepper->options.optimizer ? dtrain_optimizer_clip(stepper->options.optimizer) : NULL;
 	if (status == BETON_OK && clip)
 		status = api->copy(stream, slot->figures->clip, clip, sizeof(slot->figures->clip),
 				   DTRAIN_DEVICE_TO_HOST, err);
@@ -219,8 +219,9 @@ static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, b
 	slot->figures->told_to_stop = engine_is_told(engine) ? 1 : 0;
 	int status = engine->api->copy(engine->stream, told, &slot->figures->told_to_stop, sizeof(float),
 				       DTRAIN_HOST_TO_DEVICE, err);
-	return status == BETON_OK ? dtrain_optimizer_set_rate(stepper->options.optimizer, lr, engine->stream, err)
-				  : status;
+	return status == BETON_OK && stepper->options.optimizer
+		       ? dtrain_optimizer_set_rate(stepper->options.optimizer, lr, engine->stream, err)
+		       : status;
 }
 
 static int capture_missing(engine_stepper *stepper, struct slot *slot, enum run_kind last, beton_error *err)

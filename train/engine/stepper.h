@@ -15,10 +15,10 @@ typedef struct engine_stepper engine_stepper;
 
 /* The parts of a step besides the engine; all must outlive the stepper. */
 typedef struct engine_stepper_options {
-	dtrain_optimizer *optimizer;
-	dtrain_group *group; /* of the ranks, also given to the engine's sync; NULL: one rank alone */
-	dtrain_local *local; /* the ranks train apart; NULL: they do not */
-	bool no_capture;     /* put steps on the stream op by op, even if the device can replay captures */
+	dtrain_optimizer *optimizer; /* NULL: steps end with the gradients */
+	dtrain_group *group;         /* of the ranks, also given to the engine's sync; NULL: one rank alone */
+	dtrain_local *local;         /* the ranks train apart; NULL: they do not */
+	bool no_capture;             /* put steps on the stream op by op, even if the device can replay captures */
 } engine_stepper_options;
 
 /* Results of one step. Times in milliseconds; device times are 0 if the device has no clock of its own. */

@@ -44,6 +44,7 @@ struct launch {
 	int world_size;
 	int grace_ms;
 	int stopped_ms;
+	bool survives;
 	uint16_t port; /* of the store */
 	const char *token;
 	struct rank *ranks;
@@ -148,7 +149,7 @@ static int longest_stopped(const struct launch *launch)
 	for (int i = 0; i < launch->world_size && launch->stopped_ms; i++) {
 		const struct rank *rank = &launch->ranks[i];
 
-		if (rank->pid <= 0)
+		if (rank->pid <= 0 || (launch->survives && i > 0))
 			continue;
 		if (!rank->stop_signal)
 			all = false;
@@ -198,6 +199,14 @@ static bool was_told(struct launch *launch, const siginfo_t *info)
 	return launch->told && sigismember(&stopping, info->si_status - 128) == 1;
 }
 
+/* Whether rank 0 goes on without the rank, or has ended well without it. It notices by itself that a rank is lost, and
+ * when there is none left. */
+static bool is_left_behind(const struct launch *launch, int number)
+{
+	bool runs = launch->ranks[0].pid > 0;
+	return launch->survives && number > 0 && (runs ? !launch->stopping : launch->affected_rank < 0);
+}
+
 /* A rank that ends after the first failure, or because a peer was lost, is not to blame. */
 static void judge(struct launch *launch, int number, const siginfo_t *info)
 {
@@ -213,6 +222,14 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 		return;
 	if (launch->signal || launch->failed_rank >= 0 || was_told(launch, info))
 		return;
+	if (is_left_behind(launch, number)) {
+		char how[sizeof(launch->failure)];
+		describe(info, how, sizeof(how));
+		if (!launch->stopping)
+			status_line_warn("%s: rank %d %s; the others go on", program_invocation_short_name, number,
+					 how);
+		return;
+	}
 	if (affected && longest_stopped(launch) >= 0) {
 		blame_stopped(launch, longest_stopped(launch));
 	} else if (affected || ours) {
@@ -240,6 +257,9 @@ static void end_rank(struct launch *launch, int number, const siginfo_t *info)
 	waitpid(rank->pid, NULL, 0);
 	rank->pid = -1;
 	launch->running--;
+	/* Without rank 0 there is nothing that the others could do. */
+	if (launch->survives && number == 0)
+		stop_ranks(launch, SIGTERM);
 }
 
 static int find_rank(const struct launch *launch, pid_t pid)
@@ -501,6 +521,7 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 	struct launch launch = {.world_size = options->world_size,
 				.grace_ms = options->grace_ms,
 				.stopped_ms = options->stopped_ms,
+				.survives = options->survives,
 				.failed_rank = -1,
 				.affected_rank = -1,
 				.signal_fd = -1,

@@ -5,6 +5,7 @@
 #ifndef DTRAIN_RUN_LAUNCHER_H
 #define DTRAIN_RUN_LAUNCHER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <dtrain/comm.h>
@@ -20,6 +21,7 @@ struct launch_options {
 	uint16_t master_port; /* of the store; 0: chosen by the system */
 	int grace_ms;         /* time between asking a rank to stop and killing it */
 	int stopped_ms;       /* how long a rank may be stopped (SIGSTOP) while others run; 0: forever */
+	bool survives;        /* the job goes on without ranks that fail or are stopped, but not without rank 0 */
 	char *const *argv;    /* of this program; the same for every rank */
 };
 

@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "async.h"
 #include "common/error.h"
 #include "common/net.h"
 #include "common/system.h"
@@ -24,6 +25,7 @@
 #include "rank_env.h"
 #include "session.h"
 #include "signals.h"
+#include "strategy.h"
 #include "train.h"
 #include "wait_policy.h"
 
@@ -257,8 +259,9 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	}
 	run_signals_catch();
 	if (status == BETON_OK && !options->plan)
-		status = options->evaluate ? run_evaluate(&session, metrics, &stopped, &err)
-					   : run_train(&session, metrics, &stopped, &err);
+		status = options->evaluate                ? run_evaluate(&session, metrics, &stopped, &err)
+			 : run_strategy_is_async(options) ? run_async(&session, metrics, &stopped, &err)
+							  : run_train(&session, metrics, &stopped, &err);
 	if (status != BETON_OK)
 		run_watchdog_leave(session.watchdog, &err);
 	beton_error output = {0};
@@ -287,6 +290,7 @@ static int launch(const run_options *options, char **argv)
 						.master_port = (uint16_t)options->master_port,
 						.grace_ms = GRACE_MS,
 						.stopped_ms = (int)(options->timeout * 1000) + STOPPED_MS,
+						.survives = run_strategy_is_async(options),
 						.argv = argv};
 	if (dtrain__launch(&launch_options, &status, &err) != BETON_OK)
 		return fail(&err);
@@ -346,7 +350,9 @@ static int complete_options(run_options *options, const struct rank_env *env, bo
 static int check(const run_options *options, bool first, run_facts *facts, dtrain_checkpoint_lock **lock,
 		 beton_error *err)
 {
-	int status = run_preflight(options, (int)options->world_size, facts, err);
+	int status = run_strategy_check_world(options, err);
+	if (status == BETON_OK)
+		status = run_preflight(options, (int)run_strategy_shares(options), facts, err);
 	if (status == BETON_OK && first)
 		status = run_preflight_logs(options, err);
 	if (status == BETON_OK && first && options->checkpoint && !options->resume && !options->evaluate)

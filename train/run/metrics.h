@@ -32,6 +32,10 @@ typedef struct run_step_metrics {
 	double loss_scale;  /* 0: none */
 	bool normed;        /* the next is valid */
 	double grad_norm;   /* of the mean gradients, before clipping; may be infinite or NaN */
+	int workers;        /* of a parameter server, whose gradients these were; 0: none, and the next are not valid */
+	int worker;         /* the first of them */
+	int64_t staleness;  /* steps since it got its parameters */
+	int64_t lead;       /* batches that it was ahead of the slowest one then */
 } run_step_metrics;
 
 typedef struct run_evaluation {

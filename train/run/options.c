@@ -161,14 +161,14 @@ static int check_scale(const run_options *options, beton_error *err)
 
 int run_options_divide_batch(run_options *options, beton_error *err)
 {
-	int64_t batches = options->world_size * options->accumulate;
+	int64_t batches = run_strategy_shares(options) * options->accumulate;
 	if (!options->global_batch)
 		return BETON_OK;
 	if (options->global_batch % batches != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--global-batch %" PRId64 ": %" PRId64 " ranks with --accumulate %" PRId64
 			       " cannot divide it evenly",
-			       options->global_batch, options->world_size, options->accumulate);
+			       options->global_batch, run_strategy_shares(options), options->accumulate);
 	options->batch_size = options->global_batch / batches;
 	return BETON_OK;
 }

@@ -82,6 +82,7 @@ typedef enum run_strategy {
 	RUN_STRATEGY_FSDP,
 	RUN_STRATEGY_HSDP,
 	RUN_STRATEGY_LOCAL,
+	RUN_STRATEGY_ASYNC,
 } run_strategy;
 
 /* Every option; texts are borrowed from argv, recipe_file, kept or saved. Epochs and steps of 0: not given. */
@@ -180,6 +181,7 @@ typedef struct run_options {
 	int64_t local_steps;  /* of a round */
 	int64_t local_warmup; /* steps */
 	double outer_lr, outer_momentum;
+	int64_t staleness; /* bound of --strategy async, in a worker's batches */
 	vision_options vision;
 	lm_options lm;
 	int64_t val_every;    /* epochs */

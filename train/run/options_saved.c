@@ -15,6 +15,7 @@
 #include "position.h"
 #include "resume.h"
 #include "source.h"
+#include "strategy.h"
 #include "tasks.h"
 
 /* ---- texts and JSON ---- */
@@ -220,15 +221,15 @@ static int apply_texts(run_options *options, const run_saved *saved, beton_error
 static int share_batch(run_options *options, const run_position *position, beton_error *err)
 {
 	int64_t all = (int64_t)position->batch_size * position->world_size;
-	int64_t batches = options->world_size * options->accumulate;
+	int64_t batches = run_strategy_shares(options) * options->accumulate;
 	int batch = run_row_find("batch-size");
 	if (options->given[batch] || options->batch_size * batches == all)
 		return BETON_OK;
 	if (all % batches != 0)
 		return bt_fail(err, BETON_MISMATCH,
 			       "%s: a step has %" PRId64 " %ss, which %" PRId64 " ranks%s cannot divide evenly",
-			       options->saved->path, all, run_options_job(options).task->sample, options->world_size,
-			       options->accumulate > 1 ? " with --accumulate" : "");
+			       options->saved->path, all, run_options_job(options).task->sample,
+			       run_strategy_shares(options), options->accumulate > 1 ? " with --accumulate" : "");
 	options->batch_size = all / batches;
 	return BETON_OK;
 }

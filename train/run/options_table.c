@@ -42,10 +42,9 @@ static const char *const precisions[] = {
 	NULL,
 };
 static const char *const strategies[] = {
-	[RUN_STRATEGY_DDP] = "ddp",     [RUN_STRATEGY_ZERO1] = "zero1",
-	[RUN_STRATEGY_ZERO2] = "zero2", [RUN_STRATEGY_ZERO3] = "zero3",
-	[RUN_STRATEGY_FSDP] = "fsdp",   [RUN_STRATEGY_HSDP] = "hsdp",
-	[RUN_STRATEGY_LOCAL] = "local", NULL,
+	[RUN_STRATEGY_DDP] = "ddp",     [RUN_STRATEGY_ZERO1] = "zero1", [RUN_STRATEGY_ZERO2] = "zero2",
+	[RUN_STRATEGY_ZERO3] = "zero3", [RUN_STRATEGY_FSDP] = "fsdp",   [RUN_STRATEGY_HSDP] = "hsdp",
+	[RUN_STRATEGY_LOCAL] = "local", [RUN_STRATEGY_ASYNC] = "async", NULL,
 };
 static const char *const buffers[] = {
 	[DTRAIN_BUFFERS_AVERAGE] = "average",
@@ -348,9 +347,9 @@ const option_row run_rows[] = {
 	       "shard alone and has optimizer states for that only. `zero2`: they also have gradients of their shards "
 	       "only. `zero3` or `fsdp`: they have values of their shards only, too, and gather the others' before "
 	       "each use. `hsdp`: as zero3 among the ranks of a machine (or --shard), with copies on the others. "
-	       "`local`: every rank has all, trains its own for --local-steps, and then they move on together; see "
-	       "LESS "
-	       "COMMUNICATION. "
+	       "`local`: every rank has all, trains its own for --local-steps, and then they move on together. "
+	       "`async`: rank 0 is a parameter server, and no worker waits for all others. See LESS COMMUNICATION for "
+	       "these two. "
 	       "`lars`, `lamb` and `muon` need whole parameters: shards then begin and end between parameters, and are "
 	       "as large as the fullest. A run may be resumed with another strategy, but not from or to `local`."),
 	WHOLE("shard", TOLD, shard, "N", 0, DTRAIN_MAX_RANKS, "0",
@@ -399,6 +398,11 @@ const option_row run_rows[] = {
 	      "default is DiLoCo's."),
 	REALS("outer-momentum", TOLD, outer_momentum, "X", 1, 0, 1 - DBL_EPSILON, "0.9",
 	      "with --strategy `local`, Nesterov momentum of the outer optimizer", NULL),
+	WHOLE("staleness", TOLD, staleness, "N", 0, 1000000000, "8",
+	      "with --strategy `async`, batches that a worker may be ahead of the slowest; 0 = synchronous",
+	      "With 0 the gradients of all workers make one step, as with `ddp`. Otherwise each worker's gradients are "
+	      "a "
+	      "step of their own."),
 
 	GROUP("Optimizer", NULL),
 	TEXT("optimizer", FIXED, optimizer, "NAME", "sgd", "%s",

@@ -154,6 +154,12 @@ json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 		add(&self, "loss_scale", single(step->loss_scale));
 	if (step->normed)
 		add(&self, "grad_norm", single(step->grad_norm));
+	if (step->workers) {
+		add(&self, "worker", json_integer(step->worker));
+		add(&self, "workers", json_integer(step->workers));
+		add(&self, "staleness", json_integer((json_int_t)step->staleness));
+		add(&self, "lead", json_integer((json_int_t)step->lead));
+	}
 	add(&self, "memory_bytes", json_integer((json_int_t)memory.now_bytes));
 	add(&self, "memory_peak_bytes", json_integer((json_int_t)memory.peak_bytes));
 	return finish(&self);

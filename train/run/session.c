@@ -94,8 +94,9 @@ static int open_optimizer(run_session *session, beton_error *err)
 		optimizer.add = dtrain_sync_add_shards;
 		optimizer.add_context = session->engine.sync;
 	}
-	/* Ranks that train apart add up nothing. */
-	int64_t parts = options->strategy == RUN_STRATEGY_LOCAL ? 1 : session->world_size;
+	/* Ranks that train apart add up nothing, and a server has made the mean. */
+	bool apart = options->strategy == RUN_STRATEGY_LOCAL || options->strategy == RUN_STRATEGY_ASYNC;
+	int64_t parts = apart ? 1 : session->world_size;
 	optimizer.grad_divisor = (double)(parts * options->accumulate);
 	/* The log has the norm of each step; computing it reads the gradients once. */
 	bool logs = options->log || options->tensorboard;
@@ -131,8 +132,8 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 	const run_loading loading = {.options = session->options,
 				     .facts = session->facts,
 				     .engine = &session->engine,
-				     .rank = session->rank,
-				     .world_size = session->world_size};
+				     .rank = session->data_rank,
+				     .world_size = session->data_ranks};
 	return run_loading_open(&loading, training, out, err);
 }
 
@@ -193,6 +194,9 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	if (status == BETON_OK)
 		status = wait_for_ranks(session, err);
 	tell_note(session, session->slow_group);
+	/* A server and its workers have groups of their own. */
+	if (status == BETON_OK && run_strategy_is_async(session->options))
+		return BETON_OK;
 	options.name = "world";
 	options.timeout_ms = (int)(session->options->timeout * 1000);
 	options.join_timeout_ms = options.timeout_ms > JOIN_TIMEOUT_MS ? options.timeout_ms : JOIN_TIMEOUT_MS;
@@ -332,6 +336,11 @@ static int share_start(run_session *session, beton_error *err)
 		session->position = start.position;
 		session->resumed = start.resumed != 0;
 	}
+	/* Workers pull what they need. */
+	if (status == BETON_OK && run_strategy_is_async(session->options))
+		return session->rank == 0 && !session->resumed
+			       ? dtrain_optimizer_start(session->optimizer, session->engine.stream, err)
+			       : BETON_OK;
 	if (status == BETON_OK)
 		status = restore_scaler(session, err);
 	if (status == BETON_OK)
@@ -380,10 +389,10 @@ static int take_weights(run_session *session, beton_error *err)
 static int begin(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
-	int status = open_optimizer(session, err);
+	bool sharded = dtrain_sync_is_sharded(session->engine.sync), first = session->rank == 0;
+	int status = first || !run_strategy_is_async(options) ? open_optimizer(session, err) : BETON_OK;
 	if (status == BETON_OK)
 		status = open_local(session, err);
-	bool sharded = dtrain_sync_is_sharded(session->engine.sync), first = session->rank == 0;
 	bool takes_part = first || sharded || (session->local && options->resume);
 	if (status == BETON_OK && options->resume && takes_part)
 		status = run_resume(session, err);
@@ -395,6 +404,14 @@ static int begin(run_session *session, beton_error *err)
 	return options->init ? take_weights(session, err) : first ? prepare(session, err) : BETON_OK;
 }
 
+/* A server reads the validation set alone, and the workers share the training set. */
+static void find_data_ranks(run_session *session)
+{
+	bool async = run_strategy_is_async(session->options);
+	session->data_rank = session->rank - (async && session->rank > 0);
+	session->data_ranks = async ? (session->rank > 0 ? session->world_size - 1 : 1) : session->world_size;
+}
+
 int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
 		     const run_facts *facts, beton_error *err)
 {
@@ -404,8 +421,9 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 				 .local_rank = env->local_rank,
 				 .world_size = env->world_size};
 	session->launcher = env->store_hosted ? getppid() : 0;
+	find_data_ranks(session);
 	session->position = (run_position){.seed = options->seed,
-					   .world_size = session->world_size,
+					   .world_size = (int32_t)run_strategy_shares(options),
 					   .batch_size = (int32_t)(options->batch_size * options->accumulate),
 					   .classes = facts->data.classes,
 					   .data_samples = facts->data.train.samples,
@@ -432,9 +450,10 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		status = compare_options(session, err);
 	if (status == BETON_OK && !options->evaluate)
 		status = share_start(session, err);
-	if (status == BETON_OK && !options->evaluate)
+	bool async = run_strategy_is_async(options);
+	if (status == BETON_OK && !options->evaluate && (!async || session->rank > 0))
 		status = open_loader(session, true, &session->train_loader, err);
-	if (status == BETON_OK && facts->data.val.samples)
+	if (status == BETON_OK && facts->data.val.samples && (!async || session->rank == 0))
 		status = open_loader(session, false, &session->val_loader, err);
 	if (status != BETON_OK) {
 		run_watchdog_leave(session->watchdog, err);

@@ -24,7 +24,8 @@ typedef struct run_session {
 	int rank;
 	int local_rank;
 	int world_size;
-	pid_t launcher; /* our launcher; 0: started otherwise */
+	int data_rank, data_ranks; /* this rank among those that share the samples */
+	pid_t launcher;            /* our launcher; 0: started otherwise */
 	engine_rank engine;
 	dtrain_optimizer *optimizer;
 	dtrain_local *local; /* the ranks train apart; NULL: they do not */

@@ -7,10 +7,35 @@
 #include "optimizer.h"
 #include "options_table.h"
 
+static bool is_sharding(const run_options *options)
+{
+	return options->strategy >= RUN_STRATEGY_ZERO1 && options->strategy <= RUN_STRATEGY_HSDP;
+}
+
 /* An evaluation has no optimizer, and its ranks need nothing of each other. */
 static bool is_sharded(const run_options *options)
 {
-	return options->strategy != RUN_STRATEGY_DDP && options->strategy != RUN_STRATEGY_LOCAL && !options->evaluate;
+	return is_sharding(options) && !options->evaluate;
+}
+
+bool run_strategy_is_async(const run_options *options)
+{
+	return options->strategy == RUN_STRATEGY_ASYNC && !options->evaluate;
+}
+
+int64_t run_strategy_shares(const run_options *options)
+{
+	if (!run_strategy_is_async(options))
+		return options->world_size;
+	return options->staleness > 0 ? 1 : options->world_size - 1;
+}
+
+int run_strategy_check_world(const run_options *options, beton_error *err)
+{
+	return run_strategy_is_async(options) && options->world_size < 2
+		       ? bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "--strategy async needs a --world-size of 2 at least: a server and its workers")
+		       : BETON_OK;
 }
 
 static const char *name_of(const run_options *options)
@@ -38,8 +63,7 @@ static int check_only_sharded(const run_options *options, beton_error *err)
 		   {"unit-pattern", options->unit_pattern},
 		   {"keep-gathered", options->keep_gathered},
 		   {"accumulate-locally", options->accumulate_locally}};
-	bool unsharded = options->strategy == RUN_STRATEGY_DDP || options->strategy == RUN_STRATEGY_LOCAL;
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && unsharded; i++)
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !is_sharding(options); i++)
 		if (all[i].given)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
 				       "--%s: of sharding strategies, and --strategy is %s", all[i].name,
@@ -47,20 +71,35 @@ static int check_only_sharded(const run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
-static int check_local(const run_options *options, beton_error *err)
+/* Options of one strategy. */
+static int check_only(const run_options *options, int strategy, const char *const *names, size_t count,
+		      beton_error *err)
 {
-	static const char *const own[] = {"local-steps", "local-warmup", "outer-lr", "outer-momentum"};
-	bool is_local = options->strategy == RUN_STRATEGY_LOCAL;
-	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]) && !is_local; i++)
-		if (options->given[run_row_find(own[i])])
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --strategy local, and it is %s", own[i],
+	for (size_t i = 0; i < count && options->strategy != strategy; i++)
+		if (options->given[run_row_find(names[i])])
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --strategy %s, and it is %s", names[i],
+				       run_row_possible(&run_rows[run_row_find("strategy")], strategy),
 				       name_of(options));
-	if (is_local && options->ema > 0)
+	return BETON_OK;
+}
+
+static int check_apart(const run_options *options, beton_error *err)
+{
+	static const char *const local[] = {"local-steps", "local-warmup", "outer-lr", "outer-momentum"};
+	static const char *const async[] = {"staleness"};
+	int status = check_only(options, RUN_STRATEGY_LOCAL, local, sizeof(local) / sizeof(local[0]), err);
+	if (status == BETON_OK)
+		status = check_only(options, RUN_STRATEGY_ASYNC, async, 1, err);
+	if (status != BETON_OK || options->strategy < RUN_STRATEGY_LOCAL)
+		return status;
+	if (options->ema > 0 || options->lookahead > 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--ema: with --strategy local each rank would have another average");
-	if (is_local && options->lookahead > 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--lookahead: with --strategy local the outer optimizer takes its place");
+			       "--%s: with --strategy %s each rank would have weights of its own to keep",
+			       options->ema > 0 ? "ema" : "lookahead", name_of(options));
+	if (options->strategy == RUN_STRATEGY_ASYNC && options->precision == ENGINE_PRECISION_FP16)
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"--precision fp16: with --strategy async the workers have no scale of the loss in common");
 	return BETON_OK;
 }
 
@@ -68,8 +107,8 @@ int run_strategy_check(const run_options *options, beton_error *err)
 {
 	int status = check_only_sharded(options, err);
 	if (status == BETON_OK)
-		status = check_local(options, err);
-	if (status != BETON_OK || options->strategy == RUN_STRATEGY_DDP || options->strategy == RUN_STRATEGY_LOCAL)
+		status = check_apart(options, err);
+	if (status != BETON_OK || !is_sharding(options))
 		return status;
 	if (options->bucket_mb > 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -105,7 +144,8 @@ dtrain_sync_options run_strategy_sync(const run_options *options)
 {
 	dtrain_sync_options sync;
 	dtrain_sync_options_init(&sync);
-	if (!options->evaluate)
+	/* A server and its workers reduce nothing. */
+	if (!options->evaluate && options->strategy != RUN_STRATEGY_ASYNC)
 		sync.strategy = name_of(options);
 	/* As with PyTorch's bucket_cap_mb, a given size also applies to the first bucket. */
 	double size = is_sharded(options) ? options->unit_mb : options->bucket_mb;

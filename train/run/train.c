@@ -14,6 +14,7 @@
 #include "engine/evaluate.h"
 #include "engine/stepper.h"
 #include "groups.h"
+#include "schedule.h"
 #include "status_line.h"
 #include "told.h"
 
@@ -504,17 +505,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 				    .saved_step = session->resumed ? session->position.step : -1,
 				    .saved_position = session->position.position,
 				    .saved_best = session->position.best_step,
-				    .schedule = {.kind = (dtrain_schedule_kind)options->schedule,
-						 .lr = options->lr * session->facts->lr_factor,
-						 .initial_lr = options->initial_lr * session->facts->lr_factor,
-						 .final_lr = options->final_lr * session->facts->lr_factor,
-						 .warmup_steps = session->facts->warmup_steps,
-						 .total_steps = session->facts->total_steps,
-						 .decay_steps = session->facts->decay_steps,
-						 .power = options->schedule_power,
-						 .milestones = session->facts->milestones,
-						 .num_milestones = session->facts->num_milestones,
-						 .factor = options->milestone_factor}};
+				    .schedule = run_schedule_of(options, session->facts)};
 	const engine_stepper_options stepper = {.optimizer = session->optimizer,
 						.group = session->group,
 						.local = session->local,

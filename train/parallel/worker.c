@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A worker of a parameter server.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/sized.h"
+#include "link.h"
+
+struct dtrain_worker {
+	link_arrays arrays;
+	dtrain_group *group;
+	int64_t head[LINK_NUMBERS];
+	float *values, *sent; /* host memory that the device copies from and to */
+};
+
+/* What the server has, instead of what this process began with. */
+static int take_buffers(dtrain_worker *worker, beton_error *err)
+{
+	const link_arrays *arrays = &worker->arrays;
+	float *first = NULL;
+	if (!arrays->all)
+		return BETON_OK;
+	int status = arrays->api->host_alloc(arrays->device, (size_t)arrays->all * sizeof(float), (void **)&first, err);
+	if (status == BETON_OK)
+		status = dtrain__link_receive(worker->group, LINK_SERVER, first, arrays->all, DTRAIN_F32, err);
+	if (status == BETON_OK)
+		status = dtrain__link_first_buffers(arrays, first, false, err);
+	arrays->api->host_free(arrays->device, first);
+	return status;
+}
+
+int dtrain_worker_create(dtrain_params *params, dtrain_store *store, int number, const dtrain_server_options *given,
+			 dtrain_worker **out, beton_error *err)
+{
+	dtrain_server_options options;
+	*out = NULL;
+	dtrain_server_options_init(&options);
+	int status = given ? bt_sized_take(&options, given, "server options", err) : BETON_OK;
+	if (status != BETON_OK)
+		return status;
+	dtrain_worker *worker = calloc(1, sizeof(*worker));
+	if (!worker)
+		return bt_fail(err, BETON_NO_MEMORY, "parameter server: out of memory");
+	link_arrays *arrays = &worker->arrays;
+	status = dtrain__link_arrays_of(params, arrays, err);
+	if (status == BETON_OK)
+		status = arrays->api->host_alloc(arrays->device, LINK_NUMBERS * sizeof(int64_t), (void **)&worker->head,
+						 err);
+	if (status == BETON_OK)
+		status = arrays->api->host_alloc(arrays->device, (size_t)arrays->count * sizeof(float),
+						 (void **)&worker->values, err);
+	if (status == BETON_OK)
+		status = arrays->api->host_alloc(arrays->device, (size_t)dtrain__link_pushed(arrays) * sizeof(float),
+						 (void **)&worker->sent, err);
+	if (status == BETON_OK)
+		status = dtrain__link_open(arrays, store, LINK_WORKER, number, &options, &worker->group, err);
+	if (status == BETON_OK)
+		status = take_buffers(worker, err);
+	if (status != BETON_OK) {
+		dtrain_worker_destroy(&worker);
+		return status;
+	}
+	*out = worker;
+	return BETON_OK;
+}
+
+void dtrain_worker_destroy(dtrain_worker **out)
+{
+	dtrain_worker *worker = *out;
+	if (!worker)
+		return;
+	dtrain_group_destroy(&worker->group);
+	if (worker->arrays.api) {
+		worker->arrays.api->host_free(worker->arrays.device, worker->values);
+		worker->arrays.api->host_free(worker->arrays.device, worker->sent);
+	}
+	free(worker);
+	*out = NULL;
+}
+
+int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop, beton_error *err)
+{
+	const link_arrays *arrays = &worker->arrays;
+	/* The copies of the pull before have ended: a push has waited for the stream since. */
+	int status = dtrain__link_receive(worker->group, LINK_SERVER, worker->head, LINK_NUMBERS, DTRAIN_I64, err);
+	*stop = status == BETON_OK && worker->head[LINK_STOP] != 0;
+	if (status != BETON_OK || *stop)
+		return status;
+	status = dtrain__link_receive(worker->group, LINK_SERVER, worker->values, arrays->count, DTRAIN_F32, err);
+	if (status == BETON_OK)
+		status = arrays->api->copy(stream, dtrain_params_values(arrays->params), worker->values,
+					   (size_t)arrays->count * sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
+	return status == BETON_OK ? dtrain_params_changed(arrays->params, stream, err) : status;
+}
+
+int dtrain_worker_push(dtrain_worker *worker, dtrain_stream *stream, beton_error *err)
+{
+	const link_arrays *arrays = &worker->arrays;
+	float *at = worker->sent;
+	int status = arrays->api->copy(stream, at, dtrain_params_figures(arrays->params),
+				       DTRAIN_FIGURES * sizeof(float), DTRAIN_DEVICE_TO_HOST, err);
+	at += DTRAIN_FIGURES;
+	if (status == BETON_OK)
+		status = arrays->api->copy(stream, at, dtrain_params_grads(arrays->params),
+					   (size_t)arrays->count * sizeof(float), DTRAIN_DEVICE_TO_HOST, err);
+	at += arrays->count;
+	if (status == BETON_OK)
+		status = dtrain__link_copy_buffers(arrays, at, true, stream, err);
+	if (status == BETON_OK)
+		status = arrays->api->stream_synchronize(stream, err);
+	return status == BETON_OK ? dtrain__link_send(worker->group, LINK_SERVER, worker->sent,
+						      dtrain__link_pushed(arrays), DTRAIN_F32, err)
+				  : status;
+}
