@@ -233,6 +233,18 @@ static void rank_adds_halves(struct rank *r)
 	uint16_t data[] = {bt_float16(r->rank == 0 ? 21000 : 7500), bt_float16(r->rank == 0 ? 9000 : 21000)};
 	DO(dtrain_allreduce(r->group, data, 2, DTRAIN_F16, DTRAIN_SUM, NULL, &work, &err));
 	REQUIRE(bt_widen_float16(data[0]) == 28496 && bt_widen_float16(data[1]) == 29984);
+	/* All sizes, the least of which have no leading bit. */
+	enum { COUNT = 31 * 1024 };
+	uint16_t *all = malloc(COUNT * sizeof(*all));
+	REQUIRE(all);
+	for (int i = 0; i < COUNT; i++)
+		all[i] = (uint16_t)(r->rank == 0 ? i : 0x8000 | i * 7 % COUNT);
+	DO(dtrain_allreduce(r->group, all, COUNT, DTRAIN_F16, DTRAIN_SUM, NULL, &work, &err));
+	for (int i = 0; i < COUNT; i++) {
+		float sum = bt_widen_float16((uint16_t)i) - bt_widen_float16((uint16_t)(i * 7 % COUNT));
+		REQUIRE(bt_widen_float16(all[i]) == bt_widen_float16(bt_float16(sum)));
+	}
+	free(all);
 }
 
 /* Around the ring: even ranks send first. Twice the same slot, so that order shows. */

@@ -23,6 +23,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -323,6 +327,43 @@ using float16 = small_float<widen_float16, narrow_float16>;
 
 using Reduce = void (*)(void *, const void *, const void *, size_t);
 
+#ifdef __x86_64__
+/* The processor's own conversions: gradients are often below 2^-14, where the functions above are slow. */
+__attribute__((target("avx,f16c"))) void add_float16(void *sum, const void *a, const void *b, size_t count)
+{
+	constexpr size_t lanes = 8;
+	const float16 *x = static_cast<const float16 *>(a), *y = static_cast<const float16 *>(b);
+	float16 *out = static_cast<float16 *>(sum);
+	size_t i = 0;
+
+	for (; i + lanes <= count; i += lanes) {
+		__m256 left = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(x + i)));
+		__m256 right = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(y + i)));
+
+		_mm_storeu_si128(reinterpret_cast<__m128i *>(out + i),
+				 _mm256_cvtps_ph(_mm256_add_ps(left, right), _MM_FROUND_TO_NEAREST_INT));
+	}
+	for (; i < count; i++)
+		out[i] = x[i] + y[i];
+}
+#endif
+
+/* The sum of a type. */
+template <typename T> Reduce sum_function()
+{
+	return &gloo::sum<T>;
+}
+
+template <> Reduce sum_function<float16>()
+{
+#ifdef __x86_64__
+	/* Every processor with AVX2 has these conversions; older compilers cannot ask for them. */
+	if (__builtin_cpu_supports("avx2"))
+		return &add_float16;
+#endif
+	return &gloo::sum<float16>;
+}
+
 template <typename T> Reduce reduce_function(gloo_reduction reduction)
 {
 	switch (reduction) {
@@ -333,7 +374,7 @@ template <typename T> Reduce reduce_function(gloo_reduction reduction)
 	case GLOO_PRODUCT:
 		return &gloo::product<T>;
 	default:
-		return &gloo::sum<T>;
+		return sum_function<T>();
 	}
 }
 
