@@ -17,6 +17,9 @@ typedef enum family {
 	NORMALIZE,
 	SCALER,
 	NORM_SYNC,   /* see op_norm.c */
+	CODES, /* QUANTIZE, and DEQUANTIZE of what it made; so the next */
+	PAIRS,
+	COLUMNS,
 	BIASED_GELU, /* one behind the other, in the layouts that the device has between two ops */
 } family;
 

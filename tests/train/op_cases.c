@@ -85,6 +85,16 @@ static const op_case op_cases[] = {
 	/* Exact at both ends. */
 	{LOOKAHEAD, {1000}, .scale = 0, .bound = 0},
 	{LOOKAHEAD, {1000}, .scale = 1, .bound = 0},
+	/* Codes and pairs are sent, and have the same bits everywhere. */
+	{CODES, {1}, .bound = 0},
+	{CODES, {1003}, .bound = 0},
+	{CODES, {100003}, .bound = 0},
+	{PAIRS, {1}, 1, .bound = 0},
+	{PAIRS, {1003}, 1003, .bound = 0},
+	{PAIRS, {100003}, 1000, .bound = 0},
+	{COLUMNS, {1, 1}, .bound = 2e-6},
+	{COLUMNS, {5, 5}, .bound = 2e-5},
+	{COLUMNS, {1000, 4}, .bound = 2e-6},
 	{NORMALIZE, {2, 3, 8, 8}, .bound = 2e-7},
 	{NORMALIZE, {3, 3, 5, 7}, .bound = 2e-7},
 	{NORMALIZE, {1, 1, 3, 1}, .bound = 2e-7},

@@ -555,16 +555,70 @@ static int run_norm(setting *s, const dtrain_op_attrs *a, beton_error *err)
 	return run_norm_sync(s, err);
 }
 
+static int run_codes(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	int64_t blocks = (s->c->x[0] + DTRAIN_CODE_BLOCK - 1) / DTRAIN_CODE_BLOCK + 1;
+	dtrain_shape flat = dtrain_shape_of(1, s->c->x);
+	if (!s->count) {
+		input(s, "x", PARAMETER, flat, -1, 1);
+		s->tensors[0].result = true;
+		add_tensor(s, "codes", PIXELS, dtrain_shape_of(3, (int64_t[]){2, blocks, DTRAIN_CODE_BYTES}), true);
+		result(s, "y", PARAMETER, flat, -1);
+	}
+	RUN(DTRAIN_OP_QUANTIZE, LIST(0), LIST(1, 0));
+	RUN(DTRAIN_OP_DEQUANTIZE, LIST(1), LIST(2));
+	return BETON_OK;
+}
+
+static int run_pairs(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	dtrain_shape flat = dtrain_shape_of(1, s->c->x);
+	if (!s->count) {
+		input(s, "x", PARAMETER, flat, -1, 1);
+		s->tensors[0].result = true;
+		add_tensor(s, "pairs", PIXELS, dtrain_shape_of(3, (int64_t[]){1, s->c->out, DTRAIN_PAIR_BYTES}), true);
+		result(s, "y", PARAMETER, flat, -1);
+	}
+	RUN(DTRAIN_OP_TOP_K, LIST(0), LIST(1, 0));
+	RUN(DTRAIN_OP_SPREAD, LIST(1), LIST(2));
+	return BETON_OK;
+}
+
+static int run_columns(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count) {
+		double *x = input(s, "x", PARAMETER, dtrain_shape_of(2, s->c->x), -1, 1);
+		int random = add_tensor(s, "random", LABELS, dtrain_shape_of(1, (int64_t[]){DTRAIN_RANDOMS}), true);
+		s->tensors[random].values[DTRAIN_RANDOM_STEP] = 5;
+		s->tensors[0].result = true;
+		/* The last column is drawn. */
+		for (int64_t i = 0; i < s->c->x[0]; i++)
+			x[(i + 1) * s->c->x[1] - 1] = 0;
+	}
+	RUN(DTRAIN_OP_ORTHONORMALIZE, LIST(0, 1), LIST(0, 1));
+	return BETON_OK;
+}
+
 static int (*const families[])(setting *s, const dtrain_op_attrs *a, beton_error *err) = {
-	[LOSS] = run_loss,           [SGD] = run_sgd,       [UPDATE] = run_update,  [LOOKAHEAD] = run_lookahead,
-	[NORMALIZE] = run_normalize, [SCALER] = run_scaler, [NORM_SYNC] = run_norm, [BIASED_GELU] = run_biased_gelu,
+	[LOSS] = run_loss,
+	[SGD] = run_sgd,
+	[UPDATE] = run_update,
+	[LOOKAHEAD] = run_lookahead,
+	[NORMALIZE] = run_normalize,
+	[SCALER] = run_scaler,
+	[CODES] = run_codes,
+	[PAIRS] = run_pairs,
+	[COLUMNS] = run_columns,
+	[NORM_SYNC] = run_norm,
+	[BIASED_GELU] = run_biased_gelu,
 };
 
 /* ---- settings ---- */
 
 bool case_has_half(const op_case *c)
 {
-	return c->family != SGD && c->family != UPDATE && c->family != SCALER;
+	return c->family != SGD && c->family != UPDATE && c->family != SCALER && c->family != CODES &&
+	       c->family != PAIRS && c->family != COLUMNS;
 }
 
 /* Loss scaling is for F16. */

@@ -69,6 +69,7 @@ dtrain_dtype dtrain__op_letter_type(char letter, dtrain_dtype compute)
 	case 'i':
 	case 'u':
 	case 'G':
+	case 'c':
 		return DTRAIN_U8;
 	case 'R':
 	case 'H':
@@ -83,7 +84,9 @@ dtrain_dtype dtrain__op_letter_type(char letter, dtrain_dtype compute)
 dtrain_dtype dtrain__op_compute_type(const dtrain_op_desc *desc)
 {
 	bool of_output = desc->kind == DTRAIN_OP_NORMALIZE || desc->kind == DTRAIN_OP_CAST ||
-			 desc->kind == DTRAIN_OP_EMBEDDING || desc->kind == DTRAIN_OP_ONE_HOT;
+			 desc->kind == DTRAIN_OP_EMBEDDING || desc->kind == DTRAIN_OP_ONE_HOT ||
+			 desc->kind == DTRAIN_OP_NARROW || desc->kind == DTRAIN_OP_DEQUANTIZE ||
+			 desc->kind == DTRAIN_OP_SPREAD;
 	return of_output ? desc->outputs[0].dtype : desc->inputs[0].dtype;
 }
 

@@ -37,7 +37,7 @@ typedef struct dtrain__op_case {
  *   R: f32 [groups, 2]    H: f32 [1]            A: f32 [4], a scaler, clip  m: u8 of x's shape  i: u8 of y's shape
  *   l: i64 [n]            u: u8 [n, h, w, c]    G: u8 [n / 16]           T: f32 [8], a step
  *   e: i64 or i32         q: i64                g: i32                  r: i64 [4], seed, step, first row, stride
- *   D: [n, c], a target   I: i64 [pieces, 5] */
+ *   D: [n, c], a target   I: i64 [pieces, 5]            c: u8, codes or pairs of compressed gradients */
 typedef struct dtrain__op_rules {
 	const char *inputs, *optional_inputs; /* the latter NULL: none */
 	const char *outputs, *optional_outputs;

@@ -291,6 +291,7 @@ void cpu_build_cast(cpu_build *build);
 void cpu_build_adaptive(cpu_build *build);
 void cpu_build_trust(cpu_build *build);
 void cpu_build_muon(cpu_build *build);
+void cpu_build_compress(cpu_build *build);
 
 /* ---- F16 (half.c) ---- */
 

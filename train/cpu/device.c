@@ -213,6 +213,14 @@ static const struct {
 	[DTRAIN_OP_LINEAR_XENT] = {cpu_build_linear_loss},
 	[DTRAIN_OP_LINEAR_XENT_EVAL] = {cpu_build_linear_loss},
 	[DTRAIN_OP_MATMUL] = {cpu_build_matmul},
+	[DTRAIN_OP_NARROW] = {cpu_build_compress},
+	[DTRAIN_OP_WIDEN] = {cpu_build_compress},
+	[DTRAIN_OP_CARRY] = {cpu_build_compress},
+	[DTRAIN_OP_QUANTIZE] = {cpu_build_compress},
+	[DTRAIN_OP_DEQUANTIZE] = {cpu_build_compress},
+	[DTRAIN_OP_TOP_K] = {cpu_build_compress},
+	[DTRAIN_OP_SPREAD] = {cpu_build_compress},
+	[DTRAIN_OP_ORTHONORMALIZE] = {build_on_ref},
 };
 
 static bool is_supported(const dtrain_op_desc *desc)
@@ -270,16 +278,17 @@ static void place_workspace(cpu_build *build)
 	build->desc->workspace_bytes = scratchpad + build->workspace;
 }
 
-/* NULL: the device does not compute in the type. */
-static const cpu_rows *rows_of(const dtrain_device *device, dtrain_dtype dtype)
+/* NULL: the device does not compute in the type. Every processor rounds to BF16. */
+static const cpu_rows *rows_of(const dtrain_device *device, dtrain_op_kind kind, dtrain_dtype dtype)
 {
+	bool rounds = kind == DTRAIN_OP_NARROW || kind == DTRAIN_OP_WIDEN;
 	switch (dtype) {
 	case DTRAIN_F32:
 		return device->vector->f32;
 	case DTRAIN_F16:
 		return device->vector->f16;
 	case DTRAIN_BF16:
-		return device->has_bf16 ? device->vector->bf16 : NULL;
+		return device->has_bf16 || rounds ? device->vector->bf16 : NULL;
 	default:
 		return NULL;
 	}
@@ -292,7 +301,7 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	if (status != BETON_OK)
 		return status;
 	dtrain_dtype dtype = dtrain__op_compute_type(desc);
-	if (!rows_of(device, dtype) || !is_supported(desc))
+	if (!rows_of(device, desc->kind, dtype) || !is_supported(desc))
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cpu': op %s in %s with %d operands",
 			       dtrain__op_name(desc->kind), dtrain_dtype_name(dtype),
 			       desc->num_inputs + desc->num_outputs);
@@ -303,7 +312,7 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	op->attrs = desc->attrs;
 	op->dtype = dtype;
 	op->element = dtrain_dtype_size(dtype);
-	op->rows = rows_of(device, dtype);
+	op->rows = rows_of(device, desc->kind, dtype);
 	op->num_inputs = desc->num_inputs;
 	op->num_outputs = desc->num_outputs;
 	op->count = dtrain_shape_count(&desc->inputs[0].shape);

@@ -15,7 +15,8 @@ enum { PIECE = 4096, FEW = 65536 };
 
 bool cpu_half_widens(dtrain_op_kind kind)
 {
-	return kind != DTRAIN_OP_CAST && kind != DTRAIN_OP_EMBEDDING;
+	return kind != DTRAIN_OP_CAST && kind != DTRAIN_OP_EMBEDDING && kind != DTRAIN_OP_NARROW &&
+	       kind != DTRAIN_OP_WIDEN;
 }
 
 /* ---- building ---- */

@@ -257,7 +257,7 @@ typedef struct dtrain_op_attrs {
 	union {
 		dtrain_window_attrs window;       /* CONV2D and MAX_POOL with their backward ops */
 		dtrain_norm_attrs norm;           /* BATCH_NORM_...; of LAYER_NORM and RMS_NORM the epsilon */
-		double factor;                    /* SCALE */
+		double factor;                    /* SCALE, NARROW, WIDEN, CARRY */
 		dtrain_loss_attrs loss;           /* SOFTMAX_XENT..., LINEAR_XENT, SIGMOID_XENT, MEAN */
 		dtrain_sgd_attrs sgd;             /* SGD */
 		dtrain_adam_attrs adam;           /* ADAM, LAMB; of COUNT_STEP the betas */
@@ -351,6 +351,14 @@ enum dtrain_random_element {
 	DTRAIN_RANDOM_FIRST_ROW = 2,
 	DTRAIN_RANDOM_ROW_STRIDE = 3,
 	DTRAIN_RANDOMS = 4,
+};
+
+/* Compressed gradients: bytes of a block of QUANTIZE and of the elements in it, and of a pair of TOP_K. Numbers are in
+ * the byte order of the device: a job's machines have the same. */
+enum {
+	DTRAIN_CODE_BLOCK = 256,
+	DTRAIN_CODE_BYTES = 4 + DTRAIN_CODE_BLOCK,
+	DTRAIN_PAIR_BYTES = 8,
 };
 
 #define DTRAIN_OP_MAX_OPERANDS 8
