@@ -64,6 +64,7 @@ struct dtrain_group {
 	group_sequence sequence;     /* the caller's thread */
 	group_batch batch;           /* the caller's thread */
 	char label[WORK_LABEL_SIZE]; /* the caller's thread; "": none */
+	const work_notes *notes;     /* of the next operations; the caller's thread; NULL: none */
 	int splits;
 	group_history *history; /* of streams, if the group has streams */
 	pthread_t thread;

@@ -73,6 +73,7 @@ static void free_work(dtrain_work *work)
 int dtrain__group_submit(dtrain_group *group, work_item *items, int count, bool in_batch, const work_notes *notes,
 			 dtrain_work **out, beton_error *err)
 {
+	notes = notes ? notes : group->notes;
 	const char *label = notes ? notes->label : group->label;
 	if (group->streams)
 		return dtrain__streams_submit(group->streams, items, count, in_batch, notes, label, out, err);
@@ -132,6 +133,11 @@ static int submit(dtrain_group *group, const dtrain_group_call *call, bool reduc
 		  dtrain_work **out, beton_error *err)
 {
 	return submit_noted(group, call, reduces, after, NULL, out, err);
+}
+
+void dtrain__group_note(dtrain_group *group, const work_notes *notes)
+{
+	group->notes = notes;
 }
 
 int dtrain__allreduce_noted(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,

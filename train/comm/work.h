@@ -30,6 +30,9 @@ int dtrain__reduce_scatter_noted(dtrain_group *group, void *output, const void *
 int dtrain__all_gather_noted(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 			     dtrain_event *after, const work_notes *notes, dtrain_work **work, beton_error *err);
 
+/* Notes of the operations and batches that are called from now on; NULL: none. They must exist until then. */
+void dtrain__group_note(dtrain_group *group, const work_notes *notes);
+
 /* dtrain_work_wait that also returns when the operation ran on the group's thread (bt_now_ns; either may be NULL). */
 int dtrain__work_wait_timed(dtrain_work **work, uint64_t *start_ns, uint64_t *end_ns, beton_error *err);
 

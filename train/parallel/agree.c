@@ -13,13 +13,14 @@
 #include "core/params.h"
 #include "sync.h"
 
-enum { PARAMETERS, ELEMENTS, BUFFERS, TYPE, MODEL, UNITS, PLAN, NORMS, FACTS };
+enum { PARAMETERS, ELEMENTS, BUFFERS, TYPE, MODEL, UNITS, PLAN, NORMS, HOOK, FACTS };
 
 static const char *const fact_names[FACTS] = {
 	[PARAMETERS] = "number of parameters",    [ELEMENTS] = "elements",
 	[BUFFERS] = "number of buffers",          [TYPE] = "type of element",
 	[MODEL] = "names, shapes and placements", [UNITS] = "number of units",
 	[PLAN] = "limits of the units",           [NORMS] = "ranks of a batch norm",
+	[HOOK] = "compression of gradients",
 };
 
 static void hash_tensor(XXH3_state_t *state, const char *name, const dtrain_shape *shape)
@@ -67,6 +68,7 @@ static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_er
 	facts[MODEL] = (int64_t)XXH3_64bits_digest(state);
 	facts[PLAN] = (int64_t)XXH3_64bits(dtrain_params_unit_at(sync->params, 0),
 					   sizeof(dtrain_unit) * (size_t)facts[UNITS]);
+	facts[HOOK] = (int64_t)dtrain__sync_hash_hook(sync);
 	XXH3_freeState(state);
 	return BETON_OK;
 }
@@ -80,7 +82,7 @@ static int compare_facts(const int64_t *all, int size, beton_error *err)
 			if (facts[i] == all[i])
 				continue;
 			bt_append(text, sizeof(text), "%s%s", *text ? ", " : "", fact_names[i]);
-			if (i != MODEL && i != PLAN && i != TYPE)
+			if (i != MODEL && i != PLAN && i != TYPE && i != HOOK)
 				bt_append(text, sizeof(text), " (%lld instead of %lld)", (long long)facts[i],
 					  (long long)all[i]);
 		}

@@ -68,10 +68,12 @@ int dtrain__operation_issue(sync_operation *operation, const sync_transfer *tran
 		mark->used = true;
 		notes.begin = mark->begin;
 		notes.end = mark->end;
-		sync->marks->step.bytes += bytes_of(transfer);
+		sync->marks->step.bytes += transfer->kind == SYNC_HOOK ? 0 : bytes_of(transfer);
 	}
 	operation->on_stream = dtrain__group_is_stream_ordered(transfer->group);
 	int status = sync->api->event_record(operation->ready, stream, err);
+	if (status == BETON_OK && transfer->kind == SYNC_HOOK)
+		return dtrain__sync_begin_round(operation, transfer, stream, &notes, err);
 	return status == BETON_OK ? start(operation, transfer, &notes, err) : status;
 }
 

@@ -160,6 +160,20 @@ static int32_t wait_before(const plan_state *state, int index, int32_t after)
 	return before < end ? before : end;
 }
 
+/* Hooks write their results behind all waits, because a unit's second round begins when its first is waited for. */
+static int add_finishes(plan_state *state, int32_t after, beton_error *err)
+{
+	dtrain_sync *sync = state->sync;
+	int status = BETON_OK;
+	for (int i = 1; i < sync->count && status == BETON_OK; i++) {
+		if (!sync->reductions[i].state)
+			continue;
+		const dtrain__call call = dtrain__sync_finish_call(sync, i);
+		status = dtrain__schedule_add(state->schedule, &call, after, state->schedule->graph->num_nodes, err);
+	}
+	return status;
+}
+
 /* All ranks must reduce the units in the same order, so a unit that is complete early waits for those in front of
  * it. */
 static int add_reductions(plan_state *state, beton_error *err)
@@ -187,7 +201,7 @@ static int add_reductions(plan_state *state, beton_error *err)
 						      state->schedule->graph->num_nodes, err);
 		}
 	}
-	return status;
+	return status == BETON_OK ? add_finishes(state, after, err) : status;
 }
 
 /* ---- gathers ---- */

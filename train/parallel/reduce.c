@@ -67,6 +67,7 @@ void dtrain__sync_drain(dtrain_sync *sync)
 	for (int i = 0; i < sync->count; i++) {
 		dtrain__operation_abandon(&sync->reductions[i].sum);
 		dtrain__operation_abandon(&sync->reductions[i].replicas);
+		dtrain__operation_abandon(&sync->reductions[i].second);
 	}
 	for (sync_program *program = sync->programs; program; program = program->next) {
 		for (int i = 0; i < program->num_gathers; i++)
@@ -81,6 +82,7 @@ void dtrain__sync_destroy_reductions(dtrain_sync *sync)
 	for (int i = 0; i < sync->count; i++) {
 		dtrain__operation_close(&sync->reductions[i].sum);
 		dtrain__operation_close(&sync->reductions[i].replicas);
+		dtrain__operation_close(&sync->reductions[i].second);
 	}
 	dtrain__operation_close(&sync->between_steps);
 	if (sync->packed_ready)
@@ -156,6 +158,8 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 				  .dtype = dtrain_params_dtype(sync->params)};
 	if (sync->kind->has_rounds && reduction != sync->reductions)
 		transfer.op = DTRAIN_AVG;
+	if (reduction->state && !reduction->shard)
+		transfer = dtrain__sync_hook_transfer(reduction, 0);
 	if (reduction->shard) {
 		transfer.kind = SYNC_REDUCE_SCATTER;
 		transfer.group = sync->shards;
@@ -170,12 +174,23 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 static int issue_replicas(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
 {
 	dtrain_sync *sync = reduction->sum.sync;
-	const sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
-					.group = sync->replicas,
-					.output = reduction->shard,
-					.count = reduction->shard_count,
-					.dtype = dtrain_params_dtype(sync->params)};
+	sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
+				  .group = sync->replicas,
+				  .output = reduction->shard,
+				  .count = reduction->shard_count,
+				  .dtype = dtrain_params_dtype(sync->params)};
+	if (reduction->state)
+		transfer = dtrain__sync_hook_transfer(reduction, 0);
 	return dtrain__operation_issue(&reduction->replicas, &transfer, run->stream, true, err);
+}
+
+/* The first round of all units is waited for in front of the second one of any, so that operations overlap. */
+static int issue_second_round(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+{
+	const sync_transfer transfer = dtrain__sync_hook_transfer(reduction, 1);
+	return reduction->sum.sync->hook.rounds > 1
+		       ? dtrain__operation_issue(&reduction->second, &transfer, run->stream, true, err)
+		       : BETON_OK;
 }
 
 static int wait(void *context, const dtrain__run *run, beton_error *err)
@@ -187,6 +202,8 @@ static int wait(void *context, const dtrain__run *run, beton_error *err)
 		status = dtrain__sync_accumulate(reduction, run, err);
 	if (status == BETON_OK && sync->replicas && reduction->shard && !run->more)
 		status = issue_replicas(reduction, run, err);
+	else if (status == BETON_OK && reduction->state && sends(reduction, run))
+		status = issue_second_round(reduction, run, err);
 	if (status == BETON_OK && is_last(reduction))
 		end_run(sync, run);
 	return status;
@@ -197,6 +214,7 @@ static void abandon(void *context)
 	sync_reduction *reduction = context;
 	dtrain__operation_abandon(&reduction->sum);
 	dtrain__operation_abandon(&reduction->replicas);
+	dtrain__operation_abandon(&reduction->second);
 	dtrain__sync_give_up_step(reduction->sum.sync);
 }
 
@@ -220,7 +238,28 @@ static int issue_nothing(void *context, const dtrain__run *run, beton_error *err
 static int wait_for_replicas(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_reduction *reduction = context;
-	return dtrain__operation_wait(&reduction->replicas, run->stream, err);
+	int status = dtrain__operation_wait(&reduction->replicas, run->stream, err);
+	return status == BETON_OK && reduction->state && sends(reduction, run) && !run->more
+		       ? issue_second_round(reduction, run, err)
+		       : status;
+}
+
+static int finish(void *context, const dtrain__run *run, beton_error *err)
+{
+	sync_reduction *reduction = context;
+	dtrain_sync *sync = reduction->sum.sync;
+	int status = dtrain__operation_wait(&reduction->second, run->stream, err);
+	return status == BETON_OK && !run->more && sends(reduction, run)
+		       ? sync->hook.finish(reduction->state, run->stream, err)
+		       : status;
+}
+
+dtrain__call dtrain__sync_finish_call(dtrain_sync *sync, int index)
+{
+	return (dtrain__call){.name = sync->reductions[index].second.label,
+			      .issue = issue_nothing,
+			      .wait = finish,
+			      .context = &sync->reductions[index]};
 }
 
 dtrain__call dtrain__sync_replicas_call(dtrain_sync *sync, int index)

@@ -83,6 +83,16 @@ static int find_groups(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *
 	return status;
 }
 
+/* A hook adds up whole arrays. */
+static int check_hook(const dtrain_sync *sync, beton_error *err)
+{
+	if (!sync->hook.create || !sync->shards || sync->replicas)
+		return BETON_OK;
+	return bt_fail(err, BETON_UNSUPPORTED,
+		       "sync: '%s' adds up gradients of ddp, or of replicas; the strategy %s on %d ranks has neither",
+		       sync->hook.name, sync->kind->name, dtrain_group_size(sync->group));
+}
+
 /* Sizes that are not given: PyTorch's buckets, or a block of the model in a unit. */
 static int set_units(dtrain_sync *sync, beton_error *err)
 {
@@ -153,10 +163,15 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	sync->api = dtrain_device_get_api(sync->device);
 	sync->kind = kind;
 	sync->options = options;
-	status = find_groups(sync, mesh, err);
+	status = dtrain__sync_take_hook(&options, &sync->hook, err);
+	if (status == BETON_OK)
+		status = find_groups(sync, mesh, err);
+	if (status == BETON_OK)
+		status = check_hook(sync, err);
 	if (status == BETON_OK)
 		status = set_units(sync, err);
 	if (status != BETON_OK) {
+		dtrain__sync_free_hook(&options, &sync->hook);
 		free(sync);
 		return status;
 	}
@@ -179,7 +194,9 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain__sync_set_norms(sync, false);
 	dtrain__sync_destroy_sums(sync);
 	dtrain__sync_destroy_programs(sync, NULL);
+	dtrain__sync_destroy_states(sync);
 	dtrain__sync_destroy_reductions(sync);
+	dtrain__sync_free_hook(&sync->options, &sync->hook);
 	free(sync->covered);
 	free(sync);
 	*out = NULL;
@@ -193,8 +210,11 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 	int status = dtrain__sync_create_reductions(sync, err);
 	if (status == BETON_OK && sync->options.accumulates)
 		status = dtrain__sync_create_sums(sync, err);
+	if (status == BETON_OK)
+		status = dtrain__sync_create_states(sync, err);
 	if (status != BETON_OK) {
 		dtrain__sync_destroy_sums(sync);
+		dtrain__sync_destroy_states(sync);
 		dtrain__sync_destroy_reductions(sync);
 	}
 	return status;

@@ -10,7 +10,7 @@
 #include "comm/work.h"
 #include "core/schedule.h"
 
-typedef enum sync_collective { SYNC_ALLREDUCE, SYNC_REDUCE_SCATTER, SYNC_ALL_GATHER } sync_collective;
+typedef enum sync_collective { SYNC_ALLREDUCE, SYNC_REDUCE_SCATTER, SYNC_ALL_GATHER, SYNC_HOOK } sync_collective;
 
 /* What an operation moves. */
 typedef struct sync_transfer {
@@ -21,6 +21,9 @@ typedef struct sync_transfer {
 	int64_t count; /* elements of a rank: of the part of one if the kind has parts */
 	dtrain_dtype dtype;
 	dtrain_reduce_op op; /* of reductions; SUM, unless set */
+	void *state; /* SYNC_HOOK: of the hook; it has no output, input and count */
+	int round;
+	dtrain_event *packed;
 } sync_transfer;
 
 /* A collective that runs issue and wait for. */
@@ -43,8 +46,13 @@ typedef struct sync_reduction {
 	void *shard;         /* this rank's part of the sum; NULL: all ranks get the whole */
 	int64_t shard_count; /* elements of it */
 	bool each_run;       /* every run of a step is reduced, and the runs' shards are added up */
-	void *runs;          /* sum over the runs of this step; NULL: steps have one run */
-	dtrain_op *add;      /* adds the array, or the shard, to the sum of the runs, or the other way round */
+	/* With a hook for this array, or for the shard, in place of the allreduce. */
+	void *state; /* NULL: none */
+	dtrain_hook_part *parts;
+	sync_operation second; /* its second round; the first is `sum`, or `replicas` */
+	dtrain_event *packed;  /* for its rounds */
+	void *runs;            /* sum over the runs of this step; NULL: steps have one run */
+	dtrain_op *add;        /* adds the array, or the shard, to the sum of the runs, or the other way round */
 } sync_reduction;
 
 /* What a unit's values, or its compute copies, are gathered from, and into. */
@@ -128,6 +136,7 @@ struct dtrain_sync {
 	dtrain_group *shards;   /* those among which units are divided; NULL: they are not */
 	dtrain_group *replicas; /* those that have the same shards; NULL: no others */
 	dtrain_group *gathers;  /* the same ranks as shards, with a lane of its own; owned */
+	dtrain_hook hook;       /* create NULL: none */
 	bool started;
 	bool apart; /* runs reduce the figures alone */
 
@@ -186,6 +195,24 @@ int dtrain__sync_create_reductions(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_destroy_reductions(dtrain_sync *sync);
 /* Waits for running operations: groups still write to the arrays and wait for the events. */
 void dtrain__sync_drain(dtrain_sync *sync);
+
+/* ---- hooks (hooks.c) ---- */
+
+/* The hook that the options name; create NULL: none. free_hook frees what it has made. */
+int dtrain__sync_take_hook(const dtrain_sync_options *options, dtrain_hook *out, beton_error *err);
+void dtrain__sync_free_hook(const dtrain_sync_options *options, dtrain_hook *hook);
+/* States of the hook for all units; nothing without a hook, or with one rank. */
+int dtrain__sync_create_states(dtrain_sync *sync, beton_error *err);
+void dtrain__sync_destroy_states(dtrain_sync *sync);
+/* What a round of the hook moves. */
+sync_transfer dtrain__sync_hook_transfer(const sync_reduction *reduction, int round);
+/* Calls the hook's round: see dtrain__operation_issue. */
+int dtrain__sync_begin_round(sync_operation *operation, const sync_transfer *transfer, dtrain_stream *stream,
+			     const work_notes *notes, beton_error *err);
+/* The call that ends the hook's last round with a unit, and writes its results. */
+dtrain__call dtrain__sync_finish_call(dtrain_sync *sync, int index);
+/* What the ranks must agree on: method and options, or the name of the caller's hook. */
+uint64_t dtrain__sync_hash_hook(const dtrain_sync *sync);
 
 /* ---- gathers (gather.c) ---- */
 

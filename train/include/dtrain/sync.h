@@ -28,6 +28,7 @@
 #define DTRAIN_SYNC_H
 
 #include <dtrain/graph.h>
+#include <dtrain/hook.h>
 #include <dtrain/mesh.h>
 
 #ifdef __cplusplus
@@ -67,6 +68,11 @@ typedef struct dtrain_sync_options {
 	 * the statistics are those of the rank's batch. Default false. */
 	bool sync_batch_norm;
 	dtrain_sync_buffers_mode buffers; /* default DTRAIN_BUFFERS_AVERAGE */
+	/* How gradients are added up, see <dtrain/hook.h>: by a method of compression, or by the caller's hook, whose
+	 * context must outlive the sync. Both are copied. With shards, it adds up those of the replicas; where there
+	 * are no replicas it is refused (UNSUPPORTED). NULL (default): by an allreduce; at most one is given. */
+	const dtrain_compression *compression;
+	const dtrain_hook *hook;
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
@@ -126,7 +132,7 @@ typedef struct dtrain_sync_step {
 	double exposed_ms;  /* after backward, the stream (on a CPU: the thread) waited for reductions */
 	double comm_ms;     /* reductions were running (union over the units) */
 	double backward_ms; /* from the end of forward to the last gradient */
-	uint64_t bytes;     /* of the arrays that were reduced, including the figures */
+	uint64_t bytes;     /* of the arrays that were reduced, including the figures; with a hook, what it tells */
 } dtrain_sync_step;
 
 /* Records the times of one step, as events if the group is stream-ordered; a step that is captured records them at each
@@ -159,6 +165,20 @@ BETON_API int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton
  * dtrain_optimizer_options.add for an optimizer of the sync's parameters. context: the sync. memory: on the device. */
 BETON_API int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_stream *stream,
 				     beton_error *err);
+
+/* ---- hooks ---- */
+
+/* Whether the next step may be captured and replayed (dtrain_hook.is_settled of all units): a compression that begins
+ * later, for example, may not be before. */
+BETON_API bool dtrain_sync_is_settled(const dtrain_sync *sync);
+
+/* The tensors of the hook's states, which a checkpoint has to hold, if training is to continue as it would have. Writes
+ * at most `capacity` of them and returns how many there are, 0 before the first compilation; negative: a status. The
+ * memory may be read or written while nothing runs. Errors: NO_MEMORY. */
+BETON_API int dtrain_sync_tensors(const dtrain_sync *sync, dtrain_hook_tensor *out, int capacity, beton_error *err);
+
+/* Bytes of device memory that the hook's states take; 0 before the first compilation. */
+BETON_API uint64_t dtrain_sync_hook_bytes(const dtrain_sync *sync);
 
 /* Collective: gives the ranks the same buffers, by the option buffers, for work that is put on the stream afterwards;
  * those that are fixed stay. Call it before evaluation and checkpoints. */

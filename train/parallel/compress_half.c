@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gradients that are sent in a type of 16 bits.
+ */
+#include "compress.h"
+
+typedef struct half_range {
+	compress_range base;
+	dtrain_dtype dtype;
+	void *rounded;
+	dtrain_op *narrow, *widen;
+} half_range;
+
+static void destroy(void *state)
+{
+	half_range *half = state;
+	dtrain__compress_destroy_op(&half->base, half->narrow);
+	dtrain__compress_destroy_op(&half->base, half->widen);
+	dtrain__compress_close(&half->base);
+}
+
+/* Divided by the number of ranks before they are rounded, gradients have a sum that is as large as their mean. */
+static int create_ops(half_range *half, beton_error *err)
+{
+	int64_t count = half->base.range.count;
+	const dtrain_operand wide = dtrain__compress_operand(DTRAIN_F32, count, 0, 0),
+			     rounded = dtrain__compress_operand(half->dtype, count, 0, 0);
+	const dtrain_op_desc narrow = {.kind = DTRAIN_OP_NARROW,
+				       .attrs.factor = 1.0 / half->base.ranks,
+				       .num_inputs = 1,
+				       .num_outputs = 1,
+				       .inputs = {wide},
+				       .outputs = {rounded}},
+			     widen = {.kind = DTRAIN_OP_WIDEN,
+				      .attrs.factor = half->base.ranks,
+				      .num_inputs = 1,
+				      .num_outputs = 1,
+				      .inputs = {rounded},
+				      .outputs = {wide}};
+	int status = dtrain__compress_alloc(&half->base, (size_t)count * dtrain_dtype_size(half->dtype), &half->rounded,
+					    err);
+	if (status == BETON_OK)
+		status = dtrain__compress_op(&half->base, &narrow, &half->narrow, err);
+	return status == BETON_OK ? dtrain__compress_op(&half->base, &widen, &half->widen, err) : status;
+}
+
+static int create(void *context, const dtrain_hook_range *range, dtrain_dtype dtype, void **out, beton_error *err)
+{
+	int status = dtrain__compress_open(context, range, sizeof(half_range), false, out, err);
+	if (status != BETON_OK)
+		return status;
+	((half_range *)*out)->dtype = dtype;
+	status = create_ops(*out, err);
+	if (status != BETON_OK)
+		destroy(*out);
+	return status;
+}
+
+static int create_f16(void *context, const dtrain_hook_range *range, void **out, beton_error *err)
+{
+	return create(context, range, DTRAIN_F16, out, err);
+}
+
+static int create_bf16(void *context, const dtrain_hook_range *range, void **out, beton_error *err)
+{
+	return create(context, range, DTRAIN_BF16, out, err);
+}
+
+static int run_round(void *state, dtrain_hook_round *round, beton_error *err)
+{
+	half_range *half = state;
+	const dtrain_hook_range *range = &half->base.range;
+	int status = dtrain__compress_run(&half->base, half->narrow, round->stream,
+					  (void *[]){range->memory, half->rounded}, err);
+	if (status == BETON_OK)
+		status = half->base.api->event_record(round->ready, round->stream, err);
+	round->bytes = (uint64_t)range->count * dtrain_dtype_size(half->dtype);
+	return status == BETON_OK ? dtrain_allreduce(range->group, half->rounded, range->count, half->dtype, DTRAIN_SUM,
+						     round->ready, &round->work, err)
+				  : status;
+}
+
+static int finish(void *state, dtrain_stream *stream, beton_error *err)
+{
+	half_range *half = state;
+	return dtrain__compress_run(&half->base, half->widen, stream,
+				    (void *[]){half->rounded, half->base.range.memory}, err);
+}
+
+#define METHOD(type)                                                                                       \
+	{                                                                                                  \
+		.struct_size = sizeof(dtrain_hook), .name = #type, .rounds = 1, .create = create_##type,   \
+		.destroy = destroy, .round = run_round, .finish = finish, .bytes = dtrain__compress_bytes, \
+	}
+
+const dtrain_hook dtrain__compress_f16 = METHOD(f16), dtrain__compress_bf16 = METHOD(bf16);

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The hook of a sync: its states for the units, and its rounds.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "comm/work.h"
+#include "common/error.h"
+#include "common/sized.h"
+#include "compress.h"
+#include "core/params.h"
+#include "sync.h"
+
+int dtrain__sync_take_hook(const dtrain_sync_options *options, dtrain_hook *out, beton_error *err)
+{
+	*out = (dtrain_hook){0};
+	if (options->compression && options->hook)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: both a compression and a hook");
+	if (options->compression)
+		return dtrain__compression_create(options->compression, out, err);
+	if (!options->hook)
+		return BETON_OK;
+	*out = (dtrain_hook){.struct_size = sizeof(*out)};
+	int status = bt_sized_take(out, options->hook, "hook", err);
+	if (status != BETON_OK)
+		return status;
+	if (!out->name || !out->create || !out->destroy || !out->round || !out->finish)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: hook '%s' lacks a function",
+			       out->name ? out->name : "");
+	return out->rounds < 1 || out->rounds > DTRAIN_HOOK_ROUNDS
+		       ? bt_fail(err, BETON_INVALID_ARGUMENT, "sync: hook '%s' has %d rounds, not 1 to %d", out->name,
+				 out->rounds, DTRAIN_HOOK_ROUNDS)
+		       : BETON_OK;
+}
+
+void dtrain__sync_free_hook(const dtrain_sync_options *options, dtrain_hook *hook)
+{
+	if (options->compression)
+		dtrain__compression_destroy(hook);
+}
+
+uint64_t dtrain__sync_hash_hook(const dtrain_sync *sync)
+{
+	const dtrain_hook *hook = &sync->hook;
+	uint64_t hash = XXH3_64bits(hook->name ? hook->name : "", hook->name ? strlen(hook->name) : 0);
+	if (!hook->create || !sync->options.compression)
+		return hash;
+	const dtrain_compression *c = &((const compression *)hook->context)->options;
+	const int64_t whole[] = {c->error_feedback, c->warm_start, c->rank, c->start, (int64_t)c->seed};
+	const double real[] = {c->ratio, c->min_rate};
+	hash = XXH3_64bits_withSeed(whole, sizeof(whole), hash);
+	return XXH3_64bits_withSeed(real, sizeof(real), hash);
+}
+
+/* ---- states ---- */
+
+static int compare_parts(const void *a, const void *b)
+{
+	int64_t x = ((const dtrain_hook_part *)a)->offset, y = ((const dtrain_hook_part *)b)->offset;
+	return (x > y) - (x < y);
+}
+
+/* Parameters, or parts of them, in elements first .. first + count of the flat space. */
+static int find_parts(sync_reduction *reduction, int64_t first, int64_t count, int *found, beton_error *err)
+{
+	const dtrain_params *params = reduction->sum.sync->params;
+	reduction->parts = calloc((size_t)dtrain_params_count(params), sizeof(*reduction->parts));
+	*found = 0;
+	if (!reduction->parts)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	for (int i = 0; i < dtrain_params_count(params); i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		int64_t begin = param->offset > first ? param->offset : first, end = param->offset + param->count;
+		end = end < first + count ? end : first + count;
+		if (begin < end)
+			reduction->parts[(*found)++] = (dtrain_hook_part){.param = param,
+									  .begin = begin - param->offset,
+									  .count = end - begin,
+									  .offset = begin - first};
+	}
+	qsort(reduction->parts, (size_t)*found, sizeof(*reduction->parts), compare_parts);
+	return BETON_OK;
+}
+
+/* The unit, or this rank's shard of it. */
+static dtrain_hook_range range_of(const sync_reduction *reduction, int index)
+{
+	const dtrain_sync *sync = reduction->sum.sync;
+	bool sharded = reduction->shard != NULL;
+	return (dtrain_hook_range){.struct_size = sizeof(dtrain_hook_range),
+				   .group = sharded ? sync->replicas : sync->group,
+				   .device = sync->device,
+				   .memory = sharded ? reduction->shard : reduction->memory,
+				   .count = sharded ? reduction->shard_count : reduction->count,
+				   .dtype = dtrain_params_dtype(sync->params),
+				   .index = index,
+				   .label = reduction->second.label};
+}
+
+static int create_state(sync_reduction *reduction, int index, beton_error *err)
+{
+	dtrain_sync *sync = reduction->sum.sync;
+	int unit = sync->operation_units[reduction->sum.index];
+	dtrain_hook_range range = range_of(reduction, index);
+	int64_t first = reduction->shard ? dtrain__unit_range(sync->params, unit).offset
+					 : dtrain_params_unit_at(sync->params, unit)->offset;
+	memcpy(reduction->second.label, reduction->sum.label, sizeof(reduction->second.label));
+	int status = find_parts(reduction, first, range.count, &range.num_parts, err);
+	range.parts = reduction->parts;
+	if (status == BETON_OK)
+		status = dtrain__operation_open(&reduction->second, sync, unit, true, err);
+	if (status == BETON_OK)
+		status = sync->api->event_create(sync->device, &reduction->packed, err);
+	if (status != BETON_OK)
+		return status;
+	status = sync->hook.create(sync->hook.context, &range, &reduction->state, err);
+	if (status != BETON_OK) {
+		reduction->state = NULL;
+		bt_prefix(err, "sync: hook '%s': %s", sync->hook.name, reduction->sum.label);
+	}
+	return status;
+}
+
+/* What all ranks have to the same shape: units of ddp, and shards that have replicas. */
+static bool is_hooked(const sync_reduction *reduction)
+{
+	const dtrain_sync *sync = reduction->sum.sync;
+	return reduction->shard ? sync->replicas != NULL : !sync->shards;
+}
+
+int dtrain__sync_create_states(dtrain_sync *sync, beton_error *err)
+{
+	int status = BETON_OK;
+	if (!sync->hook.create || !sync->group || dtrain_group_size(sync->group) == 1)
+		return BETON_OK;
+	int index = 0;
+	for (int i = 1; i < sync->count && status == BETON_OK; i++)
+		if (is_hooked(&sync->reductions[i]))
+			status = create_state(&sync->reductions[i], index++, err);
+	return status;
+}
+
+void dtrain__sync_destroy_states(dtrain_sync *sync)
+{
+	for (int i = 1; i < sync->count; i++) {
+		sync_reduction *reduction = &sync->reductions[i];
+		if (reduction->state)
+			sync->hook.destroy(reduction->state);
+		if (reduction->packed)
+			sync->api->event_destroy(reduction->packed);
+		free(reduction->parts);
+		reduction->state = NULL;
+		reduction->packed = NULL;
+		reduction->parts = NULL;
+	}
+}
+
+bool dtrain_sync_is_settled(const dtrain_sync *sync)
+{
+	bool settled = true;
+	for (int i = 1; i < sync->count && sync->hook.is_settled; i++)
+		if (sync->reductions[i].state)
+			settled = settled && sync->hook.is_settled(sync->reductions[i].state);
+	return settled;
+}
+
+int dtrain_sync_tensors(const dtrain_sync *sync, dtrain_hook_tensor *out, int capacity, beton_error *err)
+{
+	int count = 0;
+	for (int i = 1; i < sync->count && sync->hook.tensors; i++) {
+		int room = count < capacity ? capacity - count : 0;
+		if (sync->reductions[i].state)
+			count += sync->hook.tensors(sync->reductions[i].state, room ? out + count : out, room);
+	}
+	for (int i = 0; i < count && count <= capacity; i++)
+		if (!out[i].name)
+			return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	return count;
+}
+
+uint64_t dtrain_sync_hook_bytes(const dtrain_sync *sync)
+{
+	uint64_t bytes = 0;
+	for (int i = 1; i < sync->count && sync->hook.bytes; i++)
+		if (sync->reductions[i].state)
+			bytes += sync->hook.bytes(sync->reductions[i].state);
+	return bytes;
+}
+
+/* ---- rounds ---- */
+
+sync_transfer dtrain__sync_hook_transfer(const sync_reduction *reduction, int round)
+{
+	const dtrain_sync *sync = reduction->sum.sync;
+	return (sync_transfer){.kind = SYNC_HOOK,
+			       .group = reduction->shard ? sync->replicas : sync->group,
+			       .state = reduction->state,
+			       .round = round,
+			       .packed = reduction->packed};
+}
+
+int dtrain__sync_begin_round(sync_operation *operation, const sync_transfer *transfer, dtrain_stream *stream,
+			     const work_notes *notes, beton_error *err)
+{
+	dtrain_sync *sync = operation->sync;
+	dtrain_hook_round round = {.stream = stream, .ready = transfer->packed, .index = transfer->round};
+	dtrain__group_note(transfer->group, notes);
+	int status = sync->hook.round(transfer->state, &round, err);
+	dtrain__group_note(transfer->group, NULL);
+	if (status != BETON_OK)
+		return status;
+	operation->work = round.work;
+	if (operation->mark) {
+		operation->mark->used = round.work != NULL;
+		sync->marks->step.bytes += round.bytes;
+	}
+	return BETON_OK;
+}
