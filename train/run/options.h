@@ -19,7 +19,7 @@
 #define RUN_STEPS_MAX 1e12
 #define RUN_MILESTONES_MAX 32
 #define RUN_NOT_SET (-1.0) /* a number of the optimizer: its kind decides */
-#define RUN_ROWS_MAX 160   /* maximum number of rows in the table of options */
+#define RUN_ROWS_MAX 192   /* maximum number of rows in the table of options */
 
 typedef enum run_resume_mode {
 	RUN_RESUME_NO = 0,
@@ -122,6 +122,11 @@ typedef struct run_options {
 	int64_t batch_size;   /* samples per rank and run */
 	int64_t global_batch; /* samples per step; 0: not given. See run_options_divide_batch */
 	int64_t accumulate;   /* runs per step */
+	int compress;         /* index of the row's choices: a method of dtrain_compression */
+	double compress_ratio;
+	bool no_error_feedback, no_warm_start;
+	int64_t powersgd_rank, powersgd_start;
+	double powersgd_min_rate;
 	int64_t threads;
 	int64_t workers;
 	uint64_t seed;

@@ -52,6 +52,7 @@ static const char *const buffers[] = {
 	[DTRAIN_BUFFERS_OWN] = "own",
 	NULL,
 };
+static const char *const compressions[] = {"none", "f16", "bf16", "int8", "topk", "powersgd", NULL};
 static const char *const orders[] = {
 	[RUN_ORDER_SEQUENTIAL] = "sequential",
 	[RUN_ORDER_RANDOM] = "random",
@@ -403,6 +404,29 @@ const option_row run_rows[] = {
 	      "With 0 the gradients of all workers make one step, as with `ddp`. Otherwise each worker's gradients are "
 	      "a "
 	      "step of their own."),
+	CHOICE("compress", TOLD, compress, "METHOD", compressions, "none",
+	       "%s: what ranks send in place of gradients in F32",
+	       "`f16` and `bf16`: that type; gradients are divided by the number of ranks before. `int8`: a byte for "
+	       "each, "
+	       "and a scale for each block of 256. `topk`: the largest of each bucket alone. `powersgd`: of each "
+	       "weight, "
+	       "seen as a matrix of its first dimension and the rest, two narrow matrices (Vogels et al. 2019). What "
+	       "the "
+	       "last three do not send is added to the gradients of the next step, in extra memory as large as the "
+	       "gradients, and is saved in checkpoints, of which each rank writes a part. A run that is resumed on "
+	       "another number of ranks begins without it."),
+	REALS("compress-ratio", TOLD, compress_ratio, "X", 1, 1e-6, 1, "0.01", "share of gradients that `topk` sends",
+	      NULL),
+	FLAG("no-error-feedback", TOLD, no_error_feedback, "drop what `int8`, `topk` and `powersgd` do not send", NULL),
+	WHOLE("powersgd-rank", TOLD, powersgd_rank, "N", 1, 65536, "1", "columns of the matrices that `powersgd` sends",
+	      NULL),
+	WHOLE("powersgd-start", TOLD, powersgd_start, "N", 0, RUN_STEPS_MAX, "1000",
+	      "steps before `powersgd` begins; until then gradients are sent as they are",
+	      "Gradients of the first steps are approximated badly. On a GPU, steps are captured from then on."),
+	REALS("powersgd-min-rate", TOLD, powersgd_min_rate, "X", 1, 1e-6, 1e6, "2",
+	      "compress only matrices that become X times smaller, and more", NULL),
+	FLAG("no-warm-start", TOLD, no_warm_start, "let `powersgd` draw its matrices in each step anew",
+	     "By default a step begins with those of the last one."),
 
 	GROUP("Optimizer", NULL),
 	TEXT("optimizer", FIXED, optimizer, "NAME", "sgd", "%s",

@@ -66,6 +66,7 @@ static size_t print_parameters(const run_session *session)
 	bytes += print_bytes("outer optimizer", session->local ? 2 * parameters : 0);
 	bytes += print_bytes("compute copies", dtrain_params_copy_bytes(engine->params));
 	bytes += print_bytes("sums of gradients", session->options->accumulate > 1 ? parameters : 0);
+	bytes += print_bytes("compression of gradients", (size_t)dtrain_sync_hook_bytes(engine->sync));
 	bytes += print_bytes("buffers", buffer_bytes(engine->params, element));
 	return bytes;
 }

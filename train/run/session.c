@@ -15,6 +15,7 @@
 #include "loading.h"
 #include "metadata.h"
 #include "optimizer.h"
+#include "options_table.h"
 #include "resume.h"
 #include "signals.h"
 #include "status_line.h"
@@ -66,7 +67,17 @@ static int open_engine(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
 	const engine_job job = run_options_job(options);
-	const dtrain_sync_options sync = run_strategy_sync(options);
+	const dtrain_compression compression = {
+		.struct_size = sizeof(compression),
+		.method = run_row_possible(&run_rows[run_row_find("compress")], options->compress),
+		.error_feedback = !options->no_error_feedback,
+		.warm_start = !options->no_warm_start,
+		.ratio = options->compress_ratio,
+		.rank = (int32_t)options->powersgd_rank,
+		.min_rate = options->powersgd_min_rate,
+		.start = options->powersgd_start};
+	dtrain_sync_options sync = run_strategy_sync(options);
+	sync.compression = options->evaluate ? NULL : &compression;
 	int status = engine_open(&session->engine, &job, &session->facts->data, session->engine.device,
 				 (engine_precision)options->precision, session->mesh, &sync, err);
 	session->engine.caller = (engine_caller){.context = session, .is_told = is_told, .arm = arm, .disarm = disarm};
@@ -244,6 +255,23 @@ static int share_optimizer(run_session *session, beton_error *err)
 	return status == BETON_OK && count ? share(session, count, 2, err) : status;
 }
 
+/* Each rank reads its parts. Those of other ranks, or of another method, are of no use. */
+static int load_hook(run_session *session, beton_error *err)
+{
+	const run_weights weights = run_session_weights(session);
+	bool loaded, has_others;
+	char *path = bt_format("%s/step-%012" PRId64, session->options->checkpoint, session->position.step);
+	if (!path)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the path of a checkpoint");
+	int status = run_weights_load_hook(&weights, path, &loaded, &has_others, err);
+	if (status == BETON_OK && session->rank == 0 && has_others)
+		printf("%s: what its ranks had not sent yet is dropped: it is of other ranks, or of another "
+		       "--compress\n",
+		       path);
+	free(path);
+	return status;
+}
+
 static const char *describe_step(int64_t step, char text[32])
 {
 	snprintf(text, 32, step < 0 ? "none" : "that of step %" PRId64, step);
@@ -351,8 +379,10 @@ static int share_start(run_session *session, beton_error *err)
 		return start_local(session, err);
 	if (!session->resumed)
 		return dtrain_optimizer_start(session->optimizer, session->engine.stream, err);
+	status = load_hook(session, err);
 	/* With shards every rank has read its own. */
-	return dtrain_sync_is_sharded(session->engine.sync) ? BETON_OK : share_optimizer(session, err);
+	return status != BETON_OK || dtrain_sync_is_sharded(session->engine.sync) ? status
+										  : share_optimizer(session, err);
 }
 
 static int prepare(run_session *session, beton_error *err)
@@ -542,6 +572,7 @@ run_weights run_session_weights(const run_session *session)
 			     .local = session->local,
 			     .row = session->rank,
 			     .rows = session->world_size,
+			     .sync = session->engine.sync,
 			     .stream = session->engine.stream,
 			     .metadata = session->metadata};
 }

@@ -202,6 +202,120 @@ static int list_local(view_list *list, const dtrain_local *local, beton_error *e
 	return status == BETON_OK ? list_flat(list, "outer_momentum", dtrain_local_momentum(local), false, err)
 				  : status;
 }
+/* ---- tensors of the compression of gradients ---- */
+
+#define HOOK_PREFIX "hook."
+
+static bool is_of_hook(const char *name)
+{
+	return strncmp(name, HOOK_PREFIX, strlen(HOOK_PREFIX)) == 0;
+}
+
+static size_t hook_count(const dtrain_sync *sync)
+{
+	int count = sync ? dtrain_sync_tensors(sync, NULL, 0, NULL) : 0;
+	return count > 0 ? (size_t)count : 0;
+}
+
+static int list_hook(view_list *list, const dtrain_sync *sync, beton_error *err)
+{
+	size_t count = hook_count(sync);
+	dtrain_hook_tensor *tensors = calloc(count + 1, sizeof(*tensors));
+	if (!tensors)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the tensors of a hook");
+	int got = count ? dtrain_sync_tensors(sync, tensors, (int)count, err) : 0;
+	for (int i = 0; i < got; i++) {
+		const dtrain_hook_tensor *tensor = &tensors[i];
+		char *name = bt_format(HOOK_PREFIX "%s", tensor->name);
+		if (!name) {
+			got = bt_fail(err, BETON_NO_MEMORY, "out of memory for the name of a tensor");
+			break;
+		}
+		dtrain_checkpoint_view *view = &list->views[list->count++];
+		*view = dtrain_checkpoint_view_whole(name, tensor->dtype, &tensor->shape, tensor->memory,
+						     tensor->device);
+		memcpy(view->offset, tensor->offset, sizeof(view->offset));
+		memcpy(view->extent, tensor->extent, sizeof(view->extent));
+		view->first = tensor->first;
+		view->count = tensor->count;
+	}
+	free(tensors);
+	return got < 0 ? got : BETON_OK;
+}
+
+/* Empty views of the checkpoint's tensors that are a hook's, or that are not. */
+static int list_empty(view_list *list, dtrain_checkpoint *checkpoint, bool of_hook, beton_error *err)
+{
+	const dtrain_checkpoint_tensor *tensors;
+	size_t count;
+	int status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
+	dtrain_checkpoint_view *views =
+		status == BETON_OK ? realloc(list->views, (list->count + count + 1) * sizeof(*views)) : NULL;
+	if (!views)
+		return status != BETON_OK ? status : bt_fail(err, BETON_NO_MEMORY, "out of memory for tensors");
+	list->views = views;
+	for (size_t i = 0; i < count; i++) {
+		if (is_of_hook(tensors[i].name) != of_hook)
+			continue;
+		bool real = strcmp(tensors[i].dtype, "F32") == 0;
+		char *name = strdup(tensors[i].name);
+		if (!name)
+			return bt_fail(err, BETON_NO_MEMORY, "out of memory for the name of a tensor");
+		dtrain_checkpoint_view *view = &views[list->count++];
+		*view = dtrain_checkpoint_view_whole(name, real ? DTRAIN_F32 : DTRAIN_I64, &tensors[i].shape, NULL,
+						     NULL);
+		view->count = 0;
+	}
+	return BETON_OK;
+}
+
+/* Whether a view has the name and the shape of a tensor. */
+static bool has_view(const view_list *list, const dtrain_checkpoint_tensor *tensor)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		const dtrain_checkpoint_view *view = &list->views[i];
+		if (strcmp(view->name, tensor->name) == 0)
+			return view->shape.ndim == tensor->shape.ndim &&
+			       memcmp(view->shape.dim, tensor->shape.dim,
+				      sizeof(view->shape.dim[0]) * (size_t)view->shape.ndim) == 0;
+	}
+	return false;
+}
+
+int run_weights_load_hook(const run_weights *weights, const char *path, bool *loaded, bool *has_others,
+			  beton_error *err)
+{
+	view_list list = {0};
+	dtrain_checkpoint *checkpoint = NULL;
+	const dtrain_checkpoint_tensor *tensors;
+	size_t count = 0, own = hook_count(weights->sync), found = 0, others = 0;
+	int status = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
+	if (status == BETON_OK)
+		status = list_reserve(&list, weights->params, own, err);
+	if (status == BETON_OK)
+		status = list_hook(&list, weights->sync, err);
+	if (status == BETON_OK)
+		status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
+	for (size_t i = 0; status == BETON_OK && i < count; i++) {
+		bool has = is_of_hook(tensors[i].name) && has_view(&list, &tensors[i]);
+		found += has;
+		others += is_of_hook(tensors[i].name) && !has;
+	}
+	*loaded = status == BETON_OK && own && found == own && !others;
+	*has_others = status == BETON_OK && found + others && !*loaded;
+	if (*loaded)
+		status = list_empty(&list, checkpoint, false, err);
+	if (*loaded && status == BETON_OK) {
+		const dtrain_checkpoint_list views = {list.views, list.count};
+		status = dtrain_checkpoint_load(checkpoint, (const dtrain_checkpoint_list *const[]){NULL, &views},
+						weights->stream, err);
+	}
+	dtrain_checkpoint_close(&checkpoint);
+	list_free(&list);
+	return status;
+}
+
+/* ---- the optimizer ---- */
 
 /* wraps: of the two numbers that make the count of steps the second one, too, which older checkpoints lack. */
 static int list_optimizer(view_list *list, const run_weights *weights, bool wraps, beton_error *err)
@@ -214,6 +328,7 @@ static int list_optimizer(view_list *list, const run_weights *weights, bool wrap
 	int status = list_reserve(list, params, (states + (weights->local ? 2 : 0)) * each + 2, err);
 	list->row = weights->row;
 	list->rows = weights->local ? weights->rows : 0;
+	int status = list_reserve(list, params, states * each + 2 + hook_count(weights->sync), err);
 	for (int i = 0; i < (int)states && status == BETON_OK; i++)
 		status = list_state(list, weights->optimizer, dtrain_optimizer_state_at(weights->optimizer, i), err);
 	if (status == BETON_OK && weights->local)
@@ -234,6 +349,8 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 		status = list_model(&model, weights->params, err);
 	if (status == BETON_OK)
 		status = list_optimizer(&optimizer, weights, true, err);
+	if (status == BETON_OK)
+		status = list_hook(&optimizer, weights->sync, err);
 	if (status == BETON_OK) {
 		model.step = position->step;
 		const dtrain_checkpoint_content content = {
@@ -322,6 +439,8 @@ int run_weights_load(const run_weights *weights, const char *path, const dtrain_
 		status = find_wraps(checkpoint, weights, &wraps, err);
 	if (status == BETON_OK && wanted)
 		status = list_optimizer(&optimizer, weights, wraps, err);
+	if (status == BETON_OK && wanted)
+		status = list_empty(&optimizer, checkpoint, true, err);
 	if (status == BETON_OK) {
 		const dtrain_checkpoint_list lists[] = {{model.views, model.count}, {optimizer.views, optimizer.count}};
 		const dtrain_checkpoint_list *const sets[] = {&lists[0], wanted ? &lists[1] : NULL};

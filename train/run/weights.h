@@ -8,12 +8,15 @@
  * Where the ranks train apart, the model has the shared parameters. The states of the inner optimizer, "step" included,
  * and the ranks' own parameters (".local") have a first dimension more: row r is rank r's. ".outer_momentum" is the
  * outer optimizer's. */
+ * corrected by. What the compression of gradients keeps has names that begin with "hook."; each rank has parts of it.
+ */
 #ifndef RUN_WEIGHTS_H
 #define RUN_WEIGHTS_H
 
 #include <dtrain/checkpoint.h>
 #include <dtrain/local.h>
 #include <dtrain/optimizer.h>
+#include <dtrain/sync.h>
 
 #include "position.h"
 
@@ -23,6 +26,7 @@ typedef struct run_weights {
 	dtrain_optimizer *optimizer;
 	const dtrain_local *local; /* shown (dtrain_local_show), or to be loaded; NULL: all ranks have the same */
 	int row, rows;             /* with local: this rank's row of those that are stored */
+	const dtrain_sync *sync; /* whose hook's tensors are saved; NULL: none */
 	dtrain_stream *stream;
 	const char *metadata; /* of the model, a JSON object of texts; NULL: none */
 } run_weights;
@@ -36,5 +40,11 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
  * train apart, and this run is without, or the reverse. */
 int run_weights_load(const run_weights *weights, const char *path, const dtrain_checkpoint_ranks *ranks,
 		     beton_error *err);
+
+/* Loads this rank's parts of the tensors of the sync's hook; each rank calls it by itself. *loaded: whether the
+ * checkpoint has exactly these tensors, of as many ranks; otherwise nothing is changed. *has_others: it has tensors of
+ * a hook that are not used. Both are the same on all ranks. */
+int run_weights_load_hook(const run_weights *weights, const char *path, bool *loaded, bool *has_others,
+			  beton_error *err);
 
 #endif
