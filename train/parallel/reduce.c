@@ -202,7 +202,7 @@ static int wait(void *context, const dtrain__run *run, beton_error *err)
 		status = dtrain__sync_accumulate(reduction, run, err);
 	if (status == BETON_OK && sync->replicas && reduction->shard && !run->more)
 		status = issue_replicas(reduction, run, err);
-	else if (status == BETON_OK && reduction->state && sends(reduction, run))
+	else if (status == BETON_OK && reduction->state && !reduction->shard && sends(reduction, run))
 		status = issue_second_round(reduction, run, err);
 	if (status == BETON_OK && is_last(reduction))
 		end_run(sync, run);

@@ -243,11 +243,24 @@ static int list_hook(view_list *list, const dtrain_sync *sync, beton_error *err)
 	return got < 0 ? got : BETON_OK;
 }
 
-/* Empty views of the checkpoint's tensors that are a hook's, or that are not. */
+/* Whether one of the first views has the name and the shape of a tensor. */
+static bool has_view(const view_list *list, size_t count, const dtrain_checkpoint_tensor *tensor)
+{
+	for (size_t i = 0; i < count; i++) {
+		const dtrain_checkpoint_view *view = &list->views[i];
+		if (strcmp(view->name, tensor->name) == 0)
+			return view->shape.ndim == tensor->shape.ndim &&
+			       memcmp(view->shape.dim, tensor->shape.dim,
+				      sizeof(view->shape.dim[0]) * (size_t)view->shape.ndim) == 0;
+	}
+	return false;
+}
+
+/* Empty views of the checkpoint's tensors that have none in the list: of all, or of a hook's. */
 static int list_empty(view_list *list, dtrain_checkpoint *checkpoint, bool of_hook, beton_error *err)
 {
 	const dtrain_checkpoint_tensor *tensors;
-	size_t count;
+	size_t count, listed = list->count;
 	int status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
 	dtrain_checkpoint_view *views =
 		status == BETON_OK ? realloc(list->views, (list->count + count + 1) * sizeof(*views)) : NULL;
@@ -255,7 +268,7 @@ static int list_empty(view_list *list, dtrain_checkpoint *checkpoint, bool of_ho
 		return status != BETON_OK ? status : bt_fail(err, BETON_NO_MEMORY, "out of memory for tensors");
 	list->views = views;
 	for (size_t i = 0; i < count; i++) {
-		if (is_of_hook(tensors[i].name) != of_hook)
+		if ((of_hook && !is_of_hook(tensors[i].name)) || has_view(list, listed, &tensors[i]))
 			continue;
 		bool real = strcmp(tensors[i].dtype, "F32") == 0;
 		char *name = strdup(tensors[i].name);
@@ -269,26 +282,13 @@ static int list_empty(view_list *list, dtrain_checkpoint *checkpoint, bool of_ho
 	return BETON_OK;
 }
 
-/* Whether a view has the name and the shape of a tensor. */
-static bool has_view(const view_list *list, const dtrain_checkpoint_tensor *tensor)
-{
-	for (size_t i = 0; i < list->count; i++) {
-		const dtrain_checkpoint_view *view = &list->views[i];
-		if (strcmp(view->name, tensor->name) == 0)
-			return view->shape.ndim == tensor->shape.ndim &&
-			       memcmp(view->shape.dim, tensor->shape.dim,
-				      sizeof(view->shape.dim[0]) * (size_t)view->shape.ndim) == 0;
-	}
-	return false;
-}
-
 int run_weights_load_hook(const run_weights *weights, const char *path, bool *loaded, bool *has_others,
 			  beton_error *err)
 {
 	view_list list = {0};
 	dtrain_checkpoint *checkpoint = NULL;
 	const dtrain_checkpoint_tensor *tensors;
-	size_t count = 0, own = hook_count(weights->sync), found = 0, others = 0;
+	size_t count = 0, own = hook_count(weights->sync), found = 0, all = 0;
 	int status = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
 	if (status == BETON_OK)
 		status = list_reserve(&list, weights->params, own, err);
@@ -297,12 +297,12 @@ int run_weights_load_hook(const run_weights *weights, const char *path, bool *lo
 	if (status == BETON_OK)
 		status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
 	for (size_t i = 0; status == BETON_OK && i < count; i++) {
-		bool has = is_of_hook(tensors[i].name) && has_view(&list, &tensors[i]);
-		found += has;
-		others += is_of_hook(tensors[i].name) && !has;
+		all += is_of_hook(tensors[i].name);
+		found += is_of_hook(tensors[i].name) && has_view(&list, list.count, &tensors[i]);
 	}
-	*loaded = status == BETON_OK && own && found == own && !others;
-	*has_others = status == BETON_OK && found + others && !*loaded;
+	/* The others are of parameters that other ranks have shards of. */
+	*loaded = status == BETON_OK && own && found == own;
+	*has_others = status == BETON_OK && all && !*loaded;
 	if (*loaded)
 		status = list_empty(&list, checkpoint, false, err);
 	if (*loaded && status == BETON_OK) {

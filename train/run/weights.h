@@ -42,8 +42,8 @@ int run_weights_load(const run_weights *weights, const char *path, const dtrain_
 		     beton_error *err);
 
 /* Loads this rank's parts of the tensors of the sync's hook; each rank calls it by itself. *loaded: whether the
- * checkpoint has exactly these tensors, of as many ranks; otherwise nothing is changed. *has_others: it has tensors of
- * a hook that are not used. Both are the same on all ranks. */
+ * checkpoint has these tensors, of as many ranks; otherwise nothing is changed. *has_others: it has tensors of a hook,
+ * of which none is used. */
 int run_weights_load_hook(const run_weights *weights, const char *path, bool *loaded, bool *has_others,
 			  beton_error *err);
 
