@@ -21,7 +21,7 @@ def main():
     model = torch.nn.Sequential(
         torch.nn.Flatten(), torch.nn.Linear(3072, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(),
         torch.nn.Linear(512, 10))
-    # PowerSGD's hook waits on Gloo's threads, of which there are two: with more than one bucket they wait for each other.
+    # Over Gloo PowerSGD's hook hung with several buckets.
     model = DistributedDataParallel(model, bucket_cap_mb=64 if hook.startswith("powersgd") else 25)
     if hook.startswith("powersgd"):
         rank = int(hook.removeprefix("powersgd") or 1)
