@@ -16,8 +16,8 @@ typedef enum family {
 	LOOKAHEAD,
 	NORMALIZE,
 	SCALER,
-	NORM_SYNC,   /* see op_norm.c */
-	CODES, /* QUANTIZE, and DEQUANTIZE of what it made; so the next */
+	NORM_SYNC, /* see op_norm.c */
+	CODES,     /* QUANTIZE, and DEQUANTIZE of what it made; so the next */
 	PAIRS,
 	COLUMNS,
 	BIASED_GELU, /* one behind the other, in the layouts that the device has between two ops */

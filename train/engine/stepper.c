@@ -298,12 +298,10 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 {
 	engine_rank *engine = stepper->engine;
 	dtrain_local *local = stepper->options.local;
-	bool captured = stepper->captures && stepper->launched >= EAGER_STEPS, first = stepper->run == 0;
-	enum run_kind last = local && dtrain_local_is_apart(local, number) ? APART : LAST;
-	enum run_kind kind = stepper->run + 1 == engine->job.runs ? last : PART;
 	bool captured = stepper->captures && stepper->launched >= EAGER_STEPS && dtrain_sync_is_settled(engine->sync);
 	bool first = stepper->run == 0;
-	enum run_kind kind = stepper->run + 1 == engine->job.runs ? LAST : PART;
+	enum run_kind last = local && dtrain_local_is_apart(local, number) ? APART : LAST;
+	enum run_kind kind = stepper->run + 1 == engine->job.runs ? last : PART;
 	int status = BETON_OK;
 	if (first && local)
 		dtrain_local_begin(local, number, slot->marks);

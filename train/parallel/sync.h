@@ -21,7 +21,7 @@ typedef struct sync_transfer {
 	int64_t count; /* elements of a rank: of the part of one if the kind has parts */
 	dtrain_dtype dtype;
 	dtrain_reduce_op op; /* of reductions; SUM, unless set */
-	void *state; /* SYNC_HOOK: of the hook; it has no output, input and count */
+	void *state;         /* SYNC_HOOK: of the hook; it has no output, input and count */
 	int round;
 	dtrain_event *packed;
 } sync_transfer;

@@ -182,7 +182,7 @@ typedef struct run_options {
 	bool keep_gathered;
 	bool accumulate_locally;
 	bool sync_batch_norm;
-	int buffers; /* dtrain_sync_buffers_mode */
+	int buffers;          /* dtrain_sync_buffers_mode */
 	int64_t local_steps;  /* of a round */
 	int64_t local_warmup; /* steps */
 	double outer_lr, outer_momentum;

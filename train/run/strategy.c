@@ -96,6 +96,9 @@ static int check_apart(const run_options *options, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--%s: with --strategy %s each rank would have weights of its own to keep",
 			       options->ema > 0 ? "ema" : "lookahead", name_of(options));
+	if (options->compress || options->sync_batch_norm)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: with --strategy %s the ranks take their steps apart",
+			       options->compress ? "compress" : "sync-batch-norm", name_of(options));
 	if (options->strategy == RUN_STRATEGY_ASYNC && options->precision == ENGINE_PRECISION_FP16)
 		return bt_fail(
 			err, BETON_INVALID_ARGUMENT,

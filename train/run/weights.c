@@ -325,10 +325,10 @@ static int list_optimizer(view_list *list, const run_weights *weights, bool wrap
 	size_t states = 0, each = count_views(&values) + (size_t)dtrain_params_buffer_count(params);
 	while (weights->optimizer && dtrain_optimizer_state_at(weights->optimizer, (int)states))
 		states++;
-	int status = list_reserve(list, params, (states + (weights->local ? 2 : 0)) * each + 2, err);
+	size_t room = (states + (weights->local ? 2 : 0)) * each + 2 + hook_count(weights->sync);
+	int status = list_reserve(list, params, room, err);
 	list->row = weights->row;
 	list->rows = weights->local ? weights->rows : 0;
-	int status = list_reserve(list, params, states * each + 2 + hook_count(weights->sync), err);
 	for (int i = 0; i < (int)states && status == BETON_OK; i++)
 		status = list_state(list, weights->optimizer, dtrain_optimizer_state_at(weights->optimizer, i), err);
 	if (status == BETON_OK && weights->local)

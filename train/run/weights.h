@@ -3,13 +3,11 @@
  * What is trained, as a checkpoint has it: parameters and buffers under torchvision's names, batch norm's
  * num_batches_tracked (the number of steps) beside its statistics; the optimizer's states under the name of the
  * parameter or buffer + "." + the state's: ".momentum", ".slow", ".ema"; "step" is the number of steps that biases are
- * corrected by.
+ * corrected by. What the compression of gradients keeps has names that begin with "hook."; each rank has parts of it.
  *
  * Where the ranks train apart, the model has the shared parameters. The states of the inner optimizer, "step" included,
  * and the ranks' own parameters (".local") have a first dimension more: row r is rank r's. ".outer_momentum" is the
  * outer optimizer's. */
- * corrected by. What the compression of gradients keeps has names that begin with "hook."; each rank has parts of it.
- */
 #ifndef RUN_WEIGHTS_H
 #define RUN_WEIGHTS_H
 
@@ -26,7 +24,7 @@ typedef struct run_weights {
 	dtrain_optimizer *optimizer;
 	const dtrain_local *local; /* shown (dtrain_local_show), or to be loaded; NULL: all ranks have the same */
 	int row, rows;             /* with local: this rank's row of those that are stored */
-	const dtrain_sync *sync; /* whose hook's tensors are saved; NULL: none */
+	const dtrain_sync *sync;   /* whose hook's tensors are saved; NULL: none */
 	dtrain_stream *stream;
 	const char *metadata; /* of the model, a JSON object of texts; NULL: none */
 } run_weights;
