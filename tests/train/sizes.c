@@ -123,9 +123,28 @@ static void get_facts(void *facts)
 	dtrain_program_get_facts(n.program, facts);
 }
 
+static void get_memory(void *memory)
+{
+	dtrain_params_get_memory(n.params, memory);
+}
+
+static void get_sync_facts(void *facts)
+{
+	beton_error err;
+	dtrain_params *params;
+	dtrain_sync *sync;
+	expect_ok(dtrain_params_create(n.device, DTRAIN_F32, &params, &err), &err);
+	expect_ok(dtrain_sync_create(params, NULL, NULL, &sync, &err), &err);
+	dtrain_sync_get_facts(sync, 1, facts);
+	dtrain_sync_destroy(&sync);
+	dtrain_params_destroy(&params);
+}
+
 static void structs_of_every_size_are_filled_in(void **state)
 {
 	(void)state;
+	sized_check_filled("dtrain_params_get_memory", sizeof(dtrain_params_memory), get_memory);
+	sized_check_filled("dtrain_sync_get_facts", sizeof(dtrain_sync_facts), get_sync_facts);
 	sized_check_filled("dtrain_program_get_facts", sizeof(dtrain_program_facts), get_facts);
 }
 

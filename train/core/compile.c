@@ -179,6 +179,40 @@ static void reuse_inputs(dtrain_program *program)
 	}
 }
 
+/* Adds a span's bytes to the differences between the bytes alive at each step and at the one before. Lives begin at
+ * step -1 and end at the number of steps. */
+static void add_life(const dtrain__span *span, int64_t *changes)
+{
+	if (!span->bytes)
+		return;
+	changes[span->first + 1] += (int64_t)span->bytes;
+	changes[span->last + 2] -= (int64_t)span->bytes;
+}
+
+/* Leases' bytes at the step with most bytes alive. */
+static int find_lease_bytes(dtrain_program *program, beton_error *err)
+{
+	int32_t steps = program->schedule.count + 3, tensors = program->graph->num_tensors;
+	int64_t *all = calloc(2 * (size_t)steps, sizeof(*all)), *leases = all + steps;
+	int64_t alive = 0, leased = 0, most = 0;
+	if (!all)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d steps", steps);
+	for (int32_t i = 0; i < program->num_spans; i++) {
+		add_life(&program->spans[i], all);
+		if (i >= tensors)
+			add_life(&program->spans[i], leases);
+	}
+	for (int32_t i = 0; i < steps; i++) {
+		alive += all[i];
+		leased += leases[i];
+		if (alive > most)
+			program->facts.lease_bytes = (size_t)leased;
+		most = alive > most ? alive : most;
+	}
+	free(all);
+	return BETON_OK;
+}
+
 static int plan_arena(dtrain_program *program, beton_error *err)
 {
 	dtrain_device_caps caps;
@@ -193,7 +227,10 @@ static int plan_arena(dtrain_program *program, beton_error *err)
 		program->facts.unshared_bytes += program->spans[i].bytes;
 
 	reuse_inputs(program);
-	return dtrain__plan(program->spans, count, caps.alignment, &program->facts.arena_bytes, err);
+	int status = program->schedule.num_leases ? find_lease_bytes(program, err) : BETON_OK;
+	return status == BETON_OK
+		       ? dtrain__plan(program->spans, count, caps.alignment, &program->facts.arena_bytes, err)
+		       : status;
 }
 
 /* The place of a tensor in its parameter's unit, relative to that base. */
@@ -321,7 +358,9 @@ int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int 
 {
 	dtrain_program *program = NULL;
 	*out = NULL;
-	int status = make_program(*graph, passes, num_passes, &program, err);
+	int status = (*graph)->params->only_plan
+			     ? bt_fail(err, BETON_STATE, "a graph of parameters that are only planned is compiled")
+			     : make_program(*graph, passes, num_passes, &program, err);
 	if (status == BETON_OK)
 		status = dtrain_instance_create(program, &program->first, err);
 	if (status != BETON_OK) {

@@ -90,7 +90,8 @@ static int add_shard(dtrain_params *params, int unit, beton_error *err)
 			       .plain_output = {true}};
 	int64_t first = memory->whole_copies ? range->offset - params->units[unit].offset : 0;
 	return add_op(params, &desc, range->values,
-		      (char *)memory->copies + (size_t)first * dtrain_dtype_size(params->copies.dtype), err);
+		      dtrain__params_place(memory->copies, (size_t)first * dtrain_dtype_size(params->copies.dtype)),
+		      err);
 }
 
 /* The copies of all units, one behind the other. Nothing reads copies of a shared unit. */
@@ -102,9 +103,8 @@ static int64_t lay_out(dtrain_params *params)
 		bool divided = params->sharding.shards > 1;
 		if (divided && params->units[i].shared)
 			continue;
-		if (params->copies.memory)
-			memory->copies =
-				(char *)params->copies.memory + (size_t)count * dtrain_dtype_size(params->copies.dtype);
+		memory->copies = dtrain__params_place(params->copies.memory,
+						      (size_t)count * dtrain_dtype_size(params->copies.dtype));
 		count += memory->whole_copies ? params->units[i].count : dtrain__unit_range(params, i).count;
 	}
 	return count;
@@ -120,7 +120,7 @@ int dtrain__copies_allocate(dtrain_params *params, beton_error *err)
 	if (!copies->ops)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the copies of %d units", params->unit_count);
 	copies->bytes = (size_t)lay_out(params) * dtrain_dtype_size(copies->dtype);
-	int status = params->api->alloc(params->device, copies->bytes, &copies->memory, err);
+	int status = dtrain__params_alloc(params, copies->bytes, &copies->memory, err);
 	if (status == BETON_OK)
 		lay_out(params);
 	if (status == BETON_OK && !divided)
@@ -128,7 +128,7 @@ int dtrain__copies_allocate(dtrain_params *params, beton_error *err)
 	for (int i = 0; i < params->unit_count && status == BETON_OK && divided; i++)
 		status = params->units[i].shared ? BETON_OK : add_shard(params, i, err);
 	if (status == BETON_OK && copies->workspace_bytes)
-		status = params->api->alloc(params->device, copies->workspace_bytes, &copies->workspace, err);
+		status = dtrain__params_alloc(params, copies->workspace_bytes, &copies->workspace, err);
 	return status;
 }
 

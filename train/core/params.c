@@ -293,9 +293,15 @@ void dtrain_params_next_block(dtrain_params *params)
 	params->block_used = false;
 }
 
+int dtrain__params_alloc(const dtrain_params *params, size_t bytes, void **out, beton_error *err)
+{
+	*out = NULL;
+	return params->only_plan ? BETON_OK : params->api->alloc(params->device, bytes, out, err);
+}
+
 static int allocate(dtrain_params *params, const char *what, size_t bytes, void **out, beton_error *err)
 {
-	int status = params->api->alloc(params->device, bytes, out, err);
+	int status = dtrain__params_alloc(params, bytes, out, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "%s", what);
 	return status;
@@ -311,9 +317,9 @@ static int allocate_buffers(dtrain_params *params, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	params->buffer_elements = (int64_t)total;
-	char *at = params->buffer_memory;
+	size_t at = 0;
 	for (int i = 0; i < params->buffer_count; i++) {
-		params->buffers[i].data = at;
+		params->buffers[i].data = dtrain__params_place(params->buffer_memory, at);
 		at += dtrain__round_up((size_t)dtrain_shape_count(&params->buffers[i].shape), DTRAIN_PARAM_ALIGN) *
 		      element;
 	}
@@ -324,6 +330,14 @@ void dtrain__params_set_grads_source(dtrain_params *params, const dtrain__memory
 {
 	if (!params->allocated)
 		params->grads_source = source ? *source : (dtrain__memory_source){0};
+}
+
+int dtrain_params_only_plan(dtrain_params *params, beton_error *err)
+{
+	if (params->allocated && !params->only_plan)
+		return bt_fail(err, BETON_STATE, "parameters are to be planned only after they were allocated");
+	params->only_plan = true;
+	return BETON_OK;
 }
 
 int dtrain_params_allocate(dtrain_params *params, beton_error *err)
@@ -505,6 +519,8 @@ int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream
 	dtrain_device_caps caps = {0};
 	if (!params->allocated)
 		return bt_fail(err, BETON_STATE, "parameters are initialized before they are allocated");
+	if (params->only_plan)
+		return bt_fail(err, BETON_STATE, "parameters are initialized, and they are only planned");
 	params->api->caps(params->device, &caps);
 	int status = params->api->stream_synchronize(stream, err);
 	/* In host memory the values are written where they stay: a copy would be the peak of a run's memory. */

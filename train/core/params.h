@@ -34,6 +34,7 @@ struct dtrain_params {
 	const dtrain_device_api *api;
 	dtrain_dtype dtype;
 	bool allocated;
+	bool only_plan; /* allocated means laid out: there is no memory */
 
 	dtrain_param *params; /* by order of declaration */
 	int count, capacity;
@@ -77,6 +78,14 @@ int dtrain__params_shard(dtrain_params *params, const dtrain__sharding *sharding
 
 /* Which elements of a unit this rank keeps: its shard, or all of them. */
 dtrain_range dtrain__unit_range(const dtrain_params *params, int unit);
+
+/* Memory of the device; of parameters that are only planned, NULL. */
+int dtrain__params_alloc(const dtrain_params *params, size_t bytes, void **out, beton_error *err);
+/* A place in memory that may be NULL. */
+static inline void *dtrain__params_place(void *memory, size_t bytes)
+{
+	return memory ? (char *)memory + bytes : NULL;
+}
 
 /* Allocates values and gradients, and lists the ranges (ranges.c). The units must be laid out. */
 int dtrain__ranges_allocate(dtrain_params *params, beton_error *err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "params.h"
 
 int dtrain__params_shard(dtrain_params *params, const dtrain__sharding *sharding, beton_error *err)
@@ -43,7 +44,7 @@ static void choose_whole(const dtrain_params *params, int unit, dtrain__unit_mem
 
 static void *at(const dtrain_params *params, void *array, int64_t element)
 {
-	return (char *)array + (size_t)element * dtrain_dtype_size(params->dtype);
+	return dtrain__params_place(array, (size_t)element * dtrain_dtype_size(params->dtype));
 }
 
 /* Places in the arrays, which may not be allocated yet. */
@@ -54,8 +55,8 @@ static void lay_out(dtrain_params *params)
 		dtrain__unit_memory *memory = &params->memory[i];
 		const dtrain_range kept = dtrain__unit_range(params, i);
 		choose_whole(params, i, memory);
-		memory->values = params->values ? at(params, params->values, values) : NULL;
-		memory->grads = params->grads ? at(params, params->grads, grads) : NULL;
+		memory->values = at(params, params->values, values);
+		memory->grads = at(params, params->grads, grads);
 		values += memory->whole_values ? params->units[i].count : kept.count;
 		grads += memory->whole_grads ? params->units[i].count : kept.count;
 	}
@@ -84,8 +85,9 @@ static void list(dtrain_params *params)
 static int allocate_grads(dtrain_params *params, size_t bytes, beton_error *err)
 {
 	const dtrain__memory_source *source = &params->grads_source;
-	int status = source->alloc ? source->alloc(source->context, bytes, &params->grads, &params->grads_owner, err)
-				   : params->api->alloc(params->device, bytes, &params->grads, err);
+	int status = source->alloc && !params->only_plan
+			     ? source->alloc(source->context, bytes, &params->grads, &params->grads_owner, err)
+			     : dtrain__params_alloc(params, bytes, &params->grads, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "gradients");
 	return status;
@@ -99,7 +101,7 @@ int dtrain__ranges_allocate(dtrain_params *params, beton_error *err)
 	if (!params->memory || !params->ranges)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %d units", params->unit_count);
 	lay_out(params);
-	int status = params->api->alloc(params->device, (size_t)params->values_count * element, &params->values, err);
+	int status = dtrain__params_alloc(params, (size_t)params->values_count * element, &params->values, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "parameters");
 	if (status == BETON_OK)
@@ -134,6 +136,21 @@ int dtrain_params_range_count(const dtrain_params *params)
 const dtrain_range *dtrain_params_range_at(const dtrain_params *params, int index)
 {
 	return index >= 0 && index < params->range_count ? &params->ranges[index] : NULL;
+}
+
+void dtrain_params_get_memory(const dtrain_params *params, dtrain_params_memory *out)
+{
+	size_t element = dtrain_dtype_size(params->dtype);
+	dtrain_params_memory memory = {.struct_size = sizeof(memory)};
+	if (params->allocated) {
+		memory.values = (size_t)params->values_count * element;
+		memory.grads = (size_t)params->grads_count * element;
+		memory.copies = params->copies.bytes;
+		memory.buffers = (size_t)params->buffer_elements * element;
+	}
+	for (int i = 0; i < params->range_count; i++)
+		memory.updated += (size_t)params->ranges[i].count * element;
+	bt_sized_give(out, &memory);
 }
 
 void *dtrain_params_values(const dtrain_params *params)

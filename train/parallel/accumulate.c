@@ -5,6 +5,7 @@
  * is reduced. The arrays are zero between steps; what a failed or abandoned step has left is zeroed with the next run.
  */
 #include "common/error.h"
+#include "core/params.h"
 #include "sync.h"
 
 /* What is summed over the runs: all of the array, or only this rank's part of what each run has reduced. */
@@ -45,10 +46,10 @@ int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
 		sync->sums_bytes += bytes_of(&sync->reductions[i]);
 	}
 	if (status == BETON_OK)
-		status = sync->api->alloc(sync->device, sync->sums_bytes, &sync->sums, err);
+		status = dtrain__params_alloc(sync->params, sync->sums_bytes, &sync->sums, err);
 	if (status == BETON_OK && workspace)
-		status = sync->api->alloc(sync->device, workspace, &sync->add_workspace, err);
-	if (status != BETON_OK)
+		status = dtrain__params_alloc(sync->params, workspace, &sync->add_workspace, err);
+	if (status != BETON_OK || !sync->sums)
 		return status;
 	char *at = sync->sums;
 	for (int i = 0; i < sync->count; i++) {

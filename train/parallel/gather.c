@@ -16,11 +16,12 @@ bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_f
 	bool whole = copies ? memory->whole_copies : memory->whole_values;
 	dtrain_dtype dtype = copies ? params->copies.dtype : params->dtype;
 	int64_t first = whole ? kept.offset - params->units[unit].offset : 0;
-	*out = (sync_form){.shard = (char *)at + (size_t)first * dtrain_dtype_size(dtype),
+	*out = (sync_form){.shard = dtrain__params_place(at, (size_t)first * dtrain_dtype_size(dtype)),
+			   .is_whole = whole,
 			   .whole = whole ? at : NULL,
 			   .count = kept.count,
 			   .dtype = dtype};
-	return sync->shards && !params->units[unit].shared;
+	return sync->num_shards > 1 && !params->units[unit].shared;
 }
 
 static int issue_gather(void *context, const dtrain__run *run, beton_error *err)

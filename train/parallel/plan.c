@@ -195,7 +195,7 @@ static int add_reductions(plan_state *state, beton_error *err)
 						      i > 0 ? before : state->schedule->graph->num_nodes, err);
 		if (status == BETON_OK && is_leased(sync, i))
 			status = add_grads_lease(state, i, begins, ends, err);
-		if (status == BETON_OK && sync->replicas && sync->reductions[i].shard) {
+		if (status == BETON_OK && sync->num_replicas > 1 && sync->reductions[i].shard_count) {
 			const dtrain__call replicas = dtrain__sync_replicas_call(sync, i);
 			status = dtrain__schedule_add(state->schedule, &replicas, after,
 						      state->schedule->graph->num_nodes, err);
@@ -225,13 +225,13 @@ static int add_reader(plan_state *state, int unit, bool copies, int32_t node, be
 {
 	sync_form form;
 	/* Other programs read what dtrain_sync_gather has made whole. */
-	if (!dtrain__sync_form_of(state->sync, unit, copies, &form) || (form.whole && !state->trains))
+	if (!dtrain__sync_form_of(state->sync, unit, copies, &form) || (form.is_whole && !state->trains))
 		return BETON_OK;
 	for (int i = state->count - 1; i >= 0; i--) {
 		reading *self = &state->readings[i];
 		if (self->unit != unit || self->copies != copies)
 			continue;
-		if (form.whole || continues(state, i, state->schedule->graph->nodes[node].is_backward)) {
+		if (form.is_whole || continues(state, i, state->schedule->graph->nodes[node].is_backward)) {
 			self->last = node;
 			return BETON_OK;
 		}
@@ -310,7 +310,7 @@ static int add_gather(plan_state *state, int index, beton_error *err)
 		return status;
 	const dtrain__call call = dtrain__sync_gather_call(gather);
 	int32_t begins = schedule->num_calls;
-	bool whole = gather->form.whole;
+	bool whole = gather->form.is_whole;
 	status = dtrain__schedule_add(schedule, &call, whole ? -1 : issue_behind(state, index), of->first, err);
 	if (status != BETON_OK || whole)
 		return status;
@@ -354,7 +354,7 @@ int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error
 	sync->programs = state.program;
 	/* In front of reductions at the same place, since the next op waits for them. */
 	int status = dtrain__sync_plan_norms(sync, state.program, schedule, err);
-	if (status == BETON_OK && sync->shards)
+	if (status == BETON_OK && sync->num_shards > 1)
 		status = add_gathers(&state, err);
 	if (status == BETON_OK && state.trains)
 		status = add_reductions(&state, err);

@@ -15,12 +15,13 @@ static int open_unit(dtrain_sync *sync, int index, int unit, beton_error *err)
 	const dtrain_params *params = sync->params;
 	const dtrain__unit_memory *memory = &params->memory[unit];
 	const dtrain_range kept = dtrain__unit_range(params, unit);
-	bool divided = sync->shards && !params->units[unit].shared;
+	bool divided = sync->num_shards > 1 && !params->units[unit].shared;
 	reduction->count = params->units[unit].count;
 	reduction->memory = memory->whole_grads ? memory->grads : NULL;
 	if (divided) {
 		int64_t first = memory->whole_grads ? kept.offset - params->units[unit].offset : 0;
-		reduction->shard = (char *)memory->grads + (size_t)first * dtrain_dtype_size(params->dtype);
+		reduction->shard =
+			dtrain__params_place(memory->grads, (size_t)first * dtrain_dtype_size(params->dtype));
 		reduction->shard_count = kept.count;
 		reduction->each_run = !memory->whole_grads && !sync->options.sum_runs_locally;
 	}
@@ -29,7 +30,7 @@ static int open_unit(dtrain_sync *sync, int index, int unit, beton_error *err)
 	snprintf(reduction->replicas.label, sizeof(reduction->replicas.label), "%s %d's replicas", sync->kind->unit,
 		 unit + 1);
 	int status = dtrain__operation_open(&reduction->sum, sync, unit, true, err);
-	return status == BETON_OK && divided && sync->replicas
+	return status == BETON_OK && divided && sync->num_replicas > 1
 		       ? dtrain__operation_open(&reduction->replicas, sync, unit, true, err)
 		       : status;
 }

@@ -45,6 +45,20 @@ static const dtrain__sync_kind *find_kind(const char *name)
 	return NULL;
 }
 
+/* How ranks of which there are no groups would share the parameters. */
+static int plan_ranks(dtrain_sync *sync, beton_error *err)
+{
+	const dtrain_sync_options *options = &sync->options;
+	int32_t ranks = options->plan_ranks, wanted = options->plan_shard > 0 ? options->plan_shard : ranks;
+	int32_t shard = sync->kind->shards ? wanted : 1;
+	if (ranks % shard != 0 || options->plan_shard < 0 || options->plan_rank < 0 || options->plan_rank >= ranks)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: rank %d of %d ranks, of which %d share a copy",
+			       options->plan_rank, ranks, shard);
+	sync->num_shards = shard;
+	sync->num_replicas = ranks / shard;
+	return dtrain_params_only_plan(sync->params, err);
+}
+
 /* A group of one rank has nothing to divide or to add up. */
 static dtrain_group *several(dtrain_group *group)
 {
@@ -68,13 +82,15 @@ static int find_groups(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *
 	dtrain_group *replicate = mesh ? dtrain_mesh_group(mesh, "replicate") : NULL;
 	dtrain_group *shard = mesh && sync->kind->shards ? dtrain_mesh_group(mesh, "shard") : NULL;
 	if (!mesh)
-		return BETON_OK;
+		return sync->options.plan_ranks > 0 ? plan_ranks(sync, err) : BETON_OK;
 	if (!replicate && !shard)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the mesh has no axis \"replicate\"%s",
 			       sync->kind->shards ? " or \"shard\"" : "");
 	sync->group = replicate && shard ? dtrain__mesh_world(mesh) : shard ? shard : replicate;
 	sync->shards = several(shard);
 	sync->replicas = sync->shards ? several(replicate) : NULL;
+	sync->num_shards = sync->shards ? dtrain_group_size(shard) : 1;
+	sync->num_replicas = dtrain_group_size(sync->group) / sync->num_shards;
 	int status = dtrain__group_use_device(sync->group, sync->device, err);
 	if (status == BETON_OK && sync->shards)
 		status = dtrain__group_use_device(sync->shards, sync->device, err);
@@ -111,8 +127,9 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 		units.first_bytes = options->first_unit_bytes;
 	else
 		units.first_bytes = sharded ? units.bytes : DEFAULT_FIRST_UNIT_BYTES;
-	const dtrain__sharding sharding = {.shards = sync->shards ? dtrain_group_size(sync->shards) : 1,
-					   .shard = sync->shards ? dtrain_group_rank(sync->shards) : 0,
+	int32_t planned = options->plan_rank % sync->num_shards;
+	const dtrain__sharding sharding = {.shards = sync->num_shards,
+					   .shard = sync->shards ? dtrain_group_rank(sync->shards) : planned,
 					   .whole_values = sync->kind->whole_values,
 					   .whole_grads = sync->kind->whole_grads};
 	units.shards = sharding.shards;
@@ -163,6 +180,7 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	sync->api = dtrain_device_get_api(sync->device);
 	sync->kind = kind;
 	sync->options = options;
+	sync->num_shards = sync->num_replicas = 1;
 	status = dtrain__sync_take_hook(&options, &sync->hook, err);
 	if (status == BETON_OK)
 		status = find_groups(sync, mesh, err);
@@ -253,7 +271,11 @@ static int run_pass(void *context, dtrain__schedule *schedule, beton_error *err)
 	int status = prepare(sync, err);
 	if (status == BETON_OK && schedule->graph->has_backward)
 		status = compare_covered(sync, schedule->graph, err);
-	return status == BETON_OK ? dtrain__sync_plan(sync, schedule, err) : status;
+	if (status == BETON_OK)
+		status = dtrain__sync_plan(sync, schedule, err);
+	if (status == BETON_OK && schedule->graph->has_backward)
+		dtrain__sync_note_gathers(sync, sync->programs);
+	return status;
 }
 
 int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err)
@@ -280,12 +302,12 @@ int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_
 
 bool dtrain_sync_is_sharded(const dtrain_sync *sync)
 {
-	return sync->shards != NULL;
+	return sync->num_shards > 1;
 }
 
 bool dtrain_sync_gathers_always(const dtrain_sync *sync)
 {
-	return sync->shards && !sync->kind->whole_values;
+	return sync->num_shards > 1 && !sync->kind->whole_values;
 }
 
 static int allocate_packed(dtrain_sync *sync, beton_error *err)

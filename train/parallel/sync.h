@@ -57,8 +57,9 @@ typedef struct sync_reduction {
 
 /* What a unit's values, or its compute copies, are gathered from, and into. */
 typedef struct sync_form {
-	void *shard, *whole; /* whole NULL: memory in the arena, by lease */
-	int64_t count;       /* elements of the shard */
+	void *shard, *whole; /* whole NULL: memory in the arena, by lease; or the parameters are only planned */
+	bool is_whole;
+	int64_t count; /* elements of the shard */
 	dtrain_dtype dtype;
 } sync_form;
 
@@ -137,6 +138,8 @@ struct dtrain_sync {
 	dtrain_group *replicas; /* those that have the same shards; NULL: no others */
 	dtrain_group *gathers;  /* the same ranks as shards, with a lane of its own; owned */
 	dtrain_hook hook;       /* create NULL: none */
+	int32_t num_shards;     /* ranks among which units are divided; 1: they are not */
+	int32_t num_replicas;   /* of what this rank has */
 	bool started;
 	bool apart; /* runs reduce the figures alone */
 
@@ -155,6 +158,8 @@ struct dtrain_sync {
 	uint8_t *covered; /* for each parameter, then each figure: the programs write it; NULL: no program yet */
 
 	dtrain_sync_marks *marks; /* of the next steps; the caller's, NULL: none */
+	/* Bytes that the last program with backward gathers in each run, and once a step. */
+	uint64_t gathers_of_run, gathers_of_step;
 
 	sync_operation between_steps; /* collectives outside of programs, one at a time */
 	dtrain_event *packed_ready;   /* recorded when the buffers are packed */
@@ -235,6 +240,11 @@ void dtrain__sync_close_norms(sync_program *program);
 int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err);
 /* Frees what belongs to the programs that were planned after `until` (NULL: all). */
 void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until);
+
+/* ---- what a rank sends (facts.c) ---- */
+
+/* The program is the last one with backward. */
+void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program);
 
 /* ---- marks (marks.c): the times of the last run of a step, for the marks that are set ---- */
 

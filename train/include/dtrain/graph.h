@@ -317,7 +317,9 @@ BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor inpu
 
 /* arena_bytes: shared by the activations; unshared_bytes: the same without sharing; workspace_bytes: scratch memory;
  * flops: of one run's products (2 per multiply-add), without those that dtrain_graph_recompute repeats; repeated_flops:
- * of these; nodes: all of them; repeated: those that are repeated. */
+ * of these; nodes: all of them; repeated: those that are repeated; lease_bytes: the part of arena_bytes that is not for
+ * activations and inputs but for units of parameters that are gathered, and gradients on their way to a shard, where
+ * most is alive. */
 typedef struct dtrain_program_facts {
 	size_t struct_size; /* set by the caller before the call */
 	size_t arena_bytes;
@@ -327,6 +329,7 @@ typedef struct dtrain_program_facts {
 	int32_t repeated;
 	double flops;
 	double repeated_flops;
+	size_t lease_bytes;
 } dtrain_program_facts;
 /* The facts of the program that the graph would become, without its memory; parameters are allocated. The graph is
  * used up, also on failure. Errors: those of dtrain_graph_compile. */

@@ -157,6 +157,19 @@ BETON_API int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_p
 /* Lays out the flat space and allocates values, compute copies, gradients and buffers. No new declarations are possible
  * afterwards. */
 BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
+/* Before allocation: allocate only lays the parameters out, and gives them no memory. So programs of a model of any
+ * size can be measured (dtrain_graph_measure, dtrain_sync_measure), and all that needs memory fails with STATE:
+ * compiling, initial values, an optimizer. STATE: the parameters are allocated. */
+BETON_API int dtrain_params_only_plan(dtrain_params *params, beton_error *err);
+
+/* Bytes that this rank has, or would have, in its device's memory. */
+typedef struct dtrain_params_memory {
+	size_t struct_size; /* set by the caller before the call */
+	size_t values, grads, copies, buffers;
+	size_t updated; /* values of the rank's ranges: each state of an optimizer has as many */
+} dtrain_params_memory;
+/* The parameters must be allocated; otherwise all are 0. */
+BETON_API void dtrain_params_get_memory(const dtrain_params *params, dtrain_params_memory *out);
 
 /* Fills the values of this rank's ranges, and buffers, as declared, using the device's threads. A seed gives the same
  * values on every device, rank and number of threads, and however the parameters are sharded. */

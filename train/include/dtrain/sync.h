@@ -73,6 +73,10 @@ typedef struct dtrain_sync_options {
 	 * are no replicas it is refused (UNSUPPORTED). NULL (default): by an allreduce; at most one is given. */
 	const dtrain_compression *compression;
 	const dtrain_hook *hook;
+	/* Above 0, without a mesh: the sync of rank plan_rank of so many ranks, of which plan_shard neighbours share a
+	 * copy of the parameters (0, the default: all of them; ddp: 1), as it would be. It makes the parameters ones
+	 * that are only planned (dtrain_params_only_plan), and only measures programs. */
+	int32_t plan_ranks, plan_shard, plan_rank;
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
@@ -80,8 +84,8 @@ BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
 /* Call it before the parameters are allocated: it sets their units. params must outlive the sync. mesh: the ranks are
  * those of its axes "replicate" and "shard"; a mesh with both has no others. It must exist as long as the sync is
  * compiled for or started. NULL: a sync of this rank alone, which cannot be started. Errors: INVALID_ARGUMENT (no such
- * strategy or axis; the axis's group is of another device), UNSUPPORTED (the group cannot use the device's memory),
- * STATE, NO_MEMORY. */
+ * strategy or axis; the axis's group is of another device; ranks to plan for that do not divide), UNSUPPORTED (the
+ * group cannot use the device's memory), STATE, NO_MEMORY. */
 BETON_API int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtrain_sync_options *options,
 				 dtrain_sync **out, beton_error *err);
 /* Destroy the programs that the sync compiled first. */
@@ -112,6 +116,19 @@ BETON_API int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrai
 
 /* dtrain_graph_measure for a program that dtrain_sync_compile would make. */
 BETON_API int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_facts *out, beton_error *err);
+
+/* What a rank keeps and sends for its strategy. Bytes of a step are those that leave this rank, if each collective
+ * sends as few as are possible: with n ranks (n - 1)/n of an array that is gathered or reduced to shards, and 2 (n -
+ * 1)/n of one that is added up. */
+typedef struct dtrain_sync_facts {
+	size_t struct_size; /* set by the caller before the call */
+	int32_t shards;     /* ranks that share a copy of the parameters */
+	int32_t replicas;   /* copies */
+	size_t sums_bytes;  /* memory of the sums of a step's runs */
+	uint64_t gathered, scattered, added_up;
+} dtrain_sync_facts;
+/* Of steps of so many runs of the program with backward that was compiled or measured last; before that, no bytes. */
+BETON_API void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_sync_facts *out);
 
 /* Whether units are divided among ranks: the mesh has a sharding axis of several ranks. */
 BETON_API bool dtrain_sync_is_sharded(const dtrain_sync *sync);
