@@ -72,20 +72,42 @@ static gloo_reduction reduction_of(dtrain_reduce_op op)
 	return reductions[op];
 }
 
+/* A piece of a reduce-scatter, of all ranks together: more would be memory that no plan has. With many ranks, of one.
+ */
+enum { PIECE_BYTES = 1 << 20, LEAST_BYTES = 32 << 10 };
+
+/* A piece of each rank's part, one behind the other. */
+static void pack(char *out, const dtrain_group_call *call, int size, size_t first, size_t count)
+{
+	size_t element = dtrain_dtype_size(call->dtype), part = (size_t)call->count * element;
+	for (int i = 0; i < size; i++)
+		memcpy(out + (size_t)i * count * element,
+		       (const char *)call->input + (size_t)i * part + first * element, count * element);
+}
+
 /* Gloo's own reduce-scatter is one of its old algorithm classes, which binds buffers and has no timeout. An all-to-all
- * moves as few bytes, and adding in rank order gives the same bits at every call. */
+ * moves as few bytes, and adding in rank order gives the same bits at every call. It goes on in pieces, so that it
+ * needs little memory. */
 static int reduce_scatter(const gloo_state *state, const dtrain_group_call *call, gloo_failure *failure)
 {
-	size_t count = (size_t)call->count, size = count * dtrain_dtype_size(call->dtype);
-	char *parts = malloc(size * (size_t)state->size);
-	if (!parts) {
+	size_t count = (size_t)call->count, element = dtrain_dtype_size(call->dtype), size = (size_t)state->size;
+	size_t bytes = PIECE_BYTES / size > LEAST_BYTES ? PIECE_BYTES / size : LEAST_BYTES;
+	size_t piece = count < bytes / element ? count : bytes / element;
+	char *sent = malloc(2 * piece * element * size + 1), *got = sent + piece * element * size;
+	if (!sent) {
 		*failure = (gloo_failure){.code = BETON_NO_MEMORY, .message = "out of memory"};
 		return BETON_NO_MEMORY;
 	}
-	if (state->gloo->all_to_all(state->group, parts, call->input, size, call->sequence, failure) == BETON_OK) {
-		dtrain__elements_reduce(call->output, parts, count, state->size, call->dtype, call->reduce);
+	int status = BETON_OK;
+	for (size_t first = 0; first < count && status == BETON_OK; first += piece) {
+		size_t now = count - first < piece ? count - first : piece;
+		pack(sent, call, state->size, first, now);
+		status = state->gloo->all_to_all(state->group, got, sent, now * element, call->sequence, failure);
+		if (status == BETON_OK)
+			dtrain__elements_reduce((char *)call->output + first * element, got, now, state->size,
+						call->dtype, call->reduce);
 	}
-	free(parts);
+	free(sent);
 	return failure->code;
 }
 
