@@ -290,7 +290,7 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 		f->asynchronous = job.engine.staged;
 		f->unit = job.engine.job.task->unit;
 		f->units = bench_job_units(&job);
-		f->length = job.model.transformer.vocabulary ? (int64_t)(f->units / (double)o->batch) : 0;
+		f->length = job.example.model.transformer.vocabulary ? (int64_t)(f->units / (double)o->batch) : 0;
 		f->facts.struct_size = sizeof(f->facts);
 		dtrain_program_get_facts(job.engine.train.program, &f->facts);
 		f->copy_bytes = dtrain_params_copy_bytes(job.engine.params);

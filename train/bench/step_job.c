@@ -12,20 +12,12 @@
 static int open_engine(bench_job *job, beton_error *err)
 {
 	const bench_step_options *o = job->options;
-	int status = engine_model_find(o->model, NULL, &job->model, err);
-	if (status != BETON_OK)
-		return status;
-	const dtrain_transformer *transformer = job->model.is_transformer ? &job->model.transformer : NULL;
-	const bool reads_text = transformer && transformer->vocabulary;
-	const engine_job asked = {.task = reads_text ? &lm_task : &vision_task,
-				  .options = reads_text ? (const void *)&job->lm : &job->vision,
-				  .model = o->model,
-				  .transformer = transformer,
-				  .batch_size = (int64_t)o->batch,
-				  .runs = 1,
-				  .recompute = o->recompute,
-				  .dropout = -1,
-				  .label_smoothing = reads_text ? 0 : 0.1};
+	engine_example *example = &job->example;
+	const engine_example_options asked = {.model = o->model,
+					      .batch_size = (int64_t)o->batch,
+					      .classes = (int64_t)o->classes,
+					      .image_size = (int64_t)o->side,
+					      .context_length = (int64_t)o->context};
 	dtrain_device_options options = {.struct_size = sizeof(options),
 					 .index = run_device_index(&o->device, 0, false),
 					 .threads = (int32_t)o->threads,
@@ -33,16 +25,17 @@ static int open_engine(bench_job *job, beton_error *err)
 	dtrain_sync_options sync;
 	dtrain_device *device = NULL;
 	dtrain_sync_options_init(&sync);
-	if (transformer)
-		status = engine_check_model(&asked, err);
+	int status = engine_example_open(example, &asked, err);
+	example->job.recompute = o->recompute;
+	const engine_data made_up = example->data;
 	if (status == BETON_OK && o->data)
-		status = asked.task->read_data(&asked, &o->data, 1, NULL, &job->data, err);
-	job->data.classes = reads_text ? transformer->vocabulary : (int64_t)o->classes;
-	if (!reads_text)
-		job->data.outputs = &vision_outputs[VISION_CLASSES];
+		status = example->job.task->read_data(&example->job, &o->data, 1, NULL, &example->data, err);
+	example->data.classes = made_up.classes;
+	if (made_up.outputs)
+		example->data.outputs = made_up.outputs;
 	if (status == BETON_OK)
 		status = dtrain_device_open(o->device.name, &options, &device, err);
-	return status == BETON_OK ? engine_open(&job->engine, &asked, &job->data, device,
+	return status == BETON_OK ? engine_open(&job->engine, &example->job, &example->data, device,
 						(engine_precision)o->precision, NULL, &sync, err)
 				  : status;
 }
@@ -67,7 +60,7 @@ static int open_loader(bench_job *job, beton_error *err)
 		engine_feed_allocator(job->engine.device, &loader.allocator);
 	const engine_task *task = job->engine.job.task;
 	if (task->set_samples)
-		task->set_samples(&job->engine.job, &job->data, true, &loader);
+		task->set_samples(&job->engine.job, &job->example.data, true, &loader);
 	int status = task->open_loader ? task->open_loader(&job->engine, true, &loader, &files, &job->loader, err)
 				       : files.open(files.context, &loader, &job->loader, err);
 	if (status == BETON_OK && beton_loader_num_batches(job->loader) == 0)
@@ -106,9 +99,10 @@ static int feed_once(bench_job *job, beton_error *err)
 		const engine_input *input = &network->inputs[i];
 		dtrain_dtype dtype = dtrain_program_dtype(network->program, input->tensor);
 		size_t count = (size_t)dtrain_shape_count(dtrain_program_shape(network->program, input->tensor));
-		tensors[i] = (beton_tensor){.name = input->name,
-					    .dtype = engine_batch_type(dtype),
-					    .data = make_up(count, dtrain_dtype_size(dtype), job->data.classes)};
+		tensors[i] =
+			(beton_tensor){.name = input->name,
+				       .dtype = engine_batch_type(dtype),
+				       .data = make_up(count, dtrain_dtype_size(dtype), job->example.data.classes)};
 		if (!tensors[i].data)
 			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu elements of a batch", count);
 	}
@@ -129,17 +123,7 @@ static int open_stepper(bench_job *job, beton_error *err)
 
 int bench_job_open(bench_job *job, const bench_step_options *options, beton_error *err)
 {
-	*job = (bench_job){.options = options,
-			   .vision = {.image_size = (int64_t)options->side,
-				      .crop = BETON_CROP_RANDOM,
-				      .crop_scale = {0.08, 1},
-				      .crop_ratio = {3. / 4, 4. / 3},
-				      .drop_path = -1,
-				      .val_ratio = 0.875,
-				      .flip = 0.5,
-				      .mean = {123.675, 116.28, 103.53},
-				      .std = {58.395, 57.12, 57.375}},
-			   .lm = {.context_length = (int64_t)options->context, .end_of_text = -1}};
+	*job = (bench_job){.options = options};
 	dtrain_optimizer_options optimizer;
 	dtrain_optimizer_options_init(&optimizer);
 	int status = open_engine(job, err);
@@ -164,7 +148,7 @@ void bench_job_close(bench_job *job)
 	beton_loader_close(&job->loader);
 	dtrain_optimizer_destroy(&job->optimizer);
 	engine_close(&job->engine);
-	engine_model_free(&job->model);
+	engine_example_close(&job->example);
 }
 
 double bench_job_units(const bench_job *job)

@@ -5,10 +5,8 @@
 #ifndef BENCH_STEP_JOB_H
 #define BENCH_STEP_JOB_H
 
-#include "engine/lm/lm.h"
-#include "engine/model.h"
+#include "engine/example.h"
 #include "engine/stepper.h"
-#include "engine/vision/vision.h"
 #include "run/device_choice.h"
 
 typedef struct bench_step_options {
@@ -27,10 +25,7 @@ typedef struct bench_step_options {
 
 typedef struct bench_job {
 	const bench_step_options *options;
-	engine_model model;
-	vision_options vision;
-	lm_options lm;
-	engine_data data;
+	engine_example example;
 	engine_rank engine;
 	dtrain_optimizer *optimizer;
 	engine_stepper *stepper;

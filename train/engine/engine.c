@@ -44,7 +44,8 @@ int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err
 	return status;
 }
 
-static int open_parts(engine_rank *engine, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
+/* What a plan needs, too. */
+static int open_stream(engine_rank *engine, beton_error *err)
 {
 	bool has_f16 = engine->caps.dtypes >> DTRAIN_F16 & 1, has_bf16 = engine->caps.dtypes >> DTRAIN_BF16 & 1;
 	if (!(engine->caps.dtypes & 1u << engine->dtype))
@@ -54,8 +55,12 @@ static int open_parts(engine_rank *engine, const dtrain_mesh *mesh, const dtrain
 	int status = engine->api->stream_create(engine->device, &engine->stream, err);
 	if (status == BETON_OK && engine->dtype == DTRAIN_F16)
 		status = dtrain_scaler_create(engine->device, engine->stream, &engine->scaler, err);
-	if (status == BETON_OK)
-		status = dtrain_params_create(engine->device, DTRAIN_F32, &engine->params, err);
+	return status;
+}
+
+static int open_parts(engine_rank *engine, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
+{
+	int status = dtrain_params_create(engine->device, DTRAIN_F32, &engine->params, err);
 	if (status == BETON_OK)
 		status = engine_freeze(&engine->job, engine->params, err);
 	if (status == BETON_OK)
@@ -67,8 +72,8 @@ static int open_parts(engine_rank *engine, const dtrain_mesh *mesh, const dtrain
 				  : status;
 }
 
-int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
-		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
+int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
+		     engine_precision precision, const dtrain_sync_options *sync, beton_error *err)
 {
 	static const dtrain_dtype dtypes[] = {[ENGINE_PRECISION_F32] = DTRAIN_F32,
 					      [ENGINE_PRECISION_TF32] = DTRAIN_F32,
@@ -81,9 +86,16 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 				.dtype = dtypes[precision]};
 	engine->api->caps(device, &engine->caps);
 	engine->staged = !engine->caps.host_memory;
-	dtrain_sync_options options = *sync;
-	options.accumulates = job->runs > 1;
-	return open_parts(engine, mesh, &options, err);
+	engine->strategy = *sync;
+	engine->strategy.accumulates = job->runs > 1;
+	return open_stream(engine, err);
+}
+
+int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
+		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
+{
+	int status = engine_open_plan(engine, job, data, device, precision, sync, err);
+	return status == BETON_OK ? open_parts(engine, mesh, &engine->strategy, err) : status;
 }
 
 void engine_close(engine_rank *engine)

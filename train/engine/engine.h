@@ -45,6 +45,7 @@ struct engine_rank {
 	dtrain_dtype dtype; /* of activations */
 	dtrain_stream *stream;
 	dtrain_params *params;
+	dtrain_sync_options strategy;
 	dtrain_sync *sync;     /* compiled the training network; started by the caller */
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
 	engine_network train;  /* not present if the job only evaluates */
@@ -55,12 +56,15 @@ struct engine_rank {
 /* Gives the job's patterns to parameters of which none has been declared. */
 int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err);
 
-/* Takes ownership of the device, even on failure. The data that job and data point to must outlive the engine. mesh:
- * see dtrain_sync_create. sync: how gradients are synchronized; the job decides whether they are accumulated. Close the
- * engine after a failure, too, behind groups that use the device. Errors: UNSUPPORTED (the device cannot compute in
- * that precision), those of the device, of the sync and of the task's build. */
+/* Takes ownership of the device, even on failure. The data that job, data and sync point to must outlive the engine.
+ * mesh: see dtrain_sync_create. sync: how gradients are synchronized; the job decides whether they are accumulated.
+ * Close the engine after a failure, too, behind groups that use the device. Errors: UNSUPPORTED (the device cannot
+ * compute in that precision), those of the device, of the sync and of the task's build. */
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
 		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err);
+/* The same without parameters and networks, for engine_memory_plan. */
+int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
+		     engine_precision precision, const dtrain_sync_options *sync, beton_error *err);
 /* A zeroed struct is allowed. */
 void engine_close(engine_rank *engine);
 

@@ -259,8 +259,13 @@ const option_row run_rows[] = {
 	     "Training options such as "
 	     "--data and --epochs are not needed."),
 	FLAG("plan", TOLD, plan, "print the memory that the run needs, and exit",
-	     "The list has a rank's parameters, gradients, optimizer state and activations, then the tensors that are "
-	     "alive in the step with the most bytes, then each step of the program with its bytes."),
+	     "The list has a rank's parameters, gradients, optimizer state and activations, the units of parameters "
+	     "that "
+	     "are gathered or on their way to a shard, and what the rank sends in a step. Tables tell the same for "
+	     "each "
+	     "`--strategy`, if there are several ranks, and for each `--recompute`. Then come the tensors that are "
+	     "alive in the step with the most bytes, and each step of the program with its bytes. dtrain-plan(1) needs "
+	     "neither data nor ranks."),
 	ROW("classes", FREE, OPTION_WHOLE, vision.classes, "N", NULL,
 	    "number of classes (default: highest label of the data + 1)", NULL, .least = 1, .most = 1000000,
 	    .fact = "classes"),

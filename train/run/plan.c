@@ -6,92 +6,103 @@
 #include <stdlib.h>
 
 #include "common/error.h"
-#include "engine/network.h"
+#include "engine/memory_plan.h"
 #include "engine/recompute.h"
+#include "options_table.h"
 
-/* Returns bytes. */
-static size_t print_bytes(const char *what, size_t bytes)
+static void print_bytes(const char *what, size_t bytes)
 {
 	if (bytes)
 		printf("  %-26s %12.3f MB\n", what, (double)bytes / 1e6);
-	return bytes;
 }
 
-static size_t print_program(const char *activations, const char *scratch, const dtrain_program *program)
-{
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-	if (!program)
-		return 0;
-	dtrain_program_get_facts(program, &facts);
-	size_t arena = print_bytes(activations, facts.arena_bytes);
-	return arena + print_bytes(scratch, facts.workspace_bytes);
-}
-
-static size_t state_bytes(const dtrain_optimizer *optimizer, size_t element)
-{
-	const dtrain_optimizer_state *state;
-	size_t bytes = 0;
-	for (int i = 0; optimizer && (state = dtrain_optimizer_state_at(optimizer, i)); i++)
-		bytes += (size_t)state->count * element;
-	return bytes;
-}
-
-static size_t buffer_bytes(const dtrain_params *params, size_t element)
-{
-	size_t bytes = 0;
-	for (int i = 0; i < dtrain_params_buffer_count(params); i++)
-		bytes += (size_t)dtrain_shape_count(&dtrain_params_buffer_at(params, i)->shape) * element;
-	return bytes;
-}
-
-/* Buffers of a feed are for the batches of training and of evaluation. */
-static size_t print_batches(const engine_rank *engine)
-{
-	const engine_network *largest = engine->train.program ? &engine->train : &engine->val;
-	if (engine->staged)
-		return print_bytes("batches", engine_batches_bytes(engine, largest));
-	size_t training = print_bytes("batches, training", engine_batches_bytes(engine, &engine->train));
-	return training + print_bytes("batches, evaluation", engine_batches_bytes(engine, &engine->val));
-}
-
-static size_t print_parameters(const run_session *session)
+static void print_memory(const run_session *session, const engine_memory *memory)
 {
 	const engine_rank *engine = &session->engine;
-	size_t element = dtrain_dtype_size(dtrain_params_dtype(engine->params));
-	size_t parameters = (size_t)dtrain_params_flat_count(engine->params) * element, bytes = 0;
-	bytes += print_bytes("parameters", parameters);
-	bytes += print_bytes("gradients", parameters);
-	bytes += print_bytes("optimizer state", state_bytes(session->optimizer, element));
 	/* The shared parameters and their momentum. */
-	bytes += print_bytes("outer optimizer", session->local ? 2 * parameters : 0);
-	bytes += print_bytes("compute copies", dtrain_params_copy_bytes(engine->params));
-	bytes += print_bytes("sums of gradients", session->options->accumulate > 1 ? parameters : 0);
-	bytes += print_bytes("compression of gradients", (size_t)dtrain_sync_hook_bytes(engine->sync));
-	bytes += print_bytes("buffers", buffer_bytes(engine->params, element));
-	return bytes;
+	size_t outer = session->local ? 2 * memory->parameters : 0;
+	size_t compression = (size_t)dtrain_sync_hook_bytes(engine->sync);
+	/* Gathered values, and gradients on their way to a shard, are placed with the activations. */
+	const struct {
+		const char *what;
+		size_t bytes;
+	} lines[] = {{"parameters", memory->parameters},
+		     {"gradients", memory->gradients},
+		     {"optimizer state", memory->states},
+		     {"outer optimizer", outer},
+		     {"compute copies", memory->copies},
+		     {"sums of gradients", memory->sums},
+		     {"compression of gradients", compression},
+		     {"buffers", memory->buffers},
+		     {"activations, training", memory->activations[0]},
+		     {"units in flight, training", memory->leases[0]},
+		     {"scratch memory, training", memory->scratch[0]},
+		     {"activations, evaluation", memory->activations[1]},
+		     {"units in flight, evaluation", memory->leases[1]},
+		     {"scratch memory, evaluation", memory->scratch[1]},
+		     {engine->staged ? "batches" : "batches, training", memory->batches[0]},
+		     {engine->staged ? "batches" : "batches, evaluation", memory->batches[1]},
+		     {"all of these", engine_memory_total(memory) + outer + compression}};
+	printf("memory of each rank on device %s:\n", engine->api->name);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		print_bytes(lines[i].what, lines[i].bytes);
+}
+
+static void print_traffic(const engine_memory *memory)
+{
+	if (!engine_memory_traffic(memory))
+		return;
+	puts("sent by each rank in a step:");
+	print_bytes("gathers of units", memory->gathered);
+	print_bytes("gradients to shards", memory->scattered);
+	print_bytes("sums over all ranks", memory->added_up);
+}
+
+/* The layout that the run has. */
+static engine_layout layout_of(const run_session *session)
+{
+	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_sync_get_facts(session->engine.sync, 1, &facts);
+	return (engine_layout){.strategy = session->engine.strategy.strategy,
+			       .ranks = session->world_size,
+			       .shard = facts.shards < session->world_size ? facts.shards : 0};
+}
+
+/* What each strategy would need of the ranks. */
+static int make_strategies(const run_session *session, char **out, beton_error *err)
+{
+	const engine_layout chosen = layout_of(session);
+	engine_layout layouts[ENGINE_LAYOUTS];
+	int count = engine_layouts(session->world_size, chosen.shard, &chosen, layouts);
+	*out = NULL;
+	/* Ranks that train apart have nothing in common with these. */
+	return count > 1 && !session->local
+		       ? engine_memory_table(&session->engine, layouts, count, &chosen, 0, out, err)
+		       : BETON_OK;
 }
 
 int run_plan_print(run_session *session, beton_error *err)
 {
 	engine_rank *engine = &session->engine;
 	const dtrain_program *program = engine->train.program ? engine->train.program : engine->val.program;
-	char *text = NULL, *table = NULL;
+	char *text = NULL, *table = NULL, *strategies = NULL;
+	engine_memory memory;
 	int status = dtrain_program_plan(program, &text, err);
 	if (status == BETON_OK && engine->train.program)
 		status = engine_recompute_table(engine, &table, err);
-	if (status != BETON_OK) {
-		free(text);
-		free(table);
-		return status;
+	if (status == BETON_OK && engine->train.program)
+		status = make_strategies(session, &strategies, err);
+	if (status == BETON_OK) {
+		engine_memory_read(engine, &memory);
+		print_memory(session, &memory);
+		print_traffic(&memory);
+		int printed = printf("\n%s%s%s%s%s", strategies ? strategies : "", strategies ? "\n" : "",
+				     table ? table : "", table ? "\n" : "", text);
+		if (printed < 0 || fflush(stdout) != 0)
+			status = bt_fail_errno(err, errno, "standard output");
 	}
-	printf("memory of each rank on device %s:\n", engine->api->name);
-	size_t bytes = print_parameters(session);
-	bytes += print_program("activations, training", "scratch memory, training", engine->train.program);
-	bytes += print_program("activations, evaluation", "scratch memory, evaluation", engine->val.program);
-	bytes += print_batches(engine);
-	print_bytes("all of these", bytes);
-	int printed = printf("\n%s%s%s", table ? table : "", table ? "\n" : "", text);
 	free(text);
 	free(table);
-	return printed >= 0 && fflush(stdout) == 0 ? BETON_OK : bt_fail_errno(err, errno, "standard output");
+	free(strategies);
+	return status;
 }

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job for a model alone, without data of its own: what programs time and plan. */
+#ifndef ENGINE_EXAMPLE_H
+#define ENGINE_EXAMPLE_H
+
+#include "lm/lm.h"
+#include "model.h"
+#include "vision/vision.h"
+
+typedef struct engine_example {
+	engine_model model;
+	vision_options vision;
+	lm_options lm;
+	engine_data data;
+	engine_job job;
+} engine_example;
+
+/* What the model's samples are like. context_length 0: the model's longest. */
+typedef struct engine_example_options {
+	const char *model;
+	int64_t batch_size, classes, image_size, context_length;
+} engine_example_options;
+
+/* Fills out, whose address must not change. Close it even on failure. Errors: those of finding the model. */
+int engine_example_open(engine_example *out, const engine_example_options *options, beton_error *err);
+void engine_example_close(engine_example *example);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a rank needs of its device's memory, and what it sends, with one strategy or another: known without other ranks,
+ * and without that memory. */
+#ifndef ENGINE_MEMORY_PLAN_H
+#define ENGINE_MEMORY_PLAN_H
+
+#include "engine.h"
+
+/* Bytes, where nothing else is said. */
+typedef struct engine_memory {
+	int64_t elements; /* of all parameters, without padding */
+	size_t parameters, copies, buffers;
+	size_t gradients, sums; /* sums of a step's runs */
+	size_t states;          /* of the optimizer, as many as the job says, and the group of each element */
+	/* Of the training network; of that of evaluation: of the activations, the second one. */
+	size_t activations[2], scratch[2], batches[2];
+	size_t leases[2];                       /* units that are gathered, and gradients on their way to a shard */
+	uint64_t gathered, scattered, added_up; /* a step: see dtrain_sync_facts */
+} engine_memory;
+
+size_t engine_memory_total(const engine_memory *memory);
+uint64_t engine_memory_traffic(const engine_memory *memory);
+
+/* Of an engine that is open. */
+void engine_memory_read(const engine_rank *engine, engine_memory *out);
+
+/* A strategy, and of how many ranks as many share a copy of the parameters. */
+typedef struct engine_layout {
+	const char *strategy; /* of dtrain_sync_options */
+	int32_t ranks, shard; /* shard 0: all of them */
+} engine_layout;
+
+enum { ENGINE_LAYOUTS = 6 };
+
+/* The layouts that so many ranks have to choose from, from the one with the most memory to that with the least, and
+ * hybrid sharding with `shard` ranks for each copy; then `chosen` (NULL: none), if it is another one. Returns their
+ * number, at least 1. */
+int engine_layouts(int32_t ranks, int32_t shard, const engine_layout *chosen, engine_layout out[ENGINE_LAYOUTS]);
+/* Whether they keep the same parts on a rank. */
+bool engine_layout_is(const engine_layout *a, const engine_layout *b);
+
+/* What a rank would have with that layout; the engine may be open_plan'ed. Units are those of the engine's strategy if
+ * it shards as well, or both do not. Errors: those of building the networks. */
+int engine_memory_plan(const engine_rank *engine, const engine_layout *layout, engine_memory *out, beton_error *err);
+
+/* A table for people, freed by the caller, with a row for each layout. limit: bytes that a rank has, for a column that
+ * says which fit; 0: none. */
+int engine_memory_table(const engine_rank *engine, const engine_layout *layouts, int count, const engine_layout *chosen,
+			size_t limit, char **out, beton_error *err);
+
+#endif

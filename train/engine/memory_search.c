@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory_search.h"
+
+#include "recompute.h"
+
+enum { MOST_RANKS = 65536 };
+
+int engine_memory_fits(const engine_rank *engine, const engine_layout *layout, size_t limit, bool *out,
+		       beton_error *err)
+{
+	engine_memory memory;
+	int status = engine_memory_plan(engine, layout, &memory, err);
+	*out = status == BETON_OK && engine_memory_total(&memory) <= limit;
+	return status;
+}
+
+int engine_memory_first(const engine_rank *engine, const engine_layout *layouts, int count, size_t limit, int *out,
+			beton_error *err)
+{
+	*out = -1;
+	for (int i = 0; i < count; i++) {
+		bool fits;
+		int status = engine_memory_fits(engine, &layouts[i], limit, &fits, err);
+		if (status != BETON_OK)
+			return status;
+		if (fits) {
+			*out = i;
+			break;
+		}
+	}
+	return BETON_OK;
+}
+
+/* Memory grows with the batch. */
+int engine_memory_batch(const engine_rank *engine, const engine_layout *layout, size_t limit, int64_t *out,
+			beton_error *err)
+{
+	engine_rank smaller = *engine;
+	int64_t fitting = 0, too_large = engine->job.batch_size;
+	int status = BETON_OK;
+	while (too_large - fitting > 1 && status == BETON_OK) {
+		bool fits;
+		smaller.job.batch_size = fitting + (too_large - fitting) / 2;
+		status = engine_memory_fits(&smaller, layout, limit, &fits, err);
+		if (fits)
+			fitting = smaller.job.batch_size;
+		else
+			too_large = smaller.job.batch_size;
+	}
+	*out = fitting;
+	return status;
+}
+
+int engine_memory_recompute(const engine_rank *engine, const engine_layout *layout, size_t limit, const char **out,
+			    beton_error *err)
+{
+	engine_rank leaner = *engine;
+	int status = BETON_OK;
+	*out = NULL;
+	for (int i = (int)engine->job.recompute.what + 1; engine_recompute_name(i) && !*out && status == BETON_OK;
+	     i++) {
+		bool fits = false;
+		status = engine_recompute_parse("--recompute", engine_recompute_name(i), &leaner.job.recompute, err);
+		if (status == BETON_OK)
+			status = engine_memory_fits(&leaner, layout, limit, &fits, err);
+		*out = fits ? engine_recompute_name(i) : NULL;
+	}
+	return status;
+}
+
+int engine_memory_ranks(const engine_rank *engine, const engine_layout *layout, size_t limit, int32_t *out,
+			beton_error *err)
+{
+	engine_layout more = *layout;
+	int status = BETON_OK;
+	*out = 0;
+	while (!*out && more.ranks <= MOST_RANKS / 2 && status == BETON_OK) {
+		bool fits;
+		more.ranks *= 2;
+		status = engine_memory_fits(engine, &more, limit, &fits, err);
+		*out = fits ? more.ranks : 0;
+	}
+	return status;
+}

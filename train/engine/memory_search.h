@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What fits into a rank's memory, where something does not. */
+#ifndef ENGINE_MEMORY_SEARCH_H
+#define ENGINE_MEMORY_SEARCH_H
+
+#include "memory_plan.h"
+
+/* Whether the layout fits into so many bytes. */
+int engine_memory_fits(const engine_rank *engine, const engine_layout *layout, size_t limit, bool *out,
+		       beton_error *err);
+
+/* The index of the first layout that fits; -1: none does. */
+int engine_memory_first(const engine_rank *engine, const engine_layout *layouts, int count, size_t limit, int *out,
+			beton_error *err);
+
+/* The largest batch below the job's with which the layout fits; 0: none. */
+int engine_memory_batch(const engine_rank *engine, const engine_layout *layout, size_t limit, int64_t *out,
+			beton_error *err);
+
+/* The name of the --recompute, of those that repeat more than the job's, with which the layout fits; NULL: none. */
+int engine_memory_recompute(const engine_rank *engine, const engine_layout *layout, size_t limit, const char **out,
+			    beton_error *err);
+
+/* The least number of ranks, of the layout's doubled again and again, with which it fits; 0: none up to 65,536. */
+int engine_memory_ranks(const engine_rank *engine, const engine_layout *layout, size_t limit, int32_t *out,
+			beton_error *err);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "engine/memory_search.h"
+
+/* What is asked, open. */
+typedef struct question {
+	const plan_options *options;
+	engine_example example;
+	engine_rank engine;
+	const char *optimizer;
+	engine_layout layouts[ENGINE_LAYOUTS];
+	int count;
+} question;
+
+static int find_states(question *q, beton_error *err)
+{
+	const dtrain_optimizer_kind *kind;
+	char names[160] = "";
+	q->optimizer = q->options->optimizer             ? q->options->optimizer
+		       : q->example.job.task == &lm_task ? "adamw"
+							 : "sgd";
+	for (int i = 0; (kind = dtrain_optimizer_kind_at(i)); i++) {
+		bt_append(names, sizeof(names), "%s%s", i ? ", " : "", kind->name);
+		if (strcmp(kind->name, q->optimizer) != 0)
+			continue;
+		q->example.job.states = kind->num_states;
+		return BETON_OK;
+	}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--optimizer: '%s' is not one of %s", q->optimizer, names);
+}
+
+static int open_question(question *q, beton_error *err)
+{
+	const plan_options *o = q->options;
+	dtrain_device_options device_options = {.struct_size = sizeof(device_options),
+						.index = run_device_index(&o->device, 0, false),
+						.threads = 1,
+						.tf32 = o->precision == ENGINE_PRECISION_TF32};
+	dtrain_sync_options sync;
+	dtrain_device *device = NULL;
+	dtrain_sync_options_init(&sync);
+	if (o->prefetch_mb >= 0)
+		sync.prefetch_bytes = (size_t)(o->prefetch_mb * (1 << 20));
+	int status = engine_example_open(&q->example, &o->example, err);
+	if (status == BETON_OK)
+		status = engine_check_model(&q->example.job, err);
+	if (status == BETON_OK)
+		status = find_states(q, err);
+	q->example.job.recompute = o->recompute;
+	q->example.job.runs = (int)o->runs;
+	if (status == BETON_OK)
+		status = dtrain_device_open(o->device.name, &device_options, &device, err);
+	if (status == BETON_OK)
+		status = engine_open_plan(&q->engine, &q->example.job, &q->example.data, device,
+					  (engine_precision)o->precision, &sync, err);
+	q->count = engine_layouts((int32_t)o->ranks, (int32_t)o->shard, NULL, q->layouts);
+	return status;
+}
+
+static int print_table(const question *q, beton_error *err)
+{
+	const plan_options *o = q->options;
+	engine_memory first;
+	char *table = NULL;
+	int status = engine_memory_plan(&q->engine, &q->layouts[0], &first, err);
+	if (status == BETON_OK)
+		status = engine_memory_table(&q->engine, q->layouts, q->count, NULL, (size_t)o->memory, &table, err);
+	if (status == BETON_OK)
+		printf("%s: %.1f million parameters, %s; %" PRIu64 " rank%s, batches of %" PRId64
+		       ", training on device %s\n\n%s",
+		       o->example.model, (double)first.elements / 1e6, q->optimizer, o->ranks, o->ranks == 1 ? "" : "s",
+		       o->example.batch_size, q->engine.api->name, table);
+	free(table);
+	return status;
+}
+
+/* Whatever is leanest, with less of something or with more ranks. */
+static int print_help(const question *q, size_t limit, beton_error *err)
+{
+	const engine_layout *leanest = &q->layouts[q->count - 1];
+	int64_t batch;
+	const char *recompute;
+	int32_t ranks;
+	bool found = false;
+	const engine_layout growing = {.strategy = "zero3", .ranks = leanest->ranks};
+	int status = engine_memory_batch(&q->engine, leanest, limit, &batch, err);
+	if (status == BETON_OK)
+		status = engine_memory_recompute(&q->engine, leanest, limit, &recompute, err);
+	if (status == BETON_OK)
+		status = engine_memory_ranks(&q->engine, &growing, limit, &ranks, err);
+	if (status != BETON_OK)
+		return status;
+	found = batch > 0 || recompute || ranks > 0;
+	puts(found ? "these would:" : "nor does a smaller batch, --recompute full, or up to 65,536 ranks");
+	if (batch > 0)
+		printf("  --strategy %s --batch-size %" PRId64 "\n", leanest->strategy, batch);
+	if (recompute)
+		printf("  --strategy %s --recompute %s\n", leanest->strategy, recompute);
+	if (ranks > 0)
+		printf("  --strategy zero3 --world-size %" PRId32 "\n", ranks);
+	return BETON_OK;
+}
+
+static int print_fitting(const question *q, bool *fits, beton_error *err)
+{
+	size_t limit = (size_t)q->options->memory;
+	int index;
+	int status = engine_memory_first(&q->engine, q->layouts, q->count, limit, &index, err);
+	*fits = index >= 0;
+	if (status != BETON_OK)
+		return status;
+	printf("\n%s fits in %g GB", *fits ? q->layouts[index].strategy : "none", q->options->memory / 1e9);
+	if (*fits) {
+		putchar('\n');
+		return BETON_OK;
+	}
+	fputs("; ", stdout);
+	return print_help(q, limit, err);
+}
+
+int plan_answer(const plan_options *options, bool *fits, beton_error *err)
+{
+	question q = {.options = options};
+	int status = open_question(&q, err);
+	*fits = true;
+	if (status == BETON_OK)
+		status = print_table(&q, err);
+	if (status == BETON_OK && options->memory > 0)
+		status = print_fitting(&q, fits, err);
+	if (status == BETON_OK && fflush(stdout) != 0)
+		status = bt_fail_errno(err, errno, "standard output");
+	engine_close(&q.engine);
+	engine_example_close(&q.example);
+	return status;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-plan: what a model needs of each rank's memory with each strategy, without data, ranks and that memory. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "answer.h"
+#include "common/arguments.h"
+#include "common/error.h"
+#include "common/suggest.h"
+#include "common/system.h"
+
+static const char *const usage_text =
+	"Usage: dtrain-plan [OPTION]... MODEL\n"
+	"Print what each rank keeps in memory when MODEL is trained with each strategy, and what it sends in a step.\n"
+	"MODEL is a name or a config.json, as for dtrain-ffcv. Nothing is trained, and no memory of the model is "
+	"used.\n"
+	"\n"
+	"  -w, --world-size=N       ranks (default 1)\n"
+	"  -s, --shard=N            ranks that share a copy of the parameters with hsdp\n"
+	"  -M, --memory=GB          memory of a rank, in 10^9 bytes: say what fits, or what would\n"
+	"  -b, --batch-size=N       samples of a rank (default 32)\n"
+	"      --accumulate=N       batches of a rank in a step (default 1)\n"
+	"  -p, --precision=NAME     f32, tf32, bf16, fp16 (default f32)\n"
+	"  -o, --optimizer=NAME     as for dtrain-ffcv (default: adamw for text, sgd for pictures)\n"
+	"  -r, --recompute=NAME     none, selective, full, or a number of blocks (default none)\n"
+	"      --prefetch-mb=N      units that zero3 gathers ahead (default 64)\n"
+	"      --image-size=N       pictures have N x N pixels (default 224)\n"
+	"      --classes=N          of pictures (default 1000)\n"
+	"      --context-length=N   tokens of a sample (default: the model's longest)\n"
+	"  -d, --device=NAME        whose operations are planned: cuda, cpu, ref, or auto (default auto)\n"
+	"  -h, --help               show this text\n"
+	"  -V, --version            show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure, or nothing fits, 2 wrong usage.\n";
+
+enum { ACCUMULATE = 256, PREFETCH, IMAGE_SIZE, CLASSES, CONTEXT_LENGTH };
+
+static const struct option long_options[] = {{"world-size", required_argument, NULL, 'w'},
+					     {"shard", required_argument, NULL, 's'},
+					     {"memory", required_argument, NULL, 'M'},
+					     {"batch-size", required_argument, NULL, 'b'},
+					     {"accumulate", required_argument, NULL, ACCUMULATE},
+					     {"precision", required_argument, NULL, 'p'},
+					     {"optimizer", required_argument, NULL, 'o'},
+					     {"recompute", required_argument, NULL, 'r'},
+					     {"prefetch-mb", required_argument, NULL, PREFETCH},
+					     {"image-size", required_argument, NULL, IMAGE_SIZE},
+					     {"classes", required_argument, NULL, CLASSES},
+					     {"context-length", required_argument, NULL, CONTEXT_LENGTH},
+					     {"device", required_argument, NULL, 'd'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
+
+static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",
+					 [ENGINE_PRECISION_TF32] = "tf32",
+					 [ENGINE_PRECISION_BF16] = "bf16",
+					 [ENGINE_PRECISION_FP16] = "fp16",
+					 NULL};
+
+static int parse_count(const char *name, uint64_t least, uint64_t most, int64_t *out, beton_error *err)
+{
+	uint64_t value;
+	int status = bt_parse_u64(name, optarg, least, most, &value, err);
+	if (status == BETON_OK)
+		*out = (int64_t)value;
+	return status;
+}
+
+static int parse_option(int option, plan_options *out, beton_error *err)
+{
+	engine_example_options *example = &out->example;
+	switch (option) {
+	case 'w':
+		return bt_parse_u64("--world-size", optarg, 1, 65536, &out->ranks, err);
+	case 's':
+		return bt_parse_u64("--shard", optarg, 1, 65536, &out->shard, err);
+	case 'M':
+		if (bt_parse_double("--memory", optarg, 1e-3, 1e6, &out->memory, err) != BETON_OK)
+			return BETON_INVALID_ARGUMENT;
+		out->memory *= 1e9;
+		return BETON_OK;
+	case 'b':
+		return parse_count("--batch-size", 1, 65536, &example->batch_size, err);
+	case ACCUMULATE:
+		return bt_parse_u64("--accumulate", optarg, 1, 65536, &out->runs, err);
+	case 'p':
+		return bt_parse_choice("--precision", optarg, precisions, &out->precision, err);
+	case 'o':
+		out->optimizer = optarg;
+		return BETON_OK;
+	case 'r':
+		return engine_recompute_parse("--recompute", optarg, &out->recompute, err);
+	case PREFETCH:
+		return bt_parse_double("--prefetch-mb", optarg, 0, 1e6, &out->prefetch_mb, err);
+	case IMAGE_SIZE:
+		return parse_count("--image-size", 1, 4096, &example->image_size, err);
+	case CLASSES:
+		return parse_count("--classes", 1, 1 << 24, &example->classes, err);
+	case CONTEXT_LENGTH:
+		return parse_count("--context-length", 1, INT32_MAX - 1, &example->context_length, err);
+	default:
+		return run_parse_device(optarg, &out->device, err);
+	}
+}
+
+static int check(const plan_options *options, beton_error *err)
+{
+	if (options->shard && options->ranks % options->shard != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--shard %llu: --world-size, %llu, is no multiple of it",
+			       (unsigned long long)options->shard, (unsigned long long)options->ranks);
+	return BETON_OK;
+}
+
+static int fail_usage(const char *text)
+{
+	if (text)
+		fprintf(stderr, "dtrain-plan: %s\n", text);
+	fputs("Try 'dtrain-plan --help'.\n", stderr);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	plan_options options = {.example = {.batch_size = 32, .classes = 1000, .image_size = 224},
+				.device = {.name = "auto", .index = -1},
+				.ranks = 1,
+				.runs = 1,
+				.prefetch_mb = -1};
+	beton_error err = {0};
+	bool fits = true;
+	int option;
+	signal(SIGPIPE, SIG_IGN);
+	while ((option = bt_getopt(argc, argv, "w:s:M:b:p:o:r:d:hV", long_options, NULL)) != -1) {
+		if (option == '?')
+			return fail_usage(NULL);
+		if (option == 'h' || option == 'V') {
+			fputs(option == 'h' ? usage_text : "dtrain-plan " DTRAIN_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		}
+		if (parse_option(option, &options, &err) != BETON_OK)
+			return fail_usage(err.message);
+	}
+	if (argc - optind != 1)
+		return fail_usage("expected MODEL");
+	options.example.model = argv[optind];
+	if (check(&options, &err) != BETON_OK)
+		return fail_usage(err.message);
+	if (plan_answer(&options, &fits, &err) == BETON_OK)
+		return fits ? 0 : 1;
+	/* Whoever reads the table has seen enough: the status is that of a program that the signal ends. */
+	if (err.code == BETON_PEER_LOST)
+		return 128 + SIGPIPE;
+	fprintf(stderr, "dtrain-plan: %s\n", err.message);
+	return 1;
+}
