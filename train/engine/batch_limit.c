@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The largest batch whose activations fit into memory: networks are planned, without their memory, for two sizes, since
- * bytes grow with the batch in a straight line.
+ * bytes grow with the batch in a straight line. And a strategy that needs less than the one that was chosen.
  */
 #include "batch_limit.h"
 
@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "memory_search.h"
 #include "network.h"
 
 /* Of the free memory; the rest is for what the device's libraries allocate. */
@@ -68,8 +69,41 @@ static int64_t find_largest(engine_rank *engine)
 	return largest < wanted ? largest : wanted - 1;
 }
 
+/* Bytes that all of a rank's memory may have: the parameters' is in use. */
+static size_t find_limit(const engine_rank *engine)
+{
+	dtrain_params_memory params = {.struct_size = sizeof(params)};
+	uint64_t available = engine->api->free_memory(engine->device);
+	if (available == UINT64_MAX)
+		return 0;
+	dtrain_params_get_memory(engine->params, &params);
+	available += params.values + params.grads + params.copies + params.buffers;
+	return (size_t)((double)available * USABLE);
+}
+
+/* The name of another strategy with which as many ranks can train; NULL: none. */
+static const char *find_strategy(const engine_rank *engine, bool *several)
+{
+	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
+	engine_layout layouts[ENGINE_LAYOUTS];
+	*several = false;
+	if (!engine->sync || engine->job.evaluates)
+		return NULL;
+	dtrain_sync_get_facts(engine->sync, 1, &facts);
+	const engine_layout chosen = {.strategy = engine->strategy.strategy,
+				      .ranks = facts.shards * facts.replicas,
+				      .shard = facts.replicas > 1 ? facts.shards : 0};
+	int index, count = engine_layouts(chosen.ranks, 0, NULL, layouts);
+	size_t limit = find_limit(engine);
+	*several = count > 1;
+	if (!limit || count == 1 || engine_memory_first(engine, layouts, count, limit, &index, NULL) != BETON_OK)
+		return NULL;
+	return index < 0 || engine_layout_is(&layouts[index], &chosen) ? NULL : layouts[index].strategy;
+}
+
 void engine_explain_memory(engine_rank *engine, beton_error *err)
 {
+	bool several;
 	dtrain_program_destroy(&engine->train.program);
 	dtrain_program_destroy(&engine->val.program);
 	/* Without parameters no batch helps. */
@@ -77,8 +111,12 @@ void engine_explain_memory(engine_rank *engine, beton_error *err)
 	int64_t largest = allocated ? find_largest(engine) : 0;
 	if (!err || largest < 0)
 		return;
+	const char *strategy = find_strategy(engine, &several);
 	if (largest > 0)
 		bt_append(err->message, sizeof(err->message), "; --batch-size %" PRId64 " fits", largest);
 	else
-		bt_append(err->message, sizeof(err->message), "; the model does not fit with any --batch-size");
+		bt_append(err->message, sizeof(err->message), "; the model does not fit with any --batch-size%s",
+			  several && !strategy ? " or --strategy" : "");
+	if (strategy)
+		bt_append(err->message, sizeof(err->message), "; --strategy %s fits", strategy);
 }
