@@ -25,6 +25,9 @@ bt_shard bt_shard_of(const beton_loader *loader, uint64_t position)
 			  .batch_size = options->batch_size,
 			  .rank = options->rank,
 			  .world_size = options->world_size,
+			  .parts = options->parts,
+			  .first_part = options->first_part,
+			  .part_stride = options->part_stride,
 			  .last = options->last};
 }
 

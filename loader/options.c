@@ -29,6 +29,7 @@ void beton_loader_options_init(beton_loader_options *options)
 		.order = BETON_ORDER_SEQUENTIAL,
 		.engine = BETON_ENGINE_AUTO,
 		.world_size = 1,
+		.part_stride = 1,
 		.image = {.height = 224,
 			  .width = 224,
 			  .crop = BETON_CROP_NONE,
@@ -72,6 +73,24 @@ static int check_threads(const beton_loader_options *o, beton_error *err)
 	return BETON_OK;
 }
 
+static int check_parts(const beton_loader_options *o, beton_error *err)
+{
+	if (!o->parts)
+		return BETON_OK;
+	if (o->parts % o->world_size != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: parts is %u, no multiple of world_size %u",
+			       o->parts, o->world_size);
+	uint64_t last = o->first_part + (uint64_t)(o->parts / o->world_size - 1) * o->part_stride;
+	if (o->part_stride == 0 || last >= o->parts)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: first_part is %u and part_stride %u, which leads out of %u parts",
+			       o->first_part, o->part_stride, o->parts);
+	if (o->last != BETON_LAST_DROP)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: parts is %u, but last is not BETON_LAST_DROP", o->parts);
+	return BETON_OK;
+}
+
 static int check_flow(const beton_loader_options *o, beton_error *err)
 {
 	int result;
@@ -104,6 +123,8 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	if (o->num_joined && !o->joined)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_joined is %u, but joined is NULL",
 			       o->num_joined);
+	if ((result = check_parts(o, err)))
+		return result;
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }
 

@@ -3,12 +3,18 @@
 
 static uint64_t window_size(const bt_shard *shard)
 {
-	return (uint64_t)shard->batch_size * shard->world_size;
+	return (uint64_t)shard->batch_size * (shard->parts ? shard->parts : shard->world_size);
+}
+
+/* A rank's batches in a window. */
+static uint64_t window_batches(const bt_shard *shard)
+{
+	return shard->parts ? shard->parts / shard->world_size : 1;
 }
 
 uint64_t bt_shard_window(const bt_shard *shard, uint64_t batch)
 {
-	return shard->start + batch * window_size(shard);
+	return shard->start + batch / window_batches(shard) * window_size(shard);
 }
 
 /* Distance from a window's beginning to this rank's first position in it. */
@@ -31,12 +37,16 @@ uint32_t bt_shard_count(const bt_shard *shard, uint64_t batch)
 uint64_t bt_shard_position(const bt_shard *shard, uint64_t batch, uint32_t i)
 {
 	uint64_t begin = bt_shard_window(shard, batch);
+	if (shard->parts) {
+		uint64_t part = shard->first_part + batch % window_batches(shard) * shard->part_stride;
+		return begin + part * shard->batch_size + i;
+	}
 	return begin + first_offset(shard, begin) + (uint64_t)i * shard->world_size;
 }
 
 uint64_t bt_shard_batches(const bt_shard *shard)
 {
-	uint64_t full = (shard->n - shard->start) / window_size(shard);
+	uint64_t full = (shard->n - shard->start) / window_size(shard) * window_batches(shard);
 	if (shard->last == BETON_LAST_DROP || (shard->n - shard->start) % window_size(shard) == 0)
 		return full;
 	/* The last window may hold fewer samples than there are ranks. */

@@ -55,6 +55,27 @@ static void check_open_fails(const char *path, const beton_loader_options *optio
 		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, #field " " text); \
 	} while (0)
 
+static void parts_are_checked(void **state)
+{
+	(void)state;
+	const struct {
+		uint32_t parts, first, stride;
+		const char *text;
+	} all[] = {{5, 0, 1, "parts is 5, no multiple of world_size 2"},
+		   {4, 3, 1, "first_part is 3 and part_stride 1, which leads out of 4 parts"},
+		   {4, 0, 4, "first_part is 0 and part_stride 4, which leads out of 4 parts"},
+		   {4, 0, 0, "first_part is 0 and part_stride 0, which leads out of 4 parts"}};
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		beton_loader_options options = fixture_options(4, 1);
+		options.world_size = 2;
+		options.last = BETON_LAST_DROP;
+		options.parts = all[i].parts;
+		options.first_part = all[i].first;
+		options.part_stride = all[i].stride;
+		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, all[i].text);
+	}
+}
+
 static void every_option_is_checked(void **state)
 {
 	(void)state;
@@ -74,6 +95,7 @@ static void every_option_is_checked(void **state)
 	check_open_fails(file, &mapped, BETON_INVALID_ARGUMENT, "direct");
 	check_option(rank, 1, "is 1");
 	check_option(world_size, 0, "is 0");
+	check_option(parts, 4, "is 4, but last is not BETON_LAST_DROP");
 	check_option(image.height, 0, "is 0");
 	check_option(image.width, 65536, "is 65536");
 	check_option(image.crop, (beton_crop)3, "is 3");
@@ -416,6 +438,7 @@ static void the_child_of_a_fork_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(parts_are_checked),
 		cmocka_unit_test(every_option_is_checked),
 		cmocka_unit_test(open_names_what_is_wrong),
 		cmocka_unit_test(a_file_without_outputs_is_refused),

@@ -98,7 +98,12 @@ static void check_shards(uint64_t n, uint64_t start, uint32_t batch_size, uint32
 	uint8_t *seen = calloc(end + 1, 1);
 	uint64_t total = 0;
 	for (uint32_t rank = 0; rank < world_size; rank++) {
-		bt_shard shard = {n, start, batch_size, rank, world_size, last};
+		bt_shard shard = {.n = n,
+				  .start = start,
+				  .batch_size = batch_size,
+				  .rank = rank,
+				  .world_size = world_size,
+				  .last = last};
 		uint64_t batches = bt_shard_batches(&shard);
 		if (last != BETON_LAST_SHORT)
 			assert_int_equal(batches, (end - start) / window);
@@ -119,6 +124,39 @@ static void check_shards(uint64_t n, uint64_t start, uint32_t batch_size, uint32
 	}
 	assert_int_equal(total, end - start);
 	free(seen);
+}
+
+/* Any number of ranks, and either order of a rank's parts: part p of window w has the same positions. */
+static void parts_are_the_same_for_any_number_of_ranks(void **state)
+{
+	(void)state;
+	enum { PARTS = 12, BATCH = 3, START = 5, WINDOWS = 4 };
+	const uint32_t worlds[] = {1, 2, 3, 4, 6, 12};
+	for (size_t w = 0; w < sizeof(worlds) / sizeof(worlds[0]); w++) {
+		uint32_t world = worlds[w], own = PARTS / world;
+		for (uint32_t rank = 0; rank < 2 * world; rank++) {
+			bool in_turn = rank >= world;
+			bt_shard shard = {.n = START + WINDOWS * PARTS * BATCH + 7,
+					  .start = START,
+					  .batch_size = BATCH,
+					  .rank = rank % world,
+					  .world_size = world,
+					  .parts = PARTS,
+					  .first_part = in_turn ? rank % world : rank * own,
+					  .part_stride = in_turn ? world : 1,
+					  .last = BETON_LAST_DROP};
+			assert_int_equal(bt_shard_batches(&shard), WINDOWS * own);
+			for (uint64_t b = 0; b < (uint64_t)WINDOWS * own; b++) {
+				uint64_t window = b / own, i = b % own;
+				uint64_t part = in_turn ? i * world + rank % world : rank * own + i;
+				uint64_t first = START + (window * PARTS + part) * BATCH;
+				assert_int_equal(bt_shard_window(&shard, b), START + window * PARTS * BATCH);
+				assert_int_equal(bt_shard_count(&shard, b), BATCH);
+				for (uint32_t k = 0; k < BATCH; k++)
+					assert_int_equal(bt_shard_position(&shard, b, k), first + k);
+			}
+		}
+	}
 }
 
 static void shards_partition_the_positions(void **state)
@@ -226,6 +264,7 @@ int main(void)
 		cmocka_unit_test(small_orders_are_uniform),
 		cmocka_unit_test(epochs_and_seeds_differ),
 		cmocka_unit_test(shards_partition_the_positions),
+		cmocka_unit_test(parts_are_the_same_for_any_number_of_ranks),
 		cmocka_unit_test(draws_are_uniform_and_independent_of_order),
 		cmocka_unit_test(random_crops_are_inside_and_fair),
 		cmocka_unit_test(odd_pictures_get_a_crop),

@@ -472,6 +472,13 @@ typedef struct beton_loader_options {
 	 * borrowed until open returns. Default none. */
 	const char *const *joined;
 	uint32_t num_joined;
+
+	/* The same batches for any number of ranks. parts > 0: parts * batch_size consecutive positions are a window,
+	 * and each batch_size of them a part of it, which is a batch. This rank's batches are the parts first_part,
+	 * first_part + part_stride, and so on, parts / world_size of each window; rank and world_size have no other
+	 * effect on them. parts: a multiple of world_size; last must be DROP. 0 (default): positions go to the ranks in
+	 * turn. part_stride: >= 1, default 1. */
+	uint32_t parts, first_part, part_stride;
 } beton_loader_options;
 
 /* One file of a data set that has several. */
