@@ -208,11 +208,17 @@ int dtrain_scatter(dtrain_group *group, void *output, const void *input, int64_t
 	return submit(group, &call, false, after, work, err);
 }
 
+int dtrain__all_to_all_noted(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+			     dtrain_event *after, const work_notes *notes, dtrain_work **work, beton_error *err)
+{
+	dtrain_group_call call = {DTRAIN_GROUP_ALL_TO_ALL, output, input, count, dtype};
+	return submit_noted(group, &call, false, after, notes, work, err);
+}
+
 int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 		      dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	dtrain_group_call call = {DTRAIN_GROUP_ALL_TO_ALL, output, input, count, dtype};
-	return submit(group, &call, false, after, work, err);
+	return dtrain__all_to_all_noted(group, output, input, count, dtype, after, NULL, work, err);
 }
 
 int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,

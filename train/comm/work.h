@@ -23,11 +23,14 @@ bool dtrain__group_is_stream_ordered(const dtrain_group *group);
 int dtrain__allreduce_noted(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 			    dtrain_event *after, const work_notes *notes, dtrain_work **work, beton_error *err);
 
-/* dtrain_reduce_scatter and dtrain_all_gather in the same way. */
+/* dtrain_reduce_scatter, dtrain_all_gather and dtrain_all_to_all in the same way. */
 int dtrain__reduce_scatter_noted(dtrain_group *group, void *output, const void *input, int64_t count,
 				 dtrain_dtype dtype, dtrain_reduce_op op, dtrain_event *after, const work_notes *notes,
 				 dtrain_work **work, beton_error *err);
 int dtrain__all_gather_noted(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+			     dtrain_event *after, const work_notes *notes, dtrain_work **work, beton_error *err);
+
+int dtrain__all_to_all_noted(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 			     dtrain_event *after, const work_notes *notes, dtrain_work **work, beton_error *err);
 
 /* Notes of the operations and batches that are called from now on; NULL: none. They must exist until then. */

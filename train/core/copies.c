@@ -19,16 +19,21 @@ bool dtrain__copies_are_in(const dtrain_params *params, dtrain_dtype dtype)
 	return params->copies.dtype == dtype && dtype != params->dtype;
 }
 
-/* Offsets are in reverse order of declaration. */
+static int compare_offsets(const void *a, const void *b)
+{
+	const dtrain_segment *left = a, *right = b;
+	return (left->offset > right->offset) - (left->offset < right->offset);
+}
+
+/* In the order of offsets, whatever the layout of units is. */
 static int make_table(dtrain_params *params, beton_error *err)
 {
 	dtrain_segment *segments = calloc((size_t)params->count + 1, sizeof(*segments));
 	if (!segments)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the copies of %d parameters", params->count);
-	for (int i = 0; i < params->count; i++) {
-		const dtrain_param *param = &params->params[params->count - 1 - i];
-		segments[i] = (dtrain_segment){.offset = param->offset, .shape = param->shape};
-	}
+	for (int i = 0; i < params->count; i++)
+		segments[i] = (dtrain_segment){.offset = params->params[i].offset, .shape = params->params[i].shape};
+	qsort(segments, (size_t)params->count, sizeof(*segments), compare_offsets);
 	params->copies.segments = segments;
 	return BETON_OK;
 }
@@ -146,7 +151,10 @@ void dtrain__copies_free(dtrain_params *params)
 
 const void *dtrain__copies_layout(const dtrain_params *params, int index)
 {
-	return params->copies.segments ? params->copies.segments[params->count - 1 - index].layout : NULL;
+	const dtrain_segment key = {.offset = params->params[index].offset}, *segments = params->copies.segments;
+	const dtrain_segment *found =
+		segments ? bsearch(&key, segments, (size_t)params->count, sizeof(key), compare_offsets) : NULL;
+	return found ? found->layout : NULL;
 }
 
 size_t dtrain_params_copy_bytes(const dtrain_params *params)

@@ -181,7 +181,8 @@ static int place(layout *l, int index, beton_error *err)
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err)
 {
 	layout l = {.params = params};
-	bool splits = params->sharding.shards > 1 && params->copies.dtype != params->dtype;
+	bool divides = params->sharding.shards > 1 || params->sharding.alike;
+	bool splits = divides && params->copies.dtype != params->dtype;
 	int status = BETON_OK;
 	params->units = calloc((size_t)params->count + 1, sizeof(*params->units));
 	if (!params->units)

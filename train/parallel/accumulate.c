@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "core/params.h"
 #include "sync.h"
+#include "tree.h"
 
 /* What is summed over the runs: all of the array, or only this rank's part of what each run has reduced. */
 static int64_t count_of(const sync_reduction *reduction)
@@ -73,6 +74,7 @@ void dtrain__sync_give_up_step(dtrain_sync *sync)
 {
 	sync->sums_stale = sync->sums_stale || sync->sums_open;
 	sync->sums_open = sync->within_run = sync->within_step = false;
+	sync->run = 0;
 }
 
 int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
@@ -81,6 +83,8 @@ int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, b
 	void *array = reduction->each_run ? reduction->shard : reduction->memory;
 	void *to = run->more ? reduction->runs : array;
 	void *from = run->more ? array : reduction->runs;
+	if (reduction->tree)
+		return dtrain__tree_accumulate(reduction, run, err);
 	if (!reduction->runs)
 		return run->more
 			       ? bt_fail(err, BETON_STATE, "sync: several runs a step call for the option accumulates")

@@ -45,6 +45,9 @@ static int start(sync_operation *operation, const sync_transfer *t, const work_n
 	case SYNC_ALL_GATHER:
 		return dtrain__all_gather_noted(t->group, t->output, t->input, t->count, t->dtype, operation->ready,
 						notes, &operation->work, err);
+	case SYNC_ALL_TO_ALL:
+		return dtrain__all_to_all_noted(t->group, t->output, t->input, t->count, t->dtype, operation->ready,
+						notes, &operation->work, err);
 	default:
 		return dtrain__allreduce_noted(t->group, t->output, t->count, t->dtype, t->op, operation->ready, notes,
 					       &operation->work, err);

@@ -13,6 +13,7 @@
 #include "core/params.h"
 #include "core/program.h"
 #include "sync.h"
+#include "tree.h"
 
 /* How many later units' gradients begin before a unit's reduction is waited for. */
 enum { UNITS_IN_REDUCTION = 2 };
@@ -152,7 +153,8 @@ static int32_t wait_before(const plan_state *state, int index, int32_t after)
 	const dtrain_sync *sync = state->sync;
 	int32_t end = state->schedule->graph->num_nodes;
 	int later = index + UNITS_IN_REDUCTION;
-	if (!is_leased(sync, index) || later >= sync->count || state->first_grads[unit_of(sync, later)] < 0)
+	bool wants_memory = is_leased(sync, index) || (sync->reductions[index].tree && index > 0);
+	if (!wants_memory || later >= sync->count || state->first_grads[unit_of(sync, later)] < 0)
 		return end;
 	/* Calls are issued in front of waits, and that memory begins with a call in front of its node. */
 	int32_t before = state->first_grads[unit_of(sync, later)] - 1;
@@ -174,6 +176,58 @@ static int add_finishes(plan_state *state, int32_t after, beton_error *err)
 	return status;
 }
 
+/* Memory for parts of the ranks, which no op reads. */
+static int add_parts_lease(plan_state *state, const sync_parts *parts, size_t bytes, int32_t ends, int32_t *out,
+			   beton_error *err)
+{
+	char name[64];
+	snprintf(name, sizeof(name), "parts of %s", parts->reduction->sum.label);
+	const dtrain__lease lease = {.name = name,
+				     .base = dtrain__base_of_grads(0),
+				     .bytes = bytes,
+				     .begin = parts->begins,
+				     .end = ends,
+				     .last_node = -1};
+	if (bytes == 0)
+		return BETON_OK;
+	*out = state->schedule->num_leases;
+	return dtrain__schedule_lease(state->schedule, &lease, err);
+}
+
+static int add_parts(plan_state *state, int index, int32_t after, beton_error *err)
+{
+	sync_parts *parts = &state->program->parts[index];
+	*parts = (sync_parts){.reduction = &state->sync->reductions[index],
+			      .begins = state->schedule->num_calls,
+			      .lease = -1,
+			      .replica_lease = -1};
+	const dtrain__call call = dtrain__tree_memory_call(parts);
+	return dtrain__schedule_add(state->schedule, &call, after, after + 1, err);
+}
+
+static dtrain__call reduce_call(const plan_state *state, int index)
+{
+	sync_reduction *reduction = &state->sync->reductions[index];
+	return reduction->tree ? dtrain__tree_reduce_call(reduction) : dtrain__sync_reduce_call(state->sync, index);
+}
+
+/* What makes the sums complete is waited for behind all reductions. */
+static int finish_trees(plan_state *state, int32_t after, beton_error *err)
+{
+	dtrain__schedule *schedule = state->schedule;
+	int status = BETON_OK;
+	for (int i = 0; i < state->sync->count && status == BETON_OK; i++) {
+		sync_parts *parts = &state->program->parts[i];
+		const dtrain__call call = dtrain__tree_finish_call(parts->reduction);
+		int32_t ends = schedule->num_calls;
+		status = dtrain__schedule_add(schedule, &call, after, schedule->graph->num_nodes, err);
+		if (status == BETON_OK)
+			status = add_parts_lease(state, parts, dtrain__tree_replica_bytes(parts->reduction), ends,
+						 &parts->replica_lease, err);
+	}
+	return status;
+}
+
 /* All ranks must reduce the units in the same order, so a unit that is complete early waits for those in front of
  * it. */
 static int add_reductions(plan_state *state, beton_error *err)
@@ -186,7 +240,9 @@ static int add_reductions(plan_state *state, beton_error *err)
 		after = last > after ? last : after;
 		if (is_leased(sync, i))
 			status = add_grads(state, i, after, &begins, err);
-		const dtrain__call call = dtrain__sync_reduce_call(sync, i);
+		if (status == BETON_OK && sync->options.parts)
+			status = add_parts(state, i, after, err);
+		const dtrain__call call = reduce_call(state, i);
 		int32_t wanted = wait_before(state, i, after), ends = state->schedule->num_calls;
 		/* Units are waited for in order, the figures at the end. */
 		before = i > 0 && wanted < before ? before : i > 0 ? wanted : before;
@@ -195,12 +251,18 @@ static int add_reductions(plan_state *state, beton_error *err)
 						      i > 0 ? before : state->schedule->graph->num_nodes, err);
 		if (status == BETON_OK && is_leased(sync, i))
 			status = add_grads_lease(state, i, begins, ends, err);
-		if (status == BETON_OK && sync->num_replicas > 1 && sync->reductions[i].shard_count) {
+		if (status == BETON_OK && sync->options.parts) {
+			sync_parts *parts = &state->program->parts[i];
+			status = add_parts_lease(state, parts, dtrain__tree_parts_bytes(parts->reduction), ends,
+						 &parts->lease, err);
+		} else if (status == BETON_OK && sync->num_replicas > 1 && sync->reductions[i].shard_count) {
 			const dtrain__call replicas = dtrain__sync_replicas_call(sync, i);
 			status = dtrain__schedule_add(state->schedule, &replicas, after,
 						      state->schedule->graph->num_nodes, err);
 		}
 	}
+	if (status == BETON_OK && sync->options.parts)
+		status = finish_trees(state, after, err);
 	return status == BETON_OK ? add_finishes(state, after, err) : status;
 }
 
@@ -344,9 +406,15 @@ int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error
 			    .schedule = schedule,
 			    .trains = schedule->graph->has_backward,
 			    .program = calloc(1, sizeof(*state.program))};
-	if (state.program)
+	if (state.program) {
 		state.program->grads = calloc((size_t)sync->count + 1, sizeof(*state.program->grads));
-	if (!state.program || !state.program->grads) {
+		state.program->parts = calloc((size_t)sync->count + 1, sizeof(*state.program->parts));
+	}
+	if (!state.program || !state.program->grads || !state.program->parts) {
+		if (state.program) {
+			free(state.program->grads);
+			free(state.program->parts);
+		}
 		free(state.program);
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
 	}
@@ -375,6 +443,7 @@ void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
 		dtrain__sync_close_norms(program);
 		free(program->gathers);
 		free(program->grads);
+		free(program->parts);
 		free(program);
 	}
 }

@@ -102,7 +102,7 @@ static bool is_last(const sync_reduction *reduction)
 	return reduction == &sync->reductions[sync->count - 1];
 }
 
-static bool sends(const sync_reduction *reduction, const dtrain__run *run)
+bool dtrain__sync_sends(const sync_reduction *reduction, const dtrain__run *run)
 {
 	const dtrain_sync *sync = reduction->sum.sync;
 	bool stays = sync->apart && reduction != sync->reductions;
@@ -121,10 +121,11 @@ int dtrain__sync_begin_run(dtrain_sync *sync, const dtrain__run *run, beton_erro
 	return status == BETON_OK && !run->more ? dtrain__sync_mark_began(sync, run->stream, err) : status;
 }
 
-static void end_run(dtrain_sync *sync, const dtrain__run *run)
+void dtrain__sync_end_run(dtrain_sync *sync, const dtrain__run *run)
 {
 	sync->within_run = false;
 	sync->within_step = run->more;
+	sync->run = run->more ? sync->run + 1 : 0;
 	if (run->more)
 		return;
 	sync->sums_open = false;
@@ -132,13 +133,13 @@ static void end_run(dtrain_sync *sync, const dtrain__run *run)
 		sync->marks->recorded = sync->marks->operations[0].used;
 }
 
-static int begin(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+int dtrain__sync_begin_reduction(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
 {
 	dtrain_sync *sync = reduction->sum.sync;
 	bool figures = reduction == sync->reductions;
 	int status = figures ? dtrain__sync_begin_run(sync, run, err) : BETON_OK;
 	if (status == BETON_OK && figures && !run->more)
-		status = dtrain__sync_mark_forward(sync, run->stream, sends(reduction, run), err);
+		status = dtrain__sync_mark_forward(sync, run->stream, dtrain__sync_sends(reduction, run), err);
 	return status == BETON_OK && !reduction->each_run ? dtrain__sync_accumulate(reduction, run, err) : status;
 }
 
@@ -146,11 +147,11 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_reduction *reduction = context;
 	dtrain_sync *sync = reduction->sum.sync;
-	int status = begin(reduction, run, err);
+	int status = dtrain__sync_begin_reduction(reduction, run, err);
 	/* The times of a step apart have its end of backward from there. */
 	if (status == BETON_OK && sync->apart && is_last(reduction))
 		status = sync->api->event_record(reduction->sum.ready, run->stream, err);
-	if (status != BETON_OK || !sends(reduction, run))
+	if (status != BETON_OK || !dtrain__sync_sends(reduction, run))
 		return status;
 	sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
 				  .group = sync->group,
@@ -203,14 +204,14 @@ static int wait(void *context, const dtrain__run *run, beton_error *err)
 		status = dtrain__sync_accumulate(reduction, run, err);
 	if (status == BETON_OK && sync->replicas && reduction->shard && !run->more)
 		status = issue_replicas(reduction, run, err);
-	else if (status == BETON_OK && reduction->state && !reduction->shard && sends(reduction, run))
+	else if (status == BETON_OK && reduction->state && !reduction->shard && dtrain__sync_sends(reduction, run))
 		status = issue_second_round(reduction, run, err);
 	if (status == BETON_OK && is_last(reduction))
-		end_run(sync, run);
+		dtrain__sync_end_run(sync, run);
 	return status;
 }
 
-static void abandon(void *context)
+void dtrain__sync_abandon(void *context)
 {
 	sync_reduction *reduction = context;
 	dtrain__operation_abandon(&reduction->sum);
@@ -224,7 +225,7 @@ dtrain__call dtrain__sync_reduce_call(dtrain_sync *sync, int index)
 	return (dtrain__call){.name = sync->reductions[index].sum.label,
 			      .issue = issue,
 			      .wait = wait,
-			      .abandon = abandon,
+			      .abandon = dtrain__sync_abandon,
 			      .context = &sync->reductions[index]};
 }
 
@@ -240,7 +241,7 @@ static int wait_for_replicas(void *context, const dtrain__run *run, beton_error 
 {
 	sync_reduction *reduction = context;
 	int status = dtrain__operation_wait(&reduction->replicas, run->stream, err);
-	return status == BETON_OK && reduction->state && sends(reduction, run) && !run->more
+	return status == BETON_OK && reduction->state && dtrain__sync_sends(reduction, run) && !run->more
 		       ? issue_second_round(reduction, run, err)
 		       : status;
 }
@@ -250,7 +251,7 @@ static int finish(void *context, const dtrain__run *run, beton_error *err)
 	sync_reduction *reduction = context;
 	dtrain_sync *sync = reduction->sum.sync;
 	int status = dtrain__operation_wait(&reduction->second, run->stream, err);
-	return status == BETON_OK && !run->more && sends(reduction, run)
+	return status == BETON_OK && !run->more && dtrain__sync_sends(reduction, run)
 		       ? sync->hook.finish(reduction->state, run->stream, err)
 		       : status;
 }

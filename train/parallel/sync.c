@@ -13,6 +13,7 @@
 #include "common/sized.h"
 #include "core/graph.h"
 #include "core/params.h"
+#include "tree.h"
 
 #define DEFAULT_FIRST_UNIT_BYTES (1u << 20)
 #define DEFAULT_UNIT_BYTES (25u << 20)
@@ -118,21 +119,24 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 	dtrain_unit_policy_init(&units);
 	units.pattern = options->unit_pattern;
 	units.whole = options->whole_params;
-	units.by_block = sharded && !sized && !units.pattern;
+	/* Norms are added up unit by unit, so with parts they are those of all strategies. */
+	bool alike = sharded || options->parts;
+	units.by_block = alike && !sized && !units.pattern;
 	if (sized)
 		units.bytes = options->unit_bytes;
-	else if (!sharded)
+	else if (!alike)
 		units.bytes = DEFAULT_UNIT_BYTES;
 	if (options->first_unit_bytes)
 		units.first_bytes = options->first_unit_bytes;
 	else
-		units.first_bytes = sharded ? units.bytes : DEFAULT_FIRST_UNIT_BYTES;
+		units.first_bytes = alike ? units.bytes : DEFAULT_FIRST_UNIT_BYTES;
 	int32_t planned = options->plan_rank % sync->num_shards;
 	const dtrain__sharding sharding = {.shards = sync->num_shards,
 					   .shard = sync->shards ? dtrain_group_rank(sync->shards) : planned,
 					   .whole_values = sync->kind->whole_values,
-					   .whole_grads = sync->kind->whole_grads};
-	units.shards = sharding.shards;
+					   .whole_grads = sync->kind->whole_grads,
+					   .alike = options->parts > 0};
+	units.shards = options->parts ? options->parts : sharding.shards;
 	int status = dtrain_params_set_units(sync->params, &units, err);
 	return status == BETON_OK ? dtrain__params_shard(sync->params, &sharding, err) : status;
 }
@@ -187,6 +191,8 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	if (status == BETON_OK)
 		status = check_hook(sync, err);
 	if (status == BETON_OK)
+		status = dtrain__tree_check(sync, err);
+	if (status == BETON_OK)
 		status = set_units(sync, err);
 	if (status != BETON_OK) {
 		dtrain__sync_free_hook(&options, &sync->hook);
@@ -210,6 +216,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain_sync_stop(sync);
 	dtrain__params_set_grads_source(sync->params, NULL);
 	dtrain__sync_set_norms(sync, false);
+	dtrain__tree_destroy(sync);
 	dtrain__sync_destroy_sums(sync);
 	dtrain__sync_destroy_programs(sync, NULL);
 	dtrain__sync_destroy_states(sync);
@@ -226,11 +233,14 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 	if (sync->reductions)
 		return BETON_OK;
 	int status = dtrain__sync_create_reductions(sync, err);
-	if (status == BETON_OK && sync->options.accumulates)
+	if (status == BETON_OK && sync->options.parts)
+		status = dtrain__tree_create(sync, err);
+	else if (status == BETON_OK && sync->options.accumulates)
 		status = dtrain__sync_create_sums(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_create_states(sync, err);
 	if (status != BETON_OK) {
+		dtrain__tree_destroy(sync);
 		dtrain__sync_destroy_sums(sync);
 		dtrain__sync_destroy_states(sync);
 		dtrain__sync_destroy_reductions(sync);

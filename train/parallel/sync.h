@@ -10,7 +10,13 @@
 #include "comm/work.h"
 #include "core/schedule.h"
 
-typedef enum sync_collective { SYNC_ALLREDUCE, SYNC_REDUCE_SCATTER, SYNC_ALL_GATHER, SYNC_HOOK } sync_collective;
+typedef enum sync_collective {
+	SYNC_ALLREDUCE,
+	SYNC_REDUCE_SCATTER,
+	SYNC_ALL_GATHER,
+	SYNC_HOOK,
+	SYNC_ALL_TO_ALL
+} sync_collective;
 
 /* What an operation moves. */
 typedef struct sync_transfer {
@@ -49,10 +55,11 @@ typedef struct sync_reduction {
 	/* With a hook for this array, or for the shard, in place of the allreduce. */
 	void *state; /* NULL: none */
 	dtrain_hook_part *parts;
-	sync_operation second; /* its second round; the first is `sum`, or `replicas` */
-	dtrain_event *packed;  /* for its rounds */
-	void *runs;            /* sum over the runs of this step; NULL: steps have one run */
-	dtrain_op *add;        /* adds the array, or the shard, to the sum of the runs, or the other way round */
+	sync_operation second;  /* its second round; the first is `sum`, or `replicas` */
+	dtrain_event *packed;   /* for its rounds */
+	void *runs;             /* sum over the runs of this step; NULL: steps have one run */
+	dtrain_op *add;         /* adds the array, or the shard, to the sum of the runs, or the other way round */
+	struct sync_tree *tree; /* of sums in the order of parts (tree.h); NULL: others */
 } sync_reduction;
 
 /* What a unit's values, or its compute copies, are gathered from, and into. */
@@ -90,8 +97,12 @@ typedef struct sync_exchange {
 	bool gathers;
 } sync_exchange;
 
+typedef struct sync_parts sync_parts; /* tree.h */
+typedef struct sync_tree sync_tree;
+
 typedef struct sync_program {
 	struct sync_program *next;
+	sync_parts *parts; /* of each reduction; NULL: none */
 	sync_gather *gathers;
 	int num_gathers;
 	sync_grads *grads;
@@ -150,6 +161,7 @@ struct dtrain_sync {
 	sync_program *programs; /* all that were compiled */
 	bool within_run;        /* a run that trains has begun */
 	bool within_step;       /* earlier runs of the step were put on the stream */
+	int run;                /* the runs of the step before this one; counted with the option parts */
 	void *sums;             /* memory of all reductions' sums; NULL: steps have one run */
 	size_t sums_bytes;
 	void *add_workspace;
@@ -188,6 +200,15 @@ void dtrain__operation_abandon(sync_operation *operation);
 
 /* At the first call of a run that trains. */
 int dtrain__sync_begin_run(dtrain_sync *sync, const dtrain__run *run, beton_error *err);
+
+/* What every reduction begins with: the run's begin, and the sums over runs that are not sent. */
+int dtrain__sync_begin_reduction(sync_reduction *reduction, const dtrain__run *run, beton_error *err);
+/* Whether this run sends the array. */
+bool dtrain__sync_sends(const sync_reduction *reduction, const dtrain__run *run);
+/* Behind the last wait of a run that trains. */
+void dtrain__sync_end_run(dtrain_sync *sync, const dtrain__run *run);
+/* dtrain__call.abandon of a reduction. */
+void dtrain__sync_abandon(void *reduction);
 
 /* The call that starts reduction `index` (0: the figures; otherwise of a unit), and the wait for it. Every index must
  * be waited for, in order. */

@@ -77,6 +77,13 @@ typedef struct dtrain_sync_options {
 	 * copy of the parameters (0, the default: all of them; ddp: 1), as it would be. It makes the parameters ones
 	 * that are only planned (dtrain_params_only_plan), and only measures programs. */
 	int32_t plan_ranks, plan_shard, plan_rank;
+	/* Sums of the same bits for any number of ranks, with any strategy: V > 0, a power of two and a multiple of the
+	 * number of ranks. Every step has V / ranks runs on each rank, each with one of the V parts of the step
+	 * (dtrain_sync_part), and an element is added up in one binary tree over the parts. The units are those of a
+	 * sharding strategy, padded for V shards. Extra memory: the logarithm (base 2) of the runs times the gradients
+	 * that a rank keeps, and the parts of the units that are being exchanged. With runs of the step, zero2 and
+	 * zero3 send V / ranks times as often. Default 0: sums in whatever order is fastest. */
+	int parts;
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
@@ -129,6 +136,9 @@ typedef struct dtrain_sync_facts {
 } dtrain_sync_facts;
 /* Of steps of so many runs of the program with backward that was compiled or measured last; before that, no bytes. */
 BETON_API void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_sync_facts *out);
+/* With the option parts, the part of the step that this rank computes in run `run` (from 0). The strategies divide the
+ * parts in different ways; the distance between the parts of two consecutive runs is always the same. */
+BETON_API int dtrain_sync_part(const dtrain_sync *sync, int run);
 
 /* Whether units are divided among ranks: the mesh has a sharding axis of several ranks. */
 BETON_API bool dtrain_sync_is_sharded(const dtrain_sync *sync);
