@@ -21,6 +21,16 @@ static int add_squares(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs
 	return status;
 }
 
+/* What only this rank has, added up over the ranks; then what all of them have, which counts once. */
+static int add_all_squares(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err)
+{
+	int status = add_squares(optimizer, attrs, false, err);
+	if (status == BETON_OK)
+		status = dtrain__optimizer_add_sum(optimizer, &optimizer->update,
+						   (float *)optimizer->clip + DTRAIN_CLIP_SQUARES, 1, err);
+	return status == BETON_OK ? add_squares(optimizer, attrs, true, err) : status;
+}
+
 int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err)
 {
 	int status = optimizer->api->alloc(optimizer->device, DTRAIN_CLIPS * sizeof(float), &optimizer->clip, err);
@@ -31,13 +41,8 @@ int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err)
 	const dtrain__argument none = {.memory = NULL}, clip = dtrain__argument_four(optimizer->clip);
 	const dtrain__argument scaler = optimizer->scaler ? dtrain__argument_four(optimizer->scaler) : none;
 	const dtrain__argument outputs[] = {clip, none};
-	/* What only this rank has, added up over the ranks; then what all of them have, which counts once. */
-	status = add_squares(optimizer, &attrs, false, err);
-	if (status == BETON_OK)
-		status = dtrain__optimizer_add_sum(optimizer, &optimizer->update,
-						   (float *)optimizer->clip + DTRAIN_CLIP_SQUARES, err);
-	if (status == BETON_OK)
-		status = add_squares(optimizer, &attrs, true, err);
+	status = optimizer->norm_parts ? dtrain__norm_create(optimizer, &attrs, err)
+				       : add_all_squares(optimizer, &attrs, err);
 	if (status == BETON_OK)
 		status = dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_CLIP, &attrs,
 					       (const dtrain__argument[]){clip, scaler, none}, outputs, err);

@@ -25,6 +25,11 @@ static dtrain__argument argument_of(dtrain_dtype dtype, int ndim, const int64_t 
 				  .memory = memory};
 }
 
+dtrain__argument dtrain__argument_array(dtrain_dtype dtype, int64_t count, void *memory)
+{
+	return argument_of(dtype, 1, &count, memory);
+}
+
 static dtrain__argument range_of(const dtrain_optimizer *optimizer, void *memory)
 {
 	return argument_of(dtrain_params_dtype(optimizer->params), 1, &optimizer->range->count, memory);
@@ -130,12 +135,14 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 	return BETON_OK;
 }
 
-int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, beton_error *err)
+int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
+			      beton_error *err)
 {
 	dtrain__update_op *op = optimizer->add ? next_op(optimizer, to, err) : NULL;
 	if (!op)
 		return optimizer->add ? BETON_NO_MEMORY : BETON_OK;
 	op->operands[0] = memory;
+	op->count = count;
 	to->count++;
 	return BETON_OK;
 }
@@ -203,7 +210,7 @@ int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops 
 	for (int i = 0; i < ops->count && status == BETON_OK; i++) {
 		dtrain__update_op *op = &ops->ops[i];
 		status = op->op ? optimizer->api->op_run(op->op, stream, op->operands, optimizer->workspace, err)
-				: optimizer->add(optimizer->add_context, op->operands[0], 1, stream, err);
+				: optimizer->add(optimizer->add_context, op->operands[0], op->count, stream, err);
 	}
 	return status;
 }
@@ -341,9 +348,10 @@ static int add_inspection(dtrain_optimizer *optimizer, beton_error *err)
 			(const dtrain__argument[]){dtrain__optimizer_grads(optimizer), scaler, none},
 			(const dtrain__argument[]){scaler, none}, err);
 	}
-	return status == BETON_OK ? dtrain__optimizer_add_sum(optimizer, &optimizer->update,
-							      (float *)optimizer->scaler + DTRAIN_SCALER_INFINITE, err)
-				  : status;
+	return status == BETON_OK
+		       ? dtrain__optimizer_add_sum(optimizer, &optimizer->update,
+						   (float *)optimizer->scaler + DTRAIN_SCALER_INFINITE, 1, err)
+		       : status;
 }
 
 /* The kind's ops for each range. */
@@ -465,6 +473,7 @@ int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_option
 	optimizer->kind = dtrain__optimizer_kind_find(options.kind);
 	optimizer->grad_divisor = options.grad_divisor;
 	optimizer->clip_norm = options.clip_norm;
+	optimizer->norm_parts = options.norm_parts;
 	optimizer->num_groups = options.num_groups;
 	optimizer->adamw = options.adamw;
 	optimizer->scaler = options.scaler ? dtrain_scaler_memory(options.scaler) : NULL;
@@ -498,6 +507,7 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 	dtrain__scalars_close(&o->scalars);
 	o->api->free(o->device, o->group);
 	o->api->free(o->device, o->clip);
+	o->api->free(o->device, o->norm_table);
 	o->api->free(o->device, o->step);
 	for (int i = 0; i < o->num_ranges; i++) {
 		o->api->free(o->device, o->ranges[i].pieces);

@@ -22,6 +22,7 @@ typedef struct dtrain__argument {
 typedef struct dtrain__update_op {
 	dtrain_op_desc desc;
 	dtrain_op *op;                              /* NULL: operands[0] is added up over ranks */
+	int64_t count;                              /* without an op: of the numbers there */
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
 } dtrain__update_op;
 
@@ -81,7 +82,9 @@ struct dtrain_optimizer {
 	int (*add)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
 	void *add_context;
 	double grad_divisor, clip_norm;
-	double *hypers; /* [num_groups][kind->facts.num_hypers] */
+	int norm_parts;
+	float *norm_table; /* see norm.c; NULL: none */
+	double *hypers;    /* [num_groups][kind->facts.num_hypers] */
 	int32_t num_groups;
 	void *scaler; /* the loss scaler's state; NULL: none */
 	void *clip;   /* DTRAIN_CLIPS elements; NULL: none */
@@ -125,6 +128,7 @@ dtrain__argument dtrain__optimizer_scaler(const dtrain_optimizer *optimizer);
 /* The state of the step, which has what a scaler has, too. */
 dtrain__argument dtrain__optimizer_step(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_pieces(const dtrain_optimizer *optimizer);
+dtrain__argument dtrain__argument_array(dtrain_dtype dtype, int64_t count, void *memory);
 /* Memory of DTRAIN_SCALERS floats. */
 dtrain__argument dtrain__argument_four(void *memory);
 
@@ -133,7 +137,8 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 			  const dtrain_op_attrs *attrs, const dtrain__argument *inputs, const dtrain__argument *outputs,
 			  beton_error *err);
 /* Adds an addition of F32 numbers over the ranks that have the other shards; nothing if all ranks have everything. */
-int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, beton_error *err);
+int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
+			      beton_error *err);
 void dtrain__optimizer_free_ops(dtrain_optimizer *optimizer, dtrain__update_ops *ops);
 /* Adds the update of a kind with one state: w, g, state, scalars, group, [pieces], [scaler] -> w, state. */
 int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
@@ -165,6 +170,8 @@ int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);
 /* ---- parts that can be combined with any kind: ops and states ---- */
 
 int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err);
+/* The part of it that adds up squares, where norm_parts > 0. */
+int dtrain__norm_create(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err);
 /* which: DTRAIN__SLOW or DTRAIN__EMA. close accepts one that was not created. */
 int dtrain__average_create(dtrain_optimizer *optimizer, int which, beton_error *err);
 void dtrain__average_close(dtrain_optimizer *optimizer, int which);

@@ -103,6 +103,10 @@ typedef struct dtrain_optimizer_options {
 	 * rank has all that counts. */
 	int (*add)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
 	void *add_context;
+	/* > 0: the squares of gradients are added up in an order that does not depend on how ranks share the
+	 * parameters: that of norm_parts pieces of each unit. Shards must be whole pieces, and the padding of units a
+	 * multiple of them (dtrain_sync_options.parts, and units of the same policy). Default 0. */
+	int norm_parts;
 } dtrain_optimizer_options;
 
 BETON_API void dtrain_optimizer_options_init(dtrain_optimizer_options *options);
