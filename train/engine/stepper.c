@@ -30,7 +30,7 @@ struct slot {
 	dtrain_event *done; /* recorded behind the step */
 	dtrain_event *began, *ended;
 	dtrain_sync_marks *marks;
-	void *captured[RUN_KINDS];
+	void **captured; /* see captures_of */
 	double data_wait_ms, launch_ms;
 	char what[32];
 };
@@ -62,10 +62,25 @@ static double milliseconds_since(uint64_t began_ns)
 	return (double)(bt_now_ns() - began_ns) / 1e6;
 }
 
+/* One for each kind of run, and, where the sums are those of parts, one for each run in front of the last one, because
+ * each adds its part at another place. */
+static int captures_of(const engine_stepper *stepper)
+{
+	return RUN_KINDS + (stepper->engine->job.parts ? stepper->engine->job.runs - 1 : 0);
+}
+
+static int capture_index(const engine_stepper *stepper, enum run_kind kind, int run)
+{
+	return kind == PART && stepper->engine->job.parts ? RUN_KINDS + run : (int)kind;
+}
+
 static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
 	dtrain_device *device = stepper->engine->device;
 	dtrain_event **events[] = {&slot->done, &slot->began, &slot->ended};
+	slot->captured = calloc((size_t)captures_of(stepper), sizeof(*slot->captured));
+	if (!slot->captured)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a step");
 	int status = stepper->engine->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
 	/* The device writes the states of the scaler and of clipping only if these exist. */
 	if (status == BETON_OK)
@@ -112,9 +127,10 @@ static void close_slot(engine_stepper *stepper, struct slot *slot)
 	dtrain_event *events[] = {slot->done, slot->began, slot->ended};
 	if (slot->done && stepper->options.group)
 		dtrain_group_forget(stepper->options.group, slot->done);
-	for (int i = 0; i < RUN_KINDS; i++)
+	for (int i = 0; slot->captured && i < captures_of(stepper); i++)
 		if (slot->captured[i])
 			stepper->engine->api->capture_destroy(slot->captured[i]);
+	free(slot->captured);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i])
 			stepper->engine->api->event_destroy(events[i]);
@@ -187,7 +203,7 @@ static int put_body(engine_stepper *stepper, struct slot *slot, enum run_kind ki
 			    : put_last(stepper, slot, err);
 }
 
-static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, beton_error *err)
+static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, int run, beton_error *err)
 {
 	const dtrain_device_api *api = stepper->engine->api;
 	dtrain_stream *stream = stepper->engine->stream;
@@ -202,7 +218,7 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kin
 			*err = late;
 		}
 		if (status == BETON_OK)
-			slot->captured[kind] = captured;
+			slot->captured[capture_index(stepper, kind, run)] = captured;
 		else if (captured)
 			api->capture_destroy(captured);
 	}
@@ -224,12 +240,15 @@ static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, b
 		       : status;
 }
 
+/* In the order of the runs, which the sync counts. */
 static int capture_missing(engine_stepper *stepper, struct slot *slot, enum run_kind last, beton_error *err)
 {
-	int status = BETON_OK;
-	if (stepper->engine->job.runs > 1 && !slot->captured[PART])
-		status = capture_body(stepper, slot, PART, err);
-	return status == BETON_OK && !slot->captured[last] ? capture_body(stepper, slot, last, err) : status;
+	int runs = stepper->engine->job.runs, parts = stepper->engine->job.parts ? runs - 1 : runs > 1,
+	    status = BETON_OK;
+	for (int i = 0; i < parts && status == BETON_OK; i++)
+		if (!slot->captured[capture_index(stepper, PART, i)])
+			status = capture_body(stepper, slot, PART, i, err);
+	return status == BETON_OK && !slot->captured[last] ? capture_body(stepper, slot, last, 0, err) : status;
 }
 
 /* The end of a round is no part of a capture, and of the step's time all the same. */
@@ -244,7 +263,7 @@ static int end_round(engine_stepper *stepper, struct slot *slot, int64_t number,
 }
 
 /* The numbers depend on a row's place in the batch of the step, so that other ranks and runs for the same batch draw
- * the same. A run's rows go to the ranks in turn. */
+ * the same. A run's rows go to the ranks in turn; a part of a step has consecutive ones. */
 static int put_random(engine_stepper *stepper, struct held *held, int64_t number, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
@@ -257,6 +276,11 @@ static int put_random(engine_stepper *stepper, struct held *held, int64_t number
 	held->random[DTRAIN_RANDOM_STEP] = number;
 	held->random[DTRAIN_RANDOM_FIRST_ROW] = stepper->run * engine->job.batch_size * ranks + rank;
 	held->random[DTRAIN_RANDOM_ROW_STRIDE] = ranks;
+	if (engine->job.parts) {
+		held->random[DTRAIN_RANDOM_FIRST_ROW] =
+			dtrain_sync_part(engine->sync, stepper->run) * engine->job.batch_size;
+		held->random[DTRAIN_RANDOM_ROW_STRIDE] = 1;
+	}
 	return engine->api->copy(engine->stream, dtrain_program_data(network->program, network->random), held->random,
 				 DTRAIN_RANDOMS * sizeof(*held->random), DTRAIN_HOST_TO_DEVICE, err);
 }
@@ -314,7 +338,9 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 	if (first && status == BETON_OK)
 		status = engine->api->event_mark(slot->began, engine->stream, err);
 	if (status == BETON_OK)
-		status = captured ? engine->api->capture_launch(slot->captured[kind], engine->stream, err)
+		status = captured ? engine->api->capture_launch(
+					    slot->captured[capture_index(stepper, kind, stepper->run)], engine->stream,
+					    err)
 				  : put_body(stepper, slot, kind, err);
 	if (status != BETON_OK || kind == PART)
 		return status;

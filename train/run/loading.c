@@ -51,6 +51,14 @@ static void set_order(const run_options *options, const run_facts *facts, const 
 					      : facts->data.train.fields[run_options_job(options).task->class_field];
 }
 
+static void set_parts(const run_options *options, const engine_rank *engine, beton_loader_options *loader)
+{
+	int first = dtrain_sync_part(engine->sync, 0);
+	loader->parts = (uint32_t)options->reproducible;
+	loader->first_part = (uint32_t)first;
+	loader->part_stride = options->accumulate > 1 ? (uint32_t)(dtrain_sync_part(engine->sync, 1) - first) : 1;
+}
+
 /* Adds our option to the loader's message about options that do not suit the files. */
 static int name_files(const char *option, int status, beton_error *err)
 {
@@ -113,6 +121,8 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	loader.rank = (uint32_t)loading->rank;
 	loader.world_size = (uint32_t)loading->world_size;
 	loader.last = training ? BETON_LAST_DROP : BETON_LAST_SHORT;
+	if (training && options->reproducible)
+		set_parts(options, engine, &loader);
 	if (options->bad_samples == RUN_BAD_SKIP)
 		loader.on_error = training ? BETON_ON_ERROR_SUBSTITUTE : BETON_ON_ERROR_SKIP;
 	int status = training ? run_order_input_read(options, &input, err) : BETON_OK;

@@ -19,6 +19,7 @@
 #include "launcher.h"
 #include "metrics.h"
 #include "options.h"
+#include "parts.h"
 #include "plan.h"
 #include "preflight.h"
 #include "rank_cores.h"
@@ -344,6 +345,8 @@ static int complete_options(run_options *options, const struct rank_env *env, bo
 		status = run_options_resume(options, argc, argv, env->started ? env->world_size : 0, err);
 	if (status == BETON_OK && env->started)
 		options->world_size = env->world_size;
+	if (status == BETON_OK)
+		status = run_parts_divide(options, err);
 	return status == BETON_OK ? run_options_divide_batch(options, err) : status;
 }
 

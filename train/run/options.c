@@ -16,6 +16,7 @@
 #include "engine/recompute.h"
 #include "optimizer.h"
 #include "options_table.h"
+#include "parts.h"
 #include "recipes.h"
 #include "source.h"
 #include "strategy.h"
@@ -235,6 +236,8 @@ int run_options_check(run_options *options, beton_error *err)
 	status = check_scale(options, err);
 	if (status == BETON_OK)
 		status = run_strategy_check(options, err);
+	if (status == BETON_OK)
+		status = run_parts_check(options, err);
 	if (status == BETON_OK)
 		status = read_data_weights(options, err);
 	return status == BETON_OK ? check_names(options, err) : status;

@@ -127,6 +127,7 @@ typedef struct run_options {
 	bool no_error_feedback, no_warm_start;
 	int64_t powersgd_rank, powersgd_start;
 	double powersgd_min_rate;
+	int64_t reproducible; /* parts of a step; 0: the order of sums depends on the ranks. See run_parts_divide */
 	int64_t threads;
 	int64_t workers;
 	uint64_t seed;

@@ -12,6 +12,7 @@
 
 #include "common/system.h"
 #include "options_table.h"
+#include "parts.h"
 #include "position.h"
 #include "resume.h"
 #include "source.h"
@@ -311,7 +312,9 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 	run_options_drop_void(options);
 	if (world_size && !options->given[run_row_find("world-size")])
 		options->world_size = world_size;
-	status = share_batch(options, position, err);
+	status = run_parts_divide(options, err);
+	if (status == BETON_OK)
+		status = share_batch(options, position, err);
 	if (status == BETON_OK)
 		status = find_changes(options, known, err);
 	return status == BETON_OK ? run_options_check(options, err) : status;

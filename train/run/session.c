@@ -58,7 +58,7 @@ static int open_device(run_session *session, const struct rank_env *env, beton_e
 	dtrain_device_options device_options = {.struct_size = sizeof(device_options),
 						.threads = (int32_t)options->compute_threads,
 						.tf32 = options->precision == ENGINE_PRECISION_TF32,
-						.deterministic = options->deterministic};
+						.deterministic = options->deterministic || options->reproducible};
 	return run_open_device(&options->chosen, env, options->share_device, &device_options, &session->engine.device,
 			       err);
 }
@@ -112,6 +112,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	/* The log has the norm of each step; computing it reads the gradients once. */
 	bool logs = options->log || options->tensorboard;
 	optimizer.clip_norm = options->clip_norm > 0 || !logs ? options->clip_norm : INFINITY;
+	optimizer.norm_parts = (int)options->reproducible;
 	optimizer.lookahead = options->lookahead > 0;
 	optimizer.average = options->ema > 0;
 	status = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "parts.h"
+
+#include <inttypes.h>
+
+#include "common/error.h"
+#include "options_table.h"
+
+int run_parts_check(const run_options *options, beton_error *err)
+{
+	int64_t parts = options->reproducible;
+	if (!parts)
+		return BETON_OK;
+	if (parts & (parts - 1))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--reproducible %" PRId64 ": not a power of two", parts);
+	if (options->given[run_row_find("accumulate")])
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--accumulate: with --reproducible %" PRId64 ", each rank adds up %" PRId64
+			       " / ranks batches in a step",
+			       parts, parts);
+	if (options->order == RUN_ORDER_TORCH_DISTRIBUTED)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--reproducible: --order torch-distributed depends on the number of ranks");
+	return BETON_OK;
+}
+
+int run_parts_divide(run_options *options, beton_error *err)
+{
+	if (!options->reproducible)
+		return BETON_OK;
+	if (options->reproducible % options->world_size != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--reproducible %" PRId64 ": %" PRId64
+			       " ranks cannot share the parts of a step evenly; give 1, 2, 4 ... %" PRId64,
+			       options->reproducible, options->world_size, options->reproducible);
+	options->accumulate = options->reproducible / options->world_size;
+	return BETON_OK;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps that are divided into a fixed number of parts, so that their results do not depend on the ranks. */
+#ifndef RUN_PARTS_H
+#define RUN_PARTS_H
+
+#include "options.h"
+
+/* INVALID_ARGUMENT: --reproducible, or another option that does not go with it. */
+int run_parts_check(const run_options *options, beton_error *err);
+
+/* With --reproducible, sets accumulate to the parts of a rank. Call it when world_size is final. INVALID_ARGUMENT: the
+ * ranks cannot share the parts. */
+int run_parts_divide(run_options *options, beton_error *err);
+
+#endif
