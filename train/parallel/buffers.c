@@ -6,6 +6,7 @@
 #include "common/error.h"
 #include "comm/work.h"
 #include "sync.h"
+#include "tree.h"
 
 /* fixed: include the buffers that no step changes. */
 static int copy_buffers(dtrain_sync *sync, dtrain_stream *stream, bool pack, bool fixed, beton_error *err)
@@ -54,6 +55,8 @@ int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *e
 {
 	dtrain_work *work = NULL;
 	dtrain_event *after;
+	if (sync->started && sync->options.parts)
+		return dtrain__tree_average_buffers(sync, stream, err);
 	if (!sync->started || sync->moving_count == 0 || dtrain_group_size(sync->group) == 1 ||
 	    sync->options.buffers == DTRAIN_BUFFERS_OWN)
 		return BETON_OK;
@@ -107,12 +110,17 @@ static int broadcast_all(dtrain_sync *sync, dtrain_stream *stream, beton_error *
 int dtrain__sync_broadcast(dtrain_sync *sync, beton_error *err)
 {
 	dtrain_stream *stream = NULL;
-	if (dtrain_group_size(sync->group) == 1)
+	bool alone = dtrain_group_size(sync->group) == 1;
+	if (alone && !sync->part_buffers)
 		return BETON_OK;
 	int status = sync->api->stream_create(sync->device, &stream, err);
 	if (status != BETON_OK)
 		return status;
-	status = broadcast_all(sync, stream, err);
+	status = alone ? BETON_OK : broadcast_all(sync, stream, err);
+	if (status == BETON_OK)
+		status = dtrain__tree_share_buffers(sync, stream, err);
+	if (status == BETON_OK)
+		status = sync->api->stream_synchronize(stream, err);
 	sync->api->stream_destroy(stream);
 	return status;
 }

@@ -400,6 +400,12 @@ static int add_gathers(plan_state *state, beton_error *err)
 	return status;
 }
 
+static int add_buffers(plan_state *state, beton_error *err)
+{
+	const dtrain__call call = dtrain__tree_buffers_call(state->sync);
+	return dtrain__schedule_add(state->schedule, &call, -1, state->schedule->graph->num_nodes, err);
+}
+
 int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err)
 {
 	plan_state state = {.sync = sync,
@@ -422,6 +428,8 @@ int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error
 	sync->programs = state.program;
 	/* In front of reductions at the same place, since the next op waits for them. */
 	int status = dtrain__sync_plan_norms(sync, state.program, schedule, err);
+	if (status == BETON_OK && state.trains && sync->part_buffers)
+		status = add_buffers(&state, err);
 	if (status == BETON_OK && sync->num_shards > 1)
 		status = add_gathers(&state, err);
 	if (status == BETON_OK && state.trains)

@@ -178,6 +178,7 @@ struct dtrain_sync {
 	void *packed;                 /* all buffers, for a single reduction; in device memory, as the group requires */
 	int64_t packed_count;
 	int64_t moving_count; /* elements of the buffers that are not fixed */
+	float *part_buffers;  /* [runs of a step][moving_count]: see tree_buffers.c; NULL: none */
 };
 
 /* The group of all ranks of the mesh. */

@@ -123,24 +123,10 @@ static int levels_of(const dtrain_sync *sync)
 	return levels;
 }
 
-/* Runs and ranks would each have statistics of their own. */
-static int check_buffers(const dtrain_sync *sync, beton_error *err)
-{
-	for (int i = 0; i < dtrain_params_buffer_count(sync->params); i++) {
-		const dtrain_buffer *buffer = dtrain_params_buffer_at(sync->params, i);
-		if (!buffer->fixed)
-			return bt_fail(err, BETON_UNSUPPORTED,
-				       "sync: steps change '%s' (running statistics of a batch norm), which is not "
-				       "the same for any number of ranks",
-				       buffer->name);
-	}
-	return BETON_OK;
-}
-
 int dtrain__tree_create(dtrain_sync *sync, beton_error *err)
 {
 	size_t workspace = 0;
-	int levels = levels_of(sync), status = check_buffers(sync, err);
+	int levels = levels_of(sync), status = dtrain__tree_create_buffers(sync, err);
 	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
 		status = open_reduction(&sync->reductions[i], &workspace, err);
 		sync->sums_bytes += (size_t)levels * bytes_of(sync, array_count(&sync->reductions[i]));
@@ -161,6 +147,8 @@ int dtrain__tree_create(dtrain_sync *sync, beton_error *err)
 
 void dtrain__tree_destroy(dtrain_sync *sync)
 {
+	sync->api->free(sync->device, sync->part_buffers);
+	sync->part_buffers = NULL;
 	for (int i = 0; i < sync->count; i++) {
 		sync_tree *tree = sync->reductions[i].tree;
 		if (tree && tree->add)

@@ -34,6 +34,15 @@ void dtrain__tree_destroy(dtrain_sync *sync);
 /* Puts on the stream what a run adds to the sums of the step's runs. With the last run the array gets the sum. */
 int dtrain__tree_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err);
 
+/* Memory for the buffers of each part, after the parameters are allocated. */
+int dtrain__tree_create_buffers(dtrain_sync *sync, beton_error *err);
+/* Gives all parts of this rank the buffers that are in place. */
+int dtrain__tree_share_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
+/* Collective: makes all buffers the mean over the parts. Waits for the stream. */
+int dtrain__tree_average_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
+/* From the beginning to the end of a run: the buffers of its part are in place. */
+dtrain__call dtrain__tree_buffers_call(dtrain_sync *sync);
+
 /* Bytes of the parts; 0: none are exchanged. */
 size_t dtrain__tree_parts_bytes(const sync_reduction *reduction);
 size_t dtrain__tree_replica_bytes(const sync_reduction *reduction);

@@ -36,3 +36,18 @@ int run_parts_divide(run_options *options, beton_error *err)
 	options->accumulate = options->reproducible / options->world_size;
 	return BETON_OK;
 }
+
+int run_parts_check_buffers(const run_options *options, const dtrain_params *params, beton_error *err)
+{
+	if (!options->reproducible || (options->ema == 0 && !options->lookahead))
+		return BETON_OK;
+	for (int i = 0; i < dtrain_params_buffer_count(params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
+		if (!buffer->fixed)
+			return bt_fail(err, BETON_UNSUPPORTED,
+				       "--%s: it would also average '%s', which each part of --reproducible has of its "
+				       "own (running statistics of a batch norm)",
+				       options->lookahead ? "lookahead" : "ema", buffer->name);
+	}
+	return BETON_OK;
+}

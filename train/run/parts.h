@@ -4,6 +4,8 @@
 #ifndef RUN_PARTS_H
 #define RUN_PARTS_H
 
+#include <dtrain/params.h>
+
 #include "options.h"
 
 /* INVALID_ARGUMENT: --reproducible, or another option that does not go with it. */
@@ -12,5 +14,8 @@ int run_parts_check(const run_options *options, beton_error *err);
 /* With --reproducible, sets accumulate to the parts of a rank. Call it when world_size is final. INVALID_ARGUMENT: the
  * ranks cannot share the parts. */
 int run_parts_divide(run_options *options, beton_error *err);
+
+/* UNSUPPORTED: averages of buffers that steps change are not the same for any number of ranks. */
+int run_parts_check_buffers(const run_options *options, const dtrain_params *params, beton_error *err);
 
 #endif

@@ -16,6 +16,7 @@
 #include "metadata.h"
 #include "optimizer.h"
 #include "options_table.h"
+#include "parts.h"
 #include "resume.h"
 #include "signals.h"
 #include "status_line.h"
@@ -90,7 +91,9 @@ static int open_optimizer(run_session *session, beton_error *err)
 	run_groups groups;
 	dtrain_optimizer_options optimizer;
 	dtrain_hyper_value hypers[RUN_HYPERS_MAX];
-	int status = run_groups_make(options, session->engine.params, &groups, err);
+	int status = run_parts_check_buffers(options, session->engine.params, err);
+	if (status == BETON_OK)
+		status = run_groups_make(options, session->engine.params, &groups, err);
 	if (status != BETON_OK)
 		return status;
 	dtrain_optimizer_options_init(&optimizer);
