@@ -207,7 +207,7 @@ static void rank_plans(struct rank *r)
 	close_model(&model);
 }
 
-static int create_with(const char *strategy, bool allocated)
+static int create_with(const char *strategy, bool allocated, int parts)
 {
 	dtrain_device *device = NULL;
 	dtrain_params *params = NULL;
@@ -219,6 +219,7 @@ static int create_with(const char *strategy, bool allocated)
 		MUST(dtrain_params_allocate(params, &err));
 	dtrain_sync_options_init(&options);
 	options.strategy = strategy;
+	options.parts = parts;
 	int status = dtrain_sync_create(params, NULL, &options, &sync, &err);
 	REQUIRE((status == BETON_OK) == (sync != NULL));
 	dtrain_sync_destroy(&sync);
@@ -235,8 +236,10 @@ static void rank_misuses(struct rank *r)
 	dtrain_program *program = NULL;
 	dtrain_sync *sync = NULL;
 	dtrain_mesh *mesh = NULL;
-	REQUIRE(create_with("ddp", false) == BETON_OK && create_with("ddp", true) == BETON_STATE);
-	REQUIRE(create_with("none", false) == BETON_INVALID_ARGUMENT && strstr(err.message, "no strategy 'none'"));
+	REQUIRE(create_with("ddp", false, 0) == BETON_OK && create_with("ddp", true, 0) == BETON_STATE);
+	REQUIRE(create_with("none", false, 0) == BETON_INVALID_ARGUMENT && strstr(err.message, "no strategy 'none'"));
+	REQUIRE(create_with("ddp", false, 4) == BETON_OK && create_with("ddp", false, 6) == BETON_INVALID_ARGUMENT);
+	REQUIRE(strstr(err.message, "6 parts are no power of two"));
 	open_model(&model, sync_model_mesh(r->group), NULL, 32, 2);
 	REQUIRE(dtrain_sync_create(model.params, NULL, NULL, &sync, &err) == BETON_STATE);
 	sync_model_fill(&model, r->rank, 0);

@@ -295,7 +295,7 @@ const option_row run_rows[] = {
 	      "do not depend on the number of ranks or on --strategy, also when a run is resumed with others. V is a "
 	      "power of two. Implies --deterministic. On the device `cpu` the sums also depend on the number of "
 	      "compute threads: by default a rank has those of one of V ranks on its machine; if ranks are on several "
-	      "machines, give --threads. It costs time and memory: see benchmarks.md."),
+	      "machines, give --threads. `--bucket-mb`, `--unit-mb` and `--unit-pattern` do not go with it."),
 
 	GROUP("Ranks and device", NULL),
 	WHOLE("world-size", TOLD, world_size, "N", 1, DTRAIN_MAX_RANKS, "1", "start N ranks on this machine",

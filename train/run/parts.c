@@ -18,6 +18,13 @@ int run_parts_check(const run_options *options, beton_error *err)
 			       "--accumulate: with --reproducible %" PRId64 ", each rank adds up %" PRId64
 			       " / ranks batches in a step",
 			       parts, parts);
+	if (options->bucket_mb > 0 || options->unit_mb > 0 || options->unit_pattern)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--%s: with --reproducible, units are blocks of the model for every strategy, because "
+			       "norms are added up unit by unit",
+			       options->bucket_mb > 0 ? "bucket-mb"
+			       : options->unit_mb > 0 ? "unit-mb"
+						      : "unit-pattern");
 	if (options->order == RUN_ORDER_TORCH_DISTRIBUTED)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--reproducible: --order torch-distributed depends on the number of ranks");
