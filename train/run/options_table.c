@@ -289,13 +289,14 @@ const option_row run_rows[] = {
 	      "fill a step at the end of an epoch are left out."),
 
 	WHOLE("reproducible", FIXED, reproducible, "V", 0, 4096, "0",
-	      "divide each step into V parts: the same bits for 1, 2, 4 ... V ranks; 0 = not",
+	      "divide a step into V parts, for the same bits on any number of ranks; 0 = not",
 	      "A part is a batch of --batch-size samples, and each rank computes V / ranks of them in a step, which "
 	      "replaces --accumulate. The gradients of the parts are added up in one order, so that weights and losses "
 	      "do not depend on the number of ranks or on --strategy, also when a run is resumed with others. V is a "
-	      "power of two. Implies --deterministic. On the device `cpu` the sums also depend on the number of "
-	      "compute threads: by default a rank has those of one of V ranks on its machine; if ranks are on several "
-	      "machines, give --threads. `--bucket-mb`, `--unit-mb` and `--unit-pattern` do not go with it."),
+	      "power of two. Implies --deterministic. On the device `cpu` sums also depend on the number of compute "
+	      "threads: a rank has 1 / V of its machine's cores, or --threads, which must then be the same in all "
+	      "runs. "
+	      "--bucket-mb, --unit-mb and --unit-pattern do not go with it."),
 
 	GROUP("Ranks and device", NULL),
 	WHOLE("world-size", TOLD, world_size, "N", 1, DTRAIN_MAX_RANKS, "1", "start N ranks on this machine",

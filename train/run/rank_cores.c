@@ -62,7 +62,7 @@ int run_cores_count_threads(run_options *options, const run_cores *cores, beton_
 		return BETON_OK;
 	int status = read_omp_threads(&options->compute_threads, err);
 	options->told_threads = options->compute_threads > 0;
-	/* Products add up in an order that depends on the threads: a rank has those that each of V ranks would have. */
+	/* Products add up in an order that depends on the threads, so these do not depend on the number of ranks. */
 	int64_t parts = options->reproducible;
 	if (!options->compute_threads)
 		options->compute_threads = !parts ? cores->rank : cores->machine > parts ? cores->machine / parts : 1;
