@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "parts.h"
 
+#include <dtrain/sync.h>
 #include <inttypes.h>
 
 #include "common/error.h"
 #include "options_table.h"
+
+/* The option whose result depends on the number of ranks by what it is; NULL: none. */
+static const char *find_of_ranks(const run_options *options)
+{
+	return options->strategy >= RUN_STRATEGY_LOCAL      ? "strategy"
+	       : options->compress                          ? "compress"
+	       : options->sync_batch_norm                   ? "sync-batch-norm"
+	       : options->buffers != DTRAIN_BUFFERS_AVERAGE ? "buffers"
+							    : NULL;
+}
 
 int run_parts_check(const run_options *options, beton_error *err)
 {
@@ -25,6 +36,11 @@ int run_parts_check(const run_options *options, beton_error *err)
 			       options->bucket_mb > 0 ? "bucket-mb"
 			       : options->unit_mb > 0 ? "unit-mb"
 						      : "unit-pattern");
+	const char *of_ranks = find_of_ranks(options);
+	if (of_ranks)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--%s: its result depends on the number of ranks, which --reproducible excludes",
+			       of_ranks);
 	if (options->order == RUN_ORDER_TORCH_DISTRIBUTED)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--reproducible: --order torch-distributed depends on the number of ranks");
