@@ -20,20 +20,19 @@ static size_t bytes_of(const sync_reduction *reduction)
 	return (size_t)count_of(reduction) * dtrain_dtype_size(dtrain_params_dtype(reduction->sum.sync->params));
 }
 
-static int create_add(sync_reduction *reduction, size_t *workspace, beton_error *err)
+int dtrain__sync_create_add(const dtrain_sync *sync, int64_t count, dtrain_op **out, size_t *workspace,
+			    beton_error *err)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
-	const int64_t count = count_of(reduction);
-	dtrain_operand array = {.dtype = dtrain_params_dtype(sync->params),
-				.shape = dtrain_shape_of(1, &count),
-				.bytes = bytes_of(reduction)};
+	const dtrain_dtype dtype = dtrain_params_dtype(sync->params);
+	const dtrain_operand array = {
+		.dtype = dtype, .shape = dtrain_shape_of(1, &count), .bytes = (size_t)count * dtrain_dtype_size(dtype)};
 	dtrain_op_desc desc = {.kind = DTRAIN_OP_ADD,
 			       .num_inputs = 2,
 			       .num_outputs = 1,
 			       .inputs = {array, array},
 			       .outputs = {array},
 			       .plain_output = {true}};
-	int status = sync->api->op_create(sync->device, &desc, &reduction->add, err);
+	int status = sync->api->op_create(sync->device, &desc, out, err);
 	*workspace = desc.workspace_bytes > *workspace ? desc.workspace_bytes : *workspace;
 	return status;
 }
@@ -43,7 +42,8 @@ int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
 	size_t workspace = 0;
 	int status = BETON_OK;
 	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
-		status = create_add(&sync->reductions[i], &workspace, err);
+		sync_reduction *reduction = &sync->reductions[i];
+		status = dtrain__sync_create_add(sync, count_of(reduction), &reduction->add, &workspace, err);
 		sync->sums_bytes += bytes_of(&sync->reductions[i]);
 	}
 	if (status == BETON_OK)

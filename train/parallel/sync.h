@@ -276,6 +276,11 @@ int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, bool sen
 /* The marks of an operation; NULL: none. */
 sync_mark *dtrain__sync_mark_of(const dtrain_sync *sync, const sync_operation *operation);
 
+/* An op that adds two arrays of the parameters' type, the result in place of the first. *workspace grows to what it
+ * needs. */
+int dtrain__sync_create_add(const dtrain_sync *sync, int64_t count, dtrain_op **out, size_t *workspace,
+			    beton_error *err);
+
 /* Memory and ops for the sums of a step's runs. */
 int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err);
 /* The next run begins a step, whatever was summed so far. */

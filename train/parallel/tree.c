@@ -81,22 +81,6 @@ static size_t bytes_of(const dtrain_sync *sync, int64_t count)
 	return (size_t)count * dtrain_dtype_size(dtrain_params_dtype(sync->params));
 }
 
-static int create_add(dtrain_sync *sync, int64_t count, dtrain_op **out, size_t *workspace, beton_error *err)
-{
-	const dtrain_operand array = {.dtype = dtrain_params_dtype(sync->params),
-				      .shape = dtrain_shape_of(1, &count),
-				      .bytes = bytes_of(sync, count)};
-	dtrain_op_desc desc = {.kind = DTRAIN_OP_ADD,
-			       .num_inputs = 2,
-			       .num_outputs = 1,
-			       .inputs = {array, array},
-			       .outputs = {array},
-			       .plain_output = {true}};
-	int status = sync->api->op_create(sync->device, &desc, out, err);
-	*workspace = desc.workspace_bytes > *workspace ? desc.workspace_bytes : *workspace;
-	return status;
-}
-
 static int open_reduction(sync_reduction *reduction, size_t *workspace, beton_error *err)
 {
 	dtrain_sync *sync = reduction->sum.sync;
@@ -107,9 +91,9 @@ static int open_reduction(sync_reduction *reduction, size_t *workspace, beton_er
 	int unit = figures ? -1 : sync->operation_units[reduction->sum.index];
 	reduction->each_run = sends_each_run(sync);
 	tree->spreads = !figures && !reduction->shard;
-	int status = create_add(sync, part_count(reduction), &tree->add, workspace, err);
+	int status = dtrain__sync_create_add(sync, part_count(reduction), &tree->add, workspace, err);
 	if (status == BETON_OK)
-		status = create_add(sync, array_count(reduction), &reduction->add, workspace, err);
+		status = dtrain__sync_create_add(sync, array_count(reduction), &reduction->add, workspace, err);
 	if (status == BETON_OK && tree->spreads)
 		status = dtrain__operation_open(&reduction->replicas, sync, unit, true, err);
 	return status;
