@@ -138,6 +138,17 @@ static size_t module_length(const char *pattern, const char *name)
 	return 0;
 }
 
+static int check_pattern(const dtrain_params *params, beton_error *err)
+{
+	const char *pattern = params->unit_pattern;
+	bool matches = !pattern || params->count == 0;
+	for (int i = 0; i < params->count && !matches; i++)
+		matches = module_length(pattern, params->params[i].name) > 0;
+	return matches ? BETON_OK
+		       : bt_fail(err, BETON_INVALID_ARGUMENT, "units: no module's name matches the pattern '%s'",
+				 pattern);
+}
+
 static bool are_of_one_module(const char *pattern, const char *a, const char *b)
 {
 	size_t length = module_length(pattern, a);
@@ -183,7 +194,9 @@ int dtrain__units_lay_out(dtrain_params *params, beton_error *err)
 	layout l = {.params = params};
 	bool divides = params->sharding.shards > 1 || params->sharding.alike;
 	bool splits = divides && params->copies.dtype != params->dtype;
-	int status = BETON_OK;
+	int status = check_pattern(params, err);
+	if (status != BETON_OK)
+		return status;
 	params->units = calloc((size_t)params->count + 1, sizeof(*params->units));
 	if (!params->units)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the units of %d parameters", params->count);

@@ -35,7 +35,7 @@ typedef struct server_worker {
 	int64_t pulled;     /* the version of its parameters */
 	int64_t lead;       /* when it pulled */
 	uint64_t pushed_at; /* order among all that was pushed */
-	float *buffers;     /* the last that it has sent */
+	float *buffers;     /* the last that were taken */
 	bool has_buffers;
 	bool told_of; /* that it is lost */
 	beton_error failure;
@@ -103,12 +103,8 @@ static bool prepare_values(server_worker *worker)
 static void hand_over(server_worker *worker)
 {
 	dtrain_server *server = worker->server;
-	const link_arrays *arrays = &server->arrays;
 	pthread_mutex_lock(&server->mutex);
 	worker->state = PUSHED;
-	memcpy(worker->buffers, worker->pushed + DTRAIN_FIGURES + arrays->count,
-	       (size_t)arrays->buffers * sizeof(float));
-	worker->has_buffers = true;
 	worker->pushed_at = ++server->pushes;
 	pthread_cond_broadcast(&server->changed);
 	while (worker->state != AWAY && !server->stopping)
@@ -345,6 +341,15 @@ static void wait_until(dtrain_server *server, uint64_t deadline_ns)
 	pthread_cond_clockwait(&server->changed, &server->mutex, CLOCK_MONOTONIC, &until);
 }
 
+/* What workers send for a later step does not count in an evaluation of this one. */
+static void take_buffers(server_worker *worker)
+{
+	const link_arrays *arrays = &worker->server->arrays;
+	memcpy(worker->buffers, worker->pushed + DTRAIN_FIGURES + arrays->count,
+	       (size_t)arrays->buffers * sizeof(float));
+	worker->has_buffers = true;
+}
+
 /* Adds up what was taken, in the workers' order, and divides it. With the mutex. */
 static void combine(dtrain_server *server, int workers, dtrain_update *out)
 {
@@ -352,9 +357,10 @@ static void combine(dtrain_server *server, int workers, dtrain_update *out)
 	float *sum = server->taken;
 	*out = (dtrain_update){.worker = -1, .workers = workers};
 	for (int i = 0; i < server->options.workers; i++) {
-		const server_worker *worker = &server->workers[i];
+		server_worker *worker = &server->workers[i];
 		if (worker->state != TAKEN)
 			continue;
+		take_buffers(worker);
 		if (out->worker < 0)
 			memcpy(sum, worker->pushed, (size_t)count * sizeof(float));
 		for (int64_t k = 0; k < count && out->worker >= 0; k++)

@@ -405,7 +405,7 @@ const option_row run_rows[] = {
 	WHOLE("local-steps", TOLD, local_steps, "N", 1, RUN_STEPS_MAX, "500",
 	      "with --strategy `local`, steps that the ranks train apart",
 	      "A round ends after so many steps, and with the run. 500 is what DiLoCo's authors use."),
-	WHOLE("local-warmup", TOLD, local_warmup, "N", 0, RUN_STEPS_MAX, "0",
+	WHOLE("local-warmup", FIXED, local_warmup, "N", 0, RUN_STEPS_MAX, "0",
 	      "with --strategy `local`, steps before the first round",
 	      "In these the ranks reduce gradients, as with `ddp` (post-local SGD)."),
 	REALS("outer-lr", TOLD, outer_lr, "X", 1, 1e-6, 1e6, "0.7",

@@ -28,7 +28,7 @@ static void print_memory(const run_session *session, const engine_memory *memory
 		size_t bytes;
 	} lines[] = {{"parameters", memory->parameters},
 		     {"gradients", memory->gradients},
-		     {"optimizer state", memory->states},
+		     {"optimizer state", memory->states - outer},
 		     {"outer optimizer", outer},
 		     {"compute copies", memory->copies},
 		     {"sums of gradients", memory->sums},
@@ -42,7 +42,7 @@ static void print_memory(const run_session *session, const engine_memory *memory
 		     {"scratch memory, evaluation", memory->scratch[1]},
 		     {engine->staged ? "batches" : "batches, training", memory->batches[0]},
 		     {engine->staged ? "batches" : "batches, evaluation", memory->batches[1]},
-		     {"all of these", engine_memory_total(memory) + outer + compression}};
+		     {"all of these", engine_memory_total(memory) + compression}};
 	printf("memory of each rank on device %s:\n", engine->api->name);
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		print_bytes(lines[i].what, lines[i].bytes);
@@ -95,7 +95,9 @@ int run_plan_print(run_session *session, beton_error *err)
 	if (status == BETON_OK) {
 		engine_memory_read(engine, &memory);
 		print_memory(session, &memory);
-		print_traffic(&memory);
+		/* Ranks that train apart send once a round. */
+		if (!session->local)
+			print_traffic(&memory);
 		int printed = printf("\n%s%s%s%s%s", strategies ? strategies : "", strategies ? "\n" : "",
 				     table ? table : "", table ? "\n" : "", text);
 		if (printed < 0 || fflush(stdout) != 0)

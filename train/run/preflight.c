@@ -17,6 +17,7 @@
 #include "loading.h"
 #include "order_input.h"
 #include "source.h"
+#include "strategy.h"
 #include "tensorboard.h"
 
 #define LOG_LINE_MAX (1 << 20)
@@ -73,6 +74,12 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 			       options->data.count == 1 ? options->data.paths[0] : "--data", out->epoch_length,
 			       bt_plural(out->epoch_length), out->global_batch, options->batch_size,
 			       options->accumulate, world_size, bt_plural((uint64_t)world_size));
+	int64_t workers = run_strategy_is_async(options) ? options->world_size - 1 : 1;
+	if ((int64_t)out->epoch_length < options->batch_size * options->accumulate * workers)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--data: an epoch has %" PRIu64 " samples, fewer than a batch for each of the %" PRId64
+			       " workers needs",
+			       out->epoch_length, workers);
 	/* A part of a step counts as a step, unless it is a rounding error of a whole number. */
 	double steps = ceil(options->epochs * (double)out->steps_per_epoch - 1e-6);
 	if (steps > RUN_STEPS_MAX)

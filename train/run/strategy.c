@@ -2,8 +2,10 @@
 #include "strategy.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "optimizer.h"
 #include "options_table.h"
 
@@ -30,14 +32,6 @@ int64_t run_strategy_shares(const run_options *options)
 	return options->staleness > 0 ? 1 : options->world_size - 1;
 }
 
-int run_strategy_check_world(const run_options *options, beton_error *err)
-{
-	return run_strategy_is_async(options) && options->world_size < 2
-		       ? bt_fail(err, BETON_INVALID_ARGUMENT,
-				 "--strategy async needs a --world-size of 2 at least: a server and its workers")
-		       : BETON_OK;
-}
-
 static const char *name_of(const run_options *options)
 {
 	return run_row_possible(&run_rows[run_row_find("strategy")], options->strategy);
@@ -53,48 +47,103 @@ static int64_t ranks_of_copy(const run_options *options, const struct rank_env *
 	return options->strategy == RUN_STRATEGY_HSDP ? env->local_world_size : env->world_size;
 }
 
-static int check_only_sharded(const run_options *options, beton_error *err)
+int run_strategy_check_world(const run_options *options, beton_error *err)
 {
-	const struct {
-		const char *name;
-		bool given;
-	} all[] = {{"shard", options->shard > 0},
-		   {"unit-mb", options->unit_mb > 0},
-		   {"unit-pattern", options->unit_pattern},
-		   {"keep-gathered", options->keep_gathered},
-		   {"accumulate-locally", options->accumulate_locally}};
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !is_sharding(options); i++)
-		if (all[i].given)
-			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "--%s: of sharding strategies, and --strategy is %s", all[i].name,
-				       name_of(options));
+	int64_t ranks = options->world_size, shard = options->shard > 0 ? options->shard : ranks;
+	bool known = is_sharded(options) && (options->shard > 0 || options->strategy != RUN_STRATEGY_HSDP);
+	if (run_strategy_is_async(options) && ranks < 2)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--strategy async needs a --world-size of 2 at least: a server and its workers");
+	if (known && ranks % shard != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--shard %" PRId64 ": the number of ranks, %" PRId64 ", is no multiple of it", shard,
+			       ranks);
+	if (known && options->compress && shard == ranks && ranks > 1)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--compress: with --strategy %s it is for the sums over several copies: give --shard N",
+			       name_of(options));
 	return BETON_OK;
 }
 
-/* Options of one strategy. */
-static int check_only(const run_options *options, int strategy, const char *const *names, size_t count,
-		      beton_error *err)
+enum {
+	OF_DDP = 1 << RUN_STRATEGY_DDP,
+	OF_ZERO1 = 1 << RUN_STRATEGY_ZERO1,
+	OF_ZERO2 = 1 << RUN_STRATEGY_ZERO2,
+	OF_ZERO3 = 1 << RUN_STRATEGY_ZERO3 | 1 << RUN_STRATEGY_FSDP | 1 << RUN_STRATEGY_HSDP,
+	OF_LOCAL = 1 << RUN_STRATEGY_LOCAL,
+	OF_ASYNC = 1 << RUN_STRATEGY_ASYNC,
+	OF_SHARDING = OF_ZERO1 | OF_ZERO2 | OF_ZERO3,
+};
+
+/* Options that have an effect with some strategies only. What a resumed run had before does not count. */
+static const struct {
+	const char *name;
+	int strategies;
+} of_strategies[] = {
+	{"bucket-mb", OF_DDP | OF_LOCAL},
+	{"shard", OF_SHARDING},
+	{"unit-mb", OF_SHARDING},
+	{"unit-pattern", OF_SHARDING},
+	{"prefetch-mb", OF_ZERO3},
+	{"keep-gathered", OF_ZERO3},
+	{"accumulate-locally", OF_ZERO2 | OF_ZERO3},
+	{"buffers", OF_DDP | OF_SHARDING | OF_LOCAL},
+	{"local-steps", OF_LOCAL},
+	{"local-warmup", OF_LOCAL},
+	{"outer-lr", OF_LOCAL},
+	{"outer-momentum", OF_LOCAL},
+	{"staleness", OF_ASYNC},
+	{"plan", OF_DDP | OF_SHARDING | OF_LOCAL},
+};
+
+/* Writes "zero3, fsdp, hsdp". */
+static void list_strategies(int strategies, char *out, size_t size)
 {
-	for (size_t i = 0; i < count && options->strategy != strategy; i++)
-		if (options->given[run_row_find(names[i])])
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --strategy %s, and it is %s", names[i],
-				       run_row_possible(&run_rows[run_row_find("strategy")], strategy),
-				       name_of(options));
+	const option_row *row = &run_rows[run_row_find("strategy")];
+	*out = 0;
+	for (int i = 0; run_row_possible(row, i); i++)
+		if (strategies >> i & 1)
+			bt_append(out, size, "%s%s", *out ? ", " : "", run_row_possible(row, i));
+}
+
+static int check_given(const run_options *options, beton_error *err)
+{
+	for (size_t i = 0; i < sizeof(of_strategies) / sizeof(of_strategies[0]); i++) {
+		char list[80];
+		if (!options->given[run_row_find(of_strategies[i].name)] ||
+		    of_strategies[i].strategies >> options->strategy & 1)
+			continue;
+		list_strategies(of_strategies[i].strategies, list, sizeof(list));
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --strategy %s, and it is %s",
+			       of_strategies[i].name, list, name_of(options));
+	}
+	if (options->given[run_row_find("accumulate-locally")] && options->accumulate == 1)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--accumulate-locally: needs --accumulate above 1");
+	return BETON_OK;
+}
+
+/* Options that have an effect with some methods of compression only. */
+static int check_compression(const run_options *options, beton_error *err)
+{
+	static const struct {
+		const char *name, *methods;
+	} all[] = {{"compress-ratio", "topk"},        {"no-error-feedback", "int8 topk powersgd"},
+		   {"powersgd-rank", "powersgd"},     {"powersgd-start", "powersgd"},
+		   {"powersgd-min-rate", "powersgd"}, {"no-warm-start", "powersgd"}};
+	const char *method = run_row_possible(&run_rows[run_row_find("compress")], options->compress);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (options->given[run_row_find(all[i].name)] && !strstr(all[i].methods, method))
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --compress %s, and it is %s", all[i].name,
+				       all[i].methods, method);
 	return BETON_OK;
 }
 
 static int check_apart(const run_options *options, beton_error *err)
 {
-	static const char *const local[] = {"local-steps", "local-warmup", "outer-lr", "outer-momentum"};
-	static const char *const async[] = {"staleness"};
-	int status = check_only(options, RUN_STRATEGY_LOCAL, local, sizeof(local) / sizeof(local[0]), err);
-	if (status == BETON_OK)
-		status = check_only(options, RUN_STRATEGY_ASYNC, async, 1, err);
-	if (status != BETON_OK || options->strategy < RUN_STRATEGY_LOCAL)
-		return status;
+	if (options->strategy < RUN_STRATEGY_LOCAL)
+		return BETON_OK;
 	if (options->ema > 0 || options->lookahead > 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--%s: with --strategy %s each rank would have weights of its own to keep",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: not with --strategy %s",
 			       options->ema > 0 ? "ema" : "lookahead", name_of(options));
 	if (options->compress || options->sync_batch_norm)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: with --strategy %s the ranks take their steps apart",
@@ -108,14 +157,13 @@ static int check_apart(const run_options *options, beton_error *err)
 
 int run_strategy_check(const run_options *options, beton_error *err)
 {
-	int status = check_only_sharded(options, err);
+	int status = check_given(options, err);
+	if (status == BETON_OK)
+		status = check_compression(options, err);
 	if (status == BETON_OK)
 		status = check_apart(options, err);
 	if (status != BETON_OK || !is_sharding(options))
 		return status;
-	if (options->bucket_mb > 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--bucket-mb: of --strategy ddp; --unit-mb sizes the units of sharding strategies");
 	if (options->buffers == DTRAIN_BUFFERS_OWN)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--buffers own: of --strategy ddp; with the others each rank writes a part of a "
@@ -135,8 +183,9 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 			       "--strategy hsdp: the number of ranks on a machine is not known: give --shard N");
 	if (env->world_size % shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--shard %" PRId64 ": the number of ranks, %d, is no multiple of it", shard,
-			       env->world_size);
+			       "--strategy hsdp: the number of ranks, %d, is no multiple of the %" PRId64
+			       " on this machine: give --shard N",
+			       env->world_size, shard);
 	/* Neighbouring ranks share a copy, because gathers move the most. */
 	const dtrain_mesh_axis axes[] = {{.name = "replicate", .size = env->world_size / (int)shard},
 					 {.name = "shard", .size = (int)shard}};
