@@ -326,6 +326,38 @@ static void a_failure_between_gpus_is_told(void **state)
 	}
 }
 
+static void count_call(void *context)
+{
+	++*(int *)context;
+}
+
+/* A capture calls at each launch, not while it is recorded. */
+static void streams_call_the_host(void **state)
+{
+	(void)state;
+	struct two two = {0};
+	beton_error err = {0};
+	void *captured = NULL;
+	int calls = 0;
+	open_two(&two, &err);
+	assert_int_equal(two.api->call_host(two.stream, count_call, &calls, &err), BETON_OK);
+	assert_int_equal(calls, 1);
+	assert_int_equal(two.api->capture_begin(two.stream, &err), BETON_OK);
+	assert_int_equal(two.api->call_host(two.stream, count_call, &calls, &err), BETON_OK);
+	assert_int_equal(two.api->capture_end(two.stream, &captured, &err), BETON_OK);
+	assert_int_equal(calls, 1);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(two.api->capture_launch(captured, two.stream, &err), BETON_OK);
+	assert_int_equal(calls, 3);
+	two.api->capture_destroy(captured);
+	standin.failure = cudaErrorIllegalAddress;
+	standin.fail_at = standin.calls + 2;
+	assert_int_equal(two.api->call_host(two.stream, count_call, &calls, &err), BETON_DEVICE);
+	assert_non_null(strstr(err.message, "cannot call the host"));
+	assert_int_equal(calls, 3);
+	close_two(&two);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +368,7 @@ int main(void)
 		cmocka_unit_test_setup(graphs_keep_the_priorities_of_streams, reset),
 		cmocka_unit_test_setup(failures_leave_nothing_behind, reset),
 		cmocka_unit_test_setup(gpus_reach_each_other, reset),
+		cmocka_unit_test_setup(streams_call_the_host, reset),
 		cmocka_unit_test_setup(gpus_that_are_apart_copy_through_the_host, reset),
 		cmocka_unit_test_setup(a_failure_between_gpus_is_told, reset),
 	};

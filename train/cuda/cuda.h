@@ -173,6 +173,7 @@ int cuda_event_mark(dtrain_event *event, dtrain_stream *stream, beton_error *err
 int cuda_copy(dtrain_stream *stream, void *destination, const void *source, size_t bytes, dtrain_copy kind,
 	      beton_error *err);
 int cuda_zero(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err);
+int cuda_call_host(dtrain_stream *stream, void (*function)(void *context), void *context, beton_error *err);
 int cuda_capture_begin(dtrain_stream *stream, beton_error *err);
 int cuda_capture_end(dtrain_stream *stream, void **captured, beton_error *err);
 int cuda_capture_launch(void *captured, dtrain_stream *stream, beton_error *err);

@@ -392,4 +392,5 @@ const dtrain_device_api cuda_device_api = {
 	.capture_end = cuda_capture_end,
 	.capture_launch = cuda_capture_launch,
 	.capture_destroy = cuda_capture_destroy,
+	.call_host = cuda_call_host,
 };

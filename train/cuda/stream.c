@@ -230,6 +230,15 @@ int cuda_zero(dtrain_stream *stream, void *memory, size_t bytes, beton_error *er
 	return status;
 }
 
+int cuda_call_host(dtrain_stream *stream, void (*function)(void *context), void *context, beton_error *err)
+{
+	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaLaunchHostFunc(stream->stream, function, context), err,
+				    "device 'cuda' %d: a stream cannot call the host", stream->device->index);
+	return status;
+}
+
 /* ---- capture ---- */
 
 typedef struct capture {

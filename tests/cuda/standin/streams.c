@@ -8,7 +8,7 @@
 
 #include "standin.h"
 
-enum node_kind { NODE_COPY, NODE_SET, NODE_RECORD, NODE_LAUNCH };
+enum node_kind { NODE_COPY, NODE_SET, NODE_RECORD, NODE_LAUNCH, NODE_CALL };
 
 typedef struct event event;
 
@@ -19,6 +19,7 @@ typedef struct node {
 	int value;
 	size_t bytes;
 	event *event;
+	cudaHostFn_t function;
 } node;
 
 typedef struct stream stream;
@@ -82,6 +83,8 @@ static void run(const node *n)
 		memset(n->to, n->value, n->bytes);
 	else if (n->kind == NODE_RECORD)
 		*n->event = (event){.recorded = true, .when_ns = standin_now_ns()};
+	else if (n->kind == NODE_CALL)
+		n->function(n->to);
 }
 
 /* Does it, or adds it to the capture that the stream is part of. */
@@ -266,6 +269,14 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t give
 	if (status == cudaSuccess)
 		status = put(stream_of(given), (node){.kind = NODE_SET, .to = to, .value = value, .bytes = bytes});
 	return status;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t given, cudaHostFn_t function, void *context)
+{
+	cudaError_t status = standin_enter(true);
+	return status == cudaSuccess
+		       ? put(stream_of(given), (node){.kind = NODE_CALL, .function = function, .to = context})
+		       : status;
 }
 
 /* ---- captures ---- */

@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "far.h"
 
-#define MAX_LANES 8
+#define MAX_LANES 12
 
 struct far_capture {
 	dtrain_device *device;

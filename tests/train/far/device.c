@@ -181,6 +181,7 @@ const dtrain_device_api far_api = {
 	.capture_end = far_capture_end,
 	.capture_launch = far_capture_launch,
 	.capture_destroy = far_capture_destroy,
+	.call_host = far_call_host,
 };
 
 BETON_API dtrain_module_entry_function dtrain_module_entry;

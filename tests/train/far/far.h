@@ -131,6 +131,8 @@ int far_copy(dtrain_stream *stream, void *destination, const void *source, size_
 	     beton_error *err);
 int far_zero(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err);
 
+int far_call_host(dtrain_stream *stream, void (*function)(void *context), void *context, beton_error *err);
+
 /* ---- event.c ---- */
 
 int far_event_create(dtrain_device *device, dtrain_event **out, beton_error *err);

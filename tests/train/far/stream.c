@@ -223,3 +223,26 @@ int far_zero(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err
 	return far_enqueue(stream, &(struct far_task){.kind = FAR_ZERO, .to = far_to_host(memory), .bytes = bytes},
 			   err);
 }
+
+struct host_call {
+	void (*function)(void *context);
+};
+
+static int call_function(void *context, const void *call, beton_error *err)
+{
+	(void)err;
+	((const struct host_call *)call)->function(context);
+	return BETON_OK;
+}
+
+int far_call_host(dtrain_stream *stream, void (*function)(void *context), void *context, beton_error *err)
+{
+	struct host_call call = {function};
+	return far_enqueue(stream,
+			   &(struct far_task){.kind = FAR_FUNCTION,
+					      .function = call_function,
+					      .context = context,
+					      .call = &call,
+					      .bytes = sizeof(call)},
+			   err);
+}

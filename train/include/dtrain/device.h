@@ -464,6 +464,12 @@ typedef struct dtrain_device_api {
 	int (*capture_end)(dtrain_stream *stream, void **captured, beton_error *err);
 	int (*capture_launch)(void *captured, dtrain_stream *stream, beton_error *err);
 	void (*capture_destroy)(void *captured);
+
+	/* (optional, not of devices in host memory) Calls the function once everything in front of it on the stream is
+	 * complete, in a thread of the device's; what is behind it on the stream waits for its end. A capture calls it
+	 * at each launch. The function must not use the device. It reports failures by means of its context, which must
+	 * stay valid. */
+	int (*call_host)(dtrain_stream *stream, void (*function)(void *context), void *context, beton_error *err);
 } dtrain_device_api;
 
 /* The registered tables ("ref", "cpu" if built with oneDNN, those of modules) by name or by index (NULL past the end).
