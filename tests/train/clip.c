@@ -260,7 +260,7 @@ static float *one_step(net *n, double clip_norm, double scale, bool spoiled, int
 	dtrain_optimizer_options_init(&options);
 	options.clip_norm = clip_norm;
 	dtrain_optimizer *optimizer = make(n, &options, 0.9, false);
-	*ops = optimizer->update.count;
+	*ops = optimizer->before.count + optimizer->update.count + optimizer->after.count;
 	assert_true((dtrain_optimizer_clip(optimizer) != NULL) == (clip_norm > 0));
 	expect_ok(dtrain_optimizer_step(optimizer, 0.1, n->stream, &err), &err);
 	expect_ok(n->api->stream_synchronize(n->stream, &err), &err);

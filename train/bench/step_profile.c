@@ -13,12 +13,13 @@
 #include "core/program.h"
 #include "optim/optimizer.h"
 
-enum { WARM_UP = 2, BANDWIDTH_RUNS = 5, BANDWIDTH_ELEMENTS = 16 << 20 };
+enum { WARM_UP = 2, BANDWIDTH_RUNS = 5, BANDWIDTH_ELEMENTS = 16 << 20, UPDATES = 3 };
 
 /* The ops that are run and timed. There is one event more than ops: each event ends one op and begins the next. */
 typedef struct timeline {
 	bench_job *job;
-	const dtrain__update_ops *update;
+	const dtrain__update_ops *updates[UPDATES]; /* of the optimizer, in order */
+	int num_updates;                            /* in all of them */
 	int count;  /* of the program's nodes, the ops of the update, and the compute copies if there are any */
 	bool casts; /* there are */
 	dtrain_event **events;
@@ -92,14 +93,27 @@ static void describe_copies(bench_profile_op *op, const dtrain_params *params)
 	describe_shapes(op, (const dtrain_shape *const[]){&cast.inputs[0].shape}, 1, &cast.outputs[0].shape);
 }
 
+/* The list of an op of the optimizer. *index: from that in all lists to that in this one. */
+static const dtrain__update_ops *find_update(const timeline *t, int *index)
+{
+	int list = 0;
+	for (; list < UPDATES - 1 && *index >= t->updates[list]->count; list++)
+		*index -= t->updates[list]->count;
+	return t->updates[list];
+}
+
 static int open_timeline(timeline *t, bench_job *job, bench_profile *out, beton_error *err)
 {
 	const dtrain_program *program = job->engine.train.program;
 	int nodes = program->graph->num_nodes;
 	*t = (timeline){.job = job};
-	t->update = &job->optimizer->update;
+	t->updates[0] = &job->optimizer->before;
+	t->updates[1] = &job->optimizer->update;
+	t->updates[2] = &job->optimizer->after;
+	for (int i = 0; i < UPDATES; i++)
+		t->num_updates += t->updates[i]->count;
 	t->casts = dtrain_params_copy_bytes(job->engine.params) > 0;
-	t->count = out->count = nodes + t->update->count + t->casts;
+	t->count = out->count = nodes + t->num_updates + t->casts;
 	out->ops = calloc((size_t)t->count, sizeof(*out->ops));
 	t->events = calloc((size_t)t->count + 1, sizeof(dtrain_event *));
 	t->samples = calloc(((size_t)t->count + 1) * job->options->steps, sizeof(double));
@@ -107,8 +121,11 @@ static int open_timeline(timeline *t, bench_job *job, bench_profile *out, beton_
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the times of %d ops", t->count);
 	for (int i = 0; i < nodes; i++)
 		describe_node(&out->ops[i], program, i);
-	for (int i = 0; i < t->update->count; i++)
-		describe_update(&out->ops[nodes + i], &t->update->ops[i]);
+	for (int i = 0; i < t->num_updates; i++) {
+		int place = i;
+		const dtrain__update_ops *of = find_update(t, &place);
+		describe_update(&out->ops[nodes + i], &of->ops[place]);
+	}
 	if (t->casts)
 		describe_copies(&out->ops[t->count - 1], job->engine.params);
 	int status = BETON_OK;
@@ -137,9 +154,10 @@ static int put_op(const timeline *t, int index, beton_error *err)
 		return dtrain__instance_run_node(program->first, index, job->engine.stream, err);
 	if (t->casts && index == t->count - 1)
 		return dtrain_params_changed(job->engine.params, job->engine.stream, err);
-	const dtrain__update_op *update = &t->update->ops[index - nodes];
-	return job->engine.api->op_run(update->op, job->engine.stream, update->operands, job->optimizer->workspace,
-				       err);
+	int place = index - nodes;
+	const dtrain__update_ops *of = find_update(t, &place);
+	const dtrain__update_op *update = &of->ops[place];
+	return job->engine.api->op_run(update->op, job->engine.stream, update->operands, of->workspace, err);
 }
 
 static int run_step(const timeline *t, double *host_ms, beton_error *err)

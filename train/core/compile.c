@@ -316,6 +316,26 @@ static int make_schedule(dtrain_program *program, const dtrain__pass *passes, in
 	return status;
 }
 
+/* Of an offloaded parameter the device has a copy alone, if ops read one when the parameters were allocated. */
+static int check_readers(const dtrain_program *program, beton_error *err)
+{
+	const dtrain_graph *graph = program->graph;
+	for (int32_t i = 0; i < graph->num_nodes; i++) {
+		for (int k = 0; k < graph->nodes[i].num_inputs; k++) {
+			const dtrain__tensor *tensor =
+				&graph->tensors[dtrain__graph_root(graph, graph->nodes[i].inputs[k])];
+			const dtrain_param *param =
+				tensor->role == DTRAIN__PARAM ? dtrain_params_at(graph->params, tensor->index) : NULL;
+			if (param && graph->params->memory[param->unit].offloaded)
+				return bt_fail(err, BETON_UNSUPPORTED,
+					       "op %s reads the values of '%s', which are offloaded: the device has "
+					       "copies of 16 bits",
+					       dtrain__op_name(graph->nodes[i].kind), param->name);
+		}
+	}
+	return BETON_OK;
+}
+
 /* Everything but memory to run in. */
 static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
 			beton_error *err)
@@ -339,6 +359,8 @@ static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num
 	program->device = dtrain_params_device(graph->params);
 	program->api = dtrain_device_get_api(program->device);
 	status = allocate_tables(program, err);
+	if (status == BETON_OK)
+		status = check_readers(program, err);
 	if (status == BETON_OK)
 		status = make_schedule(program, passes, num_passes, err);
 	if (status == BETON_OK)

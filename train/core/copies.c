@@ -55,6 +55,19 @@ void dtrain__copies_describe(const dtrain_params *params, dtrain_op_desc *out)
 				.outputs = {flat(params->flat_count, copies->dtype)}};
 }
 
+void dtrain__copies_describe_range(const dtrain_params *params, int64_t count, dtrain_segment *segment,
+				   dtrain_op_desc *out)
+{
+	*segment = (dtrain_segment){.shape = dtrain_shape_of(1, &count)};
+	*out = (dtrain_op_desc){.kind = DTRAIN_OP_CAST,
+				.attrs.cast = {.segments = segment, .num_segments = 1},
+				.num_inputs = 1,
+				.num_outputs = 1,
+				.inputs = {flat(count, params->dtype)},
+				.outputs = {flat(count, params->copies.dtype)},
+				.plain_output = {true}};
+}
+
 /* Adds the op that the description makes. */
 static int add_op(dtrain_params *params, dtrain_op_desc *desc, const void *from, void *to, beton_error *err)
 {
@@ -85,18 +98,11 @@ static int add_shard(dtrain_params *params, int unit, beton_error *err)
 {
 	const dtrain_range *range = &params->ranges[unit];
 	const dtrain__unit_memory *memory = &params->memory[unit];
-	dtrain_segment segment = {.shape = dtrain_shape_of(1, &range->count)};
-	dtrain_op_desc desc = {.kind = DTRAIN_OP_CAST,
-			       .attrs.cast = {.segments = &segment, .num_segments = 1},
-			       .num_inputs = 1,
-			       .num_outputs = 1,
-			       .inputs = {flat(range->count, params->dtype)},
-			       .outputs = {flat(range->count, params->copies.dtype)},
-			       .plain_output = {true}};
-	int64_t first = memory->whole_copies ? range->offset - params->units[unit].offset : 0;
+	dtrain_segment segment;
+	dtrain_op_desc desc;
+	dtrain__copies_describe_range(params, range->count, &segment, &desc);
 	return add_op(params, &desc, range->values,
-		      dtrain__params_place(memory->copies, (size_t)first * dtrain_dtype_size(params->copies.dtype)),
-		      err);
+		      dtrain__unit_kept(params, unit, memory->copies, memory->whole_copies, params->copies.dtype), err);
 }
 
 /* The copies of all units, one behind the other. Nothing reads copies of a shared unit. */
@@ -105,8 +111,7 @@ static int64_t lay_out(dtrain_params *params)
 	int64_t count = 0;
 	for (int i = 0; i < params->unit_count; i++) {
 		dtrain__unit_memory *memory = &params->memory[i];
-		bool divided = params->sharding.shards > 1;
-		if (divided && params->units[i].shared)
+		if (dtrain__params_divided(params) && params->units[i].shared)
 			continue;
 		memory->copies = dtrain__params_place(params->copies.memory,
 						      (size_t)count * dtrain_dtype_size(params->copies.dtype));
@@ -118,7 +123,7 @@ static int64_t lay_out(dtrain_params *params)
 int dtrain__copies_allocate(dtrain_params *params, beton_error *err)
 {
 	dtrain__copies *copies = &params->copies;
-	bool divided = params->sharding.shards > 1;
+	bool divided = dtrain__params_divided(params);
 	if (copies->dtype == params->dtype || params->count == 0)
 		return BETON_OK;
 	copies->ops = calloc((size_t)params->unit_count + 1, sizeof(*copies->ops));
@@ -130,6 +135,9 @@ int dtrain__copies_allocate(dtrain_params *params, beton_error *err)
 		lay_out(params);
 	if (status == BETON_OK && !divided)
 		status = add_whole(params, err);
+	/* Offloaded values are rounded where they are. */
+	if (params->offload.host)
+		return status;
 	for (int i = 0; i < params->unit_count && status == BETON_OK && divided; i++)
 		status = params->units[i].shared ? BETON_OK : add_shard(params, i, err);
 	if (status == BETON_OK && copies->workspace_bytes)
@@ -165,7 +173,7 @@ size_t dtrain_params_copy_bytes(const dtrain_params *params)
 int dtrain_params_changed(dtrain_params *params, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain__copies *copies = &params->copies;
-	int status = BETON_OK;
+	int status = params->offload.host ? dtrain__offload_changed(params, stream, err) : BETON_OK;
 	for (int i = 0; i < copies->count && status == BETON_OK; i++)
 		status =
 			params->api->op_run(copies->ops[i].op, stream, copies->ops[i].operands, copies->workspace, err);

@@ -46,4 +46,8 @@ const void *dtrain__copies_layout(const dtrain_params *params, int index);
  * description points to a table that op_create writes, and that lives as long as the parameters. */
 void dtrain__copies_describe(const dtrain_params *params, dtrain_op_desc *out);
 
+/* Description of an op that makes plain copies of `count` values. Points to *segment, which it fills. */
+void dtrain__copies_describe_range(const dtrain_params *params, int64_t count, dtrain_segment *segment,
+				   dtrain_op_desc *out);
+
 #endif

@@ -30,6 +30,7 @@ int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_param
 
 static void free_memory(dtrain_params *params)
 {
+	dtrain__offload_free(params);
 	dtrain__copies_free(params);
 	dtrain__ranges_free(params);
 	params->api->free(params->device, params->figures);
@@ -52,6 +53,8 @@ void dtrain_params_destroy(dtrain_params **params)
 	if (!p)
 		return;
 	free_memory(p);
+	if (p->offload.stream)
+		p->offload.api->stream_destroy(p->offload.stream);
 	for (int i = 0; i < p->count; i++)
 		free_names(&p->params[i]);
 	for (int i = 0; i < p->buffer_count; i++)
@@ -354,6 +357,8 @@ int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 		status = allocate_buffers(params, err);
 	if (status == BETON_OK)
 		status = dtrain__copies_allocate(params, err);
+	if (status == BETON_OK)
+		status = dtrain__offload_allocate(params, err);
 	if (status != BETON_OK) {
 		free_memory(params);
 		return status;
@@ -456,7 +461,8 @@ static int64_t count_pieces(const dtrain_params *params)
 	return count;
 }
 
-/* Where a range's initial values go: to the range, or to `copy`, which has all ranges in their order. */
+/* Where a range's initial values go: to the range, or to `copy`, which has all ranges in their order. NULL: the host
+ * can write to ranges. */
 static char *place_of_range(const dtrain_params *params, int index, char *copy)
 {
 	int64_t before = 0;
@@ -495,15 +501,15 @@ static int fill_copy(dtrain_params *params, uint64_t seed, dtrain_stream *stream
 {
 	size_t element = dtrain_dtype_size(params->dtype);
 	int64_t count = 0;
-	for (int i = 0; i < params->range_count; i++)
+	for (int i = 0; i < params->range_count && !params->offload.host; i++)
 		count += params->ranges[i].count;
 	char *copy = malloc((size_t)(count + params->buffer_elements) * element + 1);
 	if (!copy)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values (%lld elements)",
 			       (long long)(count + params->buffer_elements));
 	char *buffers = copy + (size_t)count * element;
-	int status = fill(params, copy, buffers, seed, bt_available_cores(), err);
-	for (int i = 0; i < params->range_count && status == BETON_OK; i++)
+	int status = fill(params, params->offload.host ? NULL : copy, buffers, seed, bt_available_cores(), err);
+	for (int i = 0; i < params->range_count && !params->offload.host && status == BETON_OK; i++)
 		status = copy_to_device(params, params->ranges[i].values, place_of_range(params, i, copy),
 					params->ranges[i].count, stream, err);
 	if (status == BETON_OK && params->buffer_elements)

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "copies.h"
+#include "offload.h"
 
 /* Where the gradients' memory comes from, in place of the device. */
 typedef struct dtrain__memory_source {
@@ -24,9 +25,11 @@ typedef struct dtrain__sharding {
 	bool alike;                     /* with 1 shard the layout is that of several */
 } dtrain__sharding;
 
-/* A unit's memory: from its first element on if it is whole, otherwise that of this rank's shard. */
+/* A unit's memory on the device: from its first element on if it is whole, otherwise that of this rank's shard. */
 typedef struct dtrain__unit_memory {
-	void *values, *grads, *copies; /* copies NULL: the unit has none */
+	void *values, *grads;
+	void *copies;   /* NULL: the unit has none */
+	bool offloaded; /* the values are in host memory alone, and ops read copies */
 	bool whole_values, whole_grads, whole_copies;
 } dtrain__unit_memory;
 
@@ -72,10 +75,20 @@ struct dtrain_params {
 
 	/* Batch norms that train have the statistics of so many ranks' batches; 0: of this rank's. */
 	int32_t norm_ranks, norm_rank;
+	dtrain__offload offload;
 };
+
+/* Each unit has a range of its own, which the rank keeps all or a part of; otherwise one range has everything. */
+bool dtrain__params_divided(const dtrain_params *params);
 
 /* Before the parameters are allocated. shards: the policy of the units must have as many. */
 int dtrain__params_shard(dtrain_params *params, const dtrain__sharding *sharding, beton_error *err);
+
+/* Where this rank's range of a unit begins in the unit's memory, of which it has all or its shard. */
+void *dtrain__unit_kept(const dtrain_params *params, int unit, void *memory, bool whole, dtrain_dtype dtype);
+
+/* Where backward, and the reduction, leave the gradients of a range: on the device. */
+void *dtrain__range_grads(const dtrain_params *params, int range);
 
 /* Which elements of a unit this rank keeps: its shard, or all of them. */
 dtrain_range dtrain__unit_range(const dtrain_params *params, int unit);

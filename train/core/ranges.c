@@ -20,6 +20,11 @@ int dtrain__params_shard(dtrain_params *params, const dtrain__sharding *sharding
 	return BETON_OK;
 }
 
+bool dtrain__params_divided(const dtrain_params *params)
+{
+	return params->sharding.shards > 1 || params->offload.host;
+}
+
 dtrain_range dtrain__unit_range(const dtrain_params *params, int unit)
 {
 	const dtrain_unit *of = &params->units[unit];
@@ -42,6 +47,12 @@ static void choose_whole(const dtrain_params *params, int unit, dtrain__unit_mem
 	out->whole_grads = !divided || sharding->whole_grads;
 }
 
+/* Offloaded values that ops read as copies have no memory on the device. */
+static bool has_values(const dtrain_params *params, int unit)
+{
+	return !params->offload.host || params->copies.dtype == params->dtype || params->units[unit].shared;
+}
+
 static void *at(const dtrain_params *params, void *array, int64_t element)
 {
 	return dtrain__params_place(array, (size_t)element * dtrain_dtype_size(params->dtype));
@@ -55,13 +66,29 @@ static void lay_out(dtrain_params *params)
 		dtrain__unit_memory *memory = &params->memory[i];
 		const dtrain_range kept = dtrain__unit_range(params, i);
 		choose_whole(params, i, memory);
-		memory->values = at(params, params->values, values);
+		memory->offloaded = !has_values(params, i);
+		memory->whole_values = memory->whole_values && !memory->offloaded;
+		memory->values = memory->offloaded ? NULL : at(params, params->values, values);
 		memory->grads = at(params, params->grads, grads);
-		values += memory->whole_values ? params->units[i].count : kept.count;
+		values += memory->offloaded ? 0 : memory->whole_values ? params->units[i].count : kept.count;
 		grads += memory->whole_grads ? params->units[i].count : kept.count;
 	}
 	params->values_count = values;
 	params->grads_count = grads;
+}
+
+void *dtrain__unit_kept(const dtrain_params *params, int unit, void *memory, bool whole, dtrain_dtype dtype)
+{
+	int64_t first = whole ? dtrain__unit_range(params, unit).offset - params->units[unit].offset : 0;
+	return dtrain__params_place(memory, (size_t)first * dtrain_dtype_size(dtype));
+}
+
+void *dtrain__range_grads(const dtrain_params *params, int range)
+{
+	const dtrain__unit_memory *memory = &params->memory[range];
+	return dtrain__params_divided(params)
+		       ? dtrain__unit_kept(params, range, memory->grads, memory->whole_grads, params->dtype)
+		       : params->grads;
 }
 
 static void list(dtrain_params *params)
@@ -70,15 +97,17 @@ static void list(dtrain_params *params)
 		const dtrain__unit_memory *memory = &params->memory[i];
 		dtrain_range *range = &params->ranges[i];
 		*range = dtrain__unit_range(params, i);
-		int64_t first = range->offset - params->units[i].offset;
-		range->values = at(params, memory->values, memory->whole_values ? first : 0);
-		range->grads = at(params, memory->grads, memory->whole_grads ? first : 0);
+		range->device = params->device;
+		range->values = dtrain__unit_kept(params, i, memory->values, memory->whole_values, params->dtype);
+		range->grads = dtrain__range_grads(params, i);
 	}
 	params->range_count = params->unit_count;
-	if (params->sharding.shards > 1)
+	if (dtrain__params_divided(params))
 		return;
-	params->ranges[0] =
-		(dtrain_range){.count = params->flat_count, .values = params->values, .grads = params->grads};
+	params->ranges[0] = (dtrain_range){.count = params->flat_count,
+					   .values = params->values,
+					   .grads = params->grads,
+					   .device = params->device};
 	params->range_count = params->flat_count > 0;
 }
 
@@ -147,6 +176,7 @@ void dtrain_params_get_memory(const dtrain_params *params, dtrain_params_memory 
 		memory.grads = (size_t)params->grads_count * element;
 		memory.copies = params->copies.bytes;
 		memory.buffers = (size_t)params->buffer_elements * element;
+		memory.host = params->offload.bytes;
 	}
 	for (int i = 0; i < params->range_count; i++)
 		memory.updated += (size_t)params->ranges[i].count * element;
@@ -155,7 +185,7 @@ void dtrain_params_get_memory(const dtrain_params *params, dtrain_params_memory 
 
 void *dtrain_params_values(const dtrain_params *params)
 {
-	return params->values_count == params->flat_count ? params->values : NULL;
+	return params->values_count == params->flat_count && !params->offload.host ? params->values : NULL;
 }
 
 void *dtrain_params_grads(const dtrain_params *params)

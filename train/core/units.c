@@ -192,7 +192,7 @@ static int place(layout *l, int index, beton_error *err)
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err)
 {
 	layout l = {.params = params};
-	bool divides = params->sharding.shards > 1 || params->sharding.alike;
+	bool divides = dtrain__params_divided(params) || params->sharding.alike;
 	bool splits = divides && params->copies.dtype != params->dtype;
 	int status = check_pattern(params, err);
 	if (status != BETON_OK)

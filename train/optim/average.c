@@ -47,9 +47,10 @@ static struct side find_side(const dtrain_optimizer *optimizer, int which, int i
 int dtrain__average_create(dtrain_optimizer *optimizer, int which, beton_error *err)
 {
 	dtrain__average *average = &optimizer->averages[which];
+	average->ops.device = optimizer->device;
 	int status = dtrain__optimizer_add_state(optimizer, names[which], true, err);
 	if (status == BETON_OK)
-		status = dtrain__scalars_open(&average->weight, optimizer->device, 1, err);
+		status = dtrain__scalars_open(&average->weight, optimizer->device, optimizer->device, 1, err);
 	if (status != BETON_OK)
 		return status;
 	const dtrain__argument none = {.memory = NULL};
@@ -67,13 +68,13 @@ int dtrain__average_create(dtrain_optimizer *optimizer, int which, beton_error *
 						       (const dtrain__argument[]){mean, trained, weight, none},
 						       (const dtrain__argument[]){mean, back, none}, err);
 	}
-	return status;
+	return status == BETON_OK ? dtrain__optimizer_seal(&average->ops, err) : status;
 }
 
 void dtrain__average_close(dtrain_optimizer *optimizer, int which)
 {
 	dtrain__average *average = &optimizer->averages[which];
-	dtrain__optimizer_free_ops(optimizer, &average->ops);
+	dtrain__optimizer_free_ops(&average->ops);
 	dtrain__scalars_close(&average->weight);
 }
 

@@ -14,8 +14,8 @@ static int add_squares(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs
 		optimizer->range = &optimizer->ranges[i];
 		if (optimizer->range->shared == shared)
 			status = dtrain__optimizer_add(
-				optimizer, &optimizer->update, DTRAIN_OP_GRAD_NORM, attrs,
-				(const dtrain__argument[]){dtrain__optimizer_grads(optimizer), clip, scaler, none},
+				optimizer, &optimizer->before, DTRAIN_OP_GRAD_NORM, attrs,
+				(const dtrain__argument[]){dtrain__optimizer_raw_grads(optimizer), clip, scaler, none},
 				(const dtrain__argument[]){clip, none}, err);
 	}
 	return status;
@@ -26,14 +26,15 @@ static int add_all_squares(dtrain_optimizer *optimizer, const dtrain_op_attrs *a
 {
 	int status = add_squares(optimizer, attrs, false, err);
 	if (status == BETON_OK)
-		status = dtrain__optimizer_add_sum(optimizer, &optimizer->update,
+		status = dtrain__optimizer_add_sum(optimizer, &optimizer->before,
 						   (float *)optimizer->clip + DTRAIN_CLIP_SQUARES, 1, err);
 	return status == BETON_OK ? add_squares(optimizer, attrs, true, err) : status;
 }
 
 int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err)
 {
-	int status = optimizer->api->alloc(optimizer->device, DTRAIN_CLIPS * sizeof(float), &optimizer->clip, err);
+	dtrain_device *device = optimizer->before.device;
+	int status = dtrain_device_get_api(device)->alloc(device, DTRAIN_CLIPS * sizeof(float), &optimizer->clip, err);
 	if (status != BETON_OK)
 		return status;
 	const dtrain_op_attrs attrs = {
@@ -44,7 +45,7 @@ int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err)
 	status = optimizer->norm_parts ? dtrain__norm_create(optimizer, &attrs, err)
 				       : add_all_squares(optimizer, &attrs, err);
 	if (status == BETON_OK)
-		status = dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_CLIP, &attrs,
+		status = dtrain__optimizer_add(optimizer, &optimizer->before, DTRAIN_OP_CLIP, &attrs,
 					       (const dtrain__argument[]){clip, scaler, none}, outputs, err);
 	return status;
 }

@@ -18,7 +18,7 @@ static int add(dtrain_optimizer *optimizer, dtrain__argument a, dtrain__argument
 	       beton_error *err)
 {
 	const dtrain__argument none = {.memory = NULL};
-	return dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_ADD, NULL,
+	return dtrain__optimizer_add(optimizer, &optimizer->before, DTRAIN_OP_ADD, NULL,
 				     (const dtrain__argument[]){a, b, none}, (const dtrain__argument[]){to, none}, err);
 }
 
@@ -28,10 +28,10 @@ static int add_piece(dtrain_optimizer *optimizer, int64_t first, int64_t count, 
 {
 	const dtrain__argument none = {.memory = NULL}, state = table_of(optimizer, piece, 1);
 	const dtrain_dtype dtype = dtrain_params_dtype(optimizer->params);
-	char *grads = (char *)optimizer->range->grads + (size_t)first * dtrain_dtype_size(dtype);
+	char *grads = (char *)optimizer->range->raw_grads + (size_t)first * dtrain_dtype_size(dtype);
 	const dtrain__argument inputs[] = {dtrain__argument_array(dtype, count, grads), state,
 					   optimizer->scaler ? dtrain__argument_four(optimizer->scaler) : none, none};
-	return dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_GRAD_NORM, attrs, inputs,
+	return dtrain__optimizer_add(optimizer, &optimizer->before, DTRAIN_OP_GRAD_NORM, attrs, inputs,
 				     (const dtrain__argument[]){state, none}, err);
 }
 
@@ -63,8 +63,9 @@ static int allocate(dtrain_optimizer *optimizer, int64_t *out, beton_error *err)
 				       (long long)dtrain_params_unit_at(params, i)->count);
 	for (*out = 1; *out < pieces;)
 		*out *= 2;
-	return optimizer->api->alloc(optimizer->device, (size_t)*out * 2 * DTRAIN_CLIPS * sizeof(float),
-				     (void **)&optimizer->norm_table, err);
+	dtrain_device *device = optimizer->before.device;
+	return dtrain_device_get_api(device)->alloc(device, (size_t)*out * 2 * DTRAIN_CLIPS * sizeof(float),
+						    (void **)&optimizer->norm_table, err);
 }
 
 int dtrain__norm_create(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err)
@@ -79,7 +80,7 @@ int dtrain__norm_create(dtrain_optimizer *optimizer, const dtrain_op_attrs *attr
 	if (status == BETON_OK)
 		status = add_pieces(optimizer, false, attrs, err);
 	if (status == BETON_OK)
-		status = dtrain__optimizer_add_sum(optimizer, &optimizer->update, optimizer->norm_table,
+		status = dtrain__optimizer_add_sum(optimizer, &optimizer->before, optimizer->norm_table,
 						   states * DTRAIN_CLIPS, err);
 	if (status == BETON_OK)
 		status = add_pieces(optimizer, true, attrs, err);

@@ -50,6 +50,11 @@ dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer)
 	return range_of(optimizer, optimizer->range->grads);
 }
 
+dtrain__argument dtrain__optimizer_raw_grads(const dtrain_optimizer *optimizer)
+{
+	return range_of(optimizer, optimizer->range->raw_grads);
+}
+
 dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int index)
 {
 	return range_of(optimizer, element_at(optimizer, optimizer->states[index].memory, optimizer->range->first));
@@ -84,9 +89,17 @@ dtrain__argument dtrain__argument_four(void *memory)
 	return argument_of(DTRAIN_F32, 1, (int64_t[]){DTRAIN_SCALERS}, memory);
 }
 
+/* Without clipping the host has no reason to wait for the norm. */
+void *dtrain__optimizer_scale(const dtrain_optimizer *optimizer)
+{
+	bool clips = optimizer->clip && !(optimizer->host_update && isinf(optimizer->clip_norm));
+	return clips ? optimizer->clip : optimizer->scaler;
+}
+
 dtrain__argument dtrain__optimizer_scaler(const dtrain_optimizer *optimizer)
 {
-	return dtrain__argument_four(optimizer->clip ? optimizer->clip : optimizer->scaler);
+	void *state = dtrain__optimizer_scale(optimizer);
+	return dtrain__argument_four(state && optimizer->host_update ? dtrain__host_update_scaler(optimizer) : state);
 }
 
 /* Room for one more op; NULL: out of memory. */
@@ -126,12 +139,12 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 		desc->plain_output[desc->num_outputs] = true;
 		op->operands[desc->num_inputs + desc->num_outputs] = outputs[desc->num_outputs].memory;
 	}
-	int status = optimizer->api->op_create(optimizer->device, desc, &op->op, err);
+	int status = dtrain_device_get_api(to->device)->op_create(to->device, desc, &op->op, err);
 	if (status != BETON_OK)
 		return status;
 	to->count++;
-	if (desc->workspace_bytes > optimizer->workspace_bytes)
-		optimizer->workspace_bytes = desc->workspace_bytes;
+	if (desc->workspace_bytes > to->workspace_bytes)
+		to->workspace_bytes = desc->workspace_bytes;
 	return BETON_OK;
 }
 
@@ -147,13 +160,24 @@ int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *t
 	return BETON_OK;
 }
 
-void dtrain__optimizer_free_ops(dtrain_optimizer *optimizer, dtrain__update_ops *ops)
+int dtrain__optimizer_seal(dtrain__update_ops *ops, beton_error *err)
 {
+	return ops->workspace_bytes ? dtrain_device_get_api(ops->device)
+					      ->alloc(ops->device, ops->workspace_bytes, &ops->workspace, err)
+				    : BETON_OK;
+}
+
+void dtrain__optimizer_free_ops(dtrain__update_ops *ops)
+{
+	const dtrain_device_api *api = ops->device ? dtrain_device_get_api(ops->device) : NULL;
+	if (!api)
+		return;
 	for (int i = 0; i < ops->count; i++)
 		if (ops->ops[i].op)
-			optimizer->api->op_destroy(ops->ops[i].op);
+			api->op_destroy(ops->ops[i].op);
+	api->free(ops->device, ops->workspace);
 	free(ops->ops);
-	*ops = (dtrain__update_ops){0};
+	*ops = (dtrain__update_ops){.device = ops->device};
 }
 
 static bool has_pieces(const dtrain_optimizer *optimizer)
@@ -203,16 +227,23 @@ int dtrain__optimizer_add_moments(dtrain_optimizer *optimizer, dtrain_op_kind ki
 					       (const dtrain__argument[]){w, m, v, most, none}, err);
 }
 
-int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
-			  beton_error *err)
+int dtrain__optimizer_run_part(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, int first, int count,
+			       dtrain_stream *stream, beton_error *err)
 {
+	const dtrain_device_api *api = ops->device ? dtrain_device_get_api(ops->device) : NULL;
 	int status = BETON_OK;
-	for (int i = 0; i < ops->count && status == BETON_OK; i++) {
+	for (int i = first; i < first + count && status == BETON_OK; i++) {
 		dtrain__update_op *op = &ops->ops[i];
-		status = op->op ? optimizer->api->op_run(op->op, stream, op->operands, optimizer->workspace, err)
+		status = op->op ? api->op_run(op->op, stream, op->operands, ops->workspace, err)
 				: optimizer->add(optimizer->add_context, op->operands[0], op->count, stream, err);
 	}
 	return status;
+}
+
+int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
+			  beton_error *err)
+{
+	return dtrain__optimizer_run_part(optimizer, ops, 0, ops->count, stream, err);
 }
 
 int dtrain__optimizer_changed(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
@@ -281,6 +312,16 @@ const char *dtrain_optimizer_name(const dtrain_optimizer *optimizer)
 	return optimizer->kind->facts.name;
 }
 
+dtrain_device *dtrain_optimizer_memory_device(const dtrain_optimizer *optimizer)
+{
+	return optimizer->host_update ? NULL : optimizer->device;
+}
+
+int dtrain_optimizer_check(const dtrain_optimizer *optimizer, beton_error *err)
+{
+	return optimizer->host_update ? dtrain__offload_check(optimizer->params, err) : BETON_OK;
+}
+
 void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer)
 {
 	return optimizer->step ? optimizer->step + DTRAIN_STEP_COUNT : NULL;
@@ -344,12 +385,12 @@ static int add_inspection(dtrain_optimizer *optimizer, beton_error *err)
 		const dtrain_op_attrs attrs = {.inspect = {.more = i > 0}};
 		optimizer->range = &optimizer->ranges[i];
 		status = dtrain__optimizer_add(
-			optimizer, &optimizer->update, DTRAIN_OP_SCALER_INSPECT, &attrs,
-			(const dtrain__argument[]){dtrain__optimizer_grads(optimizer), scaler, none},
+			optimizer, &optimizer->before, DTRAIN_OP_SCALER_INSPECT, &attrs,
+			(const dtrain__argument[]){dtrain__optimizer_raw_grads(optimizer), scaler, none},
 			(const dtrain__argument[]){scaler, none}, err);
 	}
 	return status == BETON_OK
-		       ? dtrain__optimizer_add_sum(optimizer, &optimizer->update,
+		       ? dtrain__optimizer_add_sum(optimizer, &optimizer->before,
 						   (float *)optimizer->scaler + DTRAIN_SCALER_INFINITE, 1, err)
 		       : status;
 }
@@ -359,8 +400,11 @@ static int add_updates(dtrain_optimizer *optimizer, beton_error *err)
 {
 	int status = BETON_OK;
 	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK; i++) {
-		optimizer->range = &optimizer->ranges[i];
+		dtrain__update_range *range = &optimizer->ranges[i];
+		optimizer->range = range;
+		range->first_op = optimizer->update.count;
 		status = optimizer->kind->create(optimizer, err);
+		range->num_ops = optimizer->update.count - range->first_op;
 	}
 	return status;
 }
@@ -381,15 +425,15 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 	if (status == BETON_OK)
 		status = add_updates(optimizer, err);
 	if (status == BETON_OK && optimizer->scaler)
-		status = dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_SCALER_UPDATE, NULL, scalers,
+		status = dtrain__optimizer_add(optimizer, &optimizer->after, DTRAIN_OP_SCALER_UPDATE, NULL, scalers,
 					       scalers, err);
 	if (status == BETON_OK && options->lookahead)
 		status = dtrain__average_create(optimizer, DTRAIN__SLOW, err);
 	if (status == BETON_OK && options->average)
 		status = dtrain__average_create(optimizer, DTRAIN__EMA, err);
-	if (status == BETON_OK && optimizer->workspace_bytes)
-		status = optimizer->api->alloc(optimizer->device, optimizer->workspace_bytes, &optimizer->workspace,
-					       err);
+	dtrain__update_ops *const all[] = {&optimizer->before, &optimizer->update, &optimizer->after};
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == BETON_OK; i++)
+		status = dtrain__optimizer_seal(all[i], err);
 	return status;
 }
 
@@ -404,7 +448,8 @@ static int open_memory(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 		status = dtrain__optimizer_add_state(optimizer, kind->states[i], false, err);
 	size_t scalars = (size_t)optimizer->num_groups * (size_t)optimizer->kind->num_scalars;
 	if (status == BETON_OK)
-		status = dtrain__scalars_open(&optimizer->scalars, optimizer->device, scalars, err);
+		status = dtrain__scalars_open(&optimizer->scalars, optimizer->device,
+					      dtrain_params_device(optimizer->params), scalars, err);
 	return status == BETON_OK ? place_groups(optimizer, options->group_of, err) : status;
 }
 
@@ -438,14 +483,17 @@ static int open_ranges(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 	int status = own ? BETON_OK : choose_range(optimizer, options, err);
 	for (int i = 0; i < count && own; i++) {
 		const dtrain_range *range = dtrain_params_range_at(params, i);
-		optimizer->ranges[optimizer->num_ranges++] = (dtrain__update_range){.begin = range->offset,
-										    .count = range->count,
-										    .values = range->values,
-										    .grads = range->grads,
-										    .shared = range->shared};
+		optimizer->ranges[optimizer->num_ranges++] =
+			(dtrain__update_range){.begin = range->offset,
+					       .count = range->count,
+					       .values = range->values,
+					       .grads = range->grads,
+					       .raw_grads = dtrain__range_grads(params, i),
+					       .shared = range->shared};
 		optimizer->of_params = true;
 	}
 	for (int i = 0; i < optimizer->num_ranges; i++) {
+		optimizer->ranges[i].raw_grads = own ? optimizer->ranges[i].raw_grads : optimizer->ranges[i].grads;
 		optimizer->ranges[i].first = optimizer->count;
 		optimizer->count += optimizer->ranges[i].count;
 	}
@@ -468,7 +516,9 @@ int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_option
 	if (!optimizer)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", options.kind);
 	optimizer->params = params;
-	optimizer->device = dtrain_params_device(params);
+	optimizer->device = dtrain_params_host(params) ? dtrain_params_host(params) : dtrain_params_device(params);
+	optimizer->update.device = optimizer->device;
+	optimizer->before.device = optimizer->after.device = dtrain_params_device(params);
 	optimizer->api = dtrain_device_get_api(optimizer->device);
 	optimizer->kind = dtrain__optimizer_kind_find(options.kind);
 	optimizer->grad_divisor = options.grad_divisor;
@@ -481,6 +531,8 @@ int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_option
 	optimizer->add_context = options.add_context;
 	status = open_ranges(optimizer, &options, err);
 	optimizer->runs = (optimizer->count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
+	if (status == BETON_OK && dtrain_params_host(params))
+		status = dtrain__host_update_open(optimizer, err);
 	if (status == BETON_OK)
 		status = open_memory(optimizer, &options, err);
 	if (status == BETON_OK)
@@ -499,21 +551,25 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 	dtrain_optimizer *o = *optimizer;
 	if (!o)
 		return;
-	dtrain__optimizer_free_ops(o, &o->update);
+	dtrain__host_update_close(o);
+	dtrain__optimizer_free_ops(&o->before);
+	dtrain__optimizer_free_ops(&o->update);
+	dtrain__optimizer_free_ops(&o->after);
 	for (int which = 0; which < DTRAIN__AVERAGES; which++)
 		dtrain__average_close(o, which);
 	for (int i = 0; i < o->num_states; i++)
 		o->api->free(o->device, o->states[i].memory);
 	dtrain__scalars_close(&o->scalars);
 	o->api->free(o->device, o->group);
-	o->api->free(o->device, o->clip);
-	o->api->free(o->device, o->norm_table);
+	if (o->before.device) {
+		dtrain_device_get_api(o->before.device)->free(o->before.device, o->clip);
+		dtrain_device_get_api(o->before.device)->free(o->before.device, o->norm_table);
+	}
 	o->api->free(o->device, o->step);
 	for (int i = 0; i < o->num_ranges; i++) {
 		o->api->free(o->device, o->ranges[i].pieces);
 		free(o->ranges[i].matrices);
 	}
-	o->api->free(o->device, o->workspace);
 	free(o->ranges);
 	free(o->hypers);
 	free(o);
@@ -527,7 +583,9 @@ int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_str
 	const dtrain__optimizer_kind *kind = optimizer->kind;
 	if (!isfinite(lr))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a rate of %g", kind->facts.name, lr);
-	int status = dtrain__scalars_begin(&optimizer->scalars, err);
+	int status = dtrain_optimizer_check(optimizer, err);
+	if (status == BETON_OK)
+		status = dtrain__scalars_begin(&optimizer->scalars, err);
 	if (status != BETON_OK)
 		return status;
 	for (int32_t i = 0; i < optimizer->num_groups; i++) {
@@ -539,7 +597,13 @@ int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_str
 
 int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
-	int status = dtrain__optimizer_run(optimizer, &optimizer->update, stream, err);
+	if (optimizer->host_update)
+		return dtrain__host_update_apply(optimizer, stream, err);
+	int status = dtrain__optimizer_run(optimizer, &optimizer->before, stream, err);
+	if (status == BETON_OK)
+		status = dtrain__optimizer_run(optimizer, &optimizer->update, stream, err);
+	if (status == BETON_OK)
+		status = dtrain__optimizer_run(optimizer, &optimizer->after, stream, err);
 	return status == BETON_OK ? dtrain__optimizer_changed(optimizer, stream, err) : status;
 }
 

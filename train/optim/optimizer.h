@@ -26,19 +26,24 @@ typedef struct dtrain__update_op {
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
 } dtrain__update_op;
 
-/* Ops that are put on a stream in order. */
+/* Ops of a device that are put on a stream in order. */
 typedef struct dtrain__update_ops {
+	dtrain_device *device;
 	dtrain__update_op *ops;
 	int count, capacity;
+	void *workspace; /* shared by all ops; allocated when all are added */
+	size_t workspace_bytes;
 } dtrain__update_ops;
 
 /* A range of the flat space that is updated. */
 typedef struct dtrain__update_range {
-	int64_t begin, count; /* elements of the flat space */
-	int64_t first;        /* of its elements, in the states */
-	void *values, *grads; /* first elements */
-	bool shared;          /* other ranks have the same range, so one of them counts its gradients */
-	int64_t *pieces;      /* [num_pieces][DTRAIN_PIECE_NUMBERS] on the device; NULL: none */
+	int64_t begin, count;  /* elements of the flat space */
+	int64_t first;         /* of its elements, in the states */
+	void *values, *grads;  /* first elements */
+	void *raw_grads;       /* where backward leaves the gradients, on the parameters' device */
+	int first_op, num_ops; /* in the updates */
+	bool shared;           /* other ranks have the same range, so one of them counts its gradients */
+	int64_t *pieces;       /* [num_pieces][DTRAIN_PIECE_NUMBERS] on the device; NULL: none */
 	int64_t num_pieces;
 	dtrain_matrices *matrices; /* [num_matrices]: shapes */
 	int32_t num_matrices;
@@ -68,8 +73,11 @@ typedef struct dtrain__optimizer_kind {
 	int (*create)(dtrain_optimizer *optimizer, beton_error *err);
 } dtrain__optimizer_kind;
 
+/* Updates of offloaded parameters: see host_update.c. */
+typedef struct dtrain__host_update dtrain__host_update;
+
 struct dtrain_optimizer {
-	const dtrain_device_api *api;
+	const dtrain_device_api *api; /* of the device that updates, and has the states */
 	dtrain_device *device;
 	dtrain_params *params;
 	const dtrain__optimizer_kind *kind;
@@ -90,15 +98,15 @@ struct dtrain_optimizer {
 	void *clip;   /* DTRAIN_CLIPS elements; NULL: none */
 	dtrain_optimizer_state states[DTRAIN__MAX_STATES];
 	int num_states;
-	dtrain__scalars scalars;   /* [num_groups][kind->num_scalars] */
-	uint8_t *group;            /* on the device: the group of each run of DTRAIN_PARAM_ALIGN elements */
-	int64_t runs;              /* number of these */
-	float *step;               /* DTRAIN_STEPS elements on the device; NULL: the kind counts no steps */
-	const bool *adamw;         /* dtrain_optimizer_options.adamw, while the optimizer is made */
-	dtrain__update_ops update; /* what apply puts on the stream */
+	dtrain__scalars scalars; /* [num_groups][kind->num_scalars] */
+	uint8_t *group;          /* on the device: the group of each run of DTRAIN_PARAM_ALIGN elements */
+	int64_t runs;            /* number of these */
+	float *step;             /* DTRAIN_STEPS elements on the device; NULL: the kind counts no steps */
+	const bool *adamw;       /* dtrain_optimizer_options.adamw, while the optimizer is made */
+	/* What apply does: on the parameters' device, on the optimizer's, and on the parameters' again. */
+	dtrain__update_ops before, update, after;
+	dtrain__host_update *host_update; /* NULL: both are the same device */
 	dtrain__average averages[DTRAIN__AVERAGES];
-	void *workspace; /* shared by all ops */
-	size_t workspace_bytes;
 };
 
 extern const dtrain__optimizer_kind dtrain__sgd, dtrain__adam, dtrain__adamw, dtrain__lion, dtrain__lars, dtrain__lamb,
@@ -119,10 +127,15 @@ int dtrain__optimizer_set_hypers(dtrain_optimizer *optimizer, const dtrain_optim
 /* The values, gradients, and a state by its index, of the range for which ops are being added. */
 dtrain__argument dtrain__optimizer_values(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer);
+/* The gradients where backward leaves them. */
+dtrain__argument dtrain__optimizer_raw_grads(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int index);
 /* The scalars of the groups, and the group of each run of DTRAIN_PARAM_ALIGN elements. */
 dtrain__argument dtrain__optimizer_scalars(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_groups(const dtrain_optimizer *optimizer);
+/* What updates divide gradients by, on the parameters' device: the state of the scaler or of clipping; NULL: nothing.
+ */
+void *dtrain__optimizer_scale(const dtrain_optimizer *optimizer);
 /* The scaler argument of an update; memory NULL: none. */
 dtrain__argument dtrain__optimizer_scaler(const dtrain_optimizer *optimizer);
 /* The state of the step, which has what a scaler has, too. */
@@ -139,7 +152,9 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 /* Adds an addition of F32 numbers over the ranks that have the other shards; nothing if all ranks have everything. */
 int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
 			      beton_error *err);
-void dtrain__optimizer_free_ops(dtrain_optimizer *optimizer, dtrain__update_ops *ops);
+/* Allocates the workspace, when all ops are added. */
+int dtrain__optimizer_seal(dtrain__update_ops *ops, beton_error *err);
+void dtrain__optimizer_free_ops(dtrain__update_ops *ops);
 /* Adds the update of a kind with one state: w, g, state, scalars, group, [pieces], [scaler] -> w, state. */
 int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 				   beton_error *err);
@@ -147,7 +162,9 @@ int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind k
  * [the third state]. */
 int dtrain__optimizer_add_moments(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 				  beton_error *err);
-/* Puts the ops on the stream. */
+/* Puts `count` ops on the stream, or all of them. */
+int dtrain__optimizer_run_part(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, int first, int count,
+			       dtrain_stream *stream, beton_error *err);
 int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
 			  beton_error *err);
 /* To be called after ops that have changed the values: puts the compute copies of them on the stream. */
@@ -172,6 +189,17 @@ int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);
 int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err);
 /* The part of it that adds up squares, where norm_parts > 0. */
 int dtrain__norm_create(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err);
+
+/* ---- updates of offloaded parameters (host_update.c) ---- */
+
+/* When the ranges are known, before any op is added. */
+int dtrain__host_update_open(dtrain_optimizer *optimizer, beton_error *err);
+void dtrain__host_update_close(dtrain_optimizer *optimizer);
+/* The copy that updates read of the state of the scaler or of clipping, DTRAIN_SCALERS floats in host memory. */
+float *dtrain__host_update_scaler(const dtrain_optimizer *optimizer);
+/* dtrain_optimizer_apply. */
+int dtrain__host_update_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
+
 /* which: DTRAIN__SLOW or DTRAIN__EMA. close accepts one that was not created. */
 int dtrain__average_create(dtrain_optimizer *optimizer, int which, beton_error *err);
 void dtrain__average_close(dtrain_optimizer *optimizer, int which);

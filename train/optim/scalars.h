@@ -9,16 +9,17 @@
 #include <dtrain/device.h>
 
 typedef struct dtrain__scalars {
-	const dtrain_device_api *api;
-	dtrain_device *device;
-	float *memory; /* on the device */
+	dtrain_device *device, *streams; /* of memory, and of the streams that put */
+	float *memory;                   /* on the device */
 	float *host;
 	size_t bytes;
 	dtrain_event *copied;
 } dtrain__scalars;
 
-/* Call close even on failure. */
-int dtrain__scalars_open(dtrain__scalars *scalars, dtrain_device *device, size_t count, beton_error *err);
+/* streams: the device, or another one that can call the host, where `device` has its memory. Call close even on
+ * failure. */
+int dtrain__scalars_open(dtrain__scalars *scalars, dtrain_device *device, dtrain_device *streams, size_t count,
+			 beton_error *err);
 /* Accepts a zeroed struct. */
 void dtrain__scalars_close(dtrain__scalars *scalars);
 /* Waits until the previous copy of scalars->host has been made, so that it can be written. */

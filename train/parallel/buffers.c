@@ -68,19 +68,55 @@ int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *e
 	return status != BETON_OK ? status : copy_buffers(sync, stream, false, false, err);
 }
 
+/* Values in host memory go through memory of the device, which the group can use. */
+static int broadcast_range(dtrain_sync *sync, const dtrain_range *range, dtrain_group *group, void *bounce,
+			   dtrain_stream *stream, beton_error *err)
+{
+	size_t bytes = (size_t)range->count * dtrain_dtype_size(dtrain_params_dtype(sync->params));
+	void *memory = range->device ? range->values : bounce;
+	dtrain_event *after = NULL;
+	dtrain_work *work = NULL;
+	int status = range->device ? BETON_OK
+				   : sync->api->copy(stream, bounce, range->values, bytes, DTRAIN_HOST_TO_DEVICE, err);
+	if (status == BETON_OK && !range->device)
+		status = mark_ready(sync, stream, &after, err);
+	if (status == BETON_OK)
+		status = join_stream(dtrain_broadcast(group, memory, range->count, dtrain_params_dtype(sync->params), 0,
+						      after, &work, err),
+				     &work, stream, err);
+	if (status == BETON_OK && !range->device)
+		status = sync->api->copy(stream, range->values, bounce, bytes, DTRAIN_DEVICE_TO_HOST, err);
+	return status;
+}
+
+/* NULL: all ranges are on the device. */
+static int allocate_bounce(const dtrain_sync *sync, void **out, beton_error *err)
+{
+	int64_t count = 0;
+	*out = NULL;
+	for (int i = 0; i < dtrain_params_range_count(sync->params); i++) {
+		const dtrain_range *range = dtrain_params_range_at(sync->params, i);
+		count = !range->device && range->count > count ? range->count : count;
+	}
+	return count ? sync->api->alloc(sync->device,
+					(size_t)count * dtrain_dtype_size(dtrain_params_dtype(sync->params)), out, err)
+		     : BETON_OK;
+}
+
 /* Rank 0 of all that have the same range gives it to the others. */
 static int broadcast_values(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
 {
-	int status = BETON_OK;
+	void *bounce;
+	int status = allocate_bounce(sync, &bounce, err);
 	for (int i = 0; i < dtrain_params_range_count(sync->params) && status == BETON_OK; i++) {
 		const dtrain_range *range = dtrain_params_range_at(sync->params, i);
 		dtrain_group *group = sync->shards && !range->shared ? sync->replicas : sync->group;
-		dtrain_work *work = NULL;
 		if (group)
-			status = join_stream(dtrain_broadcast(group, range->values, range->count,
-							      dtrain_params_dtype(sync->params), 0, NULL, &work, err),
-					     &work, stream, err);
+			status = broadcast_range(sync, range, group, bounce, stream, err);
 	}
+	if (bounce && status == BETON_OK)
+		status = sync->api->stream_synchronize(stream, err);
+	sync->api->free(sync->device, bounce);
 	return status;
 }
 

@@ -147,13 +147,15 @@ static int add_grads_lease(plan_state *state, int index, int32_t begins, int32_t
 	return dtrain__schedule_lease(state->schedule, &lease, err);
 }
 
-/* In front of which node a unit's reduction is waited for. Memory in the arena is wanted back soon. */
+/* In front of which node a unit's reduction is waited for. Memory in the arena is wanted back soon, and the host waits
+ * for the gradients of offloaded parameters. */
 static int32_t wait_before(const plan_state *state, int index, int32_t after)
 {
 	const dtrain_sync *sync = state->sync;
 	int32_t end = state->schedule->graph->num_nodes;
 	int later = index + UNITS_IN_REDUCTION;
-	bool wants_memory = is_leased(sync, index) || (sync->reductions[index].tree && index > 0);
+	bool wants_memory = is_leased(sync, index) ||
+			    (index > 0 && (sync->reductions[index].tree || dtrain_params_host(sync->params)));
 	if (!wants_memory || later >= sync->count || state->first_grads[unit_of(sync, later)] < 0)
 		return end;
 	/* Calls are issued in front of waits, and that memory begins with a call in front of its node. */

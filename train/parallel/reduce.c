@@ -195,6 +195,20 @@ static int issue_second_round(sync_reduction *reduction, const dtrain__run *run,
 		       : BETON_OK;
 }
 
+/* Of the figures, and before the last run of a step, nobody is told. */
+static int tell_complete(const sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+{
+	const dtrain_sync *sync = reduction->sum.sync;
+	if (!sync->listener || run->more || reduction == sync->reductions)
+		return BETON_OK;
+	return sync->listener(sync->listener_context, sync->operation_units[reduction->sum.index], run->stream, err);
+}
+
+static bool has_replicas(const sync_reduction *reduction)
+{
+	return reduction->sum.sync->replicas && reduction->shard;
+}
+
 static int wait(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_reduction *reduction = context;
@@ -202,10 +216,12 @@ static int wait(void *context, const dtrain__run *run, beton_error *err)
 	int status = dtrain__operation_wait(&reduction->sum, run->stream, err);
 	if (status == BETON_OK && reduction->each_run)
 		status = dtrain__sync_accumulate(reduction, run, err);
-	if (status == BETON_OK && sync->replicas && reduction->shard && !run->more)
+	if (status == BETON_OK && has_replicas(reduction) && !run->more)
 		status = issue_replicas(reduction, run, err);
 	else if (status == BETON_OK && reduction->state && !reduction->shard && dtrain__sync_sends(reduction, run))
 		status = issue_second_round(reduction, run, err);
+	else if (status == BETON_OK && !reduction->state)
+		status = tell_complete(reduction, run, err);
 	if (status == BETON_OK && is_last(reduction))
 		dtrain__sync_end_run(sync, run);
 	return status;
@@ -241,9 +257,12 @@ static int wait_for_replicas(void *context, const dtrain__run *run, beton_error 
 {
 	sync_reduction *reduction = context;
 	int status = dtrain__operation_wait(&reduction->replicas, run->stream, err);
-	return status == BETON_OK && reduction->state && dtrain__sync_sends(reduction, run) && !run->more
-		       ? issue_second_round(reduction, run, err)
-		       : status;
+	if (status != BETON_OK)
+		return status;
+	if (reduction->state)
+		return dtrain__sync_sends(reduction, run) && !run->more ? issue_second_round(reduction, run, err)
+									: BETON_OK;
+	return tell_complete(reduction, run, err);
 }
 
 static int finish(void *context, const dtrain__run *run, beton_error *err)
@@ -251,9 +270,9 @@ static int finish(void *context, const dtrain__run *run, beton_error *err)
 	sync_reduction *reduction = context;
 	dtrain_sync *sync = reduction->sum.sync;
 	int status = dtrain__operation_wait(&reduction->second, run->stream, err);
-	return status == BETON_OK && !run->more && dtrain__sync_sends(reduction, run)
-		       ? sync->hook.finish(reduction->state, run->stream, err)
-		       : status;
+	if (status == BETON_OK && !run->more && dtrain__sync_sends(reduction, run))
+		status = sync->hook.finish(reduction->state, run->stream, err);
+	return status == BETON_OK ? tell_complete(reduction, run, err) : status;
 }
 
 dtrain__call dtrain__sync_finish_call(dtrain_sync *sync, int index)

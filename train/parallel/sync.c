@@ -310,6 +310,12 @@ int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_
 	return status;
 }
 
+void dtrain_sync_set_listener(dtrain_sync *sync, dtrain_sync_listener listener, void *context)
+{
+	sync->listener = listener;
+	sync->listener_context = context;
+}
+
 bool dtrain_sync_is_sharded(const dtrain_sync *sync)
 {
 	return sync->num_shards > 1;

@@ -169,6 +169,9 @@ struct dtrain_sync {
 	bool sums_stale;  /* the sums belong to a step that is not continued */
 	uint8_t *covered; /* for each parameter, then each figure: the programs write it; NULL: no program yet */
 
+	dtrain_sync_listener listener; /* of complete units; NULL: none */
+	void *listener_context;
+
 	dtrain_sync_marks *marks; /* of the next steps; the caller's, NULL: none */
 	/* Bytes that the last program with backward gathers in each run, and once a step. */
 	uint64_t gathers_of_run, gathers_of_step;

@@ -40,6 +40,9 @@ int dtrain__tree_check(const dtrain_sync *sync, beton_error *err)
 	if (parts % ranks != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %lld ranks cannot divide %lld parts evenly",
 			       (long long)ranks, (long long)parts);
+	/* The optimizer would not be told about complete units. */
+	if (dtrain_params_host(sync->params))
+		return bt_fail(err, BETON_UNSUPPORTED, "sync: parts of offloaded parameters");
 	return BETON_OK;
 }
 

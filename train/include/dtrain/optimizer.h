@@ -113,7 +113,9 @@ BETON_API void dtrain_optimizer_options_init(dtrain_optimizer_options *options);
 
 typedef struct dtrain_optimizer dtrain_optimizer;
 
-/* params must be allocated and outlive the optimizer. One thread at a time. Errors: INVALID_ARGUMENT (the message
+/* params must be allocated and outlive the optimizer. One thread at a time. With offloaded parameters
+ * (dtrain_params_offload) states and updates are on their host device, and each apply moves gradients there and values
+ * back; not with the options begin, end, values, grads, lookahead and average. Errors: INVALID_ARGUMENT (the message
  * begins with the kind's name), STATE (parameters are not allocated), UNSUPPORTED (the device lacks an op),
  * NO_MEMORY. */
 BETON_API int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_options *options,
@@ -133,6 +135,15 @@ BETON_API int dtrain_optimizer_start(dtrain_optimizer *optimizer, dtrain_stream 
 BETON_API int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream,
 					beton_error *err);
 BETON_API int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
+/* Of offloaded parameters, and optional: the gradients of a unit are complete on the stream (for
+ * dtrain_sync_set_listener, with the optimizer as context). They go to the host meanwhile, and unless a norm or a
+ * scaler needs all units first, the host updates the unit. The next apply belongs to the same step. Does nothing if
+ * nothing is offloaded. */
+BETON_API int dtrain_optimizer_unit_complete(void *optimizer, int unit, dtrain_stream *stream, beton_error *err);
+/* The first failure of an update on the host, after which the values are not to be used. */
+BETON_API int dtrain_optimizer_check(const dtrain_optimizer *optimizer, beton_error *err);
+/* The device of the states and of the number of the step; NULL: they are in host memory. */
+BETON_API dtrain_device *dtrain_optimizer_memory_device(const dtrain_optimizer *optimizer);
 /* set_rate, then apply. */
 BETON_API int dtrain_optimizer_step(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream, beton_error *err);
 
@@ -162,12 +173,13 @@ BETON_API void *dtrain_optimizer_clip(const dtrain_optimizer *optimizer);
 
 /* The name of its kind. */
 BETON_API const char *dtrain_optimizer_name(const dtrain_optimizer *optimizer);
-/* The number of steps that were not skipped by the loss scaler, f32 [2] in device memory, for checkpoints: biases are
- * corrected by it. It is the first element plus 2^24 times the second (DTRAIN_STEP_COUNT, DTRAIN_STEP_WRAPS). NULL: the
- * kind counts no steps. */
+/* The number of steps that were not skipped by the loss scaler, f32 [2] in memory as states are, for checkpoints:
+ * biases are corrected by it. It is the first element plus 2^24 times the second (DTRAIN_STEP_COUNT,
+ * DTRAIN_STEP_WRAPS). NULL: the kind counts no steps. */
 BETON_API void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer);
 
-/* A state, for checkpoints and for ranks that share it. memory is owned by the optimizer, on the device. */
+/* A state, for checkpoints and for ranks that share it. memory is owned by the optimizer, on
+ * dtrain_optimizer_memory_device. */
 typedef struct dtrain_optimizer_state {
 	const char *name;
 	void *memory;  /* the elements of the ranges, one range behind the other */

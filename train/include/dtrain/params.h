@@ -94,8 +94,11 @@ typedef struct dtrain_unit {
 typedef struct dtrain_range {
 	int64_t offset; /* in the flat space, elements: a multiple of DTRAIN_PARAM_ALIGN */
 	int64_t count;
-	void *values, *grads; /* on the device: of the range's first element */
-	bool shared;          /* other ranks have the same range */
+	void *values, *grads; /* of the range's first element */
+	/* That of values and grads; NULL: they are in host memory, where an optimizer gets the gradients that backward
+	 * leaves on the parameters' device (see dtrain_params_offload). */
+	dtrain_device *device;
+	bool shared; /* other ranks have the same range */
 } dtrain_range;
 
 /* How the flat space is divided, in flat order. A unit has whole parameters, and ends with the one that fills it; or
@@ -162,14 +165,24 @@ BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
  * compiling, initial values, an optimizer. STATE: the parameters are allocated. */
 BETON_API int dtrain_params_only_plan(dtrain_params *params, beton_error *err);
 
-/* Bytes that this rank has, or would have, in its device's memory. */
+/* Bytes that this rank has, or would have: in its device's memory, where nothing else is said. */
 typedef struct dtrain_params_memory {
 	size_t struct_size; /* set by the caller before the call */
 	size_t values, grads, copies, buffers;
 	size_t updated; /* values of the rank's ranges: each state of an optimizer has as many */
+	size_t host;    /* pinned memory of the host: see dtrain_params_offload */
 } dtrain_params_memory;
 /* The parameters must be allocated; otherwise all are 0. */
 BETON_API void dtrain_params_get_memory(const dtrain_params *params, dtrain_params_memory *out);
+
+/* Keeps the values of this rank's ranges in pinned host memory, where optimizers of the parameters work, on the device
+ * `host` (cpu or ref), which must outlive the parameters. The parameters' own device has what ops read: the values, or,
+ * where ops read compute copies, the copies alone. Each unit has a range of its own. Call it before the parameters are
+ * allocated. Errors: UNSUPPORTED (the parameters' device computes in host memory itself, or cannot call the host),
+ * INVALID_ARGUMENT (`host` does not), STATE. */
+BETON_API int dtrain_params_offload(dtrain_params *params, dtrain_device *host, beton_error *err);
+/* The device `host`; NULL: values are on the parameters' device. */
+BETON_API dtrain_device *dtrain_params_host(const dtrain_params *params);
 
 /* Fills the values of this rank's ranges, and buffers, as declared, using the device's threads. A seed gives the same
  * values on every device, rank and number of threads, and however the parameters are sharded. */

@@ -140,6 +140,12 @@ BETON_API void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_s
  * parts in different ways; the distance between the parts of two consecutive runs is always the same. */
 BETON_API int dtrain_sync_part(const dtrain_sync *sync, int run);
 
+/* Tells the listener about each unit in each step: behind everything on the stream its gradients are the sums of the
+ * step. A run that trains calls it, in the thread of dtrain_program_run and in captures; its errors are the run's.
+ * NULL: none. It must exist until the sync is destroyed, or another is set. */
+typedef int (*dtrain_sync_listener)(void *context, int unit, dtrain_stream *stream, beton_error *err);
+BETON_API void dtrain_sync_set_listener(dtrain_sync *sync, dtrain_sync_listener listener, void *context);
+
 /* Whether units are divided among ranks: the mesh has a sharding axis of several ranks. */
 BETON_API bool dtrain_sync_is_sharded(const dtrain_sync *sync);
 /* Whether programs without backward gather units as well: all ranks must run them equally often. */
