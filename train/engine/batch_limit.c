@@ -59,8 +59,9 @@ static int64_t find_largest(engine_rank *engine)
 	uint64_t available = engine->api->free_memory(engine->device);
 	if (available == UINT64_MAX)
 		return -1;
-	double states = engine->job.states * (double)count_kept(engine->params) *
-			(double)dtrain_dtype_size(dtrain_params_dtype(engine->params));
+	double states = engine->host ? 0
+				     : engine->job.states * (double)count_kept(engine->params) *
+					       (double)dtrain_dtype_size(dtrain_params_dtype(engine->params));
 	double each = (of_wanted - of_half) / (double)(wanted - half), fixed = of_half - each * (double)half;
 	double room = (double)available * USABLE - states - fixed;
 	if (room < each)

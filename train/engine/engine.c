@@ -44,6 +44,18 @@ int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err
 	return status;
 }
 
+/* The fastest device in host memory that there is. */
+static int offload(engine_rank *engine, beton_error *err)
+{
+	const dtrain_device_options options = {.struct_size = sizeof(options), .threads = engine->job.host_threads};
+	int status = dtrain_device_open(dtrain_device_find("cpu") ? "cpu" : "ref", &options, &engine->host, err);
+	if (status == BETON_OK)
+		status = dtrain_params_offload(engine->params, engine->host, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "--offload");
+	return status;
+}
+
 /* What a plan needs, too. */
 static int open_stream(engine_rank *engine, beton_error *err)
 {
@@ -63,6 +75,8 @@ static int open_parts(engine_rank *engine, const dtrain_mesh *mesh, const dtrain
 	int status = dtrain_params_create(engine->device, DTRAIN_F32, &engine->params, err);
 	if (status == BETON_OK)
 		status = engine_freeze(&engine->job, engine->params, err);
+	if (status == BETON_OK && engine->job.offload && !engine->job.evaluates)
+		status = offload(engine, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_create(engine->params, mesh, sync, &engine->sync, err);
 	if (status == BETON_OK)
@@ -106,6 +120,7 @@ void engine_close(engine_rank *engine)
 	dtrain_program_destroy(&engine->val.program);
 	dtrain_sync_destroy(&engine->sync);
 	dtrain_params_destroy(&engine->params);
+	dtrain_device_close(&engine->host);
 	dtrain_scaler_destroy(&engine->scaler);
 	if (engine->stream)
 		engine->api->stream_destroy(engine->stream);

@@ -44,6 +44,7 @@ struct engine_rank {
 	bool staged;        /* the host cannot access device memory: batches are copied by the feed */
 	dtrain_dtype dtype; /* of activations */
 	dtrain_stream *stream;
+	dtrain_device *host; /* updates offloaded parameters; NULL: none are */
 	dtrain_params *params;
 	dtrain_sync_options strategy;
 	dtrain_sync *sync;     /* compiled the training network; started by the caller */

@@ -45,9 +45,11 @@ static void add_parameters(const engine_rank *engine, engine_memory *memory)
 	memory->buffers = params.buffers;
 	memory->gradients = params.grads;
 	memory->sums = sync.sums_bytes;
+	memory->host_parameters = params.host;
+	size_t *states = engine->host ? &memory->host_states : &memory->states;
 	if (!engine->job.evaluates)
-		memory->states = (size_t)engine->job.states * params.updated +
-				 params.updated / dtrain_dtype_size(DTRAIN_F32) / DTRAIN_PARAM_ALIGN;
+		*states = (size_t)engine->job.states * params.updated +
+			  params.updated / dtrain_dtype_size(DTRAIN_F32) / DTRAIN_PARAM_ALIGN;
 	memory->gathered = sync.gathered;
 	memory->scattered = sync.scattered;
 	memory->added_up = sync.added_up;
@@ -157,6 +159,8 @@ int engine_memory_plan(const engine_rank *engine, const engine_layout *layout, e
 	int status = dtrain_params_create(engine->device, DTRAIN_F32, &planned.params, err);
 	if (status == BETON_OK)
 		status = engine_freeze(&engine->job, planned.params, err);
+	if (status == BETON_OK && engine->host)
+		status = dtrain_params_offload(planned.params, engine->host, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_create(planned.params, NULL, &options, &planned.sync, err);
 	if (status == BETON_OK && !engine->job.evaluates)

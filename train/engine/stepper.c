@@ -416,6 +416,8 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 		if (stepper->held[i].step < stepper->settled)
 			beton_batch_release(&stepper->held[i].batch);
 	if (status == BETON_OK)
+		status = dtrain_optimizer_check(stepper->options.optimizer, err);
+	if (status == BETON_OK)
 		status = read_times(stepper, slot, out, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "%s", slot->what);

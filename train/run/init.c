@@ -286,10 +286,15 @@ static int copy_to_ranges(const struct job *job, const struct target *target, dt
 		int64_t begin = param->offset > range->offset ? param->offset : range->offset;
 		int64_t end = param->offset + param->count, last = range->offset + range->count;
 		end = end < last ? end : last;
-		if (begin < end)
-			status = api->copy(stream, (float *)range->values + (begin - range->offset),
-					   target->from->values + (begin - param->offset),
-					   (size_t)(end - begin) * sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
+		if (begin >= end)
+			continue;
+		float *to = (float *)range->values + (begin - range->offset);
+		const float *from = target->from->values + (begin - param->offset);
+		if (range->device)
+			status = api->copy(stream, to, from, (size_t)(end - begin) * sizeof(float),
+					   DTRAIN_HOST_TO_DEVICE, err);
+		else
+			memcpy(to, from, (size_t)(end - begin) * sizeof(float));
 	}
 	return status;
 }

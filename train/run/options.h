@@ -85,6 +85,8 @@ typedef enum run_strategy {
 	RUN_STRATEGY_ASYNC,
 } run_strategy;
 
+typedef enum run_offload { RUN_OFFLOAD_NONE, RUN_OFFLOAD_OPTIMIZER } run_offload;
+
 /* Every option; texts are borrowed from argv, recipe_file, kept or saved. Epochs and steps of 0: not given. */
 typedef struct run_options {
 	int task; /* run_task */
@@ -188,6 +190,7 @@ typedef struct run_options {
 	int64_t local_warmup; /* steps */
 	double outer_lr, outer_momentum;
 	int64_t staleness; /* bound of --strategy async, in a worker's batches */
+	int offload;       /* run_offload */
 	vision_options vision;
 	lm_options lm;
 	int64_t val_every;    /* epochs */

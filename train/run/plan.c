@@ -81,6 +81,18 @@ static int make_strategies(const run_session *session, char **out, beton_error *
 		       : BETON_OK;
 }
 
+/* What --offload keeps there. */
+static void print_host(const engine_memory *memory)
+{
+	size_t bytes = memory->host_parameters + memory->host_states;
+	if (!bytes)
+		return;
+	puts("in the memory of the host:");
+	print_bytes("parameters, gradients", memory->host_parameters);
+	print_bytes("optimizer state", memory->host_states);
+	print_bytes("all of these", bytes);
+}
+
 int run_plan_print(run_session *session, beton_error *err)
 {
 	engine_rank *engine = &session->engine;
@@ -95,6 +107,7 @@ int run_plan_print(run_session *session, beton_error *err)
 	if (status == BETON_OK) {
 		engine_memory_read(engine, &memory);
 		print_memory(session, &memory);
+		print_host(&memory);
 		/* Ranks that train apart send once a round. */
 		if (!session->local)
 			print_traffic(&memory);

@@ -121,6 +121,8 @@ static int open_optimizer(run_session *session, beton_error *err)
 	status = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
 	if (status == BETON_NO_MEMORY)
 		engine_explain_memory(&session->engine, err);
+	if (status == BETON_OK && session->engine.host)
+		dtrain_sync_set_listener(session->engine.sync, dtrain_optimizer_unit_complete, session->optimizer);
 	if (status == BETON_OK)
 		status = run_groups_set(&groups, session->optimizer, err);
 	run_groups_free(&groups);
@@ -347,6 +349,12 @@ static int start_local(run_session *session, beton_error *err)
 	return status == BETON_OK && session->resumed ? dtrain_local_hide(session->local, stream, err) : status;
 }
 
+/* Whether every rank does, and not rank 0 alone. */
+static bool reads_checkpoint(const run_session *session)
+{
+	return dtrain_sync_is_sharded(session->engine.sync) || session->engine.host;
+}
+
 /* Rank 0 has read the checkpoint, if any. Its position and optimizer are broadcast here; the sync broadcasts values and
  * buffers. */
 static int share_start(run_session *session, beton_error *err)
@@ -384,9 +392,8 @@ static int share_start(run_session *session, beton_error *err)
 	if (!session->resumed)
 		return dtrain_optimizer_start(session->optimizer, session->engine.stream, err);
 	status = load_hook(session, err);
-	/* With shards every rank has read its own. */
-	return status != BETON_OK || dtrain_sync_is_sharded(session->engine.sync) ? status
-										  : share_optimizer(session, err);
+	/* With shards every rank has read its own, and groups cannot use host memory. */
+	return status != BETON_OK || reads_checkpoint(session) ? status : share_optimizer(session, err);
 }
 
 static int prepare(run_session *session, beton_error *err)
@@ -428,7 +435,7 @@ static int begin(run_session *session, beton_error *err)
 	if (status == BETON_OK)
 		status = open_local(session, err);
 	bool takes_part = first || sharded || (session->local && options->resume);
-	if (status == BETON_OK && options->resume && takes_part)
+	if (status == BETON_OK && options->resume && (takes_part || reads_checkpoint(session)))
 		status = run_resume(session, err);
 	if (status != BETON_OK || !takes_part || session->resumed)
 		return status;

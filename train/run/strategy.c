@@ -145,6 +145,10 @@ static int check_apart(const run_options *options, beton_error *err)
 	if (options->ema > 0 || options->lookahead > 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: not with --strategy %s",
 			       options->ema > 0 ? "ema" : "lookahead", name_of(options));
+	if (options->offload)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--offload optimizer: with --strategy %s the parameters are exchanged on the device",
+			       name_of(options));
 	if (options->compress || options->sync_batch_norm)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: with --strategy %s the ranks take their steps apart",
 			       options->compress ? "compress" : "sync-batch-norm", name_of(options));

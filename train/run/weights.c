@@ -30,22 +30,23 @@ static int list_reserve(view_list *list, const dtrain_params *params, size_t cap
 			   : bt_fail(err, BETON_NO_MEMORY, "out of memory for a list of %zu tensors", capacity);
 }
 
-/* Takes ownership of name; NULL: out of memory. */
-static int list_add(view_list *list, char *name, const dtrain_shape *shape, void *memory, beton_error *err)
+/* Takes ownership of name; NULL: out of memory. device: that of memory; NULL: host memory. */
+static int list_add(view_list *list, char *name, const dtrain_shape *shape, void *memory, dtrain_device *device,
+		    beton_error *err)
 {
 	if (!name)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the name of a tensor");
-	list->views[list->count++] = dtrain_checkpoint_view_whole(name, dtrain_params_dtype(list->params), shape,
-								  memory, dtrain_params_device(list->params));
+	list->views[list->count++] =
+		dtrain_checkpoint_view_whole(name, dtrain_params_dtype(list->params), shape, memory, device);
 	return BETON_OK;
 }
 
 /* What a range of the flat space has of a parameter, or of the optimizer's state of one: `count` elements of this
  * rank's part, from `first` on. memory: of these. */
 static int list_add_part(view_list *list, char *name, const dtrain_param *param, int64_t first, int64_t count,
-			 void *memory, beton_error *err)
+			 void *memory, dtrain_device *device, beton_error *err)
 {
-	int status = list_add(list, name, &param->global_shape, memory, err);
+	int status = list_add(list, name, &param->global_shape, memory, device, err);
 	if (status != BETON_OK)
 		return status;
 	dtrain_checkpoint_view *view = &list->views[list->count - 1];
@@ -93,6 +94,7 @@ static dtrain_range range_at(const ranged *array, int index)
 		return *dtrain_params_range_at(array->params, index);
 	dtrain_range range = dtrain_optimizer_range_at(array->optimizer, index, &first);
 	range.values = (float *)array->state->memory + first;
+	range.device = dtrain_optimizer_memory_device(array->optimizer);
 	return range;
 }
 
@@ -117,8 +119,9 @@ static int list_param(view_list *list, const ranged *array, const dtrain_param *
 		if (i < ranges ? count <= 0 : any)
 			continue;
 		char *name = state ? bt_format("%s.%s", param->name, state) : strdup(param->name);
-		status = list_add_part(list, name, param, begin - param->offset, count,
-				       count ? (float *)range.values + (begin - range.offset) : NULL, err);
+		status =
+			list_add_part(list, name, param, begin - param->offset, count,
+				      count ? (float *)range.values + (begin - range.offset) : NULL, range.device, err);
 		any = true;
 	}
 	return status;
@@ -148,7 +151,8 @@ static int list_model(view_list *list, const dtrain_params *params, beton_error 
 		status = list_param(list, &values, dtrain_params_at(params, i), err);
 	for (int i = 0; i < buffers && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
-		status = list_add(list, strdup(buffer->name), &buffer->shape, buffer->data, err);
+		status = list_add(list, strdup(buffer->name), &buffer->shape, buffer->data,
+				  dtrain_params_device(params), err);
 		if (status == BETON_OK)
 			status = add_batch_counter(list, buffer->name, err);
 	}
@@ -169,14 +173,15 @@ static int list_state(view_list *list, const dtrain_optimizer *optimizer, const 
 	for (int i = 0; state->buffers && i < dtrain_params_buffer_count(params) && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
 		status = list_add(list, bt_format("%s.%s", buffer->name, state->name), &buffer->shape,
-				  dtrain_optimizer_state_buffer(optimizer, state, i), err);
+				  dtrain_optimizer_state_buffer(optimizer, state, i),
+				  dtrain_optimizer_memory_device(optimizer), err);
 	}
 	return status;
 }
 
-static int list_count(view_list *list, const char *name, float *memory, beton_error *err)
+static int list_count(view_list *list, const char *name, float *memory, dtrain_device *device, beton_error *err)
 {
-	int status = list_add(list, strdup(name), &(dtrain_shape){0}, memory, err);
+	int status = list_add(list, strdup(name), &(dtrain_shape){0}, memory, device, err);
 	if (status == BETON_OK && list->rows > 0)
 		make_row(list);
 	return status;
@@ -189,7 +194,7 @@ static int list_flat(view_list *list, const char *name, float *memory, bool own,
 	for (int i = 0; i < dtrain_params_count(list->params) && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(list->params, i);
 		status = list_add_part(list, bt_format("%s.%s", param->name, name), param, 0, param->count,
-				       memory + param->offset, err);
+				       memory + param->offset, dtrain_params_device(list->params), err);
 		if (status == BETON_OK && own)
 			make_row(list);
 	}
@@ -334,9 +339,10 @@ static int list_optimizer(view_list *list, const run_weights *weights, bool wrap
 	if (status == BETON_OK && weights->local)
 		status = list_local(list, weights->local, err);
 	float *count = weights->optimizer ? dtrain_optimizer_step_count(weights->optimizer) : NULL;
+	dtrain_device *device = count ? dtrain_optimizer_memory_device(weights->optimizer) : NULL;
 	if (status == BETON_OK && count)
-		status = list_count(list, "step", count, err);
-	return status == BETON_OK && count && wraps ? list_count(list, "step_wraps", count + 1, err) : status;
+		status = list_count(list, "step", count, device, err);
+	return status == BETON_OK && count && wraps ? list_count(list, "step_wraps", count + 1, device, err) : status;
 }
 
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
@@ -419,8 +425,12 @@ static int find_wraps(dtrain_checkpoint *checkpoint, const run_weights *weights,
 		*out = *out || strcmp(tensors[i].name, "step_wraps") == 0;
 	if (status != BETON_OK || *out || !steps)
 		return status;
-	const dtrain_device_api *api = dtrain_device_get_api(dtrain_params_device(weights->params));
-	return api->zero(weights->stream, steps + 1, sizeof(*steps), err);
+	dtrain_device *device = dtrain_optimizer_memory_device(weights->optimizer);
+	if (!device) {
+		steps[1] = 0;
+		return BETON_OK;
+	}
+	return dtrain_device_get_api(device)->zero(weights->stream, steps + 1, sizeof(*steps), err);
 }
 
 int run_weights_load(const run_weights *weights, const char *path, const dtrain_checkpoint_ranks *ranks,
