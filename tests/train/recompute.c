@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * recompute DEVICE...: models whose activations are computed again in backward are trained like those that keep them,
- * bit by bit, with dropout, and with statistics that change once; the memory for activations shrinks.
+ * bit by bit, with dropout, and with statistics that change once; the memory for activations shrinks. On the device
+ * "far" activations that wait in host memory do the same.
  */
 #include <dtrain/transformer.h>
 
@@ -33,6 +34,13 @@ typedef struct job {
 	dtrain_tensor random; /* -1: none */
 	bool of_tokens;
 } job;
+
+/* What becomes of activations between forward and backward. */
+typedef struct way {
+	dtrain_recompute what;
+	int64_t blocks;
+	bool leave; /* they do, for the host */
+} way;
 
 /* All that training has left behind. */
 typedef struct result {
@@ -73,7 +81,7 @@ static dtrain_tensor build_pictures(job *j, const char *model, dtrain_graph *gra
 	return dtrain_softmax_cross_entropy(graph, logits, j->n.label, 0.1);
 }
 
-static void build(job *j, const char *model, dtrain_recompute what, int64_t blocks)
+static void build(job *j, const char *model, way how)
 {
 	beton_error err = {0};
 	dtrain_graph *graph;
@@ -82,12 +90,13 @@ static void build(job *j, const char *model, dtrain_recompute what, int64_t bloc
 	j->n.loss = dtrain_mean(graph, j->of_tokens ? build_tokens(j, graph) : build_pictures(j, model, graph));
 	dtrain_graph_keep(graph, j->n.loss);
 	dtrain_graph_backward(graph, j->n.loss);
-	dtrain_graph_recompute(graph, what, blocks);
+	dtrain_graph_recompute(graph, how.what, how.blocks);
+	if (how.leave)
+		dtrain_graph_offload(graph);
 	expect_ok(dtrain_graph_compile(&graph, &j->n.program, &err), &err);
 }
 
-static void open_job(job *j, const char *model, const char *device, dtrain_dtype activations, dtrain_recompute what,
-		     int64_t blocks)
+static void open_job(job *j, const char *model, const char *device, dtrain_dtype activations, way how)
 {
 	dtrain_device_options options = {.struct_size = sizeof(options), .threads = TEST_THREADS};
 	dtrain_optimizer_options sgd;
@@ -107,7 +116,7 @@ static void open_job(job *j, const char *model, const char *device, dtrain_dtype
 	j->n.api = dtrain_device_get_api(j->n.device);
 	expect_ok(j->n.api->stream_create(j->n.device, &j->n.stream, &err), &err);
 	expect_ok(dtrain_params_create(j->n.device, DTRAIN_F32, &j->n.params, &err), &err);
-	build(j, model, what, blocks);
+	build(j, model, how);
 	expect_ok(dtrain_params_initialize(j->n.params, 7, j->n.stream, &err), &err);
 	dtrain_optimizer_options_init(&sgd);
 	expect_ok(dtrain_optimizer_create(j->n.params, &sgd, &j->optimizer, &err), &err);
@@ -137,13 +146,12 @@ static void take(const job *j, result *out, const void *from, size_t bytes)
 	out->bytes += bytes;
 }
 
-static void train(const char *model, const char *device, dtrain_dtype activations, dtrain_recompute what,
-		  int64_t blocks, result *out)
+static void train(const char *model, const char *device, dtrain_dtype activations, way how, result *out)
 {
 	job j;
 	beton_error err = {0};
 	*out = (result){.facts.struct_size = sizeof(out->facts)};
-	open_job(&j, model, device, activations, what, blocks);
+	open_job(&j, model, device, activations, how);
 	dtrain_program_get_facts(j.n.program, &out->facts);
 	for (int64_t step = 0; step < STEPS; step++) {
 		feed(&j, step);
@@ -180,13 +188,29 @@ static void expect_same(const char *model, const char *device, dtrain_dtype dtyp
 	assert_int_equal(again->facts.nodes, kept->facts.nodes + again->facts.repeated);
 }
 
+/* Alone, and those that are kept where others are computed again. */
+static void check_leaving(const char *model, dtrain_dtype dtype, const result *none, const result *full)
+{
+	result leaving, both;
+	train(model, "far", dtype, (way){DTRAIN_RECOMPUTE_NONE, 0, true}, &leaving);
+	train(model, "far", dtype, (way){DTRAIN_RECOMPUTE_FULL, INT64_MAX, true}, &both);
+	expect_same(model, "far", dtype, "leaving", none, &leaving);
+	expect_same(model, "far", dtype, "leaving and full", none, &both);
+	assert_true(none->facts.host_bytes == 0 && leaving.facts.host_bytes > 0);
+	assert_true(leaving.facts.arena_bytes < none->facts.arena_bytes);
+	assert_true(both.facts.host_bytes < leaving.facts.host_bytes);
+	assert_true(both.facts.arena_bytes <= full->facts.arena_bytes);
+	free(leaving.memory);
+	free(both.memory);
+}
+
 static void check_model(const char *model, const char *device, dtrain_dtype dtype)
 {
 	result none, selective, one, full;
-	train(model, device, dtype, DTRAIN_RECOMPUTE_NONE, 0, &none);
-	train(model, device, dtype, DTRAIN_RECOMPUTE_SELECTIVE, 0, &selective);
-	train(model, device, dtype, DTRAIN_RECOMPUTE_FULL, 1, &one);
-	train(model, device, dtype, DTRAIN_RECOMPUTE_FULL, INT64_MAX, &full);
+	train(model, device, dtype, (way){DTRAIN_RECOMPUTE_NONE, 0, false}, &none);
+	train(model, device, dtype, (way){DTRAIN_RECOMPUTE_SELECTIVE, 0, false}, &selective);
+	train(model, device, dtype, (way){DTRAIN_RECOMPUTE_FULL, 1, false}, &one);
+	train(model, device, dtype, (way){DTRAIN_RECOMPUTE_FULL, INT64_MAX, false}, &full);
 	expect_same(model, device, dtype, "selective", &none, &selective);
 	expect_same(model, device, dtype, "one block", &none, &one);
 	expect_same(model, device, dtype, "full", &none, &full);
@@ -197,6 +221,8 @@ static void check_model(const char *model, const char *device, dtrain_dtype dtyp
 	assert_true(one.facts.repeated <= full.facts.repeated);
 	assert_true(selective.facts.arena_bytes < none.facts.arena_bytes);
 	assert_true(full.facts.arena_bytes < none.facts.arena_bytes);
+	if (strcmp(device, "far") == 0)
+		check_leaving(model, dtype, &none, &full);
 	free(none.memory);
 	free(selective.memory);
 	free(one.memory);
@@ -216,9 +242,45 @@ static void training_gives_the_same_bits(void **state)
 		}
 }
 
+static bool names_device(const char *name)
+{
+	for (char **device = devices; *device; device++)
+		if (strcmp(*device, name) == 0)
+			return true;
+	return false;
+}
+
+/* Elsewhere there is no other memory, and without backward nobody reads them again. */
+static void refusals_are_told(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"ref", "far"};
+	for (int i = 0; i < 2; i++) {
+		net n = {.batch = BATCH, .activations = DTRAIN_F32};
+		beton_error err = {0};
+		dtrain_graph *graph;
+		if (!names_device(names[i]))
+			continue;
+		expect_ok(dtrain_device_open(names[i], NULL, &n.device, &err), &err);
+		expect_ok(dtrain_params_create(n.device, DTRAIN_F32, &n.params, &err), &err);
+		expect_ok(dtrain_graph_create(n.params, true, &graph, &err), &err);
+		dtrain_shape image = dtrain_shape_of(4, (int64_t[]){BATCH, 3, SIDE, SIDE});
+		dtrain_graph_keep(graph, build_net(graph, SMALL_NET,
+						   dtrain_graph_input(graph, "image", DTRAIN_F32, &image), VOCABULARY));
+		dtrain_graph_offload(graph);
+		assert_int_equal(dtrain_graph_compile(&graph, &n.program, &err),
+				 i == 0 ? BETON_UNSUPPORTED : BETON_STATE);
+		assert_non_null(strstr(err.message, i == 0 ? "'ref' is in host memory" : "no backward"));
+		dtrain_graph_destroy(&graph);
+		dtrain_params_destroy(&n.params);
+		dtrain_device_close(&n.device);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(training_gives_the_same_bits)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(training_gives_the_same_bits),
+					   cmocka_unit_test(refusals_are_told)};
 	devices = argv + 1;
 	return argc < 2 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
 }

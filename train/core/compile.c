@@ -26,8 +26,12 @@ static int create_op(dtrain_program *program, int32_t index, beton_error *err)
 			       .attrs = node->attrs,
 			       .num_inputs = node->num_inputs,
 			       .num_outputs = node->num_outputs};
-	for (int i = 0; i < node->num_inputs; i++)
+	for (int i = 0; i < node->num_inputs; i++) {
+		dtrain_tensor returns = graph->tensors[node->inputs[i]].returns;
+		if (returns >= 0)
+			program->operands[node->inputs[i]] = program->operands[returns];
 		desc.inputs[i] = program->operands[node->inputs[i]];
+	}
 	for (int i = 0; i < node->num_outputs; i++) {
 		desc.outputs[i] = program->operands[node->outputs[i]];
 		desc.plain_output[i] = is_plain(&graph->tensors[node->outputs[i]]);
@@ -313,7 +317,7 @@ static int make_schedule(dtrain_program *program, const dtrain__pass *passes, in
 	int status = dtrain__schedule_create(program->graph, &program->schedule, err);
 	for (int i = 0; i < num_passes && status == BETON_OK; i++)
 		status = passes[i].run(passes[i].context, &program->schedule, err);
-	return status;
+	return status == BETON_OK ? dtrain__swaps_plan(program, &program->swaps, err) : status;
 }
 
 /* Of an offloaded parameter the device has a copy alone, if ops read one when the parameters were allocated. */
@@ -367,6 +371,7 @@ static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num
 		status = create_ops(program, err);
 	if (status == BETON_OK)
 		status = place_tensors(program, err);
+	program->facts.host_bytes = dtrain__swaps_bytes(program->swaps);
 	if (status != BETON_OK) {
 		dtrain__program_release(program);
 		return status;
@@ -385,6 +390,8 @@ int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int 
 			     : make_program(*graph, passes, num_passes, &program, err);
 	if (status == BETON_OK)
 		status = dtrain_instance_create(program, &program->first, err);
+	if (status == BETON_OK)
+		status = dtrain__swaps_allocate(program->swaps, err);
 	if (status != BETON_OK) {
 		if (program)
 			dtrain__program_release(program);

@@ -132,6 +132,7 @@ static dtrain_tensor add_tensor(dtrain_graph *graph, const dtrain__tensor *tenso
 	graph->tensors[graph->num_tensors].parent = -1;
 	graph->tensors[graph->num_tensors].copy = -1;
 	graph->tensors[graph->num_tensors].original = -1;
+	graph->tensors[graph->num_tensors].returns = -1;
 	return graph->num_tensors++;
 }
 

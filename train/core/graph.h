@@ -30,6 +30,7 @@ typedef struct dtrain__tensor {
 	bool plain;             /* views need it row-major */
 	dtrain_tensor copy;     /* of a weight: its compute copy; -1: none */
 	dtrain_tensor original; /* of a compute copy: the weight; -1: no copy */
+	dtrain_tensor returns;  /* the activation that it is, come back from the host (swap.c); -1: none */
 	dtrain_tensor grad;
 	bool keep;
 	bool want_grad;  /* requested by the caller */
@@ -76,6 +77,7 @@ struct dtrain_graph {
 	int32_t block_started; /* first node since next_block whose block is not yet known; -1: none */
 	bool has_backward, in_backward;
 	bool has_repeated; /* dtrain_graph_recompute was called */
+	bool has_swaps;    /* dtrain_graph_offload was called */
 };
 
 static inline bool dtrain__graph_failed(const dtrain_graph *graph)

@@ -36,6 +36,7 @@ void dtrain__program_release(dtrain_program *program)
 		if (program->steps[i].op)
 			program->api->op_destroy(program->steps[i].op);
 	dtrain_instance_destroy(&program->first);
+	dtrain__swaps_destroy(program->swaps);
 	dtrain__schedule_free(&program->schedule);
 	free(program->steps);
 	free(program->operands);

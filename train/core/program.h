@@ -9,6 +9,7 @@
 #include "op.h"
 #include "plan.h"
 #include "schedule.h"
+#include "swap.h"
 
 /* The memory that contains a program's tensors. Each unit and each input has its own bases. */
 enum dtrain__base {
@@ -59,6 +60,7 @@ struct dtrain_program {
 	dtrain__span *spans;
 	int32_t num_spans;
 	uint32_t num_bases;
+	dtrain__swaps *swaps;   /* NULL: none */
 	dtrain_instance *first; /* the instance of dtrain_program_run */
 	dtrain_program_facts facts;
 };

@@ -29,6 +29,7 @@ static void add_program(engine_memory *memory, int which, const dtrain_program_f
 	memory->leases[which] = facts->lease_bytes;
 	memory->activations[which] = facts->arena_bytes - facts->lease_bytes;
 	memory->scratch[which] = facts->workspace_bytes;
+	memory->host_activations += facts->host_bytes;
 }
 
 /* What is the same for all programs. */

@@ -11,10 +11,11 @@
 typedef struct engine_memory {
 	int64_t elements; /* of all parameters, without padding */
 	size_t parameters, copies, buffers;
-	size_t gradients, sums; /* sums of a step's runs */
-	size_t states;          /* of the optimizer, as many as the job says, and the group of each element */
-	size_t host_parameters; /* values and gradients in the memory of the host, which no total includes */
-	size_t host_states;     /* states there */
+	size_t gradients, sums;  /* sums of a step's runs */
+	size_t states;           /* of the optimizer, as many as the job says, and the group of each element */
+	size_t host_parameters;  /* values and gradients in the memory of the host, which no total includes */
+	size_t host_states;      /* states there */
+	size_t host_activations; /* of training, there */
 	/* Of the training network; of that of evaluation: of the activations, the second one. */
 	size_t activations[2], scratch[2], batches[2];
 	size_t leases[2];                       /* units that are gathered, and gradients on their way to a shard */

@@ -415,7 +415,7 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 	for (int i = 0; i < HELD; i++)
 		if (stepper->held[i].step < stepper->settled)
 			beton_batch_release(&stepper->held[i].batch);
-	if (status == BETON_OK)
+	if (status == BETON_OK && stepper->options.optimizer)
 		status = dtrain_optimizer_check(stepper->options.optimizer, err);
 	if (status == BETON_OK)
 		status = read_times(stepper, slot, out, err);

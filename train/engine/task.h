@@ -50,6 +50,7 @@ typedef struct engine_job {
 	int states;                 /* of the optimizer, each as large as the parameters; for estimates of memory */
 	engine_recompute recompute; /* in training; see recompute.h */
 	bool offload;               /* values and optimizer states are in host memory: see dtrain_params_offload */
+	bool offload_activations;   /* see dtrain_graph_offload */
 	int32_t host_threads;       /* that update there; 0: as dtrain_device_options.threads */
 	const char *freeze;         /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
 } engine_job;

@@ -229,7 +229,7 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--keep-best needs --checkpoint and --val";
 	else if ((options->eval_every || options->eval_batches) && !options->val)
 		problem = options->eval_every ? "--eval-every needs --val" : "--eval-batches needs --val";
-	else if (options->offload && (options->lookahead > 0 || options->ema > 0))
+	else if ((options->offload & RUN_OFFLOAD_OPTIMIZER) && (options->lookahead > 0 || options->ema > 0))
 		problem = options->ema > 0 ? "--offload optimizer does not keep a moving average: not with --ema"
 					   : "--offload optimizer does not keep slow weights: not with --lookahead";
 	else if (options->checkpoint_every && !options->checkpoint)

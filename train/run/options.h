@@ -85,7 +85,13 @@ typedef enum run_strategy {
 	RUN_STRATEGY_ASYNC,
 } run_strategy;
 
-typedef enum run_offload { RUN_OFFLOAD_NONE, RUN_OFFLOAD_OPTIMIZER } run_offload;
+/* Bits. */
+typedef enum run_offload {
+	RUN_OFFLOAD_NONE = 0,
+	RUN_OFFLOAD_OPTIMIZER = 1,
+	RUN_OFFLOAD_ACTIVATIONS = 2,
+	RUN_OFFLOAD_BOTH = RUN_OFFLOAD_OPTIMIZER | RUN_OFFLOAD_ACTIVATIONS,
+} run_offload;
 
 /* Every option; texts are borrowed from argv, recipe_file, kept or saved. Epochs and steps of 0: not given. */
 typedef struct run_options {

@@ -41,7 +41,7 @@ static const char *const precisions[] = {
 	[ENGINE_PRECISION_FP16] = "fp16",
 	NULL,
 };
-static const char *const offloads[] = {[RUN_OFFLOAD_NONE] = "none", [RUN_OFFLOAD_OPTIMIZER] = "optimizer", NULL};
+static const char *const offloads[] = {"none", "optimizer", "activations", "both", NULL};
 static const char *const strategies[] = {
 	[RUN_STRATEGY_DDP] = "ddp",     [RUN_STRATEGY_ZERO1] = "zero1", [RUN_STRATEGY_ZERO2] = "zero2",
 	[RUN_STRATEGY_ZERO3] = "zero3", [RUN_STRATEGY_FSDP] = "fsdp",   [RUN_STRATEGY_HSDP] = "hsdp",
@@ -330,9 +330,13 @@ const option_row run_rows[] = {
 	CHOICE("offload", TOLD, offload, "NAME", offloads, "none", "what a GPU leaves in the memory of the host: %s",
 	       "`optimizer`: the F32 values of parameters and the states of the optimizer, which the host updates on "
 	       "--threads threads. Gradients go to the host while backward goes on, and the new values, or their "
-	       "16-bit copies, come back unit by unit. With --clip-norm, --log or fp16 the updates begin when the "
-	       "gradients of all units are complete. AdamW with 16-bit types then takes 6 bytes of the GPU for each "
-	       "parameter, not 18. Not with --lookahead, --ema, and the optimizers `lars`, `lamb` and `muon`."),
+	       "16-bit copies, come back unit by unit. With --clip-norm or fp16 the updates begin when the gradients "
+	       "of all units are complete. AdamW with 16-bit types then takes 6 bytes of the GPU for each parameter, "
+	       "not 18. Not with --lookahead, --ema, --reproducible and the strategies `local` and `async`. "
+	       "`activations`: those that backward reads and that take more than a hundredth of the largest one's "
+	       "bytes, except the last two. They go to the host when forward has used them, and come back in front of "
+	       "backward's first use; the results have the same bits. With --recompute it is the activations that are "
+	       "kept. `both`: both."),
 	FLAG("deterministic", TOLD, deterministic, "the same bits in every run on the same device; may be slower",
 	     "The versions of the device's libraries must be the same, too."),
 	FLAG("no-capture", FREE, no_capture, "launch the ops of each step on a GPU one by one",

@@ -84,12 +84,13 @@ static int make_strategies(const run_session *session, char **out, beton_error *
 /* What --offload keeps there. */
 static void print_host(const engine_memory *memory)
 {
-	size_t bytes = memory->host_parameters + memory->host_states;
+	size_t bytes = memory->host_parameters + memory->host_states + memory->host_activations;
 	if (!bytes)
 		return;
 	puts("in the memory of the host:");
 	print_bytes("parameters, gradients", memory->host_parameters);
 	print_bytes("optimizer state", memory->host_states);
+	print_bytes("activations, training", memory->host_activations);
 	print_bytes("all of these", bytes);
 }
 

@@ -145,7 +145,7 @@ static int check_apart(const run_options *options, beton_error *err)
 	if (options->ema > 0 || options->lookahead > 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: not with --strategy %s",
 			       options->ema > 0 ? "ema" : "lookahead", name_of(options));
-	if (options->offload)
+	if (options->offload & RUN_OFFLOAD_OPTIMIZER)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--offload optimizer: with --strategy %s the parameters are exchanged on the device",
 			       name_of(options));

@@ -98,7 +98,8 @@ engine_job run_options_job(const run_options *options)
 			    .dropout = options->dropout,
 			    .evaluates = options->evaluate,
 			    .recompute = options->recomputed,
-			    .offload = options->offload == RUN_OFFLOAD_OPTIMIZER,
+			    .offload = options->offload & RUN_OFFLOAD_OPTIMIZER,
+			    .offload_activations = options->offload & RUN_OFFLOAD_ACTIVATIONS,
 			    .host_threads = (int32_t)options->compute_threads,
 			    .freeze = options->freeze};
 }

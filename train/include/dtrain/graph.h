@@ -268,6 +268,12 @@ typedef enum dtrain_recompute {
  * blocks, and what is in front of the first one; INT64_MAX: all. Gradients are completed in the same order. */
 BETON_API void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks);
 
+/* Behind dtrain_graph_backward and dtrain_graph_recompute, once: activations that backward reads are kept in pinned
+ * host memory in between, but for small ones and the last ones. Copies go on beside ops. The bits are the same. The
+ * program's instances share the memory, so one of them runs at a time. Error (when the graph is compiled): UNSUPPORTED
+ * on devices in host memory. */
+BETON_API void dtrain_graph_offload(dtrain_graph *graph);
+
 /* Keeps a tensor's memory, plain row-major, until the end of the program, so that it can be read after a run. */
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
 
@@ -319,7 +325,7 @@ BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor inpu
  * flops: of one run's products (2 per multiply-add), without those that dtrain_graph_recompute repeats; repeated_flops:
  * of these; nodes: all of them; repeated: those that are repeated; lease_bytes: the part of arena_bytes that is not for
  * activations and inputs but for units of parameters that are gathered, and gradients on their way to a shard, where
- * most is alive. */
+ * most is alive; host_bytes: activations in pinned host memory. */
 typedef struct dtrain_program_facts {
 	size_t struct_size; /* set by the caller before the call */
 	size_t arena_bytes;
@@ -330,6 +336,7 @@ typedef struct dtrain_program_facts {
 	double flops;
 	double repeated_flops;
 	size_t lease_bytes;
+	size_t host_bytes;
 } dtrain_program_facts;
 /* The facts of the program that the graph would become, without its memory; parameters are allocated. The graph is
  * used up, also on failure. Errors: those of dtrain_graph_compile. */

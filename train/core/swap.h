@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Activations that wait for backward in host memory: what backward reads is another tensor, which a call of the
+ * schedule fills from there.
+ */
+#ifndef DTRAIN_CORE_SWAP_H
+#define DTRAIN_CORE_SWAP_H
+
+#include "schedule.h"
+
+typedef struct dtrain__swap dtrain__swap;
+
+/* Of a program; graphs whose activations stay where they are have none. */
+typedef struct dtrain__swaps {
+	dtrain_program *program;
+	dtrain_stream *leaving, *returning;
+	dtrain__swap *list;
+	int32_t count;
+	void *memory; /* pinned */
+} dtrain__swaps;
+
+/* Adds the calls of the graph's swaps to the program's schedule. *out NULL: the graph has none. */
+int dtrain__swaps_plan(dtrain_program *program, dtrain__swaps **out, beton_error *err);
+/* Bytes of host memory, when the ops are created. NULL is allowed. */
+size_t dtrain__swaps_bytes(const dtrain__swaps *swaps);
+/* NULL is allowed. */
+int dtrain__swaps_allocate(dtrain__swaps *swaps, beton_error *err);
+/* Runs must be complete. NULL is allowed. */
+void dtrain__swaps_destroy(dtrain__swaps *swaps);
+
+#endif
