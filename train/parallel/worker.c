@@ -46,9 +46,6 @@ int dtrain_worker_create(dtrain_params *params, dtrain_store *store, int number,
 	link_arrays *arrays = &worker->arrays;
 	status = dtrain__link_arrays_of(params, arrays, err);
 	if (status == BETON_OK)
-		status = arrays->api->host_alloc(arrays->device, LINK_NUMBERS * sizeof(int64_t), (void **)&worker->head,
-						 err);
-	if (status == BETON_OK)
 		status = arrays->api->host_alloc(arrays->device, (size_t)arrays->count * sizeof(float),
 						 (void **)&worker->values, err);
 	if (status == BETON_OK)
