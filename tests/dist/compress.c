@@ -628,6 +628,9 @@ static int rank_differs(struct rank *r)
 	sync_model_open(&model, device, stream, sync_model_mesh(r->group), &options, 16, 1);
 	int status = dtrain_sync_start(model.sync, &err);
 	fprintf(stderr, "%s\n", err.message);
+	sync_model_close(&model);
+	dtrain_device_get_api(device)->stream_destroy(stream);
+	dtrain_device_close(&device);
 	return -status;
 }
 
