@@ -116,11 +116,13 @@ int dtrain__offload_allocate(dtrain_params *params, beton_error *err)
 void dtrain__offload_free(dtrain_params *params)
 {
 	dtrain__offload *offload = &params->offload;
+	/* A device that only plans has no functions for pinned memory. */
+	if (!offload->host)
+		return;
 	for (int i = 0; i < offload->count; i++)
 		if (offload->ranges[i].cast)
 			offload->api->op_destroy(offload->ranges[i].cast);
-	if (offload->host)
-		offload->api->free(offload->host, offload->workspace);
+	offload->api->free(offload->host, offload->workspace);
 	params->api->host_free(params->device, offload->memory);
 	free(offload->ranges);
 	offload->ranges = NULL;
