@@ -132,7 +132,6 @@ static dtrain_sync_options options_of(const engine_rank *engine, const engine_la
 		options.first_unit_bytes = options.unit_bytes = 0;
 		options.unit_pattern = NULL;
 	}
-	options.compression = NULL;
 	options.hook = NULL;
 	options.strategy = layout->strategy;
 	options.plan_ranks = layout->ranks;

@@ -24,17 +24,10 @@ int dtrain__sync_create_add(const dtrain_sync *sync, int64_t count, dtrain_op **
 			    beton_error *err)
 {
 	const dtrain_dtype dtype = dtrain_params_dtype(sync->params);
-	const dtrain_operand array = {
-		.dtype = dtype, .shape = dtrain_shape_of(1, &count), .bytes = (size_t)count * dtrain_dtype_size(dtype)};
-	dtrain_op_desc desc = {.kind = DTRAIN_OP_ADD,
-			       .num_inputs = 2,
-			       .num_outputs = 1,
-			       .inputs = {array, array},
-			       .outputs = {array},
-			       .plain_output = {true}};
-	int status = sync->api->op_create(sync->device, &desc, out, err);
-	*workspace = desc.workspace_bytes > *workspace ? desc.workspace_bytes : *workspace;
-	return status;
+	const dtrain_operand array = {.dtype = dtype, .shape = dtrain_shape_of(1, &count)};
+	dtrain_op_desc desc = {
+		.kind = DTRAIN_OP_ADD, .num_inputs = 2, .num_outputs = 1, .inputs = {array, array}, .outputs = {array}};
+	return dtrain__sync_create_op(sync, &desc, out, workspace, err);
 }
 
 int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)

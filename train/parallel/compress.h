@@ -43,6 +43,14 @@ extern const dtrain_hook dtrain__compress_f16, dtrain__compress_bf16, dtrain__co
 int dtrain__compression_create(const dtrain_compression *options, dtrain_hook *out, beton_error *err);
 void dtrain__compression_destroy(dtrain_hook *hook);
 
+/* Whether a hook is one of the methods that only round gradients to a type. */
+bool dtrain__compression_rounds(const dtrain_hook *hook, dtrain_dtype *out);
+
+/* The ops of such a method: F32 divided by the number of ranks, so that the sum is as large as the mean, and rounded;
+ * and back. Without the operands' bytes. */
+void dtrain__compression_describe(int64_t count, dtrain_dtype dtype, int ranks, dtrain_op_desc *narrow,
+				  dtrain_op_desc *widen);
+
 /* A struct of `size` bytes that begins with a compress_range. feeds_back: with memory for the error, if the options say
  * so. UNSUPPORTED: the gradients are not F32, or the device lacks an op. */
 int dtrain__compress_open(void *context, const dtrain_hook_range *range, size_t size, bool feeds_back, void **out,

@@ -19,24 +19,30 @@ static void destroy(void *state)
 	dtrain__compress_close(&half->base);
 }
 
-/* Divided by the number of ranks before they are rounded, gradients have a sum that is as large as their mean. */
+void dtrain__compression_describe(int64_t count, dtrain_dtype dtype, int ranks, dtrain_op_desc *narrow,
+				  dtrain_op_desc *widen)
+{
+	const dtrain_operand wide = dtrain__compress_operand(DTRAIN_F32, count, 0, 0),
+			     rounded = dtrain__compress_operand(dtype, count, 0, 0);
+	*narrow = (dtrain_op_desc){.kind = DTRAIN_OP_NARROW,
+				   .attrs.factor = 1.0 / ranks,
+				   .num_inputs = 1,
+				   .num_outputs = 1,
+				   .inputs = {wide},
+				   .outputs = {rounded}};
+	*widen = (dtrain_op_desc){.kind = DTRAIN_OP_WIDEN,
+				  .attrs.factor = ranks,
+				  .num_inputs = 1,
+				  .num_outputs = 1,
+				  .inputs = {rounded},
+				  .outputs = {wide}};
+}
+
 static int create_ops(half_range *half, beton_error *err)
 {
 	int64_t count = half->base.range.count;
-	const dtrain_operand wide = dtrain__compress_operand(DTRAIN_F32, count, 0, 0),
-			     rounded = dtrain__compress_operand(half->dtype, count, 0, 0);
-	const dtrain_op_desc narrow = {.kind = DTRAIN_OP_NARROW,
-				       .attrs.factor = 1.0 / half->base.ranks,
-				       .num_inputs = 1,
-				       .num_outputs = 1,
-				       .inputs = {wide},
-				       .outputs = {rounded}},
-			     widen = {.kind = DTRAIN_OP_WIDEN,
-				      .attrs.factor = half->base.ranks,
-				      .num_inputs = 1,
-				      .num_outputs = 1,
-				      .inputs = {rounded},
-				      .outputs = {wide}};
+	dtrain_op_desc narrow, widen;
+	dtrain__compression_describe(count, half->dtype, half->base.ranks, &narrow, &widen);
 	int status = dtrain__compress_alloc(&half->base, (size_t)count * dtrain_dtype_size(half->dtype), &half->rounded,
 					    err);
 	if (status == BETON_OK)
@@ -94,3 +100,9 @@ static int finish(void *state, dtrain_stream *stream, beton_error *err)
 	}
 
 const dtrain_hook dtrain__compress_f16 = METHOD(f16), dtrain__compress_bf16 = METHOD(bf16);
+
+bool dtrain__compression_rounds(const dtrain_hook *hook, dtrain_dtype *out)
+{
+	*out = hook->create == create_f16 ? DTRAIN_F16 : DTRAIN_BF16;
+	return hook->create == create_f16 || hook->create == create_bf16;
+}

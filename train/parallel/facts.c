@@ -41,7 +41,8 @@ static void add_reduction(const dtrain_sync *sync, const sync_reduction *reducti
 		facts->added_up += sent_for_sum(bytes, sync->num_shards * sync->num_replicas);
 		return;
 	}
-	facts->scattered += (reduction->each_run ? (uint64_t)runs : 1) * sent(bytes, sync->num_shards);
+	facts->scattered += (reduction->each_run ? (uint64_t)runs : 1) *
+			    sent((uint64_t)reduction->count * dtrain_dtype_size(sync->sent), sync->num_shards);
 	facts->added_up += sent_for_sum((uint64_t)reduction->shard_count * element, sync->num_replicas);
 }
 

@@ -85,18 +85,10 @@ static int begin_grads(void *context, const dtrain__run *run, beton_error *err)
 	return status;
 }
 
-static int wait_for_nothing(void *context, const dtrain__run *run, beton_error *err)
-{
-	(void)context;
-	(void)run;
-	(void)err;
-	return BETON_OK;
-}
-
 dtrain__call dtrain__sync_grads_call(sync_grads *grads)
 {
 	return (dtrain__call){
-		.name = "gradients' memory", .issue = begin_grads, .wait = wait_for_nothing, .context = grads};
+		.name = "gradients' memory", .issue = begin_grads, .wait = dtrain__sync_nothing, .context = grads};
 }
 
 static int gather_whole(dtrain_sync *sync, const sync_form *form, dtrain_stream *stream, beton_error *err)

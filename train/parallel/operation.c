@@ -117,3 +117,24 @@ void dtrain__operation_abandon(sync_operation *operation)
 	if (operation->work)
 		dtrain_work_wait(&operation->work, NULL);
 }
+
+int dtrain__sync_nothing(void *context, const dtrain__run *run, beton_error *err)
+{
+	(void)context;
+	(void)run;
+	(void)err;
+	return BETON_OK;
+}
+
+int dtrain__sync_create_op(const dtrain_sync *sync, dtrain_op_desc *desc, dtrain_op **out, size_t *workspace,
+			   beton_error *err)
+{
+	for (int i = 0; i < desc->num_inputs; i++) {
+		dtrain_operand *input = &desc->inputs[i];
+		input->bytes = (size_t)dtrain_shape_count(&input->shape) * dtrain_dtype_size(input->dtype);
+	}
+	desc->plain_output[0] = true;
+	int status = sync->api->op_create(sync->device, desc, out, err);
+	*workspace = desc->workspace_bytes > *workspace ? desc->workspace_bytes : *workspace;
+	return status;
+}

@@ -130,21 +130,27 @@ static int add_grads(plan_state *state, int index, int32_t after, int32_t *begin
 	return status == BETON_OK ? dtrain__schedule_add(state->schedule, &call, first - 1, first, err) : status;
 }
 
+/* Memory in the arena for what of a unit is on its way; base: of the ops that use it. */
+static int add_lease(plan_state *state, const char *what, const sync_reduction *reduction, dtrain__lease lease,
+		     int32_t *out, beton_error *err)
+{
+	char name[80];
+	snprintf(name, sizeof(name), "%s of %s", what, reduction->sum.label);
+	lease.name = name;
+	lease.last_node = -1;
+	*out = state->schedule->num_leases;
+	return dtrain__schedule_lease(state->schedule, &lease, err);
+}
+
 static int add_grads_lease(plan_state *state, int index, int32_t begins, int32_t ends, beton_error *err)
 {
-	dtrain_sync *sync = state->sync;
-	int unit = unit_of(sync, index);
-	char name[64];
-	snprintf(name, sizeof(name), "gradients of %s", sync->reductions[index].sum.label);
-	const dtrain__lease lease = {.name = name,
-				     .base = dtrain__base_of_grads(unit),
-				     .bytes = (size_t)sync->reductions[index].count *
-					      dtrain_dtype_size(sync->params->dtype),
+	const sync_reduction *reduction = &state->sync->reductions[index];
+	const dtrain__lease lease = {.base = dtrain__base_of_grads(unit_of(state->sync, index)),
+				     .bytes = (size_t)reduction->count * dtrain_dtype_size(state->sync->params->dtype),
 				     .begin = begins,
-				     .end = ends,
-				     .last_node = -1};
-	state->program->grads[state->program->num_grads - 1].lease = state->schedule->num_leases;
-	return dtrain__schedule_lease(state->schedule, &lease, err);
+				     .end = ends};
+	sync_grads *grads = &state->program->grads[state->program->num_grads - 1];
+	return add_lease(state, "gradients", reduction, lease, &grads->lease, err);
 }
 
 /* In front of which node a unit's reduction is waited for. Memory in the arena is wanted back soon, and the host waits
@@ -154,8 +160,9 @@ static int32_t wait_before(const plan_state *state, int index, int32_t after)
 	const dtrain_sync *sync = state->sync;
 	int32_t end = state->schedule->graph->num_nodes;
 	int later = index + UNITS_IN_REDUCTION;
-	bool wants_memory = is_leased(sync, index) ||
-			    (index > 0 && (sync->reductions[index].tree || dtrain_params_host(sync->params)));
+	const sync_reduction *reduction = &sync->reductions[index];
+	bool wants_memory = is_leased(sync, index) || reduction->rounding.narrow ||
+			    (index > 0 && (reduction->tree || dtrain_params_host(sync->params)));
 	if (!wants_memory || later >= sync->count || state->first_grads[unit_of(sync, later)] < 0)
 		return end;
 	/* Calls are issued in front of waits, and that memory begins with a call in front of its node. */
@@ -182,18 +189,29 @@ static int add_finishes(plan_state *state, int32_t after, beton_error *err)
 static int add_parts_lease(plan_state *state, const sync_parts *parts, size_t bytes, int32_t ends, int32_t *out,
 			   beton_error *err)
 {
-	char name[64];
-	snprintf(name, sizeof(name), "parts of %s", parts->reduction->sum.label);
-	const dtrain__lease lease = {.name = name,
-				     .base = dtrain__base_of_grads(0),
-				     .bytes = bytes,
-				     .begin = parts->begins,
-				     .end = ends,
-				     .last_node = -1};
-	if (bytes == 0)
-		return BETON_OK;
-	*out = state->schedule->num_leases;
-	return dtrain__schedule_lease(state->schedule, &lease, err);
+	const dtrain__lease lease = {
+		.base = dtrain__base_of_grads(0), .bytes = bytes, .begin = parts->begins, .end = ends};
+	return bytes ? add_lease(state, "parts", parts->reduction, lease, out, err) : BETON_OK;
+}
+
+/* Adds the call that begins the memory of a unit's rounded gradients. */
+static int add_rounded(plan_state *state, int index, int32_t after, int32_t *begins, beton_error *err)
+{
+	sync_rounded *rounded = &state->program->rounded[state->program->num_rounded++];
+	*rounded = (sync_rounded){.reduction = &state->sync->reductions[index]};
+	const dtrain__call call = dtrain__sync_rounded_call(rounded);
+	*begins = state->schedule->num_calls;
+	return dtrain__schedule_add(state->schedule, &call, after, after + 1, err);
+}
+
+static int add_rounded_lease(plan_state *state, int32_t begins, int32_t ends, beton_error *err)
+{
+	sync_rounded *rounded = &state->program->rounded[state->program->num_rounded - 1];
+	const dtrain__lease lease = {.base = dtrain__base_of_grads(0),
+				     .bytes = dtrain__sync_rounded_bytes(rounded->reduction),
+				     .begin = begins,
+				     .end = ends};
+	return add_lease(state, "rounded gradients", rounded->reduction, lease, &rounded->lease, err);
 }
 
 static int add_parts(plan_state *state, int index, int32_t after, beton_error *err)
@@ -230,38 +248,61 @@ static int finish_trees(plan_state *state, int32_t after, beton_error *err)
 	return status;
 }
 
+/* Adds what follows a unit's reduction, whose call is `ends`: the memory that it was the last to use, and the sum over
+ * the replicas. */
+static int end_reduction(plan_state *state, int index, int32_t after, int32_t ends, int32_t rounded_begins,
+			 beton_error *err)
+{
+	dtrain_sync *sync = state->sync;
+	sync_reduction *reduction = &sync->reductions[index];
+	sync_parts *parts = &state->program->parts[index];
+	int status = BETON_OK;
+	if (reduction->rounding.narrow)
+		status = add_rounded_lease(state, rounded_begins, ends, err);
+	if (status != BETON_OK)
+		return status;
+	if (sync->options.parts)
+		return add_parts_lease(state, parts, dtrain__tree_parts_bytes(reduction), ends, &parts->lease, err);
+	if (sync->num_replicas == 1 || !reduction->shard_count)
+		return BETON_OK;
+	const dtrain__call replicas = dtrain__sync_replicas_call(sync, index);
+	return dtrain__schedule_add(state->schedule, &replicas, after, state->schedule->graph->num_nodes, err);
+}
+
+/* before: in front of which node the reduction is waited for. */
+static int add_reduction(plan_state *state, int index, int32_t after, int32_t before, beton_error *err)
+{
+	dtrain_sync *sync = state->sync;
+	int32_t grads_begin = -1, rounded_begins = -1;
+	int status = is_leased(sync, index) ? add_grads(state, index, after, &grads_begin, err) : BETON_OK;
+	if (status == BETON_OK && sync->options.parts)
+		status = add_parts(state, index, after, err);
+	if (status == BETON_OK && sync->reductions[index].rounding.narrow)
+		status = add_rounded(state, index, after, &rounded_begins, err);
+	const dtrain__call call = reduce_call(state, index);
+	int32_t ends = state->schedule->num_calls;
+	if (status == BETON_OK)
+		status = dtrain__schedule_add(state->schedule, &call, after, before, err);
+	if (status == BETON_OK && is_leased(sync, index))
+		status = add_grads_lease(state, index, grads_begin, ends, err);
+	return status == BETON_OK ? end_reduction(state, index, after, ends, rounded_begins, err) : status;
+}
+
 /* All ranks must reduce the units in the same order, so a unit that is complete early waits for those in front of
  * it. */
 static int add_reductions(plan_state *state, beton_error *err)
 {
 	dtrain_sync *sync = state->sync;
 	int32_t after = last_forward_node(state->schedule->graph), before = -1;
+	int32_t end = state->schedule->graph->num_nodes;
 	int status = find_gradients(state, err);
 	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
-		int32_t begins = -1, last = i > 0 ? state->last_grads[unit_of(sync, i)] : -1;
+		int32_t last = i > 0 ? state->last_grads[unit_of(sync, i)] : -1;
 		after = last > after ? last : after;
-		if (is_leased(sync, i))
-			status = add_grads(state, i, after, &begins, err);
-		if (status == BETON_OK && sync->options.parts)
-			status = add_parts(state, i, after, err);
-		const dtrain__call call = reduce_call(state, i);
-		int32_t wanted = wait_before(state, i, after), ends = state->schedule->num_calls;
 		/* Units are waited for in order, the figures at the end. */
-		before = i > 0 && wanted < before ? before : i > 0 ? wanted : before;
-		if (status == BETON_OK)
-			status = dtrain__schedule_add(state->schedule, &call, after,
-						      i > 0 ? before : state->schedule->graph->num_nodes, err);
-		if (status == BETON_OK && is_leased(sync, i))
-			status = add_grads_lease(state, i, begins, ends, err);
-		if (status == BETON_OK && sync->options.parts) {
-			sync_parts *parts = &state->program->parts[i];
-			status = add_parts_lease(state, parts, dtrain__tree_parts_bytes(parts->reduction), ends,
-						 &parts->lease, err);
-		} else if (status == BETON_OK && sync->num_replicas > 1 && sync->reductions[i].shard_count) {
-			const dtrain__call replicas = dtrain__sync_replicas_call(sync, i);
-			status = dtrain__schedule_add(state->schedule, &replicas, after,
-						      state->schedule->graph->num_nodes, err);
-		}
+		int32_t wanted = wait_before(state, i, after);
+		before = i > 0 && wanted > before ? wanted : before;
+		status = add_reduction(state, i, after, i > 0 ? before : end, err);
 	}
 	if (status == BETON_OK && sync->options.parts)
 		status = finish_trees(state, after, err);
@@ -417,11 +458,13 @@ int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error
 	if (state.program) {
 		state.program->grads = calloc((size_t)sync->count + 1, sizeof(*state.program->grads));
 		state.program->parts = calloc((size_t)sync->count + 1, sizeof(*state.program->parts));
+		state.program->rounded = calloc((size_t)sync->count + 1, sizeof(*state.program->rounded));
 	}
-	if (!state.program || !state.program->grads || !state.program->parts) {
+	if (!state.program || !state.program->grads || !state.program->parts || !state.program->rounded) {
 		if (state.program) {
 			free(state.program->grads);
 			free(state.program->parts);
+			free(state.program->rounded);
 		}
 		free(state.program);
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
@@ -454,6 +497,7 @@ void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
 		free(program->gathers);
 		free(program->grads);
 		free(program->parts);
+		free(program->rounded);
 		free(program);
 	}
 }

@@ -169,7 +169,10 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 		transfer.output = reduction->shard;
 		transfer.count = reduction->shard_count;
 	}
-	return dtrain__operation_issue(&reduction->sum, &transfer, run->stream, !run->more, err);
+	if (reduction->rounding.narrow)
+		status = dtrain__sync_round(reduction, run->stream, &transfer, err);
+	return status != BETON_OK ? status
+				  : dtrain__operation_issue(&reduction->sum, &transfer, run->stream, !run->more, err);
 }
 
 /* The replicas add up what is complete: the sum over the shards' ranks and the runs. */
@@ -214,6 +217,8 @@ static int wait(void *context, const dtrain__run *run, beton_error *err)
 	sync_reduction *reduction = context;
 	dtrain_sync *sync = reduction->sum.sync;
 	int status = dtrain__operation_wait(&reduction->sum, run->stream, err);
+	if (status == BETON_OK && reduction->rounding.widen && dtrain__sync_sends(reduction, run))
+		status = dtrain__sync_unround(reduction, run->stream, err);
 	if (status == BETON_OK && reduction->each_run)
 		status = dtrain__sync_accumulate(reduction, run, err);
 	if (status == BETON_OK && has_replicas(reduction) && !run->more)
@@ -245,14 +250,6 @@ dtrain__call dtrain__sync_reduce_call(dtrain_sync *sync, int index)
 			      .context = &sync->reductions[index]};
 }
 
-static int issue_nothing(void *context, const dtrain__run *run, beton_error *err)
-{
-	(void)context;
-	(void)run;
-	(void)err;
-	return BETON_OK;
-}
-
 static int wait_for_replicas(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_reduction *reduction = context;
@@ -278,7 +275,7 @@ static int finish(void *context, const dtrain__run *run, beton_error *err)
 dtrain__call dtrain__sync_finish_call(dtrain_sync *sync, int index)
 {
 	return (dtrain__call){.name = sync->reductions[index].second.label,
-			      .issue = issue_nothing,
+			      .issue = dtrain__sync_nothing,
 			      .wait = finish,
 			      .context = &sync->reductions[index]};
 }
@@ -286,7 +283,7 @@ dtrain__call dtrain__sync_finish_call(dtrain_sync *sync, int index)
 dtrain__call dtrain__sync_replicas_call(dtrain_sync *sync, int index)
 {
 	return (dtrain__call){.name = sync->reductions[index].replicas.label,
-			      .issue = issue_nothing,
+			      .issue = dtrain__sync_nothing,
 			      .wait = wait_for_replicas,
 			      .context = &sync->reductions[index]};
 }

@@ -11,6 +11,7 @@
 #include "comm/work.h"
 #include "common/error.h"
 #include "common/sized.h"
+#include "compress.h"
 #include "core/graph.h"
 #include "core/params.h"
 #include "tree.h"
@@ -100,10 +101,11 @@ static int find_groups(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *
 	return status;
 }
 
-/* A hook adds up whole arrays. */
+/* A hook adds up whole arrays; only a rounding is for sums over shards as well. */
 static int check_hook(const dtrain_sync *sync, beton_error *err)
 {
-	if (!sync->hook.create || !sync->shards || sync->replicas)
+	dtrain_dtype type;
+	if (!sync->hook.create || !sync->shards || sync->replicas || dtrain__compression_rounds(&sync->hook, &type))
 		return BETON_OK;
 	return bt_fail(err, BETON_UNSUPPORTED,
 		       "sync: '%s' adds up gradients of ddp, or of replicas; the strategy %s on %d ranks has neither",
@@ -220,6 +222,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain__sync_destroy_sums(sync);
 	dtrain__sync_destroy_programs(sync, NULL);
 	dtrain__sync_destroy_states(sync);
+	dtrain__sync_destroy_roundings(sync);
 	dtrain__sync_destroy_reductions(sync);
 	dtrain__sync_free_hook(&sync->options, &sync->hook);
 	free(sync->covered);
@@ -238,10 +241,13 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 	else if (status == BETON_OK && sync->options.accumulates)
 		status = dtrain__sync_create_sums(sync, err);
 	if (status == BETON_OK)
+		status = dtrain__sync_create_roundings(sync, err);
+	if (status == BETON_OK)
 		status = dtrain__sync_create_states(sync, err);
 	if (status != BETON_OK) {
 		dtrain__tree_destroy(sync);
 		dtrain__sync_destroy_sums(sync);
+		dtrain__sync_destroy_roundings(sync);
 		dtrain__sync_destroy_states(sync);
 		dtrain__sync_destroy_reductions(sync);
 	}

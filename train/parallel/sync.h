@@ -43,6 +43,12 @@ typedef struct sync_operation {
 	char label[48];         /* "bucket 2 of 7" */
 } sync_operation;
 
+/* How a sum over shards is sent in a type of 16 bits (rounding.c). */
+typedef struct sync_rounding {
+	dtrain_op *narrow, *widen; /* NULL: it is sent as it is */
+	void *memory;              /* of the unit's rounded gradients: a lease */
+} sync_rounding;
+
 /* An array that is summed over the ranks in each step: the gradients of a unit, or the figures. */
 typedef struct sync_reduction {
 	sync_operation sum;      /* over all ranks; with a shard, over the ranks that have the others */
@@ -51,7 +57,8 @@ typedef struct sync_reduction {
 	int64_t count;
 	void *shard;         /* this rank's part of the sum; NULL: all ranks get the whole */
 	int64_t shard_count; /* elements of it */
-	bool each_run;       /* every run of a step is reduced, and the runs' shards are added up */
+	sync_rounding rounding;
+	bool each_run; /* every run of a step is reduced, and the runs' shards are added up */
 	/* With a hook for this array, or for the shard, in place of the allreduce. */
 	void *state; /* NULL: none */
 	dtrain_hook_part *parts;
@@ -89,6 +96,12 @@ typedef struct sync_grads {
 	int num_gaps;
 } sync_grads;
 
+/* The rounded gradients of a unit in a program's arena, while they are sent. */
+typedef struct sync_rounded {
+	sync_reduction *reduction;
+	int32_t lease;
+} sync_rounded;
+
 /* What batch norms of several ranks exchange: a gather of the rows of moments, or a sum, of a tensor in place. */
 typedef struct sync_exchange {
 	sync_operation operation;
@@ -107,6 +120,8 @@ typedef struct sync_program {
 	int num_gathers;
 	sync_grads *grads;
 	int num_grads;
+	sync_rounded *rounded;
+	int num_rounded;
 	sync_exchange *exchanges;
 	int num_exchanges;
 } sync_program;
@@ -149,8 +164,10 @@ struct dtrain_sync {
 	dtrain_group *replicas; /* those that have the same shards; NULL: no others */
 	dtrain_group *gathers;  /* the same ranks as shards, with a lane of its own; owned */
 	dtrain_hook hook;       /* create NULL: none */
-	int32_t num_shards;     /* ranks among which units are divided; 1: they are not */
-	int32_t num_replicas;   /* of what this rank has */
+	dtrain_dtype sent;      /* of sums over shards; the parameters' type unless a compression rounds it */
+	void *rounding_workspace;
+	int32_t num_shards;   /* ranks among which units are divided; 1: they are not */
+	int32_t num_replicas; /* of what this rank has */
 	bool started;
 	bool apart; /* runs reduce the figures alone */
 
@@ -200,6 +217,14 @@ int dtrain__operation_wait(sync_operation *operation, dtrain_stream *stream, bet
 /* Nothing writes to its memory afterwards. */
 void dtrain__operation_abandon(sync_operation *operation);
 
+/* For calls whose issue or wait has nothing to do. */
+int dtrain__sync_nothing(void *context, const dtrain__run *run, beton_error *err);
+
+/* Makes an op with one output, in memory that is plain. The inputs' bytes are set here; *workspace grows to what the op
+ * needs. */
+int dtrain__sync_create_op(const dtrain_sync *sync, dtrain_op_desc *desc, dtrain_op **out, size_t *workspace,
+			   beton_error *err);
+
 /* ---- reductions (reduce.c) ---- */
 
 /* At the first call of a run that trains. */
@@ -243,6 +268,19 @@ int dtrain__sync_begin_round(sync_operation *operation, const sync_transfer *tra
 dtrain__call dtrain__sync_finish_call(dtrain_sync *sync, int index);
 /* What the ranks must agree on: method and options, or the name of the caller's hook. */
 uint64_t dtrain__sync_hash_hook(const dtrain_sync *sync);
+
+/* ---- sums over shards in 16 bits (rounding.c) ---- */
+
+/* Makes the ops, if the compression is a rounding and units are divided. */
+int dtrain__sync_create_roundings(dtrain_sync *sync, beton_error *err);
+void dtrain__sync_destroy_roundings(dtrain_sync *sync);
+/* The call that begins the memory of the rounded gradients. */
+dtrain__call dtrain__sync_rounded_call(sync_rounded *rounded);
+size_t dtrain__sync_rounded_bytes(const sync_reduction *reduction);
+/* Rounds the gradients of a unit on the stream, and makes the transfer that of the rounded ones. */
+int dtrain__sync_round(sync_reduction *reduction, dtrain_stream *stream, sync_transfer *transfer, beton_error *err);
+/* Puts on the stream what writes the received sum to the shard. */
+int dtrain__sync_unround(sync_reduction *reduction, dtrain_stream *stream, beton_error *err);
 
 /* ---- gathers (gather.c) ---- */
 

@@ -269,14 +269,6 @@ static int wait_for_second(void *context, const dtrain__run *run, beton_error *e
 	return status;
 }
 
-static int nothing(void *context, const dtrain__run *run, beton_error *err)
-{
-	(void)context;
-	(void)run;
-	(void)err;
-	return BETON_OK;
-}
-
 static int take_memory(void *context, const dtrain__run *run, beton_error *err)
 {
 	const sync_parts *parts = context;
@@ -290,7 +282,8 @@ static int take_memory(void *context, const dtrain__run *run, beton_error *err)
 
 dtrain__call dtrain__tree_memory_call(sync_parts *parts)
 {
-	return (dtrain__call){.name = "the ranks' parts", .issue = take_memory, .wait = nothing, .context = parts};
+	return (dtrain__call){
+		.name = "the ranks' parts", .issue = take_memory, .wait = dtrain__sync_nothing, .context = parts};
 }
 
 dtrain__call dtrain__tree_reduce_call(sync_reduction *reduction)
@@ -304,8 +297,10 @@ dtrain__call dtrain__tree_reduce_call(sync_reduction *reduction)
 
 dtrain__call dtrain__tree_finish_call(sync_reduction *reduction)
 {
-	return (dtrain__call){
-		.name = reduction->sum.label, .issue = nothing, .wait = wait_for_second, .context = reduction};
+	return (dtrain__call){.name = reduction->sum.label,
+			      .issue = dtrain__sync_nothing,
+			      .wait = wait_for_second,
+			      .context = reduction};
 }
 
 size_t dtrain__tree_parts_bytes(const sync_reduction *reduction)

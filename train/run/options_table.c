@@ -320,13 +320,12 @@ const option_row run_rows[] = {
 	      "step of their own."),
 	CHOICE("compress", TOLD, compress, "METHOD", compressions, "none",
 	       "%s: what ranks send in place of gradients in F32",
-	       "`f16` and `bf16`: that type; gradients are divided by the number of ranks before. `int8`: a byte for "
-	       "each, "
-	       "and a scale for each block of 256. `topk`: the largest of each bucket alone. `powersgd`: of each "
-	       "weight, "
-	       "seen as a matrix of its first dimension and the rest, two narrow matrices (Vogels et al. 2019). What "
-	       "the "
-	       "last three do not send is added to the gradients of the next step, in extra memory as large as the "
+	       "`f16` and `bf16`: that type; gradients are divided by the number of ranks before, and with a sharding "
+	       "strategy runs of a step are still added up in F32. `int8`: a byte for each, and a scale for each block "
+	       "of 256. `topk`: the largest of each bucket alone. `powersgd`: of each weight, seen as a matrix of its "
+	       "first dimension and the rest, two narrow matrices (Vogels et al. 2019). These three are for ddp, and "
+	       "for the sums over several copies with --shard. What they do not send is added to the gradients of the "
+	       "next step, in extra memory as large as the "
 	       "gradients, and is saved in checkpoints, of which each rank writes a part. A run that is resumed on "
 	       "another number of ranks begins without it."),
 	REALS("compress-ratio", TOLD, compress_ratio, "X", 1, 1e-6, 1, "0.01", "share of gradients that `topk` sends",

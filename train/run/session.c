@@ -68,17 +68,17 @@ static int open_engine(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
 	const engine_job job = run_options_job(options);
-	const dtrain_compression compression = {
-		.struct_size = sizeof(compression),
-		.method = run_row_possible(&run_rows[run_row_find("compress")], options->compress),
-		.error_feedback = !options->no_error_feedback,
-		.warm_start = !options->no_warm_start,
-		.ratio = options->compress_ratio,
-		.rank = (int32_t)options->powersgd_rank,
-		.min_rate = options->powersgd_min_rate,
-		.start = options->powersgd_start};
+	session->compression =
+		(dtrain_compression){.struct_size = sizeof(session->compression),
+				     .method = run_row_possible(&run_rows[run_row_find("compress")], options->compress),
+				     .error_feedback = !options->no_error_feedback,
+				     .warm_start = !options->no_warm_start,
+				     .ratio = options->compress_ratio,
+				     .rank = (int32_t)options->powersgd_rank,
+				     .min_rate = options->powersgd_min_rate,
+				     .start = options->powersgd_start};
 	dtrain_sync_options sync = run_strategy_sync(options);
-	sync.compression = options->evaluate ? NULL : &compression;
+	sync.compression = options->evaluate ? NULL : &session->compression;
 	int status = engine_open(&session->engine, &job, &session->facts->data, session->engine.device,
 				 (engine_precision)options->precision, session->mesh, &sync, err);
 	session->engine.caller = (engine_caller){.context = session, .is_told = is_told, .arm = arm, .disarm = disarm};

@@ -27,6 +27,7 @@ typedef struct run_session {
 	int data_rank, data_ranks; /* this rank among those that share the samples */
 	pid_t launcher;            /* our launcher; 0: started otherwise */
 	engine_rank engine;
+	dtrain_compression compression; /* which the engine reads */
 	dtrain_optimizer *optimizer;
 	dtrain_local *local; /* the ranks train apart; NULL: they do not */
 	dtrain_store_server *server;

@@ -58,10 +58,13 @@ int run_strategy_check_world(const run_options *options, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--shard %" PRId64 ": the number of ranks, %" PRId64 ", is no multiple of it", shard,
 			       ranks);
-	if (known && options->compress && shard == ranks && ranks > 1)
+	const char *method = run_row_possible(&run_rows[run_row_find("compress")], options->compress);
+	bool rounds = strcmp(method, "f16") == 0 || strcmp(method, "bf16") == 0;
+	if (known && options->compress && !rounds && shard == ranks && ranks > 1)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--compress: with --strategy %s it is for the sums over several copies: give --shard N",
-			       name_of(options));
+			       "--compress %s: with --strategy %s it is for the sums over several copies: give "
+			       "--shard N, or take f16 or bf16",
+			       method, name_of(options));
 	return BETON_OK;
 }
 

@@ -69,8 +69,10 @@ typedef struct dtrain_sync_options {
 	bool sync_batch_norm;
 	dtrain_sync_buffers_mode buffers; /* default DTRAIN_BUFFERS_AVERAGE */
 	/* How gradients are added up, see <dtrain/hook.h>: by a method of compression, or by the caller's hook, whose
-	 * context must outlive the sync. Both are copied. With shards, it adds up those of the replicas; where there
-	 * are no replicas it is refused (UNSUPPORTED). NULL (default): by an allreduce; at most one is given. */
+	 * context must outlive the sync. Both are copied. With shards, it adds up those of the replicas; the
+	 * methods f16 and bf16 are also those of the sums over shards, whose runs are added up in the parameters' type.
+	 * Other methods and hooks are refused where there are no replicas (UNSUPPORTED). NULL (default): by an
+	 * allreduce; at most one is given. */
 	const dtrain_compression *compression;
 	const dtrain_hook *hook;
 	/* Above 0, without a mesh: the sync of rank plan_rank of so many ranks, of which plan_shard neighbours share a
