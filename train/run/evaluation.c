@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "evaluation.h"
 
+#include "bad_samples.h"
 #include "common/system.h"
 #include "told.h"
 
@@ -11,6 +12,7 @@ int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton
 	uint64_t began = bt_now_ns();
 	int status = engine_evaluate(&session->engine, session->val_loader, session->options->eval_batches,
 				     session->slow_group, &evaluation.result, &interrupted, err);
+	status = run_bad_samples_advise(status, err);
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	if (status == BETON_OK && !interrupted && session->rank == 0)
 		status = run_metrics_evaluation(metrics, &evaluation, err);

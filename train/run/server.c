@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "async.h"
+#include "bad_samples.h"
 #include "best.h"
 #include "common/system.h"
 #include "engine/evaluate.h"
@@ -170,6 +171,7 @@ static int evaluate(struct serving *serving, beton_error *err)
 	if (status == BETON_OK)
 		status = engine_evaluate(&session->engine, session->val_loader, session->options->eval_batches, NULL,
 					 &evaluation.result, &interrupted, err);
+	status = run_bad_samples_advise(status, err);
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	serving->stop = serving->stop || interrupted;
 	if (status == BETON_OK && !interrupted && session->options->keep_best)

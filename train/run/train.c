@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bad_samples.h"
 #include "best.h"
 #include "busy.h"
 #include "clock.h"
@@ -96,10 +97,8 @@ static int launch_run(struct training *training, beton_error *err)
 	if (status == BETON_END)
 		return bt_fail(err, BETON_STATE, "--data: the epoch ended early, at position %" PRId64,
 			       position->position);
-	if (status == BETON_SAMPLE_CORRUPT && err)
-		bt_append(err->message, sizeof(err->message), "; --bad-samples skip goes on without it");
 	if (status != BETON_OK)
-		return status;
+		return run_bad_samples_advise(status, err);
 	training->epoch.bad += batch->bad;
 	return engine_stepper_launch(training->stepper, batch, position->step,
 				     dtrain_schedule_lr(&training->schedule, position->step), waited_ms, err);
@@ -263,6 +262,7 @@ static int evaluate_weights(struct training *training, engine_evaluation *out, b
 	}
 	status = engine_evaluate(&session->engine, session->val_loader, session->options->eval_batches,
 				 session->slow_group, out, &training->stop, err);
+	status = run_bad_samples_advise(status, err);
 	beton_error late = {0};
 	int back = run_session_hide(session, true, &late);
 	if (status == BETON_OK && back != BETON_OK)
@@ -433,23 +433,12 @@ static beton_loader_stats subtract(const beton_loader_stats *now, const beton_lo
 /* Names the bad samples that this rank has met so far, and adds up the epoch's over the ranks. */
 static int count_bad(struct training *training, int64_t *out, beton_error *err)
 {
-	enum { TOLD = 8 };
 	const run_session *session = training->session;
 	dtrain_work *work = NULL;
-	uint64_t ids[TOLD];
-	size_t count = 0;
-	char text[256] = "";
 	*out = training->epoch.bad;
 	if (session->options->bad_samples == RUN_BAD_FAIL)
 		return BETON_OK;
-	beton_loader_bad_samples(session->train_loader, ids, TOLD, &count);
-	for (size_t i = 0; i < count && i < TOLD; i++)
-		bt_append(text, sizeof(text), "%s%" PRIu64, i ? ", " : "", ids[i]);
-	if (training->epoch.bad)
-		status_line_warn("dtrain-ffcv: rank %d, epoch %" PRId64 ": %" PRId64
-				 " bad sample%s replaced; numbers of the samples that were bad so far: %s%s",
-				 session->rank, training->epoch.number, training->epoch.bad,
-				 training->epoch.bad == 1 ? "" : "s", text, count > TOLD ? ", ..." : "");
+	run_bad_samples_tell(session, training->epoch.number, training->epoch.bad);
 	int status = dtrain_allreduce(session->slow_group, out, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, err);
 	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
 }

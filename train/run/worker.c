@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "async.h"
+#include "bad_samples.h"
 #include "common/system.h"
 #include "engine/stepper.h"
 #include "strategy.h"
@@ -15,6 +16,7 @@ struct work {
 	int64_t clock;            /* batches, of --accumulate parts each */
 	int64_t share;            /* of all workers: samples in a clock */
 	int64_t clocks_per_epoch;
+	int64_t bad; /* samples of this epoch that others took the place of */
 };
 
 /* Steps of the server to clocks of a worker. */
@@ -34,9 +36,17 @@ static int next_batch(struct work *work, beton_batch **out, beton_error *err)
 			return status;
 	}
 	int status = engine_next_batch(&session->engine, work->iterator, out, err);
-	return status == BETON_END ? bt_fail(err, BETON_STATE, "--data: the epoch ended early, at batch %" PRId64,
-					     work->clock % work->clocks_per_epoch)
-				   : status;
+	if (status == BETON_END)
+		return bt_fail(err, BETON_STATE, "--data: the epoch ended early, at batch %" PRId64,
+			       work->clock % work->clocks_per_epoch);
+	return run_bad_samples_advise(status, err);
+}
+
+static void end_epoch(struct work *work)
+{
+	beton_iterator_close(&work->iterator);
+	run_bad_samples_tell(work->session, (work->clock - 1) / work->clocks_per_epoch + 1, work->bad);
+	work->bad = 0;
 }
 
 /* Computes the gradients of a clock. */
@@ -48,14 +58,16 @@ static int compute(struct work *work, beton_error *err)
 		beton_batch *batch = NULL;
 		uint64_t began = bt_now_ns();
 		status = next_batch(work, &batch, err);
-		if (status == BETON_OK)
-			status = engine_stepper_launch(work->stepper, batch, work->clock, 0,
-						       (double)(bt_now_ns() - began) / 1e6, err);
+		if (status != BETON_OK)
+			break;
+		work->bad += batch->bad;
+		status = engine_stepper_launch(work->stepper, batch, work->clock, 0,
+					       (double)(bt_now_ns() - began) / 1e6, err);
 	}
 	if (status == BETON_OK)
 		status = engine_stepper_settle(work->stepper, &result, err);
 	if (status == BETON_OK && ++work->clock % work->clocks_per_epoch == 0)
-		beton_iterator_close(&work->iterator);
+		end_epoch(work);
 	return status;
 }
 
@@ -95,7 +107,7 @@ int run_work(run_session *session, beton_error *err)
 	dtrain_group_destroy(&session->slow_group);
 	if (status == BETON_OK)
 		status = work_until_told(&work, err);
-	beton_iterator_close(&work.iterator);
+	end_epoch(&work);
 	engine_stepper_close(&work.stepper);
 	dtrain_worker_destroy(&work.worker);
 	return status;
