@@ -139,7 +139,7 @@ static int write_shards(const split_job *job, const beton_reader *reader, const 
 	if (result == BETON_OK)
 		result = program_check_signals(err);
 	if (result == BETON_OK)
-		result = staging_publish(&place, make_name, &names, plan->shards, err);
+		result = staging_publish(&place, &(staging_names){make_name, &names, plan->shards}, NULL, err);
 	if (!staging_close(&place))
 		fprintf(stderr, "beton-split: cannot remove the temporary folder beside %s\n", job->output);
 	return result;

@@ -103,9 +103,10 @@ char *staging_path(const staging *self, const char *output)
 	return bt_format("%s/%s", self->folder, last_part(output));
 }
 
-/* In the folder: files that new ones take the place of, until all new ones have their names; and names that had no file
- * before. No staged file has such a name. */
+/* In the folder: files that new ones take the place of, and files that are to be gone, until all new ones have their
+ * names; and names that had no file before. No staged file has such a name. */
 #define OLD_FILES ".old"
+#define GONE_FILES ".gone"
 #define NEW_NAMES ".new"
 
 /* Does one thing with each entry of the folder at path; a folder that is not there has none. */
@@ -130,6 +131,7 @@ static int each_entry(const char *path, int (*visit)(void *context, const char *
 typedef struct withdrawal {
 	const char *folder;
 	const char *output;
+	const char *files; /* the folder in the folder whose files are put back */
 } withdrawal;
 
 static char *beside(const char *output, const char *name)
@@ -140,7 +142,7 @@ static char *beside(const char *output, const char *name)
 static int put_back(void *context, const char *name, beton_error *err)
 {
 	const withdrawal *self = context;
-	char *old = bt_format("%s/" OLD_FILES "/%s", self->folder, name);
+	char *old = bt_format("%s/%s/%s", self->folder, self->files, name);
 	char *path = beside(self->output, name);
 	int result = BETON_OK;
 	if (!old || !path)
@@ -174,20 +176,25 @@ static int take_away(void *context, const char *name, beton_error *err)
 	return result;
 }
 
+static int withdraw_each(withdrawal *self, const char *files,
+			 int (*visit)(void *context, const char *name, beton_error *err), beton_error *err)
+{
+	char *path = bt_format("%s/%s", self->folder, files);
+	self->files = files;
+	int result = path ? each_entry(path, visit, self, err)
+			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->output);
+	free(path);
+	return result;
+}
+
 /* Restores all names to the state before the publication. */
 static int withdraw(const char *folder, const char *output, beton_error *err)
 {
-	withdrawal self = {folder, output};
-	char *old = bt_format("%s/" OLD_FILES, folder);
-	char *new = bt_format("%s/" NEW_NAMES, folder);
-	int result = old && new ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", output);
+	withdrawal self = {folder, output, NULL};
+	int result = withdraw_each(&self, OLD_FILES, put_back, err);
 	if (result == BETON_OK)
-		result = each_entry(old, put_back, &self, err);
-	if (result == BETON_OK)
-		result = each_entry(new, take_away, &self, err);
-	free(new);
-	free(old);
-	return result;
+		result = withdraw_each(&self, NEW_NAMES, take_away, err);
+	return result == BETON_OK ? withdraw_each(&self, GONE_FILES, put_back, err) : result;
 }
 
 /* Keeps the old file at path, if there is one, under a second name, so that path always has a file. On file systems
@@ -220,6 +227,31 @@ static int publish_one(const staging *self, const char *path, beton_error *err)
 	return result;
 }
 
+static int remove_one(const staging *self, const char *path, beton_error *err)
+{
+	char *gone = bt_format("%s/" GONE_FILES "/%s", self->folder, last_part(path));
+	int result = BETON_OK;
+	if (!gone)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	else if (rename(path, gone) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot take it away", path);
+	free(gone);
+	return result;
+}
+
+static int each_name(const staging *self, const staging_names *names,
+		     int (*visit)(const staging *self, const char *path, beton_error *err), beton_error *err)
+{
+	int result = BETON_OK;
+	for (uint64_t i = 0; names && i < names->count && result == BETON_OK; i++) {
+		char *path = names->name(names->context, i);
+		result = path ? visit(self, path, err)
+			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->output);
+		free(path);
+	}
+	return result;
+}
+
 static int make_inner(const staging *self, const char *name, beton_error *err)
 {
 	char *path = bt_format("%s/%s", self->folder, name);
@@ -232,18 +264,16 @@ static int make_inner(const staging *self, const char *name, beton_error *err)
 	return result;
 }
 
-int staging_publish(staging *self, char *(*name)(void *context, uint64_t i), void *context, uint64_t count,
-		    beton_error *err)
+int staging_publish(staging *self, const staging_names *made, const staging_names *gone, beton_error *err)
 {
-	int result = make_inner(self, OLD_FILES, err);
+	static const char *const inner[] = {OLD_FILES, GONE_FILES, NEW_NAMES};
+	int result = BETON_OK;
+	for (size_t i = 0; i < sizeof(inner) / sizeof(*inner) && result == BETON_OK; i++)
+		result = make_inner(self, inner[i], err);
 	if (result == BETON_OK)
-		result = make_inner(self, NEW_NAMES, err);
-	for (uint64_t i = 0; i < count && result == BETON_OK; i++) {
-		char *path = name(context, i);
-		result = path ? publish_one(self, path, err)
-			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->output);
-		free(path);
-	}
+		result = each_name(self, gone, remove_one, err);
+	if (result == BETON_OK)
+		result = each_name(self, made, publish_one, err);
 	if (result == BETON_OK)
 		return bt_sync_parent(self->output, err);
 	beton_error second;
@@ -261,7 +291,7 @@ int staging_publish(staging *self, char *(*name)(void *context, uint64_t i), voi
 static int note_staged(void *context, const char *name, beton_error *err)
 {
 	(void)err;
-	if (strcmp(name, OLD_FILES) != 0 && strcmp(name, NEW_NAMES) != 0)
+	if (strcmp(name, OLD_FILES) != 0 && strcmp(name, GONE_FILES) != 0 && strcmp(name, NEW_NAMES) != 0)
 		*(bool *)context = true;
 	return BETON_OK;
 }

@@ -28,11 +28,18 @@ int staging_open(staging *self, const char *output, beton_error *err);
 /* "dir/NAME" -> the path of NAME in the folder; NULL: no memory. The caller frees it. */
 char *staging_path(const staging *self, const char *output);
 
-/* Renames all `count` files of the folder to name(context, i) (which returns new memory, or NULL: out of memory),
- * replacing existing files. After an error the old files are back. Errors: those of the system, NO_MEMORY; if only the
- * sync of the folder failed, the new files stand there. */
-int staging_publish(staging *self, char *(*name)(void *context, uint64_t i), void *context, uint64_t count,
-		    beton_error *err);
+/* Paths beside the output: name(context, i) returns new memory, or NULL: out of memory. */
+typedef struct staging_names {
+	char *(*name)(void *context, uint64_t i);
+	void *context;
+	uint64_t count;
+} staging_names;
+
+/* Renames all files of the folder to `made`, in that order, replacing existing files. `gone` (NULL: none) are existing
+ * files that are taken away before, in that order, and put back behind all others after an error. So a reader that
+ * finds the others through the first of them never finds old and new ones together. After an error the old files are
+ * back. Errors: those of the system, NO_MEMORY; if only the sync of the folder failed, the new files stand there. */
+int staging_publish(staging *self, const staging_names *made, const staging_names *gone, beton_error *err);
 
 /* Renames the folder to output, which must not exist, must be empty or, with replace, may be any folder, which is
  * removed. After an error output is unchanged. Errors: those of the system, NO_MEMORY. */
