@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <dtrain/tensor_file.h>
 #include <jansson.h>
 
 #include "../temporary.h"
@@ -101,14 +102,21 @@ static int count_in(const char *folder, const char *pattern)
 	return count;
 }
 
-static void export_set(enum dtrain_checkpoint_set set, const char *file)
+/* The number of files. */
+static int export_set(enum dtrain_checkpoint_set set, uint64_t most, const char *file)
 {
 	dtrain_checkpoint *checkpoint;
+	dtrain_checkpoint_export_options options;
 	beton_error err;
+	int files;
+	dtrain_checkpoint_export_options_init(&options);
+	options.set = set;
+	options.max_file_bytes = most;
 	assert_int_equal(dtrain_checkpoint_open(STEP, NULL, &checkpoint, &err), BETON_OK);
-	if (dtrain_checkpoint_export(checkpoint, set, file, NULL, &err) != BETON_OK)
+	if (dtrain_checkpoint_export(checkpoint, &options, file, &files, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	dtrain_checkpoint_close(&checkpoint);
+	return files;
 }
 
 /* Whoever has saved it: as one file it is always the same. */
@@ -125,8 +133,8 @@ static void any_cut_opens_any_other(void **state)
 			struct job loader = loaders[l];
 			world_must(loader.size, load, &loader);
 		}
-		export_set(DTRAIN_CHECKPOINT_MODEL, s ? "other.model" : "model");
-		export_set(DTRAIN_CHECKPOINT_OPTIMIZER, s ? "other.optimizer" : "optimizer");
+		export_set(DTRAIN_CHECKPOINT_MODEL, 0, s ? "other.model" : "model");
+		export_set(DTRAIN_CHECKPOINT_OPTIMIZER, 0, s ? "other.optimizer" : "optimizer");
 		if (s) {
 			must_be_equal("model", "other.model");
 			must_be_equal("optimizer", "other.optimizer");
@@ -135,6 +143,71 @@ static void any_cut_opens_any_other(void **state)
 			must_be_equal("optimizer", STEP "/optimizer.safetensors");
 		}
 	}
+}
+
+/* The parts have the tensors of `whole`, each of them once. Returns the bytes of the largest part whose tensors are
+ * more than one. */
+static uint64_t compare_parts(const safetensors_file *whole, int parts)
+{
+	uint64_t largest = 0;
+	size_t found = 0;
+	for (int i = 0; i < parts; i++) {
+		safetensors_file part;
+		uint64_t sum = 0;
+		char *path = dtrain_checkpoint_export_path("parts.safetensors", i, parts);
+		assert_int_equal(dtrain__safetensors_open(&part, path, NULL), BETON_OK);
+		free(path);
+		for (size_t k = 0; k < part.count; k++) {
+			const safetensors_entry *one = &part.entries[k];
+			const safetensors_entry *other = dtrain__safetensors_find(whole, one->name);
+			assert_non_null(other);
+			assert_int_equal(one->bytes, other->bytes);
+			assert_string_equal(one->type, other->type);
+			void *mine = malloc(one->bytes + 1), *theirs = malloc(one->bytes + 1);
+			assert_int_equal(dtrain__safetensors_read(&part, one, mine, NULL), BETON_OK);
+			assert_int_equal(dtrain__safetensors_read(whole, other, theirs, NULL), BETON_OK);
+			assert_memory_equal(mine, theirs, one->bytes);
+			free(mine);
+			free(theirs);
+			sum += one->bytes;
+		}
+		found += part.count;
+		if (part.count > 1 && sum > largest)
+			largest = sum;
+		dtrain__safetensors_close(&part);
+	}
+	assert_int_equal(found, whole->count);
+	return largest;
+}
+
+static void several_files_have_the_tensors_of_one(void **state)
+{
+	(void)state;
+	/* Tensors of 64, 140, 11, 120, 8 and 96 bytes. */
+	static const struct {
+		uint64_t most;
+		int files;
+	} cases[] = {{1, 6}, {100, 6}, {139, 4}, {150, 4}, {215, 3}, {300, 2}, {438, 2}, {439, 1}, {UINT64_MAX, 1}};
+	struct job saver = {CUT_FLAT, 3, 1};
+	world_must(saver.size, save, &saver);
+	export_set(DTRAIN_CHECKPOINT_MODEL, 0, "whole.safetensors");
+	safetensors_file whole;
+	assert_int_equal(dtrain__safetensors_open(&whole, "whole.safetensors", NULL), BETON_OK);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		dtrain_tensor_file *opened;
+		size_t count = 0;
+		int parts = export_set(DTRAIN_CHECKPOINT_MODEL, cases[i].most, "parts.safetensors");
+		assert_int_equal(parts, cases[i].files);
+		assert_true(compare_parts(&whole, parts) <= cases[i].most);
+		if (parts == 1)
+			continue;
+		assert_int_equal(dtrain_tensor_file_open("parts.safetensors.index.json", &opened, NULL), BETON_OK);
+		while (dtrain_tensor_file_at(opened, count))
+			count++;
+		assert_int_equal(count, whole.count);
+		dtrain_tensor_file_close(&opened);
+	}
+	dtrain__safetensors_close(&whole);
 }
 
 /* Nothing sharded: the three files, whatever the number of ranks. */
@@ -479,6 +552,7 @@ int main(void)
 		return 1;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(any_cut_opens_any_other, start),
+		cmocka_unit_test_setup(several_files_have_the_tensors_of_one, start),
 		cmocka_unit_test_setup(whole_tensors_make_one_file_each, start),
 		cmocka_unit_test_setup(copies_are_written_once_and_shared_out, start),
 		cmocka_unit_test_setup(shards_tell_where_their_boxes_are, start),

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Any bytes as the manifest of a checkpoint: refused with a message, or an index whose parts lie in their files, and
- * are all of each tensor, each element once. */
+ * are all of each tensor, each element once. And as the index of a model in several files: refused, or a list of
+ * tensors whose files are names without a folder. */
 #include <string.h>
 
 #include "exercise.h"
 #include "fuzz.h"
 #include "train/checkpoint/folder.h"
 #include "train/checkpoint/index.h"
+#include "train/checkpoint/weight_map.h"
 
 enum { MOST_ELEMENTS = 4096 };
 
@@ -58,10 +60,34 @@ static void check_tensor(const checkpoint_index *index, const index_tensor *tens
 	require(found_in_parts(tensor, all / 3, all - all / 3) == all - all / 3, "and of a part of it");
 }
 
+static void try_weight_map(const char *text, size_t size)
+{
+	weight_map map;
+	beton_error err = {0};
+	int result = dtrain__weight_map_parse(&map, "fuzz", text, size, &err);
+	if (result != BETON_OK) {
+		require(result == BETON_FORMAT && err.code == result && strncmp(err.message, "fuzz: ", 6) == 0,
+			"an index that is refused says why");
+		require(!map.names && !map.weights && !map.count, "nothing is left of it");
+		return;
+	}
+	require(map.count > 0, "an index has tensors");
+	for (size_t i = 0; i < map.count; i++) {
+		const struct weight *weight = &map.weights[i], *before = i ? weight - 1 : NULL;
+		require(*weight->file && !strchr(weight->file, '/') && strcmp(weight->file, "..") != 0,
+			"a file is a name");
+		int order = before ? strcmp(before->file, weight->file) : -1;
+		require(order < 0 || (order == 0 && strcmp(before->name, weight->name) < 0),
+			"each tensor is there once");
+	}
+	dtrain__weight_map_free(&map);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	checkpoint_index index = {0};
 	beton_error err = {0};
+	try_weight_map((const char *)data, size);
 	int result = dtrain__index_from_manifest(&index, "fuzz", (const char *)data, size, &err);
 	if (result != BETON_OK) {
 		require(result == BETON_FORMAT && err.code == result && strncmp(err.message, "fuzz: ", 6) == 0,

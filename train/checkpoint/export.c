@@ -1,35 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One file of a checkpoint's many. */
+ * A checkpoint's tensors as one file, or as several with an index, whatever files the checkpoint has. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint.h"
+#include "common/sized.h"
 #include "common/system.h"
 #include "safetensors.h"
 #include "state.h"
+#include "weight_map.h"
+
+#define SUFFIX ".safetensors"
+#define FILES_MAX 99999 /* names have five digits */
 
 typedef struct export_job {
 	const dtrain_checkpoint *checkpoint;
+	dtrain_checkpoint_export_options options;
 	int set;
-	const char
-		*state; /* of the optimizer, whose tensors get the names of the model's; NULL: all tensors of the set */
-	int (*check)(beton_error *err);
 	const index_tensor **tensors; /* that are exported */
 	safetensors_entry *entries;   /* for them; they own the names */
 	size_t count;
+	size_t first; /* of the tensors in the file that is written */
 } export_job;
+
+void dtrain_checkpoint_export_options_init(dtrain_checkpoint_export_options *options)
+{
+	*options = (dtrain_checkpoint_export_options){.struct_size = sizeof(*options), .set = DTRAIN_CHECKPOINT_MODEL};
+}
+
+char *dtrain_checkpoint_export_path(const char *file, int index, int count)
+{
+	size_t stem = strlen(file) - (bt_ends_with(file, SUFFIX) ? strlen(SUFFIX) : 0);
+	if (count == 1)
+		return strdup(file);
+	return index == count ? bt_format("%s" WEIGHT_MAP_SUFFIX, file)
+			      : bt_format("%.*s-%05d-of-%05d%s", (int)stem, file, index + 1, count, file + stem);
+}
 
 static int fetch(void *context, size_t index, uint64_t at, void *destination, size_t bytes, beton_error *err)
 {
 	const export_job *job = context;
-	const index_tensor *tensor = job->tensors[index];
+	const index_tensor *tensor = job->tensors[job->first + index];
 	dtrain_dtype dtype = (dtrain_dtype)tensor->dtype;
 	dtrain_checkpoint_view view =
 		dtrain_checkpoint_view_whole(tensor->name, dtype, &tensor->shape, destination, NULL);
 	view.first = (int64_t)(at / dtrain_dtype_size(dtype));
 	view.count = (int64_t)(bytes / dtrain_dtype_size(dtype));
-	int status = job->check ? job->check(err) : BETON_OK;
+	int status = job->options.check ? job->options.check(err) : BETON_OK;
 	if (status != BETON_OK)
 		return status;
 	return dtrain__checkpoint_read_views(job->checkpoint, job->set, &(dtrain_checkpoint_list){&view, 1}, NULL, err);
@@ -38,12 +57,12 @@ static int fetch(void *context, size_t index, uint64_t at, void *destination, si
 /* The length of a tensor's name in the export; 0: it is not exported. */
 static size_t name_length(const export_job *job, const char *name)
 {
-	size_t length = strlen(name), end = job->state ? strlen(job->state) + 1 : 0;
-	if (!job->state)
+	const char *state = job->options.state;
+	size_t length = strlen(name), end = state ? strlen(state) + 1 : 0;
+	if (!state)
 		return length;
-	return length > end && name[length - end] == '.' && strcmp(name + length - end + 1, job->state) == 0
-		       ? length - end
-		       : 0;
+	return length > end && name[length - end] == '.' && strcmp(name + length - end + 1, state) == 0 ? length - end
+													: 0;
 }
 
 static int list_tensors(export_job *job, beton_error *err)
@@ -68,9 +87,9 @@ static int list_tensors(export_job *job, beton_error *err)
 			(safetensors_entry){.name = name, .dtype = (dtrain_dtype)tensor->dtype, .shape = tensor->shape};
 		job->tensors[job->count++] = tensor;
 	}
-	if (job->state && !job->count)
+	if (job->options.state && !job->count)
 		return bt_fail(err, BETON_NOT_FOUND, "%s: has no tensors of the state '%s'", job->checkpoint->path,
-			       job->state);
+			       job->options.state);
 	return BETON_OK;
 }
 
@@ -89,21 +108,22 @@ static int check_tensors(const export_job *job, beton_error *err)
 	return status;
 }
 
-static int write_export(export_job *job, const char *path, beton_error *err)
+/* Writes `count` tensors from job->first on. */
+static int write_file(export_job *job, const char *path, size_t count, beton_error *err)
 {
 	bt_atomic_file file = {0};
 	checkpoint_digest digest = {0};
 	int status = bt_atomic_open(&file, path, err);
 	if (status != BETON_OK)
 		return status;
-	bool model = job->set == DTRAIN_CHECKPOINT_MODEL || job->state;
+	bool model = job->set == DTRAIN_CHECKPOINT_MODEL || job->options.state;
 	json_t *metadata = model ? json_object_get(job->checkpoint->state, "metadata") : NULL;
 	status = dtrain__state_check_metadata(job->checkpoint->path, job->checkpoint->state, err);
 	if (status == BETON_OK)
 		status = dtrain__digest_begin(&digest, UINT64_MAX, err);
 	if (status == BETON_OK)
-		status = dtrain__safetensors_write(file.fd, file.temporary, job->entries, job->count, metadata, fetch,
-						   job, &digest, err);
+		status = dtrain__safetensors_write(file.fd, file.temporary, job->entries + job->first, count, metadata,
+						   fetch, job, &digest, err);
 	if (status == BETON_OK)
 		status = bt_atomic_commit(&file, err);
 	else
@@ -112,37 +132,103 @@ static int write_export(export_job *job, const char *path, beton_error *err)
 	return status;
 }
 
-static int export_set(export_job *job, dtrain_checkpoint *checkpoint, const char *file, beton_error *err)
+/* The first tensor that is not in the same file as tensor `first`. A tensor that is too large has one to itself. */
+static size_t file_end(const export_job *job, size_t first)
 {
+	uint64_t most = job->options.max_file_bytes ? job->options.max_file_bytes : UINT64_MAX;
+	size_t end = first;
+	for (uint64_t sum = 0; end < job->count; end++) {
+		uint64_t bytes = dtrain__safetensors_bytes(&job->entries[end]);
+		if (end > first && (bytes > most || sum > most - bytes))
+			break;
+		sum += bytes;
+	}
+	return end;
+}
+
+static size_t count_files(const export_job *job)
+{
+	size_t count = 0;
+	for (size_t first = 0; first < job->count; first = file_end(job, first))
+		count++;
+	return count ? count : 1;
+}
+
+/* Writes the file that begins with tensor job->first, and goes on to the next one's. */
+static int write_part(export_job *job, const char *path, struct weight *weights, beton_error *err)
+{
+	size_t end = file_end(job, job->first);
+	const char *slash = strrchr(path, '/');
+	int status = write_file(job, path, end - job->first, err);
+	for (; job->first < end; job->first++)
+		weights[job->first] = (struct weight){job->entries[job->first].name, slash ? slash + 1 : path};
+	return status;
+}
+
+static int write_parts(export_job *job, const char *file, int count, beton_error *err)
+{
+	struct weight *weights = calloc(job->count, sizeof(*weights));
+	char **paths = calloc((size_t)count + 1, sizeof(*paths));
+	uint64_t bytes = 0;
+	int status = weights && paths ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", file);
+	for (size_t i = 0; i < job->count; i++)
+		bytes += dtrain__safetensors_bytes(&job->entries[i]);
+	for (int i = 0; i <= count && status == BETON_OK; i++) {
+		paths[i] = dtrain_checkpoint_export_path(file, i, count);
+		if (!paths[i])
+			status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", file);
+		else if (i < count)
+			status = write_part(job, paths[i], weights, err);
+		else
+			status = dtrain__weight_map_write(paths[i], weights, job->count, bytes, err);
+	}
+	for (int i = 0; paths && i <= count; i++)
+		free(paths[i]);
+	free(paths);
+	free(weights);
+	return status;
+}
+
+static int write_export(export_job *job, const char *file, int *files, beton_error *err)
+{
+	size_t count = count_files(job);
+	if (count > FILES_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: %zu files of at most %" PRIu64 " bytes are more than %d", file, count,
+			       job->options.max_file_bytes, FILES_MAX);
+	if (count > 1 && !bt_ends_with(file, SUFFIX))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the name of several files has to end with " SUFFIX,
+			       file);
+	int status = count > 1 ? write_parts(job, file, (int)count, err) : write_file(job, file, job->count, err);
+	if (status == BETON_OK && files)
+		*files = (int)count;
+	return status;
+}
+
+int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, const dtrain_checkpoint_export_options *options,
+			     const char *file, int *files, beton_error *err)
+{
+	export_job job = {.checkpoint = checkpoint};
 	bool wanted[DTRAIN_CHECKPOINT_SETS] = {false};
 	beton_error own = {0};
 	if (!err)
 		err = &own;
-	wanted[job->set] = true;
-	int status = dtrain__checkpoint_know(checkpoint, wanted, err);
+	dtrain_checkpoint_export_options_init(&job.options);
+	int status = options ? bt_sized_take(&job.options, options, "export options", err) : BETON_OK;
+	if (status != BETON_OK)
+		return status;
+	job.set = job.options.state ? DTRAIN_CHECKPOINT_OPTIMIZER : (int)job.options.set;
+	wanted[job.set] = true;
+	status = dtrain__checkpoint_know(checkpoint, wanted, err);
 	if (status == BETON_OK)
-		status = list_tensors(job, err);
+		status = list_tensors(&job, err);
 	if (status == BETON_OK)
-		status = check_tensors(job, err);
+		status = check_tensors(&job, err);
 	if (status == BETON_OK)
-		status = write_export(job, file, err);
-	for (size_t i = 0; i < job->count; i++)
-		free((char *)job->entries[i].name);
-	free(job->entries);
-	free(job->tensors);
+		status = write_export(&job, file, files, err);
+	for (size_t i = 0; i < job.count; i++)
+		free((char *)job.entries[i].name);
+	free(job.entries);
+	free(job.tensors);
 	return status;
-}
-
-int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, enum dtrain_checkpoint_set set, const char *file,
-			     int (*check)(beton_error *err), beton_error *err)
-{
-	export_job job = {.checkpoint = checkpoint, .set = (int)set, .check = check};
-	return export_set(&job, checkpoint, file, err);
-}
-
-int dtrain_checkpoint_export_state(dtrain_checkpoint *checkpoint, const char *state, const char *file,
-				   int (*check)(beton_error *err), beton_error *err)
-{
-	export_job job = {.checkpoint = checkpoint, .set = DTRAIN_CHECKPOINT_OPTIMIZER, .state = state, .check = check};
-	return export_set(&job, checkpoint, file, err);
 }

@@ -43,7 +43,7 @@ static int compare_for_writing(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static uint64_t entry_bytes(const safetensors_entry *entry)
+uint64_t dtrain__safetensors_bytes(const safetensors_entry *entry)
 {
 	return (uint64_t)dtrain_shape_count(&entry->shape) * dtrain_dtype_size(entry->dtype);
 }
@@ -73,7 +73,7 @@ static json_t *describe(const safetensors_entry *entry, uint64_t begin)
 			shape = NULL;
 		}
 	return json_pack("{s:s, s:o, s:[I,I]}", "dtype", dtrain__safetensors_type(entry->dtype), "shape", shape,
-			 "data_offsets", (json_int_t)begin, (json_int_t)(begin + entry_bytes(entry)));
+			 "data_offsets", (json_int_t)begin, (json_int_t)(begin + dtrain__safetensors_bytes(entry)));
 }
 
 /* Makes the header's text, and sets the entries' offsets, counted from the end of the header. */
@@ -93,7 +93,7 @@ static int make_text(const char *path, safetensors_entry *const *sorted, size_t 
 		}
 		failed = json_object_set_new(header, sorted[i]->name, describe(sorted[i], offset));
 		sorted[i]->offset = offset;
-		offset += entry_bytes(sorted[i]);
+		offset += dtrain__safetensors_bytes(sorted[i]);
 	}
 	*out = failed ? NULL : json_dumps(header, JSON_COMPACT);
 	json_decref(header);
@@ -154,7 +154,7 @@ int dtrain__safetensors_write(int fd, const char *path, safetensors_entry *entri
 	if (status == BETON_OK)
 		status = put(fd, path, header, header_size, digest, err);
 	for (size_t i = 0; i < count && status == BETON_OK; i++) {
-		uint64_t bytes = entry_bytes(sorted[i]);
+		uint64_t bytes = dtrain__safetensors_bytes(sorted[i]);
 		for (uint64_t at = 0; at < bytes && status == BETON_OK; at += SAFETENSORS_PIECE) {
 			size_t piece = bytes - at < SAFETENSORS_PIECE ? (size_t)(bytes - at) : SAFETENSORS_PIECE;
 			status = fetch(context, (size_t)(sorted[i] - entries), at, buffer, piece, err);

@@ -33,6 +33,9 @@ typedef int (*safetensors_fetch)(void *context, size_t index, uint64_t at, void 
 int dtrain__safetensors_write(int fd, const char *path, safetensors_entry *entries, size_t count, json_t *metadata,
 			      safetensors_fetch fetch, void *context, checkpoint_digest *digest, beton_error *err);
 
+/* Of an entry's tensor, from its dtype and shape. */
+uint64_t dtrain__safetensors_bytes(const safetensors_entry *entry);
+
 /* The format's name of a type, and the type of a name: -1 if dtrain does not have it. */
 const char *dtrain__safetensors_type(dtrain_dtype dtype);
 int dtrain__safetensors_dtype(const char *type);

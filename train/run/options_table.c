@@ -124,14 +124,15 @@ const option_row run_rows[] = {
 	    "Hugging "
 	    "Face's description of a model, a config.json.",
 	    .name_at = run_task_model, .suffix = ".json", .fact = "model"),
-	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, or a checkpoint's folder",
+	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, an index of several, or a folder",
 	     "Tensor names are torchvision's, which timm's resnets share; those of vision transformers are timm's, "
 	     "torchvision's or Hugging Face's, and their positions are resized for pictures of another size, as timm "
 	     "does. A prefix `module.`, `_orig_mod.` or `model.` of all names is ignored. Numbers of 16 or 64 bits are "
 	     "converted. If the number of classes differs, the head (the last layer) is initialized as in a new run. "
 	     "Any other tensor that is missing or has another shape is an error. The output and the log list what was "
-	     "loaded and what was not. In a folder of checkpoints the newest one is used. In a checkpoint with moving "
-	     "averages, the averages are used. A resumed run has the weights of its checkpoint.",
+	     "loaded and what was not. In a folder of checkpoints the newest one is used, in one without any "
+	     "`model.safetensors` or `model.safetensors.index.json`. An index names files of its folder. In a "
+	     "checkpoint with moving averages, the averages are used. A resumed run has the weights of its checkpoint.",
 	     .none = true),
 	TEXT("freeze", TOLD, freeze, "PATTERN[,...]", NULL, "do not train the layers and parameters that match",
 	     "A PATTERN is a shell pattern. It matches a parameter's name, or the part of the name before one of "

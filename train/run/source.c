@@ -193,28 +193,59 @@ static void strip_prefixes(run_source *source)
 	}
 }
 
-static int find_path(const char *given, char **out, bool *folder, beton_error *err)
+/* folder/name; NULL: there is none. */
+static char *find_in(const char *folder, const char *name)
+{
+	char *path = bt_format("%s/%s", folder, name);
+	if (path && access(path, F_OK) == 0)
+		return path;
+	free(path);
+	return NULL;
+}
+
+/* Of a folder: its checkpoint, its newest one, or the model that another program has written there, which looks for
+ * one file before several. */
+static int find_in_folder(const char *given, char **out, bool *checkpoint, beton_error *err)
+{
+	char *state = find_in(given, "state.json");
+	*checkpoint = state != NULL;
+	free(state);
+	if (*checkpoint) {
+		*out = strdup(given);
+		return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", given);
+	}
+	int status = dtrain_checkpoint_latest(given, INT64_MAX, out, NULL, err);
+	*checkpoint = status == BETON_OK;
+	if (status != BETON_NOT_FOUND)
+		return status;
+	*out = find_in(given, "model.safetensors");
+	if (!*out)
+		*out = find_in(given, "model.safetensors.index.json");
+	return *out ? BETON_OK
+		    : bt_fail(err, BETON_NOT_FOUND,
+			      "%s: holds no checkpoint, no model.safetensors and no model.safetensors.index.json",
+			      given);
+}
+
+static int find_path(const char *given, char **out, bool *checkpoint, beton_error *err)
 {
 	struct stat facts;
 	*out = NULL;
-	*folder = stat(given, &facts) == 0 && S_ISDIR(facts.st_mode);
-	char *state = bt_format("%s/state.json", given);
-	bool is_checkpoint = state && access(state, F_OK) == 0;
-	free(state);
-	if (*folder && !is_checkpoint)
-		return dtrain_checkpoint_latest(given, INT64_MAX, out, NULL, err);
+	*checkpoint = false;
+	if (stat(given, &facts) == 0 && S_ISDIR(facts.st_mode))
+		return find_in_folder(given, out, checkpoint, err);
 	*out = strdup(given);
 	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", given);
 }
 
 static int open_source(const char *given, bool values, run_source *out, beton_error *err)
 {
-	bool folder = false;
+	bool checkpoint = false;
 	*out = (run_source){.facts = json_object()};
-	int status = out->facts ? find_path(given, &out->path, &folder, err)
+	int status = out->facts ? find_path(given, &out->path, &checkpoint, err)
 				: bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", given);
 	if (status == BETON_OK)
-		status = folder ? read_checkpoint(out, values, err) : read_file(out, values, err);
+		status = checkpoint ? read_checkpoint(out, values, err) : read_file(out, values, err);
 	if (status != BETON_OK)
 		run_source_close(out);
 	else

@@ -24,9 +24,10 @@ typedef struct run_source {
 	size_t count;
 } run_source;
 
-/* given: a safetensors file, a checkpoint's folder, or the folder that checkpoints are in, of which the newest is
- * taken. A checkpoint of a run with --ema gives its averages. Errors name the file: those of dtrain_tensor_file_open
- * and dtrain_checkpoint_load. */
+/* given: a safetensors file; the index of several (see dtrain_tensor_file_open); a checkpoint's folder; the folder that
+ * checkpoints are in, of which the newest is taken; or the folder of a model.safetensors or its index. A checkpoint of
+ * a run with --ema gives its averages. Errors name the file: those of dtrain_tensor_file_open and
+ * dtrain_checkpoint_load. */
 int run_source_open(const char *given, run_source *out, beton_error *err);
 /* Reads only the facts and the shapes. */
 int run_source_open_facts(const char *given, run_source *out, beton_error *err);

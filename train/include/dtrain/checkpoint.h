@@ -143,18 +143,34 @@ BETON_API int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
 				     const dtrain_checkpoint_list *const sets[DTRAIN_CHECKPOINT_SETS],
 				     dtrain_stream *stream, beton_error *err);
 
-/* Writes all tensors of a set, after checking them, to one safetensors file like that of an unsharded checkpoint, in
- * pieces smaller than a tensor. An older file is replaced when the new one is complete. check (NULL: none) is called
- * before each piece; a status other than OK ends the export. For a single rank. Errors: as open; NO_SPACE, UNSUPPORTED
- * (an element type that dtrain does not have). */
-BETON_API int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, enum dtrain_checkpoint_set set, const char *file,
-				       int (*check)(beton_error *err), beton_error *err);
+typedef struct dtrain_checkpoint_export_options {
+	size_t struct_size;
+	enum dtrain_checkpoint_set set; /* default: DTRAIN_CHECKPOINT_MODEL */
+	/* Instead of a set: the tensors of one state of the optimizer, "NAME.state", under the names of the model's, so
+	 * that a moving average ("ema") is a model. Default NULL. */
+	const char *state;
+	/* Bytes of tensors in a file; a larger tensor has a file to itself. Default 0: one file. */
+	uint64_t max_file_bytes;
+	/* Called before each piece; a status other than OK ends the export. Default NULL: none. */
+	int (*check)(beton_error *err);
+} dtrain_checkpoint_export_options;
 
-/* The same for the tensors of one state of the optimizer, "NAME.state", under the names of the model's: a moving
- * average
- * ("ema") as a model. NOT_FOUND: there are none. */
-BETON_API int dtrain_checkpoint_export_state(dtrain_checkpoint *checkpoint, const char *state, const char *file,
-					     int (*check)(beton_error *err), beton_error *err);
+BETON_API void dtrain_checkpoint_export_options_init(dtrain_checkpoint_export_options *options);
+
+/* Writes tensors, after checking them, in pieces smaller than a tensor: to one safetensors file like that of an
+ * unsharded checkpoint, or, if max_file_bytes is less than all of them, to several, with an index for Hugging Face's
+ * programs and dtrain_tensor_file_open. Tensors are taken in the order of their names. Each file is visible, and
+ * replaces an older one, when it is complete; the index comes last. Files of an older export are not removed.
+ * options NULL: the defaults. files, which may be NULL: how many were written, without the index. For a single rank.
+ * Errors: as open; NO_SPACE, UNSUPPORTED (an element type that dtrain does not have), NOT_FOUND (no tensors of the
+ * state), INVALID_ARGUMENT (several files, and `file` does not end with ".safetensors"; more than 99,999). */
+BETON_API int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, const dtrain_checkpoint_export_options *options,
+				       const char *file, int *files, beton_error *err);
+
+/* The path of file `index` of an export of `count` files to `file`: "DIR/NAME-00001-of-00002.safetensors" for the first
+ * of two, and for index `count` "DIR/NAME.safetensors.index.json". A single file is `file` itself. The caller frees it;
+ * NULL: out of memory. */
+BETON_API char *dtrain_checkpoint_export_path(const char *file, int index, int count);
 
 /* Renames a damaged checkpoint to "damaged-step-...", so that it is not found any more. Errors: ACCESS, IO, EXISTS. */
 BETON_API int dtrain_checkpoint_set_aside(const char *path, beton_error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * safetensors files of any program: tensors by name, and texts that describe them.
+ * safetensors files of any program: tensors by name, and texts that describe them. Several files with Hugging Face's
+ * index (model.safetensors.index.json) are opened as one.
  */
 #ifndef DTRAIN_TENSOR_FILE_H
 #define DTRAIN_TENSOR_FILE_H
@@ -13,16 +14,18 @@ extern "C" {
 
 typedef struct dtrain_tensor_file dtrain_tensor_file;
 
-/* Opens a file and checks its header. The functions below belong to one thread at a time. Errors: NOT_FOUND, ACCESS,
- * IO, TRUNCATED, FORMAT (also for files of torch.save; the message says how to convert one), UNSUPPORTED (more than
- * DTRAIN_MAX_DIMS dimensions), NO_MEMORY. */
+/* Opens a file and checks its header. A path that ends with ".index.json" is an index: each of its tensors is read from
+ * the file that it names, which must be in the index's folder. All files stay open. The functions below belong to one
+ * thread at a time. Errors: NOT_FOUND, ACCESS, IO, TRUNCATED, FORMAT (also for files of torch.save; the message says
+ * how to convert one; and if a file lacks a tensor that the index has there), UNSUPPORTED (more than DTRAIN_MAX_DIMS
+ * dimensions), INVALID_ARGUMENT (an index that is no text), NO_MEMORY. */
 BETON_API int dtrain_tensor_file_open(const char *path, dtrain_tensor_file **out, beton_error *err);
 BETON_API void dtrain_tensor_file_close(dtrain_tensor_file **file); /* NULL allowed */
 
-/* The tensor at an index from 0, in the file's order; NULL: no more. Belongs to the file. */
+/* The tensor at an index from 0, in the file's order, or by file and name; NULL: no more. Belongs to the file. */
 BETON_API const dtrain_checkpoint_tensor *dtrain_tensor_file_at(const dtrain_tensor_file *file, size_t index);
 
-/* A text of the file's metadata; NULL: none of that name. Belongs to the file. */
+/* A text of the metadata, of the first file that has it; NULL: none of that name. Belongs to the file. */
 BETON_API const char *dtrain_tensor_file_metadata(const dtrain_tensor_file *file, const char *key);
 
 /* Reads all elements of a tensor of type F32, F64, F16 or BF16 as float (F64 is rounded). Errors: INVALID_ARGUMENT (no
