@@ -62,26 +62,32 @@ static int64_t aligned(int64_t count)
 	return (count + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
 }
 
-/* PyTorch's rule, for a parameter seen as its first dimension and the rest. */
+/* A matrix has no more columns to send than it has rows and columns. */
+static int64_t rank_of(const dtrain_compression *options, int64_t rows, int64_t columns)
+{
+	int64_t most = rows < columns ? rows : columns;
+	return options->rank < most ? options->rank : most;
+}
+
+/* PyTorch's rule, for a parameter seen as its first dimension and the rest. A vector is sent as it is. */
 static bool is_matrix(const dtrain_compression *options, const dtrain_hook_part *part)
 {
 	const dtrain_param *param = part->param;
 	if (part->begin != 0 || part->count != param->count || param->shape.ndim < 2)
 		return false;
-	double rows = (double)param->shape.dim[0], columns = (double)(param->count / param->shape.dim[0]);
-	return (rows + columns) * options->rank * options->min_rate < rows * columns;
+	int64_t rows = param->shape.dim[0], columns = param->count / rows;
+	double sent = (double)(rows + columns) * (double)rank_of(options, rows, columns);
+	return sent * options->min_rate < (double)param->count;
 }
 
 static void add_matrix(matrices_range *range, const dtrain_hook_part *part)
 {
-	int64_t rows = part->param->shape.dim[0], columns = part->count / rows,
-		rank = range->base.context->options.rank;
-	int64_t most = rows < columns ? rows : columns;
+	int64_t rows = part->param->shape.dim[0], columns = part->count / rows;
 	matrix *m = &range->matrices[range->num_matrices++];
 	*m = (matrix){.part = part,
 		      .rows = rows,
 		      .columns = columns,
-		      .rank = rank < most ? rank : most,
+		      .rank = rank_of(&range->base.context->options, rows, columns),
 		      .left = range->left_count,
 		      .right = range->right_count};
 	range->left_count += aligned(rows * m->rank);

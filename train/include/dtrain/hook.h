@@ -116,9 +116,9 @@ typedef struct dtrain_hook {
  *     it to all (all-to-all, then all-gather), 1.02 n (1 + 1 / N) bytes. The remainders of both roundings are fed back.
  *   - topk: the elements of a range that are largest without their sign, max(1, ratio * n), as pairs of index and value
  *     (all-gather), 8 ratio n bytes, which N ranks receive from N - 1 others. The rest is fed back.
- *   - powersgd: PowerSGD (Vogels et al. 2019), as PyTorch's hook: a matrix of a x b elements (a weight, seen as its
- *     first dimension and the rest) becomes rank * (a + b), if (a + b) * rank * min_rate < a * b; all else is added up
- *     as it is. The first `start` steps are those of none. What the approximation leaves is fed back.
+ *   - powersgd: PowerSGD (Vogels et al. 2019), as PyTorch's hook. With r = min(rank, a, b) a matrix of a x b elements
+ *     (a weight, seen as its first dimension and the rest) becomes r * (a + b), if (a + b) * r * min_rate < a * b; all
+ *     else is added up as it is. The first `start` steps are those of none. What the approximation leaves is fed back.
  *
  * Feeding back: what a step does not send is added to the gradients of the next one ("error feedback"). With loss
  * scaling it is of the scaled loss: after a change of the scale it counts too much or too little once. */
