@@ -17,12 +17,10 @@
 #include "cuda/kernels.h"
 #include "../kernels/numbers.h"
 #include "operations.h"
+#include "reference.h"
 
 const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_nhwc_padded[] = "NHWC with zeros",
 	   cuda_dnn_private[] = "cuDNN's own";
-
-static dtrain_device *ref;
-static const dtrain_device_api *ref_api;
 
 typedef struct example {
 	int64_t n, channels, side, filters;
@@ -124,23 +122,6 @@ static void norm_operands(void *const *all, const dtrain_op_desc *norm, void **o
 	memcpy(out + norm->num_inputs, outputs, sizeof(outputs));
 }
 
-static void run_ref(const dtrain_op_desc *desc, void *const *operands)
-{
-	dtrain_op_desc local = *desc;
-	dtrain_op *op = NULL;
-	dtrain_stream *stream = NULL;
-	beton_error err = {0};
-	if (ref_api->op_create(ref, &local, &op, &err) != BETON_OK ||
-	    ref_api->stream_create(ref, &stream, &err) != BETON_OK)
-		fail_msg("%s", err.message);
-	void *workspace = calloc(1, local.workspace_bytes + 1);
-	if (ref_api->op_run(op, stream, operands, workspace, &err) != BETON_OK)
-		fail_msg("%s", err.message);
-	free(workspace);
-	ref_api->stream_destroy(stream);
-	ref_api->op_destroy(op);
-}
-
 static void run_graph(const pair *p)
 {
 	dnn_graph *graphs[DNN_MAX_VARIANTS];
@@ -213,9 +194,9 @@ static void both_ops_give_what_ref_gives(void **state)
 		void *operands[MAX_OPERANDS];
 		describe(&p, &shapes[i / 2], types[i % 2]);
 		make_operands(&p, &seed);
-		run_ref(&p.conv, p.plain);
+		reference_run(&p.conv, p.plain);
 		norm_operands(p.plain, &p.norm, operands);
-		run_ref(&p.norm, operands);
+		reference_run(&p.norm, operands);
 		run_graph(&p);
 		run_kernels(&p);
 		compare_tensor("y", &p.conv.outputs[0], p.plain[Y], p.cuda[Y]);
@@ -252,17 +233,9 @@ static void other_convolutions_have_no_sums(void **state)
 
 int main(void)
 {
-	ref_api = dtrain_device_find("ref");
-	beton_error err = {0};
-	if (!ref_api || dtrain_device_open("ref", NULL, &ref, &err) != BETON_OK) {
-		print_error("%s\n", err.message);
-		return 1;
-	}
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_ops_give_what_ref_gives),
 		cmocka_unit_test(other_convolutions_have_no_sums),
 	};
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	ref_api->close(ref);
-	return failed;
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }
