@@ -220,8 +220,9 @@ const char *dtrain__compress_name(compress_range *range, const char *name, const
 }
 
 /* Of each parameter a row for each rank. */
-int dtrain__compress_error_tensors(compress_range *range, dtrain_hook_tensor *out, int capacity)
+int dtrain__compress_error_tensors(void *state, dtrain_hook_tensor *out, int capacity)
 {
+	compress_range *range = state;
 	for (int i = 0; range->error && i < range->range.num_parts && i < capacity; i++) {
 		const dtrain_hook_part *part = &range->range.parts[i];
 		const int64_t dims[] = {range->ranks, part->param->count};

@@ -73,8 +73,8 @@ dtrain_operand dtrain__compress_operand(dtrain_dtype dtype, int64_t a, int64_t b
 /* Puts the gradients, with the error that is fed back, where the method may change them: *out. */
 int dtrain__compress_take(compress_range *range, dtrain_stream *stream, float **out, beton_error *err);
 
-/* Writes the tensors of the error to `out`, if there is room, and returns how many there are. */
-int dtrain__compress_error_tensors(compress_range *range, dtrain_hook_tensor *out, int capacity);
+/* dtrain_hook.tensors: those of the error of a compress_range. */
+int dtrain__compress_error_tensors(void *state, dtrain_hook_tensor *out, int capacity);
 /* NAME.suffix, which the range owns; NULL: out of memory. */
 const char *dtrain__compress_name(compress_range *range, const char *name, const char *suffix);
 

@@ -77,11 +77,6 @@ static int finish(void *state, dtrain_stream *stream, beton_error *err)
 				    (void *[]){pairs->all, pairs->base.range.memory}, err);
 }
 
-static int tensors(void *state, dtrain_hook_tensor *out, int capacity)
-{
-	return dtrain__compress_error_tensors(state, out, capacity);
-}
-
 const dtrain_hook dtrain__compress_topk = {.struct_size = sizeof(dtrain_hook),
 					   .name = "topk",
 					   .rounds = 1,
@@ -89,5 +84,5 @@ const dtrain_hook dtrain__compress_topk = {.struct_size = sizeof(dtrain_hook),
 					   .destroy = destroy,
 					   .round = run_round,
 					   .finish = finish,
-					   .tensors = tensors,
+					   .tensors = dtrain__compress_error_tensors,
 					   .bytes = dtrain__compress_bytes};
