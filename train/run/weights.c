@@ -407,8 +407,11 @@ static int check_states(dtrain_checkpoint *checkpoint, const char *path, const r
 		bool wanted = dtrain_optimizer_state_find(optimizer, states[i][0]) != NULL ||
 			      (weights->local && strcmp(states[i][0], "outer_momentum") == 0);
 		if (found != wanted)
-			status = bt_fail(err, BETON_STATE, "%s: was saved %s %s, but this run is %s it", path,
-					 found ? "with" : "without", states[i][1], wanted ? "with" : "without");
+			status = bt_fail(err, BETON_STATE,
+					 "%s: was saved %s %s, but this run is %s it; a new run with --init %s begins "
+					 "with its weights",
+					 path, found ? "with" : "without", states[i][1], wanted ? "with" : "without",
+					 path);
 	}
 	return status;
 }
