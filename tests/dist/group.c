@@ -427,6 +427,19 @@ static int rank_reduces_for_ever(struct rank *r)
 	return -status;
 }
 
+/* In a part of a part, where ranks 1, 3 and 5 are 0, 1 and 2. */
+static int rank_reduces_in_a_part(struct rank *r)
+{
+	dtrain_group *world = r->group, *part = NULL;
+	MUST(dtrain_group_split(world, r->rank % 2, -r->rank, NULL, &part, &err));
+	MUST(dtrain_group_split(part, 7, -dtrain_group_rank(part), NULL, &r->group, &err));
+	int status = rank_reduces_for_ever(r);
+	dtrain_group_destroy(&r->group);
+	dtrain_group_destroy(&part);
+	r->group = world;
+	return status;
+}
+
 static int rank_destroys_with_work(struct rank *r)
 {
 	float data[4] = {0};
@@ -487,6 +500,8 @@ static int rank_main(struct rank *r)
 		rank_bad_arguments(r);
 	else if (strcmp(r->mode, "for-ever") == 0)
 		return rank_reduces_for_ever(r);
+	else if (strcmp(r->mode, "parts") == 0)
+		return rank_reduces_in_a_part(r);
 	else if (strcmp(r->mode, "destroy") == 0)
 		return rank_destroys_with_work(r);
 	else if (strcmp(r->mode, "no-group-joins") == 0 || strcmp(r->mode, "no-group-late") == 0)
@@ -587,6 +602,27 @@ static void killed_rank_is_named_by_all(void **state)
 	end_store(&ranks);
 }
 
+static void parts_name_ranks_as_the_world_does(void **state)
+{
+	struct ranks ranks;
+	(void)state;
+	start_ranks(&ranks, "parts", 0, 6, 60000);
+	wait_for_marks(&ranks, 6);
+	kill(ranks.pids[5], SIGKILL);
+	assert_int_equal(end_rank(&ranks, 5), 1000 + SIGKILL);
+	for (int rank = 1; rank < 5; rank += 2) {
+		assert_int_equal(end_rank(&ranks, rank), -BETON_PEER_LOST);
+		if (!strstr(ranks.err[rank], "group \"world.1.1.1.7\": allreduce: rank 5 is lost (rank ") ||
+		    (!strstr(ranks.err[rank], "(rank 1: ") && !strstr(ranks.err[rank], "(rank 3: ")))
+			fail_msg("rank %d: %s", rank, ranks.err[rank]);
+	}
+	for (int rank = 0; rank < 6; rank += 2) {
+		kill(ranks.pids[rank], SIGKILL);
+		end_rank(&ranks, rank);
+	}
+	end_store(&ranks);
+}
+
 static void stopped_rank_is_named_after_the_timeout(void **state)
 {
 	struct ranks ranks;
@@ -634,7 +670,7 @@ static void absent_rank_is_named(void **state)
 	start_ranks(&ranks, "no-group-joins", 2, 5, 500);
 	for (int rank = 2; rank < 5; rank++) {
 		assert_int_equal(end_rank(&ranks, rank), -BETON_TIMEOUT);
-		assert_non_null(strstr(ranks.err[rank], "ranks 0, 1 of 5 did not come within 500 ms"));
+		assert_non_null(strstr(ranks.err[rank], "group \"world\" of 5: ranks 0, 1 did not come within 500 ms"));
 	}
 	end_store(&ranks);
 }
@@ -718,6 +754,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(groups_split),
 		cmocka_unit_test(bad_arguments_are_refused),
 		cmocka_unit_test(killed_rank_is_named_by_all),
+		cmocka_unit_test(parts_name_ranks_as_the_world_does),
 		cmocka_unit_test(stopped_rank_is_named_after_the_timeout),
 		cmocka_unit_test(paused_rank_is_waited_for),
 		cmocka_unit_test(absent_rank_is_named),

@@ -152,8 +152,10 @@ static int get_place(const join_attempt *attempt, int peer, gloo_place **out, be
 	free(key);
 	if (status == BETON_OK && size != dtrain__gloo_place_size(member->size)) {
 		status = size ? bt_fail(err, BETON_MISMATCH,
-					"gloo: rank %d published addresses of %zu bytes: another version?", peer, size)
-			      : bt_fail(err, BETON_PEER_LOST, "rank %d has given up the attempt", peer);
+					"gloo: rank %d published addresses of %zu bytes: another version?",
+					dtrain__world_rank(member, peer), size)
+			      : bt_fail(err, BETON_PEER_LOST, "rank %d has given up the attempt",
+					dtrain__world_rank(member, peer));
 		free(value);
 		value = NULL;
 	}
@@ -175,7 +177,8 @@ static int connect_peer(join_attempt *attempt, int peer, beton_error *err)
 	say->rank = (uint32_t)attempt->member->rank;
 	free(place);
 	if (!size)
-		return bt_fail(err, BETON_MISMATCH, "gloo: rank %d published an unknown kind of address", peer);
+		return bt_fail(err, BETON_MISMATCH, "gloo: rank %d published an unknown kind of address",
+			       dtrain__world_rank(attempt->member, peer));
 	if (attempt->gloo->connect(attempt->group, peer, address, size, &failure) != BETON_OK)
 		return bt_fail(err, failure.code, "%s", failure.message);
 	return BETON_OK;
@@ -194,7 +197,8 @@ static int introduce(join_attempt *attempt, beton_error *err)
 		const introduction *heard = &attempt->heard[peer];
 		if (peer != member->rank && (memcmp(heard->secret, attempt->mine->secret, GLOO_SECRET_SIZE) != 0 ||
 					     heard->rank != (uint32_t)peer))
-			return bt_fail(err, BETON_PEER_LOST, "a stranger is connected in the place of rank %d", peer);
+			return bt_fail(err, BETON_PEER_LOST, "a stranger is connected in the place of rank %d",
+				       dtrain__world_rank(member, peer));
 	}
 	return BETON_OK;
 }
@@ -222,8 +226,10 @@ static int connect_all(join_attempt *attempt, beton_error *err)
 /* New ports may help after failed connections, but not after other errors of this rank. */
 static void tell_failure(join_attempt *attempt, int status, const beton_error *err)
 {
+	const group_membership *member = attempt->member;
 	bool again = status == BETON_PEER_LOST || status == BETON_SYSTEM || status == BETON_TIMEOUT;
-	char *text = bt_format("%srank %d: %s", again ? FAILED : LOST, attempt->member->rank, err->message);
+	char *text = bt_format("%srank %d: %s", again ? FAILED : LOST, dtrain__world_rank(member, member->rank),
+			       err->message);
 	char *key = make_key(attempt, "verdict", -1);
 	void *verdict = NULL;
 	size_t size;
@@ -242,7 +248,7 @@ static int begin(join_attempt *attempt, beton_error *err)
 	const group_membership *member = attempt->member;
 	size_t size = (size_t)member->size;
 	char *key = make_key(attempt, "verdict", -1);
-	char *will = bt_format(LOST "rank %d: it is gone", member->rank);
+	char *will = bt_format(LOST "rank %d: it is gone", dtrain__world_rank(member, member->rank));
 	int status = key && will ? dtrain__store_leave_will(member->store, key, will, &attempt->will, err)
 				 : fail_memory(err);
 	gloo_options options = {

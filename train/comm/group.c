@@ -95,7 +95,8 @@ static int join_with_thread(dtrain_group *group, const char *backend, beton_erro
 		return status;
 	status = group->backend->connect(&group->member, &group->state, err);
 	if (status != BETON_OK) {
-		bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name, group->member.rank);
+		bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name,
+			  dtrain__world_rank(&group->member, group->member.rank));
 		group->backend = NULL;
 	}
 	return status;
@@ -119,6 +120,12 @@ static int join(dtrain_group *group, const dtrain_group_options *options, const 
 				  : dtrain__group_connect_streams(group, streams, origin, options->share_device, err);
 }
 
+static int *copy_numbers(const int *from, int count)
+{
+	int *copy = malloc((size_t)count * sizeof(*copy));
+	return copy ? memcpy(copy, from, (size_t)count * sizeof(*copy)) : NULL;
+}
+
 int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 				const group_origin *origin, dtrain_group **out, beton_error *err)
 {
@@ -137,6 +144,7 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 	group->will = -1;
 	group->name = strdup(options->name ? options->name : "world");
 	group->interface = options->interface ? strdup(options->interface) : NULL;
+	group->world = origin->world ? copy_numbers(origin->world, world_size) : NULL;
 	group->member = (group_membership){store,
 					   group->name,
 					   group->interface,
@@ -144,10 +152,11 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 					   world_size,
 					   options->timeout_ms,
 					   options->join_timeout_ms ? options->join_timeout_ms : options->timeout_ms,
-					   ""};
+					   "",
+					   group->world};
 	group->history = dtrain__history_create();
 	if (!dtrain__sequence_init(&group->sequence, world_size) || !group->history || !group->name ||
-	    (options->interface && !group->interface))
+	    (options->interface && !group->interface) || (origin->world && !group->world))
 		status = bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	if (status == BETON_OK)
 		status = join(group, options, origin, err);
@@ -192,6 +201,7 @@ void dtrain_group_destroy(dtrain_group **out)
 	free(group->batch.items);
 	free(group->name);
 	free(group->interface);
+	free(group->world);
 	free(group);
 	*out = NULL;
 }

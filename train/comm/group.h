@@ -53,8 +53,9 @@ typedef struct group_batch {
 } group_batch;
 
 struct dtrain_group {
-	group_membership member; /* name and interface are owned */
+	group_membership member; /* name, interface and world are owned */
 	char *name;
+	int *world;
 	char *interface;
 	dtrain_device *device;
 	const dtrain_device_api *api; /* NULL: host memory, no events */
@@ -135,6 +136,7 @@ bool dtrain__group_others_failed(const group_membership *member, uint64_t *patie
 typedef struct group_origin {
 	dtrain_group *parent; /* NULL: none */
 	int color;            /* as for dtrain_group_backend */
+	const int *world;     /* as for group_membership; copied */
 	bool own_lane, copy_engines;
 } group_origin;
 

@@ -22,7 +22,14 @@ typedef struct group_membership {
 	int timeout_ms;          /* of an operation */
 	int join_timeout_ms;     /* of meeting and connecting */
 	char host[BT_HOST_SIZE]; /* this machine's address for other ranks; set when the ranks have met */
+	const int *world; /* of each rank, its number in the group that was split; NULL: this is no part of one */
 } group_membership;
+
+/* The number that messages call a rank by: users number the ranks of the whole job. */
+static inline int dtrain__world_rank(const group_membership *member, int rank)
+{
+	return member->world ? member->world[rank] : rank;
+}
 
 /* A called operation. */
 typedef struct work_item {

@@ -117,7 +117,7 @@ static rank_list missing_ranks(const group_membership *member, const char *what)
 		int status = rank == member->rank ? BETON_OK : get_text_soon(member, what, rank, &text, NULL);
 		free(text);
 		if (status == BETON_NOT_FOUND)
-			dtrain__rank_list_add(&missing, rank);
+			dtrain__rank_list_add(&missing, dtrain__world_rank(member, rank));
 		else if (status != BETON_OK)
 			break;
 	}
@@ -177,7 +177,7 @@ static int announce(const group_membership *member, const char *mine, int *will,
 	if (status == BETON_OK && sum != 1)
 		return bt_fail(err, BETON_MISMATCH,
 			       "group \"%s\": two processes say that they are rank %d (or the name is used again)",
-			       member->name, member->rank);
+			       member->name, dtrain__world_rank(member, member->rank));
 	if (status == BETON_OK)
 		status = leave_will(member, will, err);
 	return status == BETON_OK ? set_text(member, "join", member->rank, mine, err) : status;
@@ -204,11 +204,12 @@ static int compare(const group_membership *member, const char *mine, int rank, c
 {
 	size_t line = strcspn(theirs, "\n");
 	if (strncmp(theirs, DECLINED, strlen(DECLINED)) == 0)
-		return bt_fail(err, BETON_PEER_LOST, "group \"%s\": rank %d did not join: %s", member->name, rank,
-			       theirs + strlen(DECLINED));
+		return bt_fail(err, BETON_PEER_LOST, "group \"%s\": rank %d did not join: %s", member->name,
+			       dtrain__world_rank(member, rank), theirs + strlen(DECLINED));
 	if (strlen(mine) != line || strncmp(mine, theirs, line) != 0)
 		return bt_fail(err, BETON_MISMATCH, "group \"%s\": rank %d has %s; rank %d has %.*s", member->name,
-			       member->rank, mine, rank, (int)line, theirs);
+			       dtrain__world_rank(member, member->rank), mine, dtrain__world_rank(member, rank),
+			       (int)line, theirs);
 	if (theirs[line] && !*others && is_routable(theirs + line + 1))
 		snprintf(others, BT_HOST_SIZE, "%s", theirs + line + 1);
 	return BETON_OK;
@@ -250,8 +251,8 @@ int dtrain__group_meet(group_membership *member, const char *backend, int *will,
 		bt_prefix(err, "group \"%s\"", member->name);
 		return status;
 	}
-	return bt_fail(err, BETON_TIMEOUT, "group \"%s\": rank%s %s of %d did not come within %d ms", member->name,
-		       missing.count > 1 ? "s" : "", missing.names, member->size, member->join_timeout_ms);
+	return bt_fail(err, BETON_TIMEOUT, "group \"%s\" of %d: rank%s %s did not come within %d ms", member->name,
+		       member->size, missing.count > 1 ? "s" : "", missing.names, member->join_timeout_ms);
 }
 
 bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code)
@@ -284,11 +285,11 @@ static rank_reports collect_reports(const group_membership *member, group_progre
 			status = get_text_soon(member, "report", rank, &text, NULL);
 		answers = left_ms > 0 || status != BETON_TIMEOUT;
 		if (status != BETON_OK) {
-			dtrain__rank_list_add(&reports.silent, rank);
+			dtrain__rank_list_add(&reports.silent, dtrain__world_rank(member, rank));
 			continue;
 		}
 		if (strcmp(text, GONE) == 0)
-			dtrain__rank_list_add(&reports.gone, rank);
+			dtrain__rank_list_add(&reports.gone, dtrain__world_rank(member, rank));
 		group_progress one;
 		dtrain__progress_parse(text, &code, &one);
 		if (progress)
@@ -305,22 +306,25 @@ static void write_verdict(const group_membership *member, group_history *history
 	group_progress *progress = calloc((size_t)member->size, sizeof(*progress));
 	rank_reports reports = collect_reports(member, progress);
 	bool late = reports.late || err->code == BETON_TIMEOUT;
+	int own = dtrain__world_rank(member, member->rank);
 	char reason[BETON_ERROR_MESSAGE_SIZE];
 	snprintf(reason, sizeof(reason), "%s", err->message);
 	if (reports.gone.count)
 		bt_fail(err, BETON_PEER_LOST, "group \"%s\": %s: rank%s %s %s lost (rank %d: %s)", member->name,
 			operation, reports.gone.count > 1 ? "s" : "", reports.gone.names,
-			reports.gone.count > 1 ? "are" : "is", member->rank, reason);
+			reports.gone.count > 1 ? "are" : "is", own, reason);
 	else if (reports.silent.count)
 		bt_fail(err, late ? BETON_TIMEOUT : BETON_PEER_LOST,
 			"group \"%s\": %s: no sign of rank%s %s within %d ms (rank %d: %s)", member->name, operation,
 			reports.silent.count > 1 ? "s" : "", reports.silent.names,
-			late ? member->timeout_ms : REPORT_MS, member->rank, reason);
+			late ? member->timeout_ms : REPORT_MS, own, reason);
 	else
 		bt_fail(err, late ? BETON_TIMEOUT : err->code, "group \"%s\": %s: rank %d: %s", member->name, operation,
-			member->rank, reason);
+			own, reason);
 	if (progress) {
 		dtrain__progress_take(history, &progress[member->rank]);
+		for (int rank = 0; rank < member->size; rank++)
+			progress[rank].rank = dtrain__world_rank(member, rank);
 		dtrain__progress_compare(progress, member->size, err->message, sizeof(err->message));
 	}
 	free(progress);

@@ -47,7 +47,8 @@ static int allocate(dtrain_group *group, dtrain_group_memory *memory, size_t byt
 /* Compares what the ranks have. *windows: the memory of each can have a window. */
 static int agree(dtrain_group *group, const memory_offer *mine, bool *windows, beton_error *err)
 {
-	int size = group->member.size;
+	const group_membership *member = &group->member;
+	int size = member->size;
 	memory_offer *all = calloc((size_t)size, sizeof(*all));
 	*windows = true;
 	if (!all)
@@ -56,12 +57,14 @@ static int agree(dtrain_group *group, const memory_offer *mine, bool *windows, b
 	for (int rank = 0; rank < size && status == BETON_OK; rank++) {
 		if (all[rank].bytes != all[0].bytes)
 			status = bt_fail(err, BETON_MISMATCH,
-					 "group \"%s\": rank %d asks for %llu bytes of memory, and rank 0 for %llu",
-					 group->name, rank, (unsigned long long)all[rank].bytes,
+					 "group \"%s\": rank %d asks for %llu bytes of memory, and rank %d for %llu",
+					 group->name, dtrain__world_rank(member, rank),
+					 (unsigned long long)all[rank].bytes, dtrain__world_rank(member, 0),
 					 (unsigned long long)all[0].bytes);
 		else if (all[rank].status != BETON_OK)
 			status = bt_fail(err, all[rank].status, "group \"%s\": rank %d cannot allocate %llu bytes",
-					 group->name, rank, (unsigned long long)all[rank].bytes);
+					 group->name, dtrain__world_rank(member, rank),
+					 (unsigned long long)all[rank].bytes);
 		*windows = *windows && all[rank].windows;
 	}
 	free(all);

@@ -169,17 +169,18 @@ int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backen
 	if (status != BETON_OK || group->member.size == 1)
 		return status;
 	group_streams *streams = group->streams;
-	status = dtrain__group_leave_alarm(&group->member, &streams->alarm, err);
+	const group_membership *member = &group->member;
+	status = dtrain__group_leave_alarm(member, &streams->alarm, err);
 	/* The parts of a group have the same devices as the whole. */
 	if (status == BETON_OK && !origin->parent)
-		status = exchange_devices(&group->member, group->device, backend, share_device,
-					  &streams->within_machine, err);
+		status = exchange_devices(member, group->device, backend, share_device, &streams->within_machine, err);
 	else if (status == BETON_OK)
 		streams->within_machine = origin->parent->streams->within_machine;
 	if (status == BETON_OK) {
 		status = connect_state(group, streams, origin, err);
 		if (status != BETON_OK)
-			bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name, group->member.rank);
+			bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name,
+				  dtrain__world_rank(member, member->rank));
 	}
 	return status == BETON_OK ? dtrain__streams_watch(streams, err) : status;
 }

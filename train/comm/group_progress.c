@@ -90,7 +90,7 @@ bool dtrain__progress_parse(const char *text, int *code, group_progress *out)
 	int begun, used = 0;
 	if (sscanf(text, "%*d %u %u %d%n", &completed, &current, &begun, &used) != 3 || text[used] != '\n')
 		return false;
-	*out = (group_progress){true, completed, current, begun != 0, "", "", ""};
+	*out = (group_progress){.known = true, .completed = completed, .current = current, .begun = begun != 0};
 	text = take_line(text + used + 1, out->last, sizeof(out->last));
 	text = take_line(text, out->next, sizeof(out->next));
 	take_line(text, out->signature, sizeof(out->signature));
@@ -105,7 +105,7 @@ static rank_list select_ranks(const group_progress *ranks, int size, uint32_t se
 		const group_progress *one = &ranks[rank];
 		bool has = one->completed >= sequence || (one->current == sequence && one->begun);
 		if (one->known && has == begun)
-			dtrain__rank_list_add(&list, rank);
+			dtrain__rank_list_add(&list, ranks[rank].rank);
 	}
 	return list;
 }
@@ -147,7 +147,7 @@ static rank_list ranks_with(const group_progress *ranks, int size, uint32_t sequ
 	rank_list list = {0};
 	for (int rank = 0; rank < size; rank++)
 		if (is_in(&ranks[rank], sequence) && strcmp(ranks[rank].signature, signature) == 0)
-			dtrain__rank_list_add(&list, rank);
+			dtrain__rank_list_add(&list, ranks[rank].rank);
 	return list;
 }
 

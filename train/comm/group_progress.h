@@ -19,6 +19,7 @@ void dtrain__rank_list_add(rank_list *list, int rank);
 /* Progress of one rank's collectives. Messages between two ranks say nothing about other ranks. */
 typedef struct group_progress {
 	bool known;
+	int rank;           /* for messages; set by the caller of compare */
 	uint32_t completed; /* sequence of the last complete one; 0: none */
 	uint32_t current;   /* sequence of the first called one after it; 0: none */
 	bool begun;         /* the current one was started */

@@ -44,11 +44,24 @@ static bool makes_communicators(const dtrain_group *group, const int64_t *all)
 	return false;
 }
 
+/* The part's ranks by their numbers in the group that was split first. NULL: out of memory. */
+static int *list_part(const dtrain_group *group, const int64_t *all, int count)
+{
+	int *world = calloc((size_t)count, sizeof(*world));
+	for (int rank = 0; world && rank < group->member.size; rank++)
+		if (color_of(all, rank) == color_of(all, group->member.rank))
+			world[find_place(all, group->member.size, rank).rank] =
+				dtrain__world_rank(&group->member, rank);
+	return world;
+}
+
 static int join_part(dtrain_group *group, const int64_t *all, const dtrain_group_split_options *split,
 		     dtrain_group **out, beton_error *err)
 {
 	part_place place = find_place(all, group->member.size, group->member.rank);
-	group_origin origin = {NULL, (int)color_of(all, group->member.rank), split->own_lane, split->copy_engines};
+	int *world = list_part(group, all, place.size);
+	group_origin origin = {NULL, (int)color_of(all, group->member.rank), world, split->own_lane,
+			       split->copy_engines};
 	char *name = bt_format("%s.%d.%d", group->name, group->splits, origin.color);
 	dtrain_group_options options;
 	dtrain_group_options_init(&options);
@@ -62,9 +75,10 @@ static int join_part(dtrain_group *group, const int64_t *all, const dtrain_group
 	options.device = group->device;
 	if (place.size > 1 && group->streams)
 		origin.parent = group;
-	int status = name ? dtrain__group_create_within(group->member.store, place.rank, place.size, &options, &origin,
-							out, err)
-			  : bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	int status = name && world ? dtrain__group_create_within(group->member.store, place.rank, place.size, &options,
+								 &origin, out, err)
+				   : bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	free(world);
 	free(name);
 	return status;
 }
