@@ -43,7 +43,8 @@ typedef struct linear {
 	dtrain_activation activation;
 	bool turned[PARTS]; /* A and B are transposed */
 	float alpha;
-	bool adds;           /* adds to D */
+	bool adds; /* adds to D */
+	bool deterministic;
 	bool rounds;         /* w has to be rounded */
 	int first_output;    /* index of y */
 	int operands[PARTS]; /* index of the op's operand for each part; -1: none */
@@ -150,6 +151,7 @@ static void read_matmul(linear *self, const dtrain_op_desc *desc)
 	self->turned[A] = attrs->transpose_b;
 	self->turned[B] = attrs->transpose_a;
 	self->alpha = (float)attrs->alpha;
+	self->deterministic = self->deterministic || attrs->deterministic;
 }
 
 /* ---- descriptions ---- */
@@ -239,7 +241,7 @@ static uint32_t reductions(const linear *self)
 {
 	bool f32_output = self->result == DTRAIN_F32;
 	uint32_t mask = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-	return f32_output && !self->device->deterministic ? mask | CUBLASLT_REDUCTION_SCHEME_INPLACE : mask;
+	return f32_output && !self->deterministic ? mask | CUBLASLT_REDUCTION_SCHEME_INPLACE : mask;
 }
 
 static int set_preferences(const linear *self, cublasLtMatmulPreference_t preference, beton_error *err)
@@ -456,7 +458,7 @@ static int choose(linear *self, beton_error *err)
 	char signature[160];
 	cuda_algorithms *algorithms = self->device->algorithms;
 	/* Timed choices vary. */
-	if (!algorithms || self->device->deterministic)
+	if (!algorithms || self->deterministic)
 		return choose_new(self, false, err);
 	signature_of(self, signature, sizeof(signature));
 	if (recall(self, signature))
@@ -579,6 +581,7 @@ int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	if (!self)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));
 	self->device = op->device;
+	self->deterministic = op->device->deterministic;
 	op->state = self;
 	op->destroy = destroy;
 	op->run = run;

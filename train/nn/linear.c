@@ -123,7 +123,8 @@ dtrain_tensor dtrain_matmul(dtrain_graph *graph, dtrain_tensor a, bool transpose
 	}
 	out.dim[n - 2] = of_a.dim[transpose_a ? n - 1 : n - 2];
 	out.dim[n - 1] = of_b.dim[transpose_b ? n - 2 : n - 1];
-	return dtrain__graph_op(graph, DTRAIN_OP_MATMUL,
-				&(dtrain_op_attrs){.matmul = {transpose_a, transpose_b, alpha}}, &out, 2,
-				(dtrain_tensor[]){a, b});
+	return dtrain__graph_op(
+		graph, DTRAIN_OP_MATMUL,
+		&(dtrain_op_attrs){.matmul = {.transpose_a = transpose_a, .transpose_b = transpose_b, .alpha = alpha}},
+		&out, 2, (dtrain_tensor[]){a, b});
 }

@@ -124,8 +124,9 @@ static int create_products(matrices_range *range, matrix *m, beton_error *err)
 	const dtrain_operand gradient = dtrain__compress_operand(DTRAIN_F32, m->rows, m->columns, 0),
 			     left = dtrain__compress_operand(DTRAIN_F32, m->rows, m->rank, 0),
 			     right = dtrain__compress_operand(DTRAIN_F32, m->columns, m->rank, 0);
+	/* Sums of P and Q are sent; their product is not, and the ranks' must not differ. */
 	const dtrain_matmul_attrs plain = {.alpha = 1}, of_a = {.alpha = 1, .transpose_a = true},
-				  of_b = {.alpha = 1, .transpose_b = true};
+				  of_b = {.alpha = 1, .transpose_b = true, .deterministic = true};
 	int status =
 		create_op(range, (dtrain_op_desc){DTRAIN_OP_MATMUL, {.matmul = plain}, 2, 1, {gradient, right}, {left}},
 			  &m->left_product, err);

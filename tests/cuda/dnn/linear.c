@@ -408,13 +408,17 @@ static double right_product(const layer *l, int64_t row, int64_t column)
 	return sum * attrs->alpha;
 }
 
-static void check_matmul(dtrain_device *device, dtrain_dtype dtype, bool transpose_a, bool transpose_b, bool flat)
+static void check_matmul(dtrain_device *device, dtrain_dtype dtype, bool transpose_a, bool transpose_b, bool flat,
+			 bool deterministic)
 {
 	int64_t batch = flat ? 1 : BATCH, first = transpose_a ? K : M, second = transpose_b ? N : K;
 	int64_t a[] = {batch, first, M + K - first}, b[] = {batch, second, K + N - second}, y[] = {batch, M, N};
 	layer l = {.dtype = dtype};
 	l.desc = (dtrain_op_desc){.kind = DTRAIN_OP_MATMUL,
-				  .attrs.matmul = {transpose_a, transpose_b, 0.5},
+				  .attrs.matmul = {.transpose_a = transpose_a,
+						   .transpose_b = transpose_b,
+						   .alpha = 0.5,
+						   .deterministic = deterministic},
 				  .num_inputs = 2,
 				  .num_outputs = 1};
 	dtrain_operand *operands[] = {&l.desc.inputs[0], &l.desc.inputs[1], &l.desc.outputs[0]};
@@ -440,7 +444,23 @@ static void batches_of_products_are_right(void **state)
 	(void)state;
 	dtrain_device device = {.index = 0};
 	for (int i = 0; i < 16; i++)
-		check_matmul(&device, i & 1 ? DTRAIN_BF16 : DTRAIN_F32, i & 2, i & 4, i & 8);
+		check_matmul(&device, i & 1 ? DTRAIN_BF16 : DTRAIN_F32, i & 2, i & 4, i & 8, false);
+}
+
+/* Neither times nor sums that are added in any order, and nothing that was timed before. */
+static void a_product_may_be_deterministic(void **state)
+{
+	(void)state;
+	dtrain_device device = {.index = 0};
+	assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
+	for (int round = 0; round < 2; round++) {
+		check_matmul(&device, DTRAIN_F32, false, true, true, false);
+		assert_int_equal(fake.heuristics, round == 0);
+		check_matmul(&device, DTRAIN_F32, false, true, true, true);
+		assert_int_equal(fake.heuristics, 1);
+		assert_int_equal(fake.reductions, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+	}
+	cuda_algorithms_close(device.algorithms);
 }
 
 static void run_relu(dtrain_device *device, dtrain_dtype dtype, bool biased, bool relu)
@@ -668,6 +688,7 @@ int main(void)
 		cmocka_unit_test(weights_may_be_in_out),
 		cmocka_unit_test(activations_keep_what_they_are_given),
 		cmocka_unit_test(batches_of_products_are_right),
+		cmocka_unit_test(a_product_may_be_deterministic),
 		cmocka_unit_test(relu_comes_with_the_product),
 		cmocka_unit_test(promises_are_kept),
 		cmocka_unit_test(what_is_known_is_not_asked_again),

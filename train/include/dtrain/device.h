@@ -243,6 +243,7 @@ typedef struct dtrain_loss_attrs {
 typedef struct dtrain_matmul_attrs {
 	bool transpose_a, transpose_b;
 	double alpha;
+	bool deterministic; /* as on a device that was opened so: for what every rank computes by itself */
 } dtrain_matmul_attrs;
 
 /* Elements of y outside of the segments are not specified. With plain_output all layouts are NULL. */
