@@ -314,6 +314,79 @@ static void without_plans_that_run_kernels_do(void **state)
 	assert_int_equal(standin.live, 0);
 }
 
+/* What compressions put on a stream, of 3 ranks, 1000 gradients and a matrix of 20 x 50. */
+#define OF(type, n, ...)                                              \
+	{                                                             \
+		.dtype = DTRAIN_##type, .shape = { n, {__VA_ARGS__} } \
+	}
+static const struct {
+	dtrain_op_desc desc;
+	long launches;
+} compressions[] = {
+	{{DTRAIN_OP_NARROW, {.factor = 0.5}, 1, 1, {OF(F32, 1, 1000)}, {OF(BF16, 1, 1000)}}, 1},
+	{{DTRAIN_OP_WIDEN, {.factor = 2}, 1, 1, {OF(BF16, 1, 1000)}, {OF(F32, 1, 1000)}}, 1},
+	{{DTRAIN_OP_CARRY, {.factor = -0.5}, 2, 1, {OF(F32, 1, 1000), OF(F32, 1, 1000)}, {OF(F32, 1, 1000)}}, 1},
+	{{DTRAIN_OP_QUANTIZE, {0}, 1, 2, {OF(F32, 1, 1000)}, {OF(U8, 3, 3, 2, DTRAIN_CODE_BYTES), OF(F32, 1, 1000)}},
+	 1},
+	{{DTRAIN_OP_DEQUANTIZE, {0}, 1, 1, {OF(U8, 3, 3, 4, DTRAIN_CODE_BYTES)}, {OF(F32, 1, 1000)}}, 1},
+	{{DTRAIN_OP_TOP_K, {0}, 1, 2, {OF(F32, 1, 1000)}, {OF(U8, 3, 1, 10, DTRAIN_PAIR_BYTES), OF(F32, 1, 1000)}}, 9},
+	{{DTRAIN_OP_SPREAD, {0}, 1, 1, {OF(U8, 3, 3, 10, DTRAIN_PAIR_BYTES)}, {OF(F32, 1, 1000)}}, 3},
+	{{DTRAIN_OP_ORTHONORMALIZE,
+	  {0},
+	  2,
+	  2,
+	  {OF(F32, 2, 50, 2), OF(I64, 1, DTRAIN_RANDOMS)},
+	  {OF(F32, 2, 50, 2), OF(I64, 1, DTRAIN_RANDOMS)}},
+	 1},
+	{{DTRAIN_OP_MATMUL,
+	  {.matmul = {.alpha = 1, .transpose_b = true, .deterministic = true}},
+	  2,
+	  1,
+	  {OF(F32, 2, 20, 2), OF(F32, 2, 50, 2)},
+	  {OF(F32, 2, 20, 50)}},
+	 0},
+};
+
+/* Each twice, and the second time in a capture. */
+static void compressions_are_captured(void **state)
+{
+	(void)state;
+	dtrain_device *device = open_device(false);
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	dtrain_stream *stream;
+	beton_error err = {0};
+	void *memory, *operands[4], *captured;
+	ok(api->stream_create(device, &stream, &err), &err);
+	ok(api->alloc(device, 1 << 20, &memory, &err), &err);
+	for (int i = 0; i < 4; i++)
+		operands[i] = (char *)memory + (i << 13);
+	for (size_t i = 0; i < sizeof(compressions) / sizeof(compressions[0]); i++) {
+		dtrain_op_desc desc = compressions[i].desc;
+		dtrain_op *op;
+		ok(api->op_create(device, &desc, &op, &err), &err);
+		assert_true(desc.workspace_bytes <= 1 << 19);
+		for (int captures = 0; captures < 2; captures++) {
+			if (captures)
+				ok(api->capture_begin(stream, &err), &err);
+			long live = standin.live;
+			standin.launches = 0;
+			ok(api->op_run(op, stream, operands, (char *)memory + (1 << 19), &err), &err);
+			assert_int_equal(standin.launches, compressions[i].launches);
+			assert_int_equal(standin.live, live);
+		}
+		ok(api->capture_end(stream, &captured, &err), &err);
+		ok(api->capture_launch(captured, stream, &err), &err);
+		ok(api->stream_synchronize(stream, &err), &err);
+		api->capture_destroy(captured);
+		api->op_destroy(op);
+	}
+	api->free(device, memory);
+	api->stream_destroy(stream);
+	dtrain_device_close(&device);
+	assert_int_equal(standin.live, 0);
+	assert_int_equal(standin.strays, 0);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
@@ -328,6 +401,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(equal_ops_share_a_plan, reset),
 		cmocka_unit_test_setup(plans_that_do_not_run_are_passed_over, reset),
 		cmocka_unit_test_setup(without_plans_that_run_kernels_do, reset),
+		cmocka_unit_test_setup(compressions_are_captured, reset),
 		cmocka_unit_test_setup(in_f32, reset),
 		cmocka_unit_test_setup(in_tf32, reset),
 		cmocka_unit_test_setup(in_bf16, reset),

@@ -89,16 +89,6 @@ static bool rounds_once(const setting *s)
 	return strcmp(s->api->name, "cpu") == 0 && s->dtype == DTRAIN_F16 && dtrain__op_rules_of(s->c->kind)->flops;
 }
 
-/* The cuda device, and its kernels on the CPU, have no ops that compress gradients. */
-static bool is_lacking(const setting *s)
-{
-	const dtrain_op_kind kinds[] = {DTRAIN_OP_NARROW, DTRAIN_OP_WIDEN, DTRAIN_OP_CARRY};
-	bool compresses = s->c->family == CODES || s->c->family == PAIRS || s->c->family == COLUMNS;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		compresses = compresses || (s->c->example && s->c->kind == kinds[i]);
-	return compresses && (strcmp(s->api->name, "cuda") == 0 || strcmp(s->api->name, "emulated") == 0);
-}
-
 /* Returns the number of cases. */
 static int against_double(const char *device, dtrain_dtype dtype, bool tf32)
 {
@@ -107,7 +97,7 @@ static int against_double(const char *device, dtrain_dtype dtype, bool tf32)
 	for (int i = 0; i < count; i++) {
 		setting right, got;
 		open_setting(&got, &cases[i], device, dtype, dtype, tf32);
-		if (case_is_due(&cases[i], &got.caps, dtype) && !is_lacking(&got)) {
+		if (case_is_due(&cases[i], &got.caps, dtype)) {
 			open_setting(&right, &cases[i], "ref", DTRAIN_F64, dtype, false);
 			run_case(&right);
 			run_case(&got);

@@ -133,6 +133,7 @@ int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_cast(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_move(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_muon(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+int cuda_build_compress(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_rows(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* all other kinds */
 

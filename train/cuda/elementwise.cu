@@ -95,6 +95,15 @@ struct scaled {
 		return x * factor;
 	}
 };
+/* The product is rounded before it is added, as on the other devices. */
+struct carry {
+	float factor;
+	__device__ float operator()(float x, float y) const
+	{
+		const float left = x + __fmul_rn(factor, y);
+		return isfinite(left) ? left : 0;
+	}
+};
 struct add {
 	__device__ float operator()(float a, float b) const
 	{
@@ -205,6 +214,19 @@ cudaError_t map_type(cudaStream_t stream, F f, dtrain_dtype dtype, const void *a
 	});
 }
 
+template <typename F>
+cudaError_t map_types(cudaStream_t stream, F f, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
+		      int64_t count)
+{
+	return with_type(from, [&](auto source) {
+		typedef decltype(source) X;
+		return with_type(to, [&](auto target) {
+			typedef decltype(target) Y;
+			return map_any<F, false, X, Y>(stream, f, x, nullptr, y, count);
+		});
+	});
+}
+
 } // namespace
 } // namespace cuda_kernels
 
@@ -213,13 +235,7 @@ using namespace cuda_kernels;
 extern "C" cudaError_t cuda_kernel_cast(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 					int64_t count)
 {
-	return with_type(from, [&](auto source) {
-		typedef decltype(source) X;
-		return with_type(to, [&](auto target) {
-			typedef decltype(target) Y;
-			return map_any<identity, false, X, Y>(stream, identity(), x, nullptr, y, count);
-		});
-	});
+	return map_types(stream, identity(), x, from, y, to, count);
 }
 
 extern "C" cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
@@ -287,10 +303,16 @@ extern "C" cudaError_t cuda_kernel_swiglu_bwd(cudaStream_t stream, dtrain_dtype 
 	});
 }
 
-extern "C" cudaError_t cuda_kernel_scale(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, double factor,
+extern "C" cudaError_t cuda_kernel_scale(cudaStream_t stream, const void *x, dtrain_dtype from, void *y,
+					 dtrain_dtype to, double factor, int64_t count)
+{
+	return map_types(stream, scaled{(float)factor}, x, from, y, to, count);
+}
+
+extern "C" cudaError_t cuda_kernel_carry(cudaStream_t stream, const float *x, const float *y, float *out, double factor,
 					 int64_t count)
 {
-	return map_type<scaled, false>(stream, scaled{(float)factor}, dtype, x, nullptr, y, count);
+	return map_any<carry, true, float, float>(stream, carry{(float)factor}, x, y, out, count);
 }
 
 extern "C" cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y,

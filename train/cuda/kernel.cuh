@@ -3,7 +3,8 @@
  * What all kernels share: launching, types, and reading and writing several elements at once.
  *
  * The same sources are compiled by a plain C++ compiler for the tests (tests/cuda/kernels/emulation.h), so kernels use
- * no more of CUDA than blocks, shared memory, __syncthreads, __stwb and cub::BlockReduce.
+ * no more of CUDA than blocks, shared memory, __syncthreads, __stwb, __fmul_rn, atomicAdd and what is in the tests'
+ * cub/.
  */
 #ifndef DTRAIN_CUDA_KERNEL_CUH
 #define DTRAIN_CUDA_KERNEL_CUH
@@ -134,6 +135,12 @@ __host__ __device__ inline uint32_t word_of(float x)
 	uint32_t word;
 	memcpy(&word, &x, sizeof(word));
 	return word;
+}
+
+/* Grows with the size of x without its sign; NaN is larger than infinity. */
+__host__ __device__ inline uint32_t size_of(float x)
+{
+	return word_of(x) & 0x7fffffff;
 }
 
 /* p is a multiple of 4 * N bytes, or of 16. Explicit words, because a compiler may split the store of a struct. */

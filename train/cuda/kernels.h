@@ -76,7 +76,10 @@ cudaError_t cuda_kernel_swiglu(cudaStream_t stream, dtrain_dtype dtype, const vo
 cudaError_t cuda_kernel_swiglu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b,
 				   const void *d_y, void *d_a, void *d_b, int64_t count);
 /* y = factor * x. */
-cudaError_t cuda_kernel_scale(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, double factor,
+cudaError_t cuda_kernel_scale(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
+			      double factor, int64_t count);
+/* out = x + factor * y, and 0 where that is not finite. */
+cudaError_t cuda_kernel_carry(cudaStream_t stream, const float *x, const float *y, float *out, double factor,
 			      int64_t count);
 cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y, bool relu,
 			    int64_t count);
@@ -343,6 +346,24 @@ cudaError_t cuda_kernel_grad_norm(cudaStream_t stream, const float *g, const flo
 				  float *after, int64_t count, double divisor, void *workspace);
 cudaError_t cuda_kernel_clip(cudaStream_t stream, const float *before, const float *scaler, float *after,
 			     double max_norm);
+
+/* ---- compression of gradients; the bits are those of the other devices ---- */
+
+/* DTRAIN_OP_QUANTIZE: codes [blocks][DTRAIN_CODE_BYTES], on a multiple of 4 bytes. */
+cudaError_t cuda_kernel_quantize(cudaStream_t stream, float *x, int64_t count, void *codes, int64_t blocks);
+/* DTRAIN_OP_DEQUANTIZE: codes [parts][blocks][DTRAIN_CODE_BYTES], on a multiple of 4 bytes. */
+cudaError_t cuda_kernel_dequantize(cudaStream_t stream, const void *codes, int64_t parts, int64_t blocks, float *y,
+				   int64_t count);
+/* DTRAIN_OP_TOP_K in nine launches: count and k below 2^31. pairs and workspace: on a multiple of 4 bytes. */
+size_t cuda_kernel_top_k_workspace(int64_t count);
+cudaError_t cuda_kernel_top_k(cudaStream_t stream, float *x, int64_t count, void *pairs, int64_t k, void *workspace);
+/* DTRAIN_OP_SPREAD of pairs [parts][k], in a launch for each part. fault: as cuda_loss.fault, with the index and the
+ * number of its pair. */
+cudaError_t cuda_kernel_add_pairs(cudaStream_t stream, const void *pairs, int64_t parts, int64_t k, float *y,
+				  int64_t count, int64_t *fault);
+/* DTRAIN_OP_ORTHONORMALIZE; the bits depend on the shape alone. A column of which 16 draws leave nothing, as one of
+ * more columns than rows, becomes NaN. */
+cudaError_t cuda_kernel_orthonormalize(cudaStream_t stream, float *x, int64_t rows, int64_t columns, int64_t *random);
 
 /* ---- builders, as those in cuda.h ---- */
 

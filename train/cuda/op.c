@@ -121,6 +121,14 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_MUON] = cuda_build_muon,
 	[DTRAIN_OP_GRAD_NORM] = cuda_build_simple,
 	[DTRAIN_OP_CLIP] = cuda_build_simple,
+	[DTRAIN_OP_NARROW] = cuda_build_simple,
+	[DTRAIN_OP_WIDEN] = cuda_build_simple,
+	[DTRAIN_OP_CARRY] = cuda_build_simple,
+	[DTRAIN_OP_QUANTIZE] = cuda_build_compress,
+	[DTRAIN_OP_DEQUANTIZE] = cuda_build_compress,
+	[DTRAIN_OP_TOP_K] = cuda_build_compress,
+	[DTRAIN_OP_SPREAD] = cuda_build_compress,
+	[DTRAIN_OP_ORTHONORMALIZE] = cuda_build_compress,
 };
 
 static int check(const dtrain_op_desc *desc, beton_error *err)

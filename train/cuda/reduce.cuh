@@ -19,19 +19,19 @@ struct largest {
 	}
 };
 struct sum {
-	__device__ float operator()(float a, float b) const
+	template <typename T> __device__ T operator()(T a, T b) const
 	{
 		return a + b;
 	}
 };
 
 /* Reduces x over all N threads of the block; each gets the result. */
-template <int N, typename F> __device__ inline float reduce(float x, F f)
+template <int N, typename T, typename F> __device__ inline T reduce(T x, F f)
 {
-	typedef cub::BlockReduce<float, N> reduction;
+	typedef cub::BlockReduce<T, N> reduction;
 	__shared__ typename reduction::TempStorage storage;
-	__shared__ float result;
-	float out = reduction(storage).Reduce(x, f);
+	__shared__ T result;
+	T out = reduction(storage).Reduce(x, f);
 	if (threadIdx.x == 0)
 		result = out;
 	__syncthreads();

@@ -86,7 +86,16 @@ static cudaError_t scale(const cuda_kernel_op *k, const dtrain_op_desc *desc, cu
 {
 	(void)k;
 	(void)workspace;
-	return cuda_kernel_scale(stream, desc->inputs[0].dtype, operands[0], operands[1], desc->attrs.factor,
+	return cuda_kernel_scale(stream, operands[0], desc->inputs[0].dtype, operands[1], desc->outputs[0].dtype,
+				 desc->attrs.factor, dtrain_shape_count(&desc->inputs[0].shape));
+}
+
+static cudaError_t carry(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			 void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_carry(stream, operands[0], operands[1], operands[2], desc->attrs.factor,
 				 dtrain_shape_count(&desc->inputs[0].shape));
 }
 
@@ -420,6 +429,9 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_LARS] = lars,
 	[DTRAIN_OP_GRAD_NORM] = grad_norm,
 	[DTRAIN_OP_CLIP] = clip,
+	[DTRAIN_OP_NARROW] = scale,
+	[DTRAIN_OP_WIDEN] = scale,
+	[DTRAIN_OP_CARRY] = carry,
 };
 
 static void pad_pictures(const dtrain_device *device, dtrain_op_desc *desc)

@@ -45,8 +45,8 @@ static int report_fault(const dtrain_device *device, beton_error *err)
 		return BETON_OK;
 	return bt_fail(
 		err, BETON_INVALID_ARGUMENT,
-		"index %d of row %d of a batch is outside: a label of the model's classes, a token of the table, or "
-		"a position of the cache",
+		"index %d of row %d of a batch is outside: a label of the model's classes, a token of the table, "
+		"a position of the cache, or a pair of compressed gradients",
 		(int32_t)(fault >> 32), (int32_t)fault - 1);
 }
 

@@ -151,7 +151,7 @@ static cudaError_t run_scale(cudaStream_t stream, dtrain_dtype dtype, const void
 			     int64_t count)
 {
 	(void)b;
-	return cuda_kernel_scale(stream, dtype, a, y, FACTOR, count);
+	return cuda_kernel_scale(stream, a, dtype, y, dtype, FACTOR, count);
 }
 
 static cudaError_t run_gelu(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y,
@@ -221,7 +221,7 @@ static void other_types_are_refused(void **state)
 	float f = 0;
 	double x = 0, y = 0;
 	assert_int_equal(cuda_kernel_relu(NULL, DTRAIN_F64, &x, &y, 1), cudaErrorInvalidValue);
-	assert_int_equal(cuda_kernel_scale(NULL, DTRAIN_F64, &x, &y, 2, 1), cudaErrorInvalidValue);
+	assert_int_equal(cuda_kernel_scale(NULL, &x, DTRAIN_F64, &y, DTRAIN_F32, 2, 1), cudaErrorInvalidValue);
 	assert_int_equal(cuda_kernel_gelu(NULL, DTRAIN_F64, &x, &y, 1), cudaErrorInvalidValue);
 	assert_int_equal(cuda_kernel_gelu_bwd(NULL, DTRAIN_I64, &x, &x, &y, 1), cudaErrorInvalidValue);
 	assert_int_equal(cuda_kernel_cast(NULL, &x, DTRAIN_F32, &y, DTRAIN_U8, 1), cudaErrorInvalidValue);

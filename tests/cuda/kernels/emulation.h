@@ -43,6 +43,20 @@ template <typename T> void __stwb(T *to, T value)
 	*to = value;
 }
 
+/* A product that no addition becomes a part of. */
+inline float __fmul_rn(float a, float b)
+{
+	const volatile float product = a * b;
+	return product;
+}
+
+inline unsigned atomicAdd(unsigned *to, unsigned value)
+{
+	const unsigned old = *to;
+	*to += value;
+	return old;
+}
+
 /* Runs the body once for each thread of each block. */
 void emulate_launch(int64_t blocks, dim3 threads, const std::function<void()> &body);
 

@@ -12,7 +12,7 @@ namespace cub
 
 template <typename T, int THREADS> class BlockReduce
 {
-public:
+      public:
 	struct TempStorage {
 		T values[THREADS];
 	};
@@ -25,13 +25,15 @@ public:
 	{
 		storage_.values[threadIdx.x] = value;
 		__syncthreads();
+		if (threadIdx.x != 0)
+			return T(NAN);
 		T out = storage_.values[0];
 		for (int i = 1; i < THREADS; i++)
 			out = f(out, storage_.values[i]);
-		return threadIdx.x == 0 ? out : T(NAN);
+		return out;
 	}
 
-private:
+      private:
 	TempStorage &storage_;
 };
 
