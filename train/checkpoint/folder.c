@@ -395,6 +395,25 @@ static int remove_step(const char *dir, int64_t step, beton_error *err)
 	return status;
 }
 
+int dtrain__folder_link(const char *dir, int64_t step, const char *name, beton_error *err)
+{
+	char *path = dtrain__folder_path(dir, step);
+	char *link = bt_format("%s/%s", dir, name), *temporary = bt_format("%s/.%s", dir, name);
+	int status = BETON_OK;
+	if (!path || !link || !temporary)
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+	else if ((unlink(temporary) != 0 && errno != ENOENT) || symlink(strrchr(path, '/') + 1, temporary) != 0)
+		status = bt_fail_errno(err, errno, "%s: cannot make the link", temporary);
+	else if (rename(temporary, link) != 0)
+		status = bt_fail_errno(err, errno, "%s: cannot make the link", link);
+	else
+		status = bt_sync_parent(link, err);
+	free(path);
+	free(link);
+	free(temporary);
+	return status;
+}
+
 int dtrain__folder_prune(const char *dir, int keep, int64_t keep_step, beton_error *err)
 {
 	int64_t *steps = NULL;

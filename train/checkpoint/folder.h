@@ -50,6 +50,9 @@ int dtrain__folder_list(const char *dir, int64_t **steps, size_t *count, beton_e
 /* dir/step-<step>, malloc'ed; NULL: out of memory. */
 char *dtrain__folder_path(const char *dir, int64_t step);
 
+/* Makes dir/<name> a link to the checkpoint of that step, in one step. */
+int dtrain__folder_link(const char *dir, int64_t step, const char *name, beton_error *err);
+
 /* Removes all checkpoints but the newest `keep` and that of keep_step (0: none). */
 int dtrain__folder_prune(const char *dir, int keep, int64_t keep_step, beton_error *err);
 

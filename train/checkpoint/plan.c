@@ -76,6 +76,11 @@ static bool is_whole(const dtrain_checkpoint_view *view)
 
 /* ---- pieces ---- */
 
+size_t dtrain__piece_bytes(const checkpoint_piece *piece)
+{
+	return (size_t)dtrain__box_count(piece->shape.ndim, &piece->box) * dtrain_dtype_size(piece->dtype);
+}
+
 static int list_pieces(const dtrain_checkpoint_content *content, int rank, checkpoint_piece **pieces, size_t *count,
 		       bool *whole, beton_error *err)
 {
@@ -97,7 +102,7 @@ static int list_pieces(const dtrain_checkpoint_content *content, int rank, check
 				return status;
 			*whole = *whole && is_whole(view);
 			int made = dtrain__view_split(view, boxes);
-			int64_t first = 0;
+			const char *memory = view->memory;
 			for (int k = 0; k < made; k++) {
 				(*pieces)[(*count)++] = (checkpoint_piece){.set = set,
 									   .name = view->name,
@@ -105,9 +110,9 @@ static int list_pieces(const dtrain_checkpoint_content *content, int rank, check
 									   .shape = view->shape,
 									   .box = boxes[k],
 									   .rank = rank,
-									   .view = view,
-									   .first = first};
-				first += dtrain__box_count(view->shape.ndim, &boxes[k]);
+									   .memory = memory,
+									   .device = view->device};
+				memory += dtrain__piece_bytes(&(*pieces)[*count - 1]);
 			}
 		}
 	}
@@ -302,10 +307,7 @@ static int distribute(const checkpoint_piece *pieces, size_t count, int self, in
 			boxes[made - 1].count++;
 			continue;
 		}
-		boxes[made++] = (owners){.first = piece,
-					 .count = 1,
-					 .bytes = dtrain__box_count(piece->shape.ndim, &piece->box) *
-						  (int64_t)dtrain_dtype_size(piece->dtype)};
+		boxes[made++] = (owners){.first = piece, .count = 1, .bytes = (int64_t)dtrain__piece_bytes(piece)};
 	}
 	if (status == BETON_OK)
 		assign(boxes, made, loads, self, plan);

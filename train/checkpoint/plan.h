@@ -16,8 +16,8 @@ typedef struct checkpoint_piece {
 	dtrain_shape shape; /* of the tensor */
 	checkpoint_box box;
 	int rank;
-	const dtrain_checkpoint_view *view; /* for this rank's pieces; NULL: another rank's */
-	int64_t first;                      /* position in the view's memory, in elements */
+	const void *memory;    /* of the box's elements; NULL: another rank's */
+	dtrain_device *device; /* of the memory; NULL: host memory */
 } checkpoint_piece;
 
 typedef struct checkpoint_plan {
@@ -30,6 +30,8 @@ typedef struct checkpoint_plan {
 int dtrain__view_check(const dtrain_checkpoint_view *view, const dtrain_stream *stream, beton_error *err);
 /* Splits a view into boxes, in the order of its memory. Returns their number: 0 for an empty view. */
 int dtrain__view_split(const dtrain_checkpoint_view *view, checkpoint_box boxes[CHECKPOINT_BOXES_MAX]);
+
+size_t dtrain__piece_bytes(const checkpoint_piece *piece);
 
 /* Collective: plans the writing of all ranks' views, which must be checked; errors are the same on all ranks. content:
  * this rank's. Errors: MISMATCH, INVALID_ARGUMENT, NO_MEMORY. */

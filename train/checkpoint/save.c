@@ -12,20 +12,10 @@
 #include "folder.h"
 #include "index.h"
 #include "manifest.h"
-#include "plan.h"
 #include "ranks.h"
 #include "safetensors.h"
+#include "save.h"
 #include "state.h"
-
-typedef struct save_job {
-	const char *dir;
-	dtrain_checkpoint_content content;
-	const dtrain_checkpoint_ranks *ranks;
-	json_t *state; /* on rank 0 */
-	checkpoint_plan plan;
-	char *temporary; /* the folder to fill */
-	bool published;
-} save_job;
 
 /* ---- one file ---- */
 
@@ -65,13 +55,12 @@ static int fetch(void *context, size_t index, uint64_t at, void *destination, si
 {
 	const file_content *content = context;
 	const checkpoint_piece *piece = content->pieces[index];
-	const dtrain_checkpoint_view *view = piece->view;
-	const char *source = (const char *)view->memory + (size_t)piece->first * dtrain_dtype_size(view->dtype) + at;
-	if (!view->device) {
+	const char *source = (const char *)piece->memory + at;
+	if (!piece->device) {
 		memcpy(destination, source, bytes);
 		return BETON_OK;
 	}
-	const dtrain_device_api *api = dtrain_device_get_api(view->device);
+	const dtrain_device_api *api = dtrain_device_get_api(piece->device);
 	int status = api->copy(content->stream, destination, source, bytes, DTRAIN_DEVICE_TO_HOST, err);
 	return status == BETON_OK ? api->stream_synchronize(content->stream, err) : status;
 }
@@ -314,12 +303,34 @@ static int check_arguments(save_job *job, int keep, const dtrain_checkpoint_cont
 {
 	job->content.struct_size = sizeof(job->content);
 	int status = bt_sized_take(&job->content, given, "checkpoint: content", err);
+	const char *link = job->content.link;
 	if (status == BETON_OK && (keep < 0 || job->content.step < 0))
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: keep %d or step %" PRId64 " is negative",
 				 keep, job->content.step);
 	if (status == BETON_OK && dtrain__ranks_self(job->ranks) == 0)
 		status = dtrain__state_parse(job->content.state, &job->state, err);
-	return status == BETON_OK ? dtrain__state_check_metadata("checkpoint", job->state, err) : status;
+	if (status == BETON_OK)
+		status = dtrain__state_check_metadata("checkpoint", job->state, err);
+	if (status == BETON_OK && (!job->dir || (link && !(job->link = strdup(link)))))
+		status = bt_fail(err, BETON_NO_MEMORY, "checkpoint: out of memory for its folder's name");
+	return status;
+}
+
+int dtrain__save_plan(save_job *job, const char *dir, int keep, const dtrain_checkpoint_content *content,
+		      const dtrain_checkpoint_ranks *ranks, beton_error *err)
+{
+	*job = (save_job){.dir = strdup(dir), .keep = keep};
+	if (ranks) {
+		job->group = *ranks;
+		job->ranks = &job->group;
+	}
+	int status = check_arguments(job, keep, content, err);
+	status = dtrain__ranks_agree(job->ranks, (uint64_t)job->content.step, "checkpoint: the step", status, err);
+	if (status == BETON_OK)
+		status = dtrain__plan_make(&job->content, job->ranks, &job->plan, err);
+	if (status != BETON_OK)
+		dtrain__save_free(job);
+	return status;
 }
 
 /* Rank 0 makes the folder, and sends its name to the other ranks. */
@@ -346,46 +357,70 @@ static int begin(save_job *job, beton_error *err)
 	return dtrain__ranks_agree(job->ranks, 0, "", status, err);
 }
 
-static int publish(save_job *job, int keep, beton_error *err)
+static int publish(save_job *job, beton_error *err)
 {
-	int status = dtrain__folder_publish(job->dir, job->content.step, job->temporary, err);
+	int64_t step = job->content.step;
+	int status = dtrain__folder_publish(job->dir, step, job->temporary, err);
 	job->published = status == BETON_OK;
-	return status == BETON_OK && keep > 0 ? dtrain__folder_prune(job->dir, keep, job->content.keep_step, err)
-					      : status;
+	if (status == BETON_OK && job->link)
+		status = dtrain__folder_link(job->dir, step, job->link, err);
+	return status == BETON_OK && job->keep > 0
+		       ? dtrain__folder_prune(job->dir, job->keep, job->content.keep_step, err)
+		       : status;
 }
 
-static int save(save_job *job, int keep, beton_error *err)
+/* Writes the ranks' files, and gives the folder its name. */
+static int fill(save_job *job, beton_error *err)
 {
 	bool first = dtrain__ranks_self(job->ranks) == 0;
-	int status = dtrain__plan_make(&job->content, job->ranks, &job->plan, err);
-	if (status == BETON_OK)
-		status = begin(job, err);
-	if (status != BETON_OK)
-		return status;
+	int status = BETON_OK;
 	if (!job->plan.whole)
 		status = write_sharded(job, err);
 	else if (first)
 		status = write_whole(job, err);
 	if (status == BETON_OK && first)
-		status = publish(job, keep, err);
+		status = publish(job, err);
 	return dtrain__ranks_agree(job->ranks, 0, "", status, err);
+}
+
+int dtrain__save_write(save_job *job, beton_error *err)
+{
+	bool first = dtrain__ranks_self(job->ranks) == 0;
+	int status = begin(job, err);
+	if (status == BETON_OK)
+		status = fill(job, err);
+	if (status != BETON_OK && job->temporary && !job->published && first)
+		dtrain__folder_discard(job->dir, job->temporary, job->content.step);
+	return status;
+}
+
+void dtrain__save_free(save_job *job)
+{
+	dtrain__plan_free(&job->plan);
+	json_decref(job->state);
+	free(job->temporary);
+	free(job->names);
+	free(job->link);
+	free(job->dir);
+	*job = (save_job){0};
 }
 
 int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_checkpoint_content *content,
 			   const dtrain_checkpoint_ranks *ranks, beton_error *err)
 {
-	save_job job = {.dir = dir, .ranks = ranks};
+	save_job job;
 	beton_error own = {0};
 	if (!err)
 		err = &own;
-	int status = check_arguments(&job, keep, content, err);
-	status = dtrain__ranks_agree(ranks, (uint64_t)job.content.step, "checkpoint: the step", status, err);
-	if (status == BETON_OK)
-		status = save(&job, keep, err);
-	if (status != BETON_OK && job.temporary && !job.published && dtrain__ranks_self(ranks) == 0)
-		dtrain__folder_discard(dir, job.temporary, job.content.step);
-	dtrain__plan_free(&job.plan);
-	json_decref(job.state);
-	free(job.temporary);
+	int status = dtrain__save_plan(&job, dir, keep, content, ranks, err);
+	if (status != BETON_OK)
+		return status;
+	status = dtrain__save_write(&job, err);
+	dtrain__save_free(&job);
 	return status;
+}
+
+int dtrain_checkpoint_link(const char *dir, int64_t step, const char *name, beton_error *err)
+{
+	return dtrain__folder_link(dir, step, name, err);
 }

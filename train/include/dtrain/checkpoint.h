@@ -93,6 +93,9 @@ typedef struct dtrain_checkpoint_content {
 	const char *state;
 	dtrain_stream *stream; /* of the views' device; NULL if all views are in host memory */
 	int64_t keep_step;     /* > 0: the checkpoint of this step is kept besides the newest ones; default 0 */
+	/* Rank 0: name of a link to make in dir, see dtrain_checkpoint_link, before older checkpoints are removed; NULL
+	 * (default): none. If it fails, the save does, although the checkpoint is there. */
+	const char *link;
 } dtrain_checkpoint_content;
 
 /* Writes dir/step-<content.step>, and replaces an existing one; creates dir if missing. Rank 0 then keeps the newest
@@ -105,6 +108,50 @@ typedef struct dtrain_checkpoint_content {
  * NO_SPACE, IO, ACCESS, NO_MEMORY, INVALID_ARGUMENT, those of all_gather. */
 BETON_API int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_checkpoint_content *content,
 				     const dtrain_checkpoint_ranks *ranks, beton_error *err);
+
+/* Saves while the caller goes on: begin copies what this rank will write to host memory, and a thread of the saver
+ * writes it as dtrain_checkpoint_save does, to the same files. A saver has one save at a time, and keeps its memory
+ * from save to save. One thread at a time calls these functions; has_failed is for any thread.
+ *
+ * A rank whose process ends during a save leaves what a killed dtrain_checkpoint_save leaves: never half a checkpoint.
+ */
+typedef struct dtrain_checkpoint_saver dtrain_checkpoint_saver;
+
+/* device: of the memory, which is its memory for fast copies (dtrain_device_api.host_alloc); it must outlive the saver.
+ * Errors: SYSTEM (no thread), NO_MEMORY. */
+BETON_API int dtrain_checkpoint_saver_create(dtrain_device *device, dtrain_checkpoint_saver **out, beton_error *err);
+
+/* Allocates the memory for saves of this content now, so that no later save lacks it. Collective; the elements are not
+ * read. *bytes: the memory's size on this rank, which is that of what the rank writes. Errors: as saving does;
+ * NO_MEMORY names the bytes. */
+BETON_API int dtrain_checkpoint_saver_reserve(dtrain_checkpoint_saver *saver, const dtrain_checkpoint_content *content,
+					      const dtrain_checkpoint_ranks *ranks, size_t *bytes, beton_error *err);
+
+/* Collective. Waits for the save before, if there is one, and begins nothing if it failed: then the error is that
+ * save's. On success the content is copied, and may be changed or freed. ranks is copied, too, but its context must
+ * exist until the save has ended, and nothing else may use it until then: the saver's thread calls all_gather. Other
+ * errors: those of dtrain_checkpoint_save that are found before anything is written, and of the copies; all ranks have
+ * them, and nothing was begun. */
+BETON_API int dtrain_checkpoint_saver_begin(dtrain_checkpoint_saver *saver, const char *dir, int keep,
+					    const dtrain_checkpoint_content *content,
+					    const dtrain_checkpoint_ranks *ranks, beton_error *err);
+
+/* Waits until the save has ended. Errors: those of dtrain_checkpoint_save, once: the next call returns OK. Without a
+ * save, or with saver NULL: OK. */
+BETON_API int dtrain_checkpoint_saver_wait(dtrain_checkpoint_saver *saver, beton_error *err);
+
+/* Whether the last save has failed, and neither wait nor begin has returned its error yet. NULL: false. */
+BETON_API bool dtrain_checkpoint_saver_has_failed(dtrain_checkpoint_saver *saver);
+
+/* Time that the thread has taken for all saves that have ended, in nanoseconds. NULL: 0. */
+BETON_API uint64_t dtrain_checkpoint_saver_busy_ns(dtrain_checkpoint_saver *saver);
+
+/* Waits until the save has ended, whose error is lost. */
+BETON_API void dtrain_checkpoint_saver_destroy(dtrain_checkpoint_saver **saver);
+
+/* Makes dir/<name> a symbolic link to the checkpoint of that step, in place of an older link. Errors: those of the file
+ * system, which name the link. */
+BETON_API int dtrain_checkpoint_link(const char *dir, int64_t step, const char *name, beton_error *err);
 
 /* The path of the newest checkpoint in dir of a step below before_step (INT64_MAX: any), which the caller frees; step
  * may be NULL. NOT_FOUND: there is none. */
