@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "best.h"
 
-#include <errno.h>
+#include <dtrain/checkpoint.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/system.h"
 
@@ -16,25 +14,6 @@ void run_best_note(run_position *position, const engine_metric *metric, double v
 		return;
 	position->best_step = position->step;
 	position->best_metric = value;
-}
-
-int run_best_link(const char *dir, const run_position *position, beton_error *err)
-{
-	char target[32];
-	char *link = bt_format("%s/best", dir), *temporary = bt_format("%s/.best", dir);
-	int status = BETON_OK;
-	snprintf(target, sizeof(target), "step-%012" PRId64, position->best_step);
-	if (!link || !temporary)
-		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
-	else if ((unlink(temporary) != 0 && errno != ENOENT) || symlink(target, temporary) != 0)
-		status = bt_fail_errno(err, errno, "%s: cannot make the link", temporary);
-	else if (rename(temporary, link) != 0)
-		status = bt_fail_errno(err, errno, "%s: cannot make the link", link);
-	else
-		status = bt_sync_parent(link, err);
-	free(link);
-	free(temporary);
-	return status;
 }
 
 int run_best_resume(const char *dir, run_position *position, beton_error *err)
@@ -48,7 +27,7 @@ int run_best_resume(const char *dir, run_position *position, beton_error *err)
 	bool kept = stat(path, &facts) == 0;
 	free(path);
 	if (kept)
-		return run_best_link(dir, position, err);
+		return dtrain_checkpoint_link(dir, position->best_step, RUN_BEST_LINK, err);
 	position->best_step = 0;
 	position->best_metric = 0;
 	return BETON_OK;

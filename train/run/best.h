@@ -14,12 +14,9 @@
 /* Notes the evaluation after the position's step if it is better than all before; of equals the first is the best. */
 void run_best_note(run_position *position, const engine_metric *metric, double value);
 
-/* Makes dir/best a link to the best checkpoint, which must have been saved. Errors: those of the file system. */
-int run_best_link(const char *dir, const run_position *position, beton_error *err);
-
 /* Makes the link of a run that goes on from the position: a killed run may have saved its best checkpoint without it.
  * If the best checkpoint is no longer there, the position has none: it was removed for a better one that is damaged
- * now. Errors: those of run_best_link. */
+ * now. Errors: those of dtrain_checkpoint_link. */
 int run_best_resume(const char *dir, run_position *position, beton_error *err);
 
 #endif

@@ -55,6 +55,7 @@ typedef struct run_epoch_metrics {
 	int64_t steps;
 	uint64_t total_ns; /* the sum of the parts */
 	uint64_t part_ns[RUN_PARTS];
+	uint64_t saving_ns;      /* that a thread took for checkpoints, beside the parts; 0: there were none */
 	const double *bucket_ms; /* RUN_PART_COMM by bucket; borrowed */
 	int bucket_count;
 	uint64_t comm_bytes;       /* size of the arrays that were reduced */

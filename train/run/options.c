@@ -234,6 +234,8 @@ int run_options_check(run_options *options, beton_error *err)
 					   : "--offload optimizer does not keep slow weights: not with --lookahead";
 	else if (options->checkpoint_every && !options->checkpoint)
 		problem = "--checkpoint-every needs --checkpoint";
+	else if (options->checkpoint_async && !options->checkpoint)
+		problem = "--checkpoint-async needs --checkpoint";
 	if (problem)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem);
 	status = check_scale(options, err);

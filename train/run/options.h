@@ -205,6 +205,7 @@ typedef struct run_options {
 	bool val_per_class;
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;
+	bool checkpoint_async;
 	bool keep_best;
 	bool nesterov;
 	bool amsgrad, match_rms_adamw;

@@ -653,6 +653,11 @@ const option_row run_rows[] = {
 	      "also write a checkpoint every N steps; 0 = no", NULL),
 	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N checkpoints; 0 = all",
 	      NULL),
+	FLAG("checkpoint-async", FREE, checkpoint_async, "write checkpoints while training goes on",
+	     "Each rank copies what it writes to host memory, which --plan tells, and a thread writes the copy. "
+	     "Training waits for the copy only, and for the checkpoint before if that is still being written. The "
+	     "files are the same. The run ends when its last checkpoint is on disk. If one cannot be written, the "
+	     "run ends with that error after one of the next steps."),
 	FLAG("keep-best", TOLD, keep_best, "also keep the checkpoint with the best evaluation on --val, as DIR/best",
 	     "The best one has the highest top-1; with several labels (--loss `bce`) the highest F1, with --loss `mse` "
 	     "and --task `lm` the lowest loss. Of equal ones the first is kept. `best` is a link to "

@@ -81,16 +81,17 @@ static int make_strategies(const run_session *session, char **out, beton_error *
 		       : BETON_OK;
 }
 
-/* What --offload keeps there. */
-static void print_host(const engine_memory *memory)
+/* What --offload and --checkpoint-async keep there. */
+static void print_host(const engine_memory *memory, size_t saving)
 {
-	size_t bytes = memory->host_parameters + memory->host_states + memory->host_activations;
+	size_t bytes = memory->host_parameters + memory->host_states + memory->host_activations + saving;
 	if (!bytes)
 		return;
 	puts("in the memory of the host:");
 	print_bytes("parameters, gradients", memory->host_parameters);
 	print_bytes("optimizer state", memory->host_states);
 	print_bytes("activations, training", memory->host_activations);
+	print_bytes("copy of a checkpoint", saving);
 	print_bytes("all of these", bytes);
 }
 
@@ -108,7 +109,7 @@ int run_plan_print(run_session *session, beton_error *err)
 	if (status == BETON_OK) {
 		engine_memory_read(engine, &memory);
 		print_memory(session, &memory);
-		print_host(&memory);
+		print_host(&memory, session->saving_bytes);
 		/* Ranks that train apart send once a round. */
 		if (!session->local)
 			print_traffic(&memory);

@@ -7,6 +7,9 @@
 
 #include <dtrain/optim.h>
 
+/* The name of the link to the checkpoint of best_step, in the folder of checkpoints. */
+#define RUN_BEST_LINK "best"
+
 typedef struct run_position {
 	int64_t step;     /* optimizer steps done */
 	int64_t epoch;    /* epoch that the next step belongs to */

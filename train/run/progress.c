@@ -233,15 +233,18 @@ void run_progress_epoch(run_progress *self, const run_epoch_metrics *epoch)
 {
 	double percent = epoch->total_ns ? 100 / (double)epoch->total_ns : 0;
 	const uint64_t *ns = epoch->part_ns;
-	char limit[64] = "";
+	char limit[64] = "", saving[64] = "";
+	if (epoch->saving_ns)
+		snprintf(saving, sizeof(saving), " (written in %.1f s, beside training)",
+			 (double)epoch->saving_ns / 1e9);
 	if (epoch->limit != BETON_BOTTLENECK_UNKNOWN)
 		snprintf(limit, sizeof(limit), " (limited by %s)", run_limit_names[epoch->limit]);
 	print_line(self,
 		   "epoch %" PRId64 ": %.1f s, of which %.0f %% computing, %.0f %% waiting for data%s, "
-		   "%.0f %% exposed communication, %.0f %% evaluation, %.0f %% checkpoints",
+		   "%.0f %% exposed communication, %.0f %% evaluation, %.0f %% checkpoints%s",
 		   epoch->epoch, (double)epoch->total_ns / 1e9, percent * (double)ns[RUN_PART_COMPUTE],
 		   percent * (double)ns[RUN_PART_DATA], limit, percent * (double)ns[RUN_PART_COMM],
-		   percent * (double)ns[RUN_PART_EVALUATION], percent * (double)ns[RUN_PART_CHECKPOINT]);
+		   percent * (double)ns[RUN_PART_EVALUATION], percent * (double)ns[RUN_PART_CHECKPOINT], saving);
 }
 
 void run_progress_close(run_progress *self)

@@ -243,6 +243,8 @@ json_t *run_record_epoch(const run_epoch_metrics *epoch)
 		snprintf(key, sizeof(key), "%s_seconds", run_part_names[i]);
 		add(&self, key, seconds(epoch->part_ns[i]));
 	}
+	if (epoch->saving_ns)
+		add(&self, "checkpoint_write_seconds", seconds(epoch->saving_ns));
 	add(&self, "comm_exposed_buckets_seconds", buckets_of(epoch));
 	add(&self, "comm_bytes", json_integer((json_int_t)epoch->comm_bytes));
 	if (epoch->bad)

@@ -10,6 +10,7 @@
 #include "common/system.h"
 #include "engine/evaluate.h"
 #include "groups.h"
+#include "saving.h"
 #include "schedule.h"
 #include "status_line.h"
 #include "strategy.h"
@@ -140,22 +141,13 @@ static int serve_step(struct serving *serving, beton_error *err)
 
 static int save(struct serving *serving, beton_error *err)
 {
-	const run_session *session = serving->session;
-	const run_options *options = session->options;
+	run_session *session = serving->session;
 	const run_position *position = &session->position;
-	const run_weights weights = run_session_weights(session);
-	if (!options->checkpoint || serving->saved_step == position->step)
+	if (!session->options->checkpoint || serving->saved_step == position->step)
 		return BETON_OK;
 	serving->saved_step = position->step;
 	int status = dtrain_server_buffers(serving->server, session->engine.stream, err);
-	if (status == BETON_OK)
-		status = run_weights_save(&weights, options->checkpoint, (int)options->keep_checkpoints, position,
-					  session->options_json, NULL, err);
-	if (status == BETON_OK && position->best_step == position->step)
-		status = run_best_link(options->checkpoint, position, err);
-	if (status != BETON_OK)
-		bt_prefix(err, "--checkpoint");
-	return status;
+	return status == BETON_OK ? run_saving_save_alone(session, err) : status;
 }
 
 static int evaluate(struct serving *serving, beton_error *err)
@@ -233,7 +225,7 @@ static int serve(struct serving *serving, beton_error *err)
 		if (status == BETON_OK)
 			status = attend(serving, err);
 	}
-	return status;
+	return status == BETON_OK ? run_saving_wait(session, err) : status;
 }
 
 static int connect(struct serving *serving, beton_error *err)

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "best.h"
 #include "common/system.h"
 #include "engine/batch_limit.h"
 #include "groups.h"
@@ -18,6 +17,7 @@
 #include "options_table.h"
 #include "parts.h"
 #include "resume.h"
+#include "saving.h"
 #include "signals.h"
 #include "status_line.h"
 #include "strategy.h"
@@ -36,7 +36,8 @@ static bool is_told(void *context)
 	const run_session *session = context;
 	if (run_signals_caught())
 		dtrain__told_note(session->store, session->rank, session->launcher);
-	return run_signals_caught() != 0;
+	/* The error is returned by the next save, which all ranks begin when all stop. */
+	return run_signals_caught() != 0 || dtrain_checkpoint_saver_has_failed(session->saver);
 }
 
 static void arm(void *context, const char *what, bool in_step)
@@ -491,6 +492,8 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		status = compare_options(session, err);
 	if (status == BETON_OK && !options->evaluate)
 		status = share_start(session, err);
+	if (status == BETON_OK)
+		status = run_saving_open(session, err);
 	bool async = run_strategy_is_async(options);
 	if (status == BETON_OK && !options->evaluate && (!async || session->rank > 0))
 		status = open_loader(session, true, &session->train_loader, err);
@@ -514,6 +517,7 @@ void run_session_close(run_session *session)
 		dtrain_sync_stop(session->engine.sync);
 	dtrain_mesh_destroy(&session->mesh);
 	dtrain_group_destroy(&session->group);
+	run_saving_close(session);
 	dtrain_group_destroy(&session->slow_group);
 	dtrain_store_close(&session->store);
 	dtrain_store_server_stop(&session->server);
@@ -585,7 +589,8 @@ run_weights run_session_weights(const run_session *session)
 			     .rows = session->world_size,
 			     .sync = session->engine.sync,
 			     .stream = session->engine.stream,
-			     .metadata = session->metadata};
+			     .metadata = session->metadata,
+			     .saver = session->saver};
 }
 
 int run_session_show(run_session *session, bool average, beton_error *err)
@@ -614,28 +619,6 @@ dtrain_checkpoint_ranks run_session_ranks(const run_session *session)
 {
 	return (dtrain_checkpoint_ranks){.rank = session->rank,
 					 .size = session->world_size,
-					 .context = session->slow_group,
+					 .context = session->saving_group ? session->saving_group : session->slow_group,
 					 .all_gather = gather_bytes};
-}
-
-int run_session_save(run_session *session, beton_error *err)
-{
-	const dtrain_checkpoint_ranks ranks = run_session_ranks(session);
-	const run_weights weights = run_session_weights(session);
-	int status = run_session_sync_buffers(session, err);
-	if (status == BETON_OK)
-		status = run_session_show(session, false, err);
-	if (status != BETON_OK)
-		return status;
-	run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
-	status = run_weights_save(&weights, session->options->checkpoint, (int)session->options->keep_checkpoints,
-				  &session->position, session->options_json, &ranks, err);
-	if (status == BETON_OK && session->rank == 0 && session->position.best_step == session->position.step)
-		status = run_best_link(session->options->checkpoint, &session->position, err);
-	run_watchdog_disarm(session->watchdog);
-	if (status == BETON_OK)
-		status = run_session_hide(session, false, err);
-	if (status != BETON_OK)
-		bt_prefix(err, "--checkpoint");
-	return status;
 }

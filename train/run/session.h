@@ -32,9 +32,12 @@ typedef struct run_session {
 	dtrain_local *local; /* the ranks train apart; NULL: they do not */
 	dtrain_store_server *server;
 	dtrain_store *store;
-	dtrain_group *slow_group; /* for phases in which ranks may wait long: set-up, evaluation, saving */
-	dtrain_group *group;      /* for the steps */
-	run_watchdog *watchdog;   /* of group; NULL: one rank alone */
+	dtrain_group *slow_group;       /* for phases in which ranks may wait long: set-up, evaluation, saving */
+	dtrain_group *group;            /* for the steps */
+	dtrain_checkpoint_saver *saver; /* saves while training goes on; NULL: training waits */
+	dtrain_group *saving_group;     /* of the saver's thread */
+	size_t saving_bytes;            /* of the saver's memory */
+	run_watchdog *watchdog;         /* of group; NULL: one rank alone */
 	dtrain_mesh *mesh;
 	beton_loader *train_loader;
 	beton_loader *val_loader;
@@ -72,8 +75,5 @@ run_weights run_session_weights(const run_session *session);
 
 /* The ranks that save and load checkpoints together. */
 dtrain_checkpoint_ranks run_session_ranks(const run_session *session);
-
-/* Collective: writes a checkpoint of the position. */
-int run_session_save(run_session *session, beton_error *err);
 
 #endif

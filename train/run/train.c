@@ -15,6 +15,7 @@
 #include "engine/evaluate.h"
 #include "engine/stepper.h"
 #include "groups.h"
+#include "saving.h"
 #include "schedule.h"
 #include "status_line.h"
 #include "told.h"
@@ -26,8 +27,9 @@ struct epoch {
 	int64_t first_step; /* steps done before */
 	beton_loader_stats before;
 	uint64_t comm_bytes;
-	int64_t bad;       /* samples on this rank that others took the place of */
-	double *bucket_ms; /* exposed, by bucket */
+	uint64_t saving_ns; /* in the saver's thread, before */
+	int64_t bad;        /* samples on this rank that others took the place of */
+	double *bucket_ms;  /* exposed, by bucket */
 	int bucket_count;
 };
 
@@ -232,7 +234,16 @@ static int save(struct training *training, beton_error *err)
 	training->saved_position = position->position;
 	training->saved_best = position->best_step;
 	run_clock_enter(&training->epoch.clock, RUN_PART_CHECKPOINT);
-	int status = run_session_save(training->session, err);
+	int status = run_saving_save(training->session, err);
+	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
+	return status;
+}
+
+/* Waits for the checkpoint that is being written. */
+static int finish_save(struct training *training, beton_error *err)
+{
+	run_clock_enter(&training->epoch.clock, RUN_PART_CHECKPOINT);
+	int status = run_saving_wait(training->session, err);
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
 	return status;
 }
@@ -279,7 +290,7 @@ static void save_unevaluated(struct training *training, int failure, beton_error
 	beton_error late;
 	if (!session->options->checkpoint || failure == BETON_DIVERGED)
 		return;
-	if (save(training, &late) == BETON_OK)
+	if (save(training, &late) == BETON_OK && finish_save(training, &late) == BETON_OK)
 		bt_append(err->message, sizeof(err->message),
 			  "; the checkpoint of step %" PRId64 " has what was trained", session->position.step);
 }
@@ -413,6 +424,7 @@ static int begin_epoch(struct training *training, beton_error *err)
 	epoch->before.struct_size = sizeof(epoch->before);
 	beton_loader_get_stats(session->train_loader, &epoch->before);
 	epoch->comm_bytes = 0;
+	epoch->saving_ns = dtrain_checkpoint_saver_busy_ns(session->saver);
 	run_clock_begin(&epoch->clock);
 	return BETON_OK;
 }
@@ -463,9 +475,15 @@ static int end_epoch(struct training *training, beton_error *err)
 		beton_loader_diagnose_since(session->train_loader, &epoch->before, diagnosis, sizeof(diagnosis));
 	beton_loader_get_stats(session->train_loader, &now);
 	metrics.stages = subtract(&now, &epoch->before);
+	metrics.saving_ns = dtrain_checkpoint_saver_busy_ns(session->saver) - epoch->saving_ns;
 	metrics.total_ns = run_clock_end(&epoch->clock);
 	memcpy(metrics.part_ns, epoch->clock.ns, sizeof(metrics.part_ns));
 	return run_metrics_epoch(training->metrics, &metrics, err);
+}
+
+static bool is_last(const struct training *training)
+{
+	return training->stop || training->session->position.step >= training->session->facts->total_steps;
 }
 
 /* Trains the rest of an epoch, evaluates, and saves a checkpoint. */
@@ -482,6 +500,8 @@ static int train_epoch(struct training *training, beton_error *err)
 		close_epoch(session);
 	if (status == BETON_OK)
 		status = save(training, err);
+	if (status == BETON_OK && is_last(training))
+		status = finish_save(training, err);
 	return status == BETON_OK ? end_epoch(training, err) : status;
 }
 
@@ -511,7 +531,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 		printf("training is already complete at step %" PRId64 "\n", session->position.step);
 	do
 		status = train_epoch(&training, err);
-	while (status == BETON_OK && !training.stop && session->position.step < session->facts->total_steps);
+	while (status == BETON_OK && !is_last(&training));
 	if (status != BETON_OK)
 		run_watchdog_leave(session->watchdog, err);
 	engine_stepper_close(&training.stepper);

@@ -179,6 +179,16 @@ void run_watchdog_leave(run_watchdog *watchdog, const beton_error *failure)
 	pthread_mutex_unlock(&watchdog->mutex);
 }
 
+void run_watchdog_extend(run_watchdog *watchdog, int wait_ms)
+{
+	if (!watchdog)
+		return;
+	pthread_mutex_lock(&watchdog->mutex);
+	if (watchdog->leaving && watchdog->limit_ms)
+		watchdog->limit_ms += wait_ms;
+	pthread_mutex_unlock(&watchdog->mutex);
+}
+
 void run_watchdog_stop(run_watchdog **out)
 {
 	struct run_watchdog *watchdog = *out;

@@ -26,6 +26,9 @@ void run_watchdog_disarm(run_watchdog *watchdog);
  * than seconds, the watchdog reports it and ends the process. NULL: no time limit. Only the first call counts. */
 void run_watchdog_leave(run_watchdog *watchdog, const beton_error *failure);
 
+/* Gives the main thread that much more time to close everything: it waits for something else than the device. */
+void run_watchdog_extend(run_watchdog *watchdog, int wait_ms);
+
 /* From here on only the caller prints or exits. */
 void run_watchdog_stop(run_watchdog **watchdog);
 

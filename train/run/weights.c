@@ -345,32 +345,67 @@ static int list_optimizer(view_list *list, const run_weights *weights, bool wrap
 	return status == BETON_OK && count && wraps ? list_count(list, "step_wraps", count + 1, device, err) : status;
 }
 
+/* The content of a checkpoint, and what belongs to it. Must not be moved. */
+typedef struct saved_weights {
+	view_list model, optimizer;
+	char *state;
+	dtrain_checkpoint_content content;
+} saved_weights;
+
+static void saved_free(saved_weights *saved)
+{
+	list_free(&saved->model);
+	list_free(&saved->optimizer);
+	free(saved->state);
+}
+
+/* On failure, too, it is to be freed. */
+static int saved_make(saved_weights *saved, const run_weights *weights, const run_position *position,
+		      const char *options, beton_error *err)
+{
+	view_list *model = &saved->model, *optimizer = &saved->optimizer;
+	*saved = (saved_weights){0};
+	int status = run_position_to_state(position, options, weights->metadata, &saved->state, err);
+	if (status == BETON_OK)
+		status = list_model(model, weights->params, err);
+	if (status == BETON_OK)
+		status = list_optimizer(optimizer, weights, true, err);
+	if (status == BETON_OK)
+		status = list_hook(optimizer, weights->sync, err);
+	bool best = position->best_step > 0 && position->best_step == position->step;
+	model->step = position->step;
+	saved->content = (dtrain_checkpoint_content){
+		.struct_size = sizeof(saved->content),
+		.step = position->step,
+		.sets = {{model->views, model->count}, {optimizer->views, optimizer->count}},
+		.state = saved->state,
+		.stream = weights->stream,
+		.keep_step = position->best_step,
+		.link = best ? RUN_BEST_LINK : NULL};
+	return status;
+}
+
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
 		     const char *options, const dtrain_checkpoint_ranks *ranks, beton_error *err)
 {
-	view_list model = {0}, optimizer = {0};
-	char *state = NULL;
-	int status = run_position_to_state(position, options, weights->metadata, &state, err);
+	saved_weights saved;
+	int status = saved_make(&saved, weights, position, options, err);
 	if (status == BETON_OK)
-		status = list_model(&model, weights->params, err);
+		status = weights->saver
+				 ? dtrain_checkpoint_saver_begin(weights->saver, dir, keep, &saved.content, ranks, err)
+				 : dtrain_checkpoint_save(dir, keep, &saved.content, ranks, err);
+	saved_free(&saved);
+	return status;
+}
+
+int run_weights_reserve(const run_weights *weights, const run_position *position, const dtrain_checkpoint_ranks *ranks,
+			size_t *bytes, beton_error *err)
+{
+	saved_weights saved;
+	int status = saved_make(&saved, weights, position, NULL, err);
 	if (status == BETON_OK)
-		status = list_optimizer(&optimizer, weights, true, err);
-	if (status == BETON_OK)
-		status = list_hook(&optimizer, weights->sync, err);
-	if (status == BETON_OK) {
-		model.step = position->step;
-		const dtrain_checkpoint_content content = {
-			.struct_size = sizeof(content),
-			.step = position->step,
-			.sets = {{model.views, model.count}, {optimizer.views, optimizer.count}},
-			.state = state,
-			.stream = weights->stream,
-			.keep_step = position->best_step};
-		status = dtrain_checkpoint_save(dir, keep, &content, ranks, err);
-	}
-	list_free(&model);
-	list_free(&optimizer);
-	free(state);
+		status = dtrain_checkpoint_saver_reserve(weights->saver, &saved.content, ranks, bytes, err);
+	saved_free(&saved);
 	return status;
 }
 

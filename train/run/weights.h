@@ -26,12 +26,18 @@ typedef struct run_weights {
 	int row, rows;             /* with local: this rank's row of those that are stored */
 	const dtrain_sync *sync;   /* whose hook's tensors are saved; NULL: none */
 	dtrain_stream *stream;
-	const char *metadata; /* of the model, a JSON object of texts; NULL: none */
+	const char *metadata;           /* of the model, a JSON object of texts; NULL: none */
+	dtrain_checkpoint_saver *saver; /* saves only begin; NULL: they write, too */
 } run_weights;
 
-/* See dtrain_checkpoint_save; options: see run_position_to_state. The position's best checkpoint is kept, too. */
+/* See dtrain_checkpoint_save, or dtrain_checkpoint_saver_begin; options: see run_position_to_state. The position's best
+ * checkpoint is kept, too, and has a link if it is this one. */
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
 		     const char *options, const dtrain_checkpoint_ranks *ranks, beton_error *err);
+
+/* See dtrain_checkpoint_saver_reserve. */
+int run_weights_reserve(const run_weights *weights, const run_position *position, const dtrain_checkpoint_ranks *ranks,
+			size_t *bytes, beton_error *err);
 
 /* See dtrain_checkpoint_open (ranks) and dtrain_checkpoint_load. Without an optimizer its states' tensors are ignored.
  * STATE: it was saved with another kind of optimizer, or with Lookahead's slow weights, a moving average or ranks that
