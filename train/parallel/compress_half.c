@@ -103,6 +103,8 @@ const dtrain_hook dtrain__compress_f16 = METHOD(f16), dtrain__compress_bf16 = ME
 
 bool dtrain__compression_rounds(const dtrain_hook *hook, dtrain_dtype *out)
 {
-	*out = hook->create == create_f16 ? DTRAIN_F16 : DTRAIN_BF16;
-	return hook->create == create_f16 || hook->create == create_bf16;
+	bool rounds = hook->create == create_f16 || hook->create == create_bf16;
+	if (rounds)
+		*out = hook->create == create_f16 ? DTRAIN_F16 : DTRAIN_BF16;
+	return rounds;
 }
