@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Offloaded parameters on the device "far": the values of training are those of training without, bit by bit where the
- * same kernels update; the device has less memory in use; updates go on beside backward.
+ * same kernels update, whether units stay on the device or visit it; the device has less memory in use; updates go on
+ * beside backward.
  */
+#include <ctype.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include <dtrain/sync.h>
 
+#include "core/program.h"
 #include "net.h"
+#include "parallel/sync.h"
 
 enum { BATCH = 4, SIDE = 5, CLASSES = 7, STEPS = 4, WAIT_US = 200, GIVE_UP = 300 * 1000000 / WAIT_US };
 
@@ -18,15 +22,37 @@ typedef struct machine {
 	dtrain_device *host; /* NULL: nothing is offloaded */
 	dtrain_sync *sync;
 	dtrain_optimizer *optimizer;
-	int64_t bytes; /* of the device, that it had in use before */
+	int runs; /* of a step */
 } machine;
 
 typedef struct setting {
 	const char *kind;
 	dtrain_dtype activations;
 	double clip_norm;
-	bool offloads, listens, captures, amsgrad;
+	bool offloads, units, listens, captures, amsgrad, accumulates;
 } setting;
+
+/* All copies of a unit are made before the host is told about its gradients, and changes the values. */
+static void check_visits(const machine *m)
+{
+	const dtrain__schedule *schedule = &m->n.program->schedule;
+	int units = dtrain_params_unit_count(m->n.params), visits = 0;
+	for (int unit = 0; unit < units; unit++) {
+		char copy[64], sum[64];
+		int told = schedule->count;
+		snprintf(copy, sizeof(copy), "copy of bucket %d", unit + 1);
+		snprintf(sum, sizeof(sum), "bucket %d of %d", unit + 1, units);
+		for (int i = 0; i < schedule->count; i++) {
+			const dtrain__scheduled *step = &schedule->steps[i];
+			const char *name = step->kind == DTRAIN__RUN ? "" : schedule->calls[step->index].name;
+			bool visit = strncmp(name, copy, strlen(copy)) == 0 && !isdigit(name[strlen(copy)]);
+			told = step->kind == DTRAIN__WAIT && strcmp(name, sum) == 0 ? i : told;
+			assert_true(!visit || i < told);
+			visits += visit && step->kind == DTRAIN__CALL;
+		}
+	}
+	assert_true(visits > 0);
+}
 
 static void build(machine *m)
 {
@@ -81,13 +107,19 @@ static void open_machine(machine *m, const setting *s)
 		expect_ok(dtrain_scaler_create(n->device, n->stream, &n->scaler, &err), &err);
 	if (s->offloads) {
 		expect_ok(dtrain_device_open("ref", NULL, &m->host, &err), &err);
-		expect_ok(dtrain_params_offload(n->params, m->host, &err), &err);
+		expect_ok(dtrain_params_offload(n->params, m->host, s->units, &err), &err);
 	}
 	dtrain_sync_options_init(&options);
 	options.unit_bytes = options.first_unit_bytes = 1000;
+	options.accumulates = s->accumulates;
+	m->runs = s->accumulates ? 3 : 1;
+	if (s->units)
+		options.prefetch_bytes = 2000;
 	expect_ok(dtrain_sync_create(n->params, NULL, &options, &m->sync, &err), &err);
 	build(m);
 	assert_true(dtrain_params_unit_count(n->params) >= 3);
+	if (s->offloads && s->units)
+		check_visits(m);
 	assert_ptr_equal(dtrain_params_host(n->params), m->host);
 	dtrain_params_memory memory = {.struct_size = sizeof(memory)};
 	dtrain_params_get_memory(n->params, &memory);
@@ -150,7 +182,8 @@ static void expect_equal(const machine *a, const machine *b)
 static void put_step(machine *m)
 {
 	beton_error err = {0};
-	expect_ok(dtrain_program_run(m->n.program, m->n.stream, false, &err), &err);
+	for (int run = 1; run <= m->runs; run++)
+		expect_ok(dtrain_program_run(m->n.program, m->n.stream, run < m->runs, &err), &err);
 	expect_ok(dtrain_optimizer_apply(m->optimizer, m->n.stream, &err), &err);
 }
 
@@ -177,6 +210,42 @@ static void train(machine *m, bool captures)
 		n->api->capture_destroy(captured);
 }
 
+/* What a forward-only program of that type computes, malloc'ed. */
+static double *evaluate(machine *m, dtrain_dtype dtype)
+{
+	beton_error err = {0};
+	dtrain_graph *graph;
+	dtrain_program *program = NULL, *const trains = m->n.program;
+	net n = m->n;
+	expect_ok(dtrain_graph_create(n.params, false, &graph, &err), &err);
+	dtrain_graph_set_dtype(graph, dtype);
+	n.activations = dtype;
+	n.image = dtrain_graph_input(graph, "image", dtype, &(dtrain_shape){4, {BATCH, 3, SIDE, SIDE}});
+	n.label = dtrain_graph_input(graph, "label", DTRAIN_I64, &(dtrain_shape){1, {BATCH}});
+	n.logits = build_net(graph, SMALL_NET, n.image, CLASSES);
+	n.loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, n.logits, n.label, 0.1));
+	dtrain_graph_keep(graph, n.logits);
+	expect_ok(dtrain_sync_compile(m->sync, &graph, &program, &err), &err);
+	n.program = program;
+	net_fill(&n);
+	expect_ok(dtrain_program_run(program, n.stream, false, &err), &err);
+	n.dtype = dtype;
+	double *logits = net_values(&n, dtrain_program_data(program, n.logits), BATCH * CLASSES);
+	dtrain_program_destroy(&program);
+	assert_ptr_equal(m->n.program, trains);
+	return logits;
+}
+
+static void expect_same_outputs(machine *a, machine *b, dtrain_dtype dtype)
+{
+	double *left = evaluate(a, dtype), *right = evaluate(b, dtype);
+	assert_memory_equal(left, right, BATCH * CLASSES * sizeof(*left));
+	assert_true(left[0] != left[1]);
+	free(left);
+	free(right);
+}
+
+/* Whether units leave the device, too, is the setting's. */
 static void check_setting(setting s)
 {
 	machine plain, offloaded;
@@ -199,8 +268,26 @@ static void check_setting(setting s)
 	dtrain_sync_set_listener(plain.sync, NULL, NULL);
 	dtrain_sync_set_listener(offloaded.sync, NULL, NULL);
 	assert_true(net_run(&plain.n) == net_run(&offloaded.n));
+	expect_same_outputs(&plain, &offloaded, s.activations);
+	/* Values come, too, where copies usually do. */
+	if (s.units && s.activations != DTRAIN_F32)
+		expect_same_outputs(&plain, &offloaded, DTRAIN_F32);
 	close_machine(&plain);
 	close_machine(&offloaded);
+}
+
+static void check_clipping(setting s)
+{
+	machine stay, visit;
+	s.offloads = true;
+	open_machine(&stay, &s);
+	s.units = true;
+	open_machine(&visit, &s);
+	train(&stay, s.captures);
+	train(&visit, s.captures);
+	expect_equal(&stay, &visit);
+	close_machine(&stay);
+	close_machine(&visit);
 }
 
 static void test_equals_no_offload(void **state)
@@ -208,17 +295,23 @@ static void test_equals_no_offload(void **state)
 	(void)state;
 	static const char *const kinds[] = {"sgd", "adam", "adamw", "lion", "lars", "lamb", "muon"};
 	static const dtrain_dtype types[] = {DTRAIN_F32, DTRAIN_BF16, DTRAIN_F16};
-	for (int i = 0; i < 21; i++)
+	for (int i = 0; i < 42; i++)
 		check_setting((setting){.kind = kinds[i % 7],
-					.activations = types[i / 7],
-					.listens = i % 2,
+					.activations = types[i / 7 % 3],
+					.units = i >= 21,
+					.listens = i % 2 || i >= 35, /* a scaler reads gradients before they leave */
 					.captures = i % 3 == 1,
+					.accumulates = i % 5 == 2,
 					.amsgrad = i == 1});
 	/* A norm is the sum of those of the ranges; with one as large no gradient is clipped, and the bits are equal.
 	 */
 	check_setting((setting){.kind = "adamw", .activations = DTRAIN_BF16, .clip_norm = 1e6, .listens = true});
 	check_setting((setting){
 		.kind = "sgd", .activations = DTRAIN_F32, .clip_norm = INFINITY, .listens = true, .captures = true});
+	/* Squares are added up unit by unit in the same order, whether gradients stay or leave. */
+	check_clipping((setting){.kind = "adamw", .activations = DTRAIN_BF16, .clip_norm = 0.05, .listens = true});
+	check_clipping((setting){
+		.kind = "sgd", .activations = DTRAIN_F16, .clip_norm = 0.05, .listens = true, .captures = true});
 }
 
 /* Whether the first unit was updated while the stream waits for that in the middle of backward. */
@@ -248,13 +341,15 @@ static void test_updates_beside_backward(void **state)
 {
 	(void)state;
 	machine m;
-	/* The norm for a log holds nothing up. */
-	open_machine(&m, &(setting){.kind = "sgd", .offloads = true, .clip_norm = INFINITY});
-	witness w = {.m = &m, .before = *(float *)dtrain_params_range_at(m.n.params, 0)->values};
-	dtrain_sync_set_listener(m.sync, listen, &w);
-	train(&m, false);
-	assert_true(atomic_load(&w.seen));
-	close_machine(&m);
+	for (int units = 0; units < 2; units++) {
+		/* The norm for a log holds nothing up. */
+		open_machine(&m, &(setting){.kind = "sgd", .offloads = true, .units = units, .clip_norm = INFINITY});
+		witness w = {.m = &m, .before = *(float *)dtrain_params_range_at(m.n.params, 0)->values};
+		dtrain_sync_set_listener(m.sync, listen, &w);
+		train(&m, false);
+		assert_true(atomic_load(&w.seen));
+		close_machine(&m);
+	}
 }
 
 /* Allocations of the device, by what remains of a limit. */
@@ -281,6 +376,104 @@ static void test_memory(void **state)
 	close_machine(&offloaded);
 }
 
+static void sleep_a_while(void *context)
+{
+	(void)context;
+	usleep(20000);
+}
+
+/* Copies that come late are waited for: that of a unit by its readers, that of gradients by what has their memory next.
+ */
+static void test_late_copies(void **state)
+{
+	(void)state;
+	for (int late = 0; late < 2; late++) {
+		machine plain, visit;
+		beton_error err = {0};
+		setting s = {.kind = "adamw", .activations = DTRAIN_F32, .listens = true, .offloads = true};
+		open_machine(&plain, &s);
+		s.units = true;
+		open_machine(&visit, &s);
+		train(&plain, false);
+		for (int step = 0; step < STEPS; step++) {
+			expect_ok(dtrain_optimizer_set_rate(visit.optimizer, 0.1 / (step + 1), visit.n.stream, &err),
+				  &err);
+			expect_ok(visit.n.api->call_host(late ? visit.sync->leaves : visit.sync->visits, sleep_a_while,
+							 NULL, &err),
+				  &err);
+			put_step(&visit);
+		}
+		expect_ok(visit.n.api->stream_synchronize(visit.n.stream, &err), &err);
+		expect_equal(&plain, &visit);
+		close_machine(&plain);
+		close_machine(&visit);
+	}
+}
+
+/* Device memory is what the plan says: nothing of the units but leases, whatever their number. */
+static void test_memory_of_units(void **state)
+{
+	(void)state;
+	static const dtrain_dtype types[] = {DTRAIN_F32, DTRAIN_BF16};
+	setenv("DTRAIN_FAR_MEMORY", "1000000000", 1);
+	for (int i = 0; i < 2; i++) {
+		machine stay, visit;
+		setting s = {.kind = "adamw", .activations = types[i], .offloads = true, .listens = true};
+		open_machine(&stay, &s);
+		s.units = true;
+		open_machine(&visit, &s);
+		dtrain_params_memory memory = {.struct_size = sizeof(memory)};
+		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+		dtrain_params_get_memory(visit.n.params, &memory);
+		dtrain_program_get_facts(visit.n.program, &facts);
+		size_t planned = memory.values + memory.grads + memory.copies + memory.buffers + facts.arena_bytes +
+				 facts.workspace_bytes;
+		size_t used = bytes_in_use(&visit);
+		assert_true(used >= planned && (used - planned) * 50 < planned);
+		/* What ops read in F32 beside copies stays: an element in fifty here. */
+		size_t all = (size_t)dtrain_params_flat_count(visit.n.params) * sizeof(float);
+		assert_true(memory.values + memory.grads + memory.copies < all / 10);
+		assert_true(facts.lease_bytes > 0 && used < bytes_in_use(&stay));
+		close_machine(&stay);
+		close_machine(&visit);
+	}
+	unsetenv("DTRAIN_FAR_MEMORY");
+}
+
+static void expect_failure(int status, int expected, const beton_error *err, const char *text)
+{
+	assert_int_equal(status, expected);
+	if (!strstr(err->message, text))
+		fail_msg("no '%s' in '%s'", text, err->message);
+}
+
+static void test_refusals_of_units(void **state)
+{
+	(void)state;
+	machine m;
+	beton_error err = {0};
+	dtrain_graph *graph;
+	dtrain_program *program = NULL;
+	dtrain_optimizer *optimizer;
+	dtrain_optimizer_options options;
+	open_machine(&m, &(setting){.kind = "sgd", .offloads = true, .units = true, .clip_norm = 1});
+	expect_ok(dtrain_program_run(m.n.program, m.n.stream, false, &err), &err);
+	expect_failure(dtrain_optimizer_apply(m.optimizer, m.n.stream, &err), BETON_STATE, &err,
+		       "gradients have left the device");
+	dtrain_optimizer_options_init(&options);
+	options.norm_parts = 2;
+	options.clip_norm = 1;
+	expect_failure(dtrain_optimizer_create(m.n.params, &options, &optimizer, &err), BETON_UNSUPPORTED, &err,
+		       "norms by parts of offloaded");
+	expect_ok(dtrain_graph_create(m.n.params, false, &graph, &err), &err);
+	dtrain_tensor image =
+		dtrain_graph_input(graph, "image", DTRAIN_F32, &(dtrain_shape){4, {BATCH, 3, SIDE, SIDE}});
+	dtrain_graph_keep(graph, build_net(graph, SMALL_NET, image, CLASSES));
+	expect_failure(dtrain_graph_compile(&graph, &program, &err), BETON_STATE, &err, "dtrain_sync_compile alone");
+	dtrain_graph_destroy(&graph);
+	close_machine(&m);
+}
+
 static void test_refusals(void **state)
 {
 	(void)state;
@@ -289,7 +482,7 @@ static void test_refusals(void **state)
 	dtrain_optimizer *optimizer;
 	dtrain_optimizer_options options;
 	open_machine(&m, &(setting){.kind = "sgd", .offloads = true});
-	assert_int_equal(dtrain_params_offload(m.n.params, m.host, &err), BETON_STATE);
+	assert_int_equal(dtrain_params_offload(m.n.params, m.host, false, &err), BETON_STATE);
 	dtrain_optimizer_options_init(&options);
 	options.lookahead = true;
 	assert_int_equal(dtrain_optimizer_create(m.n.params, &options, &optimizer, &err), BETON_UNSUPPORTED);
@@ -297,11 +490,11 @@ static void test_refusals(void **state)
 
 	dtrain_params *params;
 	expect_ok(dtrain_params_create(m.host, DTRAIN_F32, &params, &err), &err);
-	assert_int_equal(dtrain_params_offload(params, m.host, &err), BETON_UNSUPPORTED);
+	assert_int_equal(dtrain_params_offload(params, m.host, false, &err), BETON_UNSUPPORTED);
 	assert_non_null(strstr(err.message, "'ref' is in host memory"));
 	dtrain_params_destroy(&params);
 	expect_ok(dtrain_params_create(m.n.device, DTRAIN_F32, &params, &err), &err);
-	assert_int_equal(dtrain_params_offload(params, m.n.device, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_params_offload(params, m.n.device, false, &err), BETON_INVALID_ARGUMENT);
 	dtrain_params_destroy(&params);
 	close_machine(&m);
 }
@@ -331,6 +524,9 @@ int main(void)
 		cmocka_unit_test(test_equals_no_offload),
 		cmocka_unit_test(test_updates_beside_backward),
 		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_late_copies),
+		cmocka_unit_test(test_memory_of_units),
+		cmocka_unit_test(test_refusals_of_units),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_other_type),
 	};

@@ -320,17 +320,21 @@ static int make_schedule(dtrain_program *program, const dtrain__pass *passes, in
 	return status == BETON_OK ? dtrain__swaps_plan(program, &program->swaps, err) : status;
 }
 
-/* Of an offloaded parameter the device has a copy alone, if ops read one when the parameters were allocated. */
-static int check_readers(const dtrain_program *program, beton_error *err)
+/* Of an offloaded parameter the device has a copy alone, if ops read one when the parameters were allocated; or
+ * nothing, and a pass has to copy it there. */
+static int check_readers(const dtrain_program *program, int num_passes, beton_error *err)
 {
 	const dtrain_graph *graph = program->graph;
+	if (graph->params->offload.units && !num_passes)
+		return bt_fail(err, BETON_STATE, "offloaded units come to programs of dtrain_sync_compile alone");
 	for (int32_t i = 0; i < graph->num_nodes; i++) {
 		for (int k = 0; k < graph->nodes[i].num_inputs; k++) {
 			const dtrain__tensor *tensor =
 				&graph->tensors[dtrain__graph_root(graph, graph->nodes[i].inputs[k])];
 			const dtrain_param *param =
 				tensor->role == DTRAIN__PARAM ? dtrain_params_at(graph->params, tensor->index) : NULL;
-			if (param && graph->params->memory[param->unit].offloaded)
+			const dtrain__unit_memory *memory = param ? &graph->params->memory[param->unit] : NULL;
+			if (memory && memory->offloaded && !memory->visits)
 				return bt_fail(err, BETON_UNSUPPORTED,
 					       "op %s reads the values of '%s', which are offloaded: the device has "
 					       "copies of 16 bits",
@@ -364,7 +368,7 @@ static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num
 	program->api = dtrain_device_get_api(program->device);
 	status = allocate_tables(program, err);
 	if (status == BETON_OK)
-		status = check_readers(program, err);
+		status = check_readers(program, num_passes, err);
 	if (status == BETON_OK)
 		status = make_schedule(program, passes, num_passes, err);
 	if (status == BETON_OK)

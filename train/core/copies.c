@@ -105,13 +105,13 @@ static int add_shard(dtrain_params *params, int unit, beton_error *err)
 		      dtrain__unit_kept(params, unit, memory->copies, memory->whole_copies, params->copies.dtype), err);
 }
 
-/* The copies of all units, one behind the other. Nothing reads copies of a shared unit. */
+/* The copies of all units that have memory for them, one behind the other. Nothing reads copies of a shared unit. */
 static int64_t lay_out(dtrain_params *params)
 {
 	int64_t count = 0;
 	for (int i = 0; i < params->unit_count; i++) {
 		dtrain__unit_memory *memory = &params->memory[i];
-		if (dtrain__params_divided(params) && params->units[i].shared)
+		if (memory->visits || (dtrain__params_divided(params) && params->units[i].shared))
 			continue;
 		memory->copies = dtrain__params_place(params->copies.memory,
 						      (size_t)count * dtrain_dtype_size(params->copies.dtype));

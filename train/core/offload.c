@@ -7,7 +7,7 @@
 #include "common/error.h"
 #include "params.h"
 
-int dtrain_params_offload(dtrain_params *params, dtrain_device *host, beton_error *err)
+int dtrain_params_offload(dtrain_params *params, dtrain_device *host, bool units, beton_error *err)
 {
 	const dtrain_device_api *api = dtrain_device_get_api(host);
 	dtrain_device_caps caps = {0}, of_host = {0};
@@ -26,12 +26,18 @@ int dtrain_params_offload(dtrain_params *params, dtrain_device *host, beton_erro
 		return status;
 	params->offload.host = host;
 	params->offload.api = api;
+	params->offload.units = units;
 	return BETON_OK;
 }
 
 dtrain_device *dtrain_params_host(const dtrain_params *params)
 {
 	return params->offload.host;
+}
+
+static bool is_copied(const dtrain_params *params, int index)
+{
+	return params->memory[index].offloaded && params->copies.dtype != params->dtype;
 }
 
 /* Values, gradients and copies, each of all ranges in their order. */
@@ -43,9 +49,8 @@ static void lay_out(dtrain_params *params)
 	for (int kind = 0; kind < 3; kind++) {
 		for (int i = 0; i < params->range_count; i++) {
 			dtrain__offload_range *range = &offload->ranges[i];
-			bool copied = params->memory[i].offloaded;
 			void **member = kind == 0 ? &range->values : kind == 1 ? &range->grads : &range->copies;
-			if (kind == 2 && !copied)
+			if (kind == 2 && !is_copied(params, i))
 				continue;
 			*member = dtrain__params_place(offload->memory, at);
 			at += (size_t)params->ranges[i].count * (kind == 2 ? half : element);
@@ -59,8 +64,10 @@ static void find_device_side(const dtrain_params *params, int index)
 {
 	const dtrain__unit_memory *memory = &params->memory[index];
 	dtrain__offload_range *range = &params->offload.ranges[index];
-	bool copied = memory->offloaded;
+	bool copied = is_copied(params, index);
 	dtrain_dtype dtype = copied ? params->copies.dtype : params->dtype;
+	if (memory->visits)
+		return;
 	range->bytes = (size_t)params->ranges[index].count * dtrain_dtype_size(dtype);
 	range->to = dtrain__unit_kept(params, index, copied ? memory->copies : memory->values,
 				      copied ? memory->whole_copies : memory->whole_values, dtype);
@@ -143,8 +150,19 @@ int dtrain__offload_round(const dtrain_params *params, int index, beton_error *e
 int dtrain__offload_send(const dtrain_params *params, int index, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain__offload_range *range = &params->offload.ranges[index];
-	return params->api->copy(stream, range->to, range->copies ? range->copies : range->values, range->bytes,
-				 DTRAIN_HOST_TO_DEVICE, err);
+	return range->to ? params->api->copy(stream, range->to, range->copies ? range->copies : range->values,
+					     range->bytes, DTRAIN_HOST_TO_DEVICE, err)
+			 : BETON_OK;
+}
+
+int dtrain__offload_visit(const dtrain_params *params, int index, bool copies, void *to, dtrain_stream *stream,
+			  beton_error *err)
+{
+	const dtrain__offload_range *range = &params->offload.ranges[index];
+	dtrain_dtype dtype = copies ? params->copies.dtype : params->dtype;
+	return params->api->copy(stream, to, copies ? range->copies : range->values,
+				 (size_t)params->ranges[index].count * dtrain_dtype_size(dtype), DTRAIN_HOST_TO_DEVICE,
+				 err);
 }
 
 int dtrain__offload_fetch(const dtrain_params *params, int index, dtrain_stream *stream, beton_error *err)

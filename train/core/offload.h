@@ -14,7 +14,7 @@
 typedef struct dtrain__offload_range {
 	void *values, *grads;
 	void *copies;    /* 16 bits, on their way to the device; NULL: the device gets the values */
-	void *to;        /* what they replace on the device */
+	void *to;        /* what they replace on the device; NULL: the unit visits it */
 	size_t bytes;    /* of that */
 	dtrain_op *cast; /* of the host device: values -> copies; NULL: none */
 } dtrain__offload_range;
@@ -22,6 +22,7 @@ typedef struct dtrain__offload_range {
 typedef struct dtrain__offload {
 	dtrain_device *host; /* NULL: nothing is offloaded */
 	const dtrain_device_api *api;
+	bool units;            /* see dtrain_params_offload */
 	dtrain_stream *stream; /* of the host device, whose ops run at once */
 	void *memory;          /* pinned */
 	size_t bytes;
@@ -39,8 +40,12 @@ void dtrain__offload_free(dtrain_params *params);
 
 /* In a thread of the device's: rounds the values of a range for the copy that follows. */
 int dtrain__offload_round(const dtrain_params *params, int range, beton_error *err);
-/* Puts the copy of what ops read of a range on the stream. */
+/* Puts the copy of what ops read of a range on the stream, where the device keeps it. */
 int dtrain__offload_send(const dtrain_params *params, int range, dtrain_stream *stream, beton_error *err);
+/* Puts the copy of a range of a unit that visits the device on the stream: of its values, or of its copies. to: the
+ * place of the range in the unit's memory. */
+int dtrain__offload_visit(const dtrain_params *params, int range, bool copies, void *to, dtrain_stream *stream,
+			  beton_error *err);
 /* Puts the copy of a range's gradients into host memory on the stream. */
 int dtrain__offload_fetch(const dtrain_params *params, int range, dtrain_stream *stream, beton_error *err);
 /* dtrain_params_changed: both, for all ranges. */

@@ -23,13 +23,17 @@ typedef struct dtrain__sharding {
 	int32_t shards, shard;          /* of each unit, this rank has `shard`; 1 and 0: nothing is divided */
 	bool whole_values, whole_grads; /* the other ranks' shards have memory here, too: what ops read and write */
 	bool alike;                     /* with 1 shard the layout is that of several */
+	bool grads_leave;               /* gradients of units that visit the device leave it when they are complete */
 } dtrain__sharding;
 
 /* A unit's memory on the device: from its first element on if it is whole, otherwise that of this rank's shard. */
 typedef struct dtrain__unit_memory {
-	void *values, *grads;
-	void *copies;   /* NULL: the unit has none */
-	bool offloaded; /* the values are in host memory alone, and ops read copies */
+	void *values;
+	void *grads;  /* of a unit whose gradients leave: of this rank's shard while it is in the arena, set by a run */
+	void *copies; /* NULL: the unit has none */
+	bool offloaded; /* the values are in host memory alone */
+	bool visits;    /* so is all that ops read: it is in the arena while it is read */
+	bool leaves;    /* and its gradients are in the arena until they are in host memory */
 	bool whole_values, whole_grads, whole_copies;
 } dtrain__unit_memory;
 

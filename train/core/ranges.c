@@ -37,20 +37,18 @@ dtrain_range dtrain__unit_range(const dtrain_params *params, int unit)
 }
 
 /* Ops that read copies need no whole values; copies exist for the parameters in units that are not shared. */
-static void choose_whole(const dtrain_params *params, int unit, dtrain__unit_memory *out)
+static void choose_memory(const dtrain_params *params, int unit, dtrain__unit_memory *out)
 {
 	const dtrain__sharding *sharding = &params->sharding;
 	bool divided = sharding->shards > 1 && !params->units[unit].shared;
 	bool has_copies = params->copies.dtype != params->dtype;
-	out->whole_values = !divided || (sharding->whole_values && !has_copies);
-	out->whole_copies = !divided || sharding->whole_values;
-	out->whole_grads = !divided || sharding->whole_grads;
-}
-
-/* Offloaded values that ops read as copies have no memory on the device. */
-static bool has_values(const dtrain_params *params, int unit)
-{
-	return !params->offload.host || params->copies.dtype == params->dtype || params->units[unit].shared;
+	out->visits = params->offload.units && !params->units[unit].shared;
+	/* Offloaded values that ops read as copies have no memory on the device. */
+	out->offloaded = out->visits || (params->offload.host && has_copies && !params->units[unit].shared);
+	out->whole_values = !out->offloaded && (!divided || (sharding->whole_values && !has_copies));
+	out->whole_copies = !out->visits && (!divided || sharding->whole_values);
+	out->leaves = out->visits && sharding->grads_leave;
+	out->whole_grads = !out->leaves && (!divided || sharding->whole_grads);
 }
 
 static void *at(const dtrain_params *params, void *array, int64_t element)
@@ -65,13 +63,11 @@ static void lay_out(dtrain_params *params)
 	for (int i = 0; i < params->unit_count; i++) {
 		dtrain__unit_memory *memory = &params->memory[i];
 		const dtrain_range kept = dtrain__unit_range(params, i);
-		choose_whole(params, i, memory);
-		memory->offloaded = !has_values(params, i);
-		memory->whole_values = memory->whole_values && !memory->offloaded;
+		choose_memory(params, i, memory);
 		memory->values = memory->offloaded ? NULL : at(params, params->values, values);
-		memory->grads = at(params, params->grads, grads);
+		memory->grads = memory->leaves ? NULL : at(params, params->grads, grads);
 		values += memory->offloaded ? 0 : memory->whole_values ? params->units[i].count : kept.count;
-		grads += memory->whole_grads ? params->units[i].count : kept.count;
+		grads += memory->leaves ? 0 : memory->whole_grads ? params->units[i].count : kept.count;
 	}
 	params->values_count = values;
 	params->grads_count = grads;
@@ -114,7 +110,7 @@ static void list(dtrain_params *params)
 static int allocate_grads(dtrain_params *params, size_t bytes, beton_error *err)
 {
 	const dtrain__memory_source *source = &params->grads_source;
-	int status = source->alloc && !params->only_plan
+	int status = source->alloc && !params->only_plan && bytes
 			     ? source->alloc(source->context, bytes, &params->grads, &params->grads_owner, err)
 			     : dtrain__params_alloc(params, bytes, &params->grads, err);
 	if (status != BETON_OK)

@@ -45,12 +45,25 @@ int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err
 }
 
 /* The fastest device in host memory that there is. */
-static int offload(engine_rank *engine, beton_error *err)
+static int open_host(engine_rank *engine, beton_error *err)
 {
 	const dtrain_device_options options = {.struct_size = sizeof(options), .threads = engine->job.host_threads};
+	if (!engine_offloads_optimizer(engine->job.offload) || engine->job.evaluates)
+		return BETON_OK;
 	int status = dtrain_device_open(dtrain_device_find("cpu") ? "cpu" : "ref", &options, &engine->host, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "--offload");
+	return status;
+}
+
+int engine_create_params(const engine_rank *engine, dtrain_params **out, beton_error *err)
+{
+	int status = dtrain_params_create(engine->device, DTRAIN_F32, out, err);
 	if (status == BETON_OK)
-		status = dtrain_params_offload(engine->params, engine->host, err);
+		status = engine_freeze(&engine->job, *out, err);
+	if (status != BETON_OK || !engine->host)
+		return status;
+	status = dtrain_params_offload(*out, engine->host, engine_offloads_units(engine->job.offload), err);
 	if (status != BETON_OK)
 		bt_prefix(err, "--offload");
 	return status;
@@ -67,16 +80,12 @@ static int open_stream(engine_rank *engine, beton_error *err)
 	int status = engine->api->stream_create(engine->device, &engine->stream, err);
 	if (status == BETON_OK && engine->dtype == DTRAIN_F16)
 		status = dtrain_scaler_create(engine->device, engine->stream, &engine->scaler, err);
-	return status;
+	return status == BETON_OK ? open_host(engine, err) : status;
 }
 
 static int open_parts(engine_rank *engine, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
 {
-	int status = dtrain_params_create(engine->device, DTRAIN_F32, &engine->params, err);
-	if (status == BETON_OK)
-		status = engine_freeze(&engine->job, engine->params, err);
-	if (status == BETON_OK && engine->job.offload && !engine->job.evaluates)
-		status = offload(engine, err);
+	int status = engine_create_params(engine, &engine->params, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_create(engine->params, mesh, sync, &engine->sync, err);
 	if (status == BETON_OK)

@@ -56,6 +56,9 @@ struct engine_rank {
 
 /* Gives the job's patterns to parameters of which none has been declared. */
 int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err);
+/* Parameters of which none has been declared, with the job's patterns of frozen ones, and what is offloaded. *out may
+ * not be NULL even on failure. */
+int engine_create_params(const engine_rank *engine, dtrain_params **out, beton_error *err);
 
 /* Takes ownership of the device, even on failure. The data that job, data and sync point to must outlive the engine.
  * mesh: see dtrain_sync_create. sync: how gradients are synchronized; the job decides whether they are accumulated.

@@ -19,6 +19,11 @@ size_t engine_memory_total(const engine_memory *memory)
 	return bytes;
 }
 
+size_t engine_memory_host(const engine_memory *memory)
+{
+	return memory->host_parameters + memory->host_states + memory->host_activations;
+}
+
 uint64_t engine_memory_traffic(const engine_memory *memory)
 {
 	return memory->gathered + memory->scattered + memory->added_up;
@@ -156,11 +161,7 @@ int engine_memory_plan(const engine_rank *engine, const engine_layout *layout, e
 	planned.params = NULL;
 	planned.sync = NULL;
 	*out = (engine_memory){0};
-	int status = dtrain_params_create(engine->device, DTRAIN_F32, &planned.params, err);
-	if (status == BETON_OK)
-		status = engine_freeze(&engine->job, planned.params, err);
-	if (status == BETON_OK && engine->host)
-		status = dtrain_params_offload(planned.params, engine->host, err);
+	int status = engine_create_params(engine, &planned.params, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_create(planned.params, NULL, &options, &planned.sync, err);
 	if (status == BETON_OK && !engine->job.evaluates)
@@ -186,7 +187,7 @@ static int add_row(FILE *table, const engine_rank *engine, const engine_layout *
 		   beton_error *err)
 {
 	engine_memory m;
-	char name[48], fits[16] = "";
+	char name[48], fits[16] = "", host[24] = "";
 	int status = engine_memory_plan(engine, layout, &m, err);
 	if (status != BETON_OK)
 		return status;
@@ -196,9 +197,11 @@ static int add_row(FILE *table, const engine_rank *engine, const engine_layout *
 	snprintf(name, sizeof(name), layout->shard > 0 ? "%s --shard %" PRId32 : "%s", layout->strategy, layout->shard);
 	if (limit)
 		snprintf(fits, sizeof(fits), " %4s", total <= limit ? "yes" : "no");
-	fprintf(table, "%c %-18s %12.3f %12.3f %12.3f %12.3f %12.3f %12.3f%s %13.3f\n", chosen ? '*' : ' ', name,
+	if (engine->job.offload)
+		snprintf(host, sizeof(host), " %12.3f", mb(engine_memory_host(&m)));
+	fprintf(table, "%c %-18s %12.3f %12.3f %12.3f %12.3f %12.3f %12.3f%s%s %13.3f\n", chosen ? '*' : ' ', name,
 		mb(m.parameters + m.copies + m.buffers), mb(m.gradients + m.sums), mb(m.states), mb(activations),
-		mb(m.leases[0] + m.leases[1]), mb(total), fits, mb(engine_memory_traffic(&m)));
+		mb(m.leases[0] + m.leases[1]), mb(total), fits, host, mb(engine_memory_traffic(&m)));
 	return BETON_OK;
 }
 
@@ -212,8 +215,8 @@ int engine_memory_table(const engine_rank *engine, const engine_layout *layouts,
 	if (table)
 		fprintf(table,
 			"--strategy, in MB      parameters    gradients    optimizer  activations    in flight"
-			"          all%s   sent a step\n",
-			limit ? " fits" : "");
+			"          all%s%s   sent a step\n",
+			limit ? " fits" : "", engine->job.offload ? "  on the host" : "");
 	for (int i = 0; i < count && table && status == BETON_OK; i++)
 		status = add_row(table, engine, &layouts[i], chosen && engine_layout_is(&layouts[i], chosen), limit,
 				 err);

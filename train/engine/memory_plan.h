@@ -11,18 +11,19 @@
 typedef struct engine_memory {
 	int64_t elements; /* of all parameters, without padding */
 	size_t parameters, copies, buffers;
-	size_t gradients, sums;  /* sums of a step's runs */
-	size_t states;           /* of the optimizer, as many as the job says, and the group of each element */
-	size_t host_parameters;  /* values and gradients in the memory of the host, which no total includes */
-	size_t host_states;      /* states there */
-	size_t host_activations; /* of training, there */
+	size_t gradients, sums; /* sums of a step's runs */
+	size_t states;          /* of the optimizer, as many as the job says, and the group of each element */
+	/* In the memory of the host: values, gradients and copies on their way; states; activations of training. */
+	size_t host_parameters, host_states, host_activations;
 	/* Of the training network; of that of evaluation: of the activations, the second one. */
 	size_t activations[2], scratch[2], batches[2];
 	size_t leases[2];                       /* units that are gathered, and gradients on their way to a shard */
 	uint64_t gathered, scattered, added_up; /* a step: see dtrain_sync_facts */
 } engine_memory;
 
+/* Of the device, and of the host. */
 size_t engine_memory_total(const engine_memory *memory);
+size_t engine_memory_host(const engine_memory *memory);
 uint64_t engine_memory_traffic(const engine_memory *memory);
 
 /* Of an engine that is open. */

@@ -32,7 +32,7 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 			dtrain_graph_figure(graph, dtrain_mean(graph, network->hits), ENGINE_FIGURE_HITS);
 		dtrain_graph_backward(graph, loss);
 		dtrain_graph_recompute(graph, engine->job.recompute.what, engine->job.recompute.blocks);
-		if (engine->job.offload_activations)
+		if (engine_offloads_activations(engine->job.offload))
 			dtrain_graph_offload(graph);
 	}
 	for (int i = 0; i < network->num_results; i++)

@@ -9,6 +9,8 @@
 #include <beton/loader.h>
 #include <dtrain/transformer.h>
 
+#include "offload.h"
+
 enum {
 	ENGINE_FIELDS = 2,              /* data fields that a task reads */
 	ENGINE_INPUTS = 4,              /* network inputs that come from the batch */
@@ -49,8 +51,7 @@ typedef struct engine_job {
 	uint64_t seed;              /* of random numbers in the training network */
 	int states;                 /* of the optimizer, each as large as the parameters; for estimates of memory */
 	engine_recompute recompute; /* in training; see recompute.h */
-	bool offload;               /* values and optimizer states are in host memory: see dtrain_params_offload */
-	bool offload_activations;   /* see dtrain_graph_offload */
+	engine_offload offload;     /* in training */
 	int32_t host_threads;       /* that update there; 0: as dtrain_device_options.threads */
 	const char *freeze;         /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
 } engine_job;

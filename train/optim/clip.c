@@ -13,10 +13,7 @@ static int add_squares(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs
 	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK; i++) {
 		optimizer->range = &optimizer->ranges[i];
 		if (optimizer->range->shared == shared)
-			status = dtrain__optimizer_add(
-				optimizer, &optimizer->before, DTRAIN_OP_GRAD_NORM, attrs,
-				(const dtrain__argument[]){dtrain__optimizer_raw_grads(optimizer), clip, scaler, none},
-				(const dtrain__argument[]){clip, none}, err);
+			status = dtrain__optimizer_add_reader(optimizer, DTRAIN_OP_GRAD_NORM, attrs, clip, scaler, err);
 	}
 	return status;
 }

@@ -3,7 +3,8 @@
  * Updates of offloaded parameters. Three streams of the parameters' device work side by side, unit by unit: one copies
  * gradients to the host, one calls the host, which updates the unit, and one copies the new values to the device.
  * Nothing here waits, and all of it may be captured. What needs the gradients of all units (their norm, whether any is
- * infinite) is computed on the device, which has them; updates then begin when four floats of it have come.
+ * infinite) is computed on the device, which has them; updates then begin when four floats of it have come. Where the
+ * sync has copied a unit's gradients to the host, and their memory is about to end, they are read when it tells.
  */
 #include <stdlib.h>
 
@@ -157,8 +158,9 @@ static int fetch(host_range *range, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain_optimizer *optimizer = range->optimizer;
 	dtrain__host_update *host = optimizer->host_update;
+	bool leaves = optimizer->ranges[range->index].leaves;
 	int status = follow(optimizer, host->fetches, range->complete, stream, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && !leaves)
 		status = dtrain__offload_fetch(optimizer->params, range->index, host->fetches, err);
 	if (status == BETON_OK)
 		status = follow(optimizer, host->updates, range->fetched, host->fetches, err);
@@ -189,13 +191,44 @@ static bool needs_all(const dtrain_optimizer *optimizer)
 	return dtrain__optimizer_scale(optimizer) != NULL;
 }
 
+/* What is in front of updates and reads a unit's gradients that leave. */
+static int read_leaving(dtrain_optimizer *optimizer, int unit, dtrain_stream *stream, beton_error *err)
+{
+	const dtrain__update_ops *before = &optimizer->before;
+	int status = BETON_OK;
+	for (int i = 0; i < before->count && status == BETON_OK; i++)
+		if (before->ops[i].leaving == &optimizer->ranges[unit])
+			status = dtrain__optimizer_run_part(optimizer, before, i, 1, stream, err);
+	return status;
+}
+
+/* The others, when all gradients are complete. */
+static int read_rest(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
+{
+	const dtrain__update_ops *before = &optimizer->before;
+	int status = BETON_OK;
+	for (int i = 0; i < before->count && status == BETON_OK; i++) {
+		const dtrain__update_range *leaving = before->ops[i].leaving;
+		if (!leaving)
+			status = dtrain__optimizer_run_part(optimizer, before, i, 1, stream, err);
+		else if (!optimizer->host_update->ranges[leaving - optimizer->ranges].is_fetched)
+			status = bt_fail(err, BETON_STATE,
+					 "%s: a norm, or a scaler, and gradients have left the device before "
+					 "dtrain_optimizer_unit_complete told about them",
+					 optimizer->kind->facts.name);
+	}
+	return status;
+}
+
 int dtrain_optimizer_unit_complete(void *context, int unit, dtrain_stream *stream, beton_error *err)
 {
 	dtrain_optimizer *optimizer = context;
 	dtrain__host_update *host = optimizer->host_update;
 	if (!host || unit < 0 || unit >= host->count)
 		return BETON_OK;
-	int status = fetch(&host->ranges[unit], stream, err);
+	int status = read_leaving(optimizer, unit, stream, err);
+	if (status == BETON_OK)
+		status = fetch(&host->ranges[unit], stream, err);
 	return status == BETON_OK && !needs_all(optimizer) ? update(&host->ranges[unit], err) : status;
 }
 
@@ -237,7 +270,7 @@ static int join(const dtrain_optimizer *optimizer, dtrain_stream *stream, beton_
 int dtrain__host_update_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
 	dtrain__host_update *host = optimizer->host_update;
-	int status = dtrain__optimizer_run(optimizer, &optimizer->before, stream, err);
+	int status = read_rest(optimizer, stream, err);
 	for (int i = 0; i < host->count && status == BETON_OK; i++)
 		status = host->ranges[i].is_fetched ? BETON_OK : fetch(&host->ranges[i], stream, err);
 	if (status == BETON_OK && needs_all(optimizer))

@@ -134,13 +134,15 @@ static int check_clip_norm(const dtrain_params *params, const dtrain_optimizer_o
 }
 
 /* What works on whole arrays, or with buffers, which are on the device. */
-static int check_offloaded(const dtrain_optimizer_options *options, beton_error *err)
+static int check_offloaded(const dtrain_params *params, const dtrain_optimizer_options *options, beton_error *err)
 {
 	const char *what = options->lookahead                  ? "lookahead"
 			   : options->average                  ? "a moving average"
 			   : options->values || options->grads ? "memory of the caller's"
 			   : options->begin || options->end    ? "a range of the caller's choice"
-							       : NULL;
+			   /* Gradients are read when each unit is complete, and the table begins with all. */
+			   : options->norm_parts && params->offload.units ? "norms by parts"
+									  : NULL;
 	return what ? bt_fail(err, BETON_UNSUPPORTED, "%s: %s of offloaded parameters", options->kind, what) : BETON_OK;
 }
 
@@ -157,7 +159,7 @@ int dtrain__optimizer_check(const dtrain_params *params, const dtrain_optimizer_
 			       options->num_hypers);
 	int status = check_clip_norm(params, options, err);
 	if (status == BETON_OK && dtrain_params_host(params))
-		status = check_offloaded(options, err);
+		status = check_offloaded(params, options, err);
 	if (status == BETON_OK)
 		status = check_groups(params, options, err);
 	return status == BETON_OK ? check_range(params, options, err) : status;

@@ -50,11 +50,6 @@ dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer)
 	return range_of(optimizer, optimizer->range->grads);
 }
 
-dtrain__argument dtrain__optimizer_raw_grads(const dtrain_optimizer *optimizer)
-{
-	return range_of(optimizer, optimizer->range->raw_grads);
-}
-
 dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int index)
 {
 	return range_of(optimizer, element_at(optimizer, optimizer->states[index].memory, optimizer->range->first));
@@ -148,6 +143,23 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 	return BETON_OK;
 }
 
+int dtrain__optimizer_add_reader(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+				 dtrain__argument state, dtrain__argument more, beton_error *err)
+{
+	const dtrain__argument none = {.memory = NULL};
+	dtrain__update_range *range = optimizer->range;
+	int index = (int)(range - optimizer->ranges);
+	if (range->leaves && dtrain_params_unit_at(optimizer->params, index)->frozen)
+		return BETON_OK;
+	int status = dtrain__optimizer_add(
+		optimizer, &optimizer->before, kind, attrs,
+		(const dtrain__argument[]){range_of(optimizer, range->raw_grads), state, more, none},
+		(const dtrain__argument[]){state, none}, err);
+	if (status == BETON_OK && range->leaves)
+		optimizer->before.ops[optimizer->before.count - 1].leaving = range;
+	return status;
+}
+
 int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
 			      beton_error *err)
 {
@@ -234,6 +246,9 @@ int dtrain__optimizer_run_part(dtrain_optimizer *optimizer, const dtrain__update
 	int status = BETON_OK;
 	for (int i = first; i < first + count && status == BETON_OK; i++) {
 		dtrain__update_op *op = &ops->ops[i];
+		if (op->leaving)
+			op->operands[0] =
+				dtrain__range_grads(optimizer->params, (int)(op->leaving - optimizer->ranges));
 		status = op->op ? api->op_run(op->op, stream, op->operands, ops->workspace, err)
 				: optimizer->add(optimizer->add_context, op->operands[0], op->count, stream, err);
 	}
@@ -382,12 +397,9 @@ static int add_inspection(dtrain_optimizer *optimizer, beton_error *err)
 	const dtrain__argument none = {.memory = NULL}, scaler = dtrain__argument_four(optimizer->scaler);
 	int status = BETON_OK;
 	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK; i++) {
-		const dtrain_op_attrs attrs = {.inspect = {.more = i > 0}};
+		const dtrain_op_attrs attrs = {.inspect = {.more = optimizer->before.count > 0}};
 		optimizer->range = &optimizer->ranges[i];
-		status = dtrain__optimizer_add(
-			optimizer, &optimizer->before, DTRAIN_OP_SCALER_INSPECT, &attrs,
-			(const dtrain__argument[]){dtrain__optimizer_raw_grads(optimizer), scaler, none},
-			(const dtrain__argument[]){scaler, none}, err);
+		status = dtrain__optimizer_add_reader(optimizer, DTRAIN_OP_SCALER_INSPECT, &attrs, scaler, none, err);
 	}
 	return status == BETON_OK
 		       ? dtrain__optimizer_add_sum(optimizer, &optimizer->before,
@@ -489,11 +501,13 @@ static int open_ranges(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 					       .values = range->values,
 					       .grads = range->grads,
 					       .raw_grads = dtrain__range_grads(params, i),
+					       .leaves = dtrain__params_divided(params) && params->memory[i].leaves,
 					       .shared = range->shared};
 		optimizer->of_params = true;
 	}
 	for (int i = 0; i < optimizer->num_ranges; i++) {
-		optimizer->ranges[i].raw_grads = own ? optimizer->ranges[i].raw_grads : optimizer->ranges[i].grads;
+		if (!own || optimizer->ranges[i].leaves)
+			optimizer->ranges[i].raw_grads = optimizer->ranges[i].grads;
 		optimizer->ranges[i].first = optimizer->count;
 		optimizer->count += optimizer->ranges[i].count;
 	}

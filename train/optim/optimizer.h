@@ -18,11 +18,14 @@ typedef struct dtrain__argument {
 	void *memory;
 } dtrain__argument;
 
+typedef struct dtrain__update_range dtrain__update_range;
+
 /* One op, or an addition over the ranks that have the other shards. */
 typedef struct dtrain__update_op {
 	dtrain_op_desc desc;
 	dtrain_op *op;                              /* NULL: operands[0] is added up over ranks */
 	int64_t count;                              /* without an op: of the numbers there */
+	dtrain__update_range *leaving;              /* whose gradients it reads before they leave; NULL: no such */
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
 } dtrain__update_op;
 
@@ -36,18 +39,19 @@ typedef struct dtrain__update_ops {
 } dtrain__update_ops;
 
 /* A range of the flat space that is updated. */
-typedef struct dtrain__update_range {
+struct dtrain__update_range {
 	int64_t begin, count;  /* elements of the flat space */
 	int64_t first;         /* of its elements, in the states */
 	void *values, *grads;  /* first elements */
 	void *raw_grads;       /* where backward leaves the gradients, on the parameters' device */
+	bool leaves;           /* they are there for a part of a run, in the arena, and otherwise in `grads` alone */
 	int first_op, num_ops; /* in the updates */
 	bool shared;           /* other ranks have the same range, so one of them counts its gradients */
 	int64_t *pieces;       /* [num_pieces][DTRAIN_PIECE_NUMBERS] on the device; NULL: none */
 	int64_t num_pieces;
 	dtrain_matrices *matrices; /* [num_matrices]: shapes */
 	int32_t num_matrices;
-} dtrain__update_range;
+};
 
 /* A second set of weights: see average.c. */
 typedef struct dtrain__average {
@@ -127,8 +131,10 @@ int dtrain__optimizer_set_hypers(dtrain_optimizer *optimizer, const dtrain_optim
 /* The values, gradients, and a state by its index, of the range for which ops are being added. */
 dtrain__argument dtrain__optimizer_values(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer);
-/* The gradients where backward leaves them. */
-dtrain__argument dtrain__optimizer_raw_grads(const dtrain_optimizer *optimizer);
+/* Adds an op in front of updates: raw gradients, state, [more] -> state. Nothing if the gradients have no memory,
+ * because they are all zero. */
+int dtrain__optimizer_add_reader(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+				 dtrain__argument state, dtrain__argument more, beton_error *err);
 dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int index);
 /* The scalars of the groups, and the group of each run of DTRAIN_PARAM_ALIGN elements. */
 dtrain__argument dtrain__optimizer_scalars(const dtrain_optimizer *optimizer);
@@ -162,7 +168,8 @@ int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind k
  * [the third state]. */
 int dtrain__optimizer_add_moments(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 				  beton_error *err);
-/* Puts `count` ops on the stream, or all of them. */
+/* Puts `count` ops on the stream, or all of them. Gradients that leave must be in the arena for those that read them.
+ */
 int dtrain__optimizer_run_part(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, int first, int count,
 			       dtrain_stream *stream, beton_error *err);
 int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,

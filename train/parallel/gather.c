@@ -2,6 +2,8 @@
  *
  * Gathers of sharded units in front of the ops that read them, and the memory of gradients that are not kept whole.
  */
+#include <stdio.h>
+
 #include "common/error.h"
 #include "core/params.h"
 #include "core/program.h"
@@ -12,54 +14,94 @@ bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_f
 	const dtrain_params *params = sync->params;
 	const dtrain__unit_memory *memory = &params->memory[unit];
 	const dtrain_range kept = dtrain__unit_range(params, unit);
-	void *at = copies ? memory->copies : memory->values;
-	bool whole = copies ? memory->whole_copies : memory->whole_values;
-	dtrain_dtype dtype = copies ? params->copies.dtype : params->dtype;
-	int64_t first = whole ? kept.offset - params->units[unit].offset : 0;
-	*out = (sync_form){.shard = dtrain__params_place(at, (size_t)first * dtrain_dtype_size(dtype)),
-			   .is_whole = whole,
-			   .whole = whole ? at : NULL,
+	*out = (sync_form){.unit = unit,
+			   .copies = copies,
+			   .is_whole = copies ? memory->whole_copies : memory->whole_values,
+			   .visits = memory->visits,
+			   .memory = copies ? memory->copies : memory->values,
+			   .first = kept.offset - params->units[unit].offset,
 			   .count = kept.count,
-			   .dtype = dtype};
-	return sync->num_shards > 1 && !params->units[unit].shared;
+			   .dtype = copies ? params->copies.dtype : params->dtype};
+	return memory->visits || (sync->num_shards > 1 && !params->units[unit].shared);
+}
+
+int dtrain__sync_open_gather(sync_gather *gather, const sync_form *form, dtrain_sync *sync, bool trains,
+			     beton_error *err)
+{
+	*gather = (sync_gather){.form = *form, .lease = -1};
+	snprintf(gather->gather.label, sizeof(gather->gather.label), "%s of %s %d%s",
+		 sync->num_shards > 1 ? "gather" : "copy", sync->kind->unit, form->unit + 1,
+		 form->copies ? "" : " in f32");
+	int status = dtrain__operation_open(&gather->gather, sync, form->unit, trains, err);
+	return status == BETON_OK && form->visits ? sync->api->event_create(sync->device, &gather->begun, err) : status;
+}
+
+void dtrain__sync_close_gather(sync_gather *gather)
+{
+	if (gather->begun)
+		gather->gather.sync->api->event_destroy(gather->begun);
+	dtrain__operation_close(&gather->gather);
+}
+
+/* Where the shard is in the unit's memory. */
+static void *place_of(const sync_form *form, void *unit)
+{
+	return dtrain__params_place(unit, (size_t)form->first * dtrain_dtype_size(form->dtype));
+}
+
+/* unit: its memory, which has the shard unless the rank keeps that apart. */
+static sync_transfer transfer_of(const dtrain_sync *sync, const sync_form *form, void *unit)
+{
+	return (sync_transfer){.kind = SYNC_ALL_GATHER,
+			       .group = sync->gathers,
+			       .input = form->is_whole || form->visits ? place_of(form, unit) : form->memory,
+			       .output = unit,
+			       .count = form->count,
+			       .dtype = form->dtype};
 }
 
 static int issue_gather(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_gather *gather = context;
 	dtrain_sync *sync = gather->gather.sync;
+	const sync_form *form = &gather->form;
 	bool trains = gather->gather.index >= 0;
 	int status = trains ? dtrain__sync_begin_run(sync, run, err) : BETON_OK;
-	if (status == BETON_OK && !sync->started)
+	if (status == BETON_OK && sync->num_shards > 1 && !sync->started)
 		status = bt_fail(err, BETON_STATE,
 				 "sync: a program of sharded parameters runs before the sync is started");
 	/* No update has come between the runs of a step. */
-	if (status != BETON_OK || (gather->form.whole && sync->within_step))
+	if (status != BETON_OK || (form->is_whole && sync->within_step))
 		return status;
-	const sync_transfer transfer = {.kind = SYNC_ALL_GATHER,
-					.group = sync->gathers,
-					.input = gather->form.shard,
-					.output = gather->form.whole
-							  ? gather->form.whole
-							  : dtrain__instance_lease(run->instance, gather->lease),
-					.count = gather->form.count,
-					.dtype = gather->form.dtype};
-	return dtrain__operation_issue(&gather->gather, &transfer, run->stream, trains && !run->more, err);
+	void *unit = form->is_whole ? form->memory : dtrain__instance_lease(run->instance, gather->lease);
+	const sync_transfer transfer = transfer_of(sync, form, unit);
+	if (form->visits)
+		status = dtrain__sync_visit(gather, place_of(form, unit), run->stream, err);
+	return status == BETON_OK && sync->shards
+		       ? dtrain__operation_issue(&gather->gather, &transfer, form->visits ? sync->visits : run->stream,
+						 trains && !run->more, err)
+		       : status;
 }
 
 static int wait_for_gather(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_gather *gather = context;
+	const dtrain_sync *sync = gather->gather.sync;
 	/* Not earlier: ops between issue and wait may read what was gathered before. */
-	if (!gather->form.whole)
+	if (!gather->form.is_whole)
 		dtrain__instance_use_lease(run->instance, gather->lease);
-	return dtrain__operation_wait(&gather->gather, run->stream, err);
+	/* A capture ends with its own stream alone, so that waits for the copy, too. */
+	int status = gather->form.visits ? sync->api->stream_wait(run->stream, gather->gather.ready, err) : BETON_OK;
+	return status == BETON_OK ? dtrain__operation_wait(&gather->gather, run->stream, err) : status;
 }
 
 static void abandon_gather(void *context)
 {
 	sync_gather *gather = context;
+	const dtrain_sync *sync = gather->gather.sync;
 	dtrain__operation_abandon(&gather->gather);
+	if (gather->form.visits)
+		sync->api->stream_synchronize(sync->visits, NULL);
 	dtrain__sync_give_up_step(gather->gather.sync);
 }
 
@@ -80,6 +122,8 @@ static int begin_grads(void *context, const dtrain__run *run, beton_error *err)
 	int status = BETON_OK;
 	dtrain__instance_use_lease(run->instance, grads->lease);
 	grads->reduction->memory = memory;
+	if (grads->reduction->leaves)
+		dtrain__sync_place_grads(grads->reduction, memory);
 	for (int i = 0; i < grads->num_gaps && status == BETON_OK; i++)
 		status = api->zero(run->stream, memory + grads->gaps[i].begin, grads->gaps[i].count, err);
 	return status;
@@ -94,12 +138,7 @@ dtrain__call dtrain__sync_grads_call(sync_grads *grads)
 static int gather_whole(dtrain_sync *sync, const sync_form *form, dtrain_stream *stream, beton_error *err)
 {
 	sync_operation *operation = &sync->between_steps;
-	const sync_transfer transfer = {.kind = SYNC_ALL_GATHER,
-					.group = sync->gathers,
-					.input = form->shard,
-					.output = form->whole,
-					.count = form->count,
-					.dtype = form->dtype};
+	const sync_transfer transfer = transfer_of(sync, form, form->memory);
 	int status = dtrain__operation_issue(operation, &transfer, stream, false, err);
 	return status == BETON_OK ? dtrain__operation_wait(operation, stream, err) : status;
 }
@@ -113,10 +152,10 @@ int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton_error *er
 		sync_form form;
 		if (!dtrain__sync_form_of(sync, unit, false, &form))
 			continue;
-		if (form.whole)
+		if (form.is_whole)
 			status = gather_whole(sync, &form, stream, err);
 		if (status == BETON_OK && sync->params->memory[unit].copies &&
-		    dtrain__sync_form_of(sync, unit, true, &form) && form.whole)
+		    dtrain__sync_form_of(sync, unit, true, &form) && form.is_whole)
 			status = gather_whole(sync, &form, stream, err);
 	}
 	return status;

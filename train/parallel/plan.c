@@ -15,8 +15,8 @@
 #include "sync.h"
 #include "tree.h"
 
-/* How many later units' gradients begin before a unit's reduction is waited for. */
-enum { UNITS_IN_REDUCTION = 2 };
+/* How many later units' gradients begin before a unit's reduction is waited for, and before its copy to the host is. */
+enum { UNITS_IN_REDUCTION = 2, UNITS_LEAVING = 3 };
 
 /* A part of a run in which ops read a unit's values or copies. */
 typedef struct reading {
@@ -153,13 +153,26 @@ static int add_grads_lease(plan_state *state, int index, int32_t begins, int32_t
 	return add_lease(state, "gradients", reduction, lease, &grads->lease, err);
 }
 
+/* The node in front of which the last copy of a unit from the host is waited for; 0: there is none. */
+static int32_t last_visit(const plan_state *state, int index)
+{
+	int unit = unit_of(state->sync, index);
+	bool visits = unit >= 0 && state->sync->params->memory[unit].visits;
+	int32_t last = 0;
+	for (int i = 0; i < state->count && visits; i++)
+		if (state->readings[i].unit == unit && state->readings[i].first > last)
+			last = state->readings[i].first;
+	return last;
+}
+
 /* In front of which node a unit's reduction is waited for. Memory in the arena is wanted back soon, and the host waits
- * for the gradients of offloaded parameters. */
-static int32_t wait_before(const plan_state *state, int index, int32_t after)
+ * for the gradients of offloaded parameters. It then changes the values, so no copy of them may be on its way. units:
+ * how many later ones' gradients begin before that. */
+static int32_t wait_before(const plan_state *state, int index, int units, int32_t after)
 {
 	const dtrain_sync *sync = state->sync;
-	int32_t end = state->schedule->graph->num_nodes;
-	int later = index + UNITS_IN_REDUCTION;
+	int32_t end = state->schedule->graph->num_nodes, visit = last_visit(state, index);
+	int later = index + units;
 	const sync_reduction *reduction = &sync->reductions[index];
 	bool wants_memory = is_leased(sync, index) || reduction->rounding.narrow ||
 			    (index > 0 && (reduction->tree || dtrain_params_host(sync->params)));
@@ -168,7 +181,17 @@ static int32_t wait_before(const plan_state *state, int index, int32_t after)
 	/* Calls are issued in front of waits, and that memory begins with a call in front of its node. */
 	int32_t before = state->first_grads[unit_of(sync, later)] - 1;
 	before = before > after ? before : after + 1;
+	before = before > visit ? before : visit;
 	return before < end ? before : end;
+}
+
+/* Adds the call for the copy to the host, which begins when the reduction was waited for: in front of node `before`. */
+static int add_leave(plan_state *state, int index, int32_t after, int32_t before, int32_t *ends, beton_error *err)
+{
+	const dtrain__call call = dtrain__sync_leave_call(state->sync, index);
+	int32_t wanted = wait_before(state, index, UNITS_LEAVING, after);
+	*ends = state->schedule->num_calls;
+	return dtrain__schedule_add(state->schedule, &call, after, wanted > before ? wanted : before, err);
 }
 
 /* Hooks write their results behind all waits, because a unit's second round begins when its first is waited for. */
@@ -283,8 +306,11 @@ static int add_reduction(plan_state *state, int index, int32_t after, int32_t be
 	int32_t ends = state->schedule->num_calls;
 	if (status == BETON_OK)
 		status = dtrain__schedule_add(state->schedule, &call, after, before, err);
+	int32_t left = ends;
+	if (status == BETON_OK && sync->reductions[index].leaves)
+		status = add_leave(state, index, after, before, &left, err);
 	if (status == BETON_OK && is_leased(sync, index))
-		status = add_grads_lease(state, index, grads_begin, ends, err);
+		status = add_grads_lease(state, index, grads_begin, left, err);
 	return status == BETON_OK ? end_reduction(state, index, after, ends, rounded_begins, err) : status;
 }
 
@@ -300,7 +326,7 @@ static int add_reductions(plan_state *state, beton_error *err)
 		int32_t last = i > 0 ? state->last_grads[unit_of(sync, i)] : -1;
 		after = last > after ? last : after;
 		/* Units are waited for in order, the figures at the end. */
-		int32_t wanted = wait_before(state, i, after);
+		int32_t wanted = wait_before(state, i, UNITS_IN_REDUCTION, after);
 		before = i > 0 && wanted > before ? wanted : before;
 		status = add_reduction(state, i, after, i > 0 ? before : end, err);
 	}
@@ -395,22 +421,14 @@ static int32_t issue_behind(const plan_state *state, int index)
 	return state->readings[at].first - 1;
 }
 
-static int open_gather(plan_state *state, int index, sync_gather *out, beton_error *err)
-{
-	const reading *of = &state->readings[index];
-	*out = (sync_gather){.lease = -1};
-	dtrain__sync_form_of(state->sync, of->unit, of->copies, &out->form);
-	snprintf(out->gather.label, sizeof(out->gather.label), "gather of %s %d%s", state->sync->kind->unit,
-		 of->unit + 1, of->copies ? "" : " in f32");
-	return dtrain__operation_open(&out->gather, state->sync, of->unit, state->trains, err);
-}
-
 static int add_gather(plan_state *state, int index, beton_error *err)
 {
 	const reading *of = &state->readings[index];
 	sync_gather *gather = &state->program->gathers[state->program->num_gathers++];
 	dtrain__schedule *schedule = state->schedule;
-	int status = open_gather(state, index, gather, err);
+	sync_form form;
+	dtrain__sync_form_of(state->sync, of->unit, of->copies, &form);
+	int status = dtrain__sync_open_gather(gather, &form, state->sync, state->trains, err);
 	if (status != BETON_OK)
 		return status;
 	const dtrain__call call = dtrain__sync_gather_call(gather);
@@ -475,7 +493,7 @@ int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error
 	int status = dtrain__sync_plan_norms(sync, state.program, schedule, err);
 	if (status == BETON_OK && state.trains && sync->part_buffers)
 		status = add_buffers(&state, err);
-	if (status == BETON_OK && sync->num_shards > 1)
+	if (status == BETON_OK)
 		status = add_gathers(&state, err);
 	if (status == BETON_OK && state.trains)
 		status = add_reductions(&state, err);
@@ -490,7 +508,7 @@ void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
 		sync_program *program = sync->programs;
 		sync->programs = program->next;
 		for (int i = 0; i < program->num_gathers; i++)
-			dtrain__operation_close(&program->gathers[i].gather);
+			dtrain__sync_close_gather(&program->gathers[i]);
 		for (int i = 0; i < program->num_grads; i++)
 			free(program->grads[i].gaps);
 		dtrain__sync_close_norms(program);

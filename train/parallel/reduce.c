@@ -18,18 +18,23 @@ static int open_unit(dtrain_sync *sync, int index, int unit, beton_error *err)
 	bool divided = sync->num_shards > 1 && !params->units[unit].shared;
 	reduction->count = params->units[unit].count;
 	reduction->memory = memory->whole_grads ? memory->grads : NULL;
+	reduction->leaves = memory->leaves;
 	if (divided) {
 		int64_t first = memory->whole_grads ? kept.offset - params->units[unit].offset : 0;
 		reduction->shard =
 			dtrain__params_place(memory->grads, (size_t)first * dtrain_dtype_size(params->dtype));
 		reduction->shard_count = kept.count;
-		reduction->each_run = !memory->whole_grads && !sync->options.sum_runs_locally;
+		reduction->each_run = !sync->kind->whole_grads && !sync->options.sum_runs_locally;
 	}
 	snprintf(reduction->sum.label, sizeof(reduction->sum.label), "%s %d of %d", sync->kind->unit, unit + 1,
 		 params->unit_count);
 	snprintf(reduction->replicas.label, sizeof(reduction->replicas.label), "%s %d's replicas", sync->kind->unit,
 		 unit + 1);
 	int status = dtrain__operation_open(&reduction->sum, sync, unit, true, err);
+	if (status == BETON_OK && memory->leaves)
+		status = sync->api->event_create(sync->device, &reduction->complete, err);
+	if (status == BETON_OK && memory->leaves)
+		status = sync->api->event_create(sync->device, &reduction->left, err);
 	return status == BETON_OK && divided && sync->num_replicas > 1
 		       ? dtrain__operation_open(&reduction->replicas, sync, unit, true, err)
 		       : status;
@@ -84,6 +89,10 @@ void dtrain__sync_destroy_reductions(dtrain_sync *sync)
 		dtrain__operation_close(&sync->reductions[i].sum);
 		dtrain__operation_close(&sync->reductions[i].replicas);
 		dtrain__operation_close(&sync->reductions[i].second);
+		if (sync->reductions[i].complete)
+			sync->api->event_destroy(sync->reductions[i].complete);
+		if (sync->reductions[i].left)
+			sync->api->event_destroy(sync->reductions[i].left);
 	}
 	dtrain__operation_close(&sync->between_steps);
 	if (sync->packed_ready)
@@ -199,7 +208,7 @@ static int issue_second_round(sync_reduction *reduction, const dtrain__run *run,
 }
 
 /* Of the figures, and before the last run of a step, nobody is told. */
-static int tell_complete(const sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+int dtrain__sync_tell(const sync_reduction *reduction, const dtrain__run *run, beton_error *err)
 {
 	const dtrain_sync *sync = reduction->sum.sync;
 	if (!sync->listener || run->more || reduction == sync->reductions)
@@ -226,7 +235,8 @@ static int wait(void *context, const dtrain__run *run, beton_error *err)
 	else if (status == BETON_OK && reduction->state && !reduction->shard && dtrain__sync_sends(reduction, run))
 		status = issue_second_round(reduction, run, err);
 	else if (status == BETON_OK && !reduction->state)
-		status = tell_complete(reduction, run, err);
+		status = reduction->leaves ? dtrain__sync_leave(reduction, run, err)
+					   : dtrain__sync_tell(reduction, run, err);
 	if (status == BETON_OK && is_last(reduction))
 		dtrain__sync_end_run(sync, run);
 	return status;
@@ -259,7 +269,7 @@ static int wait_for_replicas(void *context, const dtrain__run *run, beton_error 
 	if (reduction->state)
 		return dtrain__sync_sends(reduction, run) && !run->more ? issue_second_round(reduction, run, err)
 									: BETON_OK;
-	return tell_complete(reduction, run, err);
+	return dtrain__sync_tell(reduction, run, err);
 }
 
 static int finish(void *context, const dtrain__run *run, beton_error *err)
@@ -269,7 +279,7 @@ static int finish(void *context, const dtrain__run *run, beton_error *err)
 	int status = dtrain__operation_wait(&reduction->second, run->stream, err);
 	if (status == BETON_OK && !run->more && dtrain__sync_sends(reduction, run))
 		status = sync->hook.finish(reduction->state, run->stream, err);
-	return status == BETON_OK ? tell_complete(reduction, run, err) : status;
+	return status == BETON_OK ? dtrain__sync_tell(reduction, run, err) : status;
 }
 
 dtrain__call dtrain__sync_finish_call(dtrain_sync *sync, int index)

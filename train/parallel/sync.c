@@ -112,6 +112,14 @@ static int check_hook(const dtrain_sync *sync, beton_error *err)
 		       sync->hook.name, sync->kind->name, dtrain_group_size(sync->group));
 }
 
+/* Hooks, and sums over replicas, end behind backward, and need memory for all gradients until then. */
+static bool grads_leave(const dtrain_sync *sync)
+{
+	dtrain_dtype type;
+	bool hooked = sync->hook.create && (sync->num_shards == 1 || !dtrain__compression_rounds(&sync->hook, &type));
+	return !hooked && (sync->num_shards == 1 || sync->num_replicas == 1);
+}
+
 /* Sizes that are not given: PyTorch's buckets, or a block of the model in a unit. */
 static int set_units(dtrain_sync *sync, beton_error *err)
 {
@@ -137,7 +145,8 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 					   .shard = sync->shards ? dtrain_group_rank(sync->shards) : planned,
 					   .whole_values = sync->kind->whole_values,
 					   .whole_grads = sync->kind->whole_grads,
-					   .alike = options->parts > 0};
+					   .alike = options->parts > 0,
+					   .grads_leave = grads_leave(sync)};
 	units.shards = options->parts ? options->parts : sharding.shards;
 	int status = dtrain_params_set_units(sync->params, &units, err);
 	return status == BETON_OK ? dtrain__params_shard(sync->params, &sharding, err) : status;
@@ -224,6 +233,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain__sync_destroy_states(sync);
 	dtrain__sync_destroy_roundings(sync);
 	dtrain__sync_destroy_reductions(sync);
+	dtrain__sync_close_visits(sync);
 	dtrain__sync_free_hook(&sync->options, &sync->hook);
 	free(sync->covered);
 	free(sync);
@@ -235,7 +245,9 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 {
 	if (sync->reductions)
 		return BETON_OK;
-	int status = dtrain__sync_create_reductions(sync, err);
+	int status = dtrain__sync_open_visits(sync, err);
+	if (status == BETON_OK)
+		status = dtrain__sync_create_reductions(sync, err);
 	if (status == BETON_OK && sync->options.parts)
 		status = dtrain__tree_create(sync, err);
 	else if (status == BETON_OK && sync->options.accumulates)
@@ -329,7 +341,7 @@ bool dtrain_sync_is_sharded(const dtrain_sync *sync)
 
 bool dtrain_sync_gathers_always(const dtrain_sync *sync)
 {
-	return sync->num_shards > 1 && !sync->kind->whole_values;
+	return sync->num_shards > 1 && (!sync->kind->whole_values || sync->params->offload.units);
 }
 
 static int allocate_packed(dtrain_sync *sync, beton_error *err)

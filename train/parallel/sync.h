@@ -67,12 +67,18 @@ typedef struct sync_reduction {
 	void *runs;             /* sum over the runs of this step; NULL: steps have one run */
 	dtrain_op *add;         /* adds the array, or the shard, to the sum of the runs, or the other way round */
 	struct sync_tree *tree; /* of sums in the order of parts (tree.h); NULL: others */
+	bool leaves;            /* memory and shard are in the arena until they are in host memory */
+	dtrain_event *complete, *left;
 } sync_reduction;
 
 /* What a unit's values, or its compute copies, are gathered from, and into. */
 typedef struct sync_form {
-	void *shard, *whole; /* whole NULL: memory in the arena, by lease; or the parameters are only planned */
-	bool is_whole;
+	int unit;
+	bool copies;
+	bool is_whole; /* the unit has memory; otherwise it is in the arena, by lease */
+	bool visits;   /* the shard is copied from the host to its place in the unit; see dtrain_params_offload */
+	void *memory;  /* of the unit if it is whole, otherwise of the shard; NULL: that of the host */
+	int64_t first; /* elements of the unit in front of the shard */
 	int64_t count; /* elements of the shard */
 	dtrain_dtype dtype;
 } sync_form;
@@ -81,7 +87,8 @@ typedef struct sync_form {
 typedef struct sync_gather {
 	sync_operation gather;
 	sync_form form;
-	int32_t lease; /* -1: into the whole */
+	int32_t lease;       /* -1: into the whole */
+	dtrain_event *begun; /* of a unit that visits: its memory is free; NULL: it does not */
 } sync_gather;
 
 /* The gradients of a unit in a program's arena, from the first to the end of their reduction. */
@@ -163,6 +170,8 @@ struct dtrain_sync {
 	dtrain_group *shards;   /* those among which units are divided; NULL: they are not */
 	dtrain_group *replicas; /* those that have the same shards; NULL: no others */
 	dtrain_group *gathers;  /* the same ranks as shards, with a lane of its own; owned */
+	dtrain_stream *visits;  /* copies units from the host; NULL: none visits */
+	dtrain_stream *leaves;  /* copies their gradients there */
 	dtrain_hook hook;       /* create NULL: none */
 	dtrain_dtype sent;      /* of sums over shards; the parameters' type unless a compression rounds it */
 	void *rounding_workspace;
@@ -238,6 +247,8 @@ bool dtrain__sync_sends(const sync_reduction *reduction, const dtrain__run *run)
 void dtrain__sync_end_run(dtrain_sync *sync, const dtrain__run *run);
 /* dtrain__call.abandon of a reduction. */
 void dtrain__sync_abandon(void *reduction);
+/* Tells the listener that a unit's gradients are complete. */
+int dtrain__sync_tell(const sync_reduction *reduction, const dtrain__run *run, beton_error *err);
 
 /* The call that starts reduction `index` (0: the figures; otherwise of a unit), and the wait for it. Every index must
  * be waited for, in order. */
@@ -284,10 +295,28 @@ int dtrain__sync_unround(sync_reduction *reduction, dtrain_stream *stream, beton
 
 /* ---- gathers (gather.c) ---- */
 
-/* Whether ops' operands in this form need a gather: a unit's values, or its copies. */
+/* Whether ops' operands in this form need a gather: a unit's values, or its copies. A unit that visits the device is
+ * gathered from the host. */
 bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_form *out);
+int dtrain__sync_open_gather(sync_gather *gather, const sync_form *form, dtrain_sync *sync, bool trains,
+			     beton_error *err);
+void dtrain__sync_close_gather(sync_gather *gather);
 dtrain__call dtrain__sync_gather_call(sync_gather *gather);
 dtrain__call dtrain__sync_grads_call(sync_grads *grads);
+
+/* ---- units in host memory (visits.c) ---- */
+
+/* The streams, if units visit the device. */
+int dtrain__sync_open_visits(dtrain_sync *sync, beton_error *err);
+void dtrain__sync_close_visits(dtrain_sync *sync);
+/* Copies the shard to its place in the unit's memory behind everything on the stream, beside what comes later. */
+int dtrain__sync_visit(sync_gather *gather, void *place, dtrain_stream *stream, beton_error *err);
+/* The unit's gradients have memory in the arena, and this rank's part of them. */
+void dtrain__sync_place_grads(sync_reduction *reduction, void *memory);
+/* When a unit's sums are complete on the run's stream: copies this rank's part to the host, at the end of a step. */
+int dtrain__sync_leave(sync_reduction *reduction, const dtrain__run *run, beton_error *err);
+/* The call whose wait is the end of that. The memory is free behind it, and what the listener puts on the stream. */
+dtrain__call dtrain__sync_leave_call(dtrain_sync *sync, int index);
 
 /* ---- batch norm over the ranks (batch_norm.c) ---- */
 

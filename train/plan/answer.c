@@ -57,6 +57,7 @@ static int open_question(question *q, beton_error *err)
 		status = find_states(q, err);
 	q->example.job.recompute = o->recompute;
 	q->example.job.runs = (int)o->runs;
+	q->example.job.offload = (engine_offload)o->offload;
 	if (status == BETON_OK)
 		status = dtrain_device_open(o->device.name, &device_options, &device, err);
 	if (status == BETON_OK)

@@ -12,6 +12,7 @@ typedef struct plan_options {
 	run_device_choice device;
 	int precision; /* engine_precision */
 	engine_recompute recompute;
+	int offload;                 /* engine_offload */
 	uint64_t ranks, shard, runs; /* shard 0: none is asked for */
 	double memory;               /* bytes of a rank; 0: not given */
 	double prefetch_mb;          /* below 0: the default */

@@ -24,6 +24,9 @@ static const char *const usage_text =
 	"  -p, --precision=NAME     f32, tf32, bf16, fp16 (default f32)\n"
 	"  -o, --optimizer=NAME     sgd, adam, adamw, lion, lars, lamb, muon (default: sgd; for text adamw)\n"
 	"  -r, --recompute=NAME     none, selective, full, or a number of blocks (default none)\n"
+	"      --offload=NAME       what is in the memory of the host: none, optimizer, activations, both, parameters, "
+	"all\n"
+	"                           (default none)\n"
 	"      --prefetch-mb=N      units that zero3 gathers ahead (default 64)\n"
 	"      --image-size=N       pictures have N x N pixels (default 224)\n"
 	"      --classes=N          of pictures (default 1000)\n"
@@ -34,7 +37,7 @@ static const char *const usage_text =
 	"\n"
 	"Exit status: 0 success, 1 failure, or nothing fits, 2 wrong usage.\n";
 
-enum { ACCUMULATE = 256, PREFETCH, IMAGE_SIZE, CLASSES, CONTEXT_LENGTH };
+enum { ACCUMULATE = 256, OFFLOAD, PREFETCH, IMAGE_SIZE, CLASSES, CONTEXT_LENGTH };
 
 static const struct option long_options[] = {{"world-size", required_argument, NULL, 'w'},
 					     {"shard", required_argument, NULL, 's'},
@@ -44,6 +47,7 @@ static const struct option long_options[] = {{"world-size", required_argument, N
 					     {"precision", required_argument, NULL, 'p'},
 					     {"optimizer", required_argument, NULL, 'o'},
 					     {"recompute", required_argument, NULL, 'r'},
+					     {"offload", required_argument, NULL, OFFLOAD},
 					     {"prefetch-mb", required_argument, NULL, PREFETCH},
 					     {"image-size", required_argument, NULL, IMAGE_SIZE},
 					     {"classes", required_argument, NULL, CLASSES},
@@ -92,6 +96,8 @@ static int parse_option(int option, plan_options *out, beton_error *err)
 		return BETON_OK;
 	case 'r':
 		return engine_recompute_parse("--recompute", optarg, &out->recompute, err);
+	case OFFLOAD:
+		return bt_parse_choice("--offload", optarg, engine_offload_names, &out->offload, err);
 	case PREFETCH:
 		return bt_parse_double("--prefetch-mb", optarg, 0, 1e6, &out->prefetch_mb, err);
 	case IMAGE_SIZE:

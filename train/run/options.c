@@ -229,9 +229,11 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--keep-best needs --checkpoint and --val";
 	else if ((options->eval_every || options->eval_batches) && !options->val)
 		problem = options->eval_every ? "--eval-every needs --val" : "--eval-batches needs --val";
-	else if ((options->offload & RUN_OFFLOAD_OPTIMIZER) && (options->lookahead > 0 || options->ema > 0))
-		problem = options->ema > 0 ? "--offload optimizer does not keep a moving average: not with --ema"
-					   : "--offload optimizer does not keep slow weights: not with --lookahead";
+	else if (engine_offloads_optimizer((engine_offload)options->offload) &&
+		 (options->lookahead > 0 || options->ema > 0))
+		problem = options->ema > 0
+				  ? "an optimizer on the host (--offload) keeps no moving average: not with --ema"
+				  : "an optimizer on the host (--offload) keeps no slow weights: not with --lookahead";
 	else if (options->checkpoint_every && !options->checkpoint)
 		problem = "--checkpoint-every needs --checkpoint";
 	else if (options->checkpoint_async && !options->checkpoint)

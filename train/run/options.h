@@ -85,14 +85,6 @@ typedef enum run_strategy {
 	RUN_STRATEGY_ASYNC,
 } run_strategy;
 
-/* Bits. */
-typedef enum run_offload {
-	RUN_OFFLOAD_NONE = 0,
-	RUN_OFFLOAD_OPTIMIZER = 1,
-	RUN_OFFLOAD_ACTIVATIONS = 2,
-	RUN_OFFLOAD_BOTH = RUN_OFFLOAD_OPTIMIZER | RUN_OFFLOAD_ACTIVATIONS,
-} run_offload;
-
 /* Every option; texts are borrowed from argv, recipe_file, kept or saved. Epochs and steps of 0: not given. */
 typedef struct run_options {
 	int task; /* run_task */
@@ -196,7 +188,7 @@ typedef struct run_options {
 	int64_t local_warmup; /* steps */
 	double outer_lr, outer_momentum;
 	int64_t staleness; /* bound of --strategy async, in a worker's batches */
-	int offload;       /* run_offload */
+	int offload;       /* engine_offload */
 	vision_options vision;
 	lm_options lm;
 	int64_t val_every;    /* epochs */

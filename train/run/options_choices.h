@@ -37,7 +37,6 @@ static const char *const precisions[] = {
 	[ENGINE_PRECISION_FP16] = "fp16",
 	NULL,
 };
-static const char *const offloads[] = {"none", "optimizer", "activations", "both", NULL};
 static const char *const strategies[] = {
 	[RUN_STRATEGY_DDP] = "ddp",     [RUN_STRATEGY_ZERO1] = "zero1", [RUN_STRATEGY_ZERO2] = "zero2",
 	[RUN_STRATEGY_ZERO3] = "zero3", [RUN_STRATEGY_FSDP] = "fsdp",   [RUN_STRATEGY_HSDP] = "hsdp",

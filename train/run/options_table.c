@@ -216,7 +216,8 @@ const option_row run_rows[] = {
 	     "whose backward begins at once, is never computed again. The results have the same bits. `--plan` "
 	     "prints the memory of each.",
 	     .name_at = engine_recompute_name),
-	CHOICE("offload", TOLD, offload, "NAME", offloads, "none", "what a GPU leaves in the memory of the host: %s",
+	CHOICE("offload", TOLD, offload, "NAME", engine_offload_names, "none",
+	       "what a GPU leaves in the memory of the host: %s",
 	       "`optimizer`: the F32 values of parameters and the states of the optimizer, which the host updates on "
 	       "--threads threads. Gradients go to the host while backward goes on, and the new values, or their "
 	       "16-bit copies, come back unit by unit. With --clip-norm or fp16 the updates begin when the gradients "
@@ -225,7 +226,12 @@ const option_row run_rows[] = {
 	       "`activations`: those that backward reads and that take more than a hundredth of the largest one's "
 	       "bytes, except the last two. They go to the host when forward has used them, and come back in front of "
 	       "backward's first use; the results have the same bits. With --recompute it is the activations that are "
-	       "kept. `both`: both."),
+	       "kept. `both`: both. `parameters`: all of `optimizer`, and what ops read of the parameters. Each unit "
+	       "of "
+	       "--strategy comes to the GPU ahead of its use, for forward and again for backward, and its gradients "
+	       "leave when they are complete, so that the GPU has the units in use alone. --prefetch-mb and "
+	       "--keep-gathered then apply to every strategy. With a sharding strategy the host of each rank has its "
+	       "shard, and a unit is gathered when the shards have come. `all`: parameters and activations."),
 	FLAG("deterministic", TOLD, deterministic, "the same bits in every run on the same device; may be slower",
 	     "The versions of the device's libraries must be the same, too."),
 	FLAG("no-capture", FREE, no_capture, "launch the ops of each step on a GPU one by one",
@@ -283,9 +289,10 @@ const option_row run_rows[] = {
 	     "between two such modules is a unit, too."),
 	REALS("prefetch-mb", FREE, prefetch_mb, "X", 1, 0, 65536, "64",
 	      "MiB of units that are gathered ahead of use; 0 = none",
-	      "Of zero3 and hsdp. The next unit is gathered ahead in any case, unless X is 0."),
+	      "Of zero3 and hsdp, and with --offload parameters. The next unit is gathered ahead in any case, unless X "
+	      "is 0."),
 	FLAG("keep-gathered", FREE, keep_gathered, "keep units gathered from forward to backward",
-	     "Of zero3 and hsdp: a third less traffic, and as much memory as zero2."),
+	     "Of zero3 and hsdp, and with --offload parameters: a third less traffic, and as much memory as zero2."),
 	FLAG("accumulate-locally", FREE, accumulate_locally, "with --accumulate, reduce gradients once a step",
 	     "Of zero2, zero3 and hsdp, which otherwise reduce the gradients of each batch, so that a rank has "
 	     "gradients "

@@ -41,10 +41,11 @@ int run_parts_check(const run_options *options, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--%s: its result depends on the number of ranks, which --reproducible excludes",
 			       of_ranks);
-	if (options->offload & RUN_OFFLOAD_OPTIMIZER)
+	if (engine_offloads_optimizer((engine_offload)options->offload))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--offload optimizer: with --reproducible, gradients are complete behind backward "
-			       "alone, on the device");
+			       "--offload %s: with --reproducible, gradients are complete behind backward alone, on "
+			       "the device",
+			       engine_offload_names[options->offload]);
 	if (options->order == RUN_ORDER_TORCH_DISTRIBUTED)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--reproducible: --order torch-distributed depends on the number of ranks");

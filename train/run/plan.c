@@ -84,7 +84,7 @@ static int make_strategies(const run_session *session, char **out, beton_error *
 /* What --offload and --checkpoint-async keep there. */
 static void print_host(const engine_memory *memory, size_t saving)
 {
-	size_t bytes = memory->host_parameters + memory->host_states + memory->host_activations + saving;
+	size_t bytes = engine_memory_host(memory) + saving;
 	if (!bytes)
 		return;
 	puts("in the memory of the host:");

@@ -82,13 +82,14 @@ enum {
 static const struct {
 	const char *name;
 	int strategies;
+	bool of_visits; /* and with --offload parameters */
 } of_strategies[] = {
 	{"bucket-mb", OF_DDP | OF_LOCAL},
 	{"shard", OF_SHARDING},
 	{"unit-mb", OF_SHARDING},
 	{"unit-pattern", OF_SHARDING},
-	{"prefetch-mb", OF_ZERO3},
-	{"keep-gathered", OF_ZERO3},
+	{"prefetch-mb", OF_ZERO3, true},
+	{"keep-gathered", OF_ZERO3, true},
 	{"accumulate-locally", OF_ZERO2 | OF_ZERO3},
 	{"buffers", OF_DDP | OF_SHARDING | OF_LOCAL},
 	{"local-steps", OF_LOCAL},
@@ -113,12 +114,14 @@ static int check_given(const run_options *options, beton_error *err)
 {
 	for (size_t i = 0; i < sizeof(of_strategies) / sizeof(of_strategies[0]); i++) {
 		char list[80];
-		if (!options->given[run_row_find(of_strategies[i].name)] ||
-		    of_strategies[i].strategies >> options->strategy & 1)
+		bool possible = of_strategies[i].strategies >> options->strategy & 1;
+		bool visits = of_strategies[i].of_visits && engine_offloads_units((engine_offload)options->offload);
+		if (!options->given[run_row_find(of_strategies[i].name)] || possible || visits)
 			continue;
 		list_strategies(of_strategies[i].strategies, list, sizeof(list));
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --strategy %s, and it is %s",
-			       of_strategies[i].name, list, name_of(options));
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --strategy %s%s, and it is %s",
+			       of_strategies[i].name, list,
+			       of_strategies[i].of_visits ? ", or --offload parameters" : "", name_of(options));
 	}
 	if (options->given[run_row_find("accumulate-locally")] && options->accumulate == 1)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--accumulate-locally: needs --accumulate above 1");
@@ -148,10 +151,10 @@ static int check_apart(const run_options *options, beton_error *err)
 	if (options->ema > 0 || options->lookahead > 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: not with --strategy %s",
 			       options->ema > 0 ? "ema" : "lookahead", name_of(options));
-	if (options->offload & RUN_OFFLOAD_OPTIMIZER)
+	if (engine_offloads_optimizer((engine_offload)options->offload))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--offload optimizer: with --strategy %s the parameters are exchanged on the device",
-			       name_of(options));
+			       "--offload %s: with --strategy %s the parameters are exchanged on the device",
+			       engine_offload_names[options->offload], name_of(options));
 	if (options->compress || options->sync_batch_norm)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: with --strategy %s the ranks take their steps apart",
 			       options->compress ? "compress" : "sync-batch-norm", name_of(options));

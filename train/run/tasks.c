@@ -98,8 +98,7 @@ engine_job run_options_job(const run_options *options)
 			    .dropout = options->dropout,
 			    .evaluates = options->evaluate,
 			    .recompute = options->recomputed,
-			    .offload = options->offload & RUN_OFFLOAD_OPTIMIZER,
-			    .offload_activations = options->offload & RUN_OFFLOAD_ACTIVATIONS,
+			    .offload = (engine_offload)options->offload,
 			    .host_threads = (int32_t)options->compute_threads,
 			    .freeze = options->freeze};
 }

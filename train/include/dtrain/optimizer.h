@@ -115,9 +115,9 @@ typedef struct dtrain_optimizer dtrain_optimizer;
 
 /* params must be allocated and outlive the optimizer. One thread at a time. With offloaded parameters
  * (dtrain_params_offload) states and updates are on their host device, and each apply moves gradients there and values
- * back; not with the options begin, end, values, grads, lookahead and average. Errors: INVALID_ARGUMENT (the message
- * begins with the kind's name), STATE (parameters are not allocated), UNSUPPORTED (the device lacks an op),
- * NO_MEMORY. */
+ * back; not with the options begin, end, values, grads, lookahead and average, nor, of offloaded units, norm_parts.
+ * Errors: INVALID_ARGUMENT (the message begins with the kind's name), STATE (parameters are not allocated), UNSUPPORTED
+ * (the device lacks an op), NO_MEMORY. */
 BETON_API int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_options *options,
 				      dtrain_optimizer **out, beton_error *err);
 /* The optimizer's work on streams must be complete. */
@@ -138,7 +138,8 @@ BETON_API int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream 
 /* Of offloaded parameters, and optional: the gradients of a unit are complete on the stream (for
  * dtrain_sync_set_listener, with the optimizer as context). They go to the host meanwhile, and unless a norm or a
  * scaler needs all units first, the host updates the unit. The next apply belongs to the same step. Does nothing if
- * nothing is offloaded. */
+ * nothing is offloaded. Of offloaded units, whose gradients leave the device, a norm or a scaler needs the call:
+ * without it apply fails with STATE. */
 BETON_API int dtrain_optimizer_unit_complete(void *optimizer, int unit, dtrain_stream *stream, beton_error *err);
 /* The first failure of an update on the host, after which the values are not to be used. */
 BETON_API int dtrain_optimizer_check(const dtrain_optimizer *optimizer, beton_error *err);

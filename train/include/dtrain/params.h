@@ -177,10 +177,15 @@ BETON_API void dtrain_params_get_memory(const dtrain_params *params, dtrain_para
 
 /* Keeps the values of this rank's ranges in pinned host memory, where optimizers of the parameters work, on the device
  * `host` (cpu or ref), which must outlive the parameters. The parameters' own device has what ops read: the values, or,
- * where ops read compute copies, the copies alone. Each unit has a range of its own. Call it before the parameters are
- * allocated. Errors: UNSUPPORTED (the parameters' device computes in host memory itself, or cannot call the host),
- * INVALID_ARGUMENT (`host` does not), STATE. */
-BETON_API int dtrain_params_offload(dtrain_params *params, dtrain_device *host, beton_error *err);
+ * where ops read compute copies, the copies alone. Each unit has a range of its own.
+ *
+ * units: what ops read is in host memory, too. Programs then have memory for the units in use alone, and copy each unit
+ * there ahead of its readers, for forward and again for backward; dtrain_sync_compile makes such programs, and nothing
+ * else does. Parameters that ops read in F32 beside compute copies of others stay on the device.
+ *
+ * Call it before the parameters are allocated. Errors: UNSUPPORTED (the parameters' device computes in host memory
+ * itself, or cannot call the host), INVALID_ARGUMENT (`host` does not), STATE. */
+BETON_API int dtrain_params_offload(dtrain_params *params, dtrain_device *host, bool units, beton_error *err);
 /* The device `host`; NULL: values are on the parameters' device. */
 BETON_API dtrain_device *dtrain_params_host(const dtrain_params *params);
 
@@ -204,7 +209,7 @@ BETON_API const dtrain_range *dtrain_params_range_at(const dtrain_params *params
  * values of a range were written (by the caller or by dtrain_checkpoint_load), on the same stream, before a program
  * runs. A captured call makes the copies at each launch. Errors: DEVICE. */
 BETON_API int dtrain_params_changed(dtrain_params *params, dtrain_stream *stream, beton_error *err);
-/* Bytes of the compute copies, for facts; 0: there are none. */
+/* Bytes of the compute copies on the device, for facts; 0: it has none. */
 BETON_API size_t dtrain_params_copy_bytes(const dtrain_params *params);
 
 /* The flat arrays on the device: index 0 is offset 0. flat_count includes padding. After values were written:

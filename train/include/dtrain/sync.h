@@ -54,7 +54,8 @@ typedef struct dtrain_sync_options {
 	bool accumulates;                 /* steps may have several runs; default false */
 	dtrain_registration registration; /* of the gradients' memory; default DTRAIN_REGISTER_WITHIN_MACHINE */
 	const char *unit_pattern;         /* see dtrain_unit_policy; default NULL */
-	/* Of zero3. Bytes of units that are gathered ahead of use, default 64 MiB: at least one unit. 0: none. */
+	/* Of zero3, and of offloaded units. Bytes of units that are gathered ahead of use, default 64 MiB: at least one
+	 * unit. 0: none. */
 	size_t prefetch_bytes;
 	bool whole_params;  /* see dtrain_unit_policy.whole */
 	bool keep_gathered; /* units stay gathered from forward to backward (PyTorch: no reshard_after_forward) */
