@@ -2,7 +2,7 @@
  *
  * Syncs that only plan, as if they were one of many ranks: what each strategy keeps and sends, beside the formulas.
  */
-#include <dtrain/sync.h>
+#include <dtrain/overlap.h>
 #include <dtrain/transformer.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -230,6 +230,87 @@ static void shards_tile_units(void **state)
 	dtrain_device_close(&device);
 }
 
+/* What the transfers of a timeline send is what a step sends, and each unit is in it. */
+static void expect_transfers(const planned *p, const dtrain_overlap *overlap)
+{
+	int32_t shards = p->facts.shards, replicas = p->facts.replicas, ranks = shards * replicas;
+	uint64_t gathered = 0, scattered = 0, added_up = 0;
+	int units = 0;
+	for (int32_t i = 0; i < overlap->num_transfers; i++) {
+		const dtrain_overlap_transfer *t = &overlap->transfers[i];
+		bool later = t->kind == DTRAIN_OVERLAP_REPLICAS;
+		assert_true(t->complete <= t->issue && t->issue < t->wait && t->wait <= overlap->num_nodes);
+		assert_int_equal(t->lane, t->kind == DTRAIN_OVERLAP_GATHER);
+		assert_int_equal(later, t->behind >= 0);
+		if (later)
+			assert_int_equal(overlap->transfers[t->behind].unit, t->unit);
+		if (t->kind == DTRAIN_OVERLAP_GATHER)
+			gathered += t->bytes / (uint64_t)shards * (uint64_t)(shards - 1);
+		else if (t->kind == DTRAIN_OVERLAP_SCATTER)
+			scattered += t->bytes / (uint64_t)shards * (uint64_t)(shards - 1);
+		else if (later)
+			added_up += 2 * t->bytes * (uint64_t)(replicas - 1) / (uint64_t)replicas;
+		else
+			added_up += 2 * t->bytes * (uint64_t)(ranks - 1) / (uint64_t)ranks;
+		units += t->unit >= 0 && (t->kind == DTRAIN_OVERLAP_SUM || t->kind == DTRAIN_OVERLAP_SCATTER);
+	}
+	assert_int_equal(units, dtrain_params_unit_count(p->params));
+	assert_int_equal(gathered, p->facts.gathered);
+	assert_int_equal(scattered, p->facts.scattered);
+	assert_int_equal(added_up, p->facts.added_up);
+}
+
+/* Each node computes for 1 ms, and each transfer takes no time: nothing is exposed. */
+static void expect_simulation(dtrain_overlap *overlap)
+{
+	static const dtrain_overlap_cost none[DTRAIN_OVERLAP_KINDS];
+	dtrain_overlap_totals totals;
+	for (int32_t i = 0; i < overlap->num_nodes; i++)
+		overlap->nodes[i].ms = 1;
+	expect_ok(dtrain_overlap_simulate(overlap, none, NULL, &totals, &err), &err);
+	assert_true(totals.exposed_ms == 0 && totals.step_ms == overlap->num_nodes);
+}
+
+static void timelines_have_what_a_step_sends(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *strategy;
+		int ranks, shard;
+		size_t unit_bytes;
+	} cases[] = {{"ddp", 3, 0, 0},   {"ddp", 4, 0, 20000},     {"zero1", 2, 0, 0}, {"zero2", 5, 0, 5000},
+		     {"zero3", 4, 0, 0}, {"zero3", 4, 0, 1 << 20}, {"hsdp", 6, 2, 0},  {"zero1", 4, 2, 10000}};
+	const dtrain_transformer model = small_model();
+	dtrain_device *device;
+	dtrain_overlap *overlap;
+	planned p;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		dtrain_sync_options options = options_for(cases[i].strategy, cases[i].ranks, cases[i].shard, 0);
+		options.first_unit_bytes = options.unit_bytes = cases[i].unit_bytes;
+		options.overlap = true;
+		plan(&p, device, &model, DTRAIN_F32, 16, &options);
+		expect_ok(dtrain_sync_get_overlap(p.sync, &overlap, &err), &err);
+		expect_transfers(&p, overlap);
+		expect_simulation(overlap);
+		dtrain_overlap_destroy(&overlap);
+		unplan(&p);
+	}
+	dtrain_sync_options options = options_for("zero3", 4, 0, 0);
+	plan(&p, device, &model, DTRAIN_F32, 16, &options);
+	assert_int_equal(dtrain_sync_get_overlap(p.sync, &overlap, &err), BETON_STATE);
+	unplan(&p);
+	options.overlap = true;
+	options.parts = 4;
+	expect_ok(dtrain_params_create(device, DTRAIN_F32, &p.params, &err), &err);
+	assert_int_equal(dtrain_sync_create(p.params, NULL, &options, &p.sync, &err), BETON_UNSUPPORTED);
+	options.parts = 0;
+	expect_ok(dtrain_sync_create(p.params, NULL, &options, &p.sync, &err), &err);
+	assert_int_equal(dtrain_sync_get_overlap(p.sync, &overlap, &err), BETON_STATE);
+	unplan(&p);
+	dtrain_device_close(&device);
+}
+
 static size_t peak_bytes(void)
 {
 	struct rusage usage;
@@ -328,6 +409,7 @@ static void plans_cannot_run(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(strategies_keep_and_send_what_formulas_say),
+					   cmocka_unit_test(timelines_have_what_a_step_sends),
 					   cmocka_unit_test(hybrid_adds_up_shards),
 					   cmocka_unit_test(runs_of_a_step_are_counted),
 					   cmocka_unit_test(shards_tile_units),

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "sync.h"
 
 enum { EVENTS = 4 };
@@ -30,7 +31,27 @@ static int create_events(dtrain_sync_marks *marks, beton_error *err)
 		for (int k = 0; k < EVENTS && status == BETON_OK; k++)
 			status = sync->api->event_create(sync->device, events[k], err);
 	}
+	for (int i = 0; i < marks->num_nodes && status == BETON_OK; i++)
+		status = sync->api->event_create(sync->device, &marks->nodes[i], err);
 	return status;
+}
+
+static int allocate(const dtrain_sync *sync, dtrain_sync_marks **out, beton_error *err)
+{
+	dtrain_sync_marks *marks = *out = calloc(1, sizeof(*marks));
+	if (!marks)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	marks->count = sync->num_operations;
+	marks->num_nodes = sync->timeline ? sync->timeline->overlap.num_nodes : 0;
+	marks->operations = calloc((size_t)marks->count, sizeof(*marks->operations));
+	marks->nodes = sync->timeline ? calloc((size_t)marks->num_nodes + 1, sizeof(*marks->nodes)) : NULL;
+	if (marks->operations && (marks->nodes || !sync->timeline))
+		return BETON_OK;
+	free(marks->operations);
+	free(marks->nodes);
+	free(marks);
+	*out = NULL;
+	return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
 }
 
 int dtrain_sync_marks_create(dtrain_sync *sync, dtrain_sync_marks **out, beton_error *err)
@@ -38,16 +59,12 @@ int dtrain_sync_marks_create(dtrain_sync *sync, dtrain_sync_marks **out, beton_e
 	*out = NULL;
 	if (!sync->reductions)
 		return bt_fail(err, BETON_STATE, "sync: marks, and no graph was compiled");
-	dtrain_sync_marks *marks = calloc(1, sizeof(*marks));
-	if (marks)
-		marks->operations = calloc((size_t)sync->num_operations, sizeof(*marks->operations));
-	if (!marks || !marks->operations) {
-		free(marks);
-		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
-	}
+	dtrain_sync_marks *marks;
+	int status = allocate(sync, &marks, err);
+	if (status != BETON_OK)
+		return status;
 	marks->sync = sync;
-	marks->count = sync->num_operations;
-	int status = create_events(marks, err);
+	status = create_events(marks, err);
 	if (status != BETON_OK) {
 		dtrain_sync_marks_destroy(&marks);
 		return status;
@@ -78,6 +95,9 @@ void dtrain_sync_marks_destroy(dtrain_sync_marks **out)
 		for (int k = 0; k < EVENTS; k++)
 			destroy_event(sync, *events[k]);
 	}
+	for (int i = 0; i < marks->num_nodes; i++)
+		destroy_event(sync, marks->nodes[i]);
+	free(marks->nodes);
 	free(marks->operations);
 	free(marks);
 	*out = NULL;
@@ -106,6 +126,7 @@ int dtrain__sync_mark_began(dtrain_sync *sync, dtrain_stream *stream, beton_erro
 		marks->operations[i].used = false;
 		marks->operations[i].exposed_ms = 0;
 	}
+	marks->began_ms = (double)bt_now_ns() / 1e6;
 	return sync->api->event_mark(marks->began, stream, err);
 }
 

@@ -248,6 +248,32 @@ static int add_parts(plan_state *state, int index, int32_t after, beton_error *e
 	return dtrain__schedule_add(state->schedule, &call, after, after + 1, err);
 }
 
+/* before: the node in front of which the reduction is waited for. */
+static int note_reduction(const plan_state *state, int index, int32_t after, int32_t before, beton_error *err)
+{
+	dtrain_sync *sync = state->sync;
+	const sync_reduction *reduction = &sync->reductions[index];
+	int unit = unit_of(sync, index);
+	int32_t last = unit < 0 ? -1 : state->last_grads[unit];
+	size_t element = dtrain_dtype_size(sync->params->dtype);
+	dtrain_overlap_transfer transfer = {.kind = reduction->shard_count ? DTRAIN_OVERLAP_SCATTER
+									   : DTRAIN_OVERLAP_SUM,
+					    .unit = unit,
+					    .bytes = (uint64_t)reduction->count * element,
+					    .complete = last < 0 ? after : last,
+					    .issue = after,
+					    .wait = before,
+					    .behind = -1};
+	int status = dtrain__timeline_add(sync, &transfer, &reduction->sum, err);
+	if (status != BETON_OK || !reduction->shard_count || sync->num_replicas == 1 || !sync->timeline)
+		return status;
+	transfer.kind = DTRAIN_OVERLAP_REPLICAS;
+	transfer.bytes = (uint64_t)reduction->shard_count * element;
+	transfer.wait = state->schedule->graph->num_nodes;
+	transfer.behind = sync->timeline->overlap.num_transfers - 1;
+	return dtrain__timeline_add(sync, &transfer, &reduction->replicas, err);
+}
+
 static dtrain__call reduce_call(const plan_state *state, int index)
 {
 	sync_reduction *reduction = &state->sync->reductions[index];
@@ -306,6 +332,8 @@ static int add_reduction(plan_state *state, int index, int32_t after, int32_t be
 	int32_t ends = state->schedule->num_calls;
 	if (status == BETON_OK)
 		status = dtrain__schedule_add(state->schedule, &call, after, before, err);
+	if (status == BETON_OK)
+		status = note_reduction(state, index, after, before, err);
 	int32_t left = ends;
 	if (status == BETON_OK && sync->reductions[index].leaves)
 		status = add_leave(state, index, after, before, &left, err);
@@ -421,6 +449,24 @@ static int32_t issue_behind(const plan_state *state, int index)
 	return state->readings[at].first - 1;
 }
 
+/* The last run of several, which has marks, finds gathered what is kept whole. What is not divided comes from the host
+ * alone. */
+static int note_gather(const plan_state *state, const sync_gather *gather, const reading *of, int32_t after,
+		       beton_error *err)
+{
+	const dtrain_overlap_transfer transfer = {.kind = DTRAIN_OVERLAP_GATHER,
+						  .unit = of->unit,
+						  .bytes = whole_bytes(state->sync, &gather->form),
+						  .lane = 1,
+						  .complete = -1,
+						  .issue = after,
+						  .wait = of->first,
+						  .behind = -1};
+	bool divided = state->sync->num_shards > 1 && !state->sync->params->units[of->unit].shared;
+	bool noted = state->trains && divided && !(gather->form.is_whole && state->sync->options.accumulates);
+	return noted ? dtrain__timeline_add(state->sync, &transfer, &gather->gather, err) : BETON_OK;
+}
+
 static int add_gather(plan_state *state, int index, beton_error *err)
 {
 	const reading *of = &state->readings[index];
@@ -432,9 +478,11 @@ static int add_gather(plan_state *state, int index, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	const dtrain__call call = dtrain__sync_gather_call(gather);
-	int32_t begins = schedule->num_calls;
 	bool whole = gather->form.is_whole;
-	status = dtrain__schedule_add(schedule, &call, whole ? -1 : issue_behind(state, index), of->first, err);
+	int32_t begins = schedule->num_calls, after = whole ? -1 : issue_behind(state, index);
+	status = dtrain__schedule_add(schedule, &call, after, of->first, err);
+	if (status == BETON_OK)
+		status = note_gather(state, gather, of, after, err);
 	if (status != BETON_OK || whole)
 		return status;
 	const dtrain__lease lease = {.name = gather->gather.label,
@@ -489,8 +537,11 @@ int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error
 	}
 	state.program->next = sync->programs;
 	sync->programs = state.program;
+	/* A node ends in front of the calls behind it. */
+	int status = state.trains ? dtrain__timeline_begin(sync, state.program, schedule, err) : BETON_OK;
 	/* In front of reductions at the same place, since the next op waits for them. */
-	int status = dtrain__sync_plan_norms(sync, state.program, schedule, err);
+	if (status == BETON_OK)
+		status = dtrain__sync_plan_norms(sync, state.program, schedule, err);
 	if (status == BETON_OK && state.trains && sync->part_buffers)
 		status = add_buffers(&state, err);
 	if (status == BETON_OK)
@@ -516,6 +567,7 @@ void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
 		free(program->grads);
 		free(program->parts);
 		free(program->rounded);
+		free(program->node_marks);
 		free(program);
 	}
 }

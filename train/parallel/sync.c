@@ -120,6 +120,17 @@ static bool grads_leave(const dtrain_sync *sync)
 	return !hooked && (sync->num_shards == 1 || sync->num_replicas == 1);
 }
 
+static int check_overlap(const dtrain_sync *sync, beton_error *err)
+{
+	const char *other = sync->hook.create        ? sync->hook.name
+			    : sync->options.parts    ? "the option parts"
+			    : sync->kind->has_rounds ? sync->kind->name
+						     : NULL;
+	return !sync->options.overlap || !other
+		       ? BETON_OK
+		       : bt_fail(err, BETON_UNSUPPORTED, "sync: the option overlap does not go with %s", other);
+}
+
 /* Sizes that are not given: PyTorch's buckets, or a block of the model in a unit. */
 static int set_units(dtrain_sync *sync, beton_error *err)
 {
@@ -202,9 +213,13 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	if (status == BETON_OK)
 		status = check_hook(sync, err);
 	if (status == BETON_OK)
+		status = check_overlap(sync, err);
+	if (status == BETON_OK)
 		status = dtrain__tree_check(sync, err);
 	if (status == BETON_OK)
 		status = set_units(sync, err);
+	if (status == BETON_OK && options.overlap)
+		status = dtrain__timeline_create(sync, err);
 	if (status != BETON_OK) {
 		dtrain__sync_free_hook(&options, &sync->hook);
 		free(sync);
@@ -235,6 +250,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain__sync_destroy_reductions(sync);
 	dtrain__sync_close_visits(sync);
 	dtrain__sync_free_hook(&sync->options, &sync->hook);
+	dtrain__timeline_destroy(sync);
 	free(sync->covered);
 	free(sync);
 	*out = NULL;

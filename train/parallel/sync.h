@@ -5,7 +5,7 @@
 #ifndef DTRAIN_PARALLEL_SYNC_H
 #define DTRAIN_PARALLEL_SYNC_H
 
-#include <dtrain/sync.h>
+#include <dtrain/overlap.h>
 
 #include "comm/work.h"
 #include "core/schedule.h"
@@ -131,7 +131,14 @@ typedef struct sync_program {
 	int num_rounded;
 	sync_exchange *exchanges;
 	int num_exchanges;
+	struct sync_node_mark *node_marks; /* NULL: none */
 } sync_program;
+
+/* With the option overlap: what the last program with backward has. */
+typedef struct sync_timeline {
+	dtrain_overlap overlap; /* without times */
+	int *operations;        /* of each transfer, among the operations that have marks */
+} sync_timeline;
 
 /* The times of one operation of a step. The events are marked if the group is stream-ordered. */
 typedef struct sync_mark {
@@ -145,8 +152,11 @@ typedef struct sync_mark {
 struct dtrain_sync_marks {
 	dtrain_sync *sync;
 	dtrain_event *began, *forward; /* marks: the first operation; the end of forward */
+	double began_ms;               /* the same time on the host's clock */
 	sync_mark *operations;
 	int count;
+	dtrain_event **nodes; /* marked behind each; NULL: the sync has no timeline */
+	int num_nodes;
 	bool recorded;         /* the last step marked all events, which have its times */
 	dtrain_sync_step step; /* what is not in the events */
 };
@@ -199,6 +209,7 @@ struct dtrain_sync {
 	void *listener_context;
 
 	dtrain_sync_marks *marks; /* of the next steps; the caller's, NULL: none */
+	sync_timeline *timeline;  /* NULL: without the option overlap */
 	/* Bytes that the last program with backward gathers in each run, and once a step. */
 	uint64_t gathers_of_run, gathers_of_step;
 
@@ -332,6 +343,16 @@ void dtrain__sync_close_norms(sync_program *program);
 int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err);
 /* Frees what belongs to the programs that were planned after `until` (NULL: all). */
 void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until);
+
+/* ---- nodes and transfers of a step (timeline.c); without the option overlap these do nothing ---- */
+
+int dtrain__timeline_create(dtrain_sync *sync, beton_error *err);
+void dtrain__timeline_destroy(dtrain_sync *sync);
+/* Notes the nodes of a program with backward in place of those of the one before, and adds calls that mark them. */
+int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule, beton_error *err);
+/* Notes a transfer behind the earlier ones. */
+int dtrain__timeline_add(dtrain_sync *sync, const dtrain_overlap_transfer *transfer, const sync_operation *operation,
+			 beton_error *err);
 
 /* ---- what a rank sends (facts.c) ---- */
 

@@ -87,6 +87,10 @@ typedef struct dtrain_sync_options {
 	 * that a rank keeps, and the parts of the units that are being exchanged. With runs of the step, zero2 and
 	 * zero3 send V / ranks times as often. Default 0: sums in whatever order is fastest. */
 	int parts;
+	/* Marks record when each node of a program with backward ended, for <dtrain/overlap.h>, at the cost of an event
+	 * for each node. Not with a hook or compression, parts, or the strategy "local" (UNSUPPORTED). Default
+	 * false. */
+	bool overlap;
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);

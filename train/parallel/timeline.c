@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a step consists of, node by node and transfer by transfer, and when each of them ran.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "core/graph.h"
+#include "sync.h"
+
+/* What the calls refer to that mark where a node ends, or, with node -1, where the run begins. */
+typedef struct sync_node_mark {
+	dtrain_sync *sync;
+	int32_t node;
+} sync_node_mark;
+
+int dtrain__timeline_create(dtrain_sync *sync, beton_error *err)
+{
+	sync->timeline = calloc(1, sizeof(*sync->timeline));
+	return sync->timeline ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+}
+
+static void clear(sync_timeline *timeline)
+{
+	free(timeline->overlap.nodes);
+	free(timeline->overlap.transfers);
+	free(timeline->operations);
+	*timeline = (sync_timeline){0};
+}
+
+void dtrain__timeline_destroy(dtrain_sync *sync)
+{
+	if (sync->timeline)
+		clear(sync->timeline);
+	free(sync->timeline);
+	sync->timeline = NULL;
+}
+
+/* ---- planning ---- */
+
+/* A node that reads a parameter in backward may write its gradient, too: the parameter is the same. */
+static int32_t param_of(const dtrain_graph *graph, const dtrain__node *node)
+{
+	for (int i = 0; i < node->num_outputs; i++) {
+		dtrain_tensor tensor = node->outputs[i] < 0 ? -1 : dtrain__graph_root(graph, node->outputs[i]);
+		if (tensor >= 0 && graph->tensors[tensor].role == DTRAIN__GRAD)
+			return graph->tensors[tensor].index;
+	}
+	for (int i = 0; i < node->num_inputs; i++) {
+		dtrain_tensor tensor = node->inputs[i] < 0 ? -1 : dtrain__graph_root(graph, node->inputs[i]);
+		if (tensor >= 0 &&
+		    (graph->tensors[tensor].role == DTRAIN__PARAM || graph->tensors[tensor].role == DTRAIN__COPY))
+			return graph->tensors[tensor].index;
+	}
+	return -1;
+}
+
+static int mark_node(void *context, const dtrain__run *run, beton_error *err)
+{
+	const sync_node_mark *self = context;
+	dtrain_sync *sync = self->sync;
+	if (self->node < 0)
+		return dtrain__sync_begin_run(sync, run, err);
+	return sync->marks && !run->more ? sync->api->event_mark(sync->marks->nodes[self->node], run->stream, err)
+					 : BETON_OK;
+}
+
+int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule, beton_error *err)
+{
+	const dtrain_graph *graph = schedule->graph;
+	if (!sync->timeline)
+		return BETON_OK;
+	clear(sync->timeline);
+	dtrain_overlap *overlap = &sync->timeline->overlap;
+	overlap->nodes = calloc((size_t)graph->num_nodes + 1, sizeof(*overlap->nodes));
+	program->node_marks = calloc((size_t)graph->num_nodes + 1, sizeof(*program->node_marks));
+	if (!overlap->nodes || !program->node_marks)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory for the times of %d nodes", graph->num_nodes);
+	overlap->num_nodes = graph->num_nodes;
+	for (int32_t i = 0; i < graph->num_nodes; i++)
+		overlap->nodes[i].param = param_of(graph, &graph->nodes[i]);
+	int status = BETON_OK;
+	/* What is only planned never runs. */
+	for (int32_t i = -1; i < graph->num_nodes && !sync->options.plan_ranks && status == BETON_OK; i++) {
+		program->node_marks[i + 1] = (sync_node_mark){.sync = sync, .node = i};
+		const dtrain__call call = {.name = "mark of a node",
+					   .issue = mark_node,
+					   .wait = dtrain__sync_nothing,
+					   .context = &program->node_marks[i + 1]};
+		status = dtrain__schedule_add(schedule, &call, i, i + 1, err);
+	}
+	return status;
+}
+
+int dtrain__timeline_add(dtrain_sync *sync, const dtrain_overlap_transfer *transfer, const sync_operation *operation,
+			 beton_error *err)
+{
+	sync_timeline *self = sync->timeline;
+	if (!self)
+		return BETON_OK;
+	size_t count = (size_t)self->overlap.num_transfers + 1;
+	dtrain_overlap_transfer *transfers = realloc(self->overlap.transfers, count * sizeof(*transfers));
+	self->overlap.transfers = transfers ? transfers : self->overlap.transfers;
+	int *operations = realloc(self->operations, count * sizeof(*operations));
+	self->operations = operations ? operations : self->operations;
+	if (!transfers || !operations)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory for the times of %zu transfers", count);
+	transfers[count - 1] = *transfer;
+	operations[count - 1] = operation->index;
+	self->overlap.num_transfers++;
+	return BETON_OK;
+}
+
+/* ---- reading ---- */
+
+int dtrain_sync_get_overlap(const dtrain_sync *sync, dtrain_overlap **out, beton_error *err)
+{
+	const sync_timeline *from = sync->timeline;
+	*out = NULL;
+	if (!from || !from->overlap.num_nodes)
+		return bt_fail(err, BETON_STATE, "sync: %s",
+			       from ? "no graph with backward was compiled" : "it has not the option overlap");
+	dtrain_overlap *copy = calloc(1, sizeof(*copy));
+	size_t nodes = (size_t)from->overlap.num_nodes * sizeof(*copy->nodes);
+	size_t transfers = (size_t)from->overlap.num_transfers * sizeof(*copy->transfers);
+	if (copy) {
+		*copy = from->overlap;
+		copy->nodes = malloc(nodes);
+		copy->transfers = malloc(transfers + 1);
+	}
+	if (!copy || !copy->nodes || !copy->transfers) {
+		dtrain_overlap_destroy(&copy);
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory for the times of a step");
+	}
+	memcpy(copy->nodes, from->overlap.nodes, nodes);
+	if (transfers)
+		memcpy(copy->transfers, from->overlap.transfers, transfers);
+	*out = copy;
+	return BETON_OK;
+}
+
+static void read_transfers(const dtrain_sync_marks *marks, dtrain_overlap *overlap)
+{
+	const dtrain_sync *sync = marks->sync;
+	double began = dtrain__group_is_stream_ordered(sync->group) ? 0 : marks->began_ms;
+	for (int32_t i = 0; i < overlap->num_transfers; i++) {
+		const sync_mark *mark = &marks->operations[sync->timeline->operations[i]];
+		dtrain_overlap_transfer *transfer = &overlap->transfers[i];
+		transfer->begin_ms = mark->used ? mark->begin_ms - began : 0;
+		transfer->end_ms = mark->used ? mark->end_ms - began : 0;
+		transfer->exposed_ms = mark->used ? mark->exposed_ms : 0;
+	}
+}
+
+/* From the end of one node to that of the next one, there are the waits in front of it. */
+int dtrain_sync_read_overlap(const dtrain_sync_marks *marks, dtrain_overlap *overlap, beton_error *err)
+{
+	const dtrain_sync *sync = marks->sync;
+	double before = 0;
+	int status = BETON_OK;
+	if (!sync->timeline || !marks->recorded || overlap->num_nodes != marks->num_nodes ||
+	    overlap->num_transfers != sync->timeline->overlap.num_transfers)
+		return bt_fail(err, BETON_STATE, "sync: the marks have no times of %d nodes and %d transfers",
+			       overlap->num_nodes, overlap->num_transfers);
+	read_transfers(marks, overlap);
+	for (int32_t i = 0; i < overlap->num_nodes && status == BETON_OK; i++) {
+		double ended = before;
+		status = sync->api->event_elapsed_ms(marks->began, marks->nodes[i], &ended, err);
+		overlap->nodes[i].ms = ended - before;
+		before = ended;
+	}
+	for (int32_t i = 0; i < overlap->num_transfers; i++) {
+		int32_t wait = overlap->transfers[i].wait;
+		if (wait < overlap->num_nodes)
+			overlap->nodes[wait].ms -= overlap->transfers[i].exposed_ms;
+	}
+	for (int32_t i = 0; i < overlap->num_nodes; i++)
+		overlap->nodes[i].ms = overlap->nodes[i].ms > 0 ? overlap->nodes[i].ms : 0;
+	return status;
+}
