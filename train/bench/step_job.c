@@ -69,52 +69,6 @@ static int open_loader(bench_job *job, beton_error *err)
 	return status == BETON_OK ? beton_iterator_open(&job->iterator, job->loader, 0, 0, err) : status;
 }
 
-/* Bytes, or numbers around 0, also in 16 bits; labels and tokens below classes. */
-static void *make_up(size_t count, size_t element, int64_t classes)
-{
-	char *data = calloc(count, element);
-	for (size_t i = 0; i < count && data; i++) {
-		float value = (float)(i * 2654435761u % 1000) * 2e-3f - 1;
-		int64_t class = (int64_t)(i * 2654435761u >> 7) % classes;
-		if (element == sizeof(class))
-			memcpy(data + i * element, &class, sizeof(class));
-		else if (element == sizeof(value))
-			memcpy(data + i * element, &value, sizeof(value));
-		else
-			data[i * element] = (char)(i * 2654435761u >> 13 & 0x3f);
-	}
-	return data;
-}
-
-/* Uses the same batch for all steps. */
-static int feed_once(bench_job *job, beton_error *err)
-{
-	const engine_network *network = &job->engine.train;
-	beton_tensor tensors[ENGINE_INPUTS] = {0};
-	const beton_batch batch = {.count = (uint32_t)job->options->batch,
-				   .num_tensors = (uint32_t)network->num_inputs,
-				   .tensors = tensors};
-	int status = BETON_OK;
-	for (int i = 0; i < network->num_inputs && status == BETON_OK; i++) {
-		const engine_input *input = &network->inputs[i];
-		dtrain_dtype dtype = dtrain_program_dtype(network->program, input->tensor);
-		size_t count = (size_t)dtrain_shape_count(dtrain_program_shape(network->program, input->tensor));
-		tensors[i] =
-			(beton_tensor){.name = input->name,
-				       .dtype = engine_batch_type(dtype),
-				       .data = make_up(count, dtrain_dtype_size(dtype), job->example.data.classes)};
-		if (!tensors[i].data)
-			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu elements of a batch", count);
-	}
-	if (status == BETON_OK)
-		status = engine_feed_network(&job->engine, network, &batch, err);
-	if (status == BETON_OK)
-		status = engine_synchronize(&job->engine, "the batch", err);
-	for (int i = 0; i < network->num_inputs; i++)
-		free(tensors[i].data);
-	return status;
-}
-
 static int open_stepper(bench_job *job, beton_error *err)
 {
 	const engine_stepper_options stepper = {.optimizer = job->optimizer, .no_capture = job->options->no_capture};
@@ -135,7 +89,7 @@ int bench_job_open(bench_job *job, const bench_step_options *options, beton_erro
 	if (status == BETON_OK)
 		status = dtrain_optimizer_create(job->engine.params, &optimizer, &job->optimizer, err);
 	if (status == BETON_OK)
-		status = options->data ? open_loader(job, err) : feed_once(job, err);
+		status = options->data ? open_loader(job, err) : engine_example_feed(&job->engine, err);
 	if (status == BETON_OK)
 		status = engine_synchronize(&job->engine, "the parameters", err);
 	return status == BETON_OK ? open_stepper(job, err) : status;

@@ -122,7 +122,7 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 	return status == BETON_OK ? open_parts(engine, mesh, &engine->strategy, err) : status;
 }
 
-void engine_close(engine_rank *engine)
+void engine_close_parts(engine_rank *engine)
 {
 	engine_feed_close(&engine->feed);
 	dtrain_program_destroy(&engine->train.program);
@@ -133,8 +133,13 @@ void engine_close(engine_rank *engine)
 	dtrain_scaler_destroy(&engine->scaler);
 	if (engine->stream)
 		engine->api->stream_destroy(engine->stream);
+	*engine = (engine_rank){.device = engine->device};
+}
+
+void engine_close(engine_rank *engine)
+{
+	engine_close_parts(engine);
 	dtrain_device_close(&engine->device);
-	*engine = (engine_rank){0};
 }
 
 int engine_next_batch(const engine_rank *engine, beton_iterator *iterator, beton_batch **out, beton_error *err)

@@ -71,6 +71,8 @@ int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_da
 		     engine_precision precision, const dtrain_sync_options *sync, beton_error *err);
 /* A zeroed struct is allowed. */
 void engine_close(engine_rank *engine);
+/* Closes all but the device, which has the caller again. */
+void engine_close_parts(engine_rank *engine);
 
 /* beton_iterator_next without a time limit. Errors name no option of the loader that a task has set. */
 int engine_next_batch(const engine_rank *engine, beton_iterator *iterator, beton_batch **out, beton_error *err);

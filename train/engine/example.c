@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "example.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+
 int engine_example_open(engine_example *out, const engine_example_options *options, beton_error *err)
 {
 	*out = (engine_example){.vision = {.image_size = options->image_size,
@@ -35,4 +40,48 @@ int engine_example_open(engine_example *out, const engine_example_options *optio
 void engine_example_close(engine_example *example)
 {
 	engine_model_free(&example->model);
+}
+
+/* Bytes, or numbers around 0, also in 16 bits; labels and tokens below classes. */
+static void *make_up(size_t count, size_t element, int64_t classes)
+{
+	char *data = calloc(count, element);
+	for (size_t i = 0; i < count && data; i++) {
+		float value = (float)(i * 2654435761u % 1000) * 2e-3f - 1;
+		int64_t class = (int64_t)(i * 2654435761u >> 7) % classes;
+		if (element == sizeof(class))
+			memcpy(data + i * element, &class, sizeof(class));
+		else if (element == sizeof(value))
+			memcpy(data + i * element, &value, sizeof(value));
+		else
+			data[i * element] = (char)(i * 2654435761u >> 13 & 0x3f);
+	}
+	return data;
+}
+
+int engine_example_feed(engine_rank *engine, beton_error *err)
+{
+	const engine_network *network = &engine->train;
+	beton_tensor tensors[ENGINE_INPUTS] = {0};
+	const beton_batch batch = {.count = (uint32_t)engine->job.batch_size,
+				   .num_tensors = (uint32_t)network->num_inputs,
+				   .tensors = tensors};
+	int status = BETON_OK;
+	for (int i = 0; i < network->num_inputs && status == BETON_OK; i++) {
+		const engine_input *input = &network->inputs[i];
+		dtrain_dtype dtype = dtrain_program_dtype(network->program, input->tensor);
+		size_t count = (size_t)dtrain_shape_count(dtrain_program_shape(network->program, input->tensor));
+		tensors[i] = (beton_tensor){.name = input->name,
+					    .dtype = engine_batch_type(dtype),
+					    .data = make_up(count, dtrain_dtype_size(dtype), engine->data->classes)};
+		if (!tensors[i].data)
+			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu elements of a batch", count);
+	}
+	if (status == BETON_OK)
+		status = engine_feed_network(engine, network, &batch, err);
+	if (status == BETON_OK)
+		status = engine_synchronize(engine, "the batch", err);
+	for (int i = 0; i < network->num_inputs; i++)
+		free(tensors[i].data);
+	return status;
 }

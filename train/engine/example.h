@@ -4,6 +4,7 @@
 #ifndef ENGINE_EXAMPLE_H
 #define ENGINE_EXAMPLE_H
 
+#include "engine.h"
 #include "lm/lm.h"
 #include "model.h"
 #include "vision/vision.h"
@@ -25,5 +26,8 @@ typedef struct engine_example_options {
 /* Fills out, whose address must not change. Close it even on failure. Errors: those of finding the model. */
 int engine_example_open(engine_example *out, const engine_example_options *options, beton_error *err);
 void engine_example_close(engine_example *example);
+
+/* Gives the training network of an open engine, of any job, a batch of made-up samples, which it keeps. */
+int engine_example_feed(engine_rank *engine, beton_error *err);
 
 #endif

@@ -154,25 +154,42 @@ static int plan_network(engine_rank *planned, int which, engine_memory *out, bet
 	return status;
 }
 
+int engine_planned_open(const engine_rank *engine, const dtrain_sync_options *options, engine_rank *out,
+			beton_error *err)
+{
+	*out = *engine;
+	out->params = NULL;
+	out->sync = NULL;
+	int status = engine_create_params(engine, &out->params, err);
+	return status == BETON_OK ? dtrain_sync_create(out->params, NULL, options, &out->sync, err) : status;
+}
+
+void engine_planned_close(engine_rank *planned)
+{
+	dtrain_sync_destroy(&planned->sync);
+	dtrain_params_destroy(&planned->params);
+}
+
+int engine_planned_measure(engine_rank *planned, engine_memory *out, beton_error *err)
+{
+	int status = planned->job.evaluates ? BETON_OK : plan_network(planned, TRAINING, out, err);
+	if (status == BETON_OK && planned->data->val.samples)
+		status = plan_network(planned, EVALUATION, out, err);
+	if (status == BETON_OK)
+		add_parameters(planned, out);
+	share_batches(planned, out);
+	return status;
+}
+
 int engine_memory_plan(const engine_rank *engine, const engine_layout *layout, engine_memory *out, beton_error *err)
 {
 	const dtrain_sync_options options = options_of(engine, layout);
-	engine_rank planned = *engine;
-	planned.params = NULL;
-	planned.sync = NULL;
+	engine_rank planned;
 	*out = (engine_memory){0};
-	int status = engine_create_params(engine, &planned.params, err);
+	int status = engine_planned_open(engine, &options, &planned, err);
 	if (status == BETON_OK)
-		status = dtrain_sync_create(planned.params, NULL, &options, &planned.sync, err);
-	if (status == BETON_OK && !engine->job.evaluates)
-		status = plan_network(&planned, TRAINING, out, err);
-	if (status == BETON_OK && engine->data->val.samples)
-		status = plan_network(&planned, EVALUATION, out, err);
-	if (status == BETON_OK)
-		add_parameters(&planned, out);
-	share_batches(engine, out);
-	dtrain_sync_destroy(&planned.sync);
-	dtrain_params_destroy(&planned.params);
+		status = engine_planned_measure(&planned, out, err);
+	engine_planned_close(&planned);
 	return status;
 }
 

@@ -48,6 +48,14 @@ bool engine_layout_is(const engine_layout *a, const engine_layout *b);
  * it shards as well, or both do not. Errors: those of building the networks. */
 int engine_memory_plan(const engine_rank *engine, const engine_layout *layout, engine_memory *out, beton_error *err);
 
+/* The engine with parameters that are only planned, and a sync of those options, which have plan_ranks. The engine may
+ * be open_plan'ed, and must outlive it. Close it even on failure. */
+int engine_planned_open(const engine_rank *engine, const dtrain_sync_options *options, engine_rank *out,
+			beton_error *err);
+void engine_planned_close(engine_rank *planned);
+/* Plans its networks, that of training first. out: zeroed. */
+int engine_planned_measure(engine_rank *planned, engine_memory *out, beton_error *err);
+
 /* A table for people, freed by the caller, with a row for each layout. limit: bytes that a rank has, for a column that
  * says which fit; 0: none. */
 int engine_memory_table(const engine_rank *engine, const engine_layout *layouts, int count, const engine_layout *chosen,

@@ -19,6 +19,7 @@
 #include "launcher.h"
 #include "metrics.h"
 #include "options.h"
+#include "overlap.h"
 #include "parts.h"
 #include "plan.h"
 #include "preflight.h"
@@ -232,8 +233,23 @@ static void print_stopped(const run_options *options, int stopped, int64_t step)
 		puts("; nothing is saved: with --checkpoint a run that is stopped can be continued");
 }
 
-static int run_rank(const run_options *options, const run_facts *facts, const struct rank_env *env,
-		    const run_cores *cores)
+/* A session of device and groups alone measures. */
+static int measure_overlap(const run_options *options, const run_facts *facts, const struct rank_env *env)
+{
+	beton_error err;
+	run_session session;
+	int status = run_session_join(&session, env, options, facts, &err);
+	if (status != BETON_OK)
+		return fail_rank(env, &err);
+	run_signals_catch();
+	status = run_overlap_report(&session, &err);
+	if (status != BETON_OK)
+		run_watchdog_leave(session.watchdog, &err);
+	run_session_close(&session);
+	return status == BETON_OK ? EXIT_SUCCESS : fail_rank(env, &err);
+}
+
+static int run_rank(run_options *options, const run_facts *facts, const struct rank_env *env, const run_cores *cores)
 {
 	beton_error err;
 	run_session session;
@@ -248,6 +264,8 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 			"change what its ranks exchange, and end it; set the variable to 32 hexadecimal digits, the "
 			"same for all ranks\n",
 			(unsigned)env->master_port);
+	if (options->overlap)
+		return measure_overlap(options, facts, env);
 	int status = run_session_open(&session, env, options, facts, &err);
 	if (status != BETON_OK)
 		return fail_rank(env, &err);

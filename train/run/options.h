@@ -102,6 +102,8 @@ typedef struct run_options {
 	const char *freeze;             /* patterns; NULL: none */
 	bool evaluate;
 	bool plan;
+	bool overlap;
+	bool tune_units;       /* sizes of units are still to be chosen */
 	const char *device;    /* as given: NAME or NAME:INDEX */
 	const char *recompute; /* as given */
 	engine_recompute recomputed;

@@ -156,6 +156,17 @@ const option_row run_rows[] = {
 	     "`--strategy`, if there are several ranks, and for each `--recompute`. Then come the tensors that are "
 	     "alive in the step with the most bytes, and each step of the program with its bytes. dtrain-plan(1) needs "
 	     "neither data nor ranks."),
+	FLAG("overlap", TOLD, overlap,
+	     "measure what communication the ranks wait for, and what would hide it, and exit",
+	     "Some steps on made-up samples are measured, on all ranks; they update nothing. Of each unit of "
+	     "parameters "
+	     "the table has the bytes of its transfer, when its gradients were complete, when the transfer began and "
+	     "ended, how long the step waited for it, and what was computed meanwhile. The cost of transfers, a "
+	     "latency "
+	     "and a time for each byte, is fitted to these times. Then the step is simulated with units of other "
+	     "sizes, "
+	     "another order, and transfers in more or fewer lanes. Needs several ranks, and a strategy whose ranks "
+	     "take each step together."),
 	ROW("classes", FREE, OPTION_WHOLE, vision.classes, "N", NULL,
 	    "number of classes (default: highest label of the data + 1)", NULL, .least = 1, .most = 1000000,
 	    .fact = "classes"),
@@ -284,6 +295,12 @@ const option_row run_rows[] = {
 	      "Of sharding strategies. A block is a layer of a transformer or a stage of a ResNet. A parameter is in "
 	      "one "
 	      "unit, so a unit may be larger."),
+	FLAG("tune-units", FREE, tune_units, "choose --bucket-mb or --unit-mb from a few steps before the first",
+	     "Steps are measured as with --overlap, with the standard units. The size from a sixteenth to four times "
+	     "that of the largest one with which a step is expected to be shortest is chosen, if it gains a hundredth "
+	     "and its memory is free; otherwise the standard units stay. All ranks have the same. Training is "
+	     "that with the size given by hand: `ddp` may add up in another order. The log and checkpoints have the "
+	     "size in the place of this option, so a resumed run keeps it."),
 	TEXT("unit-pattern", TOLD, unit_pattern, "PATTERN", NULL, "modules whose parameters are gathered together",
 	     "Of sharding strategies, in place of blocks: `transformer.h.*` matches each layer of a GPT-2. What is "
 	     "between two such modules is a unit, too."),

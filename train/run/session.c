@@ -15,6 +15,7 @@
 #include "metadata.h"
 #include "optimizer.h"
 #include "options_table.h"
+#include "overlap.h"
 #include "parts.h"
 #include "resume.h"
 #include "saving.h"
@@ -454,8 +455,9 @@ static void find_data_ranks(run_session *session)
 	session->data_ranks = async ? (session->rank > 0 ? session->world_size - 1 : 1) : session->world_size;
 }
 
-int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
-		     const run_facts *facts, beton_error *err)
+/* What every session begins with. */
+static int join_ranks(run_session *session, const struct rank_env *env, const run_options *options,
+		      const run_facts *facts, beton_error *err)
 {
 	*session = (run_session){.options = options,
 				 .facts = facts,
@@ -464,6 +466,34 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 				 .world_size = env->world_size};
 	session->launcher = env->store_hosted ? getppid() : 0;
 	find_data_ranks(session);
+	int status = open_store(session, env, err);
+	if (status == BETON_OK)
+		status = open_device(session, env, err);
+	return status == BETON_OK ? join(session, env, err) : status;
+}
+
+/* Tells the other ranks why, and closes everything. */
+static void give_up(run_session *session, beton_error *err)
+{
+	run_watchdog_leave(session->watchdog, err);
+	if (session->rank > 0 && session->store && !session->slow_group)
+		dtrain_group_decline(session->store, session->rank, SLOW_GROUP, err->message, NULL);
+	run_session_close(session);
+}
+
+int run_session_join(run_session *session, const struct rank_env *env, const run_options *options,
+		     const run_facts *facts, beton_error *err)
+{
+	int status = join_ranks(session, env, options, facts, err);
+	if (status != BETON_OK)
+		give_up(session, err);
+	return status;
+}
+
+static void place_at_start(run_session *session)
+{
+	const run_options *options = session->options;
+	const run_facts *facts = session->facts;
 	session->position = (run_position){.seed = options->seed,
 					   .world_size = (int32_t)run_strategy_shares(options),
 					   .batch_size = (int32_t)(options->batch_size * options->accumulate),
@@ -473,15 +503,19 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 					   .data_class_names = facts->data.train.class_names};
 	const char *slash = strrchr(options->model, '/');
 	strncpy(session->position.model, slash ? slash + 1 : options->model, sizeof(session->position.model) - 1);
-	int status = open_store(session, env, err);
+}
+
+int run_session_open(run_session *session, const struct rank_env *env, run_options *options, const run_facts *facts,
+		     beton_error *err)
+{
+	int status = join_ranks(session, env, options, facts, err);
+	if (status == BETON_OK)
+		status = run_overlap_tune(session, options, err);
+	place_at_start(session);
 	if (status == BETON_OK)
 		status = run_options_to_json(options, &session->options_json, err);
 	if (status == BETON_OK && options->checkpoint && !options->evaluate && session->rank == 0)
 		status = run_metadata_make(options, facts, &session->metadata, err);
-	if (status == BETON_OK)
-		status = open_device(session, env, err);
-	if (status == BETON_OK)
-		status = join(session, env, err);
 	if (status == BETON_OK)
 		status = open_engine(session, err);
 	if (status == BETON_OK)
@@ -499,12 +533,8 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		status = open_loader(session, true, &session->train_loader, err);
 	if (status == BETON_OK && facts->data.val.samples && (!async || session->rank == 0))
 		status = open_loader(session, false, &session->val_loader, err);
-	if (status != BETON_OK) {
-		run_watchdog_leave(session->watchdog, err);
-		if (session->rank > 0 && session->store && !session->slow_group)
-			dtrain_group_decline(session->store, session->rank, SLOW_GROUP, err->message, NULL);
-		run_session_close(session);
-	}
+	if (status != BETON_OK)
+		give_up(session, err);
 	return status;
 }
 

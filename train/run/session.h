@@ -51,8 +51,12 @@ typedef struct run_session {
 } run_session;
 
 /* Opens everything, checks that the ranks agree, and loads a checkpoint if --resume finds one. env, options and facts
- * must outlive the session. On failure everything is closed. */
-int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
+ * must outlive the session. With --tune-units the sizes of units in options are set. On failure everything is
+ * closed. */
+int run_session_open(run_session *session, const struct rank_env *env, run_options *options, const run_facts *facts,
+		     beton_error *err);
+/* The same as far as device, groups and mesh alone. */
+int run_session_join(run_session *session, const struct rank_env *env, const run_options *options,
 		     const run_facts *facts, beton_error *err);
 void run_session_close(run_session *session);
 

@@ -54,6 +54,9 @@ int run_strategy_check_world(const run_options *options, beton_error *err)
 	if (run_strategy_is_async(options) && ranks < 2)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--strategy async needs a --world-size of 2 at least: a server and its workers");
+	if (ranks == 1 && (options->overlap || options->tune_units))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: one rank sends nothing: give --world-size N",
+			       options->overlap ? "overlap" : "tune-units");
 	if (known && ranks % shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--shard %" PRId64 ": the number of ranks, %" PRId64 ", is no multiple of it", shard,
@@ -97,6 +100,8 @@ static const struct {
 	{"outer-lr", OF_LOCAL},
 	{"outer-momentum", OF_LOCAL},
 	{"staleness", OF_ASYNC},
+	{"overlap", OF_DDP | OF_SHARDING},
+	{"tune-units", OF_DDP | OF_SHARDING},
 	{"plan", OF_DDP | OF_SHARDING | OF_LOCAL},
 };
 
@@ -144,6 +149,28 @@ static int check_compression(const run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
+/* What --overlap and --tune-units measure are transfers of units whose sizes are free. */
+static int check_overlap(const run_options *options, beton_error *err)
+{
+	const char *name = options->overlap ? "overlap" : "tune-units";
+	if (!options->overlap && !options->tune_units)
+		return BETON_OK;
+	const char *other = options->overlap && options->tune_units ? "tune-units"
+			    : options->plan                         ? "plan"
+			    : options->evaluate                     ? "evaluate"
+			    : options->compress                     ? "compress"
+			    : options->reproducible                 ? "reproducible"
+								    : NULL;
+	if (other)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: not with --%s", name, other);
+	bool by_hand = options->unit_pattern || options->given[run_row_find("unit-mb")] ||
+		       options->given[run_row_find("bucket-mb")];
+	if (options->tune_units && by_hand)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--tune-units: it chooses what --bucket-mb, --unit-mb or --unit-pattern gives");
+	return BETON_OK;
+}
+
 static int check_apart(const run_options *options, beton_error *err)
 {
 	if (options->strategy < RUN_STRATEGY_LOCAL)
@@ -172,6 +199,8 @@ int run_strategy_check(const run_options *options, beton_error *err)
 		status = check_compression(options, err);
 	if (status == BETON_OK)
 		status = check_apart(options, err);
+	if (status == BETON_OK)
+		status = check_overlap(options, err);
 	if (status != BETON_OK || !is_sharding(options))
 		return status;
 	if (options->buffers == DTRAIN_BUFFERS_OWN)
