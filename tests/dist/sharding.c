@@ -34,6 +34,7 @@ typedef struct setup {
 	bool locally, keep, in_one_unit, bf16, late;
 	size_t prefetch;
 	double clip;      /* 0: none */
+	dtrain_norm norm;
 	const char *kind; /* NULL: adamw */
 } setup;
 
@@ -176,6 +177,7 @@ static void open_training(training *t, struct rank *r, const setup *job, dtrain_
 	dtrain_optimizer_options_init(&options);
 	options.kind = job->kind ? job->kind : "adamw";
 	options.clip_norm = job->clip;
+	options.norm = job->norm;
 	options.grad_divisor = (double)r->size * job->runs;
 	options.num_groups = 2;
 	options.group_of = groups;
@@ -562,21 +564,21 @@ static void half(struct rank *r)
 	REQUIRE(memcmp(got.values, right.values, sizeof(got.values)) != 0);
 }
 
-/* 12: the norm is that of all gradients; an infinite one makes finite gradients 0 and the values that it belongs to
- * NaN, on all ranks alike. */
-static void norms(struct rank *r)
+/* 12: norms of any type are those of all gradients; an infinite one makes finite gradients 0 and the values that it
+ * belongs to NaN, on all ranks alike. */
+static void norms_of(struct rank *r, dtrain_norm type)
 {
 	setup of = standard;
-	float norm = 0;
 	of.clip = INFINITY;
+	of.norm = type;
 	const setup ddp = with(of, "ddp");
 	train(r, &ddp, &right);
-	norm = right.norm;
+	float norm = right.norm, bound = type == DTRAIN_NORM_MAX ? 2e-6f : 1e-5f;
 	REQUIRE(norm > 0);
 	for (int i = 0; i < 3; i++) {
 		const setup one = with(of, sharding[i]);
 		train(r, &one, &got);
-		REQUIRE(fabsf(got.norm - norm) <= 1e-5f * norm);
+		REQUIRE(fabsf(got.norm - norm) <= bound * norm);
 	}
 	of.clip = 0.05;
 	of.network = BAD;
@@ -588,6 +590,13 @@ static void norms(struct rank *r)
 		for (int k = 0; k < got.count; k++)
 			REQUIRE(isnan(got.values[k]) == isnan(right.values[k]));
 	}
+}
+
+static void norms(struct rank *r)
+{
+	norms_of(r, DTRAIN_NORM_2);
+	norms_of(r, DTRAIN_NORM_1);
+	norms_of(r, DTRAIN_NORM_MAX);
 }
 
 /* The same on streams, with a device whose memory the host does not see. */

@@ -18,13 +18,17 @@ GROUPS = [0, 2, 1, 0, 2]
 RATES = [(1, 5e-4), (8, 5e-4 / 8), (0.5, 0)]
 STEPS = 4
 CASES = [
-    # name, largest norm, divisor, scale, momentum, nesterov
-    ("most of it goes", 0.5, 1, 1, 0.9, False),
-    ("some steps", 33, 1, 1, 0.9, True),
-    ("none", 1e9, 1, 1, 0.9, False),
-    ("a mean of three", 4, 3, 1, 0.85, True),
-    ("scaled", 2, 2, 1024, 0.9, False),
+    # name, largest norm, divisor, scale, momentum, nesterov, type of the norm
+    ("most of it goes", 0.5, 1, 1, 0.9, False, 2),
+    ("some steps", 33, 1, 1, 0.9, True, 2),
+    ("none", 1e9, 1, 1, 0.9, False, 2),
+    ("a mean of three", 4, 3, 1, 0.85, True, 2),
+    ("scaled", 2, 2, 1024, 0.9, False, 2),
+    ("magnitudes", 500, 2, 1, 0.9, False, 1),
+    ("largest", 0.3, 1, 1, 0.9, True, math.inf),
+    ("largest, scaled", 0.3, 2, 1024, 0.9, False, math.inf),
 ]
+NORMS = {2: "DTRAIN_NORM_2", 1: "DTRAIN_NORM_1", math.inf: "DTRAIN_NORM_MAX"}
 SHOWN = 8  # elements of each parameter at the most, from its beginning
 
 
@@ -40,7 +44,7 @@ def tensor(f, size):
     return torch.tensor([f(i) for i in range(size)], dtype=torch.float32)
 
 
-def run(largest, divisor, scale, momentum, nesterov):
+def run(largest, divisor, scale, momentum, nesterov, norm_type):
     params = [torch.nn.Parameter(tensor(lambda i, k=k: start(k, i), n)) for k, n in enumerate(SIZES)]
     groups = [
         {"params": [p for p, of in zip(params, GROUPS) if of == g], "lr": 0.1 * rate, "weight_decay": decay}
@@ -55,17 +59,17 @@ def run(largest, divisor, scale, momentum, nesterov):
         if scale > 1:
             scaler.scale(torch.zeros(1))  # makes the scaler's state
             scaler.unscale_(sgd)
-        norms.append(torch.nn.utils.clip_grad_norm_(params, largest).item())
+        norms.append(torch.nn.utils.clip_grad_norm_(params, largest, norm_type).item())
         scaler.step(sgd)
         scaler.update()
     return norms, [x for p in params for x in p.detach()[:SHOWN].tolist()]
 
 
-def special(gradients):
+def special(gradients, norm_type):
     """Norm and gradients after clipping to 1, of gradients that are not finite or of norm 0."""
     p = torch.nn.Parameter(torch.zeros(len(gradients)))
     p.grad = torch.tensor(gradients)
-    norm = torch.nn.utils.clip_grad_norm_([p], 1.0).item()
+    norm = torch.nn.utils.clip_grad_norm_([p], 1.0, norm_type).item()
     return norm, p.grad.tolist()
 
 
@@ -88,23 +92,26 @@ def main():
     print("\tconst char *name;")
     print("\tdouble largest, divisor, scale, momentum;")
     print("\tbool nesterov;")
+    print("\tdtrain_norm norm;")
     print("\tdouble norms[CLIP_STEPS], weights[CLIP_SHOWN];")
     print("} clip_cases[] = {")
     for name, *options in CASES:
         norms, weights = run(*options)
-        head = ", ".join(str(x).lower() for x in options)
+        head = ", ".join(str(x).lower() for x in options[:-1]) + ", " + NORMS[options[-1]]
         print(f'\t{{"{name}", {head},\n\t {numbers(norms)},\n\t {numbers(weights)}}},')
     print("};")
     print()
     print("/* Clipped to 1. */")
     print("static const struct {")
+    print("\tdtrain_norm type;")
     print("\tdouble gradients[CLIP_SPECIAL], norm, clipped[CLIP_SPECIAL];")
     print("} clip_special[] = {")
     inf, nan = math.inf, math.nan
-    for gradients in ([3.0, 4.0, 0.0, 0.0], [1.0, -inf, 2.0, 0.0], [1.0, nan, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0],
-                      [1e-7, 0.0, 0.0, 0.0], [inf, nan, 1.0, 2.0]):
-        norm, clipped = special(gradients)
-        print(f"\t{{{numbers(gradients)}, {number(norm)}, {numbers(clipped)}}},")
+    lists = ([3.0, 4.0, 0.0, 0.0], [1.0, -inf, 2.0, 0.0], [1.0, nan, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0],
+             [1e-7, 0.0, 0.0, 0.0], [inf, nan, 1.0, 2.0])
+    for gradients, norm_type in ((g, t) for t in NORMS for g in lists):
+        norm, clipped = special(gradients, norm_type)
+        print(f"\t{{{NORMS[norm_type]}, {numbers(gradients)}, {number(norm)}, {numbers(clipped)}}},")
     print("};")
 
 

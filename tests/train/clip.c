@@ -145,6 +145,7 @@ static void check_case(const char *device, int index, bool captured)
 		add_scaler(&n, clip_cases[index].scale);
 	dtrain_optimizer_options_init(&options);
 	options.clip_norm = clip_cases[index].largest;
+	options.norm = clip_cases[index].norm;
 	options.grad_divisor = clip_cases[index].divisor;
 	dtrain_optimizer *optimizer = make(&n, &options, clip_cases[index].momentum, clip_cases[index].nesterov);
 	if (captured) {
@@ -185,6 +186,7 @@ static void check_special(const char *device, int index)
 	options.hypers = &(dtrain_hyper_value){"momentum", 0};
 	options.num_hypers = 1;
 	options.clip_norm = 1;
+	options.norm = clip_special[index].type;
 	expect_ok(dtrain_optimizer_create(n.params, &options, &optimizer, &err), &err);
 	net_copy(&n, dtrain_params_values(n.params), host, sizeof(host), DTRAIN_HOST_TO_DEVICE);
 	for (int i = 0; i < CLIP_SPECIAL; i++)

@@ -127,6 +127,50 @@ double cpu_squares(const float *g, int64_t count, float inverse)
 	return sum;
 }
 
+static double magnitudes(const float *g, int64_t count, float inverse)
+{
+	enum { LANES = 16, ROUNDS = 16 };
+	double sum = 0;
+	for (int64_t start = 0; start < count; start += LANES * ROUNDS) {
+		float lanes[LANES] = {0};
+		int64_t here = count - start < LANES * ROUNDS ? count - start : LANES * ROUNDS;
+		for (int64_t i = 0; i < here; i++)
+			lanes[i % LANES] += fabsf(g[start + i] * inverse);
+		for (int k = 0; k < LANES; k++)
+			sum += (double)lanes[k];
+	}
+	return sum;
+}
+
+static double greater(double a, double b)
+{
+	return a > b || isnan(a) ? a : b;
+}
+
+static double largest(const float *g, int64_t count, float inverse)
+{
+	float most = 0;
+	int nans = 0;
+	for (int64_t i = 0; i < count; i++) {
+		float x = fabsf(g[i] * inverse);
+		most = x > most ? x : most;
+		nans |= x != x;
+	}
+	return nans ? NAN : (double)most;
+}
+
+static double total_of(dtrain_norm norm, const float *g, int64_t count, float inverse)
+{
+	switch (norm) {
+	case DTRAIN_NORM_1:
+		return magnitudes(g, count, inverse);
+	case DTRAIN_NORM_MAX:
+		return largest(g, count, inverse);
+	default:
+		return cpu_squares(g, count, inverse);
+	}
+}
+
 /* Whichever thread adds up a piece, the pieces' sums are added in their order. */
 static int run_grad_norm(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
@@ -135,16 +179,18 @@ static int run_grad_norm(const struct dtrain_op *op, void *const *operands, void
 	float inverse = 1 / ((float)op->attrs.clip.grad_divisor * (scaler ? scaler[DTRAIN_SCALER_SCALE] : 1));
 	float *clip = operands[op->num_inputs];
 	double *sums = workspace, sum = 0;
+	dtrain_norm norm = op->attrs.clip.norm;
 	int64_t count = op->count, pieces = (count + PIECE - 1) / PIECE;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
 #endif
 	for (int64_t i = 0; i < pieces; i++)
-		sums[i] = cpu_squares(g + i * PIECE, i + 1 < pieces ? PIECE : count - i * PIECE, inverse);
+		sums[i] = total_of(norm, g + i * PIECE, i + 1 < pieces ? PIECE : count - i * PIECE, inverse);
 	for (int64_t i = 0; i < pieces; i++)
-		sum += sums[i];
+		sum = norm == DTRAIN_NORM_MAX ? greater(sums[i], sum) : sum + sums[i];
 	memmove(clip, operands[1], DTRAIN_CLIPS * sizeof(*clip));
-	clip[DTRAIN_CLIP_SQUARES] += (float)sum;
+	float *total = &clip[DTRAIN_CLIP_TOTAL];
+	*total = norm == DTRAIN_NORM_MAX ? (float)greater(sum, (double)*total) : *total + (float)sum;
 	return BETON_OK;
 }
 

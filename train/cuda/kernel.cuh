@@ -187,17 +187,29 @@ inline bool is_aligned(const void *pointer, size_t bytes)
 
 /* ---- sums ---- */
 
-/* Adds up what the threads of the block have, in an order that depends on nothing: thread 0 gets the sum. */
-__device__ inline double add_up(double x)
+/* Joins what the threads of the block have, in an order that depends on nothing: thread 0 gets the result. */
+template <typename F> __device__ inline double join_up(double x, F join)
 {
 	__shared__ double shared[THREADS];
 	shared[threadIdx.x] = x;
 	for (unsigned half = THREADS / 2; half > 0; half /= 2) {
 		__syncthreads();
 		if (threadIdx.x < half)
-			shared[threadIdx.x] = x += shared[threadIdx.x + half];
+			shared[threadIdx.x] = x = join(x, shared[threadIdx.x + half]);
 	}
 	return x;
+}
+
+struct sum_of_two {
+	__device__ double operator()(double a, double b) const
+	{
+		return a + b;
+	}
+};
+
+__device__ inline double add_up(double x)
+{
+	return join_up(x, sum_of_two());
 }
 
 /* What a kernel writes to cuda_loss.fault for a label or an index of a row. */

@@ -342,10 +342,10 @@ cudaError_t cuda_kernel_scaler_update(cudaStream_t stream, float *scaler);
 /* DTRAIN_OP_GRAD_NORM, in two launches, and DTRAIN_OP_CLIP. scaler NULL: none; after may be before. workspace: on a
  * multiple of 8 bytes. */
 size_t cuda_kernel_grad_norm_workspace(int64_t count);
-cudaError_t cuda_kernel_grad_norm(cudaStream_t stream, const float *g, const float *before, const float *scaler,
-				  float *after, int64_t count, double divisor, void *workspace);
-cudaError_t cuda_kernel_clip(cudaStream_t stream, const float *before, const float *scaler, float *after,
-			     double max_norm);
+cudaError_t cuda_kernel_grad_norm(cudaStream_t stream, dtrain_norm norm, const float *g, const float *before,
+				  const float *scaler, float *after, int64_t count, double divisor, void *workspace);
+cudaError_t cuda_kernel_clip(cudaStream_t stream, dtrain_norm norm, const float *before, const float *scaler,
+			     float *after, double max_norm);
 
 /* ---- compression of gradients; the bits are those of the other devices ---- */
 

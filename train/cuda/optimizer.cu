@@ -153,58 +153,84 @@ __global__ void update(float *scaler)
 /* Elements of one block, whatever the GPU: the same sums on all of them. */
 constexpr int64_t NORM_CHUNK = 64 * THREADS;
 
-template <int V>
+/* What a norm is made of: a number joins a total, and a total another one. */
+struct squares : sum_of_two {
+	template <typename T> __device__ static T take(T total, T x)
+	{
+		return total + x * x;
+	}
+};
+struct magnitudes : sum_of_two {
+	template <typename T> __device__ static T take(T total, T x)
+	{
+		return total + (x < 0 ? -x : x);
+	}
+};
+struct greatest {
+	__device__ double operator()(double a, double b) const
+	{
+		return a > b || a != a ? a : b;
+	}
+
+	template <typename T> __device__ static T take(T total, T x)
+	{
+		const T size = x < 0 ? -x : x;
+		return size > total || size != size ? size : total;
+	}
+};
+
+template <typename F, int V>
 __global__ void __launch_bounds__(THREADS)
-	squares(const float *g, const float *scaler, float divisor, double *sums, int64_t count)
+	collect(const float *g, const float *scaler, float divisor, double *totals, int64_t count)
 {
 	typedef vector<float, V> numbers;
 	const float inverse = 1 / (scaler ? divisor * scaler[DTRAIN_SCALER_SCALE] : divisor);
 	const int64_t first = blockIdx.x * NORM_CHUNK, left = count - first;
 	const int64_t here = left < NORM_CHUNK ? left : NORM_CHUNK, vectors = here / V;
-	float sum[V] = {};
+	float part_of[V] = {};
 #pragma unroll 4
 	for (int64_t i = threadIdx.x; i < vectors; i += THREADS) {
 		const numbers part = reinterpret_cast<const numbers *>(g + first)[i];
 #pragma unroll
 		for (int k = 0; k < V; k++)
-			sum[k] += part.v[k] * inverse * (part.v[k] * inverse);
+			part_of[k] = F::take(part_of[k], part.v[k] * inverse);
 	}
 	double total = 0;
 #pragma unroll
 	for (int k = 0; k < V; k++)
-		total += (double)sum[k];
-	if (threadIdx.x < here - vectors * V) {
-		const double last = (double)(g[first + vectors * V + threadIdx.x] * inverse);
-		total += last * last;
-	}
-	total = add_up(total);
+		total = F()(total, (double)part_of[k]);
+	if (threadIdx.x < here - vectors * V)
+		total = F::take(total, (double)(g[first + vectors * V + threadIdx.x] * inverse));
+	total = join_up(total, F());
 	if (threadIdx.x == 0)
-		sums[blockIdx.x] = total;
+		totals[blockIdx.x] = total;
 }
 
+template <typename F>
 __global__ void __launch_bounds__(THREADS)
-	add_squares(const double *sums, int64_t count, const float *before, float *after)
+	join_totals(const double *totals, int64_t count, const float *before, float *after)
 {
 	double total = 0;
 	for (int64_t i = threadIdx.x; i < count; i += THREADS)
-		total += sums[i];
-	total = add_up(total);
+		total = F()(total, totals[i]);
+	total = join_up(total, F());
 	if (threadIdx.x == 0) {
-		const float sum = before[DTRAIN_CLIP_SQUARES] + (float)total;
+		const float joined = (float)F()((double)before[DTRAIN_CLIP_TOTAL], (double)(float)total);
 		for (int i = 0; i < DTRAIN_CLIPS; i++)
 			after[i] = before[i];
-		after[DTRAIN_CLIP_SQUARES] = sum;
+		after[DTRAIN_CLIP_TOTAL] = joined;
 	}
 }
 
 /* As the device table says: torch.nn.utils.clip_grad_norm_. */
-__global__ void clip(const float *before, const float *scaler, float *after, float max_norm)
+__global__ void clip(const float *before, const float *scaler, float *after, float max_norm, bool root)
 {
-	const float norm = sqrtf(before[DTRAIN_CLIP_SQUARES]), factor = max_norm / (norm + 1e-6f);
+	const float total = before[DTRAIN_CLIP_TOTAL], norm = root ? sqrtf(total) : total;
+	const float factor = max_norm / (norm + 1e-6f);
 	after[DTRAIN_CLIP_SCALE] = (scaler ? scaler[DTRAIN_SCALER_SCALE] : 1) / (factor > 1 ? 1 : factor);
 	after[DTRAIN_CLIP_NORM] = norm;
 	after[DTRAIN_CLIP_INFINITE] = scaler ? scaler[DTRAIN_SCALER_INFINITE] : 0;
-	after[DTRAIN_CLIP_SQUARES] = 0;
+	after[DTRAIN_CLIP_TOTAL] = 0;
 }
 
 } // namespace
@@ -256,22 +282,36 @@ extern "C" size_t cuda_kernel_grad_norm_workspace(int64_t count)
 	return (size_t)((count + NORM_CHUNK - 1) / NORM_CHUNK) * sizeof(double);
 }
 
-extern "C" cudaError_t cuda_kernel_grad_norm(cudaStream_t stream, const float *g, const float *before,
-					     const float *scaler, float *after, int64_t count, double divisor,
-					     void *workspace)
+template <typename F>
+static cudaError_t grad_norm(cudaStream_t stream, const float *g, const float *before, const float *scaler,
+			     float *after, int64_t count, double divisor, void *workspace)
 {
-	double *sums = (double *)workspace;
+	double *totals = (double *)workspace;
 	const int64_t blocks = (count + NORM_CHUNK - 1) / NORM_CHUNK;
-	cudaError_t status =
-		is_aligned(g, 16)
-			? launch(squares<4>, blocks, dim3(THREADS), stream, g, scaler, (float)divisor, sums, count)
-			: launch(squares<1>, blocks, dim3(THREADS), stream, g, scaler, (float)divisor, sums, count);
-	return status == cudaSuccess ? launch(add_squares, 1, dim3(THREADS), stream, sums, blocks, before, after)
+	cudaError_t status = is_aligned(g, 16) ? launch(collect<F, 4>, blocks, dim3(THREADS), stream, g, scaler,
+							(float)divisor, totals, count)
+					       : launch(collect<F, 1>, blocks, dim3(THREADS), stream, g, scaler,
+							(float)divisor, totals, count);
+	return status == cudaSuccess ? launch(join_totals<F>, 1, dim3(THREADS), stream, totals, blocks, before, after)
 				     : status;
 }
 
-extern "C" cudaError_t cuda_kernel_clip(cudaStream_t stream, const float *before, const float *scaler, float *after,
-					double max_norm)
+extern "C" cudaError_t cuda_kernel_grad_norm(cudaStream_t stream, dtrain_norm norm, const float *g, const float *before,
+					     const float *scaler, float *after, int64_t count, double divisor,
+					     void *workspace)
 {
-	return launch(clip, 1, dim3(1), stream, before, scaler, after, (float)max_norm);
+	switch (norm) {
+	case DTRAIN_NORM_1:
+		return grad_norm<magnitudes>(stream, g, before, scaler, after, count, divisor, workspace);
+	case DTRAIN_NORM_MAX:
+		return grad_norm<greatest>(stream, g, before, scaler, after, count, divisor, workspace);
+	default:
+		return grad_norm<squares>(stream, g, before, scaler, after, count, divisor, workspace);
+	}
+}
+
+extern "C" cudaError_t cuda_kernel_clip(cudaStream_t stream, dtrain_norm norm, const float *before, const float *scaler,
+					float *after, double max_norm)
+{
+	return launch(clip, 1, dim3(1), stream, before, scaler, after, (float)max_norm, norm == DTRAIN_NORM_2);
 }

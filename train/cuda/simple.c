@@ -379,9 +379,10 @@ static cudaError_t grad_norm(const cuda_kernel_op *k, const dtrain_op_desc *desc
 			     void *const *operands, void *workspace)
 {
 	(void)k;
-	return cuda_kernel_grad_norm(stream, operands[0], operands[1], desc->num_inputs > 2 ? operands[2] : NULL,
-				     operands[desc->num_inputs], dtrain_shape_count(&desc->inputs[0].shape),
-				     desc->attrs.clip.grad_divisor, workspace);
+	return cuda_kernel_grad_norm(stream, desc->attrs.clip.norm, operands[0], operands[1],
+				     desc->num_inputs > 2 ? operands[2] : NULL, operands[desc->num_inputs],
+				     dtrain_shape_count(&desc->inputs[0].shape), desc->attrs.clip.grad_divisor,
+				     workspace);
 }
 
 static cudaError_t clip(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
@@ -389,7 +390,7 @@ static cudaError_t clip(const cuda_kernel_op *k, const dtrain_op_desc *desc, cud
 {
 	(void)k;
 	(void)workspace;
-	return cuda_kernel_clip(stream, operands[0], desc->num_inputs > 1 ? operands[1] : NULL,
+	return cuda_kernel_clip(stream, desc->attrs.clip.norm, operands[0], desc->num_inputs > 1 ? operands[1] : NULL,
 				operands[desc->num_inputs], desc->attrs.clip.max_norm);
 }
 

@@ -3,29 +3,67 @@
  * The norm of the gradients, and clipping by it. Gradients are read once for it; the update multiplies with the
  * coefficient on its way.
  */
+#include "core/params.h"
 #include "optimizer.h"
 
-static int add_squares(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, bool shared, beton_error *err)
+/* Adds the gradients of the ranges that are shared by all ranks, or of the others, to a state. */
+static int add_norms(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, bool shared, dtrain__argument state,
+		     beton_error *err)
 {
-	const dtrain__argument none = {.memory = NULL}, clip = dtrain__argument_four(optimizer->clip);
+	const dtrain__argument none = {.memory = NULL};
 	const dtrain__argument scaler = optimizer->scaler ? dtrain__argument_four(optimizer->scaler) : none;
 	int status = BETON_OK;
 	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK; i++) {
 		optimizer->range = &optimizer->ranges[i];
 		if (optimizer->range->shared == shared)
-			status = dtrain__optimizer_add_reader(optimizer, DTRAIN_OP_GRAD_NORM, attrs, clip, scaler, err);
+			status = dtrain__optimizer_add_reader(optimizer, DTRAIN_OP_GRAD_NORM, attrs, state, scaler, err);
 	}
 	return status;
 }
 
 /* What only this rank has, added up over the ranks; then what all of them have, which counts once. */
-static int add_all_squares(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err)
+static int add_all_norms(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err)
 {
-	int status = add_squares(optimizer, attrs, false, err);
+	const dtrain__argument clip = dtrain__argument_four(optimizer->clip);
+	int status = add_norms(optimizer, attrs, false, clip, err);
 	if (status == BETON_OK)
 		status = dtrain__optimizer_add_sum(optimizer, &optimizer->before,
-						   (float *)optimizer->clip + DTRAIN_CLIP_SQUARES, 1, err);
-	return status == BETON_OK ? add_squares(optimizer, attrs, true, err) : status;
+						   (float *)optimizer->clip + DTRAIN_CLIP_TOTAL, 1, err);
+	return status == BETON_OK ? add_norms(optimizer, attrs, true, clip, err) : status;
+}
+
+/* The largest of all ranks without a maximum over ranks, of which NaN might not be part: each rank has a state of its
+ * own in a table, the ranks add up their tables, in which the others' states are 0, and the largest number is taken. */
+static int find_largest(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err)
+{
+	const dtrain__sharding *sharding = &optimizer->params->sharding;
+	const dtrain__argument clip = dtrain__argument_four(optimizer->clip), none = {.memory = NULL};
+	const dtrain_op_attrs plain = {.clip = {.grad_divisor = 1, .norm = DTRAIN_NORM_MAX}};
+	int status = dtrain__norm_table_create(optimizer, sharding->shards, err);
+	if (status != BETON_OK)
+		return status;
+	const dtrain__argument table = dtrain__norm_table(optimizer, 0, sharding->shards);
+	status = add_norms(optimizer, attrs, false, dtrain__norm_table(optimizer, sharding->shard, 1), err);
+	if (status == BETON_OK)
+		status = dtrain__optimizer_add_sum(optimizer, &optimizer->before, optimizer->norm_table,
+						   (int64_t)sharding->shards * DTRAIN_CLIPS, err);
+	if (status == BETON_OK)
+		status = dtrain__optimizer_add(optimizer, &optimizer->before, DTRAIN_OP_GRAD_NORM, &plain,
+					       (const dtrain__argument[]){table, clip, none},
+					       (const dtrain__argument[]){clip, none}, err);
+	/* For the next step, whose gradients may be read before any other op runs, because they leave the device. */
+	if (status == BETON_OK)
+		status = dtrain__norm_table_zero(optimizer, sharding->shards, err);
+	return status == BETON_OK ? add_norms(optimizer, attrs, true, clip, err) : status;
+}
+
+static int find_norm(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err)
+{
+	/* A maximum does not depend on the order. */
+	if (attrs->clip.norm == DTRAIN_NORM_MAX && optimizer->add)
+		return find_largest(optimizer, attrs, err);
+	return optimizer->norm_parts && attrs->clip.norm != DTRAIN_NORM_MAX ? dtrain__norm_create(optimizer, attrs, err)
+									    : add_all_norms(optimizer, attrs, err);
 }
 
 int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err)
@@ -34,13 +72,13 @@ int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err)
 	int status = dtrain_device_get_api(device)->alloc(device, DTRAIN_CLIPS * sizeof(float), &optimizer->clip, err);
 	if (status != BETON_OK)
 		return status;
-	const dtrain_op_attrs attrs = {
-		.clip = {.grad_divisor = optimizer->grad_divisor, .max_norm = optimizer->clip_norm}};
+	const dtrain_op_attrs attrs = {.clip = {.grad_divisor = optimizer->grad_divisor,
+						.norm = optimizer->norm,
+						.max_norm = optimizer->clip_norm}};
 	const dtrain__argument none = {.memory = NULL}, clip = dtrain__argument_four(optimizer->clip);
 	const dtrain__argument scaler = optimizer->scaler ? dtrain__argument_four(optimizer->scaler) : none;
 	const dtrain__argument outputs[] = {clip, none};
-	status = optimizer->norm_parts ? dtrain__norm_create(optimizer, &attrs, err)
-				       : add_all_squares(optimizer, &attrs, err);
+	status = find_norm(optimizer, &attrs, err);
 	if (status == BETON_OK)
 		status = dtrain__optimizer_add(optimizer, &optimizer->before, DTRAIN_OP_CLIP, &attrs,
 					       (const dtrain__argument[]){clip, scaler, none}, outputs, err);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The squares of gradients in an order that does not depend on how ranks share the parameters. Every unit is divided
- * into as many pieces as norm_parts; no shard divides a piece. Each piece has its own state of clipping in a table,
- * where its squares are added up. Ranks add up their tables, in which the others' pieces are 0, so that the order of
+ * What norms of gradients are made of, in an order that does not depend on how ranks share the parameters. Every unit
+ * is divided into as many pieces as norm_parts; no shard divides a piece. Each piece has its own state of clipping in a
+ * table, where its part is added up. Ranks add up their tables, in which the others' pieces are 0, so that the order of
  * these additions does not matter. Then the table is halved until one state is left.
  */
 #include "common/error.h"
 #include "core/params.h"
 #include "optimizer.h"
 
-static dtrain__argument table_of(const dtrain_optimizer *optimizer, int64_t first, int64_t states)
+dtrain__argument dtrain__norm_table(const dtrain_optimizer *optimizer, int64_t first, int64_t states)
 {
 	return dtrain__argument_array(DTRAIN_F32, states * DTRAIN_CLIPS, optimizer->norm_table + first * DTRAIN_CLIPS);
 }
@@ -26,7 +26,7 @@ static int add(dtrain_optimizer *optimizer, dtrain__argument a, dtrain__argument
 static int add_piece(dtrain_optimizer *optimizer, int64_t first, int64_t count, int64_t piece,
 		     const dtrain_op_attrs *attrs, beton_error *err)
 {
-	const dtrain__argument none = {.memory = NULL}, state = table_of(optimizer, piece, 1);
+	const dtrain__argument none = {.memory = NULL}, state = dtrain__norm_table(optimizer, piece, 1);
 	const dtrain_dtype dtype = dtrain_params_dtype(optimizer->params);
 	char *grads = (char *)optimizer->range->raw_grads + (size_t)first * dtrain_dtype_size(dtype);
 	const dtrain__argument inputs[] = {dtrain__argument_array(dtype, count, grads), state,
@@ -52,6 +52,20 @@ static int add_pieces(dtrain_optimizer *optimizer, bool shared, const dtrain_op_
 }
 
 /* The states, and as many that stay 0. */
+int dtrain__norm_table_create(dtrain_optimizer *optimizer, int64_t states, beton_error *err)
+{
+	dtrain_device *device = optimizer->before.device;
+	return dtrain_device_get_api(device)->alloc(device, (size_t)states * 2 * DTRAIN_CLIPS * sizeof(float),
+						    (void **)&optimizer->norm_table, err);
+}
+
+int dtrain__norm_table_zero(dtrain_optimizer *optimizer, int64_t states, beton_error *err)
+{
+	const dtrain__argument zeros = dtrain__norm_table(optimizer, states, states);
+	return add(optimizer, zeros, zeros, dtrain__norm_table(optimizer, 0, states), err);
+}
+
+/* Units must be whole pieces; the number of states is a power of two. */
 static int allocate(dtrain_optimizer *optimizer, int64_t *out, beton_error *err)
 {
 	const dtrain_params *params = optimizer->params;
@@ -63,9 +77,7 @@ static int allocate(dtrain_optimizer *optimizer, int64_t *out, beton_error *err)
 				       (long long)dtrain_params_unit_at(params, i)->count);
 	for (*out = 1; *out < pieces;)
 		*out *= 2;
-	dtrain_device *device = optimizer->before.device;
-	return dtrain_device_get_api(device)->alloc(device, (size_t)*out * 2 * DTRAIN_CLIPS * sizeof(float),
-						    (void **)&optimizer->norm_table, err);
+	return dtrain__norm_table_create(optimizer, *out, err);
 }
 
 int dtrain__norm_create(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err)
@@ -75,8 +87,7 @@ int dtrain__norm_create(dtrain_optimizer *optimizer, const dtrain_op_attrs *attr
 	int status = allocate(optimizer, &states, err);
 	if (status != BETON_OK)
 		return status;
-	const dtrain__argument zeros = table_of(optimizer, states, states);
-	status = add(optimizer, zeros, zeros, table_of(optimizer, 0, states), err);
+	status = dtrain__norm_table_zero(optimizer, states, err);
 	if (status == BETON_OK)
 		status = add_pieces(optimizer, false, attrs, err);
 	if (status == BETON_OK)
@@ -85,8 +96,8 @@ int dtrain__norm_create(dtrain_optimizer *optimizer, const dtrain_op_attrs *attr
 	if (status == BETON_OK)
 		status = add_pieces(optimizer, true, attrs, err);
 	for (int64_t half = states / 2; half > 0 && status == BETON_OK; half /= 2) {
-		const dtrain__argument low = table_of(optimizer, 0, half);
-		status = add(optimizer, low, table_of(optimizer, half, half), low, err);
+		const dtrain__argument low = dtrain__norm_table(optimizer, 0, half);
+		status = add(optimizer, low, dtrain__norm_table(optimizer, half, half), low, err);
 	}
-	return status == BETON_OK ? add(optimizer, clip, table_of(optimizer, 0, 1), clip, err) : status;
+	return status == BETON_OK ? add(optimizer, clip, dtrain__norm_table(optimizer, 0, 1), clip, err) : status;
 }

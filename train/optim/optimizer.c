@@ -538,6 +538,7 @@ int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_option
 	optimizer->grad_divisor = options.grad_divisor;
 	optimizer->clip_norm = options.clip_norm;
 	optimizer->norm_parts = options.norm_parts;
+	optimizer->norm = options.norm;
 	optimizer->num_groups = options.num_groups;
 	optimizer->adamw = options.adamw;
 	optimizer->scaler = options.scaler ? dtrain_scaler_memory(options.scaler) : NULL;

@@ -95,6 +95,7 @@ struct dtrain_optimizer {
 	void *add_context;
 	double grad_divisor, clip_norm;
 	int norm_parts;
+	dtrain_norm norm;
 	float *norm_table; /* see norm.c; NULL: none */
 	double *hypers;    /* [num_groups][kind->facts.num_hypers] */
 	int32_t num_groups;
@@ -194,7 +195,11 @@ int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);
 /* ---- parts that can be combined with any kind: ops and states ---- */
 
 int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err);
-/* The part of it that adds up squares, where norm_parts > 0. */
+/* The part of it that adds up, where norm_parts > 0. */
+/* A table of states of clipping, which are 0 at first; an op that makes them 0 again; and some of them. */
+int dtrain__norm_table_create(dtrain_optimizer *optimizer, int64_t states, beton_error *err);
+int dtrain__norm_table_zero(dtrain_optimizer *optimizer, int64_t states, beton_error *err);
+dtrain__argument dtrain__norm_table(const dtrain_optimizer *optimizer, int64_t first, int64_t states);
 int dtrain__norm_create(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err);
 
 /* ---- updates of offloaded parameters (host_update.c) ---- */

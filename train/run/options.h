@@ -152,6 +152,7 @@ typedef struct run_options {
 	double label_smoothing;
 	double dropout;         /* of a transformer; below 0: its own */
 	double clip_norm;       /* 0: off */
+	int clip_norm_type;     /* dtrain_norm */
 	int schedule;           /* dtrain_schedule_kind */
 	double decay_share;     /* of the schedule wsd: share of all steps */
 	double schedule_power;  /* of polynomial */

@@ -113,6 +113,12 @@ static const char *const losses[] = {
 	[VISION_LOSS_MSE] = "mse",
 	NULL,
 };
+static const char *const norms[] = {
+	[DTRAIN_NORM_2] = "2",
+	[DTRAIN_NORM_1] = "1",
+	[DTRAIN_NORM_MAX] = "inf",
+	NULL,
+};
 static const char *const flags[] = {"no", "yes", NULL};
 static const char *const resumes[] = {
 	[RUN_RESUME_NO] = "no",

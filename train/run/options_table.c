@@ -448,6 +448,8 @@ const option_row run_rows[] = {
 	       "it with this option or a log. If the norm is infinite, "
 	       "finite gradients become 0 and infinite ones NaN. If the norm is NaN, all gradients become NaN. With "
 	       "`fp16` such a step is skipped."),
+	CHOICE("clip-norm-type", TOLD, clip_norm_type, "TYPE", norms, "2", "norm of --clip-norm and of the log: %s",
+	       "The root of the sum of squares, the sum of magnitudes, or the largest magnitude."),
 	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and norms",
 	     "Of the parameters of one dimension. Common in recipes for ImageNet and for language models."),
 	TEXT("no-decay", TOLD, no_decay, "PATTERN[,...]", NULL, "no weight decay of the parameters that match",

@@ -117,6 +117,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	/* The log has the norm of each step; computing it reads the gradients once. */
 	bool logs = options->log || options->tensorboard;
 	optimizer.clip_norm = options->clip_norm > 0 || !logs ? options->clip_norm : INFINITY;
+	optimizer.norm = (dtrain_norm)options->clip_norm_type;
 	optimizer.norm_parts = (int)options->reproducible;
 	optimizer.lookahead = options->lookahead > 0;
 	optimizer.average = options->ema > 0;

@@ -236,22 +236,22 @@ static void lookahead_equals_ref(void **state)
 			check_lookahead(counts[i], weights[k / 2], k % 2, k / 4 != (int)i % 2);
 }
 
-static void check_norm(int64_t count, int shift, bool scaled)
+static void check_norm(dtrain_norm norm, int64_t count, int shift, bool scaled)
 {
 	array g = array_random("g", DTRAIN_F32, count, shift, -1, 1), g64 = array_as(&g, DTRAIN_F64);
 	array scaler = scaler_of(4, 5, 1), clip = scaler_of(1, 2, 0), right = array_copy(&clip);
-	array_set(&clip, DTRAIN_CLIP_SQUARES, 0.5);
-	array_set(&right, DTRAIN_CLIP_SQUARES, 0.5);
+	array_set(&clip, DTRAIN_CLIP_TOTAL, 0.5);
+	array_set(&right, DTRAIN_CLIP_TOTAL, 0.5);
 	array sums =
 		array_make("sums", DTRAIN_F64, (int64_t)(cuda_kernel_grad_norm_workspace(count) / sizeof(double)), 0);
-	const dtrain_op_attrs attrs = {.clip = {.grad_divisor = 3, .max_norm = 0.25}};
+	const dtrain_op_attrs attrs = {.clip = {.norm = norm, .grad_divisor = 3, .max_norm = 0.25}};
 	dtrain_shape flat = dtrain_shape_of(1, &count), four = dtrain_shape_of(1, (int64_t[]){DTRAIN_CLIPS});
 	void *state = scaled ? scaler.memory : NULL;
-	CHECK_CUDA(cuda_kernel_grad_norm(NULL, g.memory, clip.memory, state, clip.memory, count, 3, sums.memory));
+	CHECK_CUDA(cuda_kernel_grad_norm(NULL, norm, g.memory, clip.memory, state, clip.memory, count, 3, sums.memory));
 	ref_run(DTRAIN_OP_GRAD_NORM, &attrs, scaled ? 3 : 2, 1, (dtrain_shape[]){flat, four, four, four},
 		(array *[]){&g64, &right, scaled ? &scaler : &right, &right});
-	array_compare(&clip, &right, 2e-6 * array_get(&right, DTRAIN_CLIP_SQUARES));
-	CHECK_CUDA(cuda_kernel_clip(NULL, right.memory, state, clip.memory, 0.25));
+	array_compare(&clip, &right, 2e-6 * array_get(&right, DTRAIN_CLIP_TOTAL));
+	CHECK_CUDA(cuda_kernel_clip(NULL, norm, right.memory, state, clip.memory, 0.25));
 	ref_run(DTRAIN_OP_CLIP, &attrs, scaled ? 2 : 1, 1, (dtrain_shape[]){four, four, four},
 		(array *[]){&right, scaled ? &scaler : &right, &right});
 	array_compare_exact(&clip, &right);
@@ -262,8 +262,29 @@ static void norms_equal_ref(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < COUNTS; i++)
-		for (int k = 0; k < 4; k++)
-			check_norm(counts[i], k % 2, k / 2);
+		for (int k = 0; k < 12; k++)
+			check_norm((dtrain_norm)(k / 4), counts[i], k % 2, k / 2 % 2);
+}
+
+static void the_largest_of_what_is_no_number_is_none(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNTS; i++)
+		for (int64_t at = counts[i] - 1; at >= 0; at -= counts[i] / 7 + 1) {
+			array g = array_random("g", DTRAIN_F32, counts[i], 0, -1, 1), clip = scaler_of(1, 2, 0);
+			array sums =
+				array_make("sums", DTRAIN_F64,
+					   (int64_t)(cuda_kernel_grad_norm_workspace(counts[i]) / sizeof(double)), 0);
+			array_set(&g, at, NAN);
+			CHECK_CUDA(cuda_kernel_grad_norm(NULL, DTRAIN_NORM_MAX, g.memory, clip.memory, NULL,
+							 clip.memory, counts[i], 1, sums.memory));
+			assert_true(isnan(array_get(&clip, DTRAIN_CLIP_TOTAL)));
+			array_set(&g, at, 1);
+			CHECK_CUDA(cuda_kernel_grad_norm(NULL, DTRAIN_NORM_MAX, g.memory, clip.memory, NULL,
+							 clip.memory, counts[i], 1, sums.memory));
+			assert_true(isnan(array_get(&clip, DTRAIN_CLIP_TOTAL)));
+			free_all((array *[]){&g, &clip, &sums, NULL});
+		}
 }
 
 static void inspect_finds_one_bad_number_anywhere(void **state)
@@ -311,9 +332,13 @@ static void scaler_changes_as_ref(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(loss_equals_ref),       cmocka_unit_test(labels_out_of_range_are_reported),
-		cmocka_unit_test(sgd_equals_ref),        cmocka_unit_test(lookahead_equals_ref),
-		cmocka_unit_test(norms_equal_ref),       cmocka_unit_test(inspect_finds_one_bad_number_anywhere),
+		cmocka_unit_test(loss_equals_ref),
+		cmocka_unit_test(labels_out_of_range_are_reported),
+		cmocka_unit_test(sgd_equals_ref),
+		cmocka_unit_test(lookahead_equals_ref),
+		cmocka_unit_test(norms_equal_ref),
+		cmocka_unit_test(the_largest_of_what_is_no_number_is_none),
+		cmocka_unit_test(inspect_finds_one_bad_number_anywhere),
 		cmocka_unit_test(scaler_changes_as_ref),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

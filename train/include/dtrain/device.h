@@ -162,9 +162,17 @@ typedef struct dtrain_muon_attrs {
 
 enum { DTRAIN_MATRIX_ALIGN = 128 };
 
+/* Norms of all gradients: PyTorch's norm_type 2, 1 and infinity. */
+typedef enum dtrain_norm {
+	DTRAIN_NORM_2 = 0,   /* the root of the sum of squares */
+	DTRAIN_NORM_1 = 1,   /* the sum of magnitudes */
+	DTRAIN_NORM_MAX = 2, /* the largest magnitude; NaN if any is */
+} dtrain_norm;
+
 typedef struct dtrain_clip_attrs {
 	double grad_divisor; /* of GRAD_NORM: > 0 and finite */
-	double max_norm;     /* of CLIP: > 0; infinity: gradients stay as they are */
+	dtrain_norm norm;
+	double max_norm; /* of CLIP: > 0; infinity: gradients stay as they are */
 } dtrain_clip_attrs;
 
 typedef struct dtrain_inspect_attrs {
@@ -329,10 +337,11 @@ enum dtrain_scaler_element {
 	DTRAIN_SCALERS = 4, /* the last element is unused */
 };
 
-/* The state of clipping, f32 [DTRAIN_CLIPS] in device memory, PyTorch's torch.nn.utils.clip_grad_norm_ (2-norm) of the
- * gradients that the optimizer uses: what is in memory, divided by attrs.clip.grad_divisor and by the scale of the
- * scaler, if there is one. GRAD_NORM adds the sum of their squares to SQUARES, in an order that depends on their
- * number, their alignment and the kind of device alone. CLIP makes the root of SQUARES the NORM, and SQUARES 0.
+/* The state of clipping, f32 [DTRAIN_CLIPS] in device memory, PyTorch's torch.nn.utils.clip_grad_norm_ of the gradients
+ * that the optimizer uses: what is in memory, divided by attrs.clip.grad_divisor and by the scale of the scaler, if
+ * there is one. GRAD_NORM adds the sum of their squares to TOTAL, or that of their magnitudes (NORM_1), in an order
+ * that depends on their number, their alignment and the kind of device alone; of NORM_MAX the TOTAL becomes the largest
+ * magnitude, if it is not larger. CLIP makes TOTAL, or its root (NORM_2), the NORM, and TOTAL 0.
  * Gradients are always multiplied with c = min(1, max_norm / (NORM + 1e-6)), so that a NORM of infinity makes finite
  * ones 0 and infinite ones NaN, and a NORM that is NaN makes all of them NaN. An update takes such a state in place of
  * a scaler's: SCALE is that of the scaler (1: none) divided by c, INFINITE that of the scaler (0: none). */
@@ -340,7 +349,7 @@ enum dtrain_clip_element {
 	DTRAIN_CLIP_SCALE = DTRAIN_SCALER_SCALE,
 	DTRAIN_CLIP_NORM = 1,
 	DTRAIN_CLIP_INFINITE = DTRAIN_SCALER_INFINITE,
-	DTRAIN_CLIP_SQUARES = 3, /* 0 at first */
+	DTRAIN_CLIP_TOTAL = 3, /* 0 at first */
 	DTRAIN_CLIPS = DTRAIN_SCALERS,
 };
 

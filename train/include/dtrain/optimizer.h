@@ -81,11 +81,12 @@ typedef struct dtrain_optimizer_options {
 	double grad_divisor; /* > 0 and finite: gradients are divided by it first; default 1. With DDP, which sums over
 				the ranks, the size of the group */
 	/* > 0: gradients (of whole parameters: see dtrain_placement) are clipped to this norm like
-	 * torch.nn.utils.clip_grad_norm_ with norm_type 2 (see dtrain_clip_element in <dtrain/device.h>), after
+	 * torch.nn.utils.clip_grad_norm_ (see dtrain_clip_element in <dtrain/device.h>), after
 	 * division by grad_divisor and the scaler's scale. Infinity: the norm is computed, but gradients are not
 	 * clipped. 0 (default): neither. */
 	double clip_norm;
-	bool lookahead; /* default false; see dtrain_optimizer_look_ahead */
+	dtrain_norm norm; /* default DTRAIN_NORM_2 */
+	bool lookahead;   /* default false; see dtrain_optimizer_look_ahead */
 	/* Elements begin to end - 1 of the flat space are updated; both must be multiples of DTRAIN_PARAM_ALIGN, except
 	 * that end may be the end of the flat space. Default: 0 and 0, which means the ranges that this rank keeps
 	 * (dtrain_params_range_at). Gradients outside the range do not count in the norm. */
@@ -98,12 +99,12 @@ typedef struct dtrain_optimizer_options {
 	/* Of "muon": whether AdamW updates a parameter of two or more dimensions, by index; others are ignored. Copied.
 	 * NULL (default): none. Usual for embeddings and the last layer. */
 	const bool *adamw;
-	/* Adds F32 numbers on the stream over the ranks that have the other shards of the parameters: squares of
-	 * gradients, and whether any is infinite. dtrain_sync_add_shards with the sync as context. NULL (default): this
-	 * rank has all that counts. */
+	/* Adds F32 numbers on the stream over the ranks that have the other shards of the parameters: what norms
+	 * are made of, and whether any gradient is infinite. dtrain_sync_add_shards with the sync as context. NULL
+	 * (default): this rank has all that counts. */
 	int (*add)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
 	void *add_context;
-	/* > 0: the squares of gradients are added up in an order that does not depend on how ranks share the
+	/* > 0: what norms are made of is added up in an order that does not depend on how ranks share the
 	 * parameters: that of norm_parts pieces of each unit. Shards must be whole pieces, and the padding of units a
 	 * multiple of them (dtrain_sync_options.parts, and units of the same policy). Default 0. */
 	int norm_parts;
