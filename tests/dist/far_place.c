@@ -5,7 +5,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -56,6 +58,22 @@ dtrain_event *after(const struct place *place)
 {
 	MUST(place->api->event_record(place->event, place->stream, &err));
 	return place->event;
+}
+
+void count_calls(const char *mode, int size, int calls[CALLS])
+{
+	char path[] = "/tmp/dtrain-calls-XXXXXX", letter;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	setenv("DTRAIN_FAR_REGISTRATIONS", path, 1);
+	run_ranks(mode, size);
+	unsetenv("DTRAIN_FAR_REGISTRATIONS");
+	memset(calls, 0, CALLS * sizeof(*calls));
+	while (read(fd, &letter, 1) == 1)
+		calls[letter & (CALLS - 1)]++;
+	close(fd);
+	unlink(path);
 }
 
 void expect_all(struct ranks *ranks, int lost, int status, const char *text)

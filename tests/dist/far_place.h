@@ -25,6 +25,11 @@ void download(const struct place *place, void *to, const void *from, size_t byte
 /* The event behind all that is on the stream. */
 dtrain_event *after(const struct place *place);
 
+enum { CALLS = 128 };
+
+/* run_ranks, and how often the ranks together have called what DTRAIN_FAR_REGISTRATIONS has a letter for. */
+void count_calls(const char *mode, int size, int calls[CALLS]);
+
 /* All but one (-1: all), which was killed or is stopped, end with the status and say the text. */
 void expect_all(struct ranks *ranks, int lost, int status, const char *text);
 

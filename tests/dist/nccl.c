@@ -348,6 +348,29 @@ static void memory_has_a_window(void **unused)
 	assert_string_equal(called, "m0IwuwFDyf");
 }
 
+/* What one communicator has of it ends without the other's. */
+static void memory_has_windows_of_two(void **unused)
+{
+	void *states[2], *memory = NULL, *opened[2];
+
+	(void)unused;
+	reset();
+	window = (ncclWindow_t)&fake;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_OK);
+	for (int i = 0; i < 2; i++) {
+		states[i] = connect_rank(0, 2, 5000);
+		opened[i] = window_of(states[i], memory, 5000, BETON_OK);
+		assert_non_null(opened[i]);
+	}
+	assert_int_equal(nccl->abort(states, 1, &err), BETON_OK);
+	for (int i = 0; i < 2; i++) {
+		nccl->window_close(states[i], opened[i]);
+		nccl->close(states[i]);
+	}
+	nccl->memory_free(&device, memory);
+	assert_string_equal(called, "m0IwIw(X)uFDyf");
+}
+
 static void memory_that_cannot_be_had_is_an_error(void **unused)
 {
 	void *memory = &memory;
@@ -418,6 +441,26 @@ static void memory_is_registered_where_there_are_no_windows(void **unused)
 	nccl->close(state);
 	nccl->memory_free(&device, memory);
 	assert_string_equal(called, "m0IgdggFDyf");
+}
+
+static void memory_is_registered_with_two(void **unused)
+{
+	void *states[2], *memory = NULL, *opened[2];
+
+	(void)unused;
+	reset();
+	registration = &fake;
+	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_OK);
+	for (int i = 0; i < 2; i++) {
+		states[i] = connect_rank(0, 2, 5000);
+		assert_int_equal(nccl->window_open(states[i], memory, 64, 5000, &opened[i], &err), BETON_OK);
+	}
+	for (int i = 0; i < 2; i++) {
+		nccl->window_close(states[i], opened[i]);
+		nccl->close(states[i]);
+	}
+	nccl->memory_free(&device, memory);
+	assert_string_equal(called, "m0IgIgdFDdFDyf");
 }
 
 /* What is aborted has no registrations any more. */
@@ -534,10 +577,12 @@ int main(void)
 		cmocka_unit_test(captures_do_not_hold_up_aborting),
 #ifdef HAS_WINDOWS
 		cmocka_unit_test(memory_has_a_window),
+		cmocka_unit_test(memory_has_windows_of_two),
 		cmocka_unit_test(memory_that_cannot_be_had_is_an_error),
 		cmocka_unit_test(windows_end_with_the_communicator),
 #elif defined(HAS_REGISTRATIONS)
 		cmocka_unit_test(memory_is_registered_where_there_are_no_windows),
+		cmocka_unit_test(memory_is_registered_with_two),
 		cmocka_unit_test(registrations_end_with_the_communicator),
 #else
 		cmocka_unit_test(old_libraries_have_no_windows),

@@ -36,8 +36,8 @@ void sync_model_close(sync_model *model);
 
 /* Puts the inputs of a rank's step on the stream. The copies before must be complete. */
 void sync_model_fill(sync_model *model, int rank, int step);
-/* Waits, and requires that gradients and figures are the sums over ranks 0, stride, 2 * stride ... < ranks and the
- * steps first .. last. */
+/* Waits, and requires that the gradients that this rank keeps, and the figures, are the sums over ranks 0, stride, 2 *
+ * stride ... < ranks and the steps first .. last. */
 void sync_model_check(const sync_model *model, int ranks, int stride, int first, int last);
 
 /* The times of the step that the marks have. Requires that those of the units sum up to exposed_ms. */

@@ -73,9 +73,12 @@ int comm_place_allocate(comm_place *place, size_t bytes, beton_error *err)
 	place->host = malloc(bytes);
 	if (!place->host)
 		return bt_fail(err, BETON_NO_MEMORY, "no memory for messages of %zu bytes", bytes);
-	for (int i = 0; place->device && status == BETON_OK && i < 2; i++)
+	for (int i = 0; place->device && status == BETON_OK && i < 2; i++) {
 		status = dtrain_group_memory_create(place->group, bytes, DTRAIN_REGISTER_WITHIN_MACHINE,
 						    &place->memory[i], err);
+		if (status == BETON_OK)
+			status = dtrain_group_memory_register(place->memory[i], place->group, err);
+	}
 	if (status != BETON_OK)
 		return status;
 	if (place->device) {

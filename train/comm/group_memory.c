@@ -1,30 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a group: the backend's, which is known to all ranks in a window, or the device's.
+ * Memory that groups use: the backend's, of which each group's ranks can know in a window, or the device's.
  *
- * A window belongs to the communicator, but the memory may outlive the group: parameters are freed last. So whichever
- * of the two is destroyed first closes the window, and the other one finds none.
+ * A window belongs to a communicator, but the memory may outlive the group: parameters are freed last. So whichever of
+ * the two is destroyed first closes the window, and the other one finds none.
  */
 #include <stdlib.h>
 
 #include "common/error.h"
 #include "group_stream.h"
 
+struct group_window {
+	group_window *next;          /* of the memory's */
+	group_window *next_of_group; /* of streams->windows */
+	group_streams *streams;
+	dtrain_group_memory *memory;
+	void *state; /* the backend's */
+};
+
 struct dtrain_group_memory {
-	dtrain_group_memory *next;           /* of the group's windows */
-	group_streams *streams;              /* NULL: there is no window, or the group is destroyed */
 	const dtrain_group_backend *backend; /* whose memory it is; NULL: the device's */
 	const dtrain_device_api *api;
 	dtrain_device *device;
+	dtrain_registration when;
+	size_t bytes;
 	void *data;
-	void *window;
+	group_window *windows;
 	bool lost; /* operations that could not be ended may still use it */
 };
 
 /* What a rank tells the others. */
 typedef struct memory_offer {
 	uint64_t bytes;
-	int32_t status;  /* of the allocation */
 	int32_t windows; /* whether the memory can have a window */
 } memory_offer;
 
@@ -33,15 +40,47 @@ static bool has_several_ranks(const dtrain_group *group)
 	return group->streams && group->streams->state;
 }
 
-/* NCCL may refuse for reasons that do not concern the device's memory, so any error leads to that. */
-static int allocate(dtrain_group *group, dtrain_group_memory *memory, size_t bytes, bool windows, beton_error *err)
+/* The same on all ranks of the group. */
+static bool wants_windows(const dtrain_group *group, dtrain_registration when)
 {
+	return has_several_ranks(group) && group->streams->backend->memory_alloc &&
+	       (when == DTRAIN_REGISTER_ALWAYS ||
+		(when == DTRAIN_REGISTER_WITHIN_MACHINE && group->streams->within_machine));
+}
+
+/* NCCL may refuse for reasons that do not concern the device's memory, so any error leads to that. */
+static int allocate(const dtrain_group *group, dtrain_group_memory *memory, beton_error *err)
+{
+	bool windows = wants_windows(group, memory->when) && memory->bytes > 0;
 	const dtrain_group_backend *backend = windows ? group->streams->backend : NULL;
-	if (backend && backend->memory_alloc(memory->device, bytes, &memory->data, NULL) == BETON_OK) {
+	if (backend && backend->memory_alloc(memory->device, memory->bytes, &memory->data, NULL) == BETON_OK) {
 		memory->backend = backend;
 		return BETON_OK;
 	}
-	return memory->api->alloc(memory->device, bytes, &memory->data, err);
+	return memory->api->alloc(memory->device, memory->bytes, &memory->data, err);
+}
+
+int dtrain_group_memory_create(const dtrain_group *group, size_t bytes, dtrain_registration when,
+			       dtrain_group_memory **out, beton_error *err)
+{
+	*out = NULL;
+	if (!group->device)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": memory for a group without a device",
+			       group->name);
+	if ((unsigned)when > DTRAIN_REGISTER_NEVER)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": registration %d", group->name, (int)when);
+	dtrain_group_memory *memory = calloc(1, sizeof(*memory));
+	if (!memory)
+		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	memory->api = group->api;
+	memory->device = group->device;
+	memory->when = when;
+	memory->bytes = bytes;
+	int status = allocate(group, memory, err);
+	if (status != BETON_OK)
+		dtrain_group_memory_destroy(&memory);
+	*out = memory;
+	return status;
 }
 
 /* Compares what the ranks have. *windows: the memory of each can have a window. */
@@ -57,76 +96,50 @@ static int agree(dtrain_group *group, const memory_offer *mine, bool *windows, b
 	for (int rank = 0; rank < size && status == BETON_OK; rank++) {
 		if (all[rank].bytes != all[0].bytes)
 			status = bt_fail(err, BETON_MISMATCH,
-					 "group \"%s\": rank %d asks for %llu bytes of memory, and rank %d for %llu",
+					 "group \"%s\": rank %d registers %llu bytes of memory, and rank %d %llu",
 					 group->name, dtrain__world_rank(member, rank),
 					 (unsigned long long)all[rank].bytes, dtrain__world_rank(member, 0),
 					 (unsigned long long)all[0].bytes);
-		else if (all[rank].status != BETON_OK)
-			status = bt_fail(err, all[rank].status, "group \"%s\": rank %d cannot allocate %llu bytes",
-					 group->name, dtrain__world_rank(member, rank),
-					 (unsigned long long)all[rank].bytes);
 		*windows = *windows && all[rank].windows;
 	}
 	free(all);
 	return status;
 }
 
-static int open_window(dtrain_group *group, dtrain_group_memory *memory, size_t bytes, beton_error *err)
+static int open_window(dtrain_group *group, dtrain_group_memory *memory, beton_error *err)
 {
 	group_streams *streams = group->streams;
+	group_window *window = calloc(1, sizeof(*window));
+	if (!window)
+		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	*window = (group_window){
+		.next = memory->windows, .next_of_group = streams->windows, .streams = streams, .memory = memory};
 	pthread_mutex_lock(&streams->lane->order);
-	int status = memory->backend->window_open(streams->state, memory->data, bytes, group->member.join_timeout_ms,
-						  &memory->window, err);
+	int status = memory->backend->window_open(streams->state, memory->data, memory->bytes,
+						  group->member.join_timeout_ms, &window->state, err);
 	pthread_mutex_unlock(&streams->lane->order);
 	if (status != BETON_OK)
-		bt_prefix(err, "group \"%s\": memory of %zu bytes", group->name, bytes);
-	if (status != BETON_OK || !memory->window)
+		bt_prefix(err, "group \"%s\": memory of %zu bytes", group->name, memory->bytes);
+	if (status != BETON_OK || !window->state) {
+		free(window);
 		return status;
-	memory->streams = streams;
-	memory->next = streams->windows;
-	streams->windows = memory;
+	}
+	memory->windows = streams->windows = window;
 	return BETON_OK;
 }
 
-static int create(dtrain_group *group, dtrain_group_memory *memory, size_t bytes, dtrain_registration when,
-		  beton_error *err)
+int dtrain_group_memory_register(dtrain_group_memory *memory, dtrain_group *group, beton_error *err)
 {
-	bool several = has_several_ranks(group);
-	bool wanted = when == DTRAIN_REGISTER_ALWAYS ||
-		      (when == DTRAIN_REGISTER_WITHIN_MACHINE && several && group->streams->within_machine);
-	bool windows = several && wanted && bytes > 0 && group->streams->backend->memory_alloc;
-	beton_error failure = {0};
-	int failed = allocate(group, memory, bytes, windows, &failure);
-	const memory_offer mine = {bytes, failed, memory->backend != NULL};
-	int status = several ? agree(group, &mine, &windows, err) : failed;
-	if (failed != BETON_OK && err)
-		*err = failure;
-	if (failed != BETON_OK)
-		return failed;
-	return status == BETON_OK && windows ? open_window(group, memory, bytes, err) : status;
-}
-
-int dtrain_group_memory_create(dtrain_group *group, size_t bytes, dtrain_registration when, dtrain_group_memory **out,
-			       beton_error *err)
-{
-	*out = NULL;
-	if (!group->device)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": memory for a group without a device",
-			       group->name);
-	if ((unsigned)when > DTRAIN_REGISTER_NEVER)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": registration %d", group->name, (int)when);
+	if (group->device != memory->device)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": memory of another device", group->name);
 	if (group->batch.open)
-		return bt_fail(err, BETON_STATE, "group \"%s\": memory is made within a batch", group->name);
-	dtrain_group_memory *memory = calloc(1, sizeof(*memory));
-	if (!memory)
-		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
-	memory->api = group->api;
-	memory->device = group->device;
-	int status = create(group, memory, bytes, when, err);
-	if (status != BETON_OK)
-		dtrain_group_memory_destroy(&memory);
-	*out = memory;
-	return status;
+		return bt_fail(err, BETON_STATE, "group \"%s\": memory is registered within a batch", group->name);
+	if (!wants_windows(group, memory->when) || dtrain_group_memory_is_registered(memory, group))
+		return BETON_OK;
+	const memory_offer mine = {memory->bytes, memory->backend != NULL};
+	bool windows;
+	int status = agree(group, &mine, &windows, err);
+	return status == BETON_OK && windows ? open_window(group, memory, err) : status;
 }
 
 void *dtrain_group_memory_data(const dtrain_group_memory *memory)
@@ -134,26 +147,33 @@ void *dtrain_group_memory_data(const dtrain_group_memory *memory)
 	return memory->data;
 }
 
-bool dtrain_group_memory_is_registered(const dtrain_group_memory *memory)
+bool dtrain_group_memory_is_registered(const dtrain_group_memory *memory, const dtrain_group *group)
 {
-	return memory->window != NULL;
+	const group_window *window = memory->windows;
+	while (window && window->streams != group->streams)
+		window = window->next;
+	return window != NULL;
 }
 
-static void close_window(dtrain_group_memory *memory)
+static void close_window(group_window *window)
 {
-	group_streams *streams = memory->streams;
-	dtrain_group_memory **link = &streams->windows;
-	while (*link != memory)
+	group_streams *streams = window->streams;
+	dtrain_group_memory *memory = window->memory;
+	group_window **link = &memory->windows;
+	while (*link != window)
 		link = &(*link)->next;
-	*link = memory->next;
-	memory->streams = NULL;
+	*link = window->next;
+	link = &streams->windows;
+	while (*link != window)
+		link = &(*link)->next_of_group;
+	*link = window->next_of_group;
 	pthread_mutex_lock(&streams->lane->order);
 	if (streams->state)
-		memory->backend->window_close(streams->state, memory->window);
+		memory->backend->window_close(streams->state, window->state);
 	else
 		memory->lost = true;
 	pthread_mutex_unlock(&streams->lane->order);
-	memory->window = NULL;
+	free(window);
 }
 
 void dtrain__streams_close_windows(group_streams *streams)
@@ -168,8 +188,8 @@ void dtrain_group_memory_destroy(dtrain_group_memory **out)
 	*out = NULL;
 	if (!memory)
 		return;
-	if (memory->streams)
-		close_window(memory);
+	while (memory->windows)
+		close_window(memory->windows);
 	if (memory->backend && !memory->lost)
 		memory->backend->memory_free(memory->device, memory->data);
 	else if (!memory->backend)

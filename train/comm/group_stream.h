@@ -34,6 +34,9 @@ typedef struct group_lane {
 	atomic_int users;
 } group_lane;
 
+/* A window of the group on memory (group_memory.c). */
+typedef struct group_window group_window;
+
 /* Exists until the group and the last handle are gone. */
 struct group_streams {
 	group_membership
@@ -49,8 +52,8 @@ struct group_streams {
 	group_sequence sequence;  /* guarded by the lane's lock; so are the next two */
 	dtrain_group_call *calls; /* of the batch that is being put on the stream */
 	int calls_capacity;
-	group_history *history;       /* owned */
-	dtrain_group_memory *windows; /* memory that has a window; the threads that make and destroy it */
+	group_history *history; /* owned */
+	group_window *windows;  /* of memory; the threads that register and destroy it */
 	pthread_t thread;
 	bool thread_started;
 

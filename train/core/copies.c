@@ -130,7 +130,8 @@ int dtrain__copies_allocate(dtrain_params *params, beton_error *err)
 	if (!copies->ops)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the copies of %d units", params->unit_count);
 	copies->bytes = (size_t)lay_out(params) * dtrain_dtype_size(copies->dtype);
-	int status = dtrain__params_alloc(params, copies->bytes, &copies->memory, err);
+	int status = dtrain__params_take(params, DTRAIN__MEMORY_VALUES, NULL, copies->bytes, &copies->memory,
+					 &copies->owner, err);
 	if (status == BETON_OK)
 		lay_out(params);
 	if (status == BETON_OK && !divided)
@@ -150,7 +151,7 @@ void dtrain__copies_free(dtrain_params *params)
 	dtrain__copies *copies = &params->copies;
 	for (int i = 0; i < copies->count; i++)
 		params->api->op_destroy(copies->ops[i].op);
-	params->api->free(params->device, copies->memory);
+	dtrain__params_give(params->api, params->device, copies->memory, copies->owner);
 	params->api->free(params->device, copies->workspace);
 	free(copies->ops);
 	free(copies->segments);

@@ -16,9 +16,10 @@ typedef struct dtrain__copies_op {
 } dtrain__copies_op;
 
 typedef struct dtrain__copies {
-	dtrain_dtype dtype; /* that of the parameters: there are no copies, and none are wanted */
-	void *memory;       /* of all units, in their order */
-	size_t bytes;       /* of memory */
+	dtrain_dtype dtype;                 /* that of the parameters: there are no copies, and none are wanted */
+	void *memory;                       /* of all units, in their order */
+	struct dtrain__memory_owner *owner; /* of memory */
+	size_t bytes;                       /* of memory */
 	/* Each parameter, in flat order, with the layout of its copy. NULL: copies of shards, which are plain. */
 	dtrain_segment *segments;
 	dtrain__copies_op *ops; /* one for all; of shards, one for each unit */

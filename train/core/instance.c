@@ -16,7 +16,11 @@ static int allocate(dtrain_instance *instance, beton_error *err)
 	instance->bases = calloc(program->num_bases, sizeof(*instance->bases));
 	if (!instance->bases)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
-	int status = program->api->alloc(program->device, facts->arena_bytes, &instance->arena, err);
+	/* Ranks exchange what is in leases. */
+	int status = program->schedule.num_leases
+			     ? dtrain__params_take(program->graph->params, DTRAIN__MEMORY_ARENA, program,
+						   facts->arena_bytes, &instance->arena, &instance->arena_owner, err)
+			     : program->api->alloc(program->device, facts->arena_bytes, &instance->arena, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "activations");
 		return status;
@@ -71,7 +75,7 @@ void dtrain_instance_destroy(dtrain_instance **instance)
 	if (!*instance)
 		return;
 	const dtrain_program *program = (*instance)->program;
-	program->api->free(program->device, (*instance)->arena);
+	dtrain__params_give(program->api, program->device, (*instance)->arena, (*instance)->arena_owner);
 	program->api->free(program->device, (*instance)->workspace);
 	free((*instance)->bases);
 	free(*instance);

@@ -302,6 +302,24 @@ int dtrain__params_alloc(const dtrain_params *params, size_t bytes, void **out, 
 	return params->only_plan ? BETON_OK : params->api->alloc(params->device, bytes, out, err);
 }
 
+int dtrain__params_take(const dtrain_params *params, dtrain__memory_use use, const dtrain_program *program,
+			size_t bytes, void **memory, dtrain__memory_owner **owner, beton_error *err)
+{
+	const dtrain__memory_source *source = &params->source;
+	*owner = NULL;
+	return source->alloc && bytes && !params->only_plan
+		       ? source->alloc(source->context, use, program, bytes, memory, owner, err)
+		       : dtrain__params_alloc(params, bytes, memory, err);
+}
+
+void dtrain__params_give(const dtrain_device_api *api, dtrain_device *device, void *memory, dtrain__memory_owner *owner)
+{
+	if (owner)
+		owner->free(owner);
+	else
+		api->free(device, memory);
+}
+
 static int allocate(dtrain_params *params, const char *what, size_t bytes, void **out, beton_error *err)
 {
 	int status = dtrain__params_alloc(params, bytes, out, err);
@@ -329,10 +347,9 @@ static int allocate_buffers(dtrain_params *params, beton_error *err)
 	return BETON_OK;
 }
 
-void dtrain__params_set_grads_source(dtrain_params *params, const dtrain__memory_source *source)
+void dtrain__params_set_source(dtrain_params *params, const dtrain__memory_source *source)
 {
-	if (!params->allocated)
-		params->grads_source = source ? *source : (dtrain__memory_source){0};
+	params->source = source ? *source : (dtrain__memory_source){0};
 }
 
 int dtrain_params_only_plan(dtrain_params *params, beton_error *err)

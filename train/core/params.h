@@ -5,17 +5,31 @@
 #ifndef DTRAIN_CORE_PARAMS_H
 #define DTRAIN_CORE_PARAMS_H
 
+#include <dtrain/graph.h>
 #include <jansson.h>
 
 #include "copies.h"
 #include "offload.h"
 
-/* Where the gradients' memory comes from, in place of the device. */
+/* What memory that ranks exchange is for. */
+typedef enum dtrain__memory_use {
+	DTRAIN__MEMORY_GRADS,
+	DTRAIN__MEMORY_VALUES, /* or compute copies */
+	DTRAIN__MEMORY_ARENA,  /* of a program that has leases */
+} dtrain__memory_use;
+
+/* What memory belongs to that is not simply the device's; the first member of it. */
+typedef struct dtrain__memory_owner {
+	void (*free)(struct dtrain__memory_owner *owner);
+} dtrain__memory_owner;
+
+/* Where such memory comes from, in place of the device. */
 typedef struct dtrain__memory_source {
 	void *context;
-	/* *memory: zeroed memory of the device, which belongs to *owner. */
-	int (*alloc)(void *context, size_t bytes, void **memory, void **owner, beton_error *err);
-	void (*free)(void *owner);
+	/* *memory: zeroed memory of the device, which belongs to *owner; NULL: to the device. program: of an arena,
+	 * whose owner is freed before the program. */
+	int (*alloc)(void *context, dtrain__memory_use use, const dtrain_program *program, size_t bytes, void **memory,
+		     dtrain__memory_owner **owner, beton_error *err);
 } dtrain__memory_source;
 
 /* How units are divided among ranks. */
@@ -68,10 +82,10 @@ struct dtrain_params {
 	bool block_used;
 
 	int64_t flat_count;
-	void *values, *grads;               /* all units' memory, in their order */
-	int64_t values_count, grads_count;  /* elements of these: flat_count if all units are whole */
-	dtrain__memory_source grads_source; /* alloc NULL: the device */
-	void *grads_owner;                  /* NULL: the device */
+	void *values, *grads; /* all units' memory, in their order */
+	dtrain__memory_owner *values_owner, *grads_owner;
+	int64_t values_count, grads_count; /* elements of these: flat_count if all units are whole */
+	dtrain__memory_source source;      /* alloc NULL: the device */
 	void *figures;
 	void *buffer_memory;
 	int64_t buffer_elements; /* in buffer_memory, with the padding between buffers, which is zero */
@@ -99,6 +113,12 @@ dtrain_range dtrain__unit_range(const dtrain_params *params, int unit);
 
 /* Memory of the device; of parameters that are only planned, NULL. */
 int dtrain__params_alloc(const dtrain_params *params, size_t bytes, void **out, beton_error *err);
+/* Memory of the source, if there is one; program: see dtrain__memory_source. */
+int dtrain__params_take(const dtrain_params *params, dtrain__memory_use use, const dtrain_program *program,
+			size_t bytes, void **memory, dtrain__memory_owner **owner, beton_error *err);
+/* Frees it. owner NULL: it is the device's. */
+void dtrain__params_give(const dtrain_device_api *api, dtrain_device *device, void *memory,
+			 dtrain__memory_owner *owner);
 /* A place in memory that may be NULL. */
 static inline void *dtrain__params_place(void *memory, size_t bytes)
 {
@@ -109,8 +129,8 @@ static inline void *dtrain__params_place(void *memory, size_t bytes)
 int dtrain__ranges_allocate(dtrain_params *params, beton_error *err);
 void dtrain__ranges_free(dtrain_params *params);
 
-/* Before the parameters are allocated. The context must exist until then. NULL: the device again. */
-void dtrain__params_set_grads_source(dtrain_params *params, const dtrain__memory_source *source);
+/* Of memory that is allocated from now on. The context must exist until the next call. NULL: the device. */
+void dtrain__params_set_source(dtrain_params *params, const dtrain__memory_source *source);
 
 /* Offsets of all parameters, and the units. */
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err);

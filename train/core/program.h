@@ -68,6 +68,7 @@ struct dtrain_program {
 struct dtrain_instance {
 	const dtrain_program *program;
 	void *arena, *workspace;
+	struct dtrain__memory_owner *arena_owner; /* NULL: the device */
 	uintptr_t *bases;
 };
 

@@ -107,17 +107,6 @@ static void list(dtrain_params *params)
 	params->range_count = params->flat_count > 0;
 }
 
-static int allocate_grads(dtrain_params *params, size_t bytes, beton_error *err)
-{
-	const dtrain__memory_source *source = &params->grads_source;
-	int status = source->alloc && !params->only_plan && bytes
-			     ? source->alloc(source->context, bytes, &params->grads, &params->grads_owner, err)
-			     : dtrain__params_alloc(params, bytes, &params->grads, err);
-	if (status != BETON_OK)
-		bt_prefix(err, "gradients");
-	return status;
-}
-
 int dtrain__ranges_allocate(dtrain_params *params, beton_error *err)
 {
 	size_t element = dtrain_dtype_size(params->dtype);
@@ -126,13 +115,18 @@ int dtrain__ranges_allocate(dtrain_params *params, beton_error *err)
 	if (!params->memory || !params->ranges)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %d units", params->unit_count);
 	lay_out(params);
-	int status = dtrain__params_alloc(params, (size_t)params->values_count * element, &params->values, err);
-	if (status != BETON_OK)
+	int status = dtrain__params_take(params, DTRAIN__MEMORY_VALUES, NULL, (size_t)params->values_count * element,
+					 &params->values, &params->values_owner, err);
+	if (status != BETON_OK) {
 		bt_prefix(err, "parameters");
-	if (status == BETON_OK)
-		status = allocate_grads(params, (size_t)params->grads_count * element, err);
-	if (status != BETON_OK)
 		return status;
+	}
+	status = dtrain__params_take(params, DTRAIN__MEMORY_GRADS, NULL, (size_t)params->grads_count * element,
+				     &params->grads, &params->grads_owner, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "gradients");
+		return status;
+	}
 	lay_out(params);
 	list(params);
 	return BETON_OK;
@@ -140,14 +134,12 @@ int dtrain__ranges_allocate(dtrain_params *params, beton_error *err)
 
 void dtrain__ranges_free(dtrain_params *params)
 {
-	params->api->free(params->device, params->values);
-	if (params->grads_owner)
-		params->grads_source.free(params->grads_owner);
-	else
-		params->api->free(params->device, params->grads);
+	dtrain__params_give(params->api, params->device, params->values, params->values_owner);
+	dtrain__params_give(params->api, params->device, params->grads, params->grads_owner);
 	free(params->memory);
 	free(params->ranges);
-	params->values = params->grads = params->grads_owner = NULL;
+	params->values = params->grads = NULL;
+	params->values_owner = params->grads_owner = NULL;
 	params->memory = NULL;
 	params->ranges = NULL;
 	params->range_count = 0;

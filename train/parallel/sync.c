@@ -163,24 +163,6 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 	return status == BETON_OK ? dtrain__params_shard(sync->params, &sharding, err) : status;
 }
 
-/* The gradients are what the group adds up. */
-static int allocate_grads(void *context, size_t bytes, void **memory, void **owner, beton_error *err)
-{
-	const dtrain_sync *sync = context;
-	dtrain_group_memory *made = NULL;
-	dtrain_group *group = sync->shards ? sync->shards : sync->group;
-	int status = dtrain_group_memory_create(group, bytes, sync->options.registration, &made, err);
-	*owner = made;
-	*memory = made ? dtrain_group_memory_data(made) : NULL;
-	return status;
-}
-
-static void free_grads(void *owner)
-{
-	dtrain_group_memory *memory = owner;
-	dtrain_group_memory_destroy(&memory);
-}
-
 int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtrain_sync_options *given,
 		       dtrain_sync **out, beton_error *err)
 {
@@ -226,9 +208,7 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 		return status;
 	}
 	sync->options.unit_pattern = NULL; /* borrowed */
-	const dtrain__memory_source source = {.context = sync, .alloc = allocate_grads, .free = free_grads};
-	if (sync->group)
-		dtrain__params_set_grads_source(params, &source);
+	dtrain__sync_supply_memory(sync);
 	dtrain__sync_set_norms(sync, options.sync_batch_norm);
 	*out = sync;
 	return BETON_OK;
@@ -240,7 +220,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	if (!sync)
 		return;
 	dtrain_sync_stop(sync);
-	dtrain__params_set_grads_source(sync->params, NULL);
+	dtrain__sync_leave_memory(sync);
 	dtrain__sync_set_norms(sync, false);
 	dtrain__tree_destroy(sync);
 	dtrain__sync_destroy_sums(sync);
@@ -387,6 +367,8 @@ int dtrain_sync_start(dtrain_sync *sync, beton_error *err)
 		status = open_gathers(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_compare(sync, err);
+	if (status == BETON_OK)
+		status = dtrain__sync_register_memory(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_broadcast(sync, err);
 	if (status != BETON_OK)

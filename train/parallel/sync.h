@@ -117,7 +117,8 @@ typedef struct sync_exchange {
 	bool gathers;
 } sync_exchange;
 
-typedef struct sync_parts sync_parts; /* tree.h */
+typedef struct sync_memory sync_memory; /* memory.c */
+typedef struct sync_parts sync_parts;   /* tree.h */
 typedef struct sync_tree sync_tree;
 
 typedef struct sync_program {
@@ -182,6 +183,7 @@ struct dtrain_sync {
 	dtrain_group *gathers;  /* the same ranks as shards, with a lane of its own; owned */
 	dtrain_stream *visits;  /* copies units from the host; NULL: none visits */
 	dtrain_stream *leaves;  /* copies their gradients there */
+	sync_memory *memories;  /* what the groups may register, the last one first */
 	dtrain_hook hook;       /* create NULL: none */
 	dtrain_dtype sent;      /* of sums over shards; the parameters' type unless a compression rounds it */
 	void *rounding_workspace;
@@ -272,6 +274,15 @@ int dtrain__sync_create_reductions(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_destroy_reductions(dtrain_sync *sync);
 /* Waits for running operations: groups still write to the arrays and wait for the events. */
 void dtrain__sync_drain(dtrain_sync *sync);
+
+/* ---- memory that groups register (memory.c) ---- */
+
+/* Allocates what the ranks exchange of the parameters, and of programs, from now on. */
+void dtrain__sync_supply_memory(dtrain_sync *sync);
+/* No more; what there is goes on without the sync. */
+void dtrain__sync_leave_memory(dtrain_sync *sync);
+/* Collective: registers what there is with the groups that use it. The ranks must have compared their models. */
+int dtrain__sync_register_memory(dtrain_sync *sync, beton_error *err);
 
 /* ---- hooks (hooks.c) ---- */
 

@@ -11,9 +11,12 @@
  *   DTRAIN_FAR_PCI=A,B,...    PCI addresses of the devices (default: none)
  *   DTRAIN_FAR_APART=1        devices do not reach each other's memory
  *   DTRAIN_FAR_OTHER_MEMORY=1 groups have no memory of their own
- *   DTRAIN_FAR_REGISTRATIONS=FILE  gets a letter for each window of a group that is opened (w) or closed (u), for
- * memory of a group that is freed (f), and for a rank's part with copy engines (c) DTRAIN_FAR_SHARING=1      ranks may
- * share a device DTRAIN_FAR_SILENT=1       a failed operation of a group just hangs, and nothing tells of it
+ *   DTRAIN_FAR_REGISTRATIONS=FILE  gets a letter for each window of a group that is opened (w; W: of a part with copy
+ *                             engines) or closed (u), for memory of a group that is freed (f), for a rank's part with
+ *                             copy engines (c), for its gathers (g), and for reduce-scatters (s); gathers and
+ *                             reduce-scatters whose buffers are not both in windows of the group are G and S
+ *   DTRAIN_FAR_SHARING=1      ranks may share a device
+ *   DTRAIN_FAR_SILENT=1       a failed operation of a group just hangs, and nothing tells of it
  *   DTRAIN_FAR_DEAF=1         nor can it be aborted
  *   DTRAIN_FAR_SLOW=COUNT:US  a group's operations on COUNT elements begin US microseconds late
  *   DTRAIN_FAR_STUCK=1        after a failed operation of a group questions about events do not return

@@ -35,9 +35,10 @@ struct far_group {
 	uint16_t port;
 	int size;
 	group_sequence executed; /* operations so far, captured ones at each launch: Gloo's tags */
-	bool silent;             /* errors are not told */
-	bool deaf;               /* aborting does not work */
-	pthread_mutex_t mutex;   /* guards what follows */
+	bool copy_engines;
+	bool silent;           /* errors are not told */
+	bool deaf;             /* aborting does not work */
+	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t changed;
 	bool aborted;
 	beton_error failure;
@@ -51,6 +52,7 @@ static struct far_window {
 	struct far_window *next;
 	const void *group;
 	const void *memory;
+	size_t bytes;
 } * windows;
 
 /* Kept between make_id and connect, on rank 0; one group is made at a time. */
@@ -183,6 +185,7 @@ static int join(const dtrain_group_place *place, uint16_t port, void **out, beto
 	group->port = port;
 	group->size = place->size;
 	group->will = -1;
+	group->copy_engines = place->copy_engines;
 	group->silent = getenv("DTRAIN_FAR_SILENT") != NULL;
 	int status = dtrain_store_connect("127.0.0.1", port, NULL, place->join_timeout_ms, &group->store, err);
 	group_membership member = {.store = group->store,
@@ -313,6 +316,28 @@ static int place_call(const dtrain_group_call *call, work_item *item, beton_erro
 	return BETON_OK;
 }
 
+static bool in_window(const struct far_group *group, const void *memory, size_t bytes)
+{
+	const struct far_window *window = windows;
+	while (window && !(window->group == group && (uintptr_t)memory >= (uintptr_t)window->memory &&
+			   (uintptr_t)memory + bytes <= (uintptr_t)window->memory + window->bytes))
+		window = window->next;
+	return window != NULL;
+}
+
+/* Whether NCCL would have its fast ways for the operation. */
+static void note_windows(const struct far_group *group, const dtrain_group_call *call)
+{
+	bool gathers = call->op == DTRAIN_GROUP_ALL_GATHER && group->copy_engines;
+	size_t part = (size_t)call->count * dtrain_dtype_size(call->dtype), all = part * (size_t)group->size;
+	/* Bytes are what ranks compare. */
+	if ((!gathers && call->op != DTRAIN_GROUP_REDUCE_SCATTER) || call->dtype == DTRAIN_U8)
+		return;
+	bool both = in_window(group, call->output, gathers ? all : part) &&
+		    in_window(group, call->input, gathers ? part : all);
+	note(gathers ? (both ? 'g' : 'G') : both ? 's' : 'S');
+}
+
 static int far_group_enqueue(void *state, const dtrain_group_call *calls, int count, dtrain_stream *stream,
 			     beton_error *err)
 {
@@ -325,8 +350,10 @@ static int far_group_enqueue(void *state, const dtrain_group_call *calls, int co
 	*copied = (struct far_calls){count};
 	if (is_aborted(group))
 		status = bt_fail(err, BETON_CANCELLED, "far: aborted");
-	for (int i = 0; i < count && status == BETON_OK; i++)
+	for (int i = 0; i < count && status == BETON_OK; i++) {
+		note_windows(group, &calls[i]);
 		status = place_call(&calls[i], &copied->items[i], err);
+	}
 	if (status == BETON_OK)
 		status = far_enqueue(stream,
 				     &(struct far_task){.kind = FAR_FUNCTION,
@@ -375,16 +402,16 @@ static void far_memory_free(dtrain_device *device, void *memory)
 
 static int far_window_open(void *state, void *memory, size_t bytes, int timeout_ms, void **out, beton_error *err)
 {
-	(void)bytes, (void)timeout_ms;
+	(void)timeout_ms;
 	*out = NULL;
 	if (getenv("DTRAIN_FAR_APART"))
 		return BETON_OK;
 	struct far_window *window = malloc(sizeof(*window));
 	if (!window)
 		return bt_fail(err, BETON_NO_MEMORY, "far: out of memory");
-	*window = (struct far_window){windows, state, memory};
+	*window = (struct far_window){windows, state, memory, bytes};
 	windows = *out = window;
-	note('w');
+	note(((struct far_group *)state)->copy_engines ? 'W' : 'w');
 	return BETON_OK;
 }
 

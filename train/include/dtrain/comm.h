@@ -178,24 +178,28 @@ typedef enum dtrain_registration {
 	DTRAIN_REGISTER_NEVER,
 } dtrain_registration;
 
-/* Device memory in which this group's operations are fastest, for buffers that are used often. With NCCL 2.27 and newer
- * it has a symmetric window: each rank's GPU can reach the others' memory, at the same offset. That helps an operation
- * whose buffers begin at the same offset of the memory on all ranks. Where there are no windows (one rank, Gloo, an
- * older NCCL, GPUs that do not reach each other, a rank that could not get such memory, or by `when`), it is memory of
- * the device, on all ranks. All other work, and other groups, can use either kind like any memory of the device. */
+/* Device memory in which operations of groups are fastest, for buffers that are used often. With NCCL 2.27 and newer it
+ * can have a symmetric window of each group that uses it: each rank's GPU can reach the others' memory, at the same
+ * offset. Operations whose buffers are in windows of their group must have them at the same offsets of the memory on
+ * all ranks. All other work, and other groups, can use it like any memory of the device. */
 typedef struct dtrain_group_memory dtrain_group_memory;
 
-/* Collective: every rank asks for the same number of bytes. The memory is zeroed and ready. If the group is not
- * stream-ordered, nothing is communicated. Errors: INVALID_ARGUMENT (a group without a device), STATE (within a batch),
- * MISMATCH (names a rank that asked for other bytes), NO_MEMORY (of any rank, which the message names), and those of
- * operations. */
-BETON_API int dtrain_group_memory_create(dtrain_group *group, size_t bytes, dtrain_registration when,
+/* Local. Memory that the group, and its parts, can register; where they never would (one rank, Gloo, an older NCCL, by
+ * `when`), or if there is no such memory left, it is memory of the device. It is zeroed and ready. Errors:
+ * INVALID_ARGUMENT (a group without a device), NO_MEMORY. */
+BETON_API int dtrain_group_memory_create(const dtrain_group *group, size_t bytes, dtrain_registration when,
 					 dtrain_group_memory **out, beton_error *err);
+/* Collective: each rank of the group registers memory of the same size, which then has a window of the group. If one
+ * rank's memory cannot have one, or the GPUs do not reach each other, there is none on any rank, and that is no error.
+ * A second call with a group does nothing. If the group is not stream-ordered, nothing is communicated. Errors:
+ * INVALID_ARGUMENT (another device), STATE (within a batch), MISMATCH (names a rank that has memory of another size),
+ * NO_MEMORY, and those of operations. */
+BETON_API int dtrain_group_memory_register(dtrain_group_memory *memory, dtrain_group *group, beton_error *err);
 /* Owned by the memory. */
 BETON_API void *dtrain_group_memory_data(const dtrain_group_memory *memory);
-/* Whether the memory has a window; false once the group is destroyed. */
-BETON_API bool dtrain_group_memory_is_registered(const dtrain_group_memory *memory);
-/* Local; before or after the group's destruction, but not at the same time. No rank's operation may be using the
+/* Whether the memory has a window of the group. */
+BETON_API bool dtrain_group_memory_is_registered(const dtrain_group_memory *memory, const dtrain_group *group);
+/* Local; before or after the groups' destruction, but not at the same time. No rank's operation may be using the
  * memory. The device must exist until then. NULL allowed. */
 BETON_API void dtrain_group_memory_destroy(dtrain_group_memory **memory);
 
@@ -257,8 +261,8 @@ BETON_API void dtrain_group_split_options_init(dtrain_group_split_options *optio
  * launch them in the order of the calls. Captured operations of two lanes are ordered by the capture alone.
  *
  * With copy_engines the device's copy engines move what the part's operations do not add up (gathers, all-to-all), and
- * its processors stay free for other work. NCCL 2.28 and newer do that for memory of the part
- * (dtrain_group_memory_create) with a window. Everything else works as without. */
+ * its processors stay free for other work. NCCL 2.28 and newer do that for memory that has a window of the part
+ * (dtrain_group_memory_register). Everything else works as without. */
 BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *options,
 				 dtrain_group **out, beton_error *err);
 

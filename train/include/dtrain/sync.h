@@ -52,7 +52,7 @@ typedef struct dtrain_sync_options {
 	size_t first_unit_bytes;          /* see dtrain_unit_policy; default 0: of ddp 1 MiB, otherwise unit_bytes */
 	size_t unit_bytes;                /* default 0: of ddp 25 MiB, otherwise a unit for each block */
 	bool accumulates;                 /* steps may have several runs; default false */
-	dtrain_registration registration; /* of the gradients' memory; default DTRAIN_REGISTER_WITHIN_MACHINE */
+	dtrain_registration registration; /* see dtrain_sync_start; default DTRAIN_REGISTER_WITHIN_MACHINE */
 	const char *unit_pattern;         /* see dtrain_unit_policy; default NULL */
 	/* Of zero3, and of offloaded units. Bytes of units that are gathered ahead of use, default 64 MiB: at least one
 	 * unit. 0: none. */
@@ -108,8 +108,8 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 /* dtrain_graph_compile for a graph of the same parameters. Graphs without backward need it if the parameters are
  * sharded: every rank must run such a program as often as the others. Several programs with backward must give
  * gradients to the same parameters, and write the same figures (UNSUPPORTED). The first compilation allocates the
- * parameters, with the gradients in memory of the group (dtrain_group_memory_create): if the group is stream-ordered,
- * this is collective, and MISMATCH means that the ranks have models of different sizes.
+ * parameters. What ranks exchange (gradients; with shards the values, copies, and memory in which programs have units)
+ * is memory of the group (dtrain_group_memory_create), which dtrain_sync_start registers.
  *
  * Once the sync is started, the last run of each step (dtrain_program_run with more false) sums gradients and figures
  * over the ranks, for all work that is put on the stream afterwards; the sums are the same on every rank bit for bit.
@@ -160,8 +160,10 @@ BETON_API bool dtrain_sync_gathers_always(const dtrain_sync *sync);
 
 /* Collective. Checks that parameter names, shapes and units agree on all ranks (MISMATCH names the rank), and
  * broadcasts rank 0's parameters and buffers; work on streams that sets them must be complete. Each rank sets its own
- * shards; only copies of a shard come from the first rank that has it. Runs before the start do not communicate; with
- * sharded parameters they are an error. STATE: there is no mesh, no graph was compiled, or the sync is started. */
+ * shards; only copies of a shard come from the first rank that has it. Registers the memory that ranks exchange with
+ * the groups that use it (dtrain_group_memory_register): the memory of programs that are compiled by now, if they lie
+ * in it alike on all ranks. Runs before the start do not communicate; with sharded parameters they are an error. STATE:
+ * there is no mesh, no graph was compiled, or the sync is started. */
 BETON_API int dtrain_sync_start(dtrain_sync *sync, beton_error *err);
 /* Waits for reductions. The mesh may be destroyed afterwards; as long as it exists, the sync may be started again. */
 BETON_API void dtrain_sync_stop(dtrain_sync *sync);
