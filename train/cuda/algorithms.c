@@ -102,7 +102,8 @@ static bool add_line(cuda_algorithms *algorithms, json_t *line)
 	return sound;
 }
 
-/* Adds the file's algorithms that are not known yet, and counts damaged ones. */
+/* Adds the file's algorithms that are not known yet, and counts damaged ones. Only the first line says what the format
+ * is, so without it the numbers of the other lines mean nothing. */
 static void merge_file(cuda_algorithms *algorithms)
 {
 	size_t length = 0;
@@ -120,16 +121,17 @@ static void merge_file(cuda_algorithms *algorithms)
 		if (!next)
 			next = end;
 		json_t *value = read_line(algorithms->key, line, (size_t)(next - line));
-		if (lines == 0) {
-			announced = read_head(value);
-			json_decref(value);
-		} else {
+		if (lines > 0 && announced >= 0) {
 			sound += value && add_line(algorithms, value);
+			continue;
 		}
+		if (lines == 0)
+			announced = read_head(value);
+		json_decref(value);
 	}
 	free(text);
-	/* A file without its head has at least one algorithm more than lines. */
-	int damaged = announced < 0 ? lines - sound : announced - sound;
+	/* Each line of a file without its head counts, and the head itself. */
+	int damaged = announced < 0 ? lines : announced - sound;
 	if (damaged > 0)
 		__atomic_store_n(&algorithms->damaged, damaged, __ATOMIC_RELAXED);
 }

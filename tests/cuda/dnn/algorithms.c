@@ -3,6 +3,7 @@
  * The store of algorithms, with many writers and bad files, and the choice of the fastest, with a clock of the test's.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "../../temporary.h"
+#include "common/hash.h"
 #include "common/system.h"
 #include "cuda/algorithms.h"
 
@@ -222,7 +224,7 @@ static void every_cut_is_told(void **state)
 	free(path);
 }
 
-/* A changed byte takes one line, or the two that it joins. */
+/* A changed byte takes one line, or the two that it joins; one of the first line takes all. */
 static void every_change_is_told(void **state)
 {
 	(void)state;
@@ -231,7 +233,7 @@ static void every_change_is_told(void **state)
 	for (size_t i = 0; i < length - 1; i++) {
 		char original = text[i];
 		text[i] ^= 0x11;
-		check_damaged(path, text, length, i > head, ENTRIES - (original == '\n' ? 2 : 1));
+		check_damaged(path, text, length, i > head, i <= head ? 0 : ENTRIES - (original == '\n' ? 2 : 1));
 		text[i] = original;
 	}
 	free(path);
@@ -254,6 +256,27 @@ static void damaged_files_are_repaired(void **state)
 	assert_int_equal(count_known(store, ENTRIES), ENTRIES - 1);
 	check(store, "new", 3, 4);
 	cuda_algorithms_close(store);
+	free(path);
+}
+
+/* Sound lines behind a sound first line of another format, and behind none. */
+static void lines_of_another_format_are_not_taken(void **state)
+{
+	(void)state;
+	static const char head[] = "[\"dtrain-algorithms-1\",\"gpu\",5]";
+	char text[512], other[640], *path = path_of("gpu");
+	size_t length = make_file("gpu", ENTRIES, text, sizeof(text));
+	const char *lines = strchr(text, '\n') + 1;
+	int first = snprintf(other, sizeof(other), "%016" PRIx64 " %s\n",
+			     (uint64_t)XXH3_64bits_withSeed(head, strlen(head), XXH3_64bits("gpu", 3)), head);
+	memcpy(other + first, lines, length - (size_t)(lines - text));
+	for (int i = 0; i < 2; i++) {
+		write_text(path, other + (i ? first : 0), length - (size_t)(lines - text) + (size_t)(i ? 0 : first));
+		cuda_algorithms *store = open_store("gpu");
+		assert_int_equal(count_known(store, ENTRIES), 0);
+		assert_true(cuda_algorithms_damaged(store) >= ENTRIES);
+		cuda_algorithms_close(store);
+	}
 	free(path);
 }
 
@@ -414,6 +437,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(every_cut_is_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(every_change_is_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(damaged_files_are_repaired, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(lines_of_another_format_are_not_taken, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_others_made_is_not_taken, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_no_file_is_left_alone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_environment_says_where, set_up, tear_down),
