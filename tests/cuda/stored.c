@@ -66,7 +66,8 @@ static void start(bool deterministic, long *loaded, long *made, const char *desc
 	if (description && !strstr(caps.description, description))
 		fail_msg("'%s' is not in '%s'", description, caps.description);
 	if (!description)
-		assert_true(!strstr(caps.description, "refused") && !strstr(caps.description, "damaged"));
+		assert_true(!strstr(caps.description, "refused") && !strstr(caps.description, "damaged") &&
+			    !strstr(caps.description, "cannot"));
 	dtrain_device_get_api(device)->op_destroy(op);
 	dtrain_device_close(&device);
 	assert_int_equal(standin.live, 0);
@@ -174,6 +175,22 @@ static void damaged_plans_are_compiled_again(void **state)
 	for_each("plans-*/*", PLANS, flip);
 	first_start();
 	check_next_start();
+}
+
+/* A file is where the cache's folder should be. The process keeps what it compiled, and the next one compiles again. */
+static void an_unwritable_cache_is_told(void **state)
+{
+	(void)state;
+	FILE *file = fopen(cache, "w");
+	assert_non_null(file);
+	assert_int_equal(fclose(file), 0);
+	for (int i = 0; i < 2; i++) {
+		long loaded, made;
+		char what[160];
+		snprintf(what, sizeof(what), ", plans cannot be stored: %s", cache);
+		start(true, &loaded, &made, what);
+		assert_int_equal(made, PLANS);
+	}
 }
 
 /* By the driver, which sees the kernel when it runs first. */
@@ -325,6 +342,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(a_newer_driver_loads_them, reset),
 		cmocka_unit_test_setup(plans_beside_the_module_are_loaded, reset),
 		cmocka_unit_test_setup(damaged_plans_are_compiled_again, reset),
+		cmocka_unit_test_setup(an_unwritable_cache_is_told, reset),
 		cmocka_unit_test_setup(refused_plans_are_compiled_again, reset),
 		cmocka_unit_test_setup(timed_candidates_are_compiled_once, reset),
 		cmocka_unit_test_setup(the_environment_says_who_runs_it, reset),

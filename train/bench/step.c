@@ -44,7 +44,7 @@ typedef struct figures {
 	double units;          /* in a step */
 	int64_t length;        /* of a sequence; 0: pictures */
 	size_t peak_bytes;     /* of the process's resident memory, when the steps had been timed */
-	char description[128];
+	char description[256];
 } figures;
 
 static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",

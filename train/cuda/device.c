@@ -292,6 +292,9 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 	int damaged = cuda_algorithms_damaged(device->algorithms);
 	if (damaged > 0)
 		bt_append(out->description, sizeof(out->description), ", %d stored algorithms damaged", damaged);
+	beton_error err;
+	if (dnn_store_failure(device->dnn_store, &err) != BETON_OK)
+		bt_append(out->description, sizeof(out->description), ", plans cannot be stored: %s", err.message);
 }
 
 static uint64_t cuda_free_memory(dtrain_device *device)

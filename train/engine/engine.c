@@ -119,7 +119,12 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
 {
 	int status = engine_open_plan(engine, job, data, device, precision, sync, err);
-	return status == BETON_OK ? open_parts(engine, mesh, &engine->strategy, err) : status;
+	if (status == BETON_OK)
+		status = open_parts(engine, mesh, &engine->strategy, err);
+	/* The device's description tells which of the programs' stored plans it could not use, or not store. */
+	if (status == BETON_OK)
+		engine->api->caps(device, &engine->caps);
+	return status;
 }
 
 void engine_close_parts(engine_rank *engine)

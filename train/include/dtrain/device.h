@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 17
+#define DTRAIN_DEVICE_API_VERSION 18
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -412,7 +412,7 @@ typedef struct dtrain_device_caps {
 	/* Floating-point operations a second at the highest clock, 2 for each multiply-add, by dtrain_dtype: F32 (TF32
 	 * if enabled), F64, F16, BF16; 0: not known. */
 	double flops[4];
-	char description[128];
+	char description[256];
 } dtrain_device_caps;
 
 typedef enum dtrain_copy {
