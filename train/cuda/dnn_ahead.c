@@ -16,6 +16,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "core/op.h"
 #include "dnn.h"
 #include "dnn_record.h"
 #include "dnn_store.h"
@@ -31,16 +32,23 @@ typedef struct options {
 	bool deterministic;
 } options;
 
+/* What was planned of one kind of op, or of all. */
 typedef struct totals {
-	char *seen[MAX_GRAPHS];
-	int graphs, plans;
-	double compiled_s, loaded_s;
+	int graphs, configurations, plans;
+	double compiled_s, processor_s, loaded_s; /* processor_s: of all threads, while compiling */
 } totals;
+
+typedef struct work {
+	char *seen[MAX_GRAPHS];
+	totals kinds[DTRAIN_OP_KIND_COUNT];
+} work;
 
 static void usage(FILE *out)
 {
 	fputs("Usage: dnn-ahead --gpu GPU.json [OPTION]... FOLDER\n"
-	      "Compiles cuDNN's plans for a GPU that is described by cuDNN's JSON, into FOLDER/plans-...\n"
+	      "Compiles cuDNN's plans for a GPU that is described by cuDNN's JSON, into FOLDER/plans-..., and prints "
+	      "the\n"
+	      "numbers and times for each kind of op\n"
 	      "  --model NAME        resnet50\n"
 	      "  --batch N           256\n"
 	      "  --side N            of the pictures; 224\n"
@@ -95,35 +103,39 @@ static int plan_graph(const options *o, const dtrain_op_desc *desc, int index, d
 {
 	dnn_choice choices[DNN_MAX_COMPILED];
 	dnn_configs configs = {.count = 0};
-	int count = 0, status = dnn_graph_finish(graph, target, err);
+	int count = 0, found = 0, status = dnn_graph_finish(graph, target, err);
 	if (status == BETON_OK)
 		status = dnn_configs_find(graph, target, CUDNN_HEUR_MODE_A, &configs, err);
 	for (int i = 0; i < configs.count && status == BETON_OK && (uint64_t)count < o->candidates; i++)
 		if (dnn_config_is_compiled(configs.list[i]))
 			status = dnn_config_choice(configs.list[i], &choices[count++], err);
+	for (int i = 0; i < configs.count; i++)
+		found += dnn_config_is_compiled(configs.list[i]);
 	dnn_configs_free(&configs);
 	if (status != BETON_OK || count == 0)
 		return status;
 	sums->graphs++;
-	double start = seconds();
+	sums->configurations += found;
+	double start = seconds(), used = processor_seconds();
 	dnn_compile(desc, index, target, choices, count, UINT64_MAX);
 	sums->compiled_s += seconds() - start;
+	sums->processor_s += processor_seconds() - used;
 	return load(graph, target, choices, count, sums, err);
 }
 
 /* If a signature cannot be recorded, it counts as new each time. */
-static bool is_new(totals *sums, int *seen, const char *signature)
+static bool is_new(work *w, int *seen, const char *signature)
 {
 	for (int i = 0; i < *seen; i++)
-		if (strcmp(sums->seen[i], signature) == 0)
+		if (strcmp(w->seen[i], signature) == 0)
 			return false;
 	char *copy = *seen < MAX_GRAPHS ? strdup(signature) : NULL;
 	if (copy)
-		sums->seen[(*seen)++] = copy;
+		w->seen[(*seen)++] = copy;
 	return true;
 }
 
-static int plan_ops(const options *o, const record *ops, const dnn_target *target, totals *sums, beton_error *err)
+static int plan_ops(const options *o, const record *ops, const dnn_target *target, work *w, beton_error *err)
 {
 	int seen = 0, status = BETON_OK;
 	for (int i = 0; i < ops->count && status == BETON_OK; i++) {
@@ -131,16 +143,43 @@ static int plan_ops(const options *o, const record *ops, const dnn_target *targe
 		int count = 0;
 		if (dnn_op_graphs(&ops->ops[i], target->deterministic, graphs, &count, NULL) != BETON_OK)
 			continue;
-		bool fresh = is_new(sums, &seen, graphs[0]->signature);
+		bool fresh = is_new(w, &seen, graphs[0]->signature);
 		for (int k = 0; k < count; k++) {
 			if (fresh && status == BETON_OK)
-				status = plan_graph(o, &ops->ops[i], k, graphs[k], target, sums, err);
+				status = plan_graph(o, &ops->ops[i], k, graphs[k], target, &w->kinds[ops->ops[i].kind],
+						    err);
 			dnn_graph_destroy(graphs[k]);
 		}
 	}
 	while (seen > 0)
-		free(sums->seen[--seen]);
+		free(w->seen[--seen]);
 	return status;
+}
+
+static void print(const char *name, const totals *t)
+{
+	printf("%s: %d graphs with engines that are compiled, %d such configurations, %d plans: compiled in %.1f s "
+	       "(processors: %.1f s), loaded in %.2f s\n",
+	       name, t->graphs, t->configurations, t->plans, t->compiled_s, t->processor_s, t->loaded_s);
+}
+
+/* Prints and returns the sum of all kinds. */
+static totals print_kinds(const work *w)
+{
+	totals all = {.graphs = 0};
+	for (int i = 0; i < DTRAIN_OP_KIND_COUNT; i++) {
+		const totals *t = &w->kinds[i];
+		if (t->graphs == 0)
+			continue;
+		print(dtrain__op_name((dtrain_op_kind)i), t);
+		all.graphs += t->graphs;
+		all.configurations += t->configurations;
+		all.plans += t->plans;
+		all.compiled_s += t->compiled_s;
+		all.processor_s += t->processor_s;
+		all.loaded_s += t->loaded_s;
+	}
+	return all;
 }
 
 /* ---- the GPU ---- */
@@ -198,7 +237,8 @@ static int run(const options *o, beton_error *err)
 	dnn_target target = {.deterministic = o->deterministic, .workspace_limit = WORKSPACE_LIMIT};
 	totals sums = {.graphs = 0};
 	record *ops = calloc(1, sizeof(*ops));
-	int status = ops ? load_driver(err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	work *w = calloc(1, sizeof(*w));
+	int status = ops && w ? load_driver(err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	if (status == BETON_OK)
 		status = read_gpu(o->gpu, &target.properties, err);
 	if (status == BETON_OK) {
@@ -210,22 +250,25 @@ static int run(const options *o, beton_error *err)
 		status = record_model(ops, o->model, true, o->dtype, (int64_t)o->batch, (int64_t)o->side, err);
 	double start = seconds(), used = processor_seconds();
 	if (status == BETON_OK)
-		status = plan_ops(o, ops, &target, &sums, err);
+		status = plan_ops(o, ops, &target, w, err);
 	/* They were loaded from the memory of this process. */
 	if (status == BETON_OK)
 		status = dnn_store_failure(target.store, err);
+	if (status == BETON_OK)
+		sums = print_kinds(w);
 	if (status == BETON_OK && sums.plans == 0)
 		status = bt_fail(err, BETON_UNSUPPORTED,
 				 "%s: cuDNN compiles nothing for it; without libnvrtc.so it compiles nothing at all",
 				 o->model);
-	if (status == BETON_OK)
-		printf("%s: %d graphs with engines that are compiled, %d plans: compiled in %.1f s, loaded in %.2f s, "
-		       "all in %.1f s (processors: %.1f s)\n",
-		       o->model, sums.graphs, sums.plans, sums.compiled_s, sums.loaded_s, seconds() - start,
+	if (status == BETON_OK) {
+		print(o->model, &sums);
+		printf("%s: all in %.1f s (processors: %.1f s)\n", o->model, seconds() - start,
 		       processor_seconds() - used);
+	}
 	dnn_store_close(target.store);
 	if (target.properties)
 		cudnnBackendDestroyDescriptor(target.properties);
+	free(w);
 	free(ops);
 	return status;
 }
