@@ -162,7 +162,9 @@ static void check_case(const char *device, int index, bool captured)
 				   : dtrain_optimizer_apply(optimizer, n.stream, &err),
 			  &err);
 		read_clip(&n, optimizer, clip);
-		if (!(fabs((double)clip[DTRAIN_CLIP_NORM] - right) < 1e-6 * right))
+		/* PyTorch adds magnitudes up in 32 bits. */
+		double bound = clip_cases[index].norm == DTRAIN_NORM_1 ? 3e-6 : 1e-6;
+		if (!(fabs((double)clip[DTRAIN_CLIP_NORM] - right) < bound * right))
 			fail_msg("%s: %s: norm %.9g in step %d, should be %.9g", device, clip_cases[index].name,
 				 (double)clip[DTRAIN_CLIP_NORM], step, right);
 	}

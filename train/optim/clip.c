@@ -16,7 +16,8 @@ static int add_norms(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, 
 	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK; i++) {
 		optimizer->range = &optimizer->ranges[i];
 		if (optimizer->range->shared == shared)
-			status = dtrain__optimizer_add_reader(optimizer, DTRAIN_OP_GRAD_NORM, attrs, state, scaler, err);
+			status =
+				dtrain__optimizer_add_reader(optimizer, DTRAIN_OP_GRAD_NORM, attrs, state, scaler, err);
 	}
 	return status;
 }
