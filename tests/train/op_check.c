@@ -656,6 +656,15 @@ static void tables_and_losses_have_rows_that_fit(void **state)
 	loss.attrs.loss.chunk = 0;
 	loss.inputs[2].shape.dim[0] = loss.outputs[0].shape.dim[0] = 2;
 	expect_fault(&loss, "labels and a loss for each row");
+	loss.inputs[3] = loss.inputs[2];
+	loss.inputs[2] = (dtrain_operand){.dtype = F32, .shape = {1, {9}}};
+	loss.inputs[3].shape.dim[0] = loss.outputs[0].shape.dim[0] = 3;
+	loss.num_inputs = 4;
+	expect_fault(&loss, "wrong type of the operand");
+	loss.kind = DTRAIN_OP_LINEAR_XENT_BIAS_EVAL;
+	expect_fault(&loss, NULL);
+	loss.inputs[2].shape.dim[0] = 4;
+	expect_fault(&loss, "needs a bias for each class");
 }
 
 int main(void)

@@ -30,7 +30,7 @@ static double normalised_error(const double *values, const double *right, int64_
 static bool rounds_twice(const op_case *c)
 {
 	return c->family == BIASED_GELU || c->kind == DTRAIN_OP_ATTENTION || c->kind == DTRAIN_OP_ATTENTION_DROPOUT ||
-	       c->kind == DTRAIN_OP_LINEAR_XENT ||
+	       c->kind == DTRAIN_OP_LINEAR_XENT || c->kind == DTRAIN_OP_LINEAR_XENT_BIAS ||
 	       (c->kind == DTRAIN_OP_LINEAR && c->example && c->example->attrs.linear.activation);
 }
 

@@ -346,19 +346,34 @@ static void begin_linear(op_run *r, const char *device, int threads, dtrain_op_k
 	run(r);
 }
 
-static void begin_loss(op_run *r, const char *device, int threads)
+static void begin_loss(op_run *r, const char *device, int threads, bool biased)
 {
 	const int64_t n = 300, c = 64, v = 2311;
-	begin(r, device, threads, DTRAIN_OP_LINEAR_XENT, (dtrain_op_attrs){.loss = {.ignored = -100, .chunk = 130}});
+	begin(r, device, threads, biased ? DTRAIN_OP_LINEAR_XENT_BIAS : DTRAIN_OP_LINEAR_XENT,
+	      (dtrain_op_attrs){.loss = {.ignored = -100, .chunk = 130}});
 	numbers(r, SHAPE(n, c));
 	numbers(r, SHAPE(v, c));
+	if (biased)
+		numbers(r, SHAPE(v));
 	int64_t *label = add_operand(r, true, DTRAIN_I64, SHAPE(n));
 	for (int64_t i = 0; i < n; i++)
 		label[i] = i % 7 ? i * 31 % v : -100;
 	result(r, SHAPE(n));
 	result(r, SHAPE(n, c));
 	result(r, SHAPE(v, c));
+	if (biased)
+		result(r, SHAPE(v));
 	run(r);
+}
+
+static void begin_plain_loss(op_run *r, const char *device, int threads)
+{
+	begin_loss(r, device, threads, false);
+}
+
+static void begin_biased_loss(op_run *r, const char *device, int threads)
+{
+	begin_loss(r, device, threads, true);
 }
 
 static void begin_embedding(op_run *r, const char *device, int threads)
@@ -412,8 +427,9 @@ static void compare_threads(void **state)
 		expect_same_bits(&r[0], &r[1]);
 		expect_same_bits(&backward[0], &backward[1]);
 	}
-	void (*const others[])(op_run *, const char *, int) = {begin_loss, begin_embedding, begin_norm};
-	for (int i = 0; i < 3; i++) {
+	void (*const others[])(op_run *, const char *, int) = {begin_plain_loss, begin_biased_loss, begin_embedding,
+							       begin_norm};
+	for (int i = 0; i < 4; i++) {
 		for (int k = 0; k < 2; k++)
 			others[i](&r[k], *state, 1 + 2 * k);
 		expect_same_bits(&r[0], &r[1]);

@@ -212,6 +212,8 @@ static const struct {
 	[DTRAIN_OP_DROPOUT] = {cpu_build_dropout},
 	[DTRAIN_OP_LINEAR_XENT] = {cpu_build_linear_loss},
 	[DTRAIN_OP_LINEAR_XENT_EVAL] = {cpu_build_linear_loss},
+	[DTRAIN_OP_LINEAR_XENT_BIAS] = {cpu_build_linear_loss},
+	[DTRAIN_OP_LINEAR_XENT_BIAS_EVAL] = {cpu_build_linear_loss},
 	[DTRAIN_OP_MATMUL] = {cpu_build_matmul},
 	[DTRAIN_OP_NARROW] = {cpu_build_compress},
 	[DTRAIN_OP_WIDEN] = {cpu_build_compress},

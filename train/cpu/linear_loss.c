@@ -18,8 +18,9 @@ enum { CHUNK = 256, CLASSES = 1024, ROWS = 128, COLUMNS = 192 };
 typedef struct loss {
 	const struct dtrain_op *op;
 	const void *x, *w;
+	const float *b;
 	const int64_t *label;
-	float *losses, *hits, *d_w; /* NULL: the op does not have it */
+	float *losses, *hits, *d_w, *d_b; /* NULL, as b: the op does not have it */
 	void *d_x;
 	int64_t rows, columns, classes, counted;
 	float scale;
@@ -63,8 +64,15 @@ typedef struct products {
  */
 enum { PRODUCTS = 3 };
 
+/* The bias is in front of the labels. */
+static bool is_biased(const struct dtrain_op *op)
+{
+	return op->dtypes[2] != DTRAIN_I64;
+}
+
 static products products_of(const struct dtrain_op *op, int64_t rows)
 {
+	static const float bias;
 	int64_t columns = op->shapes[0].dim[1], classes = op->shapes[1].dim[0];
 	return (products){.logits = {.of_a = 'N',
 				     .of_b = 'T',
@@ -75,7 +83,8 @@ static products products_of(const struct dtrain_op *op, int64_t rows)
 				     .k = columns,
 				     .alpha = 1,
 				     .a_step = columns,
-				     .b_step = columns},
+				     .b_step = columns,
+				     .bias = is_biased(op) ? &bias : NULL},
 			  .d_x = {.of_a = 'N',
 				  .of_b = 'N',
 				  .tile = {ROWS, COLUMNS},
@@ -103,6 +112,7 @@ static int find_logits(const loss *l, const products *p, int64_t first, void *wo
 	cpu_product logits = p->logits;
 	logits.a = cpu_from(l->op, l->x, first * l->columns);
 	logits.b = l->w;
+	logits.bias = l->b;
 	logits.c = l->logits;
 	return cpu_products(l->op, &logits, 1, 0, 0, workspace, err);
 }
@@ -155,10 +165,21 @@ static void finish_rows(const loss *l, int64_t first, int64_t rows)
 	}
 }
 
+/* A chunk's part of some classes' gradients of the bias. */
+static void add_bias_gradient(const loss *l, int64_t class, int64_t rows, bool adds)
+{
+	int64_t count = least(CLASSES, l->classes - class);
+	if (!adds)
+		memset(l->d_b + class, 0, (size_t)count * sizeof(float));
+	for (int64_t i = 0; i < rows; i++)
+		l->op->rows->add(l->d_b + class, cpu_from(l->op, l->gradients, i * l->classes + class), count);
+}
+
 static int find_gradients(const loss *l, const products *p, int64_t first, void *workspace, beton_error *err)
 {
 	cpu_product d_x = p->d_x, d_w = p->d_w;
 	int64_t tiles = cpu_product_tiles(&d_x), parts = cpu_product_tiles(&d_w);
+	int64_t sums = l->d_b ? (l->classes + CLASSES - 1) / CLASSES : 0;
 	int failure = dnnl_success;
 	d_x.a = d_w.a = l->gradients;
 	d_x.b = l->w;
@@ -168,9 +189,14 @@ static int find_gradients(const loss *l, const products *p, int64_t first, void 
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic) num_threads(l->op->device->threads) reduction(max : failure)
 #endif
-	for (int64_t i = 0; i < tiles + parts; i++) {
-		dnnl_status_t status = i < tiles ? cpu_product_tile(l->op, &d_x, i, workspace)
-						 : cpu_product_tile(l->op, &d_w, i - tiles, workspace);
+	for (int64_t i = 0; i < tiles + parts + sums; i++) {
+		dnnl_status_t status = dnnl_success;
+		if (i < tiles)
+			status = cpu_product_tile(l->op, &d_x, i, workspace);
+		else if (i < tiles + parts)
+			status = cpu_product_tile(l->op, &d_w, i - tiles, workspace);
+		else
+			add_bias_gradient(l, (i - tiles - parts) * CLASSES, d_w.k, first > 0);
 		failure = status == dnnl_success ? failure : (int)status;
 	}
 	return failure == dnnl_success ? BETON_OK : cpu_product_failed(failure, err);
@@ -181,30 +207,36 @@ static int64_t chunk_of(const dtrain_op_attrs *attrs, int64_t rows)
 	return least(attrs->loss.chunk > 0 ? attrs->loss.chunk : CHUNK, rows);
 }
 
+static loss loss_of(const struct dtrain_op *op, void *const *operands, void *workspace)
+{
+	void *const *out = operands + op->num_inputs;
+	bool trains = op->num_outputs > 2, biased = is_biased(op);
+	int label = biased ? 3 : 2, hits = trains ? label + 1 : 1;
+	const float *scaler = op->num_inputs > label + 1 ? cpu_plain(op, label + 1, operands, workspace) : NULL;
+	return (loss){.op = op,
+		      .x = cpu_plain(op, 0, operands, workspace),
+		      .w = cpu_plain(op, 1, operands, workspace),
+		      .b = biased ? cpu_plain(op, 2, operands, workspace) : NULL,
+		      .label = cpu_plain(op, label, operands, workspace),
+		      .losses = out[0],
+		      .hits = op->num_outputs > hits ? out[hits] : NULL,
+		      .d_x = trains ? out[1] : NULL,
+		      .d_w = trains ? out[2] : NULL,
+		      .d_b = trains && biased ? out[3] : NULL,
+		      .rows = op->shapes[0].dim[0],
+		      .columns = op->shapes[0].dim[1],
+		      .classes = op->shapes[1].dim[0],
+		      .scale = scaler ? scaler[DTRAIN_SCALER_SCALE] : 1,
+		      .logits = cpu_own_scratch(op, 0, workspace)};
+}
+
 static int run(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	float *const *out = (float *const *)operands + op->num_inputs;
-	const float *scaler = op->num_inputs > 3 ? cpu_plain(op, 3, operands, workspace) : NULL;
-	bool trains = op->num_outputs > 2;
-	loss l = {.op = op,
-		  .x = cpu_plain(op, 0, operands, workspace),
-		  .w = cpu_plain(op, 1, operands, workspace),
-		  .label = cpu_plain(op, 2, operands, workspace),
-		  .losses = out[0],
-		  .hits = op->num_outputs == 4   ? out[3]
-			  : op->num_outputs == 2 ? out[1]
-						 : NULL,
-		  .d_x = trains ? out[1] : NULL,
-		  .d_w = trains ? out[2] : NULL,
-		  .rows = op->shapes[0].dim[0],
-		  .columns = op->shapes[0].dim[1],
-		  .classes = op->shapes[1].dim[0],
-		  .scale = scaler ? scaler[DTRAIN_SCALER_SCALE] : 1,
-		  .logits = cpu_own_scratch(op, 0, workspace)};
+	loss l = loss_of(op, operands, workspace);
 	int status = check_labels(&l, err);
 	int64_t chunk = chunk_of(&op->attrs, l.rows);
 	l.gradients = op->dtype == DTRAIN_F32 ? l.logits : (void *)(l.logits + chunk * l.classes);
-	if (status == BETON_OK && trains && op->dtype != DTRAIN_F32)
+	if (status == BETON_OK && l.d_w && op->dtype != DTRAIN_F32)
 		memset(l.d_w, 0, (size_t)(l.classes * l.columns) * sizeof(float));
 	for (int64_t first = 0; first < l.rows && status == BETON_OK; first += chunk) {
 		int64_t rows = least(chunk, l.rows - first);
@@ -217,7 +249,7 @@ static int run(const struct dtrain_op *op, void *const *operands, void *workspac
 		if (status != BETON_OK)
 			break;
 		finish_rows(&l, first, rows);
-		if (trains)
+		if (l.d_w)
 			status = find_gradients(&l, &p, first, workspace, err);
 	}
 	return status;

@@ -15,9 +15,9 @@ namespace
 
 constexpr int UNROLL = 4, PER_MULTIPROCESSOR = 4, LEAST_ROWS = 32;
 
-/* y[batch][chunk][channel] */
+/* y[batch][chunk][channel]; adds: to what is there. */
 template <typename X, typename Y, bool VECTOR>
-__global__ void __launch_bounds__(THREADS) column_sums(columns g, const X *x, Y *y, float factor)
+__global__ void __launch_bounds__(THREADS) column_sums(columns g, const X *x, Y *y, float factor, bool adds)
 {
 	const share s(g);
 	float sum[OCTET] = {0};
@@ -42,11 +42,11 @@ __global__ void __launch_bounds__(THREADS) column_sums(columns g, const X *x, Y 
 	add_up(sum);
 	if (threadIdx.y != 0 || s.valid <= 0)
 		return;
+	Y *out = y + ((int64_t)s.batch * g.chunks + s.chunk) * g.channels + s.channel;
 #pragma unroll
 	for (int i = 0; i < OCTET; i++)
 		if (i < s.valid)
-			y[((int64_t)s.batch * g.chunks + s.chunk) * g.channels + s.channel + i] =
-				from_float<Y>(sum[i] * factor);
+			out[i] = from_float<Y>((adds ? to_float(out[i]) : 0) + sum[i] * factor);
 }
 
 template <typename T, bool VECTOR>
@@ -104,7 +104,7 @@ columns sums_of(int64_t batch, int64_t rows, int64_t channels)
 }
 
 cudaError_t launch_sums(cudaStream_t stream, const columns &g, const void *x, dtrain_dtype from, void *y,
-			dtrain_dtype to, double factor)
+			dtrain_dtype to, double factor, bool adds)
 {
 	return with_type(from, [&](auto source) {
 		typedef decltype(source) X;
@@ -112,10 +112,24 @@ cudaError_t launch_sums(cudaStream_t stream, const columns &g, const void *x, dt
 			typedef decltype(target) Y;
 			return with_bool(is_vector(g.channels, x), [&](auto vector) {
 				return launch(column_sums<X, Y, vector.value>, g.blocks, g.threads, stream, g,
-					      (const X *)x, (Y *)y, (float)factor);
+					      (const X *)x, (Y *)y, (float)factor, adds);
 			});
 		});
 	});
+}
+
+cudaError_t add_up_columns(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
+			   int64_t batch, int64_t rows, int64_t channels, double factor, bool adds, void *workspace)
+{
+	columns g = sums_of(batch, rows, channels);
+	if (g.chunks == 1)
+		return launch_sums(stream, g, x, from, y, to, factor, adds);
+	cudaError_t status = launch_sums(stream, g, x, from, workspace, DTRAIN_F32, 1, false);
+	if (status != cudaSuccess)
+		return status;
+	/* One chunk, because the chunks' sums are few. */
+	g = columns_of(batch, g.chunks, channels, 1, INT32_MAX);
+	return launch_sums(stream, g, workspace, DTRAIN_F32, y, to, factor, adds);
 }
 
 } // namespace
@@ -133,15 +147,13 @@ extern "C" cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *
 					       dtrain_dtype to, int64_t batch, int64_t rows, int64_t columns,
 					       double factor, void *workspace)
 {
-	cuda_kernels::columns g = sums_of(batch, rows, columns);
-	if (g.chunks == 1)
-		return launch_sums(stream, g, x, from, y, to, factor);
-	cudaError_t status = launch_sums(stream, g, x, from, workspace, DTRAIN_F32, 1);
-	if (status != cudaSuccess)
-		return status;
-	/* One chunk, because the chunks' sums are few. */
-	g = columns_of(batch, g.chunks, columns, 1, INT32_MAX);
-	return launch_sums(stream, g, workspace, DTRAIN_F32, y, to, factor);
+	return add_up_columns(stream, x, from, y, to, batch, rows, columns, factor, false, workspace);
+}
+
+extern "C" cudaError_t cuda_kernel_add_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, float *y,
+						   int64_t rows, int64_t columns, void *workspace)
+{
+	return add_up_columns(stream, x, from, y, DTRAIN_F32, 1, rows, columns, 1, true, workspace);
 }
 
 extern "C" cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y,

@@ -91,6 +91,9 @@ cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void 
 cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 				    int64_t batch, int64_t rows, int64_t columns, double factor, void *workspace);
 size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns);
+/* The same of one matrix in F32, added to y: y[c] += sum over r of x[r][c]. */
+cudaError_t cuda_kernel_add_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, float *y, int64_t rows,
+					int64_t columns, void *workspace);
 /* y[r][c] = x[r][c] + b[c]; y may be x. b is F32. */
 cudaError_t cuda_kernel_row_bias(cudaStream_t stream, dtrain_dtype dtype, const void *x, const float *b, void *y,
 				 int64_t rows, int64_t columns);
@@ -252,6 +255,7 @@ typedef struct cuda_loss {
 	const int64_t *mixed; /* NULL: the rows have one label each */
 	const float *lambda;  /* label's part of the loss; with mixed alone */
 	const float *scaler;  /* NULL: scale 1 */
+	const float *bias;    /* of each class, added to its logits; NULL: none */
 	float *loss;
 	float *hits;    /* NULL: not wanted */
 	int64_t *fault; /* may be mapped host memory */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loss of a linear layer, in chunks of rows: the logits of a chunk, their loss and gradient, and the chunk's part
- * of the gradients of x and w. Logits are F32, so that the loss has the precision of the other sums; their gradient is
- * rounded to the type of x, in which its products are computed. A weight in F32 is rounded once.
+ * of the gradients of x, w and the bias, which the loss's kernel adds to the logits. Logits are F32, so that the loss
+ * has the precision of the other sums; their gradient is rounded to the type of x, in which its products are computed.
+ * A weight in F32 is rounded once.
  */
 #include <stdlib.h>
 
@@ -23,9 +24,9 @@ enum { WHOLE, REST, SIZES }; /* chunks, and the last one if it is shorter */
 typedef struct linear_loss {
 	dtrain_dtype dtype;
 	int64_t n, in, classes, chunk;
-	bool backward, rounds;
+	bool backward, rounds, biased;
 	dtrain_op products[SIZES][PRODUCTS];
-	size_t weight, logits, d_logits, counted, own, bytes;
+	size_t weight, logits, d_logits, counted, sums, own, bytes;
 } linear_loss;
 
 static dtrain_operand matrix(dtrain_dtype dtype, int64_t rows, int64_t columns)
@@ -63,9 +64,16 @@ static int make_products(linear_loss *self, dtrain_device *device, beton_error *
 	return status;
 }
 
+/* Bytes that the sums of the bias's gradient need. */
+static size_t sums_bytes(const linear_loss *self, int64_t rows)
+{
+	return self->backward && self->biased && rows ? cuda_kernel_column_sums_workspace(1, rows, self->classes) : 0;
+}
+
 static void lay_out(linear_loss *self)
 {
 	int64_t rows = self->n < self->chunk ? self->n : self->chunk;
+	size_t whole = sums_bytes(self, rows), rest = sums_bytes(self, self->n % self->chunk);
 	size_t elements = (size_t)(rows * self->classes), size = dtrain_dtype_size(self->dtype), most = 0;
 	for (int i = 0; i < SIZES * PRODUCTS; i++) {
 		size_t bytes = self->products[i / PRODUCTS][i % PRODUCTS].desc.workspace_bytes;
@@ -75,6 +83,7 @@ static void lay_out(linear_loss *self)
 	self->logits = cuda_reserve(&self->bytes, elements * sizeof(float));
 	self->d_logits = cuda_reserve(&self->bytes, self->backward ? elements * size : 0);
 	self->counted = cuda_reserve(&self->bytes, sizeof(float));
+	self->sums = cuda_reserve(&self->bytes, whole > rest ? whole : rest);
 	self->own = cuda_reserve(&self->bytes, most);
 }
 
@@ -86,7 +95,7 @@ typedef struct places {
 	const char *x;
 	void *w;
 	char *d_x;
-	float *d_w;
+	float *d_w, *d_b; /* d_b: NULL without a bias */
 } places;
 
 static places places_of(const dtrain_op *op, void *const *operands, char *workspace)
@@ -94,10 +103,11 @@ static places places_of(const dtrain_op *op, void *const *operands, char *worksp
 	const linear_loss *self = op->state;
 	const dtrain_op_desc *desc = &op->desc;
 	void *const *outputs = operands + desc->num_inputs;
-	int hits = self->backward ? 3 : 1;
+	int label = self->biased ? 3 : 2, hits = self->backward ? label + 1 : 1;
 	bool ignores = desc->attrs.loss.ignored < 0;
-	return (places){.loss = {.label = operands[2],
-				 .scaler = desc->num_inputs > 3 ? operands[3] : NULL,
+	return (places){.loss = {.label = operands[label],
+				 .scaler = desc->num_inputs > label + 1 ? operands[label + 1] : NULL,
+				 .bias = self->biased ? operands[2] : NULL,
 				 .loss = outputs[0],
 				 .hits = desc->num_outputs > hits ? outputs[hits] : NULL,
 				 .fault = op->device->fault,
@@ -108,7 +118,8 @@ static places places_of(const dtrain_op *op, void *const *operands, char *worksp
 			.x = operands[0],
 			.w = self->rounds ? workspace + self->weight : operands[1],
 			.d_x = self->backward ? outputs[1] : NULL,
-			.d_w = self->backward ? outputs[2] : NULL};
+			.d_w = self->backward ? outputs[2] : NULL,
+			.d_b = self->backward && self->biased ? outputs[3] : NULL};
 }
 
 /* Rounds the weight and counts the rows, for all chunks. */
@@ -138,6 +149,19 @@ static cudaError_t find_loss(const dtrain_op *op, cudaStream_t stream, const pla
 					op->desc.attrs.loss.label_smoothing);
 }
 
+static cudaError_t add_bias_gradient(const linear_loss *self, cudaStream_t stream, const places *at, int64_t first,
+				     int64_t rows, char *workspace)
+{
+	const void *d_logits = workspace + self->d_logits;
+	void *sums = workspace + self->sums;
+	if (!at->d_b)
+		return cudaSuccess;
+	return first > 0
+		       ? cuda_kernel_add_column_sums(stream, d_logits, self->dtype, at->d_b, rows, self->classes, sums)
+		       : cuda_kernel_column_sums(stream, d_logits, self->dtype, at->d_b, DTRAIN_F32, 1, rows,
+						 self->classes, 1, sums);
+}
+
 static int run_chunk(dtrain_op *op, cudaStream_t stream, const places *at, int64_t first, char *workspace,
 		     beton_error *err)
 {
@@ -154,6 +178,9 @@ static int run_chunk(dtrain_op *op, cudaStream_t stream, const places *at, int64
 		return status;
 	status = products[BWD_DATA].run(&products[BWD_DATA], stream, (void *[]){d_logits, at->w, at->d_x + offset}, own,
 					err);
+	if (status != BETON_OK)
+		return status;
+	status = cuda_check(add_bias_gradient(self, stream, at, first, rows, workspace), err, "bias gradient");
 	if (status != BETON_OK)
 		return status;
 	cuda_linear_adds(&products[BWD_WEIGHT], first > 0);
@@ -193,7 +220,8 @@ int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err
 	self->n = desc->inputs[0].shape.dim[0];
 	self->in = desc->inputs[0].shape.dim[1];
 	self->classes = desc->inputs[1].shape.dim[0];
-	self->backward = desc->kind == DTRAIN_OP_LINEAR_XENT;
+	self->backward = dtrain__op_rules_of(desc->kind)->loss_gradients > 0;
+	self->biased = dtrain__op_input_letter(desc->kind, 2) == 'B';
 	self->rounds = desc->inputs[1].dtype != self->dtype;
 	int64_t bytes = self->classes * (int64_t)(sizeof(float) + dtrain_dtype_size(self->dtype));
 	int64_t wanted = desc->attrs.loss.chunk ? desc->attrs.loss.chunk : LOGITS_BYTES / bytes + 1;

@@ -73,20 +73,22 @@ __global__ void __launch_bounds__(N) softmax_xent(loss_op a, const X *logits, Y 
 			*a.of.fault = fault_of(a.of.first_row + row, is_class(a.of.classes, label) ? other : label);
 		return;
 	}
+	const float *bias = a.of.bias;
+	auto logit = [&](int64_t c) { return to_float(x[c]) + (bias ? bias[c] : 0); };
 	float own = -INFINITY, exponentials = 0, total = 0;
 	for (int64_t c = threadIdx.x; c < classes; c += N)
-		own = largest()(to_float(x[c]), own);
+		own = largest()(logit(c), own);
 	const float most = reduce<N>(own, largest());
 	for (int64_t c = threadIdx.x; c < classes; c += N) {
-		const float distance = to_float(x[c]) - most;
+		const float distance = logit(c) - most;
 		exponentials += expf(distance);
 		total += distance;
 	}
 	if (a.of.hits) {
-		const float mine = to_float(x[label]);
+		const float mine = logit(label);
 		float higher = 0; /* logits that count as higher than the label's */
 		for (int64_t c = threadIdx.x; c < classes; c += N)
-			higher += to_float(x[c]) > mine || (to_float(x[c]) == mine && c < label);
+			higher += logit(c) > mine || (logit(c) == mine && c < label);
 		higher = reduce<N>(higher, sum());
 		if (threadIdx.x == 0)
 			a.of.hits[row] = higher == 0 && mine == mine;
@@ -95,9 +97,9 @@ __global__ void __launch_bounds__(N) softmax_xent(loss_op a, const X *logits, Y 
 	total = reduce<N>(total, sum());
 	const float log_sum = logf(exponentials), share = a.of.mixed ? a.of.lambda[row] : 1.f;
 	if (threadIdx.x == 0) {
-		float chosen = to_float(x[label]) - most;
+		float chosen = logit(label) - most;
 		if (a.of.mixed)
-			chosen = share * chosen + (1 - share) * (to_float(x[other]) - most);
+			chosen = share * chosen + (1 - share) * (logit(other) - most);
 		a.of.loss[row] =
 			(1 - a.smoothing) * (log_sum - chosen) + a.smoothing * (log_sum - total / (float)classes);
 	}
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(N) softmax_xent(loss_op a, const X *logits, Y 
 	const float counted = a.of.counted ? *a.of.counted : (float)rows;
 	const float scale = (a.of.scaler ? a.of.scaler[DTRAIN_SCALER_SCALE] : 1.f) / counted;
 	for (int64_t c = threadIdx.x; c < classes; c += N) {
-		const float probability = expf(to_float(x[c]) - most - log_sum);
+		const float probability = expf(logit(c) - most - log_sum);
 		const float part = (c == label ? share : 0) + (c == other ? 1 - share : 0);
 		const float target = part * (1 - a.smoothing) + a.of_all;
 		d_x[c] = from_float<Y>((probability - target) * scale);

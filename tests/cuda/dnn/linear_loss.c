@@ -15,12 +15,12 @@
 #include "fake_cublaslt.h"
 #include "kernels/support.h"
 
-enum { ROWS = 40, COLUMNS = 24, CLASSES = 50, OPERANDS = 8 };
+enum { ROWS = 40, COLUMNS = 24, CLASSES = 50, OPERANDS = 10 };
 
 typedef struct setting {
 	dtrain_dtype dtype, weight;
 	int64_t chunk;
-	bool backward, scaled, hits, ignores;
+	bool backward, scaled, hits, ignores, biased;
 } setting;
 
 /* Inputs, then outputs. */
@@ -50,6 +50,8 @@ static operands make_operands(const setting *s, dtrain_op_desc *desc)
 	operands o = {.count = 0};
 	add(&o, desc, false, array_random("x", s->dtype, ROWS * COLUMNS, 0, -2, 2), 2, ROWS, COLUMNS);
 	add(&o, desc, false, array_random("w", s->weight, CLASSES * COLUMNS, 0, -1, 1), 2, CLASSES, COLUMNS);
+	if (s->biased)
+		add(&o, desc, false, array_random("b", DTRAIN_F32, CLASSES, 0, -3, 3), 1, CLASSES, 0);
 	add(&o, desc, false, labels(s->ignores), 1, ROWS, 0);
 	if (s->scaled) {
 		array scaler = array_make("scaler", DTRAIN_F32, DTRAIN_SCALERS, 0);
@@ -62,6 +64,8 @@ static operands make_operands(const setting *s, dtrain_op_desc *desc)
 		add(&o, desc, true, array_make("d_x", s->dtype, ROWS * COLUMNS, 0), 2, ROWS, COLUMNS);
 		add(&o, desc, true, array_make("d_w", DTRAIN_F32, CLASSES * COLUMNS, 0), 2, CLASSES, COLUMNS);
 	}
+	if (s->backward && s->biased)
+		add(&o, desc, true, array_make("d_b", DTRAIN_F32, CLASSES, 0), 1, CLASSES, 0);
 	if (s->hits)
 		add(&o, desc, true, array_make("hits", DTRAIN_F32, ROWS, 0), 1, ROWS, 0);
 	return o;
@@ -77,9 +81,9 @@ static operands run_ref(const setting *s, const dtrain_op_desc *desc, const oper
 		bool output = i >= desc->num_inputs, rounds = i == 1 && s->weight != s->dtype;
 		array rounded = rounds ? array_as(&from->list[i], s->dtype) : from->list[i];
 		shapes[i] = output ? desc->outputs[i - desc->num_inputs].shape : desc->inputs[i].shape;
-		o.list[i] = output  ? array_make("right", DTRAIN_F64, from->list[i].count, 0)
-			    : i < 2 ? array_as(&rounded, DTRAIN_F64)
-				    : array_copy(&from->list[i]);
+		o.list[i] = output              ? array_make("right", DTRAIN_F64, from->list[i].count, 0)
+			    : i < 2 + s->biased ? array_as(&rounded, DTRAIN_F64)
+						: array_copy(&from->list[i]);
 		places[i] = &o.list[i];
 		if (rounds)
 			array_free(&rounded);
@@ -112,8 +116,10 @@ static void check(const setting *s, int chunks)
 	dtrain_device device = {.fault = &fault};
 	dtrain_op op = {.device = &device};
 	beton_error err = {0};
+	static const dtrain_op_kind kinds[2][2] = {{DTRAIN_OP_LINEAR_XENT_EVAL, DTRAIN_OP_LINEAR_XENT},
+						   {DTRAIN_OP_LINEAR_XENT_BIAS_EVAL, DTRAIN_OP_LINEAR_XENT_BIAS}};
 	op.desc = (dtrain_op_desc){
-		.kind = s->backward ? DTRAIN_OP_LINEAR_XENT : DTRAIN_OP_LINEAR_XENT_EVAL,
+		.kind = kinds[s->biased][s->backward],
 		.attrs.loss = {.label_smoothing = 0.1, .ignored = s->ignores ? -100 : 0, .chunk = s->chunk}};
 	operands o = make_operands(s, &op.desc);
 	operands right = run_ref(s, &op.desc, &o);
@@ -126,7 +132,8 @@ static void check(const setting *s, int chunks)
 	assert_int_equal(fake.products, 2 * chunks * (s->backward ? 3 : 1));
 	/* The gradient of the logits is rounded to the type of x. */
 	for (int i = op.desc.num_inputs; i < o.count; i++) {
-		bool gradient = s->backward && (i == op.desc.num_inputs + 1 || i == op.desc.num_inputs + 2);
+		int output = i - op.desc.num_inputs;
+		bool gradient = s->backward && output > 0 && output < 3 + s->biased;
 		array_compare(&o.list[i], &right.list[i], gradient && s->dtype != DTRAIN_F32 ? 3e-3 : 2e-5);
 	}
 	assert_int_equal(fault, 0);
@@ -139,7 +146,7 @@ static void check(const setting *s, int chunks)
 static void chunks_give_what_ref_gives(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 32; i++) {
+	for (int i = 0; i < 64; i++) {
 		dtrain_dtype dtype = i & 1 ? DTRAIN_BF16 : DTRAIN_F32;
 		setting s = {.dtype = dtype,
 			     .weight = i & 2 ? dtype : DTRAIN_F32,
@@ -147,7 +154,8 @@ static void chunks_give_what_ref_gives(void **state)
 			     .backward = true,
 			     .scaled = i & 8,
 			     .hits = i & 2,
-			     .ignores = i & 16};
+			     .ignores = i & 16,
+			     .biased = i & 32};
 		check(&s, i & 4 ? 3 : 1);
 		s.backward = s.scaled = false;
 		check(&s, i & 4 ? 3 : 1);

@@ -50,6 +50,32 @@ static void check_sums(const int64_t *m, dtrain_dtype from, dtrain_dtype to, int
 	array_free(&workspace);
 }
 
+/* One matrix; what y has before is added once, also where a sum has several parts. */
+static void check_added_sums(int64_t rows, int64_t columns, dtrain_dtype from)
+{
+	array x = array_random("x", from, rows * columns, 0, -1, 2),
+	      y = array_random("y", DTRAIN_F32, columns, 0, 1, 5);
+	array workspace =
+		array_make("workspace", DTRAIN_U8, (int64_t)cuda_kernel_column_sums_workspace(1, rows, columns), 0);
+	array right = sums_of(&x, (int64_t[]){1, rows, columns}, 1);
+	for (int64_t c = 0; c < columns; c++)
+		array_set(&right, c, array_get(&right, c) + array_get(&y, c));
+	CHECK_CUDA(cuda_kernel_add_column_sums(NULL, x.memory, from, y.memory, rows, columns, workspace.memory));
+	array_compare(&y, &right, 2e-6 * (double)rows);
+	array_free(&x);
+	array_free(&y);
+	array_free(&right);
+	array_free(&workspace);
+}
+
+static void sums_are_added_to_what_is_there(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < MATRICES; i++)
+		for (int t = 0; t < 3; t++)
+			check_added_sums(matrices[i][1], matrices[i][2], test_types[t]);
+}
+
 static void column_sums_equal_sums_in_double(void **state)
 {
 	(void)state;
@@ -174,8 +200,11 @@ static void padded_pictures_equal_ref(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(column_sums_equal_sums_in_double), cmocka_unit_test(spread_repeats_rows),
-		cmocka_unit_test(biases_are_added_to_each_row),     cmocka_unit_test(normalize_equals_ref),
+		cmocka_unit_test(column_sums_equal_sums_in_double),
+		cmocka_unit_test(sums_are_added_to_what_is_there),
+		cmocka_unit_test(spread_repeats_rows),
+		cmocka_unit_test(biases_are_added_to_each_row),
+		cmocka_unit_test(normalize_equals_ref),
 		cmocka_unit_test(padded_pictures_equal_ref),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

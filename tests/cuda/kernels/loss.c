@@ -82,23 +82,26 @@ static void run_loss_on_ref(const cuda_loss *loss, double smoothing, array *inpu
 }
 
 static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double smoothing, double most, bool scaled,
-		       bool mix)
+		       bool mix, bool biased)
 {
 	array logits = array_random("logits", type, rows * classes, 0, -most, most), label = labels_of(rows, classes);
 	array mixed = mixed_of(rows, classes), lambda = lambda_of(DTRAIN_F32, rows);
 	array scaler = scaler_of(1024, 0, 0), losses = array_make("loss", DTRAIN_F32, rows, 0);
 	array d_logits = array_make("d_logits", type, logits.count, 0), fault = array_make("fault", DTRAIN_I64, 1, 0);
+	array bias = array_random("bias", DTRAIN_F32, classes, 0, -3, 3);
 	array hits = array_make("hits", DTRAIN_F32, rows, 0), hits64 = array_make("hits", DTRAIN_F64, rows, 0);
 	*(int64_t *)fault.memory = 0;
 	/* Two classes have the highest logit. */
 	if (classes > 2 && !mix) {
 		array_set(&logits, 0, most);
 		array_set(&logits, 1, most);
+		array_set(&bias, 1, array_get(&bias, 0));
 	}
 	const cuda_loss loss = {.label = label.memory,
 				.mixed = mix ? mixed.memory : NULL,
 				.lambda = mix ? lambda.memory : NULL,
 				.scaler = scaled ? scaler.memory : NULL,
+				.bias = biased ? bias.memory : NULL,
 				.loss = losses.memory,
 				.hits = hits.memory,
 				.fault = fault.memory,
@@ -109,6 +112,8 @@ static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double 
 
 	array logits64 = array_as(&logits, DTRAIN_F64), loss64 = array_make("loss", DTRAIN_F64, rows, 0);
 	array lambda64 = lambda_of(DTRAIN_F64, rows), d_logits64 = array_make("d_logits", DTRAIN_F64, logits.count, 0);
+	for (int64_t i = 0; biased && i < logits.count; i++)
+		array_set(&logits64, i, array_get(&logits64, i) + array_get(&bias, i % classes));
 	run_loss_on_ref(&loss, smoothing, (array *[]){&logits64, &label, &mixed, &lambda64, &scaler}, &loss64,
 			&d_logits64, &hits64);
 	array_compare(&hits, &hits64, 0);
@@ -116,7 +121,7 @@ static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double 
 	/* F16 has no finer step than 2^-24 near 0. */
 	array_compare(&d_logits, &d_logits64, (scaled ? 1024 : 1) * 1e-6 * (1 + most / 20) / (double)rows + 0x1p-25);
 	free_all((array *[]){&logits, &label, &mixed, &lambda, &scaler, &losses, &d_logits, &fault, &logits64, &loss64,
-			     &lambda64, &d_logits64, &hits, &hits64, NULL});
+			     &lambda64, &d_logits64, &hits, &hits64, &bias, NULL});
 }
 
 static void loss_equals_ref(void **state)
@@ -125,9 +130,9 @@ static void loss_equals_ref(void **state)
 	static const int64_t sizes[][2] = {{4, 10},   {3, 7},   {1, 1},     {2, 1000},
 					   {33, 128}, {5, 129}, {1, 10007}, {300, 2}};
 	for (int i = 0; i < 8; i++)
-		for (int k = 0; k < 24; k++)
+		for (int k = 0; k < 48; k++)
 			check_loss(test_types[k % 3], sizes[i][0], sizes[i][1], (double[]){0, 0.1, 1, 0}[k / 3 % 4],
-				   k / 3 % 4 == 3 ? 200 : 5, k % 2, k / 12);
+				   k / 3 % 4 == 3 ? 200 : 5, k % 2, k / 12 % 2, k / 24);
 }
 
 /* The second row's label, or what is mixed into it. */

@@ -59,6 +59,8 @@ static int check_linear_loss(const dtrain_op_desc *desc, const dtrain__op_roles 
 	const dtrain_shape *x = &roles->of['X']->shape, *w = &roles->of['W']->shape;
 	if (x->ndim != 2 || w->ndim != 2 || x->dim[1] != w->dim[1])
 		return dtrain__op_bad(desc, "needs [n, c] and a weight [v, c], not", roles->of['W'], err);
+	if (roles->of['B'] && !dtrain__op_is_vector(roles->of['B'], w->dim[0]))
+		return dtrain__op_bad(desc, "needs a bias for each class, not", roles->of['B'], err);
 	if (desc->attrs.loss.chunk < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: chunks of %lld rows", dtrain__op_name(desc->kind),
 			       (long long)desc->attrs.loss.chunk);
@@ -69,7 +71,7 @@ static double linear_loss_flops(const dtrain_op_desc *desc)
 {
 	const dtrain_shape *x = &desc->inputs[0].shape, *w = &desc->inputs[1].shape;
 	double product = 2.0 * (double)dtrain_shape_count(x) * (double)w->dim[0];
-	return desc->kind == DTRAIN_OP_LINEAR_XENT ? 3 * product : product;
+	return dtrain__op_rules_of(desc->kind)->loss_gradients ? 3 * product : product;
 }
 
 static int check_mean(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
@@ -82,15 +84,28 @@ static int check_mean(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 	return BETON_OK;
 }
 
-/* x, w, label, scaler (which the tests set): labels are cut off, so that the range from -1.99 has the label -1. */
-#define CASE(n, c, v, least, with_scaler, with_hits, smoothing, rows)                                                  \
-	{                                                                                                              \
-		.shapes = {{2, {n, c}}, {2, {v, c}}, {1, {n}}, {1, {n}}},                                              \
-		.attrs.loss = {.label_smoothing = (smoothing), .ignored = -1, .chunk = (rows)},                        \
-		.optional_inputs = (with_scaler), .optional_outputs = (with_hits), .bound = 5e-6,                      \
-		.ranges = (const dtrain__op_range[]){{-2, 2}, {-1, 1}, {least, (least) < -1 ? (v)-0.01 : -1}, {0, 0}}, \
+/* x, w, label, scaler (which the tests set): labels are cut off, so that the range from -1.99 has the label -1. BIASED
+ * has the bias before the label. */
+#define LABELS(v, least)                            \
+	{                                           \
+		least, (least) < -1 ? (v)-0.01 : -1 \
+	}
+#define CASE(n, c, v, least, with_scaler, with_hits, smoothing, rows)                             \
+	{                                                                                         \
+		.shapes = {{2, {n, c}}, {2, {v, c}}, {1, {n}}, {1, {n}}},                         \
+		.attrs.loss = {.label_smoothing = (smoothing), .ignored = -1, .chunk = (rows)},   \
+		.optional_inputs = (with_scaler), .optional_outputs = (with_hits), .bound = 5e-6, \
+		.ranges = (const dtrain__op_range[]){{-2, 2}, {-1, 1}, LABELS(v, least), {0, 0}}, \
+	}
+#define BIASED(n, c, v, least, with_scaler, with_hits, smoothing, rows)                                    \
+	{                                                                                                  \
+		.shapes = {{2, {n, c}}, {2, {v, c}}, {1, {v}}, {1, {n}}, {1, {n}}},                        \
+		.attrs.loss = {.label_smoothing = (smoothing), .ignored = -1, .chunk = (rows)},            \
+		.optional_inputs = (with_scaler), .optional_outputs = (with_hits), .bound = 5e-6,          \
+		.ranges = (const dtrain__op_range[]){{-2, 2}, {-1, 1}, {-3, 3}, LABELS(v, least), {0, 0}}, \
 	}
 #define EVAL(n, c, v, least, with_hits, smoothing) CASE(n, c, v, least, 0, with_hits, smoothing, 0)
+#define BIASED_EVAL(n, c, v, least, with_hits, smoothing) BIASED(n, c, v, least, 0, with_hits, smoothing, 0)
 static const dtrain__op_case linear_cases[] = {
 	CASE(4, 8, 10, -1.01, 0, 0, 0, 0),   CASE(7, 16, 5, -1.99, 0, 1, 0.1, 3),
 	CASE(1, 1, 1, -1.01, 0, 1, 0, 1),    CASE(13, 24, 50, -1.99, 0, 1, 0, 13),
@@ -101,6 +116,17 @@ static const dtrain__op_case linear_eval_cases[] = {
 	EVAL(7, 16, 5, -1.99, 1, 0.1),
 	EVAL(5, 3, 4, -1, 1, 0),
 	EVAL(3, 5, 1009, -1.99, 0, 0),
+};
+static const dtrain__op_case biased_cases[] = {
+	BIASED(4, 8, 10, -1.01, 0, 0, 0, 0),   BIASED(7, 16, 5, -1.99, 0, 1, 0.1, 3),
+	BIASED(1, 1, 1, -1.01, 0, 1, 0, 1),    BIASED(13, 24, 50, -1.99, 0, 1, 0, 13),
+	BIASED(5, 3, 4, -1, 0, 0, 0, 2),       BIASED(3, 5, 1009, -1.99, 0, 1, 0.2, 2),
+	BIASED(6, 9, 12, -1.99, 1, 1, 0.1, 4),
+};
+static const dtrain__op_case biased_eval_cases[] = {
+	BIASED_EVAL(7, 16, 5, -1.99, 1, 0.1),
+	BIASED_EVAL(5, 3, 4, -1, 1, 0),
+	BIASED_EVAL(3, 5, 1009, -1.99, 0, 0),
 };
 
 /* logits or x, target, scaler; the shapes: of these two, and of the loss. */
@@ -197,5 +223,21 @@ const dtrain__op_rules dtrain__op_linear_xent_eval = {.inputs = "XWl",
 						      .check = check_linear_loss,
 						      .flops = linear_loss_flops,
 						      DTRAIN__OP_CASES(linear_eval_cases)};
+
+const dtrain__op_rules dtrain__op_linear_xent_bias = {.inputs = "XWBl",
+						      .optional_inputs = "A",
+						      .outputs = "NXWB",
+						      .optional_outputs = "N",
+						      .check = check_linear_loss,
+						      .flops = linear_loss_flops,
+						      .loss_gradients = 3,
+						      DTRAIN__OP_CASES(biased_cases)};
+
+const dtrain__op_rules dtrain__op_linear_xent_bias_eval = {.inputs = "XWBl",
+							   .outputs = "N",
+							   .optional_outputs = "N",
+							   .check = check_linear_loss,
+							   .flops = linear_loss_flops,
+							   DTRAIN__OP_CASES(biased_eval_cases)};
 
 const dtrain__op_rules dtrain__op_mean = {.inputs = "N", .optional_inputs = "l", .outputs = "S", .check = check_mean};

@@ -244,7 +244,7 @@ typedef struct dtrain_dropout_attrs {
 typedef struct dtrain_loss_attrs {
 	double label_smoothing; /* 0 .. 1 */
 	int64_t ignored;        /* < 0: rows with this label do not count; 0: all rows count */
-	int64_t chunk;          /* LINEAR_XENT: rows */
+	int64_t chunk;          /* LINEAR_XENT...: rows */
 	double threshold;       /* SIGMOID_XENT: 0 .. 1; 0: none */
 } dtrain_loss_attrs;
 
@@ -267,7 +267,7 @@ typedef struct dtrain_op_attrs {
 		dtrain_window_attrs window;       /* CONV2D and MAX_POOL with their backward ops */
 		dtrain_norm_attrs norm;           /* BATCH_NORM_...; of LAYER_NORM and RMS_NORM the epsilon */
 		double factor;                    /* SCALE, NARROW, WIDEN, CARRY */
-		dtrain_loss_attrs loss;           /* SOFTMAX_XENT..., LINEAR_XENT, SIGMOID_XENT, MEAN */
+		dtrain_loss_attrs loss;           /* SOFTMAX_XENT..., LINEAR_XENT..., SIGMOID_XENT, MEAN */
 		dtrain_sgd_attrs sgd;             /* SGD */
 		dtrain_adam_attrs adam;           /* ADAM, LAMB; of COUNT_STEP the betas */
 		dtrain_lion_attrs lion;           /* LION */
