@@ -98,7 +98,7 @@ static dtrain_tensor build_loss(const training *t, dtrain_graph *graph)
 {
 	const setup *job = t->job;
 	if (job->network == TIED) {
-		dtrain_tensor w = matrix(graph, "wte", job->in, job->mid);
+		dtrain_tensor w = matrix(graph, "wte", job->in, job->mid), b = vector(graph, "head_bias", job->in);
 		dtrain_tensor y = dtrain_embedding(graph, w, t->x);
 		for (int i = 0; i < 3; i++) {
 			char name[16];
@@ -108,7 +108,7 @@ static dtrain_tensor build_loss(const training *t, dtrain_graph *graph)
 		}
 		dtrain_loss_options options;
 		dtrain_loss_options_init(&options);
-		return dtrain_mean(graph, dtrain_linear_cross_entropy(graph, y, w, t->label, &options));
+		return dtrain_mean(graph, dtrain_linear_cross_entropy(graph, y, w, b, t->label, &options));
 	}
 	dtrain_tensor y;
 	if (job->network == TWICE) {
@@ -488,7 +488,7 @@ static void uses(struct rank *r)
 	compare_all(r, &of);
 }
 
-/* 6: an embedding that is the head, too; no number of ranks divides its rows. */
+/* 6: an embedding that is the head, too, which has a bias; no number of ranks divides its rows. */
 static void tied(struct rank *r)
 {
 	static result begun;

@@ -88,8 +88,8 @@ static dtrain_tensor llama_block(dtrain_graph *graph, dtrain_tensor x)
 	return dtrain_add(graph, x, dtrain_swiglu(graph, gate, up), false);
 }
 
-/* fused: without all logits. */
-static void build(model *m, bool fused)
+/* fused: without all logits. biased: the head has a bias. */
+static void build(model *m, bool fused, bool biased)
 {
 	dtrain_graph *graph;
 	beton_error err = {0};
@@ -103,15 +103,16 @@ static void build(model *m, bool fused)
 	dtrain_tensor table = weight(graph, "wte", VOCABULARY, WIDTH);
 	dtrain_tensor x = dtrain_embedding(graph, table, m->token);
 	x = llama_block(graph, block(graph, x, m->random));
+	dtrain_tensor bias = biased ? vector(graph, "head_bias", VOCABULARY) : -1;
 	dtrain_loss_options options;
 	dtrain_loss_options_init(&options);
 	options.chunk = 16;
 	options.label_smoothing = 0.1;
 	dtrain_tensor losses;
 	if (fused) {
-		losses = dtrain_linear_cross_entropy(graph, x, table, m->label, &options);
+		losses = dtrain_linear_cross_entropy(graph, x, table, bias, m->label, &options);
 	} else {
-		x = dtrain_linear_of(graph, dtrain_reshape(graph, x, &matrix), table, -1, false);
+		x = dtrain_linear_of(graph, dtrain_reshape(graph, x, &matrix), table, bias, false);
 		losses = dtrain_softmax_cross_entropy_with(graph, x, dtrain_reshape(graph, m->label, &rows), &options);
 	}
 	m->hits = dtrain_label_hits(graph, losses);
@@ -122,7 +123,7 @@ static void build(model *m, bool fused)
 	expect_ok(dtrain_graph_compile(&graph, &m->program, &err), &err);
 }
 
-static void open_model(model *m, const char *device, int threads, bool fused)
+static void open_model(model *m, const char *device, int threads, bool fused, bool biased)
 {
 	beton_error err = {0};
 	dtrain_device_options options = {.struct_size = sizeof(options), .threads = threads};
@@ -131,7 +132,7 @@ static void open_model(model *m, const char *device, int threads, bool fused)
 	m->api = dtrain_device_get_api(m->device);
 	expect_ok(m->api->stream_create(m->device, &m->stream, &err), &err);
 	expect_ok(dtrain_params_create(m->device, DTRAIN_F32, &m->params, &err), &err);
-	build(m, fused);
+	build(m, fused, biased);
 	expect_ok(dtrain_params_initialize(m->params, 7, m->stream, &err), &err);
 	int32_t *token = dtrain_program_data(m->program, m->token);
 	int64_t *label = dtrain_program_data(m->program, m->label);
@@ -195,38 +196,44 @@ static void expect_equal_models(model *a, model *b, double bound)
 static void fused_loss_equals_that_of_logits(void **state)
 {
 	model fused, whole;
-	open_model(&fused, *state, 2, true);
-	open_model(&whole, *state, 2, false);
-	expect_equal_models(&fused, &whole, 1e-5);
-	close_model(&fused);
-	close_model(&whole);
+	for (int biased = 0; biased < 2; biased++) {
+		open_model(&fused, *state, 2, true, biased);
+		open_model(&whole, *state, 2, false, biased);
+		expect_equal_models(&fused, &whole, 1e-5);
+		close_model(&fused);
+		close_model(&whole);
+	}
 }
 
 static void equals_ref(void **state)
 {
 	model ref, other;
-	open_model(&ref, "ref", 1, true);
-	open_model(&other, *state, 2, true);
-	expect_equal_models(&other, &ref, 1e-5);
-	close_model(&ref);
-	close_model(&other);
+	for (int biased = 0; biased < 2; biased++) {
+		open_model(&ref, "ref", 1, true, biased);
+		open_model(&other, *state, 2, true, biased);
+		expect_equal_models(&other, &ref, 1e-5);
+		close_model(&ref);
+		close_model(&other);
+	}
 }
 
 static void threads_change_no_bit(void **state)
 {
 	model one, two;
-	open_model(&one, *state, 1, true);
-	open_model(&two, *state, 2, true);
-	expect_equal_models(&one, &two, 0);
-	close_model(&one);
-	close_model(&two);
+	for (int biased = 0; biased < 2; biased++) {
+		open_model(&one, *state, 1, true, biased);
+		open_model(&two, *state, 2, true, biased);
+		expect_equal_models(&one, &two, 0);
+		close_model(&one);
+		close_model(&two);
+	}
 }
 
 static void bad_tokens_are_errors(void **state)
 {
 	model m;
 	beton_error err = {0};
-	open_model(&m, *state, 2, true);
+	open_model(&m, *state, 2, true, false);
 	int32_t *token = dtrain_program_data(m.program, m.token);
 	int64_t *label = dtrain_program_data(m.program, m.label);
 	int32_t keep = token[50];
@@ -252,7 +259,7 @@ static void nothing_to_learn_is_zero(void **state)
 	model m;
 	beton_error err = {0};
 	int64_t count;
-	open_model(&m, *state, 2, true);
+	open_model(&m, *state, 2, true, true);
 	int64_t *label = dtrain_program_data(m.program, m.label);
 	for (int i = 0; i < BATCH * T; i++)
 		label[i] = IGNORED;

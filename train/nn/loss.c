@@ -184,41 +184,63 @@ static dtrain_tensor as_rows(dtrain_graph *graph, dtrain_tensor tensor, int64_t 
 									      : dtrain_reshape(graph, tensor, &shape);
 }
 
-dtrain_tensor dtrain_linear_cross_entropy(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor label,
-					  const dtrain_loss_options *options)
+/* Whether the operands fit; if not, the graph has failed. b: negative without a bias. */
+static bool check_linear_loss(dtrain_graph *graph, const dtrain__tensor *x, const dtrain__tensor *w, dtrain_tensor b,
+			      const dtrain__tensor *label)
+{
+	char text[2][DTRAIN__SHAPE_TEXT];
+	const dtrain__tensor *bias = b >= 0 ? dtrain__graph_tensor(graph, b) : NULL;
+	if (b >= 0 && !bias)
+		return false;
+	int64_t columns = x->shape.ndim < 2 ? 0 : x->shape.dim[x->shape.ndim - 1];
+	int64_t rows = columns ? dtrain_shape_count(&x->shape) / columns : 0;
+	if (w->shape.ndim != 2 || w->shape.dim[1] != columns || label->dtype != DTRAIN_I64 ||
+	    dtrain_shape_count(&label->shape) != rows) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+				   "linear cross entropy: %s with a weight of %s; needs [n, ..., c], [v, c] and an "
+				   "i64 label for each row",
+				   dtrain__shape_text(&x->shape, text[0]), dtrain__shape_text(&w->shape, text[1]));
+		return false;
+	}
+	if (bias && !is_of_rows(bias, dtrain_params_dtype(graph->params), w->shape.dim[0])) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+				   "linear cross entropy: a bias %s of type %s for a weight of %s",
+				   dtrain__shape_text(&bias->shape, text[0]), dtrain_dtype_name(bias->dtype),
+				   dtrain__shape_text(&w->shape, text[1]));
+		return false;
+	}
+	return true;
+}
+
+dtrain_tensor dtrain_linear_cross_entropy(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
+					  dtrain_tensor label, const dtrain_loss_options *options)
 {
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "linear cross entropy", x);
 	const dtrain__tensor *weight = dtrain__graph_tensor(graph, w), *labels = dtrain__graph_tensor(graph, label);
 	dtrain_loss_attrs attrs;
-	if (!source || !weight || !labels || !take_options(graph, options, &attrs))
+	if (!source || !weight || !labels || !take_options(graph, options, &attrs) ||
+	    !check_linear_loss(graph, source, weight, b, labels))
 		return -1;
-	dtrain_shape shape = source->shape, of_w = weight->shape;
-	int64_t columns = shape.ndim < 2 ? 0 : shape.dim[shape.ndim - 1];
-	int64_t rows = columns ? dtrain_shape_count(&shape) / columns : 0;
-	if (of_w.ndim != 2 || of_w.dim[1] != columns || labels->dtype != DTRAIN_I64 ||
-	    dtrain_shape_count(&labels->shape) != rows) {
-		char text[2][DTRAIN__SHAPE_TEXT];
-		return dtrain__graph_fail(
-			graph, BETON_INVALID_ARGUMENT,
-			"linear cross entropy: %s with a weight of %s; needs [n, ..., c], [v, c] and an "
-			"i64 label for each row",
-			dtrain__shape_text(&shape, text[0]), dtrain__shape_text(&of_w, text[1]));
-	}
+	static const dtrain_op_kind kinds[2][2] = {{DTRAIN_OP_LINEAR_XENT_EVAL, DTRAIN_OP_LINEAR_XENT},
+						   {DTRAIN_OP_LINEAR_XENT_BIAS_EVAL, DTRAIN_OP_LINEAR_XENT_BIAS}};
+	dtrain_shape of_w = weight->shape, of_b = dtrain_shape_of(1, &of_w.dim[0]);
+	int64_t rows = dtrain_shape_count(&source->shape) / of_w.dim[1];
 	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
-	dtrain_shape of_x = dtrain_shape_of(2, (int64_t[]){rows, columns}), of_loss = dtrain_shape_of(1, &rows);
-	dtrain__node node = {.kind = graph->training ? DTRAIN_OP_LINEAR_XENT : DTRAIN_OP_LINEAR_XENT_EVAL,
-			     .attrs = {.loss = attrs},
-			     .num_inputs = 3,
-			     .num_outputs = graph->training ? 3 : 1,
-			     .inputs = {as_rows(graph, x, rows, columns), dtrain__graph_copy(graph, w),
-					as_rows(graph, label, rows, 0)}};
-	if (graph->training)
-		add_scaler(graph, &node);
-	node.outputs[0] = dtrain__graph_activation(graph, dtype, &of_loss);
+	dtrain_shape of_x = dtrain_shape_of(2, (int64_t[]){rows, of_w.dim[1]}), of_loss = dtrain_shape_of(1, &rows);
+	dtrain__node node = {.kind = kinds[b >= 0][graph->training], .attrs = {.loss = attrs}};
+	node.inputs[node.num_inputs++] = as_rows(graph, x, rows, of_w.dim[1]);
+	node.inputs[node.num_inputs++] = dtrain__graph_copy(graph, w);
+	if (b >= 0)
+		node.inputs[node.num_inputs++] = b;
+	node.inputs[node.num_inputs++] = as_rows(graph, label, rows, 0);
+	node.outputs[node.num_outputs++] = dtrain__graph_activation(graph, dtype, &of_loss);
 	if (graph->training) {
-		node.outputs[1] = dtrain__graph_activation(graph, graph->dtype, &of_x);
-		node.outputs[2] = dtrain__graph_activation(graph, dtype, &of_w);
+		add_scaler(graph, &node);
+		node.outputs[node.num_outputs++] = dtrain__graph_activation(graph, graph->dtype, &of_x);
+		node.outputs[node.num_outputs++] = dtrain__graph_activation(graph, dtype, &of_w);
 	}
+	if (graph->training && b >= 0)
+		node.outputs[node.num_outputs++] = dtrain__graph_activation(graph, dtype, &of_b);
 	return dtrain__graph_node(graph, &node);
 }
 
@@ -230,7 +252,8 @@ static dtrain__node *node_of(dtrain_graph *graph, const char *what, dtrain_tenso
 		return NULL;
 	dtrain__node *node = tensor->producer >= 0 ? &graph->nodes[tensor->producer] : NULL;
 	bool is_loss =
-		node && (dtrain__op_rules_of(node->kind)->loss_gradients || node->kind == DTRAIN_OP_LINEAR_XENT_EVAL);
+		node && (dtrain__op_rules_of(node->kind)->loss_gradients || node->kind == DTRAIN_OP_LINEAR_XENT_EVAL ||
+			 node->kind == DTRAIN_OP_LINEAR_XENT_BIAS_EVAL);
 	if (is_loss && node->outputs[0] == losses)
 		return node;
 	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s: the tensor is no loss of each row", what);
@@ -284,7 +307,10 @@ dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x)
 /* Index of the label among the inputs of a loss that can ignore rows. */
 static int label_index(dtrain_op_kind kind)
 {
-	return kind == DTRAIN_OP_SOFTMAX_XENT ? 1 : 2;
+	int index = 0;
+	while (dtrain__op_input_letter(kind, index) != 'l')
+		index++;
+	return index;
 }
 
 dtrain_tensor dtrain_mean_loss(dtrain_graph *graph, dtrain_tensor losses)

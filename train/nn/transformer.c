@@ -219,12 +219,5 @@ dtrain_tensor dtrain_transformer_logits(dtrain_graph *graph, const dtrain_transf
 dtrain_tensor dtrain_transformer_losses(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,
 					dtrain_tensor label, const dtrain_loss_options *options)
 {
-	if (outputs->head_bias < 0)
-		return dtrain_linear_cross_entropy(graph, outputs->hidden, outputs->head, label, options);
-	dtrain_tensor logits = dtrain_transformer_logits(graph, outputs, -1);
-	const dtrain_shape *shape = dtrain_graph_shape(graph, logits);
-	if (!shape)
-		return -1;
-	dtrain_shape rows = dtrain_shape_of(1, shape->dim);
-	return dtrain_softmax_cross_entropy_with(graph, logits, dtrain_reshape(graph, label, &rows), options);
+	return dtrain_linear_cross_entropy(graph, outputs->hidden, outputs->head, outputs->head_bias, label, options);
 }

@@ -206,10 +206,11 @@ typedef struct dtrain_loss_options {
 } dtrain_loss_options;
 
 BETON_API void dtrain_loss_options_init(dtrain_loss_options *options);
-/* Softmax cross entropy of the logits x w^T without the memory for all of them: x [n, ..., c], w [v, c], label i64
- * [n, ...]; the result has one dimension, a loss for each row. */
+/* Softmax cross entropy of the logits x w^T + b without the memory for all of them: x [n, ..., c], w [v, c], b [v]
+ * (negative: no bias), label i64 [n, ...]; the result has one dimension, a loss for each row. */
 BETON_API dtrain_tensor dtrain_linear_cross_entropy(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w,
-						    dtrain_tensor label, const dtrain_loss_options *options);
+						    dtrain_tensor b, dtrain_tensor label,
+						    const dtrain_loss_options *options);
 BETON_API dtrain_tensor dtrain_softmax_cross_entropy_with(dtrain_graph *graph, dtrain_tensor logits,
 							  dtrain_tensor label, const dtrain_loss_options *options);
 /* The mean of losses over the rows whose label is not ignored; 0 if there are none. losses: the result of a cross

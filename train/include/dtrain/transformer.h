@@ -121,7 +121,7 @@ BETON_API dtrain_tensor dtrain_transformer_build(dtrain_graph *graph, const dtra
 						 dtrain_transformer_outputs *outputs);
 
 /* Cross entropy of the logits for each of the b * t tokens: [b * t]. label: i64 [b, t]; options: as for
- * dtrain_linear_cross_entropy. Only a head with a bias has all logits in memory. */
+ * dtrain_linear_cross_entropy. */
 BETON_API dtrain_tensor dtrain_transformer_losses(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,
 						  dtrain_tensor label, const dtrain_loss_options *options);
 
