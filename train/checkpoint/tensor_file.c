@@ -83,7 +83,7 @@ static int open_beside(dtrain_tensor_file *self, const char *name, beton_error *
 	char *path = bt_format("%.*s%s", slash ? (int)(slash + 1 - self->path) : 0, self->path, name);
 	int status = path ? open_one(self, path, err) : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->path);
 	if (status != BETON_OK)
-		bt_prefix(err, self->path);
+		bt_prefix(err, "%s", self->path);
 	free(path);
 	return status;
 }
