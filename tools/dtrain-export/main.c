@@ -144,6 +144,10 @@ static int export(const char *given, const char *file, const export_request *req
 	staging place = {0};
 	char *path = NULL;
 	int files = 0;
+	/* Its files would be taken for those of an older export. */
+	if (dtrain_checkpoint_holds(file))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: is in the folder of a checkpoint, which is not changed", file);
 	int result = staging_recover(file, err);
 	if (result == BETON_OK)
 		result = export_files_find(&old, file, request->force, err);

@@ -425,3 +425,21 @@ int dtrain__folder_prune(const char *dir, int keep, int64_t keep_step, beton_err
 	free(steps);
 	return status;
 }
+
+/* Whether the folder that the path names is a checkpoint. */
+static bool is_beside_state(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *state = bt_format("%.*s" CHECKPOINT_STATE_FILE, slash ? (int)(slash + 1 - path) : 0, path);
+	bool found = state && access(state, F_OK) == 0;
+	free(state);
+	return found;
+}
+
+bool dtrain_checkpoint_holds(const char *path)
+{
+	char *whole = realpath(path, NULL);
+	bool found = is_beside_state(path) || (whole && is_beside_state(whole));
+	free(whole);
+	return found;
+}

@@ -7,26 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <dtrain/checkpoint.h>
+
 #include "common/error.h"
 
 static bool is_same_file(const struct stat *one, const char *path)
 {
 	struct stat other;
 	return stat(path, &other) == 0 && one->st_dev == other.st_dev && one->st_ino == other.st_ino;
-}
-
-/* Whether the folder that the file is in, behind all links, is a checkpoint. */
-static bool is_in_checkpoint(const char *path)
-{
-	char *whole = realpath(path, NULL), *slash = whole ? strrchr(whole, '/') : NULL, *state = NULL;
-	if (slash) {
-		*slash = 0;
-		state = bt_format("%s/state.json", whole);
-	}
-	bool found = state && access(state, F_OK) == 0;
-	free(state);
-	free(whole);
-	return found;
 }
 
 static int check(const predict_options *options, beton_error *err)
@@ -45,7 +33,7 @@ static int check(const predict_options *options, beton_error *err)
 	if (!dangling && !S_ISREG(there.st_mode))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is %s", path,
 			       S_ISDIR(there.st_mode) ? "a folder" : "not a regular file");
-	if (!dangling && is_in_checkpoint(path))
+	if (!dangling && dtrain_checkpoint_holds(path))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is a file of a checkpoint, which is not replaced",
 			       path);
 	return options->force ? BETON_OK : bt_fail(err, BETON_EXISTS, "%s: exists; --force replaces it", path);

@@ -158,6 +158,9 @@ BETON_API int dtrain_checkpoint_link(const char *dir, int64_t step, const char *
 BETON_API int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, int64_t *step,
 				       beton_error *err);
 
+/* Whether a file of that path is, or would be, in the folder of a checkpoint, also behind links. */
+BETON_API bool dtrain_checkpoint_holds(const char *path);
+
 typedef struct dtrain_checkpoint dtrain_checkpoint;
 
 typedef struct dtrain_checkpoint_tensor {
