@@ -21,6 +21,8 @@ int engine_example_open(engine_example *out, const engine_example_options *optio
 	int status = engine_model_find(options->model, NULL, &out->model, err);
 	if (status != BETON_OK)
 		return status;
+	if (!out->vision.image_size)
+		out->vision.image_size = engine_model_image_size(&out->model);
 	const dtrain_transformer *transformer = out->model.is_transformer ? &out->model.transformer : NULL;
 	const bool reads_text = transformer && transformer->vocabulary;
 	out->job = (engine_job){.task = reads_text ? &lm_task : &vision_task,

@@ -17,7 +17,8 @@ typedef struct engine_example {
 	engine_job job;
 } engine_example;
 
-/* What the model's samples are like. context_length 0: the model's longest. */
+/* What the model's samples are like. image_size 0: the model's; context_length 0: the model's longest.
+ */
 typedef struct engine_example_options {
 	const char *model;
 	int64_t batch_size, classes, image_size, context_length;

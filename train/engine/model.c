@@ -25,6 +25,11 @@ int engine_model_find(const char *name, const char *text, engine_model *out, bet
 	return status;
 }
 
+int64_t engine_model_image_size(const engine_model *model)
+{
+	return model->is_transformer && model->transformer.image_size ? model->transformer.image_size : 224;
+}
+
 void engine_model_free(engine_model *model)
 {
 	free(model->text);

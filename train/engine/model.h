@@ -19,6 +19,9 @@ typedef struct engine_model {
  * error here: see engine_check_model. Errors: those of reading and parsing a description. */
 int engine_model_find(const char *name, const char *text, engine_model *out, beton_error *err);
 
+/* The side in pixels of the pictures that the model is for: a ViT's description has it, others get 224. */
+int64_t engine_model_image_size(const engine_model *model);
+
 /* A zeroed struct is allowed. */
 void engine_model_free(engine_model *model);
 

@@ -28,7 +28,7 @@ static const char *const usage_text =
 	"all\n"
 	"                           (default none)\n"
 	"      --prefetch-mb=N      units that zero3 gathers ahead (default 64)\n"
-	"      --image-size=N       pictures have N x N pixels (default 224)\n"
+	"      --image-size=N       pictures have N x N pixels (default: those of the model, or 224)\n"
 	"      --classes=N          of pictures (default 1000)\n"
 	"      --context-length=N   tokens of a sample (default: the model's longest)\n"
 	"  -d, --device=NAME        whose operations are planned: cuda, cpu, ref, or auto (default auto)\n"
@@ -129,7 +129,7 @@ static int fail_usage(const char *text)
 
 int main(int argc, char **argv)
 {
-	plan_options options = {.example = {.batch_size = 32, .classes = 1000, .image_size = 224},
+	plan_options options = {.example = {.batch_size = 32, .classes = 1000},
 				.device = {.name = "auto", .index = -1},
 				.ranks = 1,
 				.runs = 1,

@@ -28,7 +28,7 @@ static const char *const usage_text =
 	"What WEIGHTS say of their model, these options replace:\n"
 	"  -m, --model=NAME|FILE    the model, or its config.json\n"
 	"      --classes=N          classes that the model tells apart\n"
-	"      --image-size=N       pictures are scaled to N x N pixels (else 224)\n"
+	"      --image-size=N       pictures are scaled to N x N pixels (else the model's size, or 224)\n"
 	"      --val-ratio=X        side of the centre crop, as a share of the shorter side (else 0.875)\n"
 	"      --mean=R,G,B         mean of each channel, 0..255 (else ImageNet's)\n"
 	"      --std=R,G,B          standard deviation of each channel, 0..255 (else ImageNet's)\n"

@@ -74,14 +74,15 @@ static int find_options(struct prediction *self, const run_source *weights, beto
 {
 	const predict_options *options = self->options;
 	vision_options *vision = &self->vision;
-	char classes[24] = "";
+	char classes[24] = "", side[24] = "";
 	vision->image_field = options->image_field;
 	vision->tta = options->tta;
 	snprintf(classes, sizeof(classes), "%" PRId64, run_source_classes(weights));
+	snprintf(side, sizeof(side), "%" PRId64, engine_model_image_size(&self->model));
 	int status = find_number(options->classes, weights, "classes", "--classes", *classes != '0' ? classes : NULL,
 				 1000000, &vision->classes, err);
 	if (status == BETON_OK)
-		status = find_number(options->image_size, weights, "image_size", "--image-size", "224", 4096,
+		status = find_number(options->image_size, weights, "image_size", "--image-size", side, 4096,
 				     &vision->image_size, err);
 	if (status == BETON_OK)
 		status = find_reals(options->val_ratio, weights, "val_ratio", "0.875", 1e-6, 1, 1, &vision->val_ratio,
@@ -187,9 +188,9 @@ static int open_loader(struct prediction *self, predict_data *data, beton_error 
 
 static int open_all(struct prediction *self, const run_source *weights, predict_data *data, beton_error *err)
 {
-	int status = find_options(self, weights, err);
+	int status = find_model(self, weights, err);
 	if (status == BETON_OK)
-		status = find_model(self, weights, err);
+		status = find_options(self, weights, err);
 	if (status == BETON_OK)
 		status = vision_find_image(data->reader, &self->vision, self->data.val.fields[VISION_IMAGE], err);
 	self->data.classes = self->vision.classes;

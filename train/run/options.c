@@ -61,6 +61,8 @@ static int find_model(run_options *options, beton_error *err)
 	}
 	options->is_transformer = model.is_transformer;
 	options->transformer = model.transformer;
+	if (!options->vision.image_size)
+		options->vision.image_size = engine_model_image_size(&model);
 	if (model.text && !(options->description = run_options_keep(options, model.text)))
 		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the model's description");
 	engine_model_free(&model);
@@ -69,10 +71,8 @@ static int find_model(run_options *options, beton_error *err)
 
 static int check_names(run_options *options, beton_error *err)
 {
-	int status = find_model(options, err);
 	const engine_job job = run_options_job(options);
-	if (status == BETON_OK)
-		status = engine_check_model(&job, err);
+	int status = engine_check_model(&job, err);
 	if (status == BETON_OK)
 		status = engine_recompute_parse("--recompute", options->recompute, &options->recomputed, err);
 	if (status == BETON_OK)
@@ -199,6 +199,8 @@ int run_options_check(run_options *options, beton_error *err)
 	int status = run_task_check(options, err);
 	if (status == BETON_OK)
 		status = run_optimizer_complete(options, err);
+	if (status == BETON_OK && options->model)
+		status = find_model(options, err);
 	if (status != BETON_OK)
 		return status;
 	const engine_job job = run_options_job(options);

@@ -170,8 +170,9 @@ const option_row run_rows[] = {
 	ROW("classes", FREE, OPTION_WHOLE, vision.classes, "N", NULL,
 	    "number of classes (default: highest label of the data + 1)", NULL, .least = 1, .most = 1000000,
 	    .fact = "classes"),
-	ROW("image-size", TOLD, OPTION_WHOLE, vision.image_size, "N", "224", "scale pictures to N x N pixels", NULL,
-	    .least = 1, .most = 4096, .fact = "image_size"),
+	ROW("image-size", TOLD, OPTION_WHOLE, vision.image_size, "N", NULL,
+	    "scale pictures to N x N pixels (default: the model's size if it is a ViT, else 224)", NULL, .least = 1,
+	    .most = 4096, .fact = "image_size"),
 
 	GROUP("Length", NULL),
 	REALS("epochs", TOLD, epochs, "X", 1, 1e-6, 1e6, NULL, "train X epochs; this or --steps is required",
