@@ -3,7 +3,8 @@
  * change-weights IN OUT CHANGE [NAME]: a copy of a safetensors file, without metadata, in which the weights are
  * changed: "f16", "bf16", "f64": of that type; "f16-wide", "bf16-wide": rounded to it, but F32; "prefix": with
  * "module." in front of each name; "drop": without the tensors whose names begin with NAME; "flat": tensor NAME has one
- * dimension; "torchvision": of a vision transformer, with torchvision's names; "extra": with a tensor more, called
+ * dimension; "torchvision": of a vision transformer, with torchvision's names; "gamma": of a BERT, with those of the
+ * published bert-base-uncased; "extra": with a tensor more, called
  * NAME. change-weights A B differ: prints the names of the tensors that differ. */
 #include <fcntl.h>
 #include <stdio.h>
@@ -83,6 +84,15 @@ static char *torchvision_name(const char *from)
 	exit(1);
 }
 
+/* Hugging Face's name of a BERT's tensor as its first files have it. */
+static char *gamma_name(const char *from)
+{
+	int stem = (int)(strlen(from) - strlen("weight"));
+	if (bt_ends_with(from, "LayerNorm.weight"))
+		return bt_format("%.*sgamma", stem, from);
+	return bt_ends_with(from, "LayerNorm.bias") ? bt_format("%.*sbeta", stem + 2, from) : strdup(from);
+}
+
 /* The new content of an entry. */
 static char *convert(const safetensors_file *in, size_t index, safetensors_entry *entry, beton_error *err)
 {
@@ -100,6 +110,8 @@ static char *convert(const safetensors_file *in, size_t index, safetensors_entry
 		entry->name = bt_format("module.%s", from->name);
 	if (is_change("torchvision"))
 		entry->name = torchvision_name(from->name);
+	if (is_change("gamma"))
+		entry->name = gamma_name(from->name);
 	if (is_change("flat") && strcmp(from->name, name) == 0)
 		entry->shape = dtrain_shape_of(1, &count);
 	free(stored);
@@ -161,7 +173,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "change-weights: %s\n", err.message);
 	for (size_t i = 0; i < count; i++) {
 		free(memory[i]);
-		if (is_change("prefix") || is_change("torchvision"))
+		if (is_change("prefix") || is_change("torchvision") || is_change("gamma"))
 			free((char *)entries[i].name);
 	}
 	free(memory);

@@ -11,11 +11,23 @@
 
 #define AVERAGE_SUFFIX ".ema"
 
+/* malloc'ed; NULL: out of memory. Hugging Face renames the norms of files that have TensorFlow's names for them, such
+ * as bert-base-uncased. */
+static char *copy_name(const char *name)
+{
+	static const char *const endings[][2] = {{"LayerNorm.gamma", "LayerNorm.weight"},
+						 {"LayerNorm.beta", "LayerNorm.bias"}};
+	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
+		if (bt_ends_with(name, endings[i][0]))
+			return bt_format("%.*s%s", (int)(strlen(name) - strlen(endings[i][0])), name, endings[i][1]);
+	return strdup(name);
+}
+
 /* Adds a tensor without values. */
 static int add_tensor(run_source *source, const char *name, const dtrain_shape *shape, beton_error *err)
 {
 	run_source_tensor *tensor = &source->tensors[source->count];
-	*tensor = (run_source_tensor){.name = strdup(name), .shape = *shape};
+	*tensor = (run_source_tensor){.name = copy_name(name), .shape = *shape};
 	if (!tensor->name)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", source->path);
 	source->count++;

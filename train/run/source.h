@@ -10,7 +10,8 @@
 #include <dtrain/tensor_file.h>
 
 typedef struct run_source_tensor {
-	char *name; /* without what DistributedDataParallel and torch.compile put in front of it */
+	char *name; /* without what DistributedDataParallel and torch.compile put in front of it, and with PyTorch's
+		     words where the file has TensorFlow's (LayerNorm.gamma) */
 	dtrain_shape shape;
 	float *values; /* NULL: not of a floating-point type */
 } run_source_tensor;
