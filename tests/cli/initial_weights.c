@@ -34,6 +34,14 @@ static void names_of_other_programs(void **state)
 		{"blocks.3.attn.proj.bias", "encoder.layers.encoder_layer_3.self_attention.out_proj.bias"},
 		{"blocks.3.mlp.fc2.weight", "encoder.layers.encoder_layer_3.mlp.3.weight"},
 		{"head.weight", "heads.head.weight"},
+		{"conv1.weight", "resnet.embedder.embedder.convolution.weight"},
+		{"bn1.running_var", "resnet.embedder.embedder.normalization.running_var"},
+		{"layer1.0.conv1.weight", "resnet.encoder.stages.0.layers.0.layer.0.convolution.weight"},
+		{"layer4.22.bn3.bias", "resnet.encoder.stages.3.layers.22.layer.2.normalization.bias"},
+		{"layer2.0.downsample.0.weight", "resnet.encoder.stages.1.layers.0.shortcut.convolution.weight"},
+		{"layer2.0.downsample.1.running_mean",
+		 "resnet.encoder.stages.1.layers.0.shortcut.normalization.running_mean"},
+		{"fc.weight", "classifier.1.weight"},
 		{"transformer.h.0.ln_1.weight", "h.0.ln_1.weight"},
 		{"model.embed_tokens.weight", "embed_tokens.weight"},
 		{"bert.pooler.dense.bias", "pooler.dense.bias"},
@@ -52,7 +60,11 @@ static void names_of_other_programs(void **state)
 	assert_string_equal(out, "encoder.layer.3.intermediate.dense.weight");
 	assert_false(run_alias("blocks.3.mlp.fc1.weight", 4, out, sizeof(out)));
 	assert_false(run_alias("blocks.x.norm1.bias", 0, out, sizeof(out)));
-	assert_false(run_alias("fc.weight", 0, out, sizeof(out)));
+	assert_true(run_alias("layer3.5.conv2.weight", 1, out, sizeof(out)));
+	assert_string_equal(out, "encoder.stages.2.layers.5.layer.1.convolution.weight");
+	assert_false(run_alias("layer3.5.conv2.weight", 2, out, sizeof(out)));
+	assert_false(run_alias("layer3.1234567890123.conv2.weight", 0, out, sizeof(out)));
+	assert_false(run_alias("fc1.weight", 0, out, sizeof(out)));
 	assert_false(run_alias("transformer.", 0, out, sizeof(out)));
 }
 

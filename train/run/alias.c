@@ -8,15 +8,18 @@
 
 #define LAYER "encoder.layers.encoder_layer_#."
 
-/* Hugging Face's ViTModel, which ViTForImageClassification has as "vit". */
-#define HF(ours, theirs)       \
-	{ours, "vit." theirs}, \
-	{                      \
-		ours, theirs   \
+/* Hugging Face's ViTModel, which ViTForImageClassification has as "vit", and so on. */
+#define HF(prefix, ours, theirs)   \
+	{ours, prefix "." theirs}, \
+	{                          \
+		ours, theirs       \
 	}
 #define HF_LAYER "encoder.layer.#."
+#define HF_STEM "embedder.embedder."
+#define HF_BLOCK "encoder.stages.%.layers.#."
 
-/* # stands for a number, * for the rest of a name, + in theirs for query, key and value, which are joined. */
+/* # stands for a number, % for one that is less by 1 in theirs, * for the rest of a name, + in theirs for query, key
+ * and value, which are joined. */
 static const struct {
 	const char *ours, *theirs;
 } rules[] = {
@@ -34,17 +37,24 @@ static const struct {
 	{"blocks.#.mlp.fc2.*", LAYER "mlp.linear_2.*"},
 	{"norm.*", "encoder.ln.*"},
 	{"head.*", "heads.head.*"},
-	HF("patch_embed.proj.*", "embeddings.patch_embeddings.projection.*"),
-	HF("cls_token", "embeddings.cls_token"),
-	HF("pos_embed", "embeddings.position_embeddings"),
-	HF("blocks.#.norm1.*", HF_LAYER "layernorm_before.*"),
-	HF("blocks.#.attn.qkv.*", HF_LAYER "attention.attention.+.*"),
-	HF("blocks.#.attn.proj.*", HF_LAYER "attention.output.dense.*"),
-	HF("blocks.#.norm2.*", HF_LAYER "layernorm_after.*"),
-	HF("blocks.#.mlp.fc1.*", HF_LAYER "intermediate.dense.*"),
-	HF("blocks.#.mlp.fc2.*", HF_LAYER "output.dense.*"),
-	HF("norm.*", "layernorm.*"),
+	HF("vit", "patch_embed.proj.*", "embeddings.patch_embeddings.projection.*"),
+	HF("vit", "cls_token", "embeddings.cls_token"),
+	HF("vit", "pos_embed", "embeddings.position_embeddings"),
+	HF("vit", "blocks.#.norm1.*", HF_LAYER "layernorm_before.*"),
+	HF("vit", "blocks.#.attn.qkv.*", HF_LAYER "attention.attention.+.*"),
+	HF("vit", "blocks.#.attn.proj.*", HF_LAYER "attention.output.dense.*"),
+	HF("vit", "blocks.#.norm2.*", HF_LAYER "layernorm_after.*"),
+	HF("vit", "blocks.#.mlp.fc1.*", HF_LAYER "intermediate.dense.*"),
+	HF("vit", "blocks.#.mlp.fc2.*", HF_LAYER "output.dense.*"),
+	HF("vit", "norm.*", "layernorm.*"),
 	{"head.*", "classifier.*"},
+	HF("resnet", "conv1.*", HF_STEM "convolution.*"),
+	HF("resnet", "bn1.*", HF_STEM "normalization.*"),
+	HF("resnet", "layer%.#.conv%.*", HF_BLOCK "layer.%.convolution.*"),
+	HF("resnet", "layer%.#.bn%.*", HF_BLOCK "layer.%.normalization.*"),
+	HF("resnet", "layer%.#.downsample.0.*", HF_BLOCK "shortcut.convolution.*"),
+	HF("resnet", "layer%.#.downsample.1.*", HF_BLOCK "shortcut.normalization.*"),
+	{"fc.*", "classifier.1.*"},
 	{"transformer.*", "*"},
 	{"model.*", "*"},
 	{"bert.*", "*"},
@@ -52,28 +62,34 @@ static const struct {
 
 #define RULE_COUNT (sizeof(rules) / sizeof(rules[0]))
 
+enum { NUMBERS = 3, DIGITS = 9 };
+
 /* The parts of a name that a pattern leaves open. */
 typedef struct parts {
-	const char *number, *rest;
-	int digits;
+	int numbers[NUMBERS];
+	const char *rest;
 } parts;
+
+/* Reads a number of few digits at *name, and goes behind it. */
+static bool take_number(const char **name, int *out)
+{
+	int digits = 0;
+	for (*out = 0; isdigit((unsigned char)**name) && digits <= DIGITS; (*name)++, digits++)
+		*out = 10 * *out + (**name - '0');
+	return digits > 0 && digits <= DIGITS;
+}
 
 static bool matches(const char *pattern, const char *name, parts *out)
 {
-	*out = (parts){.number = "", .rest = ""};
+	int count = 0;
+	*out = (parts){.rest = ""};
 	for (; *pattern; pattern++) {
 		if (*pattern == '*') {
 			out->rest = name;
 			return *name != 0;
 		}
-		if (*pattern != '#') {
-			if (*pattern != *name++)
-				return false;
-			continue;
-		}
-		for (out->number = name; isdigit((unsigned char)*name); name++)
-			out->digits++;
-		if (!out->digits)
+		bool number = *pattern == '#' || *pattern == '%';
+		if (number ? !take_number(&name, &out->numbers[count++]) : *pattern != *name++)
 			return false;
 	}
 	return *name == 0;
@@ -83,12 +99,15 @@ bool run_alias(const char *name, int index, char *out, size_t size)
 {
 	parts open;
 	for (size_t i = 0; i < RULE_COUNT; i++) {
+		int number = 0;
 		if (!matches(rules[i].ours, name, &open) || index-- > 0)
 			continue;
 		*out = 0;
 		for (const char *at = rules[i].theirs; *at; at++)
 			if (*at == '#')
-				bt_append(out, size, "%.*s", open.digits, open.number);
+				bt_append(out, size, "%d", open.numbers[number++]);
+			else if (*at == '%')
+				bt_append(out, size, "%d", open.numbers[number++] - 1);
 			else if (*at == '*')
 				bt_append(out, size, "%s", open.rest);
 			else

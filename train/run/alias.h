@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Names that other programs give the tensors of the same model: torchvision's and Hugging Face's of vision
- * transformers, whose names here are timm's, and Hugging Face's of a model of tokens that was saved without its head.
+ * transformers, whose names here are timm's, Hugging Face's of residual networks, whose names here are torchvision's,
+ * and Hugging Face's of a model of tokens that was saved without its head.
  */
 #ifndef RUN_ALIAS_H
 #define RUN_ALIAS_H

@@ -289,7 +289,8 @@ void run_source_close(run_source *source)
 
 int64_t run_source_classes(const run_source *source)
 {
-	static const char *const heads[] = {"fc.weight", "head.weight", "heads.head.weight", "classifier.weight"};
+	static const char *const heads[] = {"fc.weight", "head.weight", "heads.head.weight", "classifier.weight",
+					    "classifier.1.weight"};
 	const run_source_tensor *head = NULL;
 	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]) && !head; i++)
 		head = run_source_find(source, heads[i]);
