@@ -188,23 +188,25 @@ static void the_last_norm_is_no_head(void **state)
 
 /* ---- vision transformers ---- */
 
-static void check_resized(int64_t from, int64_t to, const float *right)
+/* tokens: 1 if there is a class token, else 0. */
+static void check_resized(int64_t from, int64_t to, int64_t tokens, const float *right)
 {
 	enum { COLUMNS = 2 };
 	beton_error err = {0};
 	run_source_tensor old = {.name = "pos_embed"}, out;
-	dtrain_shape shape = dtrain_shape_of(3, (int64_t[]){1, to * to + 1, COLUMNS});
-	old.shape = dtrain_shape_of(3, (int64_t[]){1, from * from + 1, COLUMNS});
+	dtrain_shape shape = dtrain_shape_of(3, (int64_t[]){1, to * to + tokens, COLUMNS});
+	old.shape = dtrain_shape_of(3, (int64_t[]){1, from * from + tokens, COLUMNS});
 	int64_t count = dtrain_shape_count(&old.shape);
 	old.values = malloc((size_t)count * sizeof(float));
+	const int64_t left_out = (1 - tokens) * COLUMNS;
 	for (int64_t i = 0; i < count; i++)
-		old.values[i] = (float)(i * i % 31 - 15);
+		old.values[i] = (float)((i + left_out) * (i + left_out) % 31 - 15);
 	assert_true(run_fit_is_resized("pos_embed", &old.shape, &shape));
 	expect_ok(run_fit_resize(&old, &shape, &out, &err), &err);
 	for (int64_t i = 0; i < dtrain_shape_count(&shape); i++)
-		if (!(fabsf(out.values[i] - right[i]) <= 4e-6f))
+		if (!(fabsf(out.values[i] - right[left_out + i]) <= 4e-6f))
 			fail_msg("position %lld: %g, PyTorch has %g", (long long)i, (double)out.values[i],
-				 (double)right[i]);
+				 (double)right[left_out + i]);
 	free(old.values);
 	free(out.values);
 }
@@ -213,10 +215,13 @@ static void positions_are_resized_as_by_timm(void **state)
 {
 	dtrain_shape five = dtrain_shape_of(3, (int64_t[]){1, 5, 2}), six = dtrain_shape_of(3, (int64_t[]){1, 6, 2});
 	(void)state;
-	check_resized(2, 3, positions_2_3);
-	check_resized(4, 3, positions_4_3);
+	for (int64_t tokens = 0; tokens <= 1; tokens++) {
+		check_resized(2, 3, tokens, positions_2_3);
+		check_resized(4, 3, tokens, positions_4_3);
+	}
 	assert_false(run_fit_is_resized("pos_embed", &five, &five));
 	assert_false(run_fit_is_resized("pos_embed", &five, &six));
+	assert_false(run_fit_is_resized("pos_embed", &five, &(dtrain_shape){3, {1, 9, 2}}));
 	assert_false(run_fit_is_resized("cls_token", &five, &(dtrain_shape){3, {1, 10, 2}}));
 }
 

@@ -41,6 +41,8 @@ CASES = [
     ("bert", BERT, ()),
     ("bert, token types and padding", dict(BERT, layer_norm_eps=1e-6), ("token_types", "segment")),
     ("vit", VIT, ()),
+    ("vit, mean of the patches", dict(VIT, pool="mean"), ()),
+    ("vit, no class token", dict(VIT, pool="mean", class_token=False), ()),
     ("vit, plain", dict(VIT, plain=True, hidden_act="gelu_pytorch_tanh"), ()),
 ]
 
@@ -90,12 +92,15 @@ class ViT(torch.nn.Module):
         super().__init__()
         width, side, self.plain = config["hidden_size"], config["patch_size"], config.get("plain", False)
         self.grid = (2, 2) if self.plain else (HEIGHT // side, WIDTH // side)
-        if not self.plain:
+        self.tokens = int(not self.plain and config.get("class_token", True))
+        self.mean = config.get("pool") == "mean"
+        if self.tokens:
             self.cls_token = torch.nn.Parameter(torch.zeros(1, 1, width))
-            self.pos_embed = torch.nn.Parameter(torch.zeros(1, self.grid[0] * self.grid[1] + 1, width))
+        if not self.plain:
+            self.pos_embed = torch.nn.Parameter(torch.zeros(1, self.grid[0] * self.grid[1] + self.tokens, width))
         self.patch_embed = torch.nn.ModuleDict({"proj": torch.nn.Conv2d(3, width, side, side)})
         self.blocks = torch.nn.ModuleList(Block(config) for _ in range(config["num_hidden_layers"]))
-        self.norm = torch.nn.LayerNorm(width, config["layer_norm_eps"])
+        setattr(self, "fc_norm" if self.mean else "norm", torch.nn.LayerNorm(width, config["layer_norm_eps"]))
         self.head = torch.nn.Linear(width, CLASSES)
 
     def places(self, width):
@@ -109,9 +114,12 @@ class ViT(torch.nn.Module):
         if self.plain:
             x = x + self.places(x.shape[2])
         else:
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1) + self.pos_embed
+            tokens = [self.cls_token.expand(len(x), -1, -1)] if self.tokens else []
+            x = torch.cat(tokens + [x], 1) + self.pos_embed
         for block in self.blocks:
             x = block(x)
+        if self.mean:
+            return self.head(self.fc_norm(x[:, self.tokens:].mean(1)))
         x = self.norm(x)
         return self.head(x.mean(1) if self.plain else x[:, 0])
 

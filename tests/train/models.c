@@ -465,6 +465,9 @@ static void files_are_read(void **state)
 	"\"model_type\": \"llama\", \"hidden_size\": 4096, \"num_hidden_layers\": 32, "       \
 	"\"num_attention_heads\": 32, \"intermediate_size\": 14336, \"vocab_size\": 128256, " \
 	"\"max_position_embeddings\": 8192, \"num_key_value_heads\": 8"
+#define VIT_FILE                                                                                              \
+	"\"model_type\": \"vit\", \"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, " \
+	"\"intermediate_size\": 16, \"image_size\": 8, \"patch_size\": 4"
 #define BERT_FILE                                                                           \
 	"\"model_type\": \"bert\", \"hidden_size\": 768, \"num_hidden_layers\": 12, "       \
 	"\"num_attention_heads\": 12, \"intermediate_size\": 3072, \"vocab_size\": 30522, " \
@@ -542,6 +545,13 @@ static void faults_name_file_and_key(void **state)
 		 "\"intermediate_size\": 8, \"vocab_size\": 8, \"max_position_embeddings\": 8, "
 		 "\"num_key_value_heads\": 3}",
 		 BETON_FORMAT, "\"num_attention_heads\" 4 is not divisible by \"num_key_value_heads\" 3"},
+		{"{" VIT_FILE ", \"pool\": \"max\"}", BETON_FORMAT, "\"pool\" is not \"class\" or \"mean\""},
+		{"{" VIT_FILE ", \"pool\": true}", BETON_FORMAT, "\"pool\" is not \"class\" or \"mean\""},
+		{"{" VIT_FILE ", \"class_token\": 0}", BETON_FORMAT, "\"class_token\" is not true or false"},
+		{"{" VIT_FILE ", \"class_token\": false}", BETON_FORMAT,
+		 "without a \"class_token\", \"pool\" has to be \"mean\""},
+		{"{" VIT_FILE ", \"pool\": \"mean\", \"plain\": true}", BETON_FORMAT,
+		 "cannot be combined with \"plain\""},
 		{"{" BERT_FILE ", \"position_embedding_type\": \"relative_key\"}", BETON_UNSUPPORTED,
 		 "\"position_embedding_type\" is supported only as \"absolute\""},
 	};

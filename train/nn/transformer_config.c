@@ -22,6 +22,8 @@ typedef enum key_kind {
 	KEY_REAL,  /* > 0 */
 	KEY_SHARE, /* 0 <= x < 1 */
 	KEY_BOOL,
+	KEY_NOT,  /* false sets the member */
+	KEY_MEAN, /* "class" or "mean", which sets the member */
 	KEY_ACTIVATION,
 } key_kind;
 
@@ -99,6 +101,8 @@ static const config_key vit_keys[] = {
 	KEY("layer_norm_eps", epsilon, KEY_REAL, false),
 	KEY("initializer_range", deviation, KEY_REAL, false),
 	KEY("plain", plain, KEY_BOOL, false),
+	KEY("pool", mean_pool, KEY_MEAN, false),
+	KEY("class_token", no_class_token, KEY_NOT, false),
 	KEY("hidden_dropout_prob", embedding_dropout, KEY_SHARE, false),
 	KEY("hidden_dropout_prob", dropout, KEY_SHARE, false),
 	KEY("attention_probs_dropout_prob", attention_dropout, KEY_SHARE, false),
@@ -202,6 +206,15 @@ static int take_activation(const char *path, const char *name, const json_t *val
 		       json_string_value(value));
 }
 
+static int take_pool(const char *path, const char *name, const json_t *value, bool *mean, beton_error *err)
+{
+	const char *text = json_string_value(value);
+	*mean = text && strcmp(text, "mean") == 0;
+	if (*mean || (text && strcmp(text, "class") == 0))
+		return BETON_OK;
+	return fail_type(path, name, "\"class\" or \"mean\"", err);
+}
+
 static int take_value(const char *path, const config_key *key, const json_t *value, dtrain_transformer *out,
 		      beton_error *err)
 {
@@ -226,10 +239,13 @@ static int take_value(const char *path, const config_key *key, const json_t *val
 		*(double *)member = number;
 		return BETON_OK;
 	case KEY_BOOL:
+	case KEY_NOT:
 		if (!json_is_boolean(value))
 			return fail_type(path, key->name, "true or false", err);
-		*(bool *)member = json_is_true(value);
+		*(bool *)member = json_is_true(value) == (key->kind == KEY_BOOL);
 		return BETON_OK;
+	case KEY_MEAN:
+		return take_pool(path, key->name, value, member, err);
 	case KEY_ACTIVATION:
 		return take_activation(path, key->name, value, member, err);
 	}
@@ -333,6 +349,11 @@ int dtrain__transformer_check(const dtrain_transformer *t, const char *what, bet
 		return bt_fail(err, BETON_FORMAT, "%s: \"head_dim\" %lld is odd", what, (long long)t->head_size);
 	if (t->type == DTRAIN_TRANSFORMER_VIT && t->image_size % t->patch_size)
 		return fail_divisor(what, "image_size", t->image_size, "patch_size", t->patch_size, err);
+	if (t->plain && (t->mean_pool || t->no_class_token))
+		return bt_fail(err, BETON_FORMAT, "%s: \"pool\" and \"class_token\" cannot be combined with \"plain\"",
+			       what);
+	if (t->no_class_token && !t->mean_pool)
+		return bt_fail(err, BETON_FORMAT, "%s: without a \"class_token\", \"pool\" has to be \"mean\"", what);
 	if (t->type != DTRAIN_TRANSFORMER_VIT && t->drop_path != 0)
 		return bt_fail(err, BETON_UNSUPPORTED, "%s: \"drop_path_rate\" is supported only for vit", what);
 	if (t->type == DTRAIN_TRANSFORMER_LLAMA && t->activation != DTRAIN_ACTIVATION_SILU)

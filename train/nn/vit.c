@@ -75,7 +75,7 @@ static dtrain_tensor embed_patches(dtrain_graph *graph, const dtrain_transformer
 	return dtrain_permute(graph, dtrain_reshape(graph, x, &rows), (const int[]){0, 2, 1});
 }
 
-/* The class token in front of those of each picture, and the positions. */
+/* The class token, if there is one, in front of those of each picture, and the positions. */
 static dtrain_tensor add_class_and_positions(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor x)
 {
 	const dtrain_shape *known = dtrain_graph_shape(graph, x);
@@ -86,12 +86,26 @@ static dtrain_tensor add_class_and_positions(dtrain_graph *graph, const dtrain_t
 	if (t->plain)
 		return dtrain__add_to_each(
 			graph, x, dtrain__graph_fixed(graph, "pos_embed", "sincos2d", &all, DTRAIN_INIT_SINCOS_2D));
-	all.dim[1]++;
-	dtrain_tensor token =
-		dtrain_graph_parameter(graph, "cls_token", &one, DTRAIN_INIT_NORMAL, dtrain__fan_in_of(1e-6));
+	if (!t->no_class_token) {
+		dtrain_tensor token =
+			dtrain_graph_parameter(graph, "cls_token", &one, DTRAIN_INIT_NORMAL, dtrain__fan_in_of(1e-6));
+		x = dtrain_prepend(graph, x, dtrain_reshape(graph, token, &row));
+		all.dim[1]++;
+	}
 	dtrain_tensor places =
 		dtrain_graph_parameter(graph, "pos_embed", &all, DTRAIN_INIT_NORMAL, dtrain__fan_in_of(t->deviation));
-	return dtrain__add_to_each(graph, dtrain_prepend(graph, x, dtrain_reshape(graph, token, &row)), places);
+	return dtrain__add_to_each(graph, x, places);
+}
+
+/* The mean of tokens [b, t, width]: [b, width]. */
+static dtrain_tensor mean_of(dtrain_graph *graph, dtrain_tensor x)
+{
+	const dtrain_shape *known = dtrain_graph_shape(graph, x);
+	if (!known)
+		return -1;
+	dtrain_shape planes = dtrain_shape_of(4, (int64_t[]){known->dim[0], known->dim[2], known->dim[1], 1});
+	x = dtrain_permute(graph, x, (const int[]){0, 2, 1});
+	return dtrain_global_avg_pool(graph, dtrain_reshape(graph, x, &planes));
 }
 
 /* Tokens to [b, width]: the class token, or the mean. A norm works on each token, so it comes after the choice. */
@@ -100,15 +114,16 @@ static dtrain_tensor pool(dtrain_graph *graph, const dtrain_transformer *t, dtra
 	const dtrain_shape *known = dtrain_graph_shape(graph, x);
 	if (!known)
 		return -1;
-	int64_t batch = known->dim[0], count = known->dim[1];
-	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){batch, t->width});
-	dtrain_shape planes = dtrain_shape_of(4, (int64_t[]){batch, t->width, count, 1});
-	if (!t->plain) {
-		x = dtrain_reshape(graph, dtrain_slice(graph, x, 1, 0, 1), &row);
-		return dtrain__norm(graph, t, NULL, "norm", x);
-	}
-	x = dtrain_permute(graph, dtrain__norm(graph, t, NULL, "norm", x), (const int[]){0, 2, 1});
-	return dtrain_global_avg_pool(graph, dtrain_reshape(graph, x, &planes));
+	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){known->dim[0], t->width});
+	int64_t patches = known->dim[1] - 1;
+	if (t->plain)
+		return mean_of(graph, dtrain__norm(graph, t, NULL, "norm", x));
+	if (t->mean_pool && !t->no_class_token)
+		x = dtrain_slice(graph, x, 1, 1, patches);
+	if (t->mean_pool)
+		return dtrain__norm(graph, t, NULL, "fc_norm", mean_of(graph, x));
+	x = dtrain_reshape(graph, dtrain_slice(graph, x, 1, 0, 1), &row);
+	return dtrain__norm(graph, t, NULL, "norm", x);
 }
 
 /* Whether pictures of that shape can be cut into patches, in plain ViTs a square of them. */

@@ -41,17 +41,26 @@ int run_fit_join(const run_source_tensor *const parts[RUN_FIT_PARTS], run_source
 
 /* ---- positions ---- */
 
-/* The side of the square of all tokens but the class token; 0: they are no square. */
-static int64_t side_of(const dtrain_shape *shape)
+/* The side of the square of all tokens but the class token, of which there are so many; 0: they are no square. */
+static int64_t side_of(const dtrain_shape *shape, int64_t class_tokens)
 {
-	int64_t patches = shape->ndim == 3 && shape->dim[0] == 1 ? shape->dim[1] - 1 : 0;
+	int64_t patches = shape->ndim == 3 && shape->dim[0] == 1 ? shape->dim[1] - class_tokens : 0;
 	int64_t side = llround(sqrt((double)patches));
 	return side * side == patches ? side : 0;
 }
 
+/* 0 or 1; -1: positions of one picture are not those of the other one at another size. */
+static int64_t find_class_tokens(const dtrain_shape *from, const dtrain_shape *to)
+{
+	for (int64_t tokens = 1; tokens >= 0; tokens--)
+		if (side_of(from, tokens) > 0 && side_of(to, tokens) > 0)
+			return tokens;
+	return -1;
+}
+
 bool run_fit_is_resized(const char *name, const dtrain_shape *from, const dtrain_shape *to)
 {
-	return strcmp(name, "pos_embed") == 0 && side_of(from) > 0 && side_of(to) > 0 && from->dim[1] != to->dim[1] &&
+	return strcmp(name, "pos_embed") == 0 && find_class_tokens(from, to) >= 0 && from->dim[1] != to->dim[1] &&
 	       from->dim[2] == to->dim[2];
 }
 
@@ -98,13 +107,14 @@ static void resize(const float *x, int64_t in, float *y, int64_t side, int64_t c
 
 int run_fit_resize(const run_source_tensor *from, const dtrain_shape *to, run_source_tensor *out, beton_error *err)
 {
-	int64_t in = side_of(&from->shape), columns = to->dim[2];
+	int64_t tokens = find_class_tokens(&from->shape, to), in = side_of(&from->shape, tokens);
+	int64_t columns = to->dim[2], first = tokens * columns;
 	double *scratch = malloc((size_t)(2 * in + columns) * sizeof(*scratch));
 	int status = scratch ? allocate(from->name, to, out, err)
 			     : bt_fail(err, BETON_NO_MEMORY, "out of memory for the tensor '%s'", from->name);
 	if (status == BETON_OK) {
-		memcpy(out->values, from->values, (size_t)columns * sizeof(float));
-		resize(from->values + columns, in, out->values + columns, side_of(to), columns, scratch);
+		memcpy(out->values, from->values, (size_t)first * sizeof(float));
+		resize(from->values + first, in, out->values + first, side_of(to, tokens), columns, scratch);
 	}
 	free(scratch);
 	return status;

@@ -122,11 +122,14 @@ const option_row run_rows[] = {
 	    "for small pictures; those with `-plain` have fixed positions and average the patches instead of having "
 	    "a class token. The models of --task `lm` are GPT-2's. FILE, with a slash or the ending `.json`, is "
 	    "Hugging "
-	    "Face's description of a model, a config.json.",
+	    "Face's description of a model, a config.json. Of a vision transformer, `\"pool\": \"mean\"` in it is "
+	    "timm's "
+	    "global_pool='avg', and `\"class_token\": false` besides that its class_token=False.",
 	    .name_at = run_task_model, .suffix = ".json", .fact = "model"),
 	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, an index of several, or a folder",
-	     "Tensor names are torchvision's, which timm's resnets share; those of vision transformers are timm's, "
-	     "torchvision's or Hugging Face's, and their positions are resized for pictures of another size, as timm "
+	     "Tensor names are torchvision's, which timm's resnets share, or Hugging Face's; those of vision "
+	     "transformers are timm's, torchvision's or Hugging Face's, and their positions are resized for pictures "
+	     "of another size, as timm "
 	     "does. A prefix `module.`, `_orig_mod.` or `model.` of all names is ignored. Numbers of 16 or 64 bits are "
 	     "converted. If the number of classes differs, the head (the last layer) is initialized as in a new run. "
 	     "Any other tensor that is missing or has another shape is an error. The output and the log list what was "

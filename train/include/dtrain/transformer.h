@@ -57,6 +57,10 @@ typedef struct dtrain_transformer {
 	/* Share of the probabilities of attention [attn_pdrop; attention_probs_dropout_prob; Llama:
 	 * attention_dropout]. */
 	double attention_dropout;
+	/* ViT: the head reads the mean of the patches' tokens, which is normalized ("fc_norm"), as timm's with
+	 * global_pool='avg' [pool, "mean" or "class", which only this library has; default class]. */
+	bool mean_pool;
+	bool no_class_token; /* ViT with mean_pool: there is none, as timm's with class_token=False [class_token] */
 } dtrain_transformer;
 
 /* GPT-2 small without dropout. */
