@@ -204,12 +204,18 @@ static int open_all(struct prediction *self, const run_source *weights, predict_
 	return status == BETON_OK ? open_loader(self, data, err) : status;
 }
 
-/* The names of the weights' classes, else those of the data. */
-static int find_names(const run_source *weights, const predict_data *data, json_t **out, beton_error *err)
+/* The names of the weights' classes, else those of the data if it has as many classes. */
+static int find_names(const run_source *weights, const predict_data *data, int64_t classes, json_t **out,
+		      beton_error *err)
 {
 	const char *text = run_source_fact(weights, "class_names");
 	*out = text ? json_loads(text, 0, NULL) : NULL;
-	return *out ? BETON_OK : vision_class_names_load(data->reader, out, err);
+	int status = *out ? BETON_OK : vision_class_names_load(data->reader, out, err);
+	if (!text && *out && (int64_t)json_array_size(*out) != classes) {
+		json_decref(*out);
+		*out = NULL;
+	}
+	return status;
 }
 
 int predict_run(const predict_options *options, const run_source *weights, predict_data *data, predict_rows *rows,
@@ -221,7 +227,7 @@ int predict_run(const predict_options *options, const run_source *weights, predi
 	bool interrupted = false;
 	int status = open_all(&self, weights, data, err);
 	if (status == BETON_OK)
-		status = find_names(weights, data, &names, err);
+		status = find_names(weights, data, self.data.classes, &names, err);
 	rows->names = names;
 	rows->classes = self.data.classes;
 	rows->top = options->top && (int64_t)options->top < rows->classes ? (int64_t)options->top : rows->classes;
