@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 #include <nettle/base64.h>
@@ -203,10 +204,19 @@ static int take_merge(vocabulary *words, const char *path, uint64_t number, char
 	return add_pair(words, path, pair, err);
 }
 
+/* folder/name, or folder/other if that alone is there; NULL: out of memory. */
+static char *find_either(const char *folder, const char *name, const char *other)
+{
+	char *path = bt_format("%s/%s", folder, name), *second = bt_format("%s/%s", folder, other);
+	bool swapped = path && second && access(path, F_OK) != 0 && access(second, F_OK) == 0;
+	free(swapped ? path : second);
+	return swapped ? second : path;
+}
+
 int load_gpt2(vocabulary *words, int64_t *end_of_text, const char *folder, beton_error *err)
 {
-	char *path = bt_format("%s/vocab.json", folder);
-	char *merges = bt_format("%s/merges.txt", folder);
+	char *path = find_either(folder, "vocab.json", "encoder.json");
+	char *merges = find_either(folder, "merges.txt", "vocab.bpe");
 	json_t *root = NULL;
 	int result = path && merges ? load_json(&root, path, err) : no_memory(folder, err);
 	if (result == BETON_OK)

@@ -21,7 +21,7 @@ typedef struct tokenizer tokenizer;
 
 /* Opens a vocabulary:
  *
- *   a folder         with vocab.json and merges.txt, and GPT-2's pattern
+ *   a folder         with vocab.json and merges.txt, or OpenAI's encoder.json and vocab.bpe, and GPT-2's pattern
  *   NAME.tiktoken    lines of base64 and rank. The pattern is GPT-2's; of names that begin with cl100k_base its own
  *   NAME.json        {"characters": "..."}: token i is character i, as tokenizer_save_characters writes it
  *

@@ -266,6 +266,27 @@ static void test_refused(void **state)
 	assert_non_null(strstr(err.message, "merges.txt"));
 }
 
+/* OpenAI's files of GPT-2 have other names, and the same content. */
+static void test_names_of_openai(void **state)
+{
+	static const char *const names[][2] = {{"encoder.json", GOLDEN "/vocab.json"},
+					       {"vocab.bpe", GOLDEN "/merges.txt"}};
+	char own[sizeof(folder) + 8], path[sizeof(own) + 16];
+	beton_error err;
+	tokenizer *opened;
+	(void)state;
+	snprintf(own, sizeof(own), "%s/openai", folder);
+	assert_int_equal(mkdir(own, 0700), 0);
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", own, names[i][0]);
+		assert_int_equal(symlink(names[i][1], path), 0);
+	}
+	check_cases(own, "folder");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(tokenizer_open(&opened, own, &err), BETON_NOT_FOUND);
+	assert_non_null(strstr(err.message, "merges.txt"));
+}
+
 static void test_refused_merges(void **state)
 {
 	(void)state;
@@ -288,10 +309,11 @@ static void test_refused_merges(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_peers),          cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_long_piece),     cmocka_unit_test(test_characters),
-		cmocka_unit_test(test_not_utf8),       cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_refused_merges), cmocka_unit_test(test_long_blanks),
+		cmocka_unit_test(test_peers),           cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_long_piece),      cmocka_unit_test(test_characters),
+		cmocka_unit_test(test_not_utf8),        cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_names_of_openai), cmocka_unit_test(test_refused_merges),
+		cmocka_unit_test(test_long_blanks),
 	};
 	if (!mkdtemp(folder))
 		return 1;
