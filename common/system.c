@@ -314,8 +314,9 @@ int bt_parse_double(const char *what, const char *text, double least, double mos
 	char *end = NULL;
 	double value = strtod(text, &end);
 	if (end == text || *end || !isfinite(value) || value < least || value > most)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not a number from %g to %g", what, text, least,
-			       most);
+		/* A limit that is the last number below 1 is not 1. */
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not a number from %g to %s%g", what, text,
+			       least, most < 1 && most > 1 - 1e-6 ? "below " : "", most);
 	*out = value;
 	return BETON_OK;
 }
