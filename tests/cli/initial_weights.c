@@ -12,7 +12,7 @@
 
 #include <dtrain/transformer.h>
 
-#include "run/alias.h"
+#include "common/tensor_names.h"
 #include "run/fit.h"
 #include "run/init.h"
 #include "tests/golden/positions.h"
@@ -46,26 +46,26 @@ static void names_of_other_programs(void **state)
 		{"model.embed_tokens.weight", "embed_tokens.weight"},
 		{"bert.pooler.dense.bias", "pooler.dense.bias"},
 	};
-	char out[256];
+	char out[BT_TENSOR_NAME_SIZE];
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		assert_true(run_alias(cases[i][0], 0, out, sizeof(out)));
+		assert_true(bt_tensor_alias(cases[i][0], 0, out));
 		assert_string_equal(out, cases[i][1]);
 	}
-	assert_true(run_alias("blocks.3.mlp.fc1.weight", 1, out, sizeof(out)));
+	assert_true(bt_tensor_alias("blocks.3.mlp.fc1.weight", 1, out));
 	assert_string_equal(out, "encoder.layers.encoder_layer_3.mlp.linear_1.weight");
-	assert_true(run_alias("blocks.3.mlp.fc1.weight", 2, out, sizeof(out)));
+	assert_true(bt_tensor_alias("blocks.3.mlp.fc1.weight", 2, out));
 	assert_string_equal(out, "vit.encoder.layer.3.intermediate.dense.weight");
-	assert_true(run_alias("blocks.3.mlp.fc1.weight", 3, out, sizeof(out)));
+	assert_true(bt_tensor_alias("blocks.3.mlp.fc1.weight", 3, out));
 	assert_string_equal(out, "encoder.layer.3.intermediate.dense.weight");
-	assert_false(run_alias("blocks.3.mlp.fc1.weight", 4, out, sizeof(out)));
-	assert_false(run_alias("blocks.x.norm1.bias", 0, out, sizeof(out)));
-	assert_true(run_alias("layer3.5.conv2.weight", 1, out, sizeof(out)));
+	assert_false(bt_tensor_alias("blocks.3.mlp.fc1.weight", 4, out));
+	assert_false(bt_tensor_alias("blocks.x.norm1.bias", 0, out));
+	assert_true(bt_tensor_alias("layer3.5.conv2.weight", 1, out));
 	assert_string_equal(out, "encoder.stages.2.layers.5.layer.1.convolution.weight");
-	assert_false(run_alias("layer3.5.conv2.weight", 2, out, sizeof(out)));
-	assert_false(run_alias("layer3.1234567890123.conv2.weight", 0, out, sizeof(out)));
-	assert_false(run_alias("fc1.weight", 0, out, sizeof(out)));
-	assert_false(run_alias("transformer.", 0, out, sizeof(out)));
+	assert_false(bt_tensor_alias("layer3.5.conv2.weight", 2, out));
+	assert_false(bt_tensor_alias("layer3.1234567890123.conv2.weight", 0, out));
+	assert_false(bt_tensor_alias("fc1.weight", 0, out));
+	assert_false(bt_tensor_alias("transformer.", 0, out));
 }
 
 /* ---- a small GPT-2 ---- */

@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "common/suggest.h"
 #include "common/system.h"
+#include "common/tensor_names.h"
 #include "files.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
@@ -30,6 +31,7 @@ static const char *const usage_text =
 	"\n"
 	"  -s, --set=SET              model (default), optimizer, or ema (the moving average, under the model's "
 	"names)\n"
+	"  -n, --names=PROGRAM        write the names of timm, torchvision or huggingface (default: the model's own)\n"
 	"  -m, --max-shard-size=SIZE  put at most SIZE of tensors (500MB, 5GB) in a file, and write several if "
 	"needed:\n"
 	"                             FILE-00001-of-00002.safetensors, ..., and the index FILE.safetensors.index.json\n"
@@ -42,6 +44,7 @@ static const char *const usage_text =
 
 static const struct option long_options[] = {
 	{"set", required_argument, NULL, 's'},
+	{"names", required_argument, NULL, 'n'},
 	{"max-shard-size", required_argument, NULL, 'm'},
 	{"force", no_argument, NULL, 'F'},
 	{"quiet", no_argument, NULL, 'Q'},
@@ -52,6 +55,7 @@ static const struct option long_options[] = {
 
 typedef struct export_request {
 	const char *set;
+	const char *names;  /* NULL: the model's own */
 	uint64_t max_bytes; /* of tensors in a file; 0: one file */
 	bool force, quiet;
 } export_request;
@@ -130,6 +134,7 @@ static int write_files(dtrain_checkpoint *checkpoint, const export_request *requ
 	dtrain_checkpoint_export_options_init(&options);
 	options.set = strcmp(request->set, "model") == 0 ? DTRAIN_CHECKPOINT_MODEL : DTRAIN_CHECKPOINT_OPTIMIZER;
 	options.state = strcmp(request->set, "ema") == 0 ? request->set : NULL;
+	options.names = request->names;
 	options.max_file_bytes = request->max_bytes;
 	options.check = program_check_signals;
 	int result = dtrain_checkpoint_export(checkpoint, &options, staged, files, err);
@@ -179,6 +184,10 @@ static int take_option(int option, const char *text, export_request *request, be
 		result = bt_parse_choice("--set", text, sets, &chosen, err);
 		request->set = text;
 		break;
+	case 'n':
+		result = bt_parse_choice("--names", text, bt_name_givers, &chosen, err);
+		request->names = text;
+		break;
 	case 'm':
 		result = text_parse_size("--max-shard-size", text, 1, &request->max_bytes, err);
 		break;
@@ -207,13 +216,18 @@ int main(int argc, char **argv)
 	export_request request = {.set = "model"};
 	beton_error err = {0};
 	int option;
-	while ((option = bt_getopt(argc, argv, "s:m:FQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "s:n:m:FQhV", long_options, NULL)) != -1) {
 		int end = take_option(option, optarg, &request, &err);
 		if (end)
 			return end - 1;
 	}
 	if (argc - optind != 2) {
 		fputs("dtrain-export: expected CHECKPOINT and FILE\nTry 'dtrain-export --help'.\n", stderr);
+		return 2;
+	}
+	if (request.names && strcmp(request.set, "optimizer") == 0) {
+		fputs("dtrain-export: --names cannot be combined with --set optimizer\nTry 'dtrain-export --help'.\n",
+		      stderr);
 		return 2;
 	}
 	program_start();

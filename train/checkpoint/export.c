@@ -8,6 +8,7 @@
 #include "checkpoint.h"
 #include "common/sized.h"
 #include "common/system.h"
+#include "common/tensor_names.h"
 #include "safetensors.h"
 #include "state.h"
 #include "weight_map.h"
@@ -15,12 +16,19 @@
 #define SUFFIX ".safetensors"
 #define FILES_MAX 99999 /* names have five digits */
 
+/* What a tensor of the export is made of. */
+typedef struct export_part {
+	const index_tensor *tensor;
+	int64_t first; /* of its elements */
+} export_part;
+
 typedef struct export_job {
 	const dtrain_checkpoint *checkpoint;
 	dtrain_checkpoint_export_options options;
 	int set;
-	const index_tensor **tensors; /* that are exported */
-	safetensors_entry *entries;   /* for them; they own the names */
+	int giver; /* bt_name_giver; -1: the tensors keep their names */
+	export_part *parts;
+	safetensors_entry *entries; /* for them; they own the names */
 	size_t count;
 	size_t first; /* of the tensors in the file that is written */
 } export_job;
@@ -42,11 +50,12 @@ char *dtrain_checkpoint_export_path(const char *file, int index, int count)
 static int fetch(void *context, size_t index, uint64_t at, void *destination, size_t bytes, beton_error *err)
 {
 	const export_job *job = context;
-	const index_tensor *tensor = job->tensors[job->first + index];
+	const export_part *part = &job->parts[job->first + index];
+	const index_tensor *tensor = part->tensor;
 	dtrain_dtype dtype = (dtrain_dtype)tensor->dtype;
 	dtrain_checkpoint_view view =
 		dtrain_checkpoint_view_whole(tensor->name, dtype, &tensor->shape, destination, NULL);
-	view.first = (int64_t)(at / dtrain_dtype_size(dtype));
+	view.first = part->first + (int64_t)(at / dtrain_dtype_size(dtype));
 	view.count = (int64_t)(bytes / dtrain_dtype_size(dtype));
 	int status = job->options.check ? job->options.check(err) : BETON_OK;
 	if (status != BETON_OK)
@@ -65,28 +74,70 @@ static size_t name_length(const export_job *job, const char *name)
 													: 0;
 }
 
+static int add_entry(export_job *job, const index_tensor *tensor, const char *name, const dtrain_shape *shape,
+		     int64_t first, beton_error *err)
+{
+	char *copy = strdup(name);
+	if (!copy)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->checkpoint->path);
+	job->entries[job->count] =
+		(safetensors_entry){.name = copy, .dtype = (dtrain_dtype)tensor->dtype, .shape = *shape};
+	job->parts[job->count++] = (export_part){tensor, first};
+	return BETON_OK;
+}
+
+/* Adds a tensor under the name that the other program gives it, or those of its parts. */
+static int add_renamed(export_job *job, const index_tensor *tensor, const char *name, beton_error *err)
+{
+	char theirs[BT_TENSOR_NAME_SIZE], part[BT_TENSOR_NAME_SIZE];
+	dtrain_shape shape = tensor->shape;
+	int status = BETON_OK;
+	if (!bt_tensor_name(name, (bt_name_giver)job->giver, theirs))
+		return bt_fail(err, BETON_UNSUPPORTED, "%s: %s has no name for the tensor '%s'", job->checkpoint->path,
+			       bt_name_givers[job->giver], name);
+	if (!strchr(theirs, '+'))
+		return add_entry(job, tensor, theirs, &shape, 0, err);
+	if (shape.ndim < 1 || shape.dim[0] % BT_TENSOR_PARTS != 0)
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "%s: the tensor '%s' cannot be divided into query, key and value", job->checkpoint->path,
+			       name);
+	shape.dim[0] /= BT_TENSOR_PARTS;
+	for (int i = 0; i < BT_TENSOR_PARTS && status == BETON_OK; i++) {
+		bt_tensor_part(theirs, i, part);
+		status = add_entry(job, tensor, part, &shape, i * dtrain_shape_count(&shape), err);
+	}
+	return status;
+}
+
+static int add_tensor(export_job *job, const index_tensor *tensor, size_t length, beton_error *err)
+{
+	if (tensor->dtype < 0)
+		return bt_fail(err, BETON_UNSUPPORTED, "%s: tensor '%s' is %s, which dtrain has not",
+			       job->checkpoint->path, tensor->name, tensor->type);
+	char *name = strndup(tensor->name, length);
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->checkpoint->path);
+	int status = job->giver < 0 ? add_entry(job, tensor, name, &tensor->shape, 0, err)
+				    : add_renamed(job, tensor, name, err);
+	free(name);
+	return status;
+}
+
 static int list_tensors(export_job *job, beton_error *err)
 {
 	const struct index_set *known = &job->checkpoint->index.sets[job->set];
-	job->entries = calloc(known->count + 1, sizeof(*job->entries));
-	job->tensors = calloc(known->count + 1, sizeof(const index_tensor *));
-	if (!job->entries || !job->tensors)
+	int status = BETON_OK;
+	job->entries = calloc(BT_TENSOR_PARTS * known->count + 1, sizeof(*job->entries));
+	job->parts = calloc(BT_TENSOR_PARTS * known->count + 1, sizeof(*job->parts));
+	if (!job->entries || !job->parts)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->checkpoint->path);
-	for (size_t i = 0; i < known->count; i++) {
-		const index_tensor *tensor = &known->tensors[i];
-		size_t length = name_length(job, tensor->name);
-		if (!length)
-			continue;
-		if (tensor->dtype < 0)
-			return bt_fail(err, BETON_UNSUPPORTED, "%s: tensor '%s' is %s, which dtrain has not",
-				       job->checkpoint->path, tensor->name, tensor->type);
-		char *name = strndup(tensor->name, length);
-		if (!name)
-			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->checkpoint->path);
-		job->entries[job->count] =
-			(safetensors_entry){.name = name, .dtype = (dtrain_dtype)tensor->dtype, .shape = tensor->shape};
-		job->tensors[job->count++] = tensor;
+	for (size_t i = 0; i < known->count && status == BETON_OK; i++) {
+		size_t length = name_length(job, known->tensors[i].name);
+		if (length)
+			status = add_tensor(job, &known->tensors[i], length, err);
 	}
+	if (status != BETON_OK)
+		return status;
 	if (job->options.state && !job->count)
 		return bt_fail(err, BETON_NOT_FOUND, "%s: has no tensors of the state '%s'", job->checkpoint->path,
 			       job->options.state);
@@ -99,9 +150,13 @@ static int check_tensors(const export_job *job, beton_error *err)
 	dtrain_checkpoint_view *views = calloc(job->count + 1, sizeof(*views));
 	if (!views)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->checkpoint->path);
-	for (size_t i = 0; i < job->count; i++)
-		views[i] = dtrain_checkpoint_view_whole(job->tensors[i]->name, job->entries[i].dtype,
-							&job->tensors[i]->shape, NULL, NULL);
+	for (size_t i = 0; i < job->count; i++) {
+		const export_part *part = &job->parts[i];
+		views[i] = dtrain_checkpoint_view_whole(part->tensor->name, job->entries[i].dtype, &part->tensor->shape,
+							NULL, NULL);
+		views[i].first = part->first;
+		views[i].count = dtrain_shape_count(&job->entries[i].shape);
+	}
 	int status = dtrain__checkpoint_check_views(job->checkpoint, job->set,
 						    &(dtrain_checkpoint_list){views, job->count}, err);
 	free(views);
@@ -205,6 +260,19 @@ static int write_export(export_job *job, const char *file, int *files, beton_err
 	return status;
 }
 
+static int find_giver(export_job *job, beton_error *err)
+{
+	const char *names = job->options.names;
+	job->giver = -1;
+	for (int i = 0; names && bt_name_givers[i]; i++)
+		job->giver = strcmp(bt_name_givers[i], names) == 0 ? i : job->giver;
+	if (names && job->giver < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "names of '%s' are not known", names);
+	if (names && job->set != DTRAIN_CHECKPOINT_MODEL && !job->options.state)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s has no names for the states of an optimizer", names);
+	return BETON_OK;
+}
+
 int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, const dtrain_checkpoint_export_options *options,
 			     const char *file, int *files, beton_error *err)
 {
@@ -218,6 +286,9 @@ int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, const dtrain_checkpo
 	if (status != BETON_OK)
 		return status;
 	job.set = job.options.state ? DTRAIN_CHECKPOINT_OPTIMIZER : (int)job.options.set;
+	status = find_giver(&job, err);
+	if (status != BETON_OK)
+		return status;
 	wanted[job.set] = true;
 	status = dtrain__checkpoint_know(checkpoint, wanted, err);
 	if (status == BETON_OK)
@@ -229,6 +300,6 @@ int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, const dtrain_checkpo
 	for (size_t i = 0; i < job.count; i++)
 		free((char *)job.entries[i].name);
 	free(job.entries);
-	free(job.tensors);
+	free(job.parts);
 	return status;
 }

@@ -22,19 +22,19 @@ static int allocate(const char *name, const dtrain_shape *shape, run_source_tens
 	return out->values ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the tensor '%s'", name);
 }
 
-int run_fit_join(const run_source_tensor *const parts[RUN_FIT_PARTS], run_source_tensor *out, bool *fits,
+int run_fit_join(const run_source_tensor *const parts[BT_TENSOR_PARTS], run_source_tensor *out, bool *fits,
 		 beton_error *err)
 {
 	dtrain_shape shape = parts[0]->shape;
 	*fits = shape.ndim > 0;
-	for (int i = 0; i < RUN_FIT_PARTS; i++)
+	for (int i = 0; i < BT_TENSOR_PARTS; i++)
 		*fits = *fits && parts[i]->values && run_shapes_equal(&parts[i]->shape, &shape, 0);
 	if (!*fits)
 		return BETON_OK;
 	size_t count = (size_t)dtrain_shape_count(&shape);
-	shape.dim[0] *= RUN_FIT_PARTS;
+	shape.dim[0] *= BT_TENSOR_PARTS;
 	int status = allocate(parts[0]->name, &shape, out, err);
-	for (size_t i = 0; i < RUN_FIT_PARTS && status == BETON_OK; i++)
+	for (size_t i = 0; i < BT_TENSOR_PARTS && status == BETON_OK; i++)
 		memcpy(out->values + i * count, parts[i]->values, count * sizeof(float));
 	return status;
 }

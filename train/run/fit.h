@@ -4,9 +4,8 @@
 #ifndef RUN_FIT_H
 #define RUN_FIT_H
 
+#include "common/tensor_names.h"
 #include "source.h"
-
-enum { RUN_FIT_PARTS = 3 };
 
 /* Whether the numbers of dimensions are equal, and the dimensions from `first` on. */
 bool run_shapes_equal(const dtrain_shape *a, const dtrain_shape *b, int first);
@@ -14,7 +13,7 @@ bool run_shapes_equal(const dtrain_shape *a, const dtrain_shape *b, int first);
 /* Joins parts of equal shapes along their first dimension: Hugging Face's ViT has query, key and value as three
  * tensors. out->values are malloc'ed; its name is the first part's. False: the shapes differ, or a part has no values.
  * Errors: NO_MEMORY. */
-int run_fit_join(const run_source_tensor *const parts[RUN_FIT_PARTS], run_source_tensor *out, bool *fits,
+int run_fit_join(const run_source_tensor *const parts[BT_TENSOR_PARTS], run_source_tensor *out, bool *fits,
 		 beton_error *err);
 
 /* Whether `name` has a ViT's positions, one for a class token and those of a square of patches, and the shapes differ

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "alias.h"
 #include "common/system.h"
+#include "common/tensor_names.h"
 #include "fit.h"
 
 enum { SHAPE_TEXT = 128, UNUSED_TOLD = 3 };
@@ -21,7 +21,7 @@ struct target {
 	const run_source_tensor *found; /* the file's tensor; NULL: it has none */
 	const run_source_tensor *from;  /* NULL: keeps its initial values */
 	/* What found was joined from, and what was made of the file's tensors, with values of its own. */
-	const run_source_tensor *parts[RUN_FIT_PARTS];
+	const run_source_tensor *parts[BT_TENSOR_PARTS];
 	run_source_tensor joined, resized;
 };
 
@@ -85,12 +85,10 @@ static void find_head(struct job *job)
 /* Finds the three tensors of a name with a +, and joins them. */
 static int find_parts(const run_source *source, const char *name, struct target *target, beton_error *err)
 {
-	static const char *const parts[RUN_FIT_PARTS] = {"query", "key", "value"};
-	const char *plus = strchr(name, '+');
-	char whole[256];
+	char whole[BT_TENSOR_NAME_SIZE];
 	bool fits = false;
-	for (int i = 0; i < RUN_FIT_PARTS; i++) {
-		snprintf(whole, sizeof(whole), "%.*s%s%s", (int)(plus - name), name, parts[i], plus + 1);
+	for (int i = 0; i < BT_TENSOR_PARTS; i++) {
+		bt_tensor_part(name, i, whole);
 		target->parts[i] = run_source_find(source, whole);
 		if (!target->parts[i])
 			return BETON_OK;
@@ -103,10 +101,10 @@ static int find_parts(const run_source *source, const char *name, struct target 
 /* By its own name, or by one of those that other programs give it. */
 static int find_tensor(const run_source *source, struct target *target, beton_error *err)
 {
-	char alias[200];
+	char alias[BT_TENSOR_NAME_SIZE];
 	int status = BETON_OK;
 	target->found = run_source_find(source, target->name);
-	for (int i = 0; status == BETON_OK && !target->found && run_alias(target->name, i, alias, sizeof(alias)); i++)
+	for (int i = 0; status == BETON_OK && !target->found && bt_tensor_alias(target->name, i, alias); i++)
 		if (strchr(alias, '+'))
 			status = find_parts(source, alias, target, err);
 		else
@@ -180,7 +178,7 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 static bool is_of(const struct target *target, const run_source_tensor *tensor)
 {
 	bool found = target->found == tensor;
-	for (int i = 0; i < RUN_FIT_PARTS && target->found == &target->joined; i++)
+	for (int i = 0; i < BT_TENSOR_PARTS && target->found == &target->joined; i++)
 		found = found || target->parts[i] == tensor;
 	return found;
 }

@@ -203,6 +203,9 @@ typedef struct dtrain_checkpoint_export_options {
 	uint64_t max_file_bytes;
 	/* Called before each piece; a status other than OK ends the export. Default NULL: none. */
 	int (*check)(beton_error *err);
+	/* "timm", "torchvision" or "huggingface": the tensors get that program's names, and Hugging Face's ViTs
+	 * separate queries, keys and values. For a model's tensors. Default NULL: the names of this library. */
+	const char *names;
 } dtrain_checkpoint_export_options;
 
 BETON_API void dtrain_checkpoint_export_options_init(dtrain_checkpoint_export_options *options);
@@ -212,8 +215,9 @@ BETON_API void dtrain_checkpoint_export_options_init(dtrain_checkpoint_export_op
  * programs and dtrain_tensor_file_open. Tensors are taken in the order of their names. Each file is visible, and
  * replaces an older one, when it is complete; the index comes last. Files of an older export are not removed.
  * options NULL: the defaults. files, which may be NULL: how many were written, without the index. For a single rank.
- * Errors: as open; NO_SPACE, UNSUPPORTED (an element type that dtrain does not have), NOT_FOUND (no tensors of the
- * state), INVALID_ARGUMENT (several files, and `file` does not end with ".safetensors"; more than 99,999). */
+ * Errors: as open; NO_SPACE, UNSUPPORTED (an element type that dtrain does not have; a model that the program of the
+ * names does not have), NOT_FOUND (no tensors of the state), INVALID_ARGUMENT (several files, and `file` does not end
+ * with ".safetensors"; more than 99,999; names that are not known, or of an optimizer's tensors). */
 BETON_API int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, const dtrain_checkpoint_export_options *options,
 				       const char *file, int *files, beton_error *err);
 
