@@ -48,12 +48,25 @@ int vision_find_image(const beton_reader *reader, const vision_options *options,
 /* Found in one file; needed only for the checks. */
 struct labels {
 	int64_t limit; /* valid labels are 0 .. limit - 1 */
+	bool known;    /* that is the model's number of classes */
 	int64_t highest;
 	bool *used; /* [limit]; NULL: not recorded */
 	json_t *names;
 	vision_kind kind;
 	int64_t elements; /* of another kind than CLASSES: numbers for a picture */
 };
+
+static int refuse_label(const char *path, uint64_t sample, int64_t label, const struct labels *labels, beton_error *err)
+{
+	if (labels->known)
+		return bt_fail_sample(err, BETON_MISMATCH, (int64_t)sample,
+				      "%s: sample %" PRIu64 " has label %" PRId64
+				      ", outside the model's classes 0 .. %" PRId64,
+				      path, sample, label, labels->limit - 1);
+	return bt_fail_sample(err, BETON_MISMATCH, (int64_t)sample,
+			      "%s: sample %" PRIu64 " has label %" PRId64 ", and classes are numbered from 0 on%s",
+			      path, sample, label, label < 0 ? "" : ", at most 1000000 of them");
+}
 
 static int read_labels(const beton_reader *reader, uint32_t field, struct labels *labels, beton_error *err)
 {
@@ -68,10 +81,7 @@ static int read_labels(const beton_reader *reader, uint32_t field, struct labels
 			return status;
 		}
 		if (value.integer < 0 || value.integer >= labels->limit)
-			return bt_fail_sample(err, BETON_MISMATCH, (int64_t)sample,
-					      "%s: sample %" PRIu64 " has label %" PRId64
-					      ", outside the model's classes 0 .. %" PRId64,
-					      path, sample, value.integer, labels->limit - 1);
+			return refuse_label(path, sample, value.integer, labels, err);
 		if (value.integer > labels->highest)
 			labels->highest = value.integer;
 		if (labels->used)
@@ -155,7 +165,8 @@ static int read_dataset(const vision_options *options, const char *path, engine_
 static int read_val(const vision_options *options, const char *data, const char *val, const json_t *names,
 		    engine_data *out, beton_error *err)
 {
-	struct labels labels = {.limit = out->classes, .used = calloc((size_t)out->classes, sizeof(bool))};
+	struct labels labels = {
+		.limit = out->classes, .known = true, .used = calloc((size_t)out->classes, sizeof(bool))};
 	int status = labels.used ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the labels of --val");
 	if (status == BETON_OK)
 		status = read_dataset(options, val, &out->val, &labels, err);
@@ -175,7 +186,7 @@ static int read_val(const vision_options *options, const char *data, const char 
 static int add_dataset(const vision_options *options, const char *path, int index, engine_dataset *out,
 		       struct labels *labels, beton_error *err)
 {
-	struct labels found = {.limit = labels->limit};
+	struct labels found = {.limit = labels->limit, .known = labels->known};
 	engine_dataset dataset = {0};
 	int status = read_dataset(options, path, &dataset, &found, err);
 	if (status == BETON_OK && index && (found.kind != labels->kind || found.elements != labels->elements))
@@ -222,7 +233,9 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 		     beton_error *err)
 {
 	const vision_options *options = vision_options_of(job);
-	struct labels labels = {.limit = options->classes ? options->classes : VISION_OUTPUTS_MAX, .highest = -1};
+	struct labels labels = {.limit = options->classes ? options->classes : VISION_OUTPUTS_MAX,
+				.known = options->classes > 0,
+				.highest = -1};
 	int status = BETON_OK;
 	*out = (engine_data){0};
 	for (int i = 0; i < count && status == BETON_OK; i++)
