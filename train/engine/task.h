@@ -106,7 +106,7 @@ typedef struct engine_network {
 	bool has_hits;
 	dtrain_tensor random; /* of training, i64 [DTRAIN_RANDOMS]: set for each run; see dtrain_dropout */
 	bool has_random;
-	bool masked;           /* labels of -100 have no loss: the mean is that over the other ones */
+	bool masked;           /* some labels have no loss: the mean is that over the other ones */
 	dtrain_tensor more[2]; /* used by the task */
 } engine_network;
 

@@ -101,6 +101,12 @@ const option_row run_rows[] = {
 	    "probability of 1/2. `mse` is the mean over the outputs; evaluation has the mean absolute error, too. The "
 	    "numbers are not scaled.",
 	    .choices = losses, .fact = "loss"),
+	ROW("ignore-label", FIXED, OPTION_WHOLE, vision.ignore_label, "N", "0",
+	    "pictures with the label N, which is negative, have no loss; 0 = none",
+	    "As ignore_index of PyTorch's cross_entropy: a rank's loss is the mean over the other pictures of its "
+	    "batch, "
+	    "and an evaluation leaves them out. The accuracy in training is not told then.",
+	    .least = INT32_MIN, .most = 0, .fact = "ignore_label"),
 	REALS("bce-threshold", TOLD, vision.bce_threshold, "X", 1, 0, 1, "0",
 	      "with --loss `bce`, targets above X count as 1, others as 0; 0 = they count as they are",
 	      "As timm's --bce-target-thresh: with --mixup, both classes of a picture count as 1. The label smoothing "

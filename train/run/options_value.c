@@ -94,11 +94,28 @@ static int parse_tokens(const option_row *row, const char *what, const char *tex
 	return status;
 }
 
+/* A range with numbers below 0 ends at 0. */
+static int parse_whole(const option_row *row, const char *what, const char *text, int64_t *out, beton_error *err)
+{
+	const bool negative = row->least < 0 && *text == '-';
+	uint64_t number;
+	int status = bt_parse_u64(what, text + negative,
+				  negative         ? 1
+				  : row->least < 0 ? 0
+						   : (uint64_t)row->least,
+				  negative ? (uint64_t)-row->least : (uint64_t)row->most, &number, err);
+	if (status == BETON_OK)
+		*out = negative ? -(int64_t)number : (int64_t)number;
+	else if (row->least < 0)
+		bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not a whole number from %.0f to %.0f", what, text,
+			row->least, row->most);
+	return status;
+}
+
 int run_row_parse(const option_row *row, const char *text, run_options *options, beton_error *err)
 {
 	char what[64];
 	void *member = (char *)options + row->offset;
-	uint64_t whole;
 	int choice = 0;
 	int status = BETON_OK;
 	snprintf(what, sizeof(what), "--%s", row->name);
@@ -115,10 +132,7 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is empty", what);
 		return parse_paths(what, text, options, member, err);
 	case OPTION_WHOLE:
-		status = bt_parse_u64(what, text, (uint64_t)row->least, (uint64_t)row->most, &whole, err);
-		if (status == BETON_OK)
-			*(int64_t *)member = (int64_t)whole;
-		return status;
+		return parse_whole(row, what, text, member, err);
 	case OPTION_TOKENS:
 		return parse_tokens(row, what, text, member, err);
 	case OPTION_SEED:

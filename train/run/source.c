@@ -51,9 +51,9 @@ static int reserve(run_source *source, size_t count, beton_error *err)
 /* ---- a file ---- */
 
 static const char *const fact_names[] = {
-	"task",           "model",       "description", "classes",          "class_names",   "image_size",
-	"loss",           "mean",        "std",         "val_ratio",        "label_field",   "outputs",
-	"context_length", "end_of_text", "mask_token",  "mask_probability", "special_tokens"};
+	"task",           "model",       "description", "classes",          "class_names",    "image_size",
+	"loss",           "mean",        "std",         "val_ratio",        "label_field",    "outputs",
+	"context_length", "end_of_text", "mask_token",  "mask_probability", "special_tokens", "ignore_label"};
 
 enum { FACTS = sizeof(fact_names) / sizeof(fact_names[0]) };
 

@@ -47,8 +47,9 @@ int vision_find_image(const beton_reader *reader, const vision_options *options,
 
 /* Found in one file; needed only for the checks. */
 struct labels {
-	int64_t limit; /* valid labels are 0 .. limit - 1 */
-	bool known;    /* that is the model's number of classes */
+	int64_t limit;   /* valid labels are 0 .. limit - 1 */
+	bool known;      /* that is the model's number of classes */
+	int64_t ignored; /* a label that is no class; 0: none */
 	int64_t highest;
 	bool *used; /* [limit]; NULL: not recorded */
 	json_t *names;
@@ -80,6 +81,8 @@ static int read_labels(const beton_reader *reader, uint32_t field, struct labels
 			bt_prefix(err, "%s", path);
 			return status;
 		}
+		if (value.integer < 0 && value.integer == labels->ignored)
+			continue;
 		if (value.integer < 0 || value.integer >= labels->limit)
 			return refuse_label(path, sample, value.integer, labels, err);
 		if (value.integer > labels->highest)
@@ -165,8 +168,10 @@ static int read_dataset(const vision_options *options, const char *path, engine_
 static int read_val(const vision_options *options, const char *data, const char *val, const json_t *names,
 		    engine_data *out, beton_error *err)
 {
-	struct labels labels = {
-		.limit = out->classes, .known = true, .used = calloc((size_t)out->classes, sizeof(bool))};
+	struct labels labels = {.limit = out->classes,
+				.known = true,
+				.ignored = options->ignore_label,
+				.used = calloc((size_t)out->classes, sizeof(bool))};
 	int status = labels.used ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the labels of --val");
 	if (status == BETON_OK)
 		status = read_dataset(options, val, &out->val, &labels, err);
@@ -186,7 +191,7 @@ static int read_val(const vision_options *options, const char *data, const char 
 static int add_dataset(const vision_options *options, const char *path, int index, engine_dataset *out,
 		       struct labels *labels, beton_error *err)
 {
-	struct labels found = {.limit = labels->limit, .known = labels->known};
+	struct labels found = {.limit = labels->limit, .known = labels->known, .ignored = labels->ignored};
 	engine_dataset dataset = {0};
 	int status = read_dataset(options, path, &dataset, &found, err);
 	if (status == BETON_OK && index && (found.kind != labels->kind || found.elements != labels->elements))
@@ -235,6 +240,7 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 	const vision_options *options = vision_options_of(job);
 	struct labels labels = {.limit = options->classes ? options->classes : VISION_OUTPUTS_MAX,
 				.known = options->classes > 0,
+				.ignored = options->ignore_label,
 				.highest = -1};
 	int status = BETON_OK;
 	*out = (engine_data){0};
@@ -246,6 +252,12 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 		out->outputs = &vision_outputs[labels.kind];
 		out->classes = labels.kind == VISION_CLASSES ? out->classes : labels.elements;
 	}
+	if (status == BETON_OK && count && options->ignore_label && labels.kind != VISION_CLASSES)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "--ignore-label needs a label field with the number of a picture's class");
+	if (status == BETON_OK && count && out->classes < 1)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: every sample has the label of --ignore-label",
+				 out->train.path);
 	if (count == 0 && options->class_names)
 		labels.names = json_loads(options->class_names, 0, NULL);
 	if (status == BETON_OK && val)

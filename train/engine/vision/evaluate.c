@@ -127,7 +127,11 @@ int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *
 	snprintf(name, sizeof(name), "%s%s", field, numbered ? "" : ".joined");
 	/* Not NULL: the feed has found this tensor before. */
 	const void *labels = engine_find_tensor(batch, name, numbered ? BETON_INT64 : BETON_FLOAT32)->data;
+	const int64_t ignored = vision_options_of(&engine->job)->ignore_label;
 	for (uint32_t i = 0; i < batch->count; i++) {
+		if (numbered && ignored && ((const int64_t *)labels)[i] == ignored)
+			continue;
+		sums[ENGINE_WEIGHT] += 1;
 		const float *outputs = vision_logits(engine, results, i, row);
 		const float *target = (const float *)labels + i * classes;
 		if (numbered)
@@ -140,7 +144,6 @@ int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *
 			sums[1] += absolute_error(outputs, target, classes);
 		sums[of_loss] += (double)losses[i];
 	}
-	sums[ENGINE_WEIGHT] += batch->count;
 	free(row);
 	return BETON_OK;
 }

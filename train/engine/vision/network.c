@@ -67,9 +67,13 @@ static dtrain_tensor add_class_losses(const engine_rank *engine, dtrain_graph *g
 	dtrain_tensor mixed = -1, lambda = -1;
 	dtrain_tensor label = add_input(network, dataset->fields[VISION_LABEL], "",
 					dtrain_graph_input(graph, "label", DTRAIN_I64, &rows));
+	dtrain_loss_options_init(&options);
+	options.ignored = vision->ignore_label;
+	network->masked = vision->ignore_label != 0;
 	/* Validation loss is plain cross-entropy, so that runs can be compared. */
 	if (!training)
-		return dtrain_softmax_cross_entropy(graph, logits, label, 0);
+		return dtrain_softmax_cross_entropy_with(graph, logits, label, &options);
+	options.label_smoothing = job->label_smoothing;
 	if (vision_mixes(job)) {
 		mixed = add_input(network, dataset->fields[VISION_LABEL], ".mixed",
 				  dtrain_graph_input(graph, "mixed label", DTRAIN_I64, &rows));
@@ -77,15 +81,13 @@ static dtrain_tensor add_class_losses(const engine_rank *engine, dtrain_graph *g
 				   dtrain_graph_input(graph, "lambda", DTRAIN_F32, &rows));
 	}
 	if (vision->loss == VISION_LOSS_BCE) {
-		dtrain_loss_options_init(&options);
-		options.label_smoothing = job->label_smoothing;
 		options.threshold = vision->bce_threshold;
 		return dtrain_binary_cross_entropy(
 			graph, logits, dtrain_one_hot(graph, label, mixed, lambda, engine->data->classes), &options);
 	}
 	return vision_mixes(job)
 		       ? dtrain_softmax_cross_entropy_mixed(graph, logits, label, mixed, lambda, job->label_smoothing)
-		       : dtrain_softmax_cross_entropy(graph, logits, label, job->label_smoothing);
+		       : dtrain_softmax_cross_entropy_with(graph, logits, label, &options);
 }
 
 /* Losses of pictures with a number for each output. The loader has mixed those of mixed pictures. */
@@ -139,7 +141,9 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 	}
 	dtrain_tensor losses = kind == VISION_CLASSES ? add_class_losses(engine, graph, logits, training, network)
 						      : add_target_losses(engine, graph, logits, training, network);
-	if (training && (kind == VISION_CLASSES || kind == VISION_PROBABILITIES)) {
+	/* The mean of hits would count the pictures that have no loss. */
+	if (training && (kind == VISION_CLASSES || kind == VISION_PROBABILITIES) &&
+	    !vision_options_of(job)->ignore_label) {
 		network->hits = dtrain_label_hits(graph, losses);
 		network->has_hits = true;
 	}

@@ -27,6 +27,10 @@ static const char *find_problem(const engine_job *job, bool validates)
 		return "--tta adds logits, which --loss mse does not have";
 	if (options->bce_threshold > 0 && options->loss != VISION_LOSS_BCE)
 		return "--bce-threshold needs --loss bce";
+	if (options->ignore_label && options->loss != VISION_LOSS_CROSS_ENTROPY)
+		return "--ignore-label needs --loss cross-entropy";
+	if (options->ignore_label && (options->mixup > 0 || options->cutmix > 0))
+		return "--ignore-label cannot be combined with --mixup and --cutmix, which mix labels";
 	if (job->label_smoothing > 0 && options->loss == VISION_LOSS_MSE)
 		return "--label-smoothing cannot be combined with --loss mse, which has no classes";
 	if (job->evaluates && !options->classes)

@@ -55,6 +55,7 @@ typedef struct vision_options {
 	const char *label_field;
 	int loss;             /* vision_loss */
 	double bce_threshold; /* 0: none */
+	int64_t ignore_label; /* negative: a picture with this label has no loss; 0: none */
 	double drop_path;     /* in place of the transformer's own; below 0: that */
 	int64_t classes;      /* 0: the number of classes in the data */
 	int64_t image_size;   /* side length in pixels */
