@@ -31,7 +31,8 @@ static void make(made_up *self, int nodes, const dtrain_overlap_transfer *transf
 		.nodes = self->nodes, .num_nodes = nodes, .transfers = self->transfers, .num_transfers = count};
 	for (int i = 0; i < nodes; i++)
 		self->nodes[i].ms = 10;
-	memcpy(self->transfers, transfers, (size_t)count * sizeof(*transfers));
+	for (int i = 0; i < count; i++)
+		self->transfers[i] = transfers[i];
 }
 
 /* A unit that is complete behind a node. */
