@@ -29,7 +29,7 @@ void dtrain__shard_name(char name[CHECKPOINT_SHARD_NAME], int rank, int set, int
 		 dtrain__set_names[set], index + 1, count);
 }
 
-bool dtrain__shard_name_is(const char *name)
+bool dtrain__shard_name_parse(const char *name, checkpoint_shard *out)
 {
 	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++) {
 		char format[64], exact[CHECKPOINT_SHARD_NAME];
@@ -37,7 +37,8 @@ bool dtrain__shard_name_is(const char *name)
 		snprintf(format, sizeof(format), "shard-%%9d-%s-%%9d-of-%%9d", dtrain__set_names[set]);
 		if (sscanf(name, format, &rank, &index, &count) != 3 || rank < 1 || index < 1)
 			continue;
-		dtrain__shard_name(exact, rank - 1, set, index - 1, count);
+		*out = (checkpoint_shard){rank - 1, set, index - 1, count};
+		dtrain__shard_name(exact, out->rank, out->set, out->index, out->count);
 		if (strcmp(name, exact) == 0)
 			return true;
 	}
@@ -81,11 +82,12 @@ static int make_folders(const char *path, beton_error *err)
 /* True for files that belong to a checkpoint; others are never removed. */
 static bool is_file_of_ours(const char *name)
 {
+	checkpoint_shard shard;
 	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++)
 		if (strcmp(dtrain__set_files[set], name) == 0)
 			return true;
 	return strcmp(name, CHECKPOINT_STATE_FILE) == 0 || strcmp(name, CHECKPOINT_MANIFEST_FILE) == 0 ||
-	       dtrain__shard_name_is(name);
+	       dtrain__shard_name_parse(name, &shard);
 }
 
 static bool is_ours(const char *name)

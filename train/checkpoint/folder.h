@@ -20,8 +20,12 @@ extern const char *const dtrain__set_files[DTRAIN_CHECKPOINT_SETS];
  * "shard-00001-model-00001-of-00001.safetensors". */
 #define CHECKPOINT_SHARD_NAME 80
 void dtrain__shard_name(char name[CHECKPOINT_SHARD_NAME], int rank, int set, int index, int count);
-/* True for the name of a shard. */
-bool dtrain__shard_name_is(const char *name);
+/* What the name of a shard tells; all but count from 0. */
+typedef struct checkpoint_shard {
+	int rank, set, index, count;
+} checkpoint_shard;
+/* False: not the name of a shard. */
+bool dtrain__shard_name_parse(const char *name, checkpoint_shard *out);
 
 /* Makes dir and its parents if they are missing. */
 int dtrain__folder_make(const char *dir, beton_error *err);

@@ -8,7 +8,7 @@
 #include "core/shape.h"
 #include "safetensors.h"
 
-static void free_set(struct index_set *set)
+void dtrain__index_free_set(struct index_set *set)
 {
 	for (size_t i = 0; i < set->count; i++) {
 		free(set->tensors[i].name);
@@ -26,7 +26,7 @@ void dtrain__index_free(checkpoint_index *index)
 	}
 	free(index->files);
 	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++)
-		free_set(&index->sets[set]);
+		dtrain__index_free_set(&index->sets[set]);
 	*index = (checkpoint_index){0};
 }
 
@@ -118,7 +118,7 @@ int dtrain__index_from_file(checkpoint_index *index, int set, const char *folder
 		qsort(out->tensors, out->count, sizeof(*out->tensors), compare_tensors);
 		out->known = true;
 	} else {
-		free_set(out);
+		dtrain__index_free_set(out);
 	}
 	dtrain__safetensors_close(&opened);
 	free(path);

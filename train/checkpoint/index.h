@@ -42,6 +42,7 @@ typedef struct checkpoint_index {
 } checkpoint_index;
 
 void dtrain__index_free(checkpoint_index *index);
+void dtrain__index_free_set(struct index_set *set);
 
 /* Adds a file; the caller fills its digest. */
 int dtrain__index_add_file(checkpoint_index *index, const char *name, beton_error *err);

@@ -116,8 +116,9 @@ static int parse_file(checkpoint_index *index, const json_t *file, uint64_t chun
 {
 	const char *name = json_string_value(json_object_get(file, "name"));
 	const json_t *hashes = json_object_get(file, "xxh3");
+	checkpoint_shard shard;
 	int64_t size;
-	if (!name || !dtrain__shard_name_is(name))
+	if (!name || !dtrain__shard_name_parse(name, &shard))
 		return bt_fail(err, BETON_FORMAT, "file %zu has no name that a shard has", index->file_count);
 	if (!take_number(json_object_get(file, "size"), 1, INT64_MAX, &size) || !json_is_array(hashes) ||
 	    json_array_size(hashes) != dtrain__digest_chunks((uint64_t)size, chunk_bytes))

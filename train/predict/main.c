@@ -12,9 +12,9 @@
 static const char *const usage_text =
 	"Usage: dtrain-predict [OPTION]... WEIGHTS DATA\n"
 	"Say what a trained model makes of pictures. WEIGHTS is a checkpoint of dtrain-ffcv, a folder of checkpoints,\n"
-	"of which the newest is used, a safetensors file, or an index of several. DATA is a .beton file, a folder,\n"
-	"of which all pictures are taken, or a picture. A line for each has its most probable classes or labels, or\n"
-	"the model's numbers.\n"
+	"of which the newest is used, a safetensors file, an index of several, or a folder of PyTorch's shards.\n"
+	"DATA is a .beton file, a folder, of which all pictures are taken, or a picture. A line for each has its\n"
+	"most probable classes or labels, or the model's numbers.\n"
 	"\n"
 	"  -o, --output=FILE        write to FILE (default: standard output)\n"
 	"  -F, --force              replace FILE if it exists\n"

@@ -132,21 +132,31 @@ static bool is_of_other_classes(const struct job *job, const struct target *targ
 			   !run_shapes_equal(&found->shape, target->shape, 0)));
 }
 
+/* What a model needs and the shards do not have may have been in one more. */
+static const char *absent_text(const run_source *source, char text[SHAPE_TEXT])
+{
+	*text = 0;
+	if (source->absent)
+		bt_append(text, SHAPE_TEXT, "; the first shard that is not there is %s", source->absent);
+	return text;
+}
+
 static int fail_missing(const struct job *job, const struct target *targets, int count, const char *first,
 			beton_error *err)
 {
+	char absent[SHAPE_TEXT];
 	int missing = 0;
 	for (int i = 0; i < count; i++)
 		missing += !targets[i].found;
 	return bt_fail(err, BETON_MISMATCH,
-		       "%s: has no tensor '%s', which the model needs (%d of its %d tensors are missing%s)",
+		       "%s: has no tensor '%s', which the model needs (%d of its %d tensors are missing%s)%s",
 		       job->source->path, first, missing, count,
-		       missing == count ? ": the file is for another model" : "");
+		       missing == count ? ": the file is for another model" : "", absent_text(job->source, absent));
 }
 
 static int find_sources(struct job *job, struct target *targets, int count, beton_error *err)
 {
-	char theirs[SHAPE_TEXT], ours[SHAPE_TEXT];
+	char theirs[SHAPE_TEXT], ours[SHAPE_TEXT], absent[SHAPE_TEXT];
 	for (int i = 0; i < count && !job->whole; i++)
 		job->fresh_head = job->fresh_head || is_of_other_classes(job, &targets[i]);
 	for (int i = 0; i < count; i++) {
@@ -158,9 +168,9 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 			return fail_missing(job, targets, count, target->name, err);
 		bool resized = found->values && run_fit_is_resized(target->name, &found->shape, target->shape);
 		if (!resized && !run_shapes_equal(&found->shape, target->shape, 0))
-			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s",
+			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s%s",
 				       job->source->path, target->name, shape_text(&found->shape, theirs),
-				       shape_text(target->shape, ours));
+				       shape_text(target->shape, ours), absent_text(job->source, absent));
 		if (!found->values)
 			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' does not have a floating-point type",
 				       job->source->path, target->name);

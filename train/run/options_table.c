@@ -140,8 +140,11 @@ const option_row run_rows[] = {
 	     "converted. If the number of classes differs, the head (the last layer) is initialized as in a new run. "
 	     "Any other tensor that is missing or has another shape is an error. The output and the log list what was "
 	     "loaded and what was not. In a folder of checkpoints the newest one is used, in one without any "
-	     "`model.safetensors` or `model.safetensors.index.json`. An index names files of its folder. In a "
-	     "checkpoint with moving averages, the averages are used. A resumed run has the weights of its checkpoint.",
+	     "`model.safetensors` or `model.safetensors.index.json`, or else the shards of PyTorch's "
+	     "HuggingFaceStorageWriter with save_distributed=True (`shard-00001-model-00001-of-00001.safetensors`). "
+	     "An index names files of its folder. Shards are read in place, and whatever is not all of a tensor is an "
+	     "error. In a checkpoint with moving averages, the averages are used. A resumed run has the weights of its "
+	     "checkpoint.",
 	     .none = true),
 	TEXT("freeze", TOLD, freeze, "PATTERN[,...]", NULL, "do not train the layers and parameters that match",
 	     "A PATTERN is a shell pattern. It matches a parameter's name, or the part of the name before one of "

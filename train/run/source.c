@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -86,6 +87,10 @@ static int read_file(run_source *source, bool values, beton_error *err)
 		if (dtrain_tensor_file_metadata(file, fact_names[i]))
 			json_object_set_new(source->facts, fact_names[i],
 					    json_string(dtrain_tensor_file_metadata(file, fact_names[i])));
+	const char *absent = dtrain_tensor_file_absent(file);
+	source->absent = absent ? strdup(absent) : NULL;
+	if (status == BETON_OK && absent && !source->absent)
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", source->path);
 	dtrain_tensor_file_close(&file);
 	return status;
 }
@@ -215,8 +220,22 @@ static char *find_in(const char *folder, const char *name)
 	return NULL;
 }
 
+/* Whether shards are in the folder, even if their names are not right. */
+static bool has_shards(const char *folder)
+{
+	DIR *stream = opendir(folder);
+	const struct dirent *item;
+	bool found = false;
+	while (stream && !found && (item = readdir(stream)))
+		found = strncmp(item->d_name, "shard-", strlen("shard-")) == 0 &&
+			bt_ends_with(item->d_name, ".safetensors");
+	if (stream)
+		closedir(stream);
+	return found;
+}
+
 /* Of a folder: its checkpoint, its newest one, or the model that another program has written there, which looks for
- * one file before several. */
+ * one file before several, and for several before the shards that they were made from. */
 static int find_in_folder(const char *given, char **out, bool *checkpoint, beton_error *err)
 {
 	char *state = find_in(given, "state.json");
@@ -233,9 +252,12 @@ static int find_in_folder(const char *given, char **out, bool *checkpoint, beton
 	*out = find_in(given, "model.safetensors");
 	if (!*out)
 		*out = find_in(given, "model.safetensors.index.json");
+	if (!*out && has_shards(given))
+		*out = strdup(given);
 	return *out ? BETON_OK
 		    : bt_fail(err, BETON_NOT_FOUND,
-			      "%s: holds no checkpoint, no model.safetensors and no model.safetensors.index.json",
+			      "%s: holds no checkpoint, no model.safetensors, no model.safetensors.index.json and no "
+			      "shard-00001-model-00001-of-00001.safetensors",
 			      given);
 }
 
@@ -284,6 +306,7 @@ void run_source_close(run_source *source)
 	free(source->tensors);
 	json_decref(source->facts);
 	free(source->path);
+	free(source->absent);
 	*source = (run_source){0};
 }
 

@@ -17,7 +17,8 @@ typedef struct run_source_tensor {
 } run_source_tensor;
 
 typedef struct run_source {
-	char *path;    /* of the file, or of the checkpoint */
+	char *path;    /* of the file, of the checkpoint, or of the folder of shards */
+	char *absent;  /* of shards: see dtrain_tensor_file_absent; else NULL */
 	json_t *facts; /* texts by the names of dtrain's metadata (see run_metadata_make); empty: nothing is known */
 	int64_t step;  /* of a checkpoint; 0: not known */
 	bool average;  /* the tensors are a checkpoint's moving averages */
@@ -26,8 +27,8 @@ typedef struct run_source {
 } run_source;
 
 /* given: a safetensors file; the index of several (see dtrain_tensor_file_open); a checkpoint's folder; the folder that
- * checkpoints are in, of which the newest is taken; or the folder of a model.safetensors or its index. A checkpoint of
- * a run with --ema gives its averages. Errors name the file: those of dtrain_tensor_file_open and
+ * checkpoints are in, of which the newest is taken; or the folder of a model.safetensors, its index, or its shards. A
+ * checkpoint of a run with --ema gives its averages. Errors name the file: those of dtrain_tensor_file_open and
  * dtrain_checkpoint_load. */
 int run_source_open(const char *given, run_source *out, beton_error *err);
 /* Reads only the facts and the shapes. */
