@@ -5,8 +5,12 @@
  */
 #include "common/error.h"
 #include "comm/work.h"
+#include "core/params.h"
 #include "sync.h"
 #include "tree.h"
+
+/* Of the values in host memory that are on their way at a time. */
+enum { BOUNCE_BYTES = 1 << 20 };
 
 /* fixed: include the buffers that no step changes. */
 static int copy_buffers(dtrain_sync *sync, dtrain_stream *stream, bool pack, bool fixed, beton_error *err)
@@ -68,39 +72,62 @@ int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *e
 	return status != BETON_OK ? status : copy_buffers(sync, stream, false, false, err);
 }
 
-/* Values in host memory go through memory of the device, which the group can use. */
-static int broadcast_range(dtrain_sync *sync, const dtrain_range *range, dtrain_group *group, void *bounce,
+/* The ranks that have the same range; NULL: no others. */
+static dtrain_group *holders_of(const dtrain_sync *sync, const dtrain_range *range)
+{
+	dtrain_group *group = sync->shards && !range->shared ? sync->replicas : sync->group;
+	return group && dtrain_group_size(group) > 1 ? group : NULL;
+}
+
+/* Values in host memory go through memory of the device, which the group can use: piece by piece, since that memory is
+ * in no plan. */
+static int broadcast_piece(dtrain_sync *sync, dtrain_group *group, void *values, int64_t count, void *bounce,
 			   dtrain_stream *stream, beton_error *err)
 {
-	size_t bytes = (size_t)range->count * dtrain_dtype_size(dtrain_params_dtype(sync->params));
-	void *memory = range->device ? range->values : bounce;
-	dtrain_event *after = NULL;
+	dtrain_dtype dtype = dtrain_params_dtype(sync->params);
+	size_t bytes = (size_t)count * dtrain_dtype_size(dtype);
+	dtrain_event *after;
 	dtrain_work *work = NULL;
-	int status = range->device ? BETON_OK
-				   : sync->api->copy(stream, bounce, range->values, bytes, DTRAIN_HOST_TO_DEVICE, err);
-	if (status == BETON_OK && !range->device)
+	int status = sync->api->copy(stream, bounce, values, bytes, DTRAIN_HOST_TO_DEVICE, err);
+	if (status == BETON_OK)
 		status = mark_ready(sync, stream, &after, err);
 	if (status == BETON_OK)
-		status = join_stream(dtrain_broadcast(group, memory, range->count, dtrain_params_dtype(sync->params), 0,
-						      after, &work, err),
-				     &work, stream, err);
-	if (status == BETON_OK && !range->device)
-		status = sync->api->copy(stream, range->values, bounce, bytes, DTRAIN_DEVICE_TO_HOST, err);
+		status = join_stream(dtrain_broadcast(group, bounce, count, dtype, 0, after, &work, err), &work, stream,
+				     err);
+	return status == BETON_OK ? sync->api->copy(stream, values, bounce, bytes, DTRAIN_DEVICE_TO_HOST, err) : status;
+}
+
+static int broadcast_range(dtrain_sync *sync, const dtrain_range *range, void *bounce, dtrain_stream *stream,
+			   beton_error *err)
+{
+	dtrain_dtype dtype = dtrain_params_dtype(sync->params);
+	dtrain_group *group = holders_of(sync, range);
+	int64_t most = (int64_t)(BOUNCE_BYTES / dtrain_dtype_size(dtype));
+	dtrain_work *work = NULL;
+	int status = BETON_OK;
+	if (!group)
+		return BETON_OK;
+	if (range->device)
+		return join_stream(dtrain_broadcast(group, range->values, range->count, dtype, 0, NULL, &work, err),
+				   &work, stream, err);
+	for (int64_t done = 0; done < range->count && status == BETON_OK; done += most) {
+		int64_t count = range->count - done < most ? range->count - done : most;
+		void *values = dtrain__params_place(range->values, (size_t)done * dtrain_dtype_size(dtype));
+		status = broadcast_piece(sync, group, values, count, bounce, stream, err);
+	}
 	return status;
 }
 
-/* NULL: all ranges are on the device. */
+/* NULL: what is broadcast is on the device. */
 static int allocate_bounce(const dtrain_sync *sync, void **out, beton_error *err)
 {
-	int64_t count = 0;
+	bool needed = false;
 	*out = NULL;
 	for (int i = 0; i < dtrain_params_range_count(sync->params); i++) {
 		const dtrain_range *range = dtrain_params_range_at(sync->params, i);
-		count = !range->device && range->count > count ? range->count : count;
+		needed = needed || (!range->device && holders_of(sync, range));
 	}
-	return count ? sync->api->alloc(sync->device,
-					(size_t)count * dtrain_dtype_size(dtrain_params_dtype(sync->params)), out, err)
-		     : BETON_OK;
+	return needed ? sync->api->alloc(sync->device, BOUNCE_BYTES, out, err) : BETON_OK;
 }
 
 /* Rank 0 of all that have the same range gives it to the others. */
@@ -108,16 +135,12 @@ static int broadcast_values(dtrain_sync *sync, dtrain_stream *stream, beton_erro
 {
 	void *bounce;
 	int status = allocate_bounce(sync, &bounce, err);
-	for (int i = 0; i < dtrain_params_range_count(sync->params) && status == BETON_OK; i++) {
-		const dtrain_range *range = dtrain_params_range_at(sync->params, i);
-		dtrain_group *group = sync->shards && !range->shared ? sync->replicas : sync->group;
-		if (group)
-			status = broadcast_range(sync, range, group, bounce, stream, err);
-	}
-	if (bounce && status == BETON_OK)
-		status = sync->api->stream_synchronize(stream, err);
+	for (int i = 0; i < dtrain_params_range_count(sync->params) && status == BETON_OK; i++)
+		status = broadcast_range(sync, dtrain_params_range_at(sync->params, i), bounce, stream, err);
+	/* Copies that were started before a failure still use the memory. */
+	int ended = bounce ? sync->api->stream_synchronize(stream, status == BETON_OK ? err : NULL) : BETON_OK;
 	sync->api->free(sync->device, bounce);
-	return status;
+	return status == BETON_OK ? ended : status;
 }
 
 static int broadcast_all(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
