@@ -27,7 +27,7 @@ static float number_at(int rank, int step)
 	return (float)(step * 4 + rank + 1);
 }
 
-static void make_program(sync_model *model)
+static dtrain_graph *make_graph(sync_model *model)
 {
 	dtrain_graph *graph = NULL;
 	dtrain_tensor y[SYNC_MAX_LAYERS];
@@ -46,7 +46,7 @@ static void make_program(sync_model *model)
 		model->d_y[i] = dtrain_graph_input(graph, name, DTRAIN_F32, &row);
 	}
 	dtrain_graph_backward_from(graph, model->layers, y, model->d_y);
-	MUST(dtrain_sync_compile(model->sync, &graph, &model->program, &err));
+	return graph;
 }
 
 dtrain_mesh *sync_model_mesh(dtrain_group *group)
@@ -67,11 +67,25 @@ void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *st
 	MUST(dtrain_sync_create(model->params, mesh, options, &model->sync, &err));
 	REQUIRE(dtrain_params_declare_fixed(model->params, "fixed", &vector, DTRAIN_INIT_ZERO, &err) == 0);
 	REQUIRE(dtrain_params_declare_buffer(model->params, "statistics", &vector, DTRAIN_INIT_ZERO, &err) >= 0);
-	make_program(model);
+	dtrain_graph *graph = make_graph(model);
+	MUST(dtrain_sync_compile(model->sync, &graph, &model->program, &err));
 	MUST(dtrain_sync_marks_create(model->sync, &model->marks, &err));
 	dtrain_sync_set_marks(model->sync, model->marks);
 	model->inputs = calloc((size_t)(layers + 2) * (size_t)width, sizeof(float));
 	REQUIRE(model->inputs);
+}
+
+void sync_model_plan(dtrain_device *device, const dtrain_sync_options *options, int64_t width, int layers,
+		     dtrain_params **params, dtrain_sync **sync)
+{
+	sync_model model = {.width = width, .layers = layers};
+	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+	MUST(dtrain_params_create(device, DTRAIN_F32, &model.params, &err));
+	MUST(dtrain_sync_create(model.params, NULL, options, &model.sync, &err));
+	dtrain_graph *graph = make_graph(&model);
+	MUST(dtrain_sync_measure(model.sync, &graph, &facts, &err));
+	*params = model.params;
+	*sync = model.sync;
 }
 
 void sync_model_close(sync_model *model)

@@ -33,6 +33,9 @@ dtrain_mesh *sync_model_mesh(dtrain_group *group);
 void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *stream, dtrain_mesh *mesh,
 		     const dtrain_sync_options *options, int64_t width, int layers);
 void sync_model_close(sync_model *model);
+/* The sync of such a model as it would be for the options' plan_ranks; destroy it in front of its params. */
+void sync_model_plan(dtrain_device *device, const dtrain_sync_options *options, int64_t width, int layers,
+		     dtrain_params **params, dtrain_sync **sync);
 
 /* Puts the inputs of a rank's step on the stream. The copies before must be complete. */
 void sync_model_fill(sync_model *model, int rank, int step);

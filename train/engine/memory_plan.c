@@ -13,7 +13,7 @@ enum { TRAINING = 0, EVALUATION = 1 };
 size_t engine_memory_total(const engine_memory *memory)
 {
 	size_t bytes = memory->parameters + memory->copies + memory->buffers + memory->gradients + memory->sums +
-		       memory->states;
+		       memory->compression + memory->states;
 	for (int i = 0; i < 2; i++)
 		bytes += memory->activations[i] + memory->leases[i] + memory->scratch[i] + memory->batches[i];
 	return bytes;
@@ -51,6 +51,7 @@ static void add_parameters(const engine_rank *engine, engine_memory *memory)
 	memory->buffers = params.buffers;
 	memory->gradients = params.grads;
 	memory->sums = sync.sums_bytes;
+	memory->compression = (size_t)dtrain_sync_hook_bytes(engine->sync);
 	memory->host_parameters = params.host;
 	size_t *states = engine->host ? &memory->host_states : &memory->states;
 	if (!engine->job.evaluates)
@@ -217,8 +218,8 @@ static int add_row(FILE *table, const engine_rank *engine, const engine_layout *
 	if (engine->job.offload)
 		snprintf(host, sizeof(host), " %12.3f", mb(engine_memory_host(&m)));
 	fprintf(table, "%c %-18s %12.3f %12.3f %12.3f %12.3f %12.3f %12.3f%s%s %13.3f\n", chosen ? '*' : ' ', name,
-		mb(m.parameters + m.copies + m.buffers), mb(m.gradients + m.sums), mb(m.states), mb(activations),
-		mb(m.leases[0] + m.leases[1]), mb(total), fits, host, mb(engine_memory_traffic(&m)));
+		mb(m.parameters + m.copies + m.buffers), mb(m.gradients + m.sums + m.compression), mb(m.states),
+		mb(activations), mb(m.leases[0] + m.leases[1]), mb(total), fits, host, mb(engine_memory_traffic(&m)));
 	return BETON_OK;
 }
 

@@ -12,6 +12,7 @@ typedef struct engine_memory {
 	int64_t elements; /* of all parameters, without padding */
 	size_t parameters, copies, buffers;
 	size_t gradients, sums; /* sums of a step's runs */
+	size_t compression;     /* of gradients */
 	size_t states;          /* of the optimizer, as many as the job says, and the group of each element */
 	/* In the memory of the host: values, gradients and copies on their way; states; activations of training. */
 	size_t host_parameters, host_states, host_activations;

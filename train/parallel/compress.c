@@ -90,6 +90,7 @@ static int create_feedback(compress_range *range, beton_error *err)
 	const dtrain_operand all = dtrain__compress_operand(DTRAIN_F32, range->range.count, 0, 0);
 	const dtrain_op_desc desc = {
 		.kind = DTRAIN_OP_ADD, .num_inputs = 2, .num_outputs = 1, .inputs = {all, all}, .outputs = {all}};
+	range->feeds_back = true;
 	int status = dtrain__compress_alloc(range, (size_t)range->range.count * sizeof(float), &range->error, err);
 	return status == BETON_OK ? dtrain__compress_op(range, &desc, &range->add, err) : status;
 }
@@ -109,8 +110,8 @@ int dtrain__compress_open(void *memory, const dtrain_hook_range *given, size_t s
 	range->context = context;
 	range->range = *given;
 	range->api = context->api;
-	range->ranks = dtrain_group_size(given->group);
-	range->rank = dtrain_group_rank(given->group);
+	range->ranks = context->plan_ranks ? context->plan_ranks : dtrain_group_size(given->group);
+	range->rank = context->plan_ranks ? 0 : dtrain_group_rank(given->group);
 	int status = feeds_back && context->options.error_feedback ? create_feedback(range, err) : BETON_OK;
 	if (status != BETON_OK) {
 		dtrain__compress_close(range);
@@ -136,10 +137,16 @@ uint64_t dtrain__compress_bytes(const void *state)
 	return ((const compress_range *)state)->bytes;
 }
 
+static int allocate(const compression *context, size_t bytes, void **out, beton_error *err)
+{
+	*out = NULL;
+	return context->plan_ranks ? BETON_OK : context->api->alloc(context->device, bytes, out, err);
+}
+
 int dtrain__compress_alloc(compress_range *range, size_t bytes, void *out, beton_error *err)
 {
-	void *memory = NULL;
-	int status = range->api->alloc(range->range.device, bytes, &memory, err);
+	void *memory;
+	int status = allocate(range->context, bytes, &memory, err);
 	if (status != BETON_OK)
 		return status;
 	range->memories[range->num_memories++] = memory;
@@ -156,7 +163,7 @@ static int reserve_workspace(compression *context, size_t bytes, beton_error *er
 	context->api->free(context->device, context->workspace);
 	context->workspace = NULL;
 	context->workspace_bytes = 0;
-	int status = context->api->alloc(context->device, bytes, &context->workspace, err);
+	int status = allocate(context, bytes, &context->workspace, err);
 	if (status == BETON_OK)
 		context->workspace_bytes = bytes;
 	return status;

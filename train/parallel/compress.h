@@ -12,7 +12,8 @@ typedef struct compression {
 	dtrain_compression options;
 	dtrain_device *device; /* NULL: no range yet */
 	const dtrain_device_api *api;
-	void *workspace; /* of all ops, which one stream runs */
+	int32_t plan_ranks; /* above 0: ranges of so many ranks are only planned, without a group and without memory */
+	void *workspace;    /* of all ops, which one stream runs */
 	size_t workspace_bytes;
 	int64_t steps; /* powersgd: those of its `start` that are over */
 	bool plain;    /* powersgd: the present step is one of them */
@@ -26,8 +27,9 @@ typedef struct compress_range {
 	dtrain_hook_range range;
 	const dtrain_device_api *api;
 	int ranks, rank;
-	float *error;   /* what the steps so far have not sent; NULL: it is not fed back */
-	dtrain_op *add; /* error += gradients */
+	bool feeds_back; /* there is an error */
+	float *error;    /* what the steps so far have not sent */
+	dtrain_op *add;  /* error += gradients */
 	void *memories[COMPRESS_MEMORIES];
 	int num_memories;
 	uint64_t bytes; /* of them */
@@ -48,8 +50,8 @@ bool dtrain__compression_rounds(const dtrain_hook *hook, dtrain_dtype *out);
 
 /* The ops of such a method: F32 divided by the number of ranks, so that the sum is as large as the mean, and rounded;
  * and back. Without the operands' bytes. */
-void dtrain__compression_describe(int64_t count, dtrain_dtype dtype, int ranks, dtrain_op_desc *narrow,
-				  dtrain_op_desc *widen);
+dtrain_op_desc dtrain__compression_narrow(int64_t count, dtrain_dtype dtype, int ranks);
+dtrain_op_desc dtrain__compression_widen(int64_t count, dtrain_dtype dtype, int ranks);
 
 /* A struct of `size` bytes that begins with a compress_range. feeds_back: with memory for the error, if the options say
  * so. UNSUPPORTED: the gradients are not F32, or the device lacks an op. */
@@ -59,7 +61,7 @@ int dtrain__compress_open(void *context, const dtrain_hook_range *range, size_t 
 void dtrain__compress_close(compress_range *range);
 uint64_t dtrain__compress_bytes(const void *state);
 
-/* Zeroed memory of the device, which the range owns. */
+/* Zeroed memory of the device, which the range owns; NULL if it is only planned. */
 int dtrain__compress_alloc(compress_range *range, size_t bytes, void *out, beton_error *err);
 
 /* Makes an op. The operands' bytes are set here. */

@@ -5,6 +5,7 @@
  * remainder, too, which its rank feeds back to the part.
  */
 #include "compress.h"
+#include "traffic.h"
 
 typedef struct codes_range {
 	compress_range base;
@@ -34,6 +35,19 @@ static size_t part_bytes(const codes_range *codes)
 	return (size_t)codes->part * DTRAIN_CODE_BYTES;
 }
 
+/* What a rank gives to the exchange of parts, and to the gather of their sums. */
+static uint64_t given(const codes_range *codes, int round)
+{
+	return part_bytes(codes) * (round == 0 ? (uint64_t)codes->base.ranks : 1);
+}
+
+static uint64_t sent(const void *state, int round)
+{
+	const codes_range *codes = state;
+	int ranks = codes->base.ranks;
+	return dtrain__sent_of_parts(given(codes, round) * (round == 0 ? 1 : (uint64_t)ranks), ranks);
+}
+
 static int create_memories(codes_range *codes, beton_error *err)
 {
 	compress_range *base = &codes->base;
@@ -46,7 +60,7 @@ static int create_memories(codes_range *codes, beton_error *err)
 		status = dtrain__compress_alloc(base, part_bytes(codes), &codes->own, err);
 	if (status == BETON_OK)
 		status = dtrain__compress_alloc(base, sum, &codes->sum, err);
-	return status == BETON_OK && base->error ? dtrain__compress_alloc(base, sum, &codes->error, err) : status;
+	return status == BETON_OK && base->feeds_back ? dtrain__compress_alloc(base, sum, &codes->error, err) : status;
 }
 
 static int create_ops(codes_range *codes, beton_error *err)
@@ -101,7 +115,7 @@ static int send_codes(codes_range *codes, dtrain_hook_round *round, beton_error 
 					      (void *[]){from, codes->codes, from}, err);
 	if (status == BETON_OK)
 		status = base->api->event_record(round->ready, round->stream, err);
-	round->bytes = part_bytes(codes) * (uint64_t)base->ranks;
+	round->bytes = given(codes, 0);
 	return status == BETON_OK
 		       ? dtrain_all_to_all(base->range.group, codes->parts, codes->codes, (int64_t)part_bytes(codes),
 					   DTRAIN_U8, round->ready, &round->work, err)
@@ -122,7 +136,7 @@ static int send_sum(codes_range *codes, dtrain_hook_round *round, beton_error *e
 					      err);
 	if (status == BETON_OK)
 		status = base->api->event_record(round->ready, round->stream, err);
-	round->bytes = part_bytes(codes);
+	round->bytes = given(codes, 1);
 	return status == BETON_OK
 		       ? dtrain_all_gather(base->range.group, codes->codes, codes->own, (int64_t)part_bytes(codes),
 					   DTRAIN_U8, round->ready, &round->work, err)
@@ -178,4 +192,5 @@ const dtrain_hook dtrain__compress_int8 = {.struct_size = sizeof(dtrain_hook),
 					   .round = run_round,
 					   .finish = finish,
 					   .tensors = tensors,
-					   .bytes = dtrain__compress_bytes};
+					   .bytes = dtrain__compress_bytes,
+					   .sent = sent};

@@ -3,6 +3,7 @@
  * Gradients that are sent in a type of 16 bits.
  */
 #include "compress.h"
+#include "traffic.h"
 
 typedef struct half_range {
 	compress_range base;
@@ -19,32 +20,45 @@ static void destroy(void *state)
 	dtrain__compress_close(&half->base);
 }
 
-void dtrain__compression_describe(int64_t count, dtrain_dtype dtype, int ranks, dtrain_op_desc *narrow,
-				  dtrain_op_desc *widen)
+dtrain_op_desc dtrain__compression_narrow(int64_t count, dtrain_dtype dtype, int ranks)
 {
-	const dtrain_operand wide = dtrain__compress_operand(DTRAIN_F32, count, 0, 0),
-			     rounded = dtrain__compress_operand(dtype, count, 0, 0);
-	*narrow = (dtrain_op_desc){.kind = DTRAIN_OP_NARROW,
-				   .attrs.factor = 1.0 / ranks,
-				   .num_inputs = 1,
-				   .num_outputs = 1,
-				   .inputs = {wide},
-				   .outputs = {rounded}};
-	*widen = (dtrain_op_desc){.kind = DTRAIN_OP_WIDEN,
-				  .attrs.factor = ranks,
-				  .num_inputs = 1,
-				  .num_outputs = 1,
-				  .inputs = {rounded},
-				  .outputs = {wide}};
+	return (dtrain_op_desc){.kind = DTRAIN_OP_NARROW,
+				.attrs.factor = 1.0 / ranks,
+				.num_inputs = 1,
+				.num_outputs = 1,
+				.inputs = {dtrain__compress_operand(DTRAIN_F32, count, 0, 0)},
+				.outputs = {dtrain__compress_operand(dtype, count, 0, 0)}};
+}
+
+dtrain_op_desc dtrain__compression_widen(int64_t count, dtrain_dtype dtype, int ranks)
+{
+	return (dtrain_op_desc){.kind = DTRAIN_OP_WIDEN,
+				.attrs.factor = ranks,
+				.num_inputs = 1,
+				.num_outputs = 1,
+				.inputs = {dtrain__compress_operand(dtype, count, 0, 0)},
+				.outputs = {dtrain__compress_operand(DTRAIN_F32, count, 0, 0)}};
+}
+
+/* What a rank gives to the allreduce. */
+static uint64_t given(const half_range *half)
+{
+	return (uint64_t)half->base.range.count * dtrain_dtype_size(half->dtype);
+}
+
+static uint64_t sent(const void *state, int round)
+{
+	const half_range *half = state;
+	(void)round;
+	return dtrain__sent_for_sum(given(half), half->base.ranks);
 }
 
 static int create_ops(half_range *half, beton_error *err)
 {
 	int64_t count = half->base.range.count;
-	dtrain_op_desc narrow, widen;
-	dtrain__compression_describe(count, half->dtype, half->base.ranks, &narrow, &widen);
-	int status = dtrain__compress_alloc(&half->base, (size_t)count * dtrain_dtype_size(half->dtype), &half->rounded,
-					    err);
+	const dtrain_op_desc narrow = dtrain__compression_narrow(count, half->dtype, half->base.ranks),
+			     widen = dtrain__compression_widen(count, half->dtype, half->base.ranks);
+	int status = dtrain__compress_alloc(&half->base, (size_t)given(half), &half->rounded, err);
 	if (status == BETON_OK)
 		status = dtrain__compress_op(&half->base, &narrow, &half->narrow, err);
 	return status == BETON_OK ? dtrain__compress_op(&half->base, &widen, &half->widen, err) : status;
@@ -80,7 +94,7 @@ static int run_round(void *state, dtrain_hook_round *round, beton_error *err)
 					  (void *[]){range->memory, half->rounded}, err);
 	if (status == BETON_OK)
 		status = half->base.api->event_record(round->ready, round->stream, err);
-	round->bytes = (uint64_t)range->count * dtrain_dtype_size(half->dtype);
+	round->bytes = given(half);
 	return status == BETON_OK ? dtrain_allreduce(range->group, half->rounded, range->count, half->dtype, DTRAIN_SUM,
 						     round->ready, &round->work, err)
 				  : status;
@@ -97,6 +111,7 @@ static int finish(void *state, dtrain_stream *stream, beton_error *err)
 	{                                                                                                  \
 		.struct_size = sizeof(dtrain_hook), .name = #type, .rounds = 1, .create = create_##type,   \
 		.destroy = destroy, .round = run_round, .finish = finish, .bytes = dtrain__compress_bytes, \
+		.sent = sent,                                                                              \
 	}
 
 const dtrain_hook dtrain__compress_f16 = METHOD(f16), dtrain__compress_bf16 = METHOD(bf16);

@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "compress.h"
+#include "traffic.h"
 
 /* Elements at which an operand begins. */
 enum { PLACE_ALIGN = 16 };
@@ -112,6 +113,11 @@ static int sort_parts(matrices_range *range, beton_error *err)
 	return BETON_OK;
 }
 
+static bool feeds_back(const matrices_range *range)
+{
+	return range->base.context->options.error_feedback && range->num_matrices;
+}
+
 /* ---- ops ---- */
 
 static int create_op(matrices_range *range, dtrain_op_desc desc, dtrain_op **out, beton_error *err)
@@ -178,7 +184,7 @@ static int create_ops(matrices_range *range, beton_error *err)
 			status = create_columns(range, m->rows, m->rank, &m->left_columns, err);
 		if (status == BETON_OK)
 			status = create_columns(range, m->columns, m->rank, &m->right_columns, err);
-		if (status == BETON_OK && range->error)
+		if (status == BETON_OK && feeds_back(range))
 			status = create_feedback(range, m, err);
 	}
 	return status;
@@ -215,16 +221,15 @@ static int seed_randoms(matrices_range *range, beton_error *err)
 static int create_memories(matrices_range *range, beton_error *err)
 {
 	compress_range *base = &range->base;
-	bool feeds_back = base->context->options.error_feedback && range->num_matrices;
 	int status = dtrain__compress_alloc(base, (size_t)range->left_count * sizeof(float), &range->left, err);
 	if (status == BETON_OK)
 		status = dtrain__compress_alloc(base, (size_t)range->right_count * sizeof(float), &range->right, err);
-	if (status == BETON_OK && feeds_back)
+	if (status == BETON_OK && feeds_back(range))
 		status = dtrain__compress_alloc(base, (size_t)base->range.count * sizeof(float), &range->error, err);
 	if (status == BETON_OK)
 		status = dtrain__compress_alloc(base, (size_t)range->num_matrices * DTRAIN_RANDOMS * sizeof(int64_t),
 						&range->randoms, err);
-	return status == BETON_OK && range->num_matrices ? seed_randoms(range, err) : status;
+	return status == BETON_OK && range->randoms && range->num_matrices ? seed_randoms(range, err) : status;
 }
 
 static int create(void *context, const dtrain_hook_range *given, void **out, beton_error *err)
@@ -283,6 +288,13 @@ static int copy_rests(matrices_range *range, dtrain_stream *stream, bool back, b
 					       (size_t)r->part->count * sizeof(float), DTRAIN_DEVICE_TO_DEVICE, err);
 	}
 	return status;
+}
+
+static uint64_t sent(const void *state, int round)
+{
+	const matrices_range *range = state;
+	int64_t count = round == 0 ? range->left_count : range->right_count;
+	return dtrain__sent_for_sum((uint64_t)count * sizeof(float), range->base.ranks);
 }
 
 static int send(matrices_range *range, dtrain_hook_round *round, float *data, int64_t count, beton_error *err)
@@ -421,4 +433,5 @@ const dtrain_hook dtrain__compress_powersgd = {.struct_size = sizeof(dtrain_hook
 					       .finish = finish,
 					       .is_settled = is_settled,
 					       .tensors = tensors,
-					       .bytes = dtrain__compress_bytes};
+					       .bytes = dtrain__compress_bytes,
+					       .sent = sent};

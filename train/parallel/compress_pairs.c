@@ -3,6 +3,7 @@
  * The largest gradients alone, as pairs of index and value.
  */
 #include "compress.h"
+#include "traffic.h"
 
 typedef struct pairs_range {
 	compress_range base;
@@ -19,11 +20,24 @@ static void destroy(void *state)
 	dtrain__compress_close(&pairs->base);
 }
 
+/* What a rank gives to the gather. */
+static uint64_t given(const pairs_range *pairs)
+{
+	return (uint64_t)pairs->k * DTRAIN_PAIR_BYTES;
+}
+
+static uint64_t sent(const void *state, int round)
+{
+	const pairs_range *pairs = state;
+	(void)round;
+	return dtrain__sent_of_parts(given(pairs) * (uint64_t)pairs->base.ranks, pairs->base.ranks);
+}
+
 static int prepare(pairs_range *pairs, beton_error *err)
 {
 	int64_t count = pairs->base.range.count, k = (int64_t)(pairs->base.context->options.ratio * (double)count);
 	pairs->k = k < 1 ? 1 : k;
-	size_t bytes = (size_t)pairs->k * DTRAIN_PAIR_BYTES;
+	size_t bytes = (size_t)given(pairs);
 	const dtrain_operand all = dtrain__compress_operand(DTRAIN_F32, count, 0, 0);
 	const dtrain_op_desc top_k = {.kind = DTRAIN_OP_TOP_K,
 				      .num_inputs = 1,
@@ -63,7 +77,7 @@ static int run_round(void *state, dtrain_hook_round *round, beton_error *err)
 					      (void *[]){from, pairs->chosen, from}, err);
 	if (status == BETON_OK)
 		status = pairs->base.api->event_record(round->ready, round->stream, err);
-	round->bytes = (uint64_t)pairs->k * DTRAIN_PAIR_BYTES;
+	round->bytes = given(pairs);
 	return status == BETON_OK
 		       ? dtrain_all_gather(pairs->base.range.group, pairs->all, pairs->chosen,
 					   pairs->k * DTRAIN_PAIR_BYTES, DTRAIN_U8, round->ready, &round->work, err)
@@ -85,4 +99,5 @@ const dtrain_hook dtrain__compress_topk = {.struct_size = sizeof(dtrain_hook),
 					   .round = run_round,
 					   .finish = finish,
 					   .tensors = dtrain__compress_error_tensors,
-					   .bytes = dtrain__compress_bytes};
+					   .bytes = dtrain__compress_bytes,
+					   .sent = sent};

@@ -5,27 +5,16 @@
 #include "common/sized.h"
 #include "core/params.h"
 #include "sync.h"
-
-/* Of `bytes` that `ranks` ranks gather, or reduce to shards: what one of them sends. */
-static uint64_t sent(uint64_t bytes, int32_t ranks)
-{
-	return bytes / (uint64_t)ranks * (uint64_t)(ranks - 1);
-}
-
-/* The same for arrays that need not divide, and are reduced and gathered again. */
-static uint64_t sent_for_sum(uint64_t bytes, int32_t ranks)
-{
-	return 2 * bytes * (uint64_t)(ranks - 1) / (uint64_t)ranks;
-}
+#include "traffic.h"
 
 void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program)
 {
 	sync->gathers_of_run = sync->gathers_of_step = 0;
 	for (int i = 0; i < program->num_gathers; i++) {
 		const sync_form *form = &program->gathers[i].form;
-		uint64_t bytes =
-			sent((uint64_t)form->count * (uint64_t)sync->num_shards * dtrain_dtype_size(form->dtype),
-			     sync->num_shards);
+		uint64_t bytes = dtrain__sent_of_parts((uint64_t)form->count * (uint64_t)sync->num_shards *
+							       dtrain_dtype_size(form->dtype),
+						       sync->num_shards);
 		if (form->is_whole)
 			sync->gathers_of_step += bytes;
 		else
@@ -33,17 +22,29 @@ void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program)
 	}
 }
 
+/* By an allreduce of `count` elements over so many ranks, or by the hook in its place. */
+static uint64_t sent_for_sum(const dtrain_sync *sync, const sync_reduction *reduction, int64_t count, int32_t ranks)
+{
+	const dtrain_hook *hook = &sync->hook;
+	uint64_t bytes = 0;
+	if (!reduction->state || !hook->sent)
+		return dtrain__sent_for_sum((uint64_t)count * dtrain_dtype_size(sync->params->dtype), ranks);
+	for (int round = 0; round < hook->rounds; round++)
+		bytes += hook->sent(reduction->state, round);
+	return bytes;
+}
+
 static void add_reduction(const dtrain_sync *sync, const sync_reduction *reduction, int runs, dtrain_sync_facts *facts)
 {
-	size_t element = dtrain_dtype_size(sync->params->dtype);
-	uint64_t bytes = (uint64_t)reduction->count * element;
 	if (!reduction->shard_count) {
-		facts->added_up += sent_for_sum(bytes, sync->num_shards * sync->num_replicas);
+		facts->added_up +=
+			sent_for_sum(sync, reduction, reduction->count, sync->num_shards * sync->num_replicas);
 		return;
 	}
-	facts->scattered += (reduction->each_run ? (uint64_t)runs : 1) *
-			    sent((uint64_t)reduction->count * dtrain_dtype_size(sync->sent), sync->num_shards);
-	facts->added_up += sent_for_sum((uint64_t)reduction->shard_count * element, sync->num_replicas);
+	facts->scattered +=
+		(reduction->each_run ? (uint64_t)runs : 1) *
+		dtrain__sent_of_parts((uint64_t)reduction->count * dtrain_dtype_size(sync->sent), sync->num_shards);
+	facts->added_up += sent_for_sum(sync, reduction, reduction->shard_count, sync->num_replicas);
 }
 
 void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_sync_facts *out)

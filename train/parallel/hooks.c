@@ -89,7 +89,7 @@ static int find_parts(sync_reduction *reduction, int64_t first, int64_t count, i
 static dtrain_hook_range range_of(const sync_reduction *reduction, int index)
 {
 	const dtrain_sync *sync = reduction->sum.sync;
-	bool sharded = reduction->shard != NULL;
+	bool sharded = reduction->shard_count > 0;
 	return (dtrain_hook_range){.struct_size = sizeof(dtrain_hook_range),
 				   .group = sharded ? sync->replicas : sync->group,
 				   .device = sync->device,
@@ -105,8 +105,8 @@ static int create_state(sync_reduction *reduction, int index, beton_error *err)
 	dtrain_sync *sync = reduction->sum.sync;
 	int unit = sync->operation_units[reduction->sum.index];
 	dtrain_hook_range range = range_of(reduction, index);
-	int64_t first = reduction->shard ? dtrain__unit_range(sync->params, unit).offset
-					 : dtrain_params_unit_at(sync->params, unit)->offset;
+	int64_t first = reduction->shard_count ? dtrain__unit_range(sync->params, unit).offset
+					       : dtrain_params_unit_at(sync->params, unit)->offset;
 	memcpy(reduction->second.label, reduction->sum.label, sizeof(reduction->second.label));
 	int status = find_parts(reduction, first, range.count, &range.num_parts, err);
 	range.parts = reduction->parts;
@@ -128,15 +128,17 @@ static int create_state(sync_reduction *reduction, int index, beton_error *err)
 static bool is_hooked(const sync_reduction *reduction)
 {
 	const dtrain_sync *sync = reduction->sum.sync;
-	return reduction->shard ? sync->replicas != NULL : !sync->shards;
+	return sync->num_replicas > 1 && (reduction->shard_count > 0 || sync->num_shards == 1);
 }
 
 int dtrain__sync_create_states(dtrain_sync *sync, beton_error *err)
 {
-	int status = BETON_OK;
-	if (!sync->hook.create || !sync->group || dtrain_group_size(sync->group) == 1)
+	int status = BETON_OK, index = 0;
+	/* A hook of the caller's knows the ranks by their group. */
+	if (!sync->hook.create || (!sync->group && !sync->options.compression))
 		return BETON_OK;
-	int index = 0;
+	if (!sync->group)
+		((compression *)sync->hook.context)->plan_ranks = sync->num_replicas;
 	for (int i = 1; i < sync->count && status == BETON_OK; i++)
 		if (is_hooked(&sync->reductions[i]))
 			status = create_state(&sync->reductions[i], index++, err);
@@ -183,7 +185,9 @@ int dtrain_sync_tensors(const dtrain_sync *sync, dtrain_hook_tensor *out, int ca
 
 uint64_t dtrain_sync_hook_bytes(const dtrain_sync *sync)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = sync->rounding_workspace_bytes;
+	if (sync->hook.create && sync->options.compression)
+		bytes += ((const compression *)sync->hook.context)->workspace_bytes;
 	for (int i = 1; i < sync->count && sync->hook.bytes; i++)
 		if (sync->reductions[i].state)
 			bytes += sync->hook.bytes(sync->reductions[i].state);

@@ -12,9 +12,8 @@
 static int create(sync_reduction *reduction, size_t *workspace, beton_error *err)
 {
 	dtrain_sync *sync = reduction->sum.sync;
-	dtrain_op_desc narrow, widen, unused;
-	dtrain__compression_describe(reduction->count, sync->sent, sync->num_shards, &narrow, &unused);
-	dtrain__compression_describe(reduction->shard_count, sync->sent, sync->num_shards, &unused, &widen);
+	dtrain_op_desc narrow = dtrain__compression_narrow(reduction->count, sync->sent, sync->num_shards);
+	dtrain_op_desc widen = dtrain__compression_widen(reduction->shard_count, sync->sent, sync->num_shards);
 	int status = dtrain__sync_create_op(sync, &narrow, &reduction->rounding.narrow, workspace, err);
 	return status == BETON_OK ? dtrain__sync_create_op(sync, &widen, &reduction->rounding.widen, workspace, err)
 				  : status;
@@ -30,9 +29,10 @@ int dtrain__sync_create_roundings(dtrain_sync *sync, beton_error *err)
 	for (int i = 1; i < sync->count && status == BETON_OK; i++)
 		if (sync->reductions[i].shard_count)
 			status = create(&sync->reductions[i], &workspace, err);
-	return status == BETON_OK && workspace
-		       ? dtrain__params_alloc(sync->params, workspace, &sync->rounding_workspace, err)
-		       : status;
+	if (status == BETON_OK && workspace)
+		status = dtrain__params_alloc(sync->params, workspace, &sync->rounding_workspace, err);
+	sync->rounding_workspace_bytes = status == BETON_OK ? workspace : 0;
+	return status;
 }
 
 void dtrain__sync_destroy_roundings(dtrain_sync *sync)
@@ -47,6 +47,7 @@ void dtrain__sync_destroy_roundings(dtrain_sync *sync)
 	}
 	sync->api->free(sync->device, sync->rounding_workspace);
 	sync->rounding_workspace = NULL;
+	sync->rounding_workspace_bytes = 0;
 }
 
 static int take_memory(void *context, const dtrain__run *run, beton_error *err)

@@ -187,6 +187,7 @@ struct dtrain_sync {
 	dtrain_hook hook;       /* create NULL: none */
 	dtrain_dtype sent;      /* of sums over shards; the parameters' type unless a compression rounds it */
 	void *rounding_workspace;
+	size_t rounding_workspace_bytes;
 	int32_t num_shards;   /* ranks among which units are divided; 1: they are not */
 	int32_t num_replicas; /* of what this rank has */
 	bool started;

@@ -21,7 +21,6 @@ static void print_memory(const run_session *session, const engine_memory *memory
 	const engine_rank *engine = &session->engine;
 	/* The shared parameters and their momentum. */
 	size_t outer = session->local ? 2 * memory->parameters : 0;
-	size_t compression = (size_t)dtrain_sync_hook_bytes(engine->sync);
 	/* Gathered values, and gradients on their way to a shard, are placed with the activations. */
 	const struct {
 		const char *what;
@@ -32,7 +31,7 @@ static void print_memory(const run_session *session, const engine_memory *memory
 		     {"outer optimizer", outer},
 		     {"compute copies", memory->copies},
 		     {"sums of gradients", memory->sums},
-		     {"compression of gradients", compression},
+		     {"compression of gradients", memory->compression},
 		     {"buffers", memory->buffers},
 		     {"activations, training", memory->activations[0]},
 		     {"units in flight, training", memory->leases[0]},
@@ -42,7 +41,7 @@ static void print_memory(const run_session *session, const engine_memory *memory
 		     {"scratch memory, evaluation", memory->scratch[1]},
 		     {engine->staged ? "batches" : "batches, training", memory->batches[0]},
 		     {engine->staged ? "batches" : "batches, evaluation", memory->batches[1]},
-		     {"all of these", engine_memory_total(memory) + compression}};
+		     {"all of these", engine_memory_total(memory)}};
 	printf("memory of each rank on device %s:\n", engine->api->name);
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		print_bytes(lines[i].what, lines[i].bytes);

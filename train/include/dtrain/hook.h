@@ -102,6 +102,9 @@ typedef struct dtrain_hook {
 	int (*tensors)(void *state, dtrain_hook_tensor *out, int capacity);
 	/* (optional) Bytes of device memory that the state takes, for facts. */
 	uint64_t (*bytes)(const void *state);
+	/* (optional) Bytes that leave this rank in round `round` of a step that is settled, if the operation sends as
+	 * few as are possible, for facts. NULL: they are counted as those of an allreduce of the range. */
+	uint64_t (*sent)(const void *state, int round);
 } dtrain_hook;
 
 /* ---- compression ---- */

@@ -78,7 +78,8 @@ typedef struct dtrain_sync_options {
 	const dtrain_hook *hook;
 	/* Above 0, without a mesh: the sync of rank plan_rank of so many ranks, of which plan_shard neighbours share a
 	 * copy of the parameters (0, the default: all of them; ddp: 1), as it would be. It makes the parameters ones
-	 * that are only planned (dtrain_params_only_plan), and only measures programs. */
+	 * that are only planned (dtrain_params_only_plan), and only measures programs. A compression is planned as far
+	 * as the strategy has sums for it; a hook of the caller's is not. */
 	int32_t plan_ranks, plan_shard, plan_rank;
 	/* Sums of the same bits for any number of ranks, with any strategy: V > 0, a power of two and a multiple of the
 	 * number of ranks. Every step has V / ranks runs on each rank, each with one of the V parts of the step
@@ -133,7 +134,7 @@ BETON_API int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrai
 
 /* What a rank keeps and sends for its strategy. Bytes of a step are those that leave this rank, if each collective
  * sends as few as are possible: with n ranks (n - 1)/n of an array that is gathered or reduced to shards, and 2 (n -
- * 1)/n of one that is added up. */
+ * 1)/n of one that is added up. A compression sends what a settled step does (dtrain_sync_is_settled). */
 typedef struct dtrain_sync_facts {
 	size_t struct_size; /* set by the caller before the call */
 	int32_t shards;     /* ranks that share a copy of the parameters */
@@ -219,7 +220,8 @@ BETON_API bool dtrain_sync_is_settled(const dtrain_sync *sync);
  * memory may be read or written while nothing runs. Errors: NO_MEMORY. */
 BETON_API int dtrain_sync_tensors(const dtrain_sync *sync, dtrain_hook_tensor *out, int capacity, beton_error *err);
 
-/* Bytes of device memory that the hook's states take; 0 before the first compilation. */
+/* Bytes of device memory that the hook's states take, and the ops that compress or round; 0 before the first
+ * compilation. */
 BETON_API uint64_t dtrain_sync_hook_bytes(const dtrain_sync *sync);
 
 /* Collective: gives the ranks the same buffers, by the option buffers, for work that is put on the stream afterwards;
