@@ -50,6 +50,8 @@ static int open_question(question *q, beton_error *err)
 	dtrain_sync_options_init(&sync);
 	if (o->prefetch_mb >= 0)
 		sync.prefetch_bytes = (size_t)(o->prefetch_mb * (1 << 20));
+	sync.keep_gathered = o->keep_gathered;
+	sync.compression = &o->compression;
 	int status = engine_example_open(&q->example, &o->example, err);
 	if (status == BETON_OK)
 		status = engine_check_model(&q->example.job, err);

@@ -16,6 +16,8 @@ typedef struct plan_options {
 	uint64_t ranks, shard, runs; /* shard 0: none is asked for */
 	double memory;               /* bytes of a rank; 0: not given */
 	double prefetch_mb;          /* below 0: the default */
+	bool keep_gathered;
+	dtrain_compression compression; /* method: a name, which outlives the answer */
 } plan_options;
 
 /* Prints the table, and what fits. *fits: whether anything does, or no memory was given. */

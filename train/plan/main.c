@@ -3,6 +3,7 @@
  * dtrain-plan: what a model needs of each rank's memory with each strategy, without data, ranks and that memory. */
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "answer.h"
 #include "common/arguments.h"
@@ -28,6 +29,11 @@ static const char *const usage_text =
 	"all\n"
 	"                           (default none)\n"
 	"      --prefetch-mb=N      units that zero3 gathers ahead (default 64)\n"
+	"      --keep-gathered      units of zero3 stay gathered from forward to backward\n"
+	"      --compress=NAME      none, f16, bf16, int8, topk, powersgd: how gradients are sent (default none)\n"
+	"      --compress-ratio=X   of topk (default 0.01)\n"
+	"      --powersgd-rank=N    of powersgd (default 1)\n"
+	"      --no-error-feedback  what is not sent is not kept for the next step\n"
 	"      --image-size=N       pictures have N x N pixels (default: those of the model, or 224)\n"
 	"      --classes=N          of pictures (default 1000)\n"
 	"      --context-length=N   tokens of a sample (default: the model's longest)\n"
@@ -35,9 +41,23 @@ static const char *const usage_text =
 	"  -h, --help               show this text\n"
 	"  -V, --version            show the version\n"
 	"\n"
+	"Copies of checkpoints that are written while training goes on are not counted: dtrain-ffcv tells their size.\n"
+	"\n"
 	"Exit status: 0 success, 1 failure, or nothing fits, 2 wrong usage.\n";
 
-enum { ACCUMULATE = 256, OFFLOAD, PREFETCH, IMAGE_SIZE, CLASSES, CONTEXT_LENGTH };
+enum {
+	ACCUMULATE = 256,
+	OFFLOAD,
+	PREFETCH,
+	KEEP_GATHERED,
+	COMPRESS,
+	COMPRESS_RATIO,
+	POWERSGD_RANK,
+	NO_ERROR_FEEDBACK,
+	IMAGE_SIZE,
+	CLASSES,
+	CONTEXT_LENGTH
+};
 
 static const struct option long_options[] = {{"world-size", required_argument, NULL, 'w'},
 					     {"shard", required_argument, NULL, 's'},
@@ -49,6 +69,11 @@ static const struct option long_options[] = {{"world-size", required_argument, N
 					     {"recompute", required_argument, NULL, 'r'},
 					     {"offload", required_argument, NULL, OFFLOAD},
 					     {"prefetch-mb", required_argument, NULL, PREFETCH},
+					     {"keep-gathered", no_argument, NULL, KEEP_GATHERED},
+					     {"compress", required_argument, NULL, COMPRESS},
+					     {"compress-ratio", required_argument, NULL, COMPRESS_RATIO},
+					     {"powersgd-rank", required_argument, NULL, POWERSGD_RANK},
+					     {"no-error-feedback", no_argument, NULL, NO_ERROR_FEEDBACK},
 					     {"image-size", required_argument, NULL, IMAGE_SIZE},
 					     {"classes", required_argument, NULL, CLASSES},
 					     {"context-length", required_argument, NULL, CONTEXT_LENGTH},
@@ -63,12 +88,32 @@ static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",
 					 [ENGINE_PRECISION_FP16] = "fp16",
 					 NULL};
 
+static const char *const methods[] = {"none", "f16", "bf16", "int8", "topk", "powersgd", NULL};
+
 static int parse_count(const char *name, uint64_t least, uint64_t most, int64_t *out, beton_error *err)
 {
 	uint64_t value;
 	int status = bt_parse_u64(name, optarg, least, most, &value, err);
 	if (status == BETON_OK)
 		*out = (int64_t)value;
+	return status;
+}
+
+static int parse_method(dtrain_compression *out, beton_error *err)
+{
+	int method;
+	int status = bt_parse_choice("--compress", optarg, methods, &method, err);
+	if (status == BETON_OK)
+		out->method = methods[method];
+	return status;
+}
+
+static int parse_powersgd_rank(dtrain_compression *out, beton_error *err)
+{
+	uint64_t rank;
+	int status = bt_parse_u64("--powersgd-rank", optarg, 1, 65536, &rank, err);
+	if (status == BETON_OK)
+		out->rank = (int32_t)rank;
 	return status;
 }
 
@@ -100,6 +145,18 @@ static int parse_option(int option, plan_options *out, beton_error *err)
 		return bt_parse_choice("--offload", optarg, engine_offload_names, &out->offload, err);
 	case PREFETCH:
 		return bt_parse_double("--prefetch-mb", optarg, 0, 1e6, &out->prefetch_mb, err);
+	case KEEP_GATHERED:
+		out->keep_gathered = true;
+		return BETON_OK;
+	case COMPRESS:
+		return parse_method(&out->compression, err);
+	case COMPRESS_RATIO:
+		return bt_parse_double("--compress-ratio", optarg, 1e-9, 1, &out->compression.ratio, err);
+	case POWERSGD_RANK:
+		return parse_powersgd_rank(&out->compression, err);
+	case NO_ERROR_FEEDBACK:
+		out->compression.error_feedback = false;
+		return BETON_OK;
 	case IMAGE_SIZE:
 		return parse_count("--image-size", 1, 4096, &example->image_size, err);
 	case CLASSES:
@@ -111,12 +168,30 @@ static int parse_option(int option, plan_options *out, beton_error *err)
 	}
 }
 
+/* Options that have an effect with some methods alone. */
+static int check_compression(const dtrain_compression *given, beton_error *err)
+{
+	dtrain_compression usual;
+	dtrain_compression_init(&usual);
+	const struct {
+		const char *name, *methods;
+		bool given;
+	} all[] = {{"compress-ratio", "topk", given->ratio != usual.ratio},
+		   {"powersgd-rank", "powersgd", given->rank != usual.rank},
+		   {"no-error-feedback", "int8 topk powersgd", !given->error_feedback}};
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].given && !strstr(all[i].methods, given->method))
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --compress %s, and it is %s", all[i].name,
+				       all[i].methods, given->method);
+	return BETON_OK;
+}
+
 static int check(const plan_options *options, beton_error *err)
 {
 	if (options->shard && options->ranks % options->shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--shard %llu: --world-size, %llu, is no multiple of it",
 			       (unsigned long long)options->shard, (unsigned long long)options->ranks);
-	return BETON_OK;
+	return check_compression(&options->compression, err);
 }
 
 static int fail_usage(const char *text)
@@ -138,6 +213,7 @@ int main(int argc, char **argv)
 	bool fits = true;
 	int option;
 	signal(SIGPIPE, SIG_IGN);
+	dtrain_compression_init(&options.compression);
 	while ((option = bt_getopt(argc, argv, "w:s:M:b:p:o:r:d:hV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return fail_usage(NULL);
