@@ -30,6 +30,7 @@ typedef struct setting {
 	dtrain_dtype activations;
 	double clip_norm;
 	bool offloads, units, listens, captures, amsgrad, accumulates;
+	bool largest; /* clip_norm is of the largest gradient, as among ranks that have shards */
 } setting;
 
 /* All copies of a unit are made before the host is told about its gradients, and changes the values. */
@@ -73,6 +74,16 @@ static void build(machine *m)
 	net_fill(n);
 }
 
+static int add_nothing(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err)
+{
+	(void)context;
+	(void)memory;
+	(void)count;
+	(void)stream;
+	(void)err;
+	return BETON_OK;
+}
+
 static void open_optimizer(machine *m, const setting *s)
 {
 	beton_error err = {0};
@@ -84,6 +95,10 @@ static void open_optimizer(machine *m, const setting *s)
 	options.clip_norm = s->clip_norm;
 	options.hypers = &amsgrad;
 	options.num_hypers = s->amsgrad;
+	if (s->largest) {
+		options.norm = DTRAIN_NORM_MAX;
+		options.add = add_nothing;
+	}
 	expect_ok(dtrain_optimizer_create(m->n.params, &options, &m->optimizer, &err), &err);
 	if (s->listens)
 		dtrain_sync_set_listener(m->sync, dtrain_optimizer_unit_complete, m->optimizer);
@@ -314,6 +329,57 @@ static void test_equals_no_offload(void **state)
 		.kind = "sgd", .activations = DTRAIN_F16, .clip_norm = 0.05, .listens = true, .captures = true});
 }
 
+/* A run whose gradients are infinite, if there is a scaler, and are not used. */
+static void abandon_step(machine *m)
+{
+	beton_error err = {0};
+	const net *n = &m->n;
+	float scale = INFINITY, before = 0;
+	void *scaler = n->scaler ? dtrain_scaler_memory(n->scaler) : NULL;
+	if (scaler) {
+		expect_ok(n->api->copy(n->stream, &before, scaler, sizeof(before), DTRAIN_DEVICE_TO_HOST, &err), &err);
+		expect_ok(n->api->stream_synchronize(n->stream, &err), &err);
+		expect_ok(n->api->copy(n->stream, scaler, &scale, sizeof(scale), DTRAIN_HOST_TO_DEVICE, &err), &err);
+	}
+	expect_ok(dtrain_program_run(n->program, n->stream, false, &err), &err);
+	assert_int_equal(dtrain_optimizer_unit_complete(m->optimizer, 0, n->stream, &err), BETON_STATE);
+	assert_non_null(strstr(err.message, "unit 1 are complete twice"));
+	expect_ok(dtrain_optimizer_abandon(m->optimizer, n->stream, &err), &err);
+	if (scaler)
+		expect_ok(n->api->copy(n->stream, scaler, &before, sizeof(before), DTRAIN_HOST_TO_DEVICE, &err), &err);
+	expect_ok(n->api->stream_synchronize(n->stream, &err), &err);
+}
+
+/* The steps after one that was given up are those without it. */
+static void test_abandoned_step(void **state)
+{
+	(void)state;
+	static const setting settings[] = {
+		{.kind = "adamw", .activations = DTRAIN_BF16, .clip_norm = 0.05},
+		{.kind = "sgd", .activations = DTRAIN_F16, .clip_norm = 0.05},
+		{.kind = "sgd", .activations = DTRAIN_F16, .clip_norm = 0.001, .largest = true},
+		{.kind = "adamw", .activations = DTRAIN_F16},
+	};
+	for (int i = 0; i < 8; i++) {
+		machine right, m;
+		setting s = settings[i % 4];
+		s.offloads = s.listens = true;
+		s.units = i < 4;
+		open_machine(&right, &s);
+		open_machine(&m, &s);
+		for (int again = 0; again < 2; again++) {
+			train(&right, false);
+			train(&m, false);
+			abandon_step(&m);
+		}
+		train(&right, true);
+		train(&m, true);
+		expect_equal(&right, &m);
+		close_machine(&right);
+		close_machine(&m);
+	}
+}
+
 /* Whether the first unit was updated while the stream waits for that in the middle of backward. */
 typedef struct witness {
 	machine *m;
@@ -522,6 +588,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_equals_no_offload),
+		cmocka_unit_test(test_abandoned_step),
 		cmocka_unit_test(test_updates_beside_backward),
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_late_copies),

@@ -226,6 +226,12 @@ int dtrain_optimizer_unit_complete(void *context, int unit, dtrain_stream *strea
 	dtrain__host_update *host = optimizer->host_update;
 	if (!host || unit < 0 || unit >= host->count)
 		return BETON_OK;
+	if (host->ranges[unit].is_fetched)
+		return bt_fail(
+			err, BETON_STATE,
+			"%s: the gradients of unit %d are complete twice in a step: after one without apply, call "
+			"dtrain_optimizer_abandon",
+			optimizer->kind->facts.name, unit + 1);
 	int status = read_leaving(optimizer, unit, stream, err);
 	if (status == BETON_OK)
 		status = fetch(&host->ranges[unit], stream, err);
@@ -267,6 +273,32 @@ static int join(const dtrain_optimizer *optimizer, dtrain_stream *stream, beton_
 	return status;
 }
 
+static void end_step(dtrain__host_update *host)
+{
+	for (int i = 0; i < host->count; i++)
+		host->ranges[i].is_fetched = host->ranges[i].is_updated = false;
+	host->begun = false;
+}
+
+/* What the units that were told about have added to: states of the device that each step finds 0. The inspection of a
+ * scaler's first range begins anew on its own. */
+static int forget_read(const dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
+{
+	const dtrain_device_api *api = api_of(optimizer);
+	float *clip = optimizer->clip;
+	int status = clip ? api->zero(stream, clip + DTRAIN_CLIP_TOTAL, sizeof(*clip), err) : BETON_OK;
+	return status == BETON_OK && optimizer->norm_table
+		       ? api->zero(stream, optimizer->norm_table, optimizer->norm_table_bytes, err)
+		       : status;
+}
+
+int dtrain__host_update_abandon(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
+{
+	end_step(optimizer->host_update);
+	int status = join(optimizer, stream, err);
+	return status == BETON_OK ? forget_read(optimizer, stream, err) : status;
+}
+
 int dtrain__host_update_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
 	dtrain__host_update *host = optimizer->host_update;
@@ -283,8 +315,6 @@ int dtrain__host_update_apply(dtrain_optimizer *optimizer, dtrain_stream *stream
 		status = join(optimizer, stream, err);
 	if (status == BETON_OK)
 		status = dtrain__optimizer_run(optimizer, &optimizer->after, stream, err);
-	for (int i = 0; i < host->count; i++)
-		host->ranges[i].is_fetched = host->ranges[i].is_updated = false;
-	host->begun = false;
+	end_step(host);
 	return status;
 }

@@ -55,7 +55,8 @@ static int add_pieces(dtrain_optimizer *optimizer, bool shared, const dtrain_op_
 int dtrain__norm_table_create(dtrain_optimizer *optimizer, int64_t states, beton_error *err)
 {
 	dtrain_device *device = optimizer->before.device;
-	return dtrain_device_get_api(device)->alloc(device, (size_t)states * 2 * DTRAIN_CLIPS * sizeof(float),
+	optimizer->norm_table_bytes = (size_t)states * DTRAIN_CLIPS * sizeof(float);
+	return dtrain_device_get_api(device)->alloc(device, 2 * optimizer->norm_table_bytes,
 						    (void **)&optimizer->norm_table, err);
 }
 

@@ -622,6 +622,11 @@ int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, b
 	return status == BETON_OK ? dtrain__optimizer_changed(optimizer, stream, err) : status;
 }
 
+int dtrain_optimizer_abandon(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
+{
+	return optimizer->host_update ? dtrain__host_update_abandon(optimizer, stream, err) : BETON_OK;
+}
+
 int dtrain_optimizer_step(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream, beton_error *err)
 {
 	int status = dtrain_optimizer_set_rate(optimizer, lr, stream, err);

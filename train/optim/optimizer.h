@@ -96,8 +96,9 @@ struct dtrain_optimizer {
 	double grad_divisor, clip_norm;
 	int norm_parts;
 	dtrain_norm norm;
-	float *norm_table; /* see norm.c; NULL: none */
-	double *hypers;    /* [num_groups][kind->facts.num_hypers] */
+	float *norm_table;       /* see norm.c; NULL: none */
+	size_t norm_table_bytes; /* of its states, without those that stay 0 */
+	double *hypers;          /* [num_groups][kind->facts.num_hypers] */
 	int32_t num_groups;
 	void *scaler; /* the loss scaler's state; NULL: none */
 	void *clip;   /* DTRAIN_CLIPS elements; NULL: none */
@@ -211,6 +212,8 @@ void dtrain__host_update_close(dtrain_optimizer *optimizer);
 float *dtrain__host_update_scaler(const dtrain_optimizer *optimizer);
 /* dtrain_optimizer_apply. */
 int dtrain__host_update_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
+/* dtrain_optimizer_abandon. */
+int dtrain__host_update_abandon(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
 
 /* which: DTRAIN__SLOW or DTRAIN__EMA. close accepts one that was not created. */
 int dtrain__average_create(dtrain_optimizer *optimizer, int which, beton_error *err);

@@ -140,8 +140,13 @@ BETON_API int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream 
  * dtrain_sync_set_listener, with the optimizer as context). They go to the host meanwhile, and unless a norm or a
  * scaler needs all units first, the host updates the unit. The next apply belongs to the same step. Does nothing if
  * nothing is offloaded. Of offloaded units, whose gradients leave the device, a norm or a scaler needs the call:
- * without it apply fails with STATE. */
+ * without it apply fails with STATE. STATE: the step was told about the unit already. */
 BETON_API int dtrain_optimizer_unit_complete(void *optimizer, int unit, dtrain_stream *stream, beton_error *err);
+/* Gives up a step that was told about units and gets no apply: its run failed, or its gradients are not wanted. What is
+ * put on the stream afterwards finds the state in which a step begins. Units that the host has updated stay so, and
+ * their step counts; where a norm or a scaler needs all units first, there are none. The scaler's scale stays. Does
+ * nothing if nothing is offloaded, since then a step begins with apply. Errors: those of the device. */
+BETON_API int dtrain_optimizer_abandon(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
 /* The first failure of an update on the host, after which the values are not to be used. */
 BETON_API int dtrain_optimizer_check(const dtrain_optimizer *optimizer, beton_error *err);
 /* The device of the states and of the number of the step; NULL: they are in host memory. */
