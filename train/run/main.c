@@ -374,9 +374,10 @@ static int check(const run_options *options, bool first, run_facts *facts, dtrai
 	int status = run_strategy_check_world(options, err);
 	if (status == BETON_OK)
 		status = run_preflight(options, (int)run_strategy_shares(options), facts, err);
-	if (status == BETON_OK && first)
+	bool writes = first && !run_options_only_tell(options);
+	if (status == BETON_OK && writes)
 		status = run_preflight_logs(options, err);
-	if (status == BETON_OK && first && options->checkpoint && !options->resume && !options->evaluate)
+	if (status == BETON_OK && writes && options->checkpoint && !options->resume && !options->evaluate)
 		status = run_preflight_checkpoints(options, lock, err);
 	if (status == BETON_OK)
 		dtrain_checkpoint_lock_describe(*lock, (int)options->world_size);

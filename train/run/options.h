@@ -247,6 +247,12 @@ int run_options_to_json(const run_options *options, char **out, beton_error *err
  * on all ranks; the message names the first one, and both values. */
 int run_options_compare(const run_options *options, const char *other, beton_error *err);
 
+/* Whether the program tells something and exits: it leaves files and folders as they are. */
+static inline bool run_options_only_tell(const run_options *options)
+{
+	return options->plan || options->overlap;
+}
+
 /* The weights of --evaluate: --init, or the newest checkpoint of --checkpoint. */
 static inline const char *run_options_weights(const run_options *options)
 {

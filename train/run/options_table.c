@@ -167,7 +167,8 @@ const option_row run_rows[] = {
 	     "each "
 	     "`--strategy`, if there are several ranks, and for each `--recompute`. Then come the tensors that are "
 	     "alive in the step with the most bytes, and each step of the program with its bytes. dtrain-plan(1) needs "
-	     "neither data nor ranks."),
+	     "neither data nor ranks. Nothing is written: `--checkpoint`, `--log` and `--tensorboard` stay as they "
+	     "are."),
 	FLAG("overlap", TOLD, overlap,
 	     "measure what communication the ranks wait for, and what would hide it, and exit",
 	     "Some steps on made-up samples are measured, on all ranks; they update nothing. Of each unit of "
@@ -177,8 +178,9 @@ const option_row run_rows[] = {
 	     "latency "
 	     "and a time for each byte, is fitted to these times. Then the step is simulated with units of other "
 	     "sizes, "
-	     "another order, and transfers in more or fewer lanes. Needs several ranks, and a strategy whose ranks "
-	     "take each step together."),
+	     "another order, and transfers in more or fewer lanes. Nothing is written: `--checkpoint`, `--log` and "
+	     "`--tensorboard` stay as they are. Needs several ranks, and a strategy whose ranks take each step "
+	     "together."),
 	ROW("classes", FREE, OPTION_WHOLE, vision.classes, "N", NULL,
 	    "number of classes (default: highest label of the data + 1)", NULL, .least = 1, .most = 1000000,
 	    .fact = "classes"),

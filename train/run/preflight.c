@@ -308,7 +308,7 @@ static int check_folder(const run_options *options, beton_error *err)
 int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err)
 {
 	int status = check_folder(options, err);
-	if (status != BETON_OK)
+	if (status != BETON_OK || run_options_only_tell(options))
 		return status;
 	status = lock_checkpoints(options, lock, err);
 	if (status == BETON_OK)

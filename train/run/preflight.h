@@ -31,7 +31,7 @@ int run_preflight_logs(const run_options *options, beton_error *err);
 
 /* The same for --checkpoint. If missing, the folder is made: with its parents, unless --resume=auto says that it may
  * exist; never with --resume. A checkpoint's own folder is refused (EXISTS). *lock keeps other jobs out until it is
- * released; NULL: the place has no locks. */
+ * released; NULL: the place has no locks, or the program only tells something: then nothing is made or locked. */
 int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err);
 
 #endif

@@ -438,12 +438,14 @@ static int begin(run_session *session, beton_error *err)
 	if (status == BETON_OK)
 		status = open_local(session, err);
 	bool takes_part = first || sharded || (session->local && options->resume);
-	if (status == BETON_OK && options->resume && (takes_part || reads_checkpoint(session)))
+	/* A plan needs no values, and sets no damaged checkpoint aside. */
+	bool reads = options->resume && !options->plan;
+	if (status == BETON_OK && reads && (takes_part || reads_checkpoint(session)))
 		status = run_resume(session, err);
 	if (status != BETON_OK || !takes_part || session->resumed)
 		return status;
 	status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
-	if (status != BETON_OK)
+	if (status != BETON_OK || (options->resume && !reads))
 		return status;
 	return options->init ? take_weights(session, err) : first ? prepare(session, err) : BETON_OK;
 }
