@@ -326,6 +326,30 @@ static void rank_registers(struct rank *r, const char *mode)
 	close_model(r, &place, &model);
 }
 
+/* Pairs of ranks share a copy: neighbours, or ranks of two machines. */
+static void rank_registers_shards(struct rank *r, const char *mode)
+{
+	const dtrain_mesh_axis axes[] = {{.name = "replicate", .size = r->size / 2}, {.name = "shard", .size = 2}};
+	struct place place;
+	sync_model model;
+	dtrain_sync_options options;
+	dtrain_mesh *mesh = NULL;
+	char machine[24];
+	snprintf(machine, sizeof(machine), "machine %d", strcmp(mode, "together") == 0 ? r->rank / 2 : r->rank % 2);
+	if (strcmp(mode, "one") != 0)
+		setenv("TEST_MACHINE", machine, 1);
+	dtrain_sync_options_init(&options);
+	options.strategy = "hsdp";
+	open_place(r, &place);
+	MUST(dtrain_mesh_create(r->group, axes, 2, &mesh, &err));
+	sync_model_open(&model, place.device, place.stream, mesh, &options, WIDTH, LAYERS);
+	MUST(dtrain_sync_start(model.sync, &err));
+	sync_model_fill(&model, r->rank, 0);
+	run(&model, false);
+	sync_model_check(&model, r->size, 1, 0, 0);
+	close_model(r, &place, &model);
+}
+
 static int rank_main(struct rank *r)
 {
 	const char *mode = r->mode + strlen("no-group-");
@@ -340,6 +364,8 @@ static int rank_main(struct rank *r)
 		rank_waits_for_slow_unit(r);
 	else if (strcmp(mode, "fails") == 0)
 		rank_fails(r);
+	else if (strncmp(mode, "shards-", 7) == 0)
+		rank_registers_shards(r, mode + 7);
 	else if (strncmp(mode, "registers-", 10) == 0)
 		rank_registers(r, mode + 10);
 	else if (strcmp(mode, "loses") == 0)
@@ -407,6 +433,21 @@ static void gradients_are_registered_within_a_machine(void **state)
 	}
 }
 
+/* Whether a part of the ranks is on one machine does not depend on the others. */
+static void shards_are_registered_within_a_machine(void **state)
+{
+	int one[CALLS], together[CALLS], apart[CALLS];
+	(void)state;
+	count_calls("no-group-shards-one", 4, one);
+	count_calls("no-group-shards-together", 4, together);
+	count_calls("no-group-shards-apart", 4, apart);
+	assert_true(one['w'] + one['W'] > 0);
+	assert_int_equal(together['w'], one['w']);
+	assert_int_equal(together['W'], one['W']);
+	assert_int_equal(together['u'], one['u']);
+	assert_int_equal(apart['w'] + apart['W'] + apart['u'], 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +455,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(steps_have_times_of_their_own),
 		cmocka_unit_test(slow_unit_has_the_time),
 		cmocka_unit_test(gradients_are_registered_within_a_machine),
+		cmocka_unit_test(shards_are_registered_within_a_machine),
 		cmocka_unit_test(lost_gradients_are_not_used),
 	};
 	int status;

@@ -137,6 +137,7 @@ typedef struct group_origin {
 	dtrain_group *parent; /* NULL: none */
 	int color;            /* as for dtrain_group_backend */
 	const int *world;     /* as for group_membership; copied */
+	const int *machines;  /* as for group_streams; copied; NULL: no parent */
 	bool own_lane, copy_engines;
 } group_origin;
 

@@ -258,7 +258,7 @@ int dtrain__group_meet(group_membership *member, const char *backend, int *will,
 bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code)
 {
 	group_progress progress;
-	dtrain__progress_take(history, &progress);
+	dtrain__progress_take(history, member, &progress);
 	char text[GROUP_PROGRESS_TEXT];
 	dtrain__progress_format(&progress, code, text);
 	if (set_text_soon(member, "report", member->rank, text))
@@ -322,7 +322,7 @@ static void write_verdict(const group_membership *member, group_history *history
 		bt_fail(err, late ? BETON_TIMEOUT : err->code, "group \"%s\": %s: rank %d: %s", member->name, operation,
 			own, reason);
 	if (progress) {
-		dtrain__progress_take(history, &progress[member->rank]);
+		dtrain__progress_take(history, member, &progress[member->rank]);
 		for (int rank = 0; rank < member->size; rank++)
 			progress[rank].rank = dtrain__world_rank(member, rank);
 		dtrain__progress_compare(progress, member->size, err->message, sizeof(err->message));

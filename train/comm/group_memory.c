@@ -40,12 +40,20 @@ static bool has_several_ranks(const dtrain_group *group)
 	return group->streams && group->streams->state;
 }
 
+static bool is_within_machine(const dtrain_group *group)
+{
+	const int *machines = group->streams->machines;
+	for (int rank = 1; rank < group->member.size; rank++)
+		if (machines[rank] != machines[0])
+			return false;
+	return true;
+}
+
 /* The same on all ranks of the group. */
 static bool wants_windows(const dtrain_group *group, dtrain_registration when)
 {
 	return has_several_ranks(group) && group->streams->backend->memory_alloc &&
-	       (when == DTRAIN_REGISTER_ALWAYS ||
-		(when == DTRAIN_REGISTER_WITHIN_MACHINE && group->streams->within_machine));
+	       (when == DTRAIN_REGISTER_ALWAYS || (when == DTRAIN_REGISTER_WITHIN_MACHINE && is_within_machine(group)));
 }
 
 /* NCCL may refuse for reasons that do not concern the device's memory, so any error leads to that. */

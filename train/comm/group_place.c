@@ -59,12 +59,13 @@ int dtrain__check_devices(const char *group, const device_place *places, int siz
 	return BETON_OK;
 }
 
-static bool is_one_machine(const device_place *places, int size)
+static void find_machines(const device_place *places, int size, int *out)
 {
-	for (int i = 1; i < size; i++)
-		if (strcmp(places[i].machine, places[0].machine) != 0)
-			return false;
-	return true;
+	for (int i = 0; i < size; i++) {
+		out[i] = 0;
+		while (strcmp(places[i].machine, places[out[i]].machine) != 0)
+			out[i]++;
+	}
 }
 
 static int set_bytes(const group_membership *member, const char *what, int rank, const void *bytes, size_t size,
@@ -99,7 +100,7 @@ static int get_bytes(const group_membership *member, const char *what, int rank,
 
 /* Every rank checks all devices, so that no rank waits for a refused one. */
 static int exchange_devices(const group_membership *member, dtrain_device *device, const dtrain_group_backend *backend,
-			    bool share, bool *within_machine, beton_error *err)
+			    bool share, int *machines, beton_error *err)
 {
 	device_place *places = calloc((size_t)member->size, sizeof(*places));
 	device_place *own = places ? &places[member->rank] : NULL;
@@ -128,7 +129,8 @@ static int exchange_devices(const group_membership *member, dtrain_device *devic
 		status = dtrain__check_devices(member->name, places, member->size, err);
 	if (status == BETON_INVALID_ARGUMENT && share)
 		status = backend->check_sharing(err);
-	*within_machine = status == BETON_OK && is_one_machine(places, member->size);
+	if (status == BETON_OK)
+		find_machines(places, member->size, machines);
 	free(places);
 	return status;
 }
@@ -171,11 +173,14 @@ int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backen
 	group_streams *streams = group->streams;
 	const group_membership *member = &group->member;
 	status = dtrain__group_leave_alarm(member, &streams->alarm, err);
+	streams->machines = calloc((size_t)member->size, sizeof(*streams->machines));
+	if (status == BETON_OK && !streams->machines)
+		status = bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
 	/* The parts of a group have the same devices as the whole. */
 	if (status == BETON_OK && !origin->parent)
-		status = exchange_devices(member, group->device, backend, share_device, &streams->within_machine, err);
+		status = exchange_devices(member, group->device, backend, share_device, streams->machines, err);
 	else if (status == BETON_OK)
-		streams->within_machine = origin->parent->streams->within_machine;
+		memcpy(streams->machines, origin->machines, (size_t)member->size * sizeof(*streams->machines));
 	if (status == BETON_OK) {
 		status = connect_state(group, streams, origin, err);
 		if (status != BETON_OK)

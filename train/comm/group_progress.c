@@ -33,7 +33,7 @@ static void describe(const dtrain_record *record, char *text, size_t size)
 }
 
 /* Looks at one record, newest first. False: older ones do not matter. */
-static bool look_at(const dtrain_record *record, group_progress *out)
+static bool look_at(const dtrain_record *record, const group_membership *member, group_progress *out)
 {
 	/* Skip messages, which have tags, and captured operations, whose state is unknown. */
 	if (record->tag >= 0 || record->state == DTRAIN_RECORD_CAPTURED)
@@ -52,16 +52,17 @@ static bool look_at(const dtrain_record *record, group_progress *out)
 		bt_append(out->signature, sizeof(out->signature), " (%s)",
 			  dtrain__reduce_name((dtrain_reduce_op)record->reduce));
 	if (record->peer >= 0)
-		bt_append(out->signature, sizeof(out->signature), " (root %d)", record->peer);
+		bt_append(out->signature, sizeof(out->signature), " (root %d)",
+			  dtrain__world_rank(member, record->peer));
 	return true;
 }
 
-void dtrain__progress_take(group_history *history, group_progress *out)
+void dtrain__progress_take(group_history *history, const group_membership *member, group_progress *out)
 {
 	*out = (group_progress){.known = true};
 	pthread_mutex_lock(&history->mutex);
 	for (uint64_t back = 0; back < history->count && back < DTRAIN_HISTORY_LENGTH; back++)
-		if (!look_at(&history->records[(history->count - back) % DTRAIN_HISTORY_LENGTH], out))
+		if (!look_at(&history->records[(history->count - back) % DTRAIN_HISTORY_LENGTH], member, out))
 			break;
 	pthread_mutex_unlock(&history->mutex);
 }

@@ -55,13 +55,27 @@ static int *list_part(const dtrain_group *group, const int64_t *all, int count)
 	return world;
 }
 
+/* Of the part's ranks: see group_streams. NULL: out of memory, or the group has none. */
+static int *list_machines(const dtrain_group *group, const int64_t *all, int count)
+{
+	const int *of_group = group->streams ? group->streams->machines : NULL;
+	int *machines = of_group ? calloc((size_t)count, sizeof(*machines)) : NULL;
+	for (int rank = 0; machines && rank < group->member.size; rank++)
+		if (color_of(all, rank) == color_of(all, group->member.rank))
+			machines[find_place(all, group->member.size, rank).rank] = of_group[rank];
+	return machines;
+}
+
 static int join_part(dtrain_group *group, const int64_t *all, const dtrain_group_split_options *split,
 		     dtrain_group **out, beton_error *err)
 {
 	part_place place = find_place(all, group->member.size, group->member.rank);
-	int *world = list_part(group, all, place.size);
-	group_origin origin = {NULL, (int)color_of(all, group->member.rank), world, split->own_lane,
-			       split->copy_engines};
+	int *world = list_part(group, all, place.size), *machines = list_machines(group, all, place.size);
+	group_origin origin = {.color = (int)color_of(all, group->member.rank),
+			       .world = world,
+			       .machines = machines,
+			       .own_lane = split->own_lane,
+			       .copy_engines = split->copy_engines};
 	char *name = bt_format("%s.%d.%d", group->name, group->splits, origin.color);
 	dtrain_group_options options;
 	dtrain_group_options_init(&options);
@@ -75,9 +89,11 @@ static int join_part(dtrain_group *group, const int64_t *all, const dtrain_group
 	options.device = group->device;
 	if (place.size > 1 && group->streams)
 		origin.parent = group;
-	int status = name && world ? dtrain__group_create_within(group->member.store, place.rank, place.size, &options,
-								 &origin, out, err)
-				   : bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	bool failed = !name || !world || (origin.parent && !machines);
+	int status = !failed ? dtrain__group_create_within(group->member.store, place.rank, place.size, &options,
+							   &origin, out, err)
+			     : bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	free(machines);
 	free(world);
 	free(name);
 	return status;

@@ -42,6 +42,7 @@ static void drop_reference(group_streams *streams)
 	pthread_mutex_destroy(&streams->mutex);
 	dtrain__sequence_free(&streams->sequence);
 	dtrain__history_destroy(streams->history);
+	free(streams->machines);
 	free(streams->calls);
 	free(streams->name);
 	free(streams);

@@ -47,7 +47,8 @@ struct group_streams {
 	const dtrain_group_backend *backend; /* NULL: a group of one rank on a device without a backend */
 	void *state;                         /* NULL: a group of one rank; changed with the mutex held */
 	group_lane *lane;
-	bool within_machine;      /* all ranks are on one machine; a part of a group has the whole group's answer */
+	int *machines;            /* of each rank: the first one of the group that was split first on the same machine;
+				   * owned; NULL: a group of one rank */
 	int alarm;                /* descriptor of a last will: see dtrain__group_leave_alarm */
 	group_sequence sequence;  /* guarded by the lane's lock; so are the next two */
 	dtrain_group_call *calls; /* of the batch that is being put on the stream */

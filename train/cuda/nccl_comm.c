@@ -84,7 +84,7 @@ int cuda_nccl_settle(cuda_comm *comm, ncclResult_t result, uint64_t deadline_ns,
 		}
 		pthread_mutex_lock(&comm->mutex);
 	}
-	return cuda_nccl_fail(result, err, "%s, rank %d of %d", what, comm->rank, comm->size);
+	return cuda_nccl_fail(result, err, "%s", what);
 }
 
 static uint64_t deadline_in(int timeout_ms)
@@ -179,8 +179,7 @@ static int nccl_connect(const dtrain_group_place *place, const void *id, void **
 			status = cuda_nccl_settle(comm, result, deadline_in(place->join_timeout_ms),
 						  "ncclCommInitRankConfig", err);
 		else
-			status = cuda_nccl_fail(result, err, "ncclCommInitRankConfig, rank %d of %d", place->rank,
-						place->size);
+			status = cuda_nccl_fail(result, err, "ncclCommInitRankConfig");
 		pthread_mutex_unlock(&comm->mutex);
 	}
 	if (status != BETON_OK) {
@@ -275,7 +274,7 @@ static int nccl_poll(void *memory, beton_error *err)
 	pthread_mutex_unlock(&comm->mutex);
 	if (result == ncclSuccess || result == ncclInProgress)
 		return BETON_OK;
-	return cuda_nccl_fail(result, err, "asynchronous error, rank %d of %d", comm->rank, comm->size);
+	return cuda_nccl_fail(result, err, "asynchronous error");
 }
 
 #define TYPES                                                                                            \

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "common/system.h"
+#include "comm/group.h"
 #include "comm/work.h"
 #include "core/params.h"
 #include "sync.h"
@@ -73,9 +74,9 @@ static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_er
 	return BETON_OK;
 }
 
-static int compare_facts(const int64_t *all, int size, beton_error *err)
+static int compare_facts(const group_membership *member, const int64_t *all, beton_error *err)
 {
-	for (int rank = 1; rank < size; rank++) {
+	for (int rank = 1; rank < member->size; rank++) {
 		const int64_t *facts = all + (ptrdiff_t)rank * FACTS;
 		char text[300] = "";
 		for (int i = 0; i < FACTS; i++) {
@@ -87,8 +88,8 @@ static int compare_facts(const int64_t *all, int size, beton_error *err)
 					  (long long)all[i]);
 		}
 		if (*text)
-			return bt_fail(err, BETON_MISMATCH, "sync: rank %d has another model than rank 0: %s", rank,
-				       text);
+			return bt_fail(err, BETON_MISMATCH, "sync: rank %d has another model than rank %d: %s",
+				       dtrain__world_rank(member, rank), dtrain__world_rank(member, 0), text);
 	}
 	return BETON_OK;
 }
@@ -103,7 +104,7 @@ int dtrain__sync_compare(const dtrain_sync *sync, beton_error *err)
 	if (status == BETON_OK)
 		status = dtrain__group_gather_host(sync->group, facts, sizeof(facts), all, err);
 	if (status == BETON_OK)
-		status = compare_facts(all, size, err);
+		status = compare_facts(&sync->group->member, all, err);
 	free(all);
 	return status;
 }
