@@ -72,12 +72,15 @@ int engine_create_params(const engine_rank *engine, dtrain_params **out, beton_e
 /* What a plan needs, too. */
 static int open_stream(engine_rank *engine, beton_error *err)
 {
+	const engine_offload offload = engine->job.evaluates ? ENGINE_OFFLOAD_NONE : engine->job.offload;
 	bool has_f16 = engine->caps.dtypes >> DTRAIN_F16 & 1, has_bf16 = engine->caps.dtypes >> DTRAIN_BF16 & 1;
 	if (!(engine->caps.dtypes & 1u << engine->dtype))
 		return bt_fail(err, BETON_UNSUPPORTED, "--precision: device %s (%s) computes in f32%s%s, not in %s",
 			       engine->api->name, engine->caps.description, has_f16 ? ", f16" : "",
 			       has_bf16 ? ", bf16" : "", dtrain_dtype_name(engine->dtype));
-	int status = engine->api->stream_create(engine->device, &engine->stream, err);
+	int status = engine_offload_check(engine->api, offload, err);
+	if (status == BETON_OK)
+		status = engine->api->stream_create(engine->device, &engine->stream, err);
 	if (status == BETON_OK && engine->dtype == DTRAIN_F16)
 		status = dtrain_scaler_create(engine->device, engine->stream, &engine->scaler, err);
 	return status == BETON_OK ? open_host(engine, err) : status;

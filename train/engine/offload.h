@@ -4,7 +4,7 @@
 #ifndef ENGINE_OFFLOAD_H
 #define ENGINE_OFFLOAD_H
 
-#include <stdbool.h>
+#include <dtrain/device.h>
 
 typedef enum engine_offload {
 	ENGINE_OFFLOAD_NONE,
@@ -32,5 +32,8 @@ static inline bool engine_offloads_activations(engine_offload offload)
 {
 	return offload == ENGINE_OFFLOAD_ACTIVATIONS || offload == ENGINE_OFFLOAD_BOTH || offload == ENGINE_OFFLOAD_ALL;
 }
+
+/* Whether the device, which need not be open, can leave that. Errors: UNSUPPORTED. */
+int engine_offload_check(const dtrain_device_api *api, engine_offload offload, beton_error *err);
 
 #endif

@@ -118,19 +118,40 @@ static void print_length(const run_session *session)
 		       facts->steps_per_epoch, bt_plural((uint64_t)facts->steps_per_epoch));
 }
 
+static int64_t count_elements(const dtrain_params *params)
+{
+	int64_t elements = 0;
+	for (int i = 0; i < dtrain_params_count(params); i++)
+		elements += dtrain_params_at(params, i)->count;
+	return elements;
+}
+
+/* What is trained, and how. */
+static void print_method(const run_session *session)
+{
+	int64_t elements = count_elements(session->engine.params);
+	if (elements < 1000000)
+		printf("%" PRId64 " parameters", elements);
+	else
+		printf("%.1f million parameters", (double)elements / 1e6);
+	if (!session->options->evaluate)
+		printf("; optimizer %s", session->options->optimizer);
+	run_strategy_print(session->options, session->engine.sync);
+	putchar('\n');
+}
+
 static void print_frozen(const dtrain_params *params)
 {
 	int count = dtrain_params_count(params), frozen = 0;
-	int64_t elements = 0, all = 0;
+	int64_t elements = 0;
 	for (int i = 0; i < count; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
 		frozen += param->frozen;
 		elements += param->frozen ? param->count : 0;
-		all += param->count;
 	}
 	if (frozen)
 		printf("frozen: %d of %d parameters, %" PRId64 " of %" PRId64 " elements\n", frozen, count, elements,
-		       all);
+		       count_elements(params));
 }
 
 static void print_start(const run_session *session)
@@ -139,6 +160,7 @@ static void print_start(const run_session *session)
 	       session->world_size == 1 ? "" : "s", session->engine.api->name, session->engine.caps.description);
 	print_length(session);
 	print_fields(session);
+	print_method(session);
 	if (!session->options->evaluate)
 		print_rate(session);
 	print_frozen(session->engine.params);
@@ -171,6 +193,17 @@ static void tell_idle_cores(const run_session *session, const run_cores *cores)
 			"which torchrun sets to 1 by default; --threads %d uses all cores\n",
 			(int)options->compute_threads, options->compute_threads == 1 ? "" : "s", cores->rank,
 			cores->rank);
+}
+
+static void tell_no_compression(const run_session *session)
+{
+	const run_options *options = session->options;
+	if (!options->evaluate && session->world_size > 1 && session->facts->total_steps <= options->powersgd_start &&
+	    strcmp(session->compression.method, "powersgd") == 0)
+		fprintf(stderr,
+			"dtrain-ffcv: --compress powersgd begins after %" PRId64
+			" steps (--powersgd-start), and this run has %" PRId64 ": nothing is compressed\n",
+			options->powersgd_start, session->facts->total_steps);
 }
 
 static int open_metrics(run_metrics **metrics, const run_session *session, beton_error *err)
@@ -274,6 +307,7 @@ static int run_rank(run_options *options, const run_facts *facts, const struct r
 			print_start(&session);
 		tell_why_no_gpu(&session);
 		tell_idle_cores(&session, cores);
+		tell_no_compression(&session);
 		status = options->plan ? run_plan_print(&session, &err) : open_metrics(&metrics, &session, &err);
 	}
 	run_signals_catch();

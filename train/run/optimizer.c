@@ -61,7 +61,7 @@ int run_optimizer_complete(run_options *options, beton_error *err)
 			continue;
 		bool has = run_optimizer_default(kind, row, &standard);
 		if (!has && options->given[i] && (!is_flag || *flag))
-			status = bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: --optimizer %s has no such number",
+			status = bt_fail(err, BETON_INVALID_ARGUMENT, "--%s has no effect with --optimizer %s",
 					 row->name, kind->name);
 		else if (is_flag)
 			*flag = *flag && has;

@@ -77,8 +77,12 @@ static int check_names(run_options *options, beton_error *err)
 		status = engine_recompute_parse("--recompute", options->recompute, &options->recomputed, err);
 	if (status == BETON_OK)
 		status = run_parse_device(options->device, &options->chosen, err);
+	const dtrain_device_api *api = status == BETON_OK ? dtrain_device_find(options->chosen.name) : NULL;
+	bool offloads = !options->evaluate && strcmp(options->chosen.name, "auto") != 0;
 	dtrain_device *none;
-	if (status != BETON_OK || dtrain_device_find(options->chosen.name))
+	if (status == BETON_OK && api && offloads)
+		status = engine_offload_check(api, (engine_offload)options->offload, err);
+	if (status != BETON_OK || api)
 		return status;
 	/* Opening a device that does not exist gives the reason. */
 	status = dtrain_device_open(options->chosen.name, NULL, &none, err);
@@ -194,6 +198,36 @@ static const char *find_schedule_problem(const run_options *options)
 	return NULL;
 }
 
+static const char *find_training_problem(const run_options *options)
+{
+	if (options->nesterov && options->momentum == 0)
+		return "--nesterov needs a --momentum above 0";
+	if (is_given(options, "batch-size") && is_given(options, "global-batch"))
+		return "give either --batch-size or --global-batch";
+	if (options->ema_warmup && options->ema == 0)
+		return "--ema-warmup needs an --ema above 0";
+	if (options->keep_best && (!options->checkpoint || !options->val))
+		return "--keep-best needs --checkpoint and --val";
+	if ((options->eval_every || options->eval_batches) && !options->val)
+		return options->eval_every ? "--eval-every needs --val" : "--eval-batches needs --val";
+	if (engine_offloads_optimizer((engine_offload)options->offload) && (options->lookahead > 0 || options->ema > 0))
+		return options->ema > 0 ? "--ema and an --offload of the optimizer cannot be combined"
+					: "--lookahead and an --offload of the optimizer cannot be combined";
+	if (is_given(options, "clip-norm-type") && options->clip_norm == 0 && !options->log && !options->tensorboard)
+		return "--clip-norm-type needs --clip-norm, --log or --tensorboard: nothing else has the norm";
+	if (options->checkpoint_every && !options->checkpoint)
+		return "--checkpoint-every needs --checkpoint";
+	if (options->checkpoint_async && !options->checkpoint)
+		return "--checkpoint-async needs --checkpoint";
+	return find_order_problem(options);
+}
+
+/* Neither is needed by what trains nothing; both would contradict each other. */
+static bool needs_length(const run_options *options)
+{
+	return !options->evaluate && ((!options->plan && !options->overlap) || options->epochs > 0);
+}
+
 int run_options_check(run_options *options, beton_error *err)
 {
 	int status = run_task_check(options, err);
@@ -204,7 +238,7 @@ int run_options_check(run_options *options, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	const engine_job job = run_options_job(options);
-	const char *problem = find_order_problem(options), *of_schedule, *of_task;
+	const char *problem = NULL, *of_schedule, *of_task;
 	if (options->evaluate && !options->val)
 		problem = "--evaluate needs --val";
 	else if (options->evaluate && !options->init == !options->checkpoint)
@@ -215,31 +249,14 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--data is missing";
 	else if (!options->model)
 		problem = "--model is missing";
-	else if (!options->epochs == !options->steps && !options->evaluate)
+	else if (!options->epochs == !options->steps && needs_length(options))
 		problem = "give either --epochs or --steps";
 	else if ((of_schedule = find_schedule_problem(options)) != NULL)
 		problem = of_schedule;
 	else if ((of_task = job.task->find_problem(&job, options->val != NULL)) != NULL)
 		problem = of_task;
-	else if (options->nesterov && options->momentum == 0)
-		problem = "--nesterov needs a --momentum above 0";
-	else if (is_given(options, "batch-size") && is_given(options, "global-batch"))
-		problem = "give either --batch-size or --global-batch";
-	else if (options->ema_warmup && options->ema == 0)
-		problem = "--ema-warmup needs an --ema above 0";
-	else if (options->keep_best && (!options->checkpoint || !options->val))
-		problem = "--keep-best needs --checkpoint and --val";
-	else if ((options->eval_every || options->eval_batches) && !options->val)
-		problem = options->eval_every ? "--eval-every needs --val" : "--eval-batches needs --val";
-	else if (engine_offloads_optimizer((engine_offload)options->offload) &&
-		 (options->lookahead > 0 || options->ema > 0))
-		problem = options->ema > 0
-				  ? "an optimizer on the host (--offload) keeps no moving average: not with --ema"
-				  : "an optimizer on the host (--offload) keeps no slow weights: not with --lookahead";
-	else if (options->checkpoint_every && !options->checkpoint)
-		problem = "--checkpoint-every needs --checkpoint";
-	else if (options->checkpoint_async && !options->checkpoint)
-		problem = "--checkpoint-async needs --checkpoint";
+	else
+		problem = find_training_problem(options);
 	if (problem)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem);
 	status = check_scale(options, err);

@@ -23,32 +23,33 @@ int run_parts_check(const run_options *options, beton_error *err)
 	if (!parts)
 		return BETON_OK;
 	if (parts & (parts - 1))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--reproducible %" PRId64 ": not a power of two", parts);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--reproducible %" PRId64 " is not a power of two", parts);
 	if (options->given[run_row_find("accumulate")])
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--accumulate: with --reproducible %" PRId64 ", each rank adds up %" PRId64
+			       "--accumulate and --reproducible cannot be combined: each rank adds up %" PRId64
 			       " / ranks batches in a step",
-			       parts, parts);
+			       parts);
 	if (options->bucket_mb > 0 || options->unit_mb > 0 || options->unit_pattern)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--%s: with --reproducible, units are blocks of the model for every strategy, because "
-			       "norms are added up unit by unit",
+			       "--%s and --reproducible cannot be combined: norms are added up unit by unit, and the "
+			       "units are the blocks of the model with every strategy",
 			       options->bucket_mb > 0 ? "bucket-mb"
 			       : options->unit_mb > 0 ? "unit-mb"
 						      : "unit-pattern");
 	const char *of_ranks = find_of_ranks(options);
 	if (of_ranks)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--%s: its result depends on the number of ranks, which --reproducible excludes",
+			       "--%s and --reproducible cannot be combined: the result depends on the number of ranks",
 			       of_ranks);
 	if (engine_offloads_optimizer((engine_offload)options->offload))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--offload %s: with --reproducible, gradients are complete behind backward alone, on "
-			       "the device",
+			       "--offload %s and --reproducible cannot be combined: gradients are complete only after "
+			       "backward, on the device",
 			       engine_offload_names[options->offload]);
 	if (options->order == RUN_ORDER_TORCH_DISTRIBUTED)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--reproducible: --order torch-distributed depends on the number of ranks");
+			       "--order torch-distributed and --reproducible cannot be combined: the order depends on "
+			       "the number of ranks");
 	return BETON_OK;
 }
 
@@ -56,11 +57,18 @@ int run_parts_divide(run_options *options, beton_error *err)
 {
 	if (!options->reproducible)
 		return BETON_OK;
-	if (options->reproducible % options->world_size != 0)
+	const int64_t parts = options->reproducible, ranks = options->world_size;
+	if ((ranks & (ranks - 1)) == 0 && ranks > parts)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--reproducible %" PRId64 " has fewer parts than there are ranks, %" PRId64
+			       "; give --reproducible %" PRId64 " or more, or fewer ranks",
+			       parts, ranks, ranks);
+	if (parts % ranks != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--reproducible %" PRId64 ": %" PRId64
-			       " ranks cannot share the parts of a step evenly; give 1, 2, 4 ... %" PRId64,
-			       options->reproducible, options->world_size, options->reproducible);
+			       " ranks cannot share the parts of a step evenly; the number of ranks must be a power of "
+			       "two, %" PRId64 " at most",
+			       parts, ranks, parts);
 	options->accumulate = options->reproducible / options->world_size;
 	return BETON_OK;
 }
@@ -72,10 +80,11 @@ int run_parts_check_buffers(const run_options *options, const dtrain_params *par
 	for (int i = 0; i < dtrain_params_buffer_count(params); i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
 		if (!buffer->fixed)
-			return bt_fail(err, BETON_UNSUPPORTED,
-				       "--%s: it would also average '%s', which each part of --reproducible has of its "
-				       "own (running statistics of a batch norm)",
-				       options->lookahead ? "lookahead" : "ema", buffer->name);
+			return bt_fail(
+				err, BETON_UNSUPPORTED,
+				"--%s and --reproducible cannot be combined: it would also average '%s', running "
+				"statistics that each part has of its own",
+				options->lookahead ? "lookahead" : "ema", buffer->name);
 	}
 	return BETON_OK;
 }

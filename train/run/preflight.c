@@ -80,14 +80,16 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 			       "--data: an epoch has %" PRIu64 " samples, fewer than a batch for each of the %" PRId64
 			       " workers needs",
 			       out->epoch_length, workers);
-	/* A part of a step counts as a step, unless it is a rounding error of a whole number. */
-	double steps = ceil(options->epochs * (double)out->steps_per_epoch - 1e-6);
+	/* What trains nothing need not have a length: an epoch stands for it. A part of a step counts as a step, unless
+	 * it is a rounding error of a whole number. */
+	bool bounded = options->epochs > 0 || options->steps > 0;
+	double steps = ceil((bounded ? options->epochs : 1) * (double)out->steps_per_epoch - 1e-6);
 	if (steps > RUN_STEPS_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--epochs: %g is too many", options->epochs);
 	out->total_steps = options->steps ? options->steps : steps > 1 ? (int64_t)steps : 1;
 	double warmup = options->warmup_epochs * (double)out->steps_per_epoch +
 			options->warmup_share * (double)out->total_steps;
-	if (warmup > (double)out->total_steps || options->warmup_steps > out->total_steps)
+	if (bounded && (warmup > (double)out->total_steps || options->warmup_steps > out->total_steps))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: longer than the %" PRId64 " steps of the run",
 			       options->warmup_steps ? "--warmup-steps" : "--warmup-epochs", out->total_steps);
 	out->warmup_steps = options->warmup_steps ? options->warmup_steps : llround(warmup);

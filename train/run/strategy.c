@@ -2,6 +2,7 @@
 #include "strategy.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -37,6 +38,11 @@ static const char *name_of(const run_options *options)
 	return run_row_possible(&run_rows[run_row_find("strategy")], options->strategy);
 }
 
+static const char *compression_of(const run_options *options)
+{
+	return run_row_possible(&run_rows[run_row_find("compress")], options->compress);
+}
+
 /* Ranks that share a copy of the parameters. */
 static int64_t ranks_of_copy(const run_options *options, const struct rank_env *env)
 {
@@ -55,97 +61,88 @@ int run_strategy_check_world(const run_options *options, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--strategy async needs a --world-size of 2 at least: a server and its workers");
 	if (ranks == 1 && (options->overlap || options->tune_units))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: one rank sends nothing: give --world-size N",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s needs several ranks: give --world-size N",
 			       options->overlap ? "overlap" : "tune-units");
+	if (known && ranks % shard != 0 && options->saved && !options->given[run_row_find("shard")])
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s was trained with --shard %" PRId64 ", and %" PRId64
+			       " ranks are no multiple of that: give another --shard, 0 for %s",
+			       options->saved->path, shard, ranks,
+			       options->strategy == RUN_STRATEGY_HSDP ? "those of a machine" : "all ranks");
 	if (known && ranks % shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--shard %" PRId64 ": the number of ranks, %" PRId64 ", is no multiple of it", shard,
 			       ranks);
-	const char *method = run_row_possible(&run_rows[run_row_find("compress")], options->compress);
+	const char *method = compression_of(options);
 	bool rounds = strcmp(method, "f16") == 0 || strcmp(method, "bf16") == 0;
 	if (known && options->compress && !rounds && shard == ranks && ranks > 1)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--compress %s: with --strategy %s it is for the sums over several copies: give "
-			       "--shard N, or take f16 or bf16",
+			       "--compress %s needs several copies of the parameters with --strategy %s: give a "
+			       "--shard below the number of ranks, or --compress f16 or bf16",
 			       method, name_of(options));
 	return BETON_OK;
 }
 
-enum {
-	OF_DDP = 1 << RUN_STRATEGY_DDP,
-	OF_ZERO1 = 1 << RUN_STRATEGY_ZERO1,
-	OF_ZERO2 = 1 << RUN_STRATEGY_ZERO2,
-	OF_ZERO3 = 1 << RUN_STRATEGY_ZERO3 | 1 << RUN_STRATEGY_FSDP | 1 << RUN_STRATEGY_HSDP,
-	OF_LOCAL = 1 << RUN_STRATEGY_LOCAL,
-	OF_ASYNC = 1 << RUN_STRATEGY_ASYNC,
-	OF_SHARDING = OF_ZERO1 | OF_ZERO2 | OF_ZERO3,
-};
+#define SHARDING "zero1 zero2 zero3 fsdp hsdp"
 
-/* Options that have an effect with some strategies only. What a resumed run had before does not count. */
+/* Options that have an effect with some values of another option only. What a resumed run had before does not count. */
 static const struct {
-	const char *name;
-	int strategies;
+	const char *name, *of, *values;
 	bool of_visits; /* and with --offload parameters */
-} of_strategies[] = {
-	{"bucket-mb", OF_DDP | OF_LOCAL},
-	{"shard", OF_SHARDING},
-	{"unit-mb", OF_SHARDING},
-	{"unit-pattern", OF_SHARDING},
-	{"prefetch-mb", OF_ZERO3, true},
-	{"keep-gathered", OF_ZERO3, true},
-	{"accumulate-locally", OF_ZERO2 | OF_ZERO3},
-	{"buffers", OF_DDP | OF_SHARDING | OF_LOCAL},
-	{"local-steps", OF_LOCAL},
-	{"local-warmup", OF_LOCAL},
-	{"outer-lr", OF_LOCAL},
-	{"outer-momentum", OF_LOCAL},
-	{"staleness", OF_ASYNC},
-	{"overlap", OF_DDP | OF_SHARDING},
-	{"tune-units", OF_DDP | OF_SHARDING},
-	{"plan", OF_DDP | OF_SHARDING | OF_LOCAL},
+} needs[] = {
+	{"bucket-mb", "strategy", "ddp local"},
+	{"shard", "strategy", SHARDING},
+	{"unit-mb", "strategy", SHARDING},
+	{"unit-pattern", "strategy", SHARDING},
+	{"prefetch-mb", "strategy", "zero3 fsdp hsdp", true},
+	{"keep-gathered", "strategy", "zero3 fsdp hsdp", true},
+	{"accumulate-locally", "strategy", "zero2 zero3 fsdp hsdp"},
+	{"buffers", "strategy", "ddp " SHARDING " local"},
+	{"local-steps", "strategy", "local"},
+	{"local-warmup", "strategy", "local"},
+	{"outer-lr", "strategy", "local"},
+	{"outer-momentum", "strategy", "local"},
+	{"staleness", "strategy", "async"},
+	{"overlap", "strategy", "ddp " SHARDING},
+	{"tune-units", "strategy", "ddp " SHARDING},
+	{"plan", "strategy", "ddp " SHARDING " local"},
+	{"compress-ratio", "compress", "topk"},
+	{"no-error-feedback", "compress", "int8 topk powersgd"},
+	{"powersgd-rank", "compress", "powersgd"},
+	{"powersgd-start", "compress", "powersgd"},
+	{"powersgd-min-rate", "compress", "powersgd"},
+	{"no-warm-start", "compress", "powersgd"},
 };
 
-/* Writes "zero3, fsdp, hsdp". */
-static void list_strategies(int strategies, char *out, size_t size)
+/* Writes "zero3, fsdp or hsdp" for "zero3 fsdp hsdp". */
+static void join_words(const char *words, char *out, size_t size)
 {
-	const option_row *row = &run_rows[run_row_find("strategy")];
 	*out = 0;
-	for (int i = 0; run_row_possible(row, i); i++)
-		if (strategies >> i & 1)
-			bt_append(out, size, "%s%s", *out ? ", " : "", run_row_possible(row, i));
+	for (const char *at = words; *at;) {
+		size_t length = strcspn(at, " ");
+		const char *next = at + length + strspn(at + length, " ");
+		bt_append(out, size, "%s%.*s", at == words ? "" : *next ? ", " : " or ", (int)length, at);
+		at = next;
+	}
 }
 
 static int check_given(const run_options *options, beton_error *err)
 {
-	for (size_t i = 0; i < sizeof(of_strategies) / sizeof(of_strategies[0]); i++) {
+	for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {
 		char list[80];
-		bool possible = of_strategies[i].strategies >> options->strategy & 1;
-		bool visits = of_strategies[i].of_visits && engine_offloads_units((engine_offload)options->offload);
-		if (!options->given[run_row_find(of_strategies[i].name)] || possible || visits)
+		bool of_strategy = strcmp(needs[i].of, "strategy") == 0;
+		const char *value = of_strategy ? name_of(options) : compression_of(options);
+		bool visits = needs[i].of_visits && engine_offloads_units((engine_offload)options->offload);
+		/* All ranks, which is the same for every strategy. */
+		bool all = options->shard == 0 && strcmp(needs[i].name, "shard") == 0;
+		if (!options->given[run_row_find(needs[i].name)] || strstr(needs[i].values, value) || visits || all)
 			continue;
-		list_strategies(of_strategies[i].strategies, list, sizeof(list));
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --strategy %s%s, and it is %s",
-			       of_strategies[i].name, list,
-			       of_strategies[i].of_visits ? ", or --offload parameters" : "", name_of(options));
+		join_words(needs[i].values, list, sizeof(list));
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s needs --%s %s%s; this run has %s", needs[i].name,
+			       needs[i].of, list, needs[i].of_visits ? ", or --offload parameters" : "", value);
 	}
 	if (options->given[run_row_find("accumulate-locally")] && options->accumulate == 1)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--accumulate-locally: needs --accumulate above 1");
-	return BETON_OK;
-}
-
-/* Options that have an effect with some methods of compression only. */
-static int check_compression(const run_options *options, beton_error *err)
-{
-	static const struct {
-		const char *name, *methods;
-	} all[] = {{"compress-ratio", "topk"},        {"no-error-feedback", "int8 topk powersgd"},
-		   {"powersgd-rank", "powersgd"},     {"powersgd-start", "powersgd"},
-		   {"powersgd-min-rate", "powersgd"}, {"no-warm-start", "powersgd"}};
-	const char *method = run_row_possible(&run_rows[run_row_find("compress")], options->compress);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (options->given[run_row_find(all[i].name)] && !strstr(all[i].methods, method))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --compress %s, and it is %s", all[i].name,
-				       all[i].methods, method);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--accumulate-locally needs an --accumulate above 1");
 	return BETON_OK;
 }
 
@@ -162,12 +159,14 @@ static int check_overlap(const run_options *options, beton_error *err)
 			    : options->reproducible                 ? "reproducible"
 								    : NULL;
 	if (other)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: not with --%s", name, other);
-	bool by_hand = options->unit_pattern || options->given[run_row_find("unit-mb")] ||
-		       options->given[run_row_find("bucket-mb")];
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s and --%s cannot be combined", name, other);
+	const char *by_hand = options->unit_pattern                       ? "unit-pattern"
+			      : options->given[run_row_find("unit-mb")]   ? "unit-mb"
+			      : options->given[run_row_find("bucket-mb")] ? "bucket-mb"
+									  : NULL;
 	if (options->tune_units && by_hand)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--tune-units: it chooses what --bucket-mb, --unit-mb or --unit-pattern gives");
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--tune-units chooses the units itself: leave out --%s",
+			       by_hand);
 	return BETON_OK;
 }
 
@@ -175,28 +174,29 @@ static int check_apart(const run_options *options, beton_error *err)
 {
 	if (options->strategy < RUN_STRATEGY_LOCAL)
 		return BETON_OK;
+	const char *name = name_of(options);
 	if (options->ema > 0 || options->lookahead > 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: not with --strategy %s",
-			       options->ema > 0 ? "ema" : "lookahead", name_of(options));
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s and --strategy %s cannot be combined",
+			       options->ema > 0 ? "ema" : "lookahead", name);
 	if (engine_offloads_optimizer((engine_offload)options->offload))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--offload %s: with --strategy %s the parameters are exchanged on the device",
-			       engine_offload_names[options->offload], name_of(options));
+			       "--offload %s and --strategy %s cannot be combined: the ranks exchange the parameters "
+			       "on the device",
+			       engine_offload_names[options->offload], name);
 	if (options->compress || options->sync_batch_norm)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: with --strategy %s the ranks take their steps apart",
-			       options->compress ? "compress" : "sync-batch-norm", name_of(options));
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--%s and --strategy %s cannot be combined: the ranks take their steps apart",
+			       options->compress ? "compress" : "sync-batch-norm", name);
 	if (options->strategy == RUN_STRATEGY_ASYNC && options->precision == ENGINE_PRECISION_FP16)
-		return bt_fail(
-			err, BETON_INVALID_ARGUMENT,
-			"--precision fp16: with --strategy async the workers have no scale of the loss in common");
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--precision fp16 and --strategy async cannot be combined: the workers have no common "
+			       "loss scale");
 	return BETON_OK;
 }
 
 int run_strategy_check(const run_options *options, beton_error *err)
 {
 	int status = check_given(options, err);
-	if (status == BETON_OK)
-		status = check_compression(options, err);
 	if (status == BETON_OK)
 		status = check_apart(options, err);
 	if (status == BETON_OK)
@@ -205,10 +205,11 @@ int run_strategy_check(const run_options *options, beton_error *err)
 		return status;
 	if (options->buffers == DTRAIN_BUFFERS_OWN)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--buffers own: of --strategy ddp; with the others each rank writes a part of a "
-			       "checkpoint");
+			       "--buffers own needs --strategy ddp or local; this run has %s, where each rank writes a "
+			       "part of a checkpoint",
+			       name_of(options));
 	if (options->unit_mb > 0 && options->unit_pattern)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--unit-mb and --unit-pattern: only one of them");
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "give either --unit-mb or --unit-pattern");
 	return BETON_OK;
 }
 
@@ -229,6 +230,25 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 	const dtrain_mesh_axis axes[] = {{.name = "replicate", .size = env->world_size / (int)shard},
 					 {.name = "shard", .size = (int)shard}};
 	return dtrain_mesh_create(world, axes, is_sharded(options) ? 2 : 1, out, err);
+}
+
+void run_strategy_print(const run_options *options, const dtrain_sync *sync)
+{
+	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_sync_get_facts(sync, 1, &facts);
+	if (options->evaluate || options->world_size == 1)
+		return;
+	printf("; strategy %s", name_of(options));
+	if (run_strategy_is_async(options))
+		printf(": a server and %" PRId64 " worker%s", options->world_size - 1,
+		       bt_plural((uint64_t)options->world_size - 1));
+	else if (is_sharded(options))
+		printf(": %d shard%s, %d replica%s", facts.shards, bt_plural((uint64_t)facts.shards), facts.replicas,
+		       bt_plural((uint64_t)facts.replicas));
+	if (options->compress)
+		printf("; compression %s", compression_of(options));
+	if (strcmp(compression_of(options), "powersgd") == 0)
+		printf(" after %" PRId64 " steps", options->powersgd_start);
 }
 
 dtrain_sync_options run_strategy_sync(const run_options *options)

@@ -23,6 +23,9 @@ int run_strategy_check_world(const run_options *options, beton_error *err);
 int run_strategy_mesh(const run_options *options, const struct rank_env *env, dtrain_group *world, dtrain_mesh **out,
 		      beton_error *err);
 
+/* Prints what several ranks train with, as the rest of a line; for one rank, nothing. */
+void run_strategy_print(const run_options *options, const dtrain_sync *sync);
+
 /* Texts are borrowed from the options. */
 dtrain_sync_options run_strategy_sync(const run_options *options);
 

@@ -51,8 +51,8 @@ static int check_row(const run_options *options, int row, beton_error *err)
 	int of = row < 0 ? -1 : run_task_of(&run_rows[row]);
 	if (of < 0 || of == options->task)
 		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: is an option of --task %s, this run has --task %s",
-		       run_rows[row].name, tasks[of].task->name, tasks[options->task].task->name);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s needs --task %s; this run has %s", run_rows[row].name,
+		       tasks[of].task->name, tasks[options->task].task->name);
 }
 
 int run_task_check(const run_options *options, beton_error *err)

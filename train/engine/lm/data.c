@@ -91,7 +91,7 @@ static int check_mask(const engine_job *job, beton_error *err)
 			    : options->special.count         ? "special-tokens"
 							     : NULL;
 	if (!masks && given)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: is for a BERT, which %s is not", given, job->model);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s needs a BERT, which %s is not", given, job->model);
 	if (masks && options->mask_token < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a BERT predicts masked tokens, and needs --mask-token",
 			       job->model);
