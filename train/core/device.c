@@ -60,8 +60,9 @@ static const dtrain_device_api *find(const char *name, beton_error *err)
 		bt_append(names, sizeof(names), ", %s", dtrain_device_at(i)->name);
 		bt_suggest_try(&like, dtrain_device_at(i)->name);
 	}
-	bt_fail(err, missing.code, "no device '%s' (%s); there are: %s%s", name, missing.message, names,
-		bt_suggest_text(&like));
+	/* The usual word for it, which is like the name of another device. */
+	const char *meant = strcmp(name, "gpu") == 0 ? "; did you mean 'cuda'?" : bt_suggest_text(&like);
+	bt_fail(err, missing.code, "no device '%s' (%s); there are: %s%s", name, missing.message, names, meant);
 	return NULL;
 }
 

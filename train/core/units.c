@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/sized.h"
+#include "common/system.h"
 #include "params.h"
 #include "shape.h"
 
@@ -138,15 +139,26 @@ static size_t module_length(const char *pattern, const char *name)
 	return 0;
 }
 
+/* Appends the module of a parameter: its name without what is behind the last dot. */
+static void append_module(char *text, size_t size, const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	bt_append(text, size, "%s'%.*s'", *text ? ", " : "", dot ? (int)(dot - name) : 0, name);
+}
+
 static int check_pattern(const dtrain_params *params, beton_error *err)
 {
 	const char *pattern = params->unit_pattern;
 	bool matches = !pattern || params->count == 0;
+	char some[256] = "";
 	for (int i = 0; i < params->count && !matches; i++)
 		matches = module_length(pattern, params->params[i].name) > 0;
-	return matches ? BETON_OK
-		       : bt_fail(err, BETON_INVALID_ARGUMENT, "units: no module's name matches the pattern '%s'",
-				 pattern);
+	if (matches)
+		return BETON_OK;
+	for (int i = 0; i < 3; i++)
+		append_module(some, sizeof(some), params->params[i * (params->count - 1) / 2].name);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "unit_pattern '%s' matches no module; three of them are %s",
+		       pattern, some);
 }
 
 static bool are_of_one_module(const char *pattern, const char *a, const char *b)

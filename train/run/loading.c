@@ -130,7 +130,8 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 		set_order(options, loading->facts, &input, &loader);
 	if (task->set_samples)
 		task->set_samples(&engine->job, engine->data, training, &loader);
-	loader.tokens.ignore_rest = options->quiet;
+	/* Once a run. */
+	loader.tokens.ignore_rest = options->quiet || loading->rank > 0;
 	if (status == BETON_OK)
 		status = task->open_loader ? task->open_loader(engine, training, &loader, &files, out, err)
 					   : files.open(files.context, &loader, out, err);
@@ -147,6 +148,7 @@ int run_loading_epoch_length(const run_options *options, const run_facts *facts,
 	beton_loader_options_init(&loader);
 	loader.batch_size = 1;
 	loader.num_threads = 1;
+	loader.tokens.ignore_rest = true;
 	loader.world_size = (uint32_t)world_size;
 	loader.seed = options->seed;
 	set_order(options, facts, input, &loader);

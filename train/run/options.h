@@ -27,6 +27,13 @@ typedef enum run_resume_mode {
 	RUN_RESUME_AUTO = 2, /* if there is a checkpoint */
 } run_resume_mode;
 
+/* What is printed of the memory that a run needs. */
+typedef enum run_plan {
+	RUN_PLAN_NO = 0,
+	RUN_PLAN_SHORT = 1,
+	RUN_PLAN_FULL = 2,
+} run_plan;
+
 typedef enum run_task {
 	RUN_TASK_VISION = 0,
 	RUN_TASK_LM = 1,
@@ -101,7 +108,7 @@ typedef struct run_options {
 	const char *init;               /* a file of weights, or a checkpoint's folder; NULL: none */
 	const char *freeze;             /* patterns; NULL: none */
 	bool evaluate;
-	bool plan;
+	int plan; /* run_plan */
 	bool overlap;
 	bool tune_units;       /* sizes of units are still to be chosen */
 	const char *device;    /* as given: NAME or NAME:INDEX */

@@ -42,6 +42,12 @@ static const char *const strategies[] = {
 	[RUN_STRATEGY_ZERO3] = "zero3", [RUN_STRATEGY_FSDP] = "fsdp",   [RUN_STRATEGY_HSDP] = "hsdp",
 	[RUN_STRATEGY_LOCAL] = "local", [RUN_STRATEGY_ASYNC] = "async", NULL,
 };
+static const char *const plans[] = {
+	[RUN_PLAN_NO] = "no",
+	[RUN_PLAN_SHORT] = "yes",
+	[RUN_PLAN_FULL] = "full",
+	NULL,
+};
 static const char *const buffers[] = {
 	[DTRAIN_BUFFERS_AVERAGE] = "average",
 	[DTRAIN_BUFFERS_BROADCAST] = "broadcast",

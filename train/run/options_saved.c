@@ -21,10 +21,14 @@
 
 /* ---- texts and JSON ---- */
 
+/* Not what one call asks for: a run that goes on may be quiet or not. */
 static bool is_kept(const option_row *row)
 {
-	return row->kind != OPTION_GROUP && row->kind != OPTION_SWITCH && strcmp(row->name, "help") != 0 &&
-	       strcmp(row->name, "version") != 0;
+	static const char *const others[] = {"resume", "quiet", "help", "version"};
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strcmp(others[i], row->name) == 0)
+			return false;
+	return row->kind != OPTION_GROUP;
 }
 
 /* A path may contain any bytes; JSON texts are UTF-8. */
@@ -106,7 +110,8 @@ static char *describe(const option_row *row, const char *text)
 {
 	if (!text)
 		return bt_format("no --%s", row->name);
-	return bt_format(row->kind == OPTION_FLAG ? "--%s=%s" : "--%s %s", row->name, text);
+	bool optional = row->kind == OPTION_FLAG || row->kind == OPTION_SWITCH;
+	return bt_format(optional ? "--%s=%s" : "--%s %s", row->name, text);
 }
 
 int run_options_compare(const run_options *options, const char *other, beton_error *err)

@@ -160,15 +160,17 @@ const option_row run_rows[] = {
 	     "--image-size, --mean, --std and --val-ratio; these need not be given. Nothing is trained or saved. "
 	     "Training options such as "
 	     "--data and --epochs are not needed."),
-	FLAG("plan", TOLD, plan, "print the memory that the run needs, and exit",
-	     "The list has a rank's parameters, gradients, optimizer state and activations, the units of parameters "
-	     "that "
-	     "are gathered or on their way to a shard, and what the rank sends in a step. Tables tell the same for "
-	     "each "
-	     "`--strategy`, if there are several ranks, and for each `--recompute`. Then come the tensors that are "
-	     "alive in the step with the most bytes, and each step of the program with its bytes. dtrain-plan(1) needs "
-	     "neither data nor ranks. Nothing is written: `--checkpoint`, `--log` and `--tensorboard` stay as they "
-	     "are."),
+	SWITCH("plan", TOLD, plan, plans, "full", "print the memory that the run needs, and exit; full: all items",
+	       "The list has a rank's parameters, gradients, optimizer state and activations, the units of parameters "
+	       "that "
+	       "are gathered or on their way to a shard, and what the rank sends in a step. Tables tell the same for "
+	       "each "
+	       "`--strategy`, if there are several ranks, and for each `--recompute`. Then come the largest tensors "
+	       "that "
+	       "are alive in the step with the most bytes; with `full` all of them, and each step of the program with "
+	       "its "
+	       "bytes. Neither --epochs nor --steps is needed. dtrain-plan(1) needs neither data nor ranks. Nothing is "
+	       "written: `--checkpoint`, `--log` and `--tensorboard` stay as they are."),
 	FLAG("overlap", TOLD, overlap,
 	     "measure what communication the ranks wait for, and what would hide it, and exit",
 	     "Some steps on made-up samples are measured, on all ranks; they update nothing. Of each unit of "
@@ -179,8 +181,10 @@ const option_row run_rows[] = {
 	     "and a time for each byte, is fitted to these times. Then the step is simulated with units of other "
 	     "sizes, "
 	     "another order, and transfers in more or fewer lanes. Nothing is written: `--checkpoint`, `--log` and "
-	     "`--tensorboard` stay as they are. Needs several ranks, and a strategy whose ranks take each step "
-	     "together."),
+	     "`--tensorboard` stay as they are. Needs several ranks, and a strategy whose ranks "
+	     "take each step together, but neither --epochs nor --steps. On a busy machine the times that are measured "
+	     "and "
+	     "those that are simulated differ; if it is more than twofold, a warning says so."),
 	ROW("classes", FREE, OPTION_WHOLE, vision.classes, "N", NULL,
 	    "number of classes (default: highest label of the data + 1)", NULL, .least = 1, .most = 1000000,
 	    .fact = "classes"),
@@ -311,14 +315,16 @@ const option_row run_rows[] = {
 	      "one "
 	      "unit, so a unit may be larger."),
 	FLAG("tune-units", FREE, tune_units, "choose --bucket-mb or --unit-mb from a few steps before the first",
-	     "Steps are measured as with --overlap, with the standard units. The size from a sixteenth to four times "
+	     "Steps are measured as with --overlap, with the default units. The size from a sixteenth to four times "
 	     "that of the largest one with which a step is expected to be shortest is chosen, if it gains a hundredth "
-	     "and its memory is free; otherwise the standard units stay. All ranks have the same. Training is "
+	     "and its memory is free; otherwise the default units are kept. All ranks have the same. Training is "
 	     "that with the size given by hand: `ddp` may add up in another order. The log and checkpoints have the "
 	     "size in the place of this option, so a resumed run keeps it."),
 	TEXT("unit-pattern", TOLD, unit_pattern, "PATTERN", NULL, "modules whose parameters are gathered together",
-	     "Of sharding strategies, in place of blocks: `transformer.h.*` matches each layer of a GPT-2. What is "
-	     "between two such modules is a unit, too."),
+	     "Of sharding strategies, in place of blocks. PATTERN is a shell pattern that matches the names of "
+	     "modules, "
+	     "which are those of parameters without their last part. `transformer.h.*` makes a unit of each layer of a "
+	     "GPT-2, `layer[1-4].*` of each block of a ResNet. What is between two such modules is a unit, too."),
 	REALS("prefetch-mb", FREE, prefetch_mb, "X", 1, 0, 65536, "64",
 	      "MiB of units that are gathered ahead of use; 0 = none",
 	      "Of zero3 and hsdp, and with --offload parameters. The next unit is gathered ahead in any case, unless X "
@@ -676,7 +682,8 @@ const option_row run_rows[] = {
 	     "An event file is added to the folder, which is created if it is missing. Losses and learning rates "
 	     "are under `train/`, evaluations under `val/`, and the times of an epoch under `epoch/`.",
 	     .none = true),
-	FLAG("quiet", FREE, quiet, "print only errors and warnings", NULL),
+	FLAG("quiet", FREE, quiet, "print only errors and warnings",
+	     "A resumed run does not take this option from its checkpoint."),
 	WHOLE("print-every", FREE, print_every, "N", 0, RUN_STEPS_MAX, "0",
 	      "print a line every N steps; 0 = every two seconds",
 	      "For output to a file or a pipe. On a terminal, one line shows the current step and is updated in "

@@ -4,11 +4,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
 #include "engine/memory_plan.h"
 #include "engine/recompute.h"
 #include "options_table.h"
+
+/* Tensors that are listed, unless all are wanted. */
+enum { LARGEST = 8 };
 
 static void print_bytes(const char *what, size_t bytes)
 {
@@ -94,6 +98,17 @@ static void print_host(const engine_memory *memory, size_t saving)
 	print_bytes("all of these", bytes);
 }
 
+/* The end of the totals and of the largest tensors, which the text of a plan begins with. */
+static int short_length(const char *text)
+{
+	const char *end = text;
+	for (int line = 0; line < 2 + LARGEST && *end && *end != '\n'; line++) {
+		end += strcspn(end, "\n");
+		end += *end == '\n';
+	}
+	return (int)(end - text);
+}
+
 int run_plan_print(run_session *session, beton_error *err)
 {
 	engine_rank *engine = &session->engine;
@@ -112,8 +127,11 @@ int run_plan_print(run_session *session, beton_error *err)
 		/* Ranks that train apart send once a round. */
 		if (!session->local)
 			print_traffic(&memory);
-		int printed = printf("\n%s%s%s%s%s", strategies ? strategies : "", strategies ? "\n" : "",
-				     table ? table : "", table ? "\n" : "", text);
+		bool full = session->options->plan == RUN_PLAN_FULL;
+		int length = full ? (int)strlen(text) : short_length(text);
+		int printed = printf("\n%s%s%s%s%.*s%s", strategies ? strategies : "", strategies ? "\n" : "",
+				     table ? table : "", table ? "\n" : "", length, text,
+				     full ? "" : "(--plan=full lists all tensors, and each step of the program)\n");
 		if (printed < 0 || fflush(stdout) != 0)
 			status = bt_fail_errno(err, errno, "standard output");
 	}
