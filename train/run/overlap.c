@@ -11,12 +11,15 @@
 #include "engine/memory_plan.h"
 #include "engine/overlap.h"
 #include "options_table.h"
+#include "status_line.h"
 #include "strategy.h"
 
 /* Of the free memory; the rest is for what the device's libraries allocate. */
 #define USABLE 0.95
 /* A size is chosen only if it shortens the step by so much: smaller differences are those of the measurement. */
 #define LEAST_GAIN 0.01
+/* Share of a step below which times that are waited do not matter. */
+#define NOTICED 0.1
 #define MIB (1 << 20)
 
 /* ---- measuring ---- */
@@ -291,14 +294,25 @@ static void set_size(run_options *options, double mb)
 static void tell_choice(const run_overlap *self, const run_options *options)
 {
 	const run_overlap_size *standard = &self->sizes[0], *chosen = &self->sizes[self->best];
-	char what[64] = "the standard units stay";
+	char what[64] = "the default units are kept";
 	if (self->best)
-		snprintf(what, sizeof(what), "--%s %.3g", run_overlap_option(options), chosen->mb);
-	printf("--tune-units: %s; %d units with %.1f of %.1f ms exposed are expected, and the standard %d have %.1f of "
-	       "%.1f (measured: %.1f of %.1f)\n",
-	       what, chosen->units, chosen->totals.exposed_ms, chosen->totals.step_ms, standard->units,
-	       standard->totals.exposed_ms, standard->totals.step_ms, self->exposed_ms, self->step_ms);
+		snprintf(what, sizeof(what), "--%s %.3g is chosen", run_overlap_option(options), chosen->mb);
+	printf("--tune-units: %s: a step of %.1f ms is expected with its %d units, of which %.1f wait for "
+	       "communication; with the default %d units %.1f ms, of which %.1f wait (measured: %.1f, %.1f)\n",
+	       what, chosen->totals.step_ms, chosen->units, chosen->totals.exposed_ms, standard->units,
+	       standard->totals.step_ms, standard->totals.exposed_ms, self->step_ms, self->exposed_ms);
 	fflush(stdout);
+}
+
+/* The simulation knows nothing of what else runs on the machine. */
+static void warn_of_noise(const run_overlap *self, const char *option)
+{
+	double simulated = self->sizes[0].totals.exposed_ms, more = fmax(self->exposed_ms, simulated);
+	if (more <= 2 * fmin(self->exposed_ms, simulated) || more < self->step_ms * NOTICED)
+		return;
+	status_line_warn("dtrain-ffcv: --%s: the ranks waited %.1f ms for communication, and %.1f are expected of the "
+			 "same units: the machine may be busy, or a rank may not have a core of its own",
+			 option, self->exposed_ms, simulated);
 }
 
 typedef int (*use_sizes)(const run_overlap *self, const run_options *options, const engine_rank *engine,
@@ -343,6 +357,8 @@ int run_overlap_tune(const run_session *session, run_options *options, beton_err
 		return BETON_OK;
 	set_size(options, 0);
 	int status = try_steps(session, options, use_choice, &overlap, err);
+	if (status == BETON_OK && session->rank == 0)
+		warn_of_noise(&overlap, "tune-units");
 	/* Ranks of other processors may round differently: rank 0 decides. */
 	double mb = status == BETON_OK && session->rank == 0 ? overlap.sizes[overlap.best].mb : 0;
 	if (status == BETON_OK)
@@ -363,6 +379,8 @@ int run_overlap_report(const run_session *session, beton_error *err)
 {
 	run_overlap overlap;
 	int status = try_steps(session, session->options, run_overlap_print, &overlap, err);
+	if (status == BETON_OK && session->rank == 0)
+		warn_of_noise(&overlap, "overlap");
 	if (status != BETON_OK)
 		bt_prefix(err, "--overlap");
 	return status;

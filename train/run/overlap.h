@@ -13,7 +13,7 @@ enum { RUN_OVERLAP_SIZES = 8 };
 
 /* Units of a size, simulated. */
 typedef struct run_overlap_size {
-	double mb; /* as the option has it; 0: the standard units */
+	double mb; /* as the option has it; 0: the default units */
 	int units;
 	dtrain_overlap_totals totals;
 } run_overlap_size;

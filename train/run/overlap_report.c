@@ -64,7 +64,7 @@ static void print_size(const run_overlap *self, const run_options *options, int 
 {
 	const run_overlap_size *size = &self->sizes[index];
 	char name[40];
-	snprintf(name, sizeof(name), "%s", options->unit_pattern ? "units by --unit-pattern" : "the standard units");
+	snprintf(name, sizeof(name), "%s", options->unit_pattern ? "units by --unit-pattern" : "the default units");
 	if (size->mb > 0)
 		snprintf(name, sizeof(name), "--%s %.3g", run_overlap_option(options), size->mb);
 	printf("%c %-32s %6d %12.2f %12.2f\n", index == self->best ? '*' : ' ', name, size->units,
@@ -96,13 +96,18 @@ static int print_changes(const run_overlap *self, beton_error *err)
 int run_overlap_print(const run_overlap *self, const run_options *options, const engine_rank *engine, beton_error *err)
 {
 	printf("forward and backward of a step, without the update, in ms on rank %d, which computes longest:\n"
+	       "complete: when the gradients of the unit were complete; begins, ends: its transfer; exposed: how long "
+	       "the\n"
+	       "step waited for it; hidden: how long the rank computed meanwhile; by computing: the parameters of "
+	       "that\n\n"
 	       "transfer                    MB  complete    begins      ends   exposed    hidden  by computing\n",
 	       self->rank);
 	for (int32_t i = 0; i < self->step->num_transfers; i++)
 		print_transfer(self->step, engine->params, i);
 	print_costs(self);
-	printf("\n  %-32s %6s %12s %12s\n  %-32s %6d %12.2f %12.2f\n", "expected, in ms", "units", "exposed", "step",
-	       "measured", self->sizes[0].units, self->exposed_ms, self->step_ms);
+	printf("\n  %-32s %6s %12s %12s\n  %-32s %6d %12.2f %12.2f\nexpected with (* is the shortest):\n",
+	       "step, in ms", "units", "exposed", "step", "measured", self->sizes[0].units, self->exposed_ms,
+	       self->step_ms);
 	for (int i = 0; i < self->count; i++)
 		print_size(self, options, i);
 	int status = print_changes(self, err);
