@@ -177,8 +177,8 @@ static int write_file(export_job *job, const char *path, size_t count, beton_err
 	if (status == BETON_OK)
 		status = dtrain__digest_begin(&digest, UINT64_MAX, err);
 	if (status == BETON_OK)
-		status = dtrain__safetensors_write(file.fd, file.temporary, job->entries + job->first, count, metadata,
-						   fetch, job, &digest, err);
+		status = dtrain__safetensors_write(file.fd, path, job->entries + job->first, count, metadata, fetch,
+						   job, &digest, err);
 	if (status == BETON_OK)
 		status = bt_atomic_commit(&file, err);
 	else
