@@ -6,7 +6,13 @@
 
 #include <getopt.h>
 
-/* getopt_long, which behind its message about an unknown option prints the option that is most like it. */
+#include <beton/error.h>
+
+/* getopt_long, whose messages name the argument, and the option that it is most like. It returns '?' after each. */
 int bt_getopt(int argc, char **argv, const char *letters, const struct option *options, int *index);
+
+/* INVALID_ARGUMENT for an argument that getopt_long takes for none of the options, or for an abbreviation of several.
+ */
+int bt_refuse_argument(const char *given, const struct option *options, beton_error *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include <dtrain/comm.h>
 #include <dtrain/model.h>
 
+#include "common/arguments.h"
 #include "common/list.h"
 #include "common/suggest.h"
 #include "common/system.h"
@@ -285,26 +286,6 @@ static void make_entries(struct option entries[ENTRIES_MAX])
 	entries[count] = (struct option){0};
 }
 
-/* getopt_long takes an unknown option and an abbreviation of several options for the same fault. */
-static int refuse_argument(const char *given, const struct option *entries, beton_error *err)
-{
-	bool is_long = strncmp(given, "--", 2) == 0;
-	const char *word = is_long ? given + 2 : given;
-	size_t length = strcspn(word, "="), used = 0;
-	char names[192] = "";
-	for (const struct option *one = entries; one->name; one++) {
-		size_t more = strlen(one->name) + strlen(", --");
-		if (!is_long || strncmp(one->name, word, length) != 0 || used + more >= sizeof(names))
-			continue;
-		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s--%s", used ? ", " : "", one->name);
-	}
-	if (used)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: ambiguous; write one of %s in full", given, names);
-	bt_suggestion like;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option%s", given,
-		       bt_suggest_option(&like, given, entries));
-}
-
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err)
 {
 	struct option entries[ENTRIES_MAX];
@@ -320,7 +301,7 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 		if (got == 'V')
 			options->version = true;
 		if (got < FIRST_OPTION && got != 'h' && got != 'V')
-			return refuse_argument(given, entries, err);
+			return bt_refuse_argument(given, entries, err);
 		if (got < FIRST_OPTION)
 			continue;
 		int status = run_row_parse(&run_rows[got - FIRST_OPTION], optarg, options, err);
