@@ -76,6 +76,11 @@ int bt_sync_parent(const char *path, beton_error *err);
 int bt_parse_u64(const char *what, const char *text, uint64_t least, uint64_t most, uint64_t *out, beton_error *err);
 int bt_parse_double(const char *what, const char *text, double least, double most, double *out, beton_error *err);
 
+/* A number of bytes, at least `least`, or one with a unit and, if one likes, a decimal fraction: kB, MB, GB and TB are
+ * powers of 1000, K, M, G and T, alone or with iB, powers of 1024. Errors: INVALID_ARGUMENT naming `what` and the
+ * text. */
+int bt_parse_size(const char *what, const char *text, uint64_t least, uint64_t *out, beton_error *err);
+
 /* The ending of a noun behind the count: "1 sample", "2 samples". */
 static inline const char *bt_plural(uint64_t count)
 {

@@ -99,7 +99,7 @@ static bool number(const char *option, const char *text, uint64_t least, uint64_
 static bool size(const char *option, const char *text, uint64_t *value)
 {
 	beton_error err;
-	if (text_parse_size(option, text, 0, value, &err) == BETON_OK)
+	if (bt_parse_size(option, text, 0, value, &err) == BETON_OK)
 		return true;
 	fprintf(stderr, "beton-bench: %s\n", err.message);
 	return false;

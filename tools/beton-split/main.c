@@ -184,7 +184,7 @@ static int parse_option(split_job *job, int option, const char *text, beton_erro
 	case 'c':
 		return bt_parse_u64("--samples", text, 1, INT64_MAX, &job->rule.samples, err);
 	case 's':
-		return text_parse_size("--size", text, 1, &job->rule.bytes, err);
+		return bt_parse_size("--size", text, 1, &job->rule.bytes, err);
 	case 'r':
 		return split_shares_parse(&job->rule.random, text, err);
 	case 'S':

@@ -126,7 +126,7 @@ int image_option_parse(image_settings *settings, int option, const char *text, b
 		return result;
 	case IMAGE_OPTION_SMART_THRESHOLD:
 		settings->has_threshold = true;
-		return text_parse_size("--smart-threshold", text, 0, &settings->smart_threshold, err);
+		return bt_parse_size("--smart-threshold", text, 0, &settings->smart_threshold, err);
 	case IMAGE_OPTION_COMPRESS_PROBABILITY:
 		return bt_parse_double("--compress-probability", text, 0, 1, &settings->compress_probability, err);
 	case IMAGE_OPTION_COMPRESS_SEED:

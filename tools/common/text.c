@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,57 +130,10 @@ int text_each_word(FILE *file, const char *name, text_word_function function, vo
 	return result;
 }
 
-/* The factor of a unit of bytes: kB, MB, ... as they are printed, and K, KiB, M, MiB, ... 0: there is no such unit. */
-static uint64_t unit_bytes(const char *unit)
-{
-	static const char letters[] = "KMGT";
-	if (!*unit || strcmp(unit, "B") == 0)
-		return 1;
-	const char *letter = strchr(letters, toupper((unsigned char)*unit));
-	if (!letter)
-		return 0;
-	bool decimal = strcmp(unit + 1, "B") == 0;
-	if (!decimal && unit[1] && strcmp(unit + 1, "iB") != 0)
-		return 0;
-	uint64_t factor = 1;
-	for (const char *at = letters; at <= letter; at++)
-		factor *= decimal ? 1000 : 1024;
-	return factor;
-}
-
-int text_parse_size(const char *what, const char *text, uint64_t least, uint64_t *out, beton_error *err)
-{
-	char number[24] = "";
-	size_t digits = strspn(text, "0123456789");
-	size_t length = digits;
-	if (digits && text[digits] == '.')
-		length += 1 + strspn(text + digits + 1, "0123456789");
-	uint64_t factor = unit_bytes(text + length + (text[length] == ' '));
-	uint64_t whole = 0;
-	double fraction = 0;
-	if (digits < sizeof(number))
-		memcpy(number, text, digits);
-	bool good = factor && bt_parse_u64(what, number, 0, (uint64_t)INT64_MAX / factor, &whole, NULL) == BETON_OK;
-	if (good && length > digits + 1 && length - digits < sizeof(number)) {
-		memcpy(number, text + digits, length - digits);
-		number[length - digits] = 0;
-		good = factor > 1 && bt_parse_double(what, number, 0, 1, &fraction, NULL) == BETON_OK;
-	} else if (length > digits) {
-		good = false;
-	}
-	uint64_t size = whole * factor + (uint64_t)(fraction * (double)factor + 0.5);
-	if (!good || size < least || size > INT64_MAX)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: '%s' is not a number of bytes, like 1000000, 30MB, 1.5GB, 8MiB, 512K or 2G", what,
-			       text);
-	*out = size;
-	return BETON_OK;
-}
-
 int text_parse_page_size(const char *what, const char *text, uint32_t *out, beton_error *err)
 {
 	uint64_t size = 0;
-	int result = text_parse_size(what, text, 1, &size, NULL);
+	int result = bt_parse_size(what, text, 1, &size, NULL);
 	if (result == BETON_OK && size >= BETON_PAGE_SIZE_MIN && size <= UINT32_MAX && !(size & (size - 1))) {
 		*out = (uint32_t)size;
 		return BETON_OK;

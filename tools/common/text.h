@@ -35,12 +35,7 @@ const char *text_size(text_buffer buffer, uint64_t bytes);
 /* A power of two as --page-size takes it: "8MiB". */
 const char *text_page_size(text_buffer buffer, uint64_t bytes);
 
-/* A number of bytes, at least `least`, or one with a unit and, if one likes, a decimal fraction: kB, MB, GB and TB are
- * powers of 1000, as text_size prints them; K, M, G and T, alone or with iB, powers of 1024. Errors: INVALID_ARGUMENT
- * naming `what` and the text. */
-int text_parse_size(const char *what, const char *text, uint64_t least, uint64_t *out, beton_error *err);
-
-/* The same for the size of pages: a power of two, 2 MiB to 2 GiB. */
+/* bt_parse_size for the size of pages: a power of two, 2 MiB to 2 GiB. */
 int text_parse_page_size(const char *what, const char *text, uint32_t *out, beton_error *err);
 
 #define TEXT_WORD_MAX 63

@@ -123,6 +123,18 @@ static int open_checkpoint(const char *given, char **path, dtrain_checkpoint **o
 	return result == BETON_OK ? dtrain_checkpoint_open(*path, NULL, out, err) : result;
 }
 
+/* Errors of writing begin with a file of the hidden folder, which is gone when they are read: the file has its final
+ * name there. */
+static void name_final(const char *staged, const char *file, beton_error *err)
+{
+	const beton_error found = *err;
+	size_t hidden = (size_t)(strrchr(staged, '/') + 1 - staged);
+	const char *slash = strrchr(file, '/');
+	if (strncmp(found.message, staged, hidden) == 0)
+		snprintf(err->message, sizeof(err->message), "%.*s%s", slash ? (int)(slash + 1 - file) : 0, file,
+			 found.message + hidden);
+}
+
 /* All files appear when the last one is complete. */
 static int write_files(dtrain_checkpoint *checkpoint, const export_request *request, const char *file, staging *place,
 		       int *files, beton_error *err)
@@ -138,6 +150,8 @@ static int write_files(dtrain_checkpoint *checkpoint, const export_request *requ
 	options.max_file_bytes = request->max_bytes;
 	options.check = program_check_signals;
 	int result = dtrain_checkpoint_export(checkpoint, &options, staged, files, err);
+	if (result != BETON_OK)
+		name_final(staged, file, err);
 	free(staged);
 	return result;
 }
@@ -189,7 +203,7 @@ static int take_option(int option, const char *text, export_request *request, be
 		request->names = text;
 		break;
 	case 'm':
-		result = text_parse_size("--max-shard-size", text, 1, &request->max_bytes, err);
+		result = bt_parse_size("--max-shard-size", text, 1, &request->max_bytes, err);
 		break;
 	case 'F':
 		request->force = true;

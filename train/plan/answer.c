@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "engine/memory_search.h"
 
@@ -38,6 +39,25 @@ static int find_states(question *q, beton_error *err)
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--optimizer: '%s' is not one of %s", q->optimizer, names);
 }
 
+/* A name that is none of a transformer may still be meant for one. */
+static int check_name(const engine_job *job, beton_error *err)
+{
+	const engine_task *tasks[] = {&vision_task, &lm_task};
+	char list[640] = "";
+	bt_suggestion like;
+	bt_suggest_begin(&like, job->model);
+	for (int k = 0; k < 2; k++)
+		for (int i = 0; tasks[k]->model_name(i); i++) {
+			if (strcmp(tasks[k]->model_name(i), job->model) == 0)
+				return BETON_OK;
+			bt_suggest_try(&like, tasks[k]->model_name(i));
+			bt_append(list, sizeof(list), "%s%s", *list ? ", " : "", tasks[k]->model_name(i));
+		}
+	return job->transformer ? BETON_OK
+				: bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is no file and not one of %s%s",
+					  job->model, list, bt_suggest_text(&like));
+}
+
 static int open_question(question *q, beton_error *err)
 {
 	const plan_options *o = q->options;
@@ -54,7 +74,7 @@ static int open_question(question *q, beton_error *err)
 	sync.compression = &o->compression;
 	int status = engine_example_open(&q->example, &o->example, err);
 	if (status == BETON_OK)
-		status = engine_check_model(&q->example.job, err);
+		status = check_name(&q->example.job, err);
 	if (status == BETON_OK)
 		status = find_states(q, err);
 	q->example.job.recompute = o->recompute;
@@ -74,42 +94,77 @@ static int print_table(const question *q, beton_error *err)
 	const plan_options *o = q->options;
 	engine_memory first;
 	char *table = NULL;
+	bool other = strcmp(o->device.name, "auto") == 0 && strcmp(q->engine.api->name, "cuda") != 0;
+	const char *note = other ? "(there is no GPU here, whose operations need other scratch memory)\n" : "";
 	int status = engine_memory_plan(&q->engine, &q->layouts[0], &first, err);
 	if (status == BETON_OK)
 		status = engine_memory_table(&q->engine, q->layouts, q->count, NULL, (size_t)o->memory, &table, err);
 	if (status == BETON_OK)
 		printf("%s: %.1f million parameters, %s; %" PRIu64 " rank%s, batches of %" PRId64
-		       ", training on device %s\n\n%s",
+		       ", training on device %s\n%s\n%s",
 		       o->example.model, (double)first.elements / 1e6, q->optimizer, o->ranks, o->ranks == 1 ? "" : "s",
-		       o->example.batch_size, q->engine.api->name, table);
+		       o->example.batch_size, q->engine.api->name, note, table);
 	free(table);
 	return status;
 }
 
-/* Whatever is leanest, with less of something or with more ranks. */
-static int print_help(const question *q, size_t limit, beton_error *err)
+/* What fits if one thing is changed; found: whether anything does. */
+static int try_alone(const question *q, const engine_layout *leanest, size_t limit, bool *found, beton_error *err)
 {
-	const engine_layout *leanest = &q->layouts[q->count - 1];
-	int64_t batch;
-	const char *recompute;
-	int32_t ranks;
-	bool found = false;
 	const engine_layout growing = {.strategy = "zero3", .ranks = leanest->ranks};
+	int64_t batch = 0;
+	const char *recompute = NULL;
+	int32_t ranks = 0;
 	int status = engine_memory_batch(&q->engine, leanest, limit, &batch, err);
 	if (status == BETON_OK)
 		status = engine_memory_recompute(&q->engine, leanest, limit, &recompute, err);
 	if (status == BETON_OK)
 		status = engine_memory_ranks(&q->engine, &growing, limit, &ranks, err);
-	if (status != BETON_OK)
+	*found = batch > 0 || recompute || ranks > 0;
+	if (status != BETON_OK || !*found)
 		return status;
-	found = batch > 0 || recompute || ranks > 0;
-	puts(found ? "these would:" : "nor does a smaller batch, --recompute full, or up to 65,536 ranks");
+	puts("; these would:");
 	if (batch > 0)
 		printf("  --strategy %s --batch-size %" PRId64 "\n", leanest->strategy, batch);
 	if (recompute)
 		printf("  --strategy %s --recompute %s\n", leanest->strategy, recompute);
 	if (ranks > 0)
 		printf("  --strategy zero3 --world-size %" PRId32 "\n", ranks);
+	return BETON_OK;
+}
+
+/* The same with changes together, of which each rank count and batch is tried with --recompute full. */
+static int try_together(const question *q, const engine_layout *leanest, size_t limit, beton_error *err)
+{
+	engine_layout growing = {.strategy = "zero3", .ranks = leanest->ranks};
+	engine_rank leaner = q->engine, leanest_job;
+	int64_t batch = 0;
+	int32_t ranks = 0, fewer = 0;
+	int status = engine_recompute_parse("--recompute", "full", &leaner.job.recompute, err);
+	if (status == BETON_OK)
+		status = engine_memory_batch(&leaner, leanest, limit, &batch, err);
+	if (status == BETON_OK)
+		status = engine_memory_ranks(&leaner, &growing, limit, &ranks, err);
+	leanest_job = leaner;
+	leanest_job.job.batch_size = 1;
+	if (status == BETON_OK && !batch && !ranks)
+		status = engine_memory_ranks(&leanest_job, &growing, limit, &fewer, err);
+	/* The ranks may have room for more than one sample. */
+	int64_t samples = 0;
+	const engine_layout grown = {.strategy = "zero3", .ranks = fewer};
+	if (status == BETON_OK && fewer)
+		status = engine_memory_batch(&leaner, &grown, limit, &samples, err);
+	if (status != BETON_OK)
+		return status;
+	puts(batch || ranks || fewer ? "; these would, together:"
+				     : ", nor with --batch-size 1, --recompute full and up to 65,536 ranks together");
+	if (batch)
+		printf("  --strategy %s --recompute full --batch-size %" PRId64 "\n", leanest->strategy, batch);
+	if (ranks)
+		printf("  --strategy zero3 --recompute full --world-size %" PRId32 "\n", ranks);
+	if (fewer)
+		printf("  --strategy zero3 --recompute full --batch-size %" PRId64 " --world-size %" PRId32 "\n",
+		       samples, fewer);
 	return BETON_OK;
 }
 
@@ -121,13 +176,15 @@ static int print_fitting(const question *q, bool *fits, beton_error *err)
 	*fits = index >= 0;
 	if (status != BETON_OK)
 		return status;
-	printf("\n%s fits in %g GB", *fits ? q->layouts[index].strategy : "none", q->options->memory / 1e9);
+	printf("\n%s fits in %g GB", *fits ? q->layouts[index].strategy : "none", (double)limit / 1e9);
 	if (*fits) {
 		putchar('\n');
 		return BETON_OK;
 	}
-	fputs("; ", stdout);
-	return print_help(q, limit, err);
+	const engine_layout *leanest = &q->layouts[q->count - 1];
+	bool found;
+	status = try_alone(q, leanest, limit, &found, err);
+	return status == BETON_OK && !found ? try_together(q, leanest, limit, err) : status;
 }
 
 int plan_answer(const plan_options *options, bool *fits, beton_error *err)

@@ -14,7 +14,7 @@ typedef struct plan_options {
 	engine_recompute recompute;
 	int offload;                 /* engine_offload */
 	uint64_t ranks, shard, runs; /* shard 0: none is asked for */
-	double memory;               /* bytes of a rank; 0: not given */
+	uint64_t memory;             /* bytes of a rank; 0: not given */
 	double prefetch_mb;          /* below 0: the default */
 	bool keep_gathered;
 	dtrain_compression compression; /* method: a name, which outlives the answer */

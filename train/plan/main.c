@@ -19,7 +19,7 @@ static const char *const usage_text =
 	"\n"
 	"  -w, --world-size=N       ranks (default 1)\n"
 	"  -s, --shard=N            ranks that share a copy of the parameters with hsdp\n"
-	"  -M, --memory=GB          memory of a rank, in 10^9 bytes: say what fits, or what would\n"
+	"  -M, --memory=SIZE        memory of a rank, in GB, or as 80GB, 79GiB, 500MB: say what fits, or what would\n"
 	"  -b, --batch-size=N       samples of a rank (default 32)\n"
 	"      --accumulate=N       batches of a rank in a step (default 1)\n"
 	"  -p, --precision=NAME     f32, tf32, bf16, fp16 (default f32)\n"
@@ -117,6 +117,15 @@ static int parse_powersgd_rank(dtrain_compression *out, beton_error *err)
 	return status;
 }
 
+/* A number alone is in GB. */
+static int parse_memory(uint64_t *out, beton_error *err)
+{
+	char text[40];
+	bool alone = !optarg[strspn(optarg, "0123456789.")];
+	snprintf(text, sizeof(text), "%s%s", optarg, alone ? "GB" : "");
+	return bt_parse_size("--memory", text, 1000000, out, err);
+}
+
 static int parse_option(int option, plan_options *out, beton_error *err)
 {
 	engine_example_options *example = &out->example;
@@ -126,10 +135,7 @@ static int parse_option(int option, plan_options *out, beton_error *err)
 	case 's':
 		return bt_parse_u64("--shard", optarg, 1, 65536, &out->shard, err);
 	case 'M':
-		if (bt_parse_double("--memory", optarg, 1e-3, 1e6, &out->memory, err) != BETON_OK)
-			return BETON_INVALID_ARGUMENT;
-		out->memory *= 1e9;
-		return BETON_OK;
+		return parse_memory(&out->memory, err);
 	case 'b':
 		return parse_count("--batch-size", 1, 65536, &example->batch_size, err);
 	case ACCUMULATE:
@@ -178,11 +184,11 @@ static int check_compression(const dtrain_compression *given, beton_error *err)
 		bool given;
 	} all[] = {{"compress-ratio", "topk", given->ratio != usual.ratio},
 		   {"powersgd-rank", "powersgd", given->rank != usual.rank},
-		   {"no-error-feedback", "int8 topk powersgd", !given->error_feedback}};
+		   {"no-error-feedback", "int8, topk or powersgd", !given->error_feedback}};
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i].given && !strstr(all[i].methods, given->method))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: of --compress %s, and it is %s", all[i].name,
-				       all[i].methods, given->method);
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s needs --compress %s; this plan has %s",
+				       all[i].name, all[i].methods, given->method);
 	return BETON_OK;
 }
 
