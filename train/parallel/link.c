@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "comm/group.h"
 #include "comm/work.h"
 #include "common/error.h"
 
@@ -68,12 +69,14 @@ int dtrain__link_open(const link_arrays *arrays, dtrain_store *store, int rank, 
 	char name[32];
 	dtrain_group_options group;
 	dtrain_group_options_init(&group);
-	snprintf(name, sizeof(name), "worker-%d", worker);
+	const int world[LINK_RANKS] = {[LINK_SERVER] = 0, [LINK_WORKER] = worker + 1};
+	snprintf(name, sizeof(name), "server-%d", world[LINK_WORKER]);
 	group.name = name;
 	group.interface = options->interface;
 	group.timeout_ms = options->timeout_ms;
 	group.join_timeout_ms = options->join_timeout_ms;
-	int status = dtrain_group_create(store, rank, LINK_RANKS, &group, out, err);
+	int status =
+		dtrain__group_create_within(store, rank, LINK_RANKS, &group, &(group_origin){.world = world}, out, err);
 	if (status == BETON_OK)
 		status = dtrain__group_gather_host(*out, mine, sizeof(mine), both, err);
 	if (status != BETON_OK || (both[0] == both[2] && both[1] == both[3]))

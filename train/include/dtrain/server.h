@@ -9,6 +9,8 @@
  * pushed. A worker pulls only while its clock is at most `bound` ahead of that of the slowest worker. With a bound of 0
  * the gradients of a clock are one step, with the mean over the workers: that is synchronous training.
  *
+ * Messages number the processes as ranks: the server is rank 0, worker n rank n + 1.
+ *
  * A worker that is lost, or that does not push for as long as the timeout, is left behind: the others go on without it.
  * Parameters and gradients go through host memory and a group of two for each worker, over Gloo.
  *
