@@ -3,6 +3,7 @@
 
 #include "bad_samples.h"
 #include "common/system.h"
+#include "parts.h"
 #include "told.h"
 
 int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton_error *err)
@@ -10,7 +11,7 @@ int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton
 	run_evaluation evaluation = {.step = session->position.step, .average = session->source.average};
 	bool interrupted = false;
 	uint64_t began = bt_now_ns();
-	int status = engine_evaluate(&session->engine, session->val_loader, session->options->eval_batches,
+	int status = engine_evaluate(&session->engine, session->val_loader, run_parts_eval_batches(session->options),
 				     session->slow_group, &evaluation.result, &interrupted, err);
 	status = run_bad_samples_advise(status, err);
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;

@@ -203,7 +203,7 @@ typedef struct run_options {
 	lm_options lm;
 	int64_t val_every;    /* epochs */
 	int64_t eval_every;   /* steps; 0: no */
-	int64_t eval_batches; /* of each rank; 0: all */
+	int64_t eval_batches; /* of each rank or part; 0: all. See run_parts_eval_batches */
 	bool val_per_class;
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;

@@ -692,7 +692,11 @@ const option_row run_rows[] = {
 	WHOLE("eval-every", TOLD, eval_every, "N", 0, RUN_STEPS_MAX, "0", "also evaluate every N steps; 0 = no",
 	      "Training goes on as without it. With --keep-best the best of these evaluations is kept, too."),
 	WHOLE("eval-batches", TOLD, eval_batches, "N", 0, RUN_STEPS_MAX, "0",
-	      "evaluate the first N batches of each rank; 0 = the whole --val", "They are the same batches each time."),
+	      "evaluate the first N batches of each rank; 0 = the whole --val",
+	      "They are the same samples each time, and with another number of ranks or --batch-size others. With "
+	      "--reproducible, N batches of each of its parts are evaluated, which are the same samples on any number "
+	      "of "
+	      "ranks."),
 	FLAG("val-per-class", TOLD, val_per_class, "also log the accuracy of each class",
 	     "The record of each evaluation has a list `val_classes`. With --evaluate the list is printed."),
 	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints to DIR, at the end of each epoch and of the run",

@@ -15,6 +15,10 @@ int run_parts_check(const run_options *options, beton_error *err);
  * ranks cannot share the parts. */
 int run_parts_divide(run_options *options, beton_error *err);
 
+/* How many batches a rank evaluates, 0 for all: with --reproducible, --eval-batches for each of its parts, so that all
+ * ranks together have the same samples whatever their number. */
+int64_t run_parts_eval_batches(const run_options *options);
+
 /* UNSUPPORTED: averages of buffers that steps change are not the same for any number of ranks. */
 int run_parts_check_buffers(const run_options *options, const dtrain_params *params, beton_error *err);
 

@@ -15,6 +15,7 @@
 #include "engine/evaluate.h"
 #include "engine/stepper.h"
 #include "groups.h"
+#include "parts.h"
 #include "saving.h"
 #include "schedule.h"
 #include "status_line.h"
@@ -271,7 +272,7 @@ static int evaluate_weights(struct training *training, engine_evaluation *out, b
 		bt_prefix(err, "evaluation");
 		return status;
 	}
-	status = engine_evaluate(&session->engine, session->val_loader, session->options->eval_batches,
+	status = engine_evaluate(&session->engine, session->val_loader, run_parts_eval_batches(session->options),
 				 session->slow_group, out, &training->stop, err);
 	status = run_bad_samples_advise(status, err);
 	beton_error late = {0};
