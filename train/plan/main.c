@@ -195,7 +195,7 @@ static int check_compression(const dtrain_compression *given, beton_error *err)
 static int check(const plan_options *options, beton_error *err)
 {
 	if (options->shard && options->ranks % options->shard != 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--shard %llu: --world-size, %llu, is no multiple of it",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--shard %llu does not divide --world-size %llu",
 			       (unsigned long long)options->shard, (unsigned long long)options->ranks);
 	return check_compression(&options->compression, err);
 }

@@ -66,13 +66,12 @@ int run_strategy_check_world(const run_options *options, beton_error *err)
 	if (known && ranks % shard != 0 && options->saved && !options->given[run_row_find("shard")])
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s was trained with --shard %" PRId64 ", and %" PRId64
-			       " ranks are no multiple of that: give another --shard, 0 for %s",
+			       " ranks cannot be divided like that: give another --shard, 0 for %s",
 			       options->saved->path, shard, ranks,
 			       options->strategy == RUN_STRATEGY_HSDP ? "those of a machine" : "all ranks");
 	if (known && ranks % shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--shard %" PRId64 ": the number of ranks, %" PRId64 ", is no multiple of it", shard,
-			       ranks);
+			       "--shard %" PRId64 " does not divide the number of ranks, %" PRId64, shard, ranks);
 	const char *method = compression_of(options);
 	bool rounds = strcmp(method, "f16") == 0 || strcmp(method, "bf16") == 0;
 	if (known && options->compress && !rounds && shard == ranks && ranks > 1)
@@ -223,7 +222,7 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 			       "--strategy hsdp: the number of ranks on a machine is not known: give --shard N");
 	if (env->world_size % shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--strategy hsdp: the number of ranks, %d, is no multiple of the %" PRId64
+			       "--strategy hsdp: %d ranks cannot be divided by the %" PRId64
 			       " on this machine: give --shard N",
 			       env->world_size, shard);
 	/* Neighbouring ranks share a copy, because gathers move the most. */
