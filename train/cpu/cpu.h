@@ -293,6 +293,11 @@ void cpu_build_trust(cpu_build *build);
 void cpu_build_muon(cpu_build *build);
 void cpu_build_compress(cpu_build *build);
 
+/* ---- the peak (peak.c) ---- */
+
+/* See dtrain_device_api.measure_flops; OpenMP's number of threads must be the device's. */
+int cpu_time_product(dtrain_device *device, dtrain_dtype dtype, double *out, beton_error *err);
+
 /* ---- F16 (half.c) ---- */
 
 /* Whether an op that computes in F16 needs one in F32: all do but those that round and move elements alone. */

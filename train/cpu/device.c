@@ -401,6 +401,14 @@ static int cpu_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operand
 	return status;
 }
 
+static int cpu_measure_flops(dtrain_device *device, dtrain_dtype dtype, double *out, beton_error *err)
+{
+	int before = enter_team(device);
+	int status = cpu_time_product(device, dtype, out, err);
+	leave_team(device, before);
+	return status;
+}
+
 const dtrain_device_api dtrain__cpu_api = {
 	.api_version = DTRAIN_DEVICE_API_VERSION,
 	.name = "cpu",
@@ -411,4 +419,5 @@ const dtrain_device_api dtrain__cpu_api = {
 	.op_create = cpu_op_create,
 	.op_destroy = cpu_op_destroy,
 	.op_run = cpu_op_run,
+	.measure_flops = cpu_measure_flops,
 };

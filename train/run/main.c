@@ -239,6 +239,7 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 					 .world_size = session->world_size,
 					 .device = session->engine.api->name,
 					 .processor = session->engine.caps.description,
+					 .peak_flops = session->peak_flops,
 					 .arena_bytes = program.arena_bytes,
 					 .data = (char *const *)options->data.paths,
 					 .data_count = options->data.count,

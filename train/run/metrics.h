@@ -75,6 +75,7 @@ typedef struct run_beginning {
 	const engine_task *task;
 	int world_size;
 	const char *device, *processor;
+	double peak_flops;  /* of the device of one rank; 0: not known */
 	size_t arena_bytes; /* of training */
 	char *const *data;
 	int data_count;

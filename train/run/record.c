@@ -117,6 +117,8 @@ json_t *run_record_beginning(const run_beginning *beginning)
 	add(&self, "classes", json_integer((json_int_t)beginning->classes));
 	add(&self, "device", text_of(beginning->device));
 	add(&self, "processor", text_of(beginning->processor));
+	if (beginning->peak_flops > 0)
+		add(&self, "peak_flops", rounded(beginning->peak_flops, 0));
 	add(&self, "arena_bytes", json_integer((json_int_t)beginning->arena_bytes));
 	add(&self, "data", texts_of(beginning->data, beginning->data_count));
 	add(&self, "val", beginning->val ? text_of(beginning->val) : json_null());

@@ -508,6 +508,20 @@ static void place_at_start(run_session *session)
 	strncpy(session->position.model, slash ? slash + 1 : options->model, sizeof(session->position.model) - 1);
 }
 
+/* A device that does not know its peak may time it. */
+static int find_peak(run_session *session, beton_error *err)
+{
+	const engine_rank *engine = &session->engine;
+	const run_options *options = session->options;
+	if (session->rank > 0 || !engine->job.task->flops || options->evaluate || options->plan ||
+	    run_strategy_is_async(options))
+		return BETON_OK;
+	session->peak_flops = engine->caps.flops[engine->dtype];
+	if (session->peak_flops > 0 || !engine->api->measure_flops)
+		return BETON_OK;
+	return engine->api->measure_flops(engine->device, engine->dtype, &session->peak_flops, err);
+}
+
 int run_session_open(run_session *session, const struct rank_env *env, run_options *options, const run_facts *facts,
 		     beton_error *err)
 {
@@ -536,6 +550,8 @@ int run_session_open(run_session *session, const struct rank_env *env, run_optio
 		status = open_loader(session, true, &session->train_loader, err);
 	if (status == BETON_OK && facts->data.val.samples && (!async || session->rank == 0))
 		status = open_loader(session, false, &session->val_loader, err);
+	if (status == BETON_OK)
+		status = find_peak(session, err);
 	if (status != BETON_OK)
 		give_up(session, err);
 	return status;

@@ -47,6 +47,7 @@ typedef struct run_session {
 	char *metadata;     /* rank 0: of the model, for checkpoints; NULL: none */
 	run_source source;  /* of --init, without the tensors' values; path NULL: none was read */
 	run_init init;
+	double peak_flops;    /* rank 0, of its device: what its model's operations are compared with; 0: not known */
 	uint64_t prepared_ns; /* rank 0: time spent to compute weights that are not trained */
 } run_session;
 

@@ -149,7 +149,7 @@ static int log_step(struct training *training, const engine_step_result *result,
 	uint64_t now = bt_now_ns();
 	double took_ms = milliseconds(now - training->step_began_ns);
 	double rate = (double)(session->facts->global_batch * training->units) * 1e3 / took_ms;
-	double peak = session->engine.caps.flops[session->engine.dtype] * session->world_size;
+	double peak = session->peak_flops * session->world_size;
 	run_step_metrics step = {.step = session->position.step + 1,
 				 .epoch = session->position.epoch + 1,
 				 .loss = result->loss,

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 18
+#define DTRAIN_DEVICE_API_VERSION 19
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -480,6 +480,11 @@ typedef struct dtrain_device_api {
 	 * at each launch. The function must not use the device. It reports failures by means of its context, which must
 	 * stay valid. */
 	int (*call_host)(dtrain_stream *stream, void (*function)(void *context), void *context, beton_error *err);
+
+	/* (optional, of devices that do not know caps.flops) The speed of a large product of two matrices of that type
+	 * (F32, F16, BF16) on all threads, timed now: floating-point operations a second, 2 for each multiply-add. The
+	 * call takes about 50 ms, and some MiB while it runs. */
+	int (*measure_flops)(dtrain_device *device, dtrain_dtype dtype, double *out, beton_error *err);
 } dtrain_device_api;
 
 /* The registered tables ("ref", "cpu" if built with oneDNN, those of modules) by name or by index (NULL past the end).
