@@ -5,7 +5,8 @@
 Usage: make-torch-trace.py > torch-trace.json        (any PyTorch with torch.nn; CPU; about a minute)
 
 Weights, pictures and labels are formulas of the parameter's name and the element's number, which the test that reads the
-trace (tests/train/torch.c) computes again: the file holds results only. Everything is computed in double.
+trace (tests/train/torch.c) computes again: the file holds results only. Everything is computed in double, and the losses of the networks once more with
+autocast to bfloat16.
 """
 import json
 import math
@@ -269,12 +270,13 @@ def lookahead(model, slow, weight):
                 value.copy_(slow[key].lerp_(value, weight))
 
 
-def trace(name, batch, side, classes, lr, momentum, nesterov, decay, bias_scale=1.0, every=0, bias_steps=0):
-    model = make_model(name, side, classes).double().train()
+def trace(name, batch, side, classes, lr, momentum, nesterov, decay, bias_scale=1.0, every=0, bias_steps=0,
+          dtype=torch.float64):
+    model = make_model(name, side, classes).to(dtype).train()
     for key, tensor in list(model.named_parameters()) + list(model.named_buffers()):
         if isinstance(tensor, nn.Parameter) or tensor.dim() > 1:
             fill(key, tensor)
-    pictures = wave(batch * 3 * side * side, 0).reshape(batch, 3, side, side)
+    pictures = wave(batch * 3 * side * side, 0).reshape(batch, 3, side, side).to(dtype)
     labels = torch.arange(batch) % classes
     biases = [p for key, p in model.named_parameters() if every and "norm" in key]
     groups = [dict(params=[p for key, p in model.named_parameters() if not every or "norm" not in key])]
@@ -290,8 +292,10 @@ def trace(name, batch, side, classes, lr, momentum, nesterov, decay, bias_scale=
         optimizer.zero_grad(set_to_none=True)
         if every:
             model[0].bias.requires_grad = step < bias_steps
-        logits = model(pictures)
-        loss = functional.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
+        # Autocast rounds to bfloat16 what is in float.
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.float32):
+            logits = model(pictures)
+        loss = functional.cross_entropy(logits.to(dtype), labels, label_smoothing=SMOOTHING)
         loss.backward()
         out["losses"].append(loss.item())
         if step == 0:
@@ -307,6 +311,10 @@ def trace(name, batch, side, classes, lr, momentum, nesterov, decay, bias_scale=
         if every and (step + 1) % every == 0:
             lookahead(model, slow, 1 - 0.95**5 * ((step + 1) / STEPS) ** 3)
     return out
+
+
+def trace_both(case):
+    return dict(trace(*case), bf16_losses=trace(*case, dtype=torch.float32)["losses"])
 
 
 def mixed_loss(rows, classes, smoothing):
@@ -350,7 +358,7 @@ def rounded(value):
     return [rounded(v) for v in value] if isinstance(value, list) else value
 
 
-json.dump({"made_by": "PyTorch " + torch.__version__, "cases": [rounded(trace(*case)) for case in CASES],
+json.dump({"made_by": "PyTorch " + torch.__version__, "cases": [rounded(trace_both(case)) for case in CASES],
            "mixed": [rounded(mixed_loss(*case)) for case in MIXED_CASES],
            "targets": [rounded(target_loss(*case)) for case in TARGET_CASES]}, sys.stdout, separators=(",", ":"))
 print()

@@ -6,8 +6,8 @@ and in ten steps of SGD.
 Usage: make-transformers.py > transformers.json        (any PyTorch and transformers; CPU; some seconds)
 
 Weights, tokens, pictures and labels are formulas that the test which reads the file (tests/train/golden_models.c) computes again.
-Everything is computed in double, except that Hugging Face's Llama computes norms and rotations in float. A case has the
-model's config.json.
+Everything is computed in double, except that Hugging Face's Llama computes norms and rotations in float; and the losses
+once more with autocast to bfloat16. A case has the model's config.json.
 """
 import json
 import sys
@@ -128,7 +128,7 @@ def numbers(multiplier, below):
     return (torch.arange(BATCH * T) * multiplier % below).reshape(BATCH, T)
 
 
-def make(config):
+def make(config, dtype):
     known = {key: value for key, value in config.items() if key not in ("model_type", "bias")}
     off = {"gpt2": dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), "llama": {},
            # With a padding token its embedding would get no gradient as an input.
@@ -139,27 +139,27 @@ def make(config):
     made, model = classes[config["model_type"]]
     made = made(**known, **off)
     made._attn_implementation = "eager"
-    return model(made).double().eval()
+    return model(made).to(dtype).eval()
 
 
-def trace_vit(name, config):
-    model, trained = ViT(config).double(), {}
+def trace_vit(name, config, dtype):
+    model, trained = ViT(config).to(dtype), {}
     for key, tensor in model.named_parameters():
         fill(key, tensor)
         trained[key] = tensor
     side = config["patch_size"]
     shape = (BATCH, 3, model.grid[0] * side, model.grid[1] * side)
-    image = (torch.arange(torch.Size(shape).numel()) * 37 % 101 - 50).double().reshape(shape) / 32
+    image = (torch.arange(torch.Size(shape).numel()) * 37 % 101 - 50).to(dtype).reshape(shape) / 32
     labels = torch.arange(BATCH) * 2 % CLASSES
     result = {"name": name, "config": dict(config), "given": [], "height": shape[2], "width": shape[3],
               "classes": CLASSES}
-    return train(result, trained, lambda: model(image), labels)
+    return train(result, trained, lambda: model(image), labels, dtype)
 
 
-def trace(name, config, given):
+def trace(name, config, given, dtype):
     if config["model_type"] == "vit":
-        return trace_vit(name, config)
-    model = make(config)
+        return trace_vit(name, config, dtype)
+    model = make(config, dtype)
     decoder = config["model_type"] != "bert"
     trained = {}
     for key, tensor in model.named_parameters():
@@ -177,29 +177,37 @@ def trace(name, config, given):
     allowed = segment[:, :, None] == segment[:, None, :]
     if decoder:
         allowed = allowed & torch.ones(T, T, dtype=torch.bool).tril()
-    options["attention_mask"] = torch.zeros(BATCH, 1, T, T, dtype=torch.float64).masked_fill(
-        ~allowed[:, None], -1e300)
+    options["attention_mask"] = torch.zeros(BATCH, 1, T, T, dtype=dtype).masked_fill(
+        ~allowed[:, None], -1e30)
     if "position" in given:
         options["position_ids"] = (numbers(1, T) * 7 + 3) % T
     if "token_types" in given:
         options["token_type_ids"] = numbers(3, 7) % 2
     result = {"name": name, "config": dict(config), "given": list(given)}
-    return train(result, trained, lambda: model(tokens, **options).logits, labels)
+    return train(result, trained, lambda: model(tokens, **options).logits, labels, dtype)
 
 
-def train(result, trained, forward, labels):
+def train(result, trained, forward, labels, dtype):
     optimizer = torch.optim.SGD(trained.values(), lr=LR, momentum=MOMENTUM)
     result["count"], result["losses"] = sum(tensor.numel() for tensor in trained.values()), []
     for step in range(STEPS):
         optimizer.zero_grad()
-        logits = forward()
-        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+        # Autocast rounds to bfloat16 what is in float.
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.float32):
+            logits = forward()
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]).to(dtype), labels.reshape(-1))
         loss.backward()
         result["losses"].append(loss.item())
         if step == 0:
             result["logits"] = shown(logits)
             result["gradients"] = {key: shown(tensor.grad) for key, tensor in trained.items()}
         optimizer.step()
+    return result
+
+
+def trace_both(case):
+    result = trace(*case, torch.float64)
+    result["bf16_losses"] = [float(f"{loss:.7g}") for loss in trace(*case, torch.float32)["losses"]]
     return result
 
 
@@ -218,5 +226,5 @@ def rounded(value):
 
 
 made_by = f"PyTorch {torch.__version__}, transformers {transformers.__version__}"
-cases = ",\n".join(json.dumps(rounded(trace(*case))) for case in CASES)
+cases = ",\n".join(json.dumps(rounded(trace_both(case))) for case in CASES)
 sys.stdout.write('{"made_by": "%s", "cases": [\n%s\n]}\n' % (made_by, cases))
