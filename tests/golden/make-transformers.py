@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes transformers.json: what Hugging Face's models of tokens, and ViTs with timm's names, compute at small sizes,
-and in ten steps of SGD.
+and in some steps of SGD.
 
 Usage: make-transformers.py > transformers.json        (any PyTorch and transformers; CPU; some seconds)
+       make-transformers.py gpt2 > gpt2.json           (OpenAI's smallest GPT-2, 124 million parameters: 7 GB, a minute)
 
 Weights, tokens, pictures and labels are formulas that the test which reads the file (tests/train/golden_models.c) computes again.
 Everything is computed in double, except that Hugging Face's Llama computes norms and rotations in float; and the losses
@@ -12,10 +13,12 @@ once more with autocast to bfloat16. A case has the model's config.json.
 import json
 import sys
 
+import numpy
 import torch
 import transformers
 
-BATCH, T, STEPS, ELEMENTS = 3, 10, 10, 4
+LARGE = sys.argv[1:] == ["gpt2"]
+BATCH, T, STEPS, ELEMENTS, LOGITS = (1, 512, 4, 4, 400) if LARGE else (3, 10, 10, 4, 4)
 LR, MOMENTUM = 0.02, 0.9
 GPT2 = dict(model_type="gpt2", n_embd=24, n_layer=2, n_head=3, vocab_size=37, n_positions=12)
 LLAMA = dict(model_type="llama", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
@@ -26,7 +29,11 @@ VIT = dict(model_type="vit", hidden_size=24, num_hidden_layers=2, num_attention_
            image_size=8, patch_size=4, layer_norm_eps=1e-6)
 HEIGHT, WIDTH, CLASSES = 12, 8, 7
 
-CASES = [
+LARGE_CASES = [
+    ("gpt2, 124 million parameters", dict(model_type="gpt2", n_embd=768, n_layer=12, n_head=12, vocab_size=50257,
+                                          n_positions=1024), ()),
+]
+CASES = LARGE_CASES if LARGE else [
     # name, config, what is given besides tokens
     ("gpt2", GPT2, ()),
     ("gpt2, full context", dict(GPT2, n_positions=T, n_inner=40, activation_function="gelu"), ()),
@@ -50,17 +57,17 @@ CASES = [
 def fill(name, tensor):
     """Numbers of a generator that starts from the tensor's name."""
     salt = sum((i + 1) * byte for i, byte in enumerate(name.encode())) % 2**32
-    state = (12345 + 2654435761 * salt) % 2**32
     one_dimension = tensor.dim() == 1
     is_weight = name.endswith("weight")
     scale = tensor.shape[-1] ** -0.5 if not one_dimension else 0.2 if is_weight else 0.1
-    values = []
-    for _ in range(tensor.numel()):
-        state = (state * 1664525 + 1013904223) % 2**32
-        wave = (state >> 8) * 2.0**-23 - 1
-        values.append((1 if one_dimension and is_weight else 0) + scale * wave)
+    # state = state * 1664525 + 1013904223, modulo 2^32, as often as there are elements.
+    factors = numpy.full(tensor.numel(), 1664525, numpy.uint32).cumprod(dtype=numpy.uint32)
+    sums = numpy.concatenate([numpy.ones(1, numpy.uint32), factors[:-1]]).cumsum(dtype=numpy.uint32)
+    state = factors * numpy.uint32((12345 + 2654435761 * salt) % 2**32) + sums * numpy.uint32(1013904223)
+    wave = (state >> numpy.uint32(8)) * 2.0**-23 - 1
+    values = (1 if one_dimension and is_weight else 0) + scale * wave
     with torch.no_grad():
-        tensor.copy_(torch.tensor(values, dtype=torch.float32).reshape(tensor.shape))
+        tensor.copy_(torch.from_numpy(values.astype(numpy.float32)).reshape(tensor.shape))
 
 
 class Block(torch.nn.Module):
@@ -199,7 +206,7 @@ def train(result, trained, forward, labels, dtype):
         loss.backward()
         result["losses"].append(loss.item())
         if step == 0:
-            result["logits"] = shown(logits)
+            result["logits"] = shown(logits, LOGITS)
             result["gradients"] = {key: shown(tensor.grad) for key, tensor in trained.items()}
         optimizer.step()
     return result
@@ -211,10 +218,10 @@ def trace_both(case):
     return result
 
 
-def shown(tensor):
+def shown(tensor, elements=ELEMENTS):
     """The norm, and some elements."""
     flat = tensor.detach().reshape(-1)
-    return [flat.norm().item()] + [flat[i * 7919 % len(flat)].item() for i in range(ELEMENTS)]
+    return [flat.norm().item()] + [flat[i * 7919 % len(flat)].item() for i in range(elements)]
 
 
 def rounded(value):
@@ -227,4 +234,4 @@ def rounded(value):
 
 made_by = f"PyTorch {torch.__version__}, transformers {transformers.__version__}"
 cases = ",\n".join(json.dumps(rounded(trace_both(case))) for case in CASES)
-sys.stdout.write('{"made_by": "%s", "cases": [\n%s\n]}\n' % (made_by, cases))
+sys.stdout.write('{"made_by": "%s", "batch": %d, "length": %d, "cases": [\n%s\n]}\n' % (made_by, BATCH, T, cases))

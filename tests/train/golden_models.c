@@ -2,7 +2,7 @@
  *
  * The same numbers as Hugging Face's models of tokens, and as ViTs in PyTorch: logits, every parameter's gradient and
  * the losses of ten steps of SGD, compared with what tests/golden/make-transformers.py stored (in double; losses also
- * with autocast to BF16). Called with its file.
+ * with autocast to BF16). Called with its file, and with `cpu` if that is of a model too large for the device ref.
  */
 #include <stdio.h>
 
@@ -13,7 +13,7 @@
 #include "../temporary.h"
 #include "net.h"
 
-enum { BATCH = 3, T = 10, TOKENS = BATCH * T, STEPS = 10, IGNORED = -100 };
+enum { IGNORED = -100 };
 
 #define LR 0.02
 #define MOMENTUM 0.9
@@ -23,13 +23,15 @@ typedef struct bounds {
 } bounds;
 
 /* Hugging Face's Llama computes norms and rotations in float whatever the type. */
-static const bounds in_double = {1e-7, 1e-6, 1e-7}, in_float = {1e-6, 1e-6, 1e-6}, on_cpu = {2e-6, 2e-6, 2e-6};
-/* Of the losses of ten steps. Those of BF16 are compared with PyTorch's autocast, which rounds at other places: it
+static const bounds in_double = {1e-7, 1e-6, 1e-7}, in_float = {3e-6, 3e-6, 3e-6}, on_cpu = {5e-6, 5e-6, 5e-6};
+/* Of the losses of all steps. Those of BF16 are compared with PyTorch's autocast, which rounds at other places: it
  * keeps what is between the blocks in float. They differ by up to 1.3e-3, of ViTs 5e-3, which is as far as PyTorch's
  * are from those in double. Losses in F16, compared with those in double, differ by up to 8e-5 and 9e-4. */
 static const bounds in_bf16 = {3e-3, 3e-3, 1e-2}, in_f16 = {2e-4, 2e-4, 2e-3};
 
 static json_t *trace;
+static int64_t batch, length; /* of a sequence */
+static bool large;
 
 typedef struct model {
 	dtrain_device *device;
@@ -69,7 +71,7 @@ static bool is_given(const json_t *expected, const char *input)
 
 static dtrain_tensor add_input(dtrain_graph *graph, const json_t *expected, const char *name, dtrain_dtype dtype)
 {
-	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){BATCH, T});
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){batch, length});
 	return !expected || is_given(expected, name) ? dtrain_graph_input(graph, name, dtype, &shape) : -1;
 }
 
@@ -82,9 +84,9 @@ static int64_t number(const json_t *object, const char *key)
 /* A model of pictures; its losses. */
 static dtrain_tensor build_vit(model *m, const json_t *expected, dtrain_graph *graph)
 {
-	dtrain_shape rows = dtrain_shape_of(1, (int64_t[]){BATCH});
+	dtrain_shape rows = dtrain_shape_of(1, &batch);
 	dtrain_shape image =
-		dtrain_shape_of(4, (int64_t[]){BATCH, 3, number(expected, "height"), number(expected, "width")});
+		dtrain_shape_of(4, (int64_t[]){batch, 3, number(expected, "height"), number(expected, "width")});
 	m->image = dtrain_graph_input(graph, "image", m->activations, &image);
 	m->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &rows);
 	m->logits = dtrain_model_build(graph, "config.json", m->image, number(expected, "classes"));
@@ -167,7 +169,7 @@ static void fill_pictures(const model *m, int64_t classes)
 		else
 			((float *)image)[i] = (float)value;
 	}
-	for (int i = 0; i < BATCH; i++)
+	for (int i = 0; i < batch; i++)
 		label[i] = i * 2 % classes;
 }
 
@@ -179,14 +181,14 @@ static void fill_tokens(const model *m, int vocabulary)
 	int64_t *label = dtrain_program_data(m->program, m->label);
 	int64_t *position = inputs->position < 0 ? NULL : dtrain_program_data(m->program, inputs->position);
 	int64_t *types = inputs->token_types < 0 ? NULL : dtrain_program_data(m->program, inputs->token_types);
-	memcpy(dtrain_program_data(m->program, m->rows), (int64_t[]){TOKENS - 1, 4}, 2 * sizeof(int64_t));
-	for (int i = 0; i < TOKENS; i++) {
+	memcpy(dtrain_program_data(m->program, m->rows), (int64_t[]){batch * length - 1, 4}, 2 * sizeof(int64_t));
+	for (int i = 0; i < batch * length; i++) {
 		tokens[i] = i * 17 % vocabulary;
 		label[i] = i % 5 == 0 ? IGNORED : i * 29 % vocabulary;
 		if (segment)
-			segment[i] = i % T / 4;
+			segment[i] = i % (int)length / 4;
 		if (position)
-			position[i] = (i % T * 7 + 3) % T;
+			position[i] = (i % length * 7 + 3) % length;
 		if (types)
 			types[i] = i * 3 % 7 % 2;
 	}
@@ -230,8 +232,8 @@ static void close_model(model *m)
 
 /* ---- the comparison ---- */
 
-/* stored: the norm of a tensor, then some of its elements, which may differ by bound times the norm. Of some gradients
- * (that of the keys' bias) the true value is 0. */
+/* stored: the norm of a tensor, then some of its elements, which may differ by bound times the root of their mean
+ * square and times their size. Of some gradients (that of the keys' bias) the true value is 0. */
 static void compare_tensor(const model *m, const char *name, const void *array, int64_t offset, int64_t count,
 			   const json_t *stored, double bound)
 {
@@ -245,7 +247,7 @@ static void compare_tensor(const model *m, const char *name, const void *array, 
 	for (size_t k = 1; k < json_array_size(stored); k++) {
 		int64_t place = (int64_t)(k - 1) * 7919 % count;
 		double got = element(m, array, offset + place), right = json_number_value(json_array_get(stored, k));
-		if (!(fabs(got - right) <= bound * (norm + 1e-2)))
+		if (!(fabs(got - right) <= bound * ((norm + 1e-2) / sqrt((double)count) + fabs(right))))
 			fail_msg("%s[%lld]: %.9g, Hugging Face has %.9g", name, (long long)place, got, right);
 	}
 }
@@ -257,7 +259,7 @@ static void compare_rows(const model *m)
 	int64_t vocabulary = dtrain_program_shape(m->program, m->some)->dim[1];
 	assert_int_equal(dtrain_program_shape(m->program, m->some)->dim[0], 2);
 	for (int64_t i = 0; i < vocabulary; i++) {
-		assert_true(fabs(element(m, some, i) - element(m, all, (TOKENS - 1) * vocabulary + i)) < 1e-5);
+		assert_true(fabs(element(m, some, i) - element(m, all, (batch * length - 1) * vocabulary + i)) < 1e-5);
 		assert_true(fabs(element(m, some, vocabulary + i) - element(m, all, 4 * vocabulary + i)) < 1e-5);
 	}
 }
@@ -302,8 +304,8 @@ static void compare_case(const json_t *expected, const char *device, dtrain_dtyp
 	const char *name = json_string_value(json_object_get(expected, "name"));
 	open_model(&m, expected, device, activations);
 	dtrain_optimizer *sgd = make_sgd(&m);
-	assert_int_equal(json_array_size(losses), STEPS);
-	for (int step = 0; step < STEPS; step++) {
+	assert_true(json_array_size(losses) >= 4);
+	for (int step = 0; step < (int)json_array_size(losses); step++) {
 		expect_ok(dtrain_program_run(m.program, m.stream, false, &err), &err);
 		expect_ok(m.api->stream_synchronize(m.stream, &err), &err);
 		double right = json_number_value(json_array_get(losses, (size_t)step));
@@ -361,10 +363,12 @@ static void cpu_equals_hugging_face(void **state)
 static void losses_in_16_bits_are_near(void **state)
 {
 	(void)state;
-	compare_cases("ref", DTRAIN_BF16, in_bf16);
+	if (!large)
+		compare_cases("ref", DTRAIN_BF16, in_bf16);
 	if (!dtrain_device_find("cpu"))
 		return;
-	compare_cases("cpu", DTRAIN_F16, in_f16);
+	if (!large)
+		compare_cases("cpu", DTRAIN_F16, in_f16);
 	if (has_type("cpu", DTRAIN_BF16))
 		compare_cases("cpu", DTRAIN_BF16, in_bf16);
 }
@@ -377,15 +381,23 @@ int main(int argc, char **argv)
 		cmocka_unit_test(cpu_equals_hugging_face),
 		cmocka_unit_test(losses_in_16_bits_are_near),
 	};
+	const struct CMUnitTest large_tests[] = {
+		cmocka_unit_test(cpu_equals_hugging_face),
+		cmocka_unit_test(losses_in_16_bits_are_near),
+	};
 	json_error_t problem;
 	char folder[256];
-	if (argc != 2 || !(trace = json_load_file(argv[1], 0, &problem))) {
-		fprintf(stderr, "usage: %s FILE\n", argv[0]);
+	large = argc == 3 && strcmp(argv[2], "cpu") == 0;
+	if ((argc != 2 && !large) || !(trace = json_load_file(argv[1], 0, &problem))) {
+		fprintf(stderr, "usage: %s FILE [cpu]\n", argv[0]);
 		return 2;
 	}
+	batch = number(trace, "batch");
+	length = number(trace, "length");
 	if (temporary_enter(folder) != 0)
 		return 2;
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	int failed =
+		large ? cmocka_run_group_tests(large_tests, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 	temporary_leave(folder);
 	json_decref(trace);
 	return failed;
