@@ -85,6 +85,14 @@ CASES = [
     ("muon, match_rms_adamw", "muon", Muon,
      dict(adamw_lr_scale=0.5, betas=(0.9, 0.95), momentum=0.75, ns_steps=4, adjust_lr_fn="match_rms_adamw"), 0.125, 0,
      {"momentum": 0.75, "ns_steps": 4, "match_rms_adamw": 1, "adamw_lr_scale": 0.5}),
+    ("sgd", "sgd", torch.optim.SGD, {}, 0, 0, {"momentum": 0}),
+    ("sgd, weight decay", "sgd", torch.optim.SGD, {}, 0.125, 0, {"momentum": 0}),
+    ("sgd, momentum", "sgd", torch.optim.SGD, dict(momentum=0.9), 0, 0, {"momentum": 0.9}),
+    ("sgd, momentum and weight decay", "sgd", torch.optim.SGD, dict(momentum=0.75), 0.125, 0, {"momentum": 0.75}),
+    ("sgd, nesterov", "sgd", torch.optim.SGD, dict(momentum=0.9, nesterov=True), 0.125, 0,
+     {"momentum": 0.9, "nesterov": 1}),
+    ("sgd, nesterov, clipped", "sgd", torch.optim.SGD, dict(momentum=0.9, nesterov=True), 0.125, 2,
+     {"momentum": 0.9, "nesterov": 1}),
 ]
 
 
