@@ -80,7 +80,7 @@ void engine_memory_read(const engine_rank *engine, engine_memory *out)
 			continue;
 		dtrain_program_get_facts(networks[i]->program, &facts);
 		add_program(out, i, &facts);
-		out->batches[i] = engine_batches_bytes(engine, networks[i]);
+		out->batches[i] = engine_batches_bytes(engine, i == TRAINING, networks[i]);
 	}
 	share_batches(engine, out);
 }

@@ -41,10 +41,18 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 	return BETON_OK;
 }
 
-size_t engine_batches_bytes(const engine_rank *engine, const engine_network *network)
+/* A run that is one of several keeps its batch until the next one has been copied. */
+void engine_set_leases(const engine_rank *engine, bool training, beton_loader_options *loader)
+{
+	if (!engine->staged && (!training || engine->job.runs == 1))
+		loader->batches_leased = 1;
+}
+
+size_t engine_batches_bytes(const engine_rank *engine, bool training, const engine_network *network)
 {
 	beton_loader_options loader;
 	beton_loader_options_init(&loader);
+	engine_set_leases(engine, training, &loader);
 	size_t count = engine->staged ? ENGINE_FEED_BUFFERS : loader.batches_ahead + loader.batches_leased;
 	return count * network->batch_bytes;
 }
@@ -54,6 +62,6 @@ int engine_measure(engine_rank *engine, bool training, dtrain_program_facts *out
 	engine_network network = {0};
 	dtrain_graph *graph = NULL;
 	int status = engine_build_graph(engine, training, &network, &graph, err);
-	*batches = engine_batches_bytes(engine, &network);
+	*batches = engine_batches_bytes(engine, training, &network);
 	return status == BETON_OK ? dtrain_sync_measure(engine->sync, &graph, out, err) : status;
 }

@@ -9,8 +9,11 @@
 int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
 		       beton_error *err);
 
+/* Lets the loader lend as many batches as training or an evaluation holds at once: one on a device that has computed it
+ * when the call returns. */
+void engine_set_leases(const engine_rank *engine, bool training, beton_loader_options *loader);
 /* Bytes of the batches that are in the device's memory at once, of a network that was built. */
-size_t engine_batches_bytes(const engine_rank *engine, const engine_network *network);
+size_t engine_batches_bytes(const engine_rank *engine, bool training, const engine_network *network);
 
 /* The facts of that network, without its program, and the bytes of its batches. out->struct_size is set. */
 int engine_measure(engine_rank *engine, bool training, dtrain_program_facts *out, size_t *batches, beton_error *err);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/error.h"
+#include "engine/network.h"
 #include "order_input.h"
 #include "status_line.h"
 
@@ -116,6 +117,7 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	loader.memory_limit = (uint64_t)options->memory_limit;
 	if (engine->staged)
 		engine_feed_allocator(engine->device, &loader.allocator);
+	engine_set_leases(engine, training, &loader);
 	loader.batch_size = (uint32_t)options->batch_size;
 	loader.seed = options->seed;
 	loader.rank = (uint32_t)loading->rank;
