@@ -35,7 +35,7 @@ bool dtrain__shard_name_parse(const char *name, checkpoint_shard *out)
 		char format[64], exact[CHECKPOINT_SHARD_NAME];
 		int rank, index, count;
 		snprintf(format, sizeof(format), "shard-%%9d-%s-%%9d-of-%%9d", dtrain__set_names[set]);
-		if (sscanf(name, format, &rank, &index, &count) != 3 || rank < 1 || index < 1)
+		if (sscanf(name, format, &rank, &index, &count) != 3 || rank < 1 || index < 1 || index > count)
 			continue;
 		*out = (checkpoint_shard){rank - 1, set, index - 1, count};
 		dtrain__shard_name(exact, out->rank, out->set, out->index, out->count);

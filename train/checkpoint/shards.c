@@ -63,10 +63,11 @@ void dtrain__shards_list_free(char **names, size_t count)
 	free(names);
 }
 
-void dtrain__shards_absent(char *const *names, size_t count, char absent[CHECKPOINT_SHARD_NAME])
+bool dtrain__shards_absent(char *const *names, size_t count, char absent[CHECKPOINT_SHARD_NAME])
 {
 	checkpoint_shard next = {.count = 1}, shard;
-	for (size_t i = 0; i < count && dtrain__shard_name_parse(names[i], &shard); i++) {
+	size_t i = 0;
+	for (; i < count && dtrain__shard_name_parse(names[i], &shard); i++) {
 		if (i == 0)
 			next.count = shard.count;
 		if (shard.rank != next.rank || shard.index != next.index)
@@ -77,6 +78,7 @@ void dtrain__shards_absent(char *const *names, size_t count, char absent[CHECKPO
 			.rank = shard.rank + last, .index = last ? 0 : shard.index + 1, .count = shard.count};
 	}
 	dtrain__shard_name(absent, next.rank, DTRAIN_CHECKPOINT_MODEL, next.index, next.count);
+	return i < count || next.index > 0;
 }
 
 /* ---- a file ---- */
@@ -209,8 +211,8 @@ static int check_cover(const char *path, const safetensors_file *files, const ch
 		const index_part *a = &tensor->parts[clash[0]], *b = &tensor->parts[clash[1]];
 		return bt_fail(
 			err, BETON_FORMAT,
-			"%s: tensor '%s' has a part of %s in %s and one of %s in %s, which overlap: the files are "
-			"not of one saving",
+			"%s: tensor '%s' has a part of %s in %s and one of %s in %s, which overlap: the files come "
+			"from different checkpoints",
 			path, tensor->name, box_text(tensor->shape.ndim, &a->box, texts[0]), name_of(&files[a->file]),
 			box_text(tensor->shape.ndim, &b->box, texts[1]), name_of(&files[b->file]));
 	}

@@ -19,8 +19,9 @@
 int dtrain__shards_list(const char *folder, char ***names, size_t *count, beton_error *err);
 void dtrain__shards_list_free(char **names, size_t count);
 
-/* The first name that a sorted list lacks, which may be the one behind its end. */
-void dtrain__shards_absent(char *const *names, size_t count, char absent[CHECKPOINT_SHARD_NAME]);
+/* The first name that a sorted list lacks, which may be the one behind its end. False: it is that one, and no other
+ * name tells that there was one more. */
+bool dtrain__shards_absent(char *const *names, size_t count, char absent[CHECKPOINT_SHARD_NAME]);
 
 /* Parses the metadata of a file: NULL if its tensors are whole. Errors: FORMAT, UNSUPPORTED (of another version). */
 int dtrain__shards_info(const safetensors_file *file, json_t **info, beton_error *err);

@@ -22,6 +22,7 @@ struct dtrain_tensor_file {
 	struct index_set set; /* of all tensors; their parts are in the files */
 	dtrain_checkpoint_tensor *tensors;
 	char absent[CHECKPOINT_SHARD_NAME]; /* empty: not a folder */
+	bool is_incomplete;                 /* other names tell that the absent shard was there */
 };
 
 /* torch.save writes a zip archive; before PyTorch 1.6 it wrote a pickle that begins with a number of its own. */
@@ -187,7 +188,7 @@ static int open_folder(dtrain_tensor_file *self, beton_error *err)
 		free(path);
 	}
 	if (status == BETON_OK) {
-		dtrain__shards_absent(names, files, self->absent);
+		self->is_incomplete = dtrain__shards_absent(names, files, self->absent);
 		if (count)
 			qsort(parts, count, sizeof(*parts), compare_parts);
 		status = add_all(self, parts, count, err);
@@ -249,8 +250,9 @@ const char *dtrain_tensor_file_metadata(const dtrain_tensor_file *file, const ch
 	return text;
 }
 
-const char *dtrain_tensor_file_absent(const dtrain_tensor_file *file)
+const char *dtrain_tensor_file_absent(const dtrain_tensor_file *file, bool *incomplete)
 {
+	*incomplete = file->is_incomplete;
 	return *file->absent ? file->absent : NULL;
 }
 

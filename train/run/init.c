@@ -162,7 +162,8 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 	for (int i = 0; i < count; i++) {
 		struct target *target = &targets[i];
 		const run_source_tensor *found = target->found;
-		if (job->fresh_head && is_head(job, target))
+		bool may_be_absent = !found && job->source->incomplete;
+		if (job->fresh_head && is_head(job, target) && !may_be_absent)
 			continue;
 		if (!found)
 			return fail_missing(job, targets, count, target->name, err);

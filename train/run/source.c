@@ -2,6 +2,7 @@
 #include "source.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -87,7 +88,7 @@ static int read_file(run_source *source, bool values, beton_error *err)
 		if (dtrain_tensor_file_metadata(file, fact_names[i]))
 			json_object_set_new(source->facts, fact_names[i],
 					    json_string(dtrain_tensor_file_metadata(file, fact_names[i])));
-	const char *absent = dtrain_tensor_file_absent(file);
+	const char *absent = dtrain_tensor_file_absent(file, &source->incomplete);
 	source->absent = absent ? strdup(absent) : NULL;
 	if (status == BETON_OK && absent && !source->absent)
 		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", source->path);
@@ -221,17 +222,19 @@ static char *find_in(const char *folder, const char *name)
 }
 
 /* Whether shards are in the folder, even if their names are not right. */
-static bool has_shards(const char *folder)
+static int find_shards(const char *folder, bool *found, beton_error *err)
 {
 	DIR *stream = opendir(folder);
-	const struct dirent *item;
-	bool found = false;
-	while (stream && !found && (item = readdir(stream)))
-		found = strncmp(item->d_name, "shard-", strlen("shard-")) == 0 &&
-			bt_ends_with(item->d_name, ".safetensors");
+	const struct dirent *item = NULL;
+	*found = false;
+	errno = 0;
+	while (stream && !*found && (item = readdir(stream)))
+		*found = strncmp(item->d_name, "shard-", strlen("shard-")) == 0 &&
+			 bt_ends_with(item->d_name, ".safetensors");
+	int error = !stream || !item ? errno : 0;
 	if (stream)
 		closedir(stream);
-	return found;
+	return error ? bt_fail_errno(err, error, "%s: cannot list", folder) : BETON_OK;
 }
 
 /* Of a folder: its checkpoint, its newest one, or the model that another program has written there, which looks for
@@ -252,7 +255,11 @@ static int find_in_folder(const char *given, char **out, bool *checkpoint, beton
 	*out = find_in(given, "model.safetensors");
 	if (!*out)
 		*out = find_in(given, "model.safetensors.index.json");
-	if (!*out && has_shards(given))
+	bool shards = false;
+	status = *out ? BETON_OK : find_shards(given, &shards, err);
+	if (status != BETON_OK)
+		return status;
+	if (shards)
 		*out = strdup(given);
 	return *out ? BETON_OK
 		    : bt_fail(err, BETON_NOT_FOUND,

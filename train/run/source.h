@@ -17,11 +17,12 @@ typedef struct run_source_tensor {
 } run_source_tensor;
 
 typedef struct run_source {
-	char *path;    /* of the file, of the checkpoint, or of the folder of shards */
-	char *absent;  /* of shards: see dtrain_tensor_file_absent; else NULL */
-	json_t *facts; /* texts by the names of dtrain's metadata (see run_metadata_make); empty: nothing is known */
-	int64_t step;  /* of a checkpoint; 0: not known */
-	bool average;  /* the tensors are a checkpoint's moving averages */
+	char *path;      /* of the file, of the checkpoint, or of the folder of shards */
+	char *absent;    /* of shards: see dtrain_tensor_file_absent; else NULL */
+	bool incomplete; /* shards: the same */
+	json_t *facts;   /* texts by the names of dtrain's metadata (see run_metadata_make); empty: nothing is known */
+	int64_t step;    /* of a checkpoint; 0: not known */
+	bool average;    /* the tensors are a checkpoint's moving averages */
 	run_source_tensor *tensors;
 	size_t count;
 } run_source;

@@ -33,9 +33,10 @@ BETON_API const dtrain_checkpoint_tensor *dtrain_tensor_file_at(const dtrain_ten
 /* A text of the metadata, of the first file that has it; NULL: none of that name. Belongs to the file. */
 BETON_API const char *dtrain_tensor_file_metadata(const dtrain_tensor_file *file, const char *key);
 
-/* Of a folder: the name of the first shard that it does not have. Shards do not tell how many there were: without the
- * last ones a tensor ends earlier, or is not there. NULL: not a folder. Belongs to the file. */
-BETON_API const char *dtrain_tensor_file_absent(const dtrain_tensor_file *file);
+/* Of a folder: the name of the first shard that it does not have. Shards do not tell how many ranks there were: without
+ * the last ones a tensor ends earlier, or is not there. *incomplete: other shards' names tell that this one was
+ * written, or had nothing to hold. NULL: not a folder. Belongs to the file. */
+BETON_API const char *dtrain_tensor_file_absent(const dtrain_tensor_file *file, bool *incomplete);
 
 /* Reads all elements of a tensor of type F32, F64, F16 or BF16 as float (F64 is rounded). Errors: INVALID_ARGUMENT (no
  * such tensor), UNSUPPORTED (another type), IO, TRUNCATED, NO_MEMORY. */
