@@ -48,7 +48,11 @@ int bt_decoder_open(bt_decoder **out, uint64_t max_pixels, bt_budget *budget, be
 	decoder->errors.error_exit = fail_jump;
 	decoder->errors.emit_message = fail_on_warning;
 	decoder->progress.progress_monitor = limit_scans;
-	return BETON_OK;
+	decoder->scan = bt_scan_new(budget);
+	if (decoder->scan)
+		return BETON_OK;
+	bt_decoder_close(out);
+	return bt_fail(err, BETON_NO_MEMORY, "out of memory for a JPEG decoder");
 }
 
 void bt_decoder_close(bt_decoder **decoder)
@@ -57,6 +61,7 @@ void bt_decoder_close(bt_decoder **decoder)
 		return;
 	bt_buffer_free(&(*decoder)->cut);
 	bt_buffer_free(&(*decoder)->pixels);
+	bt_scan_free((*decoder)->scan);
 	free(*decoder);
 	*decoder = NULL;
 }

@@ -9,7 +9,7 @@
 
 #include <beton/beton.h>
 
-#include "buffer.h"
+#include "common/buffer.h"
 #include "crop.h"
 #include "picture.h"
 

@@ -89,16 +89,13 @@ static bt_rect find_needed(const struct jpeg_decompress_struct *jpeg, const bt_r
 	return needed;
 }
 
-/* Reserves memory for rows of MCUs of each plane, and sets the planes' addresses, strides, and sizes in memory. */
-static void place_planes(bt_decoder *decoder, size_t mcu_rows, bt_picture *out)
+/* Reserves memory for the planes, whose width and height are set, and sets their addresses and strides. */
+static void place_planes(bt_decoder *decoder, bt_picture *out)
 {
-	const struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
+	int count = decoder->jpeg.num_components;
 	size_t offsets[PLANES_MAX], total = 0;
-	for (int i = 0; i < jpeg->num_components; i++) {
-		const jpeg_component_info *info = &jpeg->comp_info[i];
+	for (int i = 0; i < count; i++) {
 		bt_plane *plane = &out->planes[i];
-		plane->width = info->width_in_blocks * (uint32_t)info->DCT_scaled_size;
-		plane->height = (uint32_t)(mcu_rows * (size_t)(info->v_samp_factor * info->DCT_scaled_size));
 		plane->stride = ((size_t)plane->width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 		plane->channels = 1;
 		offsets[i] = total;
@@ -107,8 +104,9 @@ static void place_planes(bt_decoder *decoder, size_t mcu_rows, bt_picture *out)
 	uint8_t *memory = bt_buffer_reserve(&decoder->pixels, total);
 	if (!memory)
 		bt_decoder_no_memory(decoder);
-	for (int i = 0; i < jpeg->num_components; i++)
+	for (int i = 0; i < count; i++)
 		out->planes[i].data = memory + offsets[i];
+	out->colour = count == 1 ? BT_GREY : BT_YCC;
 }
 
 /* Decodes rows of MCUs up to `end`; those before `begin` need no pixels. */
@@ -148,24 +146,66 @@ static void narrow(bt_plane *plane, const bt_rect *crop, uint32_t left, uint32_t
 	plane->box_height = (double)crop->height / y_step;
 }
 
+/* Decodes the part of the picture in full size with bt_scan. False: libjpeg has to decode it. */
+static bool scan_planes(bt_decoder *decoder, const bt_rect *needed, bt_rect *area, bt_picture *out)
+{
+	const struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
+	/* A single component is not interleaved: its MCU is a block, whatever its sampling. */
+	bool alone = jpeg->num_components == 1;
+	uint32_t mcu_width = DCTSIZE * (alone ? 1 : (uint32_t)jpeg->max_h_samp_factor);
+	uint32_t mcu_height = DCTSIZE * (alone ? 1 : (uint32_t)jpeg->max_v_samp_factor);
+	bt_scan_request request = {.begin_x = needed->x / mcu_width,
+				   .begin_y = needed->y / mcu_height,
+				   .end_x = bt_divide_up(needed->x + needed->width, mcu_width),
+				   .end_y = bt_divide_up(needed->y + needed->height, mcu_height)};
+	for (int i = 0; i < jpeg->num_components; i++) {
+		const jpeg_component_info *info = &jpeg->comp_info[i];
+		out->planes[i].width =
+			(request.end_x - request.begin_x) * DCTSIZE * (alone ? 1 : (uint32_t)info->h_samp_factor);
+		out->planes[i].height =
+			(request.end_y - request.begin_y) * DCTSIZE * (alone ? 1 : (uint32_t)info->v_samp_factor);
+	}
+	place_planes(decoder, out);
+	for (int i = 0; i < jpeg->num_components; i++) {
+		request.planes[i] = (uint8_t *)out->planes[i].data;
+		request.strides[i] = out->planes[i].stride;
+	}
+	*area = (bt_rect){.x = request.begin_x * mcu_width, .y = request.begin_y * mcu_height};
+	return bt_scan_decode(decoder->scan, jpeg, &request);
+}
+
+/* Decodes the part of the picture with libjpeg. */
+static void read_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
+			const bt_rect *needed, bt_rect *area, bt_picture *out)
+{
+	j_decompress_ptr jpeg = &decoder->jpeg;
+	*area = bt_decoder_cut(decoder, bytes, size, needed);
+	set_up(jpeg, request);
+	jpeg_start_decompress(jpeg);
+	uint32_t mcu_height = (uint32_t)jpeg->max_v_samp_factor * DCTSIZE;
+	uint32_t begin = (needed->y - area->y) / mcu_height;
+	uint32_t end = bt_divide_up(needed->y + needed->height - area->y, mcu_height);
+	for (int i = 0; i < jpeg->num_components; i++) {
+		const jpeg_component_info *info = &jpeg->comp_info[i];
+		out->planes[i].width = info->width_in_blocks * (uint32_t)info->DCT_scaled_size;
+		out->planes[i].height = (end - begin) * (uint32_t)(info->v_samp_factor * info->DCT_scaled_size);
+	}
+	place_planes(decoder, out);
+	read_rows(jpeg, out, begin, end);
+	area->y += begin * mcu_height;
+}
+
 void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
 		      bt_picture *out)
 {
 	j_decompress_ptr jpeg = &decoder->jpeg;
 	const bt_rect picture = {.width = jpeg->image_width, .height = jpeg->image_height};
 	set_up(jpeg, request);
-	bt_rect needed = find_needed(jpeg, &request->crop);
-	bt_rect area = bt_decoder_cut(decoder, bytes, size, &needed);
-	set_up(jpeg, request);
-	jpeg_start_decompress(jpeg);
-	uint32_t mcu_height = (uint32_t)jpeg->max_v_samp_factor * DCTSIZE;
-	uint32_t begin = (needed.y - area.y) / mcu_height;
-	uint32_t end = bt_divide_up(needed.y + needed.height - area.y, mcu_height);
-	place_planes(decoder, end - begin, out);
-	read_rows(jpeg, out, begin, end);
-	out->colour = jpeg->num_components == 1 ? BT_GREY : BT_YCC;
+	bt_rect needed = find_needed(jpeg, &request->crop), area;
+	bool full_size = jpeg->scale_num == DCTSIZE;
+	if (!full_size || !decoder->scan || !scan_planes(decoder, &needed, &area, out))
+		read_planes(decoder, bytes, size, request, &needed, &area, out);
 	for (int i = 0; i < jpeg->num_components; i++)
-		narrow(&out->planes[i], &request->crop, area.x, area.y + begin * mcu_height, &picture, step_x(jpeg, i),
-		       step_y(jpeg, i));
+		narrow(&out->planes[i], &request->crop, area.x, area.y, &picture, step_x(jpeg, i), step_y(jpeg, i));
 	bt_decoder_finish(decoder);
 }

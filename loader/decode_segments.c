@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "kernels.h"
+#include "jpeg/marker.h"
 
 enum {
 	MARKER_SOF0 = 0xc0, /* sequential, Huffman, 8 bits */
@@ -82,12 +82,11 @@ static size_t find_frame(const uint8_t *bytes, size_t size)
  * the markers do not match the grid. */
 static uint8_t *copy_segments(const segment_grid *grid, const uint8_t *at, const uint8_t *end, uint8_t *out)
 {
-	const bt_kernels *kernels = bt_kernels_best();
 	uint8_t number = 0, copied = 0;
 	for (uint32_t y = 0; y < grid->end_y; y++) {
 		uint32_t count = y + 1 < grid->end_y ? grid->columns : grid->end_x;
 		for (uint32_t x = 0; x < count; x++, number = (number + 1) & 7) {
-			const uint8_t *marker = at + kernels->find_marker(at, (size_t)(end - at));
+			const uint8_t *marker = bt_find_marker(at, end);
 			bool last = y + 1 == grid->end_y && x + 1 == count;
 			if (marker == end || (marker[1] != MARKER_RST0 + number && !(last && marker[1] == MARKER_EOI)))
 				return NULL;

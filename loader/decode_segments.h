@@ -14,7 +14,7 @@
 
 #include <jpeglib.h>
 
-#include "buffer.h"
+#include "common/buffer.h"
 #include "crop.h"
 
 /* A JPEG made of some of another JPEG's segments. */

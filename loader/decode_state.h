@@ -11,8 +11,9 @@
 
 #include <jpeglib.h>
 
-#include "buffer.h"
+#include "common/buffer.h"
 #include "decode.h"
+#include "jpeg/scan.h"
 
 struct bt_decoder {
 	struct jpeg_decompress_struct jpeg;
@@ -22,6 +23,7 @@ struct bt_decoder {
 	int code; /* of the failure */
 	char message[JMSG_LENGTH_MAX];
 	uint64_t max_pixels;
+	bt_scan *scan; /* decodes planes; NULL, for tests: libjpeg does */
 	bt_buffer cut; /* the JPEG of the segments that a crop needs */
 	bt_buffer pixels;
 	bt_budget *budget; /* books the buffers, and what libjpeg holds of a picture */

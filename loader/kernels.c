@@ -112,17 +112,6 @@ static void fence(void)
 {
 }
 
-static size_t find_marker(const uint8_t *bytes, size_t size)
-{
-	const uint8_t *at = bytes, *end = bytes + size;
-	while (end - at >= 2 && (at = memchr(at, 0xff, (size_t)(end - at) - 1))) {
-		if (at[1] != 0 && at[1] != 0xff)
-			return (size_t)(at - bytes);
-		at++;
-	}
-	return size;
-}
-
 const bt_kernels bt_kernels_c = {.name = "c",
 				 .vertical = vertical,
 				 .horizontal = horizontal,
@@ -132,8 +121,7 @@ const bt_kernels bt_kernels_c = {.name = "c",
 				 .bytes = bytes,
 				 .floats = floats,
 				 .halves = halves,
-				 .fence = fence,
-				 .find_marker = find_marker};
+				 .fence = fence};
 
 const bt_kernels *bt_kernels_get(unsigned index)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of resizing, colour conversion, output and the search for markers, once for each instruction set. All
- * give the same bytes.
+ * The inner loops of resizing, colour conversion and output, once for each instruction set. All give the same bytes.
  */
 #ifndef BT_LOADER_KERNELS_H
 #define BT_LOADER_KERNELS_H
@@ -60,9 +59,6 @@ typedef struct bt_kernels {
 	void (*floats)(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, float *out);
 	void (*halves)(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, uint16_t *out);
 	void (*fence)(void);
-
-	/* The offset of the first 0xff whose next byte is neither 0 nor 0xff; size if there is none. */
-	size_t (*find_marker)(const uint8_t *bytes, size_t size);
 } bt_kernels;
 
 extern const bt_kernels bt_kernels_c;

@@ -411,22 +411,6 @@ static void fence(void)
 	_mm_sfence();
 }
 
-static TARGET size_t find_marker(const uint8_t *bytes, size_t size)
-{
-	const __m256i ones = _mm256_set1_epi8(-1), zero = _mm256_setzero_si256();
-	size_t at = 0;
-	for (; at + 32 < size; at += 32) {
-		__m256i first = _mm256_loadu_si256((const __m256i *)(bytes + at));
-		__m256i second = _mm256_loadu_si256((const __m256i *)(bytes + at + 1));
-		__m256i other = _mm256_or_si256(_mm256_cmpeq_epi8(second, ones), _mm256_cmpeq_epi8(second, zero));
-		__m256i marker = _mm256_andnot_si256(other, _mm256_cmpeq_epi8(first, ones));
-		uint32_t places = (uint32_t)_mm256_movemask_epi8(marker);
-		if (places)
-			return at + (size_t)__builtin_ctz(places);
-	}
-	return at + bt_kernels_c.find_marker(bytes + at, size - at);
-}
-
 const bt_kernels bt_kernels_avx2 = {.name = "avx2",
 				    .vertical = vertical,
 				    .horizontal = horizontal,
@@ -436,6 +420,5 @@ const bt_kernels bt_kernels_avx2 = {.name = "avx2",
 				    .bytes = bytes,
 				    .floats = floats,
 				    .halves = halves,
-				    .fence = fence,
-				    .find_marker = find_marker};
+				    .fence = fence};
 #endif

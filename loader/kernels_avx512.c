@@ -399,20 +399,6 @@ static void fence(void)
 	_mm_sfence();
 }
 
-static TARGET size_t find_marker(const uint8_t *bytes, size_t size)
-{
-	const __m512i ones = _mm512_set1_epi8(-1);
-	size_t at = 0;
-	for (; at + 64 < size; at += 64) {
-		__m512i first = _mm512_loadu_si512(bytes + at), second = _mm512_loadu_si512(bytes + at + 1);
-		__mmask64 places = _mm512_cmpeq_epi8_mask(first, ones) & _mm512_test_epi8_mask(second, second) &
-				   _mm512_cmpneq_epi8_mask(second, ones);
-		if (places)
-			return at + (size_t)__builtin_ctzll(places);
-	}
-	return at + bt_kernels_avx2.find_marker(bytes + at, size - at);
-}
-
 const bt_kernels bt_kernels_avx512 = {.name = "avx512",
 				      .fill = bt_fill_avx512,
 				      .permute = bt_permute_avx512,
@@ -424,6 +410,5 @@ const bt_kernels bt_kernels_avx512 = {.name = "avx512",
 				      .bytes = bytes,
 				      .floats = floats,
 				      .halves = halves,
-				      .fence = fence,
-				      .find_marker = find_marker};
+				      .fence = fence};
 #endif

@@ -4,7 +4,7 @@
 #ifndef BT_LOADER_OPERATIONS_H
 #define BT_LOADER_OPERATIONS_H
 
-#include "buffer.h"
+#include "common/buffer.h"
 #include "ops.h"
 #include "random.h"
 

@@ -13,7 +13,7 @@
 #include <beton/error.h>
 #include <beton/loader.h>
 
-#include "buffer.h"
+#include "common/buffer.h"
 #include "picture.h"
 #include "resize_exact.h"
 

@@ -13,7 +13,7 @@
 
 #include <beton/error.h>
 
-#include "buffer.h"
+#include "common/buffer.h"
 
 typedef enum bt_exact_library { BT_EXACT_NONE = 0, BT_EXACT_OPENCV = 1, BT_EXACT_PILLOW = 2 } bt_exact_library;
 

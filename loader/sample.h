@@ -9,7 +9,7 @@
 #include <beton/loader.h>
 
 #include "arena.h"
-#include "buffer.h"
+#include "common/buffer.h"
 #include "decode.h"
 #include "engine.h"
 #include "operations.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/system.h"
+#include "jpeg/marker.h"
 #include "loader/kernels.h"
 #include "loader/transform.h"
 
@@ -150,7 +151,7 @@ static void check_colour(const bt_kernels *kernels, const guarded *memory)
 }
 
 /* Bytes that are often those of markers, or none of which is. */
-static void check_marker(const bt_kernels *kernels, const guarded *memory)
+static void check_marker(const guarded *memory)
 {
 	static const uint8_t special[] = {0, 0xff, 0xff, 0xd0};
 	uint32_t size = draw(0, draw(0, 1) ? 80 : 1000), rare = draw(0, 1) ? 2 : 300;
@@ -159,10 +160,14 @@ static void check_marker(const bt_kernels *kernels, const guarded *memory)
 		bytes[i] = draw(0, rare) ? (uint8_t)draw(0, 254) : special[draw(0, 3)];
 	for (uint32_t i = 0; draw(0, 1) && i + 1 < size; i++)
 		bytes[i + 1] = bytes[i] == 0xff ? special[draw(0, 2)] : bytes[i + 1];
-	size_t expected = bt_kernels_c.find_marker(bytes, size), got = kernels->find_marker(bytes, size);
-	char text[64];
-	snprintf(text, sizeof(text), "%zu, not %zu of %u bytes", got, expected, size);
-	compare("find_marker", kernels, &expected, &got, sizeof(got), text);
+	uint32_t expected = 0;
+	while (expected < size && (expected + 1 == size || bytes[expected] != 0xff || bytes[expected + 1] == 0 ||
+				   bytes[expected + 1] == 0xff))
+		expected++;
+	if (bt_find_marker(bytes, bytes + size) != bytes + expected) {
+		fprintf(stderr, "bt_find_marker: not %u of %u bytes\n", expected, size);
+		failures++;
+	}
 }
 
 /* Also what makes halves subnormal or infinite, and what cannot be computed. */
@@ -375,7 +380,7 @@ int main(int argc, char **argv)
 			check_vertical(kernels, &memory);
 			check_colour(kernels, &memory);
 			check_elements(kernels, &memory);
-			check_marker(kernels, &memory);
+			check_marker(&memory);
 			check_resize(kernels, &memory);
 		}
 		printf("%s: %s\n", kernels->name, failures ? "FAILED" : "ok");

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bits.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+/* Copies bytes up to the first 0xff, or to the end of one of both. */
+static size_t copy_plain(const uint8_t *raw, size_t left, uint8_t *out, size_t room)
+{
+	size_t count = left < room ? left : room, i = 0;
+#ifdef __SSE2__
+	for (; i + sizeof(__m128i) <= count; i += sizeof(__m128i)) {
+		__m128i bytes = _mm_loadu_si128((const __m128i *)(raw + i));
+		_mm_storeu_si128((__m128i *)(out + i), bytes);
+		int stuffed = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(-1)));
+		if (stuffed)
+			return i + (size_t)__builtin_ctz((unsigned int)stuffed);
+	}
+#endif
+	for (; i < count && raw[i] != 0xff; i++)
+		out[i] = raw[i];
+	return i;
+}
+
+/* Copies bytes until the memory is full or the segment ends. */
+static void copy(bt_segment *segment, uint8_t *out)
+{
+	const uint8_t *raw = segment->raw, *limit = segment->bytes + BT_BITS_BYTES;
+	while (out < limit) {
+		size_t count = copy_plain(raw, (size_t)(segment->raw_end - raw), out, (size_t)(limit - out));
+		out += count;
+		raw += count;
+		if (out == limit)
+			break;
+		if (segment->raw_end - raw < 2 || raw[1] != 0) {
+			segment->ended = true;
+			break;
+		}
+		*out++ = 0xff;
+		raw += 2;
+	}
+	segment->raw = raw;
+	segment->end = out;
+	/* Behind the end, an MCU may begin in the last bits. What it reads there does not matter: the segment has been
+	 * left then. */
+	segment->safe = segment->ended ? out + sizeof(uint64_t) : out - BT_MCU_BYTES - sizeof(uint64_t);
+}
+
+void bt_segment_open(bt_segment *segment, const uint8_t *raw, const uint8_t *raw_end)
+{
+	segment->raw = raw;
+	segment->raw_end = raw_end;
+	segment->ended = false;
+	copy(segment, segment->bytes);
+	segment->bits = (bt_bits){.at = segment->bytes};
+}
+
+bool bt_segment_feed(bt_segment *segment)
+{
+	if (segment->ended)
+		return false;
+	size_t left = (size_t)(segment->end - segment->bits.at);
+	memmove(segment->bytes, segment->bits.at, left);
+	segment->bits.at = segment->bytes;
+	copy(segment, segment->bytes + left);
+	return segment->bits.at <= segment->safe;
+}
+
+bool bt_segment_is_read(bt_segment *segment)
+{
+	if (!segment->ended)
+		bt_segment_feed(segment);
+	ptrdiff_t left = (segment->end - segment->bits.at) * 8 + segment->bits.count;
+	return segment->ended && left >= 0 && left < 8;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inverse DCT of libjpeg-turbo's accurate method (JDCT_ISLOW: 13 bits of fraction, 2 more between the passes), once
+ * for each instruction set. All give the same bytes.
+ */
+#ifndef BT_JPEG_IDCT_H
+#define BT_JPEG_IDCT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	BT_IDCT_GROUP = 4,       /* blocks that an implementation may do at once */
+	BT_IDCT_RANGE_BITS = 13, /* products of a coefficient and its quantizer are from -4096 to 4095 */
+	BT_IDCT_CORNER = 10,     /* the first coefficients in zigzag order that lie in the upper left 4 x 4 */
+};
+
+typedef struct bt_idct {
+	const char *name;
+	/* Transforms blocks of 64 coefficients in rows, times their quantizers; counts[i] is 1 or more, and all
+	 * coefficients of block i from that one on in zigzag order are 0. The 8 x 8 samples of block i go to out + 8 i.
+	 * Reads, and clears, up to a multiple of BT_IDCT_GROUP blocks, and writes as many. False: a product is out of
+	 * range. */
+	bool (*row)(int16_t *blocks, const uint8_t *counts, uint32_t count, const int16_t quantizers[64], uint8_t *out,
+		    size_t stride);
+} bt_idct;
+
+extern const bt_idct bt_idct_c;
+#ifdef __x86_64__
+extern const bt_idct bt_idct_sse2;
+extern const bt_idct bt_idct_avx2;
+extern const bt_idct bt_idct_avx512;
+#endif
+
+/* The implementations for this processor, the fastest at index 0; NULL behind the last. */
+const bt_idct *bt_idct_get(unsigned index);
+
+#endif

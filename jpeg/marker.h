@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BT_JPEG_MARKER_H
+#define BT_JPEG_MARKER_H
+
+#include <stdint.h>
+
+/* The first 0xff whose next byte is neither 0 nor 0xff; end if there is none. */
+const uint8_t *bt_find_marker(const uint8_t *bytes, const uint8_t *end);
+
+#endif

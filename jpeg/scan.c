@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scan.h"
+
+#include <stdlib.h>
+
+#include "bits.h"
+#include "idct.h"
+#include "marker.h"
+
+enum {
+	MARKER_RST0 = 0xd0,
+	MARKER_EOI = 0xd9,
+	POSITIONS = 192 + 64, /* of a coefficient, with those behind a run that ends the block */
+};
+
+/* What decodes a component. */
+typedef struct component {
+	uint32_t width, height; /* blocks in an MCU */
+	const bt_huffman *dc, *ac;
+	int16_t quantizers[64]; /* by row */
+	int32_t last;           /* DC coefficient */
+	/* A row of MCUs: coefficients and their counts of `height` rows of blocks, which are cleared when they have
+	 * been read. */
+	int16_t *blocks;
+	uint8_t *counts;
+	size_t row_blocks; /* from one row to the next */
+} component;
+
+/* A block of an MCU. */
+typedef struct unit {
+	component *component;
+	size_t block; /* of the MCU at begin_x, in the component's row of MCUs */
+} unit;
+
+struct bt_scan {
+	bt_segment segment;
+	component components[BT_SCAN_COMPONENTS];
+	unit units[BT_BLOCKS_MAX];
+	bt_huffman dc[NUM_HUFF_TBLS], ac[NUM_HUFF_TBLS];
+	int num_components, num_units;
+	uint32_t mcus_x, mcus_y;
+	uint32_t interval; /* MCUs of a segment */
+	const bt_idct *idct;
+	bt_buffer rows;               /* blocks and counts of all components */
+	uint8_t positions[POSITIONS]; /* of coefficients in zigzag order */
+};
+
+bt_scan *bt_scan_new(bt_budget *budget)
+{
+	static const uint8_t zigzag[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
+					   12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
+					   35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+					   58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+	bt_scan *scan = calloc(1, sizeof(*scan));
+	if (!scan)
+		return NULL;
+	/* What ends a block writes 0 there, before any other coefficient does. */
+	memset(scan->positions, 63, sizeof(scan->positions));
+	memcpy(scan->positions, zigzag, sizeof(zigzag));
+	scan->idct = bt_idct_get(0);
+	scan->rows.budget = budget;
+	return scan;
+}
+
+void bt_scan_free(bt_scan *scan)
+{
+	if (!scan)
+		return;
+	bt_buffer_free(&scan->rows);
+	free(scan);
+}
+
+/* ---- the header ---- */
+
+static bool is_common(const struct jpeg_decompress_struct *jpeg)
+{
+	if (jpeg->progressive_mode || jpeg->arith_code || jpeg->data_precision != 8 || jpeg->Ss != 0 ||
+	    jpeg->Se != DCTSIZE2 - 1 || jpeg->Ah != 0 || jpeg->Al != 0 || jpeg->comps_in_scan != jpeg->num_components)
+		return false;
+	if (jpeg->num_components == 1)
+		return true;
+	const jpeg_component_info *info = jpeg->comp_info;
+	return jpeg->num_components == 3 && info[0].h_samp_factor <= 2 && info[0].v_samp_factor <= 2 &&
+	       info[1].h_samp_factor == 1 && info[1].v_samp_factor == 1 && info[2].h_samp_factor == 1 &&
+	       info[2].v_samp_factor == 1;
+}
+
+/* The tables of a code; NULL: there is none, or it is wrong. */
+static const bt_huffman *read_code(bt_huffman tables[NUM_HUFF_TBLS], JHUFF_TBL *const codes[NUM_HUFF_TBLS], int number,
+				   bool dc)
+{
+	if (number < 0 || number >= NUM_HUFF_TBLS || !codes[number])
+		return NULL;
+	return bt_huffman_make(&tables[number], codes[number]->bits, codes[number]->huffval, dc) ? &tables[number]
+												 : NULL;
+}
+
+static bool read_component(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, int index)
+{
+	component *out = &scan->components[index];
+	const jpeg_component_info *info = &jpeg->comp_info[index];
+	/* The scan may name its components in another order. */
+	if (jpeg->cur_comp_info[index] != info || info->quant_tbl_no < 0 || info->quant_tbl_no >= NUM_QUANT_TBLS ||
+	    !jpeg->quant_tbl_ptrs[info->quant_tbl_no])
+		return false;
+	/* A single component is not interleaved: its MCU is a block, whatever its sampling. */
+	bool alone = jpeg->num_components == 1;
+	out->width = alone ? 1 : (uint32_t)info->h_samp_factor;
+	out->height = alone ? 1 : (uint32_t)info->v_samp_factor;
+	out->dc = read_code(scan->dc, jpeg->dc_huff_tbl_ptrs, info->dc_tbl_no, true);
+	out->ac = read_code(scan->ac, jpeg->ac_huff_tbl_ptrs, info->ac_tbl_no, false);
+	const UINT16 *quantizers = jpeg->quant_tbl_ptrs[info->quant_tbl_no]->quantval;
+	for (int i = 0; i < DCTSIZE2; i++) {
+		if (quantizers[i] > INT16_MAX)
+			return false;
+		out->quantizers[i] = (int16_t)quantizers[i];
+	}
+	return out->dc && out->ac;
+}
+
+static bool read_header(bt_scan *scan, const struct jpeg_decompress_struct *jpeg)
+{
+	if (!is_common(jpeg))
+		return false;
+	scan->num_components = jpeg->num_components;
+	for (int i = 0; i < scan->num_components; i++)
+		if (!read_component(scan, jpeg, i))
+			return false;
+	uint32_t width = scan->components[0].width * DCTSIZE, height = scan->components[0].height * DCTSIZE;
+	scan->mcus_x = (jpeg->image_width + width - 1) / width;
+	scan->mcus_y = (jpeg->image_height + height - 1) / height;
+	scan->interval = jpeg->restart_interval;
+	return true;
+}
+
+/* Memory for a row of `mcus` MCUs, whose coefficients are 0. */
+static bool place_blocks(bt_scan *scan, uint32_t mcus)
+{
+	enum { BLOCK_BYTES = DCTSIZE2 * sizeof(int16_t) };
+	size_t total = 0, before = 0;
+	for (int i = 0; i < scan->num_components; i++) {
+		component *c = &scan->components[i];
+		c->row_blocks = ((size_t)mcus * c->width + BT_IDCT_GROUP - 1) / BT_IDCT_GROUP * BT_IDCT_GROUP;
+		total += c->row_blocks * c->height;
+	}
+	int16_t *blocks = bt_buffer_reserve(&scan->rows, total * (BLOCK_BYTES + 1));
+	if (!blocks)
+		return false;
+	memset(blocks, 0, total * BLOCK_BYTES);
+	uint8_t *counts = (uint8_t *)blocks + total * BLOCK_BYTES;
+	scan->num_units = 0;
+	for (int i = 0; i < scan->num_components; i++) {
+		component *c = &scan->components[i];
+		c->blocks = blocks + before * DCTSIZE2;
+		c->counts = counts + before;
+		before += c->row_blocks * c->height;
+		for (uint32_t y = 0; y < c->height; y++)
+			for (uint32_t x = 0; x < c->width; x++)
+				scan->units[scan->num_units++] = (unit){c, y * c->row_blocks + x};
+	}
+	return true;
+}
+
+/* ---- coefficients ---- */
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* The entry of a coefficient whose code is longer than the look-up, or whose value is behind it; 0: no code. */
+static __attribute__((noinline)) uint32_t long_entry(uint64_t window, const bt_huffman *table, uint32_t entry, bool dc)
+{
+	uint32_t symbol = entry >> 16, length = entry & BT_HUFFMAN_LENGTH;
+	if (length == 0) {
+		int32_t code = (int32_t)(window >> 48);
+		for (length = (uint32_t)bt_huffman_bits(dc) + 1; code >= table->limits[length]; length++)
+			;
+		if (length > 16)
+			return 0;
+		symbol = table->symbols[(code >> (16 - length)) + table->offsets[length]];
+	}
+	uint32_t size = dc ? symbol : symbol & 15, run = dc ? 0 : symbol >> 4;
+	if (size == 0)
+		return length | (dc ? 1 : run == 15 ? 16 : BT_HUFFMAN_END) << 8;
+	int32_t value = (int32_t)(window << length >> (64 - size));
+	if (!(value >> (size - 1)))
+		value -= (1 << size) - 1;
+	return (length + size) | (run + 1) << 8 | (uint32_t)(uint16_t)value << 16;
+}
+
+/* Reads a coefficient; 0: no code. Three calls may follow one bt_bits_fill: what does not come from the look-up's bits
+ * fills for itself. */
+INLINE uint32_t take(bt_bits *bits, const bt_huffman *table, bool dc)
+{
+	uint32_t entry = table->entries[bits->window >> (64 - bt_huffman_bits(dc))];
+	if (__builtin_expect(!(entry & 0xff00), 0)) {
+		bt_bits_fill(bits);
+		entry = long_entry(bits->window, table, entry, dc);
+	}
+	bt_bits_take(bits, entry & BT_HUFFMAN_LENGTH);
+	return entry;
+}
+
+/* Reads the AC coefficient behind coefficient *k. False: the block has no more. *k is then 63, or at least
+ * BT_HUFFMAN_END more than the last coefficient, or something between them after a fault. */
+INLINE bool take_ac(bt_bits *bits, const bt_huffman *table, const uint8_t *positions, int16_t *block, bool keep,
+		    uint32_t *k)
+{
+	uint32_t entry = take(bits, table, false);
+	*k += entry ? entry >> 8 & 255 : DCTSIZE2;
+	if (keep)
+		block[positions[*k]] = (int16_t)(entry >> 16);
+	return *k < DCTSIZE2 - 1;
+}
+
+/* Decodes a block; without `keep` only as far as the next one needs. Returns the number of coefficients up to the last
+ * one that is not 0; 0: a fault. */
+INLINE uint32_t take_block(const uint8_t *positions, bt_bits *bits, component *c, int16_t *block, bool keep)
+{
+	const bt_huffman *ac = c->ac;
+	bt_bits_fill(bits);
+	uint32_t entry = take(bits, c->dc, true), k = 0;
+	c->last += (int16_t)(entry >> 16);
+	if (!entry || c->last != (int16_t)c->last)
+		return 0;
+	if (keep)
+		block[0] = (int16_t)c->last;
+	while (take_ac(bits, ac, positions, block, keep, &k) && take_ac(bits, ac, positions, block, keep, &k)) {
+		bt_bits_fill(bits);
+		if (!take_ac(bits, ac, positions, block, keep, &k))
+			break;
+	}
+	if (k == DCTSIZE2 - 1)
+		return DCTSIZE2;
+	return k >= BT_HUFFMAN_END ? k - BT_HUFFMAN_END + 1 : 0;
+}
+
+/* Decodes MCUs of a segment; with `keep` to the row's coefficients, from MCU x of those that are needed on. */
+INLINE bool take_mcus(bt_scan *scan, uint32_t count, uint32_t x, bool keep)
+{
+	bt_segment *segment = &scan->segment;
+	bt_bits bits = segment->bits;
+	for (uint32_t i = 0; i < count; i++) {
+		if (__builtin_expect(bits.at > segment->safe, 0)) {
+			segment->bits = bits;
+			if (!bt_segment_feed(segment))
+				return false;
+			bits = segment->bits;
+		}
+		for (int j = 0; j < scan->num_units; j++) {
+			component *c = scan->units[j].component;
+			size_t at = scan->units[j].block + (size_t)(x + i) * c->width;
+			uint32_t number = take_block(scan->positions, &bits, c, c->blocks + at * DCTSIZE2, keep);
+			if (__builtin_expect(number == 0, 0))
+				return false;
+			if (keep)
+				c->counts[at] = (uint8_t)number;
+		}
+	}
+	segment->bits = bits;
+	return true;
+}
+
+static __attribute__((noinline)) bool skip_mcus(bt_scan *scan, uint32_t count)
+{
+	return take_mcus(scan, count, 0, false);
+}
+
+static __attribute__((noinline)) bool keep_mcus(bt_scan *scan, uint32_t count, uint32_t x)
+{
+	return take_mcus(scan, count, x, true);
+}
+
+/* ---- the picture ---- */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Decodes `count` MCUs from (x, y) on, all in one row and one segment. */
+static bool decode_run(bt_scan *scan, const bt_scan_request *request, uint32_t x, uint32_t y, uint32_t count)
+{
+	uint32_t end = x + count;
+	if (y < request->begin_y || x >= request->end_x || end <= request->begin_x)
+		return skip_mcus(scan, count);
+	uint32_t begin = x < request->begin_x ? request->begin_x : x, stop = least(end, request->end_x);
+	return skip_mcus(scan, begin - x) && keep_mcus(scan, stop - begin, begin - request->begin_x) &&
+	       skip_mcus(scan, end - stop);
+}
+
+/* Writes the samples of a row of MCUs. False: a coefficient is out of range. */
+static bool write_row(bt_scan *scan, const bt_scan_request *request, uint32_t row)
+{
+	uint32_t mcus = request->end_x - request->begin_x;
+	bool good = true;
+	for (int i = 0; i < scan->num_components; i++) {
+		component *c = &scan->components[i];
+		size_t stride = request->strides[i];
+		uint8_t *out = request->planes[i] + (size_t)row * c->height * DCTSIZE * stride;
+		for (uint32_t y = 0; y < c->height; y++, out += DCTSIZE * stride)
+			good &= scan->idct->row(c->blocks + y * c->row_blocks * DCTSIZE2, c->counts + y * c->row_blocks,
+						mcus * c->width, c->quantizers, out, stride);
+	}
+	return good;
+}
+
+static void open_segment(bt_scan *scan, const uint8_t *at, const uint8_t *end)
+{
+	bt_segment_open(&scan->segment, at, end);
+	for (int i = 0; i < scan->num_components; i++)
+		scan->components[i].last = 0;
+}
+
+/* Whether MCUs first .. end - 1 have none that is wanted. */
+static bool is_outside(const bt_scan *scan, const bt_scan_request *request, uint32_t first, uint32_t end)
+{
+	uint32_t y = (end - 1) / scan->mcus_x, x = first % scan->mcus_x;
+	return y < request->begin_y ||
+	       (first / scan->mcus_x == y && (x >= request->end_x || (end - 1) % scan->mcus_x < request->begin_x));
+}
+
+/* Decodes MCUs first .. end - 1, all in one segment. */
+static bool decode_mcus(bt_scan *scan, const bt_scan_request *request, uint32_t first, uint32_t end)
+{
+	while (first < end) {
+		uint32_t x = first % scan->mcus_x, y = first / scan->mcus_x,
+			 count = least(scan->mcus_x - x, end - first);
+		if (!decode_run(scan, request, x, y, count))
+			return false;
+		first += count;
+		if (first % scan->mcus_x == 0 && y >= request->begin_y &&
+		    !write_row(scan, request, y - request->begin_y))
+			return false;
+	}
+	return true;
+}
+
+bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request)
+{
+	if (!read_header(scan, jpeg) || !place_blocks(scan, request->end_x - request->begin_x))
+		return false;
+	const uint8_t *at = jpeg->src->next_input_byte, *end = at + jpeg->src->bytes_in_buffer;
+	uint32_t total = scan->mcus_x * scan->mcus_y, wanted = request->end_y * scan->mcus_x;
+	uint32_t interval = scan->interval ? scan->interval : total;
+	for (uint32_t first = 0, number = 0; first < wanted; first += interval, number++) {
+		uint32_t stop = first + least(total - first, interval);
+		if (is_outside(scan, request, first, stop)) {
+			at = bt_find_marker(at, end);
+			/* The row that ends in this segment may have begun in one that was decoded. */
+			if (stop % scan->mcus_x == 0 && (stop - 1) / scan->mcus_x >= request->begin_y &&
+			    !write_row(scan, request, (stop - 1) / scan->mcus_x - request->begin_y))
+				return false;
+		} else {
+			open_segment(scan, at, end);
+			if (!decode_mcus(scan, request, first, least(stop, wanted)))
+				return false;
+			if (stop > wanted)
+				break;
+			if (!bt_segment_is_read(&scan->segment))
+				return false;
+			at = scan->segment.raw;
+		}
+		if (end - at < 2 || at[1] != (stop == total ? MARKER_EOI : MARKER_RST0 + (number & 7)))
+			return false;
+		at += 2;
+	}
+	return true;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Decodes the JPEGs that nearly all are: baseline, Huffman, 8 bits, grey or YCbCr with at most 6 blocks in an MCU, one
+ * scan; with or without restart markers. The planes are those of libjpeg-turbo's accurate inverse DCT (JDCT_ISLOW), bit
+ * for bit. All else, and what is damaged or unusual, is left to libjpeg, which then says what is wrong with it.
+ */
+#ifndef BT_JPEG_SCAN_H
+#define BT_JPEG_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jpeglib.h>
+
+#include "common/buffer.h"
+
+enum { BT_SCAN_COMPONENTS = 3 };
+
+/* Memory of one decoder: 90 KB, and a row of coefficients. No result depends on what was decoded before. */
+typedef struct bt_scan bt_scan;
+
+/* budget: that the row is booked in; outlives the decoder; may be NULL. NULL: out of memory. */
+bt_scan *bt_scan_new(bt_budget *budget);
+void bt_scan_free(bt_scan *scan);
+
+/* MCUs begin_x .. end_x - 1 of rows begin_y .. end_y - 1, and where they go. A component's first sample of MCU
+ * (begin_x, begin_y) goes to planes[i][0]. Strides are multiples of 64 bytes; whole ones may be written in each row. */
+typedef struct bt_scan_request {
+	uint32_t begin_x, begin_y;
+	uint32_t end_x, end_y;
+	uint8_t *planes[BT_SCAN_COMPONENTS];
+	size_t strides[BT_SCAN_COMPONENTS];
+} bt_scan_request;
+
+/* jpeg has just read the header from memory, and is not changed. Reads the data of the rows above end_y, but for
+ * segments between restart markers that have none of the MCUs; if end_y is the last row, also the marker behind the
+ * scan. False: the JPEG is of another kind or has a fault, or memory ran out, and the planes' content is undefined.
+ * libjpeg has to decode it then. */
+bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request);
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The decoder of common JPEGs against libjpeg: what it decodes, what it leaves, and its inverse DCTs.
+ */
+#include "fixture.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+
+#include "jpeg/idct.h"
+#include "jpeg/scan.h"
+
+enum { PLANES = 3, SIDE_MAX = 256, ROWS = 32 };
+
+static uint32_t seed = 1;
+
+static uint32_t draw(uint32_t least, uint32_t most)
+{
+	seed = seed * 1664525 + 1013904223;
+	return least + (uint32_t)((uint64_t)(seed >> 4) * (most - least + 1) >> 28);
+}
+
+/* The planes of a picture; those of libjpeg are padded to whole blocks as well. */
+typedef struct planes {
+	_Alignas(64) uint8_t samples[PLANES][SIDE_MAX * SIDE_MAX];
+} planes;
+
+static planes expected, got;
+
+typedef struct reader {
+	struct jpeg_decompress_struct jpeg;
+	struct jpeg_error_mgr errors;
+	jmp_buf failed;
+} reader;
+
+static void give_up(j_common_ptr jpeg)
+{
+	longjmp(((reader *)jpeg->client_data)->failed, 1);
+}
+
+static void fail_on_warning(j_common_ptr jpeg, int level)
+{
+	if (level < 0)
+		give_up(jpeg);
+}
+
+static void open_reader(reader *r, const uint8_t *bytes, size_t size)
+{
+	r->jpeg.err = jpeg_std_error(&r->errors);
+	r->jpeg.client_data = r;
+	r->errors.error_exit = give_up;
+	r->errors.emit_message = fail_on_warning;
+	jpeg_create_decompress(&r->jpeg);
+	jpeg_mem_src(&r->jpeg, bytes, size);
+}
+
+/* Decodes the picture with libjpeg; the strides are SIDE_MAX. False: it has a fault. */
+static bool decode_with_library(const uint8_t *bytes, size_t size, planes *out)
+{
+	reader r;
+	if (setjmp(r.failed)) {
+		jpeg_destroy_decompress(&r.jpeg);
+		return false;
+	}
+	open_reader(&r, bytes, size);
+	jpeg_read_header(&r.jpeg, TRUE);
+	r.jpeg.raw_data_out = TRUE;
+	r.jpeg.out_color_space = r.jpeg.jpeg_color_space;
+	jpeg_start_decompress(&r.jpeg);
+	JSAMPROW rows[PLANES][ROWS];
+	JSAMPARRAY at[PLANES] = {rows[0], rows[1], rows[2]};
+	for (size_t row = 0; r.jpeg.output_scanline < r.jpeg.output_height; row++) {
+		for (int i = 0; i < r.jpeg.num_components; i++) {
+			size_t count = (size_t)r.jpeg.comp_info[i].v_samp_factor * DCTSIZE;
+			for (size_t y = 0; y < count; y++)
+				rows[i][y] = out->samples[i] + (row * count + y) * SIDE_MAX;
+		}
+		jpeg_read_raw_data(&r.jpeg, at, ROWS);
+	}
+	jpeg_finish_decompress(&r.jpeg);
+	jpeg_destroy_decompress(&r.jpeg);
+	return true;
+}
+
+/* The same with bt_scan. sizes: of the planes' whole blocks, which can be compared. */
+static bool decode(bt_scan *scan, const uint8_t *bytes, size_t size, planes *out, uint32_t sizes[PLANES][2])
+{
+	reader r;
+	if (setjmp(r.failed)) {
+		jpeg_destroy_decompress(&r.jpeg);
+		return false;
+	}
+	open_reader(&r, bytes, size);
+	jpeg_read_header(&r.jpeg, TRUE);
+	bool alone = r.jpeg.num_components == 1;
+	uint32_t width = DCTSIZE * (alone ? 1 : (uint32_t)r.jpeg.max_h_samp_factor);
+	uint32_t height = DCTSIZE * (alone ? 1 : (uint32_t)r.jpeg.max_v_samp_factor);
+	bt_scan_request request = {.end_x = (r.jpeg.image_width + width - 1) / width,
+				   .end_y = (r.jpeg.image_height + height - 1) / height};
+	for (int i = 0; i < PLANES; i++) {
+		bool there = i < r.jpeg.num_components;
+		request.planes[i] = out->samples[i];
+		request.strides[i] = SIDE_MAX;
+		sizes[i][0] = there ? r.jpeg.comp_info[i].width_in_blocks * DCTSIZE : 0;
+		sizes[i][1] = there ? r.jpeg.comp_info[i].height_in_blocks * DCTSIZE : 0;
+	}
+	bool done = r.jpeg.image_width <= SIDE_MAX && r.jpeg.image_height <= SIDE_MAX &&
+		    bt_scan_decode(scan, &r.jpeg, &request);
+	jpeg_destroy_decompress(&r.jpeg);
+	return done;
+}
+
+static void compare(uint32_t sizes[PLANES][2])
+{
+	for (int i = 0; i < PLANES; i++)
+		for (uint32_t y = 0; y < sizes[i][1]; y++)
+			if (memcmp(expected.samples[i] + (size_t)y * SIDE_MAX, got.samples[i] + (size_t)y * SIDE_MAX,
+				   sizes[i][0]))
+				fail_msg("row %u of plane %d differs", y, i);
+}
+
+/* Whether bt_scan decodes the JPEG; if so, libjpeg does as well, to the same planes. */
+static bool agrees(bt_scan *scan, const uint8_t *bytes, size_t size)
+{
+	uint32_t sizes[PLANES][2];
+	if (!decode(scan, bytes, size, &got, sizes))
+		return false;
+	assert_true(decode_with_library(bytes, size, &expected));
+	compare(sizes);
+	return true;
+}
+
+static bool agrees_on(bt_scan *scan, fixture_jpeg_options options, uint32_t width, uint32_t height)
+{
+	uint8_t *pixels = fixture_pixels(width, width, height);
+	unsigned long size;
+	uint8_t *bytes = fixture_jpeg(pixels, width, height, options, &size);
+	bool done = agrees(scan, bytes, size);
+	free(bytes);
+	free(pixels);
+	return done;
+}
+
+static void common_kinds_are_decoded(void **state)
+{
+	const int samplings[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}};
+	const uint32_t sizes[][2] = {{1, 1}, {8, 8}, {16, 17}, {33, 9}, {70, 90}, {200, 130}};
+	bt_scan *scan = *state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		for (int restart = 0; restart < 30; restart += 1 + restart / 3) {
+			uint32_t width = sizes[i][0], height = sizes[i][1];
+			for (size_t j = 0; j < sizeof(samplings) / sizeof(*samplings); j++)
+				assert_true(agrees_on(scan,
+						      (fixture_jpeg_options){.horizontal = samplings[j][0],
+									     .vertical = samplings[j][1],
+									     .restart = restart},
+						      width, height));
+			assert_true(agrees_on(scan, (fixture_jpeg_options){.grey = true, .restart = restart}, width,
+					      height));
+		}
+	assert_true(agrees_on(scan, (fixture_jpeg_options){.grey = true, .horizontal = 2, .vertical = 2}, 50, 70));
+}
+
+static void others_are_left(void **state)
+{
+	bt_scan *scan = *state;
+	assert_false(agrees_on(scan, (fixture_jpeg_options){.progressive = true}, 60, 40));
+	assert_false(agrees_on(scan, (fixture_jpeg_options){.grey = true, .progressive = true}, 60, 40));
+	assert_false(agrees_on(scan, (fixture_jpeg_options){.horizontal = 4, .vertical = 1}, 60, 40));
+	assert_false(agrees_on(scan, (fixture_jpeg_options){.cmyk = true}, 60, 40));
+	/* The next one is as if they had not been. */
+	assert_true(agrees_on(scan, (fixture_jpeg_options){0}, 60, 40));
+}
+
+/* A JPEG of coefficients that no picture has. quantizer: of all; optimize: with a code of its own. */
+static uint8_t *write_coefficients(int32_t most, unsigned int quantizer, bool optimize, unsigned long *size)
+{
+	struct jpeg_compress_struct jpeg;
+	struct jpeg_error_mgr errors;
+	unsigned char *bytes = NULL;
+	unsigned int quantizers[DCTSIZE2];
+	*size = 0;
+	jpeg.err = jpeg_std_error(&errors);
+	jpeg_create_compress(&jpeg);
+	jpeg_mem_dest(&jpeg, &bytes, size);
+	jpeg.image_width = jpeg.image_height = 96;
+	jpeg.input_components = 3;
+	jpeg.in_color_space = JCS_RGB;
+	jpeg_set_defaults(&jpeg);
+	for (int i = 0; i < DCTSIZE2; i++)
+		quantizers[i] = quantizer;
+	for (int i = 0; i < 2; i++)
+		jpeg_add_quant_table(&jpeg, i, quantizers, 100, TRUE);
+	jpeg.optimize_coding = optimize;
+	jvirt_barray_ptr arrays[PLANES];
+	for (int i = 0; i < PLANES; i++) {
+		JDIMENSION blocks = i == 0 ? 12 : 6;
+		arrays[i] = jpeg.mem->request_virt_barray((j_common_ptr)&jpeg, JPOOL_IMAGE, TRUE, blocks, blocks, 2);
+	}
+	jpeg_write_coefficients(&jpeg, arrays);
+	for (int i = 0; i < PLANES; i++)
+		for (JDIMENSION y = 0; y < (i == 0 ? 12 : 6); y++) {
+			JBLOCKROW row = *jpeg.mem->access_virt_barray((j_common_ptr)&jpeg, arrays[i], y, 1, TRUE);
+			for (JDIMENSION x = 0; x < (i == 0 ? 12 : 6); x++)
+				for (uint32_t k = 0, count = 1 << draw(0, 6); k < count; k++)
+					row[x][draw(0, 63)] = (JCOEF)((int32_t)draw(0, 2 * (uint32_t)most) - most);
+		}
+	jpeg_finish_compress(&jpeg);
+	jpeg_destroy_compress(&jpeg);
+	return bytes;
+}
+
+/* Long codes, long runs, and sums at the ends of 16 bits. */
+static void any_coefficients_are_decoded(void **state)
+{
+	bt_scan *scan = *state;
+	const int32_t most[] = {1, 20, 1023};
+	for (int i = 0; i < 60; i++) {
+		unsigned long size;
+		uint8_t *bytes = write_coefficients(most[i % 3], 1 + (unsigned int)i % 4, i % 2, &size);
+		assert_true(agrees(scan, bytes, size));
+		free(bytes);
+	}
+	unsigned long size;
+	uint8_t *bytes = write_coefficients(1023, 5, false, &size);
+	assert_false(agrees(scan, bytes, size));
+	free(bytes);
+}
+
+/* What bt_scan takes for good, libjpeg does too. */
+static void damage_is_left(void **state)
+{
+	bt_scan *scan = *state;
+	int accepted = 0, left = 0;
+	for (int restart = 0; restart < 4; restart++) {
+		unsigned long size;
+		uint8_t *pixels = fixture_pixels(7, 64, 48);
+		uint8_t *bytes = fixture_jpeg(pixels, 64, 48, (fixture_jpeg_options){.restart = restart}, &size);
+		for (int i = 0; i < 3000; i++) {
+			size_t at =
+				i % 8 == 0 ? draw(0, (uint32_t)size - 1) : draw((uint32_t)size / 3, (uint32_t)size - 1);
+			uint8_t before = bytes[at];
+			bytes[at] = i % 3 == 0 ? 0xff : (uint8_t)(before ^ 1 << draw(0, 7));
+			*(agrees(scan, bytes, size) ? &accepted : &left) += 1;
+			bytes[at] = before;
+		}
+		for (size_t shorter = 1; shorter < size; shorter += 1 + shorter / 40)
+			assert_false(agrees(scan, bytes, size - shorter));
+		assert_true(agrees(scan, bytes, size));
+		free(bytes);
+		free(pixels);
+	}
+	/* Neither all nor nothing. */
+	assert_true(accepted > 100 && left > 1000);
+}
+
+/* Bytes behind the last block of a segment, and another marker. */
+static void other_ends_are_left(void **state)
+{
+	unsigned long size;
+	uint8_t *pixels = fixture_pixels(7, 64, 48);
+	uint8_t *bytes = fixture_jpeg(pixels, 64, 48, (fixture_jpeg_options){0}, &size);
+	uint8_t *longer = malloc(size + 1);
+	assert_non_null(longer);
+	memcpy(longer, bytes, size - 2);
+	memcpy(longer + size - 2, (const uint8_t[]){0x12, 0xff, 0xd9}, 3);
+	assert_false(agrees(*state, longer, size + 1));
+	bytes[size - 1] = 0xd0;
+	assert_false(agrees(*state, bytes, size));
+	free(longer);
+	free(bytes);
+	free(pixels);
+}
+
+/* The same bytes, verdict and cleared memory from all inverse DCTs, whatever the blocks. */
+static void transforms_agree(void **state)
+{
+	enum { BLOCKS = 16, STRIDE = 128 };
+	static const uint8_t zigzag[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
+					   12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
+					   35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+					   58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+	static int16_t blocks[BLOCKS * 64], copy[BLOCKS * 64];
+	static uint8_t outputs[2][8 * STRIDE], counts[BLOCKS];
+	(void)state;
+	for (int i = 0; i < 20000; i++) {
+		uint32_t count = draw(1, BLOCKS), most = 1U << draw(0, 15);
+		int16_t quantizers[64];
+		for (int k = 0; k < 64; k++)
+			quantizers[k] = (int16_t)draw(1, i % 5 == 0 ? 32767 : 4);
+		memset(blocks, 0, sizeof(blocks));
+		for (uint32_t j = 0; j < count; j++) {
+			counts[j] = (uint8_t)(i % 3 == 0 ? 1 : draw(1, i % 3 == 1 ? BT_IDCT_CORNER : 64));
+			for (uint32_t k = 0; k < counts[j]; k++)
+				blocks[j * 64 + zigzag[k]] = (int16_t)((int32_t)draw(0, most) - (int32_t)(most / 2));
+		}
+		memcpy(copy, blocks, sizeof(copy));
+		memset(outputs, 0, sizeof(outputs));
+		bool good = bt_idct_c.row(copy, counts, count, quantizers, outputs[0], STRIDE);
+		for (unsigned int one = 0; bt_idct_get(one); one++) {
+			const bt_idct *idct = bt_idct_get(one);
+			memcpy(copy, blocks, sizeof(copy));
+			bool same = idct->row(copy, counts, count, quantizers, outputs[1], STRIDE) == good;
+			for (uint32_t y = 0; good && y < 8; y++)
+				same = same && memcmp(outputs[0] + y * STRIDE, outputs[1] + y * STRIDE, count * 8) == 0;
+			for (int k = 0; k < BLOCKS * 64; k++)
+				same = same && copy[k] == 0;
+			if (!same)
+				fail_msg("%s: try %d of %u blocks", idct->name, i, count);
+		}
+	}
+}
+
+static int open_scan(void **state)
+{
+	*state = bt_scan_new(NULL);
+	return *state == NULL;
+}
+
+static int close_scan(void **state)
+{
+	bt_scan_free(*state);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(common_kinds_are_decoded),     cmocka_unit_test(others_are_left),
+		cmocka_unit_test(any_coefficients_are_decoded), cmocka_unit_test(damage_is_left),
+		cmocka_unit_test(other_ends_are_left),          cmocka_unit_test(transforms_agree),
+	};
+	return cmocka_run_group_tests(tests, open_scan, close_scan);
+}
