@@ -9,7 +9,7 @@
 #include "common/error.h"
 #include "reader.h"
 #ifdef HAVE_JPEG
-#include "common/jpeg_check.h"
+#include "jpeg/check.h"
 #endif
 
 static uint8_t *reserve(uint8_t **data, size_t *capacity, uint64_t size)

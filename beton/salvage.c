@@ -8,7 +8,7 @@
 #include "format.h"
 #include "reader.h"
 #ifdef HAVE_JPEG
-#include "common/jpeg_check.h"
+#include "jpeg/check.h"
 #endif
 
 /* Whether the metadata were written: in a file without its table, records may be all zeros. */

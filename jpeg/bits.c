@@ -67,10 +67,19 @@ bool bt_segment_feed(bt_segment *segment)
 	return segment->bits.at <= segment->safe;
 }
 
+static ptrdiff_t bits_left(const bt_segment *segment)
+{
+	return (segment->end - segment->bits.at) * 8 + segment->bits.count;
+}
+
+bool bt_segment_is_good(const bt_segment *segment)
+{
+	return bits_left(segment) >= 0;
+}
+
 bool bt_segment_is_read(bt_segment *segment)
 {
 	if (!segment->ended)
 		bt_segment_feed(segment);
-	ptrdiff_t left = (segment->end - segment->bits.at) * 8 + segment->bits.count;
-	return segment->ended && left >= 0 && left < 8;
+	return segment->ended && bits_left(segment) >= 0 && bits_left(segment) < 8;
 }

@@ -46,6 +46,9 @@ void bt_segment_open(bt_segment *segment, const uint8_t *raw, const uint8_t *raw
 /* Makes sure that the whole next MCU can be read, where bits.at is behind `safe`. False: the segment has been left. */
 bool bt_segment_feed(bt_segment *segment);
 
+/* False: bits behind the segment's end have been read. */
+bool bt_segment_is_good(const bt_segment *segment);
+
 /* Whether all of the segment has been read, and no more: at most seven bits are left. Behind it raw is the marker. */
 bool bt_segment_is_read(bt_segment *segment);
 

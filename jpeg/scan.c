@@ -39,7 +39,8 @@ struct bt_scan {
 	bt_huffman dc[NUM_HUFF_TBLS], ac[NUM_HUFF_TBLS];
 	int num_components, num_units;
 	uint32_t mcus_x, mcus_y;
-	uint32_t interval; /* MCUs of a segment */
+	uint32_t interval;  /* MCUs of a segment */
+	const uint8_t *end; /* of the JPEG */
 	const bt_idct *idct;
 	bt_buffer rows;               /* blocks and counts of all components */
 	uint8_t positions[POSITIONS]; /* of coefficients in zigzag order */
@@ -129,7 +130,8 @@ static bool read_header(bt_scan *scan, const struct jpeg_decompress_struct *jpeg
 	uint32_t width = scan->components[0].width * DCTSIZE, height = scan->components[0].height * DCTSIZE;
 	scan->mcus_x = (jpeg->image_width + width - 1) / width;
 	scan->mcus_y = (jpeg->image_height + height - 1) / height;
-	scan->interval = jpeg->restart_interval;
+	scan->interval = jpeg->restart_interval ? jpeg->restart_interval : scan->mcus_x * scan->mcus_y;
+	scan->end = jpeg->src->next_input_byte + jpeg->src->bytes_in_buffer;
 	return true;
 }
 
@@ -303,11 +305,20 @@ static bool write_row(bt_scan *scan, const bt_scan_request *request, uint32_t ro
 	return good;
 }
 
-static void open_segment(bt_scan *scan, const uint8_t *at, const uint8_t *end)
+static void open_segment(bt_scan *scan, const uint8_t *at)
 {
-	bt_segment_open(&scan->segment, at, end);
+	bt_segment_open(&scan->segment, at, scan->end);
 	for (int i = 0; i < scan->num_components; i++)
 		scan->components[i].last = 0;
+}
+
+/* Goes to the marker behind the segment, all of whose MCUs have been decoded. */
+static bool end_segment(bt_scan *scan, const uint8_t **at)
+{
+	if (!bt_segment_is_read(&scan->segment))
+		return false;
+	*at = scan->segment.raw;
+	return true;
 }
 
 /* Whether MCUs first .. end - 1 have none that is wanted. */
@@ -334,34 +345,59 @@ static bool decode_mcus(bt_scan *scan, const bt_scan_request *request, uint32_t 
 	return true;
 }
 
+/* Goes on behind the marker that has to follow segment `number`. */
+static bool pass_marker(const bt_scan *scan, const uint8_t **at, uint32_t number, bool last)
+{
+	if (scan->end - *at < 2 || (*at)[1] != (last ? MARKER_EOI : MARKER_RST0 + (number & 7)))
+		return false;
+	*at += 2;
+	return true;
+}
+
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request)
 {
 	if (!read_header(scan, jpeg) || !place_blocks(scan, request->end_x - request->begin_x))
 		return false;
-	const uint8_t *at = jpeg->src->next_input_byte, *end = at + jpeg->src->bytes_in_buffer;
-	uint32_t total = scan->mcus_x * scan->mcus_y, wanted = request->end_y * scan->mcus_x;
-	uint32_t interval = scan->interval ? scan->interval : total;
-	for (uint32_t first = 0, number = 0; first < wanted; first += interval, number++) {
-		uint32_t stop = first + least(total - first, interval);
+	const uint8_t *at = jpeg->src->next_input_byte;
+	uint32_t total = scan->mcus_x * scan->mcus_y;
+	uint32_t last_row = request->end_y - 1, wanted = last_row * scan->mcus_x + request->end_x;
+	for (uint32_t first = 0, number = 0; first < wanted; first += scan->interval, number++) {
+		uint32_t stop = first + least(total - first, scan->interval);
 		if (is_outside(scan, request, first, stop)) {
-			at = bt_find_marker(at, end);
+			at = bt_find_marker(at, scan->end);
 			/* The row that ends in this segment may have begun in one that was decoded. */
 			if (stop % scan->mcus_x == 0 && (stop - 1) / scan->mcus_x >= request->begin_y &&
 			    !write_row(scan, request, (stop - 1) / scan->mcus_x - request->begin_y))
 				return false;
 		} else {
-			open_segment(scan, at, end);
-			if (!decode_mcus(scan, request, first, least(stop, wanted)))
+			open_segment(scan, at);
+			if (!decode_mcus(scan, request, first, least(stop, wanted)) ||
+			    !bt_segment_is_good(&scan->segment))
 				return false;
 			if (stop > wanted)
 				break;
-			if (!bt_segment_is_read(&scan->segment))
+			if (!end_segment(scan, &at))
 				return false;
-			at = scan->segment.raw;
 		}
-		if (end - at < 2 || at[1] != (stop == total ? MARKER_EOI : MARKER_RST0 + (number & 7)))
+		if (!pass_marker(scan, &at, number, stop == total))
 			return false;
-		at += 2;
 	}
+	return wanted % scan->mcus_x == 0 || write_row(scan, request, last_row - request->begin_y);
+}
+
+bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const uint8_t **end)
+{
+	if (!read_header(scan, jpeg) || !place_blocks(scan, 1))
+		return false;
+	const uint8_t *at = jpeg->src->next_input_byte;
+	uint32_t total = scan->mcus_x * scan->mcus_y;
+	for (uint32_t first = 0, number = 0; first < total; first += scan->interval, number++) {
+		uint32_t count = least(total - first, scan->interval);
+		open_segment(scan, at);
+		if (!skip_mcus(scan, count) || !end_segment(scan, &at) ||
+		    !pass_marker(scan, &at, number, first + count == total))
+			return false;
+	}
+	*end = at;
 	return true;
 }

@@ -40,4 +40,8 @@ typedef struct bt_scan_request {
  * libjpeg has to decode it then. */
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request);
 
+/* Reads the whole scan of the JPEG without making samples. *end: behind the marker that ends the picture. False: as
+ * above; libjpeg has to check it. */
+bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const uint8_t **end);
+
 #endif

@@ -3,7 +3,7 @@
 
 #include "common/error.h"
 #include "common/jpeg.h"
-#include "common/jpeg_check.h"
+#include "jpeg/check.h"
 #include "common/jpeg_header.h"
 #include "jpeg.h"
 #include "jpeg_common.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "jpeg_check.h"
+#include "check.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -7,9 +7,10 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
-#include "error.h"
-#include "jpeg.h"
-#include "jpeg_header.h"
+#include "common/error.h"
+#include "common/jpeg.h"
+#include "common/jpeg_header.h"
+#include "scan.h"
 
 /* libjpeg leaves a failing call by longjmp, so all state that cleaning up needs is here. */
 typedef struct checker {
@@ -17,6 +18,7 @@ typedef struct checker {
 	struct jpeg_error_mgr errors;
 	struct jpeg_progress_mgr progress;
 	jmp_buf failed;
+	bt_scan *scan;
 	int code;
 	char message[JMSG_LENGTH_MAX];
 } checker;
@@ -59,6 +61,12 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 		self->code = BETON_SAMPLE_CORRUPT;
 		longjmp(self->failed, 1);
 	}
+	const uint8_t *end;
+	self->scan = bt_scan_new(NULL);
+	if (self->scan && bt_scan_check(self->scan, jpeg, &end)) {
+		facts->length = (size_t)(end - data);
+		return;
+	}
 	/* One pixel for each block: every coefficient is decoded, with almost no other work. */
 	jpeg->scale_num = 1;
 	jpeg->scale_denom = 8;
@@ -85,6 +93,7 @@ int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg
 		check(&self, data, size, max_pixels, facts);
 	else
 		bt_fail(err, self.code, "its JPEG cannot be decoded: %s", self.message);
+	bt_scan_free(self.scan);
 	jpeg_destroy_decompress(&self.jpeg);
 	return self.code;
 }
