@@ -23,6 +23,14 @@ static size_t copy_plain(const uint8_t *raw, size_t left, uint8_t *out, size_t r
 	return i;
 }
 
+/* Goes to the last of the 0xff in front of a marker; NULL: none follows. */
+static const uint8_t *skip_fill(const uint8_t *raw, const uint8_t *end)
+{
+	while (end - raw >= 2 && raw[1] == 0xff)
+		raw++;
+	return end - raw >= 2 && raw[1] != 0 ? raw : NULL;
+}
+
 /* Copies bytes until the memory is full or the segment ends. */
 static void copy(bt_segment *segment, uint8_t *out)
 {
@@ -34,6 +42,8 @@ static void copy(bt_segment *segment, uint8_t *out)
 		if (out == limit)
 			break;
 		if (segment->raw_end - raw < 2 || raw[1] != 0) {
+			const uint8_t *marker = skip_fill(raw, segment->raw_end);
+			raw = marker ? marker : raw;
 			segment->ended = true;
 			break;
 		}

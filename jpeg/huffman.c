@@ -33,11 +33,14 @@ static void put(bt_huffman *table, uint32_t code, int length, uint8_t symbol, bo
 		table->entries[code << left | more] = entry_of(symbol, dc, length, more);
 }
 
+bool bt_huffman_is(const bt_huffman *table, const uint8_t counts[17], const uint8_t symbols[256])
+{
+	return table->made && memcmp(table->counts, counts, sizeof(table->counts)) == 0 &&
+	       memcmp(table->symbols, symbols, sizeof(table->symbols)) == 0;
+}
+
 bool bt_huffman_make(bt_huffman *table, const uint8_t counts[17], const uint8_t symbols[256], bool dc)
 {
-	if (table->made && memcmp(table->counts, counts, sizeof(table->counts)) == 0 &&
-	    memcmp(table->symbols, symbols, sizeof(table->symbols)) == 0)
-		return true;
 	memset(table, 0, sizeof(*table));
 	memcpy(table->counts, counts, sizeof(table->counts));
 	memcpy(table->symbols, symbols, sizeof(table->symbols));
@@ -45,7 +48,8 @@ bool bt_huffman_make(bt_huffman *table, const uint8_t counts[17], const uint8_t 
 	int index = 0;
 	for (int length = 1; length <= 16; length++, code <<= 1) {
 		table->offsets[length] = index - (int32_t)code;
-		if (index + counts[length] > 256 || code + counts[length] > UINT32_C(1) << length)
+		/* A code of all ones is none, as libjpeg has it. */
+		if (index + counts[length] > 256 || code + counts[length] >= UINT32_C(1) << length)
 			return false;
 		for (int i = 0; i < counts[length]; i++, index++, code++) {
 			if (dc && symbols[index] > DC_SIZE_MAX)

@@ -37,9 +37,11 @@ static inline int bt_huffman_bits(bool dc)
 	return dc ? BT_HUFFMAN_DC_BITS : BT_HUFFMAN_AC_BITS;
 }
 
-/* Makes the tables of a code with counts[n] codes of n bits, n = 1 .. 16, and their symbols in order, unless the table,
- * which is zero or has been made for the same dc, has them. dc: for differences of DC coefficients. False: this is no
- * code, or it has symbols that the format does not. */
+/* Whether the table, which may be all zero, has been made of that code. */
+bool bt_huffman_is(const bt_huffman *table, const uint8_t counts[17], const uint8_t symbols[256]);
+
+/* Makes the tables of a code with counts[n] codes of n bits, n = 1 .. 16, and their symbols in order. dc: for
+ * differences of DC coefficients. False: this is no code, or it has symbols that the format does not. */
 bool bt_huffman_make(bt_huffman *table, const uint8_t counts[17], const uint8_t symbols[256], bool dc);
 
 #endif

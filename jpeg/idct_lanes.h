@@ -163,7 +163,7 @@ INLINE V mean_group(int16_t *blocks, const int16_t *quantizers, uint8_t *out, si
 {
 	uint32_t beyond = 0;
 	for (int i = 0; i < GROUP; i++, blocks += 64, out += 8) {
-		int32_t mean = blocks[0] * quantizers[0], value = ((mean * 4 + 16) >> 5) + 128;
+		int64_t mean = blocks[0] * quantizers[0], value = ((mean * 4 + 16) >> 5) + 128;
 		uint64_t bytes = (uint64_t)(value < 0 ? 0 : value > 255 ? 255 : value) * UINT64_C(0x0101010101010101);
 		for (int y = 0; y < 8; y++)
 			memcpy(out + (size_t)y * stride, &bytes, sizeof(bytes));

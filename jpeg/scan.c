@@ -10,6 +10,8 @@
 enum {
 	MARKER_RST0 = 0xd0,
 	MARKER_EOI = 0xd9,
+	/* Making tables takes longer than libjpeg takes for less data. */
+	LEAST_BYTES = 2048,
 	POSITIONS = 192 + 64, /* of a coefficient, with those behind a run that ends the block */
 };
 
@@ -86,14 +88,19 @@ static bool is_common(const struct jpeg_decompress_struct *jpeg)
 	       info[2].v_samp_factor == 1;
 }
 
-/* The tables of a code; NULL: there is none, or it is wrong. */
-static const bt_huffman *read_code(bt_huffman tables[NUM_HUFF_TBLS], JHUFF_TBL *const codes[NUM_HUFF_TBLS], int number,
-				   bool dc)
+/* The tables of a code; NULL: there is none, or it is wrong, or not worth it. */
+static const bt_huffman *read_code(const struct jpeg_decompress_struct *jpeg, bt_huffman tables[NUM_HUFF_TBLS],
+				   JHUFF_TBL *const codes[NUM_HUFF_TBLS], int number, bool dc)
 {
 	if (number < 0 || number >= NUM_HUFF_TBLS || !codes[number])
 		return NULL;
-	return bt_huffman_make(&tables[number], codes[number]->bits, codes[number]->huffval, dc) ? &tables[number]
-												 : NULL;
+	bt_huffman *table = &tables[number];
+	const JHUFF_TBL *code = codes[number];
+	if (bt_huffman_is(table, code->bits, code->huffval))
+		return table;
+	return jpeg->src->bytes_in_buffer >= LEAST_BYTES && bt_huffman_make(table, code->bits, code->huffval, dc)
+		       ? table
+		       : NULL;
 }
 
 static bool read_component(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, int index)
@@ -108,8 +115,8 @@ static bool read_component(bt_scan *scan, const struct jpeg_decompress_struct *j
 	bool alone = jpeg->num_components == 1;
 	out->width = alone ? 1 : (uint32_t)info->h_samp_factor;
 	out->height = alone ? 1 : (uint32_t)info->v_samp_factor;
-	out->dc = read_code(scan->dc, jpeg->dc_huff_tbl_ptrs, info->dc_tbl_no, true);
-	out->ac = read_code(scan->ac, jpeg->ac_huff_tbl_ptrs, info->ac_tbl_no, false);
+	out->dc = read_code(jpeg, scan->dc, jpeg->dc_huff_tbl_ptrs, info->dc_tbl_no, true);
+	out->ac = read_code(jpeg, scan->ac, jpeg->ac_huff_tbl_ptrs, info->ac_tbl_no, false);
 	const UINT16 *quantizers = jpeg->quant_tbl_ptrs[info->quant_tbl_no]->quantval;
 	for (int i = 0; i < DCTSIZE2; i++) {
 		if (quantizers[i] > INT16_MAX)

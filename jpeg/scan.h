@@ -2,7 +2,9 @@
  *
  * Decodes the JPEGs that nearly all are: baseline, Huffman, 8 bits, grey or YCbCr with at most 6 blocks in an MCU, one
  * scan; with or without restart markers. The planes are those of libjpeg-turbo's accurate inverse DCT (JDCT_ISLOW), bit
- * for bit. All else, and what is damaged or unusual, is left to libjpeg, which then says what is wrong with it.
+ * for bit; where made-up coefficients lead far beyond 0 .. 255, those of its vectors, which its C code does not equal
+ * there. All else, a few bytes with a new Huffman code, and what is damaged or unusual, is left to libjpeg, which then
+ * says what is wrong with it.
  */
 #ifndef BT_JPEG_SCAN_H
 #define BT_JPEG_SCAN_H
