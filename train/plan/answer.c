@@ -58,6 +58,23 @@ static int check_name(const engine_job *job, beton_error *err)
 					  job->model, list, bt_suggest_text(&like));
 }
 
+/* Whether the layout can send gradients by the method: only roundings are for sums over shards as well. */
+static bool can_send(const question *q, const char *strategy)
+{
+	const char *method = q->options->compression.method;
+	bool rounds = strcmp(method, "none") == 0 || strcmp(method, "f16") == 0 || strcmp(method, "bf16") == 0;
+	return rounds || strcmp(strategy, "ddp") == 0 || strcmp(strategy, "hsdp") == 0;
+}
+
+static void find_layouts(question *q)
+{
+	engine_layout all[ENGINE_LAYOUTS];
+	int count = engine_layouts((int32_t)q->options->ranks, (int32_t)q->options->shard, NULL, all);
+	for (int i = 0; i < count; i++)
+		if (can_send(q, all[i].strategy))
+			q->layouts[q->count++] = all[i];
+}
+
 static int open_question(question *q, beton_error *err)
 {
 	const plan_options *o = q->options;
@@ -85,7 +102,7 @@ static int open_question(question *q, beton_error *err)
 	if (status == BETON_OK)
 		status = engine_open_plan(&q->engine, &q->example.job, &q->example.data, device,
 					  (engine_precision)o->precision, &sync, err);
-	q->count = engine_layouts((int32_t)o->ranks, (int32_t)o->shard, NULL, q->layouts);
+	find_layouts(q);
 	return status;
 }
 
@@ -118,7 +135,7 @@ static int try_alone(const question *q, const engine_layout *leanest, size_t lim
 	int status = engine_memory_batch(&q->engine, leanest, limit, &batch, err);
 	if (status == BETON_OK)
 		status = engine_memory_recompute(&q->engine, leanest, limit, &recompute, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && can_send(q, growing.strategy))
 		status = engine_memory_ranks(&q->engine, &growing, limit, &ranks, err);
 	*found = batch > 0 || recompute || ranks > 0;
 	if (status != BETON_OK || !*found)
@@ -143,11 +160,12 @@ static int try_together(const question *q, const engine_layout *leanest, size_t 
 	int status = engine_recompute_parse("--recompute", "full", &leaner.job.recompute, err);
 	if (status == BETON_OK)
 		status = engine_memory_batch(&leaner, leanest, limit, &batch, err);
-	if (status == BETON_OK)
+	bool grows = can_send(q, growing.strategy);
+	if (status == BETON_OK && grows)
 		status = engine_memory_ranks(&leaner, &growing, limit, &ranks, err);
 	leanest_job = leaner;
 	leanest_job.job.batch_size = 1;
-	if (status == BETON_OK && !batch && !ranks)
+	if (status == BETON_OK && grows && !batch && !ranks)
 		status = engine_memory_ranks(&leanest_job, &growing, limit, &fewer, err);
 	/* The ranks may have room for more than one sample. */
 	int64_t samples = 0;
@@ -157,7 +175,8 @@ static int try_together(const question *q, const engine_layout *leanest, size_t 
 	if (status != BETON_OK)
 		return status;
 	puts(batch || ranks || fewer ? "; these would, together:"
-				     : ", nor with --batch-size 1, --recompute full and up to 65,536 ranks together");
+	     : grows                 ? ", nor with --batch-size 1, --recompute full and up to 65,536 ranks together"
+				     : ", nor with --batch-size 1 and --recompute full together");
 	if (batch)
 		printf("  --strategy %s --recompute full --batch-size %" PRId64 "\n", leanest->strategy, batch);
 	if (ranks)
