@@ -3,6 +3,7 @@
  * dtrain-plan: what a model needs of each rank's memory with each strategy, without data, ranks and that memory. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "answer.h"
@@ -117,13 +118,15 @@ static int parse_powersgd_rank(dtrain_compression *out, beton_error *err)
 	return status;
 }
 
-/* A number alone is in GB. */
+enum { LEAST_MEMORY = 1000000 }; /* bytes of a device */
+
+/* A number alone is in GB, unless it is one of bytes. */
 static int parse_memory(uint64_t *out, beton_error *err)
 {
 	char text[40];
-	bool alone = !optarg[strspn(optarg, "0123456789.")];
+	bool alone = !optarg[strspn(optarg, "0123456789.")] && atof(optarg) < LEAST_MEMORY;
 	snprintf(text, sizeof(text), "%s%s", optarg, alone ? "GB" : "");
-	return bt_parse_size("--memory", text, 1000000, out, err);
+	return bt_parse_size("--memory", text, LEAST_MEMORY, out, err);
 }
 
 static int parse_option(int option, plan_options *out, beton_error *err)

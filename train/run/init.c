@@ -137,7 +137,8 @@ static const char *absent_text(const run_source *source, char text[SHAPE_TEXT])
 {
 	*text = 0;
 	if (source->absent)
-		bt_append(text, SHAPE_TEXT, "; the first shard that is not there is %s", source->absent);
+		bt_append(text, SHAPE_TEXT, "; the first shard that is not there is %s%s", source->absent,
+			  source->incomplete ? "" : ", if there was one more");
 	return text;
 }
 
