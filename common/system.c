@@ -363,8 +363,8 @@ int bt_parse_size(const char *what, const char *text, uint64_t least, uint64_t *
 	}
 	uint64_t size = whole * factor + (uint64_t)(fraction * (double)factor + 0.5);
 	if (good && size < least)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is less than %" PRIu64 " bytes", what, text,
-			       least);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is too small: the least is %" PRIu64 " B", what,
+			       text, least);
 	if (!good || size > INT64_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: '%s' is not a number of bytes, like 1000000, 30MB, 1.5GB, 8MiB, 512K or 2G", what,
