@@ -36,9 +36,9 @@ typedef struct bt_scan_request {
 	size_t strides[BT_SCAN_COMPONENTS];
 } bt_scan_request;
 
-/* jpeg has just read the header from memory, and is not changed. Reads the data of the rows above end_y, but for
- * segments between restart markers that have none of the MCUs; if end_y is the last row, also the marker behind the
- * scan. False: the JPEG is of another kind or has a fault, or memory ran out, and the planes' content is undefined.
+/* jpeg has just read the header from memory, and is not changed. Reads the data up to the last of the MCUs, but for
+ * segments between restart markers that have none of them; if that is the picture's last MCU, also the marker behind
+ * the scan. False: the JPEG is of another kind or has a fault, or memory ran out, and the planes' content is undefined.
  * libjpeg has to decode it then. */
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request);
 
