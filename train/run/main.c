@@ -277,6 +277,8 @@ static int measure_overlap(const run_options *options, const run_facts *facts, c
 		return fail_rank(env, &err);
 	run_signals_catch();
 	status = run_overlap_report(&session, &err);
+	if (status == BETON_OK)
+		status = run_session_wait_for_ranks(&session, &err);
 	if (status != BETON_OK)
 		run_watchdog_leave(session.watchdog, &err);
 	run_session_close(&session);
@@ -316,6 +318,10 @@ static int run_rank(run_options *options, const run_facts *facts, const struct r
 		status = options->evaluate                ? run_evaluate(&session, metrics, &stopped, &err)
 			 : run_strategy_is_async(options) ? run_async(&session, metrics, &stopped, &err)
 							  : run_train(&session, metrics, &stopped, &err);
+	/* A rank whose last step still computes would call those lost that leave. A server waits for its workers
+	 * itself. */
+	if (status == BETON_OK && !options->plan && !run_strategy_is_async(options))
+		status = run_session_wait_for_ranks(&session, &err);
 	if (status != BETON_OK)
 		run_watchdog_leave(session.watchdog, &err);
 	beton_error output = {0};

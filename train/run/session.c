@@ -193,8 +193,7 @@ void run_session_decline(const struct rank_env *env, const run_options *options,
 	dtrain_store_close(&store);
 }
 
-/* Waits for ranks that take long: those that share cores finish their set-up at very different times. */
-static int wait_for_ranks(const run_session *session, beton_error *err)
+int run_session_wait_for_ranks(const run_session *session, beton_error *err)
 {
 	dtrain_work *work = NULL;
 	int status = dtrain_barrier(session->slow_group, &work, err);
@@ -212,7 +211,7 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	int status = dtrain_group_create(session->store, session->rank, session->world_size, &options,
 					 &session->slow_group, err);
 	if (status == BETON_OK)
-		status = wait_for_ranks(session, err);
+		status = run_session_wait_for_ranks(session, err);
 	tell_note(session, session->slow_group);
 	/* A server and its workers have groups of their own. */
 	if (status == BETON_OK && run_strategy_is_async(session->options))
@@ -538,7 +537,7 @@ int run_session_open(run_session *session, const struct rank_env *env, run_optio
 	if (status == BETON_OK)
 		status = options->evaluate ? take_weights(session, err) : begin(session, err);
 	if (status == BETON_OK)
-		status = wait_for_ranks(session, err);
+		status = run_session_wait_for_ranks(session, err);
 	if (status == BETON_OK)
 		status = compare_options(session, err);
 	if (status == BETON_OK && !options->evaluate)

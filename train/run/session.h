@@ -59,6 +59,8 @@ int run_session_open(run_session *session, const struct rank_env *env, run_optio
 /* The same as far as device, groups and mesh alone. */
 int run_session_join(run_session *session, const struct rank_env *env, const run_options *options,
 		     const run_facts *facts, beton_error *err);
+/* Collective: returns when all ranks have called it. They may come half an hour late, as those that share cores do. */
+int run_session_wait_for_ranks(const run_session *session, beton_error *err);
 void run_session_close(run_session *session);
 
 /* Called instead by a rank that failed before: if another launcher started the ranks, tells them, since they would wait

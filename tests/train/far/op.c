@@ -3,6 +3,8 @@
  * Ops: those of `ref`, on a stream.
  */
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "core/builtin.h"
@@ -64,7 +66,17 @@ int far_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void
 	return far_enqueue(stream, &task, err);
 }
 
+/* DTRAIN_FAR_SLOW_OP=NAME:US: ops of that name take so much longer. */
+static void wait_if_slow(const dtrain_op *op)
+{
+	const char *slow = getenv("DTRAIN_FAR_SLOW_OP"), *name = dtrain__op_name(op->kind);
+	size_t length = strlen(name);
+	if (slow && strncmp(slow, name, length) == 0 && slow[length] == ':')
+		usleep((useconds_t)strtoul(slow + length + 1, NULL, 10));
+}
+
 int far_op_execute(const dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
+	wait_if_slow(op);
 	return dtrain__ref_api.op_run(op->inner, NULL, operands, workspace, err);
 }
