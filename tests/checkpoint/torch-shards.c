@@ -13,6 +13,7 @@
 
 #include <dtrain/tensor_file.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "checkpoint/safetensors.h"
@@ -222,6 +223,18 @@ static void boxes_of_all_sizes(void **state)
 	}
 }
 
+/* All shards are open at a time: as many as ranks that wrote them. */
+static void more_shards_than_open_files(void **state)
+{
+	(void)state;
+	struct rlimit before;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	struct rlimit few = {48, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	check_boxes(60, 1, DTRAIN_F32);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 /* ---- what is refused ---- */
 
 struct file {
@@ -381,7 +394,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pytorch_gives_the_same), cmocka_unit_test(each_missing_shard_is_named),
 		cmocka_unit_test(boxes_of_all_sizes),     cmocka_unit_test(what_makes_no_tensors),
-		cmocka_unit_test(a_shard_alone),
+		cmocka_unit_test(a_shard_alone),          cmocka_unit_test(more_shards_than_open_files),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	temporary_leave(folder);

@@ -42,6 +42,9 @@ static bool is_torch(const char *path)
 
 static int reserve_files(dtrain_tensor_file *self, size_t count, beton_error *err)
 {
+	/* A thousand ranks may have written a file each, and that is the usual limit. */
+	if (count > 1)
+		bt_raise_open_files();
 	self->files = calloc(count, sizeof(*self->files));
 	return self->files ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->path);
 }
