@@ -10,17 +10,23 @@
 
 #include <jpeglib.h>
 
+#include "jpegs.h"
 #include "pictures.h"
 
 enum { WIDTH = 70, HEIGHT = 50 };
 
-static void run(const char *options)
+static void run_on(const char *folder, const char *options)
 {
 	char command[1024];
 	snprintf(command, sizeof(command), "'%s' --quiet --force %s '%s' '%s'", getenv("BETON_WRITE"), options,
-		 in_folder("pictures"), in_folder("out.beton"));
+		 in_folder(folder), in_folder("out.beton"));
 	if (system(command) != 0)
 		fail_msg("%s", command);
+}
+
+static void run(const char *options)
+{
+	run_on("pictures", options);
 }
 
 static int setup(void **state)
@@ -280,6 +286,72 @@ static void test_shrunk_sizes(void **state)
 	beton_reader_close(&reader);
 }
 
+static const jpeg_sort sorts[] = {
+	{.name = "4:2:0", .colour = JCS_YCbCr, .h = 2, .v = 2},
+	{.name = "4:2:0 with markers", .colour = JCS_YCbCr, .h = 2, .v = 2, .restart = 3},
+	{.name = "4:2:2", .colour = JCS_YCbCr, .h = 2, .v = 1},
+	{.name = "4:4:0", .colour = JCS_YCbCr, .h = 1, .v = 2},
+	{.name = "4:4:4", .colour = JCS_YCbCr, .h = 1, .v = 1},
+	{.name = "4:1:1", .colour = JCS_YCbCr, .h = 4, .v = 1},
+	{.name = "grey", .colour = JCS_GRAYSCALE, .h = 1, .v = 1},
+	{.name = "grey, sampled", .colour = JCS_GRAYSCALE, .h = 2, .v = 2},
+};
+
+enum { SORTS = sizeof(sorts) / sizeof(sorts[0]), SIDES = 3 };
+
+/* Of pictures whose last blocks and MCUs are whole, cut, and filled up. */
+static const uint32_t sides[SIDES][2] = {{160, 128}, {195, 113}, {121, 200}};
+
+static void write_twins(int side, const uint8_t *pixels)
+{
+	for (int i = 0; i < 2 * SORTS; i++) {
+		jpeg_sort sort = sorts[i / 2];
+		sort.progressive = i % 2;
+		jpeg_bytes jpeg = jpeg_make(&sort, sides[side][0], sides[side][1], pixels, 90);
+		char name[64];
+		snprintf(name, sizeof(name), "twins/only/%d-%02d.JPEG", side, i);
+		FILE *file = fopen(in_folder(name), "wb");
+		assert_non_null(file);
+		assert_int_equal(fwrite(jpeg.data, 1, jpeg.size, file), jpeg.size);
+		assert_int_equal(fclose(file), 0);
+		free(jpeg.data);
+	}
+}
+
+static void check_twins(const char *options)
+{
+	run_on("twins", options);
+	beton_reader *reader = open_good(in_folder("out.beton"));
+	assert_int_equal(beton_reader_info(reader)->num_samples, 2 * SORTS * SIDES);
+	for (uint64_t i = 0; i < SORTS * SIDES; i++) {
+		beton_value values[2];
+		uint8_t *bytes[2] = {read_blob(reader, 2 * i, &values[0]), read_blob(reader, 2 * i + 1, &values[1])};
+		if (values[0].blob.size != values[1].blob.size || memcmp(bytes[0], bytes[1], values[0].blob.size) != 0)
+			fail_msg("%s: %s, %ux%u differs from its progressive twin", options, sorts[i % SORTS].name,
+				 values[0].width, values[0].height);
+		free(bytes[0]);
+		free(bytes[1]);
+	}
+	beton_reader_close(&reader);
+}
+
+/* What this project's decoder reads is what libjpeg reads from a progressive JPEG of the same coefficients. */
+static void test_progressive_twins(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir(in_folder("twins"), 0755), 0);
+	assert_int_equal(mkdir(in_folder("twins/only"), 0755), 0);
+	for (int side = 0; side < SIDES; side++) {
+		uint8_t *pixels = textured_pixels(sides[side][0], sides[side][1]);
+		write_twins(side, pixels);
+		free(pixels);
+	}
+	check_twins("");
+	check_twins("--write-mode=jpg");
+	check_twins("--write-mode=jpg --max-resolution=150");
+	check_twins("--write-mode=jpg --subsampling=444");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -290,6 +362,7 @@ int main(void)
 		cmocka_unit_test(test_raw),
 		cmocka_unit_test(test_shrinks_by_area),
 		cmocka_unit_test(test_shrunk_sizes),
+		cmocka_unit_test(test_progressive_twins),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

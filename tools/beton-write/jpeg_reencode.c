@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "jpeg/scan.h"
 #include "jpeg.h"
 #include "jpeg_common.h"
 #include "jpeg_encode.h"
@@ -11,7 +12,7 @@
 enum {
 	PLANES_MAX = 3,
 	MCU_ROWS_MAX = MAX_SAMP_FACTOR * DCTSIZE, /* rows of a plane in one row of MCUs */
-	MCU_SIDE = 2 * DCTSIZE,                   /* of an encoded picture, at most */
+	ROW_UNIT = 64,                            /* bytes; rows of planes are whole ones, as bt_scan writes them */
 };
 
 typedef struct plane {
@@ -30,17 +31,18 @@ typedef struct recoder {
 	int count;
 	plane planes[PLANES_MAX];
 	jpeg_reader reader;
+	bt_scan *scan;
 	struct jpeg_compress_struct out;
 	jpeg_escape escape; /* of out */
 	jpeg_sink sink;
 } recoder;
 
-/* Rows of whole MCUs, in both directions. */
+/* Rows have room for whole MCUs. */
 static int allocate_plane(const recoder *self, pixel_rows *rows, uint32_t width, uint32_t height, size_t padded_width,
 			  size_t padded_height, beton_error *err)
 {
 	*rows = (pixel_rows){.width = width, .height = height};
-	rows->stride = (padded_width + MCU_SIDE - 1) / MCU_SIDE * MCU_SIDE;
+	rows->stride = (padded_width + ROW_UNIT - 1) / ROW_UNIT * ROW_UNIT;
 	rows->data = malloc(rows->stride * padded_height);
 	return rows->data ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->name);
 }
@@ -82,6 +84,23 @@ static void read_planes(recoder *self)
 	}
 }
 
+/* Decodes the whole picture. False: libjpeg has to. */
+static bool scan_planes(recoder *self)
+{
+	const struct jpeg_decompress_struct *in = &self->reader.info;
+	bool alone = in->num_components == 1; /* its MCU is one block */
+	uint32_t mcu_width = DCTSIZE * (alone ? 1 : (uint32_t)in->max_h_samp_factor);
+	uint32_t mcu_height = DCTSIZE * (alone ? 1 : (uint32_t)in->max_v_samp_factor);
+	bt_scan_request request = {.end_x = (in->image_width + mcu_width - 1) / mcu_width,
+				   .end_y = (in->image_height + mcu_height - 1) / mcu_height};
+	for (int i = 0; i < self->count; i++) {
+		request.planes[i] = self->planes[i].rows.data;
+		request.strides[i] = self->planes[i].rows.stride;
+	}
+	self->scan = bt_scan_new(NULL);
+	return self->scan && bt_scan_decode(self->scan, in, &request);
+}
+
 static int decode_planes(recoder *self, const uint8_t *data, size_t size, beton_error *err)
 {
 	struct jpeg_decompress_struct *in = &self->reader.info;
@@ -91,12 +110,13 @@ static int decode_planes(recoder *self, const uint8_t *data, size_t size, beton_
 	jpeg_reader_start(&self->reader, data, size);
 	self->from_width = in->image_width;
 	self->from_height = in->image_height;
-	jpeg_reader_set_scale(&self->reader, self->width, self->height);
+	int eighths = jpeg_reader_set_scale(&self->reader, self->width, self->height);
 	in->out_color_space = in->jpeg_color_space;
 	in->raw_data_out = TRUE;
-	jpeg_start_decompress(in);
+	jpeg_calc_output_dimensions(in);
 	int result = allocate_planes(self, err);
-	if (result == BETON_OK) {
+	if (result == BETON_OK && (eighths < 8 || !scan_planes(self))) {
+		jpeg_start_decompress(in);
 		read_planes(self);
 		jpeg_finish_decompress(in);
 	}
@@ -216,6 +236,7 @@ int jpeg_reencode(const uint8_t *data, size_t size, uint32_t width, uint32_t hei
 		free(self.planes[i].rows.data);
 	if (result == BETON_OK)
 		jpeg_sink_take(&self.sink, out, out_size);
+	bt_scan_free(self.scan);
 	free(self.sink.data);
 	return result;
 }
