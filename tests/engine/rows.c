@@ -5,6 +5,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -466,6 +467,50 @@ static void a_metric_that_is_not_finite_is_named(void **state)
 	assert_non_null(strstr(err.message, "the validation loss is not finite"));
 }
 
+/* ---- what the device says of itself ---- */
+
+static const dtrain_device_api *plain_api;
+static int ops_made;
+
+static int make_op(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
+{
+	ops_made++;
+	return plain_api->op_create(device, desc, out, err);
+}
+
+static void describe_ops(const dtrain_device *device, dtrain_device_caps *out)
+{
+	plain_api->caps(device, out);
+	snprintf(out->description, sizeof(out->description), "%d ops", ops_made);
+}
+
+/* A device knows only then what of its store it could not use. */
+static void the_description_is_read_when_the_ops_are_made(void **state)
+{
+	(void)state;
+	const engine_job job = {.task = &rows_task, .model = "linear", .batch_size = BATCH, .runs = 1};
+	const engine_data data = {.classes = CLASSES, .outputs = &two_metrics, .val = {.samples = SAMPLES}};
+	engine_rank engine;
+	dtrain_device *device = NULL;
+	dtrain_sync_options sync;
+	beton_error err = {0};
+	char expected[32];
+	expect_ok(dtrain_device_open(tested, NULL, &device, &err), &err);
+	plain_api = dtrain_device_get_api(device);
+	dtrain_device_api counting = *plain_api;
+	const dtrain_device_api *api = &counting;
+	counting.op_create = make_op;
+	counting.caps = describe_ops;
+	ops_made = 0;
+	memcpy(device, &api, sizeof(api)); /* a device's first member */
+	dtrain_sync_options_init(&sync);
+	expect_ok(engine_open(&engine, &job, &data, device, ENGINE_PRECISION_F32, NULL, &sync, &err), &err);
+	assert_true(ops_made > 0);
+	snprintf(expected, sizeof(expected), "%d ops", ops_made);
+	assert_string_equal(engine.caps.description, expected);
+	engine_close(&engine);
+}
+
 /* ---- */
 
 static void write_rows(const char *path)
@@ -516,6 +561,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(every_row_is_evaluated_once),
 		cmocka_unit_test(an_evaluation_can_be_stopped),
 		cmocka_unit_test(a_metric_that_is_not_finite_is_named),
+		cmocka_unit_test(the_description_is_read_when_the_ops_are_made),
 	};
 	tested = argc > 1 ? argv[1] : "ref";
 	return cmocka_run_group_tests(tests, enter, leave);
