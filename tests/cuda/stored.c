@@ -40,28 +40,52 @@ static dtrain_device *open_device(bool deterministic)
 	return device;
 }
 
-static dtrain_op *make_pool(dtrain_device *device)
+static dtrain_op_desc describe_pool(void)
 {
 	dtrain_op_desc desc = {.kind = DTRAIN_OP_MAX_POOL, .num_inputs = 1, .num_outputs = 2};
-	dtrain_op *op;
-	beton_error err = {0};
 	for (int i = 0; i < 2; i++)
 		desc.attrs.window.kernel[i] = desc.attrs.window.stride[i] = 2;
 	desc.inputs[0].shape = dtrain_shape_of(4, (int64_t[]){4, 8, 16, 16});
 	desc.outputs[0].shape = desc.outputs[1].shape = dtrain_shape_of(4, (int64_t[]){4, 8, 8, 8});
 	desc.outputs[1].dtype = DTRAIN_U8;
-	ok(dtrain_device_get_api(device)->op_create(device, &desc, &op, &err), &err);
-	return op;
+	return desc;
+}
+
+static dtrain_op_desc describe_norm(void)
+{
+	dtrain_op_desc desc = {.kind = DTRAIN_OP_BATCH_NORM_TRAIN, .num_inputs = 5, .num_outputs = 3};
+	desc.attrs.norm.epsilon = 1e-5;
+	desc.attrs.norm.momentum = 0.1;
+	desc.inputs[0].shape = desc.outputs[0].shape = dtrain_shape_of(4, (int64_t[]){4, 8, 16, 16});
+	for (int i = 1; i < 5; i++)
+		desc.inputs[i].shape = dtrain_shape_of(1, (int64_t[]){8});
+	desc.outputs[1].shape = desc.outputs[2].shape = desc.inputs[1].shape;
+	return desc;
+}
+
+static dtrain_op_desc describe_attention(void)
+{
+	dtrain_op_desc desc = {.kind = DTRAIN_OP_ATTENTION, .num_inputs = 3, .num_outputs = 2};
+	desc.attrs.attention.heads = desc.attrs.attention.kv_heads = 1;
+	for (int i = 0; i < 3; i++) {
+		desc.inputs[i].dtype = DTRAIN_F16;
+		desc.inputs[i].shape = dtrain_shape_of(3, (int64_t[]){1, 128, 64});
+	}
+	desc.outputs[0] = desc.inputs[0];
+	desc.outputs[1].shape = dtrain_shape_of(3, (int64_t[]){1, 1, 128});
+	return desc;
 }
 
 /* One start: cuDNN's plans of it were loaded and compiled so many times. description (NULL: any) is in what the device
  * says of itself afterwards. */
-static void start(bool deterministic, long *loaded, long *made, const char *description)
+static void start_op(dtrain_op_desc desc, bool deterministic, long *loaded, long *made, const char *description)
 {
 	standin.loaded = standin.made = 0;
 	dtrain_device *device = open_device(deterministic);
-	dtrain_op *op = make_pool(device);
+	dtrain_op *op;
 	dtrain_device_caps caps = {0};
+	beton_error err = {0};
+	ok(dtrain_device_get_api(device)->op_create(device, &desc, &op, &err), &err);
 	dtrain_device_get_api(device)->caps(device, &caps);
 	if (description && !strstr(caps.description, description))
 		fail_msg("'%s' is not in '%s'", description, caps.description);
@@ -73,6 +97,11 @@ static void start(bool deterministic, long *loaded, long *made, const char *desc
 	assert_int_equal(standin.live, 0);
 	*loaded = standin.loaded;
 	*made = standin.made;
+}
+
+static void start(bool deterministic, long *loaded, long *made, const char *description)
+{
+	start_op(describe_pool(), deterministic, loaded, made, description);
 }
 
 /* Of the forward and the backward op's engine. */
@@ -206,6 +235,24 @@ static void refused_plans_are_compiled_again(void **state)
 	check_next_start();
 }
 
+/* The same of plans that were the fastest, which later starts do not time. */
+static void refused_choices_are_compiled_again(void **state)
+{
+	(void)state;
+	long loaded, made;
+	setenv("DTRAIN_CUDA_MAX_POOL", "cudnn", 1);
+	start(false, &loaded, &made, NULL);
+	assert_true(made >= PLANS);
+	standin.refused = 1;
+	start(false, &loaded, &made, "1 stored plans refused");
+	assert_int_equal(loaded, PLANS);
+	assert_int_equal(made, 1);
+	start(false, &loaded, &made, NULL);
+	assert_int_equal(loaded, PLANS);
+	assert_int_equal(made, 0);
+	unsetenv("DTRAIN_CUDA_MAX_POOL");
+}
+
 /* Compiled by threads, each by its own, and timed; the next start finds what is the fastest, and loads that alone. */
 static void timed_candidates_are_compiled_once(void **state)
 {
@@ -258,15 +305,22 @@ static void ranks_wait_for_each_other(void **state)
 static void the_environment_says_who_runs_it(void **state)
 {
 	(void)state;
+	static const struct {
+		const char *variable;
+		dtrain_op_desc (*describe)(void);
+	} ops[] = {{"DTRAIN_CUDA_MAX_POOL", describe_pool},
+		   {"DTRAIN_CUDA_BATCH_NORM", describe_norm},
+		   {"DTRAIN_CUDA_ATTENTION", describe_attention}};
 	dtrain_device *device = NULL;
-	long loaded, made;
 	beton_error err = {0};
-	setenv("DTRAIN_CUDA_MAX_POOL", "kernels", 1);
-	start(true, &loaded, &made, NULL);
-	assert_int_equal(made, 0);
-	setenv("DTRAIN_CUDA_MAX_POOL", "cudnn", 1);
-	start(true, &loaded, &made, NULL);
-	assert_int_equal(made, PLANS);
+	for (int i = 0; i < 3; i++)
+		for (int cudnn = 0; cudnn < 2; cudnn++) {
+			long loaded, made;
+			setenv(ops[i].variable, cudnn ? "cudnn" : "kernels", 1);
+			start_op(ops[i].describe(), true, &loaded, &made, NULL);
+			assert_int_equal(made > 0, cudnn);
+			unsetenv(ops[i].variable);
+		}
 	const char *const variables[] = {"DTRAIN_CUDA_MAX_POOL", "DTRAIN_CUDA_BATCH_NORM", "DTRAIN_CUDA_ATTENTION",
 					 "DTRAIN_CUDA_CONV_STATISTICS", "DTRAIN_CUDA_STEM"};
 	for (int i = 0; i < 5; i++) {
@@ -344,6 +398,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(damaged_plans_are_compiled_again, reset),
 		cmocka_unit_test_setup(an_unwritable_cache_is_told, reset),
 		cmocka_unit_test_setup(refused_plans_are_compiled_again, reset),
+		cmocka_unit_test_setup(refused_choices_are_compiled_again, reset),
 		cmocka_unit_test_setup(timed_candidates_are_compiled_once, reset),
 		cmocka_unit_test_setup(the_environment_says_who_runs_it, reset),
 	};
