@@ -11,26 +11,48 @@ static int32_t extend(uint32_t bits, int size)
 	return size == 0 ? 0 : bits >> (size - 1) ? (int32_t)bits : (int32_t)bits - (1 << size) + 1;
 }
 
-/* The entry of a code of `length` bits behind which the look-up has `more` bits. */
-static uint32_t entry_of(uint8_t symbol, bool dc, int length, uint32_t more)
+/* Sets the entries of a code that the look-up holds. */
+static void put(uint64_t *entries, uint32_t code, int length, uint8_t symbol, bool dc)
 {
-	int left = bt_huffman_bits(dc) - length;
-	int size = dc ? symbol : symbol & 15;
-	uint32_t run = dc ? 0 : symbol >> 4;
-	if (!dc && size == 0)
-		return (uint32_t)length | (run == 15 ? 16 : BT_HUFFMAN_END) << 8;
-	if (size > left)
-		return (uint32_t)length | (uint32_t)symbol << 16;
-	uint16_t value = (uint16_t)extend(more >> (left - size), size);
-	return (uint32_t)(length + size) | (run + 1) << 8 | (uint32_t)value << 16;
+	int left = bt_huffman_bits(dc) - length, longest = dc ? BT_HUFFMAN_DC_LENGTH : BT_HUFFMAN_AC_LENGTH;
+	int size = dc ? symbol : symbol & 15, run = dc ? 0 : symbol >> 4;
+	int rest = size > left ? size - left : 0, more = size < left ? left - size : 0;
+	uint32_t skip = dc || size ? (uint32_t)run + 1 : run == 15 ? 16 : BT_HUFFMAN_END;
+	/* Without its first bit, the sign of a value is unknown. */
+	bool known = !rest || (left && length + size <= longest);
+	entries += (size_t)code << left;
+	for (uint32_t bits = 0; bits < UINT32_C(1) << (left - more); bits++) {
+		uint64_t entry = (uint32_t)length | (uint64_t)symbol << BT_ENTRY_FIRST;
+		if (known)
+			entry = bt_huffman_entry((uint32_t)(length + size), (uint32_t)rest, skip,
+						 extend(bits << rest, size));
+		for (uint32_t i = 0; i < UINT32_C(1) << more; i++)
+			*entries++ = entry;
+	}
 }
 
-/* Sets the entries of a code. */
-static void put(bt_huffman *table, uint32_t code, int length, uint8_t symbol, bool dc)
+static uint32_t field(uint64_t entry, int at)
 {
-	int left = bt_huffman_bits(dc) - length;
-	for (uint32_t more = 0; left >= 0 && more < UINT32_C(1) << left; more++)
-		table->entries[code << left | more] = entry_of(symbol, dc, length, more);
+	return entry >> at & BT_HUFFMAN_BYTE;
+}
+
+/* Adds to the entries of AC coefficients the one that follows, where the look-up holds all of it. */
+static void pair(uint64_t entries[1 << BT_HUFFMAN_AC_BITS])
+{
+	enum { COUNT = 1 << BT_HUFFMAN_AC_BITS };
+	for (uint32_t i = 0; i < COUNT; i++) {
+		uint32_t length = field(entries[i], BT_ENTRY_LENGTH), skip = field(entries[i], BT_ENTRY_SKIP);
+		if (length >= BT_HUFFMAN_AC_BITS || skip == 0 || skip == BT_HUFFMAN_END)
+			continue;
+		uint64_t next = entries[i << length & (COUNT - 1)]; /* the first of a pair, maybe */
+		uint32_t next_length = field(next, BT_ENTRY_FIRST_LENGTH);
+		uint32_t next_skip = field(next, BT_ENTRY_SKIP) - field(next, BT_ENTRY_SECOND_SKIP);
+		int16_t value = (int16_t)(next >> BT_ENTRY_FIRST);
+		if (next_skip && length + next_length <= BT_HUFFMAN_AC_BITS && value == (int8_t)value)
+			entries[i] += (uint64_t)next_length << BT_ENTRY_LENGTH | next_skip << BT_ENTRY_SKIP |
+				      (uint64_t)next_skip << BT_ENTRY_SECOND_SKIP |
+				      (uint64_t)(uint8_t)value << BT_ENTRY_SECOND;
+	}
 }
 
 bool bt_huffman_is(const bt_huffman *table, const uint8_t counts[17], const uint8_t symbols[256])
@@ -54,11 +76,14 @@ bool bt_huffman_make(bt_huffman *table, const uint8_t counts[17], const uint8_t 
 		for (int i = 0; i < counts[length]; i++, index++, code++) {
 			if (dc && symbols[index] > DC_SIZE_MAX)
 				return false;
-			put(table, code, length, symbols[index], dc);
+			if (length <= bt_huffman_bits(dc))
+				put(table->entries, code, length, symbols[index], dc);
 		}
 		table->limits[length] = (int32_t)(code << (16 - length));
 	}
 	table->limits[17] = INT32_MAX;
+	if (!dc)
+		pair(table->entries);
 	table->made = true;
 	return true;
 }

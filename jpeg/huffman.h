@@ -12,16 +12,36 @@ enum {
 	BT_HUFFMAN_AC_BITS = 11, /* of the look-up */
 	BT_HUFFMAN_DC_BITS = 9,
 
-	/* An entry: bits 0 .. 7 are its length; bits 8 .. 15 how far the coefficient is behind the last one, and bits
-	 * 16 .. 31 its value; if bits 8 .. 15 are 0, bits 16 .. 23 are a symbol whose value follows, or the length is 0
-	 * and the code is longer than the look-up. */
-	BT_HUFFMAN_LENGTH = 255,
+	BT_HUFFMAN_BYTE = 255,
+	/* The longest that an entry holds, code and value; for DC, that and two others have 56. */
+	BT_HUFFMAN_AC_LENGTH = 18,
+	BT_HUFFMAN_DC_LENGTH = 20,
 
 	BT_HUFFMAN_END = 129, /* how far the end of a block is */
 };
 
+/* Parts of an entry, by their first bit. It has up to two coefficients, the second of which may be the block's end. A
+ * value may go on behind the look-up's bits. */
+enum {
+	BT_ENTRY_LENGTH = 0,        /* bits of all that it holds */
+	BT_ENTRY_SKIP = 8,          /* how far its last coefficient is behind the one before it; 0: see below */
+	BT_ENTRY_FIRST_LENGTH = 16, /* bits of the first one */
+	BT_ENTRY_SECOND_SKIP = 24,  /* how far the second is behind the first; 0: there is none */
+	BT_ENTRY_FIRST = 32,        /* the first value, of 16 bits; what follows the look-up's bits is to be added */
+	BT_ENTRY_SECOND = 48,       /* of 8 bits */
+	BT_ENTRY_REST = 56,         /* 63 less the bits that follow the look-up's */
+	/* Where SKIP is 0, FIRST is a symbol whose value follows, or LENGTH is 0: the code is longer than the look-up. */
+};
+
+/* A coefficient alone, of whose bits `rest` follow the look-up's. */
+static inline uint64_t bt_huffman_entry(uint32_t length, uint32_t rest, uint32_t skip, int32_t value)
+{
+	return length | skip << BT_ENTRY_SKIP | length << BT_ENTRY_FIRST_LENGTH |
+	       (uint64_t)(uint16_t)value << BT_ENTRY_FIRST | (uint64_t)(63 - rest) << BT_ENTRY_REST;
+}
+
 typedef struct bt_huffman {
-	uint32_t entries[1 << BT_HUFFMAN_AC_BITS];
+	uint64_t entries[1 << BT_HUFFMAN_AC_BITS];
 	/* Codes of at most n bits, followed by any others to make 16, are below limits[n]. limits[17] is above all. */
 	int32_t limits[18];
 	/* Index in symbols of a code of n bits, less the code. */

@@ -174,10 +174,15 @@ static bool place_blocks(bt_scan *scan, uint32_t mcus)
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The entry of a coefficient whose code is longer than the look-up, or whose value is behind it; 0: no code. */
-static __attribute__((noinline)) uint32_t long_entry(uint64_t window, const bt_huffman *table, uint32_t entry, bool dc)
+INLINE uint32_t field(uint64_t entry, int at)
 {
-	uint32_t symbol = entry >> 16, length = entry & BT_HUFFMAN_LENGTH;
+	return (uint32_t)(entry >> at) & BT_HUFFMAN_BYTE;
+}
+
+/* The entry of a coefficient whose code is longer than the look-up, or whose value is behind it; 0: no code. */
+static __attribute__((noinline)) uint64_t long_entry(uint64_t window, const bt_huffman *table, uint64_t entry, bool dc)
+{
+	uint32_t symbol = field(entry, BT_ENTRY_FIRST), length = field(entry, BT_ENTRY_LENGTH);
 	if (length == 0) {
 		int32_t code = (int32_t)(window >> 48);
 		for (length = (uint32_t)bt_huffman_bits(dc) + 1; code >= table->limits[length]; length++)
@@ -188,36 +193,52 @@ static __attribute__((noinline)) uint32_t long_entry(uint64_t window, const bt_h
 	}
 	uint32_t size = dc ? symbol : symbol & 15, run = dc ? 0 : symbol >> 4;
 	if (size == 0)
-		return length | (dc ? 1 : run == 15 ? 16 : BT_HUFFMAN_END) << 8;
+		return bt_huffman_entry(length, 0, dc ? 1 : run == 15 ? 16 : BT_HUFFMAN_END, 0);
 	int32_t value = (int32_t)(window << length >> (64 - size));
 	if (!(value >> (size - 1)))
 		value -= (1 << size) - 1;
-	return (length + size) | (run + 1) << 8 | (uint32_t)(uint16_t)value << 16;
+	return bt_huffman_entry(length + size, 0, run + 1, value);
 }
 
-/* Reads a coefficient; 0: no code. Three calls may follow one bt_bits_fill: what does not come from the look-up's bits
- * fills for itself. */
-INLINE uint32_t take(bt_bits *bits, const bt_huffman *table, bool dc)
+/* Looks up what comes next, and is still to be taken; 0: no code. Between two calls of bt_bits_fill may be one for DC
+ * and two for AC, or three for AC: what an entry does not hold is taken here, and the window filled. */
+INLINE uint64_t look_up(bt_bits *bits, const bt_huffman *table, bool dc)
 {
-	uint32_t entry = table->entries[bits->window >> (64 - bt_huffman_bits(dc))];
-	if (__builtin_expect(!(entry & 0xff00), 0)) {
+	uint64_t entry = table->entries[bits->window >> (64 - bt_huffman_bits(dc))];
+	if (__builtin_expect(field(entry, BT_ENTRY_SKIP) == 0, 0)) {
 		bt_bits_fill(bits);
 		entry = long_entry(bits->window, table, entry, dc);
+		bt_bits_take(bits, field(entry, BT_ENTRY_LENGTH));
+		bt_bits_fill(bits);
+		entry &= ~(UINT64_C(255) << BT_ENTRY_LENGTH | UINT64_C(255) << BT_ENTRY_FIRST_LENGTH);
 	}
-	bt_bits_take(bits, entry & BT_HUFFMAN_LENGTH);
 	return entry;
 }
 
-/* Reads the AC coefficient behind coefficient *k. False: the block has no more. *k is then 63, or at least
- * BT_HUFFMAN_END more than the last coefficient, or something between them after a fault. */
-INLINE bool take_ac(bt_bits *bits, const bt_huffman *table, const uint8_t *positions, int16_t *block, bool keep,
-		    uint32_t *k)
+/* The first value of an entry, which has not been taken. */
+INLINE int16_t first_value(const bt_bits *bits, uint64_t entry, bool dc)
 {
-	uint32_t entry = take(bits, table, false);
-	*k += entry ? entry >> 8 & 255 : DCTSIZE2;
-	if (keep)
-		block[positions[*k]] = (int16_t)(entry >> 16);
-	return *k < DCTSIZE2 - 1;
+	uint64_t rest = bits->window << bt_huffman_bits(dc) >> 1 >> (entry >> BT_ENTRY_REST);
+	return (int16_t)((uint32_t)(entry >> BT_ENTRY_FIRST) + (uint32_t)rest);
+}
+
+/* Reads the AC coefficients behind coefficient *k that one entry holds, up to *k. False: the block has no more, and the
+ * entry is still to be taken. *k is then 63, or at least BT_HUFFMAN_END more than the last coefficient, or something
+ * between them after a fault; the entry's second coefficient does not count where the first is 63. */
+INLINE bool take_ac(bt_bits *bits, const bt_huffman *table, const uint8_t *positions, int16_t *block, bool keep,
+		    uint32_t *k, uint64_t *entry)
+{
+	*entry = look_up(bits, table, false);
+	*k += *entry ? field(*entry, BT_ENTRY_SKIP) : DCTSIZE2;
+	if (keep) {
+		/* In this order: a second behind coefficient 63, or none, is written over. */
+		block[positions[*k]] = (int8_t)(*entry >> BT_ENTRY_SECOND);
+		block[positions[*k - field(*entry, BT_ENTRY_SECOND_SKIP)]] = first_value(bits, *entry, false);
+	}
+	if (*k >= DCTSIZE2 - 1)
+		return false;
+	bt_bits_take(bits, field(*entry, BT_ENTRY_LENGTH));
+	return true;
 }
 
 /* Decodes a block; without `keep` only as far as the next one needs. Returns the number of coefficients up to the last
@@ -226,20 +247,26 @@ INLINE uint32_t take_block(const uint8_t *positions, bt_bits *bits, component *c
 {
 	const bt_huffman *ac = c->ac;
 	bt_bits_fill(bits);
-	uint32_t entry = take(bits, c->dc, true), k = 0;
-	c->last += (int16_t)(entry >> 16);
+	uint64_t entry = look_up(bits, c->dc, true);
+	c->last += first_value(bits, entry, true);
+	bt_bits_take(bits, field(entry, BT_ENTRY_LENGTH));
 	if (!entry || c->last != (int16_t)c->last)
 		return 0;
 	if (keep)
 		block[0] = (int16_t)c->last;
-	while (take_ac(bits, ac, positions, block, keep, &k) && take_ac(bits, ac, positions, block, keep, &k)) {
+	uint32_t k = 0;
+	while (take_ac(bits, ac, positions, block, keep, &k, &entry) &&
+	       take_ac(bits, ac, positions, block, keep, &k, &entry)) {
 		bt_bits_fill(bits);
-		if (!take_ac(bits, ac, positions, block, keep, &k))
+		if (!take_ac(bits, ac, positions, block, keep, &k, &entry))
 			break;
 	}
-	if (k == DCTSIZE2 - 1)
+	bool first = k - field(entry, BT_ENTRY_SECOND_SKIP) == DCTSIZE2 - 1;
+	bt_bits_take(bits, field(entry, first ? BT_ENTRY_FIRST_LENGTH : BT_ENTRY_LENGTH));
+	if (first || k == DCTSIZE2 - 1)
 		return DCTSIZE2;
-	return k >= BT_HUFFMAN_END ? k - BT_HUFFMAN_END + 1 : 0;
+	uint32_t last = k - BT_HUFFMAN_END;
+	return last < DCTSIZE2 - 1 ? last + 1 : 0;
 }
 
 /* Decodes MCUs of a segment; with `keep` to the row's coefficients, from MCU x of those that are needed on. */

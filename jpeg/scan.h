@@ -20,7 +20,7 @@
 
 enum { BT_SCAN_COMPONENTS = 3 };
 
-/* Memory of one decoder: 90 KB, and a row of coefficients. No result depends on what was decoded before. */
+/* Memory of one decoder: 160 KB, and a row of coefficients. No result depends on what was decoded before. */
 typedef struct bt_scan bt_scan;
 
 /* budget: that the row is booked in; outlives the decoder; may be NULL. NULL: out of memory. */
