@@ -65,7 +65,7 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 		longjmp(self->failed, 1);
 	}
 	const uint8_t *end;
-	self->scan = size >= LEAST_BYTES ? bt_scan_new(NULL) : NULL;
+	self->scan = size >= LEAST_BYTES ? bt_scan_new() : NULL;
 	if (self->scan && bt_scan_check(self->scan, jpeg, &end)) {
 		facts->length = (size_t)(end - data);
 		return;

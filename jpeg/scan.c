@@ -12,6 +12,8 @@ enum {
 	MARKER_EOI = 0xd9,
 	/* Making tables takes longer than libjpeg takes for less data. */
 	LEAST_BYTES = 2048,
+	/* MCUs in a row that are transformed at once: their coefficients and the look-ups fit in the first cache. */
+	PIECE = 8,
 	POSITIONS = 192 + 64, /* of a coefficient, with those behind a run that ends the block */
 };
 
@@ -21,17 +23,16 @@ typedef struct component {
 	const bt_huffman *dc, *ac;
 	int16_t quantizers[64]; /* by row */
 	int32_t last;           /* DC coefficient */
-	/* A row of MCUs: coefficients and their counts of `height` rows of blocks, which are cleared when they have
-	 * been read. */
+	/* Of a piece: coefficients and their counts of `height` rows of blocks. Those that have been transformed are
+	 * cleared. */
 	int16_t *blocks;
 	uint8_t *counts;
-	size_t row_blocks; /* from one row to the next */
 } component;
 
 /* A block of an MCU. */
 typedef struct unit {
 	component *component;
-	size_t block; /* of the MCU at begin_x, in the component's row of MCUs */
+	size_t block; /* of the piece's first MCU, in the component's */
 } unit;
 
 struct bt_scan {
@@ -44,11 +45,12 @@ struct bt_scan {
 	uint32_t interval;  /* MCUs of a segment */
 	const uint8_t *end; /* of the JPEG */
 	const bt_idct *idct;
-	bt_buffer rows;               /* blocks and counts of all components */
+	_Alignas(16) int16_t blocks[PIECE * BT_BLOCKS_MAX * DCTSIZE2]; /* of all components */
+	uint8_t counts[PIECE * BT_BLOCKS_MAX];
 	uint8_t positions[POSITIONS]; /* of coefficients in zigzag order */
 };
 
-bt_scan *bt_scan_new(bt_budget *budget)
+bt_scan *bt_scan_new(void)
 {
 	static const uint8_t zigzag[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
 					   12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
@@ -61,15 +63,11 @@ bt_scan *bt_scan_new(bt_budget *budget)
 	memset(scan->positions, 63, sizeof(scan->positions));
 	memcpy(scan->positions, zigzag, sizeof(zigzag));
 	scan->idct = bt_idct_get(0);
-	scan->rows.budget = budget;
 	return scan;
 }
 
 void bt_scan_free(bt_scan *scan)
 {
-	if (!scan)
-		return;
-	bt_buffer_free(&scan->rows);
 	free(scan);
 }
 
@@ -126,6 +124,23 @@ static bool read_component(bt_scan *scan, const struct jpeg_decompress_struct *j
 	return out->dc && out->ac;
 }
 
+/* Divides the memory of a piece, whose coefficients are 0 then. */
+static void place_blocks(bt_scan *scan)
+{
+	memset(scan->blocks, 0, sizeof(scan->blocks));
+	size_t before = 0;
+	scan->num_units = 0;
+	for (int i = 0; i < scan->num_components; i++) {
+		component *c = &scan->components[i];
+		c->blocks = scan->blocks + before * DCTSIZE2;
+		c->counts = scan->counts + before;
+		before += (size_t)PIECE * c->width * c->height;
+		for (uint32_t y = 0; y < c->height; y++)
+			for (uint32_t x = 0; x < c->width; x++)
+				scan->units[scan->num_units++] = (unit){c, (size_t)y * PIECE * c->width + x};
+	}
+}
+
 static bool read_header(bt_scan *scan, const struct jpeg_decompress_struct *jpeg)
 {
 	if (!is_common(jpeg))
@@ -139,34 +154,7 @@ static bool read_header(bt_scan *scan, const struct jpeg_decompress_struct *jpeg
 	scan->mcus_y = (jpeg->image_height + height - 1) / height;
 	scan->interval = jpeg->restart_interval ? jpeg->restart_interval : scan->mcus_x * scan->mcus_y;
 	scan->end = jpeg->src->next_input_byte + jpeg->src->bytes_in_buffer;
-	return true;
-}
-
-/* Memory for a row of `mcus` MCUs, whose coefficients are 0. */
-static bool place_blocks(bt_scan *scan, uint32_t mcus)
-{
-	enum { BLOCK_BYTES = DCTSIZE2 * sizeof(int16_t) };
-	size_t total = 0, before = 0;
-	for (int i = 0; i < scan->num_components; i++) {
-		component *c = &scan->components[i];
-		c->row_blocks = ((size_t)mcus * c->width + BT_IDCT_GROUP - 1) / BT_IDCT_GROUP * BT_IDCT_GROUP;
-		total += c->row_blocks * c->height;
-	}
-	int16_t *blocks = bt_buffer_reserve(&scan->rows, total * (BLOCK_BYTES + 1));
-	if (!blocks)
-		return false;
-	memset(blocks, 0, total * BLOCK_BYTES);
-	uint8_t *counts = (uint8_t *)blocks + total * BLOCK_BYTES;
-	scan->num_units = 0;
-	for (int i = 0; i < scan->num_components; i++) {
-		component *c = &scan->components[i];
-		c->blocks = blocks + before * DCTSIZE2;
-		c->counts = counts + before;
-		before += c->row_blocks * c->height;
-		for (uint32_t y = 0; y < c->height; y++)
-			for (uint32_t x = 0; x < c->width; x++)
-				scan->units[scan->num_units++] = (unit){c, y * c->row_blocks + x};
-	}
+	place_blocks(scan);
 	return true;
 }
 
@@ -269,7 +257,7 @@ INLINE uint32_t take_block(const uint8_t *positions, bt_bits *bits, component *c
 	return last < DCTSIZE2 - 1 ? last + 1 : 0;
 }
 
-/* Decodes MCUs of a segment; with `keep` to the row's coefficients, from MCU x of those that are needed on. */
+/* Decodes MCUs of a segment; with `keep` to the piece's coefficients, from its MCU x on. */
 INLINE bool take_mcus(bt_scan *scan, uint32_t count, uint32_t x, bool keep)
 {
 	bt_segment *segment = &scan->segment;
@@ -312,6 +300,38 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+/* Writes the samples of a piece. x, row: its first MCU among those that are wanted. False: a coefficient is out of
+ * range. */
+static bool write_piece(bt_scan *scan, const bt_scan_request *request, uint32_t x, uint32_t row, uint32_t count)
+{
+	bool good = true;
+	for (int i = 0; i < scan->num_components; i++) {
+		component *c = &scan->components[i];
+		size_t stride = request->strides[i];
+		uint8_t *out = request->planes[i] + ((size_t)row * c->height * stride + (size_t)x * c->width) * DCTSIZE;
+		for (uint32_t y = 0; y < c->height; y++, out += DCTSIZE * stride)
+			good &= scan->idct->row(c->blocks + (size_t)y * PIECE * c->width * DCTSIZE2,
+						c->counts + (size_t)y * PIECE * c->width, count * c->width,
+						c->quantizers, out, stride);
+	}
+	return good;
+}
+
+/* Decodes MCUs x .. end - 1 of a row, all wanted and in one segment. A piece that ends there is written. */
+static bool decode_wanted(bt_scan *scan, const bt_scan_request *request, uint32_t x, uint32_t y, uint32_t end)
+{
+	while (x < end) {
+		uint32_t at = x - request->begin_x, in_piece = at % PIECE, count = least(PIECE - in_piece, end - x);
+		if (!keep_mcus(scan, count, in_piece))
+			return false;
+		x += count;
+		if ((in_piece + count == PIECE || x == request->end_x) &&
+		    !write_piece(scan, request, at - in_piece, y - request->begin_y, in_piece + count))
+			return false;
+	}
+	return true;
+}
+
 /* Decodes `count` MCUs from (x, y) on, all in one row and one segment. */
 static bool decode_run(bt_scan *scan, const bt_scan_request *request, uint32_t x, uint32_t y, uint32_t count)
 {
@@ -319,24 +339,8 @@ static bool decode_run(bt_scan *scan, const bt_scan_request *request, uint32_t x
 	if (y < request->begin_y || x >= request->end_x || end <= request->begin_x)
 		return skip_mcus(scan, count);
 	uint32_t begin = x < request->begin_x ? request->begin_x : x, stop = least(end, request->end_x);
-	return skip_mcus(scan, begin - x) && keep_mcus(scan, stop - begin, begin - request->begin_x) &&
+	return skip_mcus(scan, begin - x) && decode_wanted(scan, request, begin, y, stop) &&
 	       skip_mcus(scan, end - stop);
-}
-
-/* Writes the samples of a row of MCUs. False: a coefficient is out of range. */
-static bool write_row(bt_scan *scan, const bt_scan_request *request, uint32_t row)
-{
-	uint32_t mcus = request->end_x - request->begin_x;
-	bool good = true;
-	for (int i = 0; i < scan->num_components; i++) {
-		component *c = &scan->components[i];
-		size_t stride = request->strides[i];
-		uint8_t *out = request->planes[i] + (size_t)row * c->height * DCTSIZE * stride;
-		for (uint32_t y = 0; y < c->height; y++, out += DCTSIZE * stride)
-			good &= scan->idct->row(c->blocks + y * c->row_blocks * DCTSIZE2, c->counts + y * c->row_blocks,
-						mcus * c->width, c->quantizers, out, stride);
-	}
-	return good;
 }
 
 static void open_segment(bt_scan *scan, const uint8_t *at)
@@ -372,9 +376,6 @@ static bool decode_mcus(bt_scan *scan, const bt_scan_request *request, uint32_t 
 		if (!decode_run(scan, request, x, y, count))
 			return false;
 		first += count;
-		if (first % scan->mcus_x == 0 && y >= request->begin_y &&
-		    !write_row(scan, request, y - request->begin_y))
-			return false;
 	}
 	return true;
 }
@@ -390,19 +391,15 @@ static bool pass_marker(const bt_scan *scan, const uint8_t **at, uint32_t number
 
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request)
 {
-	if (!read_header(scan, jpeg) || !place_blocks(scan, request->end_x - request->begin_x))
+	if (!read_header(scan, jpeg))
 		return false;
 	const uint8_t *at = jpeg->src->next_input_byte;
 	uint32_t total = scan->mcus_x * scan->mcus_y;
-	uint32_t last_row = request->end_y - 1, wanted = last_row * scan->mcus_x + request->end_x;
+	uint32_t wanted = (request->end_y - 1) * scan->mcus_x + request->end_x;
 	for (uint32_t first = 0, number = 0; first < wanted; first += scan->interval, number++) {
 		uint32_t stop = first + least(total - first, scan->interval);
 		if (is_outside(scan, request, first, stop)) {
 			at = bt_find_marker(at, scan->end);
-			/* The row that ends in this segment may have begun in one that was decoded. */
-			if (stop % scan->mcus_x == 0 && (stop - 1) / scan->mcus_x >= request->begin_y &&
-			    !write_row(scan, request, (stop - 1) / scan->mcus_x - request->begin_y))
-				return false;
 		} else {
 			open_segment(scan, at);
 			if (!decode_mcus(scan, request, first, least(stop, wanted)) ||
@@ -416,12 +413,12 @@ bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, co
 		if (!pass_marker(scan, &at, number, stop == total))
 			return false;
 	}
-	return wanted % scan->mcus_x == 0 || write_row(scan, request, last_row - request->begin_y);
+	return true;
 }
 
 bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const uint8_t **end)
 {
-	if (!read_header(scan, jpeg) || !place_blocks(scan, 1))
+	if (!read_header(scan, jpeg))
 		return false;
 	const uint8_t *at = jpeg->src->next_input_byte;
 	uint32_t total = scan->mcus_x * scan->mcus_y;

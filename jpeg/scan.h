@@ -16,15 +16,13 @@
 
 #include <jpeglib.h>
 
-#include "common/buffer.h"
-
 enum { BT_SCAN_COMPONENTS = 3 };
 
-/* Memory of one decoder: 160 KB, and a row of coefficients. No result depends on what was decoded before. */
+/* Memory of one decoder: 160 KB. No result depends on what was decoded before. */
 typedef struct bt_scan bt_scan;
 
-/* budget: that the row is booked in; outlives the decoder; may be NULL. NULL: out of memory. */
-bt_scan *bt_scan_new(bt_budget *budget);
+/* NULL: out of memory. */
+bt_scan *bt_scan_new(void);
 void bt_scan_free(bt_scan *scan);
 
 /* MCUs begin_x .. end_x - 1 of rows begin_y .. end_y - 1, and where they go. A component's first sample of MCU

@@ -48,7 +48,7 @@ int bt_decoder_open(bt_decoder **out, uint64_t max_pixels, bt_budget *budget, be
 	decoder->errors.error_exit = fail_jump;
 	decoder->errors.emit_message = fail_on_warning;
 	decoder->progress.progress_monitor = limit_scans;
-	decoder->scan = bt_scan_new(budget);
+	decoder->scan = bt_scan_new();
 	if (decoder->scan)
 		return BETON_OK;
 	bt_decoder_close(out);

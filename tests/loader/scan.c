@@ -382,7 +382,7 @@ static void transforms_agree(void **state)
 
 static int open_scan(void **state)
 {
-	*state = bt_scan_new(NULL);
+	*state = bt_scan_new();
 	return *state == NULL;
 }
 

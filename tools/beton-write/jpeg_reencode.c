@@ -97,7 +97,7 @@ static bool scan_planes(recoder *self)
 		request.planes[i] = self->planes[i].rows.data;
 		request.strides[i] = self->planes[i].rows.stride;
 	}
-	self->scan = bt_scan_new(NULL);
+	self->scan = bt_scan_new();
 	return self->scan && bt_scan_decode(self->scan, in, &request);
 }
 
