@@ -36,22 +36,33 @@ static uint32_t field(uint64_t entry, int at)
 	return entry >> at & BT_HUFFMAN_BYTE;
 }
 
-/* Adds to the entries of AC coefficients the one that follows, where the look-up holds all of it. */
-static void pair(uint64_t entries[1 << BT_HUFFMAN_AC_BITS])
+/* Adds to `count` entries, which begin with one coefficient of `length` bits, the one that follows, where the look-up
+ * holds all of it. */
+static void pair(uint64_t *entries, uint32_t first, uint32_t length, uint32_t count)
 {
-	enum { COUNT = 1 << BT_HUFFMAN_AC_BITS };
-	for (uint32_t i = 0; i < COUNT; i++) {
-		uint32_t length = field(entries[i], BT_ENTRY_LENGTH), skip = field(entries[i], BT_ENTRY_SKIP);
-		if (length >= BT_HUFFMAN_AC_BITS || skip == 0 || skip == BT_HUFFMAN_END)
-			continue;
-		uint64_t next = entries[i << length & (COUNT - 1)]; /* the first of a pair, maybe */
+	for (uint32_t i = 0, step; i < count; i += step) {
+		uint64_t next = entries[i << length]; /* the first of a pair, maybe */
 		uint32_t next_length = field(next, BT_ENTRY_FIRST_LENGTH);
-		uint32_t next_skip = field(next, BT_ENTRY_SKIP) - field(next, BT_ENTRY_SECOND_SKIP);
+		uint32_t skip = field(next, BT_ENTRY_SKIP) - field(next, BT_ENTRY_SECOND_SKIP);
 		int16_t value = (int16_t)(next >> BT_ENTRY_FIRST);
-		if (next_skip && length + next_length <= BT_HUFFMAN_AC_BITS && value == (int8_t)value)
-			entries[i] += (uint64_t)next_length << BT_ENTRY_LENGTH | next_skip << BT_ENTRY_SKIP |
-				      (uint64_t)next_skip << BT_ENTRY_SECOND_SKIP |
-				      (uint64_t)(uint8_t)value << BT_ENTRY_SECOND;
+		bool fits = skip != 0 && length + next_length <= BT_HUFFMAN_AC_BITS && value == (int8_t)value;
+		uint64_t second = next_length | skip << BT_ENTRY_SKIP | (uint64_t)skip << BT_ENTRY_SECOND_SKIP |
+				  (uint64_t)(uint8_t)value << BT_ENTRY_SECOND;
+		step = fits ? count >> next_length : 1;
+		for (uint32_t j = 0; fits && j < step; j++)
+			entries[first + i + j] += second;
+	}
+}
+
+/* The same to all entries. */
+static void pair_all(uint64_t entries[1 << BT_HUFFMAN_AC_BITS])
+{
+	for (uint32_t i = 0, count; i < 1 << BT_HUFFMAN_AC_BITS; i += count) {
+		uint32_t length = field(entries[i], BT_ENTRY_LENGTH), skip = field(entries[i], BT_ENTRY_SKIP);
+		bool alone = length >= BT_HUFFMAN_AC_BITS || skip == 0 || skip == BT_HUFFMAN_END;
+		count = alone ? 1 : UINT32_C(1) << (BT_HUFFMAN_AC_BITS - length);
+		if (!alone)
+			pair(entries, i, length, count);
 	}
 }
 
@@ -83,7 +94,7 @@ bool bt_huffman_make(bt_huffman *table, const uint8_t counts[17], const uint8_t 
 	}
 	table->limits[17] = INT32_MAX;
 	if (!dc)
-		pair(table->entries);
+		pair_all(table->entries);
 	table->made = true;
 	return true;
 }

@@ -30,7 +30,8 @@ enum {
 	BT_ENTRY_FIRST = 32,        /* the first value, of 16 bits; what follows the look-up's bits is to be added */
 	BT_ENTRY_SECOND = 48,       /* of 8 bits */
 	BT_ENTRY_REST = 56,         /* 63 less the bits that follow the look-up's */
-	/* Where SKIP is 0, FIRST is a symbol whose value follows, or LENGTH is 0: the code is longer than the look-up. */
+	/* Where SKIP is 0, FIRST is a symbol whose value follows, or LENGTH is 0: the code is longer than the look-up.
+	 */
 };
 
 /* A coefficient alone, of whose bits `rest` follow the look-up's. */

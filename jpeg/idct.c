@@ -86,7 +86,16 @@ static bool row(int16_t *blocks, const uint8_t *counts, uint32_t count, const in
 	return good;
 }
 
-const bt_idct bt_idct_c = {.name = "c", .row = row};
+const bt_idct bt_idct_c = {.name = "c", .row_of_8 = row, .row_of_4 = bt_idct_c_4, .row_of_2 = bt_idct_c_2};
+
+bt_idct_row *bt_idct_row_of(const bt_idct *idct, uint32_t size)
+{
+	return size == 8   ? idct->row_of_8
+	       : size == 4 ? idct->row_of_4
+	       : size == 2 ? idct->row_of_2
+	       : size == 1 ? bt_idct_1
+			   : NULL;
+}
 
 const bt_idct *bt_idct_get(unsigned index)
 {

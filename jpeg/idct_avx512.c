@@ -52,5 +52,5 @@ INLINE void store(V rows, uint8_t *out, size_t stride)
 
 #include "idct_lanes.h"
 
-const bt_idct bt_idct_avx512 = {.name = "avx512", .row = row};
+const bt_idct bt_idct_avx512 = {.name = "avx512", .row_of_8 = row_of_8, .row_of_4 = row_of_4, .row_of_2 = row_of_2};
 #endif

@@ -173,8 +173,8 @@ INLINE V mean_group(int16_t *blocks, const int16_t *quantizers, uint8_t *out, si
 	return op(set1_epi32)((int)beyond);
 }
 
-static TARGET bool row(int16_t *blocks, const uint8_t *counts, uint32_t count, const int16_t quantizers[64],
-		       uint8_t *out, size_t stride)
+static TARGET bool row_of_8(int16_t *blocks, const uint8_t *counts, uint32_t count, const int16_t quantizers[64],
+			    uint8_t *out, size_t stride)
 {
 	V beyond = op(set1_epi32)(0);
 	for (uint32_t i = 0; i < count; i += GROUP, blocks += GROUP * 64, out += GROUP * 8) {
@@ -186,5 +186,115 @@ static TARGET bool row(int16_t *blocks, const uint8_t *counts, uint32_t count, c
 						      : whole_group(blocks, quantizers, out, stride);
 		beyond = either(beyond, of_group);
 	}
+	return is_zero(beyond);
+}
+
+/* ---- to 4 and 2 samples a side ---- */
+
+/* Out of eight values 0, 2, 6 and 1, 3, 5, 7 come four; mean: value 0 with 14 bits of fraction. */
+INLINE void transform_to_4(V mean, V p26, V p13, V p57, int shift, V out[4])
+{
+	V part = op(madd_epi16)(p26, pair(15137, -6270)), round = op(set1_epi32)(1 << (shift - 1));
+	const V even[2] = {op(add_epi32)(mean, part), op(sub_epi32)(mean, part)};
+	const V odd[2] = {
+		op(add_epi32)(op(madd_epi16)(p13, pair(20995, 7373)), op(madd_epi16)(p57, pair(-4926, -4176))),
+		op(add_epi32)(op(madd_epi16)(p13, pair(8697, -17799)), op(madd_epi16)(p57, pair(11893, -1730)))};
+	for (int i = 0; i < 2; i++) {
+		V rounded = op(add_epi32)(even[i], round);
+		out[i] = op(srai_epi32)(op(add_epi32)(rounded, odd[i]), shift);
+		out[3 - i] = op(srai_epi32)(op(sub_epi32)(rounded, odd[i]), shift);
+	}
+}
+
+/* Out of values 0 and 1, 3, 5, 7 come two; mean: value 0 with 15 bits of fraction. */
+INLINE void transform_to_2(V mean, V p13, V p57, int shift, V out[2])
+{
+	V odd = op(add_epi32)(op(madd_epi16)(p13, pair(29692, -10426)), op(madd_epi16)(p57, pair(6967, -5906)));
+	V rounded = op(add_epi32)(mean, op(set1_epi32)(1 << (shift - 1)));
+	out[0] = op(srai_epi32)(op(add_epi32)(rounded, odd), shift);
+	out[1] = op(srai_epi32)(op(sub_epi32)(rounded, odd), shift);
+}
+
+/* A group's products, whose coefficients are cleared; returns bits where one is out of range. */
+INLINE V products(int16_t *blocks, const int16_t *quantizers, V x[8])
+{
+	V beyond = op(set1_epi32)(0);
+	for (int i = 0; i < 8; i++)
+		x[i] = product(blocks, quantizers, i, &beyond);
+	memset(blocks, 0, GROUP * 64 * sizeof(*blocks));
+	return beyond;
+}
+
+INLINE V group_of_4(int16_t *blocks, const int16_t *quantizers, uint8_t *out, size_t stride)
+{
+	V x[8], low[4], high[4], y[4], zero = op(set1_epi32)(0);
+	V beyond = products(blocks, quantizers, x);
+	transform_to_4(op(srai_epi32)(op(unpacklo_epi16)(zero, x[0]), 2), op(unpacklo_epi16)(x[2], x[6]),
+		       op(unpacklo_epi16)(x[1], x[3]), op(unpacklo_epi16)(x[5], x[7]), SHIFT_COLUMNS + 1, low);
+	transform_to_4(op(srai_epi32)(op(unpackhi_epi16)(zero, x[0]), 2), op(unpackhi_epi16)(x[2], x[6]),
+		       op(unpackhi_epi16)(x[1], x[3]), op(unpackhi_epi16)(x[5], x[7]), SHIFT_COLUMNS + 1, high);
+	for (int i = 0; i < 4; i++)
+		y[i] = op(packs_epi32)(low[i], high[i]);
+	V a = op(unpacklo_epi16)(y[0], y[1]), b = op(unpacklo_epi16)(y[2], y[3]);
+	V c = op(unpackhi_epi16)(y[0], y[1]), d = op(unpackhi_epi16)(y[2], y[3]);
+	V c01 = op(unpacklo_epi32)(a, b), c23 = op(unpackhi_epi32)(a, b);
+	V c45 = op(unpacklo_epi32)(c, d), c67 = op(unpackhi_epi32)(c, d);
+	transform_to_4(op(srai_epi32)(op(unpacklo_epi16)(zero, c01), 2), op(unpacklo_epi16)(c23, c67),
+		       op(unpackhi_epi16)(c01, c23), op(unpackhi_epi16)(c45, c67), SHIFT_ROWS + 1, low);
+	/* Columns of bytes, to rows. */
+	V q = op(packs_epi16)(op(packs_epi32)(low[0], low[1]), op(packs_epi32)(low[2], low[3]));
+	for (int i = 0; i < 2; i++)
+		q = op(unpacklo_epi8)(q, op(unpackhi_epi64)(q, q));
+	q = op(add_epi8)(q, op(set1_epi8)((char)128));
+	uint8_t bytes[GROUP * 16];
+	memcpy(bytes, &q, sizeof(bytes));
+	for (int i = 0; i < GROUP; i++)
+		for (int j = 0; j < 4; j++)
+			memcpy(out + (size_t)j * stride + (size_t)i * 4, bytes + (size_t)i * 16 + (size_t)j * 4, 4);
+	return beyond;
+}
+
+INLINE V group_of_2(int16_t *blocks, const int16_t *quantizers, uint8_t *out, size_t stride)
+{
+	V x[8], low[2], high[2], zero = op(set1_epi32)(0);
+	V beyond = products(blocks, quantizers, x);
+	transform_to_2(op(srai_epi32)(op(unpacklo_epi16)(zero, x[0]), 1), op(unpacklo_epi16)(x[1], x[3]),
+		       op(unpacklo_epi16)(x[5], x[7]), SHIFT_COLUMNS + 2, low);
+	transform_to_2(op(srai_epi32)(op(unpackhi_epi16)(zero, x[0]), 1), op(unpackhi_epi16)(x[1], x[3]),
+		       op(unpackhi_epi16)(x[5], x[7]), SHIFT_COLUMNS + 2, high);
+	V y0 = op(packs_epi32)(low[0], high[0]), y1 = op(packs_epi32)(low[1], high[1]);
+	V a = op(unpacklo_epi16)(y0, y1), b = op(unpackhi_epi16)(y0, y1);
+	/* Columns (0, 1, 4, 5) and (2, 3, 6, 7); then the pairs (1, 3) and (5, 7), which lie behind others. */
+	V c = op(unpacklo_epi64)(a, b), d = op(unpackhi_epi64)(a, b);
+	V p13 = op(unpacklo_epi16)(c, d), p57 = op(unpackhi_epi16)(c, d);
+	transform_to_2(op(srai_epi32)(op(unpacklo_epi16)(zero, a), 1), op(unpackhi_epi64)(p13, p13),
+		       op(unpackhi_epi64)(p57, p57), SHIFT_ROWS + 2, low);
+	V q = op(packs_epi32)(op(unpacklo_epi32)(low[0], low[1]), zero);
+	q = op(add_epi8)(op(packs_epi16)(q, zero), op(set1_epi8)((char)128));
+	uint8_t bytes[GROUP * 16];
+	memcpy(bytes, &q, sizeof(bytes));
+	for (int i = 0; i < GROUP; i++)
+		for (int j = 0; j < 2; j++)
+			memcpy(out + (size_t)j * stride + (size_t)i * 2, bytes + (size_t)i * 16 + (size_t)j * 2, 2);
+	return beyond;
+}
+
+static TARGET bool row_of_4(int16_t *blocks, const uint8_t *counts, uint32_t count, const int16_t quantizers[64],
+			    uint8_t *out, size_t stride)
+{
+	V beyond = op(set1_epi32)(0);
+	(void)counts;
+	for (uint32_t i = 0; i < count; i += GROUP, blocks += GROUP * 64, out += GROUP * 4)
+		beyond = either(beyond, group_of_4(blocks, quantizers, out, stride));
+	return is_zero(beyond);
+}
+
+static TARGET bool row_of_2(int16_t *blocks, const uint8_t *counts, uint32_t count, const int16_t quantizers[64],
+			    uint8_t *out, size_t stride)
+{
+	V beyond = op(set1_epi32)(0);
+	(void)counts;
+	for (uint32_t i = 0; i < count; i += GROUP, blocks += GROUP * 64, out += GROUP * 2)
+		beyond = either(beyond, group_of_2(blocks, quantizers, out, stride));
 	return is_zero(beyond);
 }

@@ -20,6 +20,8 @@ enum {
 /* What decodes a component. */
 typedef struct component {
 	uint32_t width, height; /* blocks in an MCU */
+	uint32_t size;          /* samples of a block's side: 8, 4, 2 or 1 */
+	bt_idct_row *transform;
 	const bt_huffman *dc, *ac;
 	int16_t quantizers[64]; /* by row */
 	int32_t last;           /* DC coefficient */
@@ -113,6 +115,8 @@ static bool read_component(bt_scan *scan, const struct jpeg_decompress_struct *j
 	bool alone = jpeg->num_components == 1;
 	out->width = alone ? 1 : (uint32_t)info->h_samp_factor;
 	out->height = alone ? 1 : (uint32_t)info->v_samp_factor;
+	out->size = (uint32_t)info->DCT_scaled_size;
+	out->transform = bt_idct_row_of(scan->idct, out->size);
 	out->dc = read_code(jpeg, scan->dc, jpeg->dc_huff_tbl_ptrs, info->dc_tbl_no, true);
 	out->ac = read_code(jpeg, scan->ac, jpeg->ac_huff_tbl_ptrs, info->ac_tbl_no, false);
 	const UINT16 *quantizers = jpeg->quant_tbl_ptrs[info->quant_tbl_no]->quantval;
@@ -121,7 +125,7 @@ static bool read_component(bt_scan *scan, const struct jpeg_decompress_struct *j
 			return false;
 		out->quantizers[i] = (int16_t)quantizers[i];
 	}
-	return out->dc && out->ac;
+	return out->transform && out->dc && out->ac;
 }
 
 /* Divides the memory of a piece, whose coefficients are 0 then. */
@@ -308,11 +312,11 @@ static bool write_piece(bt_scan *scan, const bt_scan_request *request, uint32_t 
 	for (int i = 0; i < scan->num_components; i++) {
 		component *c = &scan->components[i];
 		size_t stride = request->strides[i];
-		uint8_t *out = request->planes[i] + ((size_t)row * c->height * stride + (size_t)x * c->width) * DCTSIZE;
-		for (uint32_t y = 0; y < c->height; y++, out += DCTSIZE * stride)
-			good &= scan->idct->row(c->blocks + (size_t)y * PIECE * c->width * DCTSIZE2,
-						c->counts + (size_t)y * PIECE * c->width, count * c->width,
-						c->quantizers, out, stride);
+		uint8_t *out = request->planes[i] + ((size_t)row * c->height * stride + (size_t)x * c->width) * c->size;
+		for (uint32_t y = 0; y < c->height; y++, out += c->size * stride)
+			good &= c->transform(c->blocks + (size_t)y * PIECE * c->width * DCTSIZE2,
+					     c->counts + (size_t)y * PIECE * c->width, count * c->width, c->quantizers,
+					     out, stride);
 	}
 	return good;
 }

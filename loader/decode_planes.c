@@ -146,7 +146,7 @@ static void narrow(bt_plane *plane, const bt_rect *crop, uint32_t left, uint32_t
 	plane->box_height = (double)crop->height / y_step;
 }
 
-/* Decodes the part of the picture in full size with bt_scan. False: libjpeg has to decode it. */
+/* Decodes the part of the picture with bt_scan. False: libjpeg has to decode it. */
 static bool scan_planes(bt_decoder *decoder, const bt_rect *needed, bt_rect *area, bt_picture *out)
 {
 	const struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
@@ -160,10 +160,10 @@ static bool scan_planes(bt_decoder *decoder, const bt_rect *needed, bt_rect *are
 				   .end_y = bt_divide_up(needed->y + needed->height, mcu_height)};
 	for (int i = 0; i < jpeg->num_components; i++) {
 		const jpeg_component_info *info = &jpeg->comp_info[i];
-		out->planes[i].width =
-			(request.end_x - request.begin_x) * DCTSIZE * (alone ? 1 : (uint32_t)info->h_samp_factor);
-		out->planes[i].height =
-			(request.end_y - request.begin_y) * DCTSIZE * (alone ? 1 : (uint32_t)info->v_samp_factor);
+		out->planes[i].width = (request.end_x - request.begin_x) *
+				       (uint32_t)(info->DCT_scaled_size * (alone ? 1 : info->h_samp_factor));
+		out->planes[i].height = (request.end_y - request.begin_y) *
+					(uint32_t)(info->DCT_scaled_size * (alone ? 1 : info->v_samp_factor));
 	}
 	place_planes(decoder, out);
 	for (int i = 0; i < jpeg->num_components; i++) {
@@ -202,8 +202,7 @@ void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, co
 	const bt_rect picture = {.width = jpeg->image_width, .height = jpeg->image_height};
 	set_up(jpeg, request);
 	bt_rect needed = find_needed(jpeg, &request->crop), area;
-	bool full_size = jpeg->scale_num == DCTSIZE;
-	if (!full_size || !decoder->scan || !scan_planes(decoder, &needed, &area, out))
+	if (!decoder->scan || !scan_planes(decoder, &needed, &area, out))
 		read_planes(decoder, bytes, size, request, &needed, &area, out);
 	for (int i = 0; i < jpeg->num_components; i++)
 		narrow(&out->planes[i], &request->crop, area.x, area.y, &picture, step_x(jpeg, i), step_y(jpeg, i));

@@ -58,8 +58,8 @@ static void open_reader(reader *r, const uint8_t *bytes, size_t size)
 	jpeg_mem_src(&r->jpeg, bytes, size);
 }
 
-/* Decodes the picture with libjpeg; the strides are SIDE_MAX. False: it has a fault. */
-static bool decode_with_library(const uint8_t *bytes, size_t size, planes *out)
+/* Decodes the picture with libjpeg at 1 / divisor of its size; the strides are SIDE_MAX. False: it has a fault. */
+static bool decode_with_library(const uint8_t *bytes, size_t size, unsigned int divisor, planes *out)
 {
 	reader r;
 	if (setjmp(r.failed)) {
@@ -68,6 +68,7 @@ static bool decode_with_library(const uint8_t *bytes, size_t size, planes *out)
 	}
 	open_reader(&r, bytes, size);
 	jpeg_read_header(&r.jpeg, TRUE);
+	r.jpeg.scale_denom = divisor;
 	r.jpeg.raw_data_out = TRUE;
 	r.jpeg.out_color_space = r.jpeg.jpeg_color_space;
 	jpeg_start_decompress(&r.jpeg);
@@ -75,7 +76,8 @@ static bool decode_with_library(const uint8_t *bytes, size_t size, planes *out)
 	JSAMPARRAY at[PLANES] = {rows[0], rows[1], rows[2]};
 	for (size_t row = 0; r.jpeg.output_scanline < r.jpeg.output_height; row++) {
 		for (int i = 0; i < r.jpeg.num_components; i++) {
-			size_t count = (size_t)r.jpeg.comp_info[i].v_samp_factor * DCTSIZE;
+			const jpeg_component_info *info = &r.jpeg.comp_info[i];
+			size_t count = (size_t)(info->v_samp_factor * info->DCT_scaled_size);
 			for (size_t y = 0; y < count; y++)
 				rows[i][y] = out->samples[i] + (row * count + y) * SIDE_MAX;
 		}
@@ -87,7 +89,8 @@ static bool decode_with_library(const uint8_t *bytes, size_t size, planes *out)
 }
 
 /* The same with bt_scan. sizes: of the planes' whole blocks, which can be compared. */
-static bool decode(bt_scan *scan, const uint8_t *bytes, size_t size, planes *out, uint32_t sizes[PLANES][2])
+static bool decode(bt_scan *scan, const uint8_t *bytes, size_t size, unsigned int divisor, planes *out,
+		   uint32_t sizes[PLANES][2])
 {
 	reader r;
 	if (setjmp(r.failed)) {
@@ -96,17 +99,19 @@ static bool decode(bt_scan *scan, const uint8_t *bytes, size_t size, planes *out
 	}
 	open_reader(&r, bytes, size);
 	jpeg_read_header(&r.jpeg, TRUE);
+	r.jpeg.scale_denom = divisor;
+	jpeg_calc_output_dimensions(&r.jpeg);
 	bool alone = r.jpeg.num_components == 1;
 	uint32_t width = DCTSIZE * (alone ? 1 : (uint32_t)r.jpeg.max_h_samp_factor);
 	uint32_t height = DCTSIZE * (alone ? 1 : (uint32_t)r.jpeg.max_v_samp_factor);
 	bt_scan_request request = {.end_x = (r.jpeg.image_width + width - 1) / width,
 				   .end_y = (r.jpeg.image_height + height - 1) / height};
 	for (int i = 0; i < PLANES; i++) {
-		bool there = i < r.jpeg.num_components;
+		const jpeg_component_info *info = i < r.jpeg.num_components ? &r.jpeg.comp_info[i] : NULL;
 		request.planes[i] = out->samples[i];
 		request.strides[i] = SIDE_MAX;
-		sizes[i][0] = there ? r.jpeg.comp_info[i].width_in_blocks * DCTSIZE : 0;
-		sizes[i][1] = there ? r.jpeg.comp_info[i].height_in_blocks * DCTSIZE : 0;
+		sizes[i][0] = info ? info->width_in_blocks * (uint32_t)info->DCT_scaled_size : 0;
+		sizes[i][1] = info ? info->height_in_blocks * (uint32_t)info->DCT_scaled_size : 0;
 	}
 	bool done = r.jpeg.image_width <= SIDE_MAX && r.jpeg.image_height <= SIDE_MAX &&
 		    bt_scan_decode(scan, &r.jpeg, &request);
@@ -140,21 +145,26 @@ static bool check(bt_scan *scan, const uint8_t *bytes, size_t size, size_t *leng
 	return good;
 }
 
-/* Whether bt_scan decodes the JPEG; if so, libjpeg does as well, to the same planes. */
+/* Whether bt_scan decodes the JPEG in every size; where it does, libjpeg does as well, to the same planes. */
 static bool agrees(bt_scan *scan, const uint8_t *bytes, size_t size)
 {
 	uint32_t sizes[PLANES][2];
 	size_t length = 0;
-	bool decoded = decode(scan, bytes, size, &got, sizes), good = check(scan, bytes, size, &length);
-	/* What leaves the range of the inverse DCT can be checked. */
-	assert_true(good || !decoded);
-	if (!good)
-		return false;
-	assert_true(decode_with_library(bytes, size, &expected));
-	assert_true(length >= 2 && length <= size && bytes[length - 2] == 0xff && bytes[length - 1] == 0xd9);
-	if (decoded)
-		compare(sizes);
-	return decoded;
+	bool good = check(scan, bytes, size, &length), all = true;
+	if (good)
+		assert_true(length >= 2 && length <= size && bytes[length - 2] == 0xff && bytes[length - 1] == 0xd9);
+	for (unsigned int divisor = 1; divisor <= DCTSIZE; divisor *= 2) {
+		bool decoded = decode(scan, bytes, size, divisor, &got, sizes);
+		all = all && decoded;
+		/* What leaves the range of the inverse DCT can be checked. */
+		assert_true(good || !decoded);
+		if (!good)
+			continue;
+		assert_true(decode_with_library(bytes, size, divisor, &expected));
+		if (decoded)
+			compare(sizes);
+	}
+	return all;
 }
 
 static bool agrees_on(bt_scan *scan, fixture_jpeg_options options, uint32_t width, uint32_t height)
@@ -199,8 +209,24 @@ static void others_are_left(void **state)
 	assert_true(agrees_on(scan, (fixture_jpeg_options){0}, 60, 40));
 }
 
-/* A JPEG of coefficients that no picture has. quantizer: of all; optimize: with a code of its own. */
-static uint8_t *write_coefficients(int32_t most, unsigned int quantizer, bool optimize, unsigned long *size)
+typedef enum huffman_code { STANDARD, OPTIMIZED, SHORT_RUNS, CODES } huffman_code;
+
+/* A code with 1 bit for 16 zeros, 2 for a value of 8 bits, and 10 for all other symbols. */
+static void set_short_runs(JHUFF_TBL *table)
+{
+	const UINT8 first[] = {0xf0, 0x08, 0x00};
+	int count = 3;
+	memcpy(table->huffval, first, sizeof(first));
+	for (int symbol = 1; symbol < 256; symbol++)
+		if (symbol != 0x08 && (symbol & 15) >= 1 && (symbol & 15) <= 10)
+			table->huffval[count++] = (UINT8)symbol;
+	memset(table->bits, 0, sizeof(table->bits));
+	table->bits[1] = table->bits[2] = 1;
+	table->bits[10] = (UINT8)(count - 2);
+}
+
+/* A JPEG of coefficients that no picture has. quantizer: of all. */
+static uint8_t *write_coefficients(int32_t most, unsigned int quantizer, huffman_code code, unsigned long *size)
 {
 	struct jpeg_compress_struct jpeg;
 	struct jpeg_error_mgr errors;
@@ -218,7 +244,9 @@ static uint8_t *write_coefficients(int32_t most, unsigned int quantizer, bool op
 		quantizers[i] = quantizer;
 	for (int i = 0; i < 2; i++)
 		jpeg_add_quant_table(&jpeg, i, quantizers, 100, TRUE);
-	jpeg.optimize_coding = optimize;
+	jpeg.optimize_coding = code == OPTIMIZED;
+	for (int i = 0; i < 2 && code == SHORT_RUNS; i++)
+		set_short_runs(jpeg.ac_huff_tbl_ptrs[i]);
 	jvirt_barray_ptr arrays[PLANES];
 	for (int i = 0; i < PLANES; i++) {
 		JDIMENSION blocks = i == 0 ? 24 : 12;
@@ -248,7 +276,7 @@ static void need_vectors(void)
 	skip();
 }
 
-/* Long codes, long runs, and sums at the ends of 16 bits. */
+/* Long codes, long runs, pairs of all kinds, and sums at the ends of 16 bits. */
 static void any_coefficients_are_decoded(void **state)
 {
 	need_vectors();
@@ -256,12 +284,13 @@ static void any_coefficients_are_decoded(void **state)
 	const int32_t most[] = {1, 20, 1023};
 	for (int i = 0; i < 60; i++) {
 		unsigned long size;
-		uint8_t *bytes = write_coefficients(most[i % 3], 1 + (unsigned int)i % 4, i % 2, &size);
+		uint8_t *bytes =
+			write_coefficients(most[i % 3], 1 + (unsigned int)i % 4, (huffman_code)(i / 3 % CODES), &size);
 		assert_true(agrees(scan, bytes, size));
 		free(bytes);
 	}
 	unsigned long size;
-	uint8_t *bytes = write_coefficients(1023, 5, false, &size);
+	uint8_t *bytes = write_coefficients(1023, 5, STANDARD, &size);
 	assert_false(agrees(scan, bytes, size));
 	free(bytes);
 }
@@ -314,7 +343,7 @@ static void other_codes_are_left(void **state)
 	uint8_t *changed = longer + (table - bytes);
 	changed[3]++;
 	changed[4 + 9]++;
-	assert_false(decode_with_library(longer, size + 1, &expected));
+	assert_false(decode_with_library(longer, size + 1, 1, &expected));
 	assert_false(agrees(*state, longer, size + 1));
 	free(longer);
 	free(bytes);
@@ -341,16 +370,38 @@ static void other_ends_are_left(void **state)
 	free(pixels);
 }
 
-/* The same bytes, verdict and cleared memory from all inverse DCTs, whatever the blocks. */
+enum { BLOCKS = 16, STRIDE = 128 };
+
+/* The same bytes, verdict and cleared memory from all inverse DCTs to blocks of that size. */
+static void compare_transforms(uint32_t side, const int16_t *blocks, const uint8_t *counts, uint32_t count,
+			       const int16_t quantizers[64])
+{
+	static int16_t copy[BLOCKS * 64];
+	static uint8_t outputs[2][8 * STRIDE];
+	memcpy(copy, blocks, sizeof(copy));
+	memset(outputs, 0, sizeof(outputs));
+	bool good = bt_idct_row_of(&bt_idct_c, side)(copy, counts, count, quantizers, outputs[0], STRIDE);
+	for (unsigned int one = 0; bt_idct_get(one); one++) {
+		const bt_idct *idct = bt_idct_get(one);
+		memcpy(copy, blocks, sizeof(copy));
+		bool same = bt_idct_row_of(idct, side)(copy, counts, count, quantizers, outputs[1], STRIDE) == good;
+		for (uint32_t y = 0; good && y < side; y++)
+			same = same && memcmp(outputs[0] + y * STRIDE, outputs[1] + y * STRIDE, count * side) == 0;
+		for (int k = 0; k < BLOCKS * 64; k++)
+			same = same && copy[k] == 0;
+		if (!same)
+			fail_msg("%s: %u blocks of %u x %u samples", idct->name, count, side, side);
+	}
+}
+
 static void transforms_agree(void **state)
 {
-	enum { BLOCKS = 16, STRIDE = 128 };
 	static const uint8_t zigzag[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
 					   12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
 					   35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
 					   58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
-	static int16_t blocks[BLOCKS * 64], copy[BLOCKS * 64];
-	static uint8_t outputs[2][8 * STRIDE], counts[BLOCKS];
+	static int16_t blocks[BLOCKS * 64];
+	static uint8_t counts[BLOCKS];
 	(void)state;
 	for (int i = 0; i < 20000; i++) {
 		uint32_t count = draw(1, BLOCKS), most = 1U << draw(0, 15);
@@ -363,21 +414,10 @@ static void transforms_agree(void **state)
 			for (uint32_t k = 0; k < counts[j]; k++)
 				blocks[j * 64 + zigzag[k]] = (int16_t)((int32_t)draw(0, most) - (int32_t)(most / 2));
 		}
-		memcpy(copy, blocks, sizeof(copy));
-		memset(outputs, 0, sizeof(outputs));
-		bool good = bt_idct_c.row(copy, counts, count, quantizers, outputs[0], STRIDE);
-		for (unsigned int one = 0; bt_idct_get(one); one++) {
-			const bt_idct *idct = bt_idct_get(one);
-			memcpy(copy, blocks, sizeof(copy));
-			bool same = idct->row(copy, counts, count, quantizers, outputs[1], STRIDE) == good;
-			for (uint32_t y = 0; good && y < 8; y++)
-				same = same && memcmp(outputs[0] + y * STRIDE, outputs[1] + y * STRIDE, count * 8) == 0;
-			for (int k = 0; k < BLOCKS * 64; k++)
-				same = same && copy[k] == 0;
-			if (!same)
-				fail_msg("%s: try %d of %u blocks", idct->name, i, count);
-		}
+		for (uint32_t side = 1; side <= 8; side *= 2)
+			compare_transforms(side, blocks, counts, count, quantizers);
 	}
+	assert_null(bt_idct_row_of(&bt_idct_c, 3));
 }
 
 static int open_scan(void **state)
