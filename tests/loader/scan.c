@@ -323,6 +323,43 @@ static void damage_is_left(void **state)
 	assert_true(accepted > 100 && left > 1000);
 }
 
+static size_t put_bits(uint8_t *out, size_t at, const char *bits)
+{
+	for (; *bits; bits++, at++)
+		out[at / 8] |= (uint8_t)((*bits == '1') << (7 - at % 8));
+	return at;
+}
+
+/* A picture of blocks that are 0, but for the first; what that has is between its mean and its end. */
+static bool decodes_block(bt_scan *scan, const char *bits)
+{
+	enum { BLOCKS_MORE = 144 * 6 - 1 };
+	const char end[] = "1100000000";
+	unsigned long size;
+	uint8_t *bytes = write_coefficients(1, 1, SHORT_RUNS, &size);
+	uint8_t *marker = memmem(bytes, size, (const uint8_t[]){0xff, 0xda}, 2);
+	assert_non_null(marker);
+	uint8_t *data = marker + 2 + marker[3];
+	memset(data, 0, size - (size_t)(data - bytes));
+	size_t at = put_bits(data, put_bits(data, put_bits(data, 0, "00"), bits), end);
+	for (int i = 0; i < BLOCKS_MORE; i++)
+		at = put_bits(data, put_bits(data, at, "00"), end);
+	while (at % 8)
+		at = put_bits(data, at, "1");
+	memcpy(data + at / 8, (const uint8_t[]){0xff, 0xd9}, 2);
+	/* What is behind the picture makes it long enough to be worth making tables. */
+	bool done = agrees(scan, bytes, size);
+	free(bytes);
+	return done;
+}
+
+/* A value of 8 bits, and 48 or 64 zeros. libjpeg then takes the block's end for the next block. */
+static void runs_that_lead_too_far_are_left(void **state)
+{
+	assert_true(decodes_block(*state, "1010000000000"));
+	assert_false(decodes_block(*state, "10100000000000"));
+}
+
 /* A code of all ones, which no symbol needs. */
 static void other_codes_are_left(void **state)
 {
@@ -420,6 +457,23 @@ static void transforms_agree(void **state)
 	assert_null(bt_idct_row_of(&bt_idct_c, 3));
 }
 
+/* libjpeg's means of blocks wrap from here on. */
+static void means_have_a_range(void **state)
+{
+	const int16_t quantizers[64] = {1}, most = 4091, least = -4100;
+	int16_t blocks[64] = {0};
+	uint8_t counts[1] = {1}, out = 1;
+	(void)state;
+	blocks[0] = most;
+	assert_true(bt_idct_1(blocks, counts, 1, quantizers, &out, 1) && out == 255);
+	blocks[0] = least;
+	assert_true(bt_idct_1(blocks, counts, 1, quantizers, &out, 1) && out == 0);
+	blocks[0] = most + 1;
+	assert_false(bt_idct_1(blocks, counts, 1, quantizers, &out, 1));
+	blocks[0] = least - 1;
+	assert_false(bt_idct_1(blocks, counts, 1, quantizers, &out, 1));
+}
+
 static int open_scan(void **state)
 {
 	*state = bt_scan_new();
@@ -439,9 +493,11 @@ int main(void)
 		cmocka_unit_test(others_are_left),
 		cmocka_unit_test(any_coefficients_are_decoded),
 		cmocka_unit_test(damage_is_left),
+		cmocka_unit_test(runs_that_lead_too_far_are_left),
 		cmocka_unit_test(other_codes_are_left),
 		cmocka_unit_test(other_ends_are_left),
 		cmocka_unit_test(transforms_agree),
+		cmocka_unit_test(means_have_a_range),
 	};
 	return cmocka_run_group_tests(tests, open_scan, close_scan);
 }
