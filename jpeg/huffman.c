@@ -31,19 +31,14 @@ static void put(uint64_t *entries, uint32_t code, int length, uint8_t symbol, bo
 	}
 }
 
-static uint32_t field(uint64_t entry, int at)
-{
-	return entry >> at & BT_HUFFMAN_BYTE;
-}
-
 /* Adds to `count` entries, which begin with one coefficient of `length` bits, the one that follows, where the look-up
  * holds all of it. */
 static void pair(uint64_t *entries, uint32_t first, uint32_t length, uint32_t count)
 {
 	for (uint32_t i = 0, step; i < count; i += step) {
 		uint64_t next = entries[i << length]; /* the first of a pair, maybe */
-		uint32_t next_length = field(next, BT_ENTRY_FIRST_LENGTH);
-		uint32_t skip = field(next, BT_ENTRY_SKIP) - field(next, BT_ENTRY_SECOND_SKIP);
+		uint32_t next_length = bt_huffman_part(next, BT_ENTRY_FIRST_LENGTH);
+		uint32_t skip = bt_huffman_part(next, BT_ENTRY_SKIP) - bt_huffman_part(next, BT_ENTRY_SECOND_SKIP);
 		int16_t value = (int16_t)(next >> BT_ENTRY_FIRST);
 		bool fits = skip != 0 && length + next_length <= BT_HUFFMAN_AC_BITS && value == (int8_t)value;
 		uint64_t second = next_length | skip << BT_ENTRY_SKIP | (uint64_t)skip << BT_ENTRY_SECOND_SKIP |
@@ -58,7 +53,8 @@ static void pair(uint64_t *entries, uint32_t first, uint32_t length, uint32_t co
 static void pair_all(uint64_t entries[1 << BT_HUFFMAN_AC_BITS])
 {
 	for (uint32_t i = 0, count; i < 1 << BT_HUFFMAN_AC_BITS; i += count) {
-		uint32_t length = field(entries[i], BT_ENTRY_LENGTH), skip = field(entries[i], BT_ENTRY_SKIP);
+		uint32_t length = bt_huffman_part(entries[i], BT_ENTRY_LENGTH),
+			 skip = bt_huffman_part(entries[i], BT_ENTRY_SKIP);
 		bool alone = length >= BT_HUFFMAN_AC_BITS || skip == 0 || skip == BT_HUFFMAN_END;
 		count = alone ? 1 : UINT32_C(1) << (BT_HUFFMAN_AC_BITS - length);
 		if (!alone)

@@ -12,7 +12,6 @@ enum {
 	BT_HUFFMAN_AC_BITS = 11, /* of the look-up */
 	BT_HUFFMAN_DC_BITS = 9,
 
-	BT_HUFFMAN_BYTE = 255,
 	/* The longest that an entry holds, code and value; for DC, that and two others have 56. */
 	BT_HUFFMAN_AC_LENGTH = 18,
 	BT_HUFFMAN_DC_LENGTH = 20,
@@ -33,6 +32,12 @@ enum {
 	/* Where SKIP is 0, FIRST is a symbol whose value follows, or LENGTH is 0: the code is longer than the look-up.
 	 */
 };
+
+/* One of an entry's parts of 8 bits. */
+static inline uint32_t bt_huffman_part(uint64_t entry, int at)
+{
+	return entry >> at & 255;
+}
 
 /* A coefficient alone, of whose bits `rest` follow the look-up's. */
 static inline uint64_t bt_huffman_entry(uint32_t length, uint32_t rest, uint32_t skip, int32_t value)

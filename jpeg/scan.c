@@ -166,15 +166,10 @@ static bool read_header(bt_scan *scan, const struct jpeg_decompress_struct *jpeg
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE uint32_t field(uint64_t entry, int at)
-{
-	return (uint32_t)(entry >> at) & BT_HUFFMAN_BYTE;
-}
-
 /* The entry of a coefficient whose code is longer than the look-up, or whose value is behind it; 0: no code. */
 static __attribute__((noinline)) uint64_t long_entry(uint64_t window, const bt_huffman *table, uint64_t entry, bool dc)
 {
-	uint32_t symbol = field(entry, BT_ENTRY_FIRST), length = field(entry, BT_ENTRY_LENGTH);
+	uint32_t symbol = bt_huffman_part(entry, BT_ENTRY_FIRST), length = bt_huffman_part(entry, BT_ENTRY_LENGTH);
 	if (length == 0) {
 		int32_t code = (int32_t)(window >> 48);
 		for (length = (uint32_t)bt_huffman_bits(dc) + 1; code >= table->limits[length]; length++)
@@ -192,15 +187,18 @@ static __attribute__((noinline)) uint64_t long_entry(uint64_t window, const bt_h
 	return bt_huffman_entry(length + size, 0, run + 1, value);
 }
 
+_Static_assert(BT_HUFFMAN_DC_LENGTH + 2 * BT_HUFFMAN_AC_LENGTH <= 56 && 3 * BT_HUFFMAN_AC_LENGTH <= 56,
+	       "look-ups outrun the window");
+
 /* Looks up what comes next, and is still to be taken; 0: no code. Between two calls of bt_bits_fill may be one for DC
  * and two for AC, or three for AC: what an entry does not hold is taken here, and the window filled. */
 INLINE uint64_t look_up(bt_bits *bits, const bt_huffman *table, bool dc)
 {
 	uint64_t entry = table->entries[bits->window >> (64 - bt_huffman_bits(dc))];
-	if (__builtin_expect(field(entry, BT_ENTRY_SKIP) == 0, 0)) {
+	if (__builtin_expect(bt_huffman_part(entry, BT_ENTRY_SKIP) == 0, 0)) {
 		bt_bits_fill(bits);
 		entry = long_entry(bits->window, table, entry, dc);
-		bt_bits_take(bits, field(entry, BT_ENTRY_LENGTH));
+		bt_bits_take(bits, bt_huffman_part(entry, BT_ENTRY_LENGTH));
 		bt_bits_fill(bits);
 		entry &= ~(UINT64_C(255) << BT_ENTRY_LENGTH | UINT64_C(255) << BT_ENTRY_FIRST_LENGTH);
 	}
@@ -221,15 +219,15 @@ INLINE bool take_ac(bt_bits *bits, const bt_huffman *table, const uint8_t *posit
 		    uint32_t *k, uint64_t *entry)
 {
 	*entry = look_up(bits, table, false);
-	*k += *entry ? field(*entry, BT_ENTRY_SKIP) : DCTSIZE2;
+	*k += *entry ? bt_huffman_part(*entry, BT_ENTRY_SKIP) : DCTSIZE2;
 	if (keep) {
 		/* In this order: a second behind coefficient 63, or none, is written over. */
 		block[positions[*k]] = (int8_t)(*entry >> BT_ENTRY_SECOND);
-		block[positions[*k - field(*entry, BT_ENTRY_SECOND_SKIP)]] = first_value(bits, *entry, false);
+		block[positions[*k - bt_huffman_part(*entry, BT_ENTRY_SECOND_SKIP)]] = first_value(bits, *entry, false);
 	}
 	if (*k >= DCTSIZE2 - 1)
 		return false;
-	bt_bits_take(bits, field(*entry, BT_ENTRY_LENGTH));
+	bt_bits_take(bits, bt_huffman_part(*entry, BT_ENTRY_LENGTH));
 	return true;
 }
 
@@ -241,7 +239,7 @@ INLINE uint32_t take_block(const uint8_t *positions, bt_bits *bits, component *c
 	bt_bits_fill(bits);
 	uint64_t entry = look_up(bits, c->dc, true);
 	c->last += first_value(bits, entry, true);
-	bt_bits_take(bits, field(entry, BT_ENTRY_LENGTH));
+	bt_bits_take(bits, bt_huffman_part(entry, BT_ENTRY_LENGTH));
 	if (!entry || c->last != (int16_t)c->last)
 		return 0;
 	if (keep)
@@ -253,8 +251,8 @@ INLINE uint32_t take_block(const uint8_t *positions, bt_bits *bits, component *c
 		if (!take_ac(bits, ac, positions, block, keep, &k, &entry))
 			break;
 	}
-	bool first = k - field(entry, BT_ENTRY_SECOND_SKIP) == DCTSIZE2 - 1;
-	bt_bits_take(bits, field(entry, first ? BT_ENTRY_FIRST_LENGTH : BT_ENTRY_LENGTH));
+	bool first = k - bt_huffman_part(entry, BT_ENTRY_SECOND_SKIP) == DCTSIZE2 - 1;
+	bt_bits_take(bits, bt_huffman_part(entry, first ? BT_ENTRY_FIRST_LENGTH : BT_ENTRY_LENGTH));
 	if (first || k == DCTSIZE2 - 1)
 		return DCTSIZE2;
 	uint32_t last = k - BT_HUFFMAN_END;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Decodes the JPEGs that nearly all are: baseline, Huffman, 8 bits, grey or YCbCr with at most 6 blocks in an MCU, one
- * scan; with or without restart markers. The planes are those of libjpeg-turbo's accurate inverse DCT (JDCT_ISLOW), bit
- * for bit; where made-up coefficients lead far beyond 0 .. 255, those of its vectors, which its C code does not equal
- * there. All else, a few bytes with a new Huffman code, and what is damaged or unusual, is left to libjpeg, which then
- * says what is wrong with it.
+ * scan; with or without restart markers. The planes are those of libjpeg-turbo's accurate inverse DCT (JDCT_ISLOW), or
+ * of its reduced ones to 1/2, 1/4 and 1/8, bit for bit; where made-up coefficients lead far beyond 0 .. 255, those of
+ * its vectors, which its C code does not equal there. All else, a few bytes with a new Huffman code, and what is
+ * damaged or unusual, is left to libjpeg, which then says what is wrong with it.
  */
 #ifndef BT_JPEG_SCAN_H
 #define BT_JPEG_SCAN_H
@@ -34,10 +34,11 @@ typedef struct bt_scan_request {
 	size_t strides[BT_SCAN_COMPONENTS];
 } bt_scan_request;
 
-/* jpeg has just read the header from memory, and is not changed. Reads the data up to the last of the MCUs, but for
+/* jpeg has just read the header from memory, and is not changed; a component's blocks have DCT_scaled_size samples a
+ * side, as jpeg_calc_output_dimensions sets it for jpeg's scale. Reads the data up to the last of the MCUs, but for
  * segments between restart markers that have none of them; if that is the picture's last MCU, also the marker behind
- * the scan. False: the JPEG is of another kind or has a fault, or memory ran out, and the planes' content is undefined.
- * libjpeg has to decode it then. */
+ * the scan. False: the JPEG is of another kind or has a fault, or the scale is another, and the planes' content is
+ * undefined. libjpeg has to decode it then. */
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request);
 
 /* Reads the whole scan of the JPEG without making samples. *end: behind the marker that ends the picture. False: as
