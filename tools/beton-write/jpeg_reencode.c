@@ -110,12 +110,12 @@ static int decode_planes(recoder *self, const uint8_t *data, size_t size, beton_
 	jpeg_reader_start(&self->reader, data, size);
 	self->from_width = in->image_width;
 	self->from_height = in->image_height;
-	int eighths = jpeg_reader_set_scale(&self->reader, self->width, self->height);
+	jpeg_reader_set_scale(&self->reader, self->width, self->height);
 	in->out_color_space = in->jpeg_color_space;
 	in->raw_data_out = TRUE;
 	jpeg_calc_output_dimensions(in);
 	int result = allocate_planes(self, err);
-	if (result == BETON_OK && (eighths < 8 || !scan_planes(self))) {
+	if (result == BETON_OK && !scan_planes(self)) {
 		jpeg_start_decompress(in);
 		read_planes(self);
 		jpeg_finish_decompress(in);
