@@ -14,14 +14,15 @@
 #include "core/params.h"
 #include "sync.h"
 
-enum { PARAMETERS, ELEMENTS, BUFFERS, TYPE, MODEL, UNITS, PLAN, NORMS, HOOK, FACTS };
+enum { PARAMETERS, ELEMENTS, BUFFERS, TYPE, MODEL, UNITS, PLAN, NORMS, HOOK, STRATEGY, HOST, FACTS };
 
 static const char *const fact_names[FACTS] = {
 	[PARAMETERS] = "number of parameters",    [ELEMENTS] = "elements",
 	[BUFFERS] = "number of buffers",          [TYPE] = "type of element",
 	[MODEL] = "names, shapes and placements", [UNITS] = "number of units",
 	[PLAN] = "limits of the units",           [NORMS] = "ranks of a batch norm",
-	[HOOK] = "compression of gradients",
+	[HOOK] = "compression of gradients",      [STRATEGY] = "strategy or its options",
+	[HOST] = "values in host memory",
 };
 
 static void hash_tensor(XXH3_state_t *state, const char *name, const dtrain_shape *shape)
@@ -40,6 +41,26 @@ static void hash_placement(XXH3_state_t *state, const dtrain_param *param)
 		return;
 	hash_tensor(state, placement->axis, &param->global_shape);
 	XXH3_64bits_update(state, part, sizeof(part));
+}
+
+/* What decides which transfers a step has, and in which order. */
+static int64_t hash_strategy(XXH3_state_t *state, const dtrain_sync *sync)
+{
+	const dtrain__sync_kind *kind = sync->kind;
+	const dtrain_sync_options *options = &sync->options;
+	const int64_t choices[] = {
+		kind->shards,           kind->whole_values,        kind->whole_grads,        kind->has_rounds,
+		options->keep_gathered, options->sum_runs_locally, options->sync_batch_norm, options->buffers,
+		options->parts};
+	XXH3_64bits_reset(state);
+	XXH3_64bits_update(state, choices, sizeof(choices));
+	return (int64_t)XXH3_64bits_digest(state);
+}
+
+/* 0: none; 1: what the optimizer has; 2: what ops read, too, so that units visit the device. */
+static int64_t host_of(const dtrain_params *params)
+{
+	return !params->offload.host ? 0 : params->offload.units ? 2 : 1;
 }
 
 static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_error *err)
@@ -70,6 +91,8 @@ static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_er
 	facts[PLAN] = (int64_t)XXH3_64bits(dtrain_params_unit_at(sync->params, 0),
 					   sizeof(dtrain_unit) * (size_t)facts[UNITS]);
 	facts[HOOK] = (int64_t)dtrain__sync_hash_hook(sync);
+	facts[STRATEGY] = hash_strategy(state, sync);
+	facts[HOST] = host_of(sync->params);
 	XXH3_freeState(state);
 	return BETON_OK;
 }
@@ -83,7 +106,7 @@ static int compare_facts(const group_membership *member, const int64_t *all, bet
 			if (facts[i] == all[i])
 				continue;
 			bt_append(text, sizeof(text), "%s%s", *text ? ", " : "", fact_names[i]);
-			if (i != MODEL && i != PLAN && i != TYPE && i != HOOK)
+			if (i != MODEL && i != PLAN && i != TYPE && i != HOOK && i != STRATEGY)
 				bt_append(text, sizeof(text), " (%lld instead of %lld)", (long long)facts[i],
 					  (long long)all[i]);
 		}

@@ -159,12 +159,12 @@ BETON_API bool dtrain_sync_is_sharded(const dtrain_sync *sync);
 /* Whether programs without backward gather units as well: all ranks must run them equally often. */
 BETON_API bool dtrain_sync_gathers_always(const dtrain_sync *sync);
 
-/* Collective. Checks that parameter names, shapes and units agree on all ranks (MISMATCH names the rank), and
- * broadcasts rank 0's parameters and buffers; work on streams that sets them must be complete. Each rank sets its own
- * shards; only copies of a shard come from the first rank that has it. Registers the memory that ranks exchange with
- * the groups that use it (dtrain_group_memory_register): the memory of programs that are compiled by now, if they lie
- * in it alike on all ranks. Runs before the start do not communicate; with sharded parameters they are an error. STATE:
- * there is no mesh, no graph was compiled, or the sync is started. */
+/* Collective. Checks that parameter names, shapes and units, the strategy with its options, and what is offloaded agree
+ * on all ranks (MISMATCH names the rank), and broadcasts rank 0's parameters and buffers; work on streams that sets
+ * them must be complete. Each rank sets its own shards; only copies of a shard come from the first rank that has it.
+ * Registers the memory that ranks exchange with the groups that use it (dtrain_group_memory_register): the memory of
+ * programs that are compiled by now, if they lie in it alike on all ranks. Runs before the start do not communicate;
+ * with sharded parameters they are an error. STATE: there is no mesh, no graph was compiled, or the sync is started. */
 BETON_API int dtrain_sync_start(dtrain_sync *sync, beton_error *err);
 /* Waits for reductions. The mesh may be destroyed afterwards; as long as it exists, the sync may be started again. */
 BETON_API void dtrain_sync_stop(dtrain_sync *sync);
