@@ -83,6 +83,24 @@ static void check(struct rank *r, dtrain_device *device, dtrain_stream *stream, 
 	sync_model_close(&model);
 }
 
+/* Whether a method is told to be for shards alone is what a sync of them does with it. */
+static void check_shards(struct rank *r, dtrain_device *device, const dtrain_compression *compression)
+{
+	const dtrain_mesh_axis axis = {"shard", r->size};
+	dtrain_sync_options options = options_of(compression, 0);
+	dtrain_mesh *mesh = NULL;
+	dtrain_params *params = NULL;
+	dtrain_sync *sync = NULL;
+	options.strategy = "zero2";
+	MUST(dtrain_mesh_create(r->group, &axis, 1, &mesh, &err));
+	MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+	bool right = r->size == 1 || dtrain_compression_is_for_shards(compression->method);
+	REQUIRE(dtrain_sync_create(params, mesh, &options, &sync, &err) == (right ? BETON_OK : BETON_UNSUPPORTED));
+	dtrain_sync_destroy(&sync);
+	dtrain_params_destroy(&params);
+	dtrain_mesh_destroy(&mesh);
+}
+
 static int rank_main(struct rank *r)
 {
 	static const char *const names[] = {"none", "f16", "bf16", "int8", "topk", "powersgd"};
@@ -99,6 +117,7 @@ static int rank_main(struct rank *r)
 		compression.ratio = 0.05;
 		compression.start = 0;
 		check(r, device, stream, &compression);
+		check_shards(r, device, &compression);
 	}
 	api->stream_destroy(stream);
 	dtrain_device_close(&device);

@@ -26,6 +26,22 @@ void dtrain_compression_init(dtrain_compression *options)
 					.start = 1000};
 }
 
+/* NULL: there is none of that name. */
+static const dtrain_hook *find_method(const char *name)
+{
+	for (size_t i = 0; name && i < sizeof(methods) / sizeof(methods[0]); i++)
+		if (strcmp(name, methods[i]->name) == 0)
+			return methods[i];
+	return NULL;
+}
+
+bool dtrain_compression_is_for_shards(const char *method)
+{
+	dtrain_dtype type;
+	const dtrain_hook *found = find_method(method);
+	return found ? dtrain__compression_rounds(found, &type) : strcmp(method, "none") == 0;
+}
+
 static int check(const dtrain_compression *c, beton_error *err)
 {
 	if (!(c->ratio > 0 && c->ratio <= 1))
@@ -51,10 +67,7 @@ int dtrain__compression_create(const dtrain_compression *given, dtrain_hook *out
 		status = check(&options, err);
 	if (status != BETON_OK || (options.method && strcmp(options.method, "none") == 0))
 		return status;
-	const dtrain_hook *method = NULL;
-	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
-		if (options.method && strcmp(options.method, methods[i]->name) == 0)
-			method = methods[i];
+	const dtrain_hook *method = find_method(options.method);
 	if (!method)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "compression: there is no method '%s'",
 			       options.method ? options.method : "");

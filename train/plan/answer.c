@@ -58,12 +58,11 @@ static int check_name(const engine_job *job, beton_error *err)
 					  job->model, list, bt_suggest_text(&like));
 }
 
-/* Whether the layout can send gradients by the method: only roundings are for sums over shards as well. */
+/* Whether the layout can send gradients by the method. */
 static bool can_send(const question *q, const char *strategy)
 {
-	const char *method = q->options->compression.method;
-	bool rounds = strcmp(method, "none") == 0 || strcmp(method, "f16") == 0 || strcmp(method, "bf16") == 0;
-	return rounds || strcmp(strategy, "ddp") == 0 || strcmp(strategy, "hsdp") == 0;
+	return dtrain_compression_is_for_shards(q->options->compression.method) || strcmp(strategy, "ddp") == 0 ||
+	       strcmp(strategy, "hsdp") == 0;
 }
 
 static void find_layouts(question *q)

@@ -73,8 +73,7 @@ int run_strategy_check_world(const run_options *options, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--shard %" PRId64 " does not divide the number of ranks, %" PRId64, shard, ranks);
 	const char *method = compression_of(options);
-	bool rounds = strcmp(method, "f16") == 0 || strcmp(method, "bf16") == 0;
-	if (known && options->compress && !rounds && shard == ranks && ranks > 1)
+	if (known && !dtrain_compression_is_for_shards(method) && shard == ranks && ranks > 1)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--compress %s needs several copies of the parameters with --strategy %s: give a "
 			       "--shard below the number of ranks, or --compress f16 or bf16",
