@@ -29,15 +29,14 @@ beton_bottleneck bt_diagnose(const beton_loader_stats *s, const beton_loader_opt
 	}
 	const stage stages[] = {
 		{BETON_BOTTLENECK_ORDER, "looking samples up", s->order_ns,
-		 "a cheaper order_callback, or metadata that stay in the page cache"},
+		 "a cheaper order callback, or metadata that stay in the page cache"},
 		{BETON_BOTTLENECK_STORAGE, "waiting for the disk and copying from the page cache",
-		 s->read_ns + s->submit_ns, "a larger read_ahead, engine URING, order QUASI_RANDOM, or a faster disk"},
-		{BETON_BOTTLENECK_VERIFY, "comparing checksums", s->verify_ns,
-		 "verify = false for files that you trust"},
+		 s->read_ns + s->submit_ns, "more read-ahead, io_uring, a quasi-random order, or a faster disk"},
+		{BETON_BOTTLENECK_VERIFY, "comparing checksums", s->verify_ns, "no checksums for files that you trust"},
 		{BETON_BOTTLENECK_DECODE, "decoding", s->decode_ns,
 		 "more threads (one for each core), or a file written with smaller pictures or as raw pixels"},
 		{BETON_BOTTLENECK_TRANSFORM, "resizing, operations and the last pass", s->transform_ns + s->batch_ns,
-		 "more threads (one for each core), fewer operations, or UINT8 as dtype"}};
+		 "more threads (one for each core), fewer operations, or pixels of 8 bits as output"}};
 	uint64_t busy = 0;
 	const stage *most = &stages[0];
 	for (size_t i = 0; i < sizeof(stages) / sizeof(*stages); i++) {
@@ -58,7 +57,7 @@ beton_bottleneck bt_diagnose(const beton_loader_stats *s, const beton_loader_opt
 	if (idle > IDLE_SHARE) {
 		snprintf(text, size,
 			 "too few batches in advance: the consumer waited %.0f %% of its time and the %u threads "
-			 "%.0f %% of theirs; a larger batches_ahead (now %u) would help",
+			 "%.0f %% of theirs; more batches ahead (now %u) would help",
 			 100 * waits, threads, 100 * idle, options->batches_ahead);
 		return BETON_BOTTLENECK_SLOTS;
 	}

@@ -52,15 +52,15 @@ static void stages_are_told_apart(void **state)
 	expect(&stats, BETON_BOTTLENECK_TRANSFORM, "resizing");
 	stats.submit_ns = 800 * MS;
 	stats.read_ns = 800 * MS;
-	expect(&stats, BETON_BOTTLENECK_STORAGE, "read_ahead");
+	expect(&stats, BETON_BOTTLENECK_STORAGE, "more read-ahead, io_uring, a quasi-random order");
 	stats.verify_ns = 1700 * MS;
-	expect(&stats, BETON_BOTTLENECK_VERIFY, "verify = false");
+	expect(&stats, BETON_BOTTLENECK_VERIFY, "no checksums");
 	stats.order_ns = 1800 * MS;
-	expect(&stats, BETON_BOTTLENECK_ORDER, "order_callback");
+	expect(&stats, BETON_BOTTLENECK_ORDER, "order callback");
 	stats = base();
 	stats.wait_ns = 300 * MS;
 	stats.idle_ns = 900 * MS;
-	expect(&stats, BETON_BOTTLENECK_SLOTS, "a larger batches_ahead (now 3)");
+	expect(&stats, BETON_BOTTLENECK_SLOTS, "more batches ahead (now 3) would help");
 }
 
 int main(void)

@@ -25,6 +25,7 @@ static const char *const usage_text =
 	"      --engine NAME       auto (default), mmap, threads or uring\n"
 	"      --direct            bypass the page cache (O_DIRECT)\n"
 	"      --read-ahead N      samples that each thread reads ahead; 0 (default) means automatic\n"
+	"      --batches-ahead N   batches prepared in advance, 1 to 64 (default 3)\n"
 	"      --memory-limit SIZE memory for batches, read-ahead and work, such as 500MB; 0 (default): as needed\n"
 	"      --max-pixels N      a JPEG with more pixels is a bad sample (default 89478485)\n"
 	"      --on-error NAME     what to do with bad samples: fail (default), skip or substitute\n"
@@ -179,6 +180,10 @@ static bool take_loader(beton_loader_options *loader, int option, const char *na
 		good = number("--read-ahead", text, 0, 1024, &count);
 		loader->read_ahead = (uint32_t)count;
 		return good;
+	case 'B':
+		good = number("--batches-ahead", text, 1, 64, &count);
+		loader->batches_ahead = (uint32_t)count;
+		return good;
 	case 'm':
 		return size("--memory-limit", text, &loader->memory_limit);
 	case 'x':
@@ -243,6 +248,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"engine", required_argument, NULL, 'e'},
 					      {"direct", no_argument, NULL, 'u'},
 					      {"read-ahead", required_argument, NULL, 'a'},
+					      {"batches-ahead", required_argument, NULL, 'B'},
 					      {"memory-limit", required_argument, NULL, 'm'},
 					      {"max-pixels", required_argument, NULL, 'x'},
 					      {"on-error", required_argument, NULL, 'E'},
