@@ -278,6 +278,11 @@ const char *run_overlap_option(const run_options *options)
 	return options->strategy == RUN_STRATEGY_DDP ? "bucket-mb" : "unit-mb";
 }
 
+const char *run_overlap_unit(const run_options *options)
+{
+	return options->strategy == RUN_STRATEGY_DDP ? "bucket" : "unit";
+}
+
 static double size_of(const run_options *options)
 {
 	return options->strategy == RUN_STRATEGY_DDP ? options->bucket_mb : options->unit_mb;
@@ -294,25 +299,28 @@ static void set_size(run_options *options, double mb)
 static void tell_choice(const run_overlap *self, const run_options *options)
 {
 	const run_overlap_size *standard = &self->sizes[0], *chosen = &self->sizes[self->best];
-	char what[64] = "the default units are kept";
+	const char *unit = run_overlap_unit(options);
+	char what[64];
 	if (self->best)
 		snprintf(what, sizeof(what), "--%s %.3g is chosen", run_overlap_option(options), chosen->mb);
-	printf("--tune-units: %s: a step of %.1f ms is expected with its %d units, of which %.1f wait for "
-	       "communication; with the default %d units %.1f ms, of which %.1f wait (measured: %.1f, %.1f)\n",
-	       what, chosen->totals.step_ms, chosen->units, chosen->totals.exposed_ms, standard->units,
+	else
+		snprintf(what, sizeof(what), "the default %ss are kept", unit);
+	printf("--tune-units: %s: a step of %.1f ms is expected with its %d %ss, of which %.1f wait for "
+	       "communication; with the default %d %ss %.1f ms, of which %.1f wait (measured: %.1f, %.1f)\n",
+	       what, chosen->totals.step_ms, chosen->units, unit, chosen->totals.exposed_ms, standard->units, unit,
 	       standard->totals.step_ms, standard->totals.exposed_ms, self->step_ms, self->exposed_ms);
 	fflush(stdout);
 }
 
 /* The simulation knows nothing of what else runs on the machine. */
-static void warn_of_noise(const run_overlap *self, const char *option)
+static void warn_of_noise(const run_overlap *self, const run_options *options, const char *option)
 {
 	double simulated = self->sizes[0].totals.exposed_ms, more = fmax(self->exposed_ms, simulated);
 	if (more <= 2 * fmin(self->exposed_ms, simulated) || more < self->step_ms * NOTICED)
 		return;
 	status_line_warn("dtrain-ffcv: --%s: the ranks waited %.1f ms for communication, and %.1f are expected of the "
-			 "same units: the machine may be busy, or a rank may not have a core of its own",
-			 option, self->exposed_ms, simulated);
+			 "same %ss: the machine may be busy, or a rank may not have a core of its own",
+			 option, self->exposed_ms, simulated, run_overlap_unit(options));
 }
 
 typedef int (*use_sizes)(const run_overlap *self, const run_options *options, const engine_rank *engine,
@@ -358,7 +366,7 @@ int run_overlap_tune(const run_session *session, run_options *options, beton_err
 	set_size(options, 0);
 	int status = try_steps(session, options, use_choice, &overlap, err);
 	if (status == BETON_OK && session->rank == 0)
-		warn_of_noise(&overlap, "tune-units");
+		warn_of_noise(&overlap, options, "tune-units");
 	/* Ranks of other processors may round differently: rank 0 decides. */
 	double mb = status == BETON_OK && session->rank == 0 ? overlap.sizes[overlap.best].mb : 0;
 	if (status == BETON_OK)
@@ -380,7 +388,7 @@ int run_overlap_report(const run_session *session, beton_error *err)
 	run_overlap overlap;
 	int status = try_steps(session, session->options, run_overlap_print, &overlap, err);
 	if (status == BETON_OK && session->rank == 0)
-		warn_of_noise(&overlap, "overlap");
+		warn_of_noise(&overlap, session->options, "overlap");
 	if (status != BETON_OK)
 		bt_prefix(err, "--overlap");
 	return status;

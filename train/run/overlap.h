@@ -31,6 +31,8 @@ typedef struct run_overlap {
 
 /* The option for the size of the strategy's units, without dashes. */
 const char *run_overlap_option(const run_options *options);
+/* What its units are called: "bucket" or "unit". */
+const char *run_overlap_unit(const run_options *options);
 
 /* Collective: with --tune-units sets the option for the size of units in options, which are the session's; otherwise
  * does nothing. The session has joined its groups. Rank 0 tells what was chosen. */

@@ -8,7 +8,7 @@
 #include "common/error.h"
 #include "overlap.h"
 
-static void name_transfer(const dtrain_overlap_transfer *transfer, char *out, size_t size)
+static void name_transfer(const dtrain_overlap_transfer *transfer, const char *unit, char *out, size_t size)
 {
 	static const char *const rounds[] = {[DTRAIN_OVERLAP_SUM] = "",
 					     [DTRAIN_OVERLAP_SCATTER] = ", to shards",
@@ -17,7 +17,7 @@ static void name_transfer(const dtrain_overlap_transfer *transfer, char *out, si
 	if (transfer->unit < 0)
 		snprintf(out, size, "figures");
 	else
-		snprintf(out, size, "unit %d%s", transfer->unit + 1, rounds[transfer->kind]);
+		snprintf(out, size, "%s %d%s", unit, transfer->unit + 1, rounds[transfer->kind]);
 }
 
 /* The parameter of the first node from `node` on, in the direction `to`, that has one. */
@@ -30,14 +30,14 @@ static const char *param_near(const dtrain_overlap *step, const dtrain_params *p
 	return NULL;
 }
 
-static void print_transfer(const dtrain_overlap *step, const dtrain_params *params, int32_t index)
+static void print_transfer(const dtrain_overlap *step, const dtrain_params *params, const char *unit, int32_t index)
 {
 	const dtrain_overlap_transfer *transfer = &step->transfers[index];
 	const dtrain_overlap_hidden hidden = dtrain_overlap_hidden_by(step, index);
 	const char *first = hidden.first < 0 ? NULL : param_near(step, params, hidden.first, hidden.last);
 	const char *last = hidden.first < 0 ? NULL : param_near(step, params, hidden.last, hidden.first);
 	char name[40], complete[16] = "";
-	name_transfer(transfer, name, sizeof(name));
+	name_transfer(transfer, unit, name, sizeof(name));
 	if (transfer->complete >= 0)
 		snprintf(complete, sizeof(complete), "%.2f", dtrain_overlap_node_end(step, transfer->complete));
 	printf("%-20s %9.3f %9s %9.2f %9.2f %9.2f %9.2f", name, (double)transfer->bytes / 1e6, complete,
@@ -64,7 +64,8 @@ static void print_size(const run_overlap *self, const run_options *options, int 
 {
 	const run_overlap_size *size = &self->sizes[index];
 	char name[40];
-	snprintf(name, sizeof(name), "%s", options->unit_pattern ? "units by --unit-pattern" : "the default units");
+	snprintf(name, sizeof(name), options->unit_pattern ? "%ss by --unit-pattern" : "the default %ss",
+		 run_overlap_unit(options));
 	if (size->mb > 0)
 		snprintf(name, sizeof(name), "--%s %.3g", run_overlap_option(options), size->mb);
 	printf("%c %-32s %6d %12.2f %12.2f\n", index == self->best ? '*' : ' ', name, size->units,
@@ -77,7 +78,7 @@ static int print_changes(const run_overlap *self, beton_error *err)
 	static const struct {
 		const char *name;
 		dtrain_overlap_change change;
-	} changes[] = {{"units as they are complete", {.as_complete = true}},
+	} changes[] = {{"as they are complete", {.as_complete = true}},
 		       {"gathers first", {.gathers_first = true}},
 		       {"one lane", {.lanes = 1}},
 		       {"two lanes", {.lanes = 2}},
@@ -95,18 +96,19 @@ static int print_changes(const run_overlap *self, beton_error *err)
 
 int run_overlap_print(const run_overlap *self, const run_options *options, const engine_rank *engine, beton_error *err)
 {
+	const char *unit = run_overlap_unit(options);
 	printf("forward and backward of a step, without the update, in ms on rank %d, which computes longest:\n"
-	       "complete: when the gradients of the unit were complete; begins, ends: its transfer; exposed: how long "
+	       "complete: when the gradients of the %s were complete; begins, ends: its transfer; exposed: how long "
 	       "the\n"
 	       "step waited for it; hidden: how long the rank computed meanwhile; by computing: the parameters of "
 	       "that\n\n"
 	       "transfer                    MB  complete    begins      ends   exposed    hidden  by computing\n",
-	       self->rank);
+	       self->rank, unit);
 	for (int32_t i = 0; i < self->step->num_transfers; i++)
-		print_transfer(self->step, engine->params, i);
+		print_transfer(self->step, engine->params, unit, i);
 	print_costs(self);
-	printf("\n  %-32s %6s %12s %12s\n  %-32s %6d %12.2f %12.2f\nexpected with (* is the shortest):\n",
-	       "step, in ms", "units", "exposed", "step", "measured", self->sizes[0].units, self->exposed_ms,
+	printf("\n  %-32s %5ss %12s %12s\n  %-32s %6d %12.2f %12.2f\nexpected with (* is the shortest):\n",
+	       "step, in ms", unit, "exposed", "step", "measured", self->sizes[0].units, self->exposed_ms,
 	       self->step_ms);
 	for (int i = 0; i < self->count; i++)
 		print_size(self, options, i);
