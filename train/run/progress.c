@@ -181,6 +181,15 @@ void run_progress_step(run_progress *self, const run_step_metrics *step)
 	}
 }
 
+/* Weights of a file have no step. */
+static const char *step_text(int64_t step, char text[32])
+{
+	*text = 0;
+	if (step > 0)
+		snprintf(text, 32, "step %" PRId64 ": ", step);
+	return text;
+}
+
 void run_progress_evaluation(run_progress *self, const run_evaluation *evaluation)
 {
 	const engine_task *task = self->task;
@@ -188,7 +197,7 @@ void run_progress_evaluation(run_progress *self, const run_evaluation *evaluatio
 	const double *values = evaluation->result.metrics;
 	int64_t count = evaluation->result.count;
 	const char *average = evaluation->average ? " of the moving average" : "";
-	char text[256] = "";
+	char text[256] = "", of_step[32];
 	if (!self->evaluated || engine_metric_is_better(&outputs->metrics[0], values[0], self->best))
 		self->best = values[0];
 	self->latest = values[0];
@@ -203,15 +212,15 @@ void run_progress_evaluation(run_progress *self, const run_evaluation *evaluatio
 	}
 	if (evaluation->result.bad)
 		bt_append(text, sizeof(text), ", without %" PRId64 " bad", evaluation->result.bad);
-	if (!evaluation->epoch)
-		print_line(self, "validation%s%s (%" PRId64 " %s%s); %.1f s", average, text, count, task->sample,
-			   count == 1 ? "" : "s", evaluation->val_seconds);
-	else
+	if (evaluation->epoch)
 		print_line(self,
-			   "epoch %" PRId64 ": validation%s%s (%" PRId64
+			   "epoch %" PRId64 ", step %" PRId64 "/%" PRId64 ": validation%s%s (%" PRId64
 			   " %s%s); %.1f s of training, %.1f s of evaluation",
-			   evaluation->epoch, average, text, count, task->sample, count == 1 ? "" : "s",
-			   evaluation->train_seconds, evaluation->val_seconds);
+			   evaluation->epoch, evaluation->step, self->total_steps, average, text, count, task->sample,
+			   bt_plural((uint64_t)count), evaluation->train_seconds, evaluation->val_seconds);
+	else
+		print_line(self, "%svalidation%s%s (%" PRId64 " %s%s); %.1f s", step_text(evaluation->step, of_step),
+			   average, text, count, task->sample, bt_plural((uint64_t)count), evaluation->val_seconds);
 }
 
 void run_progress_classes(run_progress *self, const engine_class_count *counts, int64_t classes, const json_t *names)
