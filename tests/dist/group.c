@@ -637,9 +637,12 @@ static void stopped_rank_is_named_after_the_timeout(void **state)
 		assert_int_equal(end_rank(&ranks, rank), -BETON_TIMEOUT);
 		if (!strstr(ranks.err[rank], "no sign of rank 2 within 2000 ms"))
 			fail_msg("rank %d: %s", rank, ranks.err[rank]);
+		assert_null(strstr(ranks.err[rank], "given up"));
 	}
-	kill(ranks.pids[2], SIGKILL);
-	assert_int_equal(end_rank(&ranks, 2), 1000 + SIGKILL);
+	/* Late, it does not speak as if it were one of the others. */
+	kill(ranks.pids[2], SIGCONT);
+	assert_int_equal(end_rank(&ranks, 2), -BETON_TIMEOUT);
+	assert_non_null(strstr(ranks.err[2], "the other ranks have given up rank 2, which is this one: "));
 	end_store(&ranks);
 }
 

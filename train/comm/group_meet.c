@@ -286,6 +286,7 @@ static rank_reports collect_reports(const group_membership *member, group_progre
 		answers = left_ms > 0 || status != BETON_TIMEOUT;
 		if (status != BETON_OK) {
 			dtrain__rank_list_add(&reports.silent, dtrain__world_rank(member, rank));
+			set_text_soon(member, "silent", rank, "");
 			continue;
 		}
 		if (strcmp(text, GONE) == 0)
@@ -333,7 +334,7 @@ static void write_verdict(const group_membership *member, group_history *history
 void dtrain__group_agree_on_fault(const group_membership *member, group_history *history, const char *operation,
 				  beton_error *err)
 {
-	char *verdict = NULL, *message = NULL;
+	char *verdict = NULL, *message = NULL, *silent = NULL;
 	beton_error own = *err;
 	int64_t sum = 0;
 	/* If the store is gone too, this rank's own error remains. */
@@ -351,6 +352,11 @@ void dtrain__group_agree_on_fault(const group_membership *member, group_history 
 		long code = strtol(verdict, &message, 10);
 		if (message != verdict && *message == ' ' && code < 0 && code > -1000)
 			bt_fail(err, (int)code, "%s", message + 1);
+		/* Without this a rank would say of itself that there is no sign of it. */
+		if (get_text_soon(member, "silent", member->rank, &silent, &ignored) == BETON_OK)
+			bt_prefix(err, "the other ranks have given up rank %d, which is this one",
+				  dtrain__world_rank(member, member->rank));
 	}
+	free(silent);
 	free(verdict);
 }
