@@ -2,11 +2,12 @@
  *
  * change-weights IN OUT CHANGE [NAME]: a copy of a safetensors file, without metadata, in which the weights are
  * changed: "f16", "bf16", "f64": of that type; "f16-wide", "bf16-wide": rounded to it, but F32; "prefix": with
- * "module." in front of each name; "drop": without the tensors whose names begin with NAME; "flat": tensor NAME has one
- * dimension; "torchvision": of a vision transformer, with torchvision's names; "gamma": of a BERT, with those of the
- * published bert-base-uncased; "extra": with a tensor more, called
- * NAME. change-weights A B differ: prints the names of the tensors that differ. */
+ * "module." in front of each name; "nan": the last number of tensor NAME is NaN; "drop": without the tensors whose
+ * names begin with NAME; "flat": tensor NAME has one dimension; "torchvision": of a vision transformer, with
+ * torchvision's names; "gamma": of a BERT, with those of the published bert-base-uncased; "extra": with a tensor more,
+ * called NAME. change-weights A B differ: prints the names of the tensors that differ. */
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,8 @@ static char *convert(const safetensors_file *in, size_t index, safetensors_entry
 		store(entry->dtype, ((float *)stored)[i], out + (size_t)i * dtrain_dtype_size(entry->dtype));
 	if (from->dtype != DTRAIN_F32)
 		memcpy(out, stored, from->bytes);
+	if (is_change("nan") && strcmp(from->name, name) == 0)
+		store(entry->dtype, NAN, out + (size_t)(count - 1) * dtrain_dtype_size(entry->dtype));
 	if (is_change("prefix"))
 		entry->name = bt_format("module.%s", from->name);
 	if (is_change("torchvision"))

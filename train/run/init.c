@@ -2,6 +2,7 @@
 #include "init.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,6 +143,25 @@ static const char *absent_text(const run_source *source, char text[SHAPE_TEXT])
 	return text;
 }
 
+/* Whether the name is that of one file of several, such as model-00002-of-00003.safetensors. */
+static bool is_one_of_several(const char *path)
+{
+	const char *of = strstr(path, "-of-"), *next;
+	while (of && (next = strstr(of + 1, "-of-")))
+		of = next;
+	const char *digits = of ? of + strlen("-of-") : "";
+	size_t length = strspn(digits, "0123456789");
+	return length && atoi(digits) > 1 && strcmp(digits + length, ".safetensors") == 0;
+}
+
+/* What may be done about a tensor that is missing, or not whole. */
+static const char *advice(const run_source *source)
+{
+	return is_one_of_several(source->path)
+		       ? "; the file is one of several: give their folder, or its model.safetensors.index.json"
+		       : "";
+}
+
 static int fail_missing(const struct job *job, const struct target *targets, int count, const char *first,
 			beton_error *err)
 {
@@ -150,9 +170,10 @@ static int fail_missing(const struct job *job, const struct target *targets, int
 	for (int i = 0; i < count; i++)
 		missing += !targets[i].found;
 	return bt_fail(err, BETON_MISMATCH,
-		       "%s: has no tensor '%s', which the model needs (%d of its %d tensors are missing%s)%s",
+		       "%s: has no tensor '%s', which the model needs (%d of its %d tensors are missing%s)%s%s",
 		       job->source->path, first, missing, count,
-		       missing == count ? ": the file is for another model" : "", absent_text(job->source, absent));
+		       missing == count ? ": the file is for another model" : "", absent_text(job->source, absent),
+		       advice(job->source));
 }
 
 static int find_sources(struct job *job, struct target *targets, int count, beton_error *err)
@@ -170,9 +191,10 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 			return fail_missing(job, targets, count, target->name, err);
 		bool resized = found->values && run_fit_is_resized(target->name, &found->shape, target->shape);
 		if (!resized && !run_shapes_equal(&found->shape, target->shape, 0))
-			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s%s",
+			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s%s%s",
 				       job->source->path, target->name, shape_text(&found->shape, theirs),
-				       shape_text(target->shape, ours), absent_text(job->source, absent));
+				       shape_text(target->shape, ours), absent_text(job->source, absent),
+				       advice(job->source));
 		if (!found->values)
 			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' does not have a floating-point type",
 				       job->source->path, target->name);
@@ -180,6 +202,34 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 		if (status != BETON_OK)
 			return status;
 		target->from = resized ? &target->resized : found;
+	}
+	return BETON_OK;
+}
+
+/* The place of an element in row-major order: "[2, 0]". */
+static const char *place_text(const dtrain_shape *shape, int64_t element, char text[SHAPE_TEXT])
+{
+	dtrain_shape place = *shape;
+	for (int i = shape->ndim - 1; i >= 0; i--) {
+		place.dim[i] = element % shape->dim[i];
+		element /= shape->dim[i];
+	}
+	return shape_text(&place, text);
+}
+
+/* Training would end at its first step, and blame the learning rate. */
+static int check_finite(const struct job *job, const struct target *targets, int count, beton_error *err)
+{
+	char place[SHAPE_TEXT];
+	for (int i = 0; i < count; i++) {
+		const run_source_tensor *found = targets[i].from ? targets[i].found : NULL;
+		int64_t elements = found ? dtrain_shape_count(&found->shape) : 0;
+		for (int64_t k = 0; k < elements; k++)
+			if (!isfinite(found->values[k]))
+				return bt_fail(err, BETON_FORMAT, "%s: tensor '%s' is %s at %s: not usable as weights",
+					       job->source->path, found->name,
+					       isnan(found->values[k]) ? "NaN" : "infinite",
+					       place_text(&found->shape, k, place));
 	}
 	return BETON_OK;
 }
@@ -344,6 +394,8 @@ int run_init_apply(const run_source *source, dtrain_params *params, dtrain_strea
 	find_head(&job);
 	if (status == BETON_OK)
 		status = find_sources(&job, targets, count, err);
+	if (status == BETON_OK)
+		status = check_finite(&job, targets, count, err);
 	if (status == BETON_OK)
 		status = make_report(&job, targets, count, out, err);
 	if (status == BETON_OK)

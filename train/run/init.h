@@ -19,7 +19,8 @@ typedef struct run_init {
 
 /* Copies the source's tensors to all parameters and buffers, on the stream, and waits for it. whole: the head must be
  * the source's. Nothing is changed unless everything fits. MISMATCH: a tensor is missing or has another shape; the
- * message names the tensor, both shapes and the file. Errors: also those of the device. */
+ * message names the tensor, both shapes and the file. FORMAT: a number is not finite; the message names file, tensor
+ * and place. Errors: also those of the device. */
 int run_init_apply(const run_source *source, dtrain_params *params, dtrain_stream *stream, bool whole, run_init *out,
 		   beton_error *err);
 /* Accepts a zeroed struct. */
