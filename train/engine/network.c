@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "network.h"
 
+#include <inttypes.h>
+
+#include "common/system.h"
+
 /* A failed graph has no shapes. */
 static size_t batch_bytes(const dtrain_graph *graph, const engine_network *network)
 {
@@ -12,6 +16,19 @@ static size_t batch_bytes(const dtrain_graph *graph, const engine_network *netwo
 				 dtrain_dtype_size(dtrain_graph_dtype(graph, network->inputs[i].tensor));
 	}
 	return bytes;
+}
+
+/* The last block is never computed again. The parameters are known once the graph is built. */
+static int check_recompute(const engine_rank *engine, beton_error *err)
+{
+	const engine_recompute *how = &engine->job.recompute;
+	int count = dtrain_params_count(engine->params);
+	int32_t last = count ? dtrain_params_at(engine->params, count - 1)->block : 0, most = last > 1 ? last - 1 : 0;
+	if (how->what != DTRAIN_RECOMPUTE_FULL || how->blocks == INT64_MAX || how->blocks <= most)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "--recompute %" PRId64 ": the model has %" PRId32 " block%s that can be computed again",
+		       how->blocks, most, bt_plural((uint64_t)most));
 }
 
 int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
@@ -31,6 +48,11 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 		if (network->has_hits)
 			dtrain_graph_figure(graph, dtrain_mean(graph, network->hits), ENGINE_FIGURE_HITS);
 		dtrain_graph_backward(graph, loss);
+		status = check_recompute(engine, err);
+		if (status != BETON_OK) {
+			dtrain_graph_destroy(out);
+			return status;
+		}
 		dtrain_graph_recompute(graph, engine->job.recompute.what, engine->job.recompute.blocks);
 		if (engine_offloads_activations(engine->job.offload))
 			dtrain_graph_offload(graph);
