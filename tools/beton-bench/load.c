@@ -208,5 +208,7 @@ int bench_load(int argc, char **argv)
 	beton_loader_close(&run.loader);
 	XXH3_freeState(run.digest);
 	free(run.seconds);
-	return program_end("beton-bench", result, &err);
+	/* What the loader refuses is an option of the command line. */
+	int exit_status = program_end("beton-bench", result, &err);
+	return result == BETON_INVALID_ARGUMENT ? 2 : exit_status;
 }

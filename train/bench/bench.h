@@ -13,6 +13,12 @@
 /* Exit codes: 0 done, 1 failed, 2 wrong usage. */
 enum { BENCH_DONE = 0, BENCH_FAILED = 1, BENCH_USAGE = 2 };
 
+/* Of a failure. */
+static inline int bench_failure(int status)
+{
+	return status == BETON_INVALID_ARGUMENT ? BENCH_USAGE : BENCH_FAILED;
+}
+
 /* dtrain-bench step; argv[0] is "step". */
 int bench_step(int argc, char **argv);
 

@@ -360,5 +360,5 @@ int bench_comm(int argc, char **argv)
 	if (status == BETON_OK)
 		return exit_status;
 	fprintf(stderr, "dtrain-bench: %s\n", err.message);
-	return status == BETON_PEER_LOST ? LAUNCH_EXIT_PEER_LOST : BENCH_FAILED;
+	return status == BETON_PEER_LOST ? LAUNCH_EXIT_PEER_LOST : bench_failure(status);
 }

@@ -358,7 +358,7 @@ int bench_link(int argc, char **argv)
 		status = o.device ? measure_all(&job, &findings, &err) : BETON_OK;
 		if (status == BETON_OK && print_findings(&o, &findings, job.rows))
 			status = bt_fail(&err, BETON_IO, "cannot write the exit_status");
-		exit_status = status != BETON_OK ? BENCH_FAILED : BENCH_DONE;
+		exit_status = status != BETON_OK ? bench_failure(status) : BENCH_DONE;
 	}
 	if (status != BETON_OK)
 		fprintf(stderr, "dtrain-bench: %s\n", err.message);

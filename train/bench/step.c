@@ -444,7 +444,7 @@ int bench_step(int argc, char **argv)
 	if (status != BETON_OK) {
 		bench_profile_free(&f.profile);
 		fprintf(stderr, "dtrain-bench: %s\n", err.message);
-		return BENCH_FAILED;
+		return bench_failure(status);
 	}
 	int failed = 0;
 	if (o.json && !o.plan)

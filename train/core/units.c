@@ -157,7 +157,7 @@ static int check_pattern(const dtrain_params *params, beton_error *err)
 		return BETON_OK;
 	for (int i = 0; i < 3; i++)
 		append_module(some, sizeof(some), params->params[i * (params->count - 1) / 2].name);
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "unit_pattern '%s' matches no module; three of them are %s",
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "the unit-pattern '%s' matches no module; three of them are %s",
 		       pattern, some);
 }
 

@@ -5,6 +5,26 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/suggest.h"
+#include "common/system.h"
+
+/* Of a model that is no transformer. The name may still be meant for one. */
+static int check_name(const engine_job *job, beton_error *err)
+{
+	const engine_task *tasks[] = {&vision_task, &lm_task};
+	char list[640] = "";
+	bt_suggestion like;
+	bt_suggest_begin(&like, job->model);
+	for (int k = 0; k < 2; k++)
+		for (int i = 0; tasks[k]->model_name(i); i++) {
+			if (strcmp(tasks[k]->model_name(i), job->model) == 0)
+				return BETON_OK;
+			bt_suggest_try(&like, tasks[k]->model_name(i));
+			bt_append(list, sizeof(list), "%s%s", *list ? ", " : "", tasks[k]->model_name(i));
+		}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is no file and not one of %s%s", job->model, list,
+		       bt_suggest_text(&like));
+}
 
 int engine_example_open(engine_example *out, const engine_example_options *options, beton_error *err)
 {
@@ -36,7 +56,7 @@ int engine_example_open(engine_example *out, const engine_example_options *optio
 	out->data.classes = reads_text ? transformer->vocabulary : options->classes;
 	if (!reads_text)
 		out->data.outputs = &vision_outputs[VISION_CLASSES];
-	return transformer ? engine_check_model(&out->job, err) : BETON_OK;
+	return transformer ? engine_check_model(&out->job, err) : check_name(&out->job, err);
 }
 
 void engine_example_close(engine_example *example)

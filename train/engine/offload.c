@@ -18,6 +18,6 @@ int engine_offload_check(const dtrain_device_api *api, engine_offload offload, b
 	/* Devices in host memory have no such function. */
 	if (offload == ENGINE_OFFLOAD_NONE || api->call_host)
 		return BETON_OK;
-	return bt_fail(err, BETON_UNSUPPORTED, "--offload %s needs a device with memory of its own; '%s' has none",
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--offload %s needs a device with memory of its own; '%s' has none",
 		       engine_offload_names[offload], api->name);
 }

@@ -33,7 +33,7 @@ static inline bool engine_offloads_activations(engine_offload offload)
 	return offload == ENGINE_OFFLOAD_ACTIVATIONS || offload == ENGINE_OFFLOAD_BOTH || offload == ENGINE_OFFLOAD_ALL;
 }
 
-/* Whether the device, which need not be open, can leave that. Errors: UNSUPPORTED. */
+/* Whether the device, which need not be open, can leave that. Errors: INVALID_ARGUMENT. */
 int engine_offload_check(const dtrain_device_api *api, engine_offload offload, beton_error *err);
 
 #endif

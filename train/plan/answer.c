@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/suggest.h"
 #include "common/system.h"
 #include "engine/memory_search.h"
 
@@ -37,25 +36,6 @@ static int find_states(question *q, beton_error *err)
 		return BETON_OK;
 	}
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--optimizer: '%s' is not one of %s", q->optimizer, names);
-}
-
-/* A name that is none of a transformer may still be meant for one. */
-static int check_name(const engine_job *job, beton_error *err)
-{
-	const engine_task *tasks[] = {&vision_task, &lm_task};
-	char list[640] = "";
-	bt_suggestion like;
-	bt_suggest_begin(&like, job->model);
-	for (int k = 0; k < 2; k++)
-		for (int i = 0; tasks[k]->model_name(i); i++) {
-			if (strcmp(tasks[k]->model_name(i), job->model) == 0)
-				return BETON_OK;
-			bt_suggest_try(&like, tasks[k]->model_name(i));
-			bt_append(list, sizeof(list), "%s%s", *list ? ", " : "", tasks[k]->model_name(i));
-		}
-	return job->transformer ? BETON_OK
-				: bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is no file and not one of %s%s",
-					  job->model, list, bt_suggest_text(&like));
 }
 
 /* Whether the layout can send gradients by the method. */
@@ -89,8 +69,6 @@ static int open_question(question *q, beton_error *err)
 	sync.keep_gathered = o->keep_gathered;
 	sync.compression = &o->compression;
 	int status = engine_example_open(&q->example, &o->example, err);
-	if (status == BETON_OK)
-		status = check_name(&q->example.job, err);
 	if (status == BETON_OK)
 		status = find_states(q, err);
 	q->example.job.recompute = o->recompute;

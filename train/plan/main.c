@@ -243,6 +243,8 @@ int main(int argc, char **argv)
 	/* Whoever reads the table has seen enough: the status is that of a program that the signal ends. */
 	if (err.code == BETON_PEER_LOST)
 		return 128 + SIGPIPE;
+	if (err.code == BETON_INVALID_ARGUMENT)
+		return fail_usage(err.message);
 	fprintf(stderr, "dtrain-plan: %s\n", err.message);
 	return 1;
 }

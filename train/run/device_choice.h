@@ -17,7 +17,7 @@ typedef struct run_device_choice {
 	int32_t index; /* -1: not given */
 } run_device_choice;
 
-/* Does not check that a device of that name exists. */
+/* NAME or NAME:INDEX. INVALID_ARGUMENT: there is no such device here, or the text is none. */
 int run_parse_device(const char *text, run_device_choice *out, beton_error *err);
 
 /* The device index of a rank: the given one, or the rank's number on its machine; 0 if ranks share a device or there

@@ -56,6 +56,7 @@ struct launch {
 	int told;   /* the signal that told a rank, and so all, to stop; or 0 */
 	struct timespec signalled;
 	int failed_rank;   /* the first that failed by its own fault; -1: none */
+	bool misused;      /* it failed because of its options */
 	int affected_rank; /* the first that ended because of another; -1: none */
 	bool reports;      /* the failure is not printed yet */
 	bool stopping;
@@ -239,6 +240,7 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 		}
 	} else {
 		launch->failed_rank = number;
+		launch->misused = exited && info->si_status == LAUNCH_EXIT_USAGE;
 		describe(info, launch->failure, sizeof(launch->failure));
 		launch->reports = true;
 	}
@@ -488,7 +490,9 @@ static int finish(struct launch *launch, int *exit_status, beton_error *err)
 	note_output(launch, dtrain__merge_flush(&launch->merge, true));
 	if (launch->reports || (launch->failed_rank < 0 && launch->affected_rank >= 0))
 		report(launch);
-	*exit_status = launch->failed_rank >= 0 || launch->affected_rank >= 0 ? 1 : 0;
+	*exit_status = launch->failed_rank >= 0 || launch->affected_rank >= 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	if (launch->misused)
+		*exit_status = LAUNCH_EXIT_USAGE;
 	if (launch->told && !*exit_status)
 		*exit_status = 128 + launch->told;
 	if (launch->signal)

@@ -16,6 +16,10 @@
 /* Exit status (EX_TEMPFAIL) of a rank that ends only because another is lost or silent, so that it is not blamed. */
 #define LAUNCH_EXIT_PEER_LOST 75
 
+/* Exit status of a program, and of a rank, for wrong usage: an option, its value, or options together or with the data
+ * are wrong. */
+#define LAUNCH_EXIT_USAGE 2
+
 struct launch_options {
 	int world_size;
 	uint16_t master_port; /* of the store; 0: chosen by the system */

@@ -19,6 +19,7 @@
 #include "launcher.h"
 #include "metrics.h"
 #include "options.h"
+#include "options_table.h"
 #include "overlap.h"
 #include "parts.h"
 #include "plan.h"
@@ -31,7 +32,6 @@
 #include "train.h"
 #include "wait_policy.h"
 
-#define EXIT_USAGE 2
 /* Time for the ranks to finish their step and write a checkpoint after a signal; Kubernetes' default is the same. */
 #define GRACE_MS 30000
 /* Added to --timeout for a stopped rank: during a step the others time out first, and their message says which rank is
@@ -47,13 +47,20 @@ static int fail(const beton_error *err)
 static int fail_usage(const beton_error *err)
 {
 	fprintf(stderr, "dtrain-ffcv: %s\nTry 'dtrain-ffcv --help'.\n", err->message);
-	return EXIT_USAGE;
+	return LAUNCH_EXIT_USAGE;
 }
 
 static int fail_rank(const struct rank_env *env, const beton_error *err)
 {
 	fail(err);
 	return dtrain__rank_env_failure_status(env, err->code);
+}
+
+/* Of a failure before the first step: the options may be wrong, by themselves, together, or for the data. */
+static int fail_start(const struct rank_env *env, const beton_error *err)
+{
+	int status = fail_rank(env, err);
+	return err->code == BETON_INVALID_ARGUMENT ? LAUNCH_EXIT_USAGE : status;
 }
 
 static void print_fields_of(const run_session *session, const engine_dataset *dataset)
@@ -206,6 +213,27 @@ static void tell_no_compression(const run_session *session)
 			options->powersgd_start, session->facts->total_steps);
 }
 
+/* Of options that the command line has. Units of a sharding strategy visit the device with one rank, too. */
+static void tell_one_rank(const run_session *session)
+{
+	const run_options *options = session->options;
+	bool sharding = options->strategy != RUN_STRATEGY_DDP && options->strategy < RUN_STRATEGY_LOCAL,
+	     visits = engine_offloads_units((engine_offload)options->offload);
+	const struct {
+		const char *name;
+		bool chosen;
+	} all[] = {{"strategy", sharding && !visits},
+		   {"shard", options->shard > 0},
+		   {"compress", options->compress != 0},
+		   {"sync-batch-norm", options->sync_batch_norm}};
+	char list[128] = "";
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && session->world_size == 1 && !options->evaluate; i++)
+		if (all[i].chosen && options->given[run_row_find(all[i].name)])
+			bt_append(list, sizeof(list), "%s--%s", *list ? ", " : "", all[i].name);
+	if (*list)
+		fprintf(stderr, "dtrain-ffcv: %s: no effect with one rank\n", list);
+}
+
 static int open_metrics(run_metrics **metrics, const run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
@@ -274,7 +302,7 @@ static int measure_overlap(const run_options *options, const run_facts *facts, c
 	run_session session;
 	int status = run_session_join(&session, env, options, facts, &err);
 	if (status != BETON_OK)
-		return fail_rank(env, &err);
+		return fail_start(env, &err);
 	run_signals_catch();
 	status = run_overlap_report(&session, &err);
 	if (status == BETON_OK)
@@ -304,13 +332,14 @@ static int run_rank(run_options *options, const run_facts *facts, const struct r
 		return measure_overlap(options, facts, env);
 	int status = run_session_open(&session, env, options, facts, &err);
 	if (status != BETON_OK)
-		return fail_rank(env, &err);
+		return fail_start(env, &err);
 	if (env->rank == 0) {
 		if (!options->quiet)
 			print_start(&session);
 		tell_why_no_gpu(&session);
 		tell_idle_cores(&session, cores);
 		tell_no_compression(&session);
+		tell_one_rank(&session);
 		status = options->plan ? run_plan_print(&session, &err) : open_metrics(&metrics, &session, &err);
 	}
 	run_signals_catch();
@@ -422,6 +451,8 @@ static int check(const run_options *options, bool first, run_facts *facts, dtrai
 		status = run_preflight_checkpoints(options, lock, err);
 	if (status == BETON_OK)
 		dtrain_checkpoint_lock_describe(*lock, (int)options->world_size);
+	else
+		run_options_blame_recipe(options, err);
 	return status;
 }
 
@@ -442,7 +473,7 @@ static int run(run_options *options, int argc, char **argv)
 		fail_usage(&err);
 		run_session_decline(&env, options, &err);
 		dtrain_checkpoint_lock_release(&lock);
-		return EXIT_USAGE;
+		return LAUNCH_EXIT_USAGE;
 	}
 	bool launches = !env.started && options->world_size > 1;
 	if (status == BETON_OK) {
@@ -457,7 +488,7 @@ static int run(run_options *options, int argc, char **argv)
 		status = check(options, first, &facts, &lock, &err);
 	int exit_status = EXIT_FAILURE;
 	if (status != BETON_OK) {
-		fail(&err);
+		exit_status = fail_start(&env, &err);
 		run_session_decline(&env, options, &err);
 	} else {
 		exit_status = launches ? launch(options, argv) : run_rank(options, &facts, &env, &cores);
@@ -489,7 +520,7 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NAME, program_invocation_short_name);
 	int status = EXIT_SUCCESS;
 	if (run_options_parse(&options, argc, argv, &err) != BETON_OK)
-		status = fail_usage(&err);
+		status = err.code == BETON_INVALID_ARGUMENT ? fail_usage(&err) : fail(&err);
 	else if (options.help)
 		run_options_help(stdout);
 	else if (options.version)

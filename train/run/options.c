@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
+#include <ctype.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -80,15 +81,7 @@ static int check_names(run_options *options, beton_error *err)
 		status = run_parse_device(options->device, &options->chosen, err);
 	const dtrain_device_api *api = status == BETON_OK ? dtrain_device_find(options->chosen.name) : NULL;
 	bool offloads = !options->evaluate && strcmp(options->chosen.name, "auto") != 0;
-	dtrain_device *none;
-	if (status == BETON_OK && api && offloads)
-		status = engine_offload_check(api, (engine_offload)options->offload, err);
-	if (status != BETON_OK || api)
-		return status;
-	/* Opening a device that does not exist gives the reason. */
-	status = dtrain_device_open(options->chosen.name, NULL, &none, err);
-	bt_prefix(err, "--device");
-	return status;
+	return api && offloads ? engine_offload_check(api, (engine_offload)options->offload, err) : status;
 }
 
 static bool has_warmup(const run_options *options)
@@ -153,7 +146,7 @@ static int read_data_weights(run_options *options, beton_error *err)
 	}
 	if (options->data_weights && count != options->data.count)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--data-weights: '%s' does not have one number for each of the %d files of --data",
+			       "--data-weights: '%s' has not as many numbers as --data has files, %d",
 			       options->data_weights, options->data.count);
 	return BETON_OK;
 }
@@ -172,9 +165,10 @@ int run_options_divide_batch(run_options *options, beton_error *err)
 		return BETON_OK;
 	if (options->global_batch % batches != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--global-batch %" PRId64 ": %" PRId64 " ranks with --accumulate %" PRId64
+			       "--global-batch %" PRId64 ": %" PRId64 " rank%s with --accumulate %" PRId64
 			       " cannot divide it evenly",
-			       options->global_batch, run_strategy_shares(options), options->accumulate);
+			       options->global_batch, run_strategy_shares(options),
+			       bt_plural((uint64_t)run_strategy_shares(options)), options->accumulate);
 	options->batch_size = options->global_batch / batches;
 	return BETON_OK;
 }
@@ -371,6 +365,31 @@ static int apply_recipe(run_options *options, beton_error *err)
 	return status;
 }
 
+/* Whether the text has the option's whole name. */
+static bool is_named(const char *text, const char *option)
+{
+	size_t length = strlen(option);
+	for (const char *at = strstr(text, "--"); at; at = strstr(at + 2, "--"))
+		if (strncmp(at + 2, option, length) == 0 && at[2 + length] != '-' && !isalnum(at[2 + length]))
+			return true;
+	return false;
+}
+
+void run_options_blame_recipe(const run_options *options, beton_error *err)
+{
+	const run_recipe *recipe = options->recipe_file;
+	beton_error said = *err;
+	const char *separator = "; the recipe has";
+	for (int i = 0; recipe && i < recipe->count; i++) {
+		const run_recipe_option *line = &recipe->options[i];
+		if (!is_named(said.message, line->name) || is_given(options, line->name))
+			continue;
+		bt_append(err->message, sizeof(err->message), "%s --%s%s%s", separator, line->name,
+			  line->value ? " " : "", line->value ? line->value : "");
+		separator = ",";
+	}
+}
+
 /* Drops options that only another order uses. */
 static void drop_void_order(run_options *options)
 {
@@ -515,7 +534,12 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 	if (options->evaluate)
 		options->vision.weights = run_options_weights(options);
 	run_options_drop_void(options);
-	return status == BETON_OK ? run_options_check(options, err) : status;
+	if (status != BETON_OK)
+		return status;
+	status = run_options_check(options, err);
+	if (status != BETON_OK)
+		run_options_blame_recipe(options, err);
+	return status;
 }
 
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)

@@ -250,6 +250,9 @@ int run_options_divide_batch(run_options *options, beton_error *err);
 /* All options as a JSON object {"lr": "0.1", ...} of texts as on the command line, null for none; malloc'ed. */
 int run_options_to_json(const run_options *options, char **out, beton_error *err);
 
+/* Appends what the recipe has for options that the message names and the command line does not have. */
+void run_options_blame_recipe(const run_options *options, beton_error *err);
+
 /* Compares with another rank's options, made by run_options_to_json. MISMATCH: an option differs that must be the same
  * on all ranks; the message names the first one, and both values. */
 int run_options_compare(const run_options *options, const char *other, beton_error *err);

@@ -174,7 +174,7 @@ static int find_newest(const char *dir, char **path, run_position *position, cha
 		int status = dtrain_checkpoint_latest(dir, step, path, &step, err);
 		if (status == BETON_NOT_FOUND && damage.code != BETON_OK) {
 			*err = damage;
-			bt_prefix(err, "all checkpoints in %s are damaged; the oldest", dir);
+			run_explain_damage(dir, err);
 			return damage.code == BETON_NOT_FOUND ? BETON_FORMAT : damage.code;
 		}
 		if (status == BETON_OK)
@@ -233,9 +233,11 @@ static int share_batch(run_options *options, const run_position *position, beton
 		return BETON_OK;
 	if (all % batches != 0)
 		return bt_fail(err, BETON_MISMATCH,
-			       "%s: a step has %" PRId64 " %ss, which %" PRId64 " ranks%s cannot divide evenly",
+			       "%s: a step has %" PRId64 " %s%s, which %" PRId64 " rank%s%s cannot divide evenly",
 			       options->saved->path, all, run_options_job(options).task->sample,
-			       run_strategy_shares(options), options->accumulate > 1 ? " with --accumulate" : "");
+			       bt_plural((uint64_t)all), run_strategy_shares(options),
+			       bt_plural((uint64_t)run_strategy_shares(options)),
+			       options->accumulate > 1 ? " with --accumulate" : "");
 	options->batch_size = all / batches;
 	return BETON_OK;
 }

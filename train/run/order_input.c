@@ -45,8 +45,10 @@ static int parse_line(const char *what, char *line, bool whole, struct numbers *
 	void *number = add_number(out);
 	if (!number)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
-	return whole ? bt_parse_u64(what, line, 0, UINT64_MAX, number, err)
-		     : bt_parse_double(what, line, 0, DBL_MAX, number, err);
+	int status = whole ? bt_parse_u64(what, line, 0, UINT64_MAX, number, err)
+			   : bt_parse_double(what, line, 0, DBL_MAX, number, err);
+	/* The file is wrong, not the command line. */
+	return status == BETON_INVALID_ARGUMENT ? err->code = BETON_FORMAT : status;
 }
 
 /* Reads one number a line, and skips empty lines and those that begin with #. */
@@ -67,7 +69,7 @@ static int read_numbers(const char *option, const char *path, bool whole, struct
 	if (status == BETON_OK && ferror(file))
 		status = bt_fail_errno(err, errno, "%s: cannot read '%s'", option, path);
 	if (status == BETON_OK && out->count == 0)
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' holds no numbers", option, path);
+		status = bt_fail(err, BETON_FORMAT, "%s: '%s' holds no numbers", option, path);
 	free(line);
 	fclose(file);
 	return status;
@@ -84,7 +86,7 @@ static int read_field_of(const char *path, const char *name, struct numbers *out
 	int field = beton_reader_find_field(reader, name);
 	beton_field_type type = field < 0 ? BETON_FIELD_IMAGE : beton_reader_field(reader, (uint32_t)field)->type;
 	if (type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT)
-		status = bt_fail(err, BETON_NOT_FOUND,
+		status = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "--weights: %s has no numeric field '%s'; the name of a file needs a slash, as in "
 				 "./weights",
 				 path, name);
@@ -100,7 +102,7 @@ static int read_field_of(const char *path, const char *name, struct numbers *out
 			break;
 		*weight = type == BETON_FIELD_INT ? (double)value.integer : value.real;
 		if (!(*weight >= 0 && *weight <= DBL_MAX))
-			status = bt_fail(err, BETON_INVALID_ARGUMENT,
+			status = bt_fail(err, BETON_FORMAT,
 					 "--weights: %s: sample %" PRIu64 " has %s %g, which is not a weight", path,
 					 sample, name, *weight);
 	}

@@ -86,7 +86,7 @@ int run_parts_check_buffers(const run_options *options, const dtrain_params *par
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
 		if (!buffer->fixed)
 			return bt_fail(
-				err, BETON_UNSUPPORTED,
+				err, BETON_INVALID_ARGUMENT,
 				"--%s and --reproducible cannot be combined: it would also average '%s', running "
 				"statistics that each part has of its own",
 				options->lookahead ? "lookahead" : "ema", buffer->name);

@@ -77,9 +77,10 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 	int64_t workers = run_strategy_is_async(options) ? options->world_size - 1 : 1;
 	if ((int64_t)out->epoch_length < options->batch_size * options->accumulate * workers)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--data: an epoch has %" PRIu64 " samples, fewer than a batch for each of the %" PRId64
-			       " workers needs",
-			       out->epoch_length, workers);
+			       "--data: an epoch has %" PRIu64
+			       " sample%s, fewer than a batch for each worker needs: %" PRId64,
+			       out->epoch_length, bt_plural(out->epoch_length),
+			       options->batch_size * options->accumulate * workers);
 	/* What trains nothing need not have a length: an epoch stands for it. A part of a step counts as a step, unless
 	 * it is a rounding error of a whole number. */
 	bool bounded = options->epochs > 0 || options->steps > 0;
@@ -90,8 +91,9 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 	double warmup = options->warmup_epochs * (double)out->steps_per_epoch +
 			options->warmup_share * (double)out->total_steps;
 	if (bounded && (warmup > (double)out->total_steps || options->warmup_steps > out->total_steps))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: longer than the %" PRId64 " steps of the run",
-			       options->warmup_steps ? "--warmup-steps" : "--warmup-epochs", out->total_steps);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: longer than the run, which has %" PRId64 " step%s",
+			       options->warmup_steps ? "--warmup-steps" : "--warmup-epochs", out->total_steps,
+			       bt_plural((uint64_t)out->total_steps));
 	out->warmup_steps = options->warmup_steps ? options->warmup_steps : llround(warmup);
 	out->decay_steps = llround(options->decay_share * (double)out->total_steps);
 	return find_milestones(options, out, err);

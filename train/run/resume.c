@@ -66,9 +66,10 @@ static int check_position(const run_session *session, const char *path, const ru
 			       found->seed, ours->seed);
 	if (their_batch != session->facts->global_batch)
 		return bt_fail(err, BETON_MISMATCH,
-			       "%s: has %" PRId32 " samples on each of %" PRId32 " ranks in a step, %" PRId64
-			       " in all; this run has %" PRId64,
-			       path, found->batch_size, found->world_size, their_batch, session->facts->global_batch);
+			       "%s: a step has %" PRId64 " samples (%" PRId32 " on a rank, %" PRId32
+			       " rank%s); this run has %" PRId64,
+			       path, their_batch, found->batch_size, found->world_size,
+			       bt_plural((uint64_t)found->world_size), session->facts->global_batch);
 	if (found->position > session->facts->steps_per_epoch * their_batch || found->position % their_batch != 0)
 		return bt_fail(err, BETON_FORMAT, "%s: position %" PRId64 " is outside the epoch", path,
 			       found->position);
@@ -105,9 +106,12 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	return BETON_OK;
 }
 
-static void tell(const char *path, const run_saved *saved)
+static void tell(const char *path, const run_options *options)
 {
+	const run_saved *saved = options->saved;
 	printf("resuming from %s", path);
+	if (options->init && options->given[run_row_find("init")])
+		printf(", which has the weights: --init is not used");
 	for (int i = 0; saved && i < saved->change_count; i++)
 		printf("%s%s", i ? ", " : "; changed: ", saved->changes[i]);
 	printf("\n");
@@ -146,18 +150,25 @@ static int set_aside_newer(const char *dir, int64_t step, beton_error *err)
 	}
 }
 
+void run_explain_damage(const char *dir, beton_error *err)
+{
+	bt_prefix(err, "all checkpoints in %s are damaged; the oldest", dir);
+	bt_append(err->message, sizeof(err->message), "; a new run needs another --checkpoint, or this folder emptied");
+}
+
 static int fail_none(const run_session *session, const beton_error *damage, beton_error *err)
 {
 	const char *dir = session->options->checkpoint;
 	if (damage->code != BETON_OK) {
 		*err = *damage;
-		bt_prefix(err, "all checkpoints in %s are damaged; the oldest", dir);
+		run_explain_damage(dir, err);
 		return damage->code;
 	}
 	if (session->options->resuming)
 		return bt_fail(err, BETON_FILE_CHANGED, "%s: its checkpoints were removed during the start", dir);
 	if (session->rank == 0 && !session->options->quiet)
-		printf("%s holds no checkpoint: starting a new run\n", dir);
+		printf("%s holds no checkpoint: starting a new run%s\n", dir,
+		       session->options->init ? " with the weights of --init" : "");
 	return BETON_OK;
 }
 
@@ -171,7 +182,7 @@ static int take_checkpoint(run_session *session, const char *path, bool older, b
 	if (status == BETON_OK && first)
 		status = run_best_resume(session->options->checkpoint, &session->position, err);
 	if (status == BETON_OK && first && !session->options->quiet)
-		tell(path, session->options->saved);
+		tell(path, session->options);
 	return status;
 }
 

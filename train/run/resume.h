@@ -16,6 +16,9 @@ static inline bool run_is_damage(int code)
 	return code == BETON_FORMAT || code == BETON_TRUNCATED || code == BETON_NOT_FOUND;
 }
 
+/* Makes the error of the oldest checkpoint in the folder one of them all, and says what can be done. */
+void run_explain_damage(const char *dir, beton_error *err);
+
 /* Rank 0 loads the newest good checkpoint of --checkpoint, sets position and resumed, and reports what it found.
  * Damaged ones are set aside. Errors: NOT_FOUND (no checkpoint), MISMATCH (another model, batch or data, or options
  * that differ from the checkpoint's), those of the damaged one if none is good. */

@@ -32,7 +32,7 @@ int vision_find_image(const beton_reader *reader, const vision_options *options,
 		for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
 			if (beton_reader_field(reader, i)->type == BETON_FIELD_IMAGE)
 				bt_suggest_try(&like, beton_reader_field(reader, i)->name);
-		return bt_fail(err, index < 0 ? BETON_NOT_FOUND : BETON_MISMATCH,
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--image-field '%s': %s has no picture field of that name; its picture fields: %s%s",
 			       given, beton_reader_path(reader), list_pictures(reader, others, sizeof(others)),
 			       bt_suggest_text(&like));
@@ -151,7 +151,7 @@ static int read_dataset(const vision_options *options, const char *path, engine_
 	if (status == BETON_OK)
 		status = find_labels(reader, options, out, labels, err);
 	if (status == BETON_OK && out->samples == 0)
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", path);
+		status = bt_fail(err, BETON_FORMAT, "%s: holds no samples", path);
 	if (status == BETON_OK && labels->kind == VISION_CLASSES)
 		status = read_labels(reader, (uint32_t)beton_reader_find_field(reader, out->fields[VISION_LABEL]),
 				     labels, err);

@@ -43,7 +43,7 @@ static const beton_field *find_usual(const beton_reader *reader, bool of_numbers
 	return index < 0 ? NULL : beton_reader_field(reader, (uint32_t)index);
 }
 
-static int no_such_field(const beton_reader *reader, const char *name, bool exists, beton_error *err)
+static int no_such_field(const beton_reader *reader, const char *name, beton_error *err)
 {
 	char others[256] = "";
 	bt_suggestion like;
@@ -55,7 +55,7 @@ static int no_such_field(const beton_reader *reader, const char *name, bool exis
 		bt_suggest_try(&like, field->name);
 		bt_append(others, sizeof(others), "%s%s", *others ? ", " : "", field->name);
 	}
-	return bt_fail(err, exists ? BETON_MISMATCH : BETON_NOT_FOUND,
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
 		       "--label-field '%s': %s has no field of numbers of that name; its fields of numbers: %s%s", name,
 		       beton_reader_path(reader), *others ? others : "none", bt_suggest_text(&like));
 }
@@ -100,7 +100,7 @@ static int find_kind(const beton_reader *reader, const vision_options *options, 
 						       : VISION_PROBABILITIES;
 	if (out->kind == VISION_PROBABILITIES && out->elements < 2)
 		return bt_fail(
-			err, BETON_MISMATCH,
+			err, BETON_INVALID_ARGUMENT,
 			"--label-field '%s': %s has one number for each picture there; --loss %s needs the number of "
 			"a class, or the probability of each class",
 			out->names[0], beton_reader_path(reader), loss_names[options->loss]);
@@ -120,11 +120,11 @@ int vision_labels_find(const beton_reader *reader, const vision_options *options
 		int index = beton_reader_find_field(reader, out->names[i]);
 		const beton_field *field = index < 0 ? NULL : beton_reader_field(reader, (uint32_t)index);
 		if (!field || !has_numbers(field))
-			return no_such_field(reader, out->names[i], field != NULL, err);
+			return no_such_field(reader, out->names[i], err);
 		first = i ? first : field->type;
 		if (__builtin_add_overflow(out->elements, count_elements(field), &out->elements) ||
 		    out->elements > VISION_OUTPUTS_MAX || out->elements < 1)
-			return bt_fail(err, BETON_MISMATCH,
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
 				       "--label-field '%s': %s has %" PRIu64 " numbers for a picture, not 1 to %d",
 				       out->names[i], beton_reader_path(reader), (uint64_t)out->elements,
 				       VISION_OUTPUTS_MAX);
