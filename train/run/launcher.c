@@ -7,12 +7,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
@@ -36,6 +39,7 @@ struct rank {
 	bool asked;          /* asked to stop while it was running */
 	int stop_signal;     /* the signal that stopped it; 0: not stopped */
 	uint64_t stopped_ns; /* time since which it is stopped while others are not */
+	size_t printed;      /* bytes of out that may be read: see pump_ranks */
 	struct output out;
 	struct output err;
 };
@@ -63,7 +67,9 @@ struct launch {
 	bool killed;
 	uint64_t kill_at_ns;
 	int output_error;
-	struct merge merge; /* of standard error */
+	struct merge merge;  /* of standard error */
+	bool holds;          /* standard output waits for lines of standard error that came before */
+	unsigned long until; /* so many of them are printed */
 	status_line terminal;
 	status_line *status; /* &terminal; NULL: standard output is no terminal */
 	char failure[160];
@@ -251,9 +257,11 @@ static void end_rank(struct launch *launch, int number, const siginfo_t *info)
 {
 	struct rank *rank = &launch->ranks[number];
 	kill(-rank->pid, SIGKILL); /* processes that the rank started and left behind */
-	note_output(launch, dtrain__output_pump(&rank->out));
+	if (launch->holds)
+		note_output(launch, dtrain__merge_flush(&launch->merge, launch->until));
+	note_output(launch, dtrain__output_pump(&rank->out, SIZE_MAX));
 	note_output(launch, dtrain__output_finish(&rank->out));
-	note_output(launch, dtrain__output_pump(&rank->err));
+	note_output(launch, dtrain__output_pump(&rank->err, SIZE_MAX));
 	note_output(launch, dtrain__output_finish(&rank->err));
 	judge(launch, number, info);
 	waitpid(rank->pid, NULL, 0);
@@ -354,32 +362,65 @@ static int next_timeout_ms(const struct launch *launch)
 	return deadline < 0 || (line >= 0 && line < deadline) ? line : deadline;
 }
 
+static void prepare_polls(struct launch *launch)
+{
+	struct pollfd *polls = launch->polls;
+	polls[0] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
+	for (int i = 0; i < launch->world_size; i++) {
+		int out = launch->holds ? -1 : launch->ranks[i].out.from;
+		polls[1 + 2 * i] = (struct pollfd){.fd = out, .events = POLLIN};
+		polls[2 + 2 * i] = (struct pollfd){.fd = launch->ranks[i].err.from, .events = POLLIN};
+	}
+}
+
+/* Notes how much the ranks have printed; returns whether it is anything. A pipe that is closed has its end to read. */
+static bool note_printed(struct launch *launch)
+{
+	bool any = false;
+	for (int i = 0; i < launch->world_size; i++) {
+		int bytes = 0, events = launch->polls[1 + 2 * i].revents;
+		if (events && ioctl(launch->ranks[i].out.from, FIONREAD, &bytes) != 0)
+			bytes = 1;
+		launch->ranks[i].printed = bytes > 0 ? (size_t)bytes : (events & ~POLLIN) != 0;
+		any = any || launch->ranks[i].printed;
+	}
+	return any;
+}
+
+/* Lines of standard error wait for those of other ranks, to be one with them. What was printed behind them waits as
+ * long, so that notices are in front of the first step. It does not wait for lines that come later. */
+static void pump_ranks(struct launch *launch)
+{
+	/* First, so that no line of standard error comes between looking there and reading this. */
+	bool printed = !launch->holds && note_printed(launch);
+	for (int i = 0; i < launch->world_size; i++)
+		if (printed || launch->polls[2 + 2 * i].revents)
+			note_output(launch, dtrain__output_pump(&launch->ranks[i].err, SIZE_MAX));
+	note_output(launch, dtrain__merge_flush(&launch->merge, 0));
+	if (printed)
+		launch->until = launch->merge.printed + (unsigned long)launch->merge.count;
+	printed = printed || launch->holds;
+	launch->holds = printed && launch->merge.printed < launch->until;
+	for (int i = 0; i < launch->world_size && printed && !launch->holds; i++)
+		note_output(launch, dtrain__output_pump(&launch->ranks[i].out, launch->ranks[i].printed));
+}
+
 static void run(struct launch *launch)
 {
 	while (launch->running > 0) {
 		struct pollfd *polls = launch->polls;
 
-		polls[0] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
-		for (int i = 0; i < launch->world_size; i++) {
-			polls[1 + 2 * i] = (struct pollfd){.fd = launch->ranks[i].out.from, .events = POLLIN};
-			polls[2 + 2 * i] = (struct pollfd){.fd = launch->ranks[i].err.from, .events = POLLIN};
-		}
+		prepare_polls(launch);
 		if (poll(polls, 1 + 2 * (nfds_t)launch->world_size, next_timeout_ms(launch)) < 0 && errno != EINTR) {
 			kill_ranks(launch); /* ENOMEM: they cannot be handled in any other way */
 			continue;
 		}
-		for (int i = 0; i < launch->world_size; i++) {
-			if (polls[1 + 2 * i].revents)
-				note_output(launch, dtrain__output_pump(&launch->ranks[i].out));
-			if (polls[2 + 2 * i].revents)
-				note_output(launch, dtrain__output_pump(&launch->ranks[i].err));
-		}
+		pump_ranks(launch);
 		if (polls[0].revents)
 			take_signals(launch);
 		if (launch->output_error)
 			stop_ranks(launch, SIGTERM);
 		look_at_stopped(launch);
-		note_output(launch, dtrain__merge_flush(&launch->merge, false));
 		/* Behind the lines that the rank has written. */
 		if (launch->reports && !launch->merge.count)
 			report(launch);
@@ -471,7 +512,7 @@ static int prepare(struct launch *launch, const sigset_t *signals, beton_error *
 
 static void release(struct launch *launch)
 {
-	dtrain__merge_flush(&launch->merge, true);
+	dtrain__merge_flush(&launch->merge, ULONG_MAX);
 	for (int i = 0; launch->ranks && i < launch->world_size; i++) {
 		dtrain__output_free(&launch->ranks[i].out);
 		dtrain__output_free(&launch->ranks[i].err);
@@ -487,7 +528,7 @@ static void release(struct launch *launch)
 static int finish(struct launch *launch, int *exit_status, beton_error *err)
 {
 	kill_orphans();
-	note_output(launch, dtrain__merge_flush(&launch->merge, true));
+	note_output(launch, dtrain__merge_flush(&launch->merge, ULONG_MAX));
 	if (launch->reports || (launch->failed_rank < 0 && launch->affected_rank >= 0))
 		report(launch);
 	*exit_status = launch->failed_rank >= 0 || launch->affected_rank >= 0 ? EXIT_FAILURE : EXIT_SUCCESS;

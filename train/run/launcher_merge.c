@@ -65,10 +65,10 @@ static void drop_first(struct merge *merge)
 	memmove(&merge->lines[0], &merge->lines[1], (size_t)merge->count * sizeof(merge->lines[0]));
 }
 
-int dtrain__merge_flush(struct merge *merge, bool all)
+int dtrain__merge_flush(struct merge *merge, unsigned long until)
 {
 	int failure = 0;
-	while (merge->count && (all || bt_now_ns() - merge->lines[0].since_ns >= WAIT_NS)) {
+	while (merge->count && (merge->printed < until || bt_now_ns() - merge->lines[0].since_ns >= WAIT_NS)) {
 		int result = print(merge, &merge->lines[0]);
 		failure = failure ? failure : result;
 		drop_first(merge);

@@ -33,8 +33,9 @@ struct merge {
 /* Takes a line without its newline. Returns 0, or errno if `to` cannot be written. */
 int dtrain__merge_add(struct merge *merge, int rank, const char *line, size_t size);
 
-/* Prints lines that have waited long enough; all: every line. Returns 0, or errno. */
-int dtrain__merge_flush(struct merge *merge, bool all);
+/* Prints lines that have waited long enough, and those in front of number `until` of all so far. Returns 0, or errno.
+ */
+int dtrain__merge_flush(struct merge *merge, unsigned long until);
 
 /* Time until a line is due, in milliseconds; -1: there is none. */
 int dtrain__merge_timeout_ms(const struct merge *merge);

@@ -71,13 +71,14 @@ static int take_lines(struct output *output)
 	return failure;
 }
 
-int dtrain__output_pump(struct output *output)
+int dtrain__output_pump(struct output *output, size_t most)
 {
 	int failure = 0, result;
 	/* Bounded, so that a rank that never stops printing cannot keep the launcher from its other work. */
-	for (int rounds = 0; rounds < 16 && output->from >= 0; rounds++) {
-		ssize_t got = read(output->from, output->line + OUTPUT_PREFIX_SIZE + output->size,
-				   OUTPUT_LINE_BYTES - output->size);
+	for (int rounds = 0; rounds < 16 && output->from >= 0 && most > 0; rounds++) {
+		size_t room = OUTPUT_LINE_BYTES - output->size;
+		ssize_t got =
+			read(output->from, output->line + OUTPUT_PREFIX_SIZE + output->size, room < most ? room : most);
 
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -88,6 +89,7 @@ int dtrain__output_pump(struct output *output)
 			return failure ? failure : result;
 		}
 		output->size += (size_t)got;
+		most -= (size_t)got;
 		result = take_lines(output);
 		failure = failure ? failure : result;
 	}

@@ -33,8 +33,9 @@ struct output {
  * standard error; NULL: standard output. False: no memory, and the caller still owns from. */
 bool dtrain__output_open(struct output *output, int from, int rank, status_line *status, struct merge *merge);
 
-/* Passes on the pipe's content, and closes the pipe at its end. Returns 0, or errno if it cannot be written. */
-int dtrain__output_pump(struct output *output);
+/* Passes on so many bytes of the pipe's content at most, and closes the pipe at its end. Returns 0, or errno if it
+ * cannot be written. */
+int dtrain__output_pump(struct output *output, size_t most);
 
 /* Passes on the rest, completed with a newline, and closes the pipe. */
 int dtrain__output_finish(struct output *output);
