@@ -102,47 +102,129 @@ static int print_table(const question *q, beton_error *err)
 	return status;
 }
 
-/* What fits if one thing is changed; found: whether anything does. */
-static int try_alone(const question *q, const engine_layout *leanest, size_t limit, bool *found, beton_error *err)
+/* A change with which something fits. */
+typedef struct change {
+	const engine_layout *layout; /* the first that fits; NULL: none does */
+	int64_t batch;
+	const char *recompute, *offload;
+} change;
+
+/* The largest batch with which any layout fits. Of layouts with the same one the first sends least. */
+static int find_batch(const question *q, const engine_rank *engine, size_t limit, change *out, beton_error *err)
 {
-	const engine_layout growing = {.strategy = "zero3", .ranks = leanest->ranks};
-	int64_t batch = 0;
-	const char *recompute = NULL;
+	int status = BETON_OK;
+	*out = (change){0};
+	for (int i = 0; i < q->count && status == BETON_OK; i++) {
+		int64_t batch = 0;
+		status = engine_memory_batch(engine, &q->layouts[i], limit, &batch, err);
+		if (status != BETON_OK || batch <= out->batch)
+			continue;
+		out->layout = &q->layouts[i];
+		out->batch = batch;
+	}
+	return status;
+}
+
+static int find_recompute(const question *q, size_t limit, change *out, beton_error *err)
+{
+	int status = BETON_OK;
+	*out = (change){0};
+	for (int i = 0; i < q->count && !out->layout && status == BETON_OK; i++) {
+		status = engine_memory_recompute(&q->engine, &q->layouts[i], limit, &out->recompute, err);
+		out->layout = out->recompute ? &q->layouts[i] : NULL;
+	}
+	return status;
+}
+
+static void close_question(question *q)
+{
+	engine_close(&q->engine);
+	engine_example_close(&q->example);
+}
+
+/* What the host would have to keep, on a device with memory of its own. */
+static int find_offload(const question *q, size_t limit, change *out, beton_error *err)
+{
+	static const engine_offload all[] = {ENGINE_OFFLOAD_OPTIMIZER, ENGINE_OFFLOAD_ALL};
+	int status = BETON_OK;
+	*out = (change){0};
+	if (q->options->offload || engine_offload_check(q->engine.api, all[0], NULL) != BETON_OK)
+		return BETON_OK;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !out->layout && status == BETON_OK; i++) {
+		plan_options options = *q->options;
+		question other = {.options = &options};
+		int index = -1;
+		options.offload = all[i];
+		status = open_question(&other, err);
+		if (status == BETON_OK)
+			status = engine_memory_first(&other.engine, other.layouts, other.count, limit, &index, err);
+		out->layout = index < 0 ? NULL : &q->layouts[index];
+		out->offload = engine_offload_names[all[i]];
+		close_question(&other);
+	}
+	return status;
+}
+
+/* "--strategy hsdp --shard 8" */
+static void print_layout(const engine_layout *layout)
+{
+	printf("  --strategy %s", layout->strategy);
+	if (layout->shard > 0)
+		printf(" --shard %" PRId32, layout->shard);
+}
+
+/* What fits if one thing is changed, from what takes the least time to what takes the most; found: whether anything
+ * does. */
+static int try_alone(const question *q, size_t limit, bool *found, beton_error *err)
+{
+	const engine_layout growing = {.strategy = "zero3", .ranks = (int32_t)q->options->ranks};
+	change batch, recompute, offload;
 	int32_t ranks = 0;
-	int status = engine_memory_batch(&q->engine, leanest, limit, &batch, err);
+	int status = find_batch(q, &q->engine, limit, &batch, err);
 	if (status == BETON_OK)
-		status = engine_memory_recompute(&q->engine, leanest, limit, &recompute, err);
+		status = find_recompute(q, limit, &recompute, err);
+	if (status == BETON_OK)
+		status = find_offload(q, limit, &offload, err);
 	if (status == BETON_OK && can_send(q, growing.strategy))
 		status = engine_memory_ranks(&q->engine, &growing, limit, &ranks, err);
-	*found = batch > 0 || recompute || ranks > 0;
-	if (status != BETON_OK || !*found)
+	if (status != BETON_OK)
 		return status;
-	puts("; these would:");
-	if (batch > 0)
-		printf("  --strategy %s --batch-size %" PRId64 "\n", leanest->strategy, batch);
-	if (recompute)
-		printf("  --strategy %s --recompute %s\n", leanest->strategy, recompute);
+	*found = batch.layout || recompute.layout || offload.layout || ranks > 0;
+	if (*found)
+		puts("; these would:");
+	if (batch.layout) {
+		print_layout(batch.layout);
+		printf(" --batch-size %" PRId64 "\n", batch.batch);
+	}
+	if (recompute.layout) {
+		print_layout(recompute.layout);
+		printf(" --recompute %s\n", recompute.recompute);
+	}
+	if (offload.layout) {
+		print_layout(offload.layout);
+		printf(" --offload %s\n", offload.offload);
+	}
 	if (ranks > 0)
 		printf("  --strategy zero3 --world-size %" PRId32 "\n", ranks);
 	return BETON_OK;
 }
 
 /* The same with changes together, of which each rank count and batch is tried with --recompute full. */
-static int try_together(const question *q, const engine_layout *leanest, size_t limit, beton_error *err)
+static int try_together(const question *q, size_t limit, beton_error *err)
 {
-	engine_layout growing = {.strategy = "zero3", .ranks = leanest->ranks};
+	engine_layout growing = {.strategy = "zero3", .ranks = (int32_t)q->options->ranks};
 	engine_rank leaner = q->engine, leanest_job;
-	int64_t batch = 0;
+	change batch = {0};
 	int32_t ranks = 0, fewer = 0;
 	int status = engine_recompute_parse("--recompute", "full", &leaner.job.recompute, err);
 	if (status == BETON_OK)
-		status = engine_memory_batch(&leaner, leanest, limit, &batch, err);
+		status = find_batch(q, &leaner, limit, &batch, err);
 	bool grows = can_send(q, growing.strategy);
 	if (status == BETON_OK && grows)
 		status = engine_memory_ranks(&leaner, &growing, limit, &ranks, err);
 	leanest_job = leaner;
 	leanest_job.job.batch_size = 1;
-	if (status == BETON_OK && grows && !batch && !ranks)
+	if (status == BETON_OK && grows && !batch.layout && !ranks)
 		status = engine_memory_ranks(&leanest_job, &growing, limit, &fewer, err);
 	/* The ranks may have room for more than one sample. */
 	int64_t samples = 0;
@@ -151,11 +233,13 @@ static int try_together(const question *q, const engine_layout *leanest, size_t 
 		status = engine_memory_batch(&leaner, &grown, limit, &samples, err);
 	if (status != BETON_OK)
 		return status;
-	puts(batch || ranks || fewer ? "; these would, together:"
-	     : grows                 ? ", nor with --batch-size 1, --recompute full and up to 65,536 ranks together"
-				     : ", nor with --batch-size 1 and --recompute full together");
-	if (batch)
-		printf("  --strategy %s --recompute full --batch-size %" PRId64 "\n", leanest->strategy, batch);
+	puts(batch.layout || ranks || fewer ? "; these would, together:"
+	     : grows ? ", nor with --batch-size 1, --recompute full and up to 65,536 ranks together"
+		     : ", nor with --batch-size 1 and --recompute full together");
+	if (batch.layout) {
+		print_layout(batch.layout);
+		printf(" --recompute full --batch-size %" PRId64 "\n", batch.batch);
+	}
 	if (ranks)
 		printf("  --strategy zero3 --recompute full --world-size %" PRId32 "\n", ranks);
 	if (fewer)
@@ -177,10 +261,9 @@ static int print_fitting(const question *q, bool *fits, beton_error *err)
 		putchar('\n');
 		return BETON_OK;
 	}
-	const engine_layout *leanest = &q->layouts[q->count - 1];
-	bool found;
-	status = try_alone(q, leanest, limit, &found, err);
-	return status == BETON_OK && !found ? try_together(q, leanest, limit, err) : status;
+	bool found = false;
+	status = try_alone(q, limit, &found, err);
+	return status == BETON_OK && !found ? try_together(q, limit, err) : status;
 }
 
 int plan_answer(const plan_options *options, bool *fits, beton_error *err)
@@ -194,7 +277,6 @@ int plan_answer(const plan_options *options, bool *fits, beton_error *err)
 		status = print_fitting(&q, fits, err);
 	if (status == BETON_OK && fflush(stdout) != 0)
 		status = bt_fail_errno(err, errno, "standard output");
-	engine_close(&q.engine);
-	engine_example_close(&q.example);
+	close_question(&q);
 	return status;
 }

@@ -21,7 +21,7 @@ static const char *const usage_text =
 	"  -w, --world-size=N       ranks (default 1)\n"
 	"  -s, --shard=N            ranks that share a copy of the parameters with hsdp\n"
 	"  -M, --memory=SIZE        memory of a rank, in GB, or as 80GB, 79GiB, 500MB: say what fits, or what would\n"
-	"  -b, --batch-size=N       samples of a rank (default 32)\n"
+	"  -b, --batch-size=N       samples of a rank (default 64)\n"
 	"      --accumulate=N       batches of a rank in a step (default 1)\n"
 	"  -p, --precision=NAME     f32, tf32, bf16, fp16 (default f32)\n"
 	"  -o, --optimizer=NAME     sgd, adam, adamw, lion, lars, lamb, muon (default: sgd; for text adamw)\n"
@@ -57,7 +57,8 @@ enum {
 	NO_ERROR_FEEDBACK,
 	IMAGE_SIZE,
 	CLASSES,
-	CONTEXT_LENGTH
+	CONTEXT_LENGTH,
+	OPTIONS
 };
 
 static const struct option long_options[] = {{"world-size", required_argument, NULL, 'w'},
@@ -177,30 +178,28 @@ static int parse_option(int option, plan_options *out, beton_error *err)
 	}
 }
 
-/* Options that have an effect with some methods alone. */
-static int check_compression(const dtrain_compression *given, beton_error *err)
+/* Options that have an effect with some methods alone. given: by the code of an option. */
+static int check_compression(const dtrain_compression *compression, const bool given[OPTIONS], beton_error *err)
 {
-	dtrain_compression usual;
-	dtrain_compression_init(&usual);
-	const struct {
+	static const struct {
 		const char *name, *methods;
-		bool given;
-	} all[] = {{"compress-ratio", "topk", given->ratio != usual.ratio},
-		   {"powersgd-rank", "powersgd", given->rank != usual.rank},
-		   {"no-error-feedback", "int8, topk or powersgd", !given->error_feedback}};
+		int option;
+	} all[] = {{"compress-ratio", "topk", COMPRESS_RATIO},
+		   {"powersgd-rank", "powersgd", POWERSGD_RANK},
+		   {"no-error-feedback", "int8, topk or powersgd", NO_ERROR_FEEDBACK}};
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (all[i].given && !strstr(all[i].methods, given->method))
+		if (given[all[i].option] && !strstr(all[i].methods, compression->method))
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s needs --compress %s; this plan has %s",
-				       all[i].name, all[i].methods, given->method);
+				       all[i].name, all[i].methods, compression->method);
 	return BETON_OK;
 }
 
-static int check(const plan_options *options, beton_error *err)
+static int check(const plan_options *options, const bool given[OPTIONS], beton_error *err)
 {
 	if (options->shard && options->ranks % options->shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--shard %llu does not divide --world-size %llu",
 			       (unsigned long long)options->shard, (unsigned long long)options->ranks);
-	return check_compression(&options->compression, err);
+	return check_compression(&options->compression, given, err);
 }
 
 static int fail_usage(const char *text)
@@ -213,13 +212,13 @@ static int fail_usage(const char *text)
 
 int main(int argc, char **argv)
 {
-	plan_options options = {.example = {.batch_size = 32, .classes = 1000},
+	plan_options options = {.example = {.batch_size = 64, .classes = 1000},
 				.device = {.name = "auto", .index = -1},
 				.ranks = 1,
 				.runs = 1,
 				.prefetch_mb = -1};
 	beton_error err = {0};
-	bool fits = true;
+	bool fits = true, given[OPTIONS] = {false};
 	int option;
 	signal(SIGPIPE, SIG_IGN);
 	dtrain_compression_init(&options.compression);
@@ -232,11 +231,12 @@ int main(int argc, char **argv)
 		}
 		if (parse_option(option, &options, &err) != BETON_OK)
 			return fail_usage(err.message);
+		given[option] = true;
 	}
 	if (argc - optind != 1)
 		return fail_usage("expected MODEL");
 	options.example.model = argv[optind];
-	if (check(&options, &err) != BETON_OK)
+	if (check(&options, given, &err) != BETON_OK)
 		return fail_usage(err.message);
 	if (plan_answer(&options, &fits, &err) == BETON_OK)
 		return fits ? 0 : 1;
