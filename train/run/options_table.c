@@ -137,7 +137,8 @@ const option_row run_rows[] = {
 	     "transformers are timm's, torchvision's or Hugging Face's, and their positions are resized for pictures "
 	     "of another size, as timm "
 	     "does. A prefix `module.`, `_orig_mod.` or `model.` of all names is ignored. Numbers of 16 or 64 bits are "
-	     "converted. If the number of classes differs, the head (the last layer) is initialized as in a new run. "
+	     "converted, and a number that is not finite is an error. If the number of classes differs, the head (the "
+	     "last layer) is initialized as in a new run. "
 	     "Any other tensor that is missing or has another shape is an error. The output and the log list what was "
 	     "loaded and what was not. In a folder of checkpoints the newest one is used, in one without any "
 	     "`model.safetensors` or `model.safetensors.index.json`, or else the shards of PyTorch's "
@@ -242,7 +243,9 @@ const option_row run_rows[] = {
 	     "`selective`: ops without products that move few bytes (norms, activations, gates, dropout), where "
 	     "backward has their inputs in any case. `full`: everything but the inputs of blocks (a transformer's "
 	     "layers, a ResNet's residual blocks), which takes up to a third more products. N: the same for the "
-	     "first N blocks, as Megatron-LM's method `block`, and for what is in front of them. The last block, "
+	     "first N blocks, as Megatron-LM's method `block`, and for what is in front of them; N above their number "
+	     "is "
+	     "an error. The last block, "
 	     "whose backward begins at once, is never computed again. The results have the same bits. `--plan` "
 	     "prints the memory of each.",
 	     .name_at = engine_recompute_name),
