@@ -38,9 +38,10 @@ typedef void trial(const cpu_vector *v, arrays *a, int64_t n);
 
 static void sums(const cpu_vector *v, arrays *a, int64_t n)
 {
-	a->numbers[0] = v->dot(a->of[0], a->of[1], n);
+	a->numbers[0] = v->f32->dot(a->of[0], a->of[1], n);
 	v->f32->scale(a->of[2], a->of[0], 0.7f, n);
 	v->f32->add(a->of[3], a->of[0], n);
+	v->f32->add_rows(a->of[4], a->of[0], n % 5, MOST, n);
 }
 
 static void norms(const cpu_vector *v, arrays *a, int64_t n)
@@ -65,6 +66,16 @@ static void activations(const cpu_vector *v, arrays *a, int64_t n)
 	v->f32->activate(a->of[3], a->of[0], n, CPU_GELU_TANH);
 	v->f32->activate(a->of[4], a->of[1], n, CPU_SILU);
 	v->f32->activate(a->of[1], a->of[1], n, CPU_RELU);
+}
+
+static void activations_back(const cpu_vector *v, arrays *a, int64_t n)
+{
+	a->of[0][0] = 60;
+	a->of[1][0] = -60;
+	a->of[0][1] = NAN;
+	v->f32->activate_back(a->of[2], a->of[0], a->of[5], n, CPU_GELU);
+	v->f32->activate_back(a->of[3], a->of[0], a->of[5], n, CPU_GELU_TANH);
+	v->f32->activate_back(a->of[4], a->of[1], a->of[5], n, CPU_SILU);
 }
 
 static void gates(const cpu_vector *v, arrays *a, int64_t n)
@@ -138,6 +149,8 @@ static void halves(const cpu_vector *v, arrays *a, int64_t n)
 	a->of[0][2] = 3.40282347e38f;
 	v->bf16->narrow(x, a->of[0], 1, n);
 	v->bf16->add(a->of[3], x, n);
+	if (n > 3)
+		a->numbers[2] = v->bf16->dot(x + 3, x + 3, n - 3);
 	v->bf16->scale(y, x, 0.7f, n);
 	v->bf16->widen(a->of[0], y, n);
 	v->bf16->narrow(x, a->of[4], 1, n);
@@ -231,8 +244,9 @@ static void check_halves(const cpu_vector *v, const char *kind)
 static void compare(const cpu_vector *v, const char *kind)
 {
 	check_halves(v, kind);
-	static trial *const trials[] = {sums,      norms,     norms_back,     activations, gates, softmax,
-					rotations, attention, attention_back, drops,       halves};
+	static trial *const trials[] = {sums,  norms,   norms_back, activations, activations_back,
+					gates, softmax, rotations,  attention,   attention_back,
+					drops, halves};
 	for (int i = 0; i < (int)(sizeof(trials) / sizeof(trials[0])); i++)
 		for (int64_t n = 1; n <= 70; n++) {
 			arrays got = fresh(), right = fresh();

@@ -53,11 +53,16 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+static int64_t padded(int64_t rows)
+{
+	return (rows + CPU_LANES_MAX - 1) / CPU_LANES_MAX * CPU_LANES_MAX;
+}
+
 /* Rows of blocks of about equal size, at most so many. */
 static int64_t rows_of_block(int64_t rows, int64_t most)
 {
-	int64_t blocks = (rows + most - 1) / most, each = (rows + blocks - 1) / blocks;
-	return (each + CPU_LANES_MAX - 1) / CPU_LANES_MAX * CPU_LANES_MAX;
+	int64_t blocks = (rows + most - 1) / most;
+	return padded((rows + blocks - 1) / blocks);
 }
 
 /* The op's sizes. */
@@ -182,10 +187,18 @@ static void copy_rows(const attention *g, void *to, const void *from, int64_t at
 	}
 }
 
+/* The same with rows of zeros behind them: oneDNN's products in BF16 are a fifth faster where what is a row of scores
+ * has whole vectors. */
+static void copy_padded(const attention *g, void *to, const void *from, int64_t at, int64_t step, int64_t rows)
+{
+	copy_rows(g, to, from, at, step, rows);
+	memset(row_of(g, to, rows, g->d), 0, (size_t)((padded(rows) - rows) * g->d) * factor_bytes(g));
+}
+
 /* Scores as factors. Whole vectors are faster, and rows of scores are written to the end of one. */
 static void narrow_block(const attention *g, void *to, const float *scores, int64_t rows, int64_t columns, int64_t step)
 {
-	columns = (columns + CPU_LANES_MAX - 1) / CPU_LANES_MAX * CPU_LANES_MAX;
+	columns = padded(columns);
 	if (columns == step) {
 		columns *= rows;
 		rows = 1;
@@ -226,7 +239,7 @@ typedef struct forward_scratch {
 	float *most, *sum, *keep;
 	float *values; /* [queries, d] */
 	void *q;       /* the same */
-	/* of a head: keys [s, d], in BF16 their values, segments */
+	/* of a head: keys [padded s, d], in BF16 their values, segments */
 	void *k, *v;
 	int32_t *segments;
 	dnnl_status_t status;
@@ -235,7 +248,7 @@ typedef struct forward_scratch {
 static forward_scratch forward_parts(const attention *g, char *memory, size_t *bytes)
 {
 	forward_scratch f = {.status = dnnl_success};
-	int64_t copied = is_wide(g->op) ? 0 : g->s;
+	int64_t copied = is_wide(g->op) ? 0 : padded(g->s);
 	*bytes = 0;
 	f.scores = part(memory, bytes, g->queries * g->keys, sizeof(float));
 	f.weights = g->halves ? part(memory, bytes, g->queries * g->keys, factor_bytes(g)) : f.scores;
@@ -245,7 +258,7 @@ static forward_scratch forward_parts(const attention *g, char *memory, size_t *b
 	f.keep = part(memory, bytes, g->queries, sizeof(float));
 	f.values = part(memory, bytes, g->queries * g->d, sizeof(float));
 	f.q = part(memory, bytes, g->queries * g->d, factor_bytes(g));
-	f.k = part(memory, bytes, g->s * g->d, factor_bytes(g));
+	f.k = part(memory, bytes, padded(g->s) * g->d, factor_bytes(g));
 	f.v = part(memory, bytes, copied * g->d, factor_bytes(g));
 	f.segments = part(memory, bytes, g->s + CPU_LANES_MAX, sizeof(int32_t));
 	return f;
@@ -335,12 +348,12 @@ static dnnl_status_t forward_piece(const attention *g, int64_t b, int64_t h, int
 		seen = least(g->s, (seen + g->keys - 1) / g->keys * g->keys);
 	head_keys k = {cpu_from(g->op, g->k, at), cpu_from(g->op, g->v, at), g->k_step, g->k_step};
 	if (end - first >= COPIED_FOR || !is_wide(g->op)) {
-		copy_rows(g, f.k, g->k, at, g->k_step, seen);
+		copy_padded(g, f.k, g->k, at, g->k_step, seen);
 		k.keys = f.k;
 		k.key_step = g->d;
 	}
 	if (!is_wide(g->op)) {
-		copy_rows(g, f.v, g->v, at, g->k_step, seen);
+		copy_padded(g, f.v, g->v, at, g->k_step, seen);
 		k.values = f.v;
 		k.value_step = g->d;
 	}
@@ -410,11 +423,10 @@ typedef struct backward_scratch {
 	float *factors, *ones;     /* of dropout: [queries, keys]; [keys] */
 	int64_t *bound;            /* [keys] */
 	void *k, *v;               /* [keys, d] */
-	/* Of a head of queries: [t, d]; and [t], with room for a vector. */
+	/* Of a head of queries: [padded t, d]; and [t], with room for a vector. */
 	void *q, *d_y;
 	float *d_q, *lse2, *own;
 	int32_t *segments;
-	float *rows;      /* y and d_y of a query */
 	float *d_k, *d_v; /* in BF16: [s, d] */
 	dnnl_status_t status;
 } backward_scratch;
@@ -422,7 +434,7 @@ typedef struct backward_scratch {
 static backward_scratch backward_parts(const attention *g, char *memory, size_t *bytes)
 {
 	backward_scratch f = {.status = dnnl_success};
-	int64_t block = g->keys * g->queries, padded = g->t + CPU_LANES_MAX, summed = is_wide(g->op) ? 0 : g->s;
+	int64_t block = g->keys * g->queries, queries = padded(g->t), summed = is_wide(g->op) ? 0 : g->s;
 	int64_t dropped = g->op->drops ? block : 0;
 	*bytes = 0;
 	f.scores = part(memory, bytes, block, sizeof(float));
@@ -434,13 +446,12 @@ static backward_scratch backward_parts(const attention *g, char *memory, size_t 
 	f.bound = part(memory, bytes, g->keys, sizeof(int64_t));
 	f.k = part(memory, bytes, g->keys * g->d, factor_bytes(g));
 	f.v = part(memory, bytes, g->keys * g->d, factor_bytes(g));
-	f.q = part(memory, bytes, g->t * g->d, factor_bytes(g));
-	f.d_y = part(memory, bytes, g->t * g->d, factor_bytes(g));
-	f.d_q = part(memory, bytes, g->t * g->d, sizeof(float));
-	f.lse2 = part(memory, bytes, padded, sizeof(float));
-	f.own = part(memory, bytes, padded, sizeof(float));
-	f.segments = part(memory, bytes, padded, sizeof(int32_t));
-	f.rows = part(memory, bytes, 2 * g->d, sizeof(float));
+	f.q = part(memory, bytes, queries * g->d, factor_bytes(g));
+	f.d_y = part(memory, bytes, queries * g->d, factor_bytes(g));
+	f.d_q = part(memory, bytes, queries * g->d, sizeof(float));
+	f.lse2 = part(memory, bytes, g->t + CPU_LANES_MAX, sizeof(float));
+	f.own = part(memory, bytes, g->t + CPU_LANES_MAX, sizeof(float));
+	f.segments = part(memory, bytes, g->t + CPU_LANES_MAX, sizeof(int32_t));
 	f.d_k = part(memory, bytes, summed * g->d, sizeof(float));
 	f.d_v = part(memory, bytes, summed * g->d, sizeof(float));
 	return f;
@@ -537,18 +548,16 @@ static void backward_block(const attention *g, const query_head *head, int64_t k
 /* What blocks read of a head of queries. */
 static void prepare_queries(const attention *g, int64_t b, int64_t h, backward_scratch *f)
 {
-	float *y = f->rows, *d_y = y + g->d;
 	int64_t from = b * g->t * g->y_step + h * g->d;
-	copy_rows(g, f->q, g->q, b * g->t * g->q_step + h * g->d, g->q_step, g->t);
-	copy_rows(g, f->d_y, g->d_y, from, g->y_step, g->t);
+	copy_padded(g, f->q, g->q, b * g->t * g->q_step + h * g->d, g->q_step, g->t);
+	copy_padded(g, f->d_y, g->d_y, from, g->y_step, g->t);
 	for (int64_t i = 0; i < g->t; i++) {
-		g->op->rows->widen(y, cpu_from(g->op, g->y, from + i * g->y_step), g->d);
-		g->op->rows->widen(d_y, cpu_from(g->op, g->d_y, from + i * g->y_step), g->d);
+		int64_t at = from + i * g->y_step;
 		f->lse2[i] = (float)((double)g->lse[(b * g->heads + h) * g->t + i] * LOG2_E);
-		f->own[i] = g->op->device->vector->dot(d_y, y, g->d);
+		f->own[i] = g->op->rows->dot(cpu_from(g->op, g->d_y, at), cpu_from(g->op, g->y, at), g->d);
 	}
 	if (g->halves)
-		memset(f->d_q, 0, (size_t)(g->t * g->d) * sizeof(float));
+		memset(f->d_q, 0, (size_t)(padded(g->t) * g->d) * sizeof(float));
 }
 
 /* The gradients of a head of queries, and its part of those of its keys. */
@@ -647,7 +656,8 @@ static void plan_products(cpu_build *build, const attention *g, bool backward)
 		for (int i = 0; i < 4 && tiles; i++) {
 			int64_t queries = i / 2 ? g->t % g->queries : g->t < g->queries ? 0 : g->queries;
 			int64_t keys = i % 2 ? g->s % g->keys : g->s < g->keys ? 0 : g->keys;
-			cpu_product p = product_of(g, backward, tiling, queries, keys);
+			cpu_product p = product_of(g, backward, tiling, backward ? padded(queries) : queries,
+						   backward ? keys : padded(keys));
 			cpu_plan_tile(build, tiles, &tiles->tiles[i / 2][i % 2], &p);
 		}
 	}

@@ -106,15 +106,24 @@ static void build_add(cpu_build *build)
 /* Elements of which one thread computes the activation. */
 enum { ELEMENTS = 16384 };
 
+/* x -> y; x, d_y -> d_x */
 static int activate(const struct dtrain_op *op, void *const *operands, void *workspace, cpu_activation activation)
 {
+	bool backward = op->num_inputs > 1;
 	const void *x = cpu_plain(op, 0, operands, workspace);
+	const void *d_y = backward ? cpu_plain(op, 1, operands, workspace) : NULL;
+	void *out = operands[op->num_inputs];
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (op->count > 4 * ELEMENTS)
 #endif
-	for (int64_t i = 0; i < op->count; i += ELEMENTS)
-		op->rows->activate(cpu_to(op, operands[1], i), cpu_from(op, x, i),
-				   op->count - i < ELEMENTS ? op->count - i : ELEMENTS, activation);
+	for (int64_t i = 0; i < op->count; i += ELEMENTS) {
+		int64_t count = op->count - i < ELEMENTS ? op->count - i : ELEMENTS;
+		if (backward)
+			op->rows->activate_back(cpu_to(op, out, i), cpu_from(op, x, i), cpu_from(op, d_y, i), count,
+						activation);
+		else
+			op->rows->activate(cpu_to(op, out, i), cpu_from(op, x, i), count, activation);
+	}
 	return BETON_OK;
 }
 
@@ -136,10 +145,12 @@ static void build_activation(cpu_build *build, dnnl_alg_kind_t algorithm, const 
 			     int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace,
 					   beton_error *err))
 {
-	if (build->desc->inputs[0].layout)
-		build_unary(build, algorithm, alpha_of(algorithm), what);
-	else
+	if (!build->desc->inputs[0].layout)
 		cpu_build_function(build, 0, 0, finish);
+	else if (build->desc->num_inputs > 1)
+		build_activation_backward(build, algorithm);
+	else
+		build_unary(build, algorithm, alpha_of(algorithm), what);
 }
 
 static dnnl_alg_kind_t gelu_of(const dtrain_op_attrs *attrs)
@@ -155,16 +166,12 @@ void cpu_build_elementwise(cpu_build *build)
 		build_unary(build, dnnl_eltwise_relu, 0, "relu");
 		break;
 	case DTRAIN_OP_GELU:
+	case DTRAIN_OP_GELU_BWD:
 		build_activation(build, gelu_of(attrs), "gelu", gelu);
 		break;
-	case DTRAIN_OP_GELU_BWD:
-		build_activation_backward(build, gelu_of(attrs));
-		break;
 	case DTRAIN_OP_SILU:
-		build_activation(build, dnnl_eltwise_swish, "silu", silu);
-		break;
 	case DTRAIN_OP_SILU_BWD:
-		build_activation_backward(build, dnnl_eltwise_swish);
+		build_activation(build, dnnl_eltwise_swish, "silu", silu);
 		break;
 	case DTRAIN_OP_SCALE:
 		build_unary(build, dnnl_eltwise_linear, (float)attrs->factor, "scaling");

@@ -43,6 +43,9 @@ typedef struct cpu_rows {
 	void (*narrow)(void *y, const float *x, float factor, int64_t count);
 	void (*scale)(void *y, const void *x, float factor, int64_t count);
 	void (*add)(float *y, const void *x, int64_t count);
+	/* Adds so many rows of x, which are `step` elements apart, to y, in their order. */
+	void (*add_rows)(float *y, const void *x, int64_t rows, int64_t step, int64_t count);
+	float (*dot)(const void *a, const void *b, int64_t count);
 
 	/* One row: statistics are set. beta: NULL or not. */
 	void (*layer_norm)(void *y, const void *x, const float *gamma, const float *beta, int64_t count, float epsilon,
@@ -68,8 +71,10 @@ typedef struct cpu_rows {
 	void (*norm_back)(void *d_x, const void *x, const void *d_y, const uint8_t *mask, const cpu_slopes *slopes,
 			  int64_t rows, int64_t width);
 
-	/* y may be x. */
+	/* Not CPU_IDENTITY. y may be x. */
 	void (*activate)(void *y, const void *x, int64_t count, cpu_activation activation);
+	/* Of x the gradient d_x, which may be x or d_y; not CPU_RELU. */
+	void (*activate_back)(void *d_x, const void *x, const void *d_y, int64_t count, cpu_activation activation);
 	void (*swiglu)(void *y, const void *a, const void *b, int64_t count);
 	void (*swiglu_back)(void *d_a, void *d_b, const void *a, const void *b, const void *d_y, int64_t count);
 
@@ -91,7 +96,6 @@ typedef struct cpu_vector {
 	 * becomes p * (gradient - own) * factor; lse2 and own are those of the columns. */
 	void (*attend_back)(const cpu_scores *block, float *gradient, const float *lse2, const float *own,
 			    float factor);
-	float (*dot)(const float *a, const float *b, int64_t count);
 	/* c [n] = a [k] times b [k, n], or with `transposed` b [n, k], whose rows are `step` elements apart; with
 	 * `more` c += that. It is as fast as memory is, which libraries of products are not for one row. */
 	void (*row_product)(float *c, const float *a, const float *b, int64_t step, int64_t n, int64_t k,

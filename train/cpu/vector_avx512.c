@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifdef __x86_64__
+#include <immintrin.h>
+
 #define TARGET __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")))
 #define LANES 16
 #define VECTOR cpu_vector_avx512
