@@ -17,6 +17,15 @@ static cpu_activation activation_of(const dtrain_op_attrs *attrs)
 	}
 }
 
+/* Rows of a tile of a weight's gradient. Such a product has few tiles, and its sums are long: an even number of equal
+ * tiles keeps all threads busy to the end. */
+static int32_t equal_rows(int64_t rows)
+{
+	enum { PAIR = 512, MULTIPLE = 16 };
+	int64_t tiles = (rows + PAIR - 1) / PAIR * 2, each = (rows + tiles - 1) / tiles;
+	return (int32_t)((each + MULTIPLE - 1) / MULTIPLE * MULTIPLE);
+}
+
 /* The product of an op, without addresses. */
 static cpu_product product_of(const struct dtrain_op *op, dtrain_op_kind kind)
 {
@@ -45,6 +54,7 @@ static cpu_product product_of(const struct dtrain_op *op, dtrain_op_kind kind)
 	return (cpu_product){.of_a = 'T',
 			     .of_b = 'N',
 			     .wide = true,
+			     .tile = {equal_rows(rows->dim[1])},
 			     .m = rows->dim[1],
 			     .n = columns->dim[1],
 			     .k = a->dim[0],
@@ -76,8 +86,8 @@ static int find_data(const struct dtrain_op *op, void *const *operands, void *wo
 	return cpu_products(op, &p, 1, 0, 0, workspace, err);
 }
 
-/* Columns of which one thread adds up all rows. */
-enum { COLUMNS = 256 };
+/* Columns of which one thread adds up all rows, and the rows that it reads together. */
+enum { COLUMNS = 256, ROWS = 16 };
 
 static void find_bias(const struct dtrain_op *op, const void *d_y, int64_t rows, int64_t columns, float *d_b)
 {
@@ -87,8 +97,9 @@ static void find_bias(const struct dtrain_op *op, const void *d_y, int64_t rows,
 	for (int64_t first = 0; first < columns; first += COLUMNS) {
 		int64_t count = columns - first < COLUMNS ? columns - first : COLUMNS;
 		memset(d_b + first, 0, (size_t)count * sizeof(float));
-		for (int64_t row = 0; row < rows; row++)
-			op->rows->add(d_b + first, cpu_from(op, d_y, row * columns + first), count);
+		for (int64_t row = 0; row < rows; row += ROWS)
+			op->rows->add_rows(d_b + first, cpu_from(op, d_y, row * columns + first),
+					   rows - row < ROWS ? rows - row : ROWS, columns, count);
 	}
 }
 
