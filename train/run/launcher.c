@@ -253,16 +253,21 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 	stop_ranks(launch, SIGTERM);
 }
 
+/* Of a rank that has ended. */
+static void end_output(struct launch *launch, struct output *output)
+{
+	note_output(launch, dtrain__output_pump(output, SIZE_MAX));
+	note_output(launch, dtrain__output_finish(output));
+}
+
 static void end_rank(struct launch *launch, int number, const siginfo_t *info)
 {
 	struct rank *rank = &launch->ranks[number];
 	kill(-rank->pid, SIGKILL); /* processes that the rank started and left behind */
-	if (launch->holds)
-		note_output(launch, dtrain__merge_flush(&launch->merge, launch->until));
-	note_output(launch, dtrain__output_pump(&rank->out, SIZE_MAX));
-	note_output(launch, dtrain__output_finish(&rank->out));
-	note_output(launch, dtrain__output_pump(&rank->err, SIZE_MAX));
-	note_output(launch, dtrain__output_finish(&rank->err));
+	/* What waits is read later: see pump_ranks. */
+	if (!launch->holds)
+		end_output(launch, &rank->out);
+	end_output(launch, &rank->err);
 	judge(launch, number, info);
 	waitpid(rank->pid, NULL, 0);
 	rank->pid = -1;
@@ -373,7 +378,8 @@ static void prepare_polls(struct launch *launch)
 	}
 }
 
-/* Notes how much the ranks have printed; returns whether it is anything. A pipe that is closed has its end to read. */
+/* Notes how much may be read of what the ranks have printed: of a closed pipe its end. Returns whether anything was
+ * printed. */
 static bool note_printed(struct launch *launch)
 {
 	bool any = false;
@@ -382,7 +388,7 @@ static bool note_printed(struct launch *launch)
 		if (events && ioctl(launch->ranks[i].out.from, FIONREAD, &bytes) != 0)
 			bytes = 1;
 		launch->ranks[i].printed = bytes > 0 ? (size_t)bytes : (events & ~POLLIN) != 0;
-		any = any || launch->ranks[i].printed;
+		any = any || bytes > 0;
 	}
 	return any;
 }
@@ -399,9 +405,8 @@ static void pump_ranks(struct launch *launch)
 	note_output(launch, dtrain__merge_flush(&launch->merge, 0));
 	if (printed)
 		launch->until = launch->merge.printed + (unsigned long)launch->merge.count;
-	printed = printed || launch->holds;
-	launch->holds = printed && launch->merge.printed < launch->until;
-	for (int i = 0; i < launch->world_size && printed && !launch->holds; i++)
+	launch->holds = (printed || launch->holds) && launch->merge.printed < launch->until;
+	for (int i = 0; i < launch->world_size && !launch->holds; i++)
 		note_output(launch, dtrain__output_pump(&launch->ranks[i].out, launch->ranks[i].printed));
 }
 
@@ -529,6 +534,8 @@ static int finish(struct launch *launch, int *exit_status, beton_error *err)
 {
 	kill_orphans();
 	note_output(launch, dtrain__merge_flush(&launch->merge, ULONG_MAX));
+	for (int i = 0; i < launch->world_size; i++)
+		end_output(launch, &launch->ranks[i].out);
 	if (launch->reports || (launch->failed_rank < 0 && launch->affected_rank >= 0))
 		report(launch);
 	*exit_status = launch->failed_rank >= 0 || launch->affected_rank >= 0 ? EXIT_FAILURE : EXIT_SUCCESS;
