@@ -10,7 +10,8 @@
 /* The option whose result depends on the number of ranks by what it is; NULL: none. */
 static const char *find_of_ranks(const run_options *options)
 {
-	return options->strategy >= RUN_STRATEGY_LOCAL      ? "strategy"
+	return options->strategy == RUN_STRATEGY_LOCAL      ? "strategy local"
+	       : options->strategy == RUN_STRATEGY_ASYNC    ? "strategy async"
 	       : options->compress                          ? "compress"
 	       : options->sync_batch_norm                   ? "sync-batch-norm"
 	       : options->buffers != DTRAIN_BUFFERS_AVERAGE ? "buffers"
