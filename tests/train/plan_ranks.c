@@ -383,6 +383,7 @@ static void plans_cannot_run(void **state)
 	dtrain_stream *stream;
 	dtrain_program *program;
 	dtrain_optimizer *optimizer;
+	size_t scratch;
 	dtrain_optimizer_options sgd;
 	planned p;
 	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
@@ -393,6 +394,8 @@ static void plans_cannot_run(void **state)
 	expect_ok(api->stream_create(device, &stream, &err), &err);
 	assert_int_equal(dtrain_params_initialize(p.params, 1, stream, &err), BETON_STATE);
 	assert_int_equal(dtrain_optimizer_create(p.params, &sgd, &optimizer, &err), BETON_STATE);
+	expect_ok(dtrain_optimizer_measure(p.params, &sgd, &scratch, &err), &err);
+	assert_int_equal(scratch, 0);
 	assert_int_equal(dtrain_sync_start(p.sync, &err), BETON_STATE);
 	dtrain_graph *graph = build(p.params, &model, DTRAIN_F32, 4);
 	assert_int_equal(dtrain_sync_compile(p.sync, &graph, &program, &err), BETON_STATE);

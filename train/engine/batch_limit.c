@@ -12,6 +12,7 @@
 #include "common/system.h"
 #include "memory_search.h"
 #include "network.h"
+#include "update.h"
 
 /* Of the free memory; the rest is for what the device's libraries allocate. */
 #define USABLE 0.95
@@ -57,13 +58,13 @@ static int64_t find_largest(engine_rank *engine)
 	if (measure_batch(engine, wanted, &of_wanted) != BETON_OK || measure_batch(engine, half, &of_half) != BETON_OK)
 		return -1;
 	uint64_t available = engine->api->free_memory(engine->device);
-	if (available == UINT64_MAX)
+	size_t updates;
+	if (available == UINT64_MAX || engine_update_scratch(engine, &updates, NULL) != BETON_OK)
 		return -1;
-	double states = engine->host ? 0
-				     : engine->job.states * (double)count_kept(engine->params) *
-					       (double)dtrain_dtype_size(dtrain_params_dtype(engine->params));
+	double states = (double)updates + engine->job.states * (double)count_kept(engine->params) *
+						  (double)dtrain_dtype_size(dtrain_params_dtype(engine->params));
 	double each = (of_wanted - of_half) / (double)(wanted - half), fixed = of_half - each * (double)half;
-	double room = (double)available * USABLE - states - fixed;
+	double room = (double)available * USABLE - (engine->host ? 0 : states) - fixed;
 	if (room < each)
 		return 0;
 	int64_t largest = (int64_t)(room / each);

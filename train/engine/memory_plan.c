@@ -7,13 +7,14 @@
 
 #include "common/error.h"
 #include "network.h"
+#include "update.h"
 
 enum { TRAINING = 0, EVALUATION = 1 };
 
 size_t engine_memory_total(const engine_memory *memory)
 {
 	size_t bytes = memory->parameters + memory->copies + memory->buffers + memory->gradients + memory->sums +
-		       memory->compression + memory->states;
+		       memory->compression + memory->states + memory->updates;
 	for (int i = 0; i < 2; i++)
 		bytes += memory->activations[i] + memory->leases[i] + memory->scratch[i] + memory->batches[i];
 	return bytes;
@@ -21,7 +22,7 @@ size_t engine_memory_total(const engine_memory *memory)
 
 size_t engine_memory_host(const engine_memory *memory)
 {
-	return memory->host_parameters + memory->host_states + memory->host_activations;
+	return memory->host_parameters + memory->host_states + memory->host_updates + memory->host_activations;
 }
 
 uint64_t engine_memory_traffic(const engine_memory *memory)
@@ -38,7 +39,7 @@ static void add_program(engine_memory *memory, int which, const dtrain_program_f
 }
 
 /* What is the same for all programs. */
-static void add_parameters(const engine_rank *engine, engine_memory *memory)
+static int add_parameters(const engine_rank *engine, engine_memory *memory, beton_error *err)
 {
 	dtrain_params_memory params = {.struct_size = sizeof(params)};
 	dtrain_sync_facts sync = {.struct_size = sizeof(sync)};
@@ -60,6 +61,7 @@ static void add_parameters(const engine_rank *engine, engine_memory *memory)
 	memory->gathered = sync.gathered;
 	memory->scattered = sync.scattered;
 	memory->added_up = sync.added_up;
+	return engine_update_scratch(engine, engine->host ? &memory->host_updates : &memory->updates, err);
 }
 
 /* Buffers of a feed are for the batches of training and of evaluation. */
@@ -69,11 +71,11 @@ static void share_batches(const engine_rank *engine, engine_memory *memory)
 		memory->batches[EVALUATION] = 0;
 }
 
-void engine_memory_read(const engine_rank *engine, engine_memory *out)
+int engine_memory_read(const engine_rank *engine, engine_memory *out, beton_error *err)
 {
 	const engine_network *networks[] = {&engine->train, &engine->val};
 	*out = (engine_memory){0};
-	add_parameters(engine, out);
+	int status = add_parameters(engine, out, err);
 	for (int i = 0; i < 2; i++) {
 		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
 		if (!networks[i]->program)
@@ -83,6 +85,7 @@ void engine_memory_read(const engine_rank *engine, engine_memory *out)
 		out->batches[i] = engine_batches_bytes(engine, i == TRAINING, networks[i]);
 	}
 	share_batches(engine, out);
+	return status;
 }
 
 /* ---- layouts ---- */
@@ -177,7 +180,7 @@ int engine_planned_measure(engine_rank *planned, engine_memory *out, beton_error
 	if (status == BETON_OK && planned->data->val.samples)
 		status = plan_network(planned, EVALUATION, out, err);
 	if (status == BETON_OK)
-		add_parameters(planned, out);
+		status = add_parameters(planned, out, err);
 	share_batches(planned, out);
 	return status;
 }
@@ -218,8 +221,9 @@ static int add_row(FILE *table, const engine_rank *engine, const engine_layout *
 	if (engine->job.offload)
 		snprintf(host, sizeof(host), " %12.3f", mb(engine_memory_host(&m)));
 	fprintf(table, "%c %-18s %12.3f %12.3f %12.3f %12.3f %12.3f %12.3f%s%s %13.3f\n", chosen ? '*' : ' ', name,
-		mb(m.parameters + m.copies + m.buffers), mb(m.gradients + m.sums + m.compression), mb(m.states),
-		mb(activations), mb(m.leases[0] + m.leases[1]), mb(total), fits, host, mb(engine_memory_traffic(&m)));
+		mb(m.parameters + m.copies + m.buffers), mb(m.gradients + m.sums + m.compression),
+		mb(m.states + m.updates), mb(activations), mb(m.leases[0] + m.leases[1]), mb(total), fits, host,
+		mb(engine_memory_traffic(&m)));
 	return BETON_OK;
 }
 

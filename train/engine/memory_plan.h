@@ -14,8 +14,10 @@ typedef struct engine_memory {
 	size_t gradients, sums; /* sums of a step's runs */
 	size_t compression;     /* of gradients */
 	size_t states;          /* of the optimizer, as many as the job says, and the group of each element */
-	/* In the memory of the host: values, gradients and copies on their way; states; activations of training. */
-	size_t host_parameters, host_states, host_activations;
+	size_t updates;         /* scratch memory of the optimizer */
+	/* In the memory of the host: values, gradients and copies on their way; states; scratch memory of the
+	 * optimizer; activations of training. */
+	size_t host_parameters, host_states, host_updates, host_activations;
 	/* Of the training network; of that of evaluation: of the activations, the second one. */
 	size_t activations[2], scratch[2], batches[2];
 	size_t leases[2];                       /* units that are gathered, and gradients on their way to a shard */
@@ -27,8 +29,8 @@ size_t engine_memory_total(const engine_memory *memory);
 size_t engine_memory_host(const engine_memory *memory);
 uint64_t engine_memory_traffic(const engine_memory *memory);
 
-/* Of an engine that is open. */
-void engine_memory_read(const engine_rank *engine, engine_memory *out);
+/* Of an engine that is open. Errors: those of engine_update_scratch. */
+int engine_memory_read(const engine_rank *engine, engine_memory *out, beton_error *err);
 
 /* A strategy, and of how many ranks as many share a copy of the parameters. */
 typedef struct engine_layout {

@@ -49,7 +49,8 @@ typedef struct engine_job {
 	bool evaluates;             /* nothing is trained */
 	bool per_class;             /* evaluations count by class */
 	uint64_t seed;              /* of random numbers in the training network */
-	int states;                 /* of the optimizer, each as large as the parameters; for estimates of memory */
+	const char *optimizer;      /* its kind, for estimates of memory; NULL: nothing is updated */
+	int states;                 /* of the optimizer, each as large as the parameters; for the same */
 	engine_recompute recompute; /* in training; see recompute.h */
 	engine_offload offload;     /* in training */
 	int32_t host_threads;       /* that update there; 0: as dtrain_device_options.threads */

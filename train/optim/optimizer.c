@@ -274,7 +274,10 @@ int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, b
 	size_t each = dtrain_dtype_size(dtrain_params_dtype(optimizer->params));
 	int64_t buffers = with_buffers ? optimizer->params->buffer_elements : 0;
 	*state = (dtrain_optimizer_state){.name = name, .count = optimizer->count + buffers};
-	int status = optimizer->api->alloc(optimizer->device, (size_t)state->count * each, &state->memory, err);
+	state->memory = optimizer->stand_in;
+	int status = state->memory ? BETON_OK
+				   : optimizer->api->alloc(optimizer->device, (size_t)state->count * each,
+							   &state->memory, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "optimizer state '%s'", state->name);
 	if (status != BETON_OK)
@@ -432,7 +435,9 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 		status = dtrain__step_create(optimizer, err);
 	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && has_pieces(optimizer); i++) {
 		optimizer->range = &optimizer->ranges[i];
-		status = dtrain__pieces_create(optimizer, err);
+		status = dtrain__pieces_count(optimizer, err);
+		if (status == BETON_OK)
+			status = dtrain__pieces_create(optimizer, err);
 	}
 	if (status == BETON_OK)
 		status = add_updates(optimizer, err);
@@ -449,15 +454,26 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 	return status;
 }
 
-static int open_memory(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
+static int open_hypers(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
 {
 	const dtrain_optimizer_kind *kind = &optimizer->kind->facts;
 	optimizer->hypers = calloc((size_t)optimizer->num_groups * (size_t)kind->num_hypers, sizeof(double));
-	if (!optimizer->hypers)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", kind->name);
-	int status = dtrain__optimizer_set_hypers(optimizer, options, err);
+	return optimizer->hypers ? dtrain__optimizer_set_hypers(optimizer, options, err)
+				 : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", kind->name);
+}
+
+static int add_states(dtrain_optimizer *optimizer, beton_error *err)
+{
+	const dtrain_optimizer_kind *kind = &optimizer->kind->facts;
+	int status = BETON_OK;
 	for (int32_t i = 0; i < kind->num_states && status == BETON_OK; i++)
 		status = dtrain__optimizer_add_state(optimizer, kind->states[i], false, err);
+	return status;
+}
+
+static int open_memory(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
+{
+	int status = add_states(optimizer, err);
 	size_t scalars = (size_t)optimizer->num_groups * (size_t)optimizer->kind->num_scalars;
 	if (status == BETON_OK)
 		status = dtrain__scalars_open(&optimizer->scalars, optimizer->device,
@@ -515,37 +531,54 @@ static int open_ranges(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 	return status;
 }
 
-int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_options *given, dtrain_optimizer **out,
-			    beton_error *err)
+/* What has no memory on the device yet. options: filled from given. *out: NULL on failure. */
+static int open_optimizer(dtrain_params *params, const dtrain_optimizer_options *given,
+			  dtrain_optimizer_options *options, dtrain_optimizer **out, beton_error *err)
 {
-	dtrain_optimizer_options options;
 	*out = NULL;
-	dtrain_optimizer_options_init(&options);
-	int status = bt_sized_take(&options, given, "optimizer", err);
+	dtrain_optimizer_options_init(options);
+	int status = bt_sized_take(options, given, "optimizer", err);
 	if (status == BETON_OK)
-		status = dtrain__optimizer_check(params, &options, err);
+		status = dtrain__optimizer_check(params, options, err);
 	if (status != BETON_OK)
 		return status;
-	dtrain_optimizer *optimizer = calloc(1, sizeof(*optimizer));
+	dtrain_optimizer *optimizer = *out = calloc(1, sizeof(*optimizer));
 	if (!optimizer)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", options.kind);
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", options->kind);
 	optimizer->params = params;
 	optimizer->device = dtrain_params_host(params) ? dtrain_params_host(params) : dtrain_params_device(params);
 	optimizer->update.device = optimizer->device;
 	optimizer->before.device = optimizer->after.device = dtrain_params_device(params);
 	optimizer->api = dtrain_device_get_api(optimizer->device);
-	optimizer->kind = dtrain__optimizer_kind_find(options.kind);
-	optimizer->grad_divisor = options.grad_divisor;
-	optimizer->clip_norm = options.clip_norm;
-	optimizer->norm_parts = options.norm_parts;
-	optimizer->norm = options.norm;
-	optimizer->num_groups = options.num_groups;
-	optimizer->adamw = options.adamw;
-	optimizer->scaler = options.scaler ? dtrain_scaler_memory(options.scaler) : NULL;
-	optimizer->add = options.add;
-	optimizer->add_context = options.add_context;
-	status = open_ranges(optimizer, &options, err);
+	optimizer->kind = dtrain__optimizer_kind_find(options->kind);
+	optimizer->grad_divisor = options->grad_divisor;
+	optimizer->clip_norm = options->clip_norm;
+	optimizer->norm_parts = options->norm_parts;
+	optimizer->norm = options->norm;
+	optimizer->num_groups = options->num_groups;
+	optimizer->adamw = options->adamw;
+	optimizer->scaler = options->scaler ? dtrain_scaler_memory(options->scaler) : NULL;
+	optimizer->add = options->add;
+	optimizer->add_context = options->add_context;
+	status = open_hypers(optimizer, options, err);
+	if (status == BETON_OK)
+		status = open_ranges(optimizer, options, err);
 	optimizer->runs = (optimizer->count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
+	if (status != BETON_OK)
+		dtrain_optimizer_destroy(out);
+	return status;
+}
+
+int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_options *given, dtrain_optimizer **out,
+			    beton_error *err)
+{
+	dtrain_optimizer_options options;
+	int status = open_optimizer(params, given, &options, out, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_optimizer *optimizer = *out;
+	if (params->only_plan)
+		status = bt_fail(err, BETON_STATE, "%s: the parameters are only planned", options.kind);
 	if (status == BETON_OK && dtrain_params_host(params))
 		status = dtrain__host_update_open(optimizer, err);
 	if (status == BETON_OK)
@@ -553,12 +586,46 @@ int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_option
 	if (status == BETON_OK)
 		status = create_ops(optimizer, &options, err);
 	optimizer->adamw = NULL;
-	if (status != BETON_OK) {
-		dtrain_optimizer_destroy(&optimizer);
-		return status;
+	if (status != BETON_OK)
+		dtrain_optimizer_destroy(out);
+	return status;
+}
+
+/* Arguments of ops that never run have an address, and it is the same one. */
+static void use_stand_in(dtrain_optimizer *optimizer, void *stand_in)
+{
+	optimizer->stand_in = optimizer->scalars.memory = optimizer->step = stand_in;
+	optimizer->group = stand_in;
+	for (int i = 0; i < optimizer->num_ranges; i++) {
+		dtrain__update_range *range = &optimizer->ranges[i];
+		range->first = 0;
+		range->values = range->grads = range->raw_grads = range->pieces = stand_in;
 	}
-	*out = optimizer;
-	return BETON_OK;
+}
+
+int dtrain_optimizer_measure(dtrain_params *params, const dtrain_optimizer_options *given, size_t *out,
+			     beton_error *err)
+{
+	dtrain_optimizer_options options;
+	dtrain_optimizer *optimizer;
+	int64_t stand_in;
+	*out = 0;
+	int status = open_optimizer(params, given, &options, &optimizer, err);
+	if (status != BETON_OK)
+		return status;
+	use_stand_in(optimizer, &stand_in);
+	status = add_states(optimizer, err);
+	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && has_pieces(optimizer); i++) {
+		optimizer->range = &optimizer->ranges[i];
+		status = dtrain__pieces_count(optimizer, err);
+	}
+	if (status == BETON_OK)
+		status = add_updates(optimizer, err);
+	*out = optimizer->update.workspace_bytes;
+	use_stand_in(optimizer, NULL);
+	optimizer->num_states = 0;
+	dtrain_optimizer_destroy(&optimizer);
+	return status;
 }
 
 void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)

@@ -109,6 +109,7 @@ struct dtrain_optimizer {
 	int64_t runs;            /* number of these */
 	float *step;             /* DTRAIN_STEPS elements on the device; NULL: the kind counts no steps */
 	const bool *adamw;       /* dtrain_optimizer_options.adamw, while the optimizer is made */
+	void *stand_in;          /* of all arrays, while ops are measured that never run; NULL: each has its own */
 	/* What apply does: on the parameters' device, on the optimizer's, and on the parameters' again. */
 	dtrain__update_ops before, update, after;
 	dtrain__host_update *host_update; /* NULL: both are the same device */
@@ -180,7 +181,7 @@ int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops 
 int dtrain__optimizer_changed(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
 /* Fills device memory from host memory, and waits. */
 int dtrain__optimizer_upload(dtrain_optimizer *optimizer, void *to, const void *from, size_t bytes, beton_error *err);
-/* Allocates another state. with_buffers: it also has elements for the buffers. */
+/* Allocates another state, unless arrays have a stand-in. with_buffers: it also has elements for the buffers. */
 int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, bool with_buffers, beton_error *err);
 
 /* A group's scalars for ops with DTRAIN_UPDATE_SCALARS: the rate, and hyper-parameter 1, which is the decay. */
@@ -189,8 +190,10 @@ void dtrain__fill_rates(const double *hypers, double lr, float *scalars);
 /* ---- the state of the step, and the table of pieces (parts.c) ---- */
 
 int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err);
-/* Makes the range's table, and that of matrices, as the kind needs them. UNSUPPORTED: the range, or a placement,
- * divides a parameter of which the kind needs all. */
+/* Counts the range's pieces, and makes the table of matrices, as the kind needs them. UNSUPPORTED: the range, or a
+ * placement, divides a parameter of which the kind needs all. */
+int dtrain__pieces_count(dtrain_optimizer *optimizer, beton_error *err);
+/* Makes the table of the pieces that are counted. */
 int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);
 
 /* ---- parts that can be combined with any kind: ops and states ---- */

@@ -147,7 +147,7 @@ static void list_pieces(const dtrain_optimizer *optimizer, int index, int64_t fi
 	}
 }
 
-int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err)
+int dtrain__pieces_count(dtrain_optimizer *optimizer, beton_error *err)
 {
 	int params = dtrain_params_count(optimizer->params);
 	int status = optimizer->kind->needs_matrices ? find_shapes(optimizer, err) : BETON_OK;
@@ -156,11 +156,17 @@ int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err)
 		status = is_inside(optimizer, param) ? check_whole(optimizer, i, err) : BETON_OK;
 		optimizer->range->num_pieces += pieces_of(optimizer, param);
 	}
+	return status;
+}
+
+int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err)
+{
+	int params = dtrain_params_count(optimizer->params);
 	size_t bytes = (size_t)optimizer->range->num_pieces * DTRAIN_PIECE_NUMBERS * sizeof(int64_t);
 	int64_t *host = NULL, first = 0;
-	if (status != BETON_OK || !bytes)
-		return status;
-	status = optimizer->api->alloc(optimizer->device, bytes, (void **)&optimizer->range->pieces, err);
+	if (!bytes)
+		return BETON_OK;
+	int status = optimizer->api->alloc(optimizer->device, bytes, (void **)&optimizer->range->pieces, err);
 	if (status == BETON_OK)
 		status = optimizer->api->host_alloc(optimizer->device, bytes, (void **)&host, err);
 	if (status != BETON_OK)

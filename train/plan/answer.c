@@ -16,26 +16,27 @@ typedef struct question {
 	const plan_options *options;
 	engine_example example;
 	engine_rank engine;
-	const char *optimizer;
 	engine_layout layouts[ENGINE_LAYOUTS];
 	int count;
 } question;
 
-static int find_states(question *q, beton_error *err)
+static int find_optimizer(question *q, bool *whole, beton_error *err)
 {
 	const dtrain_optimizer_kind *kind;
 	char names[160] = "";
-	q->optimizer = q->options->optimizer             ? q->options->optimizer
-		       : q->example.job.task == &lm_task ? "adamw"
-							 : "sgd";
+	const char *wanted = q->options->optimizer             ? q->options->optimizer
+			     : q->example.job.task == &lm_task ? "adamw"
+							       : "sgd";
 	for (int i = 0; (kind = dtrain_optimizer_kind_at(i)); i++) {
 		bt_append(names, sizeof(names), "%s%s", i ? ", " : "", kind->name);
-		if (strcmp(kind->name, q->optimizer) != 0)
+		if (strcmp(kind->name, wanted) != 0)
 			continue;
+		q->example.job.optimizer = kind->name;
 		q->example.job.states = kind->num_states;
+		*whole = kind->whole;
 		return BETON_OK;
 	}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--optimizer: '%s' is not one of %s", q->optimizer, names);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--optimizer: '%s' is not one of %s", wanted, names);
 }
 
 /* Whether the layout can send gradients by the method. */
@@ -70,7 +71,7 @@ static int open_question(question *q, beton_error *err)
 	sync.compression = &o->compression;
 	int status = engine_example_open(&q->example, &o->example, err);
 	if (status == BETON_OK)
-		status = find_states(q, err);
+		status = find_optimizer(q, &sync.whole_params, err);
 	q->example.job.recompute = o->recompute;
 	q->example.job.runs = (int)o->runs;
 	q->example.job.offload = (engine_offload)o->offload;
@@ -96,8 +97,8 @@ static int print_table(const question *q, beton_error *err)
 	if (status == BETON_OK)
 		printf("%s: %.1f million parameters, %s; %" PRIu64 " rank%s, batches of %" PRId64
 		       ", training on device %s\n%s\n%s",
-		       o->example.model, (double)first.elements / 1e6, q->optimizer, o->ranks, o->ranks == 1 ? "" : "s",
-		       o->example.batch_size, q->engine.api->name, note, table);
+		       o->example.model, (double)first.elements / 1e6, q->example.job.optimizer, o->ranks,
+		       o->ranks == 1 ? "" : "s", o->example.batch_size, q->engine.api->name, note, table);
 	free(table);
 	return status;
 }

@@ -8,6 +8,7 @@
 
 #include "common/list.h"
 #include "common/system.h"
+#include "engine/update.h"
 
 static uint8_t group_of(const run_options *options, const dtrain_param *param)
 {
@@ -85,14 +86,6 @@ static int check_used(const char *option, const char *list, bool has_numbers, co
 	return BETON_OK;
 }
 
-static int32_t last_block(const dtrain_params *params)
-{
-	int32_t last = 0;
-	for (int i = 0; i < dtrain_params_count(params); i++)
-		last = dtrain_params_at(params, i)->block > last ? dtrain_params_at(params, i)->block : last;
-	return last;
-}
-
 /* Changes a parameter's numbers as the task, patterns and layers say. last: the last block. */
 static int refine(const run_options *options, int32_t last, const dtrain_param *param, run_group *group,
 		  beton_error *err)
@@ -143,7 +136,7 @@ static int place(run_groups *groups, int usual, run_group group, uint8_t *out, b
 int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err)
 {
 	int count = dtrain_params_count(params);
-	int32_t last = last_block(params);
+	int32_t last = engine_last_block(params);
 	/* A step's decay is weight decay times rate: the division cancels the biases' larger rate. */
 	double decay = options->no_bias_decay ? 0 : options->weight_decay / options->bias_lr_scale;
 	*out = (run_groups){.groups = {[RUN_GROUP_WEIGHTS] = {1, options->weight_decay},
@@ -163,7 +156,7 @@ int run_groups_make(const run_options *options, const dtrain_params *params, run
 	for (int i = 0; i < count && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
 		uint8_t usual = group_of(options, param);
-		out->outer[i] = param->block == 0 || param->block == last;
+		out->outer[i] = engine_is_outer(param, last);
 		run_group group = out->groups[usual];
 		if (usual != RUN_GROUP_FROZEN)
 			status = refine(options, last, param, &group, err);

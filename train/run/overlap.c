@@ -204,10 +204,9 @@ static size_t find_limit(const engine_rank *engine)
 {
 	engine_memory used;
 	uint64_t available = engine->api->free_memory(engine->device);
-	engine_memory_read(engine, &used);
-	return available == UINT64_MAX
+	return available == UINT64_MAX || engine_memory_read(engine, &used, NULL) != BETON_OK
 		       ? SIZE_MAX
-		       : (size_t)((double)available * USABLE) + engine_memory_total(&used) - used.states;
+		       : (size_t)((double)available * USABLE) + engine_memory_total(&used) - used.states - used.updates;
 }
 
 static int simulate(const run_overlap *self, dtrain_overlap *plan, dtrain_overlap_totals *out, beton_error *err)

@@ -33,6 +33,7 @@ static void print_memory(const run_session *session, const engine_memory *memory
 		     {"gradients", memory->gradients},
 		     {"optimizer state", memory->states - outer},
 		     {"outer optimizer", outer},
+		     {"scratch memory, updates", memory->updates},
 		     {"compute copies", memory->copies},
 		     {"sums of gradients", memory->sums},
 		     {"compression of gradients", memory->compression},
@@ -93,6 +94,7 @@ static void print_host(const engine_memory *memory, size_t saving)
 	puts("in the memory of the host:");
 	print_bytes("parameters, gradients", memory->host_parameters);
 	print_bytes("optimizer state", memory->host_states);
+	print_bytes("scratch memory, updates", memory->host_updates);
 	print_bytes("activations, training", memory->host_activations);
 	print_bytes("copy of a checkpoint", saving);
 	print_bytes("all of these", bytes);
@@ -120,8 +122,9 @@ int run_plan_print(run_session *session, beton_error *err)
 		status = engine_recompute_table(engine, &table, err);
 	if (status == BETON_OK && engine->train.program)
 		status = make_strategies(session, &strategies, err);
+	if (status == BETON_OK)
+		status = engine_memory_read(engine, &memory, err);
 	if (status == BETON_OK) {
-		engine_memory_read(engine, &memory);
 		print_memory(session, &memory);
 		print_host(&memory, session->saving_bytes);
 		/* Ranks that train apart send once a round. */

@@ -93,6 +93,7 @@ engine_job run_options_job(const run_options *options)
 			    .parts = options->evaluate ? 0 : (int)options->reproducible,
 			    .per_class = options->val_per_class,
 			    .seed = options->seed,
+			    .optimizer = options->optimizer,
 			    .states = run_options_states(options),
 			    .label_smoothing = options->label_smoothing,
 			    .dropout = options->dropout,

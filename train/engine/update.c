@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "update.h"
+
+#include <dtrain/optimizer.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+
+int32_t engine_last_block(const dtrain_params *params)
+{
+	int32_t last = 0;
+	for (int i = 0; i < dtrain_params_count(params); i++)
+		last = dtrain_params_at(params, i)->block > last ? dtrain_params_at(params, i)->block : last;
+	return last;
+}
+
+bool engine_is_outer(const dtrain_param *param, int32_t last_block)
+{
+	return param->block == 0 || param->block == last_block;
+}
+
+int engine_update_scratch(const engine_rank *engine, size_t *out, beton_error *err)
+{
+	dtrain_optimizer_options options;
+	int count = dtrain_params_count(engine->params);
+	int32_t last = engine_last_block(engine->params);
+	*out = 0;
+	if (!engine->job.optimizer || engine->job.evaluates)
+		return BETON_OK;
+	bool *outer = calloc((size_t)count + 1, sizeof(*outer));
+	if (!outer)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the groups of %d parameters", count);
+	for (int i = 0; i < count; i++)
+		outer[i] = engine_is_outer(dtrain_params_at(engine->params, i), last);
+	dtrain_optimizer_options_init(&options);
+	options.kind = engine->job.optimizer;
+	options.adamw = outer;
+	int status = dtrain_optimizer_measure(engine->params, &options, out, err);
+	free(outer);
+	return status;
+}
