@@ -194,6 +194,31 @@ static void runs_of_a_step_are_counted(void **state)
 	dtrain_device_close(&device);
 }
 
+/* With the option parts the shards of each run are added up over the replicas, too, and one sum of runs waits for
+ * another. */
+static void parts_are_counted_by_rank(void **state)
+{
+	(void)state;
+	const dtrain_transformer model = small_model();
+	dtrain_device *device;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	for (int local = 0; local < 2; local++) {
+		planned p;
+		dtrain_sync_facts step = {.struct_size = sizeof(step)};
+		dtrain_sync_options options = options_for("hsdp", 8, 2, 0);
+		options.parts = 16;
+		options.sum_runs_locally = local;
+		plan(&p, device, &model, DTRAIN_F32, 16, &options);
+		dtrain_sync_get_facts(p.sync, 2, &step);
+		assert_int_equal(step.gathered, 2 * p.facts.gathered);
+		assert_int_equal(step.scattered, (local ? 1 : 2) * p.facts.scattered);
+		assert_int_equal(step.added_up - p.facts.added_up, local ? 0 : 3 * p.memory.grads);
+		assert_int_equal(step.sums_bytes, (local ? 2 : 1) * p.memory.grads + 4 * DTRAIN_FIGURES);
+		unplan(&p);
+	}
+	dtrain_device_close(&device);
+}
+
 /* The shards of all ranks, in their order, are each unit. */
 static void shards_tile_units(void **state)
 {
@@ -415,6 +440,7 @@ int main(void)
 					   cmocka_unit_test(timelines_have_what_a_step_sends),
 					   cmocka_unit_test(hybrid_adds_up_shards),
 					   cmocka_unit_test(runs_of_a_step_are_counted),
+					   cmocka_unit_test(parts_are_counted_by_rank),
 					   cmocka_unit_test(shards_tile_units),
 					   cmocka_unit_test(copies_are_gathered_in_two_bytes),
 					   cmocka_unit_test(plans_cannot_run),

@@ -41,10 +41,13 @@ static void add_reduction(const dtrain_sync *sync, const sync_reduction *reducti
 			sent_for_sum(sync, reduction, reduction->count, sync->num_shards * sync->num_replicas);
 		return;
 	}
-	facts->scattered +=
-		(reduction->each_run ? (uint64_t)runs : 1) *
-		dtrain__sent_of_parts((uint64_t)reduction->count * dtrain_dtype_size(sync->sent), sync->num_shards);
-	facts->added_up += sent_for_sum(sync, reduction, reduction->shard_count, sync->num_replicas);
+	uint64_t times = reduction->each_run ? (uint64_t)runs : 1;
+	uint64_t shard = (uint64_t)reduction->shard_count * dtrain_dtype_size(sync->params->dtype);
+	facts->scattered += times * dtrain__sent_of_parts((uint64_t)reduction->count * dtrain_dtype_size(sync->sent),
+							  sync->num_shards);
+	/* In the order of parts each replica gets all the others' shards, behind each sum over shards. */
+	facts->added_up += reduction->tree ? times * shard * (uint64_t)(sync->num_replicas - 1)
+					   : sent_for_sum(sync, reduction, reduction->shard_count, sync->num_replicas);
 }
 
 void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_sync_facts *out)

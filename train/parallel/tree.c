@@ -13,16 +13,18 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "core/params.h"
 #include "core/program.h"
 
-static int64_t ranks_of(dtrain_group *group)
+/* Of all, or of a plan. */
+static int64_t ranks_of(const dtrain_sync *sync)
 {
-	return group ? dtrain_group_size(group) : 1;
+	return (int64_t)sync->num_shards * sync->num_replicas;
 }
 
 int dtrain__tree_runs(const dtrain_sync *sync)
 {
-	return sync->options.parts / (int)ranks_of(sync->group);
+	return sync->options.parts / (int)ranks_of(sync);
 }
 
 static bool is_power_of_two(int64_t n)
@@ -32,7 +34,7 @@ static bool is_power_of_two(int64_t n)
 
 int dtrain__tree_check(const dtrain_sync *sync, beton_error *err)
 {
-	int64_t parts = sync->options.parts, ranks = ranks_of(sync->group);
+	int64_t parts = sync->options.parts, ranks = ranks_of(sync);
 	if (!parts)
 		return BETON_OK;
 	if (!is_power_of_two(parts))
@@ -49,12 +51,12 @@ int dtrain__tree_check(const dtrain_sync *sync, beton_error *err)
 /* Whether every run of a step is added up over the ranks at once. */
 static bool sends_each_run(const dtrain_sync *sync)
 {
-	return sync->shards && !sync->kind->whole_grads && !sync->options.sum_runs_locally;
+	return sync->num_shards > 1 && !sync->kind->whole_grads && !sync->options.sum_runs_locally;
 }
 
 int dtrain_sync_part(const dtrain_sync *sync, int run)
 {
-	int ranks = (int)ranks_of(sync->group), rank = sync->group ? dtrain_group_rank(sync->group) : 0;
+	int ranks = (int)ranks_of(sync), rank = sync->group ? dtrain_group_rank(sync->group) : 0;
 	return sends_each_run(sync) ? run * ranks + rank : rank * dtrain__tree_runs(sync) + run;
 }
 
@@ -66,7 +68,7 @@ static int64_t part_count(const sync_reduction *reduction)
 	const dtrain_sync *sync = reduction->sum.sync;
 	if (reduction == sync->reductions)
 		return reduction->count;
-	return reduction->shard ? reduction->shard_count : reduction->count / ranks_of(sync->group);
+	return reduction->shard_count ? reduction->shard_count : reduction->count / ranks_of(sync);
 }
 
 static void *array_of(const sync_reduction *reduction)
@@ -76,7 +78,7 @@ static void *array_of(const sync_reduction *reduction)
 
 static int64_t array_count(const sync_reduction *reduction)
 {
-	return reduction->each_run && reduction->shard ? reduction->shard_count : reduction->count;
+	return reduction->each_run && reduction->shard_count ? reduction->shard_count : reduction->count;
 }
 
 static size_t bytes_of(const dtrain_sync *sync, int64_t count)
@@ -93,7 +95,7 @@ static int open_reduction(sync_reduction *reduction, size_t *workspace, beton_er
 	bool figures = reduction == sync->reductions;
 	int unit = figures ? -1 : sync->operation_units[reduction->sum.index];
 	reduction->each_run = sends_each_run(sync);
-	tree->spreads = !figures && !reduction->shard;
+	tree->spreads = !figures && !reduction->shard_count;
 	int status = dtrain__sync_create_add(sync, part_count(reduction), &tree->add, workspace, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_create_add(sync, array_count(reduction), &reduction->add, workspace, err);
@@ -119,13 +121,13 @@ int dtrain__tree_create(dtrain_sync *sync, beton_error *err)
 		sync->sums_bytes += (size_t)levels * bytes_of(sync, array_count(&sync->reductions[i]));
 	}
 	if (status == BETON_OK && sync->sums_bytes)
-		status = sync->api->alloc(sync->device, sync->sums_bytes, &sync->sums, err);
+		status = dtrain__params_alloc(sync->params, sync->sums_bytes, &sync->sums, err);
 	if (status == BETON_OK && workspace)
-		status = sync->api->alloc(sync->device, workspace, &sync->add_workspace, err);
-	if (status != BETON_OK)
+		status = dtrain__params_alloc(sync->params, workspace, &sync->add_workspace, err);
+	if (status != BETON_OK || !sync->sums)
 		return status;
 	char *at = sync->sums;
-	for (int i = 0; i < sync->count && levels; i++) {
+	for (int i = 0; i < sync->count; i++) {
 		sync->reductions[i].runs = at;
 		at += (size_t)levels * bytes_of(sync, array_count(&sync->reductions[i]));
 	}
@@ -191,7 +193,13 @@ static int add_up(const sync_reduction *reduction, char *parts, int64_t ranks, v
 static dtrain_group *first_group(const sync_reduction *reduction)
 {
 	const dtrain_sync *sync = reduction->sum.sync;
-	return reduction->shard ? sync->shards : sync->group;
+	return reduction->shard_count ? sync->shards : sync->group;
+}
+
+static int64_t first_ranks(const sync_reduction *reduction)
+{
+	const dtrain_sync *sync = reduction->sum.sync;
+	return reduction->shard_count ? sync->num_shards : ranks_of(sync);
 }
 
 /* This rank's part of the sum. */
@@ -237,7 +245,7 @@ static int issue_second(sync_reduction *reduction, const dtrain__run *run, beton
 
 static bool has_second(const sync_reduction *reduction)
 {
-	return reduction->tree->spreads || (reduction->shard && reduction->sum.sync->replicas);
+	return reduction->tree->spreads || (reduction->shard_count && reduction->sum.sync->num_replicas > 1);
 }
 
 static int wait(void *context, const dtrain__run *run, beton_error *err)
@@ -246,8 +254,7 @@ static int wait(void *context, const dtrain__run *run, beton_error *err)
 	int status = dtrain__operation_wait(&reduction->sum, run->stream, err);
 	if (status != BETON_OK || !dtrain__sync_sends(reduction, run))
 		return status;
-	status = add_up(reduction, reduction->tree->parts, ranks_of(first_group(reduction)), own_part(reduction), run,
-			err);
+	status = add_up(reduction, reduction->tree->parts, first_ranks(reduction), own_part(reduction), run, err);
 	return status == BETON_OK && has_second(reduction) ? issue_second(reduction, run, err) : status;
 }
 
@@ -259,8 +266,8 @@ static int wait_for_second(void *context, const dtrain__run *run, beton_error *e
 	if (has_second(reduction) && dtrain__sync_sends(reduction, run)) {
 		status = dtrain__operation_wait(&reduction->replicas, run->stream, err);
 		if (status == BETON_OK && !reduction->tree->spreads)
-			status = add_up(reduction, reduction->tree->replica_parts, ranks_of(sync->replicas),
-					reduction->shard, run, err);
+			status = add_up(reduction, reduction->tree->replica_parts, sync->num_replicas, reduction->shard,
+					run, err);
 	}
 	if (status == BETON_OK && reduction->each_run)
 		status = dtrain__tree_accumulate(reduction, run, err);
@@ -305,14 +312,14 @@ dtrain__call dtrain__tree_finish_call(sync_reduction *reduction)
 
 size_t dtrain__tree_parts_bytes(const sync_reduction *reduction)
 {
-	int64_t ranks = ranks_of(first_group(reduction));
+	int64_t ranks = first_ranks(reduction);
 	return ranks > 1 ? (size_t)ranks * bytes_of(reduction->sum.sync, part_count(reduction)) : 0;
 }
 
 size_t dtrain__tree_replica_bytes(const sync_reduction *reduction)
 {
 	const dtrain_sync *sync = reduction->sum.sync;
-	return reduction->shard && sync->replicas
-		       ? (size_t)ranks_of(sync->replicas) * bytes_of(sync, part_count(reduction))
+	return reduction->shard_count && sync->num_replicas > 1
+		       ? (size_t)sync->num_replicas * bytes_of(sync, part_count(reduction))
 		       : 0;
 }

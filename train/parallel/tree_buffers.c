@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "core/params.h"
 #include "tree.h"
 
 static int64_t count_moving(const dtrain_sync *sync)
@@ -28,8 +29,8 @@ int dtrain__tree_create_buffers(dtrain_sync *sync, beton_error *err)
 		return BETON_OK;
 	if (dtrain_params_dtype(sync->params) != DTRAIN_F32)
 		return bt_fail(err, BETON_UNSUPPORTED, "sync: the mean of buffers over parts is of f32 alone");
-	return sync->api->alloc(sync->device, runs * (size_t)sync->moving_count * sizeof(float),
-				(void **)&sync->part_buffers, err);
+	return dtrain__params_alloc(sync->params, runs * (size_t)sync->moving_count * sizeof(float),
+				    (void **)&sync->part_buffers, err);
 }
 
 /* Copies the moving buffers to an array, or the other way round. */
