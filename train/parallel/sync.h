@@ -213,7 +213,8 @@ struct dtrain_sync {
 
 	dtrain_sync_marks *marks; /* of the next steps; the caller's, NULL: none */
 	sync_timeline *timeline;  /* NULL: without the option overlap */
-	/* Bytes that the last program with backward gathers in each run, and once a step. */
+	/* Bytes that the last program with backward gathers in each run, and once a step: the last compiled one, or
+	 * measured one while none is compiled. */
 	uint64_t gathers_of_run, gathers_of_step;
 
 	sync_operation between_steps; /* collectives outside of programs, one at a time */

@@ -142,7 +142,8 @@ typedef struct dtrain_sync_facts {
 	size_t sums_bytes;  /* memory of the sums of a step's runs */
 	uint64_t gathered, scattered, added_up;
 } dtrain_sync_facts;
-/* Of steps of so many runs of the program with backward that was compiled or measured last; before that, no bytes. */
+/* Of steps of so many runs of the program with backward that was compiled last, or measured last while none is
+ * compiled; before that, no bytes. */
 BETON_API void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_sync_facts *out);
 /* With the option parts, the part of the step that this rank computes in run `run` (from 0). The strategies divide the
  * parts in different ways; the distance between the parts of two consecutive runs is always the same. */
