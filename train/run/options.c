@@ -414,6 +414,19 @@ static void drop_void_engine(run_options *options)
 		options->engine = BETON_ENGINE_AUTO;
 }
 
+/* Units are chosen by size, by pattern or by measuring. */
+static void drop_void_units(run_options *options)
+{
+	bool size = is_given(options, "unit-mb"), pattern = is_given(options, "unit-pattern"),
+	     tune = is_given(options, "tune-units");
+	if ((size || (tune && options->tune_units)) && !pattern)
+		options->unit_pattern = NULL;
+	if (pattern && !size)
+		options->unit_mb = 0;
+	if ((size || pattern || is_given(options, "bucket-mb")) && !tune)
+		options->tune_units = false;
+}
+
 /* The command line also wins if it sets the same thing by another option, or makes a value of the recipe or of the
  * resumed run meaningless. Its own options stay and are checked by run_options_check(). */
 void run_options_drop_void(run_options *options)
@@ -452,6 +465,7 @@ void run_options_drop_void(run_options *options)
 		options->keep_best = false;
 	drop_void_order(options);
 	drop_void_engine(options);
+	drop_void_units(options);
 }
 
 /* Sets what the weights say of their model. weights: their file, which the options do not have again yet. */
