@@ -79,6 +79,7 @@ typedef struct run_saved {
 	char *texts[RUN_ROWS_MAX];   /* by row of the table; NULL: none */
 	char *changes[RUN_ROWS_MAX]; /* "--lr 0.05 (was 0.1)" */
 	int change_count;
+	bool changed[RUN_ROWS_MAX]; /* by row of the table; not of options that are free */
 } run_saved;
 
 typedef enum run_strategy {

@@ -278,7 +278,8 @@ static int find_changes(run_options *options, const bool known[RUN_ROWS_MAX], be
 		if (!known[i] || row->change == OPTION_FREE)
 			continue;
 		status = run_row_text(row, options, &text, err);
-		if (status == BETON_OK && !is_same(text, options->saved->texts[i]))
+		options->saved->changed[i] = status == BETON_OK && !is_same(text, options->saved->texts[i]);
+		if (options->saved->changed[i])
 			status = judge_change(options->saved, row, options->saved->texts[i], text, err);
 		free(text);
 	}

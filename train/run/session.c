@@ -263,17 +263,24 @@ static int share_optimizer(run_session *session, beton_error *err)
 	return status == BETON_OK && count ? share(session, count, 2, err) : status;
 }
 
+/* Whether the checkpoint is of another method, or of one that compresses other parameters. */
+static bool compresses_otherwise(const run_options *options)
+{
+	const run_saved *saved = options->saved;
+	return saved && (saved->changed[run_row_find("compress")] || saved->changed[run_row_find("powersgd-min-rate")]);
+}
+
 /* Each rank reads its parts. Those of other ranks, or of another method, are of no use. */
 static int load_hook(run_session *session, beton_error *err)
 {
 	const run_weights weights = run_session_weights(session);
-	bool loaded, has_others;
+	bool dropped;
 	char *path = bt_format("%s/step-%012" PRId64, session->options->checkpoint, session->position.step);
 	if (!path)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the path of a checkpoint");
-	int status = run_weights_load_hook(&weights, path, &loaded, &has_others, err);
-	if (status == BETON_OK && session->rank == 0 && has_others)
-		printf("%s: what its ranks had not sent yet is dropped: it is of other ranks, or of another "
+	int status = run_weights_load_hook(&weights, path, compresses_otherwise(session->options), &dropped, err);
+	if (status == BETON_OK && session->rank == 0 && dropped)
+		printf("%s: what its ranks had not sent yet is dropped: it is of other ranks or copies, or of another "
 		       "--compress\n",
 		       path);
 	free(path);

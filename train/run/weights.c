@@ -287,8 +287,7 @@ static int list_empty(view_list *list, dtrain_checkpoint *checkpoint, bool of_ho
 	return BETON_OK;
 }
 
-int run_weights_load_hook(const run_weights *weights, const char *path, bool *loaded, bool *has_others,
-			  beton_error *err)
+int run_weights_load_hook(const run_weights *weights, const char *path, bool other, bool *dropped, beton_error *err)
 {
 	view_list list = {0};
 	dtrain_checkpoint *checkpoint = NULL;
@@ -306,11 +305,11 @@ int run_weights_load_hook(const run_weights *weights, const char *path, bool *lo
 		found += is_of_hook(tensors[i].name) && has_view(&list, list.count, &tensors[i]);
 	}
 	/* The others are of parameters that other ranks have shards of. */
-	*loaded = status == BETON_OK && own && found == own;
-	*has_others = status == BETON_OK && all && !*loaded;
-	if (*loaded)
+	bool loads = status == BETON_OK && !other && own && found == own;
+	*dropped = all && !loads;
+	if (loads)
 		status = list_empty(&list, checkpoint, false, err);
-	if (*loaded && status == BETON_OK) {
+	if (loads && status == BETON_OK) {
 		const dtrain_checkpoint_list views = {list.views, list.count};
 		status = dtrain_checkpoint_load(checkpoint, (const dtrain_checkpoint_list *const[]){NULL, &views},
 						weights->stream, err);

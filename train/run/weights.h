@@ -45,10 +45,9 @@ int run_weights_reserve(const run_weights *weights, const run_position *position
 int run_weights_load(const run_weights *weights, const char *path, const dtrain_checkpoint_ranks *ranks,
 		     beton_error *err);
 
-/* Loads this rank's parts of the tensors of the sync's hook; each rank calls it by itself. *loaded: whether the
- * checkpoint has these tensors, of as many ranks; otherwise nothing is changed. *has_others: it has tensors of a hook,
- * of which none is used. */
-int run_weights_load_hook(const run_weights *weights, const char *path, bool *loaded, bool *has_others,
-			  beton_error *err);
+/* Loads this rank's parts of the tensors of the sync's hook, if the checkpoint has them, of as many ranks; each rank
+ * calls it by itself. other: those of the checkpoint are of another hook, even if names and shapes are the same.
+ * *dropped: it has tensors of a hook, of which none is loaded. */
+int run_weights_load_hook(const run_weights *weights, const char *path, bool other, bool *dropped, beton_error *err);
 
 #endif
