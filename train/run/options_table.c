@@ -385,7 +385,9 @@ const option_row run_rows[] = {
 	      NULL),
 	WHOLE("powersgd-start", TOLD, powersgd_start, "N", 0, RUN_STEPS_MAX, "1000",
 	      "steps before `powersgd` begins; until then gradients are sent as they are",
-	      "Gradients of the first steps are approximated badly. On a GPU, steps are captured from then on."),
+	      "Gradients of the first steps are approximated badly. On a GPU, steps are captured from then on. A "
+	      "resumed run "
+	      "goes on counting, on any number of ranks above one."),
 	REALS("powersgd-min-rate", TOLD, powersgd_min_rate, "X", 1, 1e-6, 1e6, "2",
 	      "compress only matrices that become X times smaller, and more", NULL),
 	FLAG("no-warm-start", TOLD, no_warm_start, "let `powersgd` draw its matrices in each step anew",

@@ -210,6 +210,7 @@ static int list_local(view_list *list, const dtrain_local *local, beton_error *e
 /* ---- tensors of the compression of gradients ---- */
 
 #define HOOK_PREFIX "hook."
+#define HOOK_STEPS HOOK_PREFIX "powersgd_steps"
 
 static bool is_of_hook(const char *name)
 {
@@ -287,6 +288,21 @@ static int list_empty(view_list *list, dtrain_checkpoint *checkpoint, bool of_ho
 	return BETON_OK;
 }
 
+/* Leaves of a hook's views that of the number of steps, which is the same on any ranks, if the checkpoint has it. */
+static void keep_steps(view_list *list, const dtrain_checkpoint_tensor *tensors, size_t count)
+{
+	size_t kept = 0, found = 0;
+	while (found < count && strcmp(tensors[found].name, HOOK_STEPS) != 0)
+		found++;
+	for (size_t i = 0; i < list->count; i++) {
+		if (found < count && strcmp(list->views[i].name, HOOK_STEPS) == 0)
+			list->views[kept++] = list->views[i];
+		else
+			free((void *)list->views[i].name);
+	}
+	list->count = kept;
+}
+
 int run_weights_load_hook(const run_weights *weights, const char *path, bool other, bool *dropped, beton_error *err)
 {
 	view_list list = {0};
@@ -307,9 +323,12 @@ int run_weights_load_hook(const run_weights *weights, const char *path, bool oth
 	/* The others are of parameters that other ranks have shards of. */
 	bool loads = status == BETON_OK && !other && own && found == own;
 	*dropped = all && !loads;
-	if (loads)
+	if (status == BETON_OK && !loads)
+		keep_steps(&list, tensors, count);
+	bool any = list.count > 0;
+	if (status == BETON_OK && any)
 		status = list_empty(&list, checkpoint, false, err);
-	if (loads && status == BETON_OK) {
+	if (status == BETON_OK && any) {
 		const dtrain_checkpoint_list views = {list.views, list.count};
 		status = dtrain_checkpoint_load(checkpoint, (const dtrain_checkpoint_list *const[]){NULL, &views},
 						weights->stream, err);

@@ -46,8 +46,9 @@ int run_weights_load(const run_weights *weights, const char *path, const dtrain_
 		     beton_error *err);
 
 /* Loads this rank's parts of the tensors of the sync's hook, if the checkpoint has them, of as many ranks; each rank
- * calls it by itself. other: those of the checkpoint are of another hook, even if names and shapes are the same.
- * *dropped: it has tensors of a hook, of which none is loaded. */
+ * calls it by itself. other: those of the checkpoint are of another hook, even if names and shapes are the same. The
+ * number of steps that powersgd has counted is loaded in any case. *dropped: it has tensors of a hook, of which no
+ * other is loaded. */
 int run_weights_load_hook(const run_weights *weights, const char *path, bool other, bool *dropped, beton_error *err);
 
 #endif
