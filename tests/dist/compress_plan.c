@@ -107,6 +107,7 @@ static int rank_main(struct rank *r)
 	dtrain_device *device = NULL;
 	dtrain_stream *stream = NULL;
 	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	REQUIRE(dtrain_compression_is_for_shards(NULL));
 	const dtrain_device_api *api = dtrain_device_get_api(device);
 	MUST(api->stream_create(device, &stream, &err));
 	for (size_t i = 0; i < 2 * sizeof(names) / sizeof(names[0]); i++) {

@@ -39,7 +39,7 @@ bool dtrain_compression_is_for_shards(const char *method)
 {
 	dtrain_dtype type;
 	const dtrain_hook *found = find_method(method);
-	return found ? dtrain__compression_rounds(found, &type) : strcmp(method, "none") == 0;
+	return found ? dtrain__compression_rounds(found, &type) : !method || strcmp(method, "none") == 0;
 }
 
 static int check(const dtrain_compression *c, beton_error *err)

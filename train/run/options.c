@@ -165,9 +165,9 @@ int run_options_divide_batch(run_options *options, beton_error *err)
 		return BETON_OK;
 	if (options->global_batch % batches != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--global-batch %" PRId64 ": %" PRId64 " rank%s with --accumulate %" PRId64
+			       "--global-batch %" PRId64 ": %" PRId64 " %s%s with --accumulate %" PRId64
 			       " cannot divide it evenly",
-			       options->global_batch, run_strategy_shares(options),
+			       options->global_batch, run_strategy_shares(options), run_strategy_sharer(options),
 			       bt_plural((uint64_t)run_strategy_shares(options)), options->accumulate);
 	options->batch_size = options->global_batch / batches;
 	return BETON_OK;

@@ -233,9 +233,9 @@ static int share_batch(run_options *options, const run_position *position, beton
 		return BETON_OK;
 	if (all % batches != 0)
 		return bt_fail(err, BETON_MISMATCH,
-			       "%s: a step has %" PRId64 " %s%s, which %" PRId64 " rank%s%s cannot divide evenly",
+			       "%s: a step has %" PRId64 " %s%s, which %" PRId64 " %s%s%s cannot divide evenly",
 			       options->saved->path, all, run_options_job(options).task->sample,
-			       bt_plural((uint64_t)all), run_strategy_shares(options),
+			       bt_plural((uint64_t)all), run_strategy_shares(options), run_strategy_sharer(options),
 			       bt_plural((uint64_t)run_strategy_shares(options)),
 			       options->accumulate > 1 ? " with --accumulate" : "");
 	options->batch_size = all / batches;

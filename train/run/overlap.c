@@ -299,15 +299,17 @@ static void tell_choice(const run_overlap *self, const run_options *options)
 {
 	const run_overlap_size *standard = &self->sizes[0], *chosen = &self->sizes[self->best];
 	const char *unit = run_overlap_unit(options);
-	char what[64];
+	printf("--tune-units: ");
 	if (self->best)
-		snprintf(what, sizeof(what), "--%s %.3g is chosen", run_overlap_option(options), chosen->mb);
+		printf("--%s %.3g is chosen: a step of %.1f ms is expected with its %d %s%s, of which %.1f wait for "
+		       "communication; ",
+		       run_overlap_option(options), chosen->mb, chosen->totals.step_ms, chosen->units, unit,
+		       bt_plural((uint64_t)chosen->units), chosen->totals.exposed_ms);
 	else
-		snprintf(what, sizeof(what), "the default %ss are kept", unit);
-	printf("--tune-units: %s: a step of %.1f ms is expected with its %d %ss, of which %.1f wait for "
-	       "communication; with the default %d %ss %.1f ms, of which %.1f wait (measured: %.1f, %.1f)\n",
-	       what, chosen->totals.step_ms, chosen->units, unit, chosen->totals.exposed_ms, standard->units, unit,
-	       standard->totals.step_ms, standard->totals.exposed_ms, self->step_ms, self->exposed_ms);
+		printf("the default %ss are kept: ", unit);
+	printf("a step of %.1f ms is expected with the default %d %s%s, of which %.1f wait%s (measured: %.1f, %.1f)\n",
+	       standard->totals.step_ms, standard->units, unit, bt_plural((uint64_t)standard->units),
+	       standard->totals.exposed_ms, self->best ? "" : " for communication", self->step_ms, self->exposed_ms);
 	fflush(stdout);
 }
 

@@ -210,9 +210,10 @@ static void print_staleness(const struct serving *serving)
 	if (serving->session->options->quiet || !serving->steps)
 		return;
 	printf("staleness: %.2f steps in the mean, at most %" PRId64 "; a worker was at most %" PRId64
-	       " batches ahead of the slowest, of %" PRId64 " allowed; %" PRId64 " of %d workers left behind\n",
+	       " batches ahead of the slowest, of %" PRId64 " allowed; %" PRId64 " of %d worker%s left behind\n",
 	       (double)serving->stale / (double)serving->steps, serving->stalest, serving->most_lead,
-	       serving->session->options->staleness, serving->lost, serving->session->world_size - 1);
+	       serving->session->options->staleness, serving->lost, serving->session->world_size - 1,
+	       bt_plural((uint64_t)serving->session->world_size - 1));
 }
 
 static int serve(struct serving *serving, beton_error *err)

@@ -33,6 +33,11 @@ int64_t run_strategy_shares(const run_options *options)
 	return options->staleness > 0 ? 1 : options->world_size - 1;
 }
 
+const char *run_strategy_sharer(const run_options *options)
+{
+	return run_strategy_is_async(options) ? "worker" : "rank";
+}
+
 static const char *name_of(const run_options *options)
 {
 	return run_row_possible(&run_rows[run_row_find("strategy")], options->strategy);
@@ -53,6 +58,18 @@ static int64_t ranks_of_copy(const run_options *options, const struct rank_env *
 	return options->strategy == RUN_STRATEGY_HSDP ? env->local_world_size : env->world_size;
 }
 
+/* What a method does not send is of sums over copies. shard: ranks that share one. */
+static int check_compression(const run_options *options, int64_t ranks, int64_t shard, beton_error *err)
+{
+	const char *method = compression_of(options);
+	if (!is_sharded(options) || dtrain_compression_is_for_shards(method) || shard < ranks || ranks == 1)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "--compress %s needs several copies of the parameters with --strategy %s: give a "
+		       "--shard below the number of ranks, or --compress f16 or bf16",
+		       method, name_of(options));
+}
+
 int run_strategy_check_world(const run_options *options, beton_error *err)
 {
 	int64_t ranks = options->world_size, shard = options->shard > 0 ? options->shard : ranks;
@@ -66,19 +83,13 @@ int run_strategy_check_world(const run_options *options, beton_error *err)
 	if (known && ranks % shard != 0 && options->saved && !options->given[run_row_find("shard")])
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s was trained with --shard %" PRId64 ", and %" PRId64
-			       " ranks cannot be divided like that: give another --shard, 0 for %s",
-			       options->saved->path, shard, ranks,
+			       " rank%s cannot be divided like that: give another --shard, 0 for %s",
+			       options->saved->path, shard, ranks, bt_plural((uint64_t)ranks),
 			       options->strategy == RUN_STRATEGY_HSDP ? "those of a machine" : "all ranks");
 	if (known && ranks % shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--shard %" PRId64 " does not divide the number of ranks, %" PRId64, shard, ranks);
-	const char *method = compression_of(options);
-	if (known && !dtrain_compression_is_for_shards(method) && shard == ranks && ranks > 1)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--compress %s needs several copies of the parameters with --strategy %s: give a "
-			       "--shard below the number of ranks, or --compress f16 or bf16",
-			       method, name_of(options));
-	return BETON_OK;
+	return known ? check_compression(options, ranks, shard, err) : BETON_OK;
 }
 
 #define SHARDING "zero1 zero2 zero3 fsdp hsdp"
@@ -224,6 +235,9 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 			       "--strategy hsdp: %d ranks cannot be divided by the %" PRId64
 			       " on this machine: give --shard N",
 			       env->world_size, shard);
+	int status = check_compression(options, env->world_size, shard, err);
+	if (status != BETON_OK)
+		return status;
 	/* Neighbouring ranks share a copy, because gathers move the most. */
 	const dtrain_mesh_axis axes[] = {{.name = "replicate", .size = env->world_size / (int)shard},
 					 {.name = "shard", .size = (int)shard}};
@@ -246,7 +260,8 @@ void run_strategy_print(const run_options *options, const dtrain_sync *sync)
 	if (options->compress)
 		printf("; compression %s", compression_of(options));
 	if (strcmp(compression_of(options), "powersgd") == 0)
-		printf(" after %" PRId64 " steps", options->powersgd_start);
+		printf(" after %" PRId64 " step%s", options->powersgd_start,
+		       bt_plural((uint64_t)options->powersgd_start));
 }
 
 dtrain_sync_options run_strategy_sync(const run_options *options)

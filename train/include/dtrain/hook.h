@@ -139,7 +139,8 @@ typedef struct dtrain_compression {
 
 BETON_API void dtrain_compression_init(dtrain_compression *options);
 
-/* Whether a sync with shards and no replicas takes the method: one that only rounds (f16, bf16), or "none". */
+/* Whether a sync with shards and no replicas takes the method: one that only rounds (f16, bf16), or none ("none",
+ * NULL). */
 BETON_API bool dtrain_compression_is_for_shards(const char *method);
 
 #ifdef __cplusplus
