@@ -93,30 +93,33 @@ static bool multiply(int16_t *block, const int16_t quantizers[64], int16_t produ
 	return !(beyond >> BT_IDCT_RANGE_BITS);
 }
 
-bool bt_idct_c_4(int16_t *blocks, const uint8_t *counts, uint32_t count, const int16_t quantizers[64], uint8_t *out,
-		 size_t stride)
+/* What transforms a block's products. */
+typedef void transform_block(const int16_t products[64], uint8_t *out, size_t stride);
+
+static bool row_of(transform_block *transform, size_t side, int16_t *blocks, uint32_t count,
+		   const int16_t quantizers[64], uint8_t *out, size_t stride)
 {
 	int16_t products[64];
 	bool good = true;
-	(void)counts;
 	for (uint32_t i = 0; i < count; i++) {
 		good &= multiply(blocks + (size_t)i * 64, quantizers, products);
-		block_of_4(products, out + (size_t)i * 4, stride);
+		transform(products, out + i * side, stride);
 	}
 	return good;
+}
+
+bool bt_idct_c_4(int16_t *blocks, const uint8_t *counts, uint32_t count, const int16_t quantizers[64], uint8_t *out,
+		 size_t stride)
+{
+	(void)counts;
+	return row_of(block_of_4, 4, blocks, count, quantizers, out, stride);
 }
 
 bool bt_idct_c_2(int16_t *blocks, const uint8_t *counts, uint32_t count, const int16_t quantizers[64], uint8_t *out,
 		 size_t stride)
 {
-	int16_t products[64];
-	bool good = true;
 	(void)counts;
-	for (uint32_t i = 0; i < count; i++) {
-		good &= multiply(blocks + (size_t)i * 64, quantizers, products);
-		block_of_2(products, out + (size_t)i * 2, stride);
-	}
-	return good;
+	return row_of(block_of_2, 2, blocks, count, quantizers, out, stride);
 }
 
 bool bt_idct_1(int16_t *blocks, const uint8_t *counts, uint32_t count, const int16_t quantizers[64], uint8_t *out,
