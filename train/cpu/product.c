@@ -40,7 +40,9 @@ int64_t cpu_product_tiles(const cpu_product *p)
 static const_dnnl_memory_desc_t matrix(cpu_build *build, dnnl_data_type_t type, int64_t rows, int64_t columns,
 				       int64_t step, bool transposed)
 {
-	const dnnl_dims_t dims = {rows, columns}, strides = {transposed ? 1 : step, transposed ? step : 1};
+	/* oneDNN 3.7 takes a single row that is transposed for one whose elements follow each other. */
+	int64_t across = transposed && rows == 1 ? step * columns : 1;
+	const dnnl_dims_t dims = {rows, columns}, strides = {transposed ? across : step, transposed ? step : 1};
 	onednn_md md = NULL;
 	dnnl_status_t status = dnnl_memory_desc_create_with_strides(&md, 2, dims, type, strides);
 	return cpu_own_md(build, md, status);
