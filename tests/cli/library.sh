@@ -12,10 +12,10 @@ trap 'exit 1' HUP INT TERM
 cd "$folder"
 
 fail() {
-	echo "FAILED: $*" >&2
 	for said in out err; do
 		[ ! -f $said ] || sed "s/^/  $said: /" $said >&2
 	done
+	echo "FAILED: $*" >&2
 	exit 1
 }
 

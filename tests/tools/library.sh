@@ -8,10 +8,10 @@ cd "$folder"
 chmod 755 .
 
 fail() {
-	echo "FAILED: $*" >&2
 	for said in out err; do
 		[ ! -f $said ] || head -c 2000 $said | sed "s/^/  $said: /" >&2
 	done
+	echo "FAILED: $*" >&2
 	exit 1
 }
 
