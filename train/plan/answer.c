@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apart.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "engine/memory_search.h"
@@ -55,6 +56,12 @@ static void find_layouts(question *q)
 			q->layouts[q->count++] = all[i];
 }
 
+/* Another device stands in for the GPU that a plan without --device is for. */
+static bool has_no_gpu(const question *q, const dtrain_device_api *api)
+{
+	return strcmp(q->options->device.name, "auto") == 0 && strcmp(api->name, "cuda") != 0;
+}
+
 static int open_question(question *q, beton_error *err)
 {
 	const plan_options *o = q->options;
@@ -77,6 +84,9 @@ static int open_question(question *q, beton_error *err)
 	q->example.job.offload = (engine_offload)o->offload;
 	if (status == BETON_OK)
 		status = dtrain_device_open(o->device.name, &device_options, &device, err);
+	/* Whoever asks what is offloaded, and names no device, has a GPU in mind. */
+	if (status == BETON_OK && o->offload && has_no_gpu(q, dtrain_device_get_api(device)))
+		status = plan_set_apart(&device, err);
 	if (status == BETON_OK)
 		status = engine_open_plan(&q->engine, &q->example.job, &q->example.data, device,
 					  (engine_precision)o->precision, &sync, err);
@@ -89,7 +99,7 @@ static int print_table(const question *q, beton_error *err)
 	const plan_options *o = q->options;
 	engine_memory first;
 	char *table = NULL;
-	bool other = strcmp(o->device.name, "auto") == 0 && strcmp(q->engine.api->name, "cuda") != 0;
+	bool other = has_no_gpu(q, q->engine.api);
 	const char *note = other ? "(there is no GPU here, whose operations need other scratch memory)\n" : "";
 	int status = engine_memory_plan(&q->engine, &q->layouts[0], &first, err);
 	if (status == BETON_OK)
@@ -149,7 +159,8 @@ static int find_offload(const question *q, size_t limit, change *out, beton_erro
 	static const engine_offload all[] = {ENGINE_OFFLOAD_OPTIMIZER, ENGINE_OFFLOAD_ALL};
 	int status = BETON_OK;
 	*out = (change){0};
-	if (q->options->offload || engine_offload_check(q->engine.api, all[0], NULL) != BETON_OK)
+	bool can = has_no_gpu(q, q->engine.api) || engine_offload_check(q->engine.api, all[0], NULL) == BETON_OK;
+	if (q->options->offload || !can)
 		return BETON_OK;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !out->layout && status == BETON_OK; i++) {
 		plan_options options = *q->options;
