@@ -3,7 +3,8 @@
 
 usage, by torchrun: torch-fsdp.py CONFIG.JSON STRATEGY LENGTH BATCH STEPS
 STRATEGY: ddp; zero2 (fully_shard that keeps what it gathered until backward is done, which is as near as FSDP2 comes);
-zero3 (fully_shard). Each layer is a unit, as one would write it. AdamW in f32, one thread. Rank 0 prints one JSON object:
+zero3 (fully_shard); zero3-bf16 (the same, with parameters in bf16 and reductions in f32); hsdp (fully_shard over pairs of
+neighbouring ranks, copies among them). Each layer is a unit, as one would write it. AdamW in f32, one thread. Rank 0 prints one JSON object:
 the median time of the later half of the steps, and the largest peak of any rank's resident memory, and the same before
 the model was made. The data are random tokens."""
 import json
@@ -16,7 +17,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy
 
 from torch_transformers import GPT2
@@ -38,10 +39,14 @@ model = GPT2(config)
 if strategy == 'ddp':
     trained = torch.nn.parallel.DistributedDataParallel(model)
 else:
-    mesh = init_device_mesh('cpu', (dist.get_world_size(),))
+    world = dist.get_world_size()
+    sizes, names = ((world // 2, 2), ('copies', 'shard')) if strategy == 'hsdp' else ((world,), ('shard',))
+    ways = {'mesh': init_device_mesh('cpu', sizes, mesh_dim_names=names), 'reshard_after_forward': strategy != 'zero2'}
+    if strategy == 'zero3-bf16':
+        ways['mp_policy'] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in model.layers:
-        fully_shard(layer, mesh=mesh, reshard_after_forward=strategy == 'zero3')
-    trained = fully_shard(model, mesh=mesh, reshard_after_forward=strategy == 'zero3')
+        fully_shard(layer, **ways)
+    trained = fully_shard(model, **ways)
 optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-4, foreach=True)
 times = []
 for _ in range(steps):
@@ -50,7 +55,7 @@ for _ in range(steps):
     dist.barrier()
     began = time.monotonic()
     optimizer.zero_grad()
-    cross_entropy(trained(x), y).backward()
+    cross_entropy(trained(x).float(), y).backward()
     optimizer.step()
     times.append(time.monotonic() - began)
 result = {'step_ms': 1e3 * statistics.median(times[steps // 2:]), 'peak_bytes': peak_bytes(), 'before_bytes': before}
