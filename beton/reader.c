@@ -45,6 +45,8 @@ static int open_regular(beton_reader *reader, const char *path, beton_error *err
 int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
 		       beton_error *err)
 {
+	if (reader->source)
+		return beton_io_source_read(reader->source, section, destination, size, offset, err);
 	ssize_t got = bt_read_full(reader->read, reader->read_context, reader->fd, destination, size, offset);
 	if (got < 0)
 		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu (%s)", reader->path, size,
@@ -267,6 +269,11 @@ static int open_cache(beton_reader *reader, uint64_t room, beton_error *err)
 				  known[SECTION_METADATA_SUMS].size, known[SECTION_TABLE_SUMS].size};
 	if (!beton_cache_open(&reader->cache, room, parts, sizeof(parts) / sizeof(*parts)))
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for what was read of it", reader->path);
+	uint64_t wanted = reader->source ? beton_io_source_get(reader->source)->request_bytes : 0;
+	wanted -= wanted % CACHE_LINE;
+	reader->read_at_once = wanted < READ_AT_ONCE       ? READ_AT_ONCE
+			       : wanted < READ_AT_ONCE_MAX ? (uint32_t)wanted
+							   : READ_AT_ONCE_MAX;
 	return BETON_OK;
 }
 
@@ -298,72 +305,13 @@ static int read_structure(beton_reader *reader, int flags, fault_place *place, b
 	return result;
 }
 
-static int open_with(beton_reader **out, const char *path, int flags, const beton_reader_options *options,
-		     fault_place *place, beton_error *err)
+/* released: the caller gave its source away. */
+static void close_reader(beton_reader *reader, bool released)
 {
-	*out = NULL;
-	*place = (fault_place){"header", 0};
-	beton_reader *reader = calloc(1, sizeof(*reader));
-	/* Creating a mutex fails only if memory is short, and on Linux not even then. */
-	if (!reader || pthread_mutex_init(&reader->lock, NULL) != 0) {
-		free(reader);
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	}
-	reader->fd = -1;
-	reader->read = options->read;
-	reader->read_context = options->context;
-	reader->path = strdup(path);
-	int result = reader->path ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	if (result == BETON_OK)
-		result = open_regular(reader, path, err);
-	if (result == BETON_OK)
-		result = read_header(reader, flags, err);
-	if (result == BETON_OK)
-		result = read_structure(reader, flags, place, err);
-	if (result == BETON_OK)
-		result = open_cache(reader, options->cache_bytes, err);
-	if (result == BETON_OK)
-		*out = reader;
-	else
-		beton_reader_close(&reader);
-	return result;
-}
-
-void beton_reader_options_init(beton_reader_options *options)
-{
-	*options = (beton_reader_options){.struct_size = sizeof(*options), .cache_bytes = CACHE_DEFAULT};
-}
-
-int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err)
-{
-	beton_reader_options options;
-	beton_reader_options_init(&options);
-	return open_with(out, path, flags, &options, place, err);
-}
-
-int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *given, beton_error *err)
-{
-	fault_place place;
-	beton_reader_options options;
-	*out = NULL;
-	beton_reader_options_init(&options);
-	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
-	return result == BETON_OK ? open_with(out, path, 0, &options, &place, err) : result;
-}
-
-int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
-{
-	return beton_reader_open_with(out, path, NULL, err);
-}
-
-void beton_reader_close(beton_reader **out)
-{
-	if (!out || !*out)
-		return;
-	beton_reader *reader = *out;
-	*out = NULL;
 	if (reader->fd >= 0)
 		close(reader->fd);
+	beton_io_source_close(&reader->source, released);
+	pthread_mutex_destroy(&reader->fill);
 	pthread_mutex_destroy(&reader->lock);
 	beton_dictionaries_free(&reader->dictionaries);
 	free(atomic_load(&reader->index));
@@ -378,6 +326,102 @@ void beton_reader_close(beton_reader **out)
 	free(reader->fields);
 	free(reader->path);
 	free(reader);
+}
+
+/* Takes source, which may be NULL, over. */
+static int open_with(beton_reader **out, const char *path, io_source *source, int flags,
+		     const beton_reader_options *options, fault_place *place, beton_error *err)
+{
+	*out = NULL;
+	*place = (fault_place){"header", 0};
+	beton_reader *reader = calloc(1, sizeof(*reader));
+	/* Creating a mutex fails only if memory is short, and on Linux not even then. */
+	if (!reader || pthread_mutex_init(&reader->lock, NULL) != 0) {
+		free(reader);
+		int result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+		beton_io_source_close(&source, false);
+		return result;
+	}
+	pthread_mutex_init(&reader->fill, NULL);
+	reader->source = source;
+	reader->fd = -1;
+	reader->read = options->read;
+	reader->read_context = options->context;
+	reader->path = strdup(path);
+	int result = reader->path ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	if (result == BETON_OK && source)
+		reader->info.file_size = beton_io_source_get(source)->size;
+	else if (result == BETON_OK)
+		result = open_regular(reader, path, err);
+	if (result == BETON_OK)
+		result = read_header(reader, flags, err);
+	if (result == BETON_OK)
+		result = read_structure(reader, flags, place, err);
+	if (result == BETON_OK)
+		result = open_cache(reader, options->cache_bytes, err);
+	if (result == BETON_OK)
+		*out = reader;
+	else
+		close_reader(reader, false);
+	return result;
+}
+
+void beton_reader_options_init(beton_reader_options *options)
+{
+	*options = (beton_reader_options){.struct_size = sizeof(*options), .cache_bytes = CACHE_DEFAULT};
+}
+
+int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err)
+{
+	beton_reader_options options;
+	beton_reader_options_init(&options);
+	return open_with(out, path, NULL, flags, &options, place, err);
+}
+
+int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *given, beton_error *err)
+{
+	fault_place place;
+	beton_reader_options options;
+	*out = NULL;
+	beton_reader_options_init(&options);
+	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
+	return result == BETON_OK ? open_with(out, path, NULL, 0, &options, &place, err) : result;
+}
+
+int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_reader_options *given, beton_error *err)
+{
+	fault_place place;
+	beton_reader_options options;
+	io_source *source = NULL;
+	*out = NULL;
+	beton_reader_options_init(&options);
+	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
+	if (result == BETON_OK && options.read)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "reader options: read is given, but the file is read by a beton_io");
+	if (result == BETON_OK)
+		result = beton_io_source_open(&source, io, err);
+	return result == BETON_OK ? open_with(out, beton_io_source_get(source)->name, source, 0, &options, &place, err)
+				  : result;
+}
+
+void beton_reader_cancel(const beton_reader *reader)
+{
+	if (reader->source)
+		beton_io_source_cancel(reader->source);
+}
+
+int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
+{
+	return beton_reader_open_with(out, path, NULL, err);
+}
+
+void beton_reader_close(beton_reader **out)
+{
+	if (!out || !*out)
+		return;
+	close_reader(*out, true);
+	*out = NULL;
 }
 
 const beton_file_info *beton_reader_info(const beton_reader *reader)

@@ -10,6 +10,7 @@
 #include "cache.h"
 #include "decompress.h"
 #include "extension.h"
+#include "io_source.h"
 #include "sources.h"
 #include "sums.h"
 
@@ -18,7 +19,8 @@
 /* Constant after open, except members that are made when first needed: atomic members are read without the lock, and
  * set with it. */
 struct beton_reader {
-	int fd;
+	io_source *source;      /* NULL: the file has a descriptor */
+	int fd;                 /* -1: it has none */
 	bt_read_function *read; /* NULL: pread */
 	void *read_context;
 	char *path;
@@ -32,8 +34,10 @@ struct beton_reader {
 	summed_part table;
 	summed_part blob_sums; /* does not have checksums itself; size 0: none */
 	line_cache *cache;     /* for those three and the checksums; NULL: none */
+	uint32_t read_at_once; /* bytes that are read to fill a cache that holds everything */
 	bool table_lost;       /* opened for repair: sizes of pictures are upper bounds */
 
+	pthread_mutex_t fill; /* held while a large piece is read to fill the cache, so that no other thread reads it */
 	pthread_mutex_t lock;
 	_Atomic(alloc_index *) index; /* NULL until first needed */
 	dictionary_cache dictionaries;
@@ -57,7 +61,7 @@ typedef struct fault_place {
 int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err);
 
 /* Reads size bytes of a range that was in the file when it was opened. section: for the message. Errors: IO,
- * FILE_CHANGED. */
+ * FILE_CHANGED; of a source also NO_MEMORY, CANCELLED. */
 int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
 		       beton_error *err);
 

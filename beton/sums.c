@@ -9,7 +9,7 @@
 #include "format.h"
 #include "reader.h"
 
-enum { BITS = 64, RANGE_BUFFER = 1 << 18, READ_AT_ONCE = 1 << 14 };
+enum { BITS = 64, RANGE_BUFFER = 1 << 18 };
 
 static uint64_t count_pieces(const summed_part *part)
 {
@@ -58,40 +58,6 @@ static void keep(const beton_reader *reader, lines range, const uint8_t *bytes)
 	}
 }
 
-static int compare_sum(const beton_reader *reader, const summed_part *part, uint64_t index, const uint8_t *bytes,
-		       size_t size, int64_t sample, beton_error *err)
-{
-	uint8_t packed[sizeof(uint64_t)];
-	const summed_part sums = {
-		.name = "checksums", .offset = part->sums, .size = count_pieces(part) * sizeof(packed)};
-	int result = beton_part_read(reader, &sums, index * sizeof(packed), packed, sizeof(packed), err);
-	if (result == BETON_OK && XXH3_64bits(bytes, size) != load_u64(packed))
-		result = mismatch(reader, part, part->offset + index * part->piece, size, sample, err);
-	return result;
-}
-
-static int verify(const beton_reader *reader, const summed_part *part, uint64_t index, int64_t sample, beton_error *err)
-{
-	uint64_t start = index * part->piece, left = part->size - start;
-	size_t size = left < part->piece ? (size_t)left : part->piece;
-	lines range = {part->offset + start, part->offset + start + size};
-	if (reader->cache)
-		range = lines_of(reader, part->offset + start, size);
-	uint8_t *bytes = malloc((size_t)(range.end - range.begin));
-	if (!bytes)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
-	int result = beton_read_section(reader, part->name, bytes, (size_t)(range.end - range.begin), range.begin, err);
-	if (result == BETON_OK)
-		result = compare_sum(reader, part, index, bytes + (part->offset + start - range.begin), size, sample,
-				     err);
-	if (result == BETON_OK && reader->cache)
-		keep(reader, range, bytes);
-	free(bytes);
-	if (result == BETON_OK)
-		atomic_fetch_or_explicit(&part->good[index / BITS], UINT64_C(1) << index % BITS, memory_order_relaxed);
-	return result;
-}
-
 /* The range to read if a line is missing: all that will be needed soon, if the cache holds everything, else the line.
  */
 static lines choose_lines(const beton_reader *reader, const summed_part *part, uint64_t offset)
@@ -99,9 +65,9 @@ static lines choose_lines(const beton_reader *reader, const summed_part *part, u
 	uint64_t begin = offset - offset % CACHE_LINE, end = begin + CACHE_LINE;
 	if (beton_cache_holds_all(reader->cache)) {
 		uint64_t last = part->offset + part->size;
-		begin = offset - offset % READ_AT_ONCE;
+		begin = offset - offset % reader->read_at_once;
 		begin = begin < part->offset ? part->offset : begin;
-		end = begin + READ_AT_ONCE < last ? begin + READ_AT_ONCE : last;
+		end = begin + reader->read_at_once < last ? begin + reader->read_at_once : last;
 	}
 	return lines_of(reader, begin, end - begin);
 }
@@ -121,12 +87,51 @@ static int fill(const beton_reader *reader, const summed_part *part, uint64_t of
 	return BETON_OK;
 }
 
-int beton_part_read(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination, size_t size,
-		    beton_error *err)
+/* Whether a missing line brings a piece that is larger than others: of a source where each request takes long. */
+static bool fills_ahead(const beton_reader *reader)
 {
-	/* Large reads go through the whole part once, so caching is useless. */
-	if (!reader->cache || size > READ_AT_ONCE)
-		return beton_read_section(reader, part->name, destination, size, part->offset + from, err);
+	return reader->cache && beton_cache_holds_all(reader->cache) && reader->read_at_once > READ_AT_ONCE;
+}
+
+/* fill in pieces of read_at_once bytes. Threads that miss the same piece must not each read it. */
+static int fill_ahead(beton_reader *reader, const summed_part *part, uint64_t offset, void *destination, size_t size,
+		      beton_error *err)
+{
+	lines range = choose_lines(reader, part, offset);
+	size_t count = (size_t)(range.end - range.begin);
+	uint8_t *bytes = malloc(count);
+	bool worth;
+	pthread_mutex_lock(&reader->fill);
+	int result = BETON_OK;
+	if (!bytes)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu bytes", reader->path, count);
+	else if (!beton_cache_get(reader->cache, offset / CACHE_LINE, (size_t)(offset % CACHE_LINE), destination, size,
+				  &worth)) {
+		result = beton_read_section(reader, part->name, bytes, count, range.begin, err);
+		if (result == BETON_OK) {
+			keep(reader, range, bytes);
+			memcpy(destination, bytes + (offset - range.begin), size);
+		}
+	}
+	pthread_mutex_unlock(&reader->fill);
+	free(bytes);
+	return result;
+}
+
+static int read_missing(const beton_reader *reader, const summed_part *part, uint64_t offset, void *destination,
+			size_t size, bool worth, beton_error *err)
+{
+	/* Only the lock is not constant. */
+	if (fills_ahead(reader))
+		return fill_ahead((beton_reader *)reader, part, offset, destination, size, err);
+	return worth ? fill(reader, part, offset, destination, size, err)
+		     : beton_read_section(reader, part->name, destination, size, offset, err);
+}
+
+/* Copies from cached lines, and reads those that are missing. */
+static int read_by_lines(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination,
+			 size_t size, beton_error *err)
+{
 	int result = BETON_OK;
 	for (size_t done = 0; done < size && result == BETON_OK;) {
 		uint64_t offset = part->offset + from + done;
@@ -135,11 +140,56 @@ int beton_part_read(const beton_reader *reader, const summed_part *part, uint64_
 		uint8_t *to = (uint8_t *)destination + done;
 		bool worth;
 		if (!beton_cache_get(reader->cache, offset / CACHE_LINE, at, to, count, &worth))
-			result = worth ? fill(reader, part, offset, to, count, err)
-				       : beton_read_section(reader, part->name, to, count, offset, err);
+			result = read_missing(reader, part, offset, to, count, worth, err);
 		done += count;
 	}
 	return result;
+}
+
+static int compare_sum(const beton_reader *reader, const summed_part *part, uint64_t index, const uint8_t *bytes,
+		       size_t size, int64_t sample, beton_error *err)
+{
+	uint8_t packed[sizeof(uint64_t)];
+	const summed_part sums = {
+		.name = "checksums", .offset = part->sums, .size = count_pieces(part) * sizeof(packed)};
+	int result = beton_part_read(reader, &sums, index * sizeof(packed), packed, sizeof(packed), err);
+	if (result == BETON_OK && XXH3_64bits(bytes, size) != load_u64(packed))
+		result = mismatch(reader, part, part->offset + index * part->piece, size, sample, err);
+	return result;
+}
+
+static int verify(const beton_reader *reader, const summed_part *part, uint64_t index, int64_t sample, beton_error *err)
+{
+	uint64_t start = index * part->piece, left = part->size - start;
+	size_t size = left < part->piece ? (size_t)left : part->piece;
+	lines range = {part->offset + start, part->offset + start + size};
+	bool ahead = fills_ahead(reader);
+	if (reader->cache && !ahead)
+		range = lines_of(reader, part->offset + start, size);
+	uint8_t *bytes = malloc((size_t)(range.end - range.begin));
+	if (!bytes)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
+	int result = ahead ? read_by_lines(reader, part, start, bytes, size, err)
+			   : beton_read_section(reader, part->name, bytes, (size_t)(range.end - range.begin),
+						range.begin, err);
+	if (result == BETON_OK)
+		result = compare_sum(reader, part, index, bytes + (part->offset + start - range.begin), size, sample,
+				     err);
+	if (result == BETON_OK && reader->cache && !ahead)
+		keep(reader, range, bytes);
+	free(bytes);
+	if (result == BETON_OK)
+		atomic_fetch_or_explicit(&part->good[index / BITS], UINT64_C(1) << index % BITS, memory_order_relaxed);
+	return result;
+}
+
+int beton_part_read(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination, size_t size,
+		    beton_error *err)
+{
+	/* Large reads go through the whole part once, so caching is useless. */
+	if (!reader->cache || size > READ_AT_ONCE)
+		return beton_read_section(reader, part->name, destination, size, part->offset + from, err);
+	return read_by_lines(reader, part, from, destination, size, err);
 }
 
 int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, int64_t sample,

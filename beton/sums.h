@@ -20,6 +20,9 @@ typedef struct summed_part {
 	_Atomic uint64_t *good; /* a bit for each piece that was verified; threads may verify one twice */
 } summed_part;
 
+/* Bytes that are read at once to fill a cache that holds everything: at least, and of a source at most. */
+enum { READ_AT_ONCE = 1 << 14, READ_AT_ONCE_MAX = 8 << 20 };
+
 /* Makes the bits; the caller frees part->good. False: out of memory. */
 bool beton_sums_init(summed_part *part);
 

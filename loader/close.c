@@ -100,6 +100,9 @@ static int leave_to_threads(beton_loader *loader, int64_t timeout_ms, beton_erro
 	loader->stop = true;
 	pthread_cond_broadcast(&pool->work);
 	bt_pages_wake(loader);
+	pthread_mutex_unlock(&pool->lock);
+	bt_dataset_cancel(&loader->dataset);
+	pthread_mutex_lock(&pool->lock);
 	while (loader->running > 0 && bt_now_ns() < deadline)
 		bt_condition_wait(&pool->ended, &pool->lock, deadline);
 	pthread_mutex_unlock(&pool->lock);

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 
 /* ---- opening ---- */
 
@@ -37,14 +38,43 @@ static int compare_schemas(const beton_reader *one, const beton_reader *other, b
 	return BETON_OK;
 }
 
-static int open_samples(bt_dataset *dataset, uint32_t i, const char *path, uint64_t cache_bytes, beton_error *err)
+/* Opens a file that the caller's functions read. */
+static int open_source(bt_dataset *dataset, uint32_t i, const beton_io *given, const beton_reader_options *options,
+		       beton_error *err)
+{
+	bt_metadata *metadata = &dataset->metadata[i];
+	beton_io_init(&metadata->source);
+	int result = bt_sized_take(&metadata->source, given, "beton_io", err);
+	if (result)
+		return result;
+	if (!metadata->source.read_at)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: io.read_at is NULL", i);
+	beton_io io = bt_metadata_source(metadata);
+	result = beton_reader_open_io(&dataset->readers[i], &io, options, err);
+	if (result)
+		return result;
+	/* Strings of the caller. */
+	metadata->source.name = metadata->source.identity = NULL;
+	dataset->files[i].source = dataset->readers[i];
+	dataset->files[i].in_flight = io.in_flight;
+	dataset->files[i].immediate = io.flags & BETON_IO_IMMEDIATE;
+	return BETON_OK;
+}
+
+static int open_samples(bt_dataset *dataset, uint32_t i, const beton_source *source, uint64_t cache_bytes,
+			beton_error *err)
 {
 	beton_reader_options options;
 	beton_reader_options_init(&options);
 	options.cache_bytes = cache_bytes;
-	options.read = bt_metadata_read;
-	options.context = &dataset->metadata[i];
-	int result = beton_reader_open_with(&dataset->readers[i], path, &options, err);
+	int result;
+	if (source->io) {
+		result = open_source(dataset, i, source->io, &options, err);
+	} else {
+		options.read = bt_metadata_read;
+		options.context = &dataset->metadata[i];
+		result = beton_reader_open_with(&dataset->readers[i], source->path, &options, err);
+	}
 	if (result == BETON_OK && i > 0)
 		result = compare_schemas(dataset->readers[0], dataset->readers[i], err);
 	if (result) {
@@ -52,11 +82,12 @@ static int open_samples(bt_dataset *dataset, uint32_t i, const char *path, uint6
 		return result;
 	}
 	const beton_file_info *info = beton_reader_info(dataset->readers[i]);
-	dataset->files[i] = (bt_file){.path = beton_reader_path(dataset->readers[i]),
-				      .fd = beton_reader_fd(dataset->readers[i]),
-				      .size = info->file_size,
-				      .end = info->data_end,
-				      .largest = info->page_size};
+	bt_file *file = &dataset->files[i];
+	file->path = beton_reader_path(dataset->readers[i]);
+	file->fd = beton_reader_fd(dataset->readers[i]);
+	file->size = info->file_size;
+	file->end = info->data_end;
+	file->largest = info->page_size;
 	dataset->first[i + 1] = dataset->first[i] + info->num_samples;
 	return BETON_OK;
 }
@@ -79,21 +110,29 @@ static int open_stream(bt_dataset *dataset, uint32_t i, const char *path, const 
 	return BETON_OK;
 }
 
-static int open_file(bt_dataset *dataset, const char *path, const beton_token_options *options, uint64_t cache_bytes,
-		     beton_error *err)
+static int open_file(bt_dataset *dataset, const beton_source *source, const beton_loader_options *options,
+		     uint64_t cache_bytes, beton_error *err)
 {
 	uint32_t i = dataset->count;
-	if (!path)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: path is NULL", i);
-	int result = dataset->readers ? open_samples(dataset, i, path, cache_bytes, err)
-				      : open_stream(dataset, i, path, options, cache_bytes, err);
+	if (!source->path == !source->io)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: path is %s", i,
+			       source->path ? "given, and io too" : "NULL, and there is no io");
+	for (size_t k = 0; k < sizeof(source->reserved) / sizeof(*source->reserved); k++)
+		if (source->reserved[k])
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: reserved is not 0", i);
+	if (source->io && (options->direct || !dataset->readers))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: io is given, which does not work with %s", i,
+			       options->direct ? "option direct" : "windows of tokens");
+	int result = dataset->readers ? open_samples(dataset, i, source, cache_bytes, err)
+				      : open_stream(dataset, i, source->path, &options->tokens, cache_bytes, err);
 	if (result)
 		return result;
 	dataset->count++;
 	/* No overflow before: a file has fewer than 2^62 samples, because each has a record, an allocation or a token
 	 * in it. */
 	if (dataset->first[i + 1] > INT64_MAX)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the sources have 2^63 samples or more", path);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the sources have 2^63 samples or more",
+			       dataset->files[i].path);
 	return BETON_OK;
 }
 
@@ -131,7 +170,7 @@ int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count
 		if (mixed)
 			out->mix[i] = sources[i].weight;
 		out->metadata[i].io = io;
-		result = open_file(out, sources[i].path, tokens, cache_bytes / count, err);
+		result = open_file(out, &sources[i], options, cache_bytes / count, err);
 	}
 	return result;
 }
@@ -143,6 +182,9 @@ void bt_dataset_close(bt_dataset *dataset)
 			beton_reader_close(&dataset->readers[i]);
 		else
 			beton_tokens_close(&dataset->windows.streams[i]);
+		const beton_io *source = &dataset->metadata[i].source;
+		if (dataset->owns_sources && source->close)
+			source->close(source->context);
 	}
 	free(dataset->files);
 	free(dataset->readers);
@@ -151,6 +193,13 @@ void bt_dataset_close(bt_dataset *dataset)
 	free(dataset->first);
 	free(dataset->mix);
 	*dataset = (bt_dataset){0};
+}
+
+void bt_dataset_cancel(const bt_dataset *dataset)
+{
+	for (uint32_t i = 0; i < dataset->count; i++)
+		if (dataset->files[i].source)
+			beton_reader_cancel(dataset->files[i].source);
 }
 
 const char *bt_dataset_name(const bt_dataset *dataset)

@@ -22,6 +22,7 @@ typedef struct bt_dataset {
 	bt_metadata *metadata;  /* [count]: the way in which each reader reads */
 	uint64_t *first;        /* [count + 1]: the first sample of each file */
 	double *mix;            /* [count] weights; NULL: none was given */
+	bool owns_sources;      /* close calls the `close` of the caller's sources; set when opening has succeeded */
 } bt_dataset;
 
 /* Opens the files in this order. Their fields must agree in name, type and shape. options: tokens decides what the
@@ -31,6 +32,9 @@ typedef struct bt_dataset {
 int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, const beton_loader_options *options,
 		    uint64_t cache_bytes, const struct bt_io *io, beton_error *err);
 void bt_dataset_close(bt_dataset *dataset);
+
+/* Ends the reads of the caller's sources, which fail then. Any thread. */
+void bt_dataset_cancel(const bt_dataset *dataset);
 
 /* The first file's path, for messages about all of them. */
 const char *bt_dataset_name(const bt_dataset *dataset);

@@ -29,6 +29,10 @@ int bt_engine_open(const bt_engine_api **api, bt_engine **out, beton_engine whic
 	if (which == BETON_ENGINE_AUTO)
 		which = config->direct ? BETON_ENGINE_URING : BETON_ENGINE_THREADS;
 	*api = which == BETON_ENGINE_MMAP ? &bt_engine_mmap : &bt_engine_threads;
+	if (config->file->source && (which == BETON_ENGINE_URING || !(*api)->reads_sources))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: engine %s reads files of the system, not a source of the caller",
+			       config->file->path, which == BETON_ENGINE_URING ? "uring" : (*api)->name);
 	if (which != BETON_ENGINE_URING)
 		return (*api)->open(out, config, err);
 #ifdef BT_HAVE_URING

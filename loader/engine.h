@@ -63,7 +63,8 @@ typedef struct bt_engine_config {
 	bool direct;         /* bypass the page cache, where the file system can */
 	uint32_t lanes;      /* >= 1 */
 	uint32_t depth;      /* reads that a lane may have in flight, >= 1; the engine holds back more */
-	uint32_t readers;    /* threads that an engine may start to read with, up to 32; 0: 32 */
+	uint32_t readers;    /* threads that an engine may start to read with, up to 32; 0: 32. Of a source at most
+				its in_flight */
 	void (*log)(const char *line, void *context); /* NULL: no log. Called by any thread */
 	void *log_context;
 	const struct bt_io *io; /* NULL: the system's */
@@ -72,6 +73,7 @@ typedef struct bt_engine_config {
 typedef struct bt_engine_api {
 	const char *name;
 	beton_engine kind;
+	bool reads_sources; /* also files without a descriptor, by the functions of their owner */
 
 	/* Errors: NO_MEMORY, SYSTEM (the system does not have or allow what the engine needs). */
 	int (*open)(bt_engine **out, const bt_engine_config *config, beton_error *err);
@@ -116,7 +118,7 @@ bool bt_lane_stalled(const bt_lane *lane, uint64_t *since_ns, uint64_t *offset);
 
 /* Opens the engine of that name. URING falls back to THREADS, with one line of log, where it does not work. AUTO is
  * URING for direct reads, which suit files that do not fit into memory, and THREADS otherwise, which costs nothing for
- * a file in the page cache. */
+ * a file in the page cache. Errors: those of open, INVALID_ARGUMENT (an engine that cannot read the file's source). */
 int bt_engine_open(const bt_engine_api **api, bt_engine **out, beton_engine which, const bt_engine_config *config,
 		   beton_error *err);
 

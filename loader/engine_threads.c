@@ -3,6 +3,8 @@
  * The worker itself copies blobs that are in the page cache (RWF_NOWAIT). The others go to a pool of reader threads,
  * which start with the first miss, so that the disk sees many reads at a time. A worker that waits for a read that no
  * reader has taken reads it itself, so the engine works, if slowly, without any reader.
+ *
+ * Files with a source of the caller are read by its functions, in the same threads.
  */
 #include "engine_file.h"
 
@@ -41,11 +43,20 @@ struct bt_engine {
 	bool stop;
 };
 
+/* Why a source's read failed, until its worker asks. */
+typedef struct failure {
+	const bt_read *read;
+	int result;
+	beton_error error;
+	struct failure *next;
+} failure;
+
 typedef struct threads_lane {
 	bt_lane base;
 	bt_engine *engine;
 	pthread_cond_t over; /* signals that one of the lane's reads is over */
 	bt_read *taken; /* list of reads that readers work on; guarded by the engine's lock, like the reads' states */
+	failure *failures; /* guarded by the engine's lock; owned */
 } threads_lane;
 
 static int threads_open(bt_engine **out, const bt_engine_config *config, beton_error *err)
@@ -59,6 +70,8 @@ static int threads_open(bt_engine **out, const bt_engine_config *config, beton_e
 	atomic_store(&engine->nowait, true);
 	uint64_t reads = (uint64_t)config->lanes * config->depth;
 	uint32_t most = config->readers && config->readers < READERS_MAX ? config->readers : READERS_MAX;
+	if (config->file->source && config->file->in_flight < most)
+		most = config->file->in_flight;
 	engine->readers_max = reads < most ? (uint32_t)reads : most;
 	engine->has_cpus = pthread_getaffinity_np(pthread_self(), sizeof(engine->cpus), &engine->cpus) == 0;
 	/* With default attributes these calls cannot fail. */
@@ -122,6 +135,57 @@ static void give(threads_lane *lane, bt_read *read)
 		read->next->previous = read->previous;
 }
 
+/* Without memory for the reason, NO_MEMORY is the reason. */
+static void note_failure(bt_engine *engine, bt_read *read, int result, const beton_error *why)
+{
+	failure *note = malloc(sizeof(*note));
+	if (!note) {
+		read->fault = ENOMEM;
+		return;
+	}
+	threads_lane *lane = (threads_lane *)read->lane;
+	*note = (failure){.read = read, .result = result, .error = *why};
+	pthread_mutex_lock(&engine->lock);
+	note->next = lane->failures;
+	lane->failures = note;
+	pthread_mutex_unlock(&engine->lock);
+}
+
+/* The result of a source's read, which is over. */
+static int take_failure(threads_lane *lane, const bt_read *read, beton_error *err)
+{
+	bt_engine *engine = lane->engine;
+	pthread_mutex_lock(&engine->lock);
+	failure **link = &lane->failures;
+	while (*link && (*link)->read != read)
+		link = &(*link)->next;
+	failure *found = *link;
+	if (found)
+		*link = found->next;
+	pthread_mutex_unlock(&engine->lock);
+	int result = found ? found->result : BETON_OK;
+	if (found && err)
+		*err = found->error;
+	free(found);
+	return result;
+}
+
+/* Reads the rest in the calling thread. */
+static void read_rest(bt_engine *engine, bt_read *read)
+{
+	const beton_reader *source = engine->file.file->source;
+	if (!source) {
+		bt_read_rest(&engine->file, read);
+		return;
+	}
+	beton_blob blob = {.offset = read->offset, .size = read->size};
+	beton_error why;
+	int result = beton_reader_read(source, &blob, read->buffer, &why);
+	read->done = read->size;
+	if (result != BETON_OK)
+		note_failure(engine, read, result, &why);
+}
+
 static void *read_blobs(void *argument)
 {
 	bt_engine *engine = argument;
@@ -140,7 +204,7 @@ static void *read_blobs(void *argument)
 		take(lane, read);
 		pthread_mutex_unlock(&engine->lock);
 
-		bt_read_rest(&engine->file, read);
+		read_rest(engine, read);
 
 		pthread_mutex_lock(&engine->lock);
 		read->state = READ_OVER;
@@ -175,9 +239,14 @@ static void start_reader(bt_engine *engine)
 	pthread_attr_destroy(&attributes);
 }
 
-/* Copies from the page cache as much as it has. True: the read is not over. */
-static bool read_cached(bt_engine *engine, bt_read *read)
+/* Copies what can be had without a wait: what the page cache has, or all. True: the read is not over. */
+static bool read_at_hand(bt_engine *engine, bt_read *read)
 {
+	const bt_file *file = engine->file.file;
+	if (file->immediate)
+		read_rest(engine, read);
+	if (file->source)
+		return !file->immediate;
 	if (read->direct || !atomic_load_explicit(&engine->nowait, memory_order_relaxed))
 		return true;
 	bt_piece piece = bt_read_piece(&engine->file, read);
@@ -196,7 +265,7 @@ static void threads_submit(bt_lane *base, bt_read *read, void *buffer)
 	bt_engine *engine = ((threads_lane *)base)->engine;
 	read->lane = base;
 	read->handed_over = false;
-	if (!bt_read_begin(&engine->file, read, buffer) || !read_cached(engine, read))
+	if (!bt_read_begin(&engine->file, read, buffer) || !read_at_hand(engine, read))
 		return;
 	read->handed_over = read->missed = true;
 	pthread_mutex_lock(&engine->lock);
@@ -216,7 +285,7 @@ static void wait_for_reader(threads_lane *lane, bt_read *read)
 		read->state = READ_OVER;
 		pthread_mutex_unlock(&engine->lock);
 		bt_lane_begin_wait(&lane->base, read);
-		bt_read_rest(&engine->file, read);
+		read_rest(engine, read);
 		bt_lane_end_wait(&lane->base);
 		return;
 	}
@@ -234,7 +303,8 @@ static int threads_wait(bt_lane *base, bt_read *read, beton_error *err)
 	threads_lane *lane = (threads_lane *)base;
 	if (read->handed_over)
 		wait_for_reader(lane, read);
-	return bt_read_outcome(&lane->engine->file, read, err);
+	int result = lane->engine->file.file->source ? take_failure(lane, read, err) : BETON_OK;
+	return result == BETON_OK ? bt_read_outcome(&lane->engine->file, read, err) : result;
 }
 
 static void threads_lane_drain(bt_lane *base)
@@ -266,6 +336,10 @@ static void threads_lane_close(bt_lane **base)
 		threads_lane_drain(&lane->base);
 		pthread_cond_destroy(&lane->over);
 	}
+	for (failure *note = lane->failures, *next; note; note = next) {
+		next = note->next;
+		free(note);
+	}
 	free(lane);
 }
 
@@ -292,6 +366,7 @@ static void threads_close(bt_engine **out)
 
 const bt_engine_api bt_engine_threads = {.name = "threads",
 					 .kind = BETON_ENGINE_THREADS,
+					 .reads_sources = true,
 					 .open = threads_open,
 					 .footprint = threads_footprint,
 					 .lane_open = threads_lane_open,

@@ -222,6 +222,8 @@ int bt_loader_open(beton_loader **out, const beton_source *sources, uint32_t num
 	int result = open_parts(loader, sources, num_sources, options, err);
 	if (result)
 		beton_loader_close(out);
+	else
+		loader->dataset.owns_sources = true;
 	return result;
 }
 

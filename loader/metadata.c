@@ -42,6 +42,32 @@ int64_t bt_metadata_read(void *context, int fd, void *destination, size_t size, 
 	return read.fault ? -1 : (int64_t)read.done;
 }
 
+static int read_source(void *context, beton_io_read *read, beton_error *err)
+{
+	bt_metadata *self = context;
+	int note = begin(self, read->offset);
+	int result = self->source.read_at(self->source.context, read, err);
+	end(self, note);
+	return result;
+}
+
+static void cancel_source(void *context)
+{
+	const bt_metadata *self = context;
+	if (self->source.cancel)
+		self->source.cancel(self->source.context);
+}
+
+beton_io bt_metadata_source(bt_metadata *self)
+{
+	beton_io io = self->source;
+	io.read_at = read_source;
+	io.cancel = cancel_source;
+	io.close = NULL;
+	io.context = self;
+	return io;
+}
+
 bool bt_metadata_stalled(const bt_metadata *metadata, uint64_t *since_ns, uint64_t *offset)
 {
 	*since_ns = UINT64_MAX;

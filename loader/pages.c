@@ -57,8 +57,11 @@ static bool find_blobs(const beton_loader *loader, beton_value *values, uint64_t
 static void announce_part(const beton_loader *loader, uint32_t file, uint64_t begin, uint64_t end)
 {
 	int fd = loader->dataset.files[file].fd;
+	const beton_io *source = &loader->dataset.metadata[file].source;
 	/* Only a hint: without it the workers read all the same. */
-	if (begin < end && !is_cached(loader, fd, begin, end))
+	if (source->announce && begin < end)
+		source->announce(source->context, begin, end - begin);
+	else if (fd >= 0 && begin < end && !is_cached(loader, fd, begin, end))
 		io_of(loader)->fadvise(fd, (off_t)begin, (off_t)(end - begin), POSIX_FADV_WILLNEED);
 }
 

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include <beton/error.h>
+#include <beton/io.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -127,7 +128,7 @@ typedef struct beton_reader_options {
 	 * there is no cache. */
 	uint64_t cache_bytes;
 	/* Replaces pread for all reads, with pread's return value (a read may be short). Called by the threads that use
-	 * the reader. NULL (default): pread. */
+	 * the reader. NULL (default): pread. Not with beton_reader_open_io. */
 	int64_t (*read)(void *context, int fd, void *destination, size_t size, uint64_t offset);
 	void *context;
 } beton_reader_options;
@@ -137,6 +138,17 @@ BETON_API void beton_reader_options_init(beton_reader_options *options);
 /* beton_reader_open with options, which may be NULL. Further errors: INVALID_ARGUMENT (struct_size). */
 BETON_API int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *options,
 				     beton_error *err);
+
+/* beton_reader_open_with of a file that the caller's functions read; io is copied. beton_reader_path is then io->name,
+ * and beton_reader_fd -1. Reads that fail name io->name, the offset and the function's message; their codes are IO (a
+ * passed deadline too), FILE_CHANGED, NO_MEMORY, and CANCELLED. Errors: those of beton_reader_open_with but NOT_FOUND
+ * and ACCESS; CANCELLED (if read_at says so), INVALID_ARGUMENT (a member of io). */
+BETON_API int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_reader_options *options,
+				   beton_error *err);
+
+/* Gives up reading: reads in flight and all later ones end with CANCELLED, the former as soon as io->cancel ends them.
+ * Any thread, until close. Does nothing to a reader of a path, whose reads cannot be cancelled. */
+BETON_API void beton_reader_cancel(const beton_reader *reader);
 
 /* Closes *reader and sets it to NULL; NULL is allowed. No thread may still use the reader. */
 BETON_API void beton_reader_close(beton_reader **reader);
@@ -232,7 +244,8 @@ BETON_API int beton_reader_dictionaries(const beton_reader *reader, void **out, 
  * read, and files that differ elsewhere have the same hash. Errors: IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API int beton_reader_fingerprint(const beton_reader *reader, uint64_t *out, beton_error *err);
 
-/* The descriptor of the open file, for I/O engines: read only, owned by the reader; do not close it. */
+/* The descriptor of the open file, for I/O engines: read only, owned by the reader; do not close it. -1 after
+ * beton_reader_open_io. */
 BETON_API int beton_reader_fd(const beton_reader *reader);
 
 /* ---- writing ---- */

@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include <beton/error.h>
+#include <beton/io.h>
 #include <beton/tokens.h>
 
 #ifdef __cplusplus
@@ -481,12 +482,16 @@ typedef struct beton_loader_options {
 	uint32_t parts, first_part, part_stride;
 } beton_loader_options;
 
-/* One file of a data set that has several. */
+/* One file of a data set. Initialise all members, those that are not needed with 0. */
 typedef struct beton_source {
-	const char *path;
+	const char *path; /* NULL: io says where the file is */
 	/* All 0: the files follow each other. Else how often samples of the file come, relative to the other weights,
 	 * in steps of 1/65536 and at least one step for a weight above 0: see beton_loader_open_many. */
 	double weight;
+	/* Instead of path: functions of the caller read the file, see beton/io.h. Copied by open. Only with engines
+	 * AUTO and THREADS, not with the options direct and tokens. */
+	const beton_io *io;
+	uint64_t reserved[5]; /* 0 */
 } beton_source;
 
 /* One output of a batch: row-major, 64-byte aligned, shape[0] = the batch's count (except with the option ragged). name
@@ -597,12 +602,12 @@ BETON_API void beton_loader_options_init(beton_loader_options *options);
 BETON_API int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options,
 				beton_error *err);
 
-/* beton_loader_open for several files as one data set. Their fields must agree in name, type and shape. Sample numbers
- * are global: each file's follow those of the file before.
- * With weights, each file gets its share of every 65536 positions, at random places. A file's samples come in passes,
- * each a new permutation. The order must be RANDOM, and an epoch has num_draws positions. An epoch can begin at any
- * position at once.
- * Errors: those of beton_loader_open, INVALID_ARGUMENT (no source, a bad weight), MISMATCH (naming files and field). */
+/* beton_loader_open for several files as one data set, or for files without a path (beton_source.io). Their fields must
+ * agree in name, type and shape. Sample numbers are global: each file's follow those of the file before. With weights,
+ * each file gets its share of every 65536 positions, at random places. A file's samples come in passes, each a new
+ * permutation. The order must be RANDOM, and an epoch has num_draws positions. An epoch can begin at any position at
+ * once. Errors: those of beton_loader_open, INVALID_ARGUMENT (no source, a bad weight), MISMATCH (naming files and
+ * field). */
 BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint32_t num_sources,
 				     const beton_loader_options *options, beton_error *err);
 
@@ -618,8 +623,9 @@ BETON_API int beton_loader_locate(const beton_loader *loader, uint64_t sample, u
  * system that hangs cannot be cancelled. TIMEOUT: err names what is late. Then the loader's last thread frees the rest
  * (threads, files, read-ahead, and batches that were being filled) when the reads end; if they never end, that memory
  * stays until the process ends. Until then the library must not be unloaded, and the loader calls none of the caller's
- * functions but allocator's release. Running calls of the caller's functions are waited for without a limit. In the
- * child of a fork the call only sets *loader to NULL. NULL is allowed. */
+ * functions but allocator's release and those of sources (beton_io), whose reads closing cancels. Running calls of the
+ * caller's functions are waited for without a limit. In the child of a fork the call only sets *loader to NULL. NULL is
+ * allowed. */
 BETON_API int beton_loader_close_within(beton_loader **loader, int64_t timeout_ms, beton_error *err);
 
 /* beton_loader_close_within with 10 s; reports TIMEOUT to the option log. */
