@@ -167,6 +167,26 @@ int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t inde
 	return BETON_OK;
 }
 
+int beton_field_check_custom(const beton_field *field, const char *path, uint32_t index, beton_error *err)
+{
+	uint64_t alignment = field->shape[0], pointer = field->shape[1];
+	const char *fault = NULL;
+	if (!beton_type_is_custom(field->type))
+		fault = (unsigned)field->type > BETON_FIELD_JSON || field->type == BETON_FIELD_NDARRAY
+				? "type is none that it may have"
+				: NULL;
+	else if (field->item_size < 1 || field->item_size > BETON_CUSTOM_RECORD_MAX)
+		fault = "item_size is not 1 to 4096";
+	else if (alignment < 1 || alignment > 16 || (alignment & (alignment - 1)))
+		fault = "shape[0], the alignment, is not 1, 2, 4, 8 or 16";
+	else if (field->type == BETON_FIELD_CUSTOM_BLOB &&
+		 (pointer > field->item_size || field->item_size - pointer < 8))
+		fault = "shape[1], the place of the pointer, is not in the record";
+	return fault ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field %u ('%s'): the function custom said: %s", path,
+			       index, field->name, fault)
+		     : BETON_OK;
+}
+
 static bool is_zeros(const uint8_t *bytes, size_t size)
 {
 	return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
@@ -184,6 +204,9 @@ const char *beton_field_contradiction(const uint8_t *descriptor, const beton_fie
 			return "its name is not ASCII";
 	if (!is_zeros(name + length, BETON_NAME_MAX - length))
 		return "there is something behind the end of its name";
+	/* Only its own program knows what the arguments of an unknown type mean. */
+	if (descriptor[0] > BETON_FIELD_TORCH_TENSOR && field->compression == BETON_COMPRESSION_NONE)
+		return NULL;
 	size_t room = field->compression == BETON_COMPRESSION_NONE ? ARGUMENTS_SIZE : COMPRESSED_MARK;
 	size_t used = 0;
 	if (beton_type_is_array(field->type)) {

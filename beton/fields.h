@@ -12,6 +12,9 @@
 int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t index, uint32_t page_size,
 		      beton_field *field, beton_error *err);
 
+/* Checks how the caller described a field of an unknown type. Errors: INVALID_ARGUMENT. */
+int beton_field_check_custom(const beton_field *field, const char *path, uint32_t index, beton_error *err);
+
 /* Describes a part of a parsed field's descriptor that no writer produces, or NULL: the header counts too many fields,
  * or the bytes are damaged. */
 const char *beton_field_contradiction(const uint8_t *descriptor, const beton_field *field);

@@ -13,6 +13,9 @@ field_slot beton_field_slot(const beton_field *field)
 	case BETON_FIELD_BYTES:
 	case BETON_FIELD_JSON:
 		return (field_slot){BYTES_RECORD_SIZE, 1, 0};
+	case BETON_FIELD_CUSTOM:
+	case BETON_FIELD_CUSTOM_BLOB:
+		return (field_slot){field->item_size, (uint32_t)field->shape[0], (uint32_t)field->shape[1]};
 	case BETON_FIELD_FLOAT:
 	case BETON_FIELD_INT:
 	case BETON_FIELD_NDARRAY:
@@ -24,12 +27,17 @@ field_slot beton_field_slot(const beton_field *field)
 
 bool beton_type_has_blob(beton_field_type type)
 {
-	return type != BETON_FIELD_FLOAT && type != BETON_FIELD_INT;
+	return type != BETON_FIELD_FLOAT && type != BETON_FIELD_INT && type != BETON_FIELD_CUSTOM;
 }
 
 bool beton_type_is_array(beton_field_type type)
 {
 	return type == BETON_FIELD_NDARRAY || type == BETON_FIELD_TORCH_TENSOR;
+}
+
+bool beton_type_is_custom(beton_field_type type)
+{
+	return type == BETON_FIELD_CUSTOM || type == BETON_FIELD_CUSTOM_BLOB;
 }
 
 bool beton_type_compresses(beton_field_type type)

@@ -21,6 +21,9 @@ bool beton_type_has_blob(beton_field_type type);
 
 bool beton_type_is_array(beton_field_type type);
 
+/* Whether the caller has described the type. */
+bool beton_type_is_custom(beton_field_type type);
+
 /* Whether values of the type may be stored compressed. JPEGs are compressed already, and raw pixels are read directly
  * by the loader. */
 bool beton_type_compresses(beton_field_type type);

@@ -131,15 +131,36 @@ static int read_header(beton_reader *reader, int flags, beton_error *err)
 	return check_header(reader, flags, err);
 }
 
+/* Asks the caller about a field that beton_field_parse does not know, and has named. */
+static int describe_custom(const beton_reader *reader, const beton_reader_options *options, const uint8_t *descriptor,
+			   uint32_t index, beton_error *err)
+{
+	beton_field *field = &reader->fields[index];
+	beton_field described = {.type = BETON_FIELD_CUSTOM};
+	memcpy(described.name, field->name, sizeof(described.name));
+	if (!options->custom ||
+	    options->custom(options->custom_context, descriptor + FIELD_ARGUMENTS, &described) != BETON_OK)
+		return BETON_UNSUPPORTED_FIELD;
+	field->type = described.type;
+	if (beton_type_is_custom(described.type)) {
+		field->item_size = described.item_size;
+		memcpy(field->shape, described.shape, 2 * sizeof(*field->shape));
+	}
+	return beton_field_check_custom(field, reader->path, index, err);
+}
+
 /* head: header and field descriptors. *place: the descriptor at fault. */
-static int parse_fields(beton_reader *reader, const uint8_t *head, fault_place *place, beton_error *err)
+static int parse_fields(beton_reader *reader, const uint8_t *head, const beton_reader_options *options,
+			fault_place *place, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
 	for (uint32_t i = 0; i < info->num_fields; i++) {
 		beton_field *field = &reader->fields[i];
 		*place = (fault_place){"fields", HEADER_SIZE + (uint64_t)i * FIELD_SIZE};
-		int result = beton_field_parse(head + HEADER_SIZE + (size_t)i * FIELD_SIZE, reader->path, i,
-					       info->page_size, field, err);
+		const uint8_t *descriptor = head + HEADER_SIZE + (size_t)i * FIELD_SIZE;
+		int result = beton_field_parse(descriptor, reader->path, i, info->page_size, field, err);
+		if (result == BETON_UNSUPPORTED_FIELD)
+			result = describe_custom(reader, options, descriptor, i, err);
 		if (result != BETON_OK)
 			return result;
 		if (!beton_can_decompress(field->compression))
@@ -278,7 +299,8 @@ static int open_cache(beton_reader *reader, uint64_t room, beton_error *err)
 }
 
 /* Reads all that does not grow with the number of samples. */
-static int read_structure(beton_reader *reader, int flags, fault_place *place, beton_error *err)
+static int read_structure(beton_reader *reader, int flags, const beton_reader_options *options, fault_place *place,
+			  beton_error *err)
 {
 	beton_file_info *info = &reader->info;
 	uint8_t *head = malloc((size_t)info->metadata_offset);
@@ -291,7 +313,7 @@ static int read_structure(beton_reader *reader, int flags, fault_place *place, b
 	if (result == BETON_OK)
 		result = beton_read_section(reader, "list of fields", head, (size_t)info->metadata_offset, 0, err);
 	if (result == BETON_OK)
-		result = parse_fields(reader, head, place, err);
+		result = parse_fields(reader, head, options, place, err);
 	if (result == BETON_OK) {
 		reader->fields_sum = XXH3_64bits(head + HEADER_SIZE, (size_t)info->metadata_offset - HEADER_SIZE);
 		*place = (fault_place){"header", HEADER_NUM_SAMPLES};
@@ -356,7 +378,7 @@ static int open_with(beton_reader **out, const char *path, io_source *source, in
 	if (result == BETON_OK)
 		result = read_header(reader, flags, err);
 	if (result == BETON_OK)
-		result = read_structure(reader, flags, place, err);
+		result = read_structure(reader, flags, options, place, err);
 	if (result == BETON_OK)
 		result = open_cache(reader, options->cache_bytes, err);
 	if (result == BETON_OK)

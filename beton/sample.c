@@ -147,6 +147,8 @@ static void fill_slot(uint8_t *slot, const sample_schema *schema, const beton_fi
 		break;
 	case BETON_FIELD_NDARRAY:
 	case BETON_FIELD_TORCH_TENSOR:
+	case BETON_FIELD_CUSTOM:
+	case BETON_FIELD_CUSTOM_BLOB:
 		break;
 	}
 }

@@ -181,7 +181,9 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 	*out = (beton_value){.type = field->type, .sample = place->sample, .field = place->field};
 	if (field->compression != BETON_COMPRESSION_NONE)
 		return compressed_value(reader, place, slot, out, err);
-	uint64_t bits = load_u64(slot);
+	if (field->type == BETON_FIELD_CUSTOM)
+		return BETON_OK;
+	uint64_t bits = load_u64(slot + (field->type == BETON_FIELD_CUSTOM_BLOB ? field->shape[1] : 0));
 	switch (field->type) {
 	case BETON_FIELD_INT:
 		out->integer = (int64_t)bits;
@@ -198,6 +200,10 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 	case BETON_FIELD_NDARRAY:
 	case BETON_FIELD_TORCH_TENSOR:
 		place->size = beton_array_bytes(field);
+		break;
+	case BETON_FIELD_CUSTOM:
+	case BETON_FIELD_CUSTOM_BLOB:
+		place->any_size = true;
 		break;
 	}
 	place->pointer = bits;
@@ -238,7 +244,7 @@ int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t fie
 			       (unsigned long long)sample, field_index, (unsigned long long)info->num_samples,
 			       info->num_fields);
 	const beton_field *field = &reader->fields[field_index];
-	uint8_t slot[COMPRESSED_RECORD_SIZE];
+	uint8_t slot[BETON_CUSTOM_RECORD_MAX]; /* other types have fewer bytes */
 	uint8_t entry[ALLOC_ENTRY_SIZE];
 	int result = beton_read_metadata(reader, sample, slot, beton_field_slot(field).size,
 					 sample * info->record_size + field->record_offset, err);
@@ -249,6 +255,18 @@ int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t fie
 				      err);
 	}
 	return result == BETON_OK ? take_value(reader, &place, slot, out, err) : result;
+}
+
+int beton_reader_record(const beton_reader *reader, uint64_t sample, uint32_t field_index, void *destination,
+			beton_error *err)
+{
+	const beton_file_info *info = &reader->info;
+	const beton_field *field = beton_reader_field(reader, field_index);
+	if (sample >= info->num_samples || !field || !beton_type_is_custom(field->type))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu, or field %u is not of a custom type",
+			       reader->path, (unsigned long long)sample, field_index);
+	return beton_read_metadata(reader, sample, destination, field->item_size,
+				   sample * info->record_size + field->record_offset, err);
 }
 
 static void mark_damaged(const beton_reader *reader, uint64_t sample, uint32_t field, beton_value *out)

@@ -61,12 +61,14 @@ static int open_source(bt_dataset *dataset, uint32_t i, const beton_io *given, c
 	return BETON_OK;
 }
 
-static int open_samples(bt_dataset *dataset, uint32_t i, const beton_source *source, uint64_t cache_bytes,
-			beton_error *err)
+static int open_samples(bt_dataset *dataset, uint32_t i, const beton_source *source, const beton_loader_options *given,
+			uint64_t cache_bytes, beton_error *err)
 {
 	beton_reader_options options;
 	beton_reader_options_init(&options);
 	options.cache_bytes = cache_bytes;
+	options.custom = given->custom;
+	options.custom_context = given->custom_context;
 	int result;
 	if (source->io) {
 		result = open_source(dataset, i, source->io, &options, err);
@@ -123,7 +125,7 @@ static int open_file(bt_dataset *dataset, const beton_source *source, const beto
 	if (source->io && (options->direct || !dataset->readers))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: io is given, which does not work with %s", i,
 			       options->direct ? "option direct" : "windows of tokens");
-	int result = dataset->readers ? open_samples(dataset, i, source, cache_bytes, err)
+	int result = dataset->readers ? open_samples(dataset, i, source, options, cache_bytes, err)
 				      : open_stream(dataset, i, source->path, &options->tokens, cache_bytes, err);
 	if (result)
 		return result;

@@ -30,6 +30,8 @@ static void drop_borrowed(beton_loader *loader)
 	options->tokens.field = NULL;
 	options->tokens.special = NULL;
 	options->cpus = NULL;
+	options->custom = NULL;
+	options->custom_context = NULL;
 	options->replacements = NULL;
 	options->num_indices = options->num_weights = 0;
 	options->joined = NULL;

@@ -135,6 +135,7 @@ static int check_no_fields(const beton_loader_options *o, beton_error *err)
 			     : o->num_joined              ? "joined"
 			     : o->num_replacements        ? "replacements"
 			     : o->max_bytes               ? "max_bytes"
+			     : o->custom                  ? "custom"
 			     : o->num_views               ? "views"
 			     : o->drawn                   ? "drawn"
 			     : bt_batch_operations_mix(o) ? "batch_operations"

@@ -316,13 +316,78 @@ static void refusals(void **state)
 	io_script_destroy(&script);
 }
 
+static int describe_note(void *context, const void *arguments, beton_field *field)
+{
+	(void)arguments;
+	assert_string_equal(field->name, "note");
+	*field = *(const beton_field *)context;
+	return BETON_OK;
+}
+
+/* A file with a field of an unknown type, which the caller describes. */
+static void custom_fields(void **state)
+{
+	(void)state;
+	const beton_field fields[] = {{.name = "label", .type = BETON_FIELD_INT},
+				      {.name = "note", .type = BETON_FIELD_BYTES}};
+	make_folder();
+	const char *name = in_folder("custom.beton");
+	beton_writer_options writing;
+	beton_writer_options_init(&writing);
+	writing.flags = BETON_WRITER_NO_EXTENSION;
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, name, fields, 2, &writing, err));
+	for (int64_t i = 0; i < BATCH; i++)
+		assert_ok(beton_writer_append(
+			writer, (const beton_input[]){{.integer = i}, {.data = &i, .size = sizeof(i)}}, err));
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+	patch_file(name, 24 + 1041, "\xff", 1);
+
+	beton_loader_options options = fixture_options(BATCH, 1);
+	options.order = BETON_ORDER_SEQUENTIAL;
+	options.max_bytes = 8;
+	beton_loader *loader = NULL;
+	assert_int_equal(beton_loader_open(&loader, name, &options, NULL), BETON_UNSUPPORTED_FIELD);
+	/* Left out of the batches; or stored as bytes are. */
+	beton_field note[] = {{.type = BETON_FIELD_CUSTOM_BLOB, .item_size = 16, .shape = {1}},
+			      {.type = BETON_FIELD_BYTES}};
+	for (int known = 0; known < 2; known++) {
+		options.custom = describe_note;
+		options.custom_context = &note[known];
+		assert_ok(beton_loader_open(&loader, name, &options, err));
+		assert_null(beton_loader_get_options(loader)->custom);
+		beton_iterator *iterator = NULL;
+		beton_batch *batch = NULL;
+		fixture_start(&iterator, loader, 0, 0);
+		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+		assert_int_equal(batch->num_tensors, known ? 3 : 1);
+		for (int64_t i = 0; i < BATCH; i++)
+			assert_int_equal(((const int64_t *)batch->tensors[0].data)[i], i);
+		if (known)
+			for (int64_t i = 0; i < BATCH; i++)
+				assert_int_equal(((const int64_t *)batch->tensors[1].data)[i], i);
+		beton_batch_release(&batch);
+		fixture_close(&loader, &iterator);
+	}
+	options.custom_context = &note[0];
+	options.fields = (const char *const[]){"note"};
+	options.num_fields = 1;
+	assert_int_equal(beton_loader_open(&loader, name, &options, NULL), BETON_UNSUPPORTED_FIELD);
+	beton_loader_options_init(&options);
+	options.custom = describe_note;
+	options.tokens.window = 8;
+	expect_refused(&(beton_source){.path = name}, &options, "custom is given");
+	remove_folder();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_same_batches), cmocka_unit_test(beside_files),
 		cmocka_unit_test(failed_reads),     cmocka_unit_test(another_identity),
 		cmocka_unit_test(closing_cancels),  cmocka_unit_test(closing_leaves_a_stubborn_source),
-		cmocka_unit_test(refusals),
+		cmocka_unit_test(refusals),         cmocka_unit_test(custom_fields),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

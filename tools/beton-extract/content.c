@@ -121,6 +121,8 @@ int content_make(content *self, const beton_reader *reader, const beton_value *v
 			memcpy(self->value, header, front);
 		return result;
 	case BETON_FIELD_BYTES:
+	case BETON_FIELD_CUSTOM:
+	case BETON_FIELD_CUSTOM_BLOB:
 		break;
 	}
 	self->ending = "bin";

@@ -70,6 +70,8 @@ static void print_facts(const beton_field *field, const field_facts *facts)
 	case BETON_FIELD_NDARRAY:
 	case BETON_FIELD_JSON:
 	case BETON_FIELD_TORCH_TENSOR:
+	case BETON_FIELD_CUSTOM:
+	case BETON_FIELD_CUSTOM_BLOB:
 		break;
 	}
 	text_buffer size;

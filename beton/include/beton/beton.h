@@ -39,6 +39,9 @@ typedef enum beton_field_type {
 	BETON_FIELD_NDARRAY = 4,
 	BETON_FIELD_JSON = 5, /* UTF-8 text and one NUL byte */
 	BETON_FIELD_TORCH_TENSOR = 6,
+	/* Types that the caller describes, see beton_reader_options.custom. Reading only. */
+	BETON_FIELD_CUSTOM = 256,      /* bytes in the sample's record: beton_reader_record */
+	BETON_FIELD_CUSTOM_BLOB = 257, /* with a pointer to a blob among them */
 } beton_field_type;
 
 typedef enum beton_image_mode {
@@ -54,7 +57,8 @@ typedef enum beton_compression {
 
 /* One field of the schema. For reading, the library fills it, and it lives as long as the reader. For writing, the
  * caller fills it, and beton_writer_open copies it. dtype, ndim and shape are used by the two array types only;
- * item_size is bytes per element and is derived from dtype. */
+ * item_size is bytes per element and is derived from dtype. Of the two custom types item_size is the bytes in a record,
+ * shape[0] their alignment, and shape[1] the place of the blob's pointer (64 bits, little-endian) among them. */
 typedef struct beton_field {
 	char name[BETON_NAME_MAX + 1];
 	beton_field_type type;
@@ -92,9 +96,9 @@ typedef struct beton_blob {
 	uint64_t size;
 } beton_blob;
 
-/* One value of one sample. Valid members: integer for INT, real for FLOAT; blob, size, entry and compression for every
- * other type; also mode, width and height (pixels) for IMAGE. status: BETON_OK, or SAMPLE_CORRUPT if
- * beton_reader_sample found this value damaged; then only type, sample and field are valid. */
+/* One value of one sample. Valid members: integer for INT, real for FLOAT, none for CUSTOM; blob, size, entry and
+ * compression for every other type; also mode, width and height (pixels) for IMAGE. status: BETON_OK, or SAMPLE_CORRUPT
+ * if beton_reader_sample found this value damaged; then only type, sample and field are valid. */
 typedef struct beton_value {
 	beton_field_type type;
 	int32_t status;
@@ -120,6 +124,9 @@ typedef struct beton_reader beton_reader;
  * UNSUPPORTED (a compression that this build lacks), NO_MEMORY. */
 BETON_API int beton_reader_open(beton_reader **out, const char *path, beton_error *err);
 
+#define BETON_ARGUMENTS_SIZE 1024    /* bytes about a field in a file's list of fields */
+#define BETON_CUSTOM_RECORD_MAX 4096 /* bytes of a custom field in a record */
+
 /* Options of beton_reader_open_with. */
 typedef struct beton_reader_options {
 	size_t struct_size; /* sizeof(beton_reader_options), set by beton_reader_options_init */
@@ -131,11 +138,22 @@ typedef struct beton_reader_options {
 	 * the reader. NULL (default): pread. Not with beton_reader_open_io. */
 	int64_t (*read)(void *context, int fd, void *destination, size_t size, uint64_t offset);
 	void *context;
+	/* Describes a field whose type this library does not know (FFCV's custom fields), because the file does not say
+	 * how many bytes its values take in a record. field has the name. arguments: the BETON_ARGUMENTS_SIZE bytes
+	 * that the field's own program stored about it. The function sets field->type to CUSTOM or CUSTOM_BLOB, with
+	 * item_size (1..BETON_CUSTOM_RECORD_MAX), shape[0] (a power of two, 1..16; NumPy's dtype.alignment) and
+	 * shape[1], or to FLOAT, INT, IMAGE, BYTES or JSON, if the values are stored as those are. Each CUSTOM_BLOB of
+	 * each sample has one allocation. A wrong description gives wrong values of all fields. Returns BETON_OK, or
+	 * any other number: it does not know the field either. Called by open. NULL (default): such a file is refused
+	 * (UNSUPPORTED_FIELD). */
+	int (*custom)(void *context, const void *arguments, beton_field *field);
+	void *custom_context;
 } beton_reader_options;
 
 BETON_API void beton_reader_options_init(beton_reader_options *options);
 
-/* beton_reader_open with options, which may be NULL. Further errors: INVALID_ARGUMENT (struct_size). */
+/* beton_reader_open with options, which may be NULL. Further errors: INVALID_ARGUMENT (struct_size, what the function
+ * custom said). */
 BETON_API int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *options,
 				     beton_error *err);
 
@@ -173,6 +191,11 @@ BETON_API int beton_reader_value(const beton_reader *reader, uint64_t sample, ui
  * damaged. Each value's status tells which, err describes the first, and the other values are valid. After any other
  * error no value is valid. */
 BETON_API int beton_reader_sample(const beton_reader *reader, uint64_t sample, beton_value *values, beton_error *err);
+
+/* Reads the item_size bytes that a sample's record has for a field of a custom type, pointer included. Errors:
+ * INVALID_ARGUMENT (out of range, or not such a field), SAMPLE_CORRUPT, IO, FILE_CHANGED. */
+BETON_API int beton_reader_record(const beton_reader *reader, uint64_t sample, uint32_t field, void *destination,
+				  beton_error *err);
 
 /* Reads the integers of a field for samples first .. first + count - 1, in large pieces. Errors: INVALID_ARGUMENT (no
  * such samples, or no INT field), SAMPLE_CORRUPT, IO, FILE_CHANGED, NO_MEMORY. */

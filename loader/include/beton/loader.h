@@ -27,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <beton/beton.h>
 #include <beton/error.h>
 #include <beton/io.h>
 #include <beton/tokens.h>
@@ -480,6 +481,11 @@ typedef struct beton_loader_options {
 	 * effect on them. parts: a multiple of world_size; last must be DROP. 0 (default): positions go to the ranks in
 	 * turn. part_stride: >= 1, default 1. */
 	uint32_t parts, first_part, part_stride;
+
+	/* Describes fields of unknown types, which batches leave out unless they are stored as known ones are: see
+	 * beton_reader_options.custom. Called by open. NULL (default): a file that has such a field is refused. */
+	int (*custom)(void *context, const void *arguments, beton_field *field);
+	void *custom_context;
 } beton_loader_options;
 
 /* One file of a data set. Initialise all members, those that are not needed with 0. */
