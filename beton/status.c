@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <beton/error.h>
+#include <stdlib.h>
+
+#include <beton/beton.h>
+
+const char *beton_version(void)
+{
+	return BETON_VERSION;
+}
+
+void beton_free(void *memory)
+{
+	free(memory);
+}
 
 const char *beton_status_name(int code)
 {

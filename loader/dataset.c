@@ -277,7 +277,7 @@ static int storage_order(const bt_dataset *dataset, uint64_t **out, beton_error 
 		for (uint64_t k = from; all && !result && k < dataset->first[i + 1]; k++)
 			all[k] = part && k >= dataset->first[i] ? dataset->first[i] + part[k - dataset->first[i]] : k;
 		*out = all;
-		free(part);
+		beton_free(part);
 		if (result)
 			return result;
 	}

@@ -244,6 +244,11 @@ int beton_loader_open(beton_loader **out, const char *path, const beton_loader_o
 	return beton_loader_open_many(out, &(beton_source){.path = path}, 1, options, err);
 }
 
+const char *beton_loader_version(void)
+{
+	return BETON_VERSION;
+}
+
 uint64_t beton_loader_num_samples(const beton_loader *loader)
 {
 	return bt_dataset_samples(&loader->dataset);

@@ -78,7 +78,7 @@ static int check_image(const place *at, const beton_image_options *o)
 	    (result = check_real(at, "center_ratio", o->center_ratio, 0, false, 1)) ||
 	    (result = check_real(at, "flip_probability", o->flip_probability, 0, true, 1)) ||
 	    (result = check_count(at, "flip_mode", o->flip_mode, 0, BETON_FLIP_ALTERNATE)) ||
-	    (result = check_count(at, "exact", o->exact, 0, BETON_PIXELS_TORCHVISION)) ||
+	    (result = check_count(at, "pixels", o->pixels, 0, BETON_PIXELS_TORCHVISION)) ||
 	    (result = check_count(at, "filter", o->filter, 0, BETON_FILTER_NEAREST)) ||
 	    (result = check_dtype(at, o->dtype)) || (result = check_count(at, "layout", o->layout, 0, BETON_NCHW)) ||
 	    (result = bt_operations_check(o, at->name, at->err)))
@@ -115,6 +115,6 @@ int bt_options_check_images(const beton_loader_options *options, beton_error *er
 
 void bt_options_resolve_image(beton_image_options *image)
 {
-	if (image->filter == BETON_FILTER_AUTO && image->exact != BETON_PIXELS_FAST)
-		image->filter = image->exact == BETON_PIXELS_FFCV ? BETON_FILTER_AREA : BETON_FILTER_BILINEAR;
+	if (image->filter == BETON_FILTER_AUTO && image->pixels != BETON_PIXELS_FAST)
+		image->filter = image->pixels == BETON_PIXELS_FFCV ? BETON_FILTER_AREA : BETON_FILTER_BILINEAR;
 }

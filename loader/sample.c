@@ -36,9 +36,9 @@ static bt_rect choose_crop(const beton_image_options *image, const beton_value *
  * crop. */
 static bt_request request_image(const beton_image_options *options)
 {
-	if (options->exact == BETON_PIXELS_FFCV)
+	if (options->pixels == BETON_PIXELS_FFCV)
 		return (bt_request){.pixels = BT_WANT_RGB_FAST_DCT};
-	if (options->exact == BETON_PIXELS_TORCHVISION || options->filter != BETON_FILTER_AUTO)
+	if (options->pixels == BETON_PIXELS_TORCHVISION || options->filter != BETON_FILTER_AUTO)
 		return (bt_request){.pixels = BT_WANT_RGB};
 	return (bt_request){.pixels = BT_WANT_PLANES, .width = options->width, .height = options->height};
 }

@@ -28,9 +28,9 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 	format->width = image->width;
 	format->filter = image->filter;
 	/* An exact mode uses its peer's arithmetic, unless another filter is named. */
-	if (image->exact == BETON_PIXELS_FFCV && image->filter == BETON_FILTER_AREA)
+	if (image->pixels == BETON_PIXELS_FFCV && image->filter == BETON_FILTER_AREA)
 		format->exact = BT_EXACT_OPENCV;
-	else if (image->exact == BETON_PIXELS_TORCHVISION && image->filter == BETON_FILTER_BILINEAR)
+	else if (image->pixels == BETON_PIXELS_TORCHVISION && image->filter == BETON_FILTER_BILINEAR)
 		format->exact = BT_EXACT_PILLOW;
 	else
 		format->exact = BT_EXACT_NONE;

@@ -259,7 +259,7 @@ static int use_scans(const beton_reader *reader, beton_error *err)
 	if (result == BETON_OK)
 		result = beton_reader_storage_order(reader, &order, err);
 	if (result == BETON_OK)
-		free(order);
+		beton_free(order);
 	return result;
 }
 
@@ -451,7 +451,7 @@ static void check_storage_order(const char *name, bool expect_order)
 		last = value.blob.offset;
 	}
 	assert_true(turns <= (order ? 0 : 1));
-	free(order);
+	beton_free(order);
 	beton_reader_close(&reader);
 }
 

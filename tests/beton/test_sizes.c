@@ -98,11 +98,19 @@ static int tear_down(void **state)
 	return 0;
 }
 
+static void the_version(void **state)
+{
+	(void)state;
+	assert_string_equal(beton_version(), BETON_VERSION);
+	beton_free(NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_of_every_size),
 		cmocka_unit_test(members_beyond_the_size_do_not_count),
+		cmocka_unit_test(the_version),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

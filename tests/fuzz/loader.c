@@ -27,7 +27,7 @@ static beton_loader_options choose(const uint8_t *choices)
 	options.read_ahead = choices[1] >> 4;
 	options.max_bytes = choices[2] & 1 ? 64 : 0;
 	options.image.crop = (beton_crop)((choices[2] >> 1 & 3) % 3);
-	options.image.exact = (beton_pixels)((choices[2] >> 3 & 3) % 3);
+	options.image.pixels = (beton_pixels)((choices[2] >> 3 & 3) % 3);
 	options.image.height = options.image.width = 9;
 	options.memory_limit = choices[2] & 32 ? 64 << 20 : 0;
 	return options;

@@ -242,7 +242,7 @@ static void check_exact(beton_pixels exact, const uint8_t *expected, uint32_t wi
 	beton_loader_options options = fixture_options(2, 1);
 	options.image.width = width;
 	options.image.height = height;
-	options.image.exact = exact;
+	options.image.pixels = exact;
 	beton_loader *loader = NULL;
 	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, file, &options, err));
@@ -303,10 +303,10 @@ static void default_pixels_come_from_planes(void **state)
 	options.image.height = 42;
 	size_t bytes;
 	uint8_t *planes = first_batch(&options.image, &bytes);
-	options.image.exact = BETON_PIXELS_TORCHVISION;
+	options.image.pixels = BETON_PIXELS_TORCHVISION;
 	options.image.filter = BETON_FILTER_AREA;
 	uint8_t *exact = first_batch(&options.image, &bytes);
-	options.image.exact = BETON_PIXELS_FAST;
+	options.image.pixels = BETON_PIXELS_FAST;
 	uint8_t *named = first_batch(&options.image, &bytes);
 	assert_memory_equal(named, exact, bytes);
 	assert_memory_not_equal(planes, exact, bytes);

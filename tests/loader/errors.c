@@ -106,7 +106,7 @@ static void every_option_is_checked(void **state)
 	check_option(image.flip_probability, 2, "is 2");
 	check_option(image.flip_mode, 2, "is 2");
 	check_option(image.flip_mode, BETON_FLIP_ALTERNATE, "is ALTERNATE, which needs a flip_probability above 0");
-	check_option(image.exact, (beton_pixels)3, "is 3");
+	check_option(image.pixels, (beton_pixels)3, "is 3");
 	check_option(image.dtype, BETON_INT64, "is 2");
 	check_option(image.layout, (beton_layout)2, "is 2");
 	check_option(image.mean[1], INFINITY, "is inf");
@@ -175,11 +175,11 @@ static void defaults_are_filled_in(void **state)
 	beton_loader_close(&loader);
 	/* An exact mode has its peer's filter, unless another is named. */
 	beton_loader_options exact = fixture_options(4, 1);
-	exact.image.exact = BETON_PIXELS_FFCV;
+	exact.image.pixels = BETON_PIXELS_FFCV;
 	loader = open_loader(&exact);
 	assert_int_equal(beton_loader_get_options(loader)->image.filter, BETON_FILTER_AREA);
 	beton_loader_close(&loader);
-	exact.image.exact = BETON_PIXELS_TORCHVISION;
+	exact.image.pixels = BETON_PIXELS_TORCHVISION;
 	loader = open_loader(&exact);
 	assert_int_equal(beton_loader_get_options(loader)->image.filter, BETON_FILTER_BILINEAR);
 	beton_loader_close(&loader);

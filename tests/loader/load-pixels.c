@@ -107,7 +107,7 @@ int main(int argc, char **argv)
 	}
 	options.batch_size = 16;
 	options.drawn = true;
-	options.image.exact = (beton_pixels)find(argv[2], exact);
+	options.image.pixels = (beton_pixels)find(argv[2], exact);
 	options.image.crop = (beton_crop)find(argv[3], crops);
 	options.image.width = (uint32_t)atoi(argv[4]);
 	options.image.height = (uint32_t)atoi(argv[5]);

@@ -111,7 +111,7 @@ static void the_loader_refuses(void **state)
 	static const beton_pixels modes[] = {BETON_PIXELS_FAST, BETON_PIXELS_FFCV, BETON_PIXELS_TORCHVISION};
 	for (size_t m = 0; m < sizeof(modes) / sizeof(*modes); m++) {
 		beton_loader_options options = fixture_options(1, 1);
-		options.image.exact = modes[m];
+		options.image.pixels = modes[m];
 		for (uint64_t i = 0; i < TOO_LARGE; i++)
 			check_load(options, i, NULL);
 		check_load(options, TOO_LARGE,

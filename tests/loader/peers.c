@@ -172,7 +172,7 @@ static difference load(const test_case *c, beton_pixels exact, bool flip)
 {
 	beton_loader_options options = fixture_options(num_pictures, 1);
 	options.drawn = true;
-	options.image.exact = exact;
+	options.image.pixels = exact;
 	options.image.crop = c->crop;
 	options.image.width = c->width;
 	options.image.height = c->height;

@@ -57,6 +57,13 @@ static void statistics_of_every_size(void **state)
 	fixture_close(&loader, &iterator);
 }
 
+/* Both libraries come from one release. */
+static void the_version(void **state)
+{
+	(void)state;
+	assert_string_equal(beton_loader_version(), beton_version());
+}
+
 static int set_up(void **state)
 {
 	(void)state;
@@ -76,6 +83,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_of_every_size),
 		cmocka_unit_test(statistics_of_every_size),
+		cmocka_unit_test(the_version),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -114,7 +114,7 @@ static beton_loader_options options_for(beton_pixels exact, uint32_t threads, be
 	beton_loader_options options = fixture_options(7, threads);
 	options.image.width = options.image.height = OUTPUT;
 	options.image.crop = BETON_CROP_RANDOM;
-	options.image.exact = exact;
+	options.image.pixels = exact;
 	options.on_error = on_error;
 	return options;
 }

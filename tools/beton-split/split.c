@@ -104,7 +104,7 @@ static int cut_by_bytes(split_plan *plan, const beton_reader *reader, uint64_t l
 		empty.blobs += dataset_has_blob(beton_reader_field(reader, i)->type);
 	void *dictionaries;
 	int result = beton_reader_dictionaries(reader, &dictionaries, &empty.every_shard, err);
-	free(dictionaries);
+	beton_free(dictionaries);
 	empty.every_shard += facts_size;
 	file_size size = empty;
 	if (result == BETON_OK)

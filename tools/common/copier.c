@@ -60,7 +60,7 @@ int copier_check(const copier *self, const beton_reader *reader, beton_error *er
 				"and cannot stand beside them as they are stored; --recompress allows to compress them "
 				"again",
 				beton_reader_path(reader));
-	free(dictionaries);
+	beton_free(dictionaries);
 	return result;
 }
 
@@ -197,6 +197,6 @@ void copier_close(copier *self)
 	free(self->stored);
 	free(self->values);
 	free(self->buffer);
-	free(self->dictionaries);
+	beton_free(self->dictionaries);
 	*self = (copier){0};
 }

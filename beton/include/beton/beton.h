@@ -31,6 +31,13 @@ extern "C" {
 #define BETON_PAGE_SIZE_MIN (UINT32_C(1) << 21)     /* 2 MiB; page sizes are powers of two below 2^32 */
 #define BETON_PAGE_SIZE_DEFAULT (UINT32_C(1) << 23) /* 8 MiB, FFCV's default */
 
+/* The library's release, "0.1.0". A static string; any thread. */
+BETON_API const char *beton_version(void);
+
+/* Frees memory that a function of this library gave to its caller; NULL is allowed. Programs whose free is not that of
+ * the library (another language, another allocator) need it. Any thread. */
+BETON_API void beton_free(void *memory);
+
 typedef enum beton_field_type {
 	BETON_FIELD_FLOAT = 0, /* float64 */
 	BETON_FIELD_INT = 1,   /* int64 */
@@ -203,7 +210,7 @@ BETON_API int beton_reader_integers(const beton_reader *reader, uint32_t field, 
 				    int64_t *out, beton_error *err);
 
 /* The samples in the order of their place in the file, for sequential reads. *out becomes NULL if that is 0, 1, 2...
- * (or a rotation of it), else an array of num_samples numbers, which the caller frees. Files written by libbeton are in
+ * (or a rotation of it), else an array of num_samples numbers, for beton_free. Files written by libbeton are in
  * order. For others the allocation table is read once or twice; if they are not in order (several processes wrote
  * them), the call needs 24 bytes of memory for each sample. Errors: IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API int beton_reader_storage_order(const beton_reader *reader, uint64_t **out, beton_error *err);
@@ -255,8 +262,8 @@ BETON_API const char *beton_reader_facts(const beton_reader *reader, beton_error
  * FILE_CHANGED, NO_MEMORY. */
 BETON_API int beton_reader_source(const beton_reader *reader, uint64_t sample, char *source, beton_error *err);
 
-/* The section of dictionaries of compressed fields (see docs/format.md), checked against its checksum. The caller frees
- * *out, which is NULL, with size 0, if the file has none. Stored values of two files with identical sections can be
+/* The section of dictionaries of compressed fields (see docs/format.md), checked against its checksum. *out is for
+ * beton_free, and NULL, with size 0, if the file has none. Stored values of two files with identical sections can be
  * copied into one file. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API int beton_reader_dictionaries(const beton_reader *reader, void **out, uint64_t *size, beton_error *err);
 

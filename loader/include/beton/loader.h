@@ -273,7 +273,7 @@ typedef struct beton_image_options {
 	double crop_ratio[2];    /* width / height; default 3/4, 4/3 */
 	double center_ratio;     /* default 224/256 */
 	double flip_probability; /* horizontal, 0..1; default 0 */
-	beton_pixels exact;      /* default FAST */
+	beton_pixels pixels;     /* whose pixels; default FAST */
 	beton_filter filter;     /* default AUTO; an exact mode sets its own */
 	beton_dtype dtype;       /* UINT8, FLOAT32, FLOAT16 or BFLOAT16; default UINT8 */
 	beton_layout layout;     /* default NHWC */
@@ -597,6 +597,9 @@ typedef struct beton_loader beton_loader;
 
 /* Delivers an epoch, or the rest of one, to the consumer. */
 typedef struct beton_iterator beton_iterator;
+
+/* The library's release, "0.1.0". A static string; any thread. */
+BETON_API const char *beton_loader_version(void);
 
 BETON_API void beton_loader_options_init(beton_loader_options *options);
 
