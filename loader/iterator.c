@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
@@ -78,6 +81,7 @@ static int open_at(beton_iterator **out, beton_loader *loader, uint64_t epoch, u
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for an iterator", path);
 	}
 	iterator->loader = loader;
+	iterator->descriptor = -1;
 	iterator->epoch = epoch;
 	iterator->shard = bt_shard_of(loader, position);
 	iterator->batches = bt_shard_batches(&iterator->shard);
@@ -189,6 +193,28 @@ static bool is_ready(const beton_iterator *iterator)
 	return slot && slot->state == BT_SLOT_READY;
 }
 
+/* With the lock held. Makes the descriptor readable if the next call of beton_iterator_next would not wait. */
+static void update_descriptor(beton_iterator *iterator)
+{
+	bool readable = iterator->cancelled || !iterator->loader || iterator->delivered == iterator->batches ||
+			is_ready(iterator);
+	if (iterator->descriptor < 0 || readable == iterator->is_readable)
+		return;
+	/* The counter is 0 or 1, so neither call waits, and none fails. */
+	eventfd_t count;
+	if (readable)
+		eventfd_write(iterator->descriptor, 1);
+	else
+		eventfd_read(iterator->descriptor, &count);
+	iterator->is_readable = readable;
+}
+
+void bt_iterator_wake(beton_iterator *iterator)
+{
+	pthread_cond_broadcast(&iterator->ready);
+	update_descriptor(iterator);
+}
+
 /* With the lock held. Releases the lock while it waits; the loader may be closed then. deadline: bt_now_ns, or
  * BT_NEVER. */
 static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t deadline, beton_error *err)
@@ -235,6 +261,7 @@ static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err
 	iterator->late_ns = 0;
 	iterator->run_ns = bt_now_ns() - iterator->opened_ns;
 	slot->iterator = NULL;
+	update_descriptor(iterator);
 	if (slot->lost) {
 		loader->stats.errors++;
 		if (err)
@@ -293,6 +320,36 @@ int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t tim
 	return result;
 }
 
+uint64_t beton_iterator_batches_left(const beton_iterator *iterator)
+{
+	if (bt_refuse_child(iterator->pool, NULL))
+		return 0;
+	pthread_mutex_lock(&iterator->pool->lock);
+	uint64_t left = iterator->loader ? iterator->batches - iterator->delivered : 0;
+	pthread_mutex_unlock(&iterator->pool->lock);
+	return left;
+}
+
+int beton_iterator_descriptor(beton_iterator *iterator, int *out, beton_error *err)
+{
+	*out = -1;
+	int result = bt_refuse_child(iterator->pool, err);
+	if (result)
+		return result;
+	pthread_mutex_lock(&iterator->pool->lock);
+	if (iterator->descriptor < 0)
+		iterator->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (iterator->descriptor < 0) {
+		char text[128];
+		result = bt_fail(err, BETON_SYSTEM, "no descriptor for an iterator: %s",
+				 strerror_r(errno, text, sizeof(text)));
+	}
+	update_descriptor(iterator);
+	*out = iterator->descriptor;
+	pthread_mutex_unlock(&iterator->pool->lock);
+	return result;
+}
+
 void beton_iterator_cancel(beton_iterator *iterator)
 {
 	/* In the child of a fork the lock may be held by a thread that does not exist there. */
@@ -303,7 +360,7 @@ void beton_iterator_cancel(beton_iterator *iterator)
 	pthread_mutex_lock(&pool->lock);
 	bt_pool_retain(pool);
 	iterator->cancelled = true;
-	pthread_cond_broadcast(&iterator->ready);
+	bt_iterator_wake(iterator);
 	pthread_mutex_unlock(&pool->lock);
 	bt_pool_release(pool);
 }
@@ -321,7 +378,7 @@ static void leave(beton_iterator *iterator)
 	loader->stats.run_ns += iterator->run_ns;
 	iterator->loader = NULL;
 	bt_order_end(&iterator->order);
-	pthread_cond_broadcast(&iterator->ready);
+	bt_iterator_wake(iterator);
 }
 
 void bt_iterators_leave(beton_loader *loader)
@@ -346,6 +403,8 @@ void beton_iterator_close(beton_iterator **out)
 		leave(iterator);
 	pthread_mutex_unlock(&iterator->pool->lock);
 	bt_pool_release(iterator->pool);
+	if (iterator->descriptor >= 0)
+		close(iterator->descriptor); /* nothing is stored in it */
 	pthread_cond_destroy(&iterator->ready);
 	free(iterator);
 }

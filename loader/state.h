@@ -54,6 +54,8 @@ struct beton_iterator {
 	/* Guarded by the lock. */
 	beton_loader *loader; /* NULL: the loader is closed */
 	bool cancelled;
+	int descriptor;       /* beton_iterator_descriptor; -1: it was not asked for */
+	bool is_readable;     /* the descriptor */
 	beton_iterator *next; /* in the loader's list */
 	uint64_t begun;       /* batches that have a slot, or had one */
 	uint64_t claimable;   /* the earliest batch that may have unclaimed samples */

@@ -13,6 +13,7 @@
 #include "close.h"
 #include "common/error.h"
 #include "common/system.h"
+#include "iterator.h"
 #include "joined.h"
 #include "pages.h"
 #include "ragged.h"
@@ -166,7 +167,7 @@ static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 	if (!slot->iterator)
 		drop(slot);
 	else if (slot == bt_queue_head(slot->iterator))
-		pthread_cond_signal(&slot->iterator->ready);
+		bt_iterator_wake(slot->iterator);
 }
 
 /* With the lock held. Records the end of a sample. The error that a batch reports does not depend on which worker is

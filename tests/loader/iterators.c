@@ -4,6 +4,7 @@
 #include "fixture.h"
 
 #include <dlpack/dlpack.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -419,6 +420,112 @@ static void a_batch_without_a_good_sample_is_lost(void **state)
 	}
 }
 
+/* ---- event loops ---- */
+
+static bool is_readable(int fd, int timeout_ms)
+{
+	struct pollfd wanted = {.fd = fd, .events = POLLIN};
+	int result = poll(&wanted, 1, timeout_ms);
+	assert_true(result >= 0);
+	return result == 1 && wanted.revents == POLLIN;
+}
+
+static atomic_bool held;
+
+static int hold_picture(const beton_operation_call *call)
+{
+	(void)call;
+	while (atomic_load(&held))
+		sched_yield();
+	return 0;
+}
+
+static void a_descriptor_tells_of_batches(void **state)
+{
+	(void)state;
+	enum { BATCH = 8, SKIPPED = 2 };
+	beton_operation operation;
+	beton_loader_operation_init(&operation, BETON_CUSTOM);
+	operation.apply = hold_picture;
+	beton_loader_options options = shuffled(BATCH, 2);
+	options.image.operations = &operation;
+	options.image.num_operations = 1;
+	int files = fixture_files();
+	beton_loader *loader = open_loader(damaged, &options);
+	beton_iterator *iterator = NULL;
+	beton_batch *batch;
+	int fd, again, lost = 0;
+	uint64_t left = (N + BATCH - 1) / BATCH - SKIPPED;
+	atomic_store(&held, true);
+	fixture_start(&iterator, loader, 0, SKIPPED * BATCH);
+	assert_ok(beton_iterator_descriptor(iterator, &fd, err));
+	assert_ok(beton_iterator_descriptor(iterator, &again, err));
+	assert_int_equal(fd, again);
+	/* While no batch can be done. */
+	assert_false(is_readable(fd, 0));
+	assert_int_equal(beton_iterator_next(iterator, &batch, 0, NULL), BETON_TIMEOUT);
+	assert_int_equal(beton_iterator_batches_left(iterator), left);
+	atomic_store(&held, false);
+	for (; left > 0; left--) {
+		assert_int_equal(beton_iterator_batches_left(iterator), left);
+		assert_true(is_readable(fd, -1));
+		int result = beton_iterator_next(iterator, &batch, 0, NULL);
+		assert_true(result == BETON_OK || result == BETON_SAMPLE_CORRUPT);
+		lost += result != BETON_OK;
+		beton_batch_release(&batch);
+	}
+	assert_true(lost <= 1);
+	assert_int_equal(beton_iterator_batches_left(iterator), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_true(is_readable(fd, 0));
+		assert_int_equal(beton_iterator_next(iterator, &batch, 0, NULL), BETON_END);
+	}
+	fixture_close(&loader, &iterator);
+	assert_int_equal(fixture_files(), files);
+}
+
+/* It was asked for when the batches were ready already, goes out with the last one that is, and comes back. */
+static void a_descriptor_follows_the_batches(void **state)
+{
+	(void)state;
+	beton_operation operation;
+	beton_loader_operation_init(&operation, BETON_CUSTOM);
+	operation.apply = hold_picture;
+	for (int end = 0; end < 2; end++) {
+		beton_loader_options options = shuffled(1, 1);
+		options.image.operations = &operation;
+		options.image.num_operations = 1;
+		options.batches_ahead = 1;
+		beton_loader *loader = open_loader(file, &options);
+		beton_iterator *iterator = NULL;
+		beton_batch *batch;
+		int fd;
+		atomic_store(&held, false);
+		fixture_start(&iterator, loader, 0, 0);
+		beton_loader_stats stats = {.struct_size = sizeof(stats)};
+		do
+			beton_loader_get_stats(loader, &stats);
+		while (stats.transform_ns == 0);
+		assert_ok(beton_iterator_descriptor(iterator, &fd, err));
+		assert_true(is_readable(fd, -1));
+		/* The only batch ahead goes out, and the next one cannot be done. */
+		atomic_store(&held, true);
+		assert_ok(beton_iterator_next(iterator, &batch, 0, err));
+		assert_false(is_readable(fd, 0));
+		beton_batch_release(&batch);
+		if (end)
+			beton_iterator_cancel(iterator);
+		atomic_store(&held, false);
+		if (!end)
+			beton_loader_close(&loader);
+		assert_true(is_readable(fd, 0));
+		assert_int_equal(beton_iterator_next(iterator, &batch, 0, NULL), end ? BETON_CANCELLED : BETON_STATE);
+		if (!end)
+			assert_int_equal(beton_iterator_batches_left(iterator), 0);
+		fixture_close(&loader, &iterator);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -431,6 +538,8 @@ int main(void)
 		cmocka_unit_test(threads_are_where_they_are_told),
 		cmocka_unit_test(bad_samples_are_left_out_or_replaced),
 		cmocka_unit_test(a_batch_without_a_good_sample_is_lost),
+		cmocka_unit_test(a_descriptor_tells_of_batches),
+		cmocka_unit_test(a_descriptor_follows_the_batches),
 	};
 	return cmocka_run_group_tests(tests, write_files, remove_files);
 }

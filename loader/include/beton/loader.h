@@ -683,6 +683,19 @@ BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, i
  * in the child of a fork it does nothing. */
 BETON_API void beton_iterator_cancel(beton_iterator *iterator);
 
+/* How many batches, lost ones included, beton_iterator_next has still to give before END; 0 if the loader is closed,
+ * and in the child of a fork. Any thread, until the iterator is closed. */
+BETON_API uint64_t beton_iterator_batches_left(const beton_iterator *iterator);
+
+/* A descriptor for event loops (poll, epoll, libuv, asyncio): readable as long as beton_iterator_next would not wait,
+ * because a batch or its error is ready, the epoch has ended, the iterator was cancelled, or the loader closed. Wait
+ * for it to be readable, then call beton_iterator_next with timeout_ms 0; do not read it, write it or close it. It
+ * belongs to the iterator, each call gives the same one, and closing the iterator closes it. A consumer that holds
+ * batches_leased batches must release one first: the descriptor stays readable, and next answers STATE. Only the
+ * iterator's consumer may call it. Errors, with *descriptor -1: SYSTEM (no descriptor was left), STATE (the child of a
+ * fork). */
+BETON_API int beton_iterator_descriptor(beton_iterator *iterator, int *descriptor, beton_error *err);
+
 /* Leaves the epoch, finished or not, without waiting for work in progress; sets *iterator to NULL; NULL is allowed. May
  * be called before or after the loader is closed. Leased batches stay leased. */
 BETON_API void beton_iterator_close(beton_iterator **iterator);
