@@ -62,33 +62,41 @@ static void pair_all(uint64_t entries[1 << BT_HUFFMAN_AC_BITS])
 	}
 }
 
+bool bt_huffman_assign(bt_huffman_codes *codes, const uint8_t counts[17], const uint8_t symbols[256], bool dc)
+{
+	memcpy(codes->counts, counts, sizeof(codes->counts));
+	memcpy(codes->symbols, symbols, sizeof(codes->symbols));
+	uint32_t code = 0;
+	int index = 0;
+	for (int length = 1; length <= 16; length++, code <<= 1) {
+		codes->offsets[length] = index - (int32_t)code;
+		/* A code of all ones is none, as libjpeg has it. */
+		if (index + counts[length] > 256 || code + counts[length] >= UINT32_C(1) << length)
+			return false;
+		for (int i = 0; i < counts[length]; i++, index++, code++)
+			if (dc && symbols[index] > DC_SIZE_MAX)
+				return false;
+		codes->limits[length] = (int32_t)(code << (16 - length));
+	}
+	codes->limits[17] = INT32_MAX;
+	return true;
+}
+
 bool bt_huffman_is(const bt_huffman *table, const uint8_t counts[17], const uint8_t symbols[256])
 {
-	return table->made && memcmp(table->counts, counts, sizeof(table->counts)) == 0 &&
-	       memcmp(table->symbols, symbols, sizeof(table->symbols)) == 0;
+	return table->made && memcmp(table->codes.counts, counts, sizeof(table->codes.counts)) == 0 &&
+	       memcmp(table->codes.symbols, symbols, sizeof(table->codes.symbols)) == 0;
 }
 
 bool bt_huffman_make(bt_huffman *table, const uint8_t counts[17], const uint8_t symbols[256], bool dc)
 {
 	memset(table, 0, sizeof(*table));
-	memcpy(table->counts, counts, sizeof(table->counts));
-	memcpy(table->symbols, symbols, sizeof(table->symbols));
-	uint32_t code = 0;
-	int index = 0;
-	for (int length = 1; length <= 16; length++, code <<= 1) {
-		table->offsets[length] = index - (int32_t)code;
-		/* A code of all ones is none, as libjpeg has it. */
-		if (index + counts[length] > 256 || code + counts[length] >= UINT32_C(1) << length)
-			return false;
-		for (int i = 0; i < counts[length]; i++, index++, code++) {
-			if (dc && symbols[index] > DC_SIZE_MAX)
-				return false;
-			if (length <= bt_huffman_bits(dc))
-				put(table->entries, code, length, symbols[index], dc);
-		}
-		table->limits[length] = (int32_t)(code << (16 - length));
-	}
-	table->limits[17] = INT32_MAX;
+	if (!bt_huffman_assign(&table->codes, counts, symbols, dc))
+		return false;
+	for (int length = 1, index = 0; length <= bt_huffman_bits(dc); length++)
+		for (int i = 0; i < counts[length]; i++, index++)
+			put(table->entries, (uint32_t)(index - table->codes.offsets[length]), length, symbols[index],
+			    dc);
 	if (!dc)
 		pair_all(table->entries);
 	table->made = true;

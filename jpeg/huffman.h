@@ -46,15 +46,20 @@ static inline uint64_t bt_huffman_entry(uint32_t length, uint32_t rest, uint32_t
 	       (uint64_t)(uint16_t)value << BT_ENTRY_FIRST | (uint64_t)(63 - rest) << BT_ENTRY_REST;
 }
 
-typedef struct bt_huffman {
-	uint64_t entries[1 << BT_HUFFMAN_AC_BITS];
+/* The codes in the order of their lengths. */
+typedef struct bt_huffman_codes {
 	/* Codes of at most n bits, followed by any others to make 16, are below limits[n]. limits[17] is above all. */
 	int32_t limits[18];
 	/* Index in symbols of a code of n bits, less the code. */
 	int32_t offsets[17];
-	/* What the tables were made of. */
+	/* What the code was made of. */
 	uint8_t counts[17];
 	uint8_t symbols[256];
+} bt_huffman_codes;
+
+typedef struct bt_huffman {
+	uint64_t entries[1 << BT_HUFFMAN_AC_BITS];
+	bt_huffman_codes codes;
 	bool made;
 } bt_huffman;
 
@@ -63,11 +68,26 @@ static inline int bt_huffman_bits(bool dc)
 	return dc ? BT_HUFFMAN_DC_BITS : BT_HUFFMAN_AC_BITS;
 }
 
+/* The symbol of a code that is longer than `shorter` bits, which begins at the top of the window; *length: of the code.
+ * -1: no code. */
+static inline int bt_huffman_symbol(const bt_huffman_codes *codes, uint64_t window, int shorter, uint32_t *length)
+{
+	int32_t code = (int32_t)(window >> 48);
+	int bits = shorter + 1;
+	while (code >= codes->limits[bits])
+		bits++;
+	*length = (uint32_t)bits;
+	return bits > 16 ? -1 : codes->symbols[(code >> (16 - bits)) + codes->offsets[bits]];
+}
+
+/* Sets what counts[n] codes of n bits, n = 1 .. 16, and their symbols in order make. dc: for differences of DC
+ * coefficients. False: this is no code, or it has symbols that the format does not. */
+bool bt_huffman_assign(bt_huffman_codes *codes, const uint8_t counts[17], const uint8_t symbols[256], bool dc);
+
 /* Whether the table, which may be all zero, has been made of that code. */
 bool bt_huffman_is(const bt_huffman *table, const uint8_t counts[17], const uint8_t symbols[256]);
 
-/* Makes the tables of a code with counts[n] codes of n bits, n = 1 .. 16, and their symbols in order. dc: for
- * differences of DC coefficients. False: this is no code, or it has symbols that the format does not. */
+/* Makes the tables of a code, as bt_huffman_assign does. */
 bool bt_huffman_make(bt_huffman *table, const uint8_t counts[17], const uint8_t symbols[256], bool dc);
 
 #endif

@@ -7,6 +7,11 @@
 #include <emmintrin.h>
 #endif
 
+enum {
+	MARKER_RST0 = 0xd0,
+	MARKER_EOI = 0xd9,
+};
+
 const uint8_t *bt_find_marker(const uint8_t *bytes, const uint8_t *end)
 {
 	const uint8_t *at = bytes;
@@ -25,4 +30,12 @@ const uint8_t *bt_find_marker(const uint8_t *bytes, const uint8_t *end)
 		if (at[0] == 0xff && at[1] != 0 && at[1] != 0xff)
 			return at;
 	return end;
+}
+
+bool bt_pass_marker(const uint8_t **at, const uint8_t *end, uint32_t number, bool last)
+{
+	if (end - *at < 2 || (*at)[1] != (last ? MARKER_EOI : MARKER_RST0 + (number & 7)))
+		return false;
+	*at += 2;
+	return true;
 }

@@ -2,9 +2,14 @@
 #ifndef BT_JPEG_MARKER_H
 #define BT_JPEG_MARKER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The first 0xff whose next byte is neither 0 nor 0xff; end if there is none. */
 const uint8_t *bt_find_marker(const uint8_t *bytes, const uint8_t *end);
+
+/* Goes on behind the marker that has to follow segment `number` of a scan, which ends the picture behind the last one.
+ * False: it does not. */
+bool bt_pass_marker(const uint8_t **at, const uint8_t *end, uint32_t number, bool last);
 
 #endif

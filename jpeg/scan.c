@@ -8,8 +8,6 @@
 #include "marker.h"
 
 enum {
-	MARKER_RST0 = 0xd0,
-	MARKER_EOI = 0xd9,
 	/* Making tables takes longer than libjpeg takes for less data. */
 	LEAST_BYTES = 2048,
 	/* MCUs in a row that are transformed at once: their coefficients and the look-ups fit in the first cache. */
@@ -75,7 +73,7 @@ void bt_scan_free(bt_scan *scan)
 
 /* ---- the header ---- */
 
-static bool is_common(const struct jpeg_decompress_struct *jpeg)
+bool bt_scan_is_common(const struct jpeg_decompress_struct *jpeg)
 {
 	if (jpeg->progressive_mode || jpeg->arith_code || jpeg->data_precision != 8 || jpeg->Ss != 0 ||
 	    jpeg->Se != DCTSIZE2 - 1 || jpeg->Ah != 0 || jpeg->Al != 0 || jpeg->comps_in_scan != jpeg->num_components)
@@ -147,7 +145,7 @@ static void place_blocks(bt_scan *scan)
 
 static bool read_header(bt_scan *scan, const struct jpeg_decompress_struct *jpeg)
 {
-	if (!is_common(jpeg))
+	if (!bt_scan_is_common(jpeg))
 		return false;
 	scan->num_components = jpeg->num_components;
 	for (int i = 0; i < scan->num_components; i++)
@@ -171,12 +169,10 @@ static __attribute__((noinline)) uint64_t long_entry(uint64_t window, const bt_h
 {
 	uint32_t symbol = bt_huffman_part(entry, BT_ENTRY_FIRST), length = bt_huffman_part(entry, BT_ENTRY_LENGTH);
 	if (length == 0) {
-		int32_t code = (int32_t)(window >> 48);
-		for (length = (uint32_t)bt_huffman_bits(dc) + 1; code >= table->limits[length]; length++)
-			;
-		if (length > 16)
+		int found = bt_huffman_symbol(&table->codes, window, bt_huffman_bits(dc), &length);
+		if (found < 0)
 			return 0;
-		symbol = table->symbols[(code >> (16 - length)) + table->offsets[length]];
+		symbol = (uint32_t)found;
 	}
 	uint32_t size = dc ? symbol : symbol & 15, run = dc ? 0 : symbol >> 4;
 	if (size == 0)
@@ -382,15 +378,6 @@ static bool decode_mcus(bt_scan *scan, const bt_scan_request *request, uint32_t 
 	return true;
 }
 
-/* Goes on behind the marker that has to follow segment `number`. */
-static bool pass_marker(const bt_scan *scan, const uint8_t **at, uint32_t number, bool last)
-{
-	if (scan->end - *at < 2 || (*at)[1] != (last ? MARKER_EOI : MARKER_RST0 + (number & 7)))
-		return false;
-	*at += 2;
-	return true;
-}
-
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request)
 {
 	if (!read_header(scan, jpeg))
@@ -412,7 +399,7 @@ bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, co
 			if (!end_segment(scan, &at))
 				return false;
 		}
-		if (!pass_marker(scan, &at, number, stop == total))
+		if (!bt_pass_marker(&at, scan->end, number, stop == total))
 			return false;
 	}
 	return true;
@@ -428,7 +415,7 @@ bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, con
 		uint32_t count = least(total - first, scan->interval);
 		open_segment(scan, at);
 		if (!skip_mcus(scan, count) || !end_segment(scan, &at) ||
-		    !pass_marker(scan, &at, number, first + count == total))
+		    !bt_pass_marker(&at, scan->end, number, first + count == total))
 			return false;
 	}
 	*end = at;

@@ -18,6 +18,9 @@
 
 enum { BT_SCAN_COMPONENTS = 3 };
 
+/* Whether the JPEG, whose header has been read, is of the kind that is decoded here. */
+bool bt_scan_is_common(const struct jpeg_decompress_struct *jpeg);
+
 /* Memory of one decoder: 160 KB. No result depends on what was decoded before. */
 typedef struct bt_scan bt_scan;
 

@@ -156,3 +156,14 @@ size_t jpeg_optimized_size(const uint8_t *data, size_t size, unsigned int interv
 	free(made.data);
 	return made.size;
 }
+
+const uint8_t *jpeg_find_marker(const uint8_t *data, size_t size, uint8_t marker)
+{
+	for (size_t at = 2; at + 4 <= size && data[at] == 0xff; at += 2 + (size_t)(data[at + 2] << 8 | data[at + 3])) {
+		if (data[at + 1] == marker)
+			return data + at + 4;
+		if (data[at + 1] == 0xda)
+			break;
+	}
+	return NULL;
+}

@@ -65,18 +65,6 @@ static image_settings defaults(write_mode mode)
 	return settings;
 }
 
-/* The bytes behind the first marker of that kind; NULL: there is none. Only what precedes the first scan counts. */
-static const uint8_t *find_marker(const uint8_t *data, size_t size, uint8_t marker)
-{
-	for (size_t at = 2; at + 4 <= size && data[at] == 0xff; at += 2 + (size_t)(data[at + 2] << 8 | data[at + 3])) {
-		if (data[at + 1] == marker)
-			return data + at + 4;
-		if (data[at + 1] == 0xda)
-			break;
-	}
-	return NULL;
-}
-
 /* The row is divided, no segment is shorter than 6 blocks if the row is not, and no better divisor was left. */
 static void check_interval(uint32_t interval, uint32_t mcus, uint32_t blocks)
 {
@@ -97,10 +85,10 @@ static void check_rewritten(const jpeg_sort *sort, const jpeg_bytes *source, con
 		fail_msg("%s, %u x %u: other pixels", sort->name, width, height);
 	assert_int_equal(width, stored->width);
 	assert_int_equal(height, stored->height);
-	assert_non_null(find_marker(stored->data, stored->size, 0xc0)); /* baseline */
-	assert_null(find_marker(stored->data, stored->size, 0xe1));
-	assert_null(find_marker(stored->data, stored->size, 0xfe));
-	const uint8_t *interval = find_marker(stored->data, stored->size, 0xdd);
+	assert_non_null(jpeg_find_marker(stored->data, stored->size, 0xc0)); /* baseline */
+	assert_null(jpeg_find_marker(stored->data, stored->size, 0xe1));
+	assert_null(jpeg_find_marker(stored->data, stored->size, 0xfe));
+	const uint8_t *interval = jpeg_find_marker(stored->data, stored->size, 0xdd);
 	assert_non_null(interval);
 	uint32_t mcu = sort->colour == JCS_GRAYSCALE ? 8 : 8 * (uint32_t)sort->h;
 	uint32_t mcus = (width + mcu - 1) / mcu;
@@ -305,7 +293,7 @@ static void test_refused_by_name(void **state)
 	(void)state;
 	uint8_t *rgb = textured_pixels(32, 32);
 	jpeg_bytes source = jpeg_make(&sorts[2], 32, 32, rgb, 90);
-	size_t frame = (size_t)(find_marker(source.data, source.size, 0xc0) - source.data);
+	size_t frame = (size_t)(jpeg_find_marker(source.data, source.size, 0xc0) - source.data);
 	assert_non_null(strstr(refused_patch(&source, frame, 12), "12 bits a sample"));
 	assert_non_null(strstr(refused_patch(&source, frame - 3, 0xc3), "lossless JPEG"));
 	assert_non_null(strstr(refused_patch(&source, frame - 3, 0xc5), "hierarchical JPEG"));

@@ -157,6 +157,19 @@ static void sink_start(j_compress_ptr info)
 	(void)info;
 }
 
+uint8_t *jpeg_sink_reserve(jpeg_sink *self, struct jpeg_compress_struct *info, size_t bytes)
+{
+	size_t used = self->capacity - self->manager.free_in_buffer;
+	uint8_t *larger = bytes <= SIZE_MAX - used ? realloc(self->data, used + bytes) : NULL;
+	if (!larger)
+		jpeg_escape_leave_no_memory((jpeg_escape *)info->err);
+	self->data = larger;
+	self->capacity = used + bytes;
+	self->manager.next_output_byte = larger + used;
+	self->manager.free_in_buffer = bytes;
+	return larger + used;
+}
+
 static boolean sink_grow(j_compress_ptr info)
 {
 	jpeg_sink *self = (jpeg_sink *)info->dest;

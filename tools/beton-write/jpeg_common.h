@@ -67,6 +67,10 @@ typedef struct jpeg_sink {
 /* Has info write there; capacity: bytes to begin with. Leaves by the escape when there is no memory. */
 void jpeg_sink_attach(jpeg_sink *self, struct jpeg_compress_struct *info, size_t capacity);
 
+/* Room for that many bytes behind those that info has written, which writes no
+ * more; self->size is the caller's to set then. Leaves as jpeg_sink_attach does. */
+uint8_t *jpeg_sink_reserve(jpeg_sink *self, struct jpeg_compress_struct *info, size_t bytes);
+
 /* Gives the bytes away, without the room that was not needed. */
 void jpeg_sink_take(jpeg_sink *self, uint8_t **data, size_t *size);
 

@@ -7,8 +7,29 @@
 #include "huffman.h"
 #include "jpeg.h"
 #include "jpeg_common.h"
+#include "jpeg_rewrite.h"
 
 enum { TABLES = 2 };
+
+static unsigned int restart_interval(const struct jpeg_decompress_struct *in)
+{
+	if (in->num_components == 1)
+		return jpeg_restart_interval(in->comp_info[0].width_in_blocks, 1);
+	unsigned int width = DCTSIZE * (unsigned int)in->max_h_samp_factor;
+	unsigned int blocks = 0;
+	for (int i = 0; i < in->num_components; i++)
+		blocks += (unsigned int)(in->comp_info[i].h_samp_factor * in->comp_info[i].v_samp_factor);
+	return jpeg_restart_interval((in->image_width + width - 1) / width, blocks);
+}
+
+void jpeg_rewrite_start(struct jpeg_compress_struct *out, struct jpeg_decompress_struct *in)
+{
+	jpeg_create_compress(out);
+	jpeg_copy_critical_parameters(in, out);
+	out->optimize_coding = FALSE;
+	out->arith_code = FALSE;
+	out->restart_interval = restart_interval(in);
+}
 
 typedef struct rewriter {
 	jpeg_reader reader;
@@ -87,17 +108,6 @@ static int read_coefficients(rewriter *self, const uint8_t *data, size_t size, c
 	return BETON_OK;
 }
 
-static unsigned int restart_interval(const struct jpeg_decompress_struct *in)
-{
-	if (in->num_components == 1)
-		return jpeg_restart_interval(in->comp_info[0].width_in_blocks, 1);
-	unsigned int width = DCTSIZE * (unsigned int)in->max_h_samp_factor;
-	unsigned int blocks = 0;
-	for (int i = 0; i < in->num_components; i++)
-		blocks += (unsigned int)(in->comp_info[i].h_samp_factor * in->comp_info[i].v_samp_factor);
-	return jpeg_restart_interval((in->image_width + width - 1) / width, blocks);
-}
-
 /* Leaves the sink empty if the JPEG has what sequential JPEG cannot express. */
 static int write_coefficients(rewriter *self, size_t size, const char *name, beton_error *err)
 {
@@ -109,11 +119,7 @@ static int write_coefficients(rewriter *self, size_t size, const char *name, bet
 	}
 	/* Looking at the coefficients may fail too, and then leads here. */
 	self->reader.info.err = &self->escape.errors;
-	jpeg_create_compress(out);
-	jpeg_copy_critical_parameters(&self->reader.info, out);
-	out->optimize_coding = FALSE;
-	out->arith_code = FALSE;
-	out->restart_interval = restart_interval(&self->reader.info);
+	jpeg_rewrite_start(out, &self->reader.info);
 	if (!count_symbols(self))
 		return BETON_OK;
 	make_tables(self);
@@ -123,7 +129,8 @@ static int write_coefficients(rewriter *self, size_t size, const char *name, bet
 	return BETON_OK;
 }
 
-int jpeg_rewrite(const uint8_t *data, size_t size, const char *name, uint8_t **out, size_t *out_size, beton_error *err)
+int jpeg_rewrite_coefficients(const uint8_t *data, size_t size, const char *name, uint8_t **out, size_t *out_size,
+			      beton_error *err)
 {
 	rewriter self = {0};
 	*out = NULL;
@@ -136,6 +143,12 @@ int jpeg_rewrite(const uint8_t *data, size_t size, const char *name, uint8_t **o
 		jpeg_sink_take(&self.sink, out, out_size);
 	release(&self);
 	return result;
+}
+
+int jpeg_rewrite(const uint8_t *data, size_t size, const char *name, uint8_t **out, size_t *out_size, beton_error *err)
+{
+	int result = jpeg_rewrite_symbols(data, size, name, out, out_size, err);
+	return result == BETON_OK && !*out ? jpeg_rewrite_coefficients(data, size, name, out, out_size, err) : result;
 }
 
 static bool transform(const uint8_t *data, size_t size, int orientation, uint8_t **out, unsigned long *out_size)
