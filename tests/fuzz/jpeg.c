@@ -4,7 +4,7 @@
  * crop and output. If the last of them is odd, the length of another JPEG follows (4 bytes, little-endian) and then
  * that JPEG, which the decoder gets first. Fault, samples and image must be those that a new decoder gives, and those
  * of libjpeg alone, which may find faults beside the crop as well. Where the whole picture can be decoded, so can the
- * crop, and has the same samples. */
+ * crop, and has the same samples. RGB of the whole picture, at a size that the first byte chooses, is libjpeg's. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -13,6 +13,7 @@
 
 #include "loader/decode_state.h"
 #include "loader/transform.h"
+#include "tests/beton/rgb_pair.h"
 
 enum { CHOICES = 8, LENGTH = 4, PIXELS_MAX = 1 << 22 };
 
@@ -210,6 +211,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	const uint8_t *bytes = data + CHOICES;
 	size_t left = size - CHOICES, first_size = data[7] & 1 ? take_first(&bytes, &left) : 0;
+	if (compare_rgb(bytes, left, 1U << (data[0] & 3), PIXELS_MAX) == RGB_DIFFERS)
+		abort();
 	job first, one;
 	if (!make_job(&one, bytes, left, data))
 		return 0;

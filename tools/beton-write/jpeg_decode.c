@@ -4,6 +4,7 @@
 #include "common/error.h"
 #include "common/jpeg.h"
 #include "jpeg/check.h"
+#include "jpeg/rgb.h"
 #include "common/jpeg_header.h"
 #include "jpeg.h"
 #include "jpeg_common.h"
@@ -96,17 +97,19 @@ int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t heigh
 	bool cmyk = colour_of(info) == JPEG_CMYK;
 	info->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
 	*eighths = jpeg_reader_set_scale(&self.reader, width, height);
-	jpeg_start_decompress(info);
+	jpeg_calc_output_dimensions(info);
 	int result = image_allocate(&self.image, info->output_width, info->output_height, name, err);
 	if (result == BETON_OK && cmyk && !(self.row = malloc((size_t)info->output_width * 4)))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
-	if (result == BETON_OK) {
+	if (result == BETON_OK && !bt_rgb_decode(info, self.image.data)) {
+		jpeg_start_decompress(info);
 		read_rows(&self, cmyk);
 		jpeg_finish_decompress(info);
-		*image = self.image;
-	} else {
-		free(self.image.data);
 	}
+	if (result == BETON_OK)
+		*image = self.image;
+	else
+		free(self.image.data);
 	jpeg_destroy_decompress(info);
 	free(self.row);
 	return result;
