@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "common/elementary.h"
 #include "common/error.h"
 
@@ -147,6 +151,21 @@ static uint8_t round_byte(float value)
 /* Four floats at any address: a pixel and the first value of the next. */
 typedef float unaligned_vector __attribute__((vector_size(16), aligned(4)));
 
+static void round_pixel(unaligned_vector sum, uint8_t *to)
+{
+#ifdef __SSE2__
+	/* Without branches, which would depend on the picture. */
+	__m128 value = _mm_min_ps(_mm_max_ps((__m128)sum, _mm_setzero_ps()), _mm_set1_ps(255));
+	__m128i bytes = _mm_cvttps_epi32(_mm_add_ps(value, _mm_set1_ps(0.5F)));
+	bytes = _mm_packs_epi32(bytes, bytes);
+	uint32_t pixel = (uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(bytes, bytes));
+	memcpy(to, &pixel, 3);
+#else
+	for (int c = 0; c < 3; c++)
+		to[c] = round_byte(sum[c]);
+#endif
+}
+
 static void sum_pixels(const float *row, const axis *plan, uint32_t width, uint8_t *to)
 {
 	for (uint32_t x = 0; x < width; x++, to += 3) {
@@ -155,8 +174,7 @@ static void sum_pixels(const float *row, const axis *plan, uint32_t width, uint8
 		unaligned_vector sum = {0};
 		for (uint32_t k = 0; k < plan->count[x]; k++)
 			sum += *(const unaligned_vector *)(in + (size_t)k * 3) * weights[k];
-		for (int c = 0; c < 3; c++)
-			to[c] = round_byte(sum[c]);
+		round_pixel(sum, to);
 	}
 }
 
