@@ -26,6 +26,10 @@ const char *beton_section_name(uint32_t kind)
 		return "dictionaries";
 	case SECTION_SOURCES:
 		return "sources";
+	case SECTION_JPEG_PLACES:
+		return "places of JPEG indexes";
+	case SECTION_JPEG_INDEXES:
+		return "JPEG indexes";
 	default:
 		return "section of an unknown kind";
 	}
@@ -35,6 +39,14 @@ static int damaged(const beton_reader *reader, const char *what, uint64_t offset
 {
 	return bt_fail(err, BETON_FORMAT, "%s: extension block: %s (offset %llu)", reader->path, what,
 		       (unsigned long long)offset);
+}
+
+static uint64_t count_pictures(const beton_reader *reader)
+{
+	uint64_t count = 0;
+	for (uint32_t i = 0; i < reader->info.num_fields; i++)
+		count += reader->fields[i].type == BETON_FIELD_IMAGE;
+	return count;
 }
 
 /* The size that a section of this kind must have, in bytes; UINT64_MAX: any. */
@@ -49,6 +61,8 @@ static uint64_t expected_size(const beton_reader *reader, uint32_t kind)
 		return entries * sizeof(uint64_t);
 	case SECTION_METADATA_SUMS:
 		return (metadata / METADATA_SUM_PIECE + (metadata % METADATA_SUM_PIECE != 0)) * sizeof(uint64_t);
+	case SECTION_JPEG_PLACES:
+		return info->num_samples * count_pictures(reader) * sizeof(uint64_t);
 	case SECTION_TABLE_SUMS:
 		return (table / TABLE_SUM_PIECE + (table % TABLE_SUM_PIECE != 0)) * sizeof(uint64_t);
 	default:
@@ -143,6 +157,7 @@ static int read_block(beton_reader *reader, const uint8_t *footer, uint64_t foot
 	info->has_checksums = known[SECTION_BLOB_SUMS].offset != 0;
 	info->has_facts = known[SECTION_FACTS].offset != 0;
 	info->has_sources = known[SECTION_SOURCES].offset != 0;
+	info->has_jpeg_indexes = known[SECTION_JPEG_PLACES].offset && known[SECTION_JPEG_INDEXES].offset;
 	info->ordered = load_u64(footer + FOOTER_FLAGS) & EXTENSION_TABLE_IN_ORDER;
 	reader->metadata.sums = known[SECTION_METADATA_SUMS].offset;
 	reader->table.sums = known[SECTION_TABLE_SUMS].offset;

@@ -72,7 +72,9 @@
 #define SECTION_FACTS 4
 #define SECTION_DICTIONARIES 5
 #define SECTION_SOURCES 6
-#define SECTION_KINDS 7 /* kinds from here on are ignored */
+#define SECTION_JPEG_PLACES 7
+#define SECTION_JPEG_INDEXES 8
+#define SECTION_KINDS 9 /* kinds from here on are ignored */
 
 #define METADATA_SUM_PIECE 65536 /* bytes of metadata for each checksum */
 #define TABLE_SUM_ENTRIES 4096   /* allocation entries for each checksum */

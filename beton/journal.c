@@ -12,7 +12,7 @@
 /* Head: u8 magic[8], u32 version, u32 resumable, u64 fingerprint[2], u64 0, u64 checksum. */
 #define HEAD_SIZE BETON_JOURNAL_HEAD_SIZE
 #define HEAD_MAGIC "BETONJRN"
-#define HEAD_VERSION 2
+#define HEAD_VERSION 3
 
 #define PART_SIZE 56 /* u32 kind, u32 count, u64 payload, position, page, used, sum, u64 checksum of these */
 
@@ -186,6 +186,23 @@ int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, c
 	self->samples++;
 	self->position = index + 1;
 	return BETON_OK;
+}
+
+int beton_journal_index(journal *self, uint64_t sample, uint32_t picture, const void *entry, size_t size,
+			beton_error *err)
+{
+	uint8_t packed[PART_SIZE];
+	const journal_part part = {.kind = JOURNAL_INDEX,
+				   .count = picture,
+				   .payload = size,
+				   .position = sample,
+				   .sum = XXH3_64bits(entry, size)};
+	pack_part(packed, &part);
+	int result = write_out(self, packed, sizeof(packed), err);
+	if (result == BETON_OK)
+		result = write_out(self, entry, size, err);
+	self->has_index = true;
+	return result;
 }
 
 static int write_sources(journal *self, beton_error *err)

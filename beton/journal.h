@@ -30,6 +30,7 @@ enum journal_kind {
 	JOURNAL_DICTIONARY =
 		3, /* the dictionary of one field; all of them come before the first sample that may use one */
 	JOURNAL_SOURCES = 4, /* where the samples of the next part come from: names, with a NUL behind each */
+	JOURNAL_INDEX = 6,   /* the entry of a JPEG's index (jpeg_index.h), in front of its sample */
 	JOURNAL_JOB = 5, /* the text of job.h, cut if it is very long; follows the head of one that may be continued */
 };
 
@@ -37,9 +38,9 @@ enum journal_kind {
 typedef struct journal_part {
 	uint32_t kind;
 	uint32_t count; /* SAMPLES, SOURCES: how many; PAGE: 1 if finish wrote it; DICTIONARY: number of the compressed
-			   field */
+			   field; INDEX: number of the picture in the sample */
 	uint64_t payload;  /* bytes */
-	uint64_t position; /* SAMPLES: the next index */
+	uint64_t position; /* SAMPLES: the next index; INDEX: number of the sample in the file */
 	uint64_t page;     /* PAGE: its index */
 	uint64_t used;     /* PAGE: used bytes */
 	uint64_t sum;      /* XXH3-64 of the payload, or of the page */
@@ -60,6 +61,7 @@ typedef struct journal {
 	char *sources;     /* names of the samples in the buffer; NULL: no sample had one so far */
 	size_t sources_used;
 	bool has_sources; /* there is a SOURCES part */
+	bool has_index;   /* there is an INDEX part */
 } journal;
 
 /* fd, path: borrowed. Free it after a failure too. Errors: NO_MEMORY. */
@@ -79,6 +81,10 @@ journal_match beton_journal_find(journal *self, const char *job, char **other);
 /* Adds sample `index`. source: NULL or "" for none. Errors: NO_SPACE, IO, NO_MEMORY. */
 int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,
 			 const char *source, beton_error *err);
+
+/* Writes an INDEX part. Call it before beton_journal_sample of that sample. Errors: NO_SPACE, IO. */
+int beton_journal_index(journal *self, uint64_t sample, uint32_t picture, const void *entry, size_t size,
+			beton_error *err);
 
 /* Writes the samples in the buffer, then `part`, if any, with its payload. Errors: NO_SPACE, IO. */
 int beton_journal_flush(journal *self, const journal_part *part, const void *payload, beton_error *err);

@@ -12,7 +12,7 @@
 #define SUMS_BUFFER 32768
 
 /* Most sections that this writer makes. */
-#define SECTIONS_MAX 6
+#define SECTIONS_MAX 8
 
 typedef struct directory {
 	uint32_t entries;
@@ -62,8 +62,8 @@ static uint64_t extension_size(const output_job *job)
 	uint64_t size = table_size(job) / ALLOC_ENTRY_SIZE * sizeof(uint64_t);
 	size += sums_size(metadata_size(job), METADATA_SUM_PIECE) + sums_size(table_size(job), TABLE_SUM_PIECE);
 	size += round_up(strlen(job->facts), 8) + round_up(job->dictionaries_size, 8);
-	uint32_t entries = 1 + (job->sources_size > 0) + (job->dictionaries_size > 0) + (metadata_size(job) > 0) +
-			   2 * (table_size(job) > 0);
+	uint32_t entries = 1 + (job->sources_size > 0) + 2 * (job->places_size > 0) + (job->dictionaries_size > 0) +
+			   (metadata_size(job) > 0) + 2 * (table_size(job) > 0);
 	return size + entries * DIRECTORY_ENTRY_SIZE + FOOTER_SIZE;
 }
 
@@ -73,11 +73,16 @@ uint64_t beton_output_tail(const output_job *job)
 	return job->extension ? round_up(end, 8) : end;
 }
 
+uint64_t beton_output_index(const output_job *job)
+{
+	return beton_output_tail(job) + round_up(job->sources_size, 8);
+}
+
 int beton_output_begin(output *self, const output_job *job, beton_error *err)
 {
 	*self = (output){.job = *job};
 	int fd = job->fd;
-	self->tail = beton_output_tail(job) + round_up(job->sources_size, 8);
+	self->tail = beton_output_index(job) + job->places_size + round_up(job->indexes_size, 8);
 	self->table_offset = self->tail + extension_size(job);
 	section *metadata_sums = NULL;
 	section *table_sums = NULL;
@@ -192,6 +197,9 @@ static int write_extension(output *self, beton_error *err)
 	directory list = {0};
 	uint64_t at = self->tail;
 	add_entry(&list, SECTION_SOURCES, beton_output_tail(job), job->sources_size, job->sources_sum);
+	add_entry(&list, SECTION_JPEG_PLACES, beton_output_index(job), job->places_size, job->places_sum);
+	add_entry(&list, SECTION_JPEG_INDEXES, beton_output_index(job) + job->places_size, job->indexes_size,
+		  job->indexes_sum);
 	int result = end_sums(&self->blob_sums, SECTION_BLOB_SUMS, &list, &at, err);
 	if (result == BETON_OK)
 		result = end_sums(&self->metadata_sums, SECTION_METADATA_SUMS, &list, &at, err);

@@ -38,10 +38,17 @@ typedef struct output_job {
 	size_t dictionaries_size;
 	uint64_t sources_size; /* of that section, which stands at beton_output_tail already; 0: none */
 	uint64_t sources_sum;
+	uint64_t places_size; /* of the two sections of indexes, which stand at beton_output_index already; 0: none */
+	uint64_t places_sum;
+	uint64_t indexes_size;
+	uint64_t indexes_sum;
 } output_job;
 
 /* Where the extension block begins: behind pages and metadata. */
 uint64_t beton_output_tail(const output_job *job);
+
+/* Where the sections of JPEG indexes begin: behind the sources, whose size is known. */
+uint64_t beton_output_index(const output_job *job);
 
 typedef struct output {
 	output_job job;

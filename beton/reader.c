@@ -279,6 +279,10 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 		reader->blob_sums = (summed_part){.name = "checksums of the blobs",
 						  .offset = reader->extension.known[SECTION_BLOB_SUMS].offset,
 						  .size = reader->extension.known[SECTION_BLOB_SUMS].size};
+	if (info->has_jpeg_indexes)
+		reader->places = (summed_part){.name = "places of JPEG indexes",
+					       .offset = reader->extension.known[SECTION_JPEG_PLACES].offset,
+					       .size = reader->extension.known[SECTION_JPEG_PLACES].size};
 	return result;
 }
 
@@ -286,8 +290,12 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 static int open_cache(beton_reader *reader, uint64_t room, beton_error *err)
 {
 	const extension_section *known = reader->extension.known;
-	const uint64_t parts[] = {reader->metadata.size, reader->table.size, reader->blob_sums.size,
-				  known[SECTION_METADATA_SUMS].size, known[SECTION_TABLE_SUMS].size};
+	const uint64_t parts[] = {reader->metadata.size,
+				  reader->table.size,
+				  reader->blob_sums.size,
+				  reader->places.size,
+				  known[SECTION_METADATA_SUMS].size,
+				  known[SECTION_TABLE_SUMS].size};
 	if (!beton_cache_open(&reader->cache, room, parts, sizeof(parts) / sizeof(*parts)))
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for what was read of it", reader->path);
 	uint64_t wanted = reader->source ? beton_io_source_get(reader->source)->request_bytes : 0;

@@ -33,7 +33,8 @@ struct beton_reader {
 	summed_part metadata;
 	summed_part table;
 	summed_part blob_sums; /* does not have checksums itself; size 0: none */
-	line_cache *cache;     /* for those three and the checksums; NULL: none */
+	summed_part places;    /* of JPEG indexes; likewise */
+	line_cache *cache;     /* for those four and the checksums; NULL: none */
 	uint32_t read_at_once; /* bytes that are read to fill a cache that holds everything */
 	bool table_lost;       /* opened for repair: sizes of pictures are upper bounds */
 

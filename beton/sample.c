@@ -219,7 +219,7 @@ size_t beton_sample_bytes(const sample *self, const sample_schema *schema)
 	size_t bytes = head_size(schema) + schema->record_size;
 	for (uint32_t i = 0; i < schema->blob_fields; i++)
 		bytes += (size_t)self->blobs[i].size;
-	return bytes + (self->source ? strlen(self->source) + 1 : 0);
+	return bytes + self->index_size + (self->source ? strlen(self->source) + 1 : 0);
 }
 
 sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_t bytes)
@@ -242,6 +242,11 @@ sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_
 		copy->blobs[i].data = to;
 		to += size;
 	}
+	if (self->index_size)
+		memcpy(to, self->entries, self->index_size);
+	copy->entries = to;
+	copy->index_memory = NULL;
+	to += self->index_size;
 	if (self->source)
 		copy->source = strcpy((char *)to, self->source);
 	return copy;
@@ -249,7 +254,9 @@ sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_
 
 void beton_sample_free(sample *self)
 {
-	if (self)
+	if (self) {
 		free(self->packed);
+		free(self->index_memory);
+	}
 	free(self);
 }

@@ -22,6 +22,7 @@ typedef struct sample_schema {
 	uint32_t *field_of_blob; /* [blob fields]: index of the field */
 	uint32_t page_size;
 	uint64_t max_pixels; /* of a JPEG */
+	bool jpeg_index;     /* pictures get an index */
 	bool stored;         /* inputs of compressed fields are compressed already */
 } sample_schema;
 
@@ -33,14 +34,17 @@ typedef struct sample_blob {
 
 typedef struct sample {
 	uint64_t index;
-	struct sample *next; /* in the window */
-	size_t bytes;        /* of memory */
-	bool skipped;        /* no sample: this index was skipped */
-	bool raw;            /* values of compressed fields are still to be compressed */
-	uint64_t used;       /* bytes of page that it needs; for a raw sample, without values to be compressed */
-	uint8_t *record;     /* complete except pointers, and sizes of values to be compressed */
-	void *packed;        /* compressed bytes, owned; or NULL */
-	const char *source;  /* borrowed like data; NULL: none */
+	struct sample *next;    /* in the window */
+	size_t bytes;           /* of memory */
+	bool skipped;           /* no sample: this index was skipped */
+	bool raw;               /* values of compressed fields are still to be compressed */
+	uint64_t used;          /* bytes of page that it needs; for a raw sample, without values to be compressed */
+	uint8_t *record;        /* complete except pointers, and sizes of values to be compressed */
+	void *packed;           /* compressed bytes, owned; or NULL */
+	const char *source;     /* borrowed like data; NULL: none */
+	const uint8_t *entries; /* of its pictures, for the journal: see jpeg_index.c */
+	size_t index_size;      /* bytes of them */
+	void *index_memory;     /* of them, owned; NULL in a copy */
 	sample_blob blobs[];
 } sample;
 

@@ -14,6 +14,7 @@
 #include "common/sized.h"
 #include "common/system.h"
 #include "content.h"
+#include "jpeg_index.h"
 #include "layout.h"
 #include "reader.h"
 #include "structure.h"
@@ -133,6 +134,13 @@ static int check_content(const verification *self, const beton_value *value, con
 	chunk->report.bytes += value->blob.size;
 	chunk->report.pictures += result == BETON_OK && content.decoded;
 	chunk->report.undecoded += result == BETON_OK && content.undecoded;
+	if (result == BETON_OK && content.decoded) {
+		/* The sample itself is intact. */
+		result = beton_jpeg_index_check(self->reader, value, content.data, self->options->max_pixels, &fault);
+		if (result == BETON_FORMAT)
+			return hold_fault(chunk, value, "extension block",
+					  self->reader->extension.known[SECTION_JPEG_INDEXES].offset, &fault, err);
+	}
 	if (result == BETON_OK)
 		return BETON_OK;
 	*damaged = true;

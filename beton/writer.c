@@ -36,7 +36,7 @@ static int take_options(const beton_writer_options *given, beton_writer_options 
 			       BETON_PAGE_SIZE_MIN, UINT32_C(1) << 31);
 	if (options->max_pixels == 0)
 		options->max_pixels = BT_MAX_PIXELS_DEFAULT;
-	if (options->flags & ~(uint32_t)BETON_WRITER_NO_EXTENSION)
+	if (options->flags & ~(BETON_WRITER_NO_EXTENSION | BETON_WRITER_NO_JPEG_INDEX))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "writer options: unknown flags %#x", options->flags);
 	if (options->resume && !options->job)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "writer options: resume needs a job");
@@ -148,6 +148,7 @@ static beton_writer *allocate(const char *path, const beton_writer_options *opti
 	writer->files = (spool){.data_fd = -1, .journal_fd = -1};
 	writer->schema.page_size = options->page_size;
 	writer->schema.max_pixels = options->max_pixels;
+	writer->schema.jpeg_index = !(options->flags & (BETON_WRITER_NO_EXTENSION | BETON_WRITER_NO_JPEG_INDEX));
 	writer->window_limit = options->window;
 	writer->resumable = options->job != NULL;
 	writer->keep = options->resume;

@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "jpeg_index_write.h"
 #include "sources_write.h"
 #include "writer.h"
 
@@ -170,6 +171,8 @@ static int write_output(beton_writer *writer, const page_move *move, const uint8
 			       writer->path, (unsigned long long)writer->samples);
 	output file = {0};
 	int result = writer->journal.has_sources ? write_sources(writer, &job, err) : BETON_OK;
+	if (result == BETON_OK && writer->journal.has_index)
+		result = beton_jpeg_index_write(&writer->journal, &job, &writer->schema, err);
 	if (result == BETON_OK)
 		result = beton_output_begin(&file, &job, err);
 	if (result == BETON_OK)

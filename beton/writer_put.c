@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "jpeg_index_write.h"
 #include "writer.h"
 
 int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
@@ -50,6 +51,9 @@ static int place(beton_writer *writer, const sample *one, beton_error *err)
 		writer->blobs[i] = (output_blob){pointer, blob->size, blob->sum};
 		store_u64(one->record + schema->blob_slots[i], pointer);
 	}
+	int result = beton_sample_journal_index(one, &writer->journal, writer->samples, err);
+	if (result != BETON_OK)
+		return result;
 	return beton_journal_sample(&writer->journal, one->index, one->record, writer->blobs,
 				    writer->facts ? one->source : NULL, err);
 }
@@ -235,6 +239,8 @@ static int make(beton_writer *writer, sample **one, uint64_t index, const beton_
 		beton_error *err)
 {
 	int result = beton_sample_make(one, &writer->schema, index, values, source, err);
+	if (result == BETON_OK && writer->schema.jpeg_index)
+		result = beton_sample_index(*one, &writer->schema, values, err);
 	if (result != BETON_OK || !(*one)->raw || !beton_compressor_trained(writer->compressor))
 		return result;
 	return beton_compress_sample(writer->compressor, *one, err);

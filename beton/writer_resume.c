@@ -22,6 +22,7 @@ typedef struct progress {
 	uint32_t page_used;    /* of a last page that is not full */
 	uint32_t dictionaries; /* number of dictionaries passed */
 	bool sources;          /* there is a SOURCES part */
+	bool index;            /* there is an INDEX part */
 } progress;
 
 /* Reads a page to writer->page; returns whether it matches its checksum. */
@@ -48,6 +49,7 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 {
 	progress now = {.offset = BETON_JOURNAL_HEAD_SIZE};
 	bool has_blobs = writer->schema.blob_fields > 0;
+	uint8_t entry[BETON_JPEG_INDEX_MAX];
 	*whole = now;
 	for (bool more = true; more;) {
 		journal_part part;
@@ -65,6 +67,13 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 			free(names);
 			now.sources = true;
 			if (!names)
+				return error_number ? bt_fail_errno(err, error_number, "%s: cannot read the journal",
+								    writer->path)
+						    : BETON_OK;
+		} else if (part.kind == JOURNAL_INDEX) {
+			now.index = true;
+			if (part.payload > BETON_JPEG_INDEX_MAX ||
+			    !beton_journal_payload(&writer->journal, &part, now.offset, entry, &error_number))
 				return error_number ? bt_fail_errno(err, error_number, "%s: cannot read the journal",
 								    writer->path)
 						    : BETON_OK;
@@ -162,6 +171,7 @@ int beton_writer_resume(beton_writer *writer, const char *job, bool *continued, 
 		result = cut(writer, writer->files.data_fd, data_size, err);
 	writer->journal.end = whole.offset;
 	writer->journal.has_sources = whole.sources;
+	writer->journal.has_index = whole.index;
 	writer->samples = whole.samples;
 	writer->flushed = whole.samples;
 	writer->position = whole.position;

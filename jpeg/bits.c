@@ -62,6 +62,7 @@ void bt_segment_open(bt_segment *segment, const uint8_t *raw, const uint8_t *raw
 	segment->raw = raw;
 	segment->raw_end = raw_end;
 	segment->ended = false;
+	segment->before = 0;
 	copy(segment, segment->bytes);
 	segment->bits = (bt_bits){.at = segment->bytes};
 }
@@ -71,6 +72,7 @@ bool bt_segment_feed(bt_segment *segment)
 	if (segment->ended)
 		return false;
 	size_t left = (size_t)(segment->end - segment->bits.at);
+	segment->before += (uint64_t)(segment->bits.at - segment->bytes);
 	memmove(segment->bytes, segment->bits.at, left);
 	segment->bits.at = segment->bytes;
 	copy(segment, segment->bytes + left);
@@ -80,6 +82,12 @@ bool bt_segment_feed(bt_segment *segment)
 static ptrdiff_t bits_left(const bt_segment *segment)
 {
 	return (segment->end - segment->bits.at) * 8 + segment->bits.count;
+}
+
+uint64_t bt_segment_taken(const bt_segment *segment)
+{
+	uint64_t bytes = segment->before + (uint64_t)(segment->bits.at - segment->bytes);
+	return bytes * 8 - (uint64_t)segment->bits.count;
 }
 
 bool bt_segment_is_good(const bt_segment *segment)

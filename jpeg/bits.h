@@ -37,6 +37,7 @@ typedef struct bt_segment {
 	const uint8_t *end;  /* of the bytes in memory */
 	const uint8_t *safe; /* an MCU may begin up to here */
 	bool ended;          /* all is in memory */
+	uint64_t before;     /* bytes that were in `bytes` before, and are not any more */
 	uint8_t bytes[BT_BITS_BYTES + BT_BITS_SLACK];
 } bt_segment;
 
@@ -45,6 +46,9 @@ void bt_segment_open(bt_segment *segment, const uint8_t *raw, const uint8_t *raw
 
 /* Makes sure that the whole next MCU can be read, where bits.at is behind `safe`. False: the segment has been left. */
 bool bt_segment_feed(bt_segment *segment);
+
+/* Bits that have been read, without those of stuffed zeros. */
+uint64_t bt_segment_taken(const bt_segment *segment);
 
 /* False: bits behind the segment's end have been read. */
 bool bt_segment_is_good(const bt_segment *segment);

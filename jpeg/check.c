@@ -50,7 +50,8 @@ static void limit_scans(j_common_ptr jpeg)
 	longjmp(self->failed, 1);
 }
 
-static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts)
+/* Reads the header, up to the scan. */
+static void begin(checker *self, const uint8_t *data, size_t size, uint64_t max_pixels)
 {
 	j_decompress_ptr jpeg = &self->jpeg;
 	jpeg_create_decompress(jpeg);
@@ -58,12 +59,18 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 	jpeg->progress = &self->progress;
 	jpeg_mem_src(jpeg, data, (unsigned long)size);
 	jpeg_read_header(jpeg, TRUE);
-	facts->width = jpeg->image_width;
-	facts->height = jpeg->image_height;
 	if (!bt_jpeg_header_check(jpeg, max_pixels, self->message, sizeof(self->message))) {
 		self->code = BETON_SAMPLE_CORRUPT;
 		longjmp(self->failed, 1);
 	}
+}
+
+static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts)
+{
+	j_decompress_ptr jpeg = &self->jpeg;
+	begin(self, data, size, max_pixels);
+	facts->width = jpeg->image_width;
+	facts->height = jpeg->image_height;
 	const uint8_t *end;
 	self->scan = size >= LEAST_BYTES ? bt_scan_new() : NULL;
 	if (self->scan && bt_scan_check(self->scan, jpeg, &end)) {
@@ -85,18 +92,43 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 	facts->length = size - jpeg->src->bytes_in_buffer;
 }
 
+static void set_up(checker *self)
+{
+	*self = (checker){.code = BETON_OK};
+	self->jpeg.err = jpeg_std_error(&self->errors);
+	self->jpeg.client_data = self;
+	self->errors.error_exit = leave;
+	self->errors.emit_message = leave_on_warning;
+}
+
+static void tear_down(checker *self)
+{
+	bt_scan_free(self->scan);
+	jpeg_destroy_decompress(&self->jpeg);
+}
+
 int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts, beton_error *err)
 {
-	checker self = {.code = BETON_OK};
-	self.jpeg.err = jpeg_std_error(&self.errors);
-	self.jpeg.client_data = &self;
-	self.errors.error_exit = leave;
-	self.errors.emit_message = leave_on_warning;
+	checker self;
+	set_up(&self);
 	if (setjmp(self.failed) == 0)
 		check(&self, data, size, max_pixels, facts);
 	else
 		bt_fail(err, self.code, "its JPEG cannot be decoded: %s", self.message);
-	bt_scan_free(self.scan);
-	jpeg_destroy_decompress(&self.jpeg);
+	tear_down(&self);
 	return self.code;
+}
+
+size_t bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out)
+{
+	checker self;
+	volatile size_t result = 0;
+	set_up(&self);
+	if (setjmp(self.failed) == 0) {
+		begin(&self, data, size, max_pixels);
+		self.scan = self.jpeg.restart_interval ? NULL : bt_scan_new();
+		result = self.scan ? bt_scan_index(self.scan, &self.jpeg, step, out) : 0;
+	}
+	tear_down(&self);
+	return result;
 }

@@ -21,4 +21,7 @@ typedef struct bt_jpeg_facts {
  * SAMPLE_CORRUPT, NO_MEMORY. */
 int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts, beton_error *err);
 
+/* Makes an index of the JPEG, as bt_scan_index does, to which step, out and the result belong. */
+size_t bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out);
+
 #endif

@@ -12,6 +12,9 @@ enum {
 	LEAST_BYTES = 2048,
 	/* MCUs in a row that are transformed at once: their coefficients and the look-ups fit in the first cache. */
 	PIECE = 8,
+	/* The least MCUs between two points of an index, and the least data for which one is made. */
+	INDEX_STEP = 8,
+	INDEX_LEAST_BYTES = 8192,
 	POSITIONS = 192 + 64, /* of a coefficient, with those behind a run that ends the block */
 };
 
@@ -378,10 +381,92 @@ static bool decode_mcus(bt_scan *scan, const bt_scan_request *request, uint32_t 
 	return true;
 }
 
+/* ---- by an index ---- */
+
+/* Opens the segment at a point of the scan's data, which `size` bytes are enough of. False: the point is outside. */
+static bool open_point(bt_scan *scan, const uint8_t *data, const bt_point *point, uint64_t size)
+{
+	uint64_t left = (uint64_t)(scan->end - data), byte = point->bits / 8;
+	if (byte >= left)
+		return false;
+	bt_segment *segment = &scan->segment;
+	bt_segment_open(segment, data + byte, data + (size < left ? size : left));
+	bt_bits_fill(&segment->bits);
+	bt_bits_take(&segment->bits, point->bits % 8);
+	for (int i = 0; i < scan->num_components; i++)
+		scan->components[i].last = point->last[i];
+	return true;
+}
+
+/* Decodes the request from points of its index on. False: it has none, or this one does not do. */
+static bool decode_by_index(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request)
+{
+	const uint8_t *data = jpeg->src->next_input_byte;
+	bt_index index;
+	if (jpeg->restart_interval || !bt_index_open(&index, request->index, request->index_size, scan->num_components))
+		return false;
+	uint32_t columns = (scan->mcus_x + index.step - 1) / index.step;
+	uint32_t from = request->begin_x / index.step, to = (request->end_x + index.step - 1) / index.step;
+	uint32_t x = from * index.step, last = columns * scan->mcus_y;
+	for (uint32_t y = request->begin_y; y < request->end_y; y++) {
+		if (!bt_index_seek(&index, y * columns + from))
+			return false;
+		bt_point point = index.point;
+		/* With the byte that a point is in, and the zero stuffed behind it. */
+		if (y * columns + to < last && !bt_index_seek(&index, y * columns + to))
+			return false;
+		uint64_t size = y * columns + to < last ? index.point.bits / 8 + 2 : UINT64_MAX;
+		if (!open_point(scan, data, &point, size) || !decode_run(scan, request, x, y, request->end_x - x) ||
+		    !bt_segment_is_good(&scan->segment))
+			return false;
+	}
+	return request->end_y < scan->mcus_y || request->end_x < scan->mcus_x ||
+	       (end_segment(scan, &data) && bt_pass_marker(&data, scan->end, 0, true));
+}
+
+/* MCUs from one point to the next: four points in a row are enough that little is decoded in vain, and take about one
+ * per cent of the JPEG's bytes. */
+static uint32_t choose_step(const bt_scan *scan)
+{
+	uint32_t quarter = (scan->mcus_x + 3) / 4;
+	return quarter < INDEX_STEP ? INDEX_STEP : quarter;
+}
+
+size_t bt_scan_index(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, uint32_t step, uint8_t *out)
+{
+	if (jpeg->restart_interval || jpeg->src->bytes_in_buffer < INDEX_LEAST_BYTES || !read_header(scan, jpeg))
+		return 0;
+	const uint8_t *data = jpeg->src->next_input_byte, *raw = data;
+	bt_index index;
+	bt_index_begin(&index, out, step ? step : choose_step(scan), scan->num_components);
+	open_segment(scan, data);
+	uint64_t plain = 0;
+	for (uint32_t y = 0; y < scan->mcus_y; y++)
+		for (uint32_t x = 0; x < scan->mcus_x; x += index.step) {
+			uint64_t taken = bt_segment_taken(&scan->segment);
+			for (; plain < taken / 8 && raw < scan->end; plain++)
+				raw += *raw == 0xff ? 2 : 1;
+			bt_point point = {.bits = (uint64_t)(raw - data) * 8 + taken % 8};
+			for (int i = 0; i < scan->num_components; i++)
+				point.last[i] = scan->components[i].last;
+			if (((x > 0 || y > 0) && !bt_index_put(&index, &point)) ||
+			    !skip_mcus(scan, least(index.step, scan->mcus_x - x)))
+				return 0;
+		}
+	return end_segment(scan, &data) && bt_pass_marker(&data, scan->end, 0, true) ? index.size : 0;
+}
+
+/* ---- in order ---- */
+
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request)
 {
 	if (!read_header(scan, jpeg))
 		return false;
+	if (request->index_size) {
+		if (decode_by_index(scan, jpeg, request))
+			return true;
+		place_blocks(scan);
+	}
 	const uint8_t *at = jpeg->src->next_input_byte;
 	uint32_t total = scan->mcus_x * scan->mcus_y;
 	uint32_t wanted = (request->end_y - 1) * scan->mcus_x + request->end_x;

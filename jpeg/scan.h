@@ -16,6 +16,8 @@
 
 #include <jpeglib.h>
 
+#include "index.h"
+
 enum { BT_SCAN_COMPONENTS = 3 };
 
 /* Whether the JPEG, whose header has been read, is of the kind that is decoded here. */
@@ -35,17 +37,24 @@ typedef struct bt_scan_request {
 	uint32_t end_x, end_y;
 	uint8_t *planes[BT_SCAN_COMPONENTS];
 	size_t strides[BT_SCAN_COMPONENTS];
+	const void *index; /* of the JPEG, see index.h; borrowed */
+	size_t index_size; /* 0: none */
 } bt_scan_request;
 
 /* jpeg has just read the header from memory, and is not changed; a component's blocks have DCT_scaled_size samples a
  * side, as jpeg_calc_output_dimensions sets it for jpeg's scale. Reads the data up to the last of the MCUs, but for
- * segments between restart markers that have none of them; if that is the picture's last MCU, also the marker behind
- * the scan. False: the JPEG is of another kind or has a fault, or the scale is another, and the planes' content is
- * undefined. libjpeg has to decode it then. */
+ * segments between restart markers, or points of the index, that have none of them; if that is the picture's last MCU,
+ * also the marker behind the scan. False: the JPEG is of another kind or has a fault, or the scale is another, and the
+ * planes' content is undefined. libjpeg has to decode it then. */
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request);
 
 /* Reads the whole scan of the JPEG without making samples. *end: behind the marker that ends the picture. False: as
  * above; libjpeg has to check it. */
 bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const uint8_t **end);
+
+/* Makes an index of the JPEG while it reads the whole scan. step: MCUs from one point of a row to the next; 0: this
+ * function chooses. Returns the bytes of the index in out, which has room for BT_INDEX_BYTES_MAX; 0: the JPEG has a
+ * fault, is of another kind, is too small or too large for an index, or has restart markers. */
+size_t bt_scan_index(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, uint32_t step, uint8_t *out);
 
 #endif

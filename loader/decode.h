@@ -25,6 +25,8 @@ typedef struct bt_request {
 	uint32_t width; /* of the output, pixels. A crop of at least twice that size comes as planes at 1/2, 1/4 or 1/8.
 			   0: in full */
 	uint32_t height;
+	const void *index; /* of the JPEG, see beton_reader_jpeg_index; borrowed */
+	size_t index_size; /* 0: none */
 } bt_request;
 
 /* One worker's decoder. No pixel depends on pictures that it decoded before. */

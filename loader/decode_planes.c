@@ -147,7 +147,8 @@ static void narrow(bt_plane *plane, const bt_rect *crop, uint32_t left, uint32_t
 }
 
 /* Decodes the part of the picture with bt_scan. False: libjpeg has to decode it. */
-static bool scan_planes(bt_decoder *decoder, const bt_rect *needed, bt_rect *area, bt_picture *out)
+static bool scan_planes(bt_decoder *decoder, const bt_request *wanted, const bt_rect *needed, bt_rect *area,
+			bt_picture *out)
 {
 	const struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
 	/* A single component is not interleaved: its MCU is a block, whatever its sampling. */
@@ -157,7 +158,9 @@ static bool scan_planes(bt_decoder *decoder, const bt_rect *needed, bt_rect *are
 	bt_scan_request request = {.begin_x = needed->x / mcu_width,
 				   .begin_y = needed->y / mcu_height,
 				   .end_x = bt_divide_up(needed->x + needed->width, mcu_width),
-				   .end_y = bt_divide_up(needed->y + needed->height, mcu_height)};
+				   .end_y = bt_divide_up(needed->y + needed->height, mcu_height),
+				   .index = wanted->index,
+				   .index_size = wanted->index_size};
 	for (int i = 0; i < jpeg->num_components; i++) {
 		const jpeg_component_info *info = &jpeg->comp_info[i];
 		out->planes[i].width = (request.end_x - request.begin_x) *
@@ -202,7 +205,7 @@ void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, co
 	const bt_rect picture = {.width = jpeg->image_width, .height = jpeg->image_height};
 	set_up(jpeg, request);
 	bt_rect needed = find_needed(jpeg, &request->crop), area;
-	if (!decoder->scan || !scan_planes(decoder, &needed, &area, out))
+	if (!decoder->scan || !scan_planes(decoder, request, &needed, &area, out))
 		read_planes(decoder, bytes, size, request, &needed, &area, out);
 	for (int i = 0; i < jpeg->num_components; i++)
 		narrow(&out->planes[i], &request->crop, area.x, area.y, &picture, step_x(jpeg, i), step_y(jpeg, i));

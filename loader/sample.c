@@ -103,6 +103,19 @@ static double *drawn_numbers(const bt_outputs *outputs, const bt_ticket *ticket,
 			  ticket->index * outputs->list[drawn].sample_bytes);
 }
 
+/* Reads what lets the decoder begin in front of the crop. Without it, also after a fault of it, the decoder begins at
+ * the beginning: beton_verify reports such a fault. */
+static void read_index(bt_tools *tools, const beton_reader *reader, const beton_value *value, const uint8_t *bytes,
+		       bt_request *request)
+{
+	const bt_rect *crop = &request->crop;
+	bool whole = crop->width == value->width && crop->height == value->height;
+	if (request->pixels == BT_WANT_PLANES && !whole &&
+	    beton_reader_jpeg_index(reader, value, bytes, tools->jpeg_index, &request->index, &request->index_size,
+				    NULL) != BETON_OK)
+		request->index_size = 0;
+}
+
 static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
 		      const uint8_t *bytes, void *destination, beton_error *err)
 {
@@ -125,6 +138,7 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 		const double box[4] = {crop->x, crop->y, crop->width, crop->height};
 		memcpy(drawn, box, sizeof(box));
 	}
+	read_index(tools, reader, value, bytes, &request);
 	bt_picture picture;
 	result = bt_decode(tools->decoder, (int64_t)ticket->sample, value, bytes, &request, &picture, err);
 	uint64_t decoded = bt_now_ns();

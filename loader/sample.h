@@ -46,8 +46,9 @@ typedef struct bt_ragged_value {
 typedef struct bt_tools {
 	const beton_loader *loader;
 	bt_decoder *decoder;
-	bt_budget budget; /* of all buffers below */
-	bt_lane **lanes;  /* to each file */
+	uint8_t *jpeg_index; /* room for the index of a JPEG */
+	bt_budget budget;    /* of all buffers below */
+	bt_lane **lanes;     /* to each file */
 	bt_transformer transformer;
 	bt_operator operator;     /* applies operations to pictures */
 	bt_buffer chunk;          /* a decompressed chunk of tokens */

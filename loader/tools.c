@@ -66,7 +66,9 @@ int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err)
 	if (result)
 		return result;
 	tools->tickets = calloc(capacity, sizeof(*tools->tickets));
-	bool ok = tools->tickets && open_ticket(&tools->substitute, values, loader->outputs->num_reads);
+	tools->jpeg_index = malloc(BETON_JPEG_INDEX_MAX);
+	bool ok = tools->tickets && tools->jpeg_index &&
+		  open_ticket(&tools->substitute, values, loader->outputs->num_reads);
 	for (uint32_t i = 0; ok && i < capacity; i++)
 		ok = open_ticket(&tools->tickets[i], values, loader->outputs->num_reads);
 	if (ok && open_arena(&tools->arena, arena_bytes))
@@ -83,6 +85,7 @@ void bt_tools_close(bt_tools *tools)
 	bt_operator_free(&tools->operator);
 	bt_buffer_free(&tools->substitute_blob);
 	bt_buffer_free(&tools->chunk);
+	free(tools->jpeg_index);
 	for (uint32_t i = 0; tools->ragged && i < tools->loader->outputs->count; i++)
 		bt_buffer_free(&tools->ragged[i].unpacked);
 	free(tools->ragged);

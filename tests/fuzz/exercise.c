@@ -45,6 +45,23 @@ static void read_value(const beton_reader *reader, const beton_value *value)
 	free(bytes);
 }
 
+static void read_index(const beton_reader *reader, const beton_value *value)
+{
+	uint8_t *stored = malloc((size_t)value->blob.size + 1), *entry = malloc(BETON_JPEG_INDEX_MAX);
+	const void *index;
+	size_t size = 1;
+	beton_error err = {0};
+	if (stored && entry && beton_reader_read(reader, &value->blob, stored, NULL) == BETON_OK) {
+		int result = beton_reader_jpeg_index(reader, value, stored, entry, &index, &size, &err);
+		require(result == BETON_OK || (result == BETON_FORMAT && err.message[0]),
+			"an index is there, or damaged");
+		require(result == BETON_OK || size == 0, "a damaged index is not given");
+		require(size <= BETON_JPEG_INDEX_MAX, "an index has its room");
+	}
+	free(stored);
+	free(entry);
+}
+
 /* Returns how many values are damaged by what their records and entries say. */
 static int read_samples(const beton_reader *reader)
 {
@@ -66,6 +83,8 @@ static int read_samples(const beton_reader *reader)
 			damaged += result != BETON_OK;
 			if (result == BETON_OK)
 				read_value(reader, &value);
+			if (result == BETON_OK && value.type == BETON_FIELD_IMAGE)
+				read_index(reader, &value);
 		}
 		require((whole != BETON_OK) == (damaged > 0), "a sample is damaged if a value of it is");
 		all += damaged;

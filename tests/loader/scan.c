@@ -11,6 +11,7 @@
 
 #include <jpeglib.h>
 
+#include "jpeg/check.h"
 #include "jpeg/idct.h"
 #include "jpeg/scan.h"
 
@@ -323,6 +324,75 @@ static void damage_is_left(void **state)
 	assert_true(accepted > 100 && left > 1000);
 }
 
+/* Decodes MCUs of a JPEG to `out`. */
+static bool decode_part(bt_scan *scan, const uint8_t *bytes, size_t size, bt_scan_request request, planes *out)
+{
+	reader r;
+	if (setjmp(r.failed)) {
+		jpeg_destroy_decompress(&r.jpeg);
+		return false;
+	}
+	open_reader(&r, bytes, size);
+	jpeg_read_header(&r.jpeg, TRUE);
+	jpeg_calc_output_dimensions(&r.jpeg);
+	memset(out, 0, sizeof(*out));
+	for (int i = 0; i < PLANES; i++) {
+		request.planes[i] = out->samples[i];
+		request.strides[i] = SIDE_MAX;
+	}
+	bool done = bt_scan_decode(scan, &r.jpeg, &request);
+	jpeg_destroy_decompress(&r.jpeg);
+	return done;
+}
+
+/* Parts decoded by an index are those decoded without. With bytes of the data in front of the part destroyed, only the
+ * index leads to it. With a damaged index it does no harm. */
+static void check_index(bt_scan *scan, fixture_jpeg_options options, uint32_t mcus_x, uint32_t mcus_y, uint32_t step)
+{
+	uint8_t index[BT_INDEX_BYTES_MAX];
+	uint8_t *pixels = fixture_pixels(7, 255, 250);
+	unsigned long size;
+	uint8_t *bytes = fixture_jpeg(pixels, 255, 250, options, &size);
+	size_t used = bt_jpeg_index(bytes, size, UINT64_MAX, step, index);
+	assert_true(used > 0);
+	for (int i = 0; i < 200; i++) {
+		bt_scan_request request = {.begin_x = draw(0, mcus_x - 1), .begin_y = draw(0, mcus_y - 1)};
+		request.end_x = draw(request.begin_x + 1, mcus_x);
+		request.end_y = draw(request.begin_y + 1, mcus_y);
+		assert_true(decode_part(scan, bytes, size, request, &expected));
+		request.index = index;
+		request.index_size = used;
+		assert_true(decode_part(scan, bytes, size, request, &got));
+		assert_memory_equal(&expected, &got, sizeof(got));
+		/* The scan's first bytes; they are not restored to see what is decoded behind them. */
+		uint8_t *data = memmem(bytes, size, "\xff\xda", 2);
+		uint8_t before = data[16];
+		data[16] ^= 0x55;
+		if (request.begin_y > 0) {
+			assert_true(decode_part(scan, bytes, size, request, &got));
+			assert_memory_equal(&expected, &got, sizeof(got));
+		}
+		data[16] = before;
+		size_t at = draw(0, (uint32_t)used - 1);
+		index[at] ^= (uint8_t)(1 << draw(0, 7));
+		decode_part(scan, bytes, size, request, &got);
+		request.index_size = draw(0, (uint32_t)used);
+		decode_part(scan, bytes, size, request, &got);
+		assert_int_equal(bt_jpeg_index(bytes, size, UINT64_MAX, step, index), used);
+	}
+	free(bytes);
+	free(pixels);
+}
+
+static void an_index_leads_to_the_same(void **state)
+{
+	for (uint32_t step = 0; step < 40; step += 1 + step / 2) {
+		check_index(*state, (fixture_jpeg_options){.horizontal = 2, .vertical = 2}, 16, 16, step);
+		check_index(*state, (fixture_jpeg_options){.horizontal = 1, .vertical = 1}, 32, 32, step);
+		check_index(*state, (fixture_jpeg_options){.grey = true}, 32, 32, step);
+	}
+}
+
 static size_t put_bits(uint8_t *out, size_t at, const char *bits)
 {
 	for (; *bits; bits++, at++)
@@ -493,6 +563,7 @@ int main(void)
 		cmocka_unit_test(others_are_left),
 		cmocka_unit_test(any_coefficients_are_decoded),
 		cmocka_unit_test(damage_is_left),
+		cmocka_unit_test(an_index_leads_to_the_same),
 		cmocka_unit_test(runs_that_lead_too_far_are_left),
 		cmocka_unit_test(other_codes_are_left),
 		cmocka_unit_test(other_ends_are_left),

@@ -46,6 +46,7 @@ static const char *const usage_text =
 	"  -f, --val-fraction=F      move a random fraction F of each class to OUT.val.beton\n"
 	"      --val-seed=N          seed of this random choice (default 0)\n"
 	"      --no-sources          do not store which file or archive member each sample comes from\n"
+	"      --no-index            with --keep-bytes: make no index, by which loaders decode crops\n"
 	"      --on-error=stop|skip  end the program at a bad sample or class folder (default), or leave it out\n"
 	"      --error-list=FILE     list in FILE what was left out, not on standard error\n"
 	"\n";
@@ -88,6 +89,7 @@ enum {
 	OPTION_LIMIT,
 	OPTION_VAL_SEED,
 	OPTION_NO_SOURCES,
+	OPTION_NO_INDEX,
 	OPTION_ON_ERROR,
 	OPTION_ERROR_LIST,
 	OPTION_COMPRESS,
@@ -110,6 +112,7 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     {"val-fraction", required_argument, NULL, 'f'},
 					     {"val-seed", required_argument, NULL, OPTION_VAL_SEED},
 					     {"no-sources", no_argument, NULL, OPTION_NO_SOURCES},
+					     {"no-index", no_argument, NULL, OPTION_NO_INDEX},
 					     IMAGE_LONG_OPTIONS,
 					     {"page-size", required_argument, NULL, 'p'},
 					     {"compress", required_argument, NULL, OPTION_COMPRESS},
@@ -171,6 +174,9 @@ static int parse_sample_option(write_options *options, int option, const char *t
 		return bt_parse_u64("--val-seed", text, 0, UINT64_MAX, &options->val_seed, err);
 	case OPTION_NO_SOURCES:
 		options->no_sources = true;
+		return BETON_OK;
+	case OPTION_NO_INDEX:
+		options->no_index = true;
 		return BETON_OK;
 	case OPTION_ERROR_LIST:
 		options->error_list = text;
@@ -298,6 +304,8 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 		return wrong("--val-seed goes with --val-fraction");
 	if (options->text_field && !options->tokenizer)
 		return wrong("--field goes with --tokenizer");
+	if (options->no_index && !options->image.keep_bytes)
+		return wrong("--no-index goes with --keep-bytes");
 	if (options->llmc_header && !bin)
 		return wrong("--llmc goes with --tokenizer and OUT.bin");
 	options->source = argv[optind];

@@ -90,11 +90,12 @@ typedef struct beton_file_info {
 	uint64_t alloc_entries;
 	uint64_t file_size;
 	uint64_t data_end; /* all blobs end at or before it: start of the extension block, or of the allocation table */
-	bool has_extension; /* the block that libbeton's writer adds; false for FFCV's files */
-	bool has_checksums; /* for every blob: see beton_reader_check */
-	bool has_facts;     /* see beton_reader_facts */
-	bool ordered;       /* the allocation table is in the order of samples and fields */
-	bool has_sources;   /* see beton_reader_source */
+	bool has_extension;    /* the block that libbeton's writer adds; false for FFCV's files */
+	bool has_checksums;    /* for every blob: see beton_reader_check */
+	bool has_facts;        /* see beton_reader_facts */
+	bool ordered;          /* the allocation table is in the order of samples and fields */
+	bool has_sources;      /* see beton_reader_source */
+	bool has_jpeg_indexes; /* see beton_reader_jpeg_index */
 } beton_file_info;
 
 /* A validated range of the file: it lies inside one page and ends before data_end. */
@@ -225,6 +226,16 @@ BETON_API int beton_reader_read(const beton_reader *reader, const beton_blob *bl
 BETON_API int beton_reader_check(const beton_reader *reader, const beton_value *value, const void *stored,
 				 beton_error *err);
 
+/* Bytes of the longest entry of a JPEG's index. */
+#define BETON_JPEG_INDEX_MAX 65536
+
+/* Reads the index of a JPEG, which lets a decoder begin in the middle of a JPEG without restart markers
+ * (docs/format.md). stored: the JPEG, value->blob.size bytes. entry: room for BETON_JPEG_INDEX_MAX bytes. *index: *size
+ * bytes in it; 0: there is none. Errors: FORMAT (it is damaged, or belongs to another JPEG), INVALID_ARGUMENT, IO,
+ * FILE_CHANGED. */
+BETON_API int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value, const void *stored,
+				      void *entry, const void **index, size_t *size, beton_error *err);
+
 /* Reads, checks and decompresses a value into destination (value->size bytes). Errors: SAMPLE_CORRUPT, IO,
  * FILE_CHANGED, NO_MEMORY, FORMAT (the field's dictionary is damaged). */
 BETON_API int beton_reader_read_value(const beton_reader *reader, const beton_value *value, void *destination,
@@ -282,6 +293,8 @@ BETON_API int beton_reader_fd(const beton_reader *reader);
 
 /* Writes no extension block (checksums, facts), so that the file equals FFCV's. facts are ignored. */
 #define BETON_WRITER_NO_EXTENSION UINT32_C(1)
+/* No index of JPEGs without restart markers, see beton_reader_jpeg_index. */
+#define BETON_WRITER_NO_JPEG_INDEX UINT32_C(2)
 
 typedef struct beton_writer_options {
 	size_t struct_size; /* sizeof(beton_writer_options), set by beton_writer_options_init */

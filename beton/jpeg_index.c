@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "jpeg_index.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/hash.h"
+#include "format.h"
+#include "reader.h"
+#ifdef HAVE_JPEG
+#include "jpeg/check.h"
+#include "jpeg/index.h"
+
+_Static_assert(JPEG_ENTRY_SUM + BT_INDEX_BYTES_MAX == BETON_JPEG_INDEX_MAX, "the room for an entry");
+#endif
+
+#ifdef HAVE_JPEG
+size_t beton_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry)
+{
+	size_t used = bt_jpeg_index(jpeg, size, max_pixels, step, entry + JPEG_ENTRY_SUM);
+	if (used == 0)
+		return 0;
+	store_u64(entry, XXH3_64bits_withSeed(entry + JPEG_ENTRY_SUM, used, XXH3_64bits(jpeg, size)));
+	return JPEG_ENTRY_SUM + used;
+}
+#else
+size_t beton_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry)
+{
+	(void)jpeg;
+	(void)size;
+	(void)max_pixels;
+	(void)step;
+	(void)entry;
+	return 0;
+}
+#endif
+
+static int damaged(const beton_reader *reader, const beton_value *value, const char *what, uint64_t offset,
+		   beton_error *err)
+{
+	return bt_fail(err, BETON_FORMAT,
+		       "%s: extension block: the index of sample %llu, field '%s', at offset %llu: %s", reader->path,
+		       (unsigned long long)value->sample, reader->fields[value->field].name, (unsigned long long)offset,
+		       what);
+}
+
+/* Finds the entry of a picture: *out, of 0 bytes if there is none. */
+static int find_entry(const beton_reader *reader, const beton_value *value, beton_blob *out, beton_error *err)
+{
+	const extension_section *entries = &reader->extension.known[SECTION_JPEG_INDEXES];
+	uint64_t pictures = 0, before = 0;
+	for (uint32_t i = 0; i < reader->info.num_fields; i++) {
+		before += i < value->field && reader->fields[i].type == BETON_FIELD_IMAGE;
+		pictures += reader->fields[i].type == BETON_FIELD_IMAGE;
+	}
+	uint64_t number = value->sample * pictures + before, first = number ? number - 1 : 0;
+	uint8_t ends[2 * sizeof(uint64_t)] = {0};
+	size_t skip = number ? 0 : sizeof(uint64_t);
+	int result = beton_part_read(reader, &reader->places, first * sizeof(uint64_t), ends + skip,
+				     sizeof(ends) - skip, err);
+	if (result != BETON_OK)
+		return result;
+	uint64_t begin = load_u64(ends), end = load_u64(ends + sizeof(uint64_t));
+	*out = (beton_blob){entries->offset + begin, end - begin};
+	if (begin <= end && end <= entries->size && end - begin <= BETON_JPEG_INDEX_MAX)
+		return BETON_OK;
+	return damaged(reader, value, "its place is outside of the section, or too large",
+		       reader->places.offset + number * sizeof(uint64_t), err);
+}
+
+int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value, const void *stored, void *entry,
+			    const void **index, size_t *size, beton_error *err)
+{
+	beton_blob place;
+	*size = 0;
+	if (!reader->info.has_jpeg_indexes || value->type != BETON_FIELD_IMAGE || value->mode != BETON_IMAGE_JPEG)
+		return BETON_OK;
+	if (value->sample >= reader->info.num_samples || value->field >= reader->info.num_fields)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu, field %u", reader->path,
+			       (unsigned long long)value->sample, value->field);
+	int result = find_entry(reader, value, &place, err);
+	if (result != BETON_OK || place.size == 0)
+		return result;
+	result = beton_read_section(reader, "JPEG indexes", entry, (size_t)place.size, place.offset, err);
+	if (result != BETON_OK)
+		return result;
+	const uint8_t *bytes = entry;
+	size_t used = (size_t)place.size - JPEG_ENTRY_SUM;
+	if (place.size < JPEG_ENTRY_SUM ||
+	    load_u64(bytes) !=
+		    XXH3_64bits_withSeed(bytes + JPEG_ENTRY_SUM, used, XXH3_64bits(stored, (size_t)value->blob.size)))
+		return damaged(reader, value, "it does not match its checksum and that of the JPEG", place.offset, err);
+	*index = bytes + JPEG_ENTRY_SUM;
+	*size = used;
+	return BETON_OK;
+}
+
+int beton_jpeg_index_check(const beton_reader *reader, const beton_value *value, const void *stored,
+			   uint64_t max_pixels, beton_error *err)
+{
+	const uint8_t *index;
+	size_t size;
+	if (!reader->info.has_jpeg_indexes)
+		return BETON_OK;
+	uint8_t *room = malloc(2 * BETON_JPEG_INDEX_MAX);
+	if (!room)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for an index", reader->path);
+	int result = beton_reader_jpeg_index(reader, value, stored, room, (const void **)&index, &size, err);
+	if (result == BETON_OK && size > 0) {
+		uint8_t *made = room + BETON_JPEG_INDEX_MAX;
+		uint32_t step = size < sizeof(uint16_t) ? 0 : load_u16(index);
+		size_t expected = step ? beton_jpeg_entry(stored, (size_t)value->blob.size, max_pixels, step, made) : 0;
+		if (expected != JPEG_ENTRY_SUM + size || memcmp(made + JPEG_ENTRY_SUM, index, size) != 0)
+			result = damaged(reader, value, "it is not that of the JPEG",
+					 reader->extension.known[SECTION_JPEG_INDEXES].offset, err);
+	}
+	free(room);
+	return result;
+}

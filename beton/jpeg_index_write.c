@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "jpeg_index_write.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "format.h"
+#include "jpeg_index.h"
+
+/* In front of an entry of a sample: u32 number of the picture in the sample, u32 size of the entry. */
+#define HEAD_SIZE 8
+
+#define SECTION_BUFFER 32768
+
+int beton_sample_index(sample *one, const sample_schema *schema, const beton_input *values, beton_error *err)
+{
+	uint32_t picture = 0;
+	for (uint32_t i = 0; i < schema->num_fields; i++) {
+		if (schema->fields[i].type != BETON_FIELD_IMAGE)
+			continue;
+		uint32_t number = picture++;
+		if (values[i].mode != BETON_IMAGE_JPEG)
+			continue;
+		uint8_t *grown = realloc(one->index_memory, one->index_size + HEAD_SIZE + BETON_JPEG_INDEX_MAX);
+		if (!grown)
+			return bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)one->index,
+					      "%s: no memory for the index of sample %llu", schema->path,
+					      (unsigned long long)one->index);
+		one->entries = one->index_memory = grown;
+		uint8_t *to = grown + one->index_size;
+		size_t size =
+			beton_jpeg_entry(values[i].data, (size_t)values[i].size, schema->max_pixels, 0, to + HEAD_SIZE);
+		store_u32(to, number);
+		store_u32(to + 4, (uint32_t)size);
+		one->index_size += size ? HEAD_SIZE + size : 0;
+	}
+	return BETON_OK;
+}
+
+int beton_sample_journal_index(const sample *one, journal *to, uint64_t number, beton_error *err)
+{
+	int result = BETON_OK;
+	for (size_t at = 0; at < one->index_size && result == BETON_OK;) {
+		const uint8_t *entry = one->entries + at;
+		uint32_t size = load_u32(entry + 4);
+		result = beton_journal_index(to, number, load_u32(entry), entry + HEAD_SIZE, size, err);
+		at += HEAD_SIZE + size;
+	}
+	return result;
+}
+
+/* Both sections, while they are written. */
+typedef struct index_writer {
+	section places;
+	section entries;
+	uint64_t put;  /* places */
+	uint64_t used; /* bytes of entries */
+} index_writer;
+
+/* Puts places of pictures up to `end`, which have no further entry. */
+static int put_places(index_writer *self, uint64_t end, beton_error *err)
+{
+	uint8_t place[sizeof(uint64_t)];
+	int result = BETON_OK;
+	store_u64(place, self->used);
+	for (; self->put < end && result == BETON_OK; self->put++)
+		result = beton_section_put(&self->places, place, sizeof(place), err);
+	return result;
+}
+
+static int damaged_journal(const journal *from, uint64_t offset, int error_number, beton_error *err)
+{
+	return bt_fail_errno(err, error_number ? error_number : EIO, "%s: the journal is damaged at offset %llu",
+			     from->path, (unsigned long long)offset);
+}
+
+static int copy_entries(index_writer *self, journal *from, uint64_t samples, uint64_t pictures, uint8_t *bytes,
+			beton_error *err)
+{
+	uint64_t offset = BETON_JOURNAL_HEAD_SIZE, done = 0;
+	int result = BETON_OK;
+	while (done < samples && result == BETON_OK) {
+		journal_part part;
+		int error_number;
+		if (!beton_journal_read(from, &offset, &part, &error_number))
+			return damaged_journal(from, offset, error_number, err);
+		if (part.kind == JOURNAL_SAMPLES)
+			done += part.count;
+		if (part.kind != JOURNAL_INDEX)
+			continue;
+		if (part.payload > BETON_JPEG_INDEX_MAX ||
+		    !beton_journal_payload(from, &part, offset, bytes, &error_number))
+			return damaged_journal(from, offset, error_number, err);
+		result = put_places(self, part.position * pictures + part.count, err);
+		if (result == BETON_OK)
+			result = beton_section_put(&self->entries, bytes, (size_t)part.payload, err);
+		self->used += part.payload;
+	}
+	return result == BETON_OK ? put_places(self, samples * pictures, err) : result;
+}
+
+int beton_jpeg_index_write(journal *from, output_job *job, const sample_schema *schema, beton_error *err)
+{
+	uint64_t pictures = 0, at = beton_output_index(job);
+	for (uint32_t i = 0; i < schema->num_fields; i++)
+		pictures += schema->fields[i].type == BETON_FIELD_IMAGE;
+	uint64_t places = job->num_samples * pictures * sizeof(uint64_t);
+	index_writer self = {0};
+	uint8_t *bytes = malloc(BETON_JPEG_INDEX_MAX);
+	int result = bytes ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the index", job->path);
+	if (result == BETON_OK)
+		result = beton_section_begin(&self.places, job->fd, job->path, "places of JPEG indexes", at,
+					     SECTION_BUFFER, NULL, err);
+	if (result == BETON_OK)
+		result = beton_section_begin(&self.entries, job->fd, job->path, "JPEG indexes", at + places,
+					     SECTION_BUFFER, NULL, err);
+	if (result == BETON_OK)
+		result = copy_entries(&self, from, job->num_samples, pictures, bytes, err);
+	if (result == BETON_OK)
+		result = beton_section_end(&self.places, &job->places_sum, err);
+	if (result == BETON_OK)
+		result = beton_section_end(&self.entries, &job->indexes_sum, err);
+	job->places_size = places;
+	job->indexes_size = self.used;
+	beton_section_free(&self.places);
+	beton_section_free(&self.entries);
+	free(bytes);
+	return result;
+}
