@@ -304,8 +304,8 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 		return wrong("--val-seed goes with --val-fraction");
 	if (options->text_field && !options->tokenizer)
 		return wrong("--field goes with --tokenizer");
-	if (options->no_index && !options->image.keep_bytes)
-		return wrong("--no-index goes with --keep-bytes");
+	if (options->no_index && (!options->image.keep_bytes || options->image.unchecked))
+		return wrong("--no-index goes with --keep-bytes, and not with --no-check, which makes none");
 	if (options->llmc_header && !bin)
 		return wrong("--llmc goes with --tokenizer and OUT.bin");
 	options->source = argv[optind];
