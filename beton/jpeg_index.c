@@ -69,52 +69,63 @@ static int find_entry(const beton_reader *reader, const beton_value *value, beto
 		       reader->places.offset + number * sizeof(uint64_t), err);
 }
 
-int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value, const void *stored, void *entry,
-			    const void **index, size_t *size, beton_error *err)
+int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value, beton_blob *entry, beton_error *err)
 {
-	beton_blob place;
-	*size = 0;
+	*entry = (beton_blob){0};
 	if (!reader->info.has_jpeg_indexes || value->type != BETON_FIELD_IMAGE || value->mode != BETON_IMAGE_JPEG)
 		return BETON_OK;
 	if (value->sample >= reader->info.num_samples || value->field >= reader->info.num_fields)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu, field %u", reader->path,
 			       (unsigned long long)value->sample, value->field);
-	int result = find_entry(reader, value, &place, err);
-	if (result != BETON_OK || place.size == 0)
-		return result;
-	result = beton_read_section(reader, "JPEG indexes", entry, (size_t)place.size, place.offset, err);
-	if (result != BETON_OK)
-		return result;
-	const uint8_t *bytes = entry;
-	size_t used = (size_t)place.size - JPEG_ENTRY_SUM;
-	if (place.size < JPEG_ENTRY_SUM ||
-	    load_u64(bytes) !=
-		    XXH3_64bits_withSeed(bytes + JPEG_ENTRY_SUM, used, XXH3_64bits(stored, (size_t)value->blob.size)))
-		return damaged(reader, value, "it does not match its checksum and that of the JPEG", place.offset, err);
-	*index = bytes + JPEG_ENTRY_SUM;
+	return find_entry(reader, value, entry, err);
+}
+
+int beton_reader_open_jpeg_index(const beton_reader *reader, const beton_value *value, const beton_blob *entry,
+				 const void *bytes, const void *stored, const void **index, size_t *size,
+				 beton_error *err)
+{
+	const uint8_t *from = bytes;
+	size_t used = (size_t)entry->size - JPEG_ENTRY_SUM;
+	*size = 0;
+	if (entry->size < JPEG_ENTRY_SUM ||
+	    load_u64(from) !=
+		    XXH3_64bits_withSeed(from + JPEG_ENTRY_SUM, used, XXH3_64bits(stored, (size_t)value->blob.size)))
+		return damaged(reader, value, "it does not match its checksum and that of the JPEG", entry->offset,
+			       err);
+	*index = from + JPEG_ENTRY_SUM;
 	*size = used;
 	return BETON_OK;
+}
+
+/* Compares the index with one that is made again. made: room for it. */
+static int compare(const beton_reader *reader, const beton_value *value, const void *stored, uint64_t max_pixels,
+		   const beton_blob *entry, const uint8_t *index, size_t size, uint8_t *made, beton_error *err)
+{
+	uint32_t step = size < sizeof(uint16_t) ? 0 : load_u16(index);
+	size_t expected = step ? beton_jpeg_entry(stored, (size_t)value->blob.size, max_pixels, step, made) : 0;
+	if (expected == JPEG_ENTRY_SUM + size && memcmp(made + JPEG_ENTRY_SUM, index, size) == 0)
+		return BETON_OK;
+	return damaged(reader, value, "it is not that of the JPEG", entry->offset, err);
 }
 
 int beton_jpeg_index_check(const beton_reader *reader, const beton_value *value, const void *stored,
 			   uint64_t max_pixels, beton_error *err)
 {
-	const uint8_t *index;
+	const void *index;
 	size_t size;
-	if (!reader->info.has_jpeg_indexes)
-		return BETON_OK;
+	beton_blob entry;
+	int result = beton_reader_jpeg_index(reader, value, &entry, err);
+	if (result != BETON_OK || entry.size == 0)
+		return result;
 	uint8_t *room = malloc(2 * BETON_JPEG_INDEX_MAX);
 	if (!room)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for an index", reader->path);
-	int result = beton_reader_jpeg_index(reader, value, stored, room, (const void **)&index, &size, err);
-	if (result == BETON_OK && size > 0) {
-		uint8_t *made = room + BETON_JPEG_INDEX_MAX;
-		uint32_t step = size < sizeof(uint16_t) ? 0 : load_u16(index);
-		size_t expected = step ? beton_jpeg_entry(stored, (size_t)value->blob.size, max_pixels, step, made) : 0;
-		if (expected != JPEG_ENTRY_SUM + size || memcmp(made + JPEG_ENTRY_SUM, index, size) != 0)
-			result = damaged(reader, value, "it is not that of the JPEG",
-					 reader->extension.known[SECTION_JPEG_INDEXES].offset, err);
-	}
+	result = beton_read_section(reader, "JPEG indexes", room, (size_t)entry.size, entry.offset, err);
+	if (result == BETON_OK)
+		result = beton_reader_open_jpeg_index(reader, value, &entry, room, stored, &index, &size, err);
+	if (result == BETON_OK)
+		result = compare(reader, value, stored, max_pixels, &entry, index, size, room + BETON_JPEG_INDEX_MAX,
+				 err);
 	free(room);
 	return result;
 }

@@ -31,4 +31,10 @@ typedef struct bt_io {
 
 extern const bt_io bt_io_system;
 
+/* io may be NULL. */
+static inline const bt_io *bt_io_or_system(const bt_io *io)
+{
+	return io ? io : &bt_io_system;
+}
+
 #endif

@@ -31,7 +31,7 @@ static void end(bt_metadata *self, int i)
 int64_t bt_metadata_read(void *context, int fd, void *destination, size_t size, uint64_t offset)
 {
 	bt_metadata *self = context;
-	bt_engine_file file = {.io = self->io ? self->io : &bt_io_system, .fd = fd, .direct_fd = -1, .alignment = 1};
+	bt_engine_file file = {.io = bt_io_or_system(self->io), .fd = fd, .direct_fd = -1, .alignment = 1};
 	bt_read read = {.offset = offset, .size = size};
 	if (bt_read_begin(&file, &read, destination)) {
 		int note = begin(self, offset);

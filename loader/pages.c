@@ -16,18 +16,13 @@
 /* Probed places in a part of the file: if all are in memory, the whole part counts as in memory. */
 enum { PROBES = 4 };
 
-static const bt_io *io_of(const beton_loader *loader)
-{
-	return loader->io ? loader->io : &bt_io_system;
-}
-
 static bool is_cached(const beton_loader *loader, int fd, uint64_t begin, uint64_t end)
 {
 	uint8_t byte;
 	struct iovec part = {.iov_base = &byte, .iov_len = 1};
 	for (uint64_t i = 0; i < PROBES; i++) {
 		uint64_t place = begin + (end - begin) / PROBES * i;
-		if (io_of(loader)->preadv2(fd, &part, 1, (off_t)place, RWF_NOWAIT) != 1)
+		if (bt_io_or_system(loader->io)->preadv2(fd, &part, 1, (off_t)place, RWF_NOWAIT) != 1)
 			return false;
 	}
 	return true;
@@ -62,7 +57,7 @@ static void announce_part(const beton_loader *loader, uint32_t file, uint64_t be
 	if (source->announce && begin < end)
 		source->announce(source->context, begin, end - begin);
 	else if (fd >= 0 && begin < end && !is_cached(loader, fd, begin, end))
-		io_of(loader)->fadvise(fd, (off_t)begin, (off_t)(end - begin), POSIX_FADV_WILLNEED);
+		bt_io_or_system(loader->io)->fadvise(fd, (off_t)begin, (off_t)(end - begin), POSIX_FADV_WILLNEED);
 }
 
 /* A run that spans two files is announced as the end of one and the beginning of the other. Damage is ignored here;

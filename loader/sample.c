@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sample.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "common/system.h"
 #include "crop.h"
+#include "io.h"
 #include "ragged.h"
 #include "random.h"
 #include "reads.h"
@@ -103,17 +105,38 @@ static double *drawn_numbers(const bt_outputs *outputs, const bt_ticket *ticket,
 			  ticket->index * outputs->list[drawn].sample_bytes);
 }
 
+/* Copies the blob if that takes no wait. Otherwise the system reads it for a later time: a wait here would take longer
+ * than the index saves. */
+static bool read_at_hand(const bt_tools *tools, uint32_t number, const beton_blob *blob, void *to)
+{
+	const beton_loader *loader = tools->loader;
+	const bt_file *file = &loader->dataset.files[number];
+	const bt_io *io = bt_io_or_system(loader->io);
+	struct iovec part = {.iov_base = to, .iov_len = (size_t)blob->size};
+	if (file->source)
+		return file->immediate && beton_reader_read(file->source, blob, to, NULL) == BETON_OK;
+	if (io->preadv2(file->fd, &part, 1, (off_t)blob->offset, RWF_NOWAIT) == (ssize_t)blob->size)
+		return true;
+	io->fadvise(file->fd, (off_t)blob->offset, (off_t)blob->size, POSIX_FADV_WILLNEED);
+	return false;
+}
+
 /* Reads what lets the decoder begin in front of the crop. Without it, also after a fault of it, the decoder begins at
  * the beginning: beton_verify reports such a fault. */
-static void read_index(bt_tools *tools, const beton_reader *reader, const beton_value *value, const uint8_t *bytes,
+static void read_index(bt_tools *tools, const bt_ticket *ticket, const beton_value *value, const uint8_t *bytes,
 		       bt_request *request)
 {
+	const beton_reader *reader = tools->loader->dataset.readers[ticket->file];
 	const bt_rect *crop = &request->crop;
 	bool whole = crop->width == value->width && crop->height == value->height;
-	if (request->pixels == BT_WANT_PLANES && !whole &&
-	    beton_reader_jpeg_index(reader, value, bytes, tools->jpeg_index, &request->index, &request->index_size,
-				    NULL) != BETON_OK)
-		request->index_size = 0;
+	beton_blob entry;
+	if (request->pixels != BT_WANT_PLANES || whole ||
+	    beton_reader_jpeg_index(reader, value, &entry, NULL) != BETON_OK || entry.size == 0 ||
+	    !read_at_hand(tools, ticket->file, &entry, tools->jpeg_index))
+		return;
+	/* An index that does not belong to the JPEG is left as one of no bytes. */
+	beton_reader_open_jpeg_index(reader, value, &entry, tools->jpeg_index, bytes, &request->index,
+				     &request->index_size, NULL);
 }
 
 static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
@@ -138,7 +161,7 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 		const double box[4] = {crop->x, crop->y, crop->width, crop->height};
 		memcpy(drawn, box, sizeof(box));
 	}
-	read_index(tools, reader, value, bytes, &request);
+	read_index(tools, ticket, value, bytes, &request);
 	bt_picture picture;
 	result = bt_decode(tools->decoder, (int64_t)ticket->sample, value, bytes, &request, &picture, err);
 	uint64_t decoded = bt_now_ns();

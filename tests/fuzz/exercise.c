@@ -49,10 +49,14 @@ static void read_index(const beton_reader *reader, const beton_value *value)
 {
 	uint8_t *stored = malloc((size_t)value->blob.size + 1), *entry = malloc(BETON_JPEG_INDEX_MAX);
 	const void *index;
-	size_t size = 1;
+	size_t size = 0;
+	beton_blob place;
 	beton_error err = {0};
 	if (stored && entry && beton_reader_read(reader, &value->blob, stored, NULL) == BETON_OK) {
-		int result = beton_reader_jpeg_index(reader, value, stored, entry, &index, &size, &err);
+		int result = beton_reader_jpeg_index(reader, value, &place, &err);
+		if (result == BETON_OK && place.size && beton_reader_read(reader, &place, entry, NULL) == BETON_OK)
+			result =
+				beton_reader_open_jpeg_index(reader, value, &place, entry, stored, &index, &size, &err);
 		require(result == BETON_OK || (result == BETON_FORMAT && err.message[0]),
 			"an index is there, or damaged");
 		require(result == BETON_OK || size == 0, "a damaged index is not given");

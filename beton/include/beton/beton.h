@@ -229,12 +229,17 @@ BETON_API int beton_reader_check(const beton_reader *reader, const beton_value *
 /* Bytes of the longest entry of a JPEG's index. */
 #define BETON_JPEG_INDEX_MAX 65536
 
-/* Reads the index of a JPEG, which lets a decoder begin in the middle of a JPEG without restart markers
- * (docs/format.md). stored: the JPEG, value->blob.size bytes. entry: room for BETON_JPEG_INDEX_MAX bytes. *index: *size
- * bytes in it; 0: there is none. Errors: FORMAT (it is damaged, or belongs to another JPEG), INVALID_ARGUMENT, IO,
- * FILE_CHANGED. */
-BETON_API int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value, const void *stored,
-				      void *entry, const void **index, size_t *size, beton_error *err);
+/* Finds the entry of a JPEG's index, which lets a decoder begin in the middle of a JPEG without restart markers
+ * (docs/format.md). *entry: its BETON_JPEG_INDEX_MAX bytes at most in the file, for beton_reader_read; size 0: there is
+ * none. Errors: FORMAT (its place is wrong), INVALID_ARGUMENT, IO, FILE_CHANGED. */
+BETON_API int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value, beton_blob *entry,
+				      beton_error *err);
+
+/* Checks the bytes of an entry. stored: the JPEG, value->blob.size bytes. *index: the *size bytes of the index, which
+ * are some of bytes. Errors: FORMAT (it is damaged, or belongs to another JPEG; *size is 0). */
+BETON_API int beton_reader_open_jpeg_index(const beton_reader *reader, const beton_value *value,
+					   const beton_blob *entry, const void *bytes, const void *stored,
+					   const void **index, size_t *size, beton_error *err);
 
 /* Reads, checks and decompresses a value into destination (value->size bytes). Errors: SAMPLE_CORRUPT, IO,
  * FILE_CHANGED, NO_MEMORY, FORMAT (the field's dictionary is damaged). */
