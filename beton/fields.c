@@ -126,10 +126,20 @@ static int parse_array(const uint8_t *arguments, uint32_t room, const char *path
 }
 
 /* Type 255 may be a compressed field, by its mark; another program's type is unknown. */
+static bool has_mark(const uint8_t *arguments)
+{
+	return memcmp(arguments + COMPRESSED_MARK, COMPRESSED_MAGIC, 8) == 0;
+}
+
+bool beton_field_is_compressed(const uint8_t *descriptor)
+{
+	return descriptor[0] == FIELD_TYPE_CUSTOM && has_mark(descriptor + FIELD_ARGUMENTS);
+}
+
 static int parse_custom(const uint8_t *arguments, const char *path, uint32_t index, beton_field *field,
 			beton_error *err)
 {
-	if (memcmp(arguments + COMPRESSED_MARK, COMPRESSED_MAGIC, 8) != 0)
+	if (!has_mark(arguments))
 		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field %u ('%s') has the unknown type %u", path, index,
 			       field->name, FIELD_TYPE_CUSTOM);
 	uint32_t type = load_u32(arguments + COMPRESSED_INNER_TYPE);

@@ -12,6 +12,9 @@
 int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t index, uint32_t page_size,
 		      beton_field *field, beton_error *err);
 
+/* Whether a descriptor is that of a field that libbeton has compressed, by whatever method. */
+bool beton_field_is_compressed(const uint8_t *descriptor);
+
 /* Checks how the caller described a field of an unknown type. Errors: INVALID_ARGUMENT. */
 int beton_field_check_custom(const beton_field *field, const char *path, uint32_t index, beton_error *err);
 

@@ -159,7 +159,7 @@ static int parse_fields(beton_reader *reader, const uint8_t *head, const beton_r
 		*place = (fault_place){"fields", HEADER_SIZE + (uint64_t)i * FIELD_SIZE};
 		const uint8_t *descriptor = head + HEADER_SIZE + (size_t)i * FIELD_SIZE;
 		int result = beton_field_parse(descriptor, reader->path, i, info->page_size, field, err);
-		if (result == BETON_UNSUPPORTED_FIELD)
+		if (result == BETON_UNSUPPORTED_FIELD && !beton_field_is_compressed(descriptor))
 			result = describe_custom(reader, options, descriptor, i, err);
 		if (result != BETON_OK)
 			return result;

@@ -93,29 +93,32 @@ static bool fills_ahead(const beton_reader *reader)
 	return reader->cache && beton_cache_holds_all(reader->cache) && reader->read_at_once > READ_AT_ONCE;
 }
 
-/* fill in pieces of read_at_once bytes. Threads that miss the same piece must not each read it. */
-static int fill_ahead(beton_reader *reader, const summed_part *part, uint64_t offset, void *destination, size_t size,
-		      beton_error *err)
+/* Reads the piece of read_at_once bytes with that offset into the cache. */
+static void read_piece(const beton_reader *reader, const summed_part *part, uint64_t offset)
 {
 	lines range = choose_lines(reader, part, offset);
 	size_t count = (size_t)(range.end - range.begin);
 	uint8_t *bytes = malloc(count);
-	bool worth;
-	pthread_mutex_lock(&reader->fill);
-	int result = BETON_OK;
-	if (!bytes)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu bytes", reader->path, count);
-	else if (!beton_cache_get(reader->cache, offset / CACHE_LINE, (size_t)(offset % CACHE_LINE), destination, size,
-				  &worth)) {
-		result = beton_read_section(reader, part->name, bytes, count, range.begin, err);
-		if (result == BETON_OK) {
-			keep(reader, range, bytes);
-			memcpy(destination, bytes + (offset - range.begin), size);
-		}
-	}
-	pthread_mutex_unlock(&reader->fill);
+	if (bytes && beton_read_section(reader, part->name, bytes, count, range.begin, NULL) == BETON_OK)
+		keep(reader, range, bytes);
 	free(bytes);
-	return result;
+}
+
+/* fill in pieces of read_at_once bytes. Of the threads that miss one, a single one reads it, and the others read what
+ * they need: they must not wait longer than the source's timeout_ms. After a fault, or without memory, so does this
+ * one. */
+static int fill_ahead(beton_reader *reader, const summed_part *part, uint64_t offset, void *destination, size_t size,
+		      beton_error *err)
+{
+	bool worth;
+	if (pthread_mutex_trylock(&reader->fill) == 0) {
+		read_piece(reader, part, offset);
+		pthread_mutex_unlock(&reader->fill);
+		if (beton_cache_get(reader->cache, offset / CACHE_LINE, (size_t)(offset % CACHE_LINE), destination,
+				    size, &worth))
+			return BETON_OK;
+	}
+	return beton_read_section(reader, part->name, destination, size, offset, err);
 }
 
 static int read_missing(const beton_reader *reader, const summed_part *part, uint64_t offset, void *destination,

@@ -101,7 +101,9 @@ static int leave_to_threads(beton_loader *loader, int64_t timeout_ms, beton_erro
 	pthread_cond_broadcast(&pool->work);
 	bt_pages_wake(loader);
 	pthread_mutex_unlock(&pool->lock);
-	bt_dataset_cancel(&loader->dataset);
+	/* After a failed open the sources are still the caller's, and nothing is read. */
+	if (loader->dataset.owns_sources)
+		bt_dataset_cancel(&loader->dataset);
 	pthread_mutex_lock(&pool->lock);
 	while (loader->running > 0 && bt_now_ns() < deadline)
 		bt_condition_wait(&pool->ended, &pool->lock, deadline);

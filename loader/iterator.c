@@ -325,7 +325,7 @@ uint64_t beton_iterator_batches_left(const beton_iterator *iterator)
 	if (bt_refuse_child(iterator->pool, NULL))
 		return 0;
 	pthread_mutex_lock(&iterator->pool->lock);
-	uint64_t left = iterator->loader ? iterator->batches - iterator->delivered : 0;
+	uint64_t left = iterator->loader && !iterator->cancelled ? iterator->batches - iterator->delivered : 0;
 	pthread_mutex_unlock(&iterator->pool->lock);
 	return left;
 }

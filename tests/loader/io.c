@@ -313,6 +313,18 @@ static void refusals(void **state)
 	beton_loader *loader;
 	assert_int_equal(beton_loader_open_many(&loader, two, 2, &options, NULL), BETON_NOT_FOUND);
 	assert_int_equal(script.closed, 0);
+	/* A thread of two cannot start. The source is still the caller's, who opens it again. */
+	const int cpus[] = {0, 1 << 20};
+	options.cpus = cpus;
+	options.num_cpus = 2;
+	assert_int_not_equal(beton_loader_open_many(&loader, &source, 1, &options, NULL), BETON_OK);
+	assert_false(script.cancelled);
+	assert_int_equal(script.closed, 0);
+	options.cpus = NULL;
+	options.num_cpus = 0;
+	assert_ok(beton_loader_open_many(&loader, &source, 1, &options, err));
+	beton_loader_close(&loader);
+	assert_int_equal(script.closed, 1);
 	io_script_destroy(&script);
 }
 

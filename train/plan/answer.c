@@ -100,7 +100,9 @@ static int print_table(const question *q, beton_error *err)
 	engine_memory first;
 	char *table = NULL;
 	bool other = has_no_gpu(q, q->engine.api);
-	const char *note = other ? "(there is no GPU here, whose operations need other scratch memory)\n" : "";
+	const char *note = other ? "(there is no GPU here, so another device stands in for one, whose operations need "
+				   "other scratch memory)\n"
+				 : "";
 	int status = engine_memory_plan(&q->engine, &q->layouts[0], &first, err);
 	if (status == BETON_OK)
 		status = engine_memory_table(&q->engine, q->layouts, q->count, NULL, (size_t)o->memory, &table, err);

@@ -62,7 +62,7 @@ typedef struct beton_io {
 	/* The library is done with context; no call is in flight. Called by the thread that closes the reader or
 	 * loader, or by a loader's last thread if closing met a read that hung. NULL (default): not called. */
 	void (*close)(void *context);
-	void *context;
+	void *context; /* of one reader or source: each of them calls cancel and close */
 } beton_io;
 
 /* Sets the defaults. */

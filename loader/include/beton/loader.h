@@ -683,8 +683,8 @@ BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, i
  * in the child of a fork it does nothing. */
 BETON_API void beton_iterator_cancel(beton_iterator *iterator);
 
-/* How many batches, lost ones included, beton_iterator_next has still to give before END; 0 if the loader is closed,
- * and in the child of a fork. Any thread, until the iterator is closed. */
+/* How many batches, lost ones included, beton_iterator_next has still to give before END; 0 if the loader is closed
+ * or the iterator cancelled, and in the child of a fork. Any thread, until the iterator is closed. */
 BETON_API uint64_t beton_iterator_batches_left(const beton_iterator *iterator);
 
 /* A descriptor for event loops (poll, epoll, libuv, asyncio): readable as long as beton_iterator_next would not wait,
