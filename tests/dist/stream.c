@@ -606,7 +606,7 @@ static void failure_reaches_all_groups(void **state)
 	struct ranks ranks;
 
 	(void)state;
-	start_ranks(&ranks, "no-group-two-groups", 0, 3, 1000);
+	start_ranks(&ranks, "no-group-two-groups", 0, 3, 5000);
 	wait_for_marks(&ranks, 2);
 	expect_all(&ranks, 2, BETON_TIMEOUT, "aborted with group \"world.1.0\"");
 	kill(ranks.pids[2], SIGKILL);
