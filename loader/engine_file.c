@@ -80,7 +80,7 @@ static int open_direct(const bt_io *io, int fd)
 void bt_engine_file_open(bt_engine_file *file, const bt_engine_config *config)
 {
 	*file = (bt_engine_file){.file = config->file,
-				 .io = config->io ? config->io : &bt_io_system,
+				 .io = bt_io_or_system(config->io),
 				 .log = config->log,
 				 .log_context = config->log_context,
 				 .fd = config->file->fd,

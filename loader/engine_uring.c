@@ -113,7 +113,7 @@ static int open_rings(bt_engine *engine, const bt_engine_config *config, uint32_
 	for (uint32_t i = 0; i < config->lanes; i++) {
 		uring_lane *lane = &engine->lanes[i];
 		lane->engine = engine;
-		int result = open_ring(lane, config->io ? config->io : &bt_io_system, entries);
+		int result = open_ring(lane, bt_io_or_system(config->io), entries);
 		if (result) {
 			bt_fail_errno(err, -result, "%s: cannot set up ring %u of %u", path, i + 1, config->lanes);
 			if (err)

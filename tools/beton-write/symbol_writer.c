@@ -10,7 +10,6 @@
 enum {
 	LENGTH_BITS = 5,
 	PIECE = 1024, /* symbols whose bytes are in memory without stuffing */
-	MARKER_RST0 = 0xd0,
 };
 
 /* Bits that are not bytes yet, at the top of the window. */
@@ -146,7 +145,7 @@ uint8_t *symbol_write(const bt_symbols *symbols, const symbol_codes *codes, uint
 	for (uint32_t i = 0; i < symbols->num_segments; i++) {
 		if (i) {
 			*out++ = 0xff;
-			*out++ = (uint8_t)(MARKER_RST0 + ((i - 1) & 7));
+			*out++ = (uint8_t)(JPEG_RST0 + ((i - 1) & 7));
 		}
 		out = write_segment(symbols->symbols + begin, symbols->ends[i] - begin, codes, bytes, out);
 		begin = symbols->ends[i];
