@@ -10,7 +10,7 @@
 #include "condition.h"
 #include "iterator.h"
 #include "lent.h"
-#include "pages.h"
+#include "io/pages.h"
 #include "state.h"
 #include "workers.h"
 

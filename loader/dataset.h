@@ -8,9 +8,9 @@
 #include <beton/beton.h>
 #include <beton/loader.h>
 
-#include "file.h"
-#include "metadata.h"
-#include "order.h"
+#include "io/file.h"
+#include "io/metadata.h"
+#include "order/order.h"
 #include "windows.h"
 
 /* Constant after open. */

@@ -9,8 +9,8 @@
 #include "common/system.h"
 #include "condition.h"
 #include "iterator.h"
-#include "pages.h"
-#include "resume.h"
+#include "io/pages.h"
+#include "order/resume.h"
 #include "state.h"
 #include "workers.h"
 

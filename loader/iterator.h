@@ -4,7 +4,7 @@
 
 #include <beton/loader.h>
 
-#include "shard.h"
+#include "order/shard.h"
 
 /* This rank's part of an epoch from a position on. */
 bt_shard bt_shard_of(const beton_loader *loader, uint64_t position);

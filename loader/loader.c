@@ -10,7 +10,7 @@
 #include "common/system.h"
 #include "iterator.h"
 #include "options.h"
-#include "pages.h"
+#include "io/pages.h"
 #include "state.h"
 #include "workers.h"
 

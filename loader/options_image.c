@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "common/error.h"
-#include "operations.h"
+#include "operations/operations.h"
 
 enum { PIXELS_MAX = 65535 };
 

@@ -2,7 +2,7 @@
 #include "resources.h"
 
 #include "common/error.h"
-#include "engine.h"
+#include "io/engine.h"
 #include "sample.h"
 #include "workers.h"
 

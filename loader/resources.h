@@ -11,7 +11,7 @@
 #include <beton/loader.h>
 
 #include "dataset.h"
-#include "outputs.h"
+#include "batch/outputs.h"
 
 typedef struct bt_resources {
 	uint32_t ahead;       /* samples that a worker reads ahead at first */

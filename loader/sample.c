@@ -6,11 +6,11 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "crop.h"
-#include "io.h"
-#include "ragged.h"
-#include "random.h"
-#include "reads.h"
+#include "pixels/crop.h"
+#include "io/io.h"
+#include "batch/ragged.h"
+#include "operations/random.h"
+#include "io/reads.h"
 #include "state.h"
 
 static bt_random stream(const beton_loader *loader, const bt_ticket *ticket, uint32_t view, enum bt_operation operation)

@@ -8,13 +8,13 @@
 
 #include <beton/loader.h>
 
-#include "arena.h"
+#include "io/arena.h"
 #include "common/buffer.h"
-#include "decode.h"
-#include "engine.h"
-#include "operations.h"
-#include "slot.h"
-#include "transform.h"
+#include "pixels/decode.h"
+#include "io/engine.h"
+#include "operations/operations.h"
+#include "batch/slot.h"
+#include "pixels/transform.h"
 
 /* A blob that a sample's outputs need. */
 typedef struct bt_blob_read {

@@ -12,13 +12,13 @@
 #include <beton/loader.h>
 
 #include "dataset.h"
-#include "engine.h"
-#include "order.h"
-#include "replace.h"
+#include "io/engine.h"
+#include "order/order.h"
+#include "batch/replace.h"
 #include "resources.h"
 #include "sample.h"
-#include "slot.h"
-#include "views.h"
+#include "batch/slot.h"
+#include "batch/views.h"
 
 /* The engine of a file. Files of one loader may need different engines. */
 typedef struct bt_file_engine {

@@ -5,9 +5,9 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "metadata.h"
-#include "random.h"
-#include "reads.h"
+#include "io/metadata.h"
+#include "operations/random.h"
+#include "io/reads.h"
 #include "state.h"
 
 /* Most chunks that hold one window: each is a read of its own. */

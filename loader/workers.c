@@ -9,14 +9,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "batch_operations.h"
+#include "operations/batch_operations.h"
 #include "close.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "iterator.h"
-#include "joined.h"
-#include "pages.h"
-#include "ragged.h"
+#include "batch/joined.h"
+#include "io/pages.h"
+#include "batch/ragged.h"
 #include "state.h"
 
 /* A sample that a worker has finished. */

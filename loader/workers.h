@@ -6,7 +6,7 @@
 
 #include <beton/loader.h>
 
-#include "slot.h"
+#include "batch/slot.h"
 
 /* Most samples that a worker holds besides those that it reads ahead. */
 enum { BT_CLAIM_MAX = 16 };

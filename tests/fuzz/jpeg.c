@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/decode_state.h"
-#include "loader/transform.h"
+#include "loader/pixels/decode_state.h"
+#include "loader/pixels/transform.h"
 #include "tests/beton/rgb_pair.h"
 
 enum { CHOICES = 8, LENGTH = 4, PIXELS_MAX = 1 << 22 };

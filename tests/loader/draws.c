@@ -11,9 +11,9 @@
 #include <xxhash.h>
 
 #include "common/elementary.h"
-#include "loader/mix.h"
-#include "loader/operations.h"
-#include "loader/order_weighted.h"
+#include "loader/operations/mix.h"
+#include "loader/operations/operations.h"
+#include "loader/order/order_weighted.h"
 
 enum { DRAWS = 20000, SIDE = 24 };
 

@@ -25,7 +25,7 @@
 
 #include "common/system.h"
 #include "faults.h"
-#include "loader/engine.h"
+#include "loader/io/engine.h"
 
 enum { SAMPLES = 400, DEPTH = 16, LANES = 4 };
 enum { ARENA = 4 << 20 };

@@ -12,7 +12,7 @@
 #include <liburing.h>
 #endif
 
-#include "loader/engine.h"
+#include "loader/io/engine.h"
 
 fault_table faults;
 sem_t gate;

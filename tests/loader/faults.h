@@ -9,7 +9,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "loader/io.h"
+#include "loader/io/io.h"
 
 /* What the table does to the calls. */
 typedef struct fault_table {

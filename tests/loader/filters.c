@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "filter-pixels.h"
-#include "loader/resize.h"
+#include "loader/pixels/resize.h"
 
 enum { WIDTH = 13, HEIGHT = 11 };
 

@@ -10,8 +10,8 @@
 
 #include "common/system.h"
 #include "jpeg/marker.h"
-#include "loader/kernels.h"
-#include "loader/transform.h"
+#include "loader/pixels/kernels.h"
+#include "loader/pixels/transform.h"
 
 enum { PAGES = 64, GUARD = 64, ROUNDS = 400 };
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "common/half.h"
-#include "loader/batch_operations.h"
-#include "loader/mix.h"
+#include "loader/operations/batch_operations.h"
+#include "loader/operations/mix.h"
 
 enum { SAMPLES = 23, BATCH = 8, WIDTH = 16, HEIGHT = 12, IMAGE = WIDTH * HEIGHT * 3 };
 

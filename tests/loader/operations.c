@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/operations.h"
+#include "loader/operations/operations.h"
 
 enum { WIDTH = 23, HEIGHT = 17, BYTES = WIDTH * HEIGHT * 3, NAME = 32 };
 

@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "loader/crop.h"
-#include "loader/permutation.h"
-#include "loader/random.h"
-#include "loader/shard.h"
+#include "loader/pixels/crop.h"
+#include "loader/order/permutation.h"
+#include "loader/operations/random.h"
+#include "loader/order/shard.h"
 
 static void check_bijection(uint64_t n, uint64_t seed, uint64_t epoch)
 {

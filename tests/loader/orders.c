@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/order_balanced.h"
-#include "loader/order_exact.h"
-#include "loader/order_mixed.h"
-#include "loader/order_quasi.h"
-#include "loader/order_weighted.h"
-#include "loader/permutation.h"
+#include "loader/order/order_balanced.h"
+#include "loader/order/order_exact.h"
+#include "loader/order/order_mixed.h"
+#include "loader/order/order_quasi.h"
+#include "loader/order/order_weighted.h"
+#include "loader/order/permutation.h"
 
 typedef struct golden_order {
 	uint64_t n, seed, epoch;

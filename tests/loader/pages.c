@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-#include "loader/io.h"
-#include "loader/order_quasi.h"
-#include "loader/pages.h"
+#include "loader/io/io.h"
+#include "loader/order/order_quasi.h"
+#include "loader/io/pages.h"
 #include "loader/state.h"
 
 enum { N = 3000, SIDE = 40, RANGES_MAX = 4096 };

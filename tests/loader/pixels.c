@@ -11,8 +11,8 @@
 #include <jpeglib.h>
 
 #include "common/half.h"
-#include "loader/decode.h"
-#include "loader/transform.h"
+#include "loader/pixels/decode.h"
+#include "loader/pixels/transform.h"
 
 enum { WIDTH = 93, HEIGHT = 71 };
 

@@ -10,7 +10,7 @@
 
 #include <jpeglib.h>
 
-#include "loader/decode.h"
+#include "loader/pixels/decode.h"
 
 enum { WIDTH = 150, HEIGHT = 71, PLANES = 3, ROWS = 32 };
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "batch_operations.h"
+#include "operations/batch_operations.h"
 #include "common/error.h"
-#include "operations.h"
+#include "operations/operations.h"
 #include "options_image.h"
 #include "ragged.h"
 

@@ -10,7 +10,7 @@
 
 #include "common/elementary.h"
 #include "common/half.h"
-#include "permutation.h"
+#include "order/permutation.h"
 
 /* Pictures are mixed in place, along the ring, this many bytes at a time. So only this part of the first picture must
  * be saved, and a partner's part is still in the cache when it is mixed itself. */

@@ -12,9 +12,9 @@
 #include <beton/loader.h>
 
 #include "lent.h"
-#include "order.h"
+#include "order/order.h"
 #include "outputs.h"
-#include "shard.h"
+#include "order/shard.h"
 
 typedef enum bt_slot_state {
 	BT_SLOT_FREE = 0,

@@ -6,7 +6,7 @@
 #define BT_LOADER_VIEWS_H
 
 #include "outputs.h"
-#include "transform.h"
+#include "pixels/transform.h"
 
 typedef struct bt_view {
 	const beton_image_options *image;

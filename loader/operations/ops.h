@@ -11,7 +11,7 @@
 
 #include <beton/loader.h>
 
-#include "crop.h"
+#include "pixels/crop.h"
 
 /* A picture in the caller's memory. */
 typedef struct bt_image {

@@ -5,7 +5,7 @@
 #ifndef BT_LOADER_BATCH_OPERATIONS_H
 #define BT_LOADER_BATCH_OPERATIONS_H
 
-#include "slot.h"
+#include "batch/slot.h"
 
 /* Errors: INVALID_ARGUMENT, naming the option. */
 int bt_batch_operations_check(const beton_loader_options *options, beton_error *err);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "random.h"
+#include "operations/random.h"
 
 /* Part of a picture, in pixels; never empty. */
 typedef struct bt_rect {
