@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "format.h"
 #include "layout.h"
 
@@ -279,6 +280,8 @@ int beton_field_format(beton_field *field, uint32_t index, uint32_t page_size, u
 	if ((unsigned)field->type > BETON_FIELD_TORCH_TENSOR)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s' has the unknown type %d", field->name,
 			       (int)field->type);
+	if (!BT_RESERVED_IS_ZERO(field))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s': reserved is not 0", field->name);
 	descriptor[0] = (uint8_t)field->type;
 	memcpy(descriptor + FIELD_NAME, field->name, length);
 	bool compressed = field->compression != BETON_COMPRESSION_NONE;

@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/hash.h"
+#include "common/sized.h"
 #include "fields.h"
 #include "format.h"
 #include "layout.h"
@@ -85,6 +86,10 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 	for (uint32_t i = 0; i < schema->num_fields; i++) {
 		const beton_field *field = &schema->fields[i];
 		const beton_input *value = &values[i];
+		if (!BT_RESERVED_IS_ZERO(value))
+			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
+					      "%s: sample %llu, field '%s': reserved is not 0", schema->path,
+					      (unsigned long long)index, field->name);
 		if (!beton_type_has_blob(field->type))
 			continue;
 		int result = check_value(schema, index, field, value, err);

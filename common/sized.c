@@ -45,3 +45,11 @@ bool bt_sized_give(void *out, const void *facts)
 	memcpy(out, &size, sizeof(size));
 	return true;
 }
+
+bool bt_reserved_is_zero(const uint64_t *reserved, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (reserved[i])
+			return false;
+	return true;
+}

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "error.h"
 
@@ -23,5 +24,11 @@ int bt_sized_take(void *out, const void *given, const char *what, beton_error *e
 /* Copies *facts, a struct of this library, to the caller's struct, as far as that has room. Bytes beyond become zero;
  * the caller's struct_size does not change. False: struct_size is invalid, and nothing is copied. */
 bool bt_sized_give(void *out, const void *facts);
+
+/* Whether the members that a struct keeps for later releases (count of them) are 0, as those of a caller that does not
+ * know their meaning must be. */
+bool bt_reserved_is_zero(const uint64_t *reserved, size_t count);
+
+#define BT_RESERVED_IS_ZERO(given) bt_reserved_is_zero((given)->reserved, sizeof((given)->reserved) / sizeof(uint64_t))
 
 #endif

@@ -10,6 +10,7 @@
 #include "condition.h"
 #include "iterator.h"
 #include "lent.h"
+#include "log.h"
 #include "io/pages.h"
 #include "state.h"
 #include "workers.h"
@@ -154,9 +155,8 @@ void beton_loader_close(beton_loader **out)
 {
 	if (!out || !*out)
 		return;
-	void (*log)(const char *line, void *context) = (*out)->options.log;
-	void *context = (*out)->options.log_context;
+	const bt_log_target log = bt_log_target_of(&(*out)->options);
 	beton_error late;
-	if (beton_loader_close_within(out, CLOSE_MS, &late) != BETON_OK && log)
-		log(late.message, context);
+	if (beton_loader_close_within(out, CLOSE_MS, &late) != BETON_OK)
+		bt_log_tell(&log, BETON_LOG_WARNING, late.message);
 }

@@ -119,9 +119,8 @@ static int open_file(bt_dataset *dataset, const beton_source *source, const beto
 	if (!source->path == !source->io)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: path is %s", i,
 			       source->path ? "given, and io too" : "NULL, and there is no io");
-	for (size_t k = 0; k < sizeof(source->reserved) / sizeof(*source->reserved); k++)
-		if (source->reserved[k])
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: reserved is not 0", i);
+	if (!BT_RESERVED_IS_ZERO(source))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: reserved is not 0", i);
 	if (source->io && (options->direct || !dataset->readers))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: io is given, which does not work with %s", i,
 			       options->direct ? "option direct" : "windows of tokens");

@@ -9,6 +9,7 @@
 #include "common/system.h"
 #include "condition.h"
 #include "iterator.h"
+#include "log.h"
 #include "io/pages.h"
 #include "order/resume.h"
 #include "state.h"
@@ -220,13 +221,11 @@ void bt_iterator_wake(beton_iterator *iterator)
 static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t deadline, beton_error *err)
 {
 	pthread_mutex_t *lock = &iterator->pool->lock;
-	const beton_loader_options *options = &iterator->loader->options;
-	void (*log)(const char *line, void *context) = options->log;
-	void *log_context = options->log_context;
+	const bt_log_target log = bt_log_target_of(&iterator->loader->options);
 	/* Consecutive waits that time out count as one wait. */
 	if (iterator->late_ns == 0) {
 		iterator->late_ns = begin;
-		iterator->tell_ns = log ? begin + STALL_NS : BT_NEVER;
+		iterator->tell_ns = bt_log_wants(&log, BETON_LOG_WARNING) ? begin + STALL_NS : BT_NEVER;
 	}
 	while (!iterator->cancelled && iterator->loader && !is_ready(iterator)) {
 		uint64_t now = bt_now_ns(), late = now - iterator->late_ns;
@@ -237,7 +236,7 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 			/* A thread that closes the loader now waits until the log function returns. */
 			if (bt_lent_begin(&iterator->pool->lent)) {
 				pthread_mutex_unlock(lock);
-				log(line.message, log_context);
+				bt_log_tell(&log, BETON_LOG_WARNING, line.message);
 				bt_lent_end(&iterator->pool->lent);
 				pthread_mutex_lock(lock);
 			}

@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "iterator.h"
+#include "log.h"
 #include "options.h"
 #include "io/pages.h"
 #include "state.h"
@@ -58,13 +59,14 @@ static int keep_batch_operations(beton_loader *loader, beton_error *err)
 }
 
 /* Engines of several files report the same; log only the first line. */
-static void tell_once(const char *line, void *context)
+static void tell_once(void *context, beton_log_level level, const char *line)
 {
 	beton_loader *loader = context;
 	bt_lent *lent = &loader->pool->lent;
 	if (atomic_exchange(&loader->was_told, true) || !bt_lent_begin(lent))
 		return;
-	loader->options.log(line, loader->options.log_context);
+	const bt_log_target log = bt_log_target_of(&loader->options);
+	bt_log_tell(&log, level, line);
 	bt_lent_end(lent);
 }
 
@@ -82,7 +84,7 @@ static beton_engine choose_engine(beton_loader *loader)
 			"%s: reading with threads, not io_uring: %u files and %u threads take %llu rings",
 			bt_dataset_name(&loader->dataset), loader->dataset.count, options->num_threads,
 			(unsigned long long)rings);
-		tell_once(line.message, loader);
+		tell_once(loader, BETON_LOG_WARNING, line.message);
 	}
 	return BETON_ENGINE_THREADS;
 }
@@ -160,7 +162,8 @@ static void tell_rest(const beton_loader *loader)
 	for (uint32_t i = 0; windows->streams && i < loader->dataset.count; i++)
 		rest += bt_windows_rest(beton_tokens_get_info(windows->streams[i])->num_tokens, windows->window,
 					windows->stride);
-	if (rest == 0 || !options->log || options->tokens.ignore_rest)
+	const bt_log_target log = bt_log_target_of(options);
+	if (rest == 0 || !bt_log_wants(&log, BETON_LOG_INFO) || options->tokens.ignore_rest)
 		return;
 	beton_error line;
 	char place[64] = "its end";
@@ -171,7 +174,23 @@ static void tell_rest(const beton_loader *loader)
 		bt_dataset_name(&loader->dataset), (unsigned long long)bt_dataset_samples(&loader->dataset),
 		(unsigned long long)windows->window, (unsigned long long)rest, bt_plural(rest), place,
 		rest == 1 ? "s" : "", rest == 1 ? "is" : "are");
-	options->log(line.message, options->log_context);
+	bt_log_tell(&log, BETON_LOG_INFO, line.message);
+}
+
+/* Says what the loader has chosen where the options leave it the choice. */
+static void tell_choices(const beton_loader *loader)
+{
+	const beton_loader_options *options = &loader->options;
+	const bt_log_target log = bt_log_target_of(options);
+	if (!bt_log_wants(&log, BETON_LOG_DEBUG))
+		return;
+	beton_error line;
+	bt_fail(&line, BETON_OK,
+		"%s: %llu samples in %u file%s; %u worker threads, I/O engine %s, batches of %llu bytes",
+		bt_dataset_name(&loader->dataset), (unsigned long long)bt_dataset_samples(&loader->dataset),
+		loader->dataset.count, bt_plural(loader->dataset.count), options->num_threads,
+		loader->engines[0].api->name, (unsigned long long)loader->outputs->slot_bytes);
+	bt_log_tell(&log, BETON_LOG_DEBUG, line.message);
 }
 
 static int open_parts(beton_loader *loader, const beton_source *sources, uint32_t num_sources,
@@ -202,9 +221,11 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 		result = keep_batch_operations(loader, err);
 	if (result == BETON_OK)
 		result = open_workers(loader, err);
-	if (result == BETON_OK)
-		tell_rest(loader);
-	return result;
+	if (result)
+		return result;
+	tell_rest(loader);
+	tell_choices(loader);
+	return BETON_OK;
 }
 
 int bt_loader_open(beton_loader **out, const beton_source *sources, uint32_t num_sources,

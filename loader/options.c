@@ -27,6 +27,7 @@ void beton_loader_options_init(beton_loader_options *options)
 		.batches_ahead = 3,
 		.batches_leased = 2,
 		.order = BETON_ORDER_SEQUENTIAL,
+		.log_level = BETON_LOG_INFO,
 		.engine = BETON_ENGINE_AUTO,
 		.world_size = 1,
 		.part_stride = 1,
@@ -70,6 +71,11 @@ static int check_threads(const beton_loader_options *o, beton_error *err)
 	if (!o->allocator.allocate != !o->allocator.release)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: allocator has no %s",
 			       o->allocator.allocate ? "release" : "allocate");
+	if (!BT_RESERVED_IS_ZERO(&o->allocator))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: allocator.reserved is not 0");
+	if (o->log_level < BETON_LOG_DEBUG || o->log_level > BETON_LOG_WARNING)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: log_level is %d, not %d to %d",
+			       (int)o->log_level, BETON_LOG_DEBUG, BETON_LOG_WARNING);
 	return BETON_OK;
 }
 
@@ -169,19 +175,11 @@ static int check_mask(const beton_token_options *o, beton_error *err)
 	return BETON_OK;
 }
 
-static bool are_reserved_zero(const beton_token_options *o)
-{
-	for (size_t i = 0; i < sizeof(o->reserved) / sizeof(*o->reserved); i++)
-		if (o->reserved[i])
-			return false;
-	return true;
-}
-
 static int check_tokens(const beton_token_options *o, beton_error *err)
 {
 	static const beton_token_options none = {.dtype = BETON_INT64, .end_of_text = -1};
 	int result;
-	if (!are_reserved_zero(o))
+	if (!BT_RESERVED_IS_ZERO(o))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: tokens.reserved is not 0");
 	if (o->window == 0 && (o->stride || o->format || o->field || o->vocabulary || o->segment || o->position ||
 			       o->mask_probability != 0 || o->mask_token || o->num_special || o->dtype != none.dtype ||

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "operations/operations.h"
 
 enum { PIXELS_MAX = 65535 };
@@ -83,10 +84,8 @@ static int check_image(const place *at, const beton_image_options *o)
 	    (result = check_dtype(at, o->dtype)) || (result = check_count(at, "layout", o->layout, 0, BETON_NCHW)) ||
 	    (result = bt_operations_check(o, at->name, at->err)))
 		return result;
-	for (size_t i = 0; i < sizeof(o->reserved) / sizeof(o->reserved[0]) && !result; i++)
-		result = check_count(at, "reserved", o->reserved[i], 0, 0);
-	if (result)
-		return result;
+	if (!BT_RESERVED_IS_ZERO(o))
+		return bt_fail(at->err, BETON_INVALID_ARGUMENT, "loader options: %s.reserved is not 0", at->name);
 	if (o->flip_mode == BETON_FLIP_ALTERNATE && o->flip_probability == 0)
 		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
 			       "loader options: %s.flip_mode is ALTERNATE, which needs a flip_probability above 0",

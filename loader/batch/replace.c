@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "listed.h"
 
 static bool is_output(const bt_outputs *outputs, uint32_t field)
@@ -27,6 +28,8 @@ static int resolve(bt_replacements *replacements, uint32_t i, const beton_replac
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: field '%s' (option replacements[%u].field) is no output of integers", path,
 			       r->field, i);
+	if (!BT_RESERVED_IS_ZERO(r))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: replacements[%u].reserved is not 0", i);
 	if (r->num_indices > 0 && !r->indices)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "loader options: replacements[%u].indices is NULL, but num_indices is %zu", i,

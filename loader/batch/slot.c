@@ -20,7 +20,7 @@ static void *allocate(const bt_pool *pool)
 	size_t alignment = bytes < HUGE_PAGES_FROM ? BT_OUTPUT_ALIGNMENT : HUGE_PAGE;
 	void *memory = NULL;
 	if (allocator->allocate)
-		return allocator->allocate(bytes, BT_OUTPUT_ALIGNMENT, allocator->context);
+		return allocator->allocate(allocator->context, bytes, BT_OUTPUT_ALIGNMENT);
 	if (posix_memalign(&memory, alignment, bytes) != 0)
 		return NULL;
 	/* Without huge pages the memory has small ones. */
@@ -35,7 +35,7 @@ static void free_slot(bt_pool *pool, bt_slot *slot)
 	if (!allocator->allocate)
 		free(slot->memory);
 	else if (slot->memory)
-		allocator->release(slot->memory, pool->outputs.slot_bytes, allocator->context);
+		allocator->release(allocator->context, slot->memory, pool->outputs.slot_bytes);
 	bt_order_end(&slot->order);
 	free(slot->tensors);
 	free(slot);

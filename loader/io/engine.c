@@ -16,7 +16,7 @@ static int open_threads_instead(bt_engine **out, const bt_engine_config *config,
 	if (config->log) {
 		beton_error line;
 		bt_fail(&line, BETON_SYSTEM, "%s: reading with threads, not io_uring: %s", config->file->path, why);
-		config->log(line.message, config->log_context);
+		config->log(config->log_context, BETON_LOG_WARNING, line.message);
 	}
 	return bt_engine_threads.open(out, config, err);
 }

@@ -65,7 +65,7 @@ typedef struct bt_engine_config {
 	uint32_t depth;      /* reads that a lane may have in flight, >= 1; the engine holds back more */
 	uint32_t readers;    /* threads that an engine may start to read with, up to 32; 0: 32. Of a source at most
 				its in_flight */
-	void (*log)(const char *line, void *context); /* NULL: no log. Called by any thread */
+	void (*log)(void *context, beton_log_level level, const char *line); /* NULL: no log. Called by any thread */
 	void *log_context;
 	const struct bt_io *io; /* NULL: the system's */
 } bt_engine_config;

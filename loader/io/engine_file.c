@@ -51,7 +51,7 @@ void bt_engine_file_tell(bt_engine_file *file, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	bt_fail(&line, BETON_SYSTEM, "%s: %s", file->file->path, text);
-	file->log(line.message, file->log_context);
+	file->log(file->log_context, BETON_LOG_WARNING, line.message);
 }
 
 /* The alignment of offsets and memory that direct reads of the file need; 0: the file has none. */

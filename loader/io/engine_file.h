@@ -15,7 +15,7 @@
 typedef struct bt_engine_file {
 	const bt_file *file;
 	const bt_io *io;
-	void (*log)(const char *line, void *context);
+	void (*log)(void *context, beton_log_level level, const char *line);
 	void *log_context;
 	int fd;               /* through the page cache; the file's */
 	int direct_fd;        /* -1: none */

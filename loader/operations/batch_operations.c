@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "mix.h"
 #include "options_image.h"
 #include "random.h"
@@ -53,12 +54,11 @@ static int check_one(const beton_batch_operation *o, uint32_t index, beton_error
 	if (o->kind == BETON_BATCH_CUSTOM && !o->apply)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: batch_operations[%u].apply is NULL",
 			       index);
-	for (int i = 0; i < 4; i++)
-		if (o->reserved[i])
-			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "loader options: batch_operations[%u].reserved[%d] is %llu, not 0 (call "
-				       "beton_loader_batch_operation_init first)",
-				       index, i, (unsigned long long)o->reserved[i]);
+	if (!BT_RESERVED_IS_ZERO(o))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: batch_operations[%u].reserved is not 0 (call "
+			       "beton_loader_batch_operation_init first)",
+			       index);
 	return BETON_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "listed.h"
 #include "operations.h"
 
@@ -228,10 +229,8 @@ int bt_operations_check(const beton_image_options *image, const char *name, beto
 			return fail_member(&at, "kind", "is no beton_operation_kind");
 		if (!(o->probability >= 0 && o->probability <= 1))
 			return fail_member(&at, "probability", "is not 0 to 1");
-		for (int k = 0; k < 4; k++)
-			if (o->reserved[k])
-				return fail_member(&at, "reserved",
-						   "is not 0 (call beton_loader_operation_init first)");
+		if (!BT_RESERVED_IS_ZERO(o))
+			return fail_member(&at, "reserved", "is not 0 (call beton_loader_operation_init first)");
 		int result = check_kind(&at, o, image);
 		if (result)
 			return result;

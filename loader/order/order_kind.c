@@ -200,7 +200,7 @@ static uint64_t balanced_at(const bt_order *order, uint64_t position)
 
 static uint64_t callback_at(const bt_order *order, uint64_t position)
 {
-	return order->orders->callback(order->epoch, position, order->orders->context);
+	return order->orders->callback(order->orders->context, order->epoch, position);
 }
 
 /* ---- other programs' orders: FFCV_RANDOM, TORCH_DISTRIBUTED ---- */

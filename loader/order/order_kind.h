@@ -60,7 +60,7 @@ struct bt_orders {
 	bt_balanced balanced;
 	bt_mixed mixed;
 	double *weights; /* [m], WEIGHTED_UNIQUE */
-	uint64_t (*callback)(uint64_t epoch, uint64_t position, void *context);
+	uint64_t (*callback)(void *context, uint64_t epoch, uint64_t position);
 	void *context;
 	uint64_t fingerprint;
 	const char *name;

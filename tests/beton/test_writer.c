@@ -538,6 +538,16 @@ static void test_bad_options(void **state)
 			 BETON_NOT_FOUND);
 	assert_int_equal(beton_writer_open(&writer, in_folder(""), every_field, FIELDS, NULL, &err),
 			 BETON_INVALID_ARGUMENT);
+	/* Members of a later release, whose meaning this one does not know. */
+	beton_field field = {.name = "x", .type = BETON_FIELD_INT, .reserved = {0, 0, 0, 1}};
+	assert_int_equal(beton_writer_open(&writer, in_folder("x"), &field, 1, NULL, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "field 'x': reserved is not 0"));
+	field.reserved[3] = 0;
+	assert_int_equal(beton_writer_open(&writer, in_folder("x"), &field, 1, NULL, &err), BETON_OK);
+	assert_int_equal(beton_writer_append(writer, &(beton_input){.reserved = {1}}, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "sample 0, field 'x': reserved is not 0"));
+	assert_int_equal(beton_writer_append(writer, &(beton_input){.integer = 1}, &err), BETON_OK);
+	beton_writer_close(&writer);
 	beton_writer_close(&writer);
 	beton_writer_close(NULL);
 }

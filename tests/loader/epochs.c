@@ -24,7 +24,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-static uint64_t backwards(uint64_t epoch, uint64_t position, void *context)
+static uint64_t backwards(void *context, uint64_t epoch, uint64_t position)
 {
 	uint64_t n = *(uint64_t *)context;
 	return (n - 1 - position + epoch) % n;
@@ -347,7 +347,7 @@ static void a_state_of_something_else_is_refused(void **state)
 	expect_mismatch(&saved, file, &changed, BETON_MISMATCH, "another order");
 }
 
-static uint64_t nonsense(uint64_t epoch, uint64_t position, void *context)
+static uint64_t nonsense(void *context, uint64_t epoch, uint64_t position)
 {
 	(void)epoch;
 	(void)context;

@@ -112,12 +112,21 @@ static void every_option_is_checked(void **state)
 	check_option(image.mean[1], INFINITY, "is inf");
 	check_option(image.std[2], 0, "is 0");
 	check_option(image.std[0], NAN, "is nan");
+	check_option(log_level, (beton_log_level)3, "is 3");
 	beton_loader_options options = fixture_options(4, 1);
 	options.image.normalize = true;
 	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "normalize");
 	options = fixture_options(4, 1);
 	options.image.reserved[6] = 1;
-	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "image.reserved is 1");
+	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "image.reserved is not 0");
+	options = fixture_options(4, 1);
+	options.allocator.reserved[1] = 1;
+	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "allocator.reserved is not 0");
+	const beton_replacement replacement = {.field = "label", .reserved = {0, 1}};
+	options = fixture_options(4, 1);
+	options.replacements = &replacement;
+	options.num_replacements = 1;
+	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "replacements[0].reserved is not 0");
 	const double bad[][2] = {{0, 1}, {0.5, 0.4}, {0.5, 1001}, {NAN, 1}, {0.5, NAN}};
 	for (int i = 0; i < 5; i++) {
 		options = fixture_options(4, 1);

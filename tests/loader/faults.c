@@ -213,8 +213,9 @@ const bt_io fault_io = {
 #endif
 };
 
-void count_line(const char *line, void *context)
+void count_line(void *context, beton_log_level level, const char *line)
 {
+	(void)level;
 	(void)context;
 	if (atomic_fetch_add(&faults.lines, 1) == 0)
 		snprintf(faults.line, sizeof(faults.line), "%s", line);

@@ -60,6 +60,6 @@ void close_gate(void);
 void find_values(const char *path, off_t *from, off_t *to);
 
 /* For option log: counts the lines and keeps the first. */
-void count_line(const char *line, void *context);
+void count_line(void *context, beton_log_level level, const char *line);
 
 #endif

@@ -218,14 +218,14 @@ static int count_entries(const char *folder)
 	return count;
 }
 
-static void *allocate(size_t bytes, size_t alignment, void *context)
+static void *allocate(void *context, size_t bytes, size_t alignment)
 {
 	void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 	atomic_fetch_add((atomic_int *)context, memory != NULL);
 	return memory;
 }
 
-static void release(void *memory, size_t bytes, void *context)
+static void release(void *context, void *memory, size_t bytes)
 {
 	memset(memory, 0x5a, bytes);
 	free(memory);

@@ -28,7 +28,7 @@ typedef struct lent {
 	atomic_int calls;
 } lent;
 
-static uint64_t reverse(uint64_t epoch, uint64_t position, void *context)
+static uint64_t reverse(void *context, uint64_t epoch, uint64_t position)
 {
 	(void)epoch;
 	atomic_fetch_add(&((lent *)context)->calls, 1);
@@ -47,8 +47,9 @@ static int leave_batch(const beton_batch_call *call)
 	return 0;
 }
 
-static void note_line(const char *line, void *context)
+static void note_line(void *context, beton_log_level level, const char *line)
 {
+	(void)level;
 	(void)line;
 	atomic_fetch_add(&((lent *)context)->calls, 1);
 }
@@ -341,8 +342,9 @@ static void the_log_is_told(void **state)
 
 static atomic_bool log_began, log_ended;
 
-static void log_slowly(const char *line, void *context)
+static void log_slowly(void *context, beton_log_level level, const char *line)
 {
+	(void)level;
 	(void)line, (void)context;
 	atomic_store(&log_began, true);
 	for (int i = 0; i < 300; i++)

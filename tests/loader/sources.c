@@ -103,8 +103,9 @@ static void samples_come_from_their_files(void **state)
 
 static int lines;
 
-static void count_lines(const char *line, void *context)
+static void count_lines(void *context, beton_log_level level, const char *line)
 {
+	assert_int_equal(level, BETON_LOG_WARNING);
 	assert_ptr_equal(context, &lines);
 	assert_non_null(strstr(line, "300 rings"));
 	lines++;
@@ -132,6 +133,31 @@ static void many_files_do_without_rings(void **state)
 	assert_int_equal(batch->sample_ids[0], 72);
 	beton_batch_release(&batch);
 	fixture_close(&loader, &iterator);
+}
+
+static int lines_of[BETON_LOG_WARNING + 1];
+
+static void sort_lines(void *context, beton_log_level level, const char *line)
+{
+	(void)context;
+	assert_non_null(line);
+	lines_of[level]++;
+}
+
+/* Lines below log_level are not made. */
+static void the_log_has_levels(void **state)
+{
+	(void)state;
+	for (int least = BETON_LOG_DEBUG; least <= BETON_LOG_WARNING; least++) {
+		beton_loader_options options = make_options(BETON_ORDER_SEQUENTIAL);
+		options.log = sort_lines;
+		options.log_level = (beton_log_level)least;
+		memset(lines_of, 0, sizeof(lines_of));
+		beton_loader *loader = open_many(sources, &options);
+		assert_int_equal(lines_of[BETON_LOG_DEBUG], least == BETON_LOG_DEBUG);
+		assert_int_equal(lines_of[BETON_LOG_INFO] + lines_of[BETON_LOG_WARNING], 0);
+		beton_loader_close(&loader);
+	}
 }
 
 /* The pictures of two files together are those of each alone: an eval pipeline has no randomness. */
@@ -317,10 +343,15 @@ static void samples_are_located(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(samples_come_from_their_files), cmocka_unit_test(pictures_are_those_of_the_file_alone),
-		cmocka_unit_test(orders_are_of_all_files),       cmocka_unit_test(weights_mix_files),
-		cmocka_unit_test(bad_sources_are_named),         cmocka_unit_test(fields_must_agree),
-		cmocka_unit_test(samples_are_located),           cmocka_unit_test(many_files_do_without_rings),
+		cmocka_unit_test(samples_come_from_their_files),
+		cmocka_unit_test(pictures_are_those_of_the_file_alone),
+		cmocka_unit_test(orders_are_of_all_files),
+		cmocka_unit_test(weights_mix_files),
+		cmocka_unit_test(bad_sources_are_named),
+		cmocka_unit_test(fields_must_agree),
+		cmocka_unit_test(samples_are_located),
+		cmocka_unit_test(many_files_do_without_rings),
+		cmocka_unit_test(the_log_has_levels),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -18,8 +18,9 @@ static char path[64];
 static char line[sizeof(((beton_error *)0)->message)];
 static int lines;
 
-static void keep_line(const char *text, void *context)
+static void keep_line(void *context, beton_log_level level, const char *text)
 {
+	(void)level;
 	(void)context;
 	lines++;
 	snprintf(line, sizeof(line), "%s", text);

@@ -227,8 +227,9 @@ static bool take(load_options *out, int option, const char *name, const char *te
 	}
 }
 
-static void print_line(const char *line, void *context)
+static void print_line(void *context, beton_log_level level, const char *line)
 {
+	(void)level;
 	(void)context;
 	fprintf(stderr, "beton-bench: %s\n", line);
 }

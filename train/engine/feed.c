@@ -7,7 +7,7 @@
 #include "common/error.h"
 
 /* The address to free is stored in front of the memory that the loader gets. */
-static void *allocate_pinned(size_t bytes, size_t alignment, void *context)
+static void *allocate_pinned(void *context, size_t bytes, size_t alignment)
 {
 	dtrain_device *device = context;
 	void *memory;
@@ -20,7 +20,7 @@ static void *allocate_pinned(size_t bytes, size_t alignment, void *context)
 	return (void *)aligned;
 }
 
-static void release_pinned(void *memory, size_t bytes, void *context)
+static void release_pinned(void *context, void *memory, size_t bytes)
 {
 	dtrain_device *device = context;
 	void *whole;

@@ -9,10 +9,11 @@
 #include "status_line.h"
 
 /* Prints a message of the loader, for example that the system does not allow an engine. */
-static void tell(const char *line, void *context)
+static void tell(void *context, beton_log_level level, const char *line)
 {
 	status_line_warn("dtrain-ffcv: %s", line);
 	(void)context;
+	(void)level;
 }
 
 /* Options that are the same for all loaders of the run: threads, engine, limits. */

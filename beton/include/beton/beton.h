@@ -31,7 +31,7 @@ extern "C" {
 #define BETON_PAGE_SIZE_MIN (UINT32_C(1) << 21)     /* 2 MiB; page sizes are powers of two below 2^32 */
 #define BETON_PAGE_SIZE_DEFAULT (UINT32_C(1) << 23) /* 8 MiB, FFCV's default */
 
-/* The library's release, "0.1.0". A static string; any thread. */
+/* The library's release, "0.2.0". A static string; any thread. */
 BETON_API const char *beton_version(void);
 
 /* Frees memory that a function of this library gave to its caller; NULL is allowed. Programs whose free is not that of
@@ -76,6 +76,7 @@ typedef struct beton_field {
 	uint64_t shape[BETON_DIMS_MAX];
 	beton_compression compression;
 	int32_t compression_level; /* zstd's; 0: its default; writing only */
+	uint64_t reserved[4];      /* 0 */
 } beton_field;
 
 /* Facts of an open file; all offsets and sizes in bytes. */
@@ -118,9 +119,10 @@ typedef struct beton_value {
 	uint32_t height;
 	int64_t integer;
 	double real;
-	beton_blob blob; /* the stored bytes */
-	uint64_t size;   /* bytes of the value itself: blob.size, unless it is compressed */
-	uint64_t entry;  /* index of its entry in the allocation table */
+	beton_blob blob;      /* the stored bytes */
+	uint64_t size;        /* bytes of the value itself: blob.size, unless it is compressed */
+	uint64_t entry;       /* index of its entry in the allocation table */
+	uint64_t reserved[2]; /* 0 */
 } beton_value;
 
 typedef struct beton_reader beton_reader;
@@ -337,8 +339,9 @@ typedef struct beton_input {
 	uint32_t height;
 	int64_t integer;
 	double real;
-	uint64_t value_size; /* with options->stored_like, in a compressed field: bytes of the decompressed value,
-				including a JSON's NUL; size and data are the compressed bytes */
+	uint64_t value_size;  /* with options->stored_like, in a compressed field: bytes of the decompressed value,
+				 including a JSON's NUL; size and data are the compressed bytes */
+	uint64_t reserved[2]; /* 0 */
 } beton_input;
 
 /* Writes one file. Needs memory for a page and the window, however many samples there are. */

@@ -68,7 +68,8 @@ typedef struct beton_io {
 /* Sets the defaults. */
 BETON_API void beton_io_init(beton_io *io);
 
-/* A file in memory, which must stay as it is until the reader or loader is closed, as this struct must. */
+/* A file in memory (the struct has no further members in any release), which must stay as it is until the reader or
+ * loader is closed, as this struct must. */
 typedef struct beton_memory {
 	const void *bytes;
 	uint64_t size;

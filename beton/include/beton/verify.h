@@ -39,6 +39,7 @@ typedef struct beton_verify_report {
 			       finds any change */
 	bool whole; /* no findings, nothing unread, and checksums: the file is as its writer wrote it. Without `whole`,
 		       no findings only means no fault that this check can see */
+	uint64_t reserved[8]; /* 0 */
 } beton_verify_report;
 
 typedef struct beton_verify_options {
@@ -67,12 +68,13 @@ BETON_API int beton_verify(const char *path, const beton_verify_options *options
 
 /* Result of a repair. */
 typedef struct beton_repair_report {
-	uint64_t samples;    /* number according to the input's header */
-	uint64_t kept;       /* samples in the output */
-	uint64_t unverified; /* kept samples whose integers, floats and picture sizes are under a damaged checksum */
-	uint64_t pictures;   /* pictures found in the pages without any metadata; the output then has nothing else */
-	bool table_lost;     /* the allocation table is lost; sizes of pictures come from the pictures */
-	bool metadata_lost;  /* the metadata are lost; only pictures can be saved */
+	uint64_t samples;     /* number according to the input's header */
+	uint64_t kept;        /* samples in the output */
+	uint64_t unverified;  /* kept samples whose integers, floats and picture sizes are under a damaged checksum */
+	uint64_t pictures;    /* pictures found in the pages without any metadata; the output then has nothing else */
+	bool table_lost;      /* the allocation table is lost; sizes of pictures come from the pictures */
+	bool metadata_lost;   /* the metadata are lost; only pictures can be saved */
+	uint64_t reserved[8]; /* 0 */
 } beton_repair_report;
 
 typedef struct beton_repair_options {

@@ -100,15 +100,24 @@ typedef enum beton_on_error {
 	BETON_ON_ERROR_SUBSTITUTE = 2,
 } beton_on_error;
 
+/* What a line of the option log is about. */
+typedef enum beton_log_level {
+	BETON_LOG_DEBUG = 0, /* what the loader has chosen by itself, once, when it opens */
+	BETON_LOG_INFO = 1,  /* data that the options leave out, such as tokens in no window */
+	/* A read that is late, an engine or direct reading that the system refuses, closing that gives up waiting. */
+	BETON_LOG_WARNING = 2,
+} beton_log_level;
+
 /* Memory of the batches' tensors, for example pinned, shared or huge pages. */
 typedef struct beton_allocator {
 	/* Returns bytes at a multiple of alignment, a power of two; NULL: out of memory. Called by the thread that
 	 * opens a loader or an iterator. */
-	void *(*allocate)(size_t bytes, size_t alignment, void *context);
+	void *(*allocate)(void *context, size_t bytes, size_t alignment);
 	/* Called by the thread that closes the loader, or by the thread that later releases the last reference to a
 	 * batch; by one of the loader's threads if closing met a read that hung: see beton_loader_close_within. */
-	void (*release)(void *memory, size_t bytes, void *context);
+	void (*release)(void *context, void *memory, size_t bytes);
 	void *context;
+	uint64_t reserved[2]; /* 0 */
 } beton_allocator;
 
 typedef enum beton_crop {
@@ -295,6 +304,7 @@ typedef struct beton_replacement {
 	const uint64_t *indices; /* sample ids, rising; borrowed until the loader is closed */
 	size_t num_indices;
 	int64_t value;
+	uint64_t reserved[2]; /* 0 */
 } beton_replacement;
 
 #define BETON_REPLACEMENTS_MAX 256
@@ -404,11 +414,12 @@ typedef struct beton_loader_options {
 	beton_engine engine; /* default AUTO */
 	bool direct; /* bypass the page cache (O_DIRECT), for files much larger than memory. On a file system without
 			direct reads: buffered reads, with one line of log. Not with MMAP. Default false */
-	void (*log)(const char *line, void *context); /* receives lines for the user, none in steady state; called by
-							 any thread. NULL (default): no log */
+	/* Receives lines for the user, none in steady state; called by any thread. NULL (default): no log */
+	void (*log)(void *context, beton_log_level level, const char *line);
 	void *log_context;
-	uint64_t seed; /* of order and augmentation; default 0 */
-	uint32_t rank; /* this process's shard, 0 <= rank < world_size; default 0 of 1 */
+	beton_log_level log_level; /* lines below it are not made; default INFO */
+	uint64_t seed;             /* of order and augmentation; default 0 */
+	uint32_t rank;             /* this process's shard, 0 <= rank < world_size; default 0 of 1 */
 	uint32_t world_size;
 	beton_last last; /* default SHORT */
 
@@ -458,7 +469,7 @@ typedef struct beton_loader_options {
 	/* CALLBACK: returns the number of the sample at a position (with indices: the index into them). Called by
 	 * several threads at once, in any order, and more than once for a position; it must always return the same
 	 * number. */
-	uint64_t (*order_callback)(uint64_t epoch, uint64_t position, void *context);
+	uint64_t (*order_callback)(void *context, uint64_t epoch, uint64_t position);
 	void *order_context;
 
 	/* Most pixels of a JPEG. A JPEG with more is a bad sample, and is not decoded. While it decodes a progressive
@@ -508,6 +519,7 @@ typedef struct beton_tensor {
 	uint32_t ndim;
 	int64_t shape[5];
 	void *data;
+	uint64_t reserved[3]; /* 0 */
 } beton_tensor;
 
 /* A leased batch. Its holder may read and write the tensors until the last reference is released, even after iterator
@@ -598,7 +610,7 @@ typedef struct beton_loader beton_loader;
 /* Delivers an epoch, or the rest of one, to the consumer. */
 typedef struct beton_iterator beton_iterator;
 
-/* The library's release, "0.1.0". A static string; any thread. */
+/* The library's release, "0.2.0". A static string; any thread. */
 BETON_API const char *beton_loader_version(void);
 
 BETON_API void beton_loader_options_init(beton_loader_options *options);
