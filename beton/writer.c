@@ -112,7 +112,7 @@ static int place_pages(beton_writer *writer, uint64_t expected_samples, beton_er
 	writer->data_offset = (room + schema->page_size - 1) / schema->page_size * schema->page_size;
 	if (schema->blob_fields == 0)
 		return BETON_OK;
-	writer->page = calloc(1, schema->page_size);
+	writer->page = malloc(schema->page_size);
 	return writer->page ? BETON_OK
 			    : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for a page of %u bytes", writer->path,
 				      schema->page_size);

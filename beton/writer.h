@@ -57,7 +57,7 @@ struct beton_writer {
 	journal journal;
 	compressor *compressor; /* its training; after that any thread may compress */
 	output_blob *blobs;     /* blobs of one sample */
-	uint8_t *page;          /* being filled: zeros behind page_used; NULL without blob fields */
+	uint8_t *page;          /* being filled; NULL without blob fields */
 	uint32_t page_used;
 	uint64_t pages;   /* written so far */
 	uint64_t flushed; /* samples in them */

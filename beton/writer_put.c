@@ -16,6 +16,7 @@ int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
 		return beton_journal_flush(&writer->journal, NULL, NULL, err);
 	uint32_t page_size = writer->schema.page_size;
 	uint64_t offset = beton_writer_page_offset(writer, writer->pages);
+	memset(writer->page + writer->page_used, 0, page_size - writer->page_used);
 	if (bt_pwrite_full(writer->files.data_fd, writer->page, page_size, offset) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot write a page at offset %llu", writer->path,
 				     (unsigned long long)offset);
@@ -27,7 +28,6 @@ int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
 	int result = beton_journal_flush(&writer->journal, &part, NULL, err);
 	writer->pages++;
 	writer->flushed = writer->samples;
-	memset(writer->page, 0, writer->page_used);
 	writer->page_used = 0;
 	return result;
 }
@@ -47,6 +47,8 @@ static int place(beton_writer *writer, const sample *one, beton_error *err)
 		uint64_t pointer = beton_writer_page_offset(writer, writer->pages) + writer->page_used;
 		if (blob->size)
 			memcpy(writer->page + writer->page_used, blob->data, (size_t)blob->size);
+		else
+			writer->page[writer->page_used] = 0;
 		writer->page_used += (uint32_t)beton_blob_used(blob->size);
 		writer->blobs[i] = (output_blob){pointer, blob->size, blob->sum};
 		store_u64(one->record + schema->blob_slots[i], pointer);

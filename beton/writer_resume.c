@@ -153,18 +153,12 @@ int beton_writer_resume(beton_writer *writer, const char *job, bool *continued, 
 	result = follow(writer, &move, &whole, err);
 	if (result != BETON_OK)
 		return result;
-	/* The page read last is not the page to fill, unless it is the one that is not full. */
-	if (writer->page)
-		memset(writer->page + whole.page_used, 0, writer->schema.page_size - whole.page_used);
 	/* Without all dictionaries, training would need the first samples again. */
 	bool good = whole.dictionaries == beton_compressor_fields(writer->compressor);
 	if (good && whole.samples && writer->compressor)
 		result = load_dictionaries(writer, whole.offset, &good, err);
-	if (result != BETON_OK || !good || whole.samples == 0) {
-		if (writer->page)
-			memset(writer->page, 0, writer->schema.page_size);
+	if (result != BETON_OK || !good || whole.samples == 0)
 		return result;
-	}
 	uint64_t data_size = writer->schema.blob_fields ? beton_writer_page_offset(writer, whole.pages) : 0;
 	result = cut(writer, writer->files.journal_fd, whole.offset, err);
 	if (result == BETON_OK)

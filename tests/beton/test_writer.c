@@ -357,6 +357,38 @@ static void test_more_metadata_than_pages(void **state)
 	beton_reader_close(&reader);
 }
 
+/* A page is filled again in the same memory: nothing of the one before may stay there. */
+static void test_zeros_behind_samples(void **state)
+{
+	(void)state;
+	enum { FULL = PAGE - 100, SHORT = 200 };
+	static uint8_t bytes[FULL];
+	memset(bytes, 0xaa, sizeof(bytes));
+	const beton_field field = {.name = "b", .type = BETON_FIELD_BYTES};
+	const size_t sizes[] = {FULL, SHORT, 0, FULL};
+	const char *path = in_folder("zeros.beton");
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.page_size = PAGE;
+	options.expected_samples = 4;
+	beton_writer *writer;
+	beton_error err;
+	assert_int_equal(beton_writer_open(&writer, path, &field, 1, &options, &err), BETON_OK);
+	for (int i = 0; i < 4; i++) {
+		const beton_input value = {.data = bytes, .size = sizes[i]};
+		assert_int_equal(beton_writer_append(writer, &value, &err), BETON_OK);
+	}
+	assert_int_equal(beton_writer_finish(writer, &err), BETON_OK);
+	beton_writer_close(&writer);
+	file_content file = read_file(path);
+	assert_true(file.size > 4 * (size_t)PAGE);
+	for (size_t page = 1; page < 4; page++)
+		for (size_t i = 0; i < PAGE; i++)
+			assert_int_equal(file.data[page * PAGE + i], i < (page == 2 ? SHORT : FULL) ? 0xaa : 0);
+	free(file.data);
+	remove(path);
+}
+
 static void test_same_input_same_bytes(void **state)
 {
 	(void)state;
@@ -729,6 +761,7 @@ int main(void)
 		cmocka_unit_test(test_known_count),
 		cmocka_unit_test(test_metadata_outgrows_its_room),
 		cmocka_unit_test(test_more_metadata_than_pages),
+		cmocka_unit_test(test_zeros_behind_samples),
 		cmocka_unit_test(test_same_input_same_bytes),
 		cmocka_unit_test(test_scalars_only),
 		cmocka_unit_test(test_facts),
