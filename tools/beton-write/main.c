@@ -2,6 +2,7 @@
  *
  * beton-write: a source of samples becomes one .beton file, or two. */
 #include <locale.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -533,6 +534,16 @@ static int run(const write_options *options, beton_error *err)
 	return result;
 }
 
+/* Each picture takes memory and frees it. What goes back to the kernel meanwhile, it clears for the next one: a tenth
+ * of the time. */
+static void keep_freed_memory(void)
+{
+#ifdef M_MMAP_THRESHOLD
+	mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
+	mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+}
+
 int main(int argc, char **argv)
 {
 	write_options options;
@@ -546,6 +557,7 @@ int main(int argc, char **argv)
 	}
 	/* Names in archives are UTF-8 or plain bytes, whatever language the user speaks; libarchive asks the locale. */
 	setlocale(LC_CTYPE, "C.UTF-8");
+	keep_freed_memory();
 	program_start();
 	beton_error err;
 	int result = run(&options, &err);
