@@ -5,20 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #include "common/elementary.h"
 #include "common/error.h"
+#include "resize_kernels.h"
 
-/* Output pixel i of an axis is the sum of weights[i * taps ...] times count[i] input pixels from first[i] on. */
-typedef struct axis {
-	uint32_t *first;
-	uint32_t *count;
-	float *weights;
-	uint32_t taps;
-} axis;
+#define TARGET
+
+#include "resize_lanes.h"
 
 typedef struct kernel {
 	double (*weight)(double distance);
@@ -57,156 +50,125 @@ static const kernel kernels[] = {
 	[RESIZE_LANCZOS] = {lanczos, 3},
 };
 
-/* Pixel k of the input covers k to k + 1. */
-static void plan_area(axis *plan, uint32_t in, uint32_t out, double scale)
+/* Sets where output pixel i begins, and how many taps it has. Returns its first weight; the next is plan->count behind.
+ */
+static float *begin_pixel(resize_axis *plan, uint32_t i, uint32_t first, uint32_t taps)
 {
-	for (uint32_t i = 0; i < out; i++) {
+	plan->first[i] = first;
+	plan->taps = taps > plan->taps ? taps : plan->taps;
+	return plan->weights + i;
+}
+
+/* Pixel k of the input covers k to k + 1. */
+static void plan_area(resize_axis *plan, uint32_t in, double scale)
+{
+	for (uint32_t i = 0; i < plan->count; i++) {
 		double begin = fmin(i * scale, in - 1);
 		double end = fmin(fmax((i + 1) * scale, begin + 1), in);
 		uint32_t first = (uint32_t)begin;
 		uint32_t last = (uint32_t)ceil(end) - 1;
-		float *weights = plan->weights + (size_t)i * plan->taps;
-		plan->first[i] = first;
-		plan->count[i] = last - first + 1;
-		for (uint32_t k = first; k <= last; k++)
-			weights[k - first] = (float)((fmin(k + 1, end) - fmax(k, begin)) / (end - begin));
+		float *weight = begin_pixel(plan, i, first, last - first + 1);
+		for (uint32_t k = first; k <= last; k++, weight += plan->count)
+			*weight = (float)((fmin(k + 1, end) - fmax(k, begin)) / (end - begin));
 	}
 }
 
-static void plan_kernel(axis *plan, uint32_t in, uint32_t out, double scale, const kernel *form)
+static void plan_kernel(resize_axis *plan, uint32_t in, double scale, const kernel *form)
 {
 	double stretch = fmax(scale, 1);
-	for (uint32_t i = 0; i < out; i++) {
+	for (uint32_t i = 0; i < plan->count; i++) {
 		double centre = fmin((i + 0.5) * scale, in - 0.5);
 		uint32_t first = (uint32_t)fmax(0, floor(centre - form->support * stretch + 0.5));
 		uint32_t end = (uint32_t)fmin(in, floor(centre + form->support * stretch + 0.5));
-		float *weights = plan->weights + (size_t)i * plan->taps;
 		double sum = 0;
 		for (uint32_t k = first; k < end; k++)
 			sum += form->weight(fabs(k + 0.5 - centre) / stretch);
-		for (uint32_t k = first; k < end; k++)
-			weights[k - first] = (float)(form->weight(fabs(k + 0.5 - centre) / stretch) / sum);
-		plan->first[i] = first;
-		plan->count[i] = end - first;
+		float *weight = begin_pixel(plan, i, first, end - first);
+		for (uint32_t k = first; k < end; k++, weight += plan->count)
+			*weight = (float)(form->weight(fabs(k + 0.5 - centre) / stretch) / sum);
 	}
 }
 
-static bool plan_axis(axis *plan, uint32_t in, uint32_t out, double scale, resize_filter filter)
+static bool plan_axis(resize_axis *plan, uint32_t in, uint32_t out, double scale, resize_filter filter)
 {
 	const kernel *form = &kernels[filter];
-	plan->taps = (uint32_t)(2 * form->support * fmax(scale, 1)) + 2;
+	size_t most = (size_t)(2 * form->support * fmax(scale, 1)) + 2;
+	plan->count = out;
 	plan->first = malloc(out * sizeof(*plan->first));
-	plan->count = malloc(out * sizeof(*plan->count));
-	plan->weights = malloc((size_t)out * plan->taps * sizeof(*plan->weights));
-	if (!plan->first || !plan->count || !plan->weights)
+	plan->weights = calloc(out * most, sizeof(*plan->weights));
+	if (!plan->first || !plan->weights)
 		return false;
 	if (filter == RESIZE_AREA && scale >= 1)
-		plan_area(plan, in, out, scale);
+		plan_area(plan, in, scale);
 	else
-		plan_kernel(plan, in, out, scale, form);
+		plan_kernel(plan, in, scale, form);
 	return true;
 }
 
-static void free_axis(axis *plan)
+static void free_axis(resize_axis *plan)
 {
 	free(plan->first);
-	free(plan->count);
 	free(plan->weights);
 }
 
-/* row = or += the weighted sum of two input rows; one of weight 0 may stand twice. */
-static void add_rows(float *restrict row, const uint8_t *a, const uint8_t *b, const float weights[2], size_t count,
-		     bool first)
-{
-	float weight_a = weights[0];
-	float weight_b = weights[1];
-	if (first)
-		for (size_t j = 0; j < count; j++)
-			row[j] = weight_a * (float)a[j] + weight_b * (float)b[j];
-	else
-		for (size_t j = 0; j < count; j++)
-			row[j] += weight_a * (float)a[j] + weight_b * (float)b[j];
-}
-
 /* Output row y at the width of the input: the longest sums run over contiguous memory, two rows at a time to halve the
- * traffic of the sum. */
-static void sum_rows(float *row, const pixel_rows *from, size_t values, const axis *plan, uint32_t y)
+ * traffic of the sum. A weight of 0 stands for a row that may not be there. */
+static void sum_rows(const resize_kernels *loops, float *row, const pixel_rows *from, size_t values,
+		     const resize_axis *plan, uint32_t y)
 {
-	const float *weights = plan->weights + (size_t)y * plan->taps;
 	const uint8_t *in = from->data + plan->first[y] * from->stride;
-	for (uint32_t k = 0; k < plan->count[y]; k += 2, in += 2 * from->stride) {
-		bool pair = k + 1 < plan->count[y];
-		float two[2] = {weights[k], pair ? weights[k + 1] : 0};
-		add_rows(row, in, pair ? in + from->stride : in, two, values, k == 0);
+	for (uint32_t k = 0; k < plan->taps; k += 2, in += 2 * from->stride) {
+		const float *weights = plan->weights + (size_t)k * plan->count + y;
+		float two[2] = {weights[0], k + 1 < plan->taps ? weights[plan->count] : 0};
+		if (k == 0 || two[0] != 0 || two[1] != 0)
+			loops->add_rows(row, in, two[1] != 0 ? in + from->stride : in, two, values, k == 0);
 	}
 }
 
-static uint8_t round_byte(float value)
+static void sum_pixels(const float *row, const resize_axis *plan, uint8_t *to)
 {
-	value = value > 0 ? value : 0;
-	value = value < 255 ? value : 255;
-	return (uint8_t)(value + 0.5f);
+	sum_pixels_from(row, plan, 0, to);
 }
 
-/* Four floats at any address: a pixel and the first value of the next. */
-typedef float unaligned_vector __attribute__((vector_size(16), aligned(4)));
+const resize_kernels resize_c = {.name = "c", .add_rows = add_rows, .sum_pixels = sum_pixels, .sum_values = sum_values};
 
-static void round_pixel(unaligned_vector sum, uint8_t *to)
+const resize_kernels *resize_kernels_get(unsigned int index)
 {
-#ifdef __SSE2__
-	/* Without branches, which would depend on the picture. */
-	__m128 value = _mm_min_ps(_mm_max_ps((__m128)sum, _mm_setzero_ps()), _mm_set1_ps(255));
-	__m128i bytes = _mm_cvttps_epi32(_mm_add_ps(value, _mm_set1_ps(0.5F)));
-	bytes = _mm_packs_epi32(bytes, bytes);
-	uint32_t pixel = (uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(bytes, bytes));
-	memcpy(to, &pixel, 3);
-#else
-	for (int c = 0; c < 3; c++)
-		to[c] = round_byte(sum[c]);
+	const resize_kernels *list[3];
+	unsigned int count = 0;
+#ifdef __x86_64__
+	__builtin_cpu_init();
+	bool avx2 = __builtin_cpu_supports("avx2");
+	if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512vl"))
+		list[count++] = &resize_avx512;
+	if (avx2)
+		list[count++] = &resize_avx2;
 #endif
-}
-
-static void sum_pixels(const float *row, const axis *plan, uint32_t width, uint8_t *to)
-{
-	for (uint32_t x = 0; x < width; x++, to += 3) {
-		const float *weights = plan->weights + (size_t)x * plan->taps;
-		const float *in = row + (size_t)plan->first[x] * 3;
-		unaligned_vector sum = {0};
-		for (uint32_t k = 0; k < plan->count[x]; k++)
-			sum += *(const unaligned_vector *)(in + (size_t)k * 3) * weights[k];
-		round_pixel(sum, to);
-	}
-}
-
-static void sum_values(const float *row, const axis *plan, uint32_t width, uint8_t *to)
-{
-	for (uint32_t x = 0; x < width; x++) {
-		const float *weights = plan->weights + (size_t)x * plan->taps;
-		float sum = 0;
-		for (uint32_t k = 0; k < plan->count[x]; k++)
-			sum += row[plan->first[x] + k] * weights[k];
-		to[x] = round_byte(sum);
-	}
+	list[count++] = &resize_c;
+	return index < count ? list[index] : NULL;
 }
 
 int resize_pixels(const pixel_rows *from, const pixel_rows *to, int channels, double x_scale, double y_scale,
 		  resize_filter filter, const char *name, beton_error *err)
 {
-	axis horizontal = {0};
-	axis vertical = {0};
+	const resize_kernels *loops = resize_kernels_get(0);
+	resize_axis horizontal = {0};
+	resize_axis vertical = {0};
 	size_t values = (size_t)from->width * (size_t)channels;
-	/* One float more than the pixels have, for the last vector. */
-	float *row = calloc(values + 1, sizeof(*row));
+	float *row = NULL;
 	int result = BETON_OK;
-	if (!row || !plan_axis(&horizontal, from->width, to->width, x_scale, filter) ||
-	    !plan_axis(&vertical, from->height, to->height, y_scale, filter))
+	if (!plan_axis(&horizontal, from->width, to->width, x_scale, filter) ||
+	    !plan_axis(&vertical, from->height, to->height, y_scale, filter) ||
+	    !(row = calloc(values + (size_t)horizontal.taps * (size_t)channels + 1, sizeof(*row))))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
 	for (uint32_t y = 0; result == BETON_OK && y < to->height; y++) {
-		sum_rows(row, from, values, &vertical, y);
+		uint8_t *out = to->data + y * to->stride;
+		sum_rows(loops, row, from, values, &vertical, y);
 		if (channels == 3)
-			sum_pixels(row, &horizontal, to->width, to->data + y * to->stride);
+			loops->sum_pixels(row, &horizontal, out);
 		else
-			sum_values(row, &horizontal, to->width, to->data + y * to->stride);
+			loops->sum_values(row, &horizontal, out);
 	}
 	free(row);
 	free_axis(&horizontal);
