@@ -38,7 +38,7 @@ static void free_loader(beton_loader *loader)
 	if (loader->pool)
 		bt_pool_empty(loader->pool);
 	bt_orders_close(&loader->orders);
-	bt_views_close(&loader->views);
+	bt_views_release(&loader->views);
 	free(loader->batch_operations);
 	bt_replacements_close(&loader->replacements);
 	free(loader->bad);

@@ -10,7 +10,6 @@
 #include "condition.h"
 #include "iterator.h"
 #include "log.h"
-#include "io/pages.h"
 #include "order/resume.h"
 #include "state.h"
 #include "workers.h"
@@ -21,122 +20,10 @@
 /* Waits of this length, and of each doubling, are reported to the log. */
 #define STALL_NS UINT64_C(10000000000)
 
-bt_shard bt_shard_of(const beton_loader *loader, uint64_t position)
-{
-	const beton_loader_options *options = &loader->options;
-	return (bt_shard){.n = bt_orders_length(loader->orders),
-			  .start = position,
-			  .batch_size = options->batch_size,
-			  .rank = options->rank,
-			  .world_size = options->world_size,
-			  .parts = options->parts,
-			  .first_part = options->first_part,
-			  .part_stride = options->part_stride,
-			  .last = options->last};
-}
-
 static int fail_closed(const beton_iterator *iterator, beton_error *err)
 {
 	return bt_fail(err, BETON_STATE, "epoch %llu: the iterator's loader is closed",
 		       (unsigned long long)iterator->epoch);
-}
-
-/* Makes room in the loader for one more iterator. */
-static int enter(beton_loader *loader, beton_iterator *iterator, beton_error *err)
-{
-	pthread_mutex_t *lock = &loader->pool->lock;
-	pthread_mutex_lock(lock);
-	/* Another iterator may be opened while batches are made without the lock. */
-	for (;;) {
-		uint32_t wanted = bt_slots_of(&loader->options, loader->num_iterators + 1);
-		bool refused = loader->options.memory_limit && loader->num_iterators > 0;
-		if (!refused && loader->pool->count >= wanted)
-			break;
-		pthread_mutex_unlock(lock);
-		if (refused)
-			return bt_fail(err, BETON_NO_MEMORY,
-				       "the option memory_limit is shared out for one iterator at a time");
-		int result = bt_pool_grow(loader->pool, wanted, err);
-		if (result)
-			return result;
-		pthread_mutex_lock(lock);
-	}
-	iterator->pool = loader->pool;
-	bt_pool_retain(iterator->pool);
-	loader->num_iterators++;
-	iterator->next = loader->iterators;
-	loader->iterators = iterator;
-	bt_pages_wake(loader);
-	pthread_cond_broadcast(&loader->pool->work);
-	pthread_mutex_unlock(lock);
-	return BETON_OK;
-}
-
-static int open_at(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err)
-{
-	const char *path = bt_dataset_name(&loader->dataset);
-	uint32_t ahead = loader->options.batches_ahead;
-	beton_iterator *iterator = calloc(1, sizeof(*iterator) + ahead * sizeof(bt_slot *));
-	if (!iterator || !bt_condition_open(&iterator->ready)) {
-		free(iterator);
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for an iterator", path);
-	}
-	iterator->loader = loader;
-	iterator->descriptor = -1;
-	iterator->epoch = epoch;
-	iterator->shard = bt_shard_of(loader, position);
-	iterator->batches = bt_shard_batches(&iterator->shard);
-	iterator->opened_ns = bt_now_ns();
-	int result = bt_order_begin(&iterator->order, loader->orders, epoch, err);
-	if (result == BETON_OK) {
-		result = enter(loader, iterator, err);
-		if (result)
-			bt_prefix(err, "%s", path);
-	}
-	if (result) {
-		bt_order_end(&iterator->order);
-		pthread_cond_destroy(&iterator->ready);
-		free(iterator);
-		return result;
-	}
-	*out = iterator;
-	return BETON_OK;
-}
-
-int beton_iterator_open(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err)
-{
-	*out = NULL;
-	int result = bt_refuse_child(loader->pool, err);
-	if (result) {
-		bt_prefix(err, "%s", bt_dataset_name(&loader->dataset));
-		return result;
-	}
-	uint64_t n = bt_orders_length(loader->orders);
-	if (position > n)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: position %llu is beyond the %llu of an epoch",
-			       bt_dataset_name(&loader->dataset), (unsigned long long)position, (unsigned long long)n);
-	return open_at(out, loader, epoch, position, err);
-}
-
-int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const beton_loader_state *state,
-			      beton_error *err)
-{
-	bt_place place;
-	const char *path = bt_dataset_name(&loader->dataset);
-	*out = NULL;
-	int result = bt_place_unpack(&place, state, err);
-	if (result)
-		return result;
-	if (place.dataset != loader->fingerprint)
-		return bt_fail(err, BETON_MISMATCH, "%s: the state is one of another data set", path);
-	if (place.order != bt_orders_fingerprint(loader->orders))
-		return bt_fail(err, BETON_MISMATCH,
-			       "%s: the state is one of another order of samples (options order, seed, indices, "
-			       "weights, class_field, window_pages)",
-			       path);
-	/* An order that is padded for its world size ends earlier in a smaller world. */
-	uint64_t length = bt_orders_length(loader->orders);
-	return beton_iterator_open(out, loader, place.epoch, place.position < length ? place.position : length, err);
 }
 
 static int fail_cancelled(const beton_iterator *iterator, beton_error *err)
@@ -377,6 +264,7 @@ static void leave(beton_iterator *iterator)
 	loader->stats.run_ns += iterator->run_ns;
 	iterator->loader = NULL;
 	bt_order_end(&iterator->order);
+	bt_views_release(&iterator->views);
 	bt_iterator_wake(iterator);
 }
 

@@ -9,6 +9,7 @@
 #include "pixels/crop.h"
 #include "io/io.h"
 #include "batch/ragged.h"
+#include "batch/views.h"
 #include "operations/random.h"
 #include "io/reads.h"
 #include "state.h"
@@ -144,7 +145,7 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 {
 	const beton_loader *loader = tools->loader;
 	const beton_reader *reader = loader->dataset.readers[ticket->file];
-	const bt_view *view = &loader->views.list[output->view];
+	const bt_view *view = &ticket->slot->views->list[output->view];
 	double *drawn = drawn_numbers(loader->outputs, ticket, output->view);
 	uint64_t begin = bt_now_ns();
 	bool verify = loader->options.verify && output->first;
@@ -265,7 +266,8 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 {
 	const bt_output *output = &tools->loader->outputs->list[number];
 	const beton_value *value = &ticket->values[output->field];
-	char *destination = (char *)ticket->slot->tensors[number].data + ticket->index * output->sample_bytes;
+	char *destination =
+		(char *)ticket->slot->tensors[number].data + ticket->index * bt_slot_row_bytes(ticket->slot, output);
 	switch (output->kind) {
 	case BT_OUTPUT_INT:
 		return fill_integer(tools->loader, ticket, output->field, value->integer, destination);

@@ -47,6 +47,7 @@ struct beton_iterator {
 	uint64_t epoch;
 	bt_order order; /* valid until the loader is closed */
 	bt_shard shard;
+	bt_views *views; /* own reference; NULL: the loader is closed */
 	uint64_t batches;
 	uint64_t opened_ns;
 	pthread_cond_t ready; /* signals the consumer: the next batch is ready */
@@ -80,7 +81,7 @@ struct beton_loader {
 	bt_file_engine *engines; /* of each file */
 	bt_pool *pool;
 	const bt_outputs *outputs; /* the pool's */
-	bt_views views;
+	bt_views *views;
 	beton_batch_operation *batch_operations; /* options.batch_operations; owned */
 	bt_replacements replacements;
 	bt_resources resources;

@@ -47,7 +47,7 @@ static void drop(bt_slot *slot)
 {
 	if (slot->state == BT_SLOT_COMPLETING || slot->finished < slot->claimed)
 		return;
-	bt_order_end(&slot->order);
+	bt_slot_end(slot);
 	bt_pool_give(slot->pool, slot);
 }
 
@@ -74,7 +74,8 @@ static bt_slot *claimable_of(beton_iterator *iterator)
 	uint32_t ahead = iterator->loader->options.batches_ahead;
 	if (iterator->claimable == iterator->begun) {
 		bt_slot *slot = bt_pool_take(iterator->loader->pool);
-		bt_slot_begin(slot, &iterator->order, &iterator->shard, iterator->epoch, iterator->begun);
+		bt_slot_begin(slot, &iterator->order, &iterator->shard, iterator->views, iterator->epoch,
+			      iterator->begun);
 		slot->iterator = iterator;
 		iterator->in_flight[iterator->begun++ % ahead] = slot;
 		bt_pages_wake(iterator->loader);
@@ -141,7 +142,6 @@ static int apply_batch_operations(const beton_loader *loader, bt_slot *slot, bet
 /* With the lock held. Processes a batch whose samples are all done, and hands it to its consumer. */
 static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 {
-	bt_order_end(&slot->order);
 	slot->lost |= slot->batch.bad == slot->batch.count && slot->error.code;
 	bool closes = slot->batch.bad && loader->options.on_error == BETON_ON_ERROR_SKIP;
 	bool whole =
@@ -163,6 +163,7 @@ static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 		slot->lost = result != BETON_OK;
 		slot->error = slot->lost ? err : slot->error;
 	}
+	bt_slot_end(slot);
 	slot->state = BT_SLOT_READY;
 	if (!slot->iterator)
 		drop(slot);

@@ -64,7 +64,7 @@ static int choose_fields(bt_outputs *outputs, const beton_reader *reader, const 
 	return result;
 }
 
-static beton_tensor describe_image(const beton_image_options *image, uint32_t batch_size)
+beton_tensor bt_outputs_describe_image(const beton_image_options *image, uint32_t batch_size)
 {
 	bool planes_first = image->layout == BETON_NCHW;
 	return (beton_tensor){.dtype = image->dtype,
@@ -230,7 +230,7 @@ static bool add_views(bt_outputs *outputs, uint32_t index, const char *name, con
 			continue;
 		char suffix[24];
 		make_suffix(suffix, outputs, i, "");
-		beton_tensor tensor = describe_image(bt_view_options(options, i), options->batch_size);
+		beton_tensor tensor = bt_outputs_describe_image(bt_view_options(options, i), options->batch_size);
 		*overflow |= add_output(outputs, index, BT_OUTPUT_IMAGE, name, suffix, &tensor);
 		outputs->list[outputs->count - 1].view = i;
 	}

@@ -43,9 +43,9 @@ typedef struct bt_output {
 	uint32_t view;       /* of IMAGE and DRAWN */
 	bool first;          /* the first output that is made from its read */
 	int read;            /* index of the sample's read that it is made from; -1: none */
-	beton_tensor tensor; /* without data, and shape[0] = batch_size */
+	beton_tensor tensor; /* without data, shape[0] = batch_size, and of the loader's size */
 	bool whole;          /* filled as a whole, shape included, when the batch is complete */
-	size_t sample_bytes; /* of a row; whole: 0 */
+	size_t sample_bytes; /* of a row, of pictures the largest; whole: 0 */
 	size_t offset;       /* in a slot's memory; a multiple of BT_OUTPUT_ALIGNMENT, as the next two */
 	size_t staging;      /* RAGGED: where values are kept until the batch is complete */
 	size_t rows;         /* RAGGED: bt_ragged_rows */
@@ -80,5 +80,8 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 int bt_outputs_init_windows(bt_outputs *outputs, const char *path, uint32_t parts, const beton_loader_options *options,
 			    beton_error *err);
 void bt_outputs_free(bt_outputs *outputs);
+
+/* The tensor of a picture's output, without name and data. */
+beton_tensor bt_outputs_describe_image(const beton_image_options *image, uint32_t batch_size);
 
 #endif

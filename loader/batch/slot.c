@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "condition.h"
 #include "ragged.h"
+#include "views.h"
 
 /* Touching a batch of 256 pictures takes 9,000 page faults, as floats 38,000; with huge pages a few dozen. */
 enum { HUGE_PAGE = 2 << 20, HUGE_PAGES_FROM = 4 * HUGE_PAGE };
@@ -36,7 +37,7 @@ static void free_slot(bt_pool *pool, bt_slot *slot)
 		free(slot->memory);
 	else if (slot->memory)
 		allocator->release(allocator->context, slot->memory, pool->outputs.slot_bytes);
-	bt_order_end(&slot->order);
+	bt_slot_end(slot);
 	free(slot->tensors);
 	free(slot);
 }
@@ -159,12 +160,37 @@ void bt_pool_give(bt_pool *pool, bt_slot *slot)
 	pthread_cond_broadcast(&pool->work);
 }
 
-void bt_slot_begin(bt_slot *slot, const bt_order *order, const bt_shard *shard, uint64_t epoch, uint64_t index)
+/* Tensors have the shape of this batch's rows, and pictures the size that its iterator has. */
+static void set_shapes(bt_slot *slot)
+{
+	const bt_outputs *outputs = &slot->pool->outputs;
+	for (uint32_t i = 0; i < outputs->count; i++) {
+		const bt_output *output = &outputs->list[i];
+		int64_t *shape = slot->tensors[i].shape;
+		if (output->kind == BT_OUTPUT_IMAGE) {
+			beton_tensor tensor =
+				bt_outputs_describe_image(slot->views->list[output->view].image, slot->batch.count);
+			memcpy(shape, tensor.shape, sizeof(tensor.shape));
+		} else if (!output->whole) {
+			shape[0] = slot->batch.count;
+		}
+	}
+}
+
+size_t bt_slot_row_bytes(const bt_slot *slot, const bt_output *output)
+{
+	return output->kind == BT_OUTPUT_IMAGE ? bt_image_format_bytes(&slot->views->list[output->view].format)
+					       : output->sample_bytes;
+}
+
+void bt_slot_begin(bt_slot *slot, const bt_order *order, const bt_shard *shard, bt_views *views, uint64_t epoch,
+		   uint64_t index)
 {
 	const bt_outputs *outputs = &slot->pool->outputs;
 	slot->state = BT_SLOT_FILLING;
 	atomic_store_explicit(&slot->abandoned, false, memory_order_relaxed);
 	slot->order = bt_order_retain(order);
+	slot->views = bt_views_retain(views);
 	slot->shard = *shard;
 	slot->index = index;
 	slot->claimed = slot->finished = slot->failed = 0;
@@ -176,10 +202,14 @@ void bt_slot_begin(bt_slot *slot, const bt_order *order, const bt_shard *shard, 
 				    .num_tensors = outputs->count,
 				    .tensors = slot->tensors,
 				    .sample_ids = slot->ids};
-	for (uint32_t i = 0; i < outputs->count; i++)
-		if (!outputs->list[i].whole)
-			slot->tensors[i].shape[0] = slot->batch.count;
+	set_shapes(slot);
 	bt_ragged_begin(slot);
+}
+
+void bt_slot_end(bt_slot *slot)
+{
+	bt_order_end(&slot->order);
+	bt_views_release(&slot->views);
 }
 
 void bt_slot_complete(bt_slot *slot)
@@ -190,7 +220,7 @@ void bt_slot_complete(bt_slot *slot)
 		if (slot->ids[row] == BT_NO_SAMPLE)
 			continue;
 		for (uint32_t i = 0; kept != row && i < outputs->count; i++) {
-			size_t bytes = outputs->list[i].sample_bytes;
+			size_t bytes = bt_slot_row_bytes(slot, &outputs->list[i]);
 			char *data = slot->tensors[i].data;
 			memcpy(data + kept * bytes, data + row * bytes, bytes);
 		}

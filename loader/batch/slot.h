@@ -36,7 +36,8 @@ typedef struct bt_slot {
 	_Atomic uint32_t references; /* while LEASED */
 	beton_iterator *iterator;    /* that the batch is for; NULL: none any more */
 	atomic_bool abandoned;       /* its iterator was closed: the remaining work is pointless */
-	bt_order order;              /* own reference; constant while FILLING; so the next two */
+	bt_order order;              /* own reference; constant while FILLING; so the next three */
+	struct bt_views *views;      /* of the iterator; own reference */
 	bt_shard shard;
 	uint64_t index;    /* of the batch, counted from the start of the iterator */
 	uint32_t claimed;  /* samples that workers have taken */
@@ -94,8 +95,13 @@ int bt_pool_grow(bt_pool *pool, uint32_t count, beton_error *err);
 bt_slot *bt_pool_take(bt_pool *pool);
 void bt_pool_give(bt_pool *pool, bt_slot *slot);
 
-/* Makes a slot hold batch `index` of an epoch, which is to be filled. */
-void bt_slot_begin(bt_slot *slot, const bt_order *order, const bt_shard *shard, uint64_t epoch, uint64_t index);
+/* Makes a slot hold batch `index` of an epoch, which is to be filled; and ends its references to order and views. */
+void bt_slot_begin(bt_slot *slot, const bt_order *order, const bt_shard *shard, struct bt_views *views, uint64_t epoch,
+		   uint64_t index);
+void bt_slot_end(bt_slot *slot);
+
+/* Bytes of an output's row, of a slot that is FILLING or COMPLETING. */
+size_t bt_slot_row_bytes(const bt_slot *slot, const bt_output *output);
 
 /* Removes the rows of left-out samples. Called without the lock, after all samples are finished and before the slot is
  * READY. */

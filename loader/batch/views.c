@@ -5,7 +5,19 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "operations/batch_operations.h"
 #include "options_image.h"
+
+/* The formats that follow from the view's options. */
+static void set_formats(bt_view *view, const beton_loader_options *options)
+{
+	const beton_image_options *image = view->image;
+	beton_loader_options alone = *options;
+	alone.image = *image;
+	bt_image_format_init(&view->format, &alone);
+	view->pixels = (bt_image_format){
+		.height = image->height, .width = image->width, .dtype = BETON_UINT8, .layout = BETON_NHWC};
+}
 
 static int open_view(bt_view *view, beton_image_options *image, const beton_loader_options *options, int field,
 		     const beton_reader *reader, beton_error *err)
@@ -20,46 +32,141 @@ static int open_view(bt_view *view, beton_image_options *image, const beton_load
 	image->operations = view->operations;
 	image->field = field < 0 ? NULL : beton_reader_field(reader, (uint32_t)field)->name;
 	bt_options_resolve_image(image);
-	beton_loader_options alone = *options;
-	alone.image = *image;
-	bt_image_format_init(&view->format, &alone);
-	view->pixels = (bt_image_format){
-		.height = image->height, .width = image->width, .dtype = BETON_UINT8, .layout = BETON_NHWC};
+	set_formats(view, options);
 	return BETON_OK;
 }
 
-int bt_views_open(bt_views *views, beton_loader_options *options, const bt_outputs *outputs, const beton_reader *reader,
+/* Views without content. copies: room for them too. */
+static int allocate(bt_views **out, uint32_t count, bool copies, beton_error *err)
+{
+	bt_views *views = *out = calloc(1, sizeof(*views));
+	if (views) {
+		atomic_init(&views->references, 1);
+		views->list = calloc(count, sizeof(*views->list));
+		views->copies = copies ? calloc(count, sizeof(*views->copies)) : NULL;
+	}
+	if (views && views->list && (views->copies || !copies))
+		return BETON_OK;
+	bt_views_release(out);
+	return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u views", count);
+}
+
+int bt_views_open(bt_views **out, beton_loader_options *options, const bt_outputs *outputs, const beton_reader *reader,
 		  beton_error *err)
 {
 	uint32_t count = bt_num_views(options);
+	int result = allocate(out, count, options->num_views > 0, err);
+	if (result)
+		return result;
+	bt_views *views = *out;
 	beton_image_options *images = &options->image;
-	views->list = calloc(count, sizeof(*views->list));
 	if (options->num_views > 0) {
-		views->copies = images = malloc(count * sizeof(*images));
-		if (images)
-			memcpy(images, options->views, count * sizeof(*images));
-		options->views = images;
+		images = views->copies;
+		memcpy(images, options->views, count * sizeof(*images));
 		/* Not used with views. */
 		options->image.field = NULL;
 		options->image.operations = NULL;
 		options->image.num_operations = 0;
-	} else {
-		options->views = NULL;
 	}
-	if (!views->list || !images)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u views", count);
-	int result = BETON_OK;
+	options->views = views->copies;
 	for (; views->count < count && result == BETON_OK; views->count++)
 		result = open_view(&views->list[views->count], &images[views->count], options,
 				   outputs->view_field[views->count], reader, err);
 	return result;
 }
 
-void bt_views_close(bt_views *views)
+static bool is_output(const bt_outputs *outputs, uint32_t view)
 {
+	for (uint32_t i = 0; i < outputs->count; i++)
+		if (outputs->list[i].kind == BT_OUTPUT_IMAGE && outputs->list[i].view == view)
+			return true;
+	return false;
+}
+
+/* Checks the size of view i, and stores it. */
+static int resize(beton_image_options *image, uint32_t i, const beton_iterator_options *sizes, beton_error *err)
+{
+	uint32_t height = sizes->height[i] ? sizes->height[i] : image->height;
+	uint32_t width = sizes->width[i] ? sizes->width[i] : image->width;
+	bool other = height != image->height || width != image->width;
+	if (height > image->height || width > image->width)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "iterator options: height[%u] and width[%u] are %u x %u, more than the loader's %u x %u",
+			       i, i, height, width, image->height, image->width);
+	for (uint32_t k = 0; other && k < image->num_operations; k++)
+		if (image->operations[k].kind == BETON_POISON)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "iterator options: height[%u] and width[%u] are %u x %u, but the mask of "
+				       "operation %u (POISON) is of %u x %u pixels",
+				       i, i, height, width, k, image->height, image->width);
+	image->height = height;
+	image->width = width;
+	return BETON_OK;
+}
+
+/* The checks of a loader's options, with the iterator's sizes. */
+static int check_resized(const bt_views *views, const beton_loader_options *options, beton_error *err)
+{
+	beton_loader_options resized = *options;
+	if (options->num_views > 0)
+		resized.views = views->copies;
+	else
+		resized.image = views->copies[0];
+	int result = bt_options_check_images(&resized, err);
+	if (result == BETON_OK)
+		result = bt_batch_operations_check(&resized, err);
+	if (result)
+		bt_prefix(err, "with the iterator's height and width");
+	return result;
+}
+
+int bt_views_resize(bt_views **out, const bt_views *views, const beton_loader_options *options,
+		    const bt_outputs *outputs, const beton_iterator_options *sizes, beton_error *err)
+{
+	*out = NULL;
+	for (uint32_t i = 0; i < BETON_VIEWS_MAX; i++)
+		if ((sizes->height[i] || sizes->width[i]) && !is_output(outputs, i))
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "iterator options: height[%u] and width[%u] are %u x %u, but the loader has no "
+				       "pictures of this number",
+				       i, i, sizes->height[i], sizes->width[i]);
+	int result = allocate(out, views->count, true, err);
+	if (result)
+		return result;
+	bt_views *resized = *out;
+	for (uint32_t i = 0; i < views->count && result == BETON_OK; i++) {
+		resized->copies[i] = *views->list[i].image;
+		result = resize(&resized->copies[i], i, sizes, err);
+	}
+	if (result == BETON_OK)
+		result = check_resized(resized, options, err);
+	if (result) {
+		bt_views_release(out);
+		return result;
+	}
+	for (; resized->count < views->count; resized->count++) {
+		bt_view *view = &resized->list[resized->count];
+		view->image = &resized->copies[resized->count];
+		set_formats(view, options);
+	}
+	return BETON_OK;
+}
+
+bt_views *bt_views_retain(bt_views *views)
+{
+	atomic_fetch_add(&views->references, 1);
+	return views;
+}
+
+void bt_views_release(bt_views **out)
+{
+	bt_views *views = *out;
+	*out = NULL;
+	if (!views || atomic_fetch_sub(&views->references, 1) > 1)
+		return;
 	for (uint32_t i = 0; i < views->count; i++)
 		free(views->list[i].operations);
 	free(views->list);
 	free(views->copies);
-	*views = (bt_views){0};
+	free(views);
 }

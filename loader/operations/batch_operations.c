@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "batch/views.h"
 #include "common/error.h"
 #include "common/sized.h"
 #include "mix.h"
@@ -152,11 +153,10 @@ static void draw(const beton_batch_operation *o, const bt_mix_images *images, bt
 	}
 }
 
-static bt_mix_images describe(const beton_loader_options *options, const bt_slot *slot, uint32_t output,
-			      const int64_t *partner)
+static bt_mix_images describe(const bt_slot *slot, uint32_t output, const int64_t *partner)
 {
-	const beton_image_options *image = bt_view_options(options, slot->pool->outputs.list[output].view);
-	size_t stride = slot->pool->outputs.list[output].sample_bytes;
+	const beton_image_options *image = slot->views->list[slot->pool->outputs.list[output].view].image;
+	size_t stride = bt_slot_row_bytes(slot, &slot->pool->outputs.list[output]);
 	bool planes = image->layout == BETON_NCHW;
 	uint32_t rows = planes ? 3 * image->height : image->height;
 	return (bt_mix_images){.data = slot->tensors[output].data,
@@ -203,7 +203,7 @@ static void mix(const beton_loader_options *options, const bt_slot *slot, uint32
 	for (uint32_t i = 0; i < outputs->count; i++) {
 		if (outputs->list[i].kind != BT_OUTPUT_IMAGE)
 			continue;
-		bt_mix_images images = describe(options, slot, i, partner);
+		bt_mix_images images = describe(slot, i, partner);
 		if (!drawn)
 			draw(o, &images, &random, lambda, boxes);
 		drawn = true;

@@ -652,19 +652,43 @@ BETON_API int beton_loader_close_within(beton_loader **loader, int64_t timeout_m
 /* beton_loader_close_within with 10 s; reports TIMEOUT to the option log. */
 BETON_API void beton_loader_close(beton_loader **loader);
 
-/* Begins an epoch at a position of the global order (0 = its start; a multiple of batch_size * world_size resumes after
- * whole batches, at any world size), and starts to prepare batches. Iterators share the workers, which first fill the
- * batch whose consumer is closest to it.
- * Errors: INVALID_ARGUMENT (position beyond the epoch's), STATE (the child of a fork), NO_MEMORY (for one more
- * iterator's batches, by memory_limit too, or for an order that is drawn as a whole). */
+/* Initialise with beton_iterator_options_init, then change any field. */
+typedef struct beton_iterator_options {
+	size_t struct_size; /* sizeof(beton_iterator_options) */
+	/* Where to begin: an epoch, and a position of its global order (0 = its start; a multiple of batch_size *
+	 * world_size resumes after whole batches, at any world size). Default 0 and 0. */
+	uint64_t epoch;
+	uint64_t position;
+	/* Instead, if not NULL: where a state was saved; see beton_iterator_open_state. Borrowed until open returns. */
+	const beton_loader_state *state;
+	/* The size of the pictures of view i, or with index 0 of `image`, in pixels; 0 (default): the loader's, which
+	 * is the largest. So training can begin with small pictures, and iterators of different sizes may be open at
+	 * once. Pixels and draws are those of a loader with this size. memory_limit counts batches of the loader's
+	 * size, whatever the iterator's. Not for a view with POISON, whose mask has a size. */
+	uint32_t height[BETON_VIEWS_MAX];
+	uint32_t width[BETON_VIEWS_MAX];
+} beton_iterator_options;
+
+BETON_API void beton_iterator_options_init(beton_iterator_options *options);
+
+/* Begins an epoch, and starts to prepare batches. Iterators share the workers, which first fill the batch whose
+ * consumer is closest to it. options may be NULL: the defaults.
+ * Errors: INVALID_ARGUMENT (position beyond the epoch's; height and width: larger than the loader's, of a view that it
+ * does not have, or refused for an operation as the loader's would be), STATE (the child of a fork), NO_MEMORY (for one
+ * more iterator's batches, by memory_limit too, or for an order that is drawn as a whole); with a state those of
+ * beton_iterator_open_state. */
+BETON_API int beton_iterator_open_with(beton_iterator **out, beton_loader *loader,
+				       const beton_iterator_options *options, beton_error *err);
+
+/* beton_iterator_open_with at an epoch and a position. */
 BETON_API int beton_iterator_open(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position,
 				  beton_error *err);
 
-/* Continues an epoch at a state: the global sequence of samples equals that of the uninterrupted epoch, even with
- * another world size, batch size, number of threads, engine, `last` or outputs. Errors: those of beton_iterator_open,
- * FORMAT (no state, or a damaged one), UNSUPPORTED_VERSION (of another release; version 1 cannot identify the data set,
- * and the message gives epoch and position), MISMATCH (another data set, or other options of the order: order, seed,
- * indices, weights, class_field, window_pages; callbacks are not compared).
+/* beton_iterator_open_with at a state: the global sequence of samples equals that of the uninterrupted epoch, even with
+ * another world size, batch size, number of threads, engine, `last` or outputs. Errors: those of
+ * beton_iterator_open_with, FORMAT (no state, or a damaged one), UNSUPPORTED_VERSION (of another release; version 1
+ * cannot identify the data set, and the message gives epoch and position), MISMATCH (another data set, or other options
+ * of the order: order, seed, indices, weights, class_field, window_pages; callbacks are not compared).
  * Data sets are compared by beton_reader_fingerprint of their files, in order, not by name: by all of the content of
  * files with checksums, and by samples of up to 384 KiB of others, such as FFCV's. */
 BETON_API int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const beton_loader_state *state,
