@@ -36,7 +36,9 @@ static void drop_borrowed(beton_loader *loader)
 	options->replacements = NULL;
 	options->num_indices = options->num_weights = 0;
 	options->joined = NULL;
+	options->geometry = NULL;
 	options->num_fields = options->num_cpus = options->num_replacements = options->num_joined = 0;
+	options->num_geometry = 0;
 	if (options->class_field) {
 		int field = beton_reader_find_field(loader->reader, options->class_field);
 		options->class_field = beton_reader_field(loader->reader, (uint32_t)field)->name;

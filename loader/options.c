@@ -97,6 +97,27 @@ static int check_parts(const beton_loader_options *o, beton_error *err)
 	return BETON_OK;
 }
 
+static int check_geometry(const beton_loader_options *o, beton_error *err)
+{
+	if (o->num_geometry > BETON_GEOMETRY_MAX || (o->num_geometry && !o->geometry))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: num_geometry is %u, with a limit of %d, or geometry is NULL",
+			       o->num_geometry, BETON_GEOMETRY_MAX);
+	int result = BETON_OK;
+	for (uint32_t i = 0; i < o->num_geometry && result == BETON_OK; i++) {
+		const beton_geometry *g = &o->geometry[i];
+		if (!g->field)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: geometry[%u].field is NULL", i);
+		if ((result = check_count("geometry[].kind", g->kind, 0, BETON_POINTS, err)) ||
+		    (result = check_count("geometry[].units", g->units, 0, BETON_UNITS_SHARES, err)) ||
+		    (result = check_count("geometry[].view", g->view, 0, bt_num_views(o) - 1, err)))
+			break;
+		for (size_t k = 0; k < sizeof(g->reserved) / sizeof(*g->reserved) && result == BETON_OK; k++)
+			result = check_count("geometry[].reserved", g->reserved[k], 0, 0, err);
+	}
+	return result;
+}
+
 static int check_flow(const beton_loader_options *o, beton_error *err)
 {
 	int result;
@@ -139,6 +160,7 @@ static int check_no_fields(const beton_loader_options *o, beton_error *err)
 {
 	const char *option = o->fields                    ? "fields"
 			     : o->num_joined              ? "joined"
+			     : o->num_geometry            ? "geometry"
 			     : o->num_replacements        ? "replacements"
 			     : o->max_bytes               ? "max_bytes"
 			     : o->custom                  ? "custom"
@@ -215,6 +237,8 @@ int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in
 		result = check_flow(out, err);
 	if (result == BETON_OK)
 		result = bt_options_check_images(out, err);
+	if (result == BETON_OK)
+		result = check_geometry(out, err);
 	if (result == BETON_OK)
 		result = bt_batch_operations_check(out, err);
 	if (result == BETON_OK)

@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "pixels/crop.h"
+#include "batch/geometry.h"
 #include "io/io.h"
 #include "batch/ragged.h"
 #include "batch/views.h"
@@ -67,34 +68,55 @@ static int apply_operations(bt_tools *tools, const beton_image_options *options,
 	return result;
 }
 
-/* Resizes, applies operations, and writes the output. random: the flip's. */
-static int make_image(bt_tools *tools, const bt_view *view, bt_random random, const bt_picture *picture, double *drawn,
-		      void *destination, beton_error *err)
+/* Resizes the picture and applies operations to it; it is the operator's then. */
+static int operate(bt_tools *tools, const bt_view *view, const bt_random *random, bt_picture *picture, double *drawn,
+		   beton_error *err)
 {
 	const beton_image_options *options = view->image;
-	bool flip = is_flipped(options, random);
-	if (drawn)
-		drawn[4] = flip;
-	if (options->num_operations == 0)
-		return bt_transform(&tools->transformer, picture, flip, &view->format, destination, err);
 	int result = bt_operator_begin(&tools->operator, options->width, options->height, err);
 	if (result == BETON_OK)
 		result = bt_transform(&tools->transformer, picture, false, &view->pixels, tools->operator.image.data,
 				      err);
 	if (result == BETON_OK)
-		result = apply_operations(tools, options, &random, drawn ? drawn + BT_DRAWN_FIXED : NULL, err);
+		result = apply_operations(tools, options, random, drawn ? drawn + BT_DRAWN_FIXED : NULL, err);
+	const bt_image *image = &tools->operator.image;
+	*picture = (bt_picture){.colour = BT_RGB,
+				.planes[0] = {.data = image->data,
+					      .stride = (size_t)image->width * 3,
+					      .width = image->width,
+					      .height = image->height,
+					      .channels = 3,
+					      .box_width = image->width,
+					      .box_height = image->height}};
+	return result;
+}
+
+/* Resizes, applies operations, and writes the output; notes how pixels move in tools->operator.moves. random: the
+ * flip's. */
+static int make_image(bt_tools *tools, const bt_view *view, bt_random random, bt_picture *picture, double *drawn,
+		      void *destination, beton_error *err)
+{
+	bool flip = is_flipped(view->image, random);
+	if (drawn)
+		drawn[4] = flip;
+	int result = view->image->num_operations > 0 ? operate(tools, view, &random, picture, drawn, err) : BETON_OK;
 	if (result)
 		return result;
-	const bt_image *image = &tools->operator.image;
-	bt_picture done = {.colour = BT_RGB,
-			   .planes[0] = {.data = image->data,
-					 .stride = (size_t)image->width * 3,
-					 .width = image->width,
-					 .height = image->height,
-					 .channels = 3,
-					 .box_width = image->width,
-					 .box_height = image->height}};
-	return bt_transform(&tools->transformer, &done, flip, &view->format, destination, err);
+	if (flip)
+		bt_moves_flip_horizontal(tools->operator.moves);
+	return bt_transform(&tools->transformer, picture, flip, &view->format, destination, err);
+}
+
+/* Begins to note how the picture's pixels move, if an output asks for it. */
+static int begin_moves(bt_tools *tools, uint32_t number, const beton_value *value, const bt_rect *crop,
+		       beton_error *err)
+{
+	const bt_view *view = &tools->loader->views.list[number];
+	const bt_rect placement = {.width = view->image->width, .height = view->image->height};
+	tools->operator.moves = view->moves ? &tools->moves[number] : NULL;
+	return view->moves ? bt_moves_begin(&tools->moves[number], view->image, value->width, value->height, crop,
+					    &placement, err)
+			   : BETON_OK;
 }
 
 static double *drawn_numbers(const bt_outputs *outputs, const bt_ticket *ticket, uint32_t view)
@@ -172,6 +194,9 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 		return result;
 	}
 
+	result = begin_moves(tools, output->view, value, &request.crop, err);
+	if (result)
+		return result;
 	result = make_image(tools, view, stream(loader, ticket, output->view, BT_OPERATION_FLIP), &picture, drawn,
 			    destination, err);
 	tools->stats.transform_ns += bt_now_ns() - decoded;
@@ -201,6 +226,32 @@ static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
 		result = beton_reader_check_text(reader, value, destination, err);
 	memset(destination + value->size, 0, output->sample_bytes - value->size);
+	tools->stats.decode_ns += bt_now_ns() - begin;
+	return result;
+}
+
+/* Boxes or points, and what is kept of them, when the picture that they are on is done. */
+static int fill_geometry(bt_tools *tools, bt_ticket *ticket, uint32_t number, beton_error *err)
+{
+	const beton_reader *reader = tools->loader->dataset.readers[ticket->file];
+	const bt_output *output = &tools->loader->outputs->list[number];
+	const beton_value *value = &ticket->values[output->field];
+	const beton_tensor *tensors = &ticket->slot->tensors[number];
+	float *to = (float *)((char *)tensors[0].data + ticket->index * output[0].sample_bytes);
+	float *kept = (float *)((char *)tensors[1].data + ticket->index * output[1].sample_bytes);
+	size_t size = bt_geometry_bytes(output);
+	const uint8_t *bytes;
+	if (value->size != size)
+		return too_long(reader, ticket, output, value, size, "", err);
+	void *array = bt_buffer_reserve(&tools->array, size);
+	if (!array)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an array of %zu bytes", size);
+	uint64_t begin = bt_now_ns();
+	int result = bt_reads_wait(tools, ticket, (uint32_t)output->read, &bytes, err);
+	if (result == BETON_OK)
+		result = beton_reader_unpack(reader, value, bytes, true, array, err);
+	if (result == BETON_OK)
+		bt_geometry_fill(output, array, &tools->moves[output->view], to, kept);
 	tools->stats.decode_ns += bt_now_ns() - begin;
 	return result;
 }
@@ -284,7 +335,7 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 		return check_ragged(tools, ticket, number, value, bytes, err);
 	case BT_OUTPUT_IMAGE:
 		return fill_image(tools, ticket, output, value, bytes, destination, err);
-	default: /* filled with the image, or when the batch is complete */
+	default: /* filled with the image or behind it, or when the batch is complete */
 		return BETON_OK;
 	}
 }
@@ -336,6 +387,9 @@ static int fill_outputs(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 		}
 		result = fill_output(tools, ticket, i, bytes, err);
 	}
+	for (uint32_t i = 0; result == BETON_OK && i < outputs->count; i++)
+		if (outputs->list[i].kind == BT_OUTPUT_GEOMETRY)
+			result = fill_geometry(tools, ticket, i, err);
 	if (result == BETON_OK && outputs->ragged)
 		put_ragged(tools, ticket);
 	return result;

@@ -50,10 +50,12 @@ typedef struct bt_tools {
 	bt_budget budget;    /* of all buffers below */
 	bt_lane **lanes;     /* to each file */
 	bt_transformer transformer;
-	bt_operator operator;     /* applies operations to pictures */
-	bt_buffer chunk;          /* a decompressed chunk of tokens */
-	bt_ragged_value *ragged;  /* [outputs.count], of the present sample; NULL without ragged outputs */
-	beton_loader_stats stats; /* not yet added to the loader's */
+	bt_operator operator;            /* applies operations to pictures */
+	bt_moves moves[BETON_VIEWS_MAX]; /* of the present sample's pictures, where an output asks for them */
+	bt_buffer array;                 /* the numbers of a GEOMETRY output, as the file has them */
+	bt_buffer chunk;                 /* a decompressed chunk of tokens */
+	bt_ragged_value *ragged;         /* [outputs.count], of the present sample; NULL without ragged outputs */
+	beton_loader_stats stats;        /* not yet added to the loader's */
 
 	/* Tickets first <= i < end, oldest first; number i is at [i % capacity]. Their blobs are submitted in order as
 	 * far as there is room; next_ticket and next_read are the first that was not. */

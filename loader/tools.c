@@ -40,7 +40,9 @@ static void share_budget(bt_tools *tools)
 {
 	bt_transformer_limit(&tools->transformer, &tools->budget);
 	bt_operator_limit(&tools->operator, & tools->budget);
-	tools->chunk.budget = &tools->budget;
+	tools->chunk.budget = tools->array.budget = &tools->budget;
+	for (uint32_t i = 0; i < BETON_VIEWS_MAX; i++)
+		tools->moves[i].memory.budget = &tools->budget;
 	for (uint32_t i = 0; tools->ragged && i < tools->loader->outputs->count; i++)
 		tools->ragged[i].unpacked.budget = &tools->budget;
 }
@@ -85,6 +87,9 @@ void bt_tools_close(bt_tools *tools)
 	bt_operator_free(&tools->operator);
 	bt_buffer_free(&tools->substitute_blob);
 	bt_buffer_free(&tools->chunk);
+	bt_buffer_free(&tools->array);
+	for (uint32_t i = 0; i < BETON_VIEWS_MAX; i++)
+		bt_buffer_free(&tools->moves[i].memory);
 	free(tools->jpeg_index);
 	for (uint32_t i = 0; tools->ragged && i < tools->loader->outputs->count; i++)
 		bt_buffer_free(&tools->ragged[i].unpacked);

@@ -1,35 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "joined.h"
 
-#include "common/half.h"
+#include "numbers.h"
 
 static double element(const beton_tensor *tensor, int64_t i)
 {
-	switch (tensor->dtype) {
-	case BETON_UINT8:
-	case BETON_BOOL:
-		return ((const uint8_t *)tensor->data)[i];
-	case BETON_INT8:
-		return ((const int8_t *)tensor->data)[i];
-	case BETON_INT16:
-		return ((const int16_t *)tensor->data)[i];
-	case BETON_UINT16:
-		return ((const uint16_t *)tensor->data)[i];
-	case BETON_INT32:
-		return ((const int32_t *)tensor->data)[i];
-	case BETON_UINT32:
-		return ((const uint32_t *)tensor->data)[i];
-	case BETON_INT64:
-		return (double)((const int64_t *)tensor->data)[i];
-	case BETON_UINT64:
-		return (double)((const uint64_t *)tensor->data)[i];
-	case BETON_FLOAT16:
-		return (double)bt_widen_float16(((const uint16_t *)tensor->data)[i]);
-	case BETON_FLOAT32:
-		return (double)((const float *)tensor->data)[i];
-	default:
-		return ((const double *)tensor->data)[i];
-	}
+	return bt_number(tensor->dtype, tensor->data, (size_t)i);
 }
 
 static int64_t row_elements(const beton_tensor *tensor)

@@ -8,29 +8,9 @@
 #include "operations/batch_operations.h"
 #include "common/error.h"
 #include "operations/operations.h"
+#include "numbers.h"
 #include "options_image.h"
 #include "ragged.h"
-
-static size_t element_bytes(beton_dtype dtype)
-{
-	switch (dtype) {
-	case BETON_UINT8:
-	case BETON_INT8:
-	case BETON_BOOL:
-		return 1;
-	case BETON_FLOAT16:
-	case BETON_BFLOAT16:
-	case BETON_INT16:
-	case BETON_UINT16:
-		return 2;
-	case BETON_FLOAT32:
-	case BETON_INT32:
-	case BETON_UINT32:
-		return 4;
-	default:
-		return 8;
-	}
-}
 
 /* Chooses the field of a view. */
 static int choose_field(int *out, const beton_reader *reader, const beton_image_options *image, const char *option,
@@ -100,7 +80,7 @@ static bool describe_array(beton_tensor *tensor, const beton_field *field, uint3
 	if (field->ndim > most || !find_dtype(field->dtype, &tensor->dtype))
 		return false;
 	tensor->ndim = 1 + field->ndim;
-	uint64_t left = (uint64_t)page_size * ARRAY_PAGES_MAX / element_bytes(tensor->dtype);
+	uint64_t left = (uint64_t)page_size * ARRAY_PAGES_MAX / bt_number_bytes(tensor->dtype);
 	for (uint32_t i = 0; i < field->ndim; i++) {
 		if (field->shape[i] > left)
 			return false;
@@ -157,7 +137,7 @@ static bool add_output(bt_outputs *outputs, uint32_t field, bt_output_kind kind,
 {
 	bt_output *output = &outputs->list[outputs->count++];
 	*output = (bt_output){
-		.kind = kind, .field = field, .tensor = *tensor, .sample_bytes = element_bytes(tensor->dtype)};
+		.kind = kind, .field = field, .tensor = *tensor, .sample_bytes = bt_number_bytes(tensor->dtype)};
 	snprintf(output->name, sizeof(output->name), "%s%s", name, suffix);
 	output->tensor.name = output->name;
 	bool overflow = false;
@@ -237,6 +217,73 @@ static bool add_views(bt_outputs *outputs, uint32_t index, const char *name, con
 	return outputs->count > before;
 }
 
+/* Adds the outputs of an array whose rows are boxes or points, each with what is left of them; none if no option says
+ * that they are. tensor: of the array. */
+static int add_geometry(bt_outputs *outputs, const beton_reader *reader, uint32_t index, const beton_tensor *tensor,
+			const beton_loader_options *options, bool *overflow, beton_error *err)
+{
+	const char *name = beton_reader_field(reader, index)->name;
+	uint32_t before = outputs->count;
+	for (uint32_t i = 0; i < options->num_geometry; i++) {
+		const beton_geometry *geometry = &options->geometry[i];
+		if (strcmp(geometry->field, name) != 0)
+			continue;
+		int64_t numbers = tensor->ndim > 1 ? tensor->shape[tensor->ndim - 1] : 0;
+		bool points = geometry->kind == BETON_POINTS;
+		if (points ? numbers != 2 && numbers != 3 : numbers != 4)
+			return bt_fail(
+				err, BETON_INVALID_ARGUMENT,
+				"%s: field '%s' (option geometry[%u].field) has rows of %lld numbers, and %s have %s",
+				beton_reader_path(reader), name, i, (long long)numbers, points ? "points" : "boxes",
+				points ? "2 or 3" : "4");
+		char suffix[24] = "", kept_suffix[24] = ".kept";
+		uint32_t entry = (outputs->count - before) / 2;
+		if (entry > 0) {
+			snprintf(suffix, sizeof(suffix), ".%u", entry);
+			snprintf(kept_suffix, sizeof(kept_suffix), ".%u.kept", entry);
+		}
+		beton_tensor moved = *tensor, kept = *tensor;
+		moved.dtype = kept.dtype = BETON_FLOAT32;
+		kept.shape[--kept.ndim] = 0;
+		*overflow |= add_output(outputs, index, BT_OUTPUT_GEOMETRY, name, suffix, &moved);
+		bt_output *output = &outputs->list[outputs->count - 1];
+		output->view = geometry->view;
+		output->stored = tensor->dtype;
+		output->geometry = geometry->kind;
+		output->units = geometry->units;
+		*overflow |= add_output(outputs, index, BT_OUTPUT_KEPT, name, kept_suffix, &kept);
+	}
+	return BETON_OK;
+}
+
+/* Each entry of option geometry must have become an output, and its view must be one. */
+static int check_geometry(const bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
+			  beton_error *err)
+{
+	for (uint32_t i = 0; i < options->num_geometry; i++) {
+		const beton_geometry *geometry = &options->geometry[i];
+		int field = beton_reader_find_field(reader, geometry->field);
+		bool is_output = false, view_is_output = false;
+		for (uint32_t k = 0; k < outputs->count; k++) {
+			const bt_output *output = &outputs->list[k];
+			is_output |= output->kind == BT_OUTPUT_GEOMETRY && (int)output->field == field;
+			view_is_output |= output->kind == BT_OUTPUT_IMAGE && output->view == geometry->view;
+		}
+		if (field < 0)
+			return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option geometry[%u].field)",
+				       beton_reader_path(reader), geometry->field, i);
+		if (!is_output)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "%s: field '%s' (option geometry[%u].field) is no output of an array",
+				       beton_reader_path(reader), geometry->field, i);
+		if (!view_is_output)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "%s: the picture of option geometry[%u].view, which is %u, is no output",
+				       beton_reader_path(reader), i, geometry->view);
+	}
+	return BETON_OK;
+}
+
 /* Adds the outputs of one field, if it has any. */
 static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t index,
 		     const beton_loader_options *options, bool *overflow, beton_error *err)
@@ -261,6 +308,12 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 	if (kind == BT_OUTPUT_BYTES && options->ragged) {
 		*overflow |= add_ragged(outputs, index, field->name, options);
 		return BETON_OK;
+	}
+	if (kind == BT_OUTPUT_ARRAY) {
+		uint32_t before = outputs->count;
+		int result = add_geometry(outputs, reader, index, &tensor, options, overflow, err);
+		if (result || outputs->count > before)
+			return result;
 	}
 	*overflow |= add_output(outputs, index, kind, field->name, "", &tensor);
 	if (kind == BT_OUTPUT_BYTES) {
@@ -341,7 +394,7 @@ static int find_part(const bt_outputs *outputs, const beton_reader *reader, cons
 		const bt_output *output = &outputs->list[i];
 		if (output->field == (uint32_t)field &&
 		    (output->kind == BT_OUTPUT_INT || output->kind == BT_OUTPUT_FLOAT ||
-		     output->kind == BT_OUTPUT_ARRAY)) {
+		     output->kind == BT_OUTPUT_ARRAY || output->kind == BT_OUTPUT_GEOMETRY)) {
 			*out = i;
 			return BETON_OK;
 		}
@@ -362,7 +415,7 @@ static int add_joined(bt_outputs *outputs, const beton_reader *reader, const bet
 			return result;
 		const bt_output *output = &outputs->list[*part];
 		*overflow |= __builtin_add_overflow(
-			tensor.shape[1], (int64_t)(output->sample_bytes / element_bytes(output->tensor.dtype)),
+			tensor.shape[1], (int64_t)(output->sample_bytes / bt_number_bytes(output->tensor.dtype)),
 			&tensor.shape[1]);
 	}
 	if (options->num_joined == 0)
@@ -375,8 +428,8 @@ static int add_joined(bt_outputs *outputs, const beton_reader *reader, const bet
 
 static bool needs_blob(bt_output_kind kind)
 {
-	return kind == BT_OUTPUT_IMAGE || kind == BT_OUTPUT_ARRAY || kind == BT_OUTPUT_BYTES ||
-	       kind == BT_OUTPUT_RAGGED;
+	return kind == BT_OUTPUT_IMAGE || kind == BT_OUTPUT_ARRAY || kind == BT_OUTPUT_GEOMETRY ||
+	       kind == BT_OUTPUT_BYTES || kind == BT_OUTPUT_RAGGED;
 }
 
 /* Plans one read for each blob. Outputs that are made from the same blob follow each other. */
@@ -411,13 +464,16 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 		result = check_names(reader, options, err);
 	if (result)
 		return result;
-	/* Up to two for each field and each view, three about mixing, and what is joined. */
-	outputs->list = calloc(2 * ((size_t)fields + bt_num_views(options)) + 4, sizeof(*outputs->list));
+	/* Up to two for each field, view and entry of geometry, three about mixing, and what is joined. */
+	outputs->list = calloc(2 * ((size_t)fields + bt_num_views(options) + options->num_geometry) + 4,
+			       sizeof(*outputs->list));
 	if (!outputs->list)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u fields", path, fields);
 	bool overflow = false;
 	for (uint32_t i = 0; result == BETON_OK && i < fields; i++)
 		result = add_field(outputs, reader, i, options, &overflow, err);
+	if (result == BETON_OK)
+		result = check_geometry(outputs, reader, options, err);
 	if (result == BETON_OK)
 		result = add_mixing(outputs, reader, options, &overflow, err);
 	if (result == BETON_OK)

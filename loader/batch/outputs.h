@@ -17,6 +17,9 @@ typedef enum bt_output_kind {
 	BT_OUTPUT_FLOAT,
 	BT_OUTPUT_IMAGE,
 	BT_OUTPUT_ARRAY,
+	BT_OUTPUT_GEOMETRY, /* an array of boxes or points; filled when the pictures of the sample are; so is the next
+			     */
+	BT_OUTPUT_KEPT,     /* what is left of those of the output before */
 	BT_OUTPUT_BYTES,
 	BT_OUTPUT_LENGTH,  /* number of bytes in the output before */
 	BT_OUTPUT_RAGGED,  /* bytes of all values, concatenated; see ragged.h */
@@ -40,7 +43,7 @@ typedef struct bt_output {
 	bt_output_kind kind;
 	char name[BETON_NAME_MAX + sizeof(".00.partner")];
 	uint32_t field;      /* index in the file */
-	uint32_t view;       /* of IMAGE and DRAWN */
+	uint32_t view;       /* of IMAGE, DRAWN and GEOMETRY */
 	bool first;          /* the first output that is made from its read */
 	int read;            /* index of the sample's read that it is made from; -1: none */
 	beton_tensor tensor; /* without data, shape[0] = batch_size, and of the loader's size */
@@ -49,6 +52,9 @@ typedef struct bt_output {
 	size_t offset;       /* in a slot's memory; a multiple of BT_OUTPUT_ALIGNMENT, as the next two */
 	size_t staging;      /* RAGGED: where values are kept until the batch is complete */
 	size_t rows;         /* RAGGED: bt_ragged_rows */
+	beton_dtype stored;  /* GEOMETRY: of the numbers in the file; so the next two */
+	beton_geometry_kind geometry;
+	beton_geometry_units units;
 } bt_output;
 
 typedef struct bt_outputs {

@@ -72,6 +72,9 @@ int bt_views_open(bt_views **out, beton_loader_options *options, const bt_output
 	for (; views->count < count && result == BETON_OK; views->count++)
 		result = open_view(&views->list[views->count], &images[views->count], options,
 				   outputs->view_field[views->count], reader, err);
+	for (uint32_t i = 0; i < outputs->count && result == BETON_OK; i++)
+		if (outputs->list[i].kind == BT_OUTPUT_GEOMETRY)
+			views->list[outputs->list[i].view].moves = true;
 	return result;
 }
 

@@ -15,6 +15,7 @@ typedef struct bt_view {
 	beton_operation *operations; /* owned; NULL: none, or the loader's */
 	bt_image_format format;
 	bt_image_format pixels; /* of the pixels that operations work on: bytes, NHWC */
+	bool moves;             /* an output asks how pixels move */
 } bt_view;
 
 typedef struct bt_views {

@@ -53,11 +53,25 @@ static int64_t whole(bt_random *random, int64_t most)
 	return value < most ? value : most;
 }
 
-static void shift(bt_operator *operator, const beton_operation * o, int64_t x, int64_t y, double drawn[3])
+void bt_operator_shift(bt_operator *operator, int64_t x, int64_t y, beton_padding mode, const uint8_t fill[3])
 {
 	bt_image out = bt_operator_target(operator);
-	bt_op_shift(&operator->image, &out, x, y, o->padding, o->fill);
+	bt_op_shift(&operator->image, &out, x, y, mode, fill);
 	bt_operator_swap(operator);
+	bt_moves_shift(operator->moves, x, y);
+}
+
+void bt_operator_affine(bt_operator *operator, const double m[6], bool bilinear, const uint8_t fill[3])
+{
+	bt_image out = bt_operator_target(operator);
+	bt_op_affine(&operator->image, &out, m, bilinear, fill);
+	bt_operator_swap(operator);
+	bt_moves_affine(operator->moves, m);
+}
+
+static void shift(bt_operator *operator, const beton_operation * o, int64_t x, int64_t y, double drawn[3])
+{
+	bt_operator_shift(operator, x, y, o->padding, o->fill);
 	drawn[0] = (double)x;
 	drawn[1] = (double)y;
 }
@@ -72,10 +86,8 @@ static void translate(bt_operator *operator, const beton_operation * o, bt_rando
 static void rotate(bt_operator *operator, const beton_operation * o, double degrees)
 {
 	double m[6];
-	bt_image out = bt_operator_target(operator);
-	bt_op_rotation(m, out.width, out.height, degrees);
-	bt_op_affine(&operator->image, &out, m, o->bilinear, o->fill);
-	bt_operator_swap(operator);
+	bt_op_rotation(m, operator->image.width, operator->image.height, degrees);
+	bt_operator_affine(operator, m, o->bilinear, o->fill);
 }
 
 static void cutout(const bt_image *image, const beton_operation *o, bt_random *random, double drawn[3])
@@ -169,14 +181,17 @@ static int custom(bt_operator *operator, const beton_operation * o, bt_random *r
 }
 
 /* Operations whose parameters are options only. */
-static bool apply_plain(const bt_image *image, const beton_operation *o)
+static bool apply_plain(const bt_operator *operator, const beton_operation * o)
 {
+	const bt_image *image = &operator->image;
 	switch (o->kind) {
 	case BETON_FLIP_HORIZONTAL:
 		bt_op_flip_horizontal(image);
+		bt_moves_flip_horizontal(operator->moves);
 		return true;
 	case BETON_FLIP_VERTICAL:
 		bt_op_flip_vertical(image);
+		bt_moves_flip_vertical(operator->moves);
 		return true;
 	case BETON_GRAYSCALE:
 		bt_op_grayscale(image);
@@ -227,7 +242,7 @@ static int apply_ranged(bt_operator *operator, const beton_operation * o, double
 
 static int apply(bt_operator *operator, const beton_operation * o, bt_random *random, double drawn[3], beton_error *err)
 {
-	if (apply_plain(&operator->image, o))
+	if (apply_plain(operator, o))
 		return BETON_OK;
 	switch (o->kind) {
 	case BETON_TRANSLATE:

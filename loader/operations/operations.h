@@ -5,6 +5,7 @@
 #define BT_LOADER_OPERATIONS_H
 
 #include "common/buffer.h"
+#include "moves.h"
 #include "ops.h"
 #include "random.h"
 
@@ -21,6 +22,7 @@ typedef struct bt_operator {
 	bt_buffer floats;
 	bt_image image;
 	const beton_image_options *options; /* image options of the picture */
+	bt_moves *moves;                    /* where operations note how pixels move; NULL: nowhere */
 	int current;
 } bt_operator;
 
@@ -45,6 +47,10 @@ void bt_operator_free(bt_operator *operator);
  * sign of the operation chosen last. */
 void bt_rand_augment(bt_operator *operator, const beton_operation * operation, bt_random *random, double drawn[3]);
 void bt_trivial_augment(bt_operator *operator, const beton_operation * operation, bt_random *random, double drawn[3]);
+
+/* bt_op_shift and bt_op_affine on operator->image. */
+void bt_operator_shift(bt_operator *operator, int64_t x, int64_t y, beton_padding mode, const uint8_t fill[3]);
+void bt_operator_affine(bt_operator *operator, const double m[6], bool bilinear, const uint8_t fill[3]);
 
 /* The picture that an operation writes to if it cannot work in place; then makes that picture the current one. */
 bt_image bt_operator_target(const bt_operator *operator);

@@ -63,34 +63,25 @@ static double magnitude_of(enum choice choice, uint32_t bin, const bounds *most)
 	}
 }
 
-static void affine(bt_operator *operator, const double m[6], const uint8_t fill[3])
-{
-	bt_image out = bt_operator_target(operator);
-	bt_op_affine(&operator->image, &out, m, false, fill);
-	bt_operator_swap(operator);
-}
-
 static void shape(bt_operator *operator, enum choice choice, double magnitude, const uint8_t fill[3])
 {
 	double m[6];
-	bt_image out = bt_operator_target(operator);
 	switch (choice) {
 	case SHEAR_X:
 		bt_op_shear(m, magnitude, 0);
-		affine(operator, m, fill);
+		bt_operator_affine(operator, m, false, fill);
 		break;
 	case SHEAR_Y:
 		bt_op_shear(m, 0, magnitude);
-		affine(operator, m, fill);
+		bt_operator_affine(operator, m, false, fill);
 		break;
 	case ROTATE:
-		bt_op_rotation(m, out.width, out.height, magnitude);
-		affine(operator, m, fill);
+		bt_op_rotation(m, operator->image.width, operator->image.height, magnitude);
+		bt_operator_affine(operator, m, false, fill);
 		break;
 	default:
-		bt_op_shift(&operator->image, &out, choice == TRANSLATE_X ? (int64_t)magnitude : 0,
-			    choice == TRANSLATE_Y ? (int64_t)magnitude : 0, BETON_PADDING_FILL, fill);
-		bt_operator_swap(operator);
+		bt_operator_shift(operator, choice == TRANSLATE_X ? (int64_t)magnitude : 0,
+				  choice == TRANSLATE_Y ? (int64_t)magnitude : 0, BETON_PADDING_FILL, fill);
 	}
 }
 

@@ -310,6 +310,40 @@ typedef struct beton_replacement {
 #define BETON_REPLACEMENTS_MAX 256
 #define BETON_JOINED_MAX 64
 
+/* What the rows of an array are. */
+typedef enum beton_geometry_kind {
+	BETON_BOXES_XYXY = 0, /* 4 numbers: left, top, right, bottom */
+	BETON_BOXES_XYWH = 1, /* 4 numbers: left, top, width, height */
+	BETON_POINTS = 2,     /* 2 numbers: x, y; or 3, of which the third (a visibility, say) stays as it is */
+} beton_geometry_kind;
+
+typedef enum beton_geometry_units {
+	BETON_UNITS_PIXELS = 0, /* of the picture as it is stored; in batches, of the output */
+	BETON_UNITS_SHARES = 1, /* 0..1 of its width and height; in batches, of the output's */
+} beton_geometry_units;
+
+/* Boxes or points, in an array field of any numeric type and of shape [..., numbers of a row], that move as the pixels
+ * of a picture do: with crop, resize, flip, and the operations FLIP_HORIZONTAL, FLIP_VERTICAL, TRANSLATE, SHIFT,
+ * ROTATE, RAND_AUGMENT and TRIVIAL_AUGMENT (all others, CUSTOM too, are taken to leave pixels where they are). Pixel i
+ * covers i to i + 1, so who has the numbers of pixels adds 0.5. The field's output is float32 then, computed in
+ * float64, and is followed by "NAME.kept": see beton_batch.
+ * After each step a box is the smallest one around its four corners, cut off at the picture's edges, as in
+ * torchvision's transforms.v2. Its `kept` is the share of its area that is left, multiplied over the steps; where
+ * nothing is left the row is zeros. Points are not cut off: their kept is 1, or 0 if they were beyond an edge after any
+ * step. A row that pads the array is output as it is, with a kept of 0: a box without area (all zeros, or all -1), a
+ * point neither of whose x and y is above 0, and a row with a number that is not from -2^31 to 2^31.
+ * No draw depends on these options. MIXUP and CUTMIX leave the rows: those of the partner are in row
+ * "IMAGE.partner". */
+typedef struct beton_geometry {
+	const char *field; /* borrowed until open returns; may be listed again for another view */
+	beton_geometry_kind kind;
+	beton_geometry_units units;
+	uint32_t view;        /* index in the option views; 0 without. The view must be an output */
+	uint64_t reserved[4]; /* 0 */
+} beton_geometry;
+
+#define BETON_GEOMETRY_MAX 64
+
 typedef struct beton_batch beton_batch;
 
 /* Operations on a batch whose samples are all done. MIXUP and CUTMIX mix each sample with a partner, the next sample in
@@ -497,6 +531,11 @@ typedef struct beton_loader_options {
 	 * beton_reader_options.custom. Called by open. NULL (default): a file that has such a field is refused. */
 	int (*custom)(void *context, const void *arguments, beton_field *field);
 	void *custom_context;
+
+	/* Arrays of boxes or points that move as the pixels of pictures do. At most BETON_GEOMETRY_MAX; borrowed until
+	 * open returns. Default none. */
+	const beton_geometry *geometry;
+	uint32_t num_geometry;
 } beton_loader_options;
 
 /* One file of a data set. Initialise all members, those that are not needed with 0. */
@@ -529,6 +568,8 @@ typedef struct beton_tensor {
  *   INT, FLOAT       int64 and float64, [count]
  *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, more than 16 pages of
  *                    bytes, big-endian numbers and types that beton_dtype lacks
+ *                    With the option geometry float32; then "NAME.kept", float32, of the same shape without the last
+ *                    dimension. Further entries of the field: "NAME.1", "NAME.1.kept"...
  *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes;
  *                    with the option ragged uint8, [bytes of all], which may be 0; then "NAME.offsets", int64,
  *                    [count + 1]: value i is from [i] to [i + 1]. For arrays of many shapes: the format's arrays are of
