@@ -237,6 +237,27 @@ int bt_dataset_look_up(const bt_dataset *dataset, uint32_t file, uint64_t number
 	return beton_tokens_locate(windows->streams[file], number * windows->stride, windows->window + 1, values, err);
 }
 
+/* Bytes of all samples' blobs, with the gaps between them. */
+static uint64_t blob_bytes(const beton_reader *reader)
+{
+	const beton_file_info *info = beton_reader_info(reader);
+	uint64_t head = info->metadata_offset + info->num_samples * info->record_size;
+	return info->alloc_entries > 0 && info->data_end > head ? info->data_end - head : 0;
+}
+
+uint64_t bt_dataset_room(const bt_dataset *dataset, uint64_t n)
+{
+	uint64_t mean = 0, largest = 0, room;
+	for (uint32_t i = 0; i < dataset->count; i++) {
+		uint64_t samples = dataset->first[i + 1] - dataset->first[i];
+		uint64_t bytes = samples ? blob_bytes(dataset->readers[i]) / samples + 1 : 0;
+		mean = bytes > mean ? bytes : mean;
+		largest = dataset->files[i].largest > largest ? dataset->files[i].largest : largest;
+	}
+	bool overflow = __builtin_mul_overflow(mean, 2 * n, &room) || __builtin_add_overflow(room, largest, &room);
+	return overflow ? UINT64_MAX : room;
+}
+
 /* ---- what orders need ---- */
 
 /* Mean number of samples in a page of data, or of records if nothing else is stored. Streams are read in pieces of the
@@ -250,9 +271,8 @@ static uint64_t samples_per_page(const bt_dataset *dataset)
 	}
 	for (uint32_t i = 0; dataset->readers && i < dataset->count; i++) {
 		const beton_file_info *info = beton_reader_info(dataset->readers[i]);
-		uint64_t head = info->metadata_offset + info->num_samples * info->record_size;
-		bool blobs = info->alloc_entries > 0 && info->data_end > head;
-		bytes += (double)(blobs ? info->data_end - head : head - info->metadata_offset);
+		uint64_t blobs = blob_bytes(dataset->readers[i]);
+		bytes += (double)(blobs ? blobs : info->num_samples * info->record_size);
 		page = info->page_size > page ? info->page_size : page;
 	}
 	double samples = (double)bt_dataset_samples(dataset);

@@ -41,6 +41,10 @@ const char *bt_dataset_name(const bt_dataset *dataset);
 
 uint64_t bt_dataset_samples(const bt_dataset *dataset);
 
+/* Bytes that are enough for one blob each of n samples, unless large ones stand together: n times twice the mean bytes
+ * of a sample, and a page. At most UINT64_MAX. Not of streams. */
+uint64_t bt_dataset_room(const bt_dataset *dataset, uint64_t n);
+
 /* The file that holds a sample < bt_dataset_samples, and the sample's number in that file. */
 uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t *index);
 

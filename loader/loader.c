@@ -123,7 +123,8 @@ static int open_pool(beton_loader *loader, beton_error *err)
 {
 	bt_outputs outputs;
 	const bt_windows *windows = &loader->dataset.windows;
-	int result = loader->reader ? bt_outputs_init(&outputs, loader->reader, &loader->options, err)
+	uint64_t room = loader->reader ? bt_dataset_room(&loader->dataset, loader->options.batch_size) : 0;
+	int result = loader->reader ? bt_outputs_init(&outputs, loader->reader, &loader->options, room, err)
 				    : bt_outputs_init_windows(&outputs, bt_dataset_name(&loader->dataset),
 							      windows->parts, &loader->options, err);
 	if (result)

@@ -68,6 +68,32 @@ static int check_normalize(const place *at, const beton_image_options *o)
 	return BETON_OK;
 }
 
+static int check_stored(const place *at, const beton_image_options *o)
+{
+	const char *option = o->num_operations                ? "operations"
+			     : o->normalize                   ? "normalize"
+			     : o->dtype != BETON_UINT8        ? "dtype"
+			     : o->layout != BETON_NHWC        ? "layout"
+			     : o->pixels != BETON_PIXELS_FAST ? "pixels"
+			     : o->filter != BETON_FILTER_AUTO ? "filter"
+							      : NULL;
+	if (option)
+		return bt_fail(
+			at->err, BETON_INVALID_ARGUMENT,
+			"loader options: %s.%s is given, but %s.output is BETON_IMAGE_STORED, which has no pixels",
+			at->name, option, at->name);
+	return BETON_OK;
+}
+
+static int check_output(const place *at, const beton_image_options *o)
+{
+	int result = check_count(at, "output", o->output, 0, BETON_IMAGE_STORED);
+	if (result == BETON_OK)
+		result = check_count(at, "stored_bytes", o->stored_bytes, 0,
+				     o->output == BETON_IMAGE_STORED ? UINT32_MAX : 0);
+	return result == BETON_OK && o->output == BETON_IMAGE_STORED ? check_stored(at, o) : result;
+}
+
 static int check_image(const place *at, const beton_image_options *o)
 {
 	int result;
@@ -82,7 +108,7 @@ static int check_image(const place *at, const beton_image_options *o)
 	    (result = check_count(at, "pixels", o->pixels, 0, BETON_PIXELS_TORCHVISION)) ||
 	    (result = check_count(at, "filter", o->filter, 0, BETON_FILTER_NEAREST)) ||
 	    (result = check_dtype(at, o->dtype)) || (result = check_count(at, "layout", o->layout, 0, BETON_NCHW)) ||
-	    (result = bt_operations_check(o, at->name, at->err)))
+	    (result = bt_operations_check(o, at->name, at->err)) || (result = check_output(at, o)))
 		return result;
 	if (!BT_RESERVED_IS_ZERO(o))
 		return bt_fail(at->err, BETON_INVALID_ARGUMENT, "loader options: %s.reserved is not 0", at->name);

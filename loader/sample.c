@@ -162,6 +162,33 @@ static void read_index(bt_tools *tools, const bt_ticket *ticket, const beton_val
 				     &request->index_size, NULL);
 }
 
+/* Compares a picture with its checksum, once for all views of it. */
+static int verify_image(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
+			const uint8_t *bytes, beton_error *err)
+{
+	const beton_loader *loader = tools->loader;
+	if (!loader->options.verify || !output->first)
+		return BETON_OK;
+	uint64_t begin = bt_now_ns();
+	int result = beton_reader_check(loader->dataset.readers[ticket->file], value, bytes, err);
+	tools->stats.verify_ns += bt_now_ns() - begin;
+	return result;
+}
+
+/* drawn: NULL, or receives the crop. */
+static bt_rect draw_crop(const bt_tools *tools, const bt_ticket *ticket, const bt_output *output,
+			 const beton_value *value, double *drawn)
+{
+	const beton_loader *loader = tools->loader;
+	bt_rect crop = choose_crop(loader->views.list[output->view].image, value,
+				   stream(loader, ticket, output->view, BT_OPERATION_CROP));
+	if (drawn) {
+		const double box[4] = {crop.x, crop.y, crop.width, crop.height};
+		memcpy(drawn, box, sizeof(box));
+	}
+	return crop;
+}
+
 static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
 		      const uint8_t *bytes, void *destination, beton_error *err)
 {
@@ -169,21 +196,13 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 	const beton_reader *reader = loader->dataset.readers[ticket->file];
 	const bt_view *view = &ticket->slot->views->list[output->view];
 	double *drawn = drawn_numbers(loader->outputs, ticket, output->view);
-	uint64_t begin = bt_now_ns();
-	bool verify = loader->options.verify && output->first;
-	int result = verify ? beton_reader_check(reader, value, bytes, err) : BETON_OK;
+	int result = verify_image(tools, ticket, output, value, bytes, err);
 	uint64_t verified = bt_now_ns();
-	tools->stats.verify_ns += verified - begin;
 	if (result)
 		return result;
 
 	bt_request request = request_image(view->image);
-	request.crop = choose_crop(view->image, value, stream(loader, ticket, output->view, BT_OPERATION_CROP));
-	if (drawn) {
-		const bt_rect *crop = &request.crop;
-		const double box[4] = {crop->x, crop->y, crop->width, crop->height};
-		memcpy(drawn, box, sizeof(box));
-	}
+	request.crop = draw_crop(tools, ticket, output, value, drawn);
 	read_index(tools, ticket, value, bytes, &request);
 	bt_picture picture;
 	result = bt_decode(tools->decoder, (int64_t)ticket->sample, value, bytes, &request, &picture, err);
@@ -283,18 +302,61 @@ static int check_ragged(bt_tools *tools, const bt_ticket *ticket, uint32_t numbe
 	return result;
 }
 
+/* Values of a mapped file stay where they are until the batch is finished. */
+static bool are_lent(const bt_tools *tools)
+{
+	return tools->loader->options.engine == BETON_ENGINE_MMAP;
+}
+
+/* Reads mapped bytes that are not in memory, while other workers wait for theirs, and not when all of the batch has to
+ * wait. */
+static void touch(const uint8_t *bytes, uint64_t size)
+{
+	enum { PAGE = 4096 };
+	for (uint64_t at = 0; at < size; at += PAGE)
+		(void)*(const volatile uint8_t *)(bytes + at);
+}
+
+/* Checks a picture that stays as it is stored, and draws its crop and flip. Its room is taken like a RAGGED value's. */
+static int check_stored(bt_tools *tools, const bt_ticket *ticket, uint32_t number, const beton_value *value,
+			const uint8_t *bytes, beton_error *err)
+{
+	const beton_loader *loader = tools->loader;
+	const bt_output *output = &loader->outputs->list[number];
+	const beton_reader *reader = loader->dataset.readers[ticket->file];
+	double *drawn = drawn_numbers(loader->outputs, ticket, output->view);
+	if (value->blob.size > bt_ragged_room(output))
+		return too_long(reader, ticket, output, value, bt_ragged_room(output),
+				" (options stored_bytes, batch_size)", err);
+	int result = verify_image(tools, ticket, output, value, bytes, err);
+	if (result)
+		return result;
+	result = bt_decode_check((int64_t)ticket->sample, value, loader->options.max_pixels, err);
+	if (result) {
+		bt_prefix(err, "%s: field '%s'", beton_reader_path(reader), output->name);
+		return result;
+	}
+	draw_crop(tools, ticket, output, value, drawn);
+	if (drawn)
+		drawn[4] = is_flipped(loader->views.list[output->view].image,
+				      stream(loader, ticket, output->view, BT_OPERATION_FLIP));
+	if (are_lent(tools))
+		touch(bytes, value->blob.size);
+	tools->ragged[number].bytes = bytes;
+	return BETON_OK;
+}
+
 /* Stores the values of a good sample. If there is no room for one, the batch fails when it is complete; which value
  * that is depends on the workers. */
 static void put_ragged(bt_tools *tools, const bt_ticket *ticket)
 {
 	const bt_outputs *outputs = tools->loader->outputs;
 	for (uint32_t i = 0; i < outputs->count; i++) {
-		if (outputs->list[i].kind != BT_OUTPUT_RAGGED)
-			continue;
-		uint64_t size = ticket->values[outputs->list[i].field].size;
-		void *destination = bt_ragged_take(ticket->slot, i, ticket->index, size);
-		if (destination && size > 0)
-			memcpy(destination, tools->ragged[i].bytes, (size_t)size);
+		const bt_output *output = &outputs->list[i];
+		const beton_value *value = &ticket->values[output->field];
+		if (bt_is_ragged(output))
+			bt_ragged_put(ticket->slot, i, ticket->index, tools->ragged[i].bytes, value->size,
+				      output->kind == BT_OUTPUT_STORED && are_lent(tools));
 	}
 }
 
@@ -333,6 +395,13 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 		return fill_bytes(tools, ticket, output, value, bytes, destination, err);
 	case BT_OUTPUT_RAGGED:
 		return check_ragged(tools, ticket, number, value, bytes, err);
+	case BT_OUTPUT_STORED:
+		return check_stored(tools, ticket, number, value, bytes, err);
+	case BT_OUTPUT_SHAPE:
+		memcpy(destination,
+		       (const int32_t[3]){(int32_t)value->height, (int32_t)value->width, (int32_t)value->mode},
+		       3 * sizeof(int32_t));
+		return BETON_OK;
 	case BT_OUTPUT_IMAGE:
 		return fill_image(tools, ticket, output, value, bytes, destination, err);
 	default: /* filled with the image or behind it, or when the batch is complete */

@@ -148,18 +148,22 @@ static bool add_output(bt_outputs *outputs, uint32_t field, bt_output_kind kind,
 	return overflow;
 }
 
-/* Adds concatenated values and their offsets. Returns true on overflow. */
-static bool add_ragged(bt_outputs *outputs, uint32_t field, const char *name, const beton_loader_options *options)
+/* Adds concatenated values of up to `room` bytes a batch, and their offsets. Returns true on overflow. */
+static bool add_ragged(bt_outputs *outputs, uint32_t field, bt_output_kind kind, const char *name, const char *suffix,
+		       uint64_t room, const beton_loader_options *options)
 {
-	uint64_t room;
-	bool overflow = __builtin_mul_overflow(options->max_bytes, options->batch_size, &room) || room > INT64_MAX;
+	char offsets[24];
+	snprintf(offsets, sizeof(offsets), "%s.offsets", suffix);
+	/* Stored pictures of a mapped file stay where they are. */
+	bool staged = kind == BT_OUTPUT_RAGGED || options->engine != BETON_ENGINE_MMAP;
+	bool overflow = room > INT64_MAX;
 	beton_tensor tensor = {.dtype = BETON_UINT8, .ndim = 1, .shape = {overflow ? 0 : (int64_t)room}};
 	bt_output *output = &outputs->list[outputs->count];
-	overflow |= add_output(outputs, field, BT_OUTPUT_RAGGED, name, "", &tensor);
-	overflow |= place(outputs, 1, room, &output->staging);
+	overflow |= add_output(outputs, field, kind, name, suffix, &tensor);
+	overflow |= place(outputs, 1, staged ? room : 0, &output->staging);
 	overflow |= place(outputs, sizeof(bt_ragged_row), (uint64_t)options->batch_size + 1, &output->rows);
 	tensor = (beton_tensor){.dtype = BETON_INT64, .ndim = 1, .shape = {(int64_t)options->batch_size + 1}};
-	overflow |= add_output(outputs, field, BT_OUTPUT_OFFSETS, name, ".offsets", &tensor);
+	overflow |= add_output(outputs, field, BT_OUTPUT_OFFSETS, name, offsets, &tensor);
 	for (uint32_t i = 0; i < 2; i++) {
 		output[i].whole = true;
 		output[i].sample_bytes = 0;
@@ -200,6 +204,24 @@ static void make_suffix(char suffix[24], const bt_outputs *outputs, uint32_t vie
 		snprintf(suffix, 24, "%s", rest);
 }
 
+/* Adds a view whose pictures stay as they are stored. Returns true on overflow. */
+static bool add_stored(bt_outputs *outputs, uint32_t view, const char *name, const beton_loader_options *options)
+{
+	const beton_image_options *image = bt_view_options(options, view);
+	uint32_t field = (uint32_t)outputs->view_field[view];
+	char suffix[24];
+	make_suffix(suffix, outputs, view, "");
+	uint64_t room = image->stored_bytes ? image->stored_bytes * options->batch_size : outputs->stored_room;
+	bt_output *first = &outputs->list[outputs->count];
+	bool overflow = add_ragged(outputs, field, BT_OUTPUT_STORED, name, suffix, room, options);
+	beton_tensor tensor = {.dtype = BETON_INT32, .ndim = 2, .shape = {options->batch_size, 3}};
+	make_suffix(suffix, outputs, view, ".shape");
+	overflow |= add_output(outputs, field, BT_OUTPUT_SHAPE, name, suffix, &tensor);
+	for (bt_output *output = first; output < &outputs->list[outputs->count]; output++)
+		output->view = view;
+	return overflow;
+}
+
 /* Adds the views of an image field; false if it has none. */
 static bool add_views(bt_outputs *outputs, uint32_t index, const char *name, const beton_loader_options *options,
 		      bool *overflow)
@@ -208,6 +230,10 @@ static bool add_views(bt_outputs *outputs, uint32_t index, const char *name, con
 	for (uint32_t i = 0; i < bt_num_views(options); i++) {
 		if (outputs->view_field[i] != (int)index)
 			continue;
+		if (bt_view_options(options, i)->output == BETON_IMAGE_STORED) {
+			*overflow |= add_stored(outputs, i, name, options);
+			continue;
+		}
 		char suffix[24];
 		make_suffix(suffix, outputs, i, "");
 		beton_tensor tensor = bt_outputs_describe_image(bt_view_options(options, i), options->batch_size);
@@ -306,7 +332,9 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 	if (image)
 		return BETON_OK;
 	if (kind == BT_OUTPUT_BYTES && options->ragged) {
-		*overflow |= add_ragged(outputs, index, field->name, options);
+		uint64_t room;
+		*overflow |= __builtin_mul_overflow(options->max_bytes, options->batch_size, &room);
+		*overflow |= add_ragged(outputs, index, BT_OUTPUT_RAGGED, field->name, "", room, options);
 		return BETON_OK;
 	}
 	if (kind == BT_OUTPUT_ARRAY) {
@@ -329,7 +357,7 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 static const bt_output *first_image(const bt_outputs *outputs)
 {
 	for (uint32_t i = 0; i < outputs->count; i++)
-		if (outputs->list[i].kind == BT_OUTPUT_IMAGE)
+		if (bt_is_image(&outputs->list[i]))
 			return &outputs->list[i];
 	return NULL;
 }
@@ -368,7 +396,7 @@ static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const bet
 	uint32_t count = options->drawn ? outputs->count : 0;
 	for (uint32_t i = 0; i < count; i++) {
 		const bt_output *image = &outputs->list[i];
-		if (image->kind != BT_OUTPUT_IMAGE)
+		if (!bt_is_image(image))
 			continue;
 		int64_t numbers =
 			BT_DRAWN_FIXED + (int64_t)BT_DRAWN * bt_view_options(options, image->view)->num_operations;
@@ -426,10 +454,10 @@ static int add_joined(bt_outputs *outputs, const beton_reader *reader, const bet
 	return BETON_OK;
 }
 
-static bool needs_blob(bt_output_kind kind)
+static bool needs_blob(const bt_output *output)
 {
-	return kind == BT_OUTPUT_IMAGE || kind == BT_OUTPUT_ARRAY || kind == BT_OUTPUT_GEOMETRY ||
-	       kind == BT_OUTPUT_BYTES || kind == BT_OUTPUT_RAGGED;
+	return bt_is_image(output) || bt_is_ragged(output) || output->kind == BT_OUTPUT_ARRAY ||
+	       output->kind == BT_OUTPUT_GEOMETRY || output->kind == BT_OUTPUT_BYTES;
 }
 
 /* Plans one read for each blob. Outputs that are made from the same blob follow each other. */
@@ -441,7 +469,7 @@ static int plan_reads(bt_outputs *outputs, beton_error *err)
 	for (uint32_t i = 0; i < outputs->count; i++) {
 		bt_output *output = &outputs->list[i];
 		output->read = -1;
-		if (!needs_blob(output->kind))
+		if (!needs_blob(output))
 			continue;
 		uint32_t reads = outputs->num_reads;
 		if (reads == 0 || outputs->read_value[reads - 1] != output->field)
@@ -453,19 +481,21 @@ static int plan_reads(bt_outputs *outputs, beton_error *err)
 }
 
 int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
-		    beton_error *err)
+		    uint64_t stored_room, beton_error *err)
 {
 	const char *path = beton_reader_path(reader);
 	uint32_t fields = beton_reader_info(reader)->num_fields;
 	*outputs = BT_OUTPUTS_NONE;
 	outputs->num_values = fields;
+	outputs->stored_room = stored_room;
 	int result = choose_fields(outputs, reader, options, err);
 	if (result == BETON_OK)
 		result = check_names(reader, options, err);
 	if (result)
 		return result;
-	/* Up to two for each field, view and entry of geometry, three about mixing, and what is joined. */
-	outputs->list = calloc(2 * ((size_t)fields + bt_num_views(options) + options->num_geometry) + 4,
+	/* Up to two for each field and entry of geometry, four for each view, three about mixing, and what is joined.
+	 */
+	outputs->list = calloc(2 * ((size_t)fields + options->num_geometry) + 4 * (size_t)bt_num_views(options) + 4,
 			       sizeof(*outputs->list));
 	if (!outputs->list)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u fields", path, fields);

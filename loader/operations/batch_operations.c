@@ -201,12 +201,14 @@ static void mix(const beton_loader_options *options, const bt_slot *slot, uint32
 	bt_mix_ring(partner, slot->batch.count, bt_random_bits(&random));
 	bool drawn = false;
 	for (uint32_t i = 0; i < outputs->count; i++) {
-		if (outputs->list[i].kind != BT_OUTPUT_IMAGE)
+		if (!bt_is_image(&outputs->list[i]))
 			continue;
 		bt_mix_images images = describe(slot, i, partner);
 		if (!drawn)
 			draw(o, &images, &random, lambda, boxes);
 		drawn = true;
+		if (outputs->list[i].kind == BT_OUTPUT_STORED)
+			continue; /* their consumer mixes them */
 		if (o->kind == BETON_BATCH_MIXUP)
 			bt_mix_up(&images, lambda, false);
 		else

@@ -161,16 +161,27 @@ static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uin
 			      request->pixels == BT_WANT_RGB_FAST_DCT ? JDCT_IFAST : JDCT_ISLOW, out);
 }
 
-static int view_raw(int64_t sample, const beton_value *value, const uint8_t *bytes, const bt_rect *crop,
-		    bt_picture *out, beton_error *err)
+int bt_decode_check(int64_t sample, const beton_value *value, uint64_t max_pixels, beton_error *err)
 {
-	if (value->blob.size != (uint64_t)value->width * value->height * 3)
+	uint64_t pixels = (uint64_t)value->width * value->height;
+	if (pixels == 0)
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, sample, "sample %lld: an image of %u x %u pixels",
+				      (long long)sample, value->width, value->height);
+	if (value->mode == BETON_IMAGE_RAW && value->blob.size != pixels * 3)
 		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, sample,
 				      "sample %lld: a raw image of %u x %u pixels with %llu bytes", (long long)sample,
 				      value->width, value->height, (unsigned long long)value->blob.size);
+	if (value->mode != BETON_IMAGE_RAW && pixels > max_pixels)
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, sample,
+				      "sample %lld: its JPEG has %u x %u pixels, more than max_pixels (%llu)",
+				      (long long)sample, value->width, value->height, (unsigned long long)max_pixels);
+	return BETON_OK;
+}
+
+static void view_raw(const beton_value *value, const uint8_t *bytes, const bt_rect *crop, bt_picture *out)
+{
 	size_t stride = (size_t)value->width * 3;
 	bt_picture_set_rgb(out, bytes + crop->y * stride + (size_t)crop->x * 3, stride, crop->width, crop->height);
-	return BETON_OK;
 }
 
 static void give_coefficients(bt_decoder *decoder)
@@ -182,11 +193,13 @@ static void give_coefficients(bt_decoder *decoder)
 int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, const uint8_t *bytes,
 	      const bt_request *request, bt_picture *out, beton_error *err)
 {
-	if (value->width == 0 || value->height == 0)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, sample, "sample %lld: an image of %u x %u pixels",
-				      (long long)sample, value->width, value->height);
-	if (value->mode == BETON_IMAGE_RAW)
-		return view_raw(sample, value, bytes, &request->crop, out, err);
+	int result = bt_decode_check(sample, value, UINT64_MAX, err);
+	if (result)
+		return result;
+	if (value->mode == BETON_IMAGE_RAW) {
+		view_raw(value, bytes, &request->crop, out);
+		return BETON_OK;
+	}
 	if (setjmp(decoder->failed)) {
 		jpeg_destroy_decompress(&decoder->jpeg);
 		give_coefficients(decoder);

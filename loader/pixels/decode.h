@@ -36,6 +36,10 @@ typedef struct bt_decoder bt_decoder;
 int bt_decoder_open(bt_decoder **out, uint64_t max_pixels, bt_budget *budget, beton_error *err);
 void bt_decoder_close(bt_decoder **decoder);
 
+/* Checks what the file says about a picture: that it is not empty, that a raw one has the bytes of its size, and that
+ * it has at most max_pixels if it is a JPEG. Errors: SAMPLE_CORRUPT. */
+int bt_decode_check(int64_t sample, const beton_value *value, uint64_t max_pixels, beton_error *err);
+
 /* Decodes the crop, which lies inside value->width x value->height, from the value->blob.size bytes. The picture points
  * into bytes (raw images) or into the decoder, and is valid until the next call. JPEG data beside and below the crop is
  * read only where the crop needs it; the pixels are those of a whole decode. A JPEG warning is an error, because the

@@ -129,10 +129,12 @@ static void every_allocation_may_fail(void **state)
 	static const uint64_t replaced[] = {1, 2};
 	options.replacements = &(beton_replacement){"label", replaced, 2, 5};
 	options.num_replacements = 1;
-	beton_image_options views[2] = {options.image, options.image};
+	beton_image_options views[3] = {options.image, options.image, options.image};
 	views[1].num_operations = 1;
+	views[2].num_operations = 0;
+	views[2].output = BETON_IMAGE_STORED;
 	options.views = views;
-	options.num_views = 2;
+	options.num_views = 3;
 	options.max_bytes = 4;
 	options.ragged = true;
 	options.drawn = true;

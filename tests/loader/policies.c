@@ -45,6 +45,7 @@ typedef struct kind {
 	bool drawn;
 	bool mixed;
 	uint32_t views;
+	bool stored; /* of views the second, else all pictures */
 } kind;
 
 static const kind kinds[] = {
@@ -53,6 +54,10 @@ static const kind kinds[] = {
 	{"raw picture", {"raw", "weight"}, "raw", FLIPPED},
 	{"views", {"jpeg"}, "jpeg", CUT, .views = 3},
 	{"drawn numbers", {"jpeg"}, "jpeg", CUT, .drawn = true},
+	{"stored picture", {"jpeg", "label"}, "jpeg", FLIPPED, .stored = true},
+	{"stored raw picture", {"raw"}, "raw", FLIPPED, .drawn = true, .stored = true},
+	{"stored picture and ragged bytes", {"jpeg", "note"}, "note", FLIPPED, .ragged = true, .stored = true},
+	{"views, one of them stored", {"jpeg"}, "jpeg", CUT, .views = 3, .drawn = true, .stored = true},
 	{"mixed pictures", {"label", "jpeg"}, "jpeg", CUT, .mixed = true},
 	{"array", {"vector", "label"}, "vector", FLIPPED},
 	{"bytes", {"note", "label"}, "note", FLIPPED},
@@ -189,7 +194,8 @@ static row expected[N][OUTPUTS_MAX];
 
 static size_t row_bytes(const beton_tensor *tensor)
 {
-	size_t bytes = tensor->dtype == BETON_UINT8 ? 1 : tensor->dtype == BETON_FLOAT32 ? 4 : 8;
+	bool four = tensor->dtype == BETON_FLOAT32 || tensor->dtype == BETON_INT32;
+	size_t bytes = tensor->dtype == BETON_UINT8 ? 1 : four ? 4 : 8;
 	for (uint32_t i = 1; i < tensor->ndim; i++)
 		bytes *= (size_t)tensor->shape[i];
 	return bytes;
@@ -269,6 +275,8 @@ static beton_loader *open_loader(const run *self, const char *path)
 	options.ragged = of->ragged;
 	options.drawn = of->drawn;
 	options.image.crop = BETON_CROP_RANDOM;
+	if (of->stored && !of->views)
+		options.image.output = BETON_IMAGE_STORED;
 	uint64_t indices[N];
 	for (uint64_t i = 0; i < N; i++)
 		indices[i] = self->pattern >> i & 1 ? N + i : i;
@@ -281,6 +289,7 @@ static beton_loader *open_loader(const run *self, const char *path)
 	for (uint32_t i = 0; i < of->views; i++) {
 		views[i] = options.image;
 		views[i].width += i;
+		views[i].output = of->stored && i == 1 ? BETON_IMAGE_STORED : BETON_IMAGE_DECODED;
 	}
 	options.views = of->views ? views : NULL;
 	options.num_views = of->views;

@@ -19,6 +19,7 @@ static const char *const usage_text =
 	"      --dtype NAME        u8 (default), or f32, f16 or bf16; the last three are normalized\n"
 	"      --filter NAME       resizing filter: auto (default), area, bilinear or nearest\n"
 	"      --layout NAME       nhwc (default) or nchw\n"
+	"      --output NAME       decoded (default), or stored: the pictures' bytes as the file holds them\n"
 	"      --order NAME        random (default), quasi, sequential or uniform (with replacement)\n"
 	"      --window N          FILE is a stream of tokens: load windows of N tokens; see beton-info --window\n"
 	"      --stride N          tokens from one window to the next (default: the window)\n"
@@ -53,6 +54,7 @@ static const choice filters[] = {{"auto", BETON_FILTER_AUTO},
 				 {"nearest", BETON_FILTER_NEAREST},
 				 {NULL, 0}};
 static const choice layouts[] = {{"nhwc", BETON_NHWC}, {"nchw", BETON_NCHW}, {NULL, 0}};
+static const choice outputs[] = {{"decoded", BETON_IMAGE_DECODED}, {"stored", BETON_IMAGE_STORED}, {NULL, 0}};
 static const choice orders[] = {{"random", BETON_ORDER_RANDOM},
 				{"quasi", BETON_ORDER_QUASI_RANDOM},
 				{"sequential", BETON_ORDER_SEQUENTIAL},
@@ -135,6 +137,10 @@ static bool take_image(beton_image_options *image, int option, const char *name,
 	case 'l':
 		good = choose(name, layouts, text, &value);
 		image->layout = (beton_layout)value;
+		return good;
+	case 'O':
+		good = choose(name, outputs, text, &value);
+		image->output = (uint64_t)value;
 		return good;
 	default:
 		*known = false;
@@ -243,6 +249,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"dtype", required_argument, NULL, 'd'},
 					      {"filter", required_argument, NULL, 'F'},
 					      {"layout", required_argument, NULL, 'l'},
+					      {"output", required_argument, NULL, 'O'},
 					      {"order", required_argument, NULL, 'o'},
 					      {"window", required_argument, NULL, 'T'},
 					      {"stride", required_argument, NULL, 'S'},

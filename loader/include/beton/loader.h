@@ -146,6 +146,16 @@ typedef enum beton_pixels {
 					 (antialias) differ by at most 1, transforms.v2 by at most 2 */
 } beton_pixels;
 
+/* What an output holds of each picture. */
+typedef enum beton_image_output {
+	BETON_IMAGE_DECODED = 0, /* pixels */
+	/* The bytes that the file holds, a JPEG or raw RGB, for consumers that decode, crop and resize themselves, as
+	 * on a GPU: see beton_batch. With option drawn they get crop and flip, whose draws equal those of the pixels.
+	 * A JPEG is not decoded, so without a checksum damage to it is not seen. Not with operations, normalize, and
+	 * dtype, layout, pixels or filter other than their defaults. */
+	BETON_IMAGE_STORED = 1,
+} beton_image_output;
+
 typedef enum beton_dtype {
 	BETON_UINT8 = 0,
 	BETON_FLOAT32 = 1,
@@ -292,8 +302,15 @@ typedef struct beton_image_options {
 	float std[3];            /* default 58.395, 57.12, 57.375 */
 	const beton_operation *operations; /* applied in this order; at most BETON_OPERATIONS_MAX; default none */
 	uint32_t num_operations;
-	uint64_t flip_mode;   /* a beton_flip_mode; default RANDOM */
-	uint64_t reserved[7]; /* 0: for later options, since views are an array of this struct */
+	uint64_t flip_mode; /* a beton_flip_mode; default RANDOM */
+	uint64_t output;    /* a beton_image_output; default DECODED */
+	/* STORED: mean room for the bytes of a picture, up to 2^32 - 1. A batch whose pictures exceed batch_size *
+	 * stored_bytes bytes is lost (NO_SPACE), and a single one that exceeds it is a bad sample. Batches take twice
+	 * that room, with engine MMAP once. 0 (default): twice the mean bytes of a sample, and in each batch one page
+	 * of the file, so that one picture always fits. Batches of a random order hardly exceed that. Set it if
+	 * pictures of one size stand together, or if memory_limit has no room for so much. */
+	uint64_t stored_bytes;
+	uint64_t reserved[5]; /* 0: for later options, since views are an array of this struct */
 } beton_image_options;
 
 #define BETON_VIEWS_MAX 16
@@ -550,8 +567,8 @@ typedef struct beton_source {
 	uint64_t reserved[5]; /* 0 */
 } beton_source;
 
-/* One output of a batch: row-major, 64-byte aligned, shape[0] = the batch's count (except with the option ragged). name
- * is the field's. */
+/* One output of a batch: row-major, 64-byte aligned, shape[0] = the batch's count (except of concatenated values).
+ * name is the field's. */
 typedef struct beton_tensor {
 	const char *name;
 	beton_dtype dtype;
@@ -565,6 +582,8 @@ typedef struct beton_tensor {
  * and loader are closed; the library does not touch them. Outputs are in field order:
  *   image            the image field; further ones are left out. With the option views one for each view of the
  *                    field, in their order: "NAME", "NAME.1", "NAME.2"...
+ *                    With output STORED uint8, [bytes of all]; then "NAME.offsets", int64, [count + 1]: picture i is
+ *                    from [i] to [i + 1]; and "NAME.shape", int32, [count, 3]: height, width, and beton_image_mode
  *   INT, FLOAT       int64 and float64, [count]
  *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, more than 16 pages of
  *                    bytes, big-endian numbers and types that beton_dtype lacks
@@ -585,6 +604,9 @@ typedef struct beton_tensor {
  * its row in the batch; with a CUTMIX, which takes the same box of all views and needs them of one size, "IMAGE.box",
  * int32, [count, 4]: x, y, width and height of what was taken from the partner. Of a batch that was not mixed: its own
  * values, 1, its own row, zeros.
+ *
+ * Pictures with output STORED are left as they are: their consumer mixes them, and a box is one of a picture of height
+ * x width pixels.
  *
  * With the option joined "NAME.joined", NAME being the first of its fields, float32, [count, elements of all]: values
  * that are not float32 are rounded, and with MIXUP or CUTMIX lambda * value + (1 - lambda) * the partner's value.
@@ -742,13 +764,13 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
 /* Waits for the next batch, at most timeout_ms milliseconds (0: not at all; below 0: for ever).
  * BETON_OK: *out is leased; else it is NULL. BETON_END: no more batches in this epoch. TIMEOUT: err says how far the
  * batch is and, if a read is late, its file, offset and start; nothing is lost. SAMPLE_CORRUPT, IO, FILE_CHANGED,
- * NO_MEMORY, NO_SPACE (option ragged), USER_ERROR, FORMAT (the dictionary of a compressed field is damaged),
- * INVALID_ARGUMENT (order_callback returned a number without a sample): this batch is lost (err->sample is the cause);
- * the next call continues with the next batch. STATE: the consumer holds batches_leased batches already, the loader is
- * closed, or this is the child of a fork. CANCELLED: see beton_iterator_cancel. Waits of 10 s, 20 s, 40 s ... are
- * reported to the option log in the words of TIMEOUT. A batch reports its first bad sample. A JPEG is bad if it does
- * not match its checksum (option verify), if decoding the crop gives an error or a warning, if its size differs from
- * its metadata, or if it has more than max_pixels. Without a checksum the data behind the crop is not checked. No
+ * NO_MEMORY, NO_SPACE (options ragged, image.output), USER_ERROR, FORMAT (the dictionary of a compressed field is
+ * damaged), INVALID_ARGUMENT (order_callback returned a number without a sample): this batch is lost (err->sample is
+ * the cause); the next call continues with the next batch. STATE: the consumer holds batches_leased batches already,
+ * the loader is closed, or this is the child of a fork. CANCELLED: see beton_iterator_cancel. Waits of 10 s, 20 s, 40 s
+ * ... are reported to the option log in the words of TIMEOUT. A batch reports its first bad sample. A JPEG is bad if it
+ * does not match its checksum (option verify), if decoding the crop gives an error or a warning, if its size differs
+ * from its metadata, or if it has more than max_pixels. Without a checksum the data behind the crop is not checked. No
  * tables are carried over from other JPEGs: a sequential JPEG without Huffman tables uses the standard's (ITU-T T.81,
  * K.3); a progressive one without them is bad, and so is any JPEG without quantization tables. */
 BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
