@@ -108,10 +108,9 @@ static int make_image(bt_tools *tools, const bt_view *view, bt_random random, bt
 }
 
 /* Begins to note how the picture's pixels move, if an output asks for it. */
-static int begin_moves(bt_tools *tools, uint32_t number, const beton_value *value, const bt_rect *crop,
-		       beton_error *err)
+static int begin_moves(bt_tools *tools, uint32_t number, const bt_view *view, const beton_value *value,
+		       const bt_rect *crop, beton_error *err)
 {
-	const bt_view *view = &tools->loader->views.list[number];
 	const bt_rect placement = {.width = view->image->width, .height = view->image->height};
 	tools->operator.moves = view->moves ? &tools->moves[number] : NULL;
 	return view->moves ? bt_moves_begin(&tools->moves[number], view->image, value->width, value->height, crop,
@@ -179,9 +178,8 @@ static int verify_image(bt_tools *tools, const bt_ticket *ticket, const bt_outpu
 static bt_rect draw_crop(const bt_tools *tools, const bt_ticket *ticket, const bt_output *output,
 			 const beton_value *value, double *drawn)
 {
-	const beton_loader *loader = tools->loader;
-	bt_rect crop = choose_crop(loader->views.list[output->view].image, value,
-				   stream(loader, ticket, output->view, BT_OPERATION_CROP));
+	bt_rect crop = choose_crop(ticket->slot->views->list[output->view].image, value,
+				   stream(tools->loader, ticket, output->view, BT_OPERATION_CROP));
 	if (drawn) {
 		const double box[4] = {crop.x, crop.y, crop.width, crop.height};
 		memcpy(drawn, box, sizeof(box));
@@ -213,7 +211,7 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 		return result;
 	}
 
-	result = begin_moves(tools, output->view, value, &request.crop, err);
+	result = begin_moves(tools, output->view, view, value, &request.crop, err);
 	if (result)
 		return result;
 	result = make_image(tools, view, stream(loader, ticket, output->view, BT_OPERATION_FLIP), &picture, drawn,
@@ -338,7 +336,7 @@ static int check_stored(bt_tools *tools, const bt_ticket *ticket, uint32_t numbe
 	}
 	draw_crop(tools, ticket, output, value, drawn);
 	if (drawn)
-		drawn[4] = is_flipped(loader->views.list[output->view].image,
+		drawn[4] = is_flipped(ticket->slot->views->list[output->view].image,
 				      stream(loader, ticket, output->view, BT_OPERATION_FLIP));
 	if (are_lent(tools))
 		touch(bytes, value->blob.size);

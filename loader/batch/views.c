@@ -15,8 +15,10 @@ static void set_formats(bt_view *view, const beton_loader_options *options)
 	beton_loader_options alone = *options;
 	alone.image = *image;
 	bt_image_format_init(&view->format, &alone);
-	view->pixels = (bt_image_format){
-		.height = image->height, .width = image->width, .dtype = BETON_UINT8, .layout = BETON_NHWC};
+	alone.image.dtype = BETON_UINT8;
+	alone.image.layout = BETON_NHWC;
+	bt_image_format_init(&view->pixels, &alone);
+	view->pixels.streams = false;
 }
 
 static int open_view(bt_view *view, beton_image_options *image, const beton_loader_options *options, int field,
@@ -150,6 +152,7 @@ int bt_views_resize(bt_views **out, const bt_views *views, const beton_loader_op
 	for (; resized->count < views->count; resized->count++) {
 		bt_view *view = &resized->list[resized->count];
 		view->image = &resized->copies[resized->count];
+		view->moves = views->list[resized->count].moves;
 		set_formats(view, options);
 	}
 	return BETON_OK;

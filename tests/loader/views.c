@@ -212,6 +212,27 @@ static void views_are_mixed_together(void **state)
 	fixture_remove(path);
 }
 
+/* An operation that is not applied changes nothing, whatever made the pixels. */
+static void operations_work_on_the_pixels_that_were_asked_for(void **state)
+{
+	(void)state;
+	char *path = fixture_write(SAMPLES, -1);
+	beton_operation operation;
+	beton_loader_operation_init(&operation, BETON_INVERT);
+	operation.probability = 0;
+	for (int pixels = 0; pixels <= BETON_PIXELS_TORCHVISION; pixels++)
+		for (int filter = 0; filter <= BETON_FILTER_NEAREST; filter++) {
+			beton_loader_options plain = base_options();
+			plain.image.pixels = (beton_pixels)pixels;
+			plain.image.filter = (beton_filter)filter;
+			beton_loader_options operated = plain;
+			operated.image.operations = &operation;
+			operated.image.num_operations = 1;
+			check_same(path, &plain, "image", &operated, "image", true);
+		}
+	fixture_remove(path);
+}
+
 /* A user's operation knows the view. */
 static int note_view(const beton_operation_call *call)
 {
@@ -280,8 +301,11 @@ static void bad_views_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(views_are_independent),    cmocka_unit_test(views_may_be_of_several_fields),
-		cmocka_unit_test(views_are_mixed_together), cmocka_unit_test(operations_know_their_view),
+		cmocka_unit_test(views_are_independent),
+		cmocka_unit_test(views_may_be_of_several_fields),
+		cmocka_unit_test(views_are_mixed_together),
+		cmocka_unit_test(operations_work_on_the_pixels_that_were_asked_for),
+		cmocka_unit_test(operations_know_their_view),
 		cmocka_unit_test(bad_views_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
