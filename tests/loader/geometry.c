@@ -197,7 +197,7 @@ static void rectangle(uint64_t i, uint32_t box[4])
 	box[3] = box[1] + 18 + (uint32_t)i % 4;
 }
 
-/* {boxes: int64 [2, 4] (the second is padding), image: raw, shares: compressed float32 [4]}; freed by fixture_remove.
+/* {boxes: int64 [2, 4] (the second is padding), image: raw, shares: float32 [4]}; freed by fixture_remove.
  * The field of boxes is in front of the picture. damaged: the
  * sample whose picture is called a JPEG; or -1. */
 static char *write_file(int64_t damaged)

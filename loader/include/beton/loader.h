@@ -30,6 +30,7 @@
 #include <beton/beton.h>
 #include <beton/error.h>
 #include <beton/io.h>
+#include <beton/operations.h>
 #include <beton/tokens.h>
 
 #ifdef __cplusplus
@@ -177,100 +178,6 @@ typedef enum beton_layout {
 	BETON_NHWC = 0,
 	BETON_NCHW = 1,
 } beton_layout;
-
-/* Operations on a picture after crop and resize, and before flip (image.flip_probability), normalization and layout.
- * Colours follow torchvision's functions for uint8 tensors, which are FFCV's too where FFCV has them; shapes follow
- * torchvision's on Pillow images. Each kind uses the members named here, and ignores the others. A number is drawn
- * uniformly from range {a, b} for each picture, except for SHIFT. */
-typedef enum beton_operation_kind {
-	BETON_FLIP_HORIZONTAL = 0,
-	BETON_FLIP_VERTICAL = 1,
-	BETON_TRANSLATE = 2, /* size, padding, fill: moved by -size .. size pixels along each axis. FFCV's
-				RandomTranslate; torchvision's RandomCrop(output, padding = size, padding_mode) */
-	BETON_ROTATE = 3,    /* range (degrees, counter-clockwise, -360..360), bilinear, fill: about the centre, corners
-				cut off. RandomRotation */
-	BETON_CUTOUT = 4,    /* size, fill: a square of size pixels that lies inside. FFCV's Cutout */
-	BETON_ERASE = 5,     /* range (share of the area, 0..1), ratio (height / width), fill or noise. RandomErasing */
-	BETON_BRIGHTNESS = 6,    /* range (factor, >= 0) */
-	BETON_CONTRAST = 7,      /* range (factor, >= 0) */
-	BETON_SATURATION = 8,    /* range (factor, >= 0) */
-	BETON_HUE = 9,           /* range (turns of the colour circle, -0.5..0.5) */
-	BETON_COLOR_JITTER = 10, /* jitter: the magnitudes of brightness, contrast, saturation (>= 0: factors of
-				    max(0, 1 - m) .. 1 + m) and hue (0..0.5), in random order; 0 leaves one out */
-	BETON_GRAYSCALE = 11,
-	BETON_SOLARIZE = 12,  /* size: the threshold, 0..256; bytes from there on are inverted */
-	BETON_POSTERIZE = 13, /* size: bits that are kept, 0..8 */
-	BETON_INVERT = 14,
-	BETON_EQUALIZE = 15,
-	BETON_AUTOCONTRAST = 16,
-	BETON_SHARPNESS = 17, /* range (factor, >= 0) */
-	BETON_BLUR = 18, /* size (of the kernel: odd, up to BETON_BLUR_MAX, and size / 2 less than the picture's shorter
-			    side), range (sigma in pixels, > 0). GaussianBlur */
-	BETON_RAND_AUGMENT = 19,    /* count (operations, 1..14), size (magnitude, 0..30). RandAugment with 31 bins,
-				       nearest pixels and its 14 operations; fill */
-	BETON_TRIVIAL_AUGMENT = 20, /* TrivialAugmentWide with 31 bins, nearest pixels; fill */
-	BETON_POISON = 21, /* mask, alpha, indices: pixel * (1 - alpha) + mask * alpha for the samples listed. FFCV's
-			      Poison */
-	BETON_CUSTOM = 22, /* apply, context */
-	BETON_SHIFT =
-		23, /* range, padding, fill: moved by range[0] pixels to the right and range[1] down (whole numbers,
-		       -65535..65535; below 0: left, up), always the same; for views of test-time augmentation */
-} beton_operation_kind;
-
-#define BETON_BLUR_MAX 127
-#define BETON_OPERATIONS_MAX 64
-
-/* What fills the pixels that a translation uncovers. */
-typedef enum beton_padding {
-	BETON_PADDING_FILL = 0,
-	BETON_PADDING_EDGE = 1,
-	BETON_PADDING_REFLECT = 2, /* mirrored without repeating the edge; size must be less than the shorter side, a
-				      shift less than the side along its direction */
-} beton_padding;
-
-/* One picture, for the user's operation. */
-typedef struct beton_operation_call {
-	void *context;
-	uint8_t *pixels; /* height x width x 3, RGB, packed; to be changed in place */
-	uint32_t height;
-	uint32_t width;
-	uint32_t view; /* index in the option views; 0 without */
-	uint64_t epoch;
-	uint64_t sample;    /* sample id */
-	uint64_t random[2]; /* drawn for this picture and operation; a generator seeded with it gives the same results
-			       for any number of threads */
-} beton_operation_call;
-
-/* Initialise with beton_loader_operation_init. */
-typedef struct beton_operation {
-	beton_operation_kind kind;
-	uint32_t size;
-	uint32_t count;
-	beton_padding padding;
-	bool bilinear;
-	bool noise; /* ERASE: each byte is mean[c] + std[c] * a normal number of at most 2.9 standard deviations. After
-		       normalization that is torchvision's value='random' */
-	uint8_t fill[3];    /* RGB; default black */
-	double probability; /* of applying it to a picture, 0..1 */
-	double range[2];    /* minimum and maximum */
-	double ratio[2];
-	double jitter[4];
-	const float *mask;  /* height x width x 3, 0..255; borrowed until the loader is closed, like the next three */
-	const float *alpha; /* height x width, 0..1 */
-	const uint64_t *indices; /* sample ids, rising */
-	size_t num_indices;
-	/* Called by several worker threads at once. A result other than 0 makes the sample fail with BETON_USER_ERROR
-	 * and this number in the message. */
-	int (*apply)(const beton_operation_call *call);
-	void *context;
-	uint64_t reserved[4]; /* 0 */
-} beton_operation;
-
-/* Sets the kind, with the defaults of torchvision or FFCV: probability 0.5, or 1 for operations that they always apply
- * (TRANSLATE, ROTATE, CUTOUT, COLOR_JITTER, BLUR, RAND_AUGMENT, TRIVIAL_AUGMENT, POISON, CUSTOM, SHIFT); range {1, 1}
- * of factors, {0, 0} of HUE, ROTATE and SHIFT, {0.02, 0.33} and ratio {0.3, 3.3} of ERASE, sigma {0.1, 2} and size 3 of
- * BLUR; magnitude 9 and count 2 of RAND_AUGMENT; threshold 128 of SOLARIZE; 8 bits of POSTERIZE. */
-BETON_API void beton_loader_operation_init(beton_operation *operation, beton_operation_kind kind);
 
 /* Filters that resize a crop, in fixed point: the same bytes on every machine. Before it is rounded to a byte, a result
  * differs from the exact one by at most 255 * (input pixels per output pixel along both axes) / 2^15 + 2^-8. */
