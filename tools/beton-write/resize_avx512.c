@@ -4,7 +4,7 @@
 #ifdef __x86_64__
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl")))
 
 #include "resize_lanes.h"
 
