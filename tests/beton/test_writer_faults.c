@@ -205,13 +205,13 @@ static void test_26_27_30_system_calls(void **state)
 {
 	(void)state;
 	static const expectation cases[] = {
-		{CALL_WRITE, ENOSPC, BETON_NO_SPACE, false}, {CALL_WRITE, EIO, BETON_IO, false},
-		{CALL_WRITE, EFBIG, BETON_NO_SPACE, false},  {CALL_OPEN, EMFILE, BETON_SYSTEM, false},
-		{CALL_OPEN, EACCES, BETON_ACCESS, false},    {CALL_TRUNCATE, EIO, BETON_IO, false},
-		{CALL_SYNC, EIO, BETON_IO, false},           {CALL_SYNC, ENOSPC, BETON_NO_SPACE, false},
-		{CALL_CLOSE, EIO, BETON_IO, true},           {CALL_RENAME, EXDEV, BETON_IO, false},
-		{CALL_RENAME, EACCES, BETON_ACCESS, false},  {CALL_LOCK, EWOULDBLOCK, BETON_EXISTS, false},
-		{CALL_LOCK, ENOLCK, BETON_IO, false},
+		{CALL_WRITE, ENOSPC, BETON_NO_SPACE, false},   {CALL_WRITE, EIO, BETON_IO, false},
+		{CALL_WRITE, EFBIG, BETON_NO_SPACE, false},    {CALL_WRITE, EDQUOT, BETON_NO_SPACE, false},
+		{CALL_OPEN, EMFILE, BETON_SYSTEM, false},      {CALL_OPEN, EACCES, BETON_ACCESS, false},
+		{CALL_TRUNCATE, EIO, BETON_IO, false},         {CALL_SYNC, EIO, BETON_IO, false},
+		{CALL_SYNC, ENOSPC, BETON_NO_SPACE, false},    {CALL_CLOSE, EIO, BETON_IO, true},
+		{CALL_RENAME, EXDEV, BETON_IO, false},         {CALL_RENAME, EACCES, BETON_ACCESS, false},
+		{CALL_LOCK, EWOULDBLOCK, BETON_EXISTS, false}, {CALL_LOCK, ENOLCK, BETON_IO, false},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		for (int resumable = 0; resumable < 2; resumable++) {

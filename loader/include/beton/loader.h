@@ -677,7 +677,7 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
  * the loader is closed, or this is the child of a fork. CANCELLED: see beton_iterator_cancel. Waits of 10 s, 20 s, 40 s
  * ... are reported to the option log in the words of TIMEOUT. A batch reports its first bad sample. A JPEG is bad if it
  * does not match its checksum (option verify), if decoding the crop gives an error or a warning, if its size differs
- * from its metadata, or if it has more than max_pixels. Without a checksum the data behind the crop is not checked. No
+ * from its metadata, or if it has more than max_pixels. Without a checksum data beside the crop may go unchecked. No
  * tables are carried over from other JPEGs: a sequential JPEG without Huffman tables uses the standard's (ITU-T T.81,
  * K.3); a progressive one without them is bad, and so is any JPEG without quantization tables. */
 BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
