@@ -8,12 +8,14 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -488,6 +490,49 @@ static void rings_that_cannot_be_set_up(void **state)
 	no_faults();
 }
 
+/* Without CAP_IPC_LOCK the kernel counts a ring and its registered memory against RLIMIT_MEMLOCK, for root too. */
+static bool limit_locked_memory(rlim_t bytes)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+	if (syscall(SYS_capget, &header, data) != 0)
+		return false;
+	data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &= ~CAP_TO_MASK(CAP_IPC_LOCK);
+	return syscall(SYS_capset, &header, data) == 0 &&
+	       setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){.rlim_cur = bytes, .rlim_max = bytes}) == 0;
+}
+
+/* 32, 33: the kernel's own refusals, in a process of its own for each limit. */
+static void limits_of_locked_memory(void **state)
+{
+	(void)state;
+	static const rlim_t limits[] = {8 << 20, 64 << 10, 4096, 0};
+	if (num_engines == 1)
+		skip();
+	fflush(NULL);
+	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++)
+		for (int direct = 0; direct < 2; direct++) {
+			pid_t child = fork();
+			assert_true(child >= 0);
+			if (child == 0) {
+				no_faults();
+				beton_loader_options options = make_options(BETON_ENGINE_URING);
+				options.direct = direct;
+				if (!limit_locked_memory(limits[i]))
+					_exit(1);
+				if (digest_epoch(&options) != expected)
+					_exit(2);
+				_exit(atomic_load(&faults.lines) <= 1 ? 0 : 3);
+			}
+			int status = 0;
+			assert_int_equal(waitpid(child, &status, 0), child);
+			assert_true(WIFEXITED(status));
+			if (WEXITSTATUS(status) != 0)
+				fail_msg("%llu bytes of locked memory, direct %d: %d", (unsigned long long)limits[i],
+					 direct, WEXITSTATUS(status));
+		}
+}
+
 /* 34 */
 static void completions_of_all_kinds(void **state)
 {
@@ -673,6 +718,7 @@ int main(void)
 		cmocka_unit_test(a_read_that_takes_long_is_reported),
 		cmocka_unit_test(reads_are_as_far_ahead_as_they_should_be),
 		cmocka_unit_test(rings_that_cannot_be_set_up),
+		cmocka_unit_test(limits_of_locked_memory),
 		cmocka_unit_test(completions_of_all_kinds),
 		cmocka_unit_test(loaders_are_closed_with_reads_in_flight),
 		cmocka_unit_test(files_that_cannot_be_read_directly),
