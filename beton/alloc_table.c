@@ -10,7 +10,7 @@
 /* Entries in a piece: the packed table is read in pieces, so it is never in memory as a whole. */
 #define PIECE_ENTRIES 4096
 
-alloc_entry beton_alloc_unpack(const uint8_t *packed, uint64_t number)
+alloc_entry bt_alloc_unpack(const uint8_t *packed, uint64_t number)
 {
 	return (alloc_entry){.sample = load_u64(packed),
 			     .pointer = load_u64(packed + 8),
@@ -18,7 +18,7 @@ alloc_entry beton_alloc_unpack(const uint8_t *packed, uint64_t number)
 			     .number = number};
 }
 
-const char *beton_alloc_fault(const beton_file_info *info, const alloc_entry *entry)
+const char *bt_alloc_fault(const beton_file_info *info, const alloc_entry *entry)
 {
 	uint64_t end = info->data_end;
 	uint64_t data = info->metadata_offset + info->num_samples * info->record_size;
@@ -36,15 +36,15 @@ const char *beton_alloc_fault(const beton_file_info *info, const alloc_entry *en
 	return NULL;
 }
 
-int beton_alloc_fail(const beton_reader *reader, const alloc_entry *entry, const char *fault, beton_error *err)
+int bt_alloc_fail(const beton_reader *reader, const alloc_entry *entry, const char *fault, beton_error *err)
 {
 	return bt_fail(err, BETON_FORMAT, "%s: allocation entry %llu (sample %llu, offset %llu, %llu bytes) %s",
 		       reader->path, (unsigned long long)entry->number, (unsigned long long)entry->sample,
 		       (unsigned long long)entry->pointer, (unsigned long long)entry->size, fault);
 }
 
-int beton_alloc_each(const beton_reader *reader, int (*take)(void *context, const alloc_entry *entry), void *context,
-		     beton_error *err)
+int bt_alloc_each(const beton_reader *reader, int (*take)(void *context, const alloc_entry *entry), void *context,
+		  beton_error *err)
 {
 	uint64_t total = reader->info.alloc_entries;
 	uint8_t *piece = malloc(PIECE_ENTRIES * ALLOC_ENTRY_SIZE);
@@ -54,10 +54,10 @@ int beton_alloc_each(const beton_reader *reader, int (*take)(void *context, cons
 	for (uint64_t first = 0; first < total && result == BETON_OK; first += PIECE_ENTRIES) {
 		uint64_t left = total - first;
 		size_t count = left < PIECE_ENTRIES ? (size_t)left : PIECE_ENTRIES;
-		result = beton_read_section(reader, "allocation table", piece, count * ALLOC_ENTRY_SIZE,
-					    reader->info.alloc_table_offset + first * ALLOC_ENTRY_SIZE, err);
+		result = bt_read_section(reader, "allocation table", piece, count * ALLOC_ENTRY_SIZE,
+					 reader->info.alloc_table_offset + first * ALLOC_ENTRY_SIZE, err);
 		for (size_t i = 0; i < count && result == BETON_OK; i++) {
-			alloc_entry entry = beton_alloc_unpack(piece + i * ALLOC_ENTRY_SIZE, first + i);
+			alloc_entry entry = bt_alloc_unpack(piece + i * ALLOC_ENTRY_SIZE, first + i);
 			result = take(context, &entry);
 		}
 	}
@@ -86,7 +86,7 @@ static int add_entry(void *context, const alloc_entry *entry)
 {
 	builder *self = context;
 	alloc_index *index = self->index;
-	if (beton_alloc_fault(self->info, entry)) {
+	if (bt_alloc_fault(self->info, entry)) {
 		index->left_out++;
 		return BETON_OK;
 	}
@@ -107,7 +107,7 @@ static int build(const beton_reader *reader, alloc_index **out, beton_error *err
 			       (unsigned long long)count);
 	index->count = index->left_out = 0;
 	builder self = {&reader->info, index, true};
-	int result = beton_alloc_each(reader, add_entry, &self, err);
+	int result = bt_alloc_each(reader, add_entry, &self, err);
 	if (result != BETON_OK) {
 		free(index);
 		return result;
@@ -119,7 +119,7 @@ static int build(const beton_reader *reader, alloc_index **out, beton_error *err
 	return BETON_OK;
 }
 
-int beton_alloc_index(const beton_reader *reader, const alloc_index **out, beton_error *err)
+int bt_alloc_index(const beton_reader *reader, const alloc_index **out, beton_error *err)
 {
 	beton_reader *self = (beton_reader *)reader;
 	*out = atomic_load_explicit(&self->index, memory_order_acquire);
@@ -157,8 +157,7 @@ static bool matches(const alloc_index *index, uint64_t place, uint64_t pointer, 
 	       index->entries[place].sample == sample;
 }
 
-const alloc_entry *beton_alloc_find(const alloc_index *index, uint64_t pointer, uint64_t sample,
-				    const alloc_entry **empty)
+const alloc_entry *bt_alloc_find(const alloc_index *index, uint64_t pointer, uint64_t sample, const alloc_entry **empty)
 {
 	*empty = NULL;
 	uint64_t first = lower_bound(index, &(alloc_entry){.pointer = pointer, .sample = sample});

@@ -38,7 +38,7 @@ static uint64_t most_in_a_set(uint64_t num_sets, const uint64_t *parts, size_t n
 	return most;
 }
 
-bool beton_cache_open(line_cache **out, uint64_t room, const uint64_t *parts, size_t num_parts)
+bool bt_cache_open(line_cache **out, uint64_t room, const uint64_t *parts, size_t num_parts)
 {
 	const uint64_t set_bytes = sizeof(cache_set) + WAYS * CACHE_LINE;
 	uint64_t num_sets = 1;
@@ -65,7 +65,7 @@ bool beton_cache_open(line_cache **out, uint64_t room, const uint64_t *parts, si
 	return true;
 }
 
-void beton_cache_close(line_cache **out)
+void bt_cache_close(line_cache **out)
 {
 	line_cache *cache = *out;
 	*out = NULL;
@@ -77,7 +77,7 @@ void beton_cache_close(line_cache **out)
 	free(cache);
 }
 
-bool beton_cache_holds_all(const line_cache *cache)
+bool bt_cache_holds_all(const line_cache *cache)
 {
 	return cache->holds_all;
 }
@@ -109,7 +109,7 @@ static bool note_miss(cache_set *set, uint64_t line)
 	return false;
 }
 
-bool beton_cache_get(line_cache *cache, uint64_t line, size_t from, void *destination, size_t size, bool *keep)
+bool bt_cache_get(line_cache *cache, uint64_t line, size_t from, void *destination, size_t size, bool *keep)
 {
 	uint8_t *bytes;
 	cache_set *set = set_of(cache, line, &bytes);
@@ -123,7 +123,7 @@ bool beton_cache_get(line_cache *cache, uint64_t line, size_t from, void *destin
 	return way >= 0;
 }
 
-void beton_cache_put(line_cache *cache, uint64_t line, const void *from, size_t size)
+void bt_cache_put(line_cache *cache, uint64_t line, const void *from, size_t size)
 {
 	uint8_t *bytes;
 	cache_set *set = set_of(cache, line, &bytes);

@@ -51,7 +51,7 @@ static int no_memory(const compressor *self, const char *what, beton_error *err)
 	return bt_fail(err, BETON_NO_MEMORY, "%s: no memory %s", self->schema->path, what);
 }
 
-int beton_compressor_open(compressor **out, const sample_schema *schema, beton_error *err)
+int bt_compressor_open(compressor **out, const sample_schema *schema, beton_error *err)
 {
 	uint32_t count = 0;
 	*out = NULL;
@@ -85,7 +85,7 @@ int beton_compressor_open(compressor **out, const sample_schema *schema, beton_e
 	if (result == BETON_OK)
 		*out = self;
 	else
-		beton_compressor_close(&self);
+		bt_compressor_close(&self);
 	return result;
 }
 
@@ -106,7 +106,7 @@ static void drop_dictionary(packed_field *packed)
 	packed->dictionary_size = 0;
 }
 
-void beton_compressor_close(compressor **out)
+void bt_compressor_close(compressor **out)
 {
 	compressor *self = *out;
 	if (!self)
@@ -120,17 +120,17 @@ void beton_compressor_close(compressor **out)
 	*out = NULL;
 }
 
-uint32_t beton_compressor_version(const compressor *self)
+uint32_t bt_compressor_version(const compressor *self)
 {
 	return self ? ZSTD_versionNumber() : 0;
 }
 
-bool beton_compressor_trained(const compressor *self)
+bool bt_compressor_trained(const compressor *self)
 {
 	return atomic_load_explicit(&self->trained, memory_order_acquire);
 }
 
-void beton_compressor_ready(compressor *self)
+void bt_compressor_ready(compressor *self)
 {
 	forget_values(self);
 	atomic_store_explicit(&self->trained, true, memory_order_release);
@@ -199,7 +199,7 @@ static int check_fit(const sample_schema *schema, const sample *one, const sampl
 {
 	*used = 0;
 	for (uint32_t b = 0; b < schema->blob_fields; b++)
-		*used += beton_blob_used(fresh[b].size);
+		*used += bt_blob_used(fresh[b].size);
 	if (*used <= schema->page_size)
 		return BETON_OK;
 	return bt_fail_sample(
@@ -213,7 +213,7 @@ static int check_fit(const sample_schema *schema, const sample *one, const sampl
 static void replace_blobs(compressor *self, sample *one, const sample_blob *fresh)
 {
 	const sample_schema *schema = self->schema;
-	bool learning = one->index < TRAINING_SAMPLES && !beton_compressor_trained(self);
+	bool learning = one->index < TRAINING_SAMPLES && !bt_compressor_trained(self);
 	packed_field *packed = self->fields;
 	for (uint32_t b = 0; b < schema->blob_fields; b++) {
 		const beton_field *field = &schema->fields[schema->field_of_blob[b]];
@@ -237,12 +237,12 @@ static size_t room_for(const sample_schema *schema, const sample *one)
 	return room;
 }
 
-bool beton_compressed_fits(const sample_schema *schema, const sample *one)
+bool bt_compressed_fits(const sample_schema *schema, const sample *one)
 {
 	return one->used + room_for(schema, one) <= schema->page_size;
 }
 
-int beton_compress_sample(compressor *self, sample *one, beton_error *err)
+int bt_compress_sample(compressor *self, sample *one, beton_error *err)
 {
 	/* The list of new blobs, then their bytes. */
 	size_t list = self->schema->blob_fields * sizeof(sample_blob);
@@ -305,7 +305,7 @@ static int train_field(compressor *self, uint32_t number, beton_error *err)
 		return no_memory(self, "to train a dictionary", err);
 	size = ZDICT_trainFromBuffer(dictionary, size, packed->values, packed->sizes, packed->values_count);
 	/* It is no failure that values have nothing in common, or are too few. */
-	int result = ZDICT_isError(size) ? BETON_OK : beton_compressor_set(self, number, dictionary, size, err);
+	int result = ZDICT_isError(size) ? BETON_OK : bt_compressor_set(self, number, dictionary, size, err);
 	free(dictionary);
 	bool kept = false;
 	if (result == BETON_OK && packed->prepared)
@@ -315,7 +315,7 @@ static int train_field(compressor *self, uint32_t number, beton_error *err)
 	return result;
 }
 
-int beton_compressor_train(compressor *self, beton_error *err)
+int bt_compressor_train(compressor *self, beton_error *err)
 {
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < self->count && result == BETON_OK; i++)
@@ -323,18 +323,18 @@ int beton_compressor_train(compressor *self, beton_error *err)
 	return result;
 }
 
-uint32_t beton_compressor_fields(const compressor *self)
+uint32_t bt_compressor_fields(const compressor *self)
 {
 	return self ? self->count : 0;
 }
 
-const void *beton_compressor_dictionary(const compressor *self, uint32_t number, size_t *size)
+const void *bt_compressor_dictionary(const compressor *self, uint32_t number, size_t *size)
 {
 	*size = self->fields[number].dictionary_size;
 	return self->fields[number].dictionary;
 }
 
-int beton_compressor_set(compressor *self, uint32_t number, const void *bytes, size_t size, beton_error *err)
+int bt_compressor_set(compressor *self, uint32_t number, const void *bytes, size_t size, beton_error *err)
 {
 	packed_field *packed = &self->fields[number];
 	drop_dictionary(packed);
@@ -349,7 +349,7 @@ int beton_compressor_set(compressor *self, uint32_t number, const void *bytes, s
 	return packed->prepared ? BETON_OK : no_memory(self, "for a dictionary", err);
 }
 
-int beton_compressor_section(const compressor *self, uint8_t **out, size_t *size, beton_error *err)
+int bt_compressor_section(const compressor *self, uint8_t **out, size_t *size, beton_error *err)
 {
 	*out = NULL;
 	*size = 0;

@@ -5,7 +5,7 @@
 #include "common/error.h"
 #include "compress.h"
 
-int beton_compressor_open(compressor **out, const sample_schema *schema, beton_error *err)
+int bt_compressor_open(compressor **out, const sample_schema *schema, beton_error *err)
 {
 	*out = NULL;
 	for (uint32_t i = 0; i < schema->num_fields; i++)
@@ -15,47 +15,47 @@ int beton_compressor_open(compressor **out, const sample_schema *schema, beton_e
 	return BETON_OK;
 }
 
-void beton_compressor_close(compressor **self)
+void bt_compressor_close(compressor **self)
 {
 	(void)self;
 }
 
-uint32_t beton_compressor_version(const compressor *self)
+uint32_t bt_compressor_version(const compressor *self)
 {
 	(void)self;
 	return 0;
 }
 
-bool beton_compressor_trained(const compressor *self)
+bool bt_compressor_trained(const compressor *self)
 {
 	(void)self;
 	return true;
 }
 
-bool beton_compressed_fits(const sample_schema *schema, const sample *one)
+bool bt_compressed_fits(const sample_schema *schema, const sample *one)
 {
 	return one->used <= schema->page_size;
 }
 
-int beton_compress_sample(compressor *self, sample *one, beton_error *err)
+int bt_compress_sample(compressor *self, sample *one, beton_error *err)
 {
 	(void)self;
 	return bt_fail_sample(err, BETON_UNSUPPORTED, (int64_t)one->index, "this build cannot compress");
 }
 
-int beton_compressor_train(compressor *self, beton_error *err)
+int bt_compressor_train(compressor *self, beton_error *err)
 {
 	(void)self;
 	return bt_fail(err, BETON_UNSUPPORTED, "this build cannot compress");
 }
 
-uint32_t beton_compressor_fields(const compressor *self)
+uint32_t bt_compressor_fields(const compressor *self)
 {
 	(void)self;
 	return 0;
 }
 
-const void *beton_compressor_dictionary(const compressor *self, uint32_t number, size_t *size)
+const void *bt_compressor_dictionary(const compressor *self, uint32_t number, size_t *size)
 {
 	(void)self;
 	(void)number;
@@ -63,7 +63,7 @@ const void *beton_compressor_dictionary(const compressor *self, uint32_t number,
 	return NULL;
 }
 
-int beton_compressor_set(compressor *self, uint32_t number, const void *bytes, size_t size, beton_error *err)
+int bt_compressor_set(compressor *self, uint32_t number, const void *bytes, size_t size, beton_error *err)
 {
 	(void)self;
 	(void)number;
@@ -72,12 +72,12 @@ int beton_compressor_set(compressor *self, uint32_t number, const void *bytes, s
 	return bt_fail(err, BETON_UNSUPPORTED, "this build cannot compress");
 }
 
-void beton_compressor_ready(compressor *self)
+void bt_compressor_ready(compressor *self)
 {
 	(void)self;
 }
 
-int beton_compressor_section(const compressor *self, uint8_t **out, size_t *size, beton_error *err)
+int bt_compressor_section(const compressor *self, uint8_t **out, size_t *size, beton_error *err)
 {
 	(void)self;
 	(void)err;

@@ -87,14 +87,14 @@ static int decompress(const beton_reader *reader, const beton_value *value, cont
 	uint8_t *plain = reserve(&buffer->plain, &buffer->plain_capacity, value->size);
 	if (!plain)
 		return no_memory(reader, value->size, err);
-	int result = beton_decompress(reader, value, out->data, plain, err);
+	int result = bt_decompress(reader, value, out->data, plain, err);
 	out->data = plain;
 	out->size = value->size;
 	return result;
 }
 
-int beton_content_check(const beton_reader *reader, const beton_value *value, uint64_t max_pixels,
-			content_buffer *buffer, checked_content *out, beton_error *err)
+int bt_content_check(const beton_reader *reader, const beton_value *value, uint64_t max_pixels, content_buffer *buffer,
+		     checked_content *out, beton_error *err)
 {
 	uint8_t *stored = reserve(&buffer->stored, &buffer->stored_capacity, value->blob.size);
 	if (!stored)
@@ -112,7 +112,7 @@ int beton_content_check(const beton_reader *reader, const beton_value *value, ui
 	return result;
 }
 
-void beton_content_free(content_buffer *buffer)
+void bt_content_free(content_buffer *buffer)
 {
 	free(buffer->stored);
 	free(buffer->plain);

@@ -11,7 +11,7 @@
 
 #include <beton/beton.h>
 
-/* Memory of one thread, which grows to the largest need. Zero-initialise, and free with beton_content_free. */
+/* Memory of one thread, which grows to the largest need. Zero-initialise, and free with bt_content_free. */
 typedef struct content_buffer {
 	uint8_t *stored;
 	size_t stored_capacity;
@@ -28,9 +28,9 @@ typedef struct checked_content {
 
 /* Reads and checks a value that has a blob; a JPEG of more than max_pixels pixels is a fault. Errors: SAMPLE_CORRUPT,
  * FORMAT (a dictionary), IO, FILE_CHANGED, NO_MEMORY. */
-int beton_content_check(const beton_reader *reader, const beton_value *value, uint64_t max_pixels,
-			content_buffer *buffer, checked_content *out, beton_error *err);
+int bt_content_check(const beton_reader *reader, const beton_value *value, uint64_t max_pixels, content_buffer *buffer,
+		     checked_content *out, beton_error *err);
 
-void beton_content_free(content_buffer *buffer);
+void bt_content_free(content_buffer *buffer);
 
 #endif

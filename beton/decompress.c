@@ -15,7 +15,7 @@ struct dictionary_table {
 	ZSTD_DDict *of_field[]; /* [count], by field; NULL: no dictionary */
 };
 
-bool beton_can_decompress(beton_compression compression)
+bool bt_can_decompress(beton_compression compression)
 {
 	return compression == BETON_COMPRESSION_NONE || compression == BETON_COMPRESSION_ZSTD;
 }
@@ -46,7 +46,7 @@ static int read_dictionary(const beton_reader *reader, const uint8_t *head, uint
 	if (size == 0 || size > room)
 		return bad_dictionaries(reader, "its size is wrong", offset, err);
 	void *bytes = malloc(size);
-	int result = bytes ? beton_read_section(reader, "dictionaries", bytes, size, offset + 8, err)
+	int result = bytes ? bt_read_section(reader, "dictionaries", bytes, size, offset + 8, err)
 			   : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for a dictionary", reader->path);
 	if (result == BETON_OK) {
 		table->of_field[field] = ZSTD_createDDict(bytes, size);
@@ -61,12 +61,12 @@ static int read_dictionary(const beton_reader *reader, const uint8_t *head, uint
 static int read_dictionaries(const beton_reader *reader, dictionary_table *table, beton_error *err)
 {
 	const extension_section *section = &reader->extension.known[SECTION_DICTIONARIES];
-	int result = section->offset ? beton_extension_check(reader, section, err) : BETON_OK;
+	int result = section->offset ? bt_extension_check(reader, section, err) : BETON_OK;
 	for (uint64_t at = 0; at < section->size && result == BETON_OK;) {
 		uint8_t head[8];
 		if (section->size - at < sizeof(head))
 			return bad_dictionaries(reader, "the section ends in it", section->offset + at, err);
-		result = beton_read_section(reader, "dictionaries", head, sizeof(head), section->offset + at, err);
+		result = bt_read_section(reader, "dictionaries", head, sizeof(head), section->offset + at, err);
 		if (result != BETON_OK)
 			return result;
 		result = read_dictionary(reader, head, section->offset + at, section->size - at - sizeof(head), table,
@@ -127,8 +127,8 @@ static void give_context(beton_reader *reader, ZSTD_DCtx *context)
 	ZSTD_freeDCtx(context);
 }
 
-int beton_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
-		     beton_error *err)
+int bt_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
+		  beton_error *err)
 {
 	beton_reader *self = (beton_reader *)reader;
 	const ZSTD_DDict *dictionary;
@@ -156,7 +156,7 @@ int beton_decompress(const beton_reader *reader, const beton_value *value, const
 	return result;
 }
 
-void beton_dictionaries_free(dictionary_cache *cache)
+void bt_dictionaries_free(dictionary_cache *cache)
 {
 	free_table(atomic_load(&cache->table));
 	for (int i = 0; i < SPARE_CONTEXTS; i++)
@@ -165,13 +165,13 @@ void beton_dictionaries_free(dictionary_cache *cache)
 
 #else
 
-bool beton_can_decompress(beton_compression compression)
+bool bt_can_decompress(beton_compression compression)
 {
 	return compression == BETON_COMPRESSION_NONE;
 }
 
-int beton_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
-		     beton_error *err)
+int bt_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
+		  beton_error *err)
 {
 	(void)value;
 	(void)stored;
@@ -179,7 +179,7 @@ int beton_decompress(const beton_reader *reader, const beton_value *value, const
 	return bt_fail(err, BETON_UNSUPPORTED, "%s: this build cannot decompress", reader->path);
 }
 
-void beton_dictionaries_free(dictionary_cache *cache)
+void bt_dictionaries_free(dictionary_cache *cache)
 {
 	(void)cache;
 }

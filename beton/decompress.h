@@ -22,13 +22,13 @@ typedef struct dictionary_cache {
 } dictionary_cache;
 
 /* Whether this build can decompress. */
-bool beton_can_decompress(beton_compression compression);
+bool bt_can_decompress(beton_compression compression);
 
 /* Decompresses size bytes at stored into destination; the result must have exactly value->size bytes. Errors:
  * SAMPLE_CORRUPT (without a sample), FORMAT (the dictionary is damaged), IO, FILE_CHANGED, NO_MEMORY, UNSUPPORTED. */
-int beton_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
-		     beton_error *err);
+int bt_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
+		  beton_error *err);
 
-void beton_dictionaries_free(dictionary_cache *cache);
+void bt_dictionaries_free(dictionary_cache *cache);
 
 #endif

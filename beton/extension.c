@@ -11,7 +11,7 @@
 #include "reader.h"
 #include "sums.h"
 
-const char *beton_section_name(uint32_t kind)
+const char *bt_section_name(uint32_t kind)
 {
 	switch (kind) {
 	case SECTION_BLOB_SUMS:
@@ -79,12 +79,12 @@ static int check_section(const beton_reader *reader, const extension_section *se
 		return bt_fail(err, BETON_FORMAT,
 			       "%s: extension block: the %s (%llu bytes at offset %llu) do not lie between the "
 			       "metadata and the block's directory",
-			       reader->path, beton_section_name(section->kind), (unsigned long long)section->size,
+			       reader->path, bt_section_name(section->kind), (unsigned long long)section->size,
 			       (unsigned long long)section->offset);
 	if ((expected != UINT64_MAX && section->size != expected) ||
 	    (section->kind == SECTION_FACTS && section->size > FACTS_SIZE_MAX))
 		return bt_fail(err, BETON_FORMAT, "%s: extension block: the %s have %llu bytes, expected %llu%s",
-			       reader->path, beton_section_name(section->kind), (unsigned long long)section->size,
+			       reader->path, bt_section_name(section->kind), (unsigned long long)section->size,
 			       (unsigned long long)(section->kind == SECTION_FACTS ? FACTS_SIZE_MAX : expected),
 			       section->kind == SECTION_FACTS ? " at most" : "");
 	return BETON_OK;
@@ -144,7 +144,7 @@ static int read_block(beton_reader *reader, const uint8_t *footer, uint64_t foot
 		return bt_fail(err, BETON_FORMAT,
 			       "%s: header and list of fields (offsets 0 to %llu) do not match their checksum",
 			       reader->path, (unsigned long long)info->metadata_offset);
-	int result = beton_read_section(reader, "extension block", directory, size, at, err);
+	int result = bt_read_section(reader, "extension block", directory, size, at, err);
 	if (result != BETON_OK)
 		return result;
 	if (XXH3_64bits(directory, size) != load_u64(footer + FOOTER_DIRECTORY_SUM))
@@ -164,7 +164,7 @@ static int read_block(beton_reader *reader, const uint8_t *footer, uint64_t foot
 	return BETON_OK;
 }
 
-int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err)
+int bt_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err)
 {
 	const beton_file_info *info = &reader->info;
 	uint64_t data = info->metadata_offset + info->num_samples * info->record_size;
@@ -172,7 +172,7 @@ int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error 
 		return BETON_OK;
 	uint8_t footer[FOOTER_SIZE];
 	uint64_t offset = info->alloc_table_offset - FOOTER_SIZE;
-	int result = beton_read_section(reader, "extension block", footer, FOOTER_SIZE, offset, err);
+	int result = bt_read_section(reader, "extension block", footer, FOOTER_SIZE, offset, err);
 	if (result != BETON_OK)
 		return result;
 	/* Without the magic these bytes belong to a page, unless the magic itself is damaged. */
@@ -191,11 +191,11 @@ int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error 
 	return reader->extension.ignored ? BETON_OK : read_block(reader, footer, offset, head, err);
 }
 
-int beton_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err)
+int bt_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err)
 {
 	uint64_t sum;
-	const char *name = beton_section_name(section->kind);
-	int result = beton_sum_range(reader, name, section->offset, section->size, &sum, err);
+	const char *name = bt_section_name(section->kind);
+	int result = bt_sum_range(reader, name, section->offset, section->size, &sum, err);
 	if (result == BETON_OK && sum != section->sum)
 		result = bt_fail(err, BETON_FORMAT,
 				 "%s: extension block: the %s at offset %llu do not match their checksum", reader->path,
@@ -212,7 +212,7 @@ static int read_facts(const beton_reader *reader, const extension_section *secti
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts (%zu bytes)", reader->path, size);
 	text[size] = 0;
 	json_t *root = NULL;
-	int result = beton_read_section(reader, "facts", text, size, section->offset, err);
+	int result = bt_read_section(reader, "facts", text, size, section->offset, err);
 	if (result == BETON_OK && XXH3_64bits(text, size) != section->sum)
 		result = damaged(reader, "the facts do not match their checksum", section->offset, err);
 	if (result == BETON_OK) {
@@ -239,7 +239,7 @@ int beton_reader_dictionaries(const beton_reader *reader, void **out, uint64_t *
 	if (!bytes)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its dictionaries (%llu bytes)", reader->path,
 			       (unsigned long long)section->size);
-	int result = beton_read_section(reader, "dictionaries", bytes, (size_t)section->size, section->offset, err);
+	int result = bt_read_section(reader, "dictionaries", bytes, (size_t)section->size, section->offset, err);
 	if (result == BETON_OK && XXH3_64bits(bytes, (size_t)section->size) != section->sum)
 		result = damaged(reader, "the dictionaries do not match their checksum", section->offset, err);
 	if (result != BETON_OK) {

@@ -29,12 +29,12 @@ typedef struct extension_block {
 /* Reads the block, if the file has one of a known version, and sets the members of info about it. head: header and
  * field descriptors, info->metadata_offset bytes. Does not read the sections. Errors: FORMAT (the block is damaged),
  * IO, FILE_CHANGED. */
-int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err);
+int bt_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err);
 
 /* Compares a section with its checksum. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY. */
-int beton_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err);
+int bt_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err);
 
 /* "checksums of the blobs" and so on. */
-const char *beton_section_name(uint32_t kind);
+const char *bt_section_name(uint32_t kind);
 
 #endif

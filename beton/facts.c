@@ -25,7 +25,7 @@ static int parse(json_t **out, const char *given, beton_error *err)
 		       *out ? "another kind of value" : fault.text);
 }
 
-int beton_facts_make(char **out, const char *given, beton_error *err)
+int bt_facts_make(char **out, const char *given, beton_error *err)
 {
 	json_t *theirs;
 	json_t *facts = json_object();

@@ -7,6 +7,6 @@
 /* Makes the text of the file's FACTS section: the caller's JSON object (NULL: an empty one) in compact form, with its
  * order of keys, and "writer" in front if it has none. The caller frees it; NULL on failure. Errors: INVALID_ARGUMENT,
  * NO_MEMORY. */
-int beton_facts_make(char **out, const char *given, beton_error *err);
+int bt_facts_make(char **out, const char *given, beton_error *err);
 
 #endif

@@ -75,7 +75,7 @@ static bool array_fits(const beton_field *field, uint64_t limit)
 	return bytes <= most;
 }
 
-uint64_t beton_array_bytes(const beton_field *field)
+uint64_t bt_array_bytes(const beton_field *field)
 {
 	uint64_t bytes = field->item_size;
 	for (uint32_t i = 0; i < field->ndim && bytes; i++)
@@ -132,7 +132,7 @@ static bool has_mark(const uint8_t *arguments)
 	return memcmp(arguments + COMPRESSED_MARK, COMPRESSED_MAGIC, 8) == 0;
 }
 
-bool beton_field_is_compressed(const uint8_t *descriptor)
+bool bt_field_is_compressed(const uint8_t *descriptor)
 {
 	return descriptor[0] == FIELD_TYPE_CUSTOM && has_mark(descriptor + FIELD_ARGUMENTS);
 }
@@ -148,7 +148,7 @@ static int parse_custom(const uint8_t *arguments, const char *path, uint32_t ind
 	if (codec != CODEC_ZSTD)
 		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field %u ('%s') has the unknown compression %u", path,
 			       index, field->name, codec);
-	if (type > BETON_FIELD_TORCH_TENSOR || !beton_type_compresses((beton_field_type)type))
+	if (type > BETON_FIELD_TORCH_TENSOR || !bt_type_compresses((beton_field_type)type))
 		return bt_fail(err, BETON_FORMAT, "%s: field %u ('%s'): values of type %u are never compressed", path,
 			       index, field->name, type);
 	field->type = (beton_field_type)type;
@@ -156,8 +156,8 @@ static int parse_custom(const uint8_t *arguments, const char *path, uint32_t ind
 	return BETON_OK;
 }
 
-int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t index, uint32_t page_size,
-		      beton_field *field, beton_error *err)
+int bt_field_parse(const uint8_t *descriptor, const char *path, uint32_t index, uint32_t page_size, beton_field *field,
+		   beton_error *err)
 {
 	*field = (beton_field){.type = (beton_field_type)BETON_FIELD_FLOAT};
 	memcpy(field->name, descriptor + FIELD_NAME, BETON_NAME_MAX);
@@ -165,7 +165,7 @@ int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t inde
 	uint8_t type = descriptor[0];
 	if (type == FIELD_TYPE_CUSTOM) {
 		int result = parse_custom(arguments, path, index, field, err);
-		if (result == BETON_OK && beton_type_is_array(field->type))
+		if (result == BETON_OK && bt_type_is_array(field->type))
 			result = parse_array(arguments, COMPRESSED_MARK, path, COMPRESSED_VALUE_MAX, field, err);
 		return result;
 	}
@@ -173,16 +173,16 @@ int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t inde
 		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field %u ('%s') has the unknown type %u", path, index,
 			       field->name, type);
 	field->type = (beton_field_type)type;
-	if (beton_type_is_array(field->type))
+	if (bt_type_is_array(field->type))
 		return parse_array(arguments, ARGUMENTS_SIZE, path, page_size, field, err);
 	return BETON_OK;
 }
 
-int beton_field_check_custom(const beton_field *field, const char *path, uint32_t index, beton_error *err)
+int bt_field_check_custom(const beton_field *field, const char *path, uint32_t index, beton_error *err)
 {
 	uint64_t alignment = field->shape[0], pointer = field->shape[1];
 	const char *fault = NULL;
-	if (!beton_type_is_custom(field->type))
+	if (!bt_type_is_custom(field->type))
 		fault = (unsigned)field->type > BETON_FIELD_JSON || field->type == BETON_FIELD_NDARRAY
 				? "type is none that it may have"
 				: NULL;
@@ -203,7 +203,7 @@ static bool is_zeros(const uint8_t *bytes, size_t size)
 	return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
 }
 
-const char *beton_field_contradiction(const uint8_t *descriptor, const beton_field *field)
+const char *bt_field_contradiction(const uint8_t *descriptor, const beton_field *field)
 {
 	const uint8_t *name = descriptor + FIELD_NAME;
 	const uint8_t *arguments = descriptor + FIELD_ARGUMENTS;
@@ -220,7 +220,7 @@ const char *beton_field_contradiction(const uint8_t *descriptor, const beton_fie
 		return NULL;
 	size_t room = field->compression == BETON_COMPRESSION_NONE ? ARGUMENTS_SIZE : COMPRESSED_MARK;
 	size_t used = 0;
-	if (beton_type_is_array(field->type)) {
+	if (bt_type_is_array(field->type)) {
 		if (has_zero_dimension(field))
 			return "a dimension of its arrays is 0";
 		used = ARRAY_TYPE + (size_t)load_u64(arguments + ARRAY_TYPE_LENGTH);
@@ -256,7 +256,7 @@ static int format_array(beton_field *field, uint64_t limit, uint8_t *arguments, 
 static int format_compressed(const beton_field *field, uint8_t *descriptor, beton_error *err)
 {
 	uint8_t *arguments = descriptor + FIELD_ARGUMENTS;
-	if (field->compression != BETON_COMPRESSION_ZSTD || !beton_type_compresses(field->type))
+	if (field->compression != BETON_COMPRESSION_ZSTD || !bt_type_compresses(field->type))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s': compression %d of type %d is not known",
 			       field->name, (int)field->compression, (int)field->type);
 	descriptor[0] = FIELD_TYPE_CUSTOM;
@@ -266,7 +266,7 @@ static int format_compressed(const beton_field *field, uint8_t *descriptor, beto
 	return BETON_OK;
 }
 
-int beton_field_format(beton_field *field, uint32_t index, uint32_t page_size, uint8_t *descriptor, beton_error *err)
+int bt_field_format(beton_field *field, uint32_t index, uint32_t page_size, uint8_t *descriptor, beton_error *err)
 {
 	memset(descriptor, 0, FIELD_SIZE);
 	size_t length = strnlen(field->name, sizeof(field->name));
@@ -286,7 +286,7 @@ int beton_field_format(beton_field *field, uint32_t index, uint32_t page_size, u
 	memcpy(descriptor + FIELD_NAME, field->name, length);
 	bool compressed = field->compression != BETON_COMPRESSION_NONE;
 	int result = compressed ? format_compressed(field, descriptor, err) : BETON_OK;
-	if (result == BETON_OK && beton_type_is_array(field->type))
+	if (result == BETON_OK && bt_type_is_array(field->type))
 		result = format_array(field, compressed ? COMPRESSED_VALUE_MAX - 1 : page_size,
 				      descriptor + FIELD_ARGUMENTS, err);
 	return result;
@@ -299,7 +299,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp((*left)->name, (*right)->name);
 }
 
-int64_t beton_duplicate_name(const beton_field *fields, uint32_t num_fields)
+int64_t bt_duplicate_name(const beton_field *fields, uint32_t num_fields)
 {
 	const beton_field **sorted = calloc(num_fields, sizeof(*sorted));
 	if (!sorted)

@@ -23,7 +23,7 @@ typedef struct hasher {
 static int add(hasher *self, const summed_part *part, uint64_t from, uint64_t size, beton_error *err)
 {
 	size_t count = size < PIECE ? (size_t)size : PIECE;
-	int result = beton_part_read(self->reader, part, from, self->buffer, count, err);
+	int result = bt_part_read(self->reader, part, from, self->buffer, count, err);
 	if (result == BETON_OK)
 		XXH3_64bits_update(self->state, self->buffer, count);
 	return result;
@@ -49,7 +49,7 @@ static int add_metadata(hasher *self, beton_error *err)
 static int add_blob(hasher *self, const alloc_entry *entry, beton_error *err)
 {
 	size_t count = entry->size < PIECE ? (size_t)entry->size : PIECE;
-	int result = beton_read_section(self->reader, "pages", self->buffer, count, entry->pointer, err);
+	int result = bt_read_section(self->reader, "pages", self->buffer, count, entry->pointer, err);
 	if (result == BETON_OK)
 		XXH3_64bits_update(self->state, self->buffer, count);
 	return result;
@@ -65,8 +65,8 @@ static int add_entries(hasher *self, beton_error *err)
 	for (uint64_t i = 0; i < PIECES && entries > 0 && result == BETON_OK; i++) {
 		uint64_t number = spread(entries - 1, i), from = number * ALLOC_ENTRY_SIZE;
 		result = add(self, part, from, part->size - from, err);
-		alloc_entry entry = beton_alloc_unpack(self->buffer, number);
-		if (result == BETON_OK && entry.size > 0 && !beton_alloc_fault(&reader->info, &entry))
+		alloc_entry entry = bt_alloc_unpack(self->buffer, number);
+		if (result == BETON_OK && entry.size > 0 && !bt_alloc_fault(&reader->info, &entry))
 			result = add_blob(self, &entry, err);
 	}
 	return result;

@@ -60,7 +60,7 @@ static int check(const beton_io *io, beton_error *err)
 	return BETON_OK;
 }
 
-int beton_io_source_open(io_source **out, const beton_io *given, beton_error *err)
+int bt_io_source_open(io_source **out, const beton_io *given, beton_error *err)
 {
 	beton_io io;
 	*out = NULL;
@@ -88,7 +88,7 @@ int beton_io_source_open(io_source **out, const beton_io *given, beton_error *er
 	return BETON_OK;
 }
 
-void beton_io_source_close(io_source **out, bool released)
+void bt_io_source_close(io_source **out, bool released)
 {
 	io_source *source = *out;
 	*out = NULL;
@@ -103,7 +103,7 @@ void beton_io_source_close(io_source **out, bool released)
 	free(source);
 }
 
-const beton_io *beton_io_source_get(const io_source *source)
+const beton_io *bt_io_source_get(const io_source *source)
 {
 	return &source->io;
 }
@@ -184,8 +184,8 @@ static int read_all(io_source *source, beton_io_read *part, beton_error *err)
 	}
 }
 
-int beton_io_source_read(io_source *source, const char *section, void *destination, size_t size, uint64_t offset,
-			 beton_error *err)
+int bt_io_source_read(io_source *source, const char *section, void *destination, size_t size, uint64_t offset,
+		      beton_error *err)
 {
 	const beton_io *io = &source->io;
 	const uint64_t most = UINT64_MAX / 2000000;
@@ -211,7 +211,7 @@ int beton_io_source_read(io_source *source, const char *section, void *destinati
 		       (unsigned long long)offset, section, why.message);
 }
 
-void beton_io_source_cancel(io_source *source)
+void bt_io_source_cancel(io_source *source)
 {
 	pthread_mutex_lock(&source->lock);
 	bool first = !source->cancelled;

@@ -20,7 +20,7 @@ static XXH128_hash_t hash_fields(const beton_writer *writer, XXH3_state_t *state
 	return XXH3_128bits_digest(state);
 }
 
-int beton_job_describe(const beton_writer *writer, const beton_writer_options *options, char **text, beton_error *err)
+int bt_job_describe(const beton_writer *writer, const beton_writer_options *options, char **text, beton_error *err)
 {
 	XXH3_state_t *state = XXH3_createState();
 	*text = NULL;
@@ -33,7 +33,7 @@ int beton_job_describe(const beton_writer *writer, const beton_writer_options *o
 				  (unsigned long long)options->expected_samples, options->flags,
 				  writer->schema.num_fields, (unsigned long long)fields.high64,
 				  (unsigned long long)fields.low64,
-				  (unsigned long long)beton_compressor_version(writer->compressor), BETON_VERSION);
+				  (unsigned long long)bt_compressor_version(writer->compressor), BETON_VERSION);
 	}
 	return *text ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", writer->path);
 }
@@ -86,7 +86,7 @@ static bool is_hash(const char *line, size_t length, size_t *name)
 	return colon && strspn(colon + 2, "0123456789abcdef") == 32 && *name + 2 + 32 == length;
 }
 
-int beton_job_refuse(const char *path, const char *theirs, const char *ours, beton_error *err)
+int bt_job_refuse(const char *path, const char *theirs, const char *ours, beton_error *err)
 {
 	size_t length = 0;
 	size_t other = 0;

@@ -9,10 +9,10 @@
 
 /* *text: everything but the samples that the file depends on, a line "what: value" for each; the caller's to free.
  * Errors: NO_MEMORY. */
-int beton_job_describe(const beton_writer *writer, const beton_writer_options *options, char **text, beton_error *err);
+int bt_job_describe(const beton_writer *writer, const beton_writer_options *options, char **text, beton_error *err);
 
 /* MISMATCH naming the first line of one text that the other has not. theirs: the earlier writer's; NULL: of a version
  * of this library that wrote no text. */
-int beton_job_refuse(const char *path, const char *theirs, const char *ours, beton_error *err);
+int bt_job_refuse(const char *path, const char *theirs, const char *ours, beton_error *err);
 
 #endif

@@ -32,8 +32,8 @@ static size_t sample_size(const journal *self)
 	return self->record_size + (size_t)self->blob_fields * BLOB_SIZE;
 }
 
-int beton_journal_begin(journal *self, int fd, const char *path, uint32_t record_size, uint32_t blob_fields,
-			beton_error *err)
+int bt_journal_begin(journal *self, int fd, const char *path, uint32_t record_size, uint32_t blob_fields,
+		     beton_error *err)
 {
 	*self = (journal){.fd = fd, .path = path, .record_size = record_size, .blob_fields = blob_fields};
 	size_t each = sample_size(self);
@@ -88,7 +88,7 @@ static bool unpack_part(const uint8_t *from, journal_part *part)
 	return load_u64(from + 48) == XXH3_64bits(from, 48);
 }
 
-int beton_journal_start(journal *self, const char *job, bool resumable, beton_error *err)
+int bt_journal_start(journal *self, const char *job, bool resumable, beton_error *err)
 {
 	uint8_t head[HEAD_SIZE + PART_SIZE];
 	size_t length = strlen(job);
@@ -117,7 +117,7 @@ static char *read_job(const journal *self, uint64_t *end)
 		return NULL;
 	*end += PART_SIZE + part.payload;
 	char *text = malloc((size_t)part.payload + 1);
-	if (text && beton_journal_payload(self, &part, *end, text, &error_number)) {
+	if (text && bt_journal_payload(self, &part, *end, text, &error_number)) {
 		text[part.payload] = 0;
 		return text;
 	}
@@ -125,7 +125,7 @@ static char *read_job(const journal *self, uint64_t *end)
 	return NULL;
 }
 
-journal_match beton_journal_find(journal *self, const char *job, char **other)
+journal_match bt_journal_find(journal *self, const char *job, char **other)
 {
 	uint8_t expected[HEAD_SIZE];
 	uint8_t found[HEAD_SIZE];
@@ -150,15 +150,15 @@ journal_match beton_journal_find(journal *self, const char *job, char **other)
 /* From the first sample with a source on, all have a name; of those without it is empty. */
 static int begin_sources(journal *self, beton_error *err)
 {
-	int result = beton_journal_flush(self, NULL, NULL, err);
+	int result = bt_journal_flush(self, NULL, NULL, err);
 	if (result != BETON_OK)
 		return result;
 	self->sources = malloc(SOURCES_SIZE);
 	return self->sources ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the journal", self->path);
 }
 
-int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,
-			 const char *source, beton_error *err)
+int bt_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,
+		      const char *source, beton_error *err)
 {
 	size_t length = source ? strlen(source) : 0;
 	if (length && !self->sources) {
@@ -167,7 +167,7 @@ int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, c
 			return result;
 	}
 	if (self->used + sample_size(self) > self->capacity || self->sources_used + length + 1 > SOURCES_SIZE) {
-		int result = beton_journal_flush(self, NULL, NULL, err);
+		int result = bt_journal_flush(self, NULL, NULL, err);
 		if (result != BETON_OK)
 			return result;
 	}
@@ -188,8 +188,7 @@ int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, c
 	return BETON_OK;
 }
 
-int beton_journal_index(journal *self, uint64_t sample, uint32_t picture, const void *entry, size_t size,
-			beton_error *err)
+int bt_journal_index(journal *self, uint64_t sample, uint32_t picture, const void *entry, size_t size, beton_error *err)
 {
 	uint8_t packed[PART_SIZE];
 	const journal_part part = {.kind = JOURNAL_INDEX,
@@ -221,7 +220,7 @@ static int write_sources(journal *self, beton_error *err)
 	return result;
 }
 
-int beton_journal_flush(journal *self, const journal_part *part, const void *payload, beton_error *err)
+int bt_journal_flush(journal *self, const journal_part *part, const void *payload, beton_error *err)
 {
 	if (self->sources_used) {
 		int result = write_sources(self, err);
@@ -251,7 +250,7 @@ int beton_journal_flush(journal *self, const journal_part *part, const void *pay
 	return result;
 }
 
-bool beton_journal_read(journal *self, uint64_t *offset, journal_part *part, int *error_number)
+bool bt_journal_read(journal *self, uint64_t *offset, journal_part *part, int *error_number)
 {
 	uint8_t packed[PART_SIZE];
 	ssize_t got = bt_pread_full(self->fd, packed, PART_SIZE, *offset);
@@ -272,14 +271,14 @@ bool beton_journal_read(journal *self, uint64_t *offset, journal_part *part, int
 	return true;
 }
 
-bool beton_journal_payload(const journal *self, const journal_part *part, uint64_t end, void *to, int *error_number)
+bool bt_journal_payload(const journal *self, const journal_part *part, uint64_t end, void *to, int *error_number)
 {
 	ssize_t got = bt_pread_full(self->fd, to, (size_t)part->payload, end - part->payload);
 	*error_number = got < 0 ? errno : 0;
 	return got == (ssize_t)part->payload && XXH3_64bits(to, (size_t)part->payload) == part->sum;
 }
 
-uint8_t *beton_journal_sample_at(const journal *self, uint32_t number, output_blob *blobs)
+uint8_t *bt_journal_sample_at(const journal *self, uint32_t number, output_blob *blobs)
 {
 	uint8_t *record = self->buffer + PART_SIZE + number * sample_size(self);
 	const uint8_t *from = record + self->record_size;
@@ -290,12 +289,12 @@ uint8_t *beton_journal_sample_at(const journal *self, uint32_t number, output_bl
 	return record;
 }
 
-char *beton_journal_sources(const journal *self, const journal_part *part, uint64_t end, int *error_number)
+char *bt_journal_sources(const journal *self, const journal_part *part, uint64_t end, int *error_number)
 {
 	char *names = malloc((size_t)part->payload + 1);
 	*error_number = names ? 0 : ENOMEM;
 	uint64_t count = 0;
-	bool good = names && beton_journal_payload(self, part, end, names, error_number);
+	bool good = names && bt_journal_payload(self, part, end, names, error_number);
 	for (uint64_t i = 0; good && i < part->payload; i++)
 		count += names[i] == 0;
 	if (good && count == part->count && part->payload && names[part->payload - 1] == 0)
@@ -304,7 +303,7 @@ char *beton_journal_sources(const journal *self, const journal_part *part, uint6
 	return NULL;
 }
 
-void beton_journal_free(journal *self)
+void bt_journal_free(journal *self)
 {
 	free(self->sources);
 	self->sources = NULL;

@@ -51,7 +51,7 @@ typedef struct journal {
 	const char *path; /* borrowed: for messages */
 	uint32_t record_size;
 	uint32_t blob_fields;
-	uint64_t start; /* file offset behind the job, if beton_journal_start wrote it */
+	uint64_t start; /* file offset behind the job, if bt_journal_start wrote it */
 	uint64_t end;   /* file offset of the next part */
 	uint8_t *buffer;
 	size_t used;       /* bytes in the buffer that are not written yet */
@@ -65,45 +65,45 @@ typedef struct journal {
 } journal;
 
 /* fd, path: borrowed. Free it after a failure too. Errors: NO_MEMORY. */
-int beton_journal_begin(journal *self, int fd, const char *path, uint32_t record_size, uint32_t blob_fields,
-			beton_error *err);
+int bt_journal_begin(journal *self, int fd, const char *path, uint32_t record_size, uint32_t blob_fields,
+		     beton_error *err);
 
 /* Writes head and job; resumable: whether a later writer may continue. Errors: NO_SPACE, IO. */
-int beton_journal_start(journal *self, const char *job, bool resumable, beton_error *err);
+int bt_journal_start(journal *self, const char *job, bool resumable, beton_error *err);
 
 /* What the file begins with: the head of a journal of this job that may be continued, or of another job. */
 typedef enum journal_match { JOURNAL_NONE, JOURNAL_SAME, JOURNAL_OTHER } journal_match;
 
 /* SAME: sets `end` behind the head. OTHER: there is something behind head and job, and *other is the text of its job,
  * which the caller frees; NULL if it has none. */
-journal_match beton_journal_find(journal *self, const char *job, char **other);
+journal_match bt_journal_find(journal *self, const char *job, char **other);
 
 /* Adds sample `index`. source: NULL or "" for none. Errors: NO_SPACE, IO, NO_MEMORY. */
-int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,
-			 const char *source, beton_error *err);
+int bt_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,
+		      const char *source, beton_error *err);
 
-/* Writes an INDEX part. Call it before beton_journal_sample of that sample. Errors: NO_SPACE, IO. */
-int beton_journal_index(journal *self, uint64_t sample, uint32_t picture, const void *entry, size_t size,
-			beton_error *err);
+/* Writes an INDEX part. Call it before bt_journal_sample of that sample. Errors: NO_SPACE, IO. */
+int bt_journal_index(journal *self, uint64_t sample, uint32_t picture, const void *entry, size_t size,
+		     beton_error *err);
 
 /* Writes the samples in the buffer, then `part`, if any, with its payload. Errors: NO_SPACE, IO. */
-int beton_journal_flush(journal *self, const journal_part *part, const void *payload, beton_error *err);
+int bt_journal_flush(journal *self, const journal_part *part, const void *payload, beton_error *err);
 
 /* Reads the part at *offset into the journal's buffer, with its payload for SAMPLES, and moves *offset behind it. The
  * buffer must be empty. False: there is no intact part, or reading failed with *error_number (else 0). */
-bool beton_journal_read(journal *self, uint64_t *offset, journal_part *part, int *error_number);
+bool bt_journal_read(journal *self, uint64_t *offset, journal_part *part, int *error_number);
 
 /* Reads the payload, part->payload bytes, of a part that ends at `end`. False: it is not intact, or reading failed. */
-bool beton_journal_payload(const journal *self, const journal_part *part, uint64_t end, void *to, int *error_number);
+bool bt_journal_payload(const journal *self, const journal_part *part, uint64_t end, void *to, int *error_number);
 
 /* Sample `number` of a SAMPLES part that was read. Returns its record. blobs: room for blob_fields blobs; pointers are
  * not filled. */
-uint8_t *beton_journal_sample_at(const journal *self, uint32_t number, output_blob *blobs);
+uint8_t *bt_journal_sample_at(const journal *self, uint32_t number, output_blob *blobs);
 
 /* Reads the names of a SOURCES part that ends at `end`: new memory of part->payload bytes, the caller's; NULL: it is
  * not intact (*error_number is 0), reading failed, or there is no memory. */
-char *beton_journal_sources(const journal *self, const journal_part *part, uint64_t end, int *error_number);
+char *bt_journal_sources(const journal *self, const journal_part *part, uint64_t end, int *error_number);
 
-void beton_journal_free(journal *self);
+void bt_journal_free(journal *self);
 
 #endif

@@ -16,7 +16,7 @@ _Static_assert(JPEG_ENTRY_SUM + BT_INDEX_BYTES_MAX == BETON_JPEG_INDEX_MAX, "the
 #endif
 
 #ifdef HAVE_JPEG
-size_t beton_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry)
+size_t bt_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry)
 {
 	size_t used = bt_jpeg_index(jpeg, size, max_pixels, step, entry + JPEG_ENTRY_SUM);
 	if (used == 0)
@@ -25,7 +25,7 @@ size_t beton_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint
 	return JPEG_ENTRY_SUM + used;
 }
 #else
-size_t beton_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry)
+size_t bt_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry)
 {
 	(void)jpeg;
 	(void)size;
@@ -57,8 +57,8 @@ static int find_entry(const beton_reader *reader, const beton_value *value, beto
 	uint64_t number = value->sample * pictures + before, first = number ? number - 1 : 0;
 	uint8_t ends[2 * sizeof(uint64_t)] = {0};
 	size_t skip = number ? 0 : sizeof(uint64_t);
-	int result = beton_part_read(reader, &reader->places, first * sizeof(uint64_t), ends + skip,
-				     sizeof(ends) - skip, err);
+	int result =
+		bt_part_read(reader, &reader->places, first * sizeof(uint64_t), ends + skip, sizeof(ends) - skip, err);
 	if (result != BETON_OK)
 		return result;
 	uint64_t begin = load_u64(ends), end = load_u64(ends + sizeof(uint64_t));
@@ -102,14 +102,14 @@ static int compare(const beton_reader *reader, const beton_value *value, const v
 		   const beton_blob *entry, const uint8_t *index, size_t size, uint8_t *made, beton_error *err)
 {
 	uint32_t step = size < sizeof(uint16_t) ? 0 : load_u16(index);
-	size_t expected = step ? beton_jpeg_entry(stored, (size_t)value->blob.size, max_pixels, step, made) : 0;
+	size_t expected = step ? bt_jpeg_entry(stored, (size_t)value->blob.size, max_pixels, step, made) : 0;
 	if (expected == JPEG_ENTRY_SUM + size && memcmp(made + JPEG_ENTRY_SUM, index, size) == 0)
 		return BETON_OK;
 	return damaged(reader, value, "it is not that of the JPEG", entry->offset, err);
 }
 
-int beton_jpeg_index_check(const beton_reader *reader, const beton_value *value, const void *stored,
-			   uint64_t max_pixels, beton_error *err)
+int bt_jpeg_index_check(const beton_reader *reader, const beton_value *value, const void *stored, uint64_t max_pixels,
+			beton_error *err)
 {
 	const void *index;
 	size_t size;
@@ -120,7 +120,7 @@ int beton_jpeg_index_check(const beton_reader *reader, const beton_value *value,
 	uint8_t *room = malloc(2 * BETON_JPEG_INDEX_MAX);
 	if (!room)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for an index", reader->path);
-	result = beton_read_section(reader, "JPEG indexes", room, (size_t)entry.size, entry.offset, err);
+	result = bt_read_section(reader, "JPEG indexes", room, (size_t)entry.size, entry.offset, err);
 	if (result == BETON_OK)
 		result = beton_reader_open_jpeg_index(reader, value, &entry, room, stored, &index, &size, err);
 	if (result == BETON_OK)

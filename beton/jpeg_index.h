@@ -15,11 +15,11 @@
 
 /* Makes the entry of a JPEG. step: see bt_scan_index. entry: room for BETON_JPEG_INDEX_MAX bytes. Returns its size; 0:
  * the JPEG gets none. */
-size_t beton_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry);
+size_t bt_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry);
 
 /* Compares the entry of an intact JPEG, whose stored bytes are given, with the JPEG. Errors: FORMAT (it is damaged or
  * wrong), IO, FILE_CHANGED, NO_MEMORY. */
-int beton_jpeg_index_check(const beton_reader *reader, const beton_value *value, const void *stored,
-			   uint64_t max_pixels, beton_error *err);
+int bt_jpeg_index_check(const beton_reader *reader, const beton_value *value, const void *stored, uint64_t max_pixels,
+			beton_error *err);
 
 #endif

@@ -13,7 +13,7 @@
 
 #define SECTION_BUFFER 32768
 
-int beton_sample_index(sample *one, const sample_schema *schema, const beton_input *values, beton_error *err)
+int bt_sample_index(sample *one, const sample_schema *schema, const beton_input *values, beton_error *err)
 {
 	uint32_t picture = 0;
 	for (uint32_t i = 0; i < schema->num_fields; i++) {
@@ -30,7 +30,7 @@ int beton_sample_index(sample *one, const sample_schema *schema, const beton_inp
 		one->entries = one->index_memory = grown;
 		uint8_t *to = grown + one->index_size;
 		size_t size =
-			beton_jpeg_entry(values[i].data, (size_t)values[i].size, schema->max_pixels, 0, to + HEAD_SIZE);
+			bt_jpeg_entry(values[i].data, (size_t)values[i].size, schema->max_pixels, 0, to + HEAD_SIZE);
 		store_u32(to, number);
 		store_u32(to + 4, (uint32_t)size);
 		one->index_size += size ? HEAD_SIZE + size : 0;
@@ -38,13 +38,13 @@ int beton_sample_index(sample *one, const sample_schema *schema, const beton_inp
 	return BETON_OK;
 }
 
-int beton_sample_journal_index(const sample *one, journal *to, uint64_t number, beton_error *err)
+int bt_sample_journal_index(const sample *one, journal *to, uint64_t number, beton_error *err)
 {
 	int result = BETON_OK;
 	for (size_t at = 0; at < one->index_size && result == BETON_OK;) {
 		const uint8_t *entry = one->entries + at;
 		uint32_t size = load_u32(entry + 4);
-		result = beton_journal_index(to, number, load_u32(entry), entry + HEAD_SIZE, size, err);
+		result = bt_journal_index(to, number, load_u32(entry), entry + HEAD_SIZE, size, err);
 		at += HEAD_SIZE + size;
 	}
 	return result;
@@ -65,7 +65,7 @@ static int put_places(index_writer *self, uint64_t end, beton_error *err)
 	int result = BETON_OK;
 	store_u64(place, self->used);
 	for (; self->put < end && result == BETON_OK; self->put++)
-		result = beton_section_put(&self->places, place, sizeof(place), err);
+		result = bt_section_put(&self->places, place, sizeof(place), err);
 	return result;
 }
 
@@ -83,26 +83,26 @@ static int copy_entries(index_writer *self, journal *from, uint64_t samples, uin
 	while (done < samples && result == BETON_OK) {
 		journal_part part;
 		int error_number;
-		if (!beton_journal_read(from, &offset, &part, &error_number))
+		if (!bt_journal_read(from, &offset, &part, &error_number))
 			return damaged_journal(from, offset, error_number, err);
 		if (part.kind == JOURNAL_SAMPLES)
 			done += part.count;
 		if (part.kind != JOURNAL_INDEX)
 			continue;
 		if (part.payload > BETON_JPEG_INDEX_MAX ||
-		    !beton_journal_payload(from, &part, offset, bytes, &error_number))
+		    !bt_journal_payload(from, &part, offset, bytes, &error_number))
 			return damaged_journal(from, offset, error_number, err);
 		result = put_places(self, part.position * pictures + part.count, err);
 		if (result == BETON_OK)
-			result = beton_section_put(&self->entries, bytes, (size_t)part.payload, err);
+			result = bt_section_put(&self->entries, bytes, (size_t)part.payload, err);
 		self->used += part.payload;
 	}
 	return result == BETON_OK ? put_places(self, samples * pictures, err) : result;
 }
 
-int beton_jpeg_index_write(journal *from, output_job *job, const sample_schema *schema, beton_error *err)
+int bt_jpeg_index_write(journal *from, output_job *job, const sample_schema *schema, beton_error *err)
 {
-	uint64_t pictures = 0, at = beton_output_index(job);
+	uint64_t pictures = 0, at = bt_output_index(job);
 	for (uint32_t i = 0; i < schema->num_fields; i++)
 		pictures += schema->fields[i].type == BETON_FIELD_IMAGE;
 	uint64_t places = job->num_samples * pictures * sizeof(uint64_t);
@@ -110,21 +110,21 @@ int beton_jpeg_index_write(journal *from, output_job *job, const sample_schema *
 	uint8_t *bytes = malloc(BETON_JPEG_INDEX_MAX);
 	int result = bytes ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the index", job->path);
 	if (result == BETON_OK)
-		result = beton_section_begin(&self.places, job->fd, job->path, "places of JPEG indexes", at,
-					     SECTION_BUFFER, NULL, err);
+		result = bt_section_begin(&self.places, job->fd, job->path, "places of JPEG indexes", at,
+					  SECTION_BUFFER, NULL, err);
 	if (result == BETON_OK)
-		result = beton_section_begin(&self.entries, job->fd, job->path, "JPEG indexes", at + places,
-					     SECTION_BUFFER, NULL, err);
+		result = bt_section_begin(&self.entries, job->fd, job->path, "JPEG indexes", at + places,
+					  SECTION_BUFFER, NULL, err);
 	if (result == BETON_OK)
 		result = copy_entries(&self, from, job->num_samples, pictures, bytes, err);
 	if (result == BETON_OK)
-		result = beton_section_end(&self.places, &job->places_sum, err);
+		result = bt_section_end(&self.places, &job->places_sum, err);
 	if (result == BETON_OK)
-		result = beton_section_end(&self.entries, &job->indexes_sum, err);
+		result = bt_section_end(&self.entries, &job->indexes_sum, err);
 	job->places_size = places;
 	job->indexes_size = self.used;
-	beton_section_free(&self.places);
-	beton_section_free(&self.entries);
+	bt_section_free(&self.places);
+	bt_section_free(&self.entries);
 	free(bytes);
 	return result;
 }

@@ -3,7 +3,7 @@
 
 #include "format.h"
 
-field_slot beton_field_slot(const beton_field *field)
+field_slot bt_field_slot(const beton_field *field)
 {
 	if (field->compression != BETON_COMPRESSION_NONE)
 		return (field_slot){COMPRESSED_RECORD_SIZE, 8, 0};
@@ -25,34 +25,34 @@ field_slot beton_field_slot(const beton_field *field)
 	return (field_slot){8, 8, 0};
 }
 
-bool beton_type_has_blob(beton_field_type type)
+bool bt_type_has_blob(beton_field_type type)
 {
 	return type != BETON_FIELD_FLOAT && type != BETON_FIELD_INT && type != BETON_FIELD_CUSTOM;
 }
 
-bool beton_type_is_array(beton_field_type type)
+bool bt_type_is_array(beton_field_type type)
 {
 	return type == BETON_FIELD_NDARRAY || type == BETON_FIELD_TORCH_TENSOR;
 }
 
-bool beton_type_is_custom(beton_field_type type)
+bool bt_type_is_custom(beton_field_type type)
 {
 	return type == BETON_FIELD_CUSTOM || type == BETON_FIELD_CUSTOM_BLOB;
 }
 
-bool beton_type_compresses(beton_field_type type)
+bool bt_type_compresses(beton_field_type type)
 {
-	return beton_type_has_blob(type) && type != BETON_FIELD_IMAGE;
+	return bt_type_has_blob(type) && type != BETON_FIELD_IMAGE;
 }
 
 /* The layout is NumPy's np.dtype([...], align=True): members of 8 bytes are aligned; image and bytes members are packed
  * structures with alignment 1; the record's size is a multiple of its alignment. */
-uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields)
+uint32_t bt_layout_record(beton_field *fields, uint32_t num_fields)
 {
 	uint32_t offset = 0;
 	uint32_t alignment = 1;
 	for (uint32_t i = 0; i < num_fields; i++) {
-		field_slot slot = beton_field_slot(&fields[i]);
+		field_slot slot = bt_field_slot(&fields[i]);
 		offset = (offset + slot.alignment - 1) / slot.alignment * slot.alignment;
 		fields[i].record_offset = offset;
 		offset += slot.size;

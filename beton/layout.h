@@ -14,21 +14,21 @@ typedef struct field_slot {
 	uint32_t pointer_offset; /* offset of the blob's pointer in the slot; unused for integers and floats */
 } field_slot;
 
-field_slot beton_field_slot(const beton_field *field);
+field_slot bt_field_slot(const beton_field *field);
 
 /* Whether values of the type are blobs inside a page. */
-bool beton_type_has_blob(beton_field_type type);
+bool bt_type_has_blob(beton_field_type type);
 
-bool beton_type_is_array(beton_field_type type);
+bool bt_type_is_array(beton_field_type type);
 
 /* Whether the caller has described the type. */
-bool beton_type_is_custom(beton_field_type type);
+bool bt_type_is_custom(beton_field_type type);
 
 /* Whether values of the type may be stored compressed. JPEGs are compressed already, and raw pixels are read directly
  * by the loader. */
-bool beton_type_compresses(beton_field_type type);
+bool bt_type_compresses(beton_field_type type);
 
 /* Sets record_offset of every field and returns the record's size in bytes. */
-uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields);
+uint32_t bt_layout_record(beton_field *fields, uint32_t num_fields);
 
 #endif

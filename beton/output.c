@@ -45,7 +45,7 @@ static uint64_t sums_size(uint64_t size, uint64_t piece)
 	return (size + piece - 1) / piece * sizeof(uint64_t);
 }
 
-bool beton_output_fits(const output_job *job)
+bool bt_output_fits(const output_job *job)
 {
 	/* Everything that a sample takes outside of the pages, and its share of the checksums. */
 	uint64_t each = job->record_size + (uint64_t)job->blob_fields * (ALLOC_ENTRY_SIZE + sizeof(uint64_t)) + 1;
@@ -67,53 +67,53 @@ static uint64_t extension_size(const output_job *job)
 	return size + entries * DIRECTORY_ENTRY_SIZE + FOOTER_SIZE;
 }
 
-uint64_t beton_output_tail(const output_job *job)
+uint64_t bt_output_tail(const output_job *job)
 {
 	uint64_t end = job->has_pages ? job->pages_end : metadata_offset(job) + metadata_size(job);
 	return job->extension ? round_up(end, 8) : end;
 }
 
-uint64_t beton_output_index(const output_job *job)
+uint64_t bt_output_index(const output_job *job)
 {
-	return beton_output_tail(job) + round_up(job->sources_size, 8);
+	return bt_output_tail(job) + round_up(job->sources_size, 8);
 }
 
-int beton_output_begin(output *self, const output_job *job, beton_error *err)
+int bt_output_begin(output *self, const output_job *job, beton_error *err)
 {
 	*self = (output){.job = *job};
 	int fd = job->fd;
-	self->tail = beton_output_index(job) + job->places_size + round_up(job->indexes_size, 8);
+	self->tail = bt_output_index(job) + job->places_size + round_up(job->indexes_size, 8);
 	self->table_offset = self->tail + extension_size(job);
 	section *metadata_sums = NULL;
 	section *table_sums = NULL;
 	int result = BETON_OK;
 	if (job->extension) {
 		uint64_t at = self->tail;
-		result = beton_section_begin(&self->blob_sums, fd, job->path, "checksums of the blobs", at, SUMS_BUFFER,
-					     NULL, err);
+		result = bt_section_begin(&self->blob_sums, fd, job->path, "checksums of the blobs", at, SUMS_BUFFER,
+					  NULL, err);
 		at += table_size(job) / ALLOC_ENTRY_SIZE * sizeof(uint64_t);
 		metadata_sums = &self->metadata_sums;
 		if (result == BETON_OK)
-			result = beton_section_begin(metadata_sums, fd, job->path, "checksums of the metadata", at,
-						     SUMS_BUFFER, NULL, err);
+			result = bt_section_begin(metadata_sums, fd, job->path, "checksums of the metadata", at,
+						  SUMS_BUFFER, NULL, err);
 		at += sums_size(metadata_size(job), METADATA_SUM_PIECE);
 		table_sums = &self->table_sums;
 		if (result == BETON_OK)
-			result = beton_section_begin(table_sums, fd, job->path, "checksums of the allocation table", at,
-						     SUMS_BUFFER, NULL, err);
+			result = bt_section_begin(table_sums, fd, job->path, "checksums of the allocation table", at,
+						  SUMS_BUFFER, NULL, err);
 	}
 	if (result == BETON_OK)
-		result = beton_section_begin(&self->metadata, fd, job->path, "metadata", metadata_offset(job),
-					     METADATA_SUM_PIECE, metadata_sums, err);
+		result = bt_section_begin(&self->metadata, fd, job->path, "metadata", metadata_offset(job),
+					  METADATA_SUM_PIECE, metadata_sums, err);
 	if (result == BETON_OK)
-		result = beton_section_begin(&self->table, fd, job->path, "allocation table", self->table_offset,
-					     TABLE_SUM_PIECE, table_sums, err);
+		result = bt_section_begin(&self->table, fd, job->path, "allocation table", self->table_offset,
+					  TABLE_SUM_PIECE, table_sums, err);
 	return result;
 }
 
-int beton_output_sample(output *self, const uint8_t *record, const output_blob *blobs, beton_error *err)
+int bt_output_sample(output *self, const uint8_t *record, const output_blob *blobs, beton_error *err)
 {
-	int result = beton_section_put(&self->metadata, record, self->job.record_size, err);
+	int result = bt_section_put(&self->metadata, record, self->job.record_size, err);
 	for (uint32_t i = 0; i < self->job.blob_fields && result == BETON_OK; i++) {
 		uint8_t entry[ALLOC_ENTRY_SIZE];
 		uint8_t sum[sizeof(uint64_t)];
@@ -121,9 +121,9 @@ int beton_output_sample(output *self, const uint8_t *record, const output_blob *
 		store_u64(entry + 8, blobs[i].pointer);
 		store_u64(entry + 16, blobs[i].size);
 		store_u64(sum, blobs[i].sum);
-		result = beton_section_put(&self->table, entry, sizeof(entry), err);
+		result = bt_section_put(&self->table, entry, sizeof(entry), err);
 		if (result == BETON_OK && self->job.extension)
-			result = beton_section_put(&self->blob_sums, sum, sizeof(sum), err);
+			result = bt_section_put(&self->blob_sums, sum, sizeof(sum), err);
 	}
 	self->samples++;
 	return result;
@@ -153,7 +153,7 @@ static int write_at(const output *self, const char *what, const void *data, size
 static int end_sums(section *sums, uint32_t kind, directory *list, uint64_t *at, beton_error *err)
 {
 	uint64_t sum;
-	int result = beton_section_end(sums, &sum, err);
+	int result = bt_section_end(sums, &sum, err);
 	if (result != BETON_OK)
 		return result;
 	add_entry(list, kind, *at, sums->offset - *at, sum);
@@ -196,9 +196,9 @@ static int write_extension(output *self, beton_error *err)
 	const output_job *job = &self->job;
 	directory list = {0};
 	uint64_t at = self->tail;
-	add_entry(&list, SECTION_SOURCES, beton_output_tail(job), job->sources_size, job->sources_sum);
-	add_entry(&list, SECTION_JPEG_PLACES, beton_output_index(job), job->places_size, job->places_sum);
-	add_entry(&list, SECTION_JPEG_INDEXES, beton_output_index(job) + job->places_size, job->indexes_size,
+	add_entry(&list, SECTION_SOURCES, bt_output_tail(job), job->sources_size, job->sources_sum);
+	add_entry(&list, SECTION_JPEG_PLACES, bt_output_index(job), job->places_size, job->places_sum);
+	add_entry(&list, SECTION_JPEG_INDEXES, bt_output_index(job) + job->places_size, job->indexes_size,
 		  job->indexes_sum);
 	int result = end_sums(&self->blob_sums, SECTION_BLOB_SUMS, &list, &at, err);
 	if (result == BETON_OK)
@@ -227,12 +227,12 @@ static int write_extension(output *self, beton_error *err)
 	return result;
 }
 
-int beton_output_end(output *self, beton_error *err)
+int bt_output_end(output *self, beton_error *err)
 {
 	uint64_t sum;
-	int result = beton_section_end(&self->metadata, &sum, err);
+	int result = bt_section_end(&self->metadata, &sum, err);
 	if (result == BETON_OK)
-		result = beton_section_end(&self->table, &sum, err);
+		result = bt_section_end(&self->table, &sum, err);
 	if (result == BETON_OK && self->job.extension)
 		result = write_extension(self, err);
 	if (result == BETON_OK)
@@ -245,11 +245,11 @@ int beton_output_end(output *self, beton_error *err)
 	return result;
 }
 
-void beton_output_free(output *self)
+void bt_output_free(output *self)
 {
-	beton_section_free(&self->metadata);
-	beton_section_free(&self->table);
-	beton_section_free(&self->blob_sums);
-	beton_section_free(&self->metadata_sums);
-	beton_section_free(&self->table_sums);
+	bt_section_free(&self->metadata);
+	bt_section_free(&self->table);
+	bt_section_free(&self->blob_sums);
+	bt_section_free(&self->metadata_sums);
+	bt_section_free(&self->table_sums);
 }

@@ -36,19 +36,19 @@ typedef struct output_job {
 	const char *facts;           /* JSON text; NULL without the extension */
 	const uint8_t *dictionaries; /* content of that section; NULL: none */
 	size_t dictionaries_size;
-	uint64_t sources_size; /* of that section, which stands at beton_output_tail already; 0: none */
+	uint64_t sources_size; /* of that section, which stands at bt_output_tail already; 0: none */
 	uint64_t sources_sum;
-	uint64_t places_size; /* of the two sections of indexes, which stand at beton_output_index already; 0: none */
+	uint64_t places_size; /* of the two sections of indexes, which stand at bt_output_index already; 0: none */
 	uint64_t places_sum;
 	uint64_t indexes_size;
 	uint64_t indexes_sum;
 } output_job;
 
 /* Where the extension block begins: behind pages and metadata. */
-uint64_t beton_output_tail(const output_job *job);
+uint64_t bt_output_tail(const output_job *job);
 
 /* Where the sections of JPEG indexes begin: behind the sources, whose size is known. */
-uint64_t beton_output_index(const output_job *job);
+uint64_t bt_output_index(const output_job *job);
 
 typedef struct output {
 	output_job job;
@@ -63,17 +63,17 @@ typedef struct output {
 } output;
 
 /* Whether a file can have that many samples, with all offsets below 2^63. */
-bool beton_output_fits(const output_job *job);
+bool bt_output_fits(const output_job *job);
 
 /* Errors: NO_MEMORY. Free the output in any case. */
-int beton_output_begin(output *self, const output_job *job, beton_error *err);
+int bt_output_begin(output *self, const output_job *job, beton_error *err);
 
 /* Writes the next sample: its record and blob_fields blobs. Errors: NO_SPACE, IO. */
-int beton_output_sample(output *self, const uint8_t *record, const output_blob *blobs, beton_error *err);
+int bt_output_sample(output *self, const uint8_t *record, const output_blob *blobs, beton_error *err);
 
 /* Writes the rest of the file, after job.num_samples samples. Errors: NO_SPACE, IO. */
-int beton_output_end(output *self, beton_error *err);
+int bt_output_end(output *self, beton_error *err);
 
-void beton_output_free(output *self);
+void bt_output_free(output *self);
 
 #endif

@@ -42,11 +42,11 @@ static int open_regular(beton_reader *reader, const char *path, beton_error *err
 	return BETON_OK;
 }
 
-int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
-		       beton_error *err)
+int bt_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
+		    beton_error *err)
 {
 	if (reader->source)
-		return beton_io_source_read(reader->source, section, destination, size, offset, err);
+		return bt_io_source_read(reader->source, section, destination, size, offset, err);
 	ssize_t got = bt_read_full(reader->read, reader->read_context, reader->fd, destination, size, offset);
 	if (got < 0)
 		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu (%s)", reader->path, size,
@@ -96,7 +96,7 @@ static int refuse_kind(const beton_reader *reader, const beton_error *fault, bet
 	uint8_t head[BT_FILE_HEAD];
 	uint64_t there = reader->info.file_size;
 	size_t size = there < sizeof(head) ? (size_t)there : sizeof(head);
-	int result = beton_read_section(reader, "header", head, size, 0, err);
+	int result = bt_read_section(reader, "header", head, size, 0, err);
 	const bt_file_kind *kind = result == BETON_OK ? bt_file_kind_of(reader->path, head, size) : NULL;
 	if (result != BETON_OK)
 		return result;
@@ -114,7 +114,7 @@ static int read_header(beton_reader *reader, int flags, beton_error *err)
 		truncated(reader, "header", HEADER_SIZE, &fault);
 		return refuse_kind(reader, &fault, err);
 	}
-	int result = beton_read_section(reader, "header", header, HEADER_SIZE, 0, err);
+	int result = bt_read_section(reader, "header", header, HEADER_SIZE, 0, err);
 	if (result != BETON_OK)
 		return result;
 	info->version = load_u16(header + HEADER_VERSION);
@@ -131,7 +131,7 @@ static int read_header(beton_reader *reader, int flags, beton_error *err)
 	return check_header(reader, flags, err);
 }
 
-/* Asks the caller about a field that beton_field_parse does not know, and has named. */
+/* Asks the caller about a field that bt_field_parse does not know, and has named. */
 static int describe_custom(const beton_reader *reader, const beton_reader_options *options, const uint8_t *descriptor,
 			   uint32_t index, beton_error *err)
 {
@@ -142,11 +142,11 @@ static int describe_custom(const beton_reader *reader, const beton_reader_option
 	    options->custom(options->custom_context, descriptor + FIELD_ARGUMENTS, &described) != BETON_OK)
 		return BETON_UNSUPPORTED_FIELD;
 	field->type = described.type;
-	if (beton_type_is_custom(described.type)) {
+	if (bt_type_is_custom(described.type)) {
 		field->item_size = described.item_size;
 		memcpy(field->shape, described.shape, 2 * sizeof(*field->shape));
 	}
-	return beton_field_check_custom(field, reader->path, index, err);
+	return bt_field_check_custom(field, reader->path, index, err);
 }
 
 /* head: header and field descriptors. *place: the descriptor at fault. */
@@ -158,26 +158,26 @@ static int parse_fields(beton_reader *reader, const uint8_t *head, const beton_r
 		beton_field *field = &reader->fields[i];
 		*place = (fault_place){"fields", HEADER_SIZE + (uint64_t)i * FIELD_SIZE};
 		const uint8_t *descriptor = head + HEADER_SIZE + (size_t)i * FIELD_SIZE;
-		int result = beton_field_parse(descriptor, reader->path, i, info->page_size, field, err);
-		if (result == BETON_UNSUPPORTED_FIELD && !beton_field_is_compressed(descriptor))
+		int result = bt_field_parse(descriptor, reader->path, i, info->page_size, field, err);
+		if (result == BETON_UNSUPPORTED_FIELD && !bt_field_is_compressed(descriptor))
 			result = describe_custom(reader, options, descriptor, i, err);
 		if (result != BETON_OK)
 			return result;
-		if (!beton_can_decompress(field->compression))
+		if (!bt_can_decompress(field->compression))
 			return bt_fail(err, BETON_UNSUPPORTED,
 				       "%s: field '%s' is compressed, and this build cannot decompress", reader->path,
 				       field->name);
 		reader->blob_index[i] = reader->num_blobs;
-		reader->num_blobs += beton_type_has_blob(field->type);
+		reader->num_blobs += bt_type_has_blob(field->type);
 	}
-	int64_t duplicate = beton_duplicate_name(reader->fields, info->num_fields);
+	int64_t duplicate = bt_duplicate_name(reader->fields, info->num_fields);
 	if (duplicate == -2)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", reader->path, info->num_fields);
 	place->offset = HEADER_SIZE + (uint64_t)(duplicate > 0 ? duplicate : 0) * FIELD_SIZE;
 	if (duplicate >= 0)
 		return bt_fail(err, BETON_FORMAT, "%s: two fields have the name '%s'", reader->path,
 			       reader->fields[duplicate].name);
-	info->record_size = beton_layout_record(reader->fields, info->num_fields);
+	info->record_size = bt_layout_record(reader->fields, info->num_fields);
 	return BETON_OK;
 }
 
@@ -265,15 +265,15 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 	reader->extension.ignored = flags & OPEN_WITHOUT_BLOCK;
 	if (flags & OPEN_WITHOUT_BLOCK)
 		return BETON_OK;
-	int result = beton_extension_read(reader, head, err);
+	int result = bt_extension_read(reader, head, err);
 	if (reader->table_lost) {
 		/* The rest of a block may help, but is optional. Sizes of blobs are not known exactly. */
 		reader->info.has_checksums = false;
 		reader->table.sums = 0;
 		result = result == BETON_FORMAT ? BETON_OK : result;
 	}
-	if (result == BETON_OK && ((reader->metadata.sums && !beton_sums_init(&reader->metadata)) ||
-				   (reader->table.sums && !beton_sums_init(&reader->table))))
+	if (result == BETON_OK && ((reader->metadata.sums && !bt_sums_init(&reader->metadata)) ||
+				   (reader->table.sums && !bt_sums_init(&reader->table))))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
 	if (info->has_checksums)
 		reader->blob_sums = (summed_part){.name = "checksums of the blobs",
@@ -296,9 +296,9 @@ static int open_cache(beton_reader *reader, uint64_t room, beton_error *err)
 				  reader->places.size,
 				  known[SECTION_METADATA_SUMS].size,
 				  known[SECTION_TABLE_SUMS].size};
-	if (!beton_cache_open(&reader->cache, room, parts, sizeof(parts) / sizeof(*parts)))
+	if (!bt_cache_open(&reader->cache, room, parts, sizeof(parts) / sizeof(*parts)))
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for what was read of it", reader->path);
-	uint64_t wanted = reader->source ? beton_io_source_get(reader->source)->request_bytes : 0;
+	uint64_t wanted = reader->source ? bt_io_source_get(reader->source)->request_bytes : 0;
 	wanted -= wanted % CACHE_LINE;
 	reader->read_at_once = wanted < READ_AT_ONCE       ? READ_AT_ONCE
 			       : wanted < READ_AT_ONCE_MAX ? (uint32_t)wanted
@@ -319,7 +319,7 @@ static int read_structure(beton_reader *reader, int flags, const beton_reader_op
 	if (!head || !reader->fields || !reader->blob_index)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", reader->path, info->num_fields);
 	if (result == BETON_OK)
-		result = beton_read_section(reader, "list of fields", head, (size_t)info->metadata_offset, 0, err);
+		result = bt_read_section(reader, "list of fields", head, (size_t)info->metadata_offset, 0, err);
 	if (result == BETON_OK)
 		result = parse_fields(reader, head, options, place, err);
 	if (result == BETON_OK) {
@@ -340,15 +340,15 @@ static void close_reader(beton_reader *reader, bool released)
 {
 	if (reader->fd >= 0)
 		close(reader->fd);
-	beton_io_source_close(&reader->source, released);
+	bt_io_source_close(&reader->source, released);
 	pthread_mutex_destroy(&reader->fill);
 	pthread_mutex_destroy(&reader->lock);
-	beton_dictionaries_free(&reader->dictionaries);
+	bt_dictionaries_free(&reader->dictionaries);
 	free(atomic_load(&reader->index));
-	beton_cache_close(&reader->cache);
+	bt_cache_close(&reader->cache);
 	free(reader->facts);
 	if (reader->sources)
-		beton_sources_cursor_free(reader->sources);
+		bt_sources_cursor_free(reader->sources);
 	free(reader->sources);
 	free(reader->metadata.good);
 	free(reader->table.good);
@@ -369,7 +369,7 @@ static int open_with(beton_reader **out, const char *path, io_source *source, in
 	if (!reader || pthread_mutex_init(&reader->lock, NULL) != 0) {
 		free(reader);
 		int result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-		beton_io_source_close(&source, false);
+		bt_io_source_close(&source, false);
 		return result;
 	}
 	pthread_mutex_init(&reader->fill, NULL);
@@ -380,7 +380,7 @@ static int open_with(beton_reader **out, const char *path, io_source *source, in
 	reader->path = strdup(path);
 	int result = reader->path ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	if (result == BETON_OK && source)
-		reader->info.file_size = beton_io_source_get(source)->size;
+		reader->info.file_size = bt_io_source_get(source)->size;
 	else if (result == BETON_OK)
 		result = open_regular(reader, path, err);
 	if (result == BETON_OK)
@@ -401,7 +401,7 @@ void beton_reader_options_init(beton_reader_options *options)
 	*options = (beton_reader_options){.struct_size = sizeof(*options), .cache_bytes = CACHE_DEFAULT};
 }
 
-int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err)
+int bt_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err)
 {
 	beton_reader_options options;
 	beton_reader_options_init(&options);
@@ -430,15 +430,15 @@ int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_rea
 		result = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "reader options: read is given, but the file is read by a beton_io");
 	if (result == BETON_OK)
-		result = beton_io_source_open(&source, io, err);
-	return result == BETON_OK ? open_with(out, beton_io_source_get(source)->name, source, 0, &options, &place, err)
+		result = bt_io_source_open(&source, io, err);
+	return result == BETON_OK ? open_with(out, bt_io_source_get(source)->name, source, 0, &options, &place, err)
 				  : result;
 }
 
 void beton_reader_cancel(const beton_reader *reader)
 {
 	if (reader->source)
-		beton_io_source_cancel(reader->source);
+		bt_io_source_cancel(reader->source);
 }
 
 int beton_reader_open(beton_reader **out, const char *path, beton_error *err)

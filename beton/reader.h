@@ -59,21 +59,21 @@ typedef struct fault_place {
 } fault_place;
 
 /* beton_reader_open with flags OPEN_...; *place is always set. */
-int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err);
+int bt_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err);
 
 /* Reads size bytes of a range that was in the file when it was opened. section: for the message. Errors: IO,
  * FILE_CHANGED; of a source also NO_MEMORY, CANCELLED. */
-int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
-		       beton_error *err);
+int bt_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
+		    beton_error *err);
 
 /* Reads and verifies size bytes at `from` of the metadata. sample: to which they belong, for the message. */
-int beton_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
-			beton_error *err);
+int bt_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
+		     beton_error *err);
 
 /* Reads all values of a sample, like beton_reader_sample, from its record and the entries that an ordered table has for
  * it. */
-int beton_take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
-		      beton_value *values, beton_error *err);
+int bt_take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
+		   beton_value *values, beton_error *err);
 
 /* Called for one sample with its values, BETON_OK or SAMPLE_CORRUPT, and the fault. A result other than BETON_OK ends
  * the walk. */
@@ -81,6 +81,6 @@ typedef int (*sample_function)(void *context, const beton_value *values, int res
 
 /* Calls take for all samples in order; reads metadata and table in large pieces. Returns take's result, or IO,
  * FILE_CHANGED, NO_MEMORY. */
-int beton_each_sample(const beton_reader *reader, sample_function take, void *context, beton_error *err);
+int bt_each_sample(const beton_reader *reader, sample_function take, void *context, beton_error *err);
 
 #endif

@@ -64,14 +64,13 @@ static int check_blob(const repair *self, uint32_t field, checked_content *conte
 	bool guess = self->reader->table_lost && value.type == BETON_FIELD_IMAGE && value.mode == BETON_IMAGE_JPEG;
 	if (guess && bound > PICTURE_GUESS) {
 		value.blob.size = PICTURE_GUESS;
-		int result = beton_content_check(self->reader, &value, self->options->max_pixels, &self->buffers[field],
-						 content, err);
+		int result = bt_content_check(self->reader, &value, self->options->max_pixels, &self->buffers[field],
+					      content, err);
 		if (result != BETON_SAMPLE_CORRUPT)
 			return result;
 		value.blob.size = bound;
 	}
-	return beton_content_check(self->reader, &value, self->options->max_pixels, &self->buffers[field], content,
-				   err);
+	return bt_content_check(self->reader, &value, self->options->max_pixels, &self->buffers[field], content, err);
 }
 
 /* Fills the inputs of a sample from its values, which are intact. */
@@ -84,7 +83,7 @@ static int take_sample(repair *self, beton_error *err)
 						.height = value->height,
 						.integer = value->integer,
 						.real = value->real};
-		if (!beton_type_has_blob(value->type))
+		if (!bt_type_has_blob(value->type))
 			continue;
 		checked_content content;
 		int result = check_blob(self, i, &content, err);
@@ -133,8 +132,8 @@ static int repair_sample(repair *self, uint64_t sample, beton_error *err)
 	int result = beton_reader_sample(self->reader, sample, self->values, err);
 	if (result != BETON_OK)
 		return result;
-	result = beton_sums_touch(self->reader, &self->metadata, sample * info->record_size, info->record_size,
-				  (int64_t)sample, err);
+	result = bt_sums_touch(self->reader, &self->metadata, sample * info->record_size, info->record_size,
+			       (int64_t)sample, err);
 	bool unverified = result == BETON_SAMPLE_CORRUPT;
 	if (result != BETON_OK && (!unverified || self->options->strict))
 		return result;
@@ -296,7 +295,7 @@ static int write_output(repair *self, const char *output, beton_error *err)
 	beton_repair_report *report = self->report;
 	int result = open_writer(self, output, err);
 	if (result == BETON_OK && report->metadata_lost)
-		result = beton_find_pictures(self->reader, self->options->max_pixels, keep_picture, self, err);
+		result = bt_find_pictures(self->reader, self->options->max_pixels, keep_picture, self, err);
 	else if (result == BETON_OK)
 		result = repair_samples(self, err);
 	if (result == BETON_OK && report->kept == 0 && (report->samples || report->metadata_lost))
@@ -323,7 +322,7 @@ int beton_repair(const char *input, const char *output, const beton_repair_optio
 	if (result == BETON_OK)
 		result = check_paths(input, output, err);
 	if (result == BETON_OK)
-		result = beton_salvage_open(&self.reader, input, report, err);
+		result = bt_salvage_open(&self.reader, input, report, err);
 	if (result == BETON_OK)
 		result = allocate(&self, err);
 	if (result == BETON_OK) {
@@ -333,7 +332,7 @@ int beton_repair(const char *input, const char *output, const beton_repair_optio
 	}
 	beton_writer_close(&self.writer);
 	for (uint32_t i = 0; self.buffers && i < self.reader->info.num_fields; i++)
-		beton_content_free(&self.buffers[i]);
+		bt_content_free(&self.buffers[i]);
 	free(self.values);
 	free(self.inputs);
 	free(self.buffers);

@@ -19,8 +19,7 @@ static int look_at_metadata(const beton_reader *reader, bool *written, beton_err
 	*written = false;
 	for (uint64_t at = 0; at < size && !*written; at += sizeof(buffer)) {
 		size_t count = size - at < sizeof(buffer) ? (size_t)(size - at) : sizeof(buffer);
-		int result =
-			beton_read_section(reader, "metadata", buffer, count, reader->info.metadata_offset + at, err);
+		int result = bt_read_section(reader, "metadata", buffer, count, reader->info.metadata_offset + at, err);
 		if (result != BETON_OK)
 			return result;
 		for (size_t i = 0; i < count; i++)
@@ -33,7 +32,7 @@ static int look_at_metadata(const beton_reader *reader, bool *written, beton_err
 static int read_promise(const beton_reader *reader, uint64_t *samples, beton_error *err)
 {
 	uint8_t packed[sizeof(uint64_t)];
-	int result = beton_read_section(reader, "header", packed, sizeof(packed), HEADER_NUM_SAMPLES, err);
+	int result = bt_read_section(reader, "header", packed, sizeof(packed), HEADER_NUM_SAMPLES, err);
 	*samples = result == BETON_OK ? load_u64(packed) : 0;
 	/* A number that is too large for any file is damage. */
 	if (*samples > (uint64_t)INT64_MAX / reader->info.record_size)
@@ -52,14 +51,14 @@ static int remedy(int result, const fault_place *place)
 	return 0;
 }
 
-int beton_salvage_open(beton_reader **out, const char *path, beton_repair_report *report, beton_error *err)
+int bt_salvage_open(beton_reader **out, const char *path, beton_repair_report *report, beton_error *err)
 {
 	fault_place place;
 	int flags = 0;
-	int result = beton_reader_open_damaged(out, path, flags, &place, err);
+	int result = bt_reader_open_damaged(out, path, flags, &place, err);
 	while (result != BETON_OK && (remedy(result, &place) & ~flags)) {
 		flags |= remedy(result, &place);
-		result = beton_reader_open_damaged(out, path, flags, &place, err);
+		result = bt_reader_open_damaged(out, path, flags, &place, err);
 	}
 	if (result != BETON_OK)
 		return result;
@@ -105,9 +104,9 @@ static int search_page(const uint8_t *page, size_t size, uint64_t max_pixels,
 	return BETON_OK;
 }
 
-int beton_find_pictures(const beton_reader *reader, uint64_t max_pixels,
-			int (*take)(void *context, const beton_input *picture, beton_error *err), void *context,
-			beton_error *err)
+int bt_find_pictures(const beton_reader *reader, uint64_t max_pixels,
+		     int (*take)(void *context, const beton_input *picture, beton_error *err), void *context,
+		     beton_error *err)
 {
 	const beton_file_info *info = &reader->info;
 	uint64_t end = info->data_end;
@@ -119,7 +118,7 @@ int beton_find_pictures(const beton_reader *reader, uint64_t max_pixels,
 	int result = BETON_OK;
 	for (size_t size; at < end && result == BETON_OK; at += size) {
 		size = end - at < room ? (size_t)(end - at) : room;
-		result = beton_read_section(reader, "pages", page, size, at, err);
+		result = bt_read_section(reader, "pages", page, size, at, err);
 		if (result == BETON_OK)
 			result = search_page(page, size, max_pixels, take, context, err);
 	}
@@ -127,9 +126,9 @@ int beton_find_pictures(const beton_reader *reader, uint64_t max_pixels,
 	return result;
 }
 #else
-int beton_find_pictures(const beton_reader *reader, uint64_t max_pixels,
-			int (*take)(void *context, const beton_input *picture, beton_error *err), void *context,
-			beton_error *err)
+int bt_find_pictures(const beton_reader *reader, uint64_t max_pixels,
+		     int (*take)(void *context, const beton_input *picture, beton_error *err), void *context,
+		     beton_error *err)
 {
 	(void)max_pixels;
 	(void)take;

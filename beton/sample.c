@@ -57,8 +57,8 @@ static int check_value(const sample_schema *schema, uint64_t index, const beton_
 		if (result != BETON_OK)
 			return result;
 	}
-	if (beton_type_is_array(field->type))
-		expected = beton_array_bytes(field);
+	if (bt_type_is_array(field->type))
+		expected = bt_array_bytes(field);
 	if (size != expected)
 		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
 				      "%s: sample %llu, field '%s': %llu bytes, expected %llu", schema->path,
@@ -90,7 +90,7 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
 					      "%s: sample %llu, field '%s': reserved is not 0", schema->path,
 					      (unsigned long long)index, field->name);
-		if (!beton_type_has_blob(field->type))
+		if (!bt_type_has_blob(field->type))
 			continue;
 		int result = check_value(schema, index, field, value, err);
 		if (result != BETON_OK)
@@ -100,7 +100,7 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 		bool compressed = to_compress(schema, field);
 		uint64_t left = schema->page_size - *used;
 		/* The first test also prevents overflow of JSON's + 1. */
-		if (!compressed && (value->size > left || beton_blob_used(value->size + json) > left))
+		if (!compressed && (value->size > left || bt_blob_used(value->size + json) > left))
 			return too_large(schema, index, field, value->size, err);
 		if (compressed && value->size >= COMPRESSED_VALUE_MAX - 1)
 			return bt_fail_sample(
@@ -112,7 +112,7 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
 					      "%s: sample %llu, field '%s': the JSON text has a NUL byte", schema->path,
 					      (unsigned long long)index, field->name);
-		*used += compressed ? 0 : beton_blob_used(value->size + json);
+		*used += compressed ? 0 : bt_blob_used(value->size + json);
 		*texts += json ? (size_t)value->size + 1 : 0;
 	}
 	return BETON_OK;
@@ -163,8 +163,8 @@ static size_t head_size(const sample_schema *schema)
 	return sizeof(sample) + schema->blob_fields * sizeof(sample_blob);
 }
 
-int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index, const beton_input *values,
-		      const char *source, beton_error *err)
+int bt_sample_make(sample **out, const sample_schema *schema, uint64_t index, const beton_input *values,
+		   const char *source, beton_error *err)
 {
 	*out = NULL;
 	uint64_t used;
@@ -190,7 +190,7 @@ int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index,
 		const beton_field *field = &schema->fields[i];
 		const beton_input *value = &values[i];
 		fill_slot(self->record + field->record_offset, schema, field, value);
-		if (!beton_type_has_blob(field->type))
+		if (!bt_type_has_blob(field->type))
 			continue;
 		*blob = (sample_blob){.data = value->data, .size = value->size};
 		if (field->type == BETON_FIELD_JSON && !is_compressed(schema, field)) {
@@ -209,7 +209,7 @@ int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index,
 	return BETON_OK;
 }
 
-sample *beton_sample_skip(uint64_t index)
+sample *bt_sample_skip(uint64_t index)
 {
 	sample *self = calloc(1, sizeof(*self));
 	if (self)
@@ -217,7 +217,7 @@ sample *beton_sample_skip(uint64_t index)
 	return self;
 }
 
-size_t beton_sample_bytes(const sample *self, const sample_schema *schema)
+size_t bt_sample_bytes(const sample *self, const sample_schema *schema)
 {
 	if (self->skipped)
 		return sizeof(*self);
@@ -227,10 +227,10 @@ size_t beton_sample_bytes(const sample *self, const sample_schema *schema)
 	return bytes + self->index_size + (self->source ? strlen(self->source) + 1 : 0);
 }
 
-sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_t bytes)
+sample *bt_sample_copy(const sample *self, const sample_schema *schema, size_t bytes)
 {
 	if (self->skipped)
-		return beton_sample_skip(self->index);
+		return bt_sample_skip(self->index);
 	sample *copy = malloc(bytes);
 	if (!copy)
 		return NULL;
@@ -257,7 +257,7 @@ sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_
 	return copy;
 }
 
-void beton_sample_free(sample *self)
+void bt_sample_free(sample *self)
 {
 	if (self) {
 		free(self->packed);

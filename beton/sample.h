@@ -51,22 +51,22 @@ typedef struct sample {
 /* Checks the values and makes a sample of them; source may be NULL. Its blobs point to the caller's data, except JSON,
  * which is copied to get its NUL. The caller frees *out, which is NULL on failure. Errors: INVALID_ARGUMENT, NO_MEMORY.
  */
-int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index, const beton_input *values,
-		      const char *source, beton_error *err);
+int bt_sample_make(sample **out, const sample_schema *schema, uint64_t index, const beton_input *values,
+		   const char *source, beton_error *err);
 
 /* Marks an index as skipped. The caller frees the result; NULL: out of memory. */
-sample *beton_sample_skip(uint64_t index);
+sample *bt_sample_skip(uint64_t index);
 
-/* A copy of a sample with all data, in one block of memory. bytes: its size, from beton_sample_bytes. NULL: out of
+/* A copy of a sample with all data, in one block of memory. bytes: its size, from bt_sample_bytes. NULL: out of
  * memory. */
-size_t beton_sample_bytes(const sample *self, const sample_schema *schema);
-sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_t bytes);
+size_t bt_sample_bytes(const sample *self, const sample_schema *schema);
+sample *bt_sample_copy(const sample *self, const sample_schema *schema, size_t bytes);
 
-void beton_sample_free(sample *self);
+void bt_sample_free(sample *self);
 
 /* Bytes that a blob takes of its page. An empty one takes a byte too: FFCV finds a blob's size by its pointer, so
  * pointers must be unique. */
-static inline uint64_t beton_blob_used(uint64_t size)
+static inline uint64_t bt_blob_used(uint64_t size)
 {
 	return size ? size : 1;
 }

@@ -40,8 +40,8 @@ int beton_reader_integers(const beton_reader *reader, uint32_t field, uint64_t f
 			       (unsigned long long)batch);
 	for (uint64_t done = 0; done < count && result == BETON_OK; done += batch) {
 		batch = batch < count - done ? batch : count - done;
-		result = beton_read_metadata(reader, first + done, piece, (size_t)batch * record,
-					     (first + done) * record, err);
+		result = bt_read_metadata(reader, first + done, piece, (size_t)batch * record, (first + done) * record,
+					  err);
 		for (uint64_t i = 0; i < batch && result == BETON_OK; i++)
 			out[done + i] = (int64_t)load_u64(piece + i * record + reader->fields[field].record_offset);
 	}
@@ -56,8 +56,8 @@ static int take_batch(const beton_reader *reader, const uint8_t *records, const 
 	size_t entries_size = (size_t)reader->num_blobs * ALLOC_ENTRY_SIZE;
 	for (uint64_t i = 0; i < count; i++) {
 		beton_error fault;
-		int result = beton_take_values(reader, first + i, records + i * reader->info.record_size,
-					       entries + i * entries_size, values, &fault);
+		int result = bt_take_values(reader, first + i, records + i * reader->info.record_size,
+					    entries + i * entries_size, values, &fault);
 		if (result != BETON_OK && result != BETON_SAMPLE_CORRUPT) {
 			if (err)
 				*err = fault;
@@ -70,7 +70,7 @@ static int take_batch(const beton_reader *reader, const uint8_t *records, const 
 	return BETON_OK;
 }
 
-int beton_each_sample(const beton_reader *reader, sample_function take, void *context, beton_error *err)
+int bt_each_sample(const beton_reader *reader, sample_function take, void *context, beton_error *err)
 {
 	const beton_file_info *info = &reader->info;
 	size_t record = info->record_size;
@@ -87,11 +87,11 @@ int beton_each_sample(const beton_reader *reader, sample_function take, void *co
 	for (uint64_t first = 0; first < info->num_samples && result == BETON_OK; first += batch) {
 		uint64_t left = info->num_samples - first;
 		uint64_t count = batch < left ? batch : left;
-		result = beton_read_section(reader, "metadata", records, (size_t)count * record,
-					    info->metadata_offset + first * record, err);
+		result = bt_read_section(reader, "metadata", records, (size_t)count * record,
+					 info->metadata_offset + first * record, err);
 		if (result == BETON_OK)
-			result = beton_read_section(reader, "allocation table", entries, (size_t)count * entries_size,
-						    info->alloc_table_offset + first * entries_size, err);
+			result = bt_read_section(reader, "allocation table", entries, (size_t)count * entries_size,
+						 info->alloc_table_offset + first * entries_size, err);
 		if (result == BETON_OK)
 			result = take_batch(reader, records, entries, first, count, values, take, context, err);
 	}
@@ -135,8 +135,7 @@ typedef struct collector {
 static int collect(void *context, const alloc_entry *entry)
 {
 	const collector *self = context;
-	if (entry->size && !beton_alloc_fault(self->info, entry) &&
-	    entry->pointer < self->samples[entry->sample].pointer)
+	if (entry->size && !bt_alloc_fault(self->info, entry) && entry->pointer < self->samples[entry->sample].pointer)
 		self->samples[entry->sample].pointer = entry->pointer;
 	return BETON_OK;
 }
@@ -161,7 +160,7 @@ static int sort_samples(const beton_reader *reader, uint64_t **out, beton_error 
 	for (uint64_t i = 0; i < n && result == BETON_OK; i++)
 		self.samples[i] = (placed){UINT64_MAX, i};
 	if (result == BETON_OK)
-		result = beton_alloc_each(reader, collect, &self, err);
+		result = bt_alloc_each(reader, collect, &self, err);
 	if (result == BETON_OK)
 		qsort(self.samples, (size_t)n, sizeof(placed), compare_placed);
 	bool moved = false;
@@ -183,6 +182,6 @@ int beton_reader_storage_order(const beton_reader *reader, uint64_t **out, beton
 	if (reader->info.ordered || reader->info.alloc_entries == 0)
 		return BETON_OK;
 	watcher self = {0};
-	int result = beton_alloc_each(reader, watch, &self, err);
+	int result = bt_alloc_each(reader, watch, &self, err);
 	return self.disordered ? sort_samples(reader, out, err) : result;
 }

@@ -9,8 +9,8 @@
 #include "common/system.h"
 #include "format.h"
 
-int beton_section_begin(section *self, int fd, const char *path, const char *name, uint64_t offset, size_t capacity,
-			section *sums, beton_error *err)
+int bt_section_begin(section *self, int fd, const char *path, const char *name, uint64_t offset, size_t capacity,
+		     section *sums, beton_error *err)
 {
 	*self = (section){.fd = fd,
 			  .path = path,
@@ -38,10 +38,10 @@ static int flush(section *self, beton_error *err)
 	store_u64(sum, XXH3_64bits(self->buffer, self->used));
 	self->offset += self->used;
 	self->used = 0;
-	return self->sums ? beton_section_put(self->sums, sum, sizeof(sum), err) : BETON_OK;
+	return self->sums ? bt_section_put(self->sums, sum, sizeof(sum), err) : BETON_OK;
 }
 
-int beton_section_put(section *self, const void *data, size_t size, beton_error *err)
+int bt_section_put(section *self, const void *data, size_t size, beton_error *err)
 {
 	const uint8_t *from = data;
 	while (size > 0) {
@@ -58,7 +58,7 @@ int beton_section_put(section *self, const void *data, size_t size, beton_error 
 	return BETON_OK;
 }
 
-int beton_section_end(section *self, uint64_t *sum, beton_error *err)
+int bt_section_end(section *self, uint64_t *sum, beton_error *err)
 {
 	int result = flush(self, err);
 	if (result == BETON_OK)
@@ -66,7 +66,7 @@ int beton_section_end(section *self, uint64_t *sum, beton_error *err)
 	return result;
 }
 
-void beton_section_free(section *self)
+void bt_section_free(section *self)
 {
 	free(self->buffer);
 	XXH3_freeState(self->whole);

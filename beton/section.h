@@ -26,16 +26,16 @@ typedef struct section {
 
 /* Begins at offset of fd. capacity: bytes of the buffer; with sums, of a piece. Free the section after a failure too.
  * Errors: NO_MEMORY. */
-int beton_section_begin(section *self, int fd, const char *path, const char *name, uint64_t offset, size_t capacity,
-			section *sums, beton_error *err);
+int bt_section_begin(section *self, int fd, const char *path, const char *name, uint64_t offset, size_t capacity,
+		     section *sums, beton_error *err);
 
 /* Errors: NO_SPACE, IO. */
-int beton_section_put(section *self, const void *data, size_t size, beton_error *err);
+int bt_section_put(section *self, const void *data, size_t size, beton_error *err);
 
 /* Writes the rest of the buffer. *sum: XXH3-64 of the whole section. Errors: NO_SPACE, IO. */
-int beton_section_end(section *self, uint64_t *sum, beton_error *err);
+int bt_section_end(section *self, uint64_t *sum, beton_error *err);
 
 /* A zero-initialised section may be freed. */
-void beton_section_free(section *self);
+void bt_section_free(section *self);
 
 #endif

@@ -30,7 +30,7 @@ static int read_header(const beton_reader *reader, uint32_t *per_block, uint64_t
 	uint8_t header[SOURCES_HEADER_SIZE];
 	if (section->size < sizeof(header))
 		return damaged(reader, "there is no header", 0, err);
-	int result = beton_read_section(reader, "sources", header, sizeof(header), section->offset, err);
+	int result = bt_read_section(reader, "sources", header, sizeof(header), section->offset, err);
 	if (result != BETON_OK)
 		return result;
 	*per_block = load_u32(header);
@@ -54,7 +54,7 @@ static int find_block(const beton_reader *reader, uint32_t per_block, uint64_t i
 	uint8_t entries[2 * SOURCES_INDEX_SIZE];
 	bool last = left <= per_block;
 	size_t size = last ? SOURCES_INDEX_SIZE : 2 * SOURCES_INDEX_SIZE;
-	int result = beton_read_section(reader, "sources", entries, size, section->offset + at, err);
+	int result = bt_read_section(reader, "sources", entries, size, section->offset + at, err);
 	if (result != BETON_OK)
 		return result;
 	*out = (block_place){.names = last ? (uint32_t)left : per_block,
@@ -83,7 +83,7 @@ static int load_block(const beton_reader *reader, sources_cursor *cursor, const 
 				       size);
 	}
 	uint64_t offset = reader->extension.known[SECTION_SOURCES].offset + place->begin;
-	int result = beton_read_section(reader, "sources", cursor->bytes, size, offset, err);
+	int result = bt_read_section(reader, "sources", cursor->bytes, size, offset, err);
 	if (result != BETON_OK)
 		return result;
 	if (XXH3_64bits(cursor->bytes, size) != place->sum)
@@ -188,7 +188,7 @@ int beton_reader_source(const beton_reader *reader, uint64_t sample, char *sourc
 	return result;
 }
 
-int beton_sources_check(const beton_reader *reader, beton_error *err)
+int bt_sources_check(const beton_reader *reader, beton_error *err)
 {
 	uint32_t per_block;
 	uint64_t index;
@@ -216,12 +216,12 @@ int beton_sources_check(const beton_reader *reader, beton_error *err)
 	if (result == BETON_OK && end != index)
 		result = damaged(reader, "the last block does not reach the index", end, err);
 	if (cursor)
-		beton_sources_cursor_free(cursor);
+		bt_sources_cursor_free(cursor);
 	free(cursor);
 	return result;
 }
 
-void beton_sources_cursor_free(sources_cursor *self)
+void bt_sources_cursor_free(sources_cursor *self)
 {
 	free(self->bytes);
 	self->bytes = NULL;

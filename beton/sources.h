@@ -30,10 +30,10 @@ typedef struct sources_cursor {
 	char name[BETON_SOURCE_MAX + 1];
 } sources_cursor;
 
-void beton_sources_cursor_free(sources_cursor *self);
+void bt_sources_cursor_free(sources_cursor *self);
 
 /* Reads every name, to find faults that the section's checksum does not show. Errors: FORMAT, IO, FILE_CHANGED,
  * NO_MEMORY. */
-int beton_sources_check(const beton_reader *reader, beton_error *err);
+int bt_sources_check(const beton_reader *reader, beton_error *err);
 
 #endif

@@ -17,16 +17,16 @@ static int no_memory(const sources_writer *self, beton_error *err)
 	return bt_fail(err, BETON_NO_MEMORY, "%s: no memory to write the sources", self->out.path);
 }
 
-int beton_sources_begin(sources_writer *self, int fd, const char *path, uint64_t offset, beton_error *err)
+int bt_sources_begin(sources_writer *self, int fd, const char *path, uint64_t offset, beton_error *err)
 {
 	*self = (sources_writer){.begin = offset, .block = SOURCES_HEADER_SIZE};
-	int result = beton_section_begin(&self->out, fd, path, "sources", offset, SECTION_BUFFER, NULL, err);
+	int result = bt_section_begin(&self->out, fd, path, "sources", offset, SECTION_BUFFER, NULL, err);
 	self->bytes = malloc((size_t)SOURCES_BLOCK * ENTRY_MAX);
 	if (result == BETON_OK && !self->bytes)
 		result = no_memory(self, err);
 	uint8_t header[SOURCES_HEADER_SIZE] = {0};
 	store_u32(header, SOURCES_BLOCK);
-	return result == BETON_OK ? beton_section_put(&self->out, header, sizeof(header), err) : result;
+	return result == BETON_OK ? bt_section_put(&self->out, header, sizeof(header), err) : result;
 }
 
 static int end_block(sources_writer *self, beton_error *err)
@@ -45,7 +45,7 @@ static int end_block(sources_writer *self, beton_error *err)
 	store_u64(self->index + self->index_size + 8, XXH3_64bits(self->bytes, self->used));
 	self->index_size += SOURCES_INDEX_SIZE;
 	self->block += self->used;
-	int result = beton_section_put(&self->out, self->bytes, self->used, err);
+	int result = bt_section_put(&self->out, self->bytes, self->used, err);
 	self->used = 0;
 	return result;
 }
@@ -58,7 +58,7 @@ static void put_number(sources_writer *self, size_t number)
 	self->bytes[self->used++] = (uint8_t)number;
 }
 
-int beton_sources_put(sources_writer *self, const char *name, size_t length, beton_error *err)
+int bt_sources_put(sources_writer *self, const char *name, size_t length, beton_error *err)
 {
 	if (self->put % SOURCES_BLOCK == 0) {
 		int result = end_block(self, err);
@@ -84,20 +84,20 @@ int beton_sources_put(sources_writer *self, const char *name, size_t length, bet
 	return BETON_OK;
 }
 
-int beton_sources_end(sources_writer *self, uint64_t *size, uint64_t *sum, beton_error *err)
+int bt_sources_end(sources_writer *self, uint64_t *size, uint64_t *sum, beton_error *err)
 {
 	int result = end_block(self, err);
 	if (result == BETON_OK)
-		result = beton_section_put(&self->out, self->index, self->index_size, err);
+		result = bt_section_put(&self->out, self->index, self->index_size, err);
 	if (result == BETON_OK)
-		result = beton_section_end(&self->out, sum, err);
+		result = bt_section_end(&self->out, sum, err);
 	*size = self->out.offset - self->begin;
 	return result;
 }
 
-void beton_sources_free(sources_writer *self)
+void bt_sources_free(sources_writer *self)
 {
-	beton_section_free(&self->out);
+	bt_section_free(&self->out);
 	free(self->bytes);
 	free(self->index);
 	*self = (sources_writer){.out.fd = -1};

@@ -25,14 +25,14 @@ typedef struct sources_writer {
 } sources_writer;
 
 /* Begins at offset of fd. path: borrowed. Free the writer after a failure too. Errors: NO_MEMORY, NO_SPACE, IO. */
-int beton_sources_begin(sources_writer *self, int fd, const char *path, uint64_t offset, beton_error *err);
+int bt_sources_begin(sources_writer *self, int fd, const char *path, uint64_t offset, beton_error *err);
 
 /* The next sample's name: length bytes, at most BETON_SOURCE_MAX. */
-int beton_sources_put(sources_writer *self, const char *name, size_t length, beton_error *err);
+int bt_sources_put(sources_writer *self, const char *name, size_t length, beton_error *err);
 
 /* After the last name; *size and *sum: of the section. */
-int beton_sources_end(sources_writer *self, uint64_t *size, uint64_t *sum, beton_error *err);
+int bt_sources_end(sources_writer *self, uint64_t *size, uint64_t *sum, beton_error *err);
 
-void beton_sources_free(sources_writer *self);
+void bt_sources_free(sources_writer *self);
 
 #endif

@@ -100,7 +100,7 @@ static int open_journal(spool *self, beton_error *err)
 	}
 }
 
-int beton_spool_open(spool *self, const char *path, beton_error *err)
+int bt_spool_open(spool *self, const char *path, beton_error *err)
 {
 	*self = (spool){.data_fd = -1, .journal_fd = -1};
 	int result = make_names(self, path, err);
@@ -117,13 +117,13 @@ int beton_spool_open(spool *self, const char *path, beton_error *err)
 	return result;
 }
 
-int beton_spool_continue(spool *self, beton_error *err)
+int bt_spool_continue(spool *self, beton_error *err)
 {
 	struct stat status;
 	return open_regular(self->data_path, 0, &self->data_fd, &status, err);
 }
 
-int beton_spool_restart(spool *self, beton_error *err)
+int bt_spool_restart(spool *self, beton_error *err)
 {
 	close_fd(&self->data_fd);
 	if (ftruncate(self->journal_fd, 0) != 0)
@@ -134,7 +134,7 @@ int beton_spool_restart(spool *self, beton_error *err)
 	return open_regular(self->data_path, O_CREAT | O_EXCL, &self->data_fd, &status, err);
 }
 
-int beton_spool_sync(spool *self, beton_error *err)
+int bt_spool_sync(spool *self, beton_error *err)
 {
 	if (fsync(self->data_fd) == 0)
 		return BETON_OK;
@@ -147,7 +147,7 @@ int beton_spool_sync(spool *self, beton_error *err)
 	return result;
 }
 
-int beton_spool_commit(spool *self, beton_error *err)
+int bt_spool_commit(spool *self, beton_error *err)
 {
 	int fd = self->data_fd;
 	self->data_fd = -1;
@@ -161,7 +161,7 @@ int beton_spool_commit(spool *self, beton_error *err)
 	return result;
 }
 
-void beton_spool_close(spool *self, bool keep)
+void bt_spool_close(spool *self, bool keep)
 {
 	close_fd(&self->data_fd);
 	/* A child of fork has the descriptors too, but files and lock belong to its parent. */

@@ -45,10 +45,10 @@ static int check_fields(check *self, beton_error *err)
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < reader->info.num_fields && result == BETON_OK; i++) {
 		uint64_t offset = HEADER_SIZE + (uint64_t)i * FIELD_SIZE;
-		result = beton_read_section(reader, "list of fields", descriptor, FIELD_SIZE, offset, err);
+		result = bt_read_section(reader, "list of fields", descriptor, FIELD_SIZE, offset, err);
 		if (result != BETON_OK)
 			break;
-		const char *text = beton_field_contradiction(descriptor, &reader->fields[i]);
+		const char *text = bt_field_contradiction(descriptor, &reader->fields[i]);
 		beton_error fault;
 		if (!text)
 			continue;
@@ -65,7 +65,7 @@ static int check_sections(check *self, beton_error *err)
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < block->count && result == BETON_OK; i++) {
 		beton_error fault;
-		result = beton_extension_check(self->reader, &block->list[i], &fault);
+		result = bt_extension_check(self->reader, &block->list[i], &fault);
 		if (result == BETON_FORMAT)
 			result = found(self, "extension block", block->list[i].offset, -1, &fault);
 		else if (result != BETON_OK && err)
@@ -73,7 +73,7 @@ static int check_sections(check *self, beton_error *err)
 	}
 	if (result == BETON_OK && self->faults == 0 && self->reader->info.has_sources) {
 		beton_error fault;
-		result = beton_sources_check(self->reader, &fault);
+		result = bt_sources_check(self->reader, &fault);
 		if (result == BETON_FORMAT)
 			result = found(self, "extension block", block->known[SECTION_SOURCES].offset, -1, &fault);
 		else if (result != BETON_OK && err)
@@ -88,8 +88,7 @@ static int check_pieces(check *self, const summed_part *part, beton_error *err)
 	for (uint64_t from = 0; from < part->size && result == BETON_OK; from += part->piece) {
 		uint64_t left = part->size - from;
 		beton_error fault;
-		result =
-			beton_sums_touch(self->reader, part, from, left < part->piece ? left : part->piece, -1, &fault);
+		result = bt_sums_touch(self->reader, part, from, left < part->piece ? left : part->piece, -1, &fault);
 		if (result == BETON_FORMAT)
 			result = found(self, part->name, part->offset + from, -1, &fault);
 		else if (result != BETON_OK && err)
@@ -120,7 +119,7 @@ static int check_entry(void *context, const alloc_entry *entry)
 	const beton_reader *reader = self->reader;
 	uint64_t offset = reader->info.alloc_table_offset + entry->number * ALLOC_ENTRY_SIZE;
 	beton_error fault;
-	const char *text = beton_alloc_fault(&reader->info, entry);
+	const char *text = bt_alloc_fault(&reader->info, entry);
 	if (!text && reader->info.ordered && entry->sample != entry->number / reader->num_blobs)
 		text = "does not stand at its sample's place";
 	if (!text && entry->size) {
@@ -130,7 +129,7 @@ static int check_entry(void *context, const alloc_entry *entry)
 	}
 	if (!text)
 		return BETON_OK;
-	beton_alloc_fail(reader, entry, text, &fault);
+	bt_alloc_fail(reader, entry, text, &fault);
 	bool known = entry->sample < reader->info.num_samples;
 	return found(self, "allocation table", offset, known ? (int64_t)entry->sample : -1, &fault);
 }
@@ -140,7 +139,7 @@ static int check_overlaps(check *self, beton_error *err)
 	const beton_reader *reader = self->reader;
 	const alloc_index *index;
 	const alloc_entry *last = NULL;
-	int result = beton_alloc_index(reader, &index, err);
+	int result = bt_alloc_index(reader, &index, err);
 	for (uint64_t i = 0; result == BETON_OK && i < index->count; i++) {
 		const alloc_entry *entry = &index->entries[i];
 		if (entry->size == 0)
@@ -169,7 +168,7 @@ static int find_byte(const beton_reader *reader, uint64_t begin, uint64_t end, u
 	*found = end;
 	for (uint64_t at = begin; at < end && *found == end && result == BETON_OK; at += PIECE) {
 		size_t size = end - at < PIECE ? (size_t)(end - at) : PIECE;
-		result = beton_read_section(reader, "metadata", bytes, size, at, err);
+		result = bt_read_section(reader, "metadata", bytes, size, at, err);
 		/* All bytes are zero if each equals the one before it and the first is 0. */
 		if (result != BETON_OK || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0))
 			continue;
@@ -221,7 +220,7 @@ static int take_sample(void *context, const beton_value *values, int result, con
 			     (int64_t)values->sample, fault);
 	for (uint32_t i = 0; i < info->num_fields; i++) {
 		const beton_value *value = &values[i];
-		if (!beton_type_has_blob(value->type) || value->blob.size == 0)
+		if (!bt_type_has_blob(value->type) || value->blob.size == 0)
 			continue;
 		uint8_t *byte = &self->taken[value->entry / 8];
 		uint8_t bit = (uint8_t)(1u << value->entry % 8);
@@ -252,7 +251,7 @@ static int find_unowned(void *context, const alloc_entry *entry)
 	beton_error fault;
 	if (entry->size == 0 || self->taken[entry->number / 8] & 1u << entry->number % 8)
 		return BETON_OK;
-	beton_alloc_fail(reader, entry, "belongs to no value", &fault);
+	bt_alloc_fail(reader, entry, "belongs to no value", &fault);
 	return found(self, "allocation table", reader->info.alloc_table_offset + entry->number * ALLOC_ENTRY_SIZE,
 		     (int64_t)entry->sample, &fault);
 }
@@ -267,15 +266,15 @@ static int check_values(check *self, beton_error *err)
 	if (!self->taken)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu allocation entries", reader->path,
 			       (unsigned long long)reader->info.alloc_entries);
-	int result = beton_each_sample(reader, take_sample, self, err);
+	int result = bt_each_sample(reader, take_sample, self, err);
 	if (result == BETON_OK && self->owned < self->filled)
-		result = beton_alloc_each(reader, find_unowned, self, err);
+		result = bt_alloc_each(reader, find_unowned, self, err);
 	free(self->taken);
 	return result == BETON_END ? BETON_OK : result;
 }
 
-int beton_structure_check(const beton_reader *reader, bool samples, structure_report report, void *context,
-			  beton_error *err)
+int bt_structure_check(const beton_reader *reader, bool samples, structure_report report, void *context,
+		       beton_error *err)
 {
 	check self = {.reader = reader, .samples = samples, .report = report, .context = context, .lowest = UINT64_MAX};
 	int result = check_fields(&self, err);
@@ -286,7 +285,7 @@ int beton_structure_check(const beton_reader *reader, bool samples, structure_re
 	if (result == BETON_OK)
 		result = check_pieces(&self, &reader->table, err);
 	if (result == BETON_OK)
-		result = beton_alloc_each(reader, check_entry, &self, err);
+		result = bt_alloc_each(reader, check_entry, &self, err);
 	if (result == BETON_OK && self.disordered)
 		result = check_overlaps(&self, err);
 	if (result == BETON_OK)
@@ -311,5 +310,5 @@ static bool keep_first(void *context, const char *section, uint64_t offset, int6
 
 int beton_reader_check_structure(const beton_reader *reader, beton_error *err)
 {
-	return beton_structure_check(reader, true, keep_first, err, err);
+	return bt_structure_check(reader, true, keep_first, err, err);
 }

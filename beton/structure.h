@@ -19,7 +19,7 @@ typedef bool (*structure_report)(void *context, const char *section, uint64_t of
  * to one value. samples: also check each sample's values; faults may then be SAMPLE_CORRUPT. Every fault goes to
  * report. Returns FORMAT if report stopped the check, else BETON_OK. Errors that are no finding: IO, FILE_CHANGED,
  * NO_MEMORY. */
-int beton_structure_check(const beton_reader *reader, bool samples, structure_report report, void *context,
-			  beton_error *err);
+int bt_structure_check(const beton_reader *reader, bool samples, structure_report report, void *context,
+		       beton_error *err);
 
 #endif

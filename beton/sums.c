@@ -16,7 +16,7 @@ static uint64_t count_pieces(const summed_part *part)
 	return part->size / part->piece + (part->size % part->piece != 0);
 }
 
-bool beton_sums_init(summed_part *part)
+bool bt_sums_init(summed_part *part)
 {
 	uint64_t words = count_pieces(part) / BITS + 1;
 	if (words <= SIZE_MAX / sizeof(*part->good))
@@ -54,7 +54,7 @@ static void keep(const beton_reader *reader, lines range, const uint8_t *bytes)
 {
 	for (uint64_t at = range.begin; at < range.end; at += CACHE_LINE) {
 		uint64_t size = range.end - at < CACHE_LINE ? range.end - at : CACHE_LINE;
-		beton_cache_put(reader->cache, at / CACHE_LINE, bytes + (at - range.begin), (size_t)size);
+		bt_cache_put(reader->cache, at / CACHE_LINE, bytes + (at - range.begin), (size_t)size);
 	}
 }
 
@@ -63,7 +63,7 @@ static void keep(const beton_reader *reader, lines range, const uint8_t *bytes)
 static lines choose_lines(const beton_reader *reader, const summed_part *part, uint64_t offset)
 {
 	uint64_t begin = offset - offset % CACHE_LINE, end = begin + CACHE_LINE;
-	if (beton_cache_holds_all(reader->cache)) {
+	if (bt_cache_holds_all(reader->cache)) {
 		uint64_t last = part->offset + part->size;
 		begin = offset - offset % reader->read_at_once;
 		begin = begin < part->offset ? part->offset : begin;
@@ -80,8 +80,8 @@ static int fill(const beton_reader *reader, const summed_part *part, uint64_t of
 	lines range = choose_lines(reader, part, offset);
 	size_t count = (size_t)(range.end - range.begin);
 	/* Ignore faults outside of the requested bytes. */
-	if (beton_read_section(reader, part->name, bytes, count, range.begin, NULL) != BETON_OK)
-		return beton_read_section(reader, part->name, destination, size, offset, err);
+	if (bt_read_section(reader, part->name, bytes, count, range.begin, NULL) != BETON_OK)
+		return bt_read_section(reader, part->name, destination, size, offset, err);
 	keep(reader, range, bytes);
 	memcpy(destination, bytes + (offset - range.begin), size);
 	return BETON_OK;
@@ -90,7 +90,7 @@ static int fill(const beton_reader *reader, const summed_part *part, uint64_t of
 /* Whether a missing line brings a piece that is larger than others: of a source where each request takes long. */
 static bool fills_ahead(const beton_reader *reader)
 {
-	return reader->cache && beton_cache_holds_all(reader->cache) && reader->read_at_once > READ_AT_ONCE;
+	return reader->cache && bt_cache_holds_all(reader->cache) && reader->read_at_once > READ_AT_ONCE;
 }
 
 /* Reads the piece of read_at_once bytes with that offset into the cache. */
@@ -99,7 +99,7 @@ static void read_piece(const beton_reader *reader, const summed_part *part, uint
 	lines range = choose_lines(reader, part, offset);
 	size_t count = (size_t)(range.end - range.begin);
 	uint8_t *bytes = malloc(count);
-	if (bytes && beton_read_section(reader, part->name, bytes, count, range.begin, NULL) == BETON_OK)
+	if (bytes && bt_read_section(reader, part->name, bytes, count, range.begin, NULL) == BETON_OK)
 		keep(reader, range, bytes);
 	free(bytes);
 }
@@ -114,11 +114,11 @@ static int fill_ahead(beton_reader *reader, const summed_part *part, uint64_t of
 	if (pthread_mutex_trylock(&reader->fill) == 0) {
 		read_piece(reader, part, offset);
 		pthread_mutex_unlock(&reader->fill);
-		if (beton_cache_get(reader->cache, offset / CACHE_LINE, (size_t)(offset % CACHE_LINE), destination,
-				    size, &worth))
+		if (bt_cache_get(reader->cache, offset / CACHE_LINE, (size_t)(offset % CACHE_LINE), destination, size,
+				 &worth))
 			return BETON_OK;
 	}
-	return beton_read_section(reader, part->name, destination, size, offset, err);
+	return bt_read_section(reader, part->name, destination, size, offset, err);
 }
 
 static int read_missing(const beton_reader *reader, const summed_part *part, uint64_t offset, void *destination,
@@ -128,7 +128,7 @@ static int read_missing(const beton_reader *reader, const summed_part *part, uin
 	if (fills_ahead(reader))
 		return fill_ahead((beton_reader *)reader, part, offset, destination, size, err);
 	return worth ? fill(reader, part, offset, destination, size, err)
-		     : beton_read_section(reader, part->name, destination, size, offset, err);
+		     : bt_read_section(reader, part->name, destination, size, offset, err);
 }
 
 /* Copies from cached lines, and reads those that are missing. */
@@ -142,7 +142,7 @@ static int read_by_lines(const beton_reader *reader, const summed_part *part, ui
 		size_t count = left < CACHE_LINE - at ? left : CACHE_LINE - at;
 		uint8_t *to = (uint8_t *)destination + done;
 		bool worth;
-		if (!beton_cache_get(reader->cache, offset / CACHE_LINE, at, to, count, &worth))
+		if (!bt_cache_get(reader->cache, offset / CACHE_LINE, at, to, count, &worth))
 			result = read_missing(reader, part, offset, to, count, worth, err);
 		done += count;
 	}
@@ -155,7 +155,7 @@ static int compare_sum(const beton_reader *reader, const summed_part *part, uint
 	uint8_t packed[sizeof(uint64_t)];
 	const summed_part sums = {
 		.name = "checksums", .offset = part->sums, .size = count_pieces(part) * sizeof(packed)};
-	int result = beton_part_read(reader, &sums, index * sizeof(packed), packed, sizeof(packed), err);
+	int result = bt_part_read(reader, &sums, index * sizeof(packed), packed, sizeof(packed), err);
 	if (result == BETON_OK && XXH3_64bits(bytes, size) != load_u64(packed))
 		result = mismatch(reader, part, part->offset + index * part->piece, size, sample, err);
 	return result;
@@ -172,9 +172,9 @@ static int verify(const beton_reader *reader, const summed_part *part, uint64_t 
 	uint8_t *bytes = malloc((size_t)(range.end - range.begin));
 	if (!bytes)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
-	int result = ahead ? read_by_lines(reader, part, start, bytes, size, err)
-			   : beton_read_section(reader, part->name, bytes, (size_t)(range.end - range.begin),
-						range.begin, err);
+	int result =
+		ahead ? read_by_lines(reader, part, start, bytes, size, err)
+		      : bt_read_section(reader, part->name, bytes, (size_t)(range.end - range.begin), range.begin, err);
 	if (result == BETON_OK)
 		result = compare_sum(reader, part, index, bytes + (part->offset + start - range.begin), size, sample,
 				     err);
@@ -186,17 +186,17 @@ static int verify(const beton_reader *reader, const summed_part *part, uint64_t 
 	return result;
 }
 
-int beton_part_read(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination, size_t size,
-		    beton_error *err)
+int bt_part_read(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination, size_t size,
+		 beton_error *err)
 {
 	/* Large reads go through the whole part once, so caching is useless. */
 	if (!reader->cache || size > READ_AT_ONCE)
-		return beton_read_section(reader, part->name, destination, size, part->offset + from, err);
+		return bt_read_section(reader, part->name, destination, size, part->offset + from, err);
 	return read_by_lines(reader, part, from, destination, size, err);
 }
 
-int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, int64_t sample,
-		     beton_error *err)
+int bt_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, int64_t sample,
+		  beton_error *err)
 {
 	if (part->sums == 0 || size == 0)
 		return BETON_OK;
@@ -210,8 +210,8 @@ int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64
 	return result;
 }
 
-int beton_sum_range(const beton_reader *reader, const char *section, uint64_t offset, uint64_t size, uint64_t *sum,
-		    beton_error *err)
+int bt_sum_range(const beton_reader *reader, const char *section, uint64_t offset, uint64_t size, uint64_t *sum,
+		 beton_error *err)
 {
 	uint8_t *buffer = malloc(RANGE_BUFFER);
 	XXH3_state_t *state = XXH3_createState();
@@ -222,7 +222,7 @@ int beton_sum_range(const beton_reader *reader, const char *section, uint64_t of
 		XXH3_64bits_reset(state);
 	while (result == BETON_OK && size > 0) {
 		size_t count = size < RANGE_BUFFER ? (size_t)size : RANGE_BUFFER;
-		result = beton_read_section(reader, section, buffer, count, offset, err);
+		result = bt_read_section(reader, section, buffer, count, offset, err);
 		if (result == BETON_OK)
 			XXH3_64bits_update(state, buffer, count);
 		offset += count;

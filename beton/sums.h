@@ -24,20 +24,20 @@ typedef struct summed_part {
 enum { READ_AT_ONCE = 1 << 14, READ_AT_ONCE_MAX = 8 << 20 };
 
 /* Makes the bits; the caller frees part->good. False: out of memory. */
-bool beton_sums_init(summed_part *part);
+bool bt_sums_init(summed_part *part);
 
 /* Verifies the pieces that hold size bytes at `from`, an offset in the part, unless they are known to be good. sample:
  * to which the bytes belong, or -1. Errors: SAMPLE_CORRUPT (a checksum differs; FORMAT without a sample), IO,
  * FILE_CHANGED, NO_MEMORY. */
-int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, int64_t sample,
-		     beton_error *err);
+int bt_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, int64_t sample,
+		  beton_error *err);
 
 /* Reads size bytes at `from` of the part. Errors: IO, FILE_CHANGED. */
-int beton_part_read(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination, size_t size,
-		    beton_error *err);
+int bt_part_read(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination, size_t size,
+		 beton_error *err);
 
 /* XXH3-64 of size bytes of the file at offset. Errors: IO, FILE_CHANGED, NO_MEMORY. */
-int beton_sum_range(const beton_reader *reader, const char *section, uint64_t offset, uint64_t size, uint64_t *sum,
-		    beton_error *err);
+int bt_sum_range(const beton_reader *reader, const char *section, uint64_t offset, uint64_t size, uint64_t *sum,
+		 beton_error *err);
 
 #endif

@@ -45,7 +45,7 @@ static int corrupt(const beton_reader *reader, const value_place *place, const c
 static int take_entry(const beton_reader *reader, const value_place *place, const alloc_entry *entry, uint64_t size,
 		      beton_value *out, beton_error *err)
 {
-	const char *fault = beton_alloc_fault(&reader->info, entry);
+	const char *fault = bt_alloc_fault(&reader->info, entry);
 	if (fault)
 		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
 				      "%s: sample %llu, field '%s': its allocation (offset %llu, %llu bytes) %s",
@@ -53,8 +53,8 @@ static int take_entry(const beton_reader *reader, const value_place *place, cons
 				      (unsigned long long)entry->pointer, (unsigned long long)entry->size, fault);
 	out->blob = (beton_blob){place->pointer, size};
 	out->entry = entry->number;
-	return beton_sums_touch(reader, &reader->table, entry->number * ALLOC_ENTRY_SIZE, ALLOC_ENTRY_SIZE,
-				(int64_t)place->sample, err);
+	return bt_sums_touch(reader, &reader->table, entry->number * ALLOC_ENTRY_SIZE, ALLOC_ENTRY_SIZE,
+			     (int64_t)place->sample, err);
 }
 
 static int not_found(const beton_reader *reader, const value_place *place, beton_error *err)
@@ -69,11 +69,11 @@ static int not_found(const beton_reader *reader, const value_place *place, beton
 static int search_blob(const beton_reader *reader, const value_place *place, beton_value *out, beton_error *err)
 {
 	const alloc_index *index;
-	int result = beton_alloc_index(reader, &index, err);
+	int result = bt_alloc_index(reader, &index, err);
 	if (result != BETON_OK)
 		return result;
 	const alloc_entry *empty;
-	const alloc_entry *entry = beton_alloc_find(index, place->pointer, place->sample, &empty);
+	const alloc_entry *entry = bt_alloc_find(index, place->pointer, place->sample, &empty);
 	if (!entry)
 		return not_found(reader, place, err);
 	if (!place->any_size && place->size == 0 && empty)
@@ -100,7 +100,7 @@ static int find_blob(const beton_reader *reader, const value_place *place, beton
 	if (reader->table_lost)
 		return guess_blob(reader, place, out, err);
 	uint64_t number = place->sample * reader->num_blobs + reader->blob_index[place->field];
-	alloc_entry entry = beton_alloc_unpack(place->likely, number);
+	alloc_entry entry = bt_alloc_unpack(place->likely, number);
 	bool here = entry.sample == place->sample && entry.pointer == place->pointer;
 	if (here && (place->any_size ? entry.size > 0 : entry.size == place->size))
 		return take_entry(reader, place, &entry, entry.size, out, err);
@@ -163,8 +163,8 @@ static int compressed_value(const beton_reader *reader, value_place *place, cons
 	int result = find_blob(reader, place, out, err);
 	if (result != BETON_OK)
 		return result;
-	if (beton_type_is_array(field->type) && out->size != beton_array_bytes(field))
-		return corrupt(reader, place, "the size of the array", out->size, beton_array_bytes(field), err);
+	if (bt_type_is_array(field->type) && out->size != bt_array_bytes(field))
+		return corrupt(reader, place, "the size of the array", out->size, bt_array_bytes(field), err);
 	if (out->size > COMPRESSED_VALUE_MAX || out->size / COMPRESSED_RATIO_MAX > place->size)
 		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
 				      "%s: sample %llu, field '%s': %llu bytes cannot come from %llu compressed ones",
@@ -199,7 +199,7 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 		break;
 	case BETON_FIELD_NDARRAY:
 	case BETON_FIELD_TORCH_TENSOR:
-		place->size = beton_array_bytes(field);
+		place->size = bt_array_bytes(field);
 		break;
 	case BETON_FIELD_CUSTOM:
 	case BETON_FIELD_CUSTOM_BLOB:
@@ -212,14 +212,14 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 	return result == BETON_OK ? check_json_size(reader, place, out, err) : result;
 }
 
-int beton_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
-			beton_error *err)
+int bt_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
+		     beton_error *err)
 {
 	const summed_part *part = &reader->metadata;
-	int result = beton_sums_touch(reader, part, from, size, (int64_t)sample, err);
+	int result = bt_sums_touch(reader, part, from, size, (int64_t)sample, err);
 	if (result != BETON_OK)
 		return result;
-	return beton_part_read(reader, part, from, destination, size, err);
+	return bt_part_read(reader, part, from, destination, size, err);
 }
 
 /* Reads count entries (zeros if the table is lost). They are verified once they prove to be the right ones. */
@@ -230,8 +230,7 @@ static int read_entries(const beton_reader *reader, void *destination, uint32_t 
 		memset(destination, 0, (size_t)count * ALLOC_ENTRY_SIZE);
 		return BETON_OK;
 	}
-	return beton_part_read(reader, part, first * ALLOC_ENTRY_SIZE, destination, (size_t)count * ALLOC_ENTRY_SIZE,
-			       err);
+	return bt_part_read(reader, part, first * ALLOC_ENTRY_SIZE, destination, (size_t)count * ALLOC_ENTRY_SIZE, err);
 }
 
 int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t field_index, beton_value *out,
@@ -246,10 +245,10 @@ int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t fie
 	const beton_field *field = &reader->fields[field_index];
 	uint8_t slot[BETON_CUSTOM_RECORD_MAX]; /* other types have fewer bytes */
 	uint8_t entry[ALLOC_ENTRY_SIZE];
-	int result = beton_read_metadata(reader, sample, slot, beton_field_slot(field).size,
-					 sample * info->record_size + field->record_offset, err);
+	int result = bt_read_metadata(reader, sample, slot, bt_field_slot(field).size,
+				      sample * info->record_size + field->record_offset, err);
 	value_place place = {.sample = sample, .field = field_index};
-	if (result == BETON_OK && beton_type_has_blob(field->type)) {
+	if (result == BETON_OK && bt_type_has_blob(field->type)) {
 		place.likely = entry;
 		result = read_entries(reader, entry, 1, sample * reader->num_blobs + reader->blob_index[field_index],
 				      err);
@@ -262,11 +261,11 @@ int beton_reader_record(const beton_reader *reader, uint64_t sample, uint32_t fi
 {
 	const beton_file_info *info = &reader->info;
 	const beton_field *field = beton_reader_field(reader, field_index);
-	if (sample >= info->num_samples || !field || !beton_type_is_custom(field->type))
+	if (sample >= info->num_samples || !field || !bt_type_is_custom(field->type))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu, or field %u is not of a custom type",
 			       reader->path, (unsigned long long)sample, field_index);
-	return beton_read_metadata(reader, sample, destination, field->item_size,
-				   sample * info->record_size + field->record_offset, err);
+	return bt_read_metadata(reader, sample, destination, field->item_size,
+				sample * info->record_size + field->record_offset, err);
 }
 
 static void mark_damaged(const beton_reader *reader, uint64_t sample, uint32_t field, beton_value *out)
@@ -275,14 +274,14 @@ static void mark_damaged(const beton_reader *reader, uint64_t sample, uint32_t f
 		.type = reader->fields[field].type, .sample = sample, .field = field, .status = BETON_SAMPLE_CORRUPT};
 }
 
-int beton_take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
-		      beton_value *values, beton_error *err)
+int bt_take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
+		   beton_value *values, beton_error *err)
 {
 	int first = BETON_OK;
 	for (uint32_t i = 0; i < reader->info.num_fields; i++) {
 		const beton_field *field = &reader->fields[i];
 		value_place place = {.sample = sample, .field = i};
-		if (beton_type_has_blob(field->type))
+		if (bt_type_has_blob(field->type))
 			place.likely = entries + (size_t)reader->blob_index[i] * ALLOC_ENTRY_SIZE;
 		int result = take_value(reader, &place, record + field->record_offset, &values[i],
 					first == BETON_OK ? err : NULL);
@@ -300,13 +299,13 @@ static int read_sample(const beton_reader *reader, uint64_t sample, uint8_t *rec
 		       beton_value *values, beton_error *err)
 {
 	uint32_t record_size = reader->info.record_size;
-	int result = beton_read_metadata(reader, sample, record, record_size, sample * record_size, err);
+	int result = bt_read_metadata(reader, sample, record, record_size, sample * record_size, err);
 	if (result == BETON_SAMPLE_CORRUPT)
 		for (uint32_t i = 0; i < reader->info.num_fields; i++)
 			mark_damaged(reader, sample, i, &values[i]);
 	if (result == BETON_OK)
 		result = read_entries(reader, entries, reader->num_blobs, sample * reader->num_blobs, err);
-	return result == BETON_OK ? beton_take_values(reader, sample, record, entries, values, err) : result;
+	return result == BETON_OK ? bt_take_values(reader, sample, record, entries, values, err) : result;
 }
 
 int beton_reader_sample(const beton_reader *reader, uint64_t sample, beton_value *values, beton_error *err)
@@ -337,12 +336,12 @@ int beton_reader_read(const beton_reader *reader, const beton_blob *blob, void *
 {
 	if (blob->size == 0)
 		return BETON_OK;
-	return beton_read_section(reader, "pages", destination, (size_t)blob->size, blob->offset, err);
+	return bt_read_section(reader, "pages", destination, (size_t)blob->size, blob->offset, err);
 }
 
 int beton_reader_check(const beton_reader *reader, const beton_value *value, const void *stored, beton_error *err)
 {
-	if (!reader->info.has_checksums || !beton_type_has_blob(value->type))
+	if (!reader->info.has_checksums || !bt_type_has_blob(value->type))
 		return BETON_OK;
 	if (value->entry >= reader->info.alloc_entries || value->field >= reader->info.num_fields)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -351,7 +350,7 @@ int beton_reader_check(const beton_reader *reader, const beton_value *value, con
 			       (unsigned long long)reader->info.alloc_entries, reader->info.num_fields);
 	uint8_t packed[sizeof(uint64_t)];
 	int result =
-		beton_part_read(reader, &reader->blob_sums, value->entry * sizeof(packed), packed, sizeof(packed), err);
+		bt_part_read(reader, &reader->blob_sums, value->entry * sizeof(packed), packed, sizeof(packed), err);
 	if (result != BETON_OK || XXH3_64bits(stored, (size_t)value->blob.size) == load_u64(packed))
 		return result;
 	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)value->sample,
@@ -365,7 +364,7 @@ int beton_reader_unpack(const beton_reader *reader, const beton_value *value, co
 {
 	int result = check ? beton_reader_check(reader, value, stored, err) : BETON_OK;
 	if (result != BETON_OK || value->compression != BETON_COMPRESSION_NONE)
-		return result == BETON_OK ? beton_decompress(reader, value, stored, destination, err) : result;
+		return result == BETON_OK ? bt_decompress(reader, value, stored, destination, err) : result;
 	if (stored != destination && value->size)
 		memcpy(destination, stored, (size_t)value->size);
 	return BETON_OK;

@@ -130,13 +130,13 @@ static int check_content(const verification *self, const beton_value *value, con
 {
 	checked_content content;
 	beton_error fault;
-	int result = beton_content_check(self->reader, value, self->options->max_pixels, buffer, &content, &fault);
+	int result = bt_content_check(self->reader, value, self->options->max_pixels, buffer, &content, &fault);
 	chunk->report.bytes += value->blob.size;
 	chunk->report.pictures += result == BETON_OK && content.decoded;
 	chunk->report.undecoded += result == BETON_OK && content.undecoded;
 	if (result == BETON_OK && content.decoded) {
 		/* The sample itself is intact. */
-		result = beton_jpeg_index_check(self->reader, value, content.data, self->options->max_pixels, &fault);
+		result = bt_jpeg_index_check(self->reader, value, content.data, self->options->max_pixels, &fault);
 		if (result == BETON_FORMAT)
 			return hold_fault(chunk, value, "extension block",
 					  self->reader->extension.known[SECTION_JPEG_INDEXES].offset, &fault, err);
@@ -162,7 +162,7 @@ static int check_sample(const verification *self, uint64_t sample, beton_value *
 	for (uint32_t i = 0; i < reader->info.num_fields && result == BETON_OK; i++) {
 		beton_error fault;
 		if (values[i].status == BETON_OK) {
-			if (!beton_type_has_blob(values[i].type))
+			if (!bt_type_has_blob(values[i].type))
 				continue;
 			if (self->options->deep)
 				result = check_content(self, &values[i], buffer, chunk, &damaged, err);
@@ -252,7 +252,7 @@ static void *check_chunks(void *argument)
 	pthread_cond_broadcast(&self->moved);
 	pthread_mutex_unlock(&self->lock);
 	free(values);
-	beton_content_free(&buffer);
+	bt_content_free(&buffer);
 	return NULL;
 }
 
@@ -310,7 +310,7 @@ static bool has_all_checksums(const beton_reader *reader)
 static int check_structure(verification *self, beton_reader *reader, beton_error *err)
 {
 	self->report->checksums = has_all_checksums(reader);
-	int result = beton_structure_check(reader, false, tell_structure, self, err);
+	int result = bt_structure_check(reader, false, tell_structure, self, err);
 	if (result == BETON_FORMAT)
 		return cancelled(reader->path, err);
 	if (result != BETON_OK)
@@ -341,14 +341,14 @@ static int open_file(verification *self, const char *path, beton_reader **reader
 {
 	fault_place place;
 	beton_error fault;
-	int result = beton_reader_open_damaged(reader, path, 0, &place, &fault);
+	int result = bt_reader_open_damaged(reader, path, 0, &place, &fault);
 	if (is_content_fault(result)) {
 		if (!tell_structure(self, place.section, place.offset, -1, &fault))
 			return cancelled(path, err);
 		if (strcmp(place.section, "extension block") != 0)
 			return BETON_OK;
 		/* Without its block the file is one that FFCV could have written. */
-		result = beton_reader_open_damaged(reader, path, OPEN_WITHOUT_BLOCK, &place, &fault);
+		result = bt_reader_open_damaged(reader, path, OPEN_WITHOUT_BLOCK, &place, &fault);
 	}
 	if (result != BETON_OK && err)
 		*err = fault;

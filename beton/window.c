@@ -21,7 +21,7 @@ static sample **find(const window *self, uint64_t index)
 	return *at ? at : NULL;
 }
 
-bool beton_window_has(const window *self, uint64_t index)
+bool bt_window_has(const window *self, uint64_t index)
 {
 	return find(self, index) != NULL;
 }
@@ -46,7 +46,7 @@ static bool grow(window *self)
 	return true;
 }
 
-bool beton_window_add(window *self, sample *one)
+bool bt_window_add(window *self, sample *one)
 {
 	if (self->samples >= self->chain_count && !grow(self))
 		return false;
@@ -58,7 +58,7 @@ bool beton_window_add(window *self, sample *one)
 	return true;
 }
 
-sample *beton_window_take(window *self, uint64_t index)
+sample *bt_window_take(window *self, uint64_t index)
 {
 	sample **at = find(self, index);
 	if (!at)
@@ -70,12 +70,12 @@ sample *beton_window_take(window *self, uint64_t index)
 	return one;
 }
 
-void beton_window_free(window *self)
+void bt_window_free(window *self)
 {
 	for (size_t i = 0; i < self->chain_count; i++)
 		while (self->chains[i]) {
 			sample *next = self->chains[i]->next;
-			beton_sample_free(self->chains[i]);
+			bt_sample_free(self->chains[i]);
 			self->chains[i] = next;
 		}
 	free(self->chains);

@@ -19,15 +19,15 @@ typedef struct window {
 	size_t bytes; /* of all samples */
 } window;
 
-bool beton_window_has(const window *self, uint64_t index);
+bool bt_window_has(const window *self, uint64_t index);
 
 /* Takes ownership of a sample, whose index must not be there yet. False: out of memory. */
-bool beton_window_add(window *self, sample *one);
+bool bt_window_add(window *self, sample *one);
 
 /* Removes the sample with that index and gives it to the caller; NULL if it is not there. */
-sample *beton_window_take(window *self, uint64_t index);
+sample *bt_window_take(window *self, uint64_t index);
 
 /* Frees all samples. */
-void beton_window_free(window *self);
+void bt_window_free(window *self);
 
 #endif

@@ -62,28 +62,28 @@ static int take_schema(beton_writer *writer, const beton_field *fields, uint32_t
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", writer->path, num_fields);
 	memcpy(schema->fields, fields, num_fields * sizeof(*fields));
 	for (uint32_t i = 0; i < num_fields; i++) {
-		int result = beton_field_format(&schema->fields[i], i, schema->page_size,
-						writer->descriptors + (size_t)i * FIELD_SIZE, err);
+		int result = bt_field_format(&schema->fields[i], i, schema->page_size,
+					     writer->descriptors + (size_t)i * FIELD_SIZE, err);
 		if (result != BETON_OK) {
 			bt_prefix(err, "%s", writer->path);
 			return result;
 		}
 	}
-	int64_t duplicate = beton_duplicate_name(schema->fields, num_fields);
+	int64_t duplicate = bt_duplicate_name(schema->fields, num_fields);
 	if (duplicate == -2)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", writer->path, num_fields);
 	if (duplicate >= 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: two fields have the name '%s'", writer->path,
 			       schema->fields[duplicate].name);
-	schema->record_size = beton_layout_record(schema->fields, num_fields);
+	schema->record_size = bt_layout_record(schema->fields, num_fields);
 	for (uint32_t i = 0; i < num_fields; i++) {
 		const beton_field *field = &schema->fields[i];
-		if (!beton_type_has_blob(field->type))
+		if (!bt_type_has_blob(field->type))
 			continue;
-		schema->blob_slots[schema->blob_fields] = field->record_offset + beton_field_slot(field).pointer_offset;
+		schema->blob_slots[schema->blob_fields] = field->record_offset + bt_field_slot(field).pointer_offset;
 		schema->field_of_blob[schema->blob_fields++] = i;
 	}
-	return schema->stored ? BETON_OK : beton_compressor_open(&writer->compressor, schema, err);
+	return schema->stored ? BETON_OK : bt_compressor_open(&writer->compressor, schema, err);
 }
 
 /* Copies the reader's dictionaries, because its stored values are written as they are. */
@@ -108,7 +108,7 @@ static int place_pages(beton_writer *writer, uint64_t expected_samples, beton_er
 	if (expected_samples > (uint64_t)INT64_MAX / 2 / schema->record_size)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: expected_samples %llu is more than a file can hold",
 			       writer->path, (unsigned long long)expected_samples);
-	uint64_t room = beton_writer_metadata_offset(writer) + expected_samples * schema->record_size;
+	uint64_t room = bt_writer_metadata_offset(writer) + expected_samples * schema->record_size;
 	writer->data_offset = (room + schema->page_size - 1) / schema->page_size * schema->page_size;
 	if (schema->blob_fields == 0)
 		return BETON_OK;
@@ -122,20 +122,20 @@ static int open_files(beton_writer *writer, const beton_writer_options *options,
 {
 	char *job;
 	bool continued = false;
-	int result = beton_job_describe(writer, options, &job, err);
+	int result = bt_job_describe(writer, options, &job, err);
 	if (result == BETON_OK)
-		result = beton_spool_open(&writer->files, writer->path, err);
+		result = bt_spool_open(&writer->files, writer->path, err);
 	if (result == BETON_OK)
-		result = beton_journal_begin(&writer->journal, writer->files.journal_fd, writer->path,
-					     writer->schema.record_size, writer->schema.blob_fields, err);
+		result = bt_journal_begin(&writer->journal, writer->files.journal_fd, writer->path,
+					  writer->schema.record_size, writer->schema.blob_fields, err);
 	if (result == BETON_OK && options->resume)
-		result = beton_writer_resume(writer, job, &continued, err);
+		result = bt_writer_resume(writer, job, &continued, err);
 	/* A writer that fails before it reads an earlier writer's files must keep them. */
 	writer->started = result == BETON_OK;
 	if (result == BETON_OK && !continued)
-		result = beton_spool_restart(&writer->files, err);
+		result = bt_spool_restart(&writer->files, err);
 	if (result == BETON_OK && !continued)
-		result = beton_journal_start(&writer->journal, job, writer->resumable, err);
+		result = bt_journal_start(&writer->journal, job, writer->resumable, err);
 	free(job);
 	return result;
 }
@@ -183,7 +183,7 @@ int beton_writer_open(beton_writer **out, const char *path, const beton_field *f
 	if (result == BETON_OK && options.stored_like)
 		result = take_dictionaries(writer, options.stored_like, err);
 	if (result == BETON_OK && !(options.flags & BETON_WRITER_NO_EXTENSION))
-		result = beton_facts_make(&writer->facts, options.facts, err);
+		result = bt_facts_make(&writer->facts, options.facts, err);
 	if (result == BETON_OK)
 		result = place_pages(writer, options.expected_samples, err);
 	if (result == BETON_OK)
@@ -202,10 +202,10 @@ void beton_writer_close(beton_writer **out)
 	beton_writer *writer = *out;
 	/* Files that cannot be continued are not kept. */
 	bool worth = writer->keep && writer->journal.end > writer->journal.start;
-	beton_spool_close(&writer->files, writer->started ? worth : writer->files.found);
-	beton_journal_free(&writer->journal);
-	beton_compressor_close(&writer->compressor);
-	beton_window_free(&writer->early);
+	bt_spool_close(&writer->files, writer->started ? worth : writer->files.found);
+	bt_journal_free(&writer->journal);
+	bt_compressor_close(&writer->compressor);
+	bt_window_free(&writer->early);
 	pthread_cond_destroy(&writer->changed);
 	pthread_mutex_destroy(&writer->mutex);
 	free(writer->path);

@@ -70,26 +70,26 @@ typedef struct page_move {
 	uint64_t end; /* of the last page after the move */
 } page_move;
 
-page_move beton_writer_page_move(const beton_writer *writer, uint64_t samples, uint64_t pages);
+page_move bt_writer_page_move(const beton_writer *writer, uint64_t samples, uint64_t pages);
 
-static inline uint64_t beton_writer_metadata_offset(const beton_writer *writer)
+static inline uint64_t bt_writer_metadata_offset(const beton_writer *writer)
 {
 	return HEADER_SIZE + (uint64_t)writer->schema.num_fields * FIELD_SIZE;
 }
 
-static inline uint64_t beton_writer_page_offset(const beton_writer *writer, uint64_t page)
+static inline uint64_t bt_writer_page_offset(const beton_writer *writer, uint64_t page)
 {
 	return writer->data_offset + page * writer->schema.page_size;
 }
 
 /* Writes the page being filled, if it holds anything, and the journal's entry for it. last: called by finish. */
-int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err);
+int bt_writer_flush_page(beton_writer *writer, bool last, beton_error *err);
 
 /* All of prepare except the locks. Errors: NO_SPACE, IO, NO_MEMORY, INVALID_ARGUMENT. */
-int beton_writer_complete(beton_writer *writer, beton_error *err);
+int bt_writer_complete(beton_writer *writer, beton_error *err);
 
 /* Continues the file of an earlier writer of the same job, as far as it is intact. *continued: false if there is
  * nothing to continue. Errors: ACCESS, IO, SYSTEM. */
-int beton_writer_resume(beton_writer *writer, const char *job, bool *continued, beton_error *err);
+int bt_writer_resume(beton_writer *writer, const char *job, bool *continued, beton_error *err);
 
 #endif

@@ -15,10 +15,10 @@
 
 static uint64_t metadata_end(const beton_writer *writer, uint64_t samples)
 {
-	return beton_writer_metadata_offset(writer) + samples * writer->schema.record_size;
+	return bt_writer_metadata_offset(writer) + samples * writer->schema.record_size;
 }
 
-page_move beton_writer_page_move(const beton_writer *writer, uint64_t samples, uint64_t pages)
+page_move bt_writer_page_move(const beton_writer *writer, uint64_t samples, uint64_t pages)
 {
 	uint64_t page_size = writer->schema.page_size;
 	uint64_t first = writer->data_offset;
@@ -35,7 +35,7 @@ static int move_pages(beton_writer *writer, const page_move *move, beton_error *
 {
 	int fd = writer->files.data_fd;
 	size_t page_size = writer->schema.page_size;
-	uint64_t end = beton_writer_page_offset(writer, writer->pages);
+	uint64_t end = bt_writer_page_offset(writer, writer->pages);
 	for (uint64_t from = writer->data_offset; from < end && from < move->limit; from += page_size) {
 		ssize_t got = bt_pread_full(fd, writer->page, page_size, from);
 		if (got != (ssize_t)page_size)
@@ -46,7 +46,7 @@ static int move_pages(beton_writer *writer, const page_move *move, beton_error *
 					     (unsigned long long)(from + move->delta));
 	}
 	/* After a power failure, a writer that continues must find the pages in one place or the other. */
-	int result = writer->resumable ? beton_spool_sync(&writer->files, err) : BETON_OK;
+	int result = writer->resumable ? bt_spool_sync(&writer->files, err) : BETON_OK;
 	if (result != BETON_OK)
 		return result;
 	/* Bytes of the old pages that the metadata does not cover must be zeros, as in every file. */
@@ -60,7 +60,7 @@ static int move_pages(beton_writer *writer, const page_move *move, beton_error *
 
 static int write_sample(beton_writer *writer, output *file, uint32_t number, const page_move *move, beton_error *err)
 {
-	uint8_t *record = beton_journal_sample_at(&writer->journal, number, writer->blobs);
+	uint8_t *record = bt_journal_sample_at(&writer->journal, number, writer->blobs);
 	for (uint32_t i = 0; i < writer->schema.blob_fields; i++) {
 		uint8_t *slot = record + writer->schema.blob_slots[i];
 		uint64_t pointer = load_u64(slot);
@@ -69,7 +69,7 @@ static int write_sample(beton_writer *writer, output *file, uint32_t number, con
 		store_u64(slot, pointer);
 		writer->blobs[i].pointer = pointer;
 	}
-	return beton_output_sample(file, record, writer->blobs, err);
+	return bt_output_sample(file, record, writer->blobs, err);
 }
 
 static int write_samples(beton_writer *writer, output *file, const page_move *move, beton_error *err)
@@ -78,7 +78,7 @@ static int write_samples(beton_writer *writer, output *file, const page_move *mo
 	for (uint64_t done = 0; done < writer->samples;) {
 		journal_part part;
 		int error_number;
-		if (!beton_journal_read(&writer->journal, &offset, &part, &error_number))
+		if (!bt_journal_read(&writer->journal, &offset, &part, &error_number))
 			return bt_fail_errno(err, error_number ? error_number : EIO,
 					     "%s: the journal is damaged at offset %llu", writer->path,
 					     (unsigned long long)offset);
@@ -99,7 +99,7 @@ static int put_names(sources_writer *sources, const char *names, uint64_t size, 
 	int result = BETON_OK;
 	for (const char *at = names; at < names + size && result == BETON_OK;) {
 		size_t length = strlen(at);
-		result = beton_sources_put(sources, at, length, err);
+		result = bt_sources_put(sources, at, length, err);
 		at += length + 1;
 	}
 	return result;
@@ -115,9 +115,9 @@ static int copy_sources(beton_writer *writer, sources_writer *sources, beton_err
 		journal_part part;
 		int error_number;
 		char *names = NULL;
-		bool good = beton_journal_read(&writer->journal, &offset, &part, &error_number);
+		bool good = bt_journal_read(&writer->journal, &offset, &part, &error_number);
 		if (good && part.kind == JOURNAL_SOURCES)
-			good = (names = beton_journal_sources(&writer->journal, &part, offset, &error_number));
+			good = (names = bt_journal_sources(&writer->journal, &part, offset, &error_number));
 		if (!good)
 			return bt_fail_errno(err, error_number ? error_number : EIO,
 					     "%s: the journal is damaged at offset %llu", writer->path,
@@ -128,7 +128,7 @@ static int copy_sources(beton_writer *writer, sources_writer *sources, beton_err
 		if (part.kind == JOURNAL_SAMPLES)
 			samples += part.count;
 		while (sources->put < samples && result == BETON_OK)
-			result = beton_sources_put(sources, "", 0, err);
+			result = bt_sources_put(sources, "", 0, err);
 	}
 	return result;
 }
@@ -139,12 +139,12 @@ static int write_sources(beton_writer *writer, output_job *job, beton_error *err
 	sources_writer *sources = malloc(sizeof(*sources));
 	if (!sources)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory to write the sources", writer->path);
-	int result = beton_sources_begin(sources, job->fd, job->path, beton_output_tail(job), err);
+	int result = bt_sources_begin(sources, job->fd, job->path, bt_output_tail(job), err);
 	if (result == BETON_OK)
 		result = copy_sources(writer, sources, err);
 	if (result == BETON_OK)
-		result = beton_sources_end(sources, &job->sources_size, &job->sources_sum, err);
-	beton_sources_free(sources);
+		result = bt_sources_end(sources, &job->sources_size, &job->sources_sum, err);
+	bt_sources_free(sources);
 	free(sources);
 	return result;
 }
@@ -166,37 +166,37 @@ static int write_output(beton_writer *writer, const page_move *move, const uint8
 			  .facts = writer->facts,
 			  .dictionaries = dictionaries,
 			  .dictionaries_size = dictionaries_size};
-	if (!beton_output_fits(&job))
+	if (!bt_output_fits(&job))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %llu samples are more than a file can hold",
 			       writer->path, (unsigned long long)writer->samples);
 	output file = {0};
 	int result = writer->journal.has_sources ? write_sources(writer, &job, err) : BETON_OK;
 	if (result == BETON_OK && writer->journal.has_index)
-		result = beton_jpeg_index_write(&writer->journal, &job, &writer->schema, err);
+		result = bt_jpeg_index_write(&writer->journal, &job, &writer->schema, err);
 	if (result == BETON_OK)
-		result = beton_output_begin(&file, &job, err);
+		result = bt_output_begin(&file, &job, err);
 	if (result == BETON_OK)
 		result = write_samples(writer, &file, move, err);
 	if (result == BETON_OK)
-		result = beton_output_end(&file, err);
-	beton_output_free(&file);
+		result = bt_output_end(&file, err);
+	bt_output_free(&file);
 	return result;
 }
 
-int beton_writer_complete(beton_writer *writer, beton_error *err)
+int bt_writer_complete(beton_writer *writer, beton_error *err)
 {
-	int result = beton_writer_flush_page(writer, true, err);
-	page_move move = beton_writer_page_move(writer, writer->samples, writer->pages);
+	int result = bt_writer_flush_page(writer, true, err);
+	page_move move = bt_writer_page_move(writer, writer->samples, writer->pages);
 	if (result == BETON_OK && move.limit)
 		result = move_pages(writer, &move, err);
 	uint8_t *own = NULL;
 	size_t own_size = 0;
 	if (result == BETON_OK)
-		result = beton_compressor_section(writer->compressor, &own, &own_size, err);
+		result = bt_compressor_section(writer->compressor, &own, &own_size, err);
 	if (result == BETON_OK && own)
 		result = write_output(writer, &move, own, own_size, err);
 	else if (result == BETON_OK)
 		result = write_output(writer, &move, writer->dictionaries, (size_t)writer->dictionaries_size, err);
 	free(own);
-	return result == BETON_OK ? beton_spool_sync(&writer->files, err) : result;
+	return result == BETON_OK ? bt_spool_sync(&writer->files, err) : result;
 }

@@ -10,12 +10,12 @@
 #include "jpeg_index_write.h"
 #include "writer.h"
 
-int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
+int bt_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
 {
 	if (writer->page_used == 0)
-		return beton_journal_flush(&writer->journal, NULL, NULL, err);
+		return bt_journal_flush(&writer->journal, NULL, NULL, err);
 	uint32_t page_size = writer->schema.page_size;
-	uint64_t offset = beton_writer_page_offset(writer, writer->pages);
+	uint64_t offset = bt_writer_page_offset(writer, writer->pages);
 	memset(writer->page + writer->page_used, 0, page_size - writer->page_used);
 	if (bt_pwrite_full(writer->files.data_fd, writer->page, page_size, offset) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot write a page at offset %llu", writer->path,
@@ -25,7 +25,7 @@ int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
 				   .page = writer->pages,
 				   .used = writer->page_used,
 				   .sum = writer->resumable ? XXH3_64bits(writer->page, page_size) : 0};
-	int result = beton_journal_flush(&writer->journal, &part, NULL, err);
+	int result = bt_journal_flush(&writer->journal, &part, NULL, err);
 	writer->pages++;
 	writer->flushed = writer->samples;
 	writer->page_used = 0;
@@ -38,41 +38,41 @@ static int place(beton_writer *writer, const sample *one, beton_error *err)
 		return BETON_OK;
 	const sample_schema *schema = &writer->schema;
 	if (one->used > schema->page_size - writer->page_used) {
-		int result = beton_writer_flush_page(writer, false, err);
+		int result = bt_writer_flush_page(writer, false, err);
 		if (result != BETON_OK)
 			return result;
 	}
 	for (uint32_t i = 0; i < schema->blob_fields; i++) {
 		const sample_blob *blob = &one->blobs[i];
-		uint64_t pointer = beton_writer_page_offset(writer, writer->pages) + writer->page_used;
+		uint64_t pointer = bt_writer_page_offset(writer, writer->pages) + writer->page_used;
 		if (blob->size)
 			memcpy(writer->page + writer->page_used, blob->data, (size_t)blob->size);
 		else
 			writer->page[writer->page_used] = 0;
-		writer->page_used += (uint32_t)beton_blob_used(blob->size);
+		writer->page_used += (uint32_t)bt_blob_used(blob->size);
 		writer->blobs[i] = (output_blob){pointer, blob->size, blob->sum};
 		store_u64(one->record + schema->blob_slots[i], pointer);
 	}
-	int result = beton_sample_journal_index(one, &writer->journal, writer->samples, err);
+	int result = bt_sample_journal_index(one, &writer->journal, writer->samples, err);
 	if (result != BETON_OK)
 		return result;
-	return beton_journal_sample(&writer->journal, one->index, one->record, writer->blobs,
-				    writer->facts ? one->source : NULL, err);
+	return bt_journal_sample(&writer->journal, one->index, one->record, writer->blobs,
+				 writer->facts ? one->source : NULL, err);
 }
 
 /* Trains dictionaries from the samples placed so far, and adds them to the journal. */
 static int train(beton_writer *writer, beton_error *err)
 {
-	int result = beton_compressor_train(writer->compressor, err);
-	for (uint32_t i = 0; i < beton_compressor_fields(writer->compressor) && result == BETON_OK; i++) {
+	int result = bt_compressor_train(writer->compressor, err);
+	for (uint32_t i = 0; i < bt_compressor_fields(writer->compressor) && result == BETON_OK; i++) {
 		size_t size;
-		const void *bytes = beton_compressor_dictionary(writer->compressor, i, &size);
+		const void *bytes = bt_compressor_dictionary(writer->compressor, i, &size);
 		const journal_part part = {
 			.kind = JOURNAL_DICTIONARY, .count = i, .payload = size, .sum = XXH3_64bits(bytes, size)};
-		result = beton_journal_flush(&writer->journal, &part, bytes, err);
+		result = bt_journal_flush(&writer->journal, &part, bytes, err);
 	}
 	if (result == BETON_OK)
-		beton_compressor_ready(writer->compressor);
+		bt_compressor_ready(writer->compressor);
 	return result;
 }
 
@@ -80,9 +80,9 @@ static int train(beton_writer *writer, beton_error *err)
 static int compress(beton_writer *writer, sample *one, beton_error *err)
 {
 	int result = BETON_OK;
-	if (one->index >= TRAINING_SAMPLES && !beton_compressor_trained(writer->compressor))
+	if (one->index >= TRAINING_SAMPLES && !bt_compressor_trained(writer->compressor))
 		result = train(writer, err);
-	return result == BETON_OK ? beton_compress_sample(writer->compressor, one, err) : result;
+	return result == BETON_OK ? bt_compress_sample(writer->compressor, one, err) : result;
 }
 
 /* The functions below are called with the mutex held. */
@@ -146,12 +146,11 @@ static int place_all(beton_writer *writer, sample *one, beton_error *err)
 	writer->position++;
 	int result = place_and_count(writer, one, err);
 	sample *next;
-	while (result == BETON_OK && !writer->cancelled &&
-	       (next = beton_window_take(&writer->early, writer->position))) {
+	while (result == BETON_OK && !writer->cancelled && (next = bt_window_take(&writer->early, writer->position))) {
 		writer->position++;
 		wake(writer);
 		result = place_and_count(writer, next, err);
-		beton_sample_free(next);
+		bt_sample_free(next);
 	}
 	writer->placing = false;
 	wake(writer);
@@ -163,7 +162,7 @@ static int copy_for_window(beton_writer *writer, sample **one, size_t bytes, bet
 {
 	writer->reserved += bytes;
 	pthread_mutex_unlock(&writer->mutex);
-	sample *copy = beton_sample_copy(*one, &writer->schema, bytes);
+	sample *copy = bt_sample_copy(*one, &writer->schema, bytes);
 	pthread_mutex_lock(&writer->mutex);
 	if (!copy) {
 		int result = bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)(*one)->index,
@@ -172,14 +171,14 @@ static int copy_for_window(beton_writer *writer, sample **one, size_t bytes, bet
 		fail(writer, result, err);
 		return result;
 	}
-	beton_sample_free(*one);
+	bt_sample_free(*one);
 	*one = copy;
 	return BETON_OK;
 }
 
 static int keep_in_window(beton_writer *writer, sample **one, beton_error *err)
 {
-	if (beton_window_add(&writer->early, *one)) {
+	if (bt_window_add(&writer->early, *one)) {
 		*one = NULL;
 		return BETON_OK;
 	}
@@ -192,7 +191,7 @@ static int keep_in_window(beton_writer *writer, sample **one, beton_error *err)
 
 static int check_index(const beton_writer *writer, uint64_t index, beton_error *err)
 {
-	if (index >= writer->position && !beton_window_has(&writer->early, index))
+	if (index >= writer->position && !bt_window_has(&writer->early, index))
 		return BETON_OK;
 	return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index, "%s: sample %llu was put before",
 			      writer->path, (unsigned long long)index);
@@ -201,8 +200,8 @@ static int check_index(const beton_writer *writer, uint64_t index, beton_error *
 /* Takes a sample when its turn has come, or when the window has room. next: assigns the next index to it. */
 static int take(beton_writer *writer, sample **one, bool next, beton_error *err)
 {
-	size_t bytes = beton_sample_bytes(*one, &writer->schema);
-	bool fits = !(*one)->raw || beton_compressed_fits(&writer->schema, *one);
+	size_t bytes = bt_sample_bytes(*one, &writer->schema);
+	bool fits = !(*one)->raw || bt_compressed_fits(&writer->schema, *one);
 	bool copied = false;
 	int result;
 	for (;;) {
@@ -240,12 +239,12 @@ static int take(beton_writer *writer, sample **one, bool next, beton_error *err)
 static int make(beton_writer *writer, sample **one, uint64_t index, const beton_input *values, const char *source,
 		beton_error *err)
 {
-	int result = beton_sample_make(one, &writer->schema, index, values, source, err);
+	int result = bt_sample_make(one, &writer->schema, index, values, source, err);
 	if (result == BETON_OK && writer->schema.jpeg_index)
-		result = beton_sample_index(*one, &writer->schema, values, err);
-	if (result != BETON_OK || !(*one)->raw || !beton_compressor_trained(writer->compressor))
+		result = bt_sample_index(*one, &writer->schema, values, err);
+	if (result != BETON_OK || !(*one)->raw || !bt_compressor_trained(writer->compressor))
 		return result;
-	return beton_compress_sample(writer->compressor, *one, err);
+	return bt_compress_sample(writer->compressor, *one, err);
 }
 
 static int put(beton_writer *writer, uint64_t index, const beton_input *values, const char *source, bool next,
@@ -258,7 +257,7 @@ static int put(beton_writer *writer, uint64_t index, const beton_input *values, 
 	int result = BETON_OK;
 	if (values)
 		result = make(writer, &one, index, values, source, err);
-	else if (!(one = beton_sample_skip(index)))
+	else if (!(one = bt_sample_skip(index)))
 		result = bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)index, "%s: no memory for sample %llu",
 					writer->path, (unsigned long long)index);
 	pthread_mutex_lock(&writer->mutex);
@@ -269,7 +268,7 @@ static int put(beton_writer *writer, uint64_t index, const beton_input *values, 
 	else if (result != BETON_INVALID_ARGUMENT)
 		fail(writer, result, err);
 	pthread_mutex_unlock(&writer->mutex);
-	beton_sample_free(one);
+	bt_sample_free(one);
 	return result;
 }
 
@@ -374,7 +373,7 @@ int beton_writer_prepare(beton_writer *writer, beton_error *err)
 	pthread_mutex_lock(&writer->mutex);
 	int result = claim_end(writer, err);
 	pthread_mutex_unlock(&writer->mutex);
-	return result == BETON_OK ? settle(writer, beton_writer_complete(writer, err), &writer->prepared, err) : result;
+	return result == BETON_OK ? settle(writer, bt_writer_complete(writer, err), &writer->prepared, err) : result;
 }
 
 int beton_writer_finish(beton_writer *writer, beton_error *err)
@@ -386,6 +385,6 @@ int beton_writer_finish(beton_writer *writer, beton_error *err)
 	bool prepared = writer->prepared && !writer->finished && !writer->cancelled && writer->failure.code == BETON_OK;
 	pthread_mutex_unlock(&writer->mutex);
 	int result = prepared ? BETON_OK : beton_writer_prepare(writer, err);
-	return result == BETON_OK ? settle(writer, beton_spool_commit(&writer->files, err), &writer->finished, err)
+	return result == BETON_OK ? settle(writer, bt_spool_commit(&writer->files, err), &writer->finished, err)
 				  : result;
 }

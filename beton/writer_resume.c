@@ -36,7 +36,7 @@ static bool read_page(const beton_writer *writer, uint64_t offset, uint64_t sum)
 /* Finds a page that finish may have moved already and covered with metadata, and puts it back. */
 static bool find_page(const beton_writer *writer, const journal_part *part, const page_move *move)
 {
-	uint64_t offset = beton_writer_page_offset(writer, part->page);
+	uint64_t offset = bt_writer_page_offset(writer, part->page);
 	if (read_page(writer, offset, part->sum))
 		return true;
 	return offset < move->limit && read_page(writer, offset + move->delta, part->sum) &&
@@ -55,7 +55,7 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 		journal_part part;
 		int error_number;
 		uint64_t begin = now.offset;
-		if (!beton_journal_read(&writer->journal, &now.offset, &part, &error_number))
+		if (!bt_journal_read(&writer->journal, &now.offset, &part, &error_number))
 			return error_number
 				       ? bt_fail_errno(err, error_number, "%s: cannot read the journal", writer->path)
 				       : BETON_OK;
@@ -63,7 +63,7 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 			now.samples += part.count;
 			now.position = part.position;
 		} else if (part.kind == JOURNAL_SOURCES) {
-			char *names = beton_journal_sources(&writer->journal, &part, now.offset, &error_number);
+			char *names = bt_journal_sources(&writer->journal, &part, now.offset, &error_number);
 			free(names);
 			now.sources = true;
 			if (!names)
@@ -73,7 +73,7 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 		} else if (part.kind == JOURNAL_INDEX) {
 			now.index = true;
 			if (part.payload > BETON_JPEG_INDEX_MAX ||
-			    !beton_journal_payload(&writer->journal, &part, now.offset, entry, &error_number))
+			    !bt_journal_payload(&writer->journal, &part, now.offset, entry, &error_number))
 				return error_number ? bt_fail_errno(err, error_number, "%s: cannot read the journal",
 								    writer->path)
 						    : BETON_OK;
@@ -108,19 +108,19 @@ static int load_dictionaries(beton_writer *writer, uint64_t end, bool *good, bet
 	int result = BETON_OK;
 	*good = true;
 	while (result == BETON_OK && *good && offset < end &&
-	       beton_journal_read(&writer->journal, &offset, &part, &error_number)) {
+	       bt_journal_read(&writer->journal, &offset, &part, &error_number)) {
 		if (part.kind != JOURNAL_DICTIONARY)
 			continue;
 		uint8_t *bytes = malloc((size_t)part.payload + 1);
 		if (!bytes)
 			return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for a dictionary", writer->path);
-		*good = beton_journal_payload(&writer->journal, &part, offset, bytes, &error_number);
+		*good = bt_journal_payload(&writer->journal, &part, offset, bytes, &error_number);
 		if (*good)
-			result = beton_compressor_set(writer->compressor, part.count, bytes, (size_t)part.payload, err);
+			result = bt_compressor_set(writer->compressor, part.count, bytes, (size_t)part.payload, err);
 		free(bytes);
 	}
 	if (result == BETON_OK && *good)
-		beton_compressor_ready(writer->compressor);
+		bt_compressor_ready(writer->compressor);
 	return result;
 }
 
@@ -131,17 +131,17 @@ static int cut(beton_writer *writer, int fd, uint64_t size, beton_error *err)
 	return BETON_OK;
 }
 
-int beton_writer_resume(beton_writer *writer, const char *job, bool *continued, beton_error *err)
+int bt_writer_resume(beton_writer *writer, const char *job, bool *continued, beton_error *err)
 {
 	char *other;
 	*continued = false;
-	journal_match match = beton_journal_find(&writer->journal, job, &other);
+	journal_match match = bt_journal_find(&writer->journal, job, &other);
 	if (match == JOURNAL_OTHER)
-		beton_job_refuse(writer->path, other, job, err);
+		bt_job_refuse(writer->path, other, job, err);
 	free(other);
 	if (match != JOURNAL_SAME)
 		return match == JOURNAL_OTHER ? BETON_MISMATCH : BETON_OK;
-	int result = beton_spool_continue(&writer->files, err);
+	int result = bt_spool_continue(&writer->files, err);
 	if (result == BETON_NOT_FOUND)
 		return BETON_OK;
 	progress whole;
@@ -149,17 +149,17 @@ int beton_writer_resume(beton_writer *writer, const char *job, bool *continued, 
 		result = follow(writer, NULL, &whole, err);
 	if (result != BETON_OK)
 		return result;
-	page_move move = beton_writer_page_move(writer, whole.samples, whole.pages);
+	page_move move = bt_writer_page_move(writer, whole.samples, whole.pages);
 	result = follow(writer, &move, &whole, err);
 	if (result != BETON_OK)
 		return result;
 	/* Without all dictionaries, training would need the first samples again. */
-	bool good = whole.dictionaries == beton_compressor_fields(writer->compressor);
+	bool good = whole.dictionaries == bt_compressor_fields(writer->compressor);
 	if (good && whole.samples && writer->compressor)
 		result = load_dictionaries(writer, whole.offset, &good, err);
 	if (result != BETON_OK || !good || whole.samples == 0)
 		return result;
-	uint64_t data_size = writer->schema.blob_fields ? beton_writer_page_offset(writer, whole.pages) : 0;
+	uint64_t data_size = writer->schema.blob_fields ? bt_writer_page_offset(writer, whole.pages) : 0;
 	result = cut(writer, writer->files.journal_fd, whole.offset, err);
 	if (result == BETON_OK)
 		result = cut(writer, writer->files.data_fd, data_size, err);

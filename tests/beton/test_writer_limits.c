@@ -32,8 +32,8 @@ static void test_offsets(void **state)
 	output_job job = make_job(many);
 	output file;
 	beton_error err;
-	assert_true(beton_output_fits(&job));
-	assert_int_equal(beton_output_begin(&file, &job, &err), BETON_OK);
+	assert_true(bt_output_fits(&job));
+	assert_int_equal(bt_output_begin(&file, &job, &err), BETON_OK);
 	uint64_t expected = (UINT64_C(1) << 50) + many * 8;
 	assert_int_equal(file.blob_sums.offset, UINT64_C(1) << 50);
 	assert_int_equal(file.metadata_sums.offset, expected);
@@ -41,7 +41,7 @@ static void test_offsets(void **state)
 	assert_int_equal(file.table_sums.offset, expected);
 	expected += many / 4096 * 8 + 8 + 4 * 40 + 64;
 	assert_int_equal(file.table_offset, expected);
-	beton_output_free(&file);
+	bt_output_free(&file);
 }
 
 static void test_too_many(void **state)
@@ -50,11 +50,11 @@ static void test_too_many(void **state)
 	const uint64_t counts[] = {UINT64_MAX, UINT64_MAX / 24, INT64_MAX / 24, INT64_MAX / 48};
 	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
 		output_job job = make_job(counts[i]);
-		assert_false(beton_output_fits(&job));
+		assert_false(bt_output_fits(&job));
 	}
 	output_job job = make_job(1);
 	job.pages_end = INT64_MAX - 5;
-	assert_false(beton_output_fits(&job));
+	assert_false(bt_output_fits(&job));
 }
 
 /* 96 GiB of metadata, of which nothing was foreseen. */
@@ -69,16 +69,16 @@ static void test_pages_move(void **state)
 	writer.data_offset = 1u << 23;
 	uint64_t pages = UINT64_C(1) << 20;
 	uint64_t limit = many * 24 + (1u << 23); /* the header's page, too */
-	page_move move = beton_writer_page_move(&writer, many, pages);
+	page_move move = bt_writer_page_move(&writer, many, pages);
 	assert_int_equal(move.limit, limit);
 	assert_int_equal(move.delta, pages << 23);
 	assert_int_equal(move.end, (1u << 23) + (pages << 23) + limit - (1u << 23));
 	/* More metadata than pages: all of them move behind it. */
-	move = beton_writer_page_move(&writer, many, 3);
+	move = bt_writer_page_move(&writer, many, 3);
 	assert_int_equal(move.limit, limit);
 	assert_int_equal((1u << 23) + move.delta, limit);
 	assert_int_equal(move.end, limit + (3u << 23));
-	move = beton_writer_page_move(&writer, 100, 3);
+	move = bt_writer_page_move(&writer, 100, 3);
 	assert_int_equal(move.limit, 0);
 	assert_int_equal(move.end, 4u << 23);
 }

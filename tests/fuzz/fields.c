@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(descriptor, data + 1, size - 1 < FIELD_SIZE ? size - 1 : FIELD_SIZE);
 	beton_field field;
 	beton_error err = {0};
-	int result = beton_field_parse(descriptor, "fuzz", 3, page_size, &field, &err);
+	int result = bt_field_parse(descriptor, "fuzz", 3, page_size, &field, &err);
 	if (result != BETON_OK) {
 		require((result == BETON_FORMAT || result == BETON_UNSUPPORTED_FIELD) && err.code == result &&
 				err.message[0],
@@ -31,27 +31,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	require(field.name[BETON_NAME_MAX] == 0, "a name ends");
-	require(beton_layout_record(&field, 1) > 0, "a field has a record");
+	require(bt_layout_record(&field, 1) > 0, "a field has a record");
 	bool compressed = field.compression != BETON_COMPRESSION_NONE;
-	if (beton_type_is_array(field.type)) {
+	if (bt_type_is_array(field.type)) {
 		require(field.ndim >= 1 && field.ndim <= BETON_DIMS_MAX && field.item_size > 0, "an array has a shape");
-		require(beton_array_bytes(&field) <= (compressed ? COMPRESSED_VALUE_MAX : page_size),
+		require(bt_array_bytes(&field) <= (compressed ? COMPRESSED_VALUE_MAX : page_size),
 			"an array fits a page");
 		require(memchr(field.dtype, 0, sizeof(field.dtype)) != NULL, "a type ends");
 	}
-	const char *contradiction = beton_field_contradiction(descriptor, &field);
+	const char *contradiction = bt_field_contradiction(descriptor, &field);
 	/* What cannot be written: names that are not printable, arrays without elements. */
 	beton_field written = field;
-	if (compressed || beton_field_format(&written, 3, page_size, again, NULL) != BETON_OK)
+	if (compressed || bt_field_format(&written, 3, page_size, again, NULL) != BETON_OK)
 		return 0;
-	require(beton_field_parse(again, "fuzz", 3, page_size, &written, &err) == BETON_OK, "it can be parsed again");
+	require(bt_field_parse(again, "fuzz", 3, page_size, &written, &err) == BETON_OK, "it can be parsed again");
 	require(strcmp(field.name, written.name) == 0 && field.type == written.type && field.ndim == written.ndim &&
 			memcmp(field.shape, written.shape, sizeof(field.shape)) == 0 &&
 			strcmp(field.dtype, written.dtype) == 0 && field.item_size == written.item_size,
 		"it is the same field");
-	require(beton_field_contradiction(again, &written) == NULL, "what is written does not contradict itself");
+	require(bt_field_contradiction(again, &written) == NULL, "what is written does not contradict itself");
 	/* The type of an array can be spelt with blanks. */
-	require(contradiction || beton_type_is_array(field.type) || memcmp(descriptor, again, FIELD_SIZE) == 0,
+	require(contradiction || bt_type_is_array(field.type) || memcmp(descriptor, again, FIELD_SIZE) == 0,
 		"a descriptor without a contradiction is one that could have been written");
 	return 0;
 }
