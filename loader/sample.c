@@ -63,23 +63,23 @@ static int apply_operations(bt_tools *tools, const beton_image_options *options,
 	bt_lent *lent = &tools->loader->pool->lent;
 	if (!bt_lent_begin(lent))
 		return BETON_CANCELLED;
-	int result = bt_operator_apply(&tools->operator, options, random, drawn, err);
+	int result = bt_canvas_apply(&tools->canvas, options, random, drawn, err);
 	bt_lent_end(lent);
 	return result;
 }
 
-/* Resizes the picture and applies operations to it; it is the operator's then. */
+/* Resizes the picture and applies operations to it; it is the canvas's then. */
 static int operate(bt_tools *tools, const bt_view *view, const bt_random *random, bt_picture *picture, double *drawn,
 		   beton_error *err)
 {
 	const beton_image_options *options = view->image;
-	int result = bt_operator_begin(&tools->operator, options->width, options->height, err);
+	int result = bt_canvas_begin(&tools->canvas, options->width, options->height, err);
 	if (result == BETON_OK)
-		result = bt_transform(&tools->transformer, picture, false, &view->pixels, tools->operator.image.data,
-				      err);
+		result =
+			bt_transform(&tools->transformer, picture, false, &view->pixels, tools->canvas.image.data, err);
 	if (result == BETON_OK)
 		result = apply_operations(tools, options, random, drawn ? drawn + BT_DRAWN_FIXED : NULL, err);
-	const bt_image *image = &tools->operator.image;
+	const bt_image *image = &tools->canvas.image;
 	*picture = (bt_picture){.colour = BT_RGB,
 				.planes[0] = {.data = image->data,
 					      .stride = (size_t)image->width * 3,
@@ -91,7 +91,7 @@ static int operate(bt_tools *tools, const bt_view *view, const bt_random *random
 	return result;
 }
 
-/* Resizes, applies operations, and writes the output; notes how pixels move in tools->operator.moves. random: the
+/* Resizes, applies operations, and writes the output; notes how pixels move in tools->canvas.moves. random: the
  * flip's. */
 static int make_image(bt_tools *tools, const bt_view *view, bt_random random, bt_picture *picture, double *drawn,
 		      void *destination, beton_error *err)
@@ -103,7 +103,7 @@ static int make_image(bt_tools *tools, const bt_view *view, bt_random random, bt
 	if (result)
 		return result;
 	if (flip)
-		bt_moves_flip_horizontal(tools->operator.moves);
+		bt_moves_flip_horizontal(tools->canvas.moves);
 	return bt_transform(&tools->transformer, picture, flip, &view->format, destination, err);
 }
 
@@ -112,7 +112,7 @@ static int begin_moves(bt_tools *tools, uint32_t number, const bt_view *view, co
 		       const bt_rect *crop, beton_error *err)
 {
 	const bt_rect placement = {.width = view->image->width, .height = view->image->height};
-	tools->operator.moves = view->moves ? &tools->moves[number] : NULL;
+	tools->canvas.moves = view->moves ? &tools->moves[number] : NULL;
 	return view->moves ? bt_moves_begin(&tools->moves[number], view->image, value->width, value->height, crop,
 					    &placement, err)
 			   : BETON_OK;

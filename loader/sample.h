@@ -50,7 +50,7 @@ typedef struct bt_tools {
 	bt_budget budget;    /* of all buffers below */
 	bt_lane **lanes;     /* to each file */
 	bt_transformer transformer;
-	bt_operator operator;            /* applies operations to pictures */
+	bt_canvas canvas;                /* applies operations to pictures */
 	bt_moves moves[BETON_VIEWS_MAX]; /* of the present sample's pictures, where an output asks for them */
 	bt_buffer array;                 /* the numbers of a GEOMETRY output, as the file has them */
 	bt_buffer chunk;                 /* a decompressed chunk of tokens */

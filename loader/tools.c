@@ -39,7 +39,7 @@ static bool open_arena(bt_arena *arena, size_t bytes)
 static void share_budget(bt_tools *tools)
 {
 	bt_transformer_limit(&tools->transformer, &tools->budget);
-	bt_operator_limit(&tools->operator, & tools->budget);
+	bt_canvas_limit(&tools->canvas, &tools->budget);
 	tools->chunk.budget = tools->array.budget = &tools->budget;
 	for (uint32_t i = 0; i < BETON_VIEWS_MAX; i++)
 		tools->moves[i].memory.budget = &tools->budget;
@@ -84,7 +84,7 @@ void bt_tools_close(bt_tools *tools)
 {
 	bt_decoder_close(&tools->decoder);
 	bt_transformer_free(&tools->transformer);
-	bt_operator_free(&tools->operator);
+	bt_canvas_free(&tools->canvas);
 	bt_buffer_free(&tools->substitute_blob);
 	bt_buffer_free(&tools->chunk);
 	bt_buffer_free(&tools->array);

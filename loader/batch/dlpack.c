@@ -46,7 +46,7 @@ static DLDataType type_of(beton_dtype dtype)
 	return (DLDataType){kDLUInt, 8, 1};
 }
 
-static void delete (DLManagedTensor *managed)
+static void free_managed(DLManagedTensor *managed)
 {
 	exported *self = managed->manager_ctx;
 	beton_batch_release(&self->batch);
@@ -78,7 +78,7 @@ int beton_batch_dlpack(beton_batch *batch, uint32_t index, DLManagedTensor **out
 							.shape = self->shape,
 							.strides = self->strides},
 					  .manager_ctx = self,
-					  .deleter = delete};
+					  .deleter = free_managed};
 	*out = &self->managed;
 	return BETON_OK;
 }

@@ -10,40 +10,40 @@
 
 enum { ERASE_TRIES = 10 };
 
-bt_image bt_operator_target(const bt_operator *operator)
+bt_image bt_canvas_target(const bt_canvas *canvas)
 {
-	bt_image out = operator->image;
-	out.data = operator->pixels[!operator->current].data;
+	bt_image out = canvas->image;
+	out.data = canvas->pixels[!canvas->current].data;
 	return out;
 }
 
-void bt_operator_swap(bt_operator *operator)
+void bt_canvas_swap(bt_canvas *canvas)
 {
-	operator->current = !operator->current;
-	operator->image.data = operator->pixels[operator->current].data;
+	canvas->current = !canvas->current;
+	canvas->image.data = canvas->pixels[canvas->current].data;
 }
 
-int bt_operator_begin(bt_operator *operator, uint32_t width, uint32_t height, beton_error *err)
+int bt_canvas_begin(bt_canvas *canvas, uint32_t width, uint32_t height, beton_error *err)
 {
-	operator->image =(bt_image){.width = width, .height = height};
-	size_t bytes = bt_image_bytes(&operator->image);
-	if (!bt_buffer_reserve(&operator->pixels[0], bytes) || !bt_buffer_reserve(&operator->pixels[1], bytes))
+	canvas->image = (bt_image){.width = width, .height = height};
+	size_t bytes = bt_image_bytes(&canvas->image);
+	if (!bt_buffer_reserve(&canvas->pixels[0], bytes) || !bt_buffer_reserve(&canvas->pixels[1], bytes))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for operations on %u x %u pixels", width, height);
-	operator->current = 0;
-	operator->image.data = operator->pixels[0].data;
+	canvas->current = 0;
+	canvas->image.data = canvas->pixels[0].data;
 	return BETON_OK;
 }
 
-void bt_operator_limit(bt_operator *operator, bt_budget * budget)
+void bt_canvas_limit(bt_canvas *canvas, bt_budget *budget)
 {
-	operator->pixels[0].budget = operator->pixels[1].budget = operator->floats.budget = budget;
+	canvas->pixels[0].budget = canvas->pixels[1].budget = canvas->floats.budget = budget;
 }
 
-void bt_operator_free(bt_operator *operator)
+void bt_canvas_free(bt_canvas *canvas)
 {
-	bt_buffer_free(&operator->pixels[0]);
-	bt_buffer_free(&operator->pixels[1]);
-	bt_buffer_free(&operator->floats);
+	bt_buffer_free(&canvas->pixels[0]);
+	bt_buffer_free(&canvas->pixels[1]);
+	bt_buffer_free(&canvas->floats);
 }
 
 /* Uniform in 0 .. most. */
@@ -53,41 +53,41 @@ static int64_t whole(bt_random *random, int64_t most)
 	return value < most ? value : most;
 }
 
-void bt_operator_shift(bt_operator *operator, int64_t x, int64_t y, beton_padding mode, const uint8_t fill[3])
+void bt_canvas_shift(bt_canvas *canvas, int64_t x, int64_t y, beton_padding mode, const uint8_t fill[3])
 {
-	bt_image out = bt_operator_target(operator);
-	bt_op_shift(&operator->image, &out, x, y, mode, fill);
-	bt_operator_swap(operator);
-	bt_moves_shift(operator->moves, x, y);
+	bt_image out = bt_canvas_target(canvas);
+	bt_op_shift(&canvas->image, &out, x, y, mode, fill);
+	bt_canvas_swap(canvas);
+	bt_moves_shift(canvas->moves, x, y);
 }
 
-void bt_operator_affine(bt_operator *operator, const double m[6], bool bilinear, const uint8_t fill[3])
+void bt_canvas_affine(bt_canvas *canvas, const double m[6], bool bilinear, const uint8_t fill[3])
 {
-	bt_image out = bt_operator_target(operator);
-	bt_op_affine(&operator->image, &out, m, bilinear, fill);
-	bt_operator_swap(operator);
-	bt_moves_affine(operator->moves, m);
+	bt_image out = bt_canvas_target(canvas);
+	bt_op_affine(&canvas->image, &out, m, bilinear, fill);
+	bt_canvas_swap(canvas);
+	bt_moves_affine(canvas->moves, m);
 }
 
-static void shift(bt_operator *operator, const beton_operation * o, int64_t x, int64_t y, double drawn[3])
+static void shift(bt_canvas *canvas, const beton_operation *o, int64_t x, int64_t y, double drawn[3])
 {
-	bt_operator_shift(operator, x, y, o->padding, o->fill);
+	bt_canvas_shift(canvas, x, y, o->padding, o->fill);
 	drawn[0] = (double)x;
 	drawn[1] = (double)y;
 }
 
-static void translate(bt_operator *operator, const beton_operation * o, bt_random *random, double drawn[3])
+static void translate(bt_canvas *canvas, const beton_operation *o, bt_random *random, double drawn[3])
 {
 	int64_t x = whole(random, 2 * (int64_t)o->size) - o->size;
 	int64_t y = whole(random, 2 * (int64_t)o->size) - o->size;
-	shift(operator, o, x, y, drawn);
+	shift(canvas, o, x, y, drawn);
 }
 
-static void rotate(bt_operator *operator, const beton_operation * o, double degrees)
+static void rotate(bt_canvas *canvas, const beton_operation *o, double degrees)
 {
 	double m[6];
-	bt_op_rotation(m, operator->image.width, operator->image.height, degrees);
-	bt_operator_affine(operator, m, o->bilinear, o->fill);
+	bt_op_rotation(m, canvas->image.width, canvas->image.height, degrees);
+	bt_canvas_affine(canvas, m, o->bilinear, o->fill);
 }
 
 static void cutout(const bt_image *image, const beton_operation *o, bt_random *random, double drawn[3])
@@ -101,9 +101,9 @@ static void cutout(const bt_image *image, const beton_operation *o, bt_random *r
 }
 
 /* drawn: width 0 and height 0 when no rectangle of the ten fitted. */
-static void erase(const bt_operator *operator, const beton_operation * o, bt_random *random, double drawn[3])
+static void erase(const bt_canvas *canvas, const beton_operation *o, bt_random *random, double drawn[3])
 {
-	const bt_image *image = &operator->image;
+	const bt_image *image = &canvas->image;
 	double area = (double)image->width * image->height;
 	for (int i = 0; i < ERASE_TRIES; i++) {
 		double target = area * bt_random_uniform(random, o->range[0], o->range[1]);
@@ -115,7 +115,7 @@ static void erase(const bt_operator *operator, const beton_operation * o, bt_ran
 		rect.y = (uint32_t)whole(random, image->height - rect.height);
 		rect.x = (uint32_t)whole(random, image->width - rect.width);
 		if (o->noise)
-			bt_op_noise(image, rect, operator->options->mean, operator->options->std, random);
+			bt_op_noise(image, rect, canvas->options->mean, canvas->options->std, random);
 		else
 			bt_op_fill(image, rect, o->fill);
 		drawn[0] = rect.x;
@@ -150,23 +150,23 @@ static void jitter(const bt_image *image, const beton_operation *o, bt_random *r
 			colour(image, order[i], values[order[i]]);
 }
 
-static int blur(bt_operator *operator, const beton_operation * o, double sigma, beton_error *err)
+static int blur(bt_canvas *canvas, const beton_operation *o, double sigma, beton_error *err)
 {
-	bt_image out = bt_operator_target(operator);
-	float *scratch = bt_buffer_reserve(&operator->floats, bt_image_bytes(&out) * sizeof(float));
+	bt_image out = bt_canvas_target(canvas);
+	float *scratch = bt_buffer_reserve(&canvas->floats, bt_image_bytes(&out) * sizeof(float));
 	if (!scratch)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory to blur %u x %u pixels", out.width, out.height);
-	bt_op_blur(&operator->image, &out, o->size, sigma, scratch);
-	bt_operator_swap(operator);
+	bt_op_blur(&canvas->image, &out, o->size, sigma, scratch);
+	bt_canvas_swap(canvas);
 	return BETON_OK;
 }
 
-static int custom(bt_operator *operator, const beton_operation * o, bt_random *random, beton_error *err)
+static int custom(bt_canvas *canvas, const beton_operation *o, bt_random *random, beton_error *err)
 {
 	beton_operation_call call = {.context = o->context,
-				     .pixels = operator->image.data,
-				     .height = operator->image.height,
-				     .width = operator->image.width,
+				     .pixels = canvas->image.data,
+				     .height = canvas->image.height,
+				     .width = canvas->image.width,
 				     .view = random->view,
 				     .epoch = random->epoch,
 				     .sample = random->sample};
@@ -181,17 +181,17 @@ static int custom(bt_operator *operator, const beton_operation * o, bt_random *r
 }
 
 /* Operations whose parameters are options only. */
-static bool apply_plain(const bt_operator *operator, const beton_operation * o)
+static bool apply_plain(const bt_canvas *canvas, const beton_operation *o)
 {
-	const bt_image *image = &operator->image;
+	const bt_image *image = &canvas->image;
 	switch (o->kind) {
 	case BETON_FLIP_HORIZONTAL:
 		bt_op_flip_horizontal(image);
-		bt_moves_flip_horizontal(operator->moves);
+		bt_moves_flip_horizontal(canvas->moves);
 		return true;
 	case BETON_FLIP_VERTICAL:
 		bt_op_flip_vertical(image);
-		bt_moves_flip_vertical(operator->moves);
+		bt_moves_flip_vertical(canvas->moves);
 		return true;
 	case BETON_GRAYSCALE:
 		bt_op_grayscale(image);
@@ -220,65 +220,65 @@ static bool apply_plain(const bt_operator *operator, const beton_operation * o)
 }
 
 /* Operations with one number drawn from range. */
-static int apply_ranged(bt_operator *operator, const beton_operation * o, double value, beton_error *err)
+static int apply_ranged(bt_canvas *canvas, const beton_operation *o, double value, beton_error *err)
 {
 	bt_image out;
 	switch (o->kind) {
 	case BETON_ROTATE:
-		rotate(operator, o, value);
+		rotate(canvas, o, value);
 		return BETON_OK;
 	case BETON_SHARPNESS:
-		out = bt_operator_target(operator);
-		bt_op_sharpness(&operator->image, &out, value);
-		bt_operator_swap(operator);
+		out = bt_canvas_target(canvas);
+		bt_op_sharpness(&canvas->image, &out, value);
+		bt_canvas_swap(canvas);
 		return BETON_OK;
 	case BETON_BLUR:
-		return blur(operator, o, value, err);
+		return blur(canvas, o, value, err);
 	default:
-		colour(&operator->image, (int)o->kind - BETON_BRIGHTNESS, value);
+		colour(&canvas->image, (int)o->kind - BETON_BRIGHTNESS, value);
 		return BETON_OK;
 	}
 }
 
-static int apply(bt_operator *operator, const beton_operation * o, bt_random *random, double drawn[3], beton_error *err)
+static int apply(bt_canvas *canvas, const beton_operation *o, bt_random *random, double drawn[3], beton_error *err)
 {
-	if (apply_plain(operator, o))
+	if (apply_plain(canvas, o))
 		return BETON_OK;
 	switch (o->kind) {
 	case BETON_TRANSLATE:
-		translate(operator, o, random, drawn);
+		translate(canvas, o, random, drawn);
 		return BETON_OK;
 	case BETON_SHIFT:
-		shift(operator, o, (int64_t)o->range[0], (int64_t)o->range[1], drawn);
+		shift(canvas, o, (int64_t)o->range[0], (int64_t)o->range[1], drawn);
 		return BETON_OK;
 	case BETON_CUTOUT:
-		cutout(&operator->image, o, random, drawn);
+		cutout(&canvas->image, o, random, drawn);
 		return BETON_OK;
 	case BETON_ERASE:
-		erase(operator, o, random, drawn);
+		erase(canvas, o, random, drawn);
 		return BETON_OK;
 	case BETON_COLOR_JITTER:
-		jitter(&operator->image, o, random, drawn);
+		jitter(&canvas->image, o, random, drawn);
 		return BETON_OK;
 	case BETON_RAND_AUGMENT:
-		bt_rand_augment(operator, o, random, drawn);
+		bt_rand_augment(canvas, o, random, drawn);
 		return BETON_OK;
 	case BETON_TRIVIAL_AUGMENT:
-		bt_trivial_augment(operator, o, random, drawn);
+		bt_trivial_augment(canvas, o, random, drawn);
 		return BETON_OK;
 	case BETON_CUSTOM:
-		return custom(operator, o, random, err);
+		return custom(canvas, o, random, err);
 	default:
 		drawn[0] = bt_random_uniform(random, o->range[0], o->range[1]);
-		return apply_ranged(operator, o, drawn[0], err);
+		return apply_ranged(canvas, o, drawn[0], err);
 	}
 }
 
-int bt_operator_apply(bt_operator *operator, const beton_image_options * options, const bt_random *random,
-		      double *drawn, beton_error *err)
+int bt_canvas_apply(bt_canvas *canvas, const beton_image_options *options, const bt_random *random, double *drawn,
+		    beton_error *err)
 {
 	int result = BETON_OK;
-	operator->options = options;
+	canvas->options = options;
 	for (uint32_t i = 0; result == BETON_OK && i < options->num_operations; i++) {
 		const beton_operation *o = &options->operations[i];
 		bt_random own = *random;
@@ -288,7 +288,7 @@ int bt_operator_apply(bt_operator *operator, const beton_image_options * options
 		if (bt_random_uniform(&own, 0, 1) < o->probability &&
 		    (o->kind != BETON_POISON || bt_listed(o->indices, o->num_indices, random->sample))) {
 			values[0] = 1;
-			result = apply(operator, o, &own, values + 1, err);
+			result = apply(canvas, o, &own, values + 1, err);
 		}
 		if (drawn)
 			memcpy(drawn + (size_t)i * BT_DRAWN, values, sizeof(values));

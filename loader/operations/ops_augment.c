@@ -63,32 +63,32 @@ static double magnitude_of(enum choice choice, uint32_t bin, const bounds *most)
 	}
 }
 
-static void shape(bt_operator *operator, enum choice choice, double magnitude, const uint8_t fill[3])
+static void shape(bt_canvas *canvas, enum choice choice, double magnitude, const uint8_t fill[3])
 {
 	double m[6];
 	switch (choice) {
 	case SHEAR_X:
 		bt_op_shear(m, magnitude, 0);
-		bt_operator_affine(operator, m, false, fill);
+		bt_canvas_affine(canvas, m, false, fill);
 		break;
 	case SHEAR_Y:
 		bt_op_shear(m, 0, magnitude);
-		bt_operator_affine(operator, m, false, fill);
+		bt_canvas_affine(canvas, m, false, fill);
 		break;
 	case ROTATE:
-		bt_op_rotation(m, operator->image.width, operator->image.height, magnitude);
-		bt_operator_affine(operator, m, false, fill);
+		bt_op_rotation(m, canvas->image.width, canvas->image.height, magnitude);
+		bt_canvas_affine(canvas, m, false, fill);
 		break;
 	default:
-		bt_operator_shift(operator, choice == TRANSLATE_X ? (int64_t)magnitude : 0,
-				  choice == TRANSLATE_Y ? (int64_t)magnitude : 0, BETON_PADDING_FILL, fill);
+		bt_canvas_shift(canvas, choice == TRANSLATE_X ? (int64_t)magnitude : 0,
+				choice == TRANSLATE_Y ? (int64_t)magnitude : 0, BETON_PADDING_FILL, fill);
 	}
 }
 
-static void colour(bt_operator *operator, enum choice choice, double magnitude)
+static void colour(bt_canvas *canvas, enum choice choice, double magnitude)
 {
-	const bt_image *image = &operator->image;
-	bt_image out = bt_operator_target(operator);
+	const bt_image *image = &canvas->image;
+	bt_image out = bt_canvas_target(canvas);
 	double factor = 1 + magnitude;
 	switch (choice) {
 	case BRIGHTNESS:
@@ -102,7 +102,7 @@ static void colour(bt_operator *operator, enum choice choice, double magnitude)
 		break;
 	case SHARPNESS:
 		bt_op_sharpness(image, &out, factor);
-		bt_operator_swap(operator);
+		bt_canvas_swap(canvas);
 		break;
 	case POSTERIZE:
 		bt_op_posterize(image, (uint32_t)magnitude);
@@ -123,7 +123,7 @@ static uint32_t below(bt_random *random, uint32_t count)
 	return (uint32_t)bt_random_uniform(random, 0, count);
 }
 
-static void apply_one(bt_operator *operator, uint32_t bin, const bounds *most, const uint8_t fill[3], bt_random *random,
+static void apply_one(bt_canvas *canvas, uint32_t bin, const bounds *most, const uint8_t fill[3], bt_random *random,
 		      double drawn[3])
 {
 	enum choice choice = (enum choice)below(random, CHOICES);
@@ -134,28 +134,28 @@ static void apply_one(bt_operator *operator, uint32_t bin, const bounds *most, c
 	drawn[0] = choice;
 	drawn[1] = magnitude;
 	if (choice >= SHEAR_X && choice <= ROTATE)
-		shape(operator, choice, magnitude, fill);
+		shape(canvas, choice, magnitude, fill);
 	else if (choice != IDENTITY)
-		colour(operator, choice, magnitude);
+		colour(canvas, choice, magnitude);
 }
 
-void bt_rand_augment(bt_operator *operator, const beton_operation * operation, bt_random *random, double drawn[3])
+void bt_rand_augment(bt_canvas *canvas, const beton_operation *operation, bt_random *random, double drawn[3])
 {
 	const bounds most = {.shear = 0.3,
-			     .translate_x = 150.0 / 331 * operator->image.width,
-			     .translate_y = 150.0 / 331 * operator->image.height,
+			     .translate_x = 150.0 / 331 * canvas->image.width,
+			     .translate_y = 150.0 / 331 * canvas->image.height,
 			     .rotate = 30,
 			     .colour = 0.9,
 			     .posterize = 4};
 	for (uint32_t i = 0; i < operation->count; i++)
-		apply_one(operator, operation->size, &most, operation->fill, random, drawn);
+		apply_one(canvas, operation->size, &most, operation->fill, random, drawn);
 }
 
-void bt_trivial_augment(bt_operator *operator, const beton_operation * operation, bt_random *random, double drawn[3])
+void bt_trivial_augment(bt_canvas *canvas, const beton_operation *operation, bt_random *random, double drawn[3])
 {
 	const bounds most = {
 		.shear = 0.99, .translate_x = 32, .translate_y = 32, .rotate = 135, .colour = 0.99, .posterize = 6};
 	uint32_t bin = below(random, BINS);
-	apply_one(operator, bin, &most, operation->fill, random, drawn);
+	apply_one(canvas, bin, &most, operation->fill, random, drawn);
 	drawn[2] = bin;
 }

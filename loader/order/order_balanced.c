@@ -27,13 +27,13 @@ static bool group(bt_balanced *out, const labelled *sorted, uint64_t n)
 	out->members = malloc((n ? n : 1) * sizeof(*out->members));
 	if (!out->first || !out->members)
 		return false;
-	uint64_t class = 0;
+	uint64_t label = 0;
 	for (uint64_t i = 0; i < n; i++) {
 		if (i == 0 || sorted[i].value != sorted[i - 1].value)
-			out->first[class ++] = i;
+			out->first[label++] = i;
 		out->members[i] = sorted[i].entry;
 	}
-	out->first[class] = n;
+	out->first[label] = n;
 	return true;
 }
 
@@ -64,9 +64,9 @@ uint64_t bt_balanced_at(const bt_balanced *balanced, uint64_t key, uint64_t posi
 {
 	uint64_t round = position / balanced->classes;
 	bt_permutation classes = bt_permutation_make(balanced->classes, bt_draw(key, BT_PURPOSE_CLASSES, round, 0));
-	uint64_t class = bt_permutation_at(&classes, position % balanced->classes);
-	uint64_t first = balanced->first[class];
-	uint64_t count = balanced->first[class + 1] - first;
-	bt_permutation members = bt_permutation_make(count, bt_draw(key, BT_PURPOSE_MEMBERS, class, round / count));
+	uint64_t label = bt_permutation_at(&classes, position % balanced->classes);
+	uint64_t first = balanced->first[label];
+	uint64_t count = balanced->first[label + 1] - first;
+	bt_permutation members = bt_permutation_make(count, bt_draw(key, BT_PURPOSE_MEMBERS, label, round / count));
 	return balanced->members[first + bt_permutation_at(&members, round % count)];
 }

@@ -216,8 +216,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	job first, one;
 	if (!make_job(&one, bytes, left, data))
 		return 0;
-	bt_decoder *used = open_decoder(), *new = open_decoder();
-	outcome expected = decode(new, &one);
+	bt_decoder *used = open_decoder(), *fresh = open_decoder();
+	outcome expected = decode(fresh, &one);
 	if (make_job(&first, bytes - first_size, first_size, data)) {
 		outcome before = decode(used, &first);
 		free_outcome(&before);
@@ -233,6 +233,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_library(used, &one);
 	free_outcome(&expected);
 	bt_decoder_close(&used);
-	bt_decoder_close(&new);
+	bt_decoder_close(&fresh);
 	return 0;
 }

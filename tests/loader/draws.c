@@ -155,20 +155,20 @@ static void add_operation(numbers *all, const beton_operation *operation)
 	beton_loader_options_init(&options);
 	options.image.operations = operation;
 	options.image.num_operations = 1;
-	bt_operator operator= {0};
+	bt_canvas canvas = {0};
 	for (uint64_t i = 0; i < 200; i++) {
 		double drawn[BT_DRAWN];
 		const bt_random random = stream(i, 0);
-		assert_ok(bt_operator_begin(&operator, SIDE, SIDE, err));
+		assert_ok(bt_canvas_begin(&canvas, SIDE, SIDE, err));
 		for (uint32_t y = 0; y < SIDE; y++)
 			for (uint32_t x = 0; x < SIDE; x++)
 				for (uint32_t c = 0; c < 3; c++)
-					operator.image.data[(y * SIDE + x) * 3 + c] = fixture_pixel(i, x, y, c);
-		assert_ok(bt_operator_apply(&operator, & options.image, &random, drawn, err));
+					canvas.image.data[(y * SIDE + x) * 3 + c] = fixture_pixel(i, x, y, c);
+		assert_ok(bt_canvas_apply(&canvas, &options.image, &random, drawn, err));
 		add(all, drawn, sizeof(drawn));
-		add(all, operator.image.data, bt_image_bytes(&operator.image));
+		add(all, canvas.image.data, bt_image_bytes(&canvas.image));
 	}
-	bt_operator_free(&operator);
+	bt_canvas_free(&canvas);
 }
 
 static void operations(void **state)

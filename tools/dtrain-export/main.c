@@ -156,7 +156,7 @@ static int write_files(dtrain_checkpoint *checkpoint, const export_request *requ
 	return result;
 }
 
-static int export(const char *given, const char *file, const export_request *request, beton_error *err)
+static int export_checkpoint(const char *given, const char *file, const export_request *request, beton_error *err)
 {
 	dtrain_checkpoint *checkpoint = NULL;
 	export_files old = {0};
@@ -245,6 +245,6 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	program_start();
-	int result = export(argv[optind], argv[optind + 1], &request, &err);
+	int result = export_checkpoint(argv[optind], argv[optind + 1], &request, &err);
 	return program_end("dtrain-export", result, &err);
 }

@@ -157,12 +157,12 @@ typedef struct pci_count {
 static void look_at_pci(const char *root, const char *address, pci_count *count)
 {
 	size_t size = 0;
-	char class[32], vendor[32];
-	if (!link_read_line(root, class, sizeof(class), "/sys/bus/pci/devices/%s/class", address) ||
+	char device_class[32], vendor[32];
+	if (!link_read_line(root, device_class, sizeof(device_class), "/sys/bus/pci/devices/%s/class", address) ||
 	    !link_read_line(root, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", address))
 		return;
-	count->gpus += strncmp(class, "0x03", 4) == 0 && strcmp(vendor, "0x10de") == 0;
-	if (strncmp(class, "0x0604", 6) != 0)
+	count->gpus += strncmp(device_class, "0x03", 4) == 0 && strcmp(vendor, "0x10de") == 0;
+	if (strncmp(device_class, "0x0604", 6) != 0)
 		return;
 	count->bridges++;
 	char path[PATH_MAX];

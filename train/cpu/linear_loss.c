@@ -166,13 +166,14 @@ static void finish_rows(const loss *l, int64_t first, int64_t rows)
 }
 
 /* A chunk's part of some classes' gradients of the bias. */
-static void add_bias_gradient(const loss *l, int64_t class, int64_t rows, bool adds)
+static void add_bias_gradient(const loss *l, int64_t class_number, int64_t rows, bool adds)
 {
-	int64_t count = least(CLASSES, l->classes - class);
+	int64_t count = least(CLASSES, l->classes - class_number);
 	if (!adds)
-		memset(l->d_b + class, 0, (size_t)count * sizeof(float));
+		memset(l->d_b + class_number, 0, (size_t)count * sizeof(float));
 	for (int64_t i = 0; i < rows; i++)
-		l->op->rows->add(l->d_b + class, cpu_from(l->op, l->gradients, i * l->classes + class), count);
+		l->op->rows->add(l->d_b + class_number, cpu_from(l->op, l->gradients, i * l->classes + class_number),
+				 count);
 }
 
 static int find_gradients(const loss *l, const products *p, int64_t first, void *workspace, beton_error *err)

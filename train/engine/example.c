@@ -70,9 +70,9 @@ static void *make_up(size_t count, size_t element, int64_t classes)
 	char *data = calloc(count, element);
 	for (size_t i = 0; i < count && data; i++) {
 		float value = (float)(i * 2654435761u % 1000) * 2e-3f - 1;
-		int64_t class = (int64_t)(i * 2654435761u >> 7) % classes;
-		if (element == sizeof(class))
-			memcpy(data + i * element, &class, sizeof(class));
+		int64_t label = (int64_t)(i * 2654435761u >> 7) % classes;
+		if (element == sizeof(label))
+			memcpy(data + i * element, &label, sizeof(label));
 		else if (element == sizeof(value))
 			memcpy(data + i * element, &value, sizeof(value));
 		else

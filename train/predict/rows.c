@@ -12,13 +12,13 @@
 
 struct predict_class {
 	double probability; /* or number */
-	int64_t class;
+	int64_t class_number;
 };
 
 /* NULL: not known. */
-static const char *name_of(const predict_rows *rows, int64_t class)
+static const char *name_of(const predict_rows *rows, int64_t class_number)
 {
-	return json_string_value(json_array_get(rows->names, (size_t) class));
+	return json_string_value(json_array_get(rows->names, (size_t)class_number));
 }
 
 /* ---- CSV, RFC 4180 ---- */
@@ -58,8 +58,8 @@ static void put_csv(const predict_rows *rows, uint64_t sample, const char *sourc
 		fprintf(rows->file, ",%" PRId64, label);
 	for (int64_t i = 0; i < rows->top; i++) {
 		if (rows->kind != PREDICT_NUMBERS) {
-			fprintf(rows->file, ",%" PRId64 ",", rows->order[i].class);
-			put_field(rows->file, name_of(rows, rows->order[i].class));
+			fprintf(rows->file, ",%" PRId64 ",", rows->order[i].class_number);
+			put_field(rows->file, name_of(rows, rows->order[i].class_number));
 		}
 		fprintf(rows->file, ",%.6g", rows->order[i].probability);
 	}
@@ -78,11 +78,12 @@ static int put_json(const predict_rows *rows, uint64_t sample, const char *sourc
 	if (!failed && rows->label >= 0)
 		failed |= json_object_set_new(line, "label", json_integer(label));
 	for (int64_t i = 0; i < rows->top && !failed; i++) {
-		const char *name = name_of(rows, rows->order[i].class);
-		json_t *entry = rows->kind == PREDICT_NUMBERS
-					? json_real(rows->order[i].probability)
-					: json_pack("{s:I, s:s*, s:f}", "class", (json_int_t)rows->order[i].class,
-						    "name", name, "probability", rows->order[i].probability);
+		const char *name = name_of(rows, rows->order[i].class_number);
+		json_t *entry =
+			rows->kind == PREDICT_NUMBERS
+				? json_real(rows->order[i].probability)
+				: json_pack("{s:I, s:s*, s:f}", "class", (json_int_t)rows->order[i].class_number,
+					    "name", name, "probability", rows->order[i].probability);
 		failed |= !entry || json_array_append_new(top, entry);
 	}
 	if (!failed)
@@ -113,7 +114,7 @@ static int compare(const void *a, const void *b)
 	const struct predict_class *x = a, *y = b;
 	if (x->probability != y->probability)
 		return x->probability < y->probability ? 1 : -1;
-	return x->class < y->class ? -1 : x->class > y->class;
+	return x->class_number < y->class_number ? -1 : x->class_number > y->class_number;
 }
 
 static int find_probabilities(predict_rows *rows, uint64_t sample, const float *logits, beton_error *err)

@@ -195,26 +195,26 @@ bool standin_reaches(int device, int peer)
 
 cudaError_t standin_allocate(void **out, size_t bytes, bool device)
 {
-	allocation *new = malloc(sizeof(*new));
+	allocation *fresh = malloc(sizeof(*fresh));
 	void *base = NULL;
 	if (bytes > standin.memory || posix_memalign(&base, ALIGNMENT, bytes) != 0)
 		base = NULL;
 	pthread_mutex_lock(&mutex);
-	bool fits = new &&base && (!device || bytes <= standin.memory - used);
+	bool fits = fresh && base && (!device || bytes <= standin.memory - used);
 	if (fits) {
-		*new = (allocation){.next = allocations,
-				    .base = base,
-				    .bytes = bytes,
-				    .device = device,
-				    .owner = current > 0 ? current : 0};
-		allocations = new;
+		*fresh = (allocation){.next = allocations,
+				      .base = base,
+				      .bytes = bytes,
+				      .device = device,
+				      .owner = current > 0 ? current : 0};
+		allocations = fresh;
 		used += device ? bytes : 0;
 		standin.live++;
 	}
 	pthread_mutex_unlock(&mutex);
 	if (!fits) {
 		free(base);
-		free(new);
+		free(fresh);
 		return standin_return(cudaErrorMemoryAllocation);
 	}
 	memset(base, FRESH_BYTE, bytes);
