@@ -56,3 +56,11 @@ int bt_getopt(int argc, char **argv, const char *letters, const struct option *o
 	fprintf(stderr, "%s: %s\n", program_invocation_short_name, why.message);
 	return '?';
 }
+
+int bt_usage_error(const char *program, const char *message)
+{
+	if (message)
+		fprintf(stderr, "%s: %s\n", program, message);
+	fprintf(stderr, "Try '%s --help'.\n", program);
+	return 2;
+}

@@ -15,4 +15,8 @@ int bt_getopt(int argc, char **argv, const char *letters, const struct option *o
  */
 int bt_refuse_argument(const char *given, const struct option *options, beton_error *err);
 
+/* What a program returns from main after a fault in its arguments: 2. Prints the message behind the program's name, if
+ * it is not NULL, and the option that gives help, on standard error. */
+int bt_usage_error(const char *program, const char *message);
+
 #endif

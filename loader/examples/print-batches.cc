@@ -17,7 +17,7 @@ namespace
 template <typename T, void (*Close)(T **), typename Open> auto own(Open open)
 {
 	struct closer {
-		void canvas()(T *object) const
+		void operator()(T *object) const
 		{
 			Close(&object);
 		}
@@ -30,7 +30,7 @@ template <typename T, void (*Close)(T **), typename Open> auto own(Open open)
 }
 
 struct releaser {
-	void canvas()(beton_batch *batch) const
+	void operator()(beton_batch *batch) const
 	{
 		beton_batch_release(&batch);
 	}

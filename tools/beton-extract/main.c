@@ -259,13 +259,10 @@ static int parse_option(extract_job *job, int option, const char *text, beton_er
 	return result;
 }
 
-static int wrong(extract_job *job, const char *message)
+static int usage_error(extract_job *job, const char *message)
 {
 	selection_free(&job->selection);
-	if (message)
-		fprintf(stderr, "beton-extract: %s\n", message);
-	fputs("Try 'beton-extract --help'.\n", stderr);
-	return 2;
+	return bt_usage_error("beton-extract", message);
 }
 
 int main(int argc, char **argv)
@@ -275,24 +272,24 @@ int main(int argc, char **argv)
 	int option;
 	while ((option = bt_getopt(argc, argv, "L:NKi:c:w:n:f:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return wrong(&job, NULL);
+			return usage_error(&job, NULL);
 		if (option == 'h' || option == 'V') {
 			selection_free(&job.selection);
 			fputs(option == 'h' ? usage_text : "beton-extract " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
 		if (parse_option(&job, option, optarg, &err) != BETON_OK)
-			return wrong(&job, err.message);
+			return usage_error(&job, err.message);
 	}
 	int operands = argc - optind;
 	if (job.one_sample != !!job.field)
-		return wrong(&job, "--sample and --field go together");
+		return usage_error(&job, "--sample and --field go together");
 	if (operands != 2 && !(operands == 1 && job.field))
-		return wrong(&job, "expected IN.beton and OUT");
+		return usage_error(&job, "expected IN.beton and OUT");
 	job.input = argv[optind];
 	job.output = operands == 2 ? argv[optind + 1] : NULL;
 	if (job.output && !*job.output)
-		return wrong(&job, "the name of the output is empty");
+		return usage_error(&job, "the name of the output is empty");
 	program_start();
 	int result = extract(&job, &err);
 	selection_free(&job.selection);

@@ -59,13 +59,10 @@ static int show(const char *path, bool json, info_options *options)
 	return structure != BETON_OK || damaged ? 1 : status;
 }
 
-static int wrong(info_options *options, const char *message)
+static int usage_error(info_options *options, const char *message)
 {
 	selection_free(&options->chosen);
-	if (message)
-		fprintf(stderr, "beton-info: %s\n", message);
-	fputs("Try 'beton-info --help'.\n", stderr);
-	return 2;
+	return bt_usage_error("beton-info", message);
 }
 
 static int parse_option(info_options *options, bool *json, int option, const char *text, beton_error *err)
@@ -113,21 +110,21 @@ int main(int argc, char **argv)
 	int option;
 	while ((option = bt_getopt(argc, argv, "jsi:w:HT:hV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return wrong(&options, NULL);
+			return usage_error(&options, NULL);
 		if (option == 'h' || option == 'V') {
 			selection_free(&options.chosen);
 			fputs(option == 'h' ? usage_text : "beton-info " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
 		if (parse_option(&options, &json, option, optarg, &err) != BETON_OK)
-			return wrong(&options, err.message);
+			return usage_error(&options, err.message);
 	}
 	if (argc - optind != 1)
-		return wrong(&options, "expected FILE");
+		return usage_error(&options, "expected FILE");
 	const char *path = argv[optind];
 	bool stream = options.window || bt_ends_with(path, ".bin");
 	if (stream && (options.samples || options.histogram))
-		return wrong(&options, "a stream of tokens has no samples and no histogram");
+		return usage_error(&options, "a stream of tokens has no samples and no histogram");
 	int status = stream ? program_end("beton-info", info_print_tokens(path, &options, json, &err), &err)
 			    : show(path, json, &options);
 	selection_free(&options.chosen);

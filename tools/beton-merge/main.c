@@ -163,14 +163,6 @@ static int merge(merge_job *job, beton_error *err)
 	return result;
 }
 
-static int wrong(const char *message)
-{
-	if (message)
-		fprintf(stderr, "beton-merge: %s\n", message);
-	fputs("Try 'beton-merge --help'.\n", stderr);
-	return 2;
-}
-
 int main(int argc, char **argv)
 {
 	merge_job job = {0};
@@ -183,7 +175,7 @@ int main(int argc, char **argv)
 			break;
 		case 'p':
 			if (text_parse_page_size("--page-size", optarg, &job.page_size, &err) != BETON_OK)
-				return wrong(err.message);
+				return bt_usage_error("beton-merge", err.message);
 			break;
 		case 'z':
 			job.recompress = true;
@@ -202,16 +194,16 @@ int main(int argc, char **argv)
 			fputs(option == 'h' ? usage_text : "beton-merge " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		default:
-			return wrong(NULL);
+			return bt_usage_error("beton-merge", NULL);
 		}
 	}
 	if (argc - optind < 2)
-		return wrong("expected OUT.beton and at least one IN.beton");
+		return bt_usage_error("beton-merge", "expected OUT.beton and at least one IN.beton");
 	job.output = argv[optind];
 	job.inputs = argv + optind + 1;
 	job.num_inputs = argc - optind - 1;
 	if (output_check_dataset_name(job.output, &err) != BETON_OK)
-		return wrong(err.message);
+		return bt_usage_error("beton-merge", err.message);
 	program_start();
 	int result = merge(&job, &err);
 	return program_end("beton-merge", result, &err);

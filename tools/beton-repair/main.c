@@ -163,14 +163,6 @@ static int repair(repair_job *job, beton_repair_options *options, beton_error *e
 	return result;
 }
 
-static int wrong(const char *message)
-{
-	if (message)
-		fprintf(stderr, "beton-repair: %s\n", message);
-	fputs("Try 'beton-repair --help'.\n", stderr);
-	return 2;
-}
-
 int main(int argc, char **argv)
 {
 	repair_job job = {0};
@@ -188,7 +180,7 @@ int main(int argc, char **argv)
 			break;
 		case 'm':
 			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &options.max_pixels, &err) != BETON_OK)
-				return wrong(err.message);
+				return bt_usage_error("beton-repair", err.message);
 			break;
 		case 'F':
 			job.force = true;
@@ -204,15 +196,15 @@ int main(int argc, char **argv)
 			fputs(option == 'h' ? usage_text : "beton-repair " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		default:
-			return wrong(NULL);
+			return bt_usage_error("beton-repair", NULL);
 		}
 	}
 	if (argc - optind != 2)
-		return wrong("expected IN.beton and OUT.beton");
+		return bt_usage_error("beton-repair", "expected IN.beton and OUT.beton");
 	job.input = argv[optind];
 	job.output = argv[optind + 1];
 	if (output_check_dataset_name(job.output, &err) != BETON_OK)
-		return wrong(err.message);
+		return bt_usage_error("beton-repair", err.message);
 	program_start();
 	return program_end("beton-repair", repair(&job, &options, &err), &err);
 }

@@ -205,13 +205,10 @@ static int parse_option(split_job *job, int option, const char *text, beton_erro
 	return BETON_OK;
 }
 
-static int wrong(split_job *job, const char *message)
+static int usage_error(split_job *job, const char *message)
 {
 	split_shares_free(&job->rule.random);
-	if (message)
-		fprintf(stderr, "beton-split: %s\n", message);
-	fputs("Try 'beton-split --help'.\n", stderr);
-	return 2;
+	return bt_usage_error("beton-split", message);
 }
 
 int main(int argc, char **argv)
@@ -221,25 +218,25 @@ int main(int argc, char **argv)
 	int option;
 	while ((option = bt_getopt(argc, argv, "n:c:s:r:S:p:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return wrong(&job, NULL);
+			return usage_error(&job, NULL);
 		if (option == 'h' || option == 'V') {
 			split_shares_free(&job.rule.random);
 			fputs(option == 'h' ? usage_text : "beton-split " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
 		if (parse_option(&job, option, optarg, &err) != BETON_OK)
-			return wrong(&job, err.message);
+			return usage_error(&job, err.message);
 	}
 	if (argc - optind != 1 && argc - optind != 2)
-		return wrong(&job, "expected IN.beton, and OUT.beton if you like");
+		return usage_error(&job, "expected IN.beton, and OUT.beton if you like");
 	if (!!job.rule.shards + !!job.rule.samples + !!job.rule.bytes + !!job.rule.random.count != 1)
-		return wrong(&job, "one of --shards, --samples, --size and --random is needed");
+		return usage_error(&job, "one of --shards, --samples, --size and --random is needed");
 	if (job.has_seed && !job.rule.random.count)
-		return wrong(&job, "--seed goes with --random");
+		return usage_error(&job, "--seed goes with --random");
 	job.input = argv[optind];
 	job.output = argc - optind == 2 ? argv[optind + 1] : job.input;
 	if (argc - optind == 2 && output_check_dataset_name(job.output, &err) != BETON_OK)
-		return wrong(&job, err.message);
+		return usage_error(&job, err.message);
 	program_start();
 	int result = split(&job, &err);
 	split_shares_free(&job.rule.random);

@@ -182,13 +182,10 @@ static int parse_option(subset_job *job, int option, const char *text, beton_err
 	return result;
 }
 
-static int wrong(subset_job *job, const char *message)
+static int usage_error(subset_job *job, const char *message)
 {
 	selection_free(&job->selection);
-	if (message)
-		fprintf(stderr, "beton-subset: %s\n", message);
-	fputs("Try 'beton-subset --help'.\n", stderr);
-	return 2;
+	return bt_usage_error("beton-subset", message);
 }
 
 int main(int argc, char **argv)
@@ -198,23 +195,23 @@ int main(int argc, char **argv)
 	int option;
 	while ((option = bt_getopt(argc, argv, "i:c:w:r:S:l:p:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return wrong(&job, NULL);
+			return usage_error(&job, NULL);
 		if (option == 'h' || option == 'V') {
 			selection_free(&job.selection);
 			fputs(option == 'h' ? usage_text : "beton-subset " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
 		if (parse_option(&job, option, optarg, &err) != BETON_OK)
-			return wrong(&job, err.message);
+			return usage_error(&job, err.message);
 	}
 	if (argc - optind != 2)
-		return wrong(&job, "expected IN.beton and OUT.beton");
+		return usage_error(&job, "expected IN.beton and OUT.beton");
 	if (job.has_seed && job.fraction == 1)
-		return wrong(&job, "--seed goes with --fraction");
+		return usage_error(&job, "--seed goes with --fraction");
 	job.input = argv[optind];
 	job.output = argv[optind + 1];
 	if (output_check_dataset_name(job.output, &err) != BETON_OK)
-		return wrong(&job, err.message);
+		return usage_error(&job, err.message);
 	program_start();
 	int result = subset(&job, &err);
 	selection_free(&job.selection);

@@ -205,14 +205,6 @@ static int verify(const char *path, beton_verify_options *options, bool json, bo
 	return result == BETON_CANCELLED ? result : BETON_OK;
 }
 
-static int wrong(const char *message)
-{
-	if (message)
-		fprintf(stderr, "beton-verify: %s\n", message);
-	fputs("Try 'beton-verify --help'.\n", stderr);
-	return 2;
-}
-
 int main(int argc, char **argv)
 {
 	beton_verify_options options;
@@ -231,11 +223,11 @@ int main(int argc, char **argv)
 			break;
 		case 'm':
 			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &options.max_pixels, &err) != BETON_OK)
-				return wrong(err.message);
+				return bt_usage_error("beton-verify", err.message);
 			break;
 		case 't':
 			if (bt_parse_u64("--threads", optarg, 1, 1024, &threads, &err) != BETON_OK)
-				return wrong(err.message);
+				return bt_usage_error("beton-verify", err.message);
 			options.num_threads = (uint32_t)threads;
 			break;
 		case 'j':
@@ -249,11 +241,11 @@ int main(int argc, char **argv)
 			fputs(option == 'h' ? usage_text : "beton-verify " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		default:
-			return wrong(NULL);
+			return bt_usage_error("beton-verify", NULL);
 		}
 	}
 	if (optind == argc)
-		return wrong("expected FILE");
+		return bt_usage_error("beton-verify", "expected FILE");
 	program_start();
 	bool faults = false;
 	int result = BETON_OK;

@@ -228,13 +228,10 @@ static int parse_option(view_options *options, int option, const char *text, bet
 	return result;
 }
 
-static int wrong(view_options *options, const char *message)
+static int usage_error(view_options *options, const char *message)
 {
 	selection_free(&options->selection);
-	if (message)
-		fprintf(stderr, "beton-view: %s\n", message);
-	fputs("Try 'beton-view --help'.\n", stderr);
-	return 2;
+	return bt_usage_error("beton-view", message);
 }
 
 /* By the ending, unless --format said it. */
@@ -257,23 +254,23 @@ int main(int argc, char **argv)
 	int option;
 	while ((option = bt_getopt(argc, argv, "n:i:c:w:Sf:k:s:m:t:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return wrong(&options, NULL);
+			return usage_error(&options, NULL);
 		if (option == 'h' || option == 'V') {
 			selection_free(&options.selection);
 			fputs(option == 'h' ? usage_text : "beton-view " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
 		if (parse_option(&options, option, optarg, &err) != BETON_OK)
-			return wrong(&options, err.message);
+			return usage_error(&options, err.message);
 	}
 	if (argc - optind != 2)
-		return wrong(&options, "expected IN.beton and the output");
+		return usage_error(&options, "expected IN.beton and the output");
 	options.input = argv[optind];
 	options.output = argv[optind + 1];
 	options.format = format_of(&options);
 	if (options.format == FORMAT_BY_NAME)
-		return wrong(&options,
-			     "the name of the output ends with neither .png nor .html; --format says what it is");
+		return usage_error(&options,
+				   "the name of the output ends with neither .png nor .html; --format says what it is");
 	program_start();
 	int result = view(&options, &damaged, &err);
 	selection_free(&options.selection);

@@ -240,11 +240,9 @@ static const char *name_of_dataset(int option)
 	return long_options[i].name;
 }
 
-static options_outcome wrong(const char *message)
+static options_outcome usage_error(const char *message)
 {
-	if (message)
-		fprintf(stderr, "beton-write: %s\n", message);
-	fputs("Try 'beton-write --help'.\n", stderr);
+	bt_usage_error("beton-write", message);
 	return OPTIONS_WRONG;
 }
 
@@ -264,7 +262,7 @@ static options_outcome wrong_operands(char **operands, int count, const char *ot
 			"shell from expanding it: '%s'",
 			pattern);
 	free(pattern);
-	return wrong(helps ? message.message : otherwise);
+	return usage_error(helps ? message.message : otherwise);
 }
 
 options_outcome options_parse(write_options *options, int argc, char **argv)
@@ -278,7 +276,7 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 	int option;
 	while ((option = bt_getopt(argc, argv, "m:r:q:p:t:f:FQhV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return wrong(NULL);
+			return usage_error(NULL);
 		if (option == 'h' || option == 'V') {
 			if (option == 'h')
 				printf("%s%s%s", usage_text, image_options_usage, usage_end);
@@ -287,7 +285,7 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 			return OPTIONS_DONE;
 		}
 		if (parse_option(options, option, optarg, &err) != BETON_OK)
-			return wrong(err.message);
+			return usage_error(err.message);
 		if (!options->of_dataset)
 			options->of_dataset = name_of_dataset(option);
 	}
@@ -297,22 +295,22 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 	if (!bin && output_check_dataset_name(argv[optind + 1], &err) != BETON_OK)
 		return wrong_operands(argv + optind, 2, err.message);
 	if (image_options_check(&options->image, &err) != BETON_OK)
-		return wrong(err.message);
+		return usage_error(err.message);
 	if (options->error_list && !options->skip_bad)
-		return wrong("--error-list goes with --on-error=skip");
+		return usage_error("--error-list goes with --on-error=skip");
 	if (options->has_val_seed && options->val_fraction == 0)
-		return wrong("--val-seed goes with --val-fraction");
+		return usage_error("--val-seed goes with --val-fraction");
 	if (options->text_field && !options->tokenizer)
-		return wrong("--field goes with --tokenizer");
+		return usage_error("--field goes with --tokenizer");
 	if (options->no_index && (!options->image.keep_bytes || options->image.unchecked))
-		return wrong("--no-index goes with --keep-bytes, and not with --no-check, which makes none");
+		return usage_error("--no-index goes with --keep-bytes, and not with --no-check, which makes none");
 	if (options->llmc_header && !bin)
-		return wrong("--llmc goes with --tokenizer and OUT.bin");
+		return usage_error("--llmc goes with --tokenizer and OUT.bin");
 	options->source = argv[optind];
 	options->output = argv[optind + 1];
 	if (options->error_list && strcmp(options->error_list, options->output) == 0)
-		return wrong("--error-list is the output");
+		return usage_error("--error-list is the output");
 	if (options->error_list && output_check_list_name(options->error_list, &err) != BETON_OK)
-		return wrong(err.message);
+		return usage_error(err.message);
 	return OPTIONS_RUN;
 }

@@ -120,7 +120,7 @@ void dnn_select(dnn_graph *graph, dnn_descriptor x, dnn_descriptor other, dnn_de
 /* c = a b for the last two dimensions of each; in the others, heads of b are shared by equally many of a. */
 void dnn_product(dnn_graph *graph, dnn_descriptor a, dnn_descriptor b, dnn_descriptor c);
 /* Over the dimensions in which y has fewer elements. */
-void dnn_reduction(dnn_graph *graph, cudnnReduceTensorOp_t operation, dnn_descriptor x, dnn_descriptor y);
+void dnn_reduction(dnn_graph *graph, cudnnReduceTensorOp_t reduce_op, dnn_descriptor x, dnn_descriptor y);
 /* y: x with its dimensions in the order of y's strides. */
 void dnn_reshape(dnn_graph *graph, dnn_descriptor x, dnn_descriptor y);
 

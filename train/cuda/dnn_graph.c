@@ -410,10 +410,10 @@ void dnn_product(dnn_graph *graph, dnn_descriptor a, dnn_descriptor b, dnn_descr
 	sign(graph, " product");
 }
 
-void dnn_reduction(dnn_graph *graph, cudnnReduceTensorOp_t operation, dnn_descriptor x, dnn_descriptor y)
+void dnn_reduction(dnn_graph *graph, cudnnReduceTensorOp_t reduce_op, dnn_descriptor x, dnn_descriptor y)
 {
 	dnn_descriptor reduction = make(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-	set(graph, reduction, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &operation);
+	set(graph, reduction, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &reduce_op);
 	set_type(graph, reduction, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
 	finalize(graph, reduction, "reduction");
 	dnn_descriptor operation = make(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
@@ -421,7 +421,7 @@ void dnn_reduction(dnn_graph *graph, cudnnReduceTensorOp_t operation, dnn_descri
 	set_part(graph, operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
 	set_part(graph, operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
 	add_operation(graph, operation, "reduction");
-	sign(graph, " reduction%d", (int)operation);
+	sign(graph, " reduction%d", (int)reduce_op);
 }
 
 void dnn_reshape(dnn_graph *graph, dnn_descriptor x, dnn_descriptor y)
