@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "common/arguments.h"
 
 static const char *const usage_text = "Usage: beton-bench COMMAND [OPTION]... [FILE]\n"
 				      "\n"
@@ -32,6 +33,5 @@ int main(int argc, char **argv)
 		return fflush(stdout) == 0 ? 0 : 1;
 	}
 	fprintf(stderr, argc > 1 ? "beton-bench: no command '%s'\n" : "beton-bench: expected a command\n", command);
-	fputs("Try 'beton-bench --help'.\n", stderr);
-	return 2;
+	return bt_usage_error("beton-bench", NULL);
 }

@@ -277,15 +277,11 @@ int load_options_parse(load_options *out, int argc, char **argv)
 			fputs(usage_text, stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
-		if (!take(out, option, names[index].name, optarg)) {
-			fputs("Try 'beton-bench load --help'.\n", stderr);
-			return 2;
-		}
+		if (!take(out, option, names[index].name, optarg))
+			return bt_usage_error("beton-bench load", NULL);
 	}
-	if (argc - optind != 1) {
-		fputs("beton-bench: expected FILE\nTry 'beton-bench load --help'.\n", stderr);
-		return 2;
-	}
+	if (argc - optind != 1)
+		return bt_usage_error("beton-bench load", "expected FILE");
 	out->path = argv[optind];
 	return -1;
 }

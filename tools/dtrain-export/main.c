@@ -216,8 +216,7 @@ static int take_option(int option, const char *text, export_request *request, be
 		fputs(option == 'h' ? usage_text : "dtrain-export " PROJECT_VERSION "\n", stdout);
 		return fflush(stdout) == 0 ? 1 : 2;
 	default:
-		fputs("Try 'dtrain-export --help'.\n", stderr);
-		return 3;
+		return bt_usage_error("dtrain-export", NULL) + 1;
 	}
 	if (result == BETON_OK)
 		return 0;
@@ -235,15 +234,10 @@ int main(int argc, char **argv)
 		if (end)
 			return end - 1;
 	}
-	if (argc - optind != 2) {
-		fputs("dtrain-export: expected CHECKPOINT and FILE\nTry 'dtrain-export --help'.\n", stderr);
-		return 2;
-	}
-	if (request.names && strcmp(request.set, "optimizer") == 0) {
-		fputs("dtrain-export: --names cannot be combined with --set optimizer\nTry 'dtrain-export --help'.\n",
-		      stderr);
-		return 2;
-	}
+	if (argc - optind != 2)
+		return bt_usage_error("dtrain-export", "expected CHECKPOINT and FILE");
+	if (request.names && strcmp(request.set, "optimizer") == 0)
+		return bt_usage_error("dtrain-export", "--names cannot be combined with --set optimizer");
 	program_start();
 	int result = export_checkpoint(argv[optind], argv[optind + 1], &request, &err);
 	return program_end("dtrain-export", result, &err);

@@ -420,15 +420,6 @@ static int run(const struct options *options, beton_error *err)
 	return status;
 }
 
-/* text: NULL if the message was printed. */
-static int fail_usage(const char *text)
-{
-	if (text)
-		fprintf(stderr, "dtrain-generate: %s\n", text);
-	fputs("Try 'dtrain-generate --help'.\n", stderr);
-	return 2;
-}
-
 int main(int argc, char **argv)
 {
 	struct options options = {.sample = {.temperature = 1, .top_p = 1},
@@ -440,19 +431,19 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	while ((option = bt_getopt(argc, argv, "m:t:p:i:n:r:s:T:k:P:d:j:vhV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return fail_usage(NULL);
+			return bt_usage_error("dtrain-generate", NULL);
 		if (option == 'h' || option == 'V') {
 			fputs(option == 'h' ? usage_text : "dtrain-generate " DTRAIN_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
 		if (parse_value(option, &options, &err) != BETON_OK)
-			return fail_usage(err.message);
+			return bt_usage_error("dtrain-generate", err.message);
 	}
 	if (argc - optind != 1)
-		return fail_usage("expected WEIGHTS");
+		return bt_usage_error("dtrain-generate", "expected WEIGHTS");
 	options.weights = argv[optind];
 	if (find_problem(&options))
-		return fail_usage(find_problem(&options));
+		return bt_usage_error("dtrain-generate", find_problem(&options));
 	if (run(&options, &err) == BETON_OK)
 		return 0;
 	fprintf(stderr, "dtrain-generate: %s\n", err.message);

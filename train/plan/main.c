@@ -202,14 +202,6 @@ static int check(const plan_options *options, const bool given[OPTIONS], beton_e
 	return check_compression(&options->compression, given, err);
 }
 
-static int fail_usage(const char *text)
-{
-	if (text)
-		fprintf(stderr, "dtrain-plan: %s\n", text);
-	fputs("Try 'dtrain-plan --help'.\n", stderr);
-	return 2;
-}
-
 int main(int argc, char **argv)
 {
 	plan_options options = {.example = {.batch_size = 64, .classes = 1000},
@@ -224,27 +216,27 @@ int main(int argc, char **argv)
 	dtrain_compression_init(&options.compression);
 	while ((option = bt_getopt(argc, argv, "w:s:M:b:p:o:r:d:hV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return fail_usage(NULL);
+			return bt_usage_error("dtrain-plan", NULL);
 		if (option == 'h' || option == 'V') {
 			fputs(option == 'h' ? usage_text : "dtrain-plan " DTRAIN_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
 		if (parse_option(option, &options, &err) != BETON_OK)
-			return fail_usage(err.message);
+			return bt_usage_error("dtrain-plan", err.message);
 		given[option] = true;
 	}
 	if (argc - optind != 1)
-		return fail_usage("expected MODEL");
+		return bt_usage_error("dtrain-plan", "expected MODEL");
 	options.example.model = argv[optind];
 	if (check(&options, given, &err) != BETON_OK)
-		return fail_usage(err.message);
+		return bt_usage_error("dtrain-plan", err.message);
 	if (plan_answer(&options, &fits, &err) == BETON_OK)
 		return fits ? 0 : 1;
 	/* Whoever reads the table has seen enough: the status is that of a program that the signal ends. */
 	if (err.code == BETON_PEER_LOST)
 		return 128 + SIGPIPE;
 	if (err.code == BETON_INVALID_ARGUMENT)
-		return fail_usage(err.message);
+		return bt_usage_error("dtrain-plan", err.message);
 	fprintf(stderr, "dtrain-plan: %s\n", err.message);
 	return 1;
 }

@@ -190,14 +190,6 @@ static int run(const predict_options *options, beton_error *err)
 	return status;
 }
 
-static int fail_usage(const char *text)
-{
-	if (text)
-		fprintf(stderr, "dtrain-predict: %s\n", text);
-	fputs("Try 'dtrain-predict --help'.\n", stderr);
-	return 2;
-}
-
 int main(int argc, char **argv)
 {
 	predict_options options = {.top = 5, .batch_size = 64, .device = {.name = "auto", .index = -1}};
@@ -207,16 +199,16 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	while ((option = bt_getopt(argc, argv, "o:Ff:k:S:m:a:b:p:d:j:hV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return fail_usage(NULL);
+			return bt_usage_error("dtrain-predict", NULL);
 		if (option == 'h' || option == 'V') {
 			fputs(option == 'h' ? usage_text : "dtrain-predict " DTRAIN_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
 		if (parse_option(option, &options, &err) != BETON_OK)
-			return fail_usage(err.message);
+			return bt_usage_error("dtrain-predict", err.message);
 	}
 	if (argc - optind != 2)
-		return fail_usage("expected WEIGHTS and DATA");
+		return bt_usage_error("dtrain-predict", "expected WEIGHTS and DATA");
 	options.weights = argv[optind];
 	options.data = argv[optind + 1];
 	if (!options.format)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "async.h"
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/net.h"
 #include "common/system.h"
@@ -46,7 +47,7 @@ static int fail(const beton_error *err)
 
 static int fail_usage(const beton_error *err)
 {
-	fprintf(stderr, "dtrain-ffcv: %s\nTry 'dtrain-ffcv --help'.\n", err->message);
+	bt_usage_error("dtrain-ffcv", err->message);
 	return LAUNCH_EXIT_USAGE;
 }
 
