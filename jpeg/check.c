@@ -1,68 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check.h"
 
-#include <setjmp.h>
 #include <stdio.h>
 
 #include <jpeglib.h>
-#include <jerror.h>
 
 #include "common/error.h"
-#include "common/jpeg.h"
 #include "common/jpeg_header.h"
+#include "escape.h"
 #include "scan.h"
 
 /* Making a decoder takes longer than libjpeg takes for less data. */
 enum { LEAST_BYTES = 8192 };
 
-/* libjpeg leaves a failing call by longjmp, so all state that cleaning up needs is here. */
 typedef struct checker {
 	struct jpeg_decompress_struct jpeg;
-	struct jpeg_error_mgr errors;
-	struct jpeg_progress_mgr progress;
-	jmp_buf failed;
+	bt_jpeg_escape escape;
 	bt_scan *scan;
-	int code;
-	char message[JMSG_LENGTH_MAX];
 } checker;
-
-static void leave(j_common_ptr jpeg)
-{
-	checker *self = jpeg->client_data;
-	self->code = jpeg->err->msg_code == JERR_OUT_OF_MEMORY ? BETON_NO_MEMORY : BETON_SAMPLE_CORRUPT;
-	jpeg->err->format_message(jpeg, self->message);
-	longjmp(self->failed, 1);
-}
-
-static void leave_on_warning(j_common_ptr jpeg, int level)
-{
-	if (level < 0)
-		leave(jpeg);
-}
-
-static void limit_scans(j_common_ptr jpeg)
-{
-	checker *self = jpeg->client_data;
-	if (self->jpeg.input_scan_number <= BT_JPEG_SCANS_MAX)
-		return;
-	self->code = BETON_SAMPLE_CORRUPT;
-	snprintf(self->message, sizeof(self->message), "more than %d scans", BT_JPEG_SCANS_MAX);
-	longjmp(self->failed, 1);
-}
 
 /* Reads the header, up to the scan. */
 static void begin(checker *self, const uint8_t *data, size_t size, uint64_t max_pixels)
 {
 	j_decompress_ptr jpeg = &self->jpeg;
-	jpeg_create_decompress(jpeg);
-	self->progress.progress_monitor = limit_scans;
-	jpeg->progress = &self->progress;
+	bt_jpeg_escape_open_decoder(&self->escape, jpeg);
 	jpeg_mem_src(jpeg, data, (unsigned long)size);
 	jpeg_read_header(jpeg, TRUE);
-	if (!bt_jpeg_header_check(jpeg, max_pixels, self->message, sizeof(self->message))) {
-		self->code = BETON_SAMPLE_CORRUPT;
-		longjmp(self->failed, 1);
-	}
+	char why[JMSG_LENGTH_MAX];
+	if (!bt_jpeg_header_check(jpeg, max_pixels, why, sizeof(why)))
+		bt_jpeg_escape_leave(&self->escape, "%s", why);
 }
 
 static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts)
@@ -94,11 +60,8 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 
 static void set_up(checker *self)
 {
-	*self = (checker){.code = BETON_OK};
-	self->jpeg.err = jpeg_std_error(&self->errors);
-	self->jpeg.client_data = self;
-	self->errors.error_exit = leave;
-	self->errors.emit_message = leave_on_warning;
+	*self = (checker){.scan = NULL};
+	self->jpeg.err = bt_jpeg_escape_init(&self->escape);
 }
 
 static void tear_down(checker *self)
@@ -111,12 +74,12 @@ int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg
 {
 	checker self;
 	set_up(&self);
-	if (setjmp(self.failed) == 0)
+	if (setjmp(self.escape.target) == 0)
 		check(&self, data, size, max_pixels, facts);
 	else
-		bt_fail(err, self.code, "its JPEG cannot be decoded: %s", self.message);
+		bt_fail(err, self.escape.code, "its JPEG cannot be decoded: %s", self.escape.message);
 	tear_down(&self);
-	return self.code;
+	return self.escape.code;
 }
 
 size_t bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out)
@@ -124,7 +87,7 @@ size_t bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, uint
 	checker self;
 	volatile size_t result = 0;
 	set_up(&self);
-	if (setjmp(self.failed) == 0) {
+	if (setjmp(self.escape.target) == 0) {
 		begin(&self, data, size, max_pixels);
 		self.scan = self.jpeg.restart_interval ? NULL : bt_scan_new();
 		result = self.scan ? bt_scan_index(self.scan, &self.jpeg, step, out) : 0;

@@ -3,37 +3,10 @@
 
 #include <stdlib.h>
 
-#include <jerror.h>
-
 #include "common/error.h"
-#include "common/jpeg.h"
 #include "common/jpeg_header.h"
 #include "decode_segments.h"
 #include "decode_state.h"
-
-static void fail_jump(j_common_ptr jpeg)
-{
-	bt_decoder *decoder = jpeg->client_data;
-	decoder->code = jpeg->err->msg_code == JERR_OUT_OF_MEMORY ? BETON_NO_MEMORY : BETON_SAMPLE_CORRUPT;
-	jpeg->err->format_message(jpeg, decoder->message);
-	longjmp(decoder->failed, 1);
-}
-
-static void fail_on_warning(j_common_ptr jpeg, int level)
-{
-	if (level < 0)
-		fail_jump(jpeg);
-}
-
-static void limit_scans(j_common_ptr jpeg)
-{
-	bt_decoder *decoder = jpeg->client_data;
-	if (decoder->jpeg.input_scan_number <= BT_JPEG_SCANS_MAX)
-		return;
-	decoder->code = BETON_SAMPLE_CORRUPT;
-	snprintf(decoder->message, sizeof(decoder->message), "more than %d scans", BT_JPEG_SCANS_MAX);
-	longjmp(decoder->failed, 1);
-}
 
 int bt_decoder_open(bt_decoder **out, uint64_t max_pixels, bt_budget *budget, beton_error *err)
 {
@@ -43,11 +16,7 @@ int bt_decoder_open(bt_decoder **out, uint64_t max_pixels, bt_budget *budget, be
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a JPEG decoder");
 	decoder->max_pixels = max_pixels;
 	decoder->budget = decoder->cut.budget = decoder->pixels.budget = budget;
-	decoder->jpeg.err = jpeg_std_error(&decoder->errors);
-	decoder->jpeg.client_data = decoder;
-	decoder->errors.error_exit = fail_jump;
-	decoder->errors.emit_message = fail_on_warning;
-	decoder->progress.progress_monitor = limit_scans;
+	decoder->jpeg.err = bt_jpeg_escape_init(&decoder->escape);
 	decoder->scan = bt_scan_new();
 	if (decoder->scan)
 		return BETON_OK;
@@ -66,13 +35,6 @@ void bt_decoder_close(bt_decoder **decoder)
 	*decoder = NULL;
 }
 
-void bt_decoder_no_memory(bt_decoder *decoder)
-{
-	decoder->code = BETON_NO_MEMORY;
-	snprintf(decoder->message, sizeof(decoder->message), "out of memory");
-	longjmp(decoder->failed, 1);
-}
-
 void bt_decoder_read_header(bt_decoder *decoder, const uint8_t *bytes, size_t size)
 {
 	jpeg_mem_src(&decoder->jpeg, bytes, (unsigned long)size);
@@ -87,7 +49,7 @@ bt_rect bt_decoder_cut(bt_decoder *decoder, const uint8_t *bytes, size_t size, c
 	bt_cut cut;
 	if (!bt_segments_cut(jpeg, bytes, size, needed, &decoder->cut, &cut, &no_memory)) {
 		if (no_memory)
-			bt_decoder_no_memory(decoder);
+			bt_jpeg_escape_leave_no_memory(&decoder->escape);
 		return whole;
 	}
 	jpeg_abort_decompress(jpeg);
@@ -129,7 +91,7 @@ static void book_coefficients(bt_decoder *decoder)
 	for (int i = 0; i < jpeg->num_components && jpeg_has_multiple_scans(jpeg); i++)
 		blocks += (size_t)jpeg->comp_info[i].width_in_blocks * jpeg->comp_info[i].height_in_blocks;
 	if (!bt_budget_take(decoder->budget, blocks * sizeof(JBLOCK)))
-		bt_decoder_no_memory(decoder);
+		bt_jpeg_escape_leave_no_memory(&decoder->escape);
 	decoder->booked = blocks * sizeof(JBLOCK);
 }
 
@@ -140,19 +102,14 @@ static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uin
 	size_t size = value->blob.size;
 	/* A decompressor keeps the tables that it has read. A new one for each picture costs less than a microsecond,
 	 * and cannot decode a picture with another's tables. */
-	jpeg_create_decompress(jpeg);
-	jpeg->progress = &decoder->progress;
+	bt_jpeg_escape_open_decoder(&decoder->escape, jpeg);
 	bt_decoder_read_header(decoder, bytes, size);
-	if (jpeg->image_width != value->width || jpeg->image_height != value->height) {
-		decoder->code = BETON_SAMPLE_CORRUPT;
-		snprintf(decoder->message, sizeof(decoder->message), "it has %u x %u pixels, its metadata says %u x %u",
-			 jpeg->image_width, jpeg->image_height, value->width, value->height);
-		longjmp(decoder->failed, 1);
-	}
-	if (!bt_jpeg_header_check(jpeg, decoder->max_pixels, decoder->message, sizeof(decoder->message))) {
-		decoder->code = BETON_SAMPLE_CORRUPT;
-		longjmp(decoder->failed, 1);
-	}
+	if (jpeg->image_width != value->width || jpeg->image_height != value->height)
+		bt_jpeg_escape_leave(&decoder->escape, "it has %u x %u pixels, its metadata says %u x %u",
+				     jpeg->image_width, jpeg->image_height, value->width, value->height);
+	char why[JMSG_LENGTH_MAX];
+	if (!bt_jpeg_header_check(jpeg, decoder->max_pixels, why, sizeof(why)))
+		bt_jpeg_escape_leave(&decoder->escape, "%s", why);
 	book_coefficients(decoder);
 	if (request->pixels == BT_WANT_PLANES && bt_planes_possible(jpeg))
 		bt_decode_planes(decoder, bytes, size, request, out);
@@ -200,11 +157,11 @@ int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, con
 		view_raw(value, bytes, &request->crop, out);
 		return BETON_OK;
 	}
-	if (setjmp(decoder->failed)) {
+	if (setjmp(decoder->escape.target)) {
 		jpeg_destroy_decompress(&decoder->jpeg);
 		give_coefficients(decoder);
-		return bt_fail_sample(err, decoder->code, sample, "sample %lld: its JPEG cannot be decoded: %s",
-				      (long long)sample, decoder->message);
+		return bt_fail_sample(err, decoder->escape.code, sample, "sample %lld: its JPEG cannot be decoded: %s",
+				      (long long)sample, decoder->escape.message);
 	}
 	decode_jpeg(decoder, value, bytes, request, out);
 	jpeg_destroy_decompress(&decoder->jpeg);

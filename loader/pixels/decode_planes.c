@@ -103,7 +103,7 @@ static void place_planes(bt_decoder *decoder, bt_picture *out)
 	}
 	uint8_t *memory = bt_buffer_reserve(&decoder->pixels, total);
 	if (!memory)
-		bt_decoder_no_memory(decoder);
+		bt_jpeg_escape_leave_no_memory(&decoder->escape);
 	for (int i = 0; i < count; i++)
 		out->planes[i].data = memory + offsets[i];
 	out->colour = count == 1 ? BT_GREY : BT_YCC;

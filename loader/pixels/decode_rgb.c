@@ -42,7 +42,7 @@ void bt_decode_rgb(bt_decoder *decoder, const uint8_t *bytes, size_t size, const
 	size_t stride = (size_t)jpeg->output_width * (size_t)jpeg->output_components;
 	uint8_t *pixels = bt_buffer_reserve(&decoder->pixels, stride * crop->height);
 	if (!pixels)
-		bt_decoder_no_memory(decoder);
+		bt_jpeg_escape_leave_no_memory(&decoder->escape);
 	if (y > 0 && jpeg_skip_scanlines(jpeg, y) != y)
 		ERREXIT(jpeg, JERR_INPUT_EOF);
 	for (uint32_t row = 0; row < crop->height; row++) {

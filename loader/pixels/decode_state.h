@@ -5,7 +5,6 @@
 #ifndef BT_LOADER_DECODE_STATE_H
 #define BT_LOADER_DECODE_STATE_H
 
-#include <setjmp.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -13,15 +12,12 @@
 
 #include "common/buffer.h"
 #include "decode.h"
+#include "jpeg/escape.h"
 #include "jpeg/scan.h"
 
 struct bt_decoder {
 	struct jpeg_decompress_struct jpeg;
-	struct jpeg_error_mgr errors;
-	struct jpeg_progress_mgr progress;
-	jmp_buf failed;
-	int code; /* of the failure */
-	char message[JMSG_LENGTH_MAX];
+	bt_jpeg_escape escape;
 	uint64_t max_pixels;
 	bt_scan *scan; /* decodes planes; NULL, for tests: libjpeg does */
 	bt_buffer cut; /* the JPEG of the segments that a crop needs */
@@ -29,9 +25,6 @@ struct bt_decoder {
 	bt_budget *budget; /* books the buffers, and what libjpeg holds of a picture */
 	size_t booked;     /* bytes of the budget that libjpeg holds */
 };
-
-/* Fails with NO_MEMORY. */
-void bt_decoder_no_memory(bt_decoder *decoder) __attribute__((noreturn));
 
 /* Reads the header of a JPEG; decoding begins at that JPEG. */
 void bt_decoder_read_header(bt_decoder *decoder, const uint8_t *bytes, size_t size);

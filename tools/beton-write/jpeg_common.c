@@ -2,98 +2,20 @@
 #include "jpeg_common.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
-#include <jerror.h>
-
 #include "common/error.h"
-#include "common/jpeg.h"
 
-/* The kinds of JPEG that libjpeg knows by the number of their marker alone. */
-static const char *process_name(int marker)
+int jpeg_fail(const bt_jpeg_escape *escape, int code, const char *name, const char *what, beton_error *err)
 {
-	switch (marker) {
-	case 0xc3:
-	case 0xcb:
-		return "lossless JPEG";
-	case 0xc5:
-	case 0xc6:
-	case 0xc7:
-	case 0xcd:
-	case 0xce:
-	case 0xcf:
-		return "hierarchical JPEG";
-	default:
-		return "a kind of JPEG that is not known";
-	}
-}
-
-static void leave(j_common_ptr info)
-{
-	jpeg_escape *way = (jpeg_escape *)info->err;
-	const struct jpeg_error_mgr *errors = &way->errors;
-	way->no_memory = errors->msg_code == JERR_OUT_OF_MEMORY;
-	if (errors->msg_code == JERR_SOF_UNSUPPORTED)
-		snprintf(way->message, sizeof(way->message), "%s is not supported",
-			 process_name(errors->msg_parm.i[0]));
-	else if (errors->msg_code == JERR_BAD_PRECISION)
-		snprintf(way->message, sizeof(way->message), "JPEG with %d bits a sample is not supported, only 8",
-			 errors->msg_parm.i[0]);
-	else
-		errors->format_message(info, way->message);
-	longjmp(way->target, 1);
-}
-
-static void leave_on_warning(j_common_ptr info, int level)
-{
-	if (level < 0)
-		leave(info);
-}
-
-struct jpeg_error_mgr *jpeg_escape_init(jpeg_escape *way)
-{
-	jpeg_std_error(&way->errors);
-	way->errors.error_exit = leave;
-	way->errors.emit_message = leave_on_warning;
-	way->no_memory = false;
-	way->message[0] = 0;
-	return &way->errors;
-}
-
-void jpeg_escape_leave(jpeg_escape *way, const char *format, ...)
-{
-	va_list arguments;
-	va_start(arguments, format);
-	vsnprintf(way->message, sizeof(way->message), format, arguments);
-	va_end(arguments);
-	longjmp(way->target, 1);
-}
-
-void jpeg_escape_leave_no_memory(jpeg_escape *way)
-{
-	way->no_memory = true;
-	longjmp(way->target, 1);
-}
-
-int jpeg_escape_fail(const jpeg_escape *way, int code, const char *name, const char *what, beton_error *err)
-{
-	if (way->no_memory)
+	if (escape->code == BETON_NO_MEMORY)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
-	return bt_fail(err, code, "%s: %s: %s", name, what, way->message);
-}
-
-static void leave_on_many_scans(j_common_ptr info)
-{
-	if (info->is_decompressor && ((j_decompress_ptr)info)->input_scan_number > BT_JPEG_SCANS_MAX)
-		jpeg_escape_leave((jpeg_escape *)info->err, "more than %d scans", BT_JPEG_SCANS_MAX);
+	return bt_fail(err, code, "%s: %s: %s", name, what, escape->message);
 }
 
 void jpeg_reader_start(jpeg_reader *self, const uint8_t *data, size_t size)
 {
-	jpeg_create_decompress(&self->info);
-	self->progress.progress_monitor = leave_on_many_scans;
-	self->info.progress = &self->progress;
+	bt_jpeg_escape_open_decoder(&self->escape, &self->info);
 	jpeg_mem_src(&self->info, data, (unsigned long)size);
 	jpeg_save_markers(&self->info, JPEG_APP0 + 1, 0xffff);
 	jpeg_read_header(&self->info, TRUE);
@@ -136,7 +58,7 @@ int jpeg_reader_set_scale(jpeg_reader *self, uint32_t width, uint32_t height)
 int jpeg_reader_fail(jpeg_reader *self, const char *name, beton_error *err)
 {
 	jpeg_destroy_decompress(&self->info);
-	return jpeg_escape_fail(&self->escape, BETON_SAMPLE_CORRUPT, name, "its JPEG cannot be decoded", err);
+	return jpeg_fail(&self->escape, BETON_SAMPLE_CORRUPT, name, "its JPEG cannot be decoded", err);
 }
 
 unsigned int jpeg_restart_interval(unsigned int mcus_per_row, unsigned int blocks_per_mcu)
@@ -162,7 +84,7 @@ uint8_t *jpeg_sink_reserve(jpeg_sink *self, struct jpeg_compress_struct *info, s
 	size_t used = self->capacity - self->manager.free_in_buffer;
 	uint8_t *larger = bytes <= SIZE_MAX - used ? realloc(self->data, used + bytes) : NULL;
 	if (!larger)
-		jpeg_escape_leave_no_memory((jpeg_escape *)info->err);
+		bt_jpeg_escape_leave_no_memory((bt_jpeg_escape *)info->err);
 	self->data = larger;
 	self->capacity = used + bytes;
 	self->manager.next_output_byte = larger + used;
@@ -176,7 +98,7 @@ static boolean sink_grow(j_compress_ptr info)
 	size_t used = self->capacity;
 	uint8_t *larger = used <= SIZE_MAX / 2 ? realloc(self->data, used * 2) : NULL;
 	if (!larger)
-		jpeg_escape_leave_no_memory((jpeg_escape *)info->err);
+		bt_jpeg_escape_leave_no_memory((bt_jpeg_escape *)info->err);
 	self->data = larger;
 	self->capacity = used * 2;
 	self->manager.next_output_byte = larger + used;
@@ -197,7 +119,7 @@ void jpeg_sink_attach(jpeg_sink *self, struct jpeg_compress_struct *info, size_t
 	self->manager.term_destination = sink_end;
 	self->data = malloc(capacity);
 	if (!self->data)
-		jpeg_escape_leave_no_memory((jpeg_escape *)info->err);
+		bt_jpeg_escape_leave_no_memory((bt_jpeg_escape *)info->err);
 	self->capacity = capacity;
 	self->manager.next_output_byte = self->data;
 	self->manager.free_in_buffer = capacity;

@@ -5,7 +5,6 @@
 #ifndef BETON_WRITE_JPEG_COMMON_H
 #define BETON_WRITE_JPEG_COMMON_H
 
-#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,30 +14,15 @@
 
 #include <beton/error.h>
 
-/* libjpeg leaves a failing call by longjmp, so all state that cleaning up needs is here. */
-typedef struct jpeg_escape {
-	struct jpeg_error_mgr errors;
-	jmp_buf target; /* to be set before the first call into libjpeg */
-	bool no_memory; /* why the call failed */
-	char message[JMSG_LENGTH_MAX];
-} jpeg_escape;
-
-/* Warnings of a decoder count as errors: they mean damaged data. */
-struct jpeg_error_mgr *jpeg_escape_init(jpeg_escape *way);
-
-/* Fails by longjmp with that message. */
-BETON_PRINTF(2, 3) void jpeg_escape_leave(jpeg_escape *way, const char *format, ...) __attribute__((noreturn));
-
-void jpeg_escape_leave_no_memory(jpeg_escape *way) __attribute__((noreturn));
+#include "jpeg/escape.h"
 
 /* After the longjmp: NO_MEMORY if that was the reason, else code; "NAME: what: message". */
-int jpeg_escape_fail(const jpeg_escape *way, int code, const char *name, const char *what, beton_error *err);
+int jpeg_fail(const bt_jpeg_escape *escape, int code, const char *name, const char *what, beton_error *err);
 
 /* Zero-initialise. */
 typedef struct jpeg_reader {
 	struct jpeg_decompress_struct info;
-	struct jpeg_progress_mgr progress;
-	jpeg_escape escape;
+	bt_jpeg_escape escape;
 } jpeg_reader;
 
 /* Up to the header. The escape must be set up; leaves by it on failure. EXIF markers are kept. */

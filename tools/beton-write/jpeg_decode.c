@@ -30,7 +30,7 @@ static int orientation_of(jpeg_reader *self)
 	for (jpeg_saved_marker_ptr marker = self->info.marker_list; marker && !orientation; marker = marker->next)
 		orientation = orientation_of_exif(marker->data, marker->data_length);
 	if (orientation < 0)
-		jpeg_escape_leave_no_memory(&self->escape);
+		bt_jpeg_escape_leave_no_memory(&self->escape);
 	return orientation ? orientation : 1;
 }
 
@@ -38,16 +38,16 @@ int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const ch
 		 beton_error *err)
 {
 	jpeg_reader self = {0};
-	self.info.err = jpeg_escape_init(&self.escape);
+	self.info.err = bt_jpeg_escape_init(&self.escape);
 	if (setjmp(self.escape.target))
 		return jpeg_reader_fail(&self, name, err);
 	jpeg_reader_start(&self, data, size);
 	char why[JMSG_LENGTH_MAX];
 	if (!bt_jpeg_header_check(&self.info, max_pixels, why, sizeof(why)))
-		jpeg_escape_leave(&self.escape, "%s%s", why,
-				  (uint64_t)self.info.image_width * self.info.image_height > max_pixels
-					  ? "; --max-pixels=N allows more"
-					  : "");
+		bt_jpeg_escape_leave(&self.escape, "%s%s", why,
+				     (uint64_t)self.info.image_width * self.info.image_height > max_pixels
+					     ? "; --max-pixels=N allows more"
+					     : "");
 	facts->width = self.info.image_width;
 	facts->height = self.info.image_height;
 	facts->colour = colour_of(&self.info);
@@ -87,7 +87,7 @@ int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t heigh
 {
 	rgb_decoder self = {.row = NULL};
 	struct jpeg_decompress_struct *info = &self.reader.info;
-	info->err = jpeg_escape_init(&self.reader.escape);
+	info->err = bt_jpeg_escape_init(&self.reader.escape);
 	if (setjmp(self.reader.escape.target)) {
 		free(self.row);
 		free(self.image.data);

@@ -27,13 +27,13 @@ int jpeg_encode(const rgb_image *image, const image_settings *settings, const ch
 		beton_error *err)
 {
 	struct jpeg_compress_struct info = {0};
-	jpeg_escape escape;
+	bt_jpeg_escape escape;
 	jpeg_sink sink = {0};
-	info.err = jpeg_escape_init(&escape);
+	info.err = bt_jpeg_escape_init(&escape);
 	if (setjmp(escape.target)) {
 		jpeg_destroy_compress(&info);
 		free(sink.data);
-		return jpeg_escape_fail(&escape, BETON_INVALID_ARGUMENT, name, "cannot be encoded as JPEG", err);
+		return jpeg_fail(&escape, BETON_INVALID_ARGUMENT, name, "cannot be encoded as JPEG", err);
 	}
 	jpeg_create_compress(&info);
 	jpeg_set_encoding(&info, image->width, image->height, JCS_RGB, settings);

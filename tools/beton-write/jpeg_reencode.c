@@ -33,7 +33,7 @@ typedef struct recoder {
 	jpeg_reader reader;
 	bt_scan *scan;
 	struct jpeg_compress_struct out;
-	jpeg_escape escape; /* of out */
+	bt_jpeg_escape escape; /* of out */
 	jpeg_sink sink;
 } recoder;
 
@@ -104,7 +104,7 @@ static bool scan_planes(recoder *self)
 static int decode_planes(recoder *self, const uint8_t *data, size_t size, beton_error *err)
 {
 	struct jpeg_decompress_struct *in = &self->reader.info;
-	in->err = jpeg_escape_init(&self->reader.escape);
+	in->err = bt_jpeg_escape_init(&self->reader.escape);
 	if (setjmp(self->reader.escape.target))
 		return jpeg_reader_fail(&self->reader, self->name, err);
 	jpeg_reader_start(&self->reader, data, size);
@@ -206,11 +206,10 @@ static void write_planes(recoder *self)
 static int encode_planes(recoder *self, beton_error *err)
 {
 	struct jpeg_compress_struct *out = &self->out;
-	out->err = jpeg_escape_init(&self->escape);
+	out->err = bt_jpeg_escape_init(&self->escape);
 	if (setjmp(self->escape.target)) {
 		jpeg_destroy_compress(out);
-		return jpeg_escape_fail(&self->escape, BETON_INVALID_ARGUMENT, self->name, "cannot be encoded as JPEG",
-					err);
+		return jpeg_fail(&self->escape, BETON_INVALID_ARGUMENT, self->name, "cannot be encoded as JPEG", err);
 	}
 	jpeg_create_compress(out);
 	jpeg_set_encoding(out, self->width, self->height, self->count == 1 ? JCS_GRAYSCALE : JCS_YCbCr, self->settings);

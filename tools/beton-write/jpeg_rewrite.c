@@ -34,7 +34,7 @@ void jpeg_rewrite_start(struct jpeg_compress_struct *out, struct jpeg_decompress
 typedef struct rewriter {
 	jpeg_reader reader;
 	struct jpeg_compress_struct out;
-	jpeg_escape escape; /* of out */
+	bt_jpeg_escape escape; /* of out */
 	jpeg_sink sink;
 	jvirt_barray_ptr *coefficients;
 	huffman_counts dc[TABLES];
@@ -115,7 +115,8 @@ static int write_coefficients(rewriter *self, size_t size, const char *name, bet
 	if (setjmp(self->escape.target)) {
 		free(self->sink.data);
 		self->sink.data = NULL;
-		return self->escape.no_memory ? bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name) : BETON_OK;
+		return self->escape.code == BETON_NO_MEMORY ? bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name)
+							    : BETON_OK;
 	}
 	/* Looking at the coefficients may fail too, and then leads here. */
 	self->reader.info.err = &self->escape.errors;
@@ -134,8 +135,8 @@ int jpeg_rewrite_coefficients(const uint8_t *data, size_t size, const char *name
 {
 	rewriter self = {0};
 	*out = NULL;
-	self.reader.info.err = jpeg_escape_init(&self.reader.escape);
-	self.out.err = jpeg_escape_init(&self.escape);
+	self.reader.info.err = bt_jpeg_escape_init(&self.reader.escape);
+	self.out.err = bt_jpeg_escape_init(&self.escape);
 	int result = read_coefficients(&self, data, size, name, err);
 	if (result == BETON_OK)
 		result = write_coefficients(&self, size, name, err);

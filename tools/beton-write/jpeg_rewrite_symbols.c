@@ -50,12 +50,13 @@ static void rewrite(rewriter *self, const uint8_t *data, size_t size)
 
 static int rewrite_or_leave(rewriter *self, const uint8_t *data, size_t size, const char *name, beton_error *err)
 {
-	jpeg_escape *escape = &self->reader.escape;
-	self->reader.info.err = self->out.err = jpeg_escape_init(escape);
+	bt_jpeg_escape *escape = &self->reader.escape;
+	self->reader.info.err = self->out.err = bt_jpeg_escape_init(escape);
 	if (setjmp(escape->target)) {
 		free(self->sink.data);
 		self->sink.data = NULL;
-		return escape->no_memory ? bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name) : BETON_OK;
+		return escape->code == BETON_NO_MEMORY ? bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name)
+						       : BETON_OK;
 	}
 	rewrite(self, data, size);
 	return BETON_OK;
