@@ -76,6 +76,7 @@ static int check_stored(const place *at, const beton_image_options *o)
 			     : o->layout != BETON_NHWC        ? "layout"
 			     : o->pixels != BETON_PIXELS_FAST ? "pixels"
 			     : o->filter != BETON_FILTER_AUTO ? "filter"
+			     : o->fit != BETON_FIT_STRETCH    ? "fit"
 							      : NULL;
 	if (option)
 		return bt_fail(
@@ -94,6 +95,27 @@ static int check_output(const place *at, const beton_image_options *o)
 	return result == BETON_OK && o->output == BETON_IMAGE_STORED ? check_stored(at, o) : result;
 }
 
+static int check_fit(const place *at, const beton_image_options *o)
+{
+	int result = check_count(at, "fit", o->fit, 0, BETON_FIT_PAD_CORNER);
+	if (result == BETON_OK && o->fit == BETON_FIT_STRETCH && o->keep_small)
+		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+			       "loader options: %s.keep_small is %u, but %s.fit is BETON_FIT_STRETCH", at->name,
+			       o->keep_small, at->name);
+	if (result == BETON_OK)
+		result = check_count(at, "keep_small", o->keep_small, 0, 1);
+	for (int c = 0; c < 4 && result == BETON_OK; c++) {
+		char field[16];
+		snprintf(field, sizeof(field), "pad[%d]", c);
+		if (o->fit == BETON_FIT_STRETCH && o->pad[c])
+			return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+				       "loader options: %s.%s is %u, but %s.fit is BETON_FIT_STRETCH, without padding",
+				       at->name, field, o->pad[c], at->name);
+		result = check_count(at, field, o->pad[c], 0, c < 3 ? UINT8_MAX : 0);
+	}
+	return result;
+}
+
 static int check_image(const place *at, const beton_image_options *o)
 {
 	int result;
@@ -108,7 +130,8 @@ static int check_image(const place *at, const beton_image_options *o)
 	    (result = check_count(at, "pixels", o->pixels, 0, BETON_PIXELS_TORCHVISION)) ||
 	    (result = check_count(at, "filter", o->filter, 0, BETON_FILTER_NEAREST)) ||
 	    (result = check_dtype(at, o->dtype)) || (result = check_count(at, "layout", o->layout, 0, BETON_NCHW)) ||
-	    (result = bt_operations_check(o, at->name, at->err)) || (result = check_output(at, o)))
+	    (result = bt_operations_check(o, at->name, at->err)) || (result = check_output(at, o)) ||
+	    (result = check_fit(at, o)))
 		return result;
 	if (!BT_RESERVED_IS_ZERO(o))
 		return bt_fail(at->err, BETON_INVALID_ARGUMENT, "loader options: %s.reserved is not 0", at->name);

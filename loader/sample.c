@@ -36,15 +36,26 @@ static bt_rect choose_crop(const beton_image_options *image, const beton_value *
 	}
 }
 
-/* Everything of the request but the crop. A filter that was named works on its peer's pixels: RGB at the size of the
- * crop. */
-static bt_request request_image(const beton_image_options *options)
+/* How a picture gets to its output. */
+typedef struct picture_course {
+	bt_rect crop;
+	bt_placement place; /* of the crop in the output, at the end */
+	bool flipped;
+	bt_random random; /* of seed, epoch, sample and view */
+	double *drawn;    /* NULL, or receives the numbers drawn */
+} picture_course;
+
+/* A filter that was named works on its peer's pixels: RGB at the size of the crop. */
+static bt_request request_image(const beton_image_options *options, const picture_course *course)
 {
 	if (options->pixels == BETON_PIXELS_FFCV)
-		return (bt_request){.pixels = BT_WANT_RGB_FAST_DCT};
+		return (bt_request){.pixels = BT_WANT_RGB_FAST_DCT, .crop = course->crop};
 	if (options->pixels == BETON_PIXELS_TORCHVISION || options->filter != BETON_FILTER_AUTO)
-		return (bt_request){.pixels = BT_WANT_RGB};
-	return (bt_request){.pixels = BT_WANT_PLANES, .width = options->width, .height = options->height};
+		return (bt_request){.pixels = BT_WANT_RGB, .crop = course->crop};
+	return (bt_request){.pixels = BT_WANT_PLANES,
+			    .crop = course->crop,
+			    .width = course->place.width,
+			    .height = course->place.height};
 }
 
 /* random: the flip's. */
@@ -68,17 +79,28 @@ static int apply_operations(bt_tools *tools, const beton_image_options *options,
 	return result;
 }
 
-/* Resizes the picture and applies operations to it; it is the canvas's then. */
-static int operate(bt_tools *tools, const bt_view *view, const bt_random *random, bt_picture *picture, double *drawn,
+/* Where the crop lies before the flip at the end. */
+static bt_placement first_place(const beton_image_options *options, const picture_course *course)
+{
+	bt_placement place = course->place;
+	if (course->flipped)
+		place.x = (int32_t)(options->width - place.width) - place.x;
+	return place;
+}
+
+/* Resizes the picture and applies operations to it; it is the canvas's then, padding included. */
+static int operate(bt_tools *tools, const bt_view *view, const picture_course *course, bt_picture *picture,
 		   beton_error *err)
 {
 	const beton_image_options *options = view->image;
+	const bt_placement place = first_place(options, course);
 	int result = bt_canvas_begin(&tools->canvas, options->width, options->height, err);
 	if (result == BETON_OK)
-		result =
-			bt_transform(&tools->transformer, picture, false, &view->pixels, tools->canvas.image.data, err);
+		result = bt_transform(&tools->transformer, picture, false, &place, &view->pixels,
+				      tools->canvas.image.data, err);
 	if (result == BETON_OK)
-		result = apply_operations(tools, options, random, drawn ? drawn + BT_DRAWN_FIXED : NULL, err);
+		result = apply_operations(tools, options, &course->random,
+					  course->drawn ? course->drawn + BT_DRAWN_FIXED : NULL, err);
 	const bt_image *image = &tools->canvas.image;
 	*picture = (bt_picture){.colour = BT_RGB,
 				.planes[0] = {.data = image->data,
@@ -91,30 +113,30 @@ static int operate(bt_tools *tools, const bt_view *view, const bt_random *random
 	return result;
 }
 
-/* Resizes, applies operations, and writes the output; notes how pixels move in tools->canvas.moves. random: the
- * flip's. */
-static int make_image(bt_tools *tools, const bt_view *view, bt_random random, bt_picture *picture, double *drawn,
+/* Resizes, applies operations, and writes the output; notes how pixels move in tools->canvas.moves. */
+static int make_image(bt_tools *tools, const bt_view *view, const picture_course *course, bt_picture *picture,
 		      void *destination, beton_error *err)
 {
-	bool flip = is_flipped(view->image, random);
-	if (drawn)
-		drawn[4] = flip;
-	int result = view->image->num_operations > 0 ? operate(tools, view, &random, picture, drawn, err) : BETON_OK;
-	if (result)
-		return result;
-	if (flip)
+	const bt_placement *place = &course->place;
+	if (view->image->num_operations > 0) {
+		int result = operate(tools, view, course, picture, err);
+		if (result)
+			return result;
+		place = NULL;
+	}
+	if (course->flipped)
 		bt_moves_flip_horizontal(tools->canvas.moves);
-	return bt_transform(&tools->transformer, picture, flip, &view->format, destination, err);
+	return bt_transform(&tools->transformer, picture, course->flipped, place, &view->format, destination, err);
 }
 
 /* Begins to note how the picture's pixels move, if an output asks for it. */
 static int begin_moves(bt_tools *tools, uint32_t number, const bt_view *view, const beton_value *value,
-		       const bt_rect *crop, beton_error *err)
+		       const picture_course *course, beton_error *err)
 {
-	const bt_rect placement = {.width = view->image->width, .height = view->image->height};
+	const bt_placement place = first_place(view->image, course);
 	tools->canvas.moves = view->moves ? &tools->moves[number] : NULL;
-	return view->moves ? bt_moves_begin(&tools->moves[number], view->image, value->width, value->height, crop,
-					    &placement, err)
+	return view->moves ? bt_moves_begin(&tools->moves[number], view->image, value->width, value->height,
+					    &course->crop, &place, err)
 			   : BETON_OK;
 }
 
@@ -174,17 +196,26 @@ static int verify_image(bt_tools *tools, const bt_ticket *ticket, const bt_outpu
 	return result;
 }
 
-/* drawn: NULL, or receives the crop. */
-static bt_rect draw_crop(const bt_tools *tools, const bt_ticket *ticket, const bt_output *output,
-			 const beton_value *value, double *drawn)
+/* Draws crop and flip, and writes them to the output of numbers drawn. */
+static picture_course draw_course(const bt_tools *tools, const bt_ticket *ticket, const bt_output *output,
+				  const beton_value *value)
 {
-	bt_rect crop = choose_crop(ticket->slot->views->list[output->view].image, value,
-				   stream(tools->loader, ticket, output->view, BT_OPERATION_CROP));
-	if (drawn) {
-		const double box[4] = {crop.x, crop.y, crop.width, crop.height};
-		memcpy(drawn, box, sizeof(box));
+	const beton_image_options *image = ticket->slot->views->list[output->view].image;
+	bt_rect crop = choose_crop(image, value, stream(tools->loader, ticket, output->view, BT_OPERATION_CROP));
+	picture_course out = {.crop = crop,
+			      .place = bt_crop_fit(image, &crop),
+			      .random = stream(tools->loader, ticket, output->view, BT_OPERATION_FLIP),
+			      .drawn = drawn_numbers(tools->loader->outputs, ticket, output->view)};
+	out.flipped = is_flipped(image, out.random);
+	if (out.drawn) {
+		const double fixed[BT_DRAWN_FIXED] = {crop.x, crop.y, crop.width, crop.height, out.flipped};
+		const double place[BT_DRAWN_PLACE] = {out.place.x, out.place.y, out.place.width, out.place.height};
+		memcpy(out.drawn, fixed, sizeof(fixed));
+		if (image->fit != BETON_FIT_STRETCH)
+			memcpy(out.drawn + BT_DRAWN_FIXED + (size_t)BT_DRAWN * image->num_operations, place,
+			       sizeof(place));
 	}
-	return crop;
+	return out;
 }
 
 static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
@@ -193,14 +224,13 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 	const beton_loader *loader = tools->loader;
 	const beton_reader *reader = loader->dataset.readers[ticket->file];
 	const bt_view *view = &ticket->slot->views->list[output->view];
-	double *drawn = drawn_numbers(loader->outputs, ticket, output->view);
 	int result = verify_image(tools, ticket, output, value, bytes, err);
 	uint64_t verified = bt_now_ns();
 	if (result)
 		return result;
 
-	bt_request request = request_image(view->image);
-	request.crop = draw_crop(tools, ticket, output, value, drawn);
+	const picture_course course = draw_course(tools, ticket, output, value);
+	bt_request request = request_image(view->image, &course);
 	read_index(tools, ticket, value, bytes, &request);
 	bt_picture picture;
 	result = bt_decode(tools->decoder, (int64_t)ticket->sample, value, bytes, &request, &picture, err);
@@ -211,11 +241,10 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 		return result;
 	}
 
-	result = begin_moves(tools, output->view, view, value, &request.crop, err);
+	result = begin_moves(tools, output->view, view, value, &course, err);
 	if (result)
 		return result;
-	result = make_image(tools, view, stream(loader, ticket, output->view, BT_OPERATION_FLIP), &picture, drawn,
-			    destination, err);
+	result = make_image(tools, view, &course, &picture, destination, err);
 	tools->stats.transform_ns += bt_now_ns() - decoded;
 	return result;
 }
@@ -322,7 +351,6 @@ static int check_stored(bt_tools *tools, const bt_ticket *ticket, uint32_t numbe
 	const beton_loader *loader = tools->loader;
 	const bt_output *output = &loader->outputs->list[number];
 	const beton_reader *reader = loader->dataset.readers[ticket->file];
-	double *drawn = drawn_numbers(loader->outputs, ticket, output->view);
 	if (value->blob.size > bt_ragged_room(output))
 		return too_long(reader, ticket, output, value, bt_ragged_room(output),
 				" (options stored_bytes, batch_size)", err);
@@ -334,10 +362,7 @@ static int check_stored(bt_tools *tools, const bt_ticket *ticket, uint32_t numbe
 		bt_prefix(err, "%s: field '%s'", beton_reader_path(reader), output->name);
 		return result;
 	}
-	draw_crop(tools, ticket, output, value, drawn);
-	if (drawn)
-		drawn[4] = is_flipped(ticket->slot->views->list[output->view].image,
-				      stream(loader, ticket, output->view, BT_OPERATION_FLIP));
+	draw_course(tools, ticket, output, value);
 	if (are_lent(tools))
 		touch(bytes, value->blob.size);
 	tools->ragged[number].bytes = bytes;

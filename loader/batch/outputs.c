@@ -398,8 +398,9 @@ static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const bet
 		const bt_output *image = &outputs->list[i];
 		if (!bt_is_image(image))
 			continue;
-		int64_t numbers =
-			BT_DRAWN_FIXED + (int64_t)BT_DRAWN * bt_view_options(options, image->view)->num_operations;
+		const beton_image_options *view = bt_view_options(options, image->view);
+		int64_t numbers = BT_DRAWN_FIXED + (int64_t)BT_DRAWN * view->num_operations +
+				  (view->fit == BETON_FIT_STRETCH ? 0 : BT_DRAWN_PLACE);
 		beton_tensor tensor = {.dtype = BETON_FLOAT64, .ndim = 2, .shape = {options->batch_size, numbers}};
 		char suffix[24];
 		make_suffix(suffix, outputs, image->view, ".drawn");

@@ -16,7 +16,7 @@ uint32_t bt_moves_most(const beton_image_options *image)
 }
 
 int bt_moves_begin(bt_moves *moves, const beton_image_options *image, uint32_t width, uint32_t height,
-		   const bt_rect *crop, const bt_rect *placement, beton_error *err)
+		   const bt_rect *crop, const bt_placement *place, beton_error *err)
 {
 	uint32_t most = bt_moves_most(image);
 	moves->list = bt_buffer_reserve(&moves->memory, most * sizeof(*moves->list));
@@ -26,11 +26,10 @@ int bt_moves_begin(bt_moves *moves, const beton_image_options *image, uint32_t w
 	moves->from[1] = height;
 	moves->to[0] = image->width;
 	moves->to[1] = image->height;
-	double scale_x = (double)placement->width / crop->width, scale_y = (double)placement->height / crop->height;
+	double scale_x = (double)place->width / crop->width, scale_y = (double)place->height / crop->height;
 	moves->list[0] = (bt_move){
-		.m = {scale_x, 0, placement->x - crop->x * scale_x, 0, scale_y, placement->y - crop->y * scale_y},
-		.edges = {placement->x, placement->y, (double)placement->x + placement->width,
-			  (double)placement->y + placement->height}};
+		.m = {scale_x, 0, place->x - crop->x * scale_x, 0, scale_y, place->y - crop->y * scale_y},
+		.edges = {place->x, place->y, (double)place->x + place->width, (double)place->y + place->height}};
 	moves->count = 1;
 	return BETON_OK;
 }

@@ -37,10 +37,9 @@ typedef struct bt_moves {
 /* The most moves that a picture with these options makes. */
 uint32_t bt_moves_most(const beton_image_options *image);
 
-/* Begins with the move from a crop of a width x height picture to a part of the output, `placement`. Errors: NO_MEMORY.
- */
+/* Begins with the move from a crop of a width x height picture to its place in the output. Errors: NO_MEMORY. */
 int bt_moves_begin(bt_moves *moves, const beton_image_options *image, uint32_t width, uint32_t height,
-		   const bt_rect *crop, const bt_rect *placement, beton_error *err);
+		   const bt_rect *crop, const bt_placement *place, beton_error *err);
 
 /* Add moves inside the output; nothing to NULL. affine: m as bt_op_affine has it, from the new place to the old one. */
 void bt_moves_shift(bt_moves *moves, int64_t x, int64_t y);

@@ -16,6 +16,9 @@ enum { BT_DRAWN = 4 };
 /* Drawn parameters in front of those: x, y, width and height of the crop, and whether it was flipped. */
 enum { BT_DRAWN_FIXED = 5 };
 
+/* Drawn parameters behind those of operations, if option fit pads: the picture's place in the output. */
+enum { BT_DRAWN_PLACE = 4 };
+
 /* Working memory of one worker; zero-initialise. */
 typedef struct bt_canvas {
 	bt_buffer pixels[2]; /* one holds the picture, the other receives an operation's output */

@@ -60,3 +60,30 @@ bt_rect bt_crop_center(uint32_t width, uint32_t height, double center_ratio)
 	side = side < 1 ? 1 : side;
 	return centred(width, height, side, side);
 }
+
+/* Pillow's ImageOps.contain. */
+static bt_placement contain(const bt_rect *crop, uint32_t width, uint32_t height)
+{
+	double ratio = (double)crop->width / crop->height, wanted = (double)width / height;
+	bt_placement place = {.width = width, .height = height};
+	if (ratio > wanted)
+		place.height = clamp_round((double)crop->height / crop->width * width, height);
+	else if (ratio < wanted)
+		place.width = clamp_round((double)crop->width / crop->height * height, width);
+	return place;
+}
+
+bt_placement bt_crop_fit(const beton_image_options *image, const bt_rect *crop)
+{
+	uint32_t width = image->width, height = image->height;
+	if (image->fit == BETON_FIT_STRETCH)
+		return (bt_placement){.width = width, .height = height};
+	bt_placement place = contain(crop, width, height);
+	if (image->keep_small && crop->width < width && crop->height < height)
+		place = (bt_placement){.width = crop->width, .height = crop->height};
+	if (image->fit == BETON_FIT_PAD_CENTER) {
+		place.x = (int32_t)nearbyint((width - place.width) * 0.5);
+		place.y = (int32_t)nearbyint((height - place.height) * 0.5);
+	}
+	return place;
+}

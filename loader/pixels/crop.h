@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include <beton/loader.h>
+
 #include "operations/random.h"
 
 /* Part of a picture, in pixels; never empty. */
@@ -13,6 +15,14 @@ typedef struct bt_rect {
 	uint32_t width;
 	uint32_t height;
 } bt_rect;
+
+/* Where a crop lies in the output when it is resized, in pixels of the output. */
+typedef struct bt_placement {
+	int32_t x;
+	int32_t y;
+	uint32_t width; /* at least 1; so is height */
+	uint32_t height;
+} bt_placement;
 
 static inline uint32_t bt_min_u32(uint32_t a, uint32_t b)
 {
@@ -32,5 +42,8 @@ bt_rect bt_crop_random(uint32_t width, uint32_t height, const double scale[2], c
 
 /* FFCV's CenterCrop: a square of center_ratio times the shorter side. */
 bt_rect bt_crop_center(uint32_t width, uint32_t height, double center_ratio);
+
+/* The place of a crop, as image's height, width and fit say; see beton_fit. */
+bt_placement bt_crop_fit(const beton_image_options *image, const bt_rect *crop);
 
 #endif

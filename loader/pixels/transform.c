@@ -37,6 +37,8 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 	format->dtype = image->dtype;
 	format->layout = image->layout;
 	format->streams = bt_image_format_bytes(format) * options->batch_size >= STREAMED_BATCH;
+	for (int c = 0; c < 3; c++)
+		format->pad[c] = (uint8_t)image->pad[c];
 	if (image->dtype == BETON_UINT8)
 		return;
 	static const int channels[3] = {0, 1, 2};
@@ -46,11 +48,13 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 		bt_elements_init(&format->elements[c], options, (const int[3]){c, c, c});
 }
 
-/* Some output rows of a picture's planes. */
+/* Some rows of a picture's planes, and their place in the output. */
 typedef struct block {
 	bt_colour colour;
+	uint32_t x;
 	uint32_t y;
-	uint32_t count; /* at most BT_ROWS */
+	uint32_t width;
+	uint32_t count; /* of rows, at most BT_ROWS */
 	const uint8_t *rows[3];
 	size_t strides[3];
 } block;
@@ -80,42 +84,82 @@ static void row_to_planes(const bt_kernels *kernels, const block *in, uint32_t j
 		memcpy(out[c], rows[0], width);
 }
 
+/* Whole rows of the output before they are stored: for NHWC one row of pixels, for NCHW a plane of BT_ROWS rows for
+ * each channel. Beside a picture they hold padding. */
+static uint8_t *whole_rows(const bt_transformer *transformer, const bt_image_format *format)
+{
+	return (uint8_t *)transformer->rows.data + (format->layout == BETON_NHWC ? 3 * (size_t)format->width : 0);
+}
+
+static void fill_with_padding(const bt_transformer *transformer, const bt_image_format *format)
+{
+	uint8_t *rows = whole_rows(transformer, format);
+	size_t plane = (size_t)format->width * BT_ROWS;
+	for (size_t c = 0; c < 3 && format->layout == BETON_NCHW; c++)
+		memset(rows + c * plane, format->pad[c], plane);
+	for (size_t i = 0; i < 3 * (size_t)format->width && format->layout == BETON_NHWC; i++)
+		rows[i] = format->pad[i % 3];
+}
+
 /* Row by row: the computation of the next row hides the time of this row's stores. */
 static void emit_pixels(bt_transformer *transformer, const bt_image_format *format, const block *in, void *destination)
 {
 	const bt_kernels *kernels = transformer->planes[0].kernels;
-	size_t width = format->width, count = 3 * width;
-	uint8_t *memory = transformer->rows.data, *joined = memory + count;
+	size_t width = in->width, count = 3 * (size_t)format->width;
+	uint8_t *memory = transformer->rows.data, *whole = whole_rows(transformer, format), *at = whole + 3 * in->x;
 	uint8_t *const planes[3] = {memory, memory + width, memory + 2 * width};
 	for (uint32_t j = 0; j < in->count; j++) {
-		const uint8_t *pixels = joined;
-		if (in->colour == BT_RGB) {
+		const uint8_t *pixels = whole;
+		if (in->colour != BT_RGB) {
+			row_to_planes(kernels, in, j, width, planes);
+			kernels->join((const uint8_t *const *)planes, width, at);
+		} else if (width == format->width) {
 			pixels = in->rows[0] + j * in->strides[0];
 		} else {
-			row_to_planes(kernels, in, j, width, planes);
-			kernels->join((const uint8_t *const *)planes, width, joined);
+			memcpy(at, in->rows[0] + j * in->strides[0], 3 * width);
 		}
 		store(kernels, format, &format->elements[0], pixels, count, destination, (in->y + j) * count);
 	}
+}
+
+/* Stores count of the whole rows of an NCHW image. */
+static void store_planes(bt_transformer *transformer, const bt_image_format *format, uint32_t y, uint32_t count,
+			 void *destination)
+{
+	size_t width = format->width;
+	for (size_t c = 0; c < 3; c++)
+		store(transformer->planes[0].kernels, format, &format->elements[c],
+		      whole_rows(transformer, format) + c * width * BT_ROWS, count * width, destination,
+		      (c * format->height + y) * width);
 }
 
 /* Collects rows of a channel first, to avoid stores of less than a cache line. */
 static void emit_planes(bt_transformer *transformer, const bt_image_format *format, const block *in, void *destination)
 {
 	const bt_kernels *kernels = transformer->planes[0].kernels;
-	size_t width = format->width, size = in->count * width;
-	uint8_t *memory = transformer->rows.data;
+	size_t width = format->width, plane = width * BT_ROWS;
 	for (uint32_t j = 0; j < in->count; j++) {
-		uint8_t *at = memory + j * width;
-		uint8_t *const planes[3] = {at, at + size, at + 2 * size};
+		uint8_t *at = whole_rows(transformer, format) + j * width + in->x;
+		uint8_t *const planes[3] = {at, at + plane, at + 2 * plane};
 		if (in->colour == BT_RGB)
-			kernels->split(in->rows[0] + j * in->strides[0], width, planes);
+			kernels->split(in->rows[0] + j * in->strides[0], in->width, planes);
 		else
-			row_to_planes(kernels, in, j, width, planes);
+			row_to_planes(kernels, in, j, in->width, planes);
 	}
-	for (size_t c = 0; c < 3; c++)
-		store(kernels, format, &format->elements[c], memory + c * size, size, destination,
-		      (c * format->height + in->y) * width);
+	store_planes(transformer, format, in->y, in->count, destination);
+}
+
+/* Fills rows y .. end - 1 with padding. */
+static void emit_padding(bt_transformer *transformer, const bt_image_format *format, uint32_t y, uint32_t end,
+			 void *destination)
+{
+	size_t count = 3 * (size_t)format->width;
+	fill_with_padding(transformer, format);
+	for (; y < end && format->layout == BETON_NHWC; y++)
+		store(transformer->planes[0].kernels, format, &format->elements[0], whole_rows(transformer, format),
+		      count, destination, y * count);
+	for (; y < end; y += BT_ROWS)
+		store_planes(transformer, format, y, bt_min_u32(end - y, BT_ROWS), destination);
 }
 
 /* Whether both planes can be resized with the same tables. */
@@ -126,10 +170,10 @@ static bool same_box(const bt_plane *a, const bt_plane *b)
 }
 
 /* Flipping is free: the tables of the horizontal axis contain it. */
-static int begin(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
-		 beton_error *err)
+static int begin(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_placement *place,
+		 const bt_image_format *format, beton_error *err)
 {
-	const bt_resize_target target = {format->width, format->height, format->filter, flip, format->exact};
+	const bt_resize_target target = {place->width, place->height, format->filter, flip, format->exact};
 	const bt_plane *planes = picture->planes;
 	bt_resizer *resizers = transformer->planes;
 	if (!bt_buffer_reserve(&transformer->rows, (size_t)format->width * 3 * BT_ROWS))
@@ -144,23 +188,31 @@ static int begin(bt_transformer *transformer, const bt_picture *picture, bool fl
 	return bt_resize_begin(&resizers[2], &planes[2], &target, like, err);
 }
 
-int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
-		 void *destination, beton_error *err)
+int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_placement *place,
+		 const bt_image_format *format, void *destination, beton_error *err)
 {
-	int result = begin(transformer, picture, flip, format, err);
+	const bt_placement whole = {.width = format->width, .height = format->height};
+	place = place ? place : &whole;
+	int result = begin(transformer, picture, flip, place, format, err);
 	if (result)
 		return result;
 	int planes = picture->colour == BT_YCC ? 3 : 1;
-	block rows = {.colour = picture->colour};
-	for (; rows.y < format->height; rows.y += BT_ROWS) {
-		rows.count = bt_min_u32(format->height - rows.y, BT_ROWS);
+	uint32_t top = (uint32_t)place->y, end = top + place->height;
+	block rows = {.colour = picture->colour, .x = (uint32_t)place->x, .width = place->width};
+	if (place->width < format->width || top > 0) /* emit_pixels and emit_planes need it beside the picture, too */
+		emit_padding(transformer, format, 0, top, destination);
+	for (rows.y = top; rows.y < end; rows.y += BT_ROWS) {
+		rows.count = bt_min_u32(end - rows.y, BT_ROWS);
 		for (int i = 0; i < planes; i++)
-			rows.rows[i] = bt_resize_rows(&transformer->planes[i], rows.y, rows.count, &rows.strides[i]);
+			rows.rows[i] =
+				bt_resize_rows(&transformer->planes[i], rows.y - top, rows.count, &rows.strides[i]);
 		if (format->layout == BETON_NHWC)
 			emit_pixels(transformer, format, &rows, destination);
 		else
 			emit_planes(transformer, format, &rows, destination);
 	}
+	if (end < format->height)
+		emit_padding(transformer, format, end, format->height, destination);
 	transformer->planes[0].kernels->fence();
 	return BETON_OK;
 }

@@ -9,6 +9,7 @@
 #include <beton/error.h>
 #include <beton/loader.h>
 
+#include "crop.h"
 #include "elements.h"
 #include "resize.h"
 
@@ -21,6 +22,7 @@ typedef struct bt_image_format {
 	beton_filter filter;
 	bt_exact_library exact;
 	bool streams;            /* store images past the caches, because a batch of them does not fit there */
+	uint8_t pad[3];          /* colour of the padding around a picture */
 	bt_elements elements[3]; /* unless UINT8: for the channels of NCHW; for NHWC the first one, for rows */
 } bt_image_format;
 
@@ -36,9 +38,10 @@ typedef struct bt_transformer {
 	bt_buffer rows; /* of channels and of pixels, before they are stored */
 } bt_transformer;
 
-/* Fills destination (bt_image_format_bytes of it) from the crop of a picture. Errors: NO_MEMORY. */
-int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
-		 void *destination, beton_error *err);
+/* Fills destination (bt_image_format_bytes of it) from the crop of a picture. place: where it lies in the image, all of
+ * it inside, with padding around it; NULL: it fills the image. flip: mirrored, at the same place. Errors: NO_MEMORY. */
+int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_placement *place,
+		 const bt_image_format *format, void *destination, beton_error *err);
 
 /* Books the transformer's memory in a budget, which outlives the transformer. Before the first use. */
 void bt_transformer_limit(bt_transformer *transformer, bt_budget *budget);

@@ -50,7 +50,7 @@ static uint8_t *transform(const bt_picture *picture, const uint8_t *choices, siz
 	*size = bt_image_format_bytes(&format);
 	uint8_t *image = malloc(*size);
 	if (image)
-		bt_transform(&transformer, picture, choices[6] & 4, &format, image, NULL);
+		bt_transform(&transformer, picture, choices[6] & 4, NULL, &format, image, NULL);
 	bt_transformer_free(&transformer);
 	return image;
 }

@@ -117,7 +117,7 @@ static void every_option_is_checked(void **state)
 	options.image.normalize = true;
 	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "normalize");
 	options = fixture_options(4, 1);
-	options.image.reserved[4] = 1;
+	options.image.reserved[sizeof(options.image.reserved) / sizeof(options.image.reserved[0]) - 1] = 1;
 	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "image.reserved is not 0");
 	options = fixture_options(4, 1);
 	options.allocator.reserved[1] = 1;

@@ -59,8 +59,8 @@ static void make_moves(bt_moves *moves, const golden_case *golden)
 					   .operations = operations,
 					   .num_operations = (uint32_t)golden->num_steps};
 	const bt_rect crop = {golden->crop[0], golden->crop[1], golden->crop[2], golden->crop[3]};
-	const bt_rect placement = {.width = image.width, .height = image.height};
-	assert_ok(bt_moves_begin(moves, &image, 100, 80, &crop, &placement, err));
+	const bt_placement place = {.width = image.width, .height = image.height};
+	assert_ok(bt_moves_begin(moves, &image, 100, 80, &crop, &place, err));
 	for (int i = 0; i < golden->num_steps; i++)
 		take_step(moves, golden->steps[i]);
 }
@@ -144,8 +144,9 @@ static void a_placement_cuts_boxes_off(void **state)
 	(void)state;
 	bt_moves moves = {0};
 	const beton_image_options image = {.width = 50, .height = 50};
-	const bt_rect crop = {.width = 100, .height = 80}, placement = {.y = 5, .width = 50, .height = 40};
-	assert_ok(bt_moves_begin(&moves, &image, 100, 80, &crop, &placement, err));
+	const bt_rect crop = {.width = 100, .height = 80};
+	const bt_placement place = {.y = 5, .width = 50, .height = 40};
+	assert_ok(bt_moves_begin(&moves, &image, 100, 80, &crop, &place, err));
 	const int32_t in[2][4] = {{-10, -10, 100, 80}, {50, 40, 60, 100}};
 	float out[2][4], kept[2];
 	bt_output output = make_output(BETON_BOXES_XYXY, BETON_UNITS_PIXELS, BETON_INT32, 2, 4);
@@ -344,6 +345,7 @@ static void boxes_follow_the_pixels(void **state)
 	(void)state;
 	static const struct {
 		beton_crop crop;
+		beton_fit fit;
 		double flip;
 		/* Corners of a turned rectangle have few pixels, and a box that turned twice is around a box. */
 		double tolerance;
@@ -351,13 +353,17 @@ static void boxes_follow_the_pixels(void **state)
 		uint32_t num_kinds;
 		int whole; /* least number of boxes that are */
 	} cases[] = {
-		{BETON_CROP_RANDOM, 0.5, 1, {0}, 0, 10},
-		{BETON_CROP_CENTER, 0.5, 1, {BETON_FLIP_VERTICAL, BETON_FLIP_HORIZONTAL}, 2, 80},
-		{BETON_CROP_NONE, 0, 1, {BETON_TRANSLATE, BETON_SHIFT, BETON_CUTOUT}, 3, 40},
-		{BETON_CROP_NONE, 0.5, 2, {BETON_ROTATE}, 1, 80},
-		{BETON_CROP_NONE, 0.5, 3, {BETON_TRIVIAL_AUGMENT}, 1, 30},
-		{BETON_CROP_CENTER, 0.5, 10, {BETON_RAND_AUGMENT}, 1, 30},
-		{BETON_CROP_RANDOM, 0.5, 20, {BETON_ROTATE, BETON_RAND_AUGMENT, BETON_TRANSLATE}, 3, 2},
+		{BETON_CROP_RANDOM, 0, 0.5, 1, {0}, 0, 10},
+		{BETON_CROP_CENTER, 0, 0.5, 1, {BETON_FLIP_VERTICAL, BETON_FLIP_HORIZONTAL}, 2, 80},
+		{BETON_CROP_NONE, 0, 0, 1, {BETON_TRANSLATE, BETON_SHIFT, BETON_CUTOUT}, 3, 40},
+		{BETON_CROP_NONE, 0, 0.5, 2, {BETON_ROTATE}, 1, 80},
+		{BETON_CROP_NONE, 0, 0.5, 3, {BETON_TRIVIAL_AUGMENT}, 1, 30},
+		{BETON_CROP_CENTER, 0, 0.5, 10, {BETON_RAND_AUGMENT}, 1, 30},
+		{BETON_CROP_RANDOM, 0, 0.5, 20, {BETON_ROTATE, BETON_RAND_AUGMENT, BETON_TRANSLATE}, 3, 2},
+		{BETON_CROP_NONE, BETON_FIT_PAD_CENTER, 0.5, 1, {0}, 0, 80},
+		{BETON_CROP_RANDOM, BETON_FIT_PAD_CORNER, 0.5, 1, {0}, 0, 10},
+		{BETON_CROP_CENTER, BETON_FIT_PAD_CORNER, 0.5, 1, {BETON_SHIFT, BETON_FLIP_HORIZONTAL}, 2, 40},
+		{BETON_CROP_NONE, BETON_FIT_PAD_CORNER, 0.5, 2, {BETON_ROTATE}, 1, 50},
 	};
 	char *path = write_file(-1);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -371,6 +377,7 @@ static void boxes_follow_the_pixels(void **state)
 			operations[k].bilinear = true;
 		}
 		options.image.crop = cases[i].crop;
+		options.image.fit = cases[i].fit;
 		options.image.crop_scale[0] = 0.3;
 		options.image.flip_probability = cases[i].flip;
 		options.image.operations = operations;
@@ -378,6 +385,50 @@ static void boxes_follow_the_pixels(void **state)
 		int whole = check_file(path, &options, cases[i].tolerance);
 		if (whole < cases[i].whole)
 			fail_msg("case %zu: %d whole boxes", i, whole);
+	}
+	fixture_remove(path);
+}
+
+/* The way back that beton_batch describes: from an output's places to those of the stored picture. */
+static void check_way_back(const beton_batch *batch)
+{
+	const beton_tensor *drawn = find(batch, "image.drawn");
+	assert_int_equal(drawn->shape[1], 9);
+	for (uint32_t row = 0; row < batch->count; row++) {
+		const float *b = (const float *)find(batch, "boxes")->data + row * ROWS * 4;
+		const double *crop = (const double *)drawn->data + row * 9, *place = crop + 5;
+		double from_left = (double)b[0] - place[0];
+		if (crop[4] == 1)
+			from_left = place[0] + place[2] - (double)(b[0] + b[2]);
+		double x = crop[0] + from_left * crop[2] / place[2];
+		double y = crop[1] + ((double)b[1] - place[1]) * crop[3] / place[3];
+		uint32_t box[4];
+		rectangle(batch->sample_ids[row], box);
+		assert_true(fabs(x - box[0]) < 1e-3 && fabs(y - box[1]) < 1e-3);
+	}
+}
+
+static void drawn_numbers_lead_back(void **state)
+{
+	(void)state;
+	char *path = write_file(-1);
+	for (uint32_t fit = BETON_FIT_PAD_CENTER; fit <= BETON_FIT_PAD_CORNER; fit++) {
+		beton_loader_options options = base_options(&BOXES, 1);
+		options.drawn = true;
+		options.image.width = SIDE * 2 - 1;
+		options.image.fit = fit;
+		options.image.keep_small = 1;
+		options.image.flip_probability = 0.5;
+		beton_loader *loader;
+		beton_iterator *iterator = NULL;
+		assert_ok(beton_loader_open(&loader, path, &options, err));
+		fixture_start(&iterator, loader, 0, 0);
+		for (beton_batch *batch; beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK;
+		     beton_batch_release(&batch)) {
+			assert_int_equal(check_batch(batch, "boxes", "image", 1), batch->count);
+			check_way_back(batch);
+		}
+		fixture_close(&loader, &iterator);
 	}
 	fixture_remove(path);
 }
@@ -548,6 +599,7 @@ int main(void)
 		cmocka_unit_test(a_placement_cuts_boxes_off),
 		cmocka_unit_test(padding_stays),
 		cmocka_unit_test(boxes_follow_the_pixels),
+		cmocka_unit_test(drawn_numbers_lead_back),
 		cmocka_unit_test(boxes_belong_to_their_views),
 		cmocka_unit_test(draws_and_rows_stay_the_same),
 		cmocka_unit_test(rows_of_bad_samples_go_or_are_replaced),

@@ -311,7 +311,7 @@ static double transform_ns(const bt_kernels *kernels, const bt_picture *picture,
 			moved.planes[p].x = picture->planes[p].x + i % 2;
 		uint64_t begin = bt_now_ns();
 		beton_error err;
-		if (bt_transform(&transformer, &moved, i % 2, &format, out, &err))
+		if (bt_transform(&transformer, &moved, i % 2, NULL, &format, out, &err))
 			break;
 		double ns = (double)(bt_now_ns() - begin);
 		best = ns < best ? ns : best;

@@ -420,7 +420,7 @@ static void check_format(const beton_loader_options *options, bool flip, uint32_
 					    .x = 10,
 					    .box_width = crop_width,
 					    .box_height = crop_height}};
-	assert_ok(bt_transform(&transformer, &picture, flip, &format, out, err));
+	assert_ok(bt_transform(&transformer, &picture, flip, NULL, &format, out, err));
 	bt_resizer resizer = {0};
 	bt_plane plane = plane_of(&in);
 	assert_ok(bt_resize_begin(&resizer, &plane, &(bt_resize_target){width, height}, NULL, err));
@@ -486,7 +486,7 @@ static void *transformed(const bt_picture *picture, bool flip, const bt_image_fo
 	bt_transformer transformer = {0};
 	void *out = malloc(bt_image_format_bytes(format));
 	assert_non_null(out);
-	assert_ok(bt_transform(&transformer, picture, flip, format, out, err));
+	assert_ok(bt_transform(&transformer, picture, flip, NULL, format, out, err));
 	bt_transformer_free(&transformer);
 	return out;
 }

@@ -165,6 +165,20 @@ static void pictures_are_those_of_a_loader_of_that_size(void **state)
 			}
 }
 
+static void so_are_padded_ones(void **state)
+{
+	(void)state;
+	for (uint32_t fit = BETON_FIT_PAD_CENTER; fit <= BETON_FIT_PAD_CORNER; fit++) {
+		beton_loader_options options = make_options(33, 40);
+		options.image.fit = fit;
+		options.image.pad[0] = 114;
+		options.image.keep_small = fit == BETON_FIT_PAD_CENTER;
+		options.image.operations = operations;
+		options.image.num_operations = fit == BETON_FIT_PAD_CENTER ? 3 : 0;
+		check_small(options);
+	}
+}
+
 static void so_are_operations_and_rows_that_move(void **state)
 {
 	(void)state;
@@ -384,6 +398,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pictures_are_those_of_a_loader_of_that_size),
+		cmocka_unit_test(so_are_padded_ones),
 		cmocka_unit_test(so_are_operations_and_rows_that_move),
 		cmocka_unit_test(sizes_follow_each_other),
 		cmocka_unit_test(views_have_sizes_of_their_own),

@@ -127,6 +127,17 @@ typedef enum beton_crop {
 	BETON_CROP_CENTER = 2, /* FFCV's centre crop: a square of center_ratio times the shorter side, resized */
 } beton_crop;
 
+/* How the crop gets to height x width. The PAD ones keep its aspect: it becomes as large as fits, and padding surrounds
+ * it. Size and place are those of Pillow's ImageOps.pad, in its arithmetic (doubles, halves to even): with w x h pixels
+ * of the crop and W x H of the output, W x round(h / w * W) if w / h > W / H, round(w / h * H) x H if it is less, and
+ * W x H otherwise; no side is 0. Operations work on picture and padding alike, MIXUP and CUTMIX too. A flip at the end
+ * leaves the picture at its place; for that it is at the mirrored one while operations work on it. */
+typedef enum beton_fit {
+	BETON_FIT_STRETCH = 0,    /* each axis by itself */
+	BETON_FIT_PAD_CENTER = 1, /* letterbox: round((W - width) / 2), round((H - height) / 2) from the left and top */
+	BETON_FIT_PAD_CORNER = 2, /* at the left and top, padding at the right or below */
+} beton_fit;
+
 /* Which of an epoch's pictures are flipped left to right. */
 typedef enum beton_flip_mode {
 	BETON_FLIP_RANDOM = 0, /* each with flip_probability, drawn anew in each epoch */
@@ -153,7 +164,7 @@ typedef enum beton_image_output {
 	/* The bytes that the file holds, a JPEG or raw RGB, for consumers that decode, crop and resize themselves, as
 	 * on a GPU: see beton_batch. With option drawn they get crop and flip, whose draws equal those of the pixels.
 	 * A JPEG is not decoded, so without a checksum damage to it is not seen. Not with operations, normalize, and
-	 * dtype, layout, pixels or filter other than their defaults. */
+	 * dtype, layout, pixels, filter or fit other than their defaults. */
 	BETON_IMAGE_STORED = 1,
 } beton_image_output;
 
@@ -188,8 +199,8 @@ typedef enum beton_filter {
 	BETON_FILTER_NEAREST = 3,  /* the pixel under the output pixel's centre */
 } beton_filter;
 
-/* How a picture is converted to an output. The crop is resized to the output's size and rounded to bytes. Every dtype
- * and layout holds the same pixels. Grey, CMYK and YCCK JPEGs are converted to RGB. */
+/* How a picture is converted to an output. The crop is resized to its size in the output and rounded to bytes. Every
+ * dtype and layout holds the same pixels. Grey, CMYK and YCCK JPEGs are converted to RGB. */
 typedef struct beton_image_options {
 	const char *field; /* NULL = the first image field */
 	uint32_t height;   /* output pixels, 1..65535; default 224 */
@@ -217,7 +228,14 @@ typedef struct beton_image_options {
 	 * of the file, so that one picture always fits. Batches of a random order hardly exceed that. Set it if
 	 * pictures of one size stand together, or if memory_limit has no room for so much. */
 	uint64_t stored_bytes;
-	uint64_t reserved[5]; /* 0: for later options, since views are an array of this struct */
+	uint32_t fit; /* a beton_fit; default STRETCH */
+	/* PAD_CENTER, PAD_CORNER: 1: a crop that is smaller than the output along both axes is not enlarged; 0
+	 * (default): it is. */
+	uint32_t keep_small;
+	/* PAD_CENTER, PAD_CORNER: the padding's colour, red, green, blue, and 0; 0..255; default black. It is a pixel
+	 * like others, and normalized as they are: near 0 with the pixel next to `mean`. */
+	uint16_t pad[4];
+	uint64_t reserved[3]; /* 0: for later options, since views are an array of this struct */
 } beton_image_options;
 
 #define BETON_VIEWS_MAX 16
@@ -523,6 +541,10 @@ typedef struct beton_tensor {
  * was flipped at the end; then for each operation 1 if it was applied, and three numbers: of a kind with a range its
  * value; TRANSLATE and SHIFT x, y; CUTOUT x, y; ERASE x, y, area; COLOR_JITTER the factors of brightness, contrast and
  * saturation; RAND_AUGMENT and TRIVIAL_AUGMENT the last operation's number, its magnitude, and TRIVIAL_AUGMENT's bin.
+ * With a fit that pads, [count, 9 + 4 * num_operations]: four more numbers, x, y, width and height of the picture's
+ * place in the output. The crop lies there from side to side, mirrored if it was flipped; so, without operations that
+ * move pixels, what is at (x, y) was at crop.x + (x - place.x) * crop.width / place.width, with a flip crop.x +
+ * (place.x + place.width - x) * crop.width / place.width, and crop.y + (y - place.y) * crop.height / place.height.
  */
 struct beton_batch {
 	uint64_t epoch;
