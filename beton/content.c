@@ -47,12 +47,12 @@ int beton_reader_check_text(const beton_reader *reader, const beton_value *value
 }
 
 #ifdef HAVE_JPEG
-static int check_jpeg(const beton_reader *reader, const beton_value *value, uint64_t max_pixels, checked_content *out,
-		      beton_error *err)
+static int check_jpeg(const beton_reader *reader, const beton_value *value, uint64_t max_pixels,
+		      bt_index_request *index, checked_content *out, beton_error *err)
 {
 	bt_jpeg_facts facts;
 	beton_error fault;
-	int result = bt_jpeg_check(out->data, (size_t)out->size, max_pixels, &facts, &fault);
+	int result = bt_jpeg_check(out->data, (size_t)out->size, max_pixels, index, &facts, &fault);
 	if (result == BETON_NO_MEMORY)
 		return no_memory(reader, value->size, err);
 	if (result != BETON_OK)
@@ -69,11 +69,12 @@ static int check_jpeg(const beton_reader *reader, const beton_value *value, uint
 	return BETON_OK;
 }
 #else
-static int check_jpeg(const beton_reader *reader, const beton_value *value, uint64_t max_pixels, checked_content *out,
-		      beton_error *err)
+static int check_jpeg(const beton_reader *reader, const beton_value *value, uint64_t max_pixels,
+		      bt_index_request *index, checked_content *out, beton_error *err)
 {
 	(void)value;
 	(void)max_pixels;
+	(void)index;
 	out->undecoded = true;
 	if (reader->table_lost)
 		return bt_fail(err, BETON_UNSUPPORTED, "%s: this build cannot find the end of a JPEG", reader->path);
@@ -93,8 +94,8 @@ static int decompress(const beton_reader *reader, const beton_value *value, cont
 	return result;
 }
 
-int bt_content_check(const beton_reader *reader, const beton_value *value, uint64_t max_pixels, content_buffer *buffer,
-		     checked_content *out, beton_error *err)
+int bt_content_check(const beton_reader *reader, const beton_value *value, uint64_t max_pixels, bt_index_request *index,
+		     content_buffer *buffer, checked_content *out, beton_error *err)
 {
 	uint8_t *stored = reserve(&buffer->stored, &buffer->stored_capacity, value->blob.size);
 	if (!stored)
@@ -108,7 +109,7 @@ int bt_content_check(const beton_reader *reader, const beton_value *value, uint6
 	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
 		result = beton_reader_check_text(reader, value, out->data, err);
 	if (result == BETON_OK && value->type == BETON_FIELD_IMAGE && value->mode == BETON_IMAGE_JPEG)
-		result = check_jpeg(reader, value, max_pixels, out, err);
+		result = check_jpeg(reader, value, max_pixels, index, out, err);
 	return result;
 }
 

@@ -11,6 +11,8 @@
 
 #include <beton/beton.h>
 
+#include "jpeg/index.h"
+
 /* Memory of one thread, which grows to the largest need. Zero-initialise, and free with bt_content_free. */
 typedef struct content_buffer {
 	uint8_t *stored;
@@ -26,10 +28,10 @@ typedef struct checked_content {
 	bool undecoded;      /* this build cannot decode the JPEG */
 } checked_content;
 
-/* Reads and checks a value that has a blob; a JPEG of more than max_pixels pixels is a fault. Errors: SAMPLE_CORRUPT,
- * FORMAT (a dictionary), IO, FILE_CHANGED, NO_MEMORY. */
-int bt_content_check(const beton_reader *reader, const beton_value *value, uint64_t max_pixels, content_buffer *buffer,
-		     checked_content *out, beton_error *err);
+/* Reads and checks a value that has a blob; a JPEG of more than max_pixels pixels is a fault. index: of the JPEG, made
+ * meanwhile; NULL: none. Errors: SAMPLE_CORRUPT, FORMAT (a dictionary), IO, FILE_CHANGED, NO_MEMORY. */
+int bt_content_check(const beton_reader *reader, const beton_value *value, uint64_t max_pixels, bt_index_request *index,
+		     content_buffer *buffer, checked_content *out, beton_error *err);
 
 void bt_content_free(content_buffer *buffer);
 

@@ -10,31 +10,38 @@
 #include "reader.h"
 #ifdef HAVE_JPEG
 #include "jpeg/check.h"
-#include "jpeg/index.h"
-
-_Static_assert(JPEG_ENTRY_SUM + BT_INDEX_BYTES_MAX == BETON_JPEG_INDEX_MAX, "the room for an entry");
 #endif
 
+_Static_assert(JPEG_ENTRY_SUM + BT_INDEX_BYTES_MAX == BETON_JPEG_INDEX_MAX, "the room for an entry");
+
 #ifdef HAVE_JPEG
-size_t bt_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry)
+size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint8_t *out)
 {
-	size_t used = bt_jpeg_index(jpeg, size, max_pixels, step, entry + JPEG_ENTRY_SUM);
-	if (used == 0)
-		return 0;
-	store_u64(entry, XXH3_64bits_withSeed(entry + JPEG_ENTRY_SUM, used, XXH3_64bits(jpeg, size)));
-	return JPEG_ENTRY_SUM + used;
+	bt_index_request index = {.out = out};
+	bt_jpeg_index(jpeg, size, max_pixels, &index);
+	return index.size;
 }
 #else
-size_t bt_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry)
+size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint8_t *out)
 {
 	(void)jpeg;
 	(void)size;
 	(void)max_pixels;
-	(void)step;
-	(void)entry;
+	(void)out;
 	return 0;
 }
 #endif
+
+/* XXH3-64 of an entry's index. */
+static uint64_t entry_sum(const uint8_t *entry, size_t used, uint64_t jpeg_sum)
+{
+	return XXH3_64bits_withSeed(entry + JPEG_ENTRY_SUM, used, jpeg_sum);
+}
+
+void bt_jpeg_entry_seal(uint8_t *entry, size_t used, uint64_t jpeg_sum)
+{
+	store_u64(entry, entry_sum(entry, used, jpeg_sum));
+}
 
 static int damaged(const beton_reader *reader, const beton_value *value, const char *what, uint64_t offset,
 		   beton_error *err)
@@ -88,8 +95,7 @@ int beton_reader_open_jpeg_index(const beton_reader *reader, const beton_value *
 	size_t used = (size_t)entry->size - JPEG_ENTRY_SUM;
 	*size = 0;
 	if (entry->size < JPEG_ENTRY_SUM ||
-	    load_u64(from) !=
-		    XXH3_64bits_withSeed(from + JPEG_ENTRY_SUM, used, XXH3_64bits(stored, (size_t)value->blob.size)))
+	    load_u64(from) != entry_sum(from, used, XXH3_64bits(stored, (size_t)value->blob.size)))
 		return damaged(reader, value, "it does not match its checksum and that of the JPEG", entry->offset,
 			       err);
 	*index = from + JPEG_ENTRY_SUM;
@@ -97,35 +103,38 @@ int beton_reader_open_jpeg_index(const beton_reader *reader, const beton_value *
 	return BETON_OK;
 }
 
-/* Compares the index with one that is made again. made: room for it. */
-static int compare(const beton_reader *reader, const beton_value *value, const void *stored, uint64_t max_pixels,
-		   const beton_blob *entry, const uint8_t *index, size_t size, uint8_t *made, beton_error *err)
+int bt_index_check_begin(index_check *self, const beton_reader *reader, const beton_value *value, beton_error *err)
 {
-	uint32_t step = size < sizeof(uint16_t) ? 0 : load_u16(index);
-	size_t expected = step ? bt_jpeg_entry(stored, (size_t)value->blob.size, max_pixels, step, made) : 0;
-	if (expected == JPEG_ENTRY_SUM + size && memcmp(made + JPEG_ENTRY_SUM, index, size) == 0)
-		return BETON_OK;
-	return damaged(reader, value, "it is not that of the JPEG", entry->offset, err);
+	self->again = (bt_index_request){0};
+	int result = beton_reader_jpeg_index(reader, value, &self->place, err);
+	if (result != BETON_OK || self->place.size == 0)
+		return result;
+	if (!self->room && !(self->room = malloc(2 * BETON_JPEG_INDEX_MAX)))
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for an index", reader->path);
+	result = bt_read_section(reader, "JPEG indexes", self->room, (size_t)self->place.size, self->place.offset, err);
+	if (self->place.size >= JPEG_ENTRY_SUM + sizeof(uint16_t))
+		self->again.step = load_u16(self->room + JPEG_ENTRY_SUM);
+	self->again.out = self->room + BETON_JPEG_INDEX_MAX;
+	return result;
 }
 
-int bt_jpeg_index_check(const beton_reader *reader, const beton_value *value, const void *stored, uint64_t max_pixels,
-			beton_error *err)
+int bt_index_check_end(const index_check *self, const beton_reader *reader, const beton_value *value,
+		       const void *stored, beton_error *err)
 {
 	const void *index;
 	size_t size;
-	beton_blob entry;
-	int result = beton_reader_jpeg_index(reader, value, &entry, err);
-	if (result != BETON_OK || entry.size == 0)
+	if (self->place.size == 0)
+		return BETON_OK;
+	int result = beton_reader_open_jpeg_index(reader, value, &self->place, self->room, stored, &index, &size, err);
+	if (result != BETON_OK)
 		return result;
-	uint8_t *room = malloc(2 * BETON_JPEG_INDEX_MAX);
-	if (!room)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for an index", reader->path);
-	result = bt_read_section(reader, "JPEG indexes", room, (size_t)entry.size, entry.offset, err);
-	if (result == BETON_OK)
-		result = beton_reader_open_jpeg_index(reader, value, &entry, room, stored, &index, &size, err);
-	if (result == BETON_OK)
-		result = compare(reader, value, stored, max_pixels, &entry, index, size, room + BETON_JPEG_INDEX_MAX,
-				 err);
-	free(room);
-	return result;
+	if (self->again.step && self->again.size == size && memcmp(self->again.out, index, size) == 0)
+		return BETON_OK;
+	return damaged(reader, value, "it is not that of the JPEG", self->place.offset, err);
+}
+
+void bt_index_check_free(index_check *self)
+{
+	free(self->room);
+	*self = (index_check){0};
 }

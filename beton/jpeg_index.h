@@ -11,15 +11,32 @@
 
 #include <beton/beton.h>
 
+#include "jpeg/index.h"
+
 #define JPEG_ENTRY_SUM 8 /* bytes of the checksum that begins an entry */
 
-/* Makes the entry of a JPEG. step: see bt_scan_index. entry: room for BETON_JPEG_INDEX_MAX bytes. Returns its size; 0:
- * the JPEG gets none. */
-size_t bt_jpeg_entry(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *entry);
+/* Makes the index of a JPEG in out, which has room for BETON_JPEG_INDEX_MAX - JPEG_ENTRY_SUM bytes. Returns its size;
+ * 0: the JPEG gets none. */
+size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint8_t *out);
 
-/* Compares the entry of an intact JPEG, whose stored bytes are given, with the JPEG. Errors: FORMAT (it is damaged or
- * wrong), IO, FILE_CHANGED, NO_MEMORY. */
-int bt_jpeg_index_check(const beton_reader *reader, const beton_value *value, const void *stored, uint64_t max_pixels,
-			beton_error *err);
+/* Sets the checksum of an entry whose index of `used` bytes is there. jpeg_sum: XXH3-64 of the JPEG. */
+void bt_jpeg_entry_seal(uint8_t *entry, size_t used, uint64_t jpeg_sum);
+
+/* A stored entry that is compared with its JPEG. Zero-initialise. */
+typedef struct index_check {
+	beton_blob place; /* of the entry; size 0: the JPEG has none */
+	uint8_t *room;    /* the entry, and the index that is made of the JPEG */
+	bt_index_request again;
+} index_check;
+
+/* Reads the entry of a JPEG. Errors: FORMAT (its place is wrong), IO, FILE_CHANGED, NO_MEMORY. */
+int bt_index_check_begin(index_check *self, const beton_reader *reader, const beton_value *value, beton_error *err);
+
+/* Compares the entry with the index that was made meanwhile (`again`) of the JPEG, whose stored bytes are given.
+ * Errors: FORMAT (it is damaged or wrong). */
+int bt_index_check_end(const index_check *self, const beton_reader *reader, const beton_value *value,
+		       const void *stored, beton_error *err);
+
+void bt_index_check_free(index_check *self);
 
 #endif

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
+#include "layout.h"
 #include "format.h"
 #include "jpeg_index.h"
 
@@ -13,27 +15,43 @@
 
 #define SECTION_BUFFER 32768
 
+/* Adds the entry of a JPEG, the picture `number` of the sample, whose checksum is sum. */
+static bool add_entry(sample *one, uint32_t number, const beton_input *value, uint64_t sum, uint64_t max_pixels)
+{
+	const beton_jpeg_index *given = value->jpeg_index;
+	if (given && given->size == 0)
+		return true;
+	size_t most = given ? JPEG_ENTRY_SUM + (size_t)given->size : BETON_JPEG_INDEX_MAX;
+	uint8_t *grown = realloc(one->index_memory, one->index_size + HEAD_SIZE + most);
+	if (!grown)
+		return false;
+	one->entries = one->index_memory = grown;
+	uint8_t *entry = grown + one->index_size + HEAD_SIZE;
+	size_t used = given ? (size_t)given->size
+			    : bt_jpeg_index_make(value->data, (size_t)value->size, max_pixels, entry + JPEG_ENTRY_SUM);
+	if (used == 0)
+		return true;
+	if (given)
+		memcpy(entry + JPEG_ENTRY_SUM, given->data, used);
+	bt_jpeg_entry_seal(entry, used, sum);
+	store_u32(entry - HEAD_SIZE, number);
+	store_u32(entry - HEAD_SIZE + 4, (uint32_t)(JPEG_ENTRY_SUM + used));
+	one->index_size += HEAD_SIZE + JPEG_ENTRY_SUM + used;
+	return true;
+}
+
 int bt_sample_index(sample *one, const sample_schema *schema, const beton_input *values, beton_error *err)
 {
-	uint32_t picture = 0;
+	uint32_t picture = 0, blob = 0;
 	for (uint32_t i = 0; i < schema->num_fields; i++) {
-		if (schema->fields[i].type != BETON_FIELD_IMAGE)
-			continue;
-		uint32_t number = picture++;
-		if (values[i].mode != BETON_IMAGE_JPEG)
-			continue;
-		uint8_t *grown = realloc(one->index_memory, one->index_size + HEAD_SIZE + BETON_JPEG_INDEX_MAX);
-		if (!grown)
+		beton_field_type type = schema->fields[i].type;
+		if (type == BETON_FIELD_IMAGE && values[i].mode == BETON_IMAGE_JPEG &&
+		    !add_entry(one, picture, &values[i], one->blobs[blob].sum, schema->max_pixels))
 			return bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)one->index,
 					      "%s: no memory for the index of sample %llu", schema->path,
 					      (unsigned long long)one->index);
-		one->entries = one->index_memory = grown;
-		uint8_t *to = grown + one->index_size;
-		size_t size =
-			bt_jpeg_entry(values[i].data, (size_t)values[i].size, schema->max_pixels, 0, to + HEAD_SIZE);
-		store_u32(to, number);
-		store_u32(to + 4, (uint32_t)size);
-		one->index_size += size ? HEAD_SIZE + size : 0;
+		picture += type == BETON_FIELD_IMAGE;
+		blob += bt_type_has_blob(type);
 	}
 	return BETON_OK;
 }

@@ -64,13 +64,14 @@ static int check_blob(const repair *self, uint32_t field, checked_content *conte
 	bool guess = self->reader->table_lost && value.type == BETON_FIELD_IMAGE && value.mode == BETON_IMAGE_JPEG;
 	if (guess && bound > PICTURE_GUESS) {
 		value.blob.size = PICTURE_GUESS;
-		int result = bt_content_check(self->reader, &value, self->options->max_pixels, &self->buffers[field],
-					      content, err);
+		int result = bt_content_check(self->reader, &value, self->options->max_pixels, NULL,
+					      &self->buffers[field], content, err);
 		if (result != BETON_SAMPLE_CORRUPT)
 			return result;
 		value.blob.size = bound;
 	}
-	return bt_content_check(self->reader, &value, self->options->max_pixels, &self->buffers[field], content, err);
+	return bt_content_check(self->reader, &value, self->options->max_pixels, NULL, &self->buffers[field], content,
+				err);
 }
 
 /* Fills the inputs of a sample from its values, which are intact. */

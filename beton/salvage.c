@@ -84,7 +84,7 @@ static int search_page(const uint8_t *page, size_t size, uint64_t max_pixels,
 	static const uint8_t start[] = {0xff, 0xd8, 0xff};
 	for (const uint8_t *at = page; (at = memmem(at, size - (size_t)(at - page), start, sizeof(start)));) {
 		bt_jpeg_facts facts;
-		int result = bt_jpeg_check(at, size - (size_t)(at - page), max_pixels, &facts, err);
+		int result = bt_jpeg_check(at, size - (size_t)(at - page), max_pixels, NULL, &facts, err);
 		if (result == BETON_SAMPLE_CORRUPT) {
 			at++;
 			continue;

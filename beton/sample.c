@@ -9,6 +9,7 @@
 #include "common/sized.h"
 #include "fields.h"
 #include "format.h"
+#include "jpeg_index.h"
 #include "layout.h"
 
 /* Whether the input of a value is compressed already, or is to be compressed here. */
@@ -38,6 +39,16 @@ static int check_image(const sample_schema *schema, uint64_t index, const beton_
 			"%s: sample %llu, field '%s': a JPEG of %u x %u pixels, more than max_pixels (%llu)",
 			schema->path, (unsigned long long)index, field->name, value->width, value->height,
 			(unsigned long long)schema->max_pixels);
+	if (value->jpeg_index &&
+	    (value->mode != BETON_IMAGE_JPEG || value->jpeg_index->size > BETON_JPEG_INDEX_MAX - JPEG_ENTRY_SUM ||
+	     (value->jpeg_index->size && !value->jpeg_index->data)))
+		return bt_fail_sample(
+			err, BETON_INVALID_ARGUMENT, (int64_t)index,
+			"%s: sample %llu, field '%s': an index of %llu bytes for an image of mode %d; only "
+			"JPEGs have one, of at most %u bytes",
+			schema->path, (unsigned long long)index, field->name,
+			(unsigned long long)value->jpeg_index->size, (int)value->mode,
+			BETON_JPEG_INDEX_MAX - JPEG_ENTRY_SUM);
 	if (value->mode == BETON_IMAGE_RAW)
 		*expected = (uint64_t)value->width * value->height * 3;
 	return BETON_OK;

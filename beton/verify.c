@@ -125,21 +125,37 @@ static int hold_fault(chunk_result *chunk, const beton_value *value, const char 
 	return hold_finding(chunk, &finding, err);
 }
 
-static int check_content(const verification *self, const beton_value *value, content_buffer *buffer,
-			 chunk_result *chunk, bool *damaged, beton_error *err)
+/* Memory of one thread. */
+typedef struct checker {
+	content_buffer buffer;
+	index_check index;
+	beton_value *values;
+} checker;
+
+static int check_content(const verification *self, const beton_value *value, checker *own, chunk_result *chunk,
+			 bool *damaged, beton_error *err)
 {
 	checked_content content;
-	beton_error fault;
-	int result = bt_content_check(self->reader, value, self->options->max_pixels, buffer, &content, &fault);
+	beton_error fault, index_fault;
+	index_check *index = &own->index;
+	int entry = bt_index_check_begin(index, self->reader, value, &index_fault);
+	int result = bt_content_check(self->reader, value, self->options->max_pixels,
+				      index->again.step ? &index->again : NULL, &own->buffer, &content, &fault);
 	chunk->report.bytes += value->blob.size;
 	chunk->report.pictures += result == BETON_OK && content.decoded;
 	chunk->report.undecoded += result == BETON_OK && content.undecoded;
 	if (result == BETON_OK && content.decoded) {
 		/* The sample itself is intact. */
-		result = bt_jpeg_index_check(self->reader, value, content.data, self->options->max_pixels, &fault);
-		if (result == BETON_FORMAT)
+		if (entry == BETON_OK)
+			entry = bt_index_check_end(index, self->reader, value, content.data, &index_fault);
+		if (entry == BETON_FORMAT)
 			return hold_fault(chunk, value, "extension block",
-					  self->reader->extension.known[SECTION_JPEG_INDEXES].offset, &fault, err);
+					  self->reader->extension.known[SECTION_JPEG_INDEXES].offset, &index_fault,
+					  err);
+		if (entry != BETON_OK) {
+			result = entry;
+			fault = index_fault;
+		}
 	}
 	if (result == BETON_OK)
 		return BETON_OK;
@@ -151,9 +167,9 @@ static int check_content(const verification *self, const beton_value *value, con
 	return result;
 }
 
-static int check_sample(const verification *self, uint64_t sample, beton_value *values, content_buffer *buffer,
-			chunk_result *chunk, beton_error *err)
+static int check_sample(const verification *self, uint64_t sample, checker *own, chunk_result *chunk, beton_error *err)
 {
+	beton_value *values = own->values;
 	const beton_reader *reader = self->reader;
 	bool damaged = false;
 	int result = beton_reader_sample(reader, sample, values, err);
@@ -165,7 +181,7 @@ static int check_sample(const verification *self, uint64_t sample, beton_value *
 			if (!bt_type_has_blob(values[i].type))
 				continue;
 			if (self->options->deep)
-				result = check_content(self, &values[i], buffer, chunk, &damaged, err);
+				result = check_content(self, &values[i], own, chunk, &damaged, err);
 			else
 				chunk->report.unread++;
 			continue;
@@ -228,10 +244,9 @@ static bool claim(verification *self, uint64_t *index)
 static void *check_chunks(void *argument)
 {
 	verification *self = argument;
-	content_buffer buffer = {0};
+	checker own = {.values = calloc(self->reader->info.num_fields, sizeof(*own.values))};
 	beton_error fault = {0};
-	beton_value *values = calloc(self->reader->info.num_fields, sizeof(*values));
-	int result = values ? BETON_OK : bt_fail(&fault, BETON_NO_MEMORY, "%s: out of memory", self->reader->path);
+	int result = own.values ? BETON_OK : bt_fail(&fault, BETON_NO_MEMORY, "%s: out of memory", self->reader->path);
 	uint64_t index;
 	pthread_mutex_lock(&self->lock);
 	while (result == BETON_OK && claim(self, &index)) {
@@ -240,7 +255,7 @@ static void *check_chunks(void *argument)
 		uint64_t first = index * CHUNK;
 		uint64_t end = self->total - first < CHUNK ? self->total : first + CHUNK;
 		for (uint64_t sample = first; sample < end && result == BETON_OK; sample++)
-			result = check_sample(self, sample, values, &buffer, chunk, &fault);
+			result = check_sample(self, sample, &own, chunk, &fault);
 		pthread_mutex_lock(&self->lock);
 		chunk->done = true;
 		report_chunks(self);
@@ -251,8 +266,9 @@ static void *check_chunks(void *argument)
 	}
 	pthread_cond_broadcast(&self->moved);
 	pthread_mutex_unlock(&self->lock);
-	free(values);
-	bt_content_free(&buffer);
+	free(own.values);
+	bt_index_check_free(&own.index);
+	bt_content_free(&own.buffer);
 	return NULL;
 }
 

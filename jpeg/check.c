@@ -31,7 +31,8 @@ static void begin(checker *self, const uint8_t *data, size_t size, uint64_t max_
 		bt_jpeg_escape_leave(&self->escape, "%s", why);
 }
 
-static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts)
+static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index,
+		  bt_jpeg_facts *facts)
 {
 	j_decompress_ptr jpeg = &self->jpeg;
 	begin(self, data, size, max_pixels);
@@ -39,7 +40,7 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 	facts->height = jpeg->image_height;
 	const uint8_t *end;
 	self->scan = size >= LEAST_BYTES ? bt_scan_new() : NULL;
-	if (self->scan && bt_scan_check(self->scan, jpeg, &end)) {
+	if (self->scan && bt_scan_check(self->scan, jpeg, index, &end)) {
 		facts->length = (size_t)(end - data);
 		return;
 	}
@@ -70,28 +71,32 @@ static void tear_down(checker *self)
 	jpeg_destroy_decompress(&self->jpeg);
 }
 
-int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts, beton_error *err)
+int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index, bt_jpeg_facts *facts,
+		  beton_error *err)
 {
 	checker self;
 	set_up(&self);
+	if (index)
+		index->size = 0;
 	if (setjmp(self.escape.target) == 0)
-		check(&self, data, size, max_pixels, facts);
+		check(&self, data, size, max_pixels, index, facts);
 	else
 		bt_fail(err, self.escape.code, "its JPEG cannot be decoded: %s", self.escape.message);
 	tear_down(&self);
 	return self.escape.code;
 }
 
-size_t bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out)
+void bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index)
 {
 	checker self;
-	volatile size_t result = 0;
 	set_up(&self);
+	index->size = 0;
 	if (setjmp(self.escape.target) == 0) {
+		const uint8_t *end;
 		begin(&self, data, size, max_pixels);
-		self.scan = self.jpeg.restart_interval ? NULL : bt_scan_new();
-		result = self.scan ? bt_scan_index(self.scan, &self.jpeg, step, out) : 0;
+		self.scan = size >= LEAST_BYTES && !self.jpeg.restart_interval ? bt_scan_new() : NULL;
+		if (self.scan)
+			bt_scan_check(self.scan, &self.jpeg, index, &end);
 	}
 	tear_down(&self);
-	return result;
 }

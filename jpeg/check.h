@@ -10,6 +10,8 @@
 
 #include <beton/error.h>
 
+#include "index.h"
+
 typedef struct bt_jpeg_facts {
 	uint32_t width; /* pixels */
 	uint32_t height;
@@ -17,11 +19,12 @@ typedef struct bt_jpeg_facts {
 } bt_jpeg_facts;
 
 /* Decodes all coefficients of the picture, and as few pixels as the library allows. Faults are any error or warning of
- * the decoder, more than max_pixels pixels, and too many scans. The message does not name the file. Errors:
- * SAMPLE_CORRUPT, NO_MEMORY. */
-int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts, beton_error *err);
+ * the decoder, more than max_pixels pixels, and too many scans. index: made on the way; NULL: none. The message does
+ * not name the file. Errors: SAMPLE_CORRUPT, NO_MEMORY. */
+int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index, bt_jpeg_facts *facts,
+		  beton_error *err);
 
-/* Makes an index of the JPEG, as bt_scan_index does, to which step, out and the result belong. */
-size_t bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out);
+/* Only makes the index: reads no JPEG that gets none for another reason than a fault. */
+void bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index);
 
 #endif

@@ -31,6 +31,14 @@ typedef struct bt_index {
 	bt_point point;
 } bt_index;
 
+/* An index that is made of a JPEG while its scan is read. */
+typedef struct bt_index_request {
+	uint32_t step; /* MCUs from one point of a row to the next, 1 to 65535; 0: who makes it chooses */
+	uint8_t *out;  /* room for BT_INDEX_BYTES_MAX bytes, borrowed */
+	size_t size;   /* result: bytes of the index. 0: the JPEG gets none, because it has a fault or restart markers,
+			  is of another kind, or is too small or too large */
+} bt_index_request;
+
 /* Begins at point 0. bytes: borrowed. False: no index. */
 bool bt_index_open(bt_index *index, const void *bytes, size_t size, int components);
 

@@ -432,28 +432,42 @@ static uint32_t choose_step(const bt_scan *scan)
 	return quarter < INDEX_STEP ? INDEX_STEP : quarter;
 }
 
-size_t bt_scan_index(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, uint32_t step, uint8_t *out)
+/* Goes on by `count` bytes of a scan's data, without the zeros that are stuffed behind each 0xff. */
+static const uint8_t *pass_plain(const uint8_t *raw, const uint8_t *end, uint64_t count)
 {
-	if (jpeg->restart_interval || jpeg->src->bytes_in_buffer < INDEX_LEAST_BYTES || !read_header(scan, jpeg))
-		return 0;
-	const uint8_t *data = jpeg->src->next_input_byte, *raw = data;
-	bt_index index;
-	bt_index_begin(&index, out, step ? step : choose_step(scan), scan->num_components);
-	open_segment(scan, data);
+	while (count > 0 && raw < end) {
+		uint64_t left = (uint64_t)(end - raw), part = count < left ? count : left;
+		const uint8_t *stuffed = memchr(raw, 0xff, (size_t)part);
+		if (!stuffed)
+			return raw + part;
+		count -= (uint64_t)(stuffed - raw) + 1;
+		raw = stuffed + 2;
+	}
+	return raw;
+}
+
+/* Reads the MCUs of a scan without restart markers, which has been opened at `data`, and makes the index. */
+static bool skip_indexed(bt_scan *scan, const uint8_t *data, bt_index_request *request)
+{
+	const uint8_t *raw = data;
 	uint64_t plain = 0;
+	bt_index index;
+	bool fits = true;
+	bt_index_begin(&index, request->out, request->step ? request->step : choose_step(scan), scan->num_components);
 	for (uint32_t y = 0; y < scan->mcus_y; y++)
 		for (uint32_t x = 0; x < scan->mcus_x; x += index.step) {
 			uint64_t taken = bt_segment_taken(&scan->segment);
-			for (; plain < taken / 8 && raw < scan->end; plain++)
-				raw += *raw == 0xff ? 2 : 1;
+			raw = pass_plain(raw, scan->end, taken / 8 - plain);
+			plain = taken / 8;
 			bt_point point = {.bits = (uint64_t)(raw - data) * 8 + taken % 8};
 			for (int i = 0; i < scan->num_components; i++)
 				point.last[i] = scan->components[i].last;
-			if (((x > 0 || y > 0) && !bt_index_put(&index, &point)) ||
-			    !skip_mcus(scan, least(index.step, scan->mcus_x - x)))
-				return 0;
+			fits = fits && ((x == 0 && y == 0) || bt_index_put(&index, &point));
+			if (!skip_mcus(scan, least(index.step, scan->mcus_x - x)))
+				return false;
 		}
-	return end_segment(scan, &data) && bt_pass_marker(&data, scan->end, 0, true) ? index.size : 0;
+	request->size = fits ? index.size : 0;
+	return true;
 }
 
 /* ---- in order ---- */
@@ -490,18 +504,25 @@ bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, co
 	return true;
 }
 
-bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const uint8_t **end)
+bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, bt_index_request *index,
+		   const uint8_t **end)
 {
+	if (index)
+		index->size = 0;
 	if (!read_header(scan, jpeg))
 		return false;
 	const uint8_t *at = jpeg->src->next_input_byte;
+	bool indexed = index && !jpeg->restart_interval && scan->end - at >= INDEX_LEAST_BYTES;
 	uint32_t total = scan->mcus_x * scan->mcus_y;
 	for (uint32_t first = 0, number = 0; first < total; first += scan->interval, number++) {
 		uint32_t count = least(total - first, scan->interval);
 		open_segment(scan, at);
-		if (!skip_mcus(scan, count) || !end_segment(scan, &at) ||
-		    !bt_pass_marker(&at, scan->end, number, first + count == total))
+		if (!(indexed ? skip_indexed(scan, at, index) : skip_mcus(scan, count)) || !end_segment(scan, &at) ||
+		    !bt_pass_marker(&at, scan->end, number, first + count == total)) {
+			if (index)
+				index->size = 0;
 			return false;
+		}
 	}
 	*end = at;
 	return true;

@@ -48,13 +48,9 @@ typedef struct bt_scan_request {
  * planes' content is undefined. libjpeg has to decode it then. */
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request);
 
-/* Reads the whole scan of the JPEG without making samples. *end: behind the marker that ends the picture. False: as
- * above; libjpeg has to check it. */
-bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const uint8_t **end);
-
-/* Makes an index of the JPEG while it reads the whole scan. step: MCUs from one point of a row to the next; 0: this
- * function chooses. Returns the bytes of the index in out, which has room for BT_INDEX_BYTES_MAX; 0: the JPEG has a
- * fault, is of another kind, is too small or too large for an index, or has restart markers. */
-size_t bt_scan_index(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, uint32_t step, uint8_t *out);
+/* Reads the whole scan of the JPEG without making samples, and makes an index of it on the way; index: NULL, none.
+ * *end: behind the marker that ends the picture. False: as above; libjpeg has to check it, and there is no index. */
+bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, bt_index_request *index,
+		   const uint8_t **end);
 
 #endif

@@ -288,6 +288,72 @@ static void test_wrong(void **state)
 	free(file.data);
 }
 
+/* Puts all samples with these indexes of the first field's JPEGs; data NULL: none. */
+static void write_given(const char *name, const beton_jpeg_index given[SORTS])
+{
+	beton_writer *writer = open_writer(name, false, 0);
+	for (uint64_t i = 0; i < SAMPLES; i++) {
+		const jpeg_bytes *one = &jpegs[i % SORTS];
+		beton_input values[] = {
+			{.data = one->data,
+			 .size = one->size,
+			 .mode = BETON_IMAGE_JPEG,
+			 .width = WIDTH,
+			 .height = HEIGHT,
+			 .jpeg_index = &given[i % SORTS]},
+			{.integer = (int64_t)i},
+			{.data = raw, .size = sizeof(raw), .mode = BETON_IMAGE_RAW, .width = 2, .height = 2}};
+		beton_error err;
+		if (beton_writer_put(writer, i, values, &err) != BETON_OK)
+			fail_msg("%s", err.message);
+	}
+	finish(writer);
+}
+
+/* An index that the caller gives is stored, and the JPEG is not read for another. */
+static void test_given(void **state)
+{
+	(void)state;
+	size_t size;
+	static const uint8_t bytes[] = {8, 0, 1, 2, 3};
+	beton_jpeg_index given[SORTS] = {{bytes, sizeof(bytes)}, {NULL, 0}};
+	write_given("given", given);
+	beton_reader *reader = open_good(in_folder("given"));
+	for (uint64_t i = 0; i < SAMPLES; i++) {
+		assert_int_equal(read_index(reader, i, 0, 0, &size), BETON_OK);
+		assert_int_equal(size, i % SORTS == 0 ? sizeof(bytes) : 0);
+	}
+	beton_reader_close(&reader);
+	assert_int_equal(count_findings("given"), (SAMPLES + SORTS - 1) / SORTS);
+}
+
+static void test_given_wrongly(void **state)
+{
+	(void)state;
+	static uint8_t bytes[BETON_JPEG_INDEX_MAX];
+	const beton_jpeg_index large = {bytes, BETON_JPEG_INDEX_MAX - 7}, nowhere = {NULL, 1}, good = {bytes, 5};
+	const beton_jpeg_index *refused[] = {&large, &nowhere, &good};
+	beton_writer *writer = open_writer("refused", false, 0);
+	for (int i = 0; i < 3; i++) {
+		beton_input values[] = {
+			{.data = jpegs[0].data,
+			 .size = jpegs[0].size,
+			 .mode = BETON_IMAGE_JPEG,
+			 .width = WIDTH,
+			 .height = HEIGHT,
+			 .jpeg_index = refused[i]},
+			{.integer = 1},
+			{.data = raw, .size = sizeof(raw), .mode = BETON_IMAGE_RAW, .width = 2, .height = 2}};
+		beton_error err;
+		if (i == 2) /* raw pixels have none */
+			values[0] = values[2];
+		values[0].jpeg_index = refused[i];
+		assert_int_equal(beton_writer_append(writer, values, &err), BETON_INVALID_ARGUMENT);
+		assert_non_null(strstr(err.message, "an index of"));
+	}
+	beton_writer_close(&writer);
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -312,6 +378,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads),   cmocka_unit_test(test_without),
 					   cmocka_unit_test(test_continued), cmocka_unit_test(test_replaced),
-					   cmocka_unit_test(test_damage),    cmocka_unit_test(test_wrong)};
+					   cmocka_unit_test(test_damage),    cmocka_unit_test(test_wrong),
+					   cmocka_unit_test(test_given),     cmocka_unit_test(test_given_wrongly)};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

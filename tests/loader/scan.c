@@ -140,7 +140,7 @@ static bool check(bt_scan *scan, const uint8_t *bytes, size_t size, size_t *leng
 	open_reader(&r, bytes, size);
 	jpeg_read_header(&r.jpeg, TRUE);
 	const uint8_t *end = bytes;
-	bool good = bt_scan_check(scan, &r.jpeg, &end);
+	bool good = bt_scan_check(scan, &r.jpeg, NULL, &end);
 	*length = (size_t)(end - bytes);
 	jpeg_destroy_decompress(&r.jpeg);
 	return good;
@@ -345,6 +345,31 @@ static bool decode_part(bt_scan *scan, const uint8_t *bytes, size_t size, bt_sca
 	return done;
 }
 
+/* The check of a JPEG makes the same index, and finds the same length and faults as one without. */
+static void check_in_one_pass(uint8_t *bytes, size_t size, const bt_index_request *expected_index)
+{
+	static uint8_t out[BT_INDEX_BYTES_MAX];
+	bt_index_request made = {.step = expected_index->step, .out = out};
+	bt_jpeg_facts facts = {0}, without = {0};
+	assert_int_equal(bt_jpeg_check(bytes, size, UINT64_MAX, &made, &facts, NULL), BETON_OK);
+	assert_int_equal(bt_jpeg_check(bytes, size, UINT64_MAX, NULL, &without, NULL), BETON_OK);
+	assert_memory_equal(&facts, &without, sizeof(facts));
+	assert_int_equal(made.size, expected_index->size);
+	assert_memory_equal(out, expected_index->out, made.size);
+	for (int i = 0; i < 20; i++) {
+		size_t at = draw((uint32_t)size / 2, (uint32_t)size - 1);
+		beton_error err, other;
+		bytes[at] ^= 0x40;
+		int result = bt_jpeg_check(bytes, size, UINT64_MAX, &made, &facts, &err);
+		assert_int_equal(result, bt_jpeg_check(bytes, size, UINT64_MAX, NULL, &without, &other));
+		if (result != BETON_OK) {
+			assert_string_equal(err.message, other.message);
+			assert_int_equal(made.size, 0);
+		}
+		bytes[at] ^= 0x40;
+	}
+}
+
 /* Parts decoded by an index are those decoded without. With bytes of the data in front of the part destroyed, only the
  * index leads to it. With a damaged index it does no harm. */
 static void check_index(bt_scan *scan, fixture_jpeg_options options, uint32_t mcus_x, uint32_t mcus_y, uint32_t step)
@@ -353,8 +378,11 @@ static void check_index(bt_scan *scan, fixture_jpeg_options options, uint32_t mc
 	uint8_t *pixels = fixture_pixels(7, 255, 250);
 	unsigned long size;
 	uint8_t *bytes = fixture_jpeg(pixels, 255, 250, options, &size);
-	size_t used = bt_jpeg_index(bytes, size, UINT64_MAX, step, index);
+	bt_index_request made = {.step = step, .out = index};
+	bt_jpeg_index(bytes, size, UINT64_MAX, &made);
+	size_t used = made.size;
 	assert_true(used > 0);
+	check_in_one_pass(bytes, size, &made);
 	for (int i = 0; i < 200; i++) {
 		bt_scan_request request = {.begin_x = draw(0, mcus_x - 1), .begin_y = draw(0, mcus_y - 1)};
 		request.end_x = draw(request.begin_x + 1, mcus_x);
@@ -378,7 +406,8 @@ static void check_index(bt_scan *scan, fixture_jpeg_options options, uint32_t mc
 		decode_part(scan, bytes, size, request, &got);
 		request.index_size = draw(0, (uint32_t)used);
 		decode_part(scan, bytes, size, request, &got);
-		assert_int_equal(bt_jpeg_index(bytes, size, UINT64_MAX, step, index), used);
+		bt_jpeg_index(bytes, size, UINT64_MAX, &made);
+		assert_int_equal(made.size, used);
 	}
 	free(bytes);
 	free(pixels);

@@ -28,6 +28,7 @@ typedef struct context {
 	raw_value *raw;
 	beton_input *input;
 	void **owned;
+	beton_jpeg_index **index;
 	const field_plan *plan;
 	uint32_t number;  /* of the field */
 	char **source;    /* of the sample */
@@ -40,7 +41,8 @@ int converted_make(converted *values, uint32_t count, beton_error *err)
 	*values = (converted){.count = count};
 	values->inputs = calloc(count ? count : 1, sizeof(*values->inputs));
 	values->owned = calloc(count ? count : 1, sizeof(*values->owned));
-	if (values->inputs && values->owned)
+	values->indexes = calloc(count ? count : 1, sizeof(*values->indexes));
+	if (values->inputs && values->owned && values->indexes)
 		return BETON_OK;
 	converted_free(values);
 	return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u fields", count);
@@ -48,9 +50,11 @@ int converted_make(converted *values, uint32_t count, beton_error *err)
 
 void converted_clear(converted *values)
 {
-	for (uint32_t i = 0; values->owned && i < values->count; i++) {
+	for (uint32_t i = 0; values->inputs && values->owned && values->indexes && i < values->count; i++) {
 		free(values->owned[i]);
+		free(values->indexes[i]);
 		values->owned[i] = NULL;
+		values->indexes[i] = NULL;
 		values->inputs[i] = (beton_input){0};
 	}
 	values->bytes = values->files = values->pixels = 0;
@@ -63,6 +67,7 @@ void converted_free(converted *values)
 	converted_clear(values);
 	free(values->inputs);
 	free(values->owned);
+	free(values->indexes);
 	*values = (converted){0};
 }
 
@@ -323,6 +328,8 @@ static int convert_image(const context *self, beton_error *err)
 		result = bad_value(self, err, "is not a picture");
 	}
 	*self->owned = stored.data;
+	*self->index = stored.index;
+	self->input->jpeg_index = stored.index;
 	self->input->data = stored.data;
 	self->input->size = stored.size;
 	self->input->mode = stored.mode;
@@ -490,6 +497,7 @@ int convert_item(const converter *self, source_item *item, converted *values, be
 				       .raw = &item->values[column],
 				       .input = &values->inputs[i],
 				       .owned = &values->owned[i],
+				       .index = &values->indexes[i],
 				       .plan = self->plan,
 				       .number = i,
 				       .source = &values->source,

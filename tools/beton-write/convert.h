@@ -19,6 +19,7 @@ typedef struct converter {
 typedef struct converted {
 	beton_input *inputs;
 	void **owned;
+	beton_jpeg_index **indexes; /* of JPEGs, or NULL */
 	uint32_t count;
 	uint64_t bytes;  /* of all blobs */
 	uint64_t files;  /* bytes of picture files */

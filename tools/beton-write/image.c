@@ -182,6 +182,7 @@ static int store_original(picture *self, stored_image *out, beton_error *err)
 	file_bytes *file = self->file;
 	uint8_t *data = NULL;
 	size_t size = 0;
+	beton_jpeg_index *index = NULL;
 	int result = BETON_OK;
 	if (self->orientation > 1) {
 		result = jpeg_turn(file->data, file->size, self->orientation, self->name, &data, &size, err);
@@ -190,7 +191,7 @@ static int store_original(picture *self, stored_image *out, beton_error *err)
 	} else if (!self->settings->keep_bytes) {
 		result = jpeg_rewrite(file->data, file->size, self->name, &data, &size, err);
 	} else if (!self->settings->unchecked) {
-		result = jpeg_check(file->data, file->size, self->name, err);
+		result = jpeg_check(file->data, file->size, self->name, self->settings->no_index ? NULL : &index, err);
 	}
 	if (result != BETON_OK)
 		return result;
@@ -199,7 +200,7 @@ static int store_original(picture *self, stored_image *out, beton_error *err)
 		size = file->size;
 		file->data = NULL;
 	}
-	*out = (stored_image){data, size, BETON_IMAGE_JPEG, self->width, self->height};
+	*out = (stored_image){data, size, BETON_IMAGE_JPEG, self->width, self->height, index};
 	return BETON_OK;
 }
 

@@ -37,6 +37,7 @@ typedef struct image_settings {
 	bool full_colour;         /* these have 4:4:4, not 4:2:0 */
 	bool keep_bytes;          /* ORIGINAL: store JPEG files byte for byte, unless they must be turned */
 	bool unchecked;           /* with keep_bytes: do not read JPEGs to find damage */
+	bool no_index;            /* with keep_bytes: make no index of JPEGs without restart markers */
 	bool ignore_orientation;  /* ignore EXIF's orientation */
 	bool blend;               /* blend transparent pictures with background; else drop transparency */
 	uint8_t background[3];    /* RGB */
@@ -64,6 +65,7 @@ typedef struct stored_image {
 	beton_image_mode mode;
 	uint32_t width;
 	uint32_t height;
+	beton_jpeg_index *index; /* NULL: not known; in one block of memory with its data, the owner's to free */
 } stored_image;
 
 typedef enum image_kind {

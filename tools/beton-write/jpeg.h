@@ -29,8 +29,9 @@ typedef struct jpeg_facts {
 int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const char *name, jpeg_facts *facts,
 		 beton_error *err);
 
-/* Reads the whole picture without making pixels, to find damaged data. */
-int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *err);
+/* Reads the whole picture without making pixels, to find damaged data. index: NULL, or gets the JPEG's, made on the
+ * way, in one block of memory that is the caller's to free. */
+int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_jpeg_index **index, beton_error *err);
 
 /* Decodes to RGB for a picture of width x height, no larger than it is: in *eighths of its size, rounded up. */
 int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t height, const char *name, rgb_image *image,

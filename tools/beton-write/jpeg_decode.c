@@ -56,13 +56,26 @@ int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const ch
 	return BETON_OK;
 }
 
-int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *err)
+int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_jpeg_index **index, beton_error *err)
 {
 	bt_jpeg_facts facts;
-	int result = bt_jpeg_check(data, size, UINT64_MAX, &facts, err);
-	if (result != BETON_OK)
+	beton_jpeg_index *made = index ? malloc(sizeof(*made) + BT_INDEX_BYTES_MAX) : NULL;
+	if (index && !made)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
+	bt_index_request request = {.out = (uint8_t *)(made + 1)};
+	int result = bt_jpeg_check(data, size, UINT64_MAX, made ? &request : NULL, &facts, err);
+	if (result != BETON_OK) {
+		free(made);
 		bt_prefix(err, "%s", name);
-	return result;
+		return result;
+	}
+	if (made) {
+		/* Samples wait for earlier ones, and an index takes few of these bytes. */
+		beton_jpeg_index *fitted = realloc(made, sizeof(*made) + request.size);
+		*index = fitted ? fitted : made;
+		**index = (beton_jpeg_index){.data = *index + 1, .size = request.size};
+	}
+	return BETON_OK;
 }
 
 typedef struct rgb_decoder {

@@ -172,7 +172,7 @@ int jpeg_turn(const uint8_t *data, size_t size, int orientation, const char *nam
 	uint8_t *turned = NULL;
 	unsigned long turned_size = 0;
 	*out = NULL;
-	int result = jpeg_check(data, size, name, err);
+	int result = jpeg_check(data, size, name, NULL, err);
 	if (result == BETON_OK && transform(data, size, orientation, &turned, &turned_size))
 		result = jpeg_rewrite(turned, turned_size, name, out, out_size, err);
 	tjFree(turned);

@@ -238,7 +238,8 @@ static int open_writer(write_run *self, dataset *set, beton_error *err)
 	options.job = job;
 	options.resume = self->options->resume;
 	/* What is not to be read gets no index. */
-	options.flags = self->options->no_index || self->options->image.unchecked ? BETON_WRITER_NO_JPEG_INDEX : 0;
+	options.flags =
+		self->options->image.no_index || self->options->image.unchecked ? BETON_WRITER_NO_JPEG_INDEX : 0;
 	options.max_pixels = self->options->image.max_pixels;
 	int result;
 	if (!job)

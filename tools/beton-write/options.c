@@ -176,7 +176,7 @@ static int parse_sample_option(write_options *options, int option, const char *t
 		options->no_sources = true;
 		return BETON_OK;
 	case OPTION_NO_INDEX:
-		options->no_index = true;
+		options->image.no_index = true;
 		return BETON_OK;
 	case OPTION_ERROR_LIST:
 		options->error_list = text;
@@ -302,7 +302,7 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 		return usage_error("--val-seed goes with --val-fraction");
 	if (options->text_field && !options->tokenizer)
 		return usage_error("--field goes with --tokenizer");
-	if (options->no_index && (!options->image.keep_bytes || options->image.unchecked))
+	if (options->image.no_index && (!options->image.keep_bytes || options->image.unchecked))
 		return usage_error("--no-index goes with --keep-bytes, and not with --no-check, which makes none");
 	if (options->llmc_header && !bin)
 		return usage_error("--llmc goes with --tokenizer and OUT.bin");

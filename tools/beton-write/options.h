@@ -24,7 +24,6 @@ typedef struct write_options {
 	uint64_t val_seed;
 	bool has_val_seed;
 	bool no_sources; /* do not store where samples come from */
-	bool no_index;   /* do not make an index of JPEGs without restart markers */
 	bool skip_bad;
 	const char *error_list; /* NULL: standard error */
 	bool compress;          /* bytes, JSON and array fields, with zstd */

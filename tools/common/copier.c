@@ -26,8 +26,10 @@ int copier_open(copier *self, const char *path, const beton_reader *like, uint32
 	self->num_fields = info->num_fields;
 	self->stored = calloc(info->num_fields, sizeof(*self->stored));
 	self->values = calloc(info->num_fields, sizeof(*self->values));
+	self->indexes = calloc(info->num_fields, sizeof(*self->indexes));
+	self->entries = calloc(info->num_fields, sizeof(*self->entries));
 	int result = BETON_OK;
-	if (!fields || !self->stored || !self->values)
+	if (!fields || !self->stored || !self->values || !self->indexes || !self->entries)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", path, info->num_fields);
 	for (uint32_t i = 0; i < info->num_fields && result == BETON_OK; i++)
 		fields[i] = *beton_reader_field(like, i);
@@ -131,6 +133,28 @@ static int read_blob(const beton_reader *reader, const beton_value *value, uint8
 	return result;
 }
 
+/* Copies the index of a JPEG. Without an intact one the writer makes it. */
+static int read_index(copier *self, const beton_reader *reader, const beton_value *value, beton_input *input,
+		      beton_error *err)
+{
+	beton_jpeg_index *index = &self->indexes[value->field];
+	uint8_t **entry = &self->entries[value->field];
+	beton_blob place;
+	size_t size = 0;
+	if (value->type != BETON_FIELD_IMAGE || beton_reader_jpeg_index(reader, value, &place, NULL) != BETON_OK ||
+	    place.size == 0)
+		return BETON_OK;
+	if (!*entry && !(*entry = malloc(BETON_JPEG_INDEX_MAX)))
+		return no_memory(reader, value->sample, BETON_JPEG_INDEX_MAX, err);
+	if (beton_reader_read(reader, &place, *entry, NULL) == BETON_OK &&
+	    beton_reader_open_jpeg_index(reader, value, &place, *entry, input->data, &index->data, &size, NULL) ==
+		    BETON_OK) {
+		index->size = size;
+		input->jpeg_index = index;
+	}
+	return BETON_OK;
+}
+
 static int map_label(const copier *self, const beton_reader *reader, beton_error *err)
 {
 	const beton_value *label = &self->stored[self->labels.field];
@@ -161,6 +185,8 @@ static int read_sample(copier *self, const beton_reader *reader, uint64_t sample
 		bool packed = self->keep_packed && value->compression != BETON_COMPRESSION_NONE;
 		result = packed ? read_packed(reader, value, data, &self->values[i], err)
 				: read_blob(reader, value, data, &self->values[i], err);
+		if (result == BETON_OK)
+			result = read_index(self, reader, value, &self->values[i], err);
 		data += packed ? value->blob.size : value->size;
 	}
 	if (result == BETON_OK && self->labels.to)
@@ -196,6 +222,10 @@ void copier_close(copier *self)
 	beton_writer_close(&self->writer);
 	free(self->stored);
 	free(self->values);
+	free(self->indexes);
+	for (uint32_t i = 0; self->entries && i < self->num_fields; i++)
+		free(self->entries[i]);
+	free(self->entries);
 	free(self->buffer);
 	beton_free(self->dictionaries);
 	*self = (copier){0};

@@ -22,7 +22,9 @@ typedef struct copier {
 	beton_value *stored; /* one sample of an input */
 	beton_input *values; /* the same for the writer */
 	uint32_t num_fields;
-	uint8_t *buffer; /* the blobs of one sample */
+	beton_jpeg_index *indexes; /* of the JPEGs among them */
+	uint8_t **entries;         /* that these are in: NULL until one is needed */
+	uint8_t *buffer;           /* the blobs of one sample */
 	uint64_t capacity;
 	uint32_t page_size;
 	bool keep_packed;   /* compressed values are copied as they are stored */

@@ -329,6 +329,12 @@ typedef struct beton_writer_options {
 				the loader's default */
 } beton_writer_options;
 
+/* The index of a JPEG's scan (docs/format.md: what follows the checksum of an entry). */
+typedef struct beton_jpeg_index {
+	const void *data;
+	uint64_t size; /* at most BETON_JPEG_INDEX_MAX - 8; 0: the JPEG gets none */
+} beton_jpeg_index;
+
 /* One value to write: integer, real, or size bytes at data (borrowed until put returns). For IMAGE also mode, width and
  * height (1..65535). For JSON data is the text without the NUL; the writer adds it. */
 typedef struct beton_input {
@@ -339,9 +345,12 @@ typedef struct beton_input {
 	uint32_t height;
 	int64_t integer;
 	double real;
-	uint64_t value_size;  /* with options->stored_like, in a compressed field: bytes of the decompressed value,
-				 including a JSON's NUL; size and data are the compressed bytes */
-	uint64_t reserved[2]; /* 0 */
+	uint64_t value_size; /* with options->stored_like, in a compressed field: bytes of the decompressed value,
+				including a JSON's NUL; size and data are the compressed bytes */
+	/* Of a JPEG: its index, borrowed until put returns, from a caller who has read the JPEG anyway. The writer does
+	 * not check it, but for its size. NULL (default): the writer reads the JPEG to make one. */
+	const beton_jpeg_index *jpeg_index;
+	uint64_t reserved[1]; /* 0 */
 } beton_input;
 
 /* Writes one file. Needs memory for a page and the window, however many samples there are. */
