@@ -44,6 +44,7 @@ struct bt_scan {
 	unit units[BT_BLOCKS_MAX];
 	bt_huffman dc[NUM_HUFF_TBLS], ac[NUM_HUFF_TBLS];
 	int num_components, num_units;
+	int num_wanted; /* components whose samples are made: the first one, or all */
 	uint32_t mcus_x, mcus_y;
 	uint32_t interval;  /* MCUs of a segment */
 	const uint8_t *end; /* of the JPEG */
@@ -258,8 +259,11 @@ INLINE uint32_t take_block(const uint8_t *positions, bt_bits *bits, component *c
 	return last < DCTSIZE2 - 1 ? last + 1 : 0;
 }
 
-/* Decodes MCUs of a segment; with `keep` to the piece's coefficients, from its MCU x on. */
-INLINE bool take_mcus(bt_scan *scan, uint32_t count, uint32_t x, bool keep)
+/* The components whose coefficients are kept. */
+typedef enum kept { KEEP_NONE, KEEP_FIRST, KEEP_ALL } kept;
+
+/* Decodes MCUs of a segment, those of `keep` to the piece's coefficients, from its MCU x on. */
+INLINE bool take_mcus(bt_scan *scan, uint32_t count, uint32_t x, kept keep)
 {
 	bt_segment *segment = &scan->segment;
 	bt_bits bits = segment->bits;
@@ -273,10 +277,13 @@ INLINE bool take_mcus(bt_scan *scan, uint32_t count, uint32_t x, bool keep)
 		for (int j = 0; j < scan->num_units; j++) {
 			component *c = scan->units[j].component;
 			size_t at = scan->units[j].block + (size_t)(x + i) * c->width;
-			uint32_t number = take_block(scan->positions, &bits, c, c->blocks + at * DCTSIZE2, keep);
+			int16_t *block = c->blocks + at * DCTSIZE2;
+			bool keeps = keep == KEEP_ALL || (keep == KEEP_FIRST && c == scan->components);
+			uint32_t number = keeps ? take_block(scan->positions, &bits, c, block, true)
+						: take_block(scan->positions, &bits, c, block, false);
 			if (__builtin_expect(number == 0, 0))
 				return false;
-			if (keep)
+			if (keeps)
 				c->counts[at] = (uint8_t)number;
 		}
 	}
@@ -286,12 +293,17 @@ INLINE bool take_mcus(bt_scan *scan, uint32_t count, uint32_t x, bool keep)
 
 static __attribute__((noinline)) bool skip_mcus(bt_scan *scan, uint32_t count)
 {
-	return take_mcus(scan, count, 0, false);
+	return take_mcus(scan, count, 0, KEEP_NONE);
 }
 
 static __attribute__((noinline)) bool keep_mcus(bt_scan *scan, uint32_t count, uint32_t x)
 {
-	return take_mcus(scan, count, x, true);
+	return take_mcus(scan, count, x, KEEP_ALL);
+}
+
+static __attribute__((noinline)) bool keep_first(bt_scan *scan, uint32_t count, uint32_t x)
+{
+	return take_mcus(scan, count, x, KEEP_FIRST);
 }
 
 /* ---- the picture ---- */
@@ -306,7 +318,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 static bool write_piece(bt_scan *scan, const bt_scan_request *request, uint32_t x, uint32_t row, uint32_t count)
 {
 	bool good = true;
-	for (int i = 0; i < scan->num_components; i++) {
+	for (int i = 0; i < scan->num_wanted; i++) {
 		component *c = &scan->components[i];
 		size_t stride = request->strides[i];
 		uint8_t *out = request->planes[i] + ((size_t)row * c->height * stride + (size_t)x * c->width) * c->size;
@@ -323,7 +335,7 @@ static bool decode_wanted(bt_scan *scan, const bt_scan_request *request, uint32_
 {
 	while (x < end) {
 		uint32_t at = x - request->begin_x, in_piece = at % PIECE, count = least(PIECE - in_piece, end - x);
-		if (!keep_mcus(scan, count, in_piece))
+		if (!(scan->num_wanted < scan->num_components ? keep_first : keep_mcus)(scan, count, in_piece))
 			return false;
 		x += count;
 		if ((in_piece + count == PIECE || x == request->end_x) &&
@@ -476,6 +488,7 @@ bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, co
 {
 	if (!read_header(scan, jpeg))
 		return false;
+	scan->num_wanted = request->planes[1] ? scan->num_components : 1;
 	if (request->index_size) {
 		if (decode_by_index(scan, jpeg, request))
 			return true;

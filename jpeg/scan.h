@@ -31,7 +31,8 @@ bt_scan *bt_scan_new(void);
 void bt_scan_free(bt_scan *scan);
 
 /* MCUs begin_x .. end_x - 1 of rows begin_y .. end_y - 1, and where they go. A component's first sample of MCU
- * (begin_x, begin_y) goes to planes[i][0]. Strides are multiples of 64 bytes; whole ones may be written in each row. */
+ * (begin_x, begin_y) goes to planes[i][0]. Strides are multiples of 64 bytes; whole ones may be written in each row.
+ * planes[1] and planes[2] may be NULL, both: only the first component's samples are made. */
 typedef struct bt_scan_request {
 	uint32_t begin_x, begin_y;
 	uint32_t end_x, end_y;

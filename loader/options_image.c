@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "common/sized.h"
 #include "operations/operations.h"
+#include "pixels/transform.h"
 
 enum { PIXELS_MAX = 65535 };
 
@@ -56,7 +57,7 @@ static int check_normalize(const place *at, const beton_image_options *o)
 		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
 			       "loader options: %s.normalize is true, but %s.dtype is BETON_UINT8, not floats",
 			       at->name, at->name);
-	for (int c = 0; c < 3; c++) {
+	for (int c = 0; c < (int)bt_image_channels(o); c++) {
 		if (!isfinite(o->mean[c]))
 			return bt_fail(at->err, BETON_INVALID_ARGUMENT, "loader options: %s.mean[%d] is %g, not finite",
 				       at->name, c, (double)o->mean[c]);
@@ -77,6 +78,7 @@ static int check_stored(const place *at, const beton_image_options *o)
 			     : o->pixels != BETON_PIXELS_FAST ? "pixels"
 			     : o->filter != BETON_FILTER_AUTO ? "filter"
 			     : o->fit != BETON_FIT_STRETCH    ? "fit"
+			     : o->color != BETON_COLOR_RGB    ? "color"
 							      : NULL;
 	if (option)
 		return bt_fail(
@@ -129,6 +131,7 @@ static int check_image(const place *at, const beton_image_options *o)
 	    (result = check_count(at, "flip_mode", o->flip_mode, 0, BETON_FLIP_ALTERNATE)) ||
 	    (result = check_count(at, "pixels", o->pixels, 0, BETON_PIXELS_TORCHVISION)) ||
 	    (result = check_count(at, "filter", o->filter, 0, BETON_FILTER_NEAREST)) ||
+	    (result = check_count(at, "color", o->color, 0, BETON_COLOR_GREY)) ||
 	    (result = check_dtype(at, o->dtype)) || (result = check_count(at, "layout", o->layout, 0, BETON_NCHW)) ||
 	    (result = bt_operations_check(o, at->name, at->err)) || (result = check_output(at, o)) ||
 	    (result = check_fit(at, o)))

@@ -45,14 +45,16 @@ typedef struct picture_course {
 	double *drawn;    /* NULL, or receives the numbers drawn */
 } picture_course;
 
-/* A filter that was named works on its peer's pixels: RGB at the size of the crop. */
+/* A filter that was named works on its peer's pixels: RGB, or grey, at the size of the crop. */
 static bt_request request_image(const beton_image_options *options, const picture_course *course)
 {
+	bool grey = options->color == BETON_COLOR_GREY;
 	if (options->pixels == BETON_PIXELS_FFCV)
-		return (bt_request){.pixels = BT_WANT_RGB_FAST_DCT, .crop = course->crop};
+		return (bt_request){.pixels = BT_WANT_RGB_FAST_DCT, .grey = grey, .crop = course->crop};
 	if (options->pixels == BETON_PIXELS_TORCHVISION || options->filter != BETON_FILTER_AUTO)
-		return (bt_request){.pixels = BT_WANT_RGB, .crop = course->crop};
+		return (bt_request){.pixels = BT_WANT_RGB, .grey = grey, .crop = course->crop};
 	return (bt_request){.pixels = BT_WANT_PLANES,
+			    .grey = grey,
 			    .crop = course->crop,
 			    .width = course->place.width,
 			    .height = course->place.height};
@@ -94,7 +96,8 @@ static int operate(bt_tools *tools, const bt_view *view, const picture_course *c
 {
 	const beton_image_options *options = view->image;
 	const bt_placement place = first_place(options, course);
-	int result = bt_canvas_begin(&tools->canvas, options->width, options->height, err);
+	uint32_t channels = view->pixels.channels;
+	int result = bt_canvas_begin(&tools->canvas, options->width, options->height, channels, err);
 	if (result == BETON_OK)
 		result = bt_transform(&tools->transformer, picture, false, &place, &view->pixels,
 				      tools->canvas.image.data, err);
@@ -102,12 +105,12 @@ static int operate(bt_tools *tools, const bt_view *view, const picture_course *c
 		result = apply_operations(tools, options, &course->random,
 					  course->drawn ? course->drawn + BT_DRAWN_FIXED : NULL, err);
 	const bt_image *image = &tools->canvas.image;
-	*picture = (bt_picture){.colour = BT_RGB,
+	*picture = (bt_picture){.colour = channels == 1 ? BT_GREY : BT_RGB,
 				.planes[0] = {.data = image->data,
-					      .stride = (size_t)image->width * 3,
+					      .stride = (size_t)image->width * channels,
 					      .width = image->width,
 					      .height = image->height,
-					      .channels = 3,
+					      .channels = channels,
 					      .box_width = image->width,
 					      .box_height = image->height}};
 	return result;
@@ -174,7 +177,7 @@ static void read_index(bt_tools *tools, const bt_ticket *ticket, const beton_val
 	const bt_rect *crop = &request->crop;
 	bool whole = crop->width == value->width && crop->height == value->height;
 	beton_blob entry;
-	if (request->pixels != BT_WANT_PLANES || whole ||
+	if (!bt_request_uses_planes(request) || whole ||
 	    beton_reader_jpeg_index(reader, value, &entry, NULL) != BETON_OK || entry.size == 0 ||
 	    !read_at_hand(tools, ticket->file, &entry, tools->jpeg_index))
 		return;

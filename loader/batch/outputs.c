@@ -10,6 +10,7 @@
 #include "operations/operations.h"
 #include "numbers.h"
 #include "options_image.h"
+#include "pixels/transform.h"
 #include "ragged.h"
 
 /* Chooses the field of a view. */
@@ -47,10 +48,12 @@ static int choose_fields(bt_outputs *outputs, const beton_reader *reader, const 
 beton_tensor bt_outputs_describe_image(const beton_image_options *image, uint32_t batch_size)
 {
 	bool planes_first = image->layout == BETON_NCHW;
+	uint32_t channels = bt_image_channels(image);
 	return (beton_tensor){.dtype = image->dtype,
 			      .ndim = 4,
-			      .shape = {batch_size, planes_first ? 3 : image->height,
-					planes_first ? image->height : image->width, planes_first ? image->width : 3}};
+			      .shape = {batch_size, planes_first ? channels : image->height,
+					planes_first ? image->height : image->width,
+					planes_first ? image->width : channels}};
 }
 
 /* NumPy's name of a dtype; false if beton_dtype has no such type. */

@@ -158,7 +158,7 @@ static bt_mix_images describe(const bt_slot *slot, uint32_t output, const int64_
 	const beton_image_options *image = slot->views->list[slot->pool->outputs.list[output].view].image;
 	size_t stride = bt_slot_row_bytes(slot, &slot->pool->outputs.list[output]);
 	bool planes = image->layout == BETON_NCHW;
-	uint32_t rows = planes ? 3 * image->height : image->height;
+	uint32_t rows = planes ? bt_image_channels(image) * image->height : image->height;
 	return (bt_mix_images){.data = slot->tensors[output].data,
 			       .dtype = image->dtype,
 			       .stride = stride,

@@ -23,9 +23,9 @@ void bt_canvas_swap(bt_canvas *canvas)
 	canvas->image.data = canvas->pixels[canvas->current].data;
 }
 
-int bt_canvas_begin(bt_canvas *canvas, uint32_t width, uint32_t height, beton_error *err)
+int bt_canvas_begin(bt_canvas *canvas, uint32_t width, uint32_t height, uint32_t channels, beton_error *err)
 {
-	canvas->image = (bt_image){.width = width, .height = height};
+	canvas->image = (bt_image){.width = width, .height = height, .channels = channels};
 	size_t bytes = bt_image_bytes(&canvas->image);
 	if (!bt_buffer_reserve(&canvas->pixels[0], bytes) || !bt_buffer_reserve(&canvas->pixels[1], bytes))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for operations on %u x %u pixels", width, height);
@@ -167,6 +167,7 @@ static int custom(bt_canvas *canvas, const beton_operation *o, bt_random *random
 				     .pixels = canvas->image.data,
 				     .height = canvas->image.height,
 				     .width = canvas->image.width,
+				     .channels = canvas->image.channels,
 				     .view = random->view,
 				     .epoch = random->epoch,
 				     .sample = random->sample};

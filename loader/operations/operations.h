@@ -34,7 +34,7 @@ typedef struct bt_canvas {
 int bt_operations_check(const beton_image_options *image, const char *name, beton_error *err);
 
 /* Makes room for a picture, canvas->image, which the caller fills. Errors: NO_MEMORY. */
-int bt_canvas_begin(bt_canvas *canvas, uint32_t width, uint32_t height, beton_error *err);
+int bt_canvas_begin(bt_canvas *canvas, uint32_t width, uint32_t height, uint32_t channels, beton_error *err);
 
 /* Applies all operations to canvas->image. random: seed, epoch, sample and view are set by the caller. drawn:
  * BT_DRAWN numbers for each operation, or NULL. Errors: NO_MEMORY, USER_ERROR. */

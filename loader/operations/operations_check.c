@@ -8,6 +8,7 @@
 #include "common/sized.h"
 #include "listed.h"
 #include "operations.h"
+#include "pixels/transform.h"
 
 enum { CHOICES = 14, BINS = 31, AFFINE_MAX = 32767 };
 
@@ -131,7 +132,7 @@ static int check_erase(const place *at, const beton_operation *o, const beton_im
 	int result = check_pair(at, "range", o->range, 0, 1);
 	if (result == BETON_OK)
 		result = check_pair(at, "ratio", o->ratio, 1e-3, 1e3);
-	for (int c = 0; c < 3 && o->noise && result == BETON_OK; c++)
+	for (int c = 0; c < (int)bt_image_channels(image) && o->noise && result == BETON_OK; c++)
 		if (!isfinite(image->mean[c]) || !isfinite(image->std[c]) || !(image->std[c] > 0))
 			result = bt_fail(
 				at->err, BETON_INVALID_ARGUMENT,
@@ -215,6 +216,27 @@ static int check_kind(const place *at, const beton_operation *o, const beton_ima
 	}
 }
 
+/* The operations, and jitters, that change colours alone need some. */
+static int check_colour(const place *at, const beton_operation *o, const beton_image_options *image)
+{
+	const char *kind = o->kind == BETON_SATURATION  ? "SATURATION"
+			   : o->kind == BETON_HUE       ? "HUE"
+			   : o->kind == BETON_GRAYSCALE ? "GRAYSCALE"
+							: NULL;
+	if (image->color != BETON_COLOR_GREY)
+		return BETON_OK;
+	if (kind)
+		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+			       "loader options: %s.operations[%u].kind is %s, but %s.color is GREY", at->name,
+			       at->index, kind, at->name);
+	for (int i = 2; i < 4 && o->kind == BETON_COLOR_JITTER; i++)
+		if (o->jitter[i] > 0)
+			return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+				       "loader options: %s.operations[%u].jitter[%d] (%s) is %g, but %s.color is GREY",
+				       at->name, at->index, i, i == 2 ? "saturation" : "hue", o->jitter[i], at->name);
+	return BETON_OK;
+}
+
 int bt_operations_check(const beton_image_options *image, const char *name, beton_error *err)
 {
 	if (image->num_operations > BETON_OPERATIONS_MAX)
@@ -232,6 +254,8 @@ int bt_operations_check(const beton_image_options *image, const char *name, beto
 		if (!BT_RESERVED_IS_ZERO(o))
 			return fail_member(&at, "reserved", "is not 0 (call beton_loader_operation_init first)");
 		int result = check_kind(&at, o, image);
+		if (result == BETON_OK)
+			result = check_colour(&at, o, image);
 		if (result)
 			return result;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations on one RGB picture as pure functions of their parameters. Pixels are packed, 3 bytes each. Floating-point
+ * Operations on one RGB or grey picture as pure functions of their parameters. Pixels are packed. Floating-point
  * arithmetic is float, in torchvision's order, so that results can be compared.
  */
 #ifndef BT_LOADER_OPS_H
@@ -13,20 +13,25 @@
 
 #include "pixels/crop.h"
 
+/* Loops over pixels are compiled for both numbers of channels. */
+#define BT_OPS_INLINE static inline __attribute__((always_inline))
+
 /* A picture in the caller's memory. */
 typedef struct bt_image {
 	uint8_t *data;
 	uint32_t width;
 	uint32_t height;
+	uint32_t channels; /* bytes of a pixel: 3, or 1 */
 } bt_image;
 
 static inline size_t bt_image_bytes(const bt_image *image)
 {
-	return (size_t)image->width * image->height * 3;
+	return (size_t)image->width * image->height * image->channels;
 }
 
 /* Colours, in place. factor: 1 keeps the picture; 0 gives black (brightness), its mean grey (contrast), or its greys
- * (saturation). Results are truncated to integers, as in torchvision and FFCV. */
+ * (saturation). Results are truncated to integers, as in torchvision and FFCV. saturation, hue and grayscale are of RGB
+ * pictures only. */
 void bt_op_brightness(const bt_image *image, double factor);
 void bt_op_contrast(const bt_image *image, double factor);
 void bt_op_saturation(const bt_image *image, double factor);
@@ -48,7 +53,8 @@ void bt_op_fill(const bt_image *image, bt_rect rect, const uint8_t fill[3]);
 /* Fills a part inside the picture with mean[c] + std[c] * normal numbers, rounded and clamped to 0..255, in place. */
 void bt_op_noise(const bt_image *image, bt_rect rect, const float mean[3], const float std[3], bt_random *random);
 
-/* in * (1 - alpha) + mask * alpha, clamped to 0..255. mask: 3 values a pixel; alpha: one value a pixel. */
+/* in * (1 - alpha) + mask * alpha, clamped to 0..255. mask: as many values as the picture has bytes; alpha: one value a
+ * pixel. */
 void bt_op_poison(const bt_image *image, const float *mask, const float *alpha);
 
 /* The functions below write from in to out, pictures of the same size that do not overlap. */
@@ -72,7 +78,7 @@ void bt_op_shear(double m[6], double slope_x, double slope_y);
 void bt_op_sharpness(const bt_image *in, const bt_image *out, double factor);
 
 /* torchvision's gaussian_blur with a square kernel: size is odd, at most BETON_BLUR_MAX, and size / 2 is less than the
- * shorter side; sigma > 0 pixels. scratch: width * height * 3 floats. */
+ * shorter side; sigma > 0 pixels. scratch: a float for each byte. */
 void bt_op_blur(const bt_image *in, const bt_image *out, uint32_t size, double sigma, float *scratch);
 
 #endif

@@ -95,7 +95,8 @@ static void colour(bt_canvas *canvas, enum choice choice, double magnitude)
 		bt_op_brightness(image, factor);
 		break;
 	case COLOR:
-		bt_op_saturation(image, factor);
+		if (image->channels == 3) /* a grey picture has no colour to change */
+			bt_op_saturation(image, factor);
 		break;
 	case CONTRAST:
 		bt_op_contrast(image, factor);

@@ -24,6 +24,10 @@ static void map(const bt_image *image, const uint8_t table[256])
 
 static void map_channels(const bt_image *image, uint8_t table[3][256])
 {
+	if (image->channels == 1) {
+		map(image, table[0]);
+		return;
+	}
 	size_t bytes = bt_image_bytes(image);
 	for (size_t i = 0; i < bytes; i += 3)
 		for (int c = 0; c < 3; c++)
@@ -48,9 +52,9 @@ void bt_op_contrast(const bt_image *image, double factor)
 {
 	uint64_t sum = 0;
 	size_t bytes = bt_image_bytes(image);
-	for (size_t i = 0; i < bytes; i += 3)
-		sum += (uint8_t)grey_of(image->data + i);
-	map_blend(image, (float)((double)sum / (double)(bytes / 3)), factor);
+	for (size_t i = 0; i < bytes; i += image->channels)
+		sum += image->channels == 1 ? image->data[i] : (uint8_t)grey_of(image->data + i);
+	map_blend(image, (float)((double)sum / (double)(bytes / image->channels)), factor);
 }
 
 void bt_op_saturation(const bt_image *image, double factor)
@@ -139,13 +143,21 @@ void bt_op_invert(const bt_image *image)
 	bt_op_solarize(image, 0);
 }
 
+BT_OPS_INLINE void count_channels(const bt_image *image, uint32_t counts[3][256], uint32_t channels)
+{
+	size_t bytes = bt_image_bytes(image);
+	for (size_t i = 0; i < bytes; i += channels)
+		for (uint32_t c = 0; c < channels; c++)
+			counts[c][image->data[i + c]]++;
+}
+
 static void count_bytes(const bt_image *image, uint32_t counts[3][256])
 {
 	memset(counts, 0, 3 * sizeof(counts[0]));
-	size_t bytes = bt_image_bytes(image);
-	for (size_t i = 0; i < bytes; i += 3)
-		for (int c = 0; c < 3; c++)
-			counts[c][image->data[i + c]]++;
+	if (image->channels == 1)
+		count_channels(image, counts, 1);
+	else
+		count_channels(image, counts, 3);
 }
 
 void bt_op_autocontrast(const bt_image *image)
@@ -153,7 +165,7 @@ void bt_op_autocontrast(const bt_image *image)
 	uint32_t counts[3][256];
 	uint8_t table[3][256];
 	count_bytes(image, counts);
-	for (int c = 0; c < 3; c++) {
+	for (uint32_t c = 0; c < image->channels; c++) {
 		int least = 0, most = 255;
 		while (!counts[c][least])
 			least++;
@@ -175,11 +187,11 @@ void bt_op_equalize(const bt_image *image)
 	uint32_t counts[3][256];
 	uint8_t table[3][256];
 	count_bytes(image, counts);
-	for (int c = 0; c < 3; c++) {
+	for (uint32_t c = 0; c < image->channels; c++) {
 		int last = 255;
 		while (!counts[c][last])
 			last--;
-		uint64_t step = (bt_image_bytes(image) / 3 - counts[c][last]) / 255, sum = 0;
+		uint64_t step = ((uint64_t)image->width * image->height - counts[c][last]) / 255, sum = 0;
 		for (int i = 0; i < 256; i++) {
 			uint64_t level = step ? (sum + step / 2) / step : (uint64_t)i;
 			table[c][i] = (uint8_t)(level < 255 ? level : 255);
@@ -193,7 +205,7 @@ void bt_op_poison(const bt_image *image, const float *mask, const float *alpha)
 {
 	size_t bytes = bt_image_bytes(image);
 	for (size_t i = 0; i < bytes; i++) {
-		float share = alpha[i / 3];
+		float share = alpha[i / image->channels];
 		image->data[i] = clamp_byte((float)image->data[i] * (1 - share) + mask[i] * share);
 	}
 }

@@ -31,18 +31,19 @@ static void make_table(uint8_t table[256], float mean, float std)
 void bt_op_noise(const bt_image *image, bt_rect rect, const float mean[3], const float std[3], bt_random *random)
 {
 	uint8_t tables[3][256];
-	for (int c = 0; c < 3; c++)
+	uint32_t channels = image->channels;
+	for (uint32_t c = 0; c < channels; c++)
 		make_table(tables[c], mean[c], std[c]);
 	uint64_t bits = 0;
 	int left = 0;
 	for (uint32_t y = rect.y; y < rect.y + rect.height; y++) {
-		uint8_t *row = image->data + ((size_t)y * image->width + rect.x) * 3;
-		for (uint32_t i = 0; i < 3 * rect.width; i++) {
+		uint8_t *row = image->data + ((size_t)y * image->width + rect.x) * channels;
+		for (uint32_t i = 0; i < channels * rect.width; i++) {
 			if (left == 0) {
 				bits = bt_random_bits(random);
 				left = 8;
 			}
-			row[i] = tables[i % 3][bits & 255];
+			row[i] = tables[i % channels][bits & 255];
 			bits >>= 8;
 			left--;
 		}

@@ -71,14 +71,15 @@ void bt_decoder_finish(bt_decoder *decoder)
 		jpeg_abort_decompress(jpeg);
 }
 
-void bt_picture_set_rgb(bt_picture *out, const uint8_t *data, size_t stride, uint32_t width, uint32_t height)
+void bt_picture_set_pixels(bt_picture *out, const uint8_t *data, size_t stride, uint32_t width, uint32_t height,
+			   uint32_t channels)
 {
-	out->colour = BT_RGB;
+	out->colour = channels == 1 ? BT_GREY : BT_RGB;
 	out->planes[0] = (bt_plane){.data = data,
 				    .stride = stride,
 				    .width = width,
 				    .height = height,
-				    .channels = 3,
+				    .channels = channels,
 				    .box_width = width,
 				    .box_height = height};
 }
@@ -111,11 +112,10 @@ static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uin
 	if (!bt_jpeg_header_check(jpeg, decoder->max_pixels, why, sizeof(why)))
 		bt_jpeg_escape_leave(&decoder->escape, "%s", why);
 	book_coefficients(decoder);
-	if (request->pixels == BT_WANT_PLANES && bt_planes_possible(jpeg))
+	if (bt_request_uses_planes(request) && bt_planes_possible(jpeg))
 		bt_decode_planes(decoder, bytes, size, request, out);
 	else
-		bt_decode_rgb(decoder, bytes, size, &request->crop,
-			      request->pixels == BT_WANT_RGB_FAST_DCT ? JDCT_IFAST : JDCT_ISLOW, out);
+		bt_decode_pixels(decoder, bytes, size, request, out);
 }
 
 int bt_decode_check(int64_t sample, const beton_value *value, uint64_t max_pixels, beton_error *err)
@@ -135,10 +135,24 @@ int bt_decode_check(int64_t sample, const beton_value *value, uint64_t max_pixel
 	return BETON_OK;
 }
 
-static void view_raw(const beton_value *value, const uint8_t *bytes, const bt_rect *crop, bt_picture *out)
+static int view_raw(bt_decoder *decoder, int64_t sample, const beton_value *value, const uint8_t *bytes,
+		    const bt_request *request, bt_picture *out, beton_error *err)
 {
+	const bt_rect *crop = &request->crop;
 	size_t stride = (size_t)value->width * 3;
-	bt_picture_set_rgb(out, bytes + crop->y * stride + (size_t)crop->x * 3, stride, crop->width, crop->height);
+	bytes += crop->y * stride + (size_t)crop->x * 3;
+	if (!request->grey) {
+		bt_picture_set_pixels(out, bytes, stride, crop->width, crop->height, 3);
+		return BETON_OK;
+	}
+	uint8_t *pixels = bt_buffer_reserve(&decoder->pixels, (size_t)crop->width * crop->height);
+	if (!pixels)
+		return bt_fail_sample(err, BETON_NO_MEMORY, sample, "sample %lld: out of memory for %u x %u pixels",
+				      (long long)sample, crop->width, crop->height);
+	for (size_t y = 0; y < crop->height; y++)
+		bt_grey(bytes + y * stride, crop->width, bt_request_weights(request), pixels + y * crop->width);
+	bt_picture_set_pixels(out, pixels, crop->width, crop->width, crop->height, 1);
+	return BETON_OK;
 }
 
 static void give_coefficients(bt_decoder *decoder)
@@ -153,10 +167,8 @@ int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, con
 	int result = bt_decode_check(sample, value, UINT64_MAX, err);
 	if (result)
 		return result;
-	if (value->mode == BETON_IMAGE_RAW) {
-		view_raw(value, bytes, &request->crop, out);
-		return BETON_OK;
-	}
+	if (value->mode == BETON_IMAGE_RAW)
+		return view_raw(decoder, sample, value, bytes, request, out, err);
 	if (setjmp(decoder->escape.target)) {
 		jpeg_destroy_decompress(&decoder->jpeg);
 		give_coefficients(decoder);

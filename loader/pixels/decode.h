@@ -5,6 +5,7 @@
 #ifndef BT_LOADER_DECODE_H
 #define BT_LOADER_DECODE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <beton/beton.h>
@@ -21,6 +22,8 @@ typedef enum bt_pixels_wanted {
 
 typedef struct bt_request {
 	bt_pixels_wanted pixels;
+	bool grey;      /* one channel: the JPEG's luma as libjpeg gives it (JCS_GRAYSCALE); where there is none, of RGB
+			   with Pillow's formula, with the fast DCT OpenCV's */
 	bt_rect crop;   /* inside the picture */
 	uint32_t width; /* of the output, pixels. A crop of at least twice that size comes as planes at 1/2, 1/4 or 1/8.
 			   0: in full */
@@ -28,6 +31,12 @@ typedef struct bt_request {
 	const void *index; /* of the JPEG, see beton_reader_jpeg_index; borrowed */
 	size_t index_size; /* 0: none */
 } bt_request;
+
+/* Whether the planes of a JPEG serve the request, if it has such. */
+static inline bool bt_request_uses_planes(const bt_request *request)
+{
+	return request->pixels == BT_WANT_PLANES || (request->grey && request->pixels == BT_WANT_RGB);
+}
 
 /* One worker's decoder. No pixel depends on pictures that it decoded before. */
 typedef struct bt_decoder bt_decoder;

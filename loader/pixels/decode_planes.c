@@ -72,12 +72,18 @@ static void set_up(j_decompress_ptr jpeg, const bt_request *request)
 	jpeg_calc_output_dimensions(jpeg);
 }
 
+/* The planes that serve the request: all, or luma's. */
+static int count_planes(const struct jpeg_decompress_struct *jpeg, const bt_request *request)
+{
+	return request->grey ? 1 : jpeg->num_components;
+}
+
 /* All pixels of the picture that the planes need. The coarsest step of an axis is a multiple of the others, so its
  * range covers theirs. */
-static bt_rect find_needed(const struct jpeg_decompress_struct *jpeg, const bt_rect *crop)
+static bt_rect find_needed(const struct jpeg_decompress_struct *jpeg, const bt_rect *crop, int planes)
 {
 	uint32_t coarse_x = 1, coarse_y = 1;
-	for (int i = 0; i < jpeg->num_components; i++) {
+	for (int i = 0; i < planes; i++) {
 		coarse_x = step_x(jpeg, i) > coarse_x ? step_x(jpeg, i) : coarse_x;
 		coarse_y = step_y(jpeg, i) > coarse_y ? step_y(jpeg, i) : coarse_y;
 	}
@@ -90,9 +96,8 @@ static bt_rect find_needed(const struct jpeg_decompress_struct *jpeg, const bt_r
 }
 
 /* Reserves memory for the planes, whose width and height are set, and sets their addresses and strides. */
-static void place_planes(bt_decoder *decoder, bt_picture *out)
+static void place_planes(bt_decoder *decoder, int count, bt_picture *out)
 {
-	int count = decoder->jpeg.num_components;
 	size_t offsets[PLANES_MAX], total = 0;
 	for (int i = 0; i < count; i++) {
 		bt_plane *plane = &out->planes[i];
@@ -109,8 +114,8 @@ static void place_planes(bt_decoder *decoder, bt_picture *out)
 	out->colour = count == 1 ? BT_GREY : BT_YCC;
 }
 
-/* Decodes rows of MCUs up to `end`; those before `begin` need no pixels. */
-static void read_rows(j_decompress_ptr jpeg, const bt_picture *picture, uint32_t begin, uint32_t end)
+/* Decodes rows of MCUs up to `end` to the first `wanted` planes; those before `begin` need no pixels. */
+static void read_rows(j_decompress_ptr jpeg, const bt_picture *picture, int wanted, uint32_t begin, uint32_t end)
 {
 	JSAMPROW rows[PLANES_MAX][ROWS_MAX];
 	JSAMPARRAY planes[PLANES_MAX] = {rows[0], rows[1], rows[2]};
@@ -121,8 +126,8 @@ static void read_rows(j_decompress_ptr jpeg, const bt_picture *picture, uint32_t
 			jpeg_component_info *info = &jpeg->comp_info[i];
 			size_t count = (size_t)(info->v_samp_factor * info->DCT_scaled_size);
 			/* Otherwise the library reads the coefficients and skips the inverse DCT. */
-			info->component_needed = mcu_row >= begin;
-			for (size_t y = 0; y < count; y++)
+			info->component_needed = i < wanted && mcu_row >= begin;
+			for (size_t y = 0; y < count && i < wanted; y++)
 				rows[i][y] = (JSAMPROW)picture->planes[i].data +
 					     (row * count + y) * picture->planes[i].stride;
 		}
@@ -146,6 +151,15 @@ static void narrow(bt_plane *plane, const bt_rect *crop, uint32_t left, uint32_t
 	plane->box_height = (double)crop->height / y_step;
 }
 
+/* Takes away the samples around the crop, whose edges are between samples, for filters that see pixels of it alone. */
+static void narrow_to_box(bt_plane *plane)
+{
+	plane->data += (size_t)plane->y * plane->stride + (size_t)plane->x;
+	plane->width = (uint32_t)plane->box_width;
+	plane->height = (uint32_t)plane->box_height;
+	plane->x = plane->y = 0;
+}
+
 /* Decodes the part of the picture with bt_scan. False: libjpeg has to decode it. */
 static bool scan_planes(bt_decoder *decoder, const bt_request *wanted, const bt_rect *needed, bt_rect *area,
 			bt_picture *out)
@@ -161,15 +175,16 @@ static bool scan_planes(bt_decoder *decoder, const bt_request *wanted, const bt_
 				   .end_y = bt_divide_up(needed->y + needed->height, mcu_height),
 				   .index = wanted->index,
 				   .index_size = wanted->index_size};
-	for (int i = 0; i < jpeg->num_components; i++) {
+	int planes = count_planes(jpeg, wanted);
+	for (int i = 0; i < planes; i++) {
 		const jpeg_component_info *info = &jpeg->comp_info[i];
 		out->planes[i].width = (request.end_x - request.begin_x) *
 				       (uint32_t)(info->DCT_scaled_size * (alone ? 1 : info->h_samp_factor));
 		out->planes[i].height = (request.end_y - request.begin_y) *
 					(uint32_t)(info->DCT_scaled_size * (alone ? 1 : info->v_samp_factor));
 	}
-	place_planes(decoder, out);
-	for (int i = 0; i < jpeg->num_components; i++) {
+	place_planes(decoder, planes, out);
+	for (int i = 0; i < planes; i++) {
 		request.planes[i] = (uint8_t *)out->planes[i].data;
 		request.strides[i] = out->planes[i].stride;
 	}
@@ -188,13 +203,14 @@ static void read_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, 
 	uint32_t mcu_height = (uint32_t)jpeg->max_v_samp_factor * DCTSIZE;
 	uint32_t begin = (needed->y - area->y) / mcu_height;
 	uint32_t end = bt_divide_up(needed->y + needed->height - area->y, mcu_height);
-	for (int i = 0; i < jpeg->num_components; i++) {
+	int planes = count_planes(jpeg, request);
+	for (int i = 0; i < planes; i++) {
 		const jpeg_component_info *info = &jpeg->comp_info[i];
 		out->planes[i].width = info->width_in_blocks * (uint32_t)info->DCT_scaled_size;
 		out->planes[i].height = (end - begin) * (uint32_t)(info->v_samp_factor * info->DCT_scaled_size);
 	}
-	place_planes(decoder, out);
-	read_rows(jpeg, out, begin, end);
+	place_planes(decoder, planes, out);
+	read_rows(jpeg, out, planes, begin, end);
 	area->y += begin * mcu_height;
 }
 
@@ -204,10 +220,13 @@ void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, co
 	j_decompress_ptr jpeg = &decoder->jpeg;
 	const bt_rect picture = {.width = jpeg->image_width, .height = jpeg->image_height};
 	set_up(jpeg, request);
-	bt_rect needed = find_needed(jpeg, &request->crop), area;
+	int planes = count_planes(jpeg, request);
+	bt_rect needed = find_needed(jpeg, &request->crop, planes), area;
 	if (!decoder->scan || !scan_planes(decoder, request, &needed, &area, out))
 		read_planes(decoder, bytes, size, request, &needed, &area, out);
-	for (int i = 0; i < jpeg->num_components; i++)
+	for (int i = 0; i < planes; i++)
 		narrow(&out->planes[i], &request->crop, area.x, area.y, &picture, step_x(jpeg, i), step_y(jpeg, i));
+	if (request->pixels == BT_WANT_RGB)
+		narrow_to_box(&out->planes[0]);
 	bt_decoder_finish(decoder);
 }

@@ -27,16 +27,34 @@ static uint32_t choose_columns(j_decompress_ptr jpeg, const bt_rect *needed)
 	return first;
 }
 
-void bt_decode_rgb(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_rect *crop, J_DCT_METHOD method,
-		   bt_picture *out)
+/* What the library makes of the JPEG. Where that is not what the request wants, convert_row makes it. */
+static J_COLOR_SPACE choose_colours(const struct jpeg_decompress_struct *jpeg, const bt_request *request)
+{
+	if (jpeg->num_components == 4)
+		return JCS_CMYK;
+	bool luma = jpeg->jpeg_color_space == JCS_GRAYSCALE || jpeg->jpeg_color_space == JCS_YCbCr;
+	return request->grey && luma ? JCS_GRAYSCALE : JCS_RGB;
+}
+
+static void convert_row(const struct jpeg_decompress_struct *jpeg, const bt_request *request, uint8_t *row)
+{
+	if (jpeg->out_color_space == JCS_CMYK)
+		bt_cmyk_to_rgb(row, row, jpeg->output_width);
+	if (request->grey && jpeg->out_color_space != JCS_GRAYSCALE)
+		bt_grey(row, jpeg->output_width, bt_request_weights(request), row);
+}
+
+void bt_decode_pixels(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
+		      bt_picture *out)
 {
 	j_decompress_ptr jpeg = &decoder->jpeg;
+	const bt_rect *crop = &request->crop;
 	bt_rect needed = widen(crop, jpeg->image_width, jpeg->image_height);
 	bt_rect area = bt_decoder_cut(decoder, bytes, size, &needed);
 	needed.x -= area.x;
 	uint32_t x = crop->x - area.x, y = crop->y - area.y;
-	jpeg->out_color_space = jpeg->num_components == 4 ? JCS_CMYK : JCS_RGB;
-	jpeg->dct_method = method;
+	jpeg->out_color_space = choose_colours(jpeg, request);
+	jpeg->dct_method = request->pixels == BT_WANT_RGB_FAST_DCT ? JDCT_IFAST : JDCT_ISLOW;
 	jpeg_start_decompress(jpeg);
 	uint32_t first = choose_columns(jpeg, &needed);
 	size_t stride = (size_t)jpeg->output_width * (size_t)jpeg->output_components;
@@ -48,9 +66,10 @@ void bt_decode_rgb(bt_decoder *decoder, const uint8_t *bytes, size_t size, const
 	for (uint32_t row = 0; row < crop->height; row++) {
 		JSAMPROW at = pixels + row * stride;
 		jpeg_read_scanlines(jpeg, &at, 1);
-		if (jpeg->out_color_space == JCS_CMYK)
-			bt_cmyk_to_rgb(at, at, jpeg->output_width);
+		convert_row(jpeg, request, at);
 	}
 	bt_decoder_finish(decoder);
-	bt_picture_set_rgb(out, pixels + (size_t)(x - first) * 3, stride, crop->width, crop->height);
+	uint32_t channels = request->grey ? 1 : 3;
+	bt_picture_set_pixels(out, pixels + (size_t)(x - first) * channels, stride, crop->width, crop->height,
+			      channels);
 }

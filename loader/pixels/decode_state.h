@@ -12,6 +12,7 @@
 
 #include "common/buffer.h"
 #include "decode.h"
+#include "grey.h"
 #include "jpeg/escape.h"
 #include "jpeg/scan.h"
 
@@ -43,12 +44,19 @@ bool bt_planes_possible(const struct jpeg_decompress_struct *jpeg);
 void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
 		      bt_picture *out);
 
-/* Decodes the crop to RGB, for any JPEG whose header was read. The pixels are those of a whole decode; with JDCT_ISLOW,
- * the library's default, they equal those of Pillow, OpenCV and torchvision. */
-void bt_decode_rgb(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_rect *crop, J_DCT_METHOD method,
-		   bt_picture *out);
+/* Decodes the crop to RGB or grey, for any JPEG whose header was read. The pixels are those of a whole decode; with the
+ * library's default DCT they equal those of Pillow, OpenCV and torchvision. */
+void bt_decode_pixels(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
+		      bt_picture *out);
 
-/* Makes *out a picture of RGB pixels. The crop is all of them. */
-void bt_picture_set_rgb(bt_picture *out, const uint8_t *data, size_t stride, uint32_t width, uint32_t height);
+/* Makes *out a picture of pixels with 3 channels, RGB, or 1. The crop is all of them. */
+void bt_picture_set_pixels(bt_picture *out, const uint8_t *data, size_t stride, uint32_t width, uint32_t height,
+			   uint32_t channels);
+
+/* The formula for grey pixels of RGB ones. */
+static inline bt_grey_weights bt_request_weights(const bt_request *request)
+{
+	return request->pixels == BT_WANT_RGB_FAST_DCT ? BT_GREY_OPENCV : BT_GREY_PILLOW;
+}
 
 #endif

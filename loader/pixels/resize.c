@@ -56,6 +56,7 @@ static int begin_exact(bt_resizer *resizer, const bt_plane *source, const bt_res
 				  .in_height = source->height,
 				  .out_width = target->width,
 				  .out_height = target->height,
+				  .channels = source->channels,
 				  .mirrored = target->mirrored};
 	int result = bt_exact_begin(&resizer->exact, &key, source->data, source->stride, err);
 	return result ? result : reserve_out(resizer, (size_t)target->width * source->channels, err);

@@ -90,7 +90,7 @@ typedef struct bt_resize_target {
 	uint32_t height;
 	beton_filter filter;
 	bool mirrored; /* left and right exchanged */
-	/* The library whose arithmetic replaces the filter, for RGB planes whose box is the whole plane. */
+	/* The library whose arithmetic replaces the filter, for planes whose box is the whole plane. */
 	bt_exact_library exact;
 } bt_resize_target;
 

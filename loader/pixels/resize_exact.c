@@ -7,15 +7,19 @@
 #include "resize_exact_axis.h"
 
 enum {
-	CHANNELS = 3,
+	RGB = 3,                  /* channels */
 	KEPT_BYTES = 1 << 20,     /* most bytes of resized rows (at least one row is kept); outputs share rows when they
 				     shrink little */
 	SUM_PIXELS_MAX = 1 << 23, /* an int32_t holds the sum of this many pixels */
 };
 
-/* A method: resizes a row of the input, adds it to the sum, and finishes the sum. n: values in a row. */
+/* Resizes a row of the input. */
+typedef void resize_row(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row);
+
+/* A method: resizes a row of the input, RGB or grey, adds it to the sum, and finishes the sum. n: values in a row. */
 typedef struct bt_exact_method {
-	void (*resize)(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row);
+	resize_row *resize;
+	resize_row *resize_grey;
 	void (*add)(const bt_exact_number *row, bt_exact_number weight, size_t n, bt_exact_number *sum);
 	void (*finish)(const bt_exact_number *sum, size_t n, float share, uint8_t *out);
 } bt_exact_method;
@@ -39,10 +43,10 @@ static int32_t round_to_even(float value)
 
 static void resize_sum(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
 {
-	for (uint32_t x = 0; x < width; x++, row += CHANNELS) {
-		const uint8_t *at = in + (size_t)axis->first[x] * CHANNELS;
+	for (uint32_t x = 0; x < width; x++, row += RGB) {
+		const uint8_t *at = in + (size_t)axis->first[x] * RGB;
 		int32_t red = 0, green = 0, blue = 0;
-		for (uint32_t k = 0; k < axis->count[x]; k++, at += CHANNELS) {
+		for (uint32_t k = 0; k < axis->count[x]; k++, at += RGB) {
 			red += at[0];
 			green += at[1];
 			blue += at[2];
@@ -55,11 +59,11 @@ static void resize_sum(const bt_exact_axis *axis, uint32_t width, const uint8_t 
 
 static void resize_area(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
 {
-	for (uint32_t x = 0; x < width; x++, row += CHANNELS) {
-		const uint8_t *at = in + (size_t)axis->first[x] * CHANNELS;
+	for (uint32_t x = 0; x < width; x++, row += RGB) {
+		const uint8_t *at = in + (size_t)axis->first[x] * RGB;
 		const bt_exact_number *weights = axis->weights + (size_t)x * axis->stride;
 		float red = 0, green = 0, blue = 0;
-		for (uint32_t k = 0; k < axis->count[x]; k++, at += CHANNELS) {
+		for (uint32_t k = 0; k < axis->count[x]; k++, at += RGB) {
 			red += at[0] * weights[k].real;
 			green += at[1] * weights[k].real;
 			blue += at[2] * weights[k].real;
@@ -74,11 +78,11 @@ static void resize_area(const bt_exact_axis *axis, uint32_t width, const uint8_t
 static void resize_integer(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, int32_t rounding,
 			   bt_exact_number *row)
 {
-	for (uint32_t x = 0; x < width; x++, row += CHANNELS) {
-		const uint8_t *at = in + (size_t)axis->first[x] * CHANNELS;
+	for (uint32_t x = 0; x < width; x++, row += RGB) {
+		const uint8_t *at = in + (size_t)axis->first[x] * RGB;
 		const bt_exact_number *weights = axis->weights + (size_t)x * axis->stride;
 		int32_t red = rounding, green = rounding, blue = rounding;
-		for (uint32_t k = 0; k < axis->count[x]; k++, at += CHANNELS) {
+		for (uint32_t k = 0; k < axis->count[x]; k++, at += RGB) {
 			red += at[0] * weights[k].integer;
 			green += at[1] * weights[k].integer;
 			blue += at[2] * weights[k].integer;
@@ -94,11 +98,63 @@ static void resize_linear(const bt_exact_axis *axis, uint32_t width, const uint8
 	resize_integer(axis, width, in, 0, row);
 }
 
+static void shift_tent(bt_exact_number *row, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		row[i].integer = clamp_byte(row[i].integer >> BT_PILLOW_BITS);
+}
+
 static void resize_tent(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
 {
 	resize_integer(axis, width, in, 1 << (BT_PILLOW_BITS - 1), row);
-	for (size_t i = 0; i < (size_t)width * CHANNELS; i++)
-		row[i].integer = clamp_byte(row[i].integer >> BT_PILLOW_BITS);
+	shift_tent(row, (size_t)width * RGB);
+}
+
+static void resize_sum_grey(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
+{
+	for (uint32_t x = 0; x < width; x++) {
+		const uint8_t *at = in + axis->first[x];
+		int32_t sum = 0;
+		for (uint32_t k = 0; k < axis->count[x]; k++)
+			sum += at[k];
+		row[x].integer = sum;
+	}
+}
+
+static void resize_area_grey(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
+{
+	for (uint32_t x = 0; x < width; x++) {
+		const uint8_t *at = in + axis->first[x];
+		const bt_exact_number *weights = axis->weights + (size_t)x * axis->stride;
+		float sum = 0;
+		for (uint32_t k = 0; k < axis->count[x]; k++)
+			sum += at[k] * weights[k].real;
+		row[x].real = sum;
+	}
+}
+
+static void resize_integer_grey(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, int32_t rounding,
+				bt_exact_number *row)
+{
+	for (uint32_t x = 0; x < width; x++) {
+		const uint8_t *at = in + axis->first[x];
+		const bt_exact_number *weights = axis->weights + (size_t)x * axis->stride;
+		int32_t sum = rounding;
+		for (uint32_t k = 0; k < axis->count[x]; k++)
+			sum += at[k] * weights[k].integer;
+		row[x].integer = sum;
+	}
+}
+
+static void resize_linear_grey(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
+{
+	resize_integer_grey(axis, width, in, 0, row);
+}
+
+static void resize_tent_grey(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
+{
+	resize_integer_grey(axis, width, in, 1 << (BT_PILLOW_BITS - 1), row);
+	shift_tent(row, width);
 }
 
 static void add_sum(const bt_exact_number *row, bt_exact_number weight, size_t n, bt_exact_number *sum)
@@ -162,12 +218,12 @@ static void finish_tent(const bt_exact_number *sum, size_t n, float share, uint8
 }
 
 static const bt_exact_method methods[] = {
-	[BT_EXACT_SUM] = {resize_sum, add_sum, finish_sum},
-	[BT_EXACT_AREA] = {resize_area, add_area, finish_area},
-	[BT_EXACT_LINEAR] = {resize_linear, add_linear, finish_linear},
-	[BT_EXACT_TENT] = {resize_tent, add_tent, finish_tent},
+	[BT_EXACT_SUM] = {resize_sum, resize_sum_grey, add_sum, finish_sum},
+	[BT_EXACT_AREA] = {resize_area, resize_area_grey, add_area, finish_area},
+	[BT_EXACT_LINEAR] = {resize_linear, resize_linear_grey, add_linear, finish_linear},
+	[BT_EXACT_TENT] = {resize_tent, resize_tent_grey, add_tent, finish_tent},
 };
-static const bt_exact_method sum_of_four = {resize_sum, add_sum, finish_sum_of_four};
+static const bt_exact_method sum_of_four = {resize_sum, resize_sum_grey, add_sum, finish_sum_of_four};
 
 static void choose(bt_exact *exact, bt_exact_filter *filter)
 {
@@ -191,11 +247,22 @@ static bool adds_first(const bt_exact_key *key)
 	return key->library == BT_EXACT_PILLOW && rows > 0 && rows > columns * 2;
 }
 
+/* Values of a row of the output, and of the input. */
+static size_t out_values(const bt_exact *exact)
+{
+	return (size_t)exact->key.out_width * exact->key.channels;
+}
+
+static size_t in_values(const bt_exact *exact)
+{
+	return (size_t)exact->key.in_width * exact->key.channels;
+}
+
 /* Makes room for rows and sums. */
 static bool reserve(bt_exact *exact)
 {
-	size_t n = (size_t)exact->key.out_width * CHANNELS;
-	size_t sums = exact->adds_first ? (size_t)exact->key.in_width * CHANNELS : n;
+	size_t n = out_values(exact);
+	size_t sums = exact->adds_first ? in_values(exact) : n;
 	uint32_t most = 1;
 	for (uint32_t y = 0; y < exact->key.out_height && !exact->adds_first; y++)
 		most = exact->vertical.count[y] > most ? exact->vertical.count[y] : most;
@@ -215,7 +282,8 @@ static bool reserve(bt_exact *exact)
 static bool same_key(const bt_exact_key *a, const bt_exact_key *b)
 {
 	return a->library == b->library && a->in_width == b->in_width && a->in_height == b->in_height &&
-	       a->out_width == b->out_width && a->out_height == b->out_height && a->mirrored == b->mirrored;
+	       a->out_width == b->out_width && a->out_height == b->out_height && a->channels == b->channels &&
+	       a->mirrored == b->mirrored;
 }
 
 static int plan(bt_exact *exact, const bt_exact_key *key, beton_error *err)
@@ -247,13 +315,19 @@ int bt_exact_begin(bt_exact *exact, const bt_exact_key *key, const uint8_t *sour
 	return BETON_OK;
 }
 
+static void resize_to(const bt_exact *exact, const uint8_t *in, bt_exact_number *row)
+{
+	resize_row *resize = exact->key.channels == 1 ? exact->method->resize_grey : exact->method->resize;
+	resize(&exact->horizontal, exact->key.out_width, in, row);
+}
+
 /* Returns row y of the input, resized. */
 static const bt_exact_number *resized_row(bt_exact *exact, uint32_t y)
 {
 	uint32_t place = y % exact->kept;
-	bt_exact_number *row = exact->rows + (size_t)exact->key.out_width * CHANNELS * place;
+	bt_exact_number *row = exact->rows + out_values(exact) * place;
 	if (exact->rows_of[place] != y) {
-		exact->method->resize(&exact->horizontal, exact->key.out_width, exact->source + y * exact->stride, row);
+		resize_to(exact, exact->source + y * exact->stride, row);
 		exact->rows_of[place] = y;
 	}
 	return row;
@@ -264,7 +338,7 @@ static void add_then_resize(bt_exact *exact, uint32_t y, uint8_t *out)
 {
 	const bt_exact_axis *axis = &exact->vertical;
 	const bt_exact_number *weights = axis->weights + (size_t)y * axis->stride;
-	size_t n = (size_t)exact->key.in_width * CHANNELS;
+	size_t n = in_values(exact);
 	memset(exact->sum, 0, n * sizeof(*exact->sum));
 	for (uint32_t k = 0; k < axis->count[y]; k++) {
 		const uint8_t *row = exact->source + (axis->first[y] + k) * exact->stride;
@@ -273,8 +347,8 @@ static void add_then_resize(bt_exact *exact, uint32_t y, uint8_t *out)
 			exact->sum[i].integer += row[i] * weight;
 	}
 	finish_tent(exact->sum, n, 1, exact->summed);
-	resize_tent(&exact->horizontal, exact->key.out_width, exact->summed, exact->rows);
-	for (size_t i = 0; i < (size_t)exact->key.out_width * CHANNELS; i++)
+	resize_to(exact, exact->summed, exact->rows);
+	for (size_t i = 0; i < out_values(exact); i++)
 		out[i] = (uint8_t)exact->rows[i].integer;
 }
 
@@ -285,7 +359,7 @@ void bt_exact_row(bt_exact *exact, uint32_t y, uint8_t *out)
 		return;
 	}
 	const bt_exact_axis *axis = &exact->vertical;
-	size_t n = (size_t)exact->key.out_width * CHANNELS;
+	size_t n = out_values(exact);
 	memset(exact->sum, 0, n * sizeof(*exact->sum));
 	for (uint32_t k = 0; k < axis->count[y]; k++) {
 		uint32_t row = axis->first[y] + k;

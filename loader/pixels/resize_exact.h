@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Resizing of RGB pixels with the arithmetic of another library, byte for byte what that library gives:
+ * Resizing of RGB or grey pixels with the arithmetic of another library, byte for byte what that library gives:
  *   BT_EXACT_OPENCV  cv::resize, INTER_AREA, of OpenCV 4, which is what FFCV calls
  *   BT_EXACT_PILLOW  Image.resize, BILINEAR, of Pillow 13, which is what torchvision calls
  * Rows are resized, then added up with weights, or (Pillow, at times) the other way round; sums and roundings are those
@@ -24,7 +24,8 @@ typedef struct bt_exact_key {
 	uint32_t in_height;
 	uint32_t out_width;
 	uint32_t out_height;
-	bool mirrored; /* left and right exchanged */
+	uint32_t channels; /* 3 or 1 */
+	bool mirrored;     /* left and right exchanged */
 } bt_exact_key;
 
 /* A weight, or a value between the passes; the method decides which member. */
@@ -66,7 +67,7 @@ typedef struct bt_exact {
  * fit. Errors: NO_MEMORY. */
 int bt_exact_begin(bt_exact *exact, const bt_exact_key *key, const uint8_t *source, size_t stride, beton_error *err);
 
-/* Fills out with output row y, out_width RGB pixels. Cheapest in rising order. */
+/* Fills out with output row y, out_width pixels. Cheapest in rising order. */
 void bt_exact_row(bt_exact *exact, uint32_t y, uint8_t *out);
 
 void bt_exact_free(bt_exact *exact);

@@ -12,9 +12,15 @@ static size_t element_bytes(const bt_image_format *format)
 	return format->dtype == BETON_UINT8 ? 1 : format->dtype == BETON_FLOAT32 ? 4 : 2;
 }
 
+/* One channel is the same in both layouts. */
+static bool is_planar(const bt_image_format *format)
+{
+	return format->layout == BETON_NCHW || format->channels == 1;
+}
+
 size_t bt_image_format_bytes(const bt_image_format *format)
 {
-	return (size_t)format->height * format->width * 3 * element_bytes(format);
+	return (size_t)format->height * format->width * format->channels * element_bytes(format);
 }
 
 /* A batch of at least this many bytes leaves the caches before it is read. Streaming stores save half of its memory
@@ -26,6 +32,7 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 	const beton_image_options *image = &options->image;
 	format->height = image->height;
 	format->width = image->width;
+	format->channels = bt_image_channels(image);
 	format->filter = image->filter;
 	/* An exact mode uses its peer's arithmetic, unless another filter is named. */
 	if (image->pixels == BETON_PIXELS_FFCV && image->filter == BETON_FILTER_AREA)
@@ -42,9 +49,10 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 	if (image->dtype == BETON_UINT8)
 		return;
 	static const int channels[3] = {0, 1, 2};
-	if (image->layout == BETON_NHWC)
+	bool planes = is_planar(format);
+	if (!planes)
 		bt_elements_init(&format->elements[0], options, channels);
-	for (int c = 0; c < 3 && image->layout == BETON_NCHW; c++)
+	for (int c = 0; c < (int)format->channels && planes; c++)
 		bt_elements_init(&format->elements[c], options, (const int[3]){c, c, c});
 }
 
@@ -84,20 +92,20 @@ static void row_to_planes(const bt_kernels *kernels, const block *in, uint32_t j
 		memcpy(out[c], rows[0], width);
 }
 
-/* Whole rows of the output before they are stored: for NHWC one row of pixels, for NCHW a plane of BT_ROWS rows for
- * each channel. Beside a picture they hold padding. */
+/* Whole rows of the output before they are stored: one row of pixels, or, where channels are planes, BT_ROWS rows of
+ * each. Beside a picture they hold padding. */
 static uint8_t *whole_rows(const bt_transformer *transformer, const bt_image_format *format)
 {
-	return (uint8_t *)transformer->rows.data + (format->layout == BETON_NHWC ? 3 * (size_t)format->width : 0);
+	return (uint8_t *)transformer->rows.data + (is_planar(format) ? 0 : 3 * (size_t)format->width);
 }
 
 static void fill_with_padding(const bt_transformer *transformer, const bt_image_format *format)
 {
 	uint8_t *rows = whole_rows(transformer, format);
 	size_t plane = (size_t)format->width * BT_ROWS;
-	for (size_t c = 0; c < 3 && format->layout == BETON_NCHW; c++)
+	for (size_t c = 0; c < format->channels && is_planar(format); c++)
 		memset(rows + c * plane, format->pad[c], plane);
-	for (size_t i = 0; i < 3 * (size_t)format->width && format->layout == BETON_NHWC; i++)
+	for (size_t i = 0; i < 3 * (size_t)format->width && !is_planar(format); i++)
 		rows[i] = format->pad[i % 3];
 }
 
@@ -122,12 +130,12 @@ static void emit_pixels(bt_transformer *transformer, const bt_image_format *form
 	}
 }
 
-/* Stores count of the whole rows of an NCHW image. */
+/* Stores count of the whole rows of an image whose channels are planes. */
 static void store_planes(bt_transformer *transformer, const bt_image_format *format, uint32_t y, uint32_t count,
 			 void *destination)
 {
 	size_t width = format->width;
-	for (size_t c = 0; c < 3; c++)
+	for (size_t c = 0; c < format->channels; c++)
 		store(transformer->planes[0].kernels, format, &format->elements[c],
 		      whole_rows(transformer, format) + c * width * BT_ROWS, count * width, destination,
 		      (c * format->height + y) * width);
@@ -141,7 +149,9 @@ static void emit_planes(bt_transformer *transformer, const bt_image_format *form
 	for (uint32_t j = 0; j < in->count; j++) {
 		uint8_t *at = whole_rows(transformer, format) + j * width + in->x;
 		uint8_t *const planes[3] = {at, at + plane, at + 2 * plane};
-		if (in->colour == BT_RGB)
+		if (format->channels == 1)
+			memcpy(at, in->rows[0] + j * in->strides[0], in->width);
+		else if (in->colour == BT_RGB)
 			kernels->split(in->rows[0] + j * in->strides[0], in->width, planes);
 		else
 			row_to_planes(kernels, in, j, in->width, planes);
@@ -155,7 +165,7 @@ static void emit_padding(bt_transformer *transformer, const bt_image_format *for
 {
 	size_t count = 3 * (size_t)format->width;
 	fill_with_padding(transformer, format);
-	for (; y < end && format->layout == BETON_NHWC; y++)
+	for (; y < end && !is_planar(format); y++)
 		store(transformer->planes[0].kernels, format, &format->elements[0], whole_rows(transformer, format),
 		      count, destination, y * count);
 	for (; y < end; y += BT_ROWS)
@@ -206,10 +216,10 @@ int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool fl
 		for (int i = 0; i < planes; i++)
 			rows.rows[i] =
 				bt_resize_rows(&transformer->planes[i], rows.y - top, rows.count, &rows.strides[i]);
-		if (format->layout == BETON_NHWC)
-			emit_pixels(transformer, format, &rows, destination);
-		else
+		if (is_planar(format))
 			emit_planes(transformer, format, &rows, destination);
+		else
+			emit_pixels(transformer, format, &rows, destination);
 	}
 	if (end < format->height)
 		emit_padding(transformer, format, end, format->height, destination);

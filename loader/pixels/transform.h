@@ -17,14 +17,22 @@
 typedef struct bt_image_format {
 	uint32_t height;
 	uint32_t width;
+	uint32_t channels; /* 3, or 1 of pictures that are grey */
 	beton_dtype dtype;
 	beton_layout layout;
 	beton_filter filter;
 	bt_exact_library exact;
 	bool streams;            /* store images past the caches, because a batch of them does not fit there */
 	uint8_t pad[3];          /* colour of the padding around a picture */
-	bt_elements elements[3]; /* unless UINT8: for the channels of NCHW; for NHWC the first one, for rows */
+	bt_elements elements[3]; /* unless UINT8: for the channels of NCHW; for NHWC, and for one channel, the first
+				    one, for rows */
 } bt_image_format;
+
+/* The channels of the options' pictures. */
+static inline uint32_t bt_image_channels(const beton_image_options *image)
+{
+	return image->color == BETON_COLOR_GREY ? 1 : 3;
+}
 
 /* Initialises the format from options. */
 void bt_image_format_init(bt_image_format *format, const beton_loader_options *options);
@@ -38,8 +46,9 @@ typedef struct bt_transformer {
 	bt_buffer rows; /* of channels and of pixels, before they are stored */
 } bt_transformer;
 
-/* Fills destination (bt_image_format_bytes of it) from the crop of a picture. place: where it lies in the image, all of
- * it inside, with padding around it; NULL: it fills the image. flip: mirrored, at the same place. Errors: NO_MEMORY. */
+/* Fills destination (bt_image_format_bytes of it) from the crop of a picture, which is grey where the format has one
+ * channel. place: where it lies in the image, all of it inside, with padding around it; NULL: it fills the image. flip:
+ * mirrored, at the same place. Errors: NO_MEMORY. */
 int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_placement *place,
 		 const bt_image_format *format, void *destination, beton_error *err);
 

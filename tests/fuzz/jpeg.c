@@ -35,6 +35,11 @@ static bool find_size(const uint8_t *bytes, size_t size, beton_value *value)
 	return false;
 }
 
+static bool is_grey(const uint8_t *choices)
+{
+	return choices[7] & 2;
+}
+
 /* The picture as an image of a batch, in memory of exactly its size. */
 static uint8_t *transform(const bt_picture *picture, const uint8_t *choices, size_t *size)
 {
@@ -46,6 +51,7 @@ static uint8_t *transform(const bt_picture *picture, const uint8_t *choices, siz
 	options.image.height = 1 + choices[5] % 64;
 	options.image.dtype = choices[6] & 1 ? BETON_FLOAT32 : BETON_UINT8;
 	options.image.layout = choices[6] & 2 ? BETON_NCHW : BETON_NHWC;
+	options.image.color = is_grey(choices) ? BETON_COLOR_GREY : BETON_COLOR_RGB;
 	bt_image_format_init(&format, &options);
 	*size = bt_image_format_bytes(&format);
 	uint8_t *image = malloc(*size);
@@ -109,7 +115,7 @@ static bool make_job(job *out, const uint8_t *bytes, size_t size, const uint8_t 
 {
 	*out = (job){.value = {.type = BETON_FIELD_IMAGE, .mode = BETON_IMAGE_JPEG, .blob.size = size},
 		     .bytes = bytes,
-		     .request.pixels = (bt_pixels_wanted)(choices[6] >> 3) % 3,
+		     .request = {.pixels = (bt_pixels_wanted)(choices[6] >> 3) % 3, .grey = is_grey(choices)},
 		     .choices = choices};
 	if (!find_size(bytes, size, &out->value))
 		return false;
@@ -157,6 +163,7 @@ static void check_whole(bt_decoder *decoder, const job *one, const outcome *part
 {
 	bt_picture whole;
 	bt_request all = {.pixels = one->request.pixels,
+			  .grey = one->request.grey,
 			  .crop = {.width = one->value.width, .height = one->value.height}};
 	if (!one->request.width && bt_decode(decoder, 5, &one->value, one->bytes, &all, &whole, NULL) == BETON_OK &&
 	    (part->result != BETON_OK || !part->samples ||

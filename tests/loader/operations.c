@@ -40,8 +40,8 @@ typedef struct pair {
 static void begin(pair *p)
 {
 	assert_true(golden("input", p->input));
-	p->in = (bt_image){p->input, WIDTH, HEIGHT};
-	p->out = (bt_image){p->output, WIDTH, HEIGHT};
+	p->in = (bt_image){p->input, WIDTH, HEIGHT, 3};
+	p->out = (bt_image){p->output, WIDTH, HEIGHT, 3};
 	memset(p->output, 77, BYTES);
 }
 
@@ -209,7 +209,7 @@ static void noise_is_normal(void **state)
 	enum { SIDE = 200, LEFT = 30, TOP = 20 };
 	static uint8_t pixels[SIDE * SIDE * 3];
 	static const float mean[3] = {120, 90, 250}, std[3] = {10, 40, 20};
-	bt_image image = {pixels, SIDE, SIDE};
+	bt_image image = {pixels, SIDE, SIDE, 3};
 	bt_random random = {.seed = 3};
 	memset(pixels, 7, sizeof(pixels));
 	bt_op_noise(&image, (bt_rect){LEFT, TOP, SIDE - LEFT, SIDE - TOP - 1}, mean, std, &random);

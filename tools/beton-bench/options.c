@@ -18,6 +18,7 @@ static const char *const usage_text =
 	"      --threads N         number of worker threads; 0 (default) means one for each core\n"
 	"      --dtype NAME        u8 (default), or f32, f16 or bf16; the last three are normalized\n"
 	"      --filter NAME       resizing filter: auto (default), area, bilinear or nearest\n"
+	"      --color NAME        rgb (default), or grey: one channel\n"
 	"      --layout NAME       nhwc (default) or nchw\n"
 	"      --output NAME       decoded (default), or stored: the pictures' bytes as the file holds them\n"
 	"      --order NAME        random (default), quasi, sequential or uniform (with replacement)\n"
@@ -53,6 +54,7 @@ static const choice filters[] = {{"auto", BETON_FILTER_AUTO},
 				 {"bilinear", BETON_FILTER_BILINEAR},
 				 {"nearest", BETON_FILTER_NEAREST},
 				 {NULL, 0}};
+static const choice colors[] = {{"rgb", BETON_COLOR_RGB}, {"grey", BETON_COLOR_GREY}, {NULL, 0}};
 static const choice layouts[] = {{"nhwc", BETON_NHWC}, {"nchw", BETON_NCHW}, {NULL, 0}};
 static const choice outputs[] = {{"decoded", BETON_IMAGE_DECODED}, {"stored", BETON_IMAGE_STORED}, {NULL, 0}};
 static const choice orders[] = {{"random", BETON_ORDER_RANDOM},
@@ -133,6 +135,10 @@ static bool take_image(beton_image_options *image, int option, const char *name,
 	case 'F':
 		good = choose(name, filters, text, &value);
 		image->filter = (beton_filter)value;
+		return good;
+	case 'c':
+		good = choose(name, colors, text, &value);
+		image->color = (uint64_t)value;
 		return good;
 	case 'l':
 		good = choose(name, layouts, text, &value);
@@ -248,6 +254,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"threads", required_argument, NULL, 't'},
 					      {"dtype", required_argument, NULL, 'd'},
 					      {"filter", required_argument, NULL, 'F'},
+					      {"color", required_argument, NULL, 'c'},
 					      {"layout", required_argument, NULL, 'l'},
 					      {"output", required_argument, NULL, 'O'},
 					      {"order", required_argument, NULL, 'o'},

@@ -164,9 +164,21 @@ typedef enum beton_image_output {
 	/* The bytes that the file holds, a JPEG or raw RGB, for consumers that decode, crop and resize themselves, as
 	 * on a GPU: see beton_batch. With option drawn they get crop and flip, whose draws equal those of the pixels.
 	 * A JPEG is not decoded, so without a checksum damage to it is not seen. Not with operations, normalize, and
-	 * dtype, layout, pixels, filter or fit other than their defaults. */
+	 * dtype, layout, pixels, filter, fit or color other than their defaults. */
 	BETON_IMAGE_STORED = 1,
 } beton_image_output;
+
+/* The channels of an output's pixels. */
+typedef enum beton_color {
+	BETON_COLOR_RGB = 0,
+	/* One channel, which is what is resized: a JPEG's luma, as Pillow's draft("L"), OpenCV's IMREAD_GRAYSCALE and
+	 * torchvision's decode_jpeg(mode=GRAY) give it, without decoding its chroma. Other pictures, raw, CMYK and RGB
+	 * JPEGs, with Pillow's formula for "L": (19595 R + 38470 G + 7471 B) / 2^16, rounded half up. pixels FFCV: luma
+	 * with the fast DCT, OpenCV's formula (cvtColor: 19596, 38470, 7470), and its INTER_AREA of one channel;
+	 * TORCHVISION: Pillow's resize of a picture of mode "L". (torchvision's Grayscale, and Pillow's convert("L")
+	 * without draft, go from luma to RGB and back, and differ by rounding.) */
+	BETON_COLOR_GREY = 1,
+} beton_color;
 
 typedef enum beton_dtype {
 	BETON_UINT8 = 0,
@@ -200,7 +212,8 @@ typedef enum beton_filter {
 } beton_filter;
 
 /* How a picture is converted to an output. The crop is resized to its size in the output and rounded to bytes. Every
- * dtype and layout holds the same pixels. Grey, CMYK and YCCK JPEGs are converted to RGB. */
+ * dtype and layout holds the same pixels. Grey, CMYK and YCCK JPEGs are converted to RGB; all to
+ * grey with color GREY. */
 typedef struct beton_image_options {
 	const char *field; /* NULL = the first image field */
 	uint32_t height;   /* output pixels, 1..65535; default 224 */
@@ -235,7 +248,8 @@ typedef struct beton_image_options {
 	/* PAD_CENTER, PAD_CORNER: the padding's colour, red, green, blue, and 0; 0..255; default black. It is a pixel
 	 * like others, and normalized as they are: near 0 with the pixel next to `mean`. */
 	uint16_t pad[4];
-	uint64_t reserved[3]; /* 0: for later options, since views are an array of this struct */
+	uint64_t color;       /* a beton_color; default RGB. GREY: only mean[0], std[0] and pad[0] are used */
+	uint64_t reserved[2]; /* 0: for later options, since views are an array of this struct */
 } beton_image_options;
 
 #define BETON_VIEWS_MAX 16
@@ -505,14 +519,13 @@ typedef struct beton_tensor {
 
 /* A leased batch. Its holder may read and write the tensors until the last reference is released, even after iterator
  * and loader are closed; the library does not touch them. Outputs are in field order:
- *   image            the image field; further ones are left out. With the option views one for each view of the
- *                    field, in their order: "NAME", "NAME.1", "NAME.2"...
- *                    With output STORED uint8, [bytes of all]; then "NAME.offsets", int64, [count + 1]: picture i is
- *                    from [i] to [i + 1]; and "NAME.shape", int32, [count, 3]: height, width, and beton_image_mode
- *   INT, FLOAT       int64 and float64, [count]
- *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, more than 16 pages of
- *                    bytes, big-endian numbers and types that beton_dtype lacks
- *                    With the option geometry float32; then "NAME.kept", float32, of the same shape without the last
+ *   image            the image field, [count, height, width, channels] or [count, channels, height, width], with 3
+ *                    channels, or 1 with color GREY; further ones are left out. With the option views one for each view
+ * of the field, in their order: "NAME", "NAME.1", "NAME.2"... With output STORED uint8, [bytes of all]; then
+ * "NAME.offsets", int64, [count + 1]: picture i is from [i] to [i + 1]; and "NAME.shape", int32, [count, 3]: height,
+ * width, and beton_image_mode INT, FLOAT       int64 and float64, [count] arrays           the field's dtype and shape
+ * behind count. Left out: more than 4 dimensions, more than 16 pages of bytes, big-endian numbers and types that
+ * beton_dtype lacks With the option geometry float32; then "NAME.kept", float32, of the same shape without the last
  *                    dimension. Further entries of the field: "NAME.1", "NAME.1.kept"...
  *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes;
  *                    with the option ragged uint8, [bytes of all], which may be 0; then "NAME.offsets", int64,

@@ -18,7 +18,9 @@ extern "C" {
 /* Operations on a picture after crop and resize, and before flip (image.flip_probability), normalization and layout.
  * Colours follow torchvision's functions for uint8 tensors, which are FFCV's too where FFCV has them; shapes follow
  * torchvision's on Pillow images. Each kind uses the members named here, and ignores the others. A number is drawn
- * uniformly from range {a, b} for each picture, except for SHIFT. */
+ * uniformly from range {a, b} for each picture, except for SHIFT. Grey pictures (image.color) have one channel, whose
+ * fill is fill[0] and whose noise is of mean[0] and std[0]; SATURATION, HUE, GRAYSCALE and their jitters are refused
+ * with them, and the Color of RAND_AUGMENT and TRIVIAL_AUGMENT leaves them as they are, as in torchvision. */
 typedef enum beton_operation_kind {
 	BETON_FLIP_HORIZONTAL = 0,
 	BETON_FLIP_VERTICAL = 1,
@@ -68,7 +70,7 @@ typedef enum beton_padding {
 /* One picture, for the user's operation. */
 typedef struct beton_operation_call {
 	void *context;
-	uint8_t *pixels; /* height x width x 3, RGB, packed; to be changed in place */
+	uint8_t *pixels; /* height x width x channels, packed; to be changed in place */
 	uint32_t height;
 	uint32_t width;
 	uint32_t view; /* index in the option views; 0 without */
@@ -76,6 +78,7 @@ typedef struct beton_operation_call {
 	uint64_t sample;    /* sample id */
 	uint64_t random[2]; /* drawn for this picture and operation; a generator seeded with it gives the same results
 			       for any number of threads */
+	uint32_t channels;  /* 3: RGB; 1: grey (image.color) */
 } beton_operation_call;
 
 /* Initialise with beton_loader_operation_init. */
@@ -92,8 +95,9 @@ typedef struct beton_operation {
 	double range[2];    /* minimum and maximum */
 	double ratio[2];
 	double jitter[4];
-	const float *mask;  /* height x width x 3, 0..255; borrowed until the loader is closed, like the next three */
-	const float *alpha; /* height x width, 0..1 */
+	const float
+		*mask; /* height x width x channels, 0..255; borrowed until the loader is closed, like the next three */
+	const float *alpha;      /* height x width, 0..1 */
 	const uint64_t *indices; /* sample ids, rising */
 	size_t num_indices;
 	/* Called by several worker threads at once. A result other than 0 makes the sample fail with BETON_USER_ERROR
