@@ -40,6 +40,12 @@ bool bt_type_is_custom(beton_field_type type)
 	return type == BETON_FIELD_CUSTOM || type == BETON_FIELD_CUSTOM_BLOB;
 }
 
+const char *beton_field_type_name(beton_field_type type)
+{
+	static const char *const names[] = {"float", "int", "rgb_image", "bytes", "ndarray", "json", "torch_tensor"};
+	return (size_t)type < sizeof(names) / sizeof(*names) ? names[type] : "unknown";
+}
+
 bool bt_type_compresses(beton_field_type type)
 {
 	return bt_type_has_blob(type) && type != BETON_FIELD_IMAGE;

@@ -10,6 +10,7 @@
 static const bt_file_kind
 	beton = {"a .beton file", "dtrain-ffcv takes it with --data or --val, beton-info shows it, and beton-subset "
 				  "copies samples of it"},
+	set = {"the index of a set of shards", "beton-set lists it, and dtrain-ffcv takes it with --data or --val"},
 	folder = {"a folder", "beton-write makes a .beton file of a folder of pictures"},
 	picture = {"a picture", "beton-write makes a .beton file of a folder of pictures"},
 	safetensors = {"a safetensors file", "dtrain-ffcv takes it with --init"},
@@ -22,9 +23,9 @@ static const bt_file_kind
 static const struct {
 	const char *ending;
 	const bt_file_kind *kind;
-} endings[] = {{".csv", &table},   {".tsv", &table},       {".jsonl", &lines},   {".ndjson", &lines},
-	       {".pt", &torch},    {".pth", &torch},       {".npz", &numpy},     {".tar.gz", &archive},
-	       {".tgz", &archive}, {".tar.zst", &archive}, {".tar.xz", &archive}};
+} endings[] = {{".betonset", &set},   {".csv", &table},   {".tsv", &table},       {".jsonl", &lines},
+	       {".ndjson", &lines},   {".pt", &torch},    {".pth", &torch},       {".npz", &numpy},
+	       {".tar.gz", &archive}, {".tgz", &archive}, {".tar.zst", &archive}, {".tar.xz", &archive}};
 
 static const struct {
 	const char *bytes;

@@ -40,7 +40,7 @@ static json_t *make_field(const beton_field *field)
 	json_t *object = json_object();
 	json_object_set_new(object, "name", make_text(field->name));
 	json_object_set_new(object, "type_id", json_integer(field->type));
-	json_object_set_new(object, "type", json_string(dataset_type_name(field->type)));
+	json_object_set_new(object, "type", json_string(beton_field_type_name(field->type)));
 	if (field->compression == BETON_COMPRESSION_ZSTD)
 		json_object_set_new(object, "compression", json_string("zstd"));
 	if (field->ndim == 0)

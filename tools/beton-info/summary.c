@@ -99,7 +99,7 @@ static void print_field(const beton_reader *reader, uint32_t index, uint64_t *da
 	*damaged += bad;
 	fputs("  ", stdout);
 	text_print(stdout, field->name, BETON_NAME_MAX + 1);
-	printf("%-13s", dataset_type_name(field->type));
+	printf("%-13s", beton_field_type_name(field->type));
 	if (field->compression == BETON_COMPRESSION_ZSTD)
 		fputs("zstd; ", stdout);
 	if (field->ndim) {

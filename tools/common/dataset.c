@@ -8,12 +8,6 @@
 #include "common/error.h"
 #include "common/suggest.h"
 
-const char *dataset_type_name(beton_field_type type)
-{
-	static const char *const names[] = {"float", "int", "rgb_image", "bytes", "ndarray", "json", "torch_tensor"};
-	return (size_t)type < sizeof(names) / sizeof(*names) ? names[type] : "unknown";
-}
-
 const char *dataset_mode_name(beton_image_mode mode)
 {
 	return mode == BETON_IMAGE_JPEG ? "jpg" : "raw";
@@ -50,7 +44,7 @@ int dataset_picture_field(const beton_reader *reader)
 /* 'name' (type dtype 3x4) */
 static void describe(const beton_field *field, char *text, size_t size)
 {
-	int used = snprintf(text, size, "'%s' (%s", field->name, dataset_type_name(field->type));
+	int used = snprintf(text, size, "'%s' (%s", field->name, beton_field_type_name(field->type));
 	if (field->ndim)
 		used += snprintf(text + used, size - (size_t)used, " %s", field->dtype);
 	for (uint32_t i = 0; i < field->ndim && (size_t)used + 24 < size; i++)

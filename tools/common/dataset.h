@@ -7,7 +7,6 @@
 
 #include <beton/beton.h>
 
-const char *dataset_type_name(beton_field_type type);
 const char *dataset_mode_name(beton_image_mode mode);
 bool dataset_has_blob(beton_field_type type);
 

@@ -51,6 +51,10 @@ typedef enum beton_field_type {
 	BETON_FIELD_CUSTOM_BLOB = 257, /* with a pointer to a blob among them */
 } beton_field_type;
 
+/* The type's name in lists of fields: "float", "int", "rgb_image", "bytes", "ndarray", "json", "torch_tensor";
+ * "unknown" for others. A static string; any thread. */
+BETON_API const char *beton_field_type_name(beton_field_type type);
+
 typedef enum beton_image_mode {
 	BETON_IMAGE_JPEG = 0,
 	BETON_IMAGE_RAW = 1,

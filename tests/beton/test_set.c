@@ -1,0 +1,719 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sets of shards: what an index keeps, what is refused, and how shards are added. */
+#include "support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "set_files.h"
+
+static beton_error err;
+
+static int setup(void **state)
+{
+	(void)state;
+	return chdir(make_folder());
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	remove_folder();
+	return chdir("/");
+}
+
+static void write_set(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count)
+{
+	if (beton_set_write(path, mode, shards, count, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+}
+
+static beton_set *open_set(const char *path)
+{
+	beton_set *set;
+	if (beton_set_open(&set, path, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	return set;
+}
+
+static void refuse_set(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count, int code,
+		       const char *const *says)
+{
+	err.message[0] = 0;
+	int result = beton_set_write(path, mode, shards, count, &err);
+	if (result != code || err.code != code)
+		fail_msg("%s instead of %s: %s", beton_status_name(result), beton_status_name(code), err.message);
+	for (; *says; says++)
+		if (!strstr(err.message, *says))
+			fail_msg("'%s' is not in: %s", *says, err.message);
+}
+
+#define SAYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define SHARDS(...) ((const char *const[]){__VA_ARGS__}), sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
+
+static void make(const char *path, shard_kind kind)
+{
+	assert_int_equal(make_shard(path, kind), 0);
+}
+
+/* ---- what an index keeps ---- */
+
+/* Shards of different kinds: none of the samples' bytes, an empty one, a plain one, one in a folder. */
+static void make_four(void)
+{
+	mkdir("sub", 0777);
+	make("a.beton", (shard_kind){.samples = 3, .facts = "{\"classes\": [\"cat\", \"dog\"]}"});
+	make("b.beton", (shard_kind){.samples = 0, .first = 3});
+	make("sub/c.beton", (shard_kind){.samples = 5, .first = 3, .plain = true});
+	make("d.beton", (shard_kind){.samples = 2, .first = 8, .facts = "{\"classes\": [\"cat\", \"dog\"]}"});
+}
+
+#define FOUR SHARDS("a.beton", "./b.beton", "sub/c.beton", "d.beton")
+
+static void compare_shard(const beton_set *set, uint32_t i, const char *name)
+{
+	const beton_shard *shard = beton_set_shard(set, i);
+	assert_string_equal(shard->name, name);
+	beton_reader *reader = open_good(shard->path);
+	const beton_file_info *info = beton_reader_info(reader);
+	uint64_t fingerprint, *order;
+	assert_int_equal(beton_reader_fingerprint(reader, &fingerprint, &err), BETON_OK);
+	assert_int_equal(beton_reader_storage_order(reader, &order, &err), BETON_OK);
+	assert_true(shard->fingerprint == fingerprint && shard->bytes == info->file_size);
+	assert_true(shard->samples == info->num_samples && shard->page_size == info->page_size);
+	assert_true(shard->record_size == info->record_size && shard->ordered == info->ordered);
+	assert_true(!shard->ordered || !order);
+	assert_true(shard->data_bytes <= info->data_end && (shard->data_bytes > 0) == (info->num_samples > 0));
+	assert_int_equal(beton_set_check(set, i, reader, &err), BETON_OK);
+	beton_free(order);
+	beton_reader_close(&reader);
+}
+
+static void test_round_trip(void **state)
+{
+	(void)state;
+	make_four();
+	write_set("x.betonset", BETON_SET_CREATE, FOUR);
+	beton_set *set = open_set("x.betonset");
+	const beton_set_info *info = beton_set_get_info(set);
+	assert_true(info->version == 1 && info->num_shards == 4 && info->num_samples == 10 && info->num_fields == 2);
+	assert_true(info->num_classes == 2 && strcmp(beton_set_class(set, 1), "dog") == 0);
+	assert_null(beton_set_class(set, 2));
+	assert_null(beton_set_shard(set, 4));
+	assert_null(beton_set_field(set, 2));
+	assert_string_equal(beton_set_path(set), "x.betonset");
+	assert_string_equal(beton_set_field(set, 1)->name, "text");
+	assert_int_equal(beton_set_field(set, 1)->type, BETON_FIELD_BYTES);
+	const char *names[] = {"a.beton", "b.beton", "sub/c.beton", "d.beton"};
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; i < 4; i++) {
+		compare_shard(set, i, names[i]);
+		bytes += beton_set_shard(set, i)->bytes;
+	}
+	assert_true(info->bytes == bytes);
+	assert_int_equal(access(".x.betonset.partial", F_OK), -1);
+	beton_set_close(&set);
+	assert_null(set);
+	beton_set_close(&set);
+}
+
+static void test_locate(void **state)
+{
+	(void)state;
+	make_four();
+	write_set("x.betonset", BETON_SET_REPLACE, FOUR);
+	beton_set *set = open_set("x.betonset");
+	for (uint64_t i = 0; i < 10; i++) {
+		uint32_t shard;
+		uint64_t index;
+		assert_int_equal(beton_set_locate(set, i, &shard, &index, &err), BETON_OK);
+		assert_true(shard == (i < 3 ? 0 : i < 8 ? 2 : 3));
+		assert_true(beton_set_shard(set, shard)->first + index == i);
+		beton_reader *reader = open_good(beton_set_shard(set, shard)->path);
+		beton_value value;
+		assert_int_equal(beton_reader_value(reader, index, 0, &value, &err), BETON_OK);
+		assert_int_equal(value.integer, i);
+		beton_reader_close(&reader);
+	}
+	uint32_t shard;
+	uint64_t index;
+	assert_int_equal(beton_set_locate(set, 10, &shard, &index, &err), BETON_INVALID_ARGUMENT);
+	beton_set_close(&set);
+}
+
+/* Each type, dtype and shape, and a file that FFCV wrote. */
+static void test_fields(void **state)
+{
+	(void)state;
+	const char *golden = unpack_golden("every-field");
+	write_set(in_folder("g.betonset"), BETON_SET_CREATE, SHARDS(golden));
+	beton_set *set = open_set(in_folder("g.betonset"));
+	beton_reader *reader = open_good(golden);
+	assert_int_equal(beton_set_get_info(set)->num_fields, beton_reader_info(reader)->num_fields);
+	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++) {
+		const beton_field *a = beton_set_field(set, i), *b = beton_reader_field(reader, i);
+		assert_true(a->type == b->type && a->ndim == b->ndim && a->item_size == b->item_size);
+		assert_string_equal(a->name, b->name);
+		assert_string_equal(a->dtype, b->dtype);
+		assert_memory_equal(a->shape, b->shape, sizeof(a->shape));
+	}
+	assert_int_equal(beton_set_check(set, 0, reader, &err), BETON_OK);
+	beton_reader_close(&reader);
+	beton_set_close(&set);
+}
+
+/* One shard compressed and another not; the fields are the same ones. */
+static void test_compressed(void **state)
+{
+	(void)state;
+	make("a.beton", (shard_kind){.samples = 3});
+	make("z.beton", (shard_kind){.samples = 3, .first = 3, .compressed = true});
+	write_set("z.betonset", BETON_SET_CREATE, SHARDS("z.beton", "a.beton"));
+	beton_set *set = open_set("z.betonset");
+	for (uint32_t i = 0; i < 2; i++)
+		compare_shard(set, i, i ? "a.beton" : "z.beton");
+	assert_int_equal(beton_set_field(set, 1)->compression, BETON_COMPRESSION_NONE);
+	beton_set_close(&set);
+}
+
+/* ---- what is not a set ---- */
+
+static void test_modes(void **state)
+{
+	(void)state;
+	make_four();
+	const char *a[] = {"a.beton"}, *d[] = {"d.beton"};
+	unlink("m.betonset");
+	refuse_set("m.betonset", BETON_SET_APPEND, a, 1, BETON_NOT_FOUND, SAYS("m.betonset"));
+	write_set("m.betonset", BETON_SET_CREATE, a, 1);
+	refuse_set("m.betonset", BETON_SET_CREATE, d, 1, BETON_EXISTS, SAYS("m.betonset"));
+	write_set("m.betonset", BETON_SET_APPEND, d, 1);
+	refuse_set("m.betonset", BETON_SET_APPEND, d, 1, BETON_EXISTS, SAYS("m.betonset", "'d.beton'"));
+	refuse_set("m.betonset", BETON_SET_REPLACE, SHARDS("a.beton", "./a.beton"), BETON_EXISTS, SAYS("'a.beton'"));
+	refuse_set("m.betonset", (beton_set_mode)3, a, 1, BETON_INVALID_ARGUMENT, SAYS("mode 3"));
+	refuse_set("m.betonset", BETON_SET_APPEND, a, 0, BETON_INVALID_ARGUMENT, SAYS("0 shards"));
+	refuse_set("m.betonset", BETON_SET_APPEND, (const char *const[]){NULL}, 1, BETON_INVALID_ARGUMENT,
+		   SAYS("NULL"));
+	refuse_set("m.beton", BETON_SET_CREATE, a, 1, BETON_INVALID_ARGUMENT, SAYS(".betonset"));
+	refuse_set("m.betonset", BETON_SET_APPEND, SHARDS("none.beton"), BETON_NOT_FOUND, SAYS("none.beton"));
+	refuse_set("none/m.betonset", BETON_SET_CREATE, a, 1, BETON_NOT_FOUND, SAYS("none/m.betonset"));
+	assert_int_equal(symlink("m.betonset", "link.betonset"), 0);
+	refuse_set("link.betonset", BETON_SET_APPEND, a, 1, BETON_INVALID_ARGUMENT, SAYS("symbolic link"));
+	assert_int_equal(mkdir("folder.betonset", 0777), 0);
+	refuse_set("folder.betonset", BETON_SET_REPLACE, a, 1, BETON_INVALID_ARGUMENT, SAYS("a folder"));
+	beton_set *set = open_set("m.betonset");
+	assert_int_equal(beton_set_get_info(set)->num_shards, 2);
+	beton_set_close(&set);
+	write_set("m.betonset", BETON_SET_REPLACE, d, 1);
+	set = open_set("m.betonset");
+	assert_int_equal(beton_set_get_info(set)->num_shards, 1);
+	beton_set_close(&set);
+	assert_int_equal(beton_set_open(&set, "a.beton", &err), BETON_INVALID_ARGUMENT);
+	assert_null(set);
+	assert_int_equal(beton_set_open(&set, "none.betonset", &err), BETON_NOT_FOUND);
+	assert_int_equal(beton_set_open(&set, "folder.betonset", &err), BETON_INVALID_ARGUMENT);
+	/* The other way around: the message says what it is. */
+	beton_reader *reader;
+	assert_int_not_equal(beton_reader_open(&reader, "m.betonset", &err), BETON_OK);
+	assert_non_null(strstr(err.message, "set of shards"));
+}
+
+/* Shards that cannot be one set, among the files and between files and index. */
+static void test_mismatch(void **state)
+{
+	(void)state;
+	make_four();
+	make("other.beton", (shard_kind){.samples = 1, .name = "words"});
+	make("numbers.beton", (shard_kind){.samples = 1, .numbers = true});
+	make("wolf.beton", (shard_kind){.samples = 1, .facts = "{\"classes\": [\"cat\", \"wolf\"]}"});
+	make("more.beton", (shard_kind){.samples = 1, .facts = "{\"classes\": [\"cat\", \"dog\", \"eel\"]}"});
+	make("wrong.beton", (shard_kind){.samples = 1, .facts = "{\"classes\": [1]}"});
+	static const struct {
+		const char *shard;
+		int code;
+		const char *says[4];
+	} cases[] = {
+		{"other.beton", BETON_MISMATCH, {"other.beton: field 1 is 'words' (bytes)", "in a.beton it is 'text'"}},
+		{"numbers.beton", BETON_MISMATCH, {"numbers.beton has 1 field, but a.beton has 2"}},
+		{"wolf.beton", BETON_MISMATCH, {"wolf.beton: class 1 is 'wolf', but 'dog' in ", "--remap-classes"}},
+		{"more.beton", BETON_MISMATCH, {"more.beton has 3 class names, but ", " has 2", "--remap-classes"}},
+		{"wrong.beton", BETON_FORMAT, {"wrong.beton", "'classes'"}},
+	};
+	write_set("mm.betonset", BETON_SET_CREATE, SHARDS("a.beton", "b.beton"));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		refuse_set("mm.betonset", BETON_SET_REPLACE, SHARDS("a.beton", cases[i].shard), cases[i].code,
+			   cases[i].says);
+		refuse_set("mm.betonset", BETON_SET_APPEND, SHARDS(cases[i].shard), cases[i].code, cases[i].says);
+	}
+	refuse_set("mm.betonset", BETON_SET_REPLACE, SHARDS("a.beton", "wolf.beton"), BETON_MISMATCH,
+		   SAYS("in a.beton"));
+	beton_set *set = open_set("mm.betonset");
+	assert_int_equal(beton_set_get_info(set)->num_shards, 2);
+	beton_set_close(&set);
+	/* The first class names come with a shard that is added. */
+	write_set("n.betonset", BETON_SET_CREATE, SHARDS("b.beton"));
+	write_set("n.betonset", BETON_SET_APPEND, SHARDS("d.beton"));
+	refuse_set("n.betonset", BETON_SET_APPEND, SHARDS("wolf.beton"), BETON_MISMATCH, SAYS("'dog'"));
+	set = open_set("n.betonset");
+	assert_int_equal(beton_set_get_info(set)->num_classes, 2);
+	beton_set_close(&set);
+}
+
+/* ---- where shards are ---- */
+
+static void test_places(void **state)
+{
+	(void)state;
+	make_four();
+	char here[512], absolute[600];
+	assert_non_null(getcwd(here, sizeof(here)));
+	snprintf(absolute, sizeof(absolute), "%s/sub/c.beton", here);
+	static const struct {
+		const char *index, *shard, *name;
+	} cases[] = {
+		{"p.betonset", "sub/c.beton", "sub/c.beton"},
+		{"./p.betonset", ".//sub/c.beton", "sub/c.beton"},
+		{"sub/p.betonset", "sub/c.beton", "c.beton"},
+		{"p.betonset", "sub/../sub/c.beton", "sub/c.beton"},
+		{"p.betonset", "sub/./c.beton", "sub/c.beton"},
+		{"sub/../p.betonset", "sub/c.beton", "sub/c.beton"},
+		{"p.betonset", NULL, "sub/c.beton"},
+		{"link/p.betonset", "sub/c.beton", "c.beton"},
+		{"p.betonset", "link/c.beton", "link/c.beton"},
+	};
+	assert_int_equal(symlink("sub", "link"), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		write_set(cases[i].index, BETON_SET_REPLACE, SHARDS(cases[i].shard ? cases[i].shard : absolute));
+		beton_set *set = open_set(cases[i].index);
+		assert_string_equal(beton_set_shard(set, 0)->name, cases[i].name);
+		beton_reader *reader = open_good(beton_set_shard(set, 0)->path);
+		beton_reader_close(&reader);
+		beton_set_close(&set);
+	}
+	refuse_set("sub/p.betonset", BETON_SET_REPLACE, SHARDS("a.beton"), BETON_INVALID_ARGUMENT,
+		   SAYS("a.beton: a shard must be in the folder of sub/p.betonset"));
+	refuse_set("sub/p.betonset", BETON_SET_REPLACE, SHARDS("sub/../a.beton"), BETON_INVALID_ARGUMENT,
+		   SAYS("sub/p"));
+	/* A folder whose name begins with that of the index's. */
+	mkdir("sub2", 0777);
+	make("sub2/e.beton", (shard_kind){.samples = 1});
+	refuse_set("sub/p.betonset", BETON_SET_REPLACE, SHARDS("sub2/e.beton"), BETON_INVALID_ARGUMENT, SAYS("sub2/e"));
+	make("\xff.beton", (shard_kind){.samples = 1});
+	refuse_set("u.betonset", BETON_SET_CREATE, SHARDS("\xff.beton"), BETON_INVALID_ARGUMENT, SAYS("UTF-8"));
+	make("\xc3\xa9 \"1\".beton", (shard_kind){.samples = 1});
+	write_set("u.betonset", BETON_SET_CREATE, SHARDS("\xc3\xa9 \"1\".beton"));
+	beton_set *set = open_set("u.betonset");
+	assert_string_equal(beton_set_shard(set, 0)->name, "\xc3\xa9 \"1\".beton");
+	beton_set_close(&set);
+}
+
+/* The folder of a set is moved, and the set is opened from elsewhere. */
+static void test_moved(void **state)
+{
+	(void)state;
+	mkdir("old", 0777);
+	mkdir("old/deep", 0777);
+	make("old/a.beton", (shard_kind){.samples = 2});
+	make("old/deep/b.beton", (shard_kind){.samples = 3, .first = 2});
+	write_set("old/x.betonset", BETON_SET_CREATE, SHARDS("old/a.beton", "old/deep/b.beton"));
+	assert_int_equal(rename("old", "new"), 0);
+	assert_int_equal(chdir("new/deep"), 0);
+	beton_set *set = open_set("../x.betonset");
+	assert_string_equal(beton_set_shard(set, 1)->path, "../deep/b.beton");
+	compare_shard(set, 1, "deep/b.beton");
+	beton_set_close(&set);
+	assert_int_equal(chdir("../.."), 0);
+	make("new/c.beton", (shard_kind){.samples = 3, .first = 5});
+	write_set("new/x.betonset", BETON_SET_APPEND, SHARDS("new/c.beton"));
+	set = open_set("new/x.betonset");
+	assert_int_equal(beton_set_get_info(set)->num_samples, 8);
+	beton_set_close(&set);
+	/* In memory, from a place that is no folder. */
+	file_content text = read_file("new/x.betonset");
+	const char *url = "https://host/data/x.betonset";
+	assert_int_equal(beton_set_parse(&set, url, (const char *)text.data, text.size, &err), BETON_OK);
+	assert_string_equal(beton_set_shard(set, 1)->path, "https://host/data/deep/b.beton");
+	beton_set_close(&set);
+	free(text.data);
+}
+
+/* ---- files that changed ---- */
+
+static void test_check(void **state)
+{
+	(void)state;
+	static const struct {
+		shard_kind kind;
+		const char *says;
+	} cases[] = {
+		{{.samples = 4}, NULL}, /* written again: the same dataset */
+		{{.samples = 4, .facts = "{\"a\": 1}"}, "its size in bytes"},
+		{{.samples = 5, .plain = true}, "its size in bytes"},
+		{{.samples = 4, .name = "word"}, "field 1 is 'word'"},
+		{{.samples = 4, .first = 3}, "its content changed"},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		make("k.beton", (shard_kind){.samples = 4});
+		write_set("k.betonset", BETON_SET_REPLACE, SHARDS("k.beton"));
+		beton_set *set = open_set("k.betonset");
+		make("k.beton", cases[i].kind);
+		beton_reader *reader = open_good("k.beton");
+		int result = beton_set_check(set, 0, reader, &err);
+		assert_int_equal(result, cases[i].says ? BETON_FILE_CHANGED : BETON_OK);
+		if (cases[i].says &&
+		    (!strstr(err.message, cases[i].says) || !strstr(err.message, "k.beton") ||
+		     !strstr(err.message, "k.betonset")) &&
+		    i != 3)
+			fail_msg("%s", err.message);
+		assert_int_equal(beton_set_check(set, 1, reader, &err), BETON_INVALID_ARGUMENT);
+		beton_reader_close(&reader);
+		beton_set_close(&set);
+	}
+}
+
+/* ---- bad indexes ---- */
+
+#define FIELDS "\"fields\": [{\"name\": \"n\", \"type\": \"int\"}]"
+#define NUMBERS "\"record_size\": 8, \"page_size\": 2097152, \"data_bytes\": 0, \"ordered\": true"
+#define SHARD(path, bytes, samples)                                        \
+	"{\"path\": " path ", \"bytes\": " bytes ", \"samples\": " samples \
+	", \"fingerprint\": \"0123456789abcdef\", " NUMBERS "}"
+#define GOOD SHARD("\"a\"", "1000", "3")
+#define INDEX(version, samples, fields, shards) \
+	"{\"beton_set\": " version ", \"samples\": " samples ", " fields ", \"shards\": " shards "}"
+#define ARRAY(dtype, shape) \
+	"\"fields\": [{\"name\": \"n\", \"type\": \"ndarray\", \"dtype\": " dtype ", \"shape\": " shape "}]"
+
+static const struct {
+	const char *text;
+	int code;
+	const char *says;
+} bad[] = {
+	{INDEX("1", "3", FIELDS, "[" GOOD "]"), BETON_OK, ""},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"a/b.beton\"", "1000", "3") "]"), BETON_OK, ""},
+	{INDEX("1", "3", FIELDS ", \"new\": [1.5]", "[" GOOD "]"), BETON_OK, ""},
+	{INDEX("1", "3", ARRAY("\"<f4\"", "[2, 3]"), "[" GOOD "]"), BETON_OK, ""},
+	{INDEX("0", "3", FIELDS, "[" GOOD "]"), BETON_FORMAT, "'beton_set'"},
+	{INDEX("2", "3", FIELDS, "[" GOOD "]"), BETON_UNSUPPORTED_VERSION, "version 2"},
+	{INDEX("\"1\"", "3", FIELDS, "[" GOOD "]"), BETON_FORMAT, "'beton_set'"},
+	{INDEX("1", "4", FIELDS, "[" GOOD "]"), BETON_FORMAT, "'samples' is 4"},
+	{INDEX("1", "-3", FIELDS, "[" GOOD "]"), BETON_FORMAT, "'samples' is out of its range"},
+	{INDEX("1", "3.0", FIELDS, "[" GOOD "]"), BETON_FORMAT, "'samples' is another kind"},
+	{INDEX("1", "99999999999999999999", FIELDS, "[" GOOD "]"), BETON_FORMAT, "line 1"},
+	{INDEX("1", "3", FIELDS, "[]"), BETON_FORMAT, "'shards' is empty"},
+	{INDEX("1", "3", FIELDS, "{}"), BETON_FORMAT, "'shards' is another kind"},
+	{INDEX("1", "3", FIELDS, "[[]]"), BETON_FORMAT, "shard 0 is no JSON object"},
+	{INDEX("1", "6", FIELDS, "[" GOOD ", " GOOD "]"), BETON_FORMAT, "two shards have the path 'a'"},
+	/* Paths that lead elsewhere. */
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"../a\"", "1000", "3") "]"), BETON_FORMAT, "'..'"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"a/../../b\"", "1000", "3") "]"), BETON_FORMAT, "'..'"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"a/..\"", "1000", "3") "]"), BETON_FORMAT, "'..'"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"./a\"", "1000", "3") "]"), BETON_FORMAT, "'.'"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"/a\"", "1000", "3") "]"), BETON_FORMAT, "'/a'"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"a//b\"", "1000", "3") "]"), BETON_FORMAT, "empty part"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"a/\"", "1000", "3") "]"), BETON_FORMAT, "empty part"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"\"", "1000", "3") "]"), BETON_FORMAT, "is empty"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"a\\u0000\"", "1000", "3") "]"), BETON_FORMAT, "line 1"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("7", "1000", "3") "]"), BETON_FORMAT, "'path' is another kind"},
+	/* Numbers that do not agree. */
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"a\"", "23", "3") "]"), BETON_FORMAT, "more bytes than it has"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"a\"", "-1", "3") "]"), BETON_FORMAT, "'bytes'"},
+	{INDEX("1", "3", FIELDS, "[" SHARD("\"a\"", "1000", "4611686018427387904") "]"), BETON_FORMAT, "more bytes"},
+	{INDEX("1", "0", FIELDS, "[" SHARD("\"a\"", "9223372036854775807", "0") ", " SHARD("\"b\"", "1", "0") "]"),
+	 BETON_FORMAT, "2^63"},
+	{INDEX("1", "3", FIELDS,
+	       "[{\"path\": \"a\", \"bytes\": 1000, \"samples\": 3, \"fingerprint\": \"0\", " NUMBERS "}]"),
+	 BETON_FORMAT, "16 hexadecimal digits"},
+	{INDEX("1", "3", FIELDS, "[{\"path\": \"a\", \"bytes\": 1000, \"samples\": 3, " NUMBERS "}]"), BETON_FORMAT,
+	 "'fingerprint' is missing"},
+	{INDEX("1", "3", FIELDS,
+	       "[{\"path\": \"a\", \"bytes\": 1000, \"samples\": 3, \"fingerprint\": \"0123456789abcdef\", "
+	       "\"record_size\": 8, \"page_size\": 3145728, \"data_bytes\": 0, \"ordered\": true}]"),
+	 BETON_FORMAT, "power of two"},
+	{INDEX("1", "3", FIELDS,
+	       "[{\"path\": \"a\", \"bytes\": 1000, \"samples\": 3, \"fingerprint\": \"0123456789abcdef\", "
+	       "\"record_size\": 0, \"page_size\": 2097152, \"data_bytes\": 0, \"ordered\": true}]"),
+	 BETON_FORMAT, "'record_size'"},
+	{INDEX("1", "3", FIELDS,
+	       "[{\"path\": \"a\", \"bytes\": 1000, \"samples\": 3, \"fingerprint\": \"0123456789abcdef\", "
+	       "\"record_size\": 8, \"page_size\": 2097152, \"data_bytes\": 977, \"ordered\": true}]"),
+	 BETON_FORMAT, "more bytes than it has"},
+	{INDEX("1", "3", FIELDS,
+	       "[{\"path\": \"a\", \"bytes\": 1000, \"samples\": 3, \"fingerprint\": \"0123456789abcdef\", "
+	       "\"record_size\": 8, \"page_size\": 2097152, \"data_bytes\": 0, \"ordered\": 1}]"),
+	 BETON_FORMAT, "'ordered'"},
+	/* Fields. */
+	{INDEX("1", "3", "\"fields\": []", "[" GOOD "]"), BETON_FORMAT, "'fields' is empty"},
+	{INDEX("1", "3", "\"fields\": [7]", "[" GOOD "]"), BETON_FORMAT, "field 0 is no JSON object"},
+	{INDEX("1", "3", "\"fields\": [{\"name\": \"n\"}]", "[" GOOD "]"), BETON_FORMAT, "'type' is missing"},
+	{INDEX("1", "3", "\"fields\": [{\"name\": \"n\", \"type\": \"video\"}]", "[" GOOD "]"), BETON_UNSUPPORTED_FIELD,
+	 "'video'"},
+	{INDEX("1", "3", "\"fields\": [{\"name\": \"\", \"type\": \"int\"}]", "[" GOOD "]"), BETON_FORMAT, "field 0"},
+	{INDEX("1", "3", "\"fields\": [{\"name\": \"01234567890123456\", \"type\": \"int\"}]", "[" GOOD "]"),
+	 BETON_FORMAT, "'name' is too long"},
+	{INDEX("1", "3", "\"fields\": [{\"name\": \"a\", \"type\": \"int\"}, {\"name\": \"a\", \"type\": \"int\"}]",
+	       "[" GOOD "]"),
+	 BETON_FORMAT, "two fields have the name 'a'"},
+	{INDEX("1", "3", ARRAY("\"<f4\"", "[]"), "[" GOOD "]"), BETON_FORMAT, "'shape'"},
+	{INDEX("1", "3", ARRAY("\"<f4\"", "[0]"), "[" GOOD "]"), BETON_FORMAT, "dimensions"},
+	{INDEX("1", "3", ARRAY("\"<f4\"", "[-1]"), "[" GOOD "]"), BETON_FORMAT, "'shape'"},
+	{INDEX("1", "3", ARRAY("\"<f4\"", "[4294967296, 4294967296]"), "[" GOOD "]"), BETON_FORMAT, "larger"},
+	{INDEX("1", "3", ARRAY("\"|O\"", "[1]"), "[" GOOD "]"), BETON_FORMAT, "dtype"},
+	{INDEX("1", "3", ARRAY("\"<f4<f4<f4<f4<f4<\"", "[1]"), "[" GOOD "]"), BETON_FORMAT, "'dtype' is too long"},
+	/* Class names. */
+	{INDEX("1", "3", FIELDS ", \"classes\": []", "[" GOOD "]"), BETON_FORMAT, "'classes' is empty"},
+	{INDEX("1", "3", FIELDS ", \"classes\": [1]", "[" GOOD "]"), BETON_FORMAT, "class 0"},
+	{INDEX("1", "3", FIELDS ", \"classes\": [\"a\"]", "[" GOOD "]"), BETON_OK, ""},
+	{"[]", BETON_FORMAT, "'beton_set'"},
+	{"{}", BETON_FORMAT, "'beton_set'"},
+	{"", BETON_FORMAT, "line 1"},
+	{"{\"beton_set\": 1, \"beton_set\": 1}", BETON_FORMAT, "line 1"},
+};
+
+static void test_bad(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		beton_set *set;
+		char *text = sealed(bad[i].text, strlen(bad[i].text));
+		const char *given = text ? text : bad[i].text;
+		err.message[0] = 0;
+		int result = beton_set_parse(&set, "bad.betonset", given, strlen(given), &err);
+		if (result != bad[i].code)
+			fail_msg("case %zu: %s instead of %s: %s\n%s", i, beton_status_name(result),
+				 beton_status_name(bad[i].code), err.message, given);
+		if (result != BETON_OK &&
+		    (strncmp(err.message, "bad.betonset: ", 14) || !strstr(err.message, bad[i].says)))
+			fail_msg("case %zu: '%s' is not in: %s", i, bad[i].says, err.message);
+		assert_true((set != NULL) == (result == BETON_OK));
+		beton_set_close(&set);
+		free(text);
+	}
+}
+
+/* Without its checksum, or with that of another text, it is refused; spaces do not matter. */
+static void test_checksum(void **state)
+{
+	(void)state;
+	beton_set *set;
+	char *good = sealed(bad[0].text, strlen(bad[0].text));
+	assert_int_equal(beton_set_parse(&set, "c.betonset", bad[0].text, strlen(bad[0].text), &err), BETON_FORMAT);
+	assert_non_null(strstr(err.message, "'checksum' is missing"));
+	char *path = strstr(good, "\"a\"");
+	path[1] = 'b';
+	assert_int_equal(beton_set_parse(&set, "c.betonset", good, strlen(good), &err), BETON_FORMAT);
+	assert_non_null(strstr(err.message, "checksum"));
+	path[1] = 'a';
+	for (char *space = good; (space = strchr(space, ' ')); space++)
+		*space = '\n';
+	assert_int_equal(beton_set_parse(&set, "c.betonset", good, strlen(good), &err), BETON_OK);
+	beton_set_close(&set);
+	free(good);
+}
+
+/* A file that ends early, at each byte, and one with a changed bit, at each bit: refused, or the same set. */
+static void test_damage(void **state)
+{
+	(void)state;
+	make_four();
+	write_set("t.betonset", BETON_SET_REPLACE, FOUR);
+	file_content text = read_file("t.betonset");
+	beton_set *set;
+	for (size_t size = 0; size + 1 < text.size; size++) {
+		/* In memory of its own, so that sanitizers see each byte beyond. */
+		char *cut = malloc(size ? size : 1);
+		memcpy(cut, text.data, size);
+		assert_int_equal(beton_set_parse(&set, "t.betonset", cut, size, &err), BETON_FORMAT);
+		write_file("cut.betonset", cut, size);
+		assert_int_equal(beton_set_open(&set, "cut.betonset", &err), BETON_FORMAT);
+		free(cut);
+	}
+	size_t same = 0;
+	for (size_t bit = 0; bit < text.size * 8; bit++) {
+		text.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		int result = beton_set_parse(&set, "t.betonset", (const char *)text.data, text.size, &err);
+		assert_true(result == BETON_OK || result == BETON_FORMAT || result == BETON_UNSUPPORTED_VERSION);
+		if (result == BETON_OK) {
+			same++;
+			assert_int_equal(beton_set_get_info(set)->num_samples, 10);
+			assert_string_equal(beton_set_shard(set, 2)->name, "sub/c.beton");
+			beton_set_close(&set);
+		}
+		text.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	/* A tab for a new line and the like. */
+	assert_true(same < text.size / 4);
+	free(text.data);
+}
+
+/* What a later version added must not be lost. */
+static void test_later_version(void **state)
+{
+	(void)state;
+	make_four();
+	write_set("l.betonset", BETON_SET_REPLACE, SHARDS("a.beton"));
+	file_content text = read_file("l.betonset");
+	static const char *const places[] = {"{\n\"beton_set\"", "{\"name\": \"number\"", "{\"path\""};
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		text.data[text.size] = 0;
+		const char *at = strstr((const char *)text.data, places[i]);
+		assert_non_null(at);
+		char more[4096];
+		int size = snprintf(more, sizeof(more), "%.*s{\"later\": {}, %s", (int)(at - (char *)text.data),
+				    text.data, at + 1);
+		assert_true(size > 0 && size < (int)sizeof(more));
+		char *whole = sealed(more, (size_t)size);
+		write_file("l.betonset", whole, strlen(whole));
+		beton_set *set = open_set("l.betonset");
+		beton_set_close(&set);
+		refuse_set("l.betonset", BETON_SET_APPEND, SHARDS("d.beton"), BETON_UNSUPPORTED, SAYS("later version"));
+		free(whole);
+	}
+	write_set("l.betonset", BETON_SET_REPLACE, SHARDS("a.beton"));
+	free(text.data);
+}
+
+/* ---- adding ---- */
+
+/* An open set is what it was; one that is opened now has the new shards. Permissions stay. */
+static void test_append(void **state)
+{
+	(void)state;
+	make_four();
+	unlink("ap.betonset");
+	write_set("ap.betonset", BETON_SET_CREATE, SHARDS("a.beton"));
+	assert_int_equal(chmod("ap.betonset", 0600), 0);
+	beton_set *before = open_set("ap.betonset");
+	write_set("ap.betonset", BETON_SET_APPEND, SHARDS("sub/c.beton", "d.beton"));
+	beton_set *after = open_set("ap.betonset");
+	assert_true(beton_set_get_info(before)->num_shards == 1 && beton_set_get_info(before)->num_samples == 3);
+	assert_true(beton_set_get_info(after)->num_shards == 3 && beton_set_get_info(after)->num_samples == 10);
+	assert_string_equal(beton_set_shard(after, 2)->name, "d.beton");
+	beton_set_close(&before);
+	beton_set_close(&after);
+	struct stat facts;
+	assert_int_equal(stat("ap.betonset", &facts), 0);
+	assert_int_equal(facts.st_mode & 0777, 0600);
+	/* What a killed program leaves. */
+	write_file(".ap.betonset.partial", "{", 1);
+	write_set("ap.betonset", BETON_SET_APPEND, SHARDS("b.beton"));
+	assert_int_equal(access(".ap.betonset.partial", F_OK), -1);
+	/* Traps. */
+	assert_int_equal(symlink("a.beton", ".ap.betonset.partial"), 0);
+	make("e.beton", (shard_kind){.samples = 1});
+	assert_int_not_equal(beton_set_write("ap.betonset", BETON_SET_APPEND, SHARDS("e.beton"), &err), BETON_OK);
+	unlink(".ap.betonset.partial");
+	assert_int_equal(link("a.beton", ".ap.betonset.partial"), 0);
+	refuse_set("ap.betonset", BETON_SET_APPEND, SHARDS("e.beton"), BETON_INVALID_ARGUMENT, SAYS("in the way"));
+	unlink(".ap.betonset.partial");
+	beton_reader *reader = open_good("a.beton");
+	beton_reader_close(&reader);
+}
+
+enum { APPENDERS = 4, EACH = 6 };
+
+static int append_all(int process)
+{
+	for (int i = 0; i < EACH; i++) {
+		char names[2][32];
+		const char *shards[2] = {names[0], names[1]};
+		for (int k = 0; k < 2; k++) {
+			snprintf(names[k], sizeof(names[k]), "many/%d-%d-%d.beton", process, i, k);
+			if (link("many/first.beton", names[k]) != 0)
+				return 2;
+		}
+		if (beton_set_write("many/x.betonset", BETON_SET_APPEND, shards, 2, &err) != BETON_OK) {
+			fprintf(stderr, "%s\n", err.message);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* Several processes add at once: no shard is lost, and those of one call stay together. Others read meanwhile. */
+static void test_many_processes(void **state)
+{
+	(void)state;
+	mkdir("many", 0777);
+	make("many/first.beton", (shard_kind){.samples = 2, .numbers = true});
+	write_set("many/x.betonset", BETON_SET_CREATE, SHARDS("many/first.beton"));
+	pid_t pids[APPENDERS];
+	for (int i = 0; i < APPENDERS; i++) {
+		pids[i] = fork();
+		assert_true(pids[i] >= 0);
+		if (pids[i] == 0)
+			_exit(append_all(i));
+	}
+	uint32_t seen = 0;
+	for (int ended = 0; ended < APPENDERS;) {
+		beton_set *set = open_set("many/x.betonset");
+		uint32_t now = beton_set_get_info(set)->num_shards;
+		assert_true(now >= seen && now % 2 == 1);
+		seen = now;
+		beton_set_close(&set);
+		int status;
+		pid_t pid = waitpid(-1, &status, WNOHANG);
+		assert_true(pid >= 0);
+		if (pid > 0) {
+			assert_int_equal(status, 0);
+			ended++;
+		}
+	}
+	beton_set *set = open_set("many/x.betonset");
+	assert_int_equal(beton_set_get_info(set)->num_shards, 1 + 2 * APPENDERS * EACH);
+	for (uint32_t i = 1; i < 1 + 2 * APPENDERS * EACH; i += 2) {
+		const char *one = beton_set_shard(set, i)->name, *next = beton_set_shard(set, i + 1)->name;
+		assert_memory_equal(one, next, strrchr(one, '-') - one);
+	}
+	beton_set_close(&set);
+	assert_int_equal(access("many/.x.betonset.partial", F_OK), -1);
+}
+
+enum { THOUSANDS = 5000 };
+
+/* Five thousand files. Opening the index opens none of them. */
+static void test_thousands(void **state)
+{
+	(void)state;
+	static char names[THOUSANDS][24];
+	const char *shards[THOUSANDS];
+	mkdir("big", 0777);
+	make("big/0.beton", (shard_kind){.samples = 2, .numbers = true});
+	for (int i = 0; i < THOUSANDS; i++) {
+		snprintf(names[i], sizeof(names[i]), "big/%d.beton", i);
+		shards[i] = names[i];
+		assert_true(i == 0 || link("big/0.beton", names[i]) == 0);
+	}
+	write_set("big/x.betonset", BETON_SET_CREATE, shards, THOUSANDS);
+	for (int i = 0; i < THOUSANDS; i++)
+		assert_int_equal(unlink(names[i]), 0);
+	beton_set *set = open_set("big/x.betonset");
+	assert_int_equal(beton_set_get_info(set)->num_shards, THOUSANDS);
+	for (uint64_t i = 0; i < 2 * THOUSANDS; i++) {
+		uint32_t shard;
+		uint64_t index;
+		assert_int_equal(beton_set_locate(set, i, &shard, &index, &err), BETON_OK);
+		assert_true(shard == i / 2 && index == i % 2);
+	}
+	beton_set_close(&set);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_locate),
+		cmocka_unit_test(test_fields),         cmocka_unit_test(test_compressed),
+		cmocka_unit_test(test_modes),          cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_places),         cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_check),          cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_checksum),       cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_later_version),  cmocka_unit_test(test_append),
+		cmocka_unit_test(test_many_processes), cmocka_unit_test(test_thousands),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
