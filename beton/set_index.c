@@ -324,12 +324,13 @@ static int read_root(beton_set *self, json_t *root, beton_error *err)
 
 int bt_set_read_text(beton_set *self, const char *text, size_t size, beton_error *err)
 {
-	json_error_t fault;
+	json_error_t fault = {0};
 	if (size > BETON_SET_INDEX_MAX)
 		return bt_fail(err, BETON_FORMAT, "%s: an index of %zu bytes; the most are %u", self->path, size,
 			       BETON_SET_INDEX_MAX);
 	json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &fault);
-	if (!root && json_error_code(&fault) == json_error_out_of_memory)
+	/* Its parser says nothing about most allocations that fail. */
+	if (!root && (!*fault.text || json_error_code(&fault) == json_error_out_of_memory))
 		return no_memory(self, err);
 	if (!root)
 		return bt_fail(err, BETON_FORMAT, "%s: not the index of a set of shards: line %d, column %d: %s",

@@ -111,7 +111,7 @@ static int copy_names(shard_classes *out, const json_t *list, const char *path, 
 int bt_shard_read_classes(shard_classes *out, const beton_reader *reader, beton_error *err)
 {
 	const char *path = beton_reader_path(reader);
-	json_error_t where;
+	json_error_t where = {0};
 	beton_error fault;
 	if (!beton_reader_info(reader)->has_facts)
 		return BETON_OK;
@@ -119,7 +119,7 @@ int bt_shard_read_classes(shard_classes *out, const beton_reader *reader, beton_
 	if (!text)
 		return bt_fail(err, fault.code, "%s", fault.message);
 	json_t *facts = json_loads(text, JSON_REJECT_DUPLICATES, &where);
-	if (!facts && json_error_code(&where) == json_error_out_of_memory)
+	if (!facts && (!*where.text || json_error_code(&where) == json_error_out_of_memory))
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	if (!facts)
 		return bt_fail(err, BETON_FORMAT, "%s: the facts: %s", path, where.text);

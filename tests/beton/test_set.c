@@ -705,6 +705,9 @@ static void test_thousands(void **state)
 
 int main(void)
 {
+	/* Thousands of files are synced; whether a disk really does so is not what is tested. */
+	if (access("/dev/shm", W_OK) == 0)
+		setenv("TMPDIR", "/dev/shm", 0);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_locate),
 		cmocka_unit_test(test_fields),         cmocka_unit_test(test_compressed),

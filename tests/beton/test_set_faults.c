@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adding to a set of shards, killed at each system call, and with each call and allocation failing: readers find the
+ * old index or the new one, nothing is lost, and the next process can add. */
+#include "support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "set_files.h"
+
+#define INDEX "x.betonset"
+#define PARTIAL ".x.betonset.partial"
+
+typedef enum call {
+	CALL_ALLOCATE,
+	CALL_WRITE,
+	CALL_OPEN,
+	CALL_TRUNCATE,
+	CALL_SYNC,
+	CALL_RENAME,
+	CALL_LOCK,
+	CALL_MODE,
+} call;
+
+/* The call of that kind, from 0, that fails; below 0: none. */
+static struct {
+	call kind;
+	long number;
+	long seen;
+	bool hit;
+} fault = {.number = -1};
+
+static bool fails(call kind)
+{
+	if (fault.number < 0 || kind != fault.kind || fault.seen++ != fault.number)
+		return false;
+	fault.hit = true;
+	errno = kind == CALL_WRITE ? ENOSPC : EIO;
+	return true;
+}
+
+/* glibc has a second name for each of those that know offsets; which one is called is the compiler's choice. */
+#define FOR_BOTH_NAMES(X) X() X(64)
+#define PASTE(name, suffix) name##suffix
+#define NAME(name, suffix) PASTE(name, suffix)
+
+#define WRAP_OFFSETS(suffix)                                                                         \
+	ssize_t NAME(__real_pwrite, suffix)(int fd, const void *data, size_t size, off_t offset);    \
+	ssize_t NAME(__wrap_pwrite, suffix)(int fd, const void *data, size_t size, off_t offset);    \
+	ssize_t NAME(__wrap_pwrite, suffix)(int fd, const void *data, size_t size, off_t offset)     \
+	{                                                                                            \
+		return fails(CALL_WRITE) ? -1 : NAME(__real_pwrite, suffix)(fd, data, size, offset); \
+	}                                                                                            \
+	int NAME(__real_open, suffix)(const char *path, int flags, ...);                             \
+	int NAME(__wrap_open, suffix)(const char *path, int flags, mode_t mode);                     \
+	int NAME(__wrap_open, suffix)(const char *path, int flags, mode_t mode)                      \
+	{                                                                                            \
+		return fails(CALL_OPEN) ? -1 : NAME(__real_open, suffix)(path, flags, mode);         \
+	}                                                                                            \
+	int NAME(__real_ftruncate, suffix)(int fd, off_t size);                                      \
+	int NAME(__wrap_ftruncate, suffix)(int fd, off_t size);                                      \
+	int NAME(__wrap_ftruncate, suffix)(int fd, off_t size)                                       \
+	{                                                                                            \
+		return fails(CALL_TRUNCATE) ? -1 : NAME(__real_ftruncate, suffix)(fd, size);         \
+	}
+FOR_BOTH_NAMES(WRAP_OFFSETS)
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+int __real_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation);
+int __real_fchmod(int fd, mode_t mode);
+int __wrap_fchmod(int fd, mode_t mode);
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+char *__real_strdup(const char *text);
+char *__wrap_strdup(const char *text);
+
+int __wrap_fsync(int fd)
+{
+	return fails(CALL_SYNC) ? -1 : __real_fsync(fd);
+}
+
+int __wrap_rename(const char *from, const char *to)
+{
+	return fails(CALL_RENAME) ? -1 : __real_rename(from, to);
+}
+
+int __wrap_flock(int fd, int operation)
+{
+	return fails(CALL_LOCK) ? -1 : __real_flock(fd, operation);
+}
+
+int __wrap_fchmod(int fd, mode_t mode)
+{
+	return fails(CALL_MODE) ? -1 : __real_fchmod(fd, mode);
+}
+
+void *__wrap_malloc(size_t size)
+{
+	return fails(CALL_ALLOCATE) ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	return fails(CALL_ALLOCATE) ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+	return fails(CALL_ALLOCATE) ? NULL : __real_realloc(memory, size);
+}
+
+char *__wrap_strdup(const char *text)
+{
+	return fails(CALL_ALLOCATE) ? NULL : __real_strdup(text);
+}
+
+/* ---- the set ---- */
+
+static int setup(void **state)
+{
+	(void)state;
+	static const char facts[] = "{\"classes\": [\"cat\", \"dog\"]}";
+	return chdir(make_folder()) || make_shard("a.beton", (shard_kind){.samples = 3, .facts = facts}) ||
+	       make_shard("b.beton", (shard_kind){.samples = 2, .first = 3}) ||
+	       make_shard("c.beton", (shard_kind){.samples = 4, .first = 5, .facts = facts});
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	remove_folder();
+	return chdir("/");
+}
+
+static int write_one(const char *shard, beton_set_mode mode, beton_error *err)
+{
+	return beton_set_write(INDEX, mode, &shard, 1, err);
+}
+
+/* How many shards the set has; 0: there is none. */
+static uint32_t count_shards(void)
+{
+	beton_set *set;
+	beton_error err;
+	int result = beton_set_open(&set, INDEX, &err);
+	if (result == BETON_NOT_FOUND)
+		return 0;
+	if (result != BETON_OK)
+		fail_msg("%s", err.message);
+	uint32_t count = beton_set_get_info(set)->num_shards;
+	beton_set_close(&set);
+	return count;
+}
+
+static bool is_there(const char *name)
+{
+	return access(name, F_OK) == 0;
+}
+
+/* As it was before: nothing, or the set of a. */
+static void begin(beton_set_mode mode)
+{
+	unlink(INDEX);
+	unlink(PARTIAL);
+	if (mode == BETON_SET_APPEND)
+		assert_int_equal(write_one("a.beton", BETON_SET_CREATE, NULL), BETON_OK);
+}
+
+/* ---- killed ---- */
+
+/* Goes on to the child's k-th stop: 0 is in front of all calls, odd ones are in front of a call, even ones behind it.
+ * False when it ended before that. */
+static bool run_to(pid_t child, long k)
+{
+	int status;
+	for (long stop = 0;; stop++) {
+		assert_int_equal(waitpid(child, &status, 0), child);
+		if (WIFEXITED(status))
+			break;
+		assert_true(WIFSTOPPED(status));
+		if (stop == 0)
+			ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_EXITKILL);
+		if (stop == k)
+			return true;
+		assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+	return false;
+}
+
+static pid_t begin_traced(beton_set_mode mode)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+			_exit(77);
+		raise(SIGSTOP);
+		_exit(write_one("b.beton", mode, NULL) == BETON_OK ? 0 : 1);
+	}
+	assert_true(child > 0);
+	return child;
+}
+
+static void end_by_kill(pid_t child)
+{
+	int status;
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+}
+
+static void kill_everywhere(beton_set_mode mode)
+{
+	bool old = false, new = false;
+	uint32_t before = mode == BETON_SET_APPEND;
+	long k = 0;
+	for (bool killed = true; killed; k++) {
+		begin(mode);
+		pid_t child = begin_traced(mode);
+		killed = run_to(child, k);
+		if (killed)
+			end_by_kill(child);
+		uint32_t now = count_shards();
+		if (now != before && now != before + 1)
+			fail_msg("killed at stop %ld: %u shards", k, now);
+		old |= now == before;
+		new |= killed &&now == before + 1;
+		beton_error err;
+		int result = write_one("b.beton", mode, &err);
+		if (result != (now == before ? BETON_OK : BETON_EXISTS))
+			fail_msg("after a kill at stop %ld: %s", k, err.message);
+		assert_int_equal(write_one("c.beton", BETON_SET_APPEND, &err), BETON_OK);
+		assert_int_equal(count_shards(), before + 2);
+		assert_false(is_there(PARTIAL));
+	}
+	assert_true(old && new &&k > 30);
+}
+
+static void test_killed_append(void **state)
+{
+	(void)state;
+	kill_everywhere(BETON_SET_APPEND);
+}
+
+static void test_killed_create(void **state)
+{
+	(void)state;
+	kill_everywhere(BETON_SET_CREATE);
+}
+
+/* Another process adds while one stands still at a call, until that one is killed. */
+static void test_killed_while_others_wait(void **state)
+{
+	(void)state;
+	long k = 1, waited = 0;
+	for (bool killed = true; killed; k += 2) {
+		begin(BETON_SET_APPEND);
+		pid_t child = begin_traced(BETON_SET_APPEND);
+		killed = run_to(child, k);
+		pid_t other = fork();
+		if (other == 0)
+			_exit(write_one("c.beton", BETON_SET_APPEND, NULL) == BETON_OK ? 0 : 1);
+		assert_true(other > 0);
+		/* The lock is held by the one that stands still, or nothing keeps the other one. */
+		int status, fd = open(PARTIAL, O_RDWR | O_CLOEXEC);
+		waited += killed && fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
+		if (fd >= 0)
+			close(fd);
+		if (killed)
+			end_by_kill(child);
+		assert_int_equal(waitpid(other, &status, 0), other);
+		assert_int_equal(status, 0);
+		uint32_t now = count_shards();
+		assert_true(now == 2 || now == 3);
+		assert_int_equal(write_one("b.beton", BETON_SET_APPEND, NULL), now == 2 ? BETON_OK : BETON_EXISTS);
+		assert_int_equal(count_shards(), 3);
+		assert_false(is_there(PARTIAL));
+	}
+	assert_true(waited > 0);
+}
+
+/* ---- failing ---- */
+
+static void test_failing_calls(void **state)
+{
+	(void)state;
+	static const struct {
+		call kind;
+		int code;
+	} kinds[] = {
+		{CALL_ALLOCATE, BETON_NO_MEMORY},
+		{CALL_WRITE, BETON_NO_SPACE},
+		{CALL_OPEN, BETON_IO},
+		{CALL_TRUNCATE, BETON_IO},
+		{CALL_SYNC, BETON_IO},
+		{CALL_RENAME, BETON_IO},
+		{CALL_LOCK, BETON_IO},
+		{CALL_MODE, BETON_IO},
+	};
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		long number = 0;
+		for (fault.hit = true; fault.hit; number++) {
+			begin(BETON_SET_APPEND);
+			beton_error err = {0};
+			fault.kind = kinds[i].kind;
+			fault.seen = 0;
+			fault.hit = false;
+			fault.number = number;
+			int result = write_one("b.beton", BETON_SET_APPEND, &err);
+			fault.number = -1;
+			if (fault.hit && (result != kinds[i].code || err.code != result || !*err.message))
+				fail_msg("kind %zu, number %ld: %s: %s", i, number, beton_status_name(result),
+					 err.message);
+			/* Only the last sync, that of the folder, comes behind the rename. */
+			bool synced = kinds[i].kind == CALL_SYNC || kinds[i].kind == CALL_OPEN ||
+				      kinds[i].kind == CALL_ALLOCATE;
+			uint32_t now = count_shards();
+			assert_true(now == (fault.hit ? 1 : 2) || (synced && now == 2));
+			/* Without the lock it may be another process's. */
+			assert_true(!is_there(PARTIAL) || kinds[i].kind == CALL_LOCK);
+			assert_int_equal(write_one("b.beton", BETON_SET_APPEND, &err),
+					 now == 1 ? BETON_OK : BETON_EXISTS);
+		}
+		/* Each kind was met at least once. */
+		assert_true(number > 1);
+	}
+}
+
+static void test_failing_open(void **state)
+{
+	(void)state;
+	begin(BETON_SET_APPEND);
+	long number = 0;
+	for (fault.hit = true; fault.hit; number++) {
+		beton_error err = {0};
+		beton_set *set;
+		fault.kind = CALL_ALLOCATE;
+		fault.seen = 0;
+		fault.hit = false;
+		fault.number = number;
+		int result = beton_set_open(&set, INDEX, &err);
+		fault.number = -1;
+		if (result != (fault.hit ? BETON_NO_MEMORY : BETON_OK))
+			fail_msg("allocation %ld: %s: %s", number, beton_status_name(result), err.message);
+		assert_true((set != NULL) == (result == BETON_OK));
+		beton_set_close(&set);
+	}
+	assert_true(number > 8);
+}
+
+static bool may_trace(void)
+{
+	pid_t child = fork();
+	if (child == 0)
+		_exit(ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0);
+	int status;
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+int main(void)
+{
+	if (!may_trace()) {
+		fprintf(stderr, "skipped: a process may not trace its child here\n");
+		return 77;
+	}
+	/* Hundreds of files are synced; whether a disk really does so is not what is tested. */
+	if (access("/dev/shm", W_OK) == 0)
+		setenv("TMPDIR", "/dev/shm", 0);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_killed_append),
+		cmocka_unit_test(test_killed_create),
+		cmocka_unit_test(test_killed_while_others_wait),
+		cmocka_unit_test(test_failing_calls),
+		cmocka_unit_test(test_failing_open),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
