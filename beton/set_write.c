@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "common/system.h"
 #include "reader.h"
 #include "set_file.h"
@@ -93,6 +94,7 @@ typedef struct collection {
 	beton_set *set;
 	const char *named_by; /* the first of them with class names */
 	char *synced;         /* the folder that was synced last */
+	beton_set_options options;
 } collection;
 
 static bool cannot_sync(int error_number)
@@ -179,11 +181,17 @@ static int take_shard(collection *self, const char *path, beton_error *err)
 
 static int collect(collection *self, const char *const *shards, uint32_t count, beton_error *err)
 {
+	const beton_set_options *options = &self->options;
 	int result = BETON_OK;
-	for (uint32_t i = 0; i < count && result == BETON_OK; i++)
-		result = shards[i] ? take_shard(self, shards[i], err)
-				   : bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the path of shard %u is NULL",
-					     self->set->path, i);
+	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
+		if (!shards[i])
+			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the path of shard %u is NULL",
+					 self->set->path, i);
+		else if (options->progress && !options->progress(options->context, i, count))
+			result = bt_fail(err, BETON_CANCELLED, "%s: given up", self->set->path);
+		else
+			result = take_shard(self, shards[i], err);
+	}
 	return result;
 }
 
@@ -254,10 +262,19 @@ static int check_arguments(beton_set_mode mode, const char *const *shards, uint3
 	return BETON_OK;
 }
 
-int beton_set_write(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count, beton_error *err)
+void beton_set_options_init(beton_set_options *options)
+{
+	*options = (beton_set_options){.struct_size = sizeof(*options)};
+}
+
+int beton_set_write(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count,
+		    const beton_set_options *options, beton_error *err)
 {
 	collection added = {0};
+	beton_set_options_init(&added.options);
 	int result = bt_set_new(&added.set, path, err);
+	if (result == BETON_OK && options)
+		result = bt_sized_take(&added.options, options, "set options", err);
 	if (result == BETON_OK)
 		result = check_arguments(mode, shards, count, path, err);
 	/* Before thousands of files are looked at. */

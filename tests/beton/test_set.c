@@ -29,7 +29,7 @@ static int teardown(void **state)
 
 static void write_set(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count)
 {
-	if (beton_set_write(path, mode, shards, count, &err) != BETON_OK)
+	if (beton_set_write(path, mode, shards, count, NULL, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 }
 
@@ -45,7 +45,7 @@ static void refuse_set(const char *path, beton_set_mode mode, const char *const 
 		       const char *const *says)
 {
 	err.message[0] = 0;
-	int result = beton_set_write(path, mode, shards, count, &err);
+	int result = beton_set_write(path, mode, shards, count, NULL, &err);
 	if (result != code || err.code != code)
 		fail_msg("%s instead of %s: %s", beton_status_name(result), beton_status_name(code), err.message);
 	for (; *says; says++)
@@ -606,13 +606,39 @@ static void test_append(void **state)
 	/* Traps. */
 	assert_int_equal(symlink("a.beton", ".ap.betonset.partial"), 0);
 	make("e.beton", (shard_kind){.samples = 1});
-	assert_int_not_equal(beton_set_write("ap.betonset", BETON_SET_APPEND, SHARDS("e.beton"), &err), BETON_OK);
+	assert_int_not_equal(beton_set_write("ap.betonset", BETON_SET_APPEND, SHARDS("e.beton"), NULL, &err), BETON_OK);
 	unlink(".ap.betonset.partial");
 	assert_int_equal(link("a.beton", ".ap.betonset.partial"), 0);
 	refuse_set("ap.betonset", BETON_SET_APPEND, SHARDS("e.beton"), BETON_INVALID_ARGUMENT, SAYS("in the way"));
 	unlink(".ap.betonset.partial");
 	beton_reader *reader = open_good("a.beton");
 	beton_reader_close(&reader);
+}
+
+/* Stops in front of the third file. */
+static bool stop_third(void *context, uint32_t done, uint32_t count)
+{
+	assert_int_equal(count, 3);
+	assert_int_equal((*(uint32_t *)context)++, done);
+	return done < 2;
+}
+
+static void test_progress(void **state)
+{
+	(void)state;
+	make_four();
+	uint32_t calls = 0;
+	beton_set_options options;
+	beton_set_options_init(&options);
+	options.progress = stop_third;
+	options.context = &calls;
+	const char *shards[] = {"a.beton", "b.beton", "d.beton"};
+	assert_int_equal(beton_set_write("pr.betonset", BETON_SET_CREATE, shards, 3, &options, &err), BETON_CANCELLED);
+	assert_int_equal(calls, 3);
+	assert_int_equal(access("pr.betonset", F_OK), -1);
+	options.struct_size = 1;
+	assert_int_equal(beton_set_write("pr.betonset", BETON_SET_CREATE, shards, 3, &options, &err),
+			 BETON_INVALID_ARGUMENT);
 }
 
 enum { APPENDERS = 4, EACH = 6 };
@@ -627,7 +653,7 @@ static int append_all(int process)
 			if (link("many/first.beton", names[k]) != 0)
 				return 2;
 		}
-		if (beton_set_write("many/x.betonset", BETON_SET_APPEND, shards, 2, &err) != BETON_OK) {
+		if (beton_set_write("many/x.betonset", BETON_SET_APPEND, shards, 2, NULL, &err) != BETON_OK) {
 			fprintf(stderr, "%s\n", err.message);
 			return 1;
 		}
@@ -709,14 +735,15 @@ int main(void)
 	if (access("/dev/shm", W_OK) == 0)
 		setenv("TMPDIR", "/dev/shm", 0);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_locate),
-		cmocka_unit_test(test_fields),         cmocka_unit_test(test_compressed),
-		cmocka_unit_test(test_modes),          cmocka_unit_test(test_mismatch),
-		cmocka_unit_test(test_places),         cmocka_unit_test(test_moved),
-		cmocka_unit_test(test_check),          cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_checksum),       cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_later_version),  cmocka_unit_test(test_append),
-		cmocka_unit_test(test_many_processes), cmocka_unit_test(test_thousands),
+		cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_locate),
+		cmocka_unit_test(test_fields),        cmocka_unit_test(test_compressed),
+		cmocka_unit_test(test_modes),         cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_places),        cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_check),         cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_checksum),      cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_later_version), cmocka_unit_test(test_append),
+		cmocka_unit_test(test_progress),      cmocka_unit_test(test_many_processes),
+		cmocka_unit_test(test_thousands),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

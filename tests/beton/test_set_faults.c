@@ -153,7 +153,7 @@ static int teardown(void **state)
 
 static int write_one(const char *shard, beton_set_mode mode, beton_error *err)
 {
-	return beton_set_write(INDEX, mode, &shard, 1, err);
+	return beton_set_write(INDEX, mode, &shard, 1, NULL, err);
 }
 
 /* How many shards the set has; 0: there is none. */

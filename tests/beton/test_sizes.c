@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of older and newer releases: of reader, writer, verify and repair. */
+ * Options of older and newer releases: of reader, writer, sets, verify and repair. */
 #include "support.h"
 
+#include <beton/set.h>
 #include <beton/verify.h>
 
 #include "../sized.h"
@@ -37,6 +38,12 @@ static int repair_with(const void *options, beton_error *err)
 	return beton_repair(in_folder("data.beton"), in_folder("repaired.beton"), options, &report, err);
 }
 
+static int set_with(const void *options, beton_error *err)
+{
+	const char *shard = in_folder("data.beton");
+	return beton_set_write(in_folder("data.betonset"), BETON_SET_REPLACE, &shard, 1, options, err);
+}
+
 static void options_of_every_size(void **state)
 {
 	(void)state;
@@ -44,12 +51,15 @@ static void options_of_every_size(void **state)
 	beton_writer_options writing;
 	beton_verify_options verifying;
 	beton_repair_options repairing;
+	beton_set_options setting;
+	beton_set_options_init(&setting);
 	beton_reader_options_init(&reading);
 	beton_writer_options_init(&writing);
 	beton_verify_options_init(&verifying);
 	beton_repair_options_init(&repairing);
 	sized_check(&(sized_options){"beton_reader_open_with", &reading, sizeof(reading), read_with});
 	sized_check(&(sized_options){"beton_writer_open", &writing, sizeof(writing), write_with});
+	sized_check(&(sized_options){"beton_set_write", &setting, sizeof(setting), set_with});
 	sized_check(&(sized_options){"beton_verify", &verifying, sizeof(verifying), verify_with});
 	sized_check(&(sized_options){"beton_repair", &repairing, sizeof(repairing), repair_with});
 }

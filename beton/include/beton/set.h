@@ -100,6 +100,17 @@ typedef enum beton_set_mode {
 	BETON_SET_APPEND = 2,  /* it must exist; the shards follow those that it has */
 } beton_set_mode;
 
+/* Options of beton_set_write. */
+typedef struct beton_set_options {
+	size_t struct_size; /* sizeof(beton_set_options), set by beton_set_options_init */
+	/* Called in front of each file that is looked at; false gives up with CANCELLED. done: files before it, of
+	 * count. NULL (default): not called. */
+	bool (*progress)(void *context, uint32_t done, uint32_t count);
+	void *context;
+} beton_set_options;
+
+BETON_API void beton_set_options_init(beton_set_options *options);
+
 /* Writes the index at path: opens the `count` .beton files in turn, checks that they can be one set, and syncs them;
  * then a new index with all shards takes the place of the old one, at once and durably. Readers see the old index or
  * the new one, whenever the program or the machine stops. Several processes may do so at a time: a later one waits
@@ -109,10 +120,10 @@ typedef enum beton_set_mode {
  * is not UTF-8), EXISTS (CREATE: the index; a shard is in the set already, or twice among the files), NOT_FOUND
  * (APPEND: no index), MISMATCH (the fields or class names of two shards differ; the message names both), UNSUPPORTED
  * (APPEND: a later version wrote more into the index than this one knows), NO_SPACE, SYSTEM, NO_MEMORY, and those of
- * beton_set_open. After an error the index is unchanged, unless only the sync of the folder failed: then the new one is
- * there, but may not survive a power failure. */
+ * beton_set_open; CANCELLED. After an error the index is unchanged, unless only the sync of the folder failed: then the
+ * new one is there, but may not survive a power failure. */
 BETON_API int beton_set_write(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count,
-			      beton_error *err);
+			      const beton_set_options *options, beton_error *err);
 
 #ifdef __cplusplus
 }
