@@ -23,13 +23,30 @@
 static int fail_closed(const beton_iterator *iterator, beton_error *err)
 {
 	return bt_fail(err, BETON_STATE, "epoch %llu: the iterator's loader is closed",
-		       (unsigned long long)iterator->epoch);
+		       (unsigned long long)bt_iterator_epoch(iterator));
 }
 
 static int fail_cancelled(const beton_iterator *iterator, beton_error *err)
 {
 	return bt_fail(err, BETON_CANCELLED, "epoch %llu: the iterator was cancelled",
-		       (unsigned long long)iterator->epoch);
+		       (unsigned long long)bt_iterator_epoch(iterator));
+}
+
+/* With the lock held. The number behind the last batch of the consumer's epoch. */
+static uint64_t epoch_end(const beton_iterator *iterator)
+{
+	return bt_epochs_end(&iterator->epochs, iterator->current);
+}
+
+/* With the lock held. The consumer's place in its epoch, and how many of its samples are in the batch there; 0: the
+ * epoch has no more batches, and ranks whose share has more are at the same end. */
+static uint64_t place(const beton_iterator *iterator, uint32_t *count)
+{
+	const bt_shard *shard = bt_epochs_shard(&iterator->epochs, iterator->current);
+	uint64_t batch = iterator->delivered - bt_epochs_begin(&iterator->epochs, iterator->current);
+	bool ended = iterator->delivered == epoch_end(iterator);
+	*count = ended ? 0 : bt_shard_count(shard, batch);
+	return ended ? shard->n : bt_shard_window(shard, batch);
 }
 
 int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err)
@@ -43,15 +60,13 @@ int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state 
 		pthread_mutex_unlock(&iterator->pool->lock);
 		return fail_closed(iterator, err);
 	}
-	bt_place place = {.epoch = iterator->epoch,
-			  .position = iterator->shard.n,
-			  .dataset = loader->fingerprint,
-			  .order = bt_orders_fingerprint(loader->orders)};
-	/* Ranks whose share has fewer batches are at the same end. */
-	if (iterator->delivered < iterator->batches)
-		place.position = bt_shard_window(&iterator->shard, iterator->delivered);
+	uint32_t count;
+	bt_place at = {.epoch = bt_iterator_epoch(iterator),
+		       .position = place(iterator, &count),
+		       .dataset = loader->fingerprint,
+		       .order = bt_orders_fingerprint(loader->orders)};
 	pthread_mutex_unlock(&iterator->pool->lock);
-	bt_place_pack(out, &place);
+	bt_place_pack(out, &at);
 	return BETON_OK;
 }
 
@@ -60,12 +75,12 @@ static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, bet
 {
 	const beton_loader *loader = iterator->loader;
 	const bt_slot *slot = bt_queue_head(iterator);
-	uint32_t count = bt_shard_count(&iterator->shard, iterator->delivered);
-	uint64_t position = bt_shard_window(&iterator->shard, iterator->delivered);
+	uint32_t count;
+	uint64_t position = place(iterator, &count);
 	int code = bt_fail(err, BETON_TIMEOUT,
 			   "epoch %llu, batch at position %llu: %u of %u samples are done after %.3f s",
-			   (unsigned long long)iterator->epoch, (unsigned long long)position, slot ? slot->finished : 0,
-			   count, (double)waited_ns * 1e-9);
+			   (unsigned long long)bt_iterator_epoch(iterator), (unsigned long long)position,
+			   slot ? slot->finished : 0, count, (double)waited_ns * 1e-9);
 	bt_stall stall;
 	if (waited_ns >= LATE_NS && bt_workers_stalled(loader, &stall))
 		bt_prefix(err, "%s: a read at offset %llu takes %.3f s by now", loader->dataset.files[stall.file].path,
@@ -75,16 +90,17 @@ static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, bet
 	return code;
 }
 
+/* With the lock held. Whether the consumer's next batch, or its error, can be handed out. */
 static bool is_ready(const beton_iterator *iterator)
 {
 	const bt_slot *slot = bt_queue_head(iterator);
-	return slot && slot->state == BT_SLOT_READY;
+	return (slot && slot->state == BT_SLOT_READY) || bt_iterator_lacks_order(iterator);
 }
 
 /* With the lock held. Makes the descriptor readable if the next call of beton_iterator_next would not wait. */
 static void update_descriptor(beton_iterator *iterator)
 {
-	bool readable = iterator->cancelled || !iterator->loader || iterator->delivered == iterator->batches ||
+	bool readable = iterator->cancelled || !iterator->loader || iterator->delivered == epoch_end(iterator) ||
 			is_ready(iterator);
 	if (iterator->descriptor < 0 || readable == iterator->is_readable)
 		return;
@@ -143,6 +159,14 @@ static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err
 {
 	beton_loader *loader = iterator->loader;
 	bt_slot *slot = bt_queue_head(iterator);
+	if (!slot) {
+		if (err)
+			*err = iterator->order_error;
+		int code = iterator->order_error.code;
+		bt_iterator_retry_order(iterator);
+		update_descriptor(iterator);
+		return code;
+	}
 	iterator->delivered++;
 	iterator->late_ns = 0;
 	iterator->run_ns = bt_now_ns() - iterator->opened_ns;
@@ -167,12 +191,27 @@ static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err
 	return BETON_OK;
 }
 
+/* With the lock held. The consumer goes on to the next epoch, if there is one. */
+static int end_epoch(beton_iterator *iterator, beton_error *err)
+{
+	uint64_t epoch = bt_iterator_epoch(iterator);
+	if (iterator->current + 1 < iterator->epochs.count) {
+		iterator->current++;
+		/* What was short long ago may be there now. */
+		if (iterator->order_error.code)
+			bt_iterator_retry_order(iterator);
+		update_descriptor(iterator);
+	}
+	return bt_fail(err, BETON_END, "%s: epoch %llu has ended", bt_dataset_name(&iterator->loader->dataset),
+		       (unsigned long long)epoch);
+}
+
 static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err)
 {
 	beton_loader *loader = iterator->loader;
 	const char *path = bt_dataset_name(&loader->dataset);
-	if (iterator->delivered == iterator->batches)
-		return bt_fail(err, BETON_END, "%s: epoch %llu has ended", path, (unsigned long long)iterator->epoch);
+	if (iterator->delivered == epoch_end(iterator))
+		return end_epoch(iterator, err);
 	if (loader->pool->leased >= loader->num_iterators * loader->options.batches_leased)
 		return bt_fail(err, BETON_STATE, "%s: %u batches are leased already (option batches_leased)", path,
 			       loader->pool->leased);
@@ -211,7 +250,7 @@ uint64_t beton_iterator_batches_left(const beton_iterator *iterator)
 	if (bt_refuse_child(iterator->pool, NULL))
 		return 0;
 	pthread_mutex_lock(&iterator->pool->lock);
-	uint64_t left = iterator->loader && !iterator->cancelled ? iterator->batches - iterator->delivered : 0;
+	uint64_t left = iterator->loader && !iterator->cancelled ? epoch_end(iterator) - iterator->delivered : 0;
 	pthread_mutex_unlock(&iterator->pool->lock);
 	return left;
 }
@@ -263,7 +302,8 @@ static void leave(beton_iterator *iterator)
 	loader->num_iterators--;
 	loader->stats.run_ns += iterator->run_ns;
 	iterator->loader = NULL;
-	bt_order_end(&iterator->order);
+	bt_order_end(&iterator->filling.order);
+	bt_order_end(&iterator->following.order);
 	bt_views_release(&iterator->views);
 	bt_iterator_wake(iterator);
 }
@@ -285,13 +325,14 @@ void beton_iterator_close(beton_iterator **out)
 	/* The child of a fork has no workers, but it has their half-changed data. */
 	if (bt_refuse_child(iterator->pool, NULL))
 		return;
-	pthread_mutex_lock(&iterator->pool->lock);
+	bt_pool *pool = iterator->pool;
+	pthread_mutex_lock(&pool->lock);
 	if (iterator->loader)
 		leave(iterator);
-	pthread_mutex_unlock(&iterator->pool->lock);
-	bt_pool_release(iterator->pool);
 	if (iterator->descriptor >= 0)
 		close(iterator->descriptor); /* nothing is stored in it */
 	pthread_cond_destroy(&iterator->ready);
-	free(iterator);
+	bt_iterator_release(iterator);
+	pthread_mutex_unlock(&pool->lock);
+	bt_pool_release(pool);
 }

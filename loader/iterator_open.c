@@ -16,7 +16,7 @@
 
 void beton_iterator_options_init(beton_iterator_options *options)
 {
-	*options = (beton_iterator_options){.struct_size = sizeof(*options)};
+	*options = (beton_iterator_options){.struct_size = sizeof(*options), .epochs = 1};
 }
 
 bt_shard bt_shard_of(const beton_loader *loader, uint64_t position)
@@ -91,19 +91,20 @@ static int open_at(beton_iterator **out, beton_loader *loader, const beton_itera
 	}
 	iterator->loader = loader;
 	iterator->descriptor = -1;
-	iterator->epoch = options->epoch;
-	iterator->shard = bt_shard_of(loader, options->position);
-	iterator->batches = bt_shard_batches(&iterator->shard);
+	iterator->references = 1;
+	bt_shard rest = bt_shard_of(loader, options->position);
+	iterator->epochs = bt_epochs_make(&rest, options->epoch, options->epochs);
+	iterator->batches = bt_epochs_batches(&iterator->epochs);
 	iterator->opened_ns = bt_now_ns();
 	iterator->views = views;
-	int result = bt_order_begin(&iterator->order, loader->orders, options->epoch, err);
+	int result = bt_order_begin(&iterator->filling.order, loader->orders, options->epoch, err);
 	if (result == BETON_OK) {
 		result = enter(loader, iterator, err);
 		if (result)
 			bt_prefix(err, "%s", path);
 	}
 	if (result) {
-		bt_order_end(&iterator->order);
+		bt_order_end(&iterator->filling.order);
 		bt_views_release(&iterator->views);
 		pthread_cond_destroy(&iterator->ready);
 		free(iterator);
@@ -148,6 +149,10 @@ static int resolve(beton_iterator_options *out, const beton_loader *loader, cons
 	if (result == BETON_OK && out->position > length)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "position %llu is beyond the %llu of an epoch",
 				 (unsigned long long)out->position, (unsigned long long)length);
+	if (result == BETON_OK && out->epochs > 1 && out->epochs - 1 > UINT64_MAX - out->epoch)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "iterator options: epochs %llu from epoch %llu on would exceed the numbers of epochs",
+				 (unsigned long long)out->epochs, (unsigned long long)out->epoch);
 	return result;
 }
 

@@ -13,6 +13,7 @@
 
 #include "dataset.h"
 #include "io/engine.h"
+#include "order/epochs.h"
 #include "order/order.h"
 #include "batch/replace.h"
 #include "resources.h"
@@ -40,13 +41,18 @@ enum { BT_SUBSTITUTES = 16 };
 /* Most bad samples that are listed. */
 enum { BT_BAD_MAX = 65536 };
 
-/* Batches are numbered from 0 at the start: delivered <= claimable <= begun <= batches. */
+/* An epoch of an iterator whose order is at hand. */
+typedef struct bt_epoch {
+	uint64_t index; /* among the iterator's epochs */
+	bt_order order;
+	uint64_t announced; /* runs of the order that were announced: see pages.h */
+} bt_epoch;
+
+/* Batches are numbered from 0 through all epochs: delivered <= claimable <= begun <= batches. */
 struct beton_iterator {
 	/* Constant. */
 	bt_pool *pool; /* a reference; it has the lock */
-	uint64_t epoch;
-	bt_order order; /* valid until the loader is closed */
-	bt_shard shard;
+	bt_epochs epochs;
 	bt_views *views; /* own reference; NULL: the loader is closed */
 	uint64_t batches;
 	uint64_t opened_ns;
@@ -54,18 +60,23 @@ struct beton_iterator {
 
 	/* Guarded by the lock. */
 	beton_loader *loader; /* NULL: the loader is closed */
+	uint32_t references;  /* of the consumer, and of the worker that draws an order */
 	bool cancelled;
-	int descriptor;       /* beton_iterator_descriptor; -1: it was not asked for */
-	bool is_readable;     /* the descriptor */
-	beton_iterator *next; /* in the loader's list */
-	uint64_t begun;       /* batches that have a slot, or had one */
-	uint64_t claimable;   /* the earliest batch that may have unclaimed samples */
-	uint64_t delivered;   /* the next batch for the consumer */
-	uint64_t announced;   /* runs of the order that were announced: see pages.h */
-	uint64_t late_ns;     /* since when the consumer waits for the next batch; 0: it does not */
-	uint64_t tell_ns;     /* when the wait is reported to the log */
-	uint64_t run_ns;      /* time from the opening to the last delivery */
-	bt_slot *in_flight[]; /* slot of batch i at [i % batches_ahead], for delivered <= i < begun */
+	int descriptor;          /* beton_iterator_descriptor; -1: it was not asked for */
+	bool is_readable;        /* the descriptor */
+	beton_iterator *next;    /* in the loader's list */
+	uint64_t begun;          /* batches that have a slot, or had one */
+	uint64_t claimable;      /* the earliest batch that may have unclaimed samples */
+	uint64_t delivered;      /* the next batch for the consumer */
+	uint64_t current;        /* index of the consumer's epoch: those before have ended */
+	bt_epoch filling;        /* whose batches are begun; the order is valid until the loader is closed */
+	bt_epoch following;      /* once its order is drawn; order.orders is NULL before */
+	bool is_drawing;         /* a worker draws it, or will */
+	beton_error order_error; /* it could not; code BETON_OK: none */
+	uint64_t late_ns;        /* since when the consumer waits for the next batch; 0: it does not */
+	uint64_t tell_ns;        /* when the wait is reported to the log */
+	uint64_t run_ns;         /* time from the opening to the last delivery */
+	bt_slot *in_flight[];    /* slot of batch i at [i % batches_ahead], for delivered <= i < begun */
 };
 
 struct beton_loader {

@@ -32,7 +32,8 @@ typedef struct bt_worker {
 	beton_loader *loader;
 	pthread_t thread;
 	bt_tools tools;
-	uint32_t ahead; /* the tools' value, as known to the loader */
+	uint32_t ahead;        /* the tools' value, as known to the loader */
+	beton_iterator *draws; /* whose next order it will draw when it has finished what it holds; a reference */
 	ended ended[BT_CLAIM_MAX];
 } bt_worker;
 
@@ -65,21 +66,16 @@ static bool may_begin(const beton_iterator *iterator)
 {
 	const beton_loader *loader = iterator->loader;
 	return iterator->begun < iterator->batches &&
-	       iterator->begun - iterator->delivered < loader->options.batches_ahead && loader->pool->free;
+	       iterator->begun - iterator->delivered < loader->options.batches_ahead && loader->pool->free &&
+	       bt_iterator_has_order(iterator);
 }
 
 /* The earliest batch of an iterator with unclaimed samples. Begins one if needed. */
 static bt_slot *claimable_of(beton_iterator *iterator)
 {
 	uint32_t ahead = iterator->loader->options.batches_ahead;
-	if (iterator->claimable == iterator->begun) {
-		bt_slot *slot = bt_pool_take(iterator->loader->pool);
-		bt_slot_begin(slot, &iterator->order, &iterator->shard, iterator->views, iterator->epoch,
-			      iterator->begun);
-		slot->iterator = iterator;
-		iterator->in_flight[iterator->begun++ % ahead] = slot;
-		bt_pages_wake(iterator->loader);
-	}
+	if (iterator->claimable == iterator->begun)
+		bt_iterator_begin_batch(iterator, bt_pool_take(iterator->loader->pool));
 	return iterator->in_flight[iterator->claimable % ahead];
 }
 
@@ -203,9 +199,29 @@ static void give_up(bt_worker *worker)
 		slot->finished++;
 		drop(slot);
 	}
+	if (worker->draws)
+		bt_iterator_draw(worker->draws);
 	pthread_mutex_unlock(&loader->pool->lock);
 	for (uint32_t i = 0; i < loader->dataset.count; i++)
 		loader->engines[i].api->lane_drain(tools->lanes[i]);
+}
+
+/* With the lock held. Whether the worker has an order to draw. It claims nothing then, since others would wait for it.
+ */
+static bool may_draw(bt_worker *worker)
+{
+	if (!worker->draws)
+		worker->draws = bt_iterators_take_drawing(worker->loader);
+	return worker->draws != NULL;
+}
+
+/* With the lock held, which is released meanwhile. */
+static void draw(bt_worker *worker)
+{
+	uint64_t begin = bt_now_ns();
+	bt_iterator_draw(worker->draws);
+	worker->draws = NULL;
+	worker->loader->stats.order_ns += bt_now_ns() - begin;
 }
 
 /* Claims samples, submits their reads, and finishes those that were submitted long enough ago. */
@@ -220,14 +236,17 @@ static void *work(void *argument)
 	pthread_mutex_lock(&loader->pool->lock);
 	while (!loader->stop) {
 		uint32_t held = tools->end - tools->first, begin = 0, count = 0;
-		bt_slot *slot = held <= tools->ahead ? claimable(loader) : NULL;
+		bt_slot *slot = held <= tools->ahead && !may_draw(worker) ? claimable(loader) : NULL;
 		if (slot) {
 			begin = slot->claimed;
 			count = claim_size(loader, slot);
 			slot->claimed += count;
 			slot->iterator->claimable += slot->claimed == slot->batch.count;
 		} else if (held == 0) {
-			wait_for_work(loader);
+			if (worker->draws)
+				draw(worker);
+			else
+				wait_for_work(loader);
 			continue;
 		}
 		pthread_mutex_unlock(&loader->pool->lock);

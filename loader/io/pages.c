@@ -78,27 +78,45 @@ static void announce_run(const beton_loader *loader, beton_value *values, const 
 	announce_part(loader, last_file, 0, last_end);
 }
 
-bool bt_pages_due(const beton_iterator *iterator, uint64_t *begin, uint64_t *end)
+/* Of batch `number`: the position of the epoch at which it begins, or would. */
+static uint64_t position_of(const bt_epochs *epochs, uint64_t index, uint64_t number)
 {
-	const bt_order *order = &iterator->order;
-	/* From the next sample to be read to the end of the batch that comes next. */
-	uint64_t first = bt_shard_window(&iterator->shard, iterator->claimable);
-	uint64_t last = bt_shard_window(&iterator->shard, iterator->begun + 1);
+	uint64_t begin = bt_epochs_begin(epochs, index);
+	return bt_shard_window(bt_epochs_shard(epochs, index), number > begin ? number - begin : 0);
+}
+
+/* From the next sample to be read to the end of the batch that comes next. */
+static bool is_due(const beton_iterator *iterator, const bt_epoch *epoch, uint64_t *begin, uint64_t *end)
+{
+	const bt_order *order = &epoch->order;
+	uint64_t first = position_of(&iterator->epochs, epoch->index, iterator->claimable);
+	uint64_t last = position_of(&iterator->epochs, epoch->index, iterator->begun + 1);
 	uint64_t most = order->length - 1, ignored;
 	if (order->length == 0 || !bt_order_due(order, first < most ? first : most, begin, &ignored))
 		return false;
 	bt_order_due(order, last < most ? last : most, &ignored, end);
-	*begin = iterator->announced > *begin ? iterator->announced : *begin;
+	*begin = epoch->announced > *begin ? epoch->announced : *begin;
 	return *begin < *end;
 }
 
-static beton_iterator *find_due(beton_loader *loader, uint64_t *run)
+bt_epoch *bt_pages_due(beton_iterator *iterator, uint64_t *begin, uint64_t *end)
+{
+	if (is_due(iterator, &iterator->filling, begin, end))
+		return &iterator->filling;
+	/* The pages that the next epoch begins with, when the last batch of this one comes next. */
+	bool ends = iterator->begun + 1 >= bt_epochs_end(&iterator->epochs, iterator->filling.index);
+	if (ends && iterator->following.order.orders && is_due(iterator, &iterator->following, begin, end))
+		return &iterator->following;
+	return NULL;
+}
+
+static bt_epoch *find_due(beton_loader *loader, uint64_t *run)
 {
 	uint64_t end;
-	for (beton_iterator *i = loader->iterators; i; i = i->next)
-		if (bt_pages_due(i, run, &end))
-			return i;
-	return NULL;
+	bt_epoch *epoch = NULL;
+	for (beton_iterator *i = loader->iterators; i && !epoch; i = i->next)
+		epoch = bt_pages_due(i, run, &end);
+	return epoch;
 }
 
 static void *announce(void *argument)
@@ -107,14 +125,14 @@ static void *announce(void *argument)
 	pthread_mutex_lock(&loader->pool->lock);
 	while (!loader->stop) {
 		uint64_t run;
-		beton_iterator *iterator = find_due(loader, &run);
-		if (!iterator) {
+		bt_epoch *epoch = find_due(loader, &run);
+		if (!epoch) {
 			pthread_cond_wait(&loader->pages.due, &loader->pool->lock);
 			continue;
 		}
-		iterator->announced = run + 1;
-		/* The iterator may be closed in the meantime. */
-		bt_order order = bt_order_retain(&iterator->order);
+		epoch->announced = run + 1;
+		/* The iterator may be closed, or go on to the next epoch, in the meantime. */
+		bt_order order = bt_order_retain(&epoch->order);
 		pthread_mutex_unlock(&loader->pool->lock);
 		announce_run(loader, loader->pages.values, &order, run);
 		bt_order_end(&order);

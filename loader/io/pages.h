@@ -18,9 +18,9 @@ int bt_pages_start(beton_loader *loader, beton_error *err);
 /* Joins the thread, which has ended, unless it is the calling one, and frees its memory. */
 void bt_pages_close(beton_loader *loader);
 
-/* With the lock held. The runs [*begin, *end) that an iterator needs now and that were not announced yet. False: none.
- */
-bool bt_pages_due(const beton_iterator *iterator, uint64_t *begin, uint64_t *end);
+/* With the lock held. The runs [*begin, *end) of an epoch that an iterator needs now and that were not announced yet.
+ * NULL: none. */
+struct bt_epoch *bt_pages_due(beton_iterator *iterator, uint64_t *begin, uint64_t *end);
 
 /* With the lock held. Call when an iterator begins another batch, or the loader stops. */
 void bt_pages_wake(beton_loader *loader);

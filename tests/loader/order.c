@@ -7,6 +7,7 @@
 #include "loader/pixels/crop.h"
 #include "loader/order/permutation.h"
 #include "loader/operations/random.h"
+#include "loader/order/epochs.h"
 #include "loader/order/shard.h"
 
 static void check_bijection(uint64_t n, uint64_t seed, uint64_t epoch)
@@ -124,6 +125,33 @@ static void check_shards(uint64_t n, uint64_t start, uint32_t batch_size, uint32
 	}
 	assert_int_equal(total, end - start);
 	free(seen);
+}
+
+static void epochs_are_counted(void **state)
+{
+	(void)state;
+	bt_shard rest = {.n = 100, .start = 70, .batch_size = 8, .world_size = 1, .last = BETON_LAST_SHORT};
+	bt_epochs epochs = bt_epochs_make(&rest, 5, 3);
+	const uint64_t begins[] = {0, 4, 17, 30};
+	for (uint64_t i = 0; i < 3; i++) {
+		assert_int_equal(bt_epochs_begin(&epochs, i), begins[i]);
+		assert_int_equal(bt_epochs_end(&epochs, i), begins[i + 1]);
+		assert_int_equal(bt_epochs_shard(&epochs, i)->start, i == 0 ? 70 : 0);
+	}
+	assert_int_equal(bt_epochs_batches(&epochs), 30);
+	/* Without end: up to the last number that an epoch can have. */
+	epochs = bt_epochs_make(&rest, 0, 0);
+	assert_true(epochs.count == UINT64_MAX && bt_epochs_batches(&epochs) == UINT64_MAX);
+	epochs = bt_epochs_make(&rest, UINT64_MAX - 1, 0);
+	assert_true(epochs.count == 2 && bt_epochs_batches(&epochs) == 17);
+	rest.n = (uint64_t)1 << 62;
+	rest.batch_size = 1;
+	epochs = bt_epochs_make(&rest, 0, 5);
+	assert_true(bt_epochs_end(&epochs, 2) == 3 * rest.n - 70 && bt_epochs_batches(&epochs) == UINT64_MAX);
+	/* Epochs without batches. */
+	rest = (bt_shard){.n = 7, .start = 7, .batch_size = 8, .world_size = 1, .last = BETON_LAST_DROP};
+	epochs = bt_epochs_make(&rest, 0, 0);
+	assert_true(bt_epochs_batches(&epochs) == 0 && bt_epochs_end(&epochs, UINT64_MAX - 1) == 0);
 }
 
 /* Any number of ranks, and either order of a rank's parts: part p of window w has the same positions. */
@@ -265,6 +293,7 @@ int main(void)
 		cmocka_unit_test(epochs_and_seeds_differ),
 		cmocka_unit_test(shards_partition_the_positions),
 		cmocka_unit_test(parts_are_the_same_for_any_number_of_ranks),
+		cmocka_unit_test(epochs_are_counted),
 		cmocka_unit_test(draws_are_uniform_and_independent_of_order),
 		cmocka_unit_test(random_crops_are_inside_and_fair),
 		cmocka_unit_test(odd_pictures_get_a_crop),

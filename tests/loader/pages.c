@@ -104,38 +104,56 @@ static beton_loader_options make_options(beton_order order)
 }
 
 /* Waits until all is announced that is due: the thread that does it may be behind, and leaves out what is over. */
-static void wait_for_announcements(const beton_loader *loader, const beton_iterator *iterator)
+static void wait_for_announcements(const beton_loader *loader, beton_iterator *iterator)
 {
 	for (bool behind = loader->pages.is_running; behind;) {
 		uint64_t begin, end;
 		pthread_mutex_lock(&loader->pool->lock);
-		behind = bt_pages_due(iterator, &begin, &end);
+		behind = bt_pages_due(iterator, &begin, &end) != NULL;
 		pthread_mutex_unlock(&loader->pool->lock);
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 	}
 }
 
-/* One epoch; what was announced is in ranges. */
-static void run(const beton_loader_options *options, uint64_t position)
+/* Epochs; what was announced is in ranges, in the order of time. next_from: the ranges that were there when each
+ * epoch's last batch was given. */
+static void run_epochs(const beton_loader_options *options, uint64_t position, uint64_t epochs, size_t *next_from)
 {
 	bt_io io = noting_io();
 	beton_loader *loader = NULL;
 	beton_iterator *iterator = NULL;
+	beton_iterator_options from;
+	beton_iterator_options_init(&from);
+	from.epoch = 3;
+	from.position = position;
+	from.epochs = epochs;
 	num_ranges = 0;
 	assert_ok(bt_loader_open(&loader, &(beton_source){.path = file}, 1, options, &io, err));
-	fixture_start(&iterator, loader, 3, position);
-	beton_batch *batch;
-	beton_error fault;
-	int result;
+	assert_ok(beton_iterator_open_with(&iterator, loader, &from, err));
 	wait_for_announcements(loader, iterator);
-	while ((result = beton_iterator_next(iterator, &batch, -1, &fault)) == BETON_OK) {
-		for (uint32_t i = 0; i < batch->count; i++)
-			assert_int_equal(((int64_t *)batch->tensors[0].data)[i], batch->sample_ids[i]);
-		beton_batch_release(&batch);
-		wait_for_announcements(loader, iterator);
+	for (uint64_t epoch = 0; epoch < epochs; epoch++) {
+		beton_batch *batch;
+		beton_error fault;
+		int result;
+		while ((result = beton_iterator_next(iterator, &batch, -1, &fault)) == BETON_OK) {
+			for (uint32_t i = 0; i < batch->count; i++)
+				assert_int_equal(((int64_t *)batch->tensors[0].data)[i], batch->sample_ids[i]);
+			beton_batch_release(&batch);
+			wait_for_announcements(loader, iterator);
+		}
+		assert_int_equal(result, BETON_END);
+		pthread_mutex_lock(&lock);
+		next_from[epoch] = num_ranges;
+		pthread_mutex_unlock(&lock);
 	}
-	assert_int_equal(result, BETON_END);
 	fixture_close(&loader, &iterator);
+}
+
+/* One epoch. */
+static void run(const beton_loader_options *options, uint64_t position)
+{
+	size_t ignored;
+	run_epochs(options, position, 1, &ignored);
 }
 
 static int compare(const void *a, const void *b)
@@ -193,6 +211,31 @@ static void every_part_is_announced_once(void **state)
 		options.batches_ahead = 1;
 		run(&options, 0);
 		assert_in_range(num_ranges, count - 3, count);
+	}
+}
+
+/* What the next epoch begins with is announced before this one has ended; and nothing twice. */
+static void the_next_epoch_is_announced_too(void **state)
+{
+	(void)state;
+	const beton_order orders[] = {BETON_ORDER_SEQUENTIAL, BETON_ORDER_QUASI_RANDOM};
+	for (int i = 0; i < 2; i++) {
+		beton_loader_options options = make_options(orders[i]);
+		options.batch_size = 16; /* so that what is begun at once ends within the first run */
+		size_t behind[3];
+		run_epochs(&options, 0, 1, behind);
+		size_t of_one = num_ranges;
+		run_epochs(&options, 0, 3, behind);
+		assert_true(behind[0] > of_one && behind[1] > 2 * of_one);
+		assert_int_equal(behind[2], 3 * of_one);
+		for (size_t epoch = 0; epoch < 3; epoch++) {
+			range all[RANGES_MAX];
+			memcpy(all, ranges, sizeof(ranges));
+			memmove(ranges, &ranges[epoch * of_one], of_one * sizeof(*ranges));
+			num_ranges = of_one;
+			check_whole_file();
+			memcpy(ranges, all, sizeof(ranges));
+		}
 	}
 }
 
@@ -261,9 +304,8 @@ static void runs_are_due_before_their_window(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_part_is_announced_once),
-		cmocka_unit_test(a_rest_announces_the_rest),
-		cmocka_unit_test(nothing_is_announced_in_vain),
+		cmocka_unit_test(every_part_is_announced_once),     cmocka_unit_test(the_next_epoch_is_announced_too),
+		cmocka_unit_test(a_rest_announces_the_rest),        cmocka_unit_test(nothing_is_announced_in_vain),
 		cmocka_unit_test(runs_are_due_before_their_window),
 	};
 	return cmocka_run_group_tests(tests, write_file, remove_file);

@@ -193,6 +193,36 @@ static void test_engines(void **state)
 	}
 }
 
+/* The epochs of one iterator are those of an iterator for each. */
+static void test_epochs(void **state)
+{
+	(void)state;
+	for (int f = 0; f < FORMATS; f++) {
+		if (!write_format(&formats[f], 600))
+			continue;
+		beton_loader_options options = options_of(5);
+		options.order = f % 2 ? BETON_ORDER_UNIFORM : BETON_ORDER_RANDOM;
+		beton_loader *loader;
+		beton_iterator_options from;
+		beton_iterator *iterator;
+		beton_iterator_options_init(&from);
+		from.epoch = 2;
+		from.epochs = 3;
+		assert_ok(beton_loader_open(&loader, name(formats[f].name), &options, err));
+		assert_ok(beton_iterator_open_with(&iterator, loader, &from, err));
+		for (uint64_t epoch = 2; epoch < 5; epoch++) {
+			uint64_t count, expected_count;
+			uint64_t *ids = ids_of(iterator, T, &count);
+			uint64_t *expected = epoch_of(name(formats[f].name), &options, epoch, &expected_count);
+			assert_int_equal(count, expected_count);
+			assert_memory_equal(ids, expected, count * sizeof(*ids));
+			free(ids);
+			free(expected);
+		}
+		fixture_close(&loader, &iterator);
+	}
+}
+
 /* In each order but UNIFORM every window comes once, whatever the number of ranks. */
 static void test_ranks(void **state)
 {
@@ -744,13 +774,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ends),          cmocka_unit_test(test_too_few),
-		cmocka_unit_test(test_engines),       cmocka_unit_test(test_ranks),
-		cmocka_unit_test(test_resume),        cmocka_unit_test(test_uniform),
-		cmocka_unit_test(test_documents),     cmocka_unit_test(test_bad_tokens),
-		cmocka_unit_test(test_damaged_chunk), cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_several),       cmocka_unit_test(test_several_reads),
-		cmocka_unit_test(test_memory),        cmocka_unit_test(test_masks),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_engines),       cmocka_unit_test(test_epochs),
+		cmocka_unit_test(test_ranks),         cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_uniform),       cmocka_unit_test(test_documents),
+		cmocka_unit_test(test_bad_tokens),    cmocka_unit_test(test_damaged_chunk),
+		cmocka_unit_test(test_truncated),     cmocka_unit_test(test_several),
+		cmocka_unit_test(test_several_reads), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_masks),         cmocka_unit_test(test_refused),
 	};
 	if (!mkdtemp(folder))
 		return 1;

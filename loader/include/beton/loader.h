@@ -612,7 +612,7 @@ typedef struct beton_loader_state {
 
 typedef struct beton_loader beton_loader;
 
-/* Delivers an epoch, or the rest of one, to the consumer. */
+/* Delivers an epoch, or the rest of one, to the consumer; then, by option, those that follow. */
 typedef struct beton_iterator beton_iterator;
 
 /* The library's release, "0.2.0". A static string; any thread. */
@@ -672,16 +672,22 @@ typedef struct beton_iterator_options {
 	 * size, whatever the iterator's. Not for a view with POISON, whose mask has a size. */
 	uint32_t height[BETON_VIEWS_MAX];
 	uint32_t width[BETON_VIEWS_MAX];
+	/* Epochs that it delivers one after the other, its first included, even if nothing of that is left. 0: without
+	 * end; default 1. beton_iterator_next answers END once after each. The batches are those of an iterator for
+	 * each epoch, but the next one's first are prepared before this one ends. An order that is drawn as a whole is
+	 * drawn by a worker, once the consumer has a batch of the epoch before: memory holds two, or as many as
+	 * batches_ahead batches span. */
+	uint64_t epochs;
 } beton_iterator_options;
 
 BETON_API void beton_iterator_options_init(beton_iterator_options *options);
 
 /* Begins an epoch, and starts to prepare batches. Iterators share the workers, which first fill the batch whose
  * consumer is closest to it. options may be NULL: the defaults.
- * Errors: INVALID_ARGUMENT (position beyond the epoch's; height and width: larger than the loader's, of a view that it
- * does not have, or refused for an operation as the loader's would be), STATE (the child of a fork), NO_MEMORY (for one
- * more iterator's batches, by memory_limit too, or for an order that is drawn as a whole); with a state those of
- * beton_iterator_open_state. */
+ * Errors: INVALID_ARGUMENT (position beyond the epoch's; epochs beyond number 2^64 - 1; height and width: larger than
+ * the loader's, of a view that it does not have, or refused for an operation as the loader's would be), STATE (the
+ * child of a fork), NO_MEMORY (for one more iterator's batches, by memory_limit too, or for an order that is drawn as a
+ * whole); with a state those of beton_iterator_open_state. */
 BETON_API int beton_iterator_open_with(beton_iterator **out, beton_loader *loader,
 				       const beton_iterator_options *options, beton_error *err);
 
@@ -700,21 +706,25 @@ BETON_API int beton_iterator_open_state(beton_iterator **out, beton_loader *load
 					beton_error *err);
 
 /* The state behind the last batch that the consumer got, assuming that all ranks got as many: epoch, position, and
- * hashes of data set and order. Errors: STATE (the loader is closed, or this is the child of a fork). */
+ * hashes of data set and order. Behind an epoch's last batch it is the epoch's end, from which END comes first; behind
+ * END it is the next epoch's start, if the iterator has one. Errors: STATE (the loader is closed, or this is the child
+ * of a fork). */
 BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err);
 
 /* Waits for the next batch, at most timeout_ms milliseconds (0: not at all; below 0: for ever).
- * BETON_OK: *out is leased; else it is NULL. BETON_END: no more batches in this epoch. TIMEOUT: err says how far the
- * batch is and, if a read is late, its file, offset and start; nothing is lost. SAMPLE_CORRUPT, IO, FILE_CHANGED,
- * NO_MEMORY, NO_SPACE (options ragged, image.output), USER_ERROR, FORMAT (the dictionary of a compressed field is
- * damaged), INVALID_ARGUMENT (order_callback returned a number without a sample): this batch is lost (err->sample is
- * the cause); the next call continues with the next batch. STATE: the consumer holds batches_leased batches already,
- * the loader is closed, or this is the child of a fork. CANCELLED: see beton_iterator_cancel. Waits of 10 s, 20 s, 40 s
- * ... are reported to the option log in the words of TIMEOUT. A batch reports its first bad sample. A JPEG is bad if it
- * does not match its checksum (option verify), if decoding the crop gives an error or a warning, if its size differs
- * from its metadata, or if it has more than max_pixels. Without a checksum data beside the crop may go unchecked. No
- * tables are carried over from other JPEGs: a sequential JPEG without Huffman tables uses the standard's (ITU-T T.81,
- * K.3); a progressive one without them is bad, and so is any JPEG without quantization tables. */
+ * BETON_OK: *out is leased; else it is NULL. BETON_END: no more batches in this epoch; further calls give the next
+ * one's (option epochs), or END again. TIMEOUT: err says how far the batch is and, if a read is late, its file, offset
+ * and start; nothing is lost. SAMPLE_CORRUPT, IO, FILE_CHANGED, NO_MEMORY, NO_SPACE (options ragged, image.output),
+ * USER_ERROR, FORMAT (the dictionary of a compressed field is damaged), INVALID_ARGUMENT (order_callback returned a
+ * number without a sample): this batch is lost (err->sample is the cause); the next call continues with the next batch.
+ * STATE: the consumer holds batches_leased batches already, the loader is closed, or this is the child of a fork.
+ * CANCELLED: see beton_iterator_cancel. Waits of 10 s, 20 s, 40 s ... are reported to the option log in the words of
+ * TIMEOUT. NO_MEMORY for a later epoch's order loses nothing; the next call tries again. A batch reports its first bad
+ * sample. A JPEG is bad if it does not match its checksum (option verify), if decoding the crop gives an error or a
+ * warning, if its size differs from its metadata, or if it has more than max_pixels. Without a checksum data beside the
+ * crop may go unchecked. No tables are carried over from other JPEGs: a sequential JPEG without Huffman tables uses the
+ * standard's (ITU-T T.81, K.3); a progressive one without them is bad, and so is any JPEG without quantization tables.
+ */
 BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
 
 /* Ends a wait of beton_iterator_next in another thread, for a consumer that must stop while a file system hangs: that
@@ -724,12 +734,12 @@ BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, i
  * in the child of a fork it does nothing. */
 BETON_API void beton_iterator_cancel(beton_iterator *iterator);
 
-/* How many batches, lost ones included, beton_iterator_next has still to give before END; 0 if the loader is closed
- * or the iterator cancelled, and in the child of a fork. Any thread, until the iterator is closed. */
+/* How many batches of this epoch, lost ones included, beton_iterator_next has still to give before END; 0 if the loader
+ * is closed or the iterator cancelled, and in the child of a fork. Any thread, until the iterator is closed. */
 BETON_API uint64_t beton_iterator_batches_left(const beton_iterator *iterator);
 
 /* A descriptor for event loops (poll, epoll, libuv, asyncio): readable as long as beton_iterator_next would not wait,
- * because a batch or its error is ready, the epoch has ended, the iterator was cancelled, or the loader closed. Wait
+ * because a batch or its error is ready, END comes next, the iterator was cancelled, or the loader closed. Wait
  * for it to be readable, then call beton_iterator_next with timeout_ms 0; do not read it, write it or close it. It
  * belongs to the iterator, each call gives the same one, and closing the iterator closes it. A consumer that holds
  * batches_leased batches must release one first: the descriptor stays readable, and next answers STATE. Only the
@@ -737,8 +747,8 @@ BETON_API uint64_t beton_iterator_batches_left(const beton_iterator *iterator);
  * fork). */
 BETON_API int beton_iterator_descriptor(beton_iterator *iterator, int *descriptor, beton_error *err);
 
-/* Leaves the epoch, finished or not, without waiting for work in progress; sets *iterator to NULL; NULL is allowed. May
- * be called before or after the loader is closed. Leased batches stay leased. */
+/* Leaves the epochs, finished or not, without waiting for work in progress; sets *iterator to NULL; NULL is allowed.
+ * May be called before or after the loader is closed. Leased batches stay leased. */
 BETON_API void beton_iterator_close(beton_iterator **iterator);
 
 /* Adds a reference to a leased batch; each needs its own release. */
