@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bits.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "common/sse.h"
 
 /* Copies bytes up to the first 0xff, or to the end of one of both. */
 static size_t copy_plain(const uint8_t *raw, size_t left, uint8_t *out, size_t room)
 {
 	size_t count = left < room ? left : room, i = 0;
-#ifdef __SSE2__
+#ifdef BT_SSE2
 	for (; i + sizeof(__m128i) <= count; i += sizeof(__m128i)) {
 		__m128i bytes = _mm_loadu_si128((const __m128i *)(raw + i));
 		_mm_storeu_si128((__m128i *)(out + i), bytes);

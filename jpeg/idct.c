@@ -108,6 +108,8 @@ const bt_idct *bt_idct_get(unsigned index)
 		list[count++] = &bt_idct_avx512;
 	if (avx2)
 		list[count++] = &bt_idct_avx2;
+#endif
+#ifdef BT_SSE2
 	list[count++] = &bt_idct_sse2;
 #endif
 	list[count++] = &bt_idct_c;

@@ -3,9 +3,7 @@
 
 #include <stddef.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "common/sse.h"
 
 enum {
 	MARKER_RST0 = 0xd0,
@@ -15,7 +13,7 @@ enum {
 const uint8_t *bt_find_marker(const uint8_t *bytes, const uint8_t *end)
 {
 	const uint8_t *at = bytes;
-#ifdef __SSE2__
+#ifdef BT_SSE2
 	const __m128i ones = _mm_set1_epi8(-1);
 	for (; end - at > (ptrdiff_t)sizeof(__m128i); at += sizeof(__m128i)) {
 		__m128i first = _mm_loadu_si128((const __m128i *)at),

@@ -22,6 +22,8 @@ const bt_rgb_kernels *bt_rgb_get(unsigned index)
 	__builtin_cpu_init();
 	if (__builtin_cpu_supports("avx2"))
 		list[count++] = &bt_rgb_avx2;
+#elif defined(__aarch64__)
+	list[count++] = &bt_rgb_neon;
 #endif
 	list[count++] = &bt_rgb_c;
 	return index < count ? list[index] : NULL;

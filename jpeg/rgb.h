@@ -32,6 +32,8 @@ typedef struct bt_rgb_kernels {
 extern const bt_rgb_kernels bt_rgb_c;
 #ifdef __x86_64__
 extern const bt_rgb_kernels bt_rgb_avx2;
+#elif defined(__aarch64__)
+extern const bt_rgb_kernels bt_rgb_neon;
 #endif
 
 /* Those for this processor, the fastest at index 0; NULL behind the last. */

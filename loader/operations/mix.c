@@ -6,6 +6,8 @@
 
 #ifdef __x86_64__
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "common/elementary.h"
@@ -84,8 +86,8 @@ bt_mix_box bt_mix_draw_box(uint32_t width, uint32_t height, uint32_t lambda, bt_
 	return box;
 }
 
-/* The loops are compiled for two instruction sets. Both give the same results, because floating-point contraction is
- * off, so the compiler makes no fused multiply-adds. */
+/* On x86-64 the loops are compiled for two instruction sets. Both give the same results, because floating-point
+ * contraction is off, so the compiler makes no fused multiply-adds. */
 
 static inline __attribute__((always_inline)) void mix_bytes(void *to, const void *from, size_t bytes, uint32_t weight)
 {
@@ -180,6 +182,23 @@ static TARGET void wide_halves(void *to, const void *from, size_t bytes, uint32_
 	}
 	mix_halves(a + i, b + i, bytes - i, weight);
 }
+#elif defined(__aarch64__)
+/* Leaves the elements behind the last multiple of 4 to the plain loop. */
+static void wide_halves(void *to, const void *from, size_t bytes, uint32_t weight)
+{
+	enum { STEP = 8 };
+	char *a = to;
+	const char *b = from;
+	float lambda = (float)weight / BT_MIX_ONE;
+	size_t i = 0;
+	for (; i + STEP <= bytes; i += STEP) {
+		float32x4_t x = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8((const uint8_t *)(a + i))));
+		float32x4_t y = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8((const uint8_t *)(b + i))));
+		float32x4_t mixed = vaddq_f32(vmulq_n_f32(x, lambda), vmulq_n_f32(y, 1 - lambda));
+		vst1_u8((uint8_t *)(a + i), vreinterpret_u8_f16(vcvt_f16_f32(mixed)));
+	}
+	mix_halves(a + i, b + i, bytes - i, weight);
+}
 #endif
 
 static mixer choose(beton_dtype dtype, bool plain)
@@ -192,6 +211,9 @@ static mixer choose(beton_dtype dtype, bool plain)
 		       : dtype == BETON_FLOAT32 ? wide_floats
 		       : dtype == BETON_FLOAT16 ? wide_halves
 						: wide_bfloats;
+#elif defined(__aarch64__)
+	if (!plain && dtype == BETON_FLOAT16)
+		return wide_halves;
 #endif
 	(void)plain;
 	return dtype == BETON_UINT8     ? plain_bytes

@@ -136,6 +136,8 @@ const bt_kernels *bt_kernels_get(unsigned index)
 		list[count++] = &bt_kernels_avx512;
 	if (avx2)
 		list[count++] = &bt_kernels_avx2;
+#elif defined(__aarch64__)
+	list[count++] = &bt_kernels_neon;
 #endif
 	list[count++] = &bt_kernels_c;
 	return index < count ? list[index] : NULL;

@@ -65,6 +65,8 @@ extern const bt_kernels bt_kernels_c;
 #ifdef __x86_64__
 extern const bt_kernels bt_kernels_avx2;
 extern const bt_kernels bt_kernels_avx512;
+#elif defined(__aarch64__)
+extern const bt_kernels bt_kernels_neon;
 #endif
 
 /* The tables for this processor, the fastest at index 0; NULL behind the last. */

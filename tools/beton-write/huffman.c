@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "common/sse.h"
 
 enum {
 	SYMBOLS = 256,
@@ -28,7 +26,7 @@ static const uint8_t zigzag[DCTSIZE2] = {0,  1,  5,  6,  14, 15, 27, 28, 2,  4, 
 static uint64_t nonzero_mask(const JCOEF *block)
 {
 	uint64_t mask = 0;
-#ifdef __SSE2__
+#ifdef BT_SSE2
 	const __m128i zero = _mm_setzero_si128();
 	for (int i = 0; i < DCTSIZE2; i += 16) {
 		__m128i a = _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(block + i)), zero);

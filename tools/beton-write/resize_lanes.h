@@ -5,9 +5,7 @@
  */
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "common/sse.h"
 
 static TARGET void add_rows(float *restrict row, const uint8_t *a, const uint8_t *b, const float weights[2],
 			    size_t count, bool first)
@@ -34,7 +32,7 @@ typedef float unaligned_vector __attribute__((vector_size(16), aligned(4)));
 
 static inline TARGET void round_pixel(unaligned_vector sum, uint8_t *to)
 {
-#ifdef __SSE2__
+#ifdef BT_SSE2
 	/* Without branches, which would depend on the picture. */
 	__m128 value = _mm_min_ps(_mm_max_ps((__m128)sum, _mm_setzero_ps()), _mm_set1_ps(255));
 	__m128i bytes = _mm_cvttps_epi32(_mm_add_ps(value, _mm_set1_ps(0.5F)));

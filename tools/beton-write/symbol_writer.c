@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "common/sse.h"
 
 enum {
 	LENGTH_BITS = 5,
@@ -95,7 +93,7 @@ static uint8_t *write_piece(bit_window *bits, const symbol_codes *codes, const u
 /* Copies bytes, with a zero behind each 0xff; whole vectors are read and written. */
 static uint8_t *stuff(const uint8_t *bytes, const uint8_t *end, uint8_t *out)
 {
-#ifdef __SSE2__
+#ifdef BT_SSE2
 	while (bytes < end) {
 		__m128i vector = _mm_loadu_si128((const __m128i *)bytes);
 		unsigned int ones = (unsigned int)_mm_movemask_epi8(_mm_cmpeq_epi8(vector, _mm_set1_epi8(-1)));
