@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include <jansson.h>
+
 #include <beton/beton.h>
 
 #include "tools/common/selection.h"
@@ -23,5 +25,11 @@ int info_print_text(const beton_reader *reader, const info_options *options, uin
 
 /* Prints what a stream of tokens has, and the number of its windows. Errors: those of beton_tokens_open. */
 int info_print_tokens(const char *path, const info_options *options, bool json, beton_error *err);
+
+/* Prints the index of a set of shards. Errors: those of beton_set_open. */
+int info_print_set(const char *path, bool json, beton_error *err);
+
+/* A field as JSON; NULL: out of memory. */
+json_t *info_field_json(const beton_field *field);
 
 #endif

@@ -35,7 +35,7 @@ static json_t *make_text(const char *bytes)
 	return string;
 }
 
-static json_t *make_field(const beton_field *field)
+json_t *info_field_json(const beton_field *field)
 {
 	json_t *object = json_object();
 	json_object_set_new(object, "name", make_text(field->name));
@@ -74,7 +74,7 @@ static json_t *make_head(const beton_reader *reader)
 	for (uint32_t i = 0; i < info->num_fields; i++) {
 		const beton_field *field = beton_reader_field(reader, i);
 		json_array_append_new(offsets, json_integer(field->record_offset));
-		json_array_append_new(fields, make_field(field));
+		json_array_append_new(fields, info_field_json(field));
 	}
 	json_t *name = json_string(slash ? slash + 1 : beton_reader_path(reader));
 	json_object_set_new(head, "file", name ? name : json_null());

@@ -11,11 +11,14 @@
 #include "common/system.h"
 #include "info.h"
 #include "tools/common/program.h"
+#include "tools/common/shards.h"
 #include "tools/common/text.h"
 
 static const char *const usage_text =
 	"Usage: beton-info [OPTION]... FILE\n"
-	"Show the contents of a .beton file, or of a .bin file of tokens (nanoGPT's, llm.c's).\n"
+	"Show the contents of a .beton file, of a .bin file of tokens (nanoGPT's, llm.c's), or of the index of a set "
+	"of\n"
+	"shards (.betonset).\n"
 	"\n"
 	"  -j, --json         print JSON\n"
 	"  -s, --samples      print every sample and where it comes from; with --json, also the SHA-256 of stored "
@@ -122,6 +125,12 @@ int main(int argc, char **argv)
 	if (argc - optind != 1)
 		return usage_error(&options, "expected FILE");
 	const char *path = argv[optind];
+	if (shards_is_set(path)) {
+		if (options.samples || options.histogram || options.window)
+			return usage_error(&options,
+					   "of a set of shards only the index is shown; name one of its files");
+		return program_end("beton-info", info_print_set(path, json, &err), &err);
+	}
 	bool stream = options.window || bt_ends_with(path, ".bin");
 	if (stream && (options.samples || options.histogram))
 		return usage_error(&options, "a stream of tokens has no samples and no histogram");

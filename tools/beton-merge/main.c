@@ -13,13 +13,14 @@
 #include "tools/common/dataset.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
+#include "tools/common/shards.h"
 #include "tools/common/summary.h"
 #include "tools/common/text.h"
 
 static const char *const usage_text =
 	"Usage: beton-merge [OPTION]... OUT.beton IN.beton...\n"
 	"Copy the samples of several .beton files, one file after the other, to a new one. Stored values are copied,\n"
-	"not encoded again.\n"
+	"not encoded again. IN may be a set of shards (IN.betonset), which stands for its files.\n"
 	"\n"
 	"  -r, --remap-classes     give classes with the same name the same number; otherwise class names must agree\n"
 	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: the largest of the inputs)\n"
@@ -46,8 +47,7 @@ static const struct option long_options[] = {
 
 typedef struct merge_job {
 	const char *output;
-	char **inputs;
-	int num_inputs;
+	shard_inputs inputs;
 	uint32_t page_size; /* 0: the largest of the inputs */
 	bool recompress;
 	bool force;
@@ -63,9 +63,9 @@ static int inspect(merge_job *job, beton_reader **first, beton_error *err)
 {
 	uint32_t largest = 0;
 	int result = BETON_OK;
-	for (int i = 0; i < job->num_inputs && result == BETON_OK; i++) {
+	for (size_t i = 0; i < job->inputs.count && result == BETON_OK; i++) {
 		beton_reader *reader;
-		result = beton_reader_open(&reader, job->inputs[i], err);
+		result = shard_input_open(&job->inputs.list[i], &reader, err);
 		if (result != BETON_OK)
 			break;
 		if (!*first)
@@ -110,12 +110,12 @@ static int take_labels(const merge_job *job, copier *copy, const beton_reader *r
 	return result;
 }
 
-static int copy_file(const merge_job *job, copier *copy, const beton_reader *first, const char *path, progress *bar,
-		     beton_error *err)
+static int copy_file(const merge_job *job, copier *copy, const beton_reader *first, const shard_input *input,
+		     progress *bar, beton_error *err)
 {
 	beton_reader *reader;
 	int64_t *to = NULL;
-	int result = beton_reader_open(&reader, path, err);
+	int result = shard_input_open(input, &reader, err);
 	if (result == BETON_OK)
 		result = dataset_check_same_schema(first, reader, err);
 	if (result == BETON_OK)
@@ -141,23 +141,28 @@ static int open_output(const merge_job *job, copier *copy, const beton_reader *f
 	return result;
 }
 
-static int merge(merge_job *job, beton_error *err)
+static int merge(merge_job *job, char **names, int count, beton_error *err)
 {
 	beton_reader *first = NULL;
 	copier copy = {0};
 	progress bar;
-	int result = inspect(job, &first, err);
+	int result = BETON_OK;
+	for (int i = 0; i < count && result == BETON_OK; i++)
+		result = shard_inputs_add(&job->inputs, names[i], err);
+	if (result == BETON_OK)
+		result = inspect(job, &first, err);
 	progress_start(&bar, job->samples, job->quiet);
 	if (result == BETON_OK)
 		result = open_output(job, &copy, first, err);
-	for (int i = 0; i < job->num_inputs && result == BETON_OK; i++)
-		result = copy_file(job, &copy, first, job->inputs[i], &bar, err);
+	for (size_t i = 0; i < job->inputs.count && result == BETON_OK; i++)
+		result = copy_file(job, &copy, first, &job->inputs.list[i], &bar, err);
 	if (result == BETON_OK)
 		result = copier_finish(&copy, err);
 	copier_close(&copy);
 	progress_clear(&bar);
 	beton_reader_close(&first);
 	merged_free(&job->facts);
+	shard_inputs_free(&job->inputs);
 	if (result == BETON_OK && !job->quiet)
 		summary_print(job->output, &bar, job->json);
 	return result;
@@ -200,11 +205,9 @@ int main(int argc, char **argv)
 	if (argc - optind < 2)
 		return bt_usage_error("beton-merge", "expected OUT.beton and at least one IN.beton");
 	job.output = argv[optind];
-	job.inputs = argv + optind + 1;
-	job.num_inputs = argc - optind - 1;
 	if (output_check_dataset_name(job.output, &err) != BETON_OK)
 		return bt_usage_error("beton-merge", err.message);
 	program_start();
-	int result = merge(&job, &err);
+	int result = merge(&job, argv + optind + 1, argc - optind - 1, &err);
 	return program_end("beton-merge", result, &err);
 }

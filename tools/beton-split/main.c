@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <beton/set.h>
+
 #include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
@@ -19,14 +21,16 @@
 
 static const char *const usage_text =
 	"Usage: beton-split {-n N | -c N | -s SIZE | -r SHARES} [OPTION]... IN.beton [OUT.beton]\n"
-	"Copy the samples of a .beton file in their order to several files: OUT-00000-of-00004.beton and so on.\n"
-	"Without OUT the files are next to IN. Stored values are copied, not encoded again.\n"
+	"Copy the samples of a .beton file in their order to several files: OUT-00000-of-00004.beton and so on, and\n"
+	"OUT.betonset, the index that makes one set of them (beton-set). Without OUT the files are next to IN. Stored\n"
+	"values are copied, not encoded again.\n"
 	"\n"
 	"  -n, --shards=N          make N files with (nearly) equal numbers of samples\n"
 	"  -c, --samples=N         make files of N samples\n"
 	"  -s, --size=SIZE         make files of at most SIZE (30MB, 4GiB), with as many samples in each as fit\n"
 	"  -r, --random=SHARES     make a file for each share, such as 0.9,0.1, with random samples of each class;\n"
-	"                          with names, train=0.9,val=0.1, the files are OUT.train.beton and OUT.val.beton\n"
+	"                          with names, train=0.9,val=0.1, the files are OUT.train.beton and OUT.val.beton;\n"
+	"                          these are no set\n"
 	"  -S, --seed=N            seed of the random choice (default 0)\n"
 	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: that of IN)\n"
 	"  -F, --force             replace files that exist\n"
@@ -57,15 +61,19 @@ typedef struct split_job {
 	bool has_seed;
 } split_job;
 
+/* Bytes of the output's name without .beton. */
+static size_t stem_length(const char *output)
+{
+	static const char suffix[] = ".beton";
+	size_t length = strlen(output);
+	return bt_ends_with(output, suffix) ? length - strlen(suffix) : length;
+}
+
 /* OUT.beton -> OUT-00002-of-00010.beton, or OUT.train.beton for a part with a name. NULL: no memory. */
 static char *shard_name(const split_job *job, uint64_t shard, uint64_t shards)
 {
-	static const char suffix[] = ".beton";
 	const char *output = job->output;
-	size_t length = strlen(output);
-	size_t stem = length > strlen(suffix) ? length - strlen(suffix) : 0;
-	if (stem == 0 || strcmp(output + stem, suffix) != 0)
-		stem = length;
+	size_t stem = stem_length(output);
 	const split_shares *random = &job->rule.random;
 	if (random->count && random->names[shard])
 		return bt_format("%.*s.%s%s", (int)stem, output, random->names[shard], output + stem);
@@ -73,16 +81,27 @@ static char *shard_name(const split_job *job, uint64_t shard, uint64_t shards)
 			 (unsigned long long)shards, output + stem);
 }
 
-/* Of staging_publish. */
-typedef struct shard_names {
+/* The files that are written: the shards and, unless chance divides the samples into parts of their own, their index.
+ */
+typedef struct split_names {
 	const split_job *job;
 	uint64_t shards;
-} shard_names;
+	uint64_t files;
+} split_names;
 
-static char *make_name(void *context, uint64_t shard)
+static split_names list_names(const split_job *job, const split_plan *plan)
 {
-	const shard_names *self = context;
-	return shard_name(self->job, shard, self->shards);
+	return (split_names){job, plan->shards, plan->shards + !job->rule.random.count};
+}
+
+/* Of staging_publish. The index is the last one. */
+static char *make_name(void *context, uint64_t file)
+{
+	const split_names *self = context;
+	const char *output = self->job->output;
+	if (file == self->shards)
+		return bt_format("%.*s" BETON_SET_ENDING, (int)stem_length(output), output);
+	return shard_name(self->job, file, self->shards);
 }
 
 static int write_shard(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
@@ -107,39 +126,67 @@ static int write_shard(const split_job *job, const beton_reader *reader, const s
 }
 
 /* Every name is looked at before the first file is written. */
-static int check_names(const split_job *job, const beton_reader *reader, const split_plan *plan, beton_error *err)
+static int check_names(split_names *names, const beton_reader *reader, beton_error *err)
 {
 	int result = BETON_OK;
-	for (uint64_t k = 0; k < plan->shards && result == BETON_OK; k++) {
-		char *name = shard_name(job, k, plan->shards);
-		result = name ? output_check(name, reader, job->force, err)
-			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
+	for (uint64_t k = 0; k < names->files && result == BETON_OK; k++) {
+		char *name = make_name(names, k);
+		result = name ? output_check(name, reader, names->job->force, err)
+			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", names->job->output);
 		free(name);
 	}
 	return result;
 }
 
-/* All shards appear when the last one is complete, because a part of a dataset is worse than none. Until then the files
+/* The path of a file in the folder where all are made. */
+static char *staged_path(split_names *names, uint64_t file, const staging *place)
+{
+	char *name = make_name(names, file);
+	char *path = name ? staging_path(place, name) : NULL;
+	free(name);
+	return path;
+}
+
+/* The shards have the same paths from the index there as later. */
+static int write_index(split_names *names, const staging *place, beton_error *err)
+{
+	char **paths = calloc(names->files, sizeof(*paths));
+	int result = BETON_OK;
+	for (uint64_t k = 0; k < names->files && result == BETON_OK; k++)
+		if (!paths || !(paths[k] = staged_path(names, k, place)))
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", names->job->output);
+	if (result == BETON_OK)
+		result = beton_set_write(paths[names->shards], BETON_SET_CREATE, (const char *const *)paths,
+					 (uint32_t)names->shards, NULL, err);
+	for (uint64_t k = 0; k < names->files && paths; k++)
+		free(paths[k]);
+	free(paths);
+	return result;
+}
+
+/* All files appear when the last one is complete, because a part of a dataset is worse than none. Until then the files
  * that they replace stay. */
-static int write_shards(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
-			beton_error *err)
+static int write_files(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
+		       beton_error *err)
 {
 	progress bar;
 	staging place = {0};
-	shard_names names = {job, plan->shards};
+	split_names names = list_names(job, plan);
 	int result = staging_recover(job->output, err);
 	if (result == BETON_OK)
-		result = check_names(job, reader, plan, err);
+		result = check_names(&names, reader, err);
 	if (result == BETON_OK)
 		result = staging_open(&place, job->output, err);
 	progress_start(&bar, beton_reader_info(reader)->num_samples, job->quiet);
 	for (uint64_t k = 0; k < plan->shards && result == BETON_OK; k++)
 		result = write_shard(job, reader, plan, facts, k, &place, &bar, err);
 	progress_clear(&bar);
+	if (result == BETON_OK && names.files > names.shards)
+		result = write_index(&names, &place, err);
 	if (result == BETON_OK)
 		result = program_check_signals(err);
 	if (result == BETON_OK)
-		result = staging_publish(&place, &(staging_names){make_name, &names, plan->shards}, NULL, err);
+		result = staging_publish(&place, &(staging_names){make_name, &names, names.files}, NULL, err);
 	if (!staging_close(&place))
 		fprintf(stderr, "beton-split: cannot remove the temporary folder beside %s\n", job->output);
 	return result;
@@ -147,10 +194,14 @@ static int write_shards(const split_job *job, const beton_reader *reader, const 
 
 static void print_summary(const split_job *job, const split_plan *plan)
 {
-	for (uint64_t k = 0; k < plan->shards; k++) {
-		char *name = shard_name(job, k, plan->shards);
+	split_names names = list_names(job, plan);
+	uint64_t samples = 0;
+	for (uint64_t k = 0; k < names.files; k++) {
+		char *name = make_name(&names, k);
+		uint64_t own = k < names.shards ? split_plan_samples(plan, k) : samples;
 		if (name)
-			summary_print_file(name, split_plan_samples(plan, k), job->json);
+			summary_print_file(name, own, job->json);
+		samples += own;
 		free(name);
 	}
 }
@@ -167,7 +218,7 @@ static int split(const split_job *job, beton_error *err)
 		result = split_plan_make(&plan, reader, &job->rule, strlen(facts),
 					 job->page_size ? job->page_size : beton_reader_info(reader)->page_size, err);
 	if (result == BETON_OK)
-		result = write_shards(job, reader, &plan, facts, err);
+		result = write_files(job, reader, &plan, facts, err);
 	if (result == BETON_OK && !job->quiet)
 		print_summary(job, &plan);
 	split_plan_free(&plan);

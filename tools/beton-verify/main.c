@@ -15,13 +15,16 @@
 #include "common/system.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/common/shards.h"
 #include "tools/common/sources.h"
 #include "tools/common/text.h"
 
 static const char *const usage_text =
 	"Usage: beton-verify [OPTION]... FILE...\n"
 	"Check .beton files, and list every fault with its section, offset and sample. Without --deep the program\n"
-	"checks the structure, and does not read the values in the pages.\n"
+	"checks the structure, and does not read the values in the pages. Of a set of shards (FILE.betonset) each file "
+	"is\n"
+	"checked, and compared with what the set says of it.\n"
 	"\n"
 	"  -d, --deep         also read every value: compare checksums, decode every picture\n"
 	"  -m, --max-pixels=N a JPEG with more pixels is a fault and is not decoded (default 89478485)\n"
@@ -80,6 +83,20 @@ static void print_json(const beton_finding *finding, const char *source, bool fi
 	fputs(first ? "\n  " : ",\n  ", stdout);
 	json_dumpf(object, stdout, 0);
 	json_decref(object);
+}
+
+/* A shard that is not the file that the set tells of. */
+static void print_change(file_check *self, const char *message)
+{
+	const beton_finding finding = {
+		.code = BETON_FILE_CHANGED, .field = -1, .sample = -1, .section = "set", .message = message};
+	if (self->json) {
+		print_json(&finding, "", !self->any);
+	} else {
+		text_print(stdout, self->path, 0);
+		printf(": %s\n", without_path(message, self->path));
+	}
+	self->any = true;
 }
 
 static bool take_finding(void *context, const beton_finding *finding)
@@ -182,59 +199,116 @@ static void print_summary(const file_check *self, const beton_verify_report *rep
 	putchar('\n');
 }
 
-/* *faults becomes true if the file has one, or cannot be read, which is said here. CANCELLED ends everything. */
-static int verify(const char *path, beton_verify_options *options, bool json, bool quiet, bool *faults,
-		  beton_error *err)
+/* Compares a shard with its set. A file that cannot be opened is left to the check that follows. */
+static void verify_entry(const shard_input *input, file_check *self, bool *changed)
 {
-	file_check self = {.path = path, .json = json};
+	beton_reader *reader;
+	beton_error fault;
+	*changed = input->set && shard_input_open(input, &reader, &fault) == BETON_FILE_CHANGED;
+	if (*changed)
+		print_change(self, fault.message);
+	else if (input->set)
+		beton_reader_close(&reader);
+}
+
+typedef struct verify_job {
+	beton_verify_options options;
+	bool json;
+	bool quiet;
+	uint64_t faulty; /* files with a fault, or that cannot be read */
+} verify_job;
+
+/* A file that cannot be read is said here. CANCELLED ends everything. */
+static int verify(verify_job *job, const shard_input *input, beton_error *err)
+{
+	file_check self = {.path = input->path, .json = job->json};
 	beton_verify_report report;
-	options->context = &self;
-	progress_start(&self.bar, 0, quiet);
-	if (json)
-		begin_json(path);
-	int result = beton_verify(path, options, &report, err);
+	bool changed;
+	job->options.context = &self;
+	progress_start(&self.bar, 0, job->quiet);
+	if (job->json)
+		begin_json(self.path);
+	verify_entry(input, &self, &changed);
+	int result = beton_verify(self.path, &job->options, &report, err);
+	report.findings += changed;
+	report.whole &= !changed;
 	source_lookup_close(&self.sources);
 	progress_clear(&self.bar);
-	if (json)
-		end_json(&self, &report, options->deep, result, err);
-	else if (result == BETON_OK && (report.findings || !quiet))
-		print_summary(&self, &report, options->deep);
+	if (job->json)
+		end_json(&self, &report, job->options.deep, result, err);
+	else if (result == BETON_OK && (report.findings || !job->quiet))
+		print_summary(&self, &report, job->options.deep);
 	if (result != BETON_OK && result != BETON_CANCELLED)
 		fprintf(stderr, "beton-verify: %s\n", err->message);
-	*faults |= result != BETON_OK || report.findings;
+	job->faulty += result != BETON_OK || report.findings;
 	return result == BETON_CANCELLED ? result : BETON_OK;
+}
+
+/* The index of a set that cannot be opened. */
+static void report_index(verify_job *job, const char *path, const beton_error *err)
+{
+	const file_check self = {.path = path, .json = job->json};
+	const beton_verify_report nothing = {0};
+	if (job->json) {
+		begin_json(path);
+		end_json(&self, &nothing, job->options.deep, err->code, err);
+	}
+	fprintf(stderr, "beton-verify: %s\n", err->message);
+	job->faulty++;
+}
+
+/* Each file of an argument, which may be a set. */
+static int verify_argument(verify_job *job, const char *path, beton_error *err)
+{
+	shard_inputs inputs = {0};
+	uint64_t before = job->faulty;
+	int result = shard_inputs_add(&inputs, path, err);
+	if (result != BETON_OK) {
+		report_index(job, path, err);
+		result = BETON_OK;
+	}
+	for (size_t i = 0; i < inputs.count && result == BETON_OK; i++)
+		result = verify(job, &inputs.list[i], err);
+	uint64_t faulty = job->faulty - before;
+	if (inputs.num_sets && result == BETON_OK && !job->json && (faulty || !job->quiet)) {
+		text_buffer files;
+		text_print(stdout, path, 0);
+		printf(": %s, %llu with a fault\n", text_count(files, inputs.count, "shard", "shards"),
+		       (unsigned long long)faulty);
+	}
+	shard_inputs_free(&inputs);
+	return result;
 }
 
 int main(int argc, char **argv)
 {
-	beton_verify_options options;
-	beton_verify_options_init(&options);
-	options.finding = take_finding;
-	options.progress = take_progress;
-	bool json = false;
-	bool quiet = false;
+	verify_job job = {0};
+	beton_verify_options_init(&job.options);
+	job.options.finding = take_finding;
+	job.options.progress = take_progress;
 	beton_error err;
 	uint64_t threads = 0;
 	int option;
 	while ((option = bt_getopt(argc, argv, "dm:t:jQhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'd':
-			options.deep = true;
+			job.options.deep = true;
 			break;
 		case 'm':
-			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &options.max_pixels, &err) != BETON_OK)
+			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &job.options.max_pixels, &err) !=
+			    BETON_OK)
 				return bt_usage_error("beton-verify", err.message);
 			break;
 		case 't':
 			if (bt_parse_u64("--threads", optarg, 1, 1024, &threads, &err) != BETON_OK)
 				return bt_usage_error("beton-verify", err.message);
-			options.num_threads = (uint32_t)threads;
+			job.options.num_threads = (uint32_t)threads;
 			break;
 		case 'j':
-			json = true;
+			job.json = true;
 			break;
 		case 'Q':
-			quiet = true;
+			job.quiet = true;
 			break;
 		case 'h':
 		case 'V':
@@ -247,10 +321,9 @@ int main(int argc, char **argv)
 	if (optind == argc)
 		return bt_usage_error("beton-verify", "expected FILE");
 	program_start();
-	bool faults = false;
 	int result = BETON_OK;
 	for (int i = optind; i < argc && result == BETON_OK; i++)
-		result = verify(argv[i], &options, json, quiet, &faults, &err);
+		result = verify_argument(&job, argv[i], &err);
 	int status = program_end("beton-verify", result, &err);
-	return status ? status : faults;
+	return status ? status : job.faulty > 0;
 }

@@ -33,10 +33,11 @@ static const struct {
 	const char *text;
 	bool list;
 } endings[] = {
-	{".tar"},  {".gz"},  {".tgz"},   {".zst"},    {".tzst"},      {".xz"},        {".txz"},       {".bz2"},
-	{".tbz2"}, {".zip"}, {".jsonl"}, {".json"},   {".npy"},       {".npz"},       {".bin"},       {".jpg"},
-	{".jpeg"}, {".png"}, {".webp"},  {".ndjson"}, {".tif"},       {".tiff"},      {"idx1-ubyte"}, {".gif"},
-	{".bmp"},  {".pgm"}, {".ppm"},   {".pbm"},    {"idx3-ubyte"}, {".csv", true}, {".tsv", true}, {".txt", true},
+	{".tar"},  {".gz"},        {".tgz"},       {".zst"},       {".tzst"},      {".xz"},     {".txz"},
+	{".bz2"},  {".tbz2"},      {".zip"},       {".jsonl"},     {".json"},      {".npy"},    {".npz"},
+	{".bin"},  {".jpg"},       {".jpeg"},      {".png"},       {".webp"},      {".ndjson"}, {".tif"},
+	{".tiff"}, {"idx1-ubyte"}, {".gif"},       {".betonset"},  {".bmp"},       {".pgm"},    {".ppm"},
+	{".pbm"},  {"idx3-ubyte"}, {".csv", true}, {".tsv", true}, {".txt", true},
 };
 
 static int check_name(const char *path, const char *what, bool list, beton_error *err)
