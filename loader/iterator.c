@@ -154,6 +154,11 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 	return iterator->loader ? BETON_OK : fail_closed(iterator, err);
 }
 
+static void note_run(beton_iterator *iterator, uint64_t now)
+{
+	iterator->run_ns = iterator->earlier_ns + now - iterator->began_ns;
+}
+
 /* With the lock held. Hands out the next batch, which is ready, or its error. */
 static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err)
 {
@@ -169,7 +174,7 @@ static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err
 	}
 	iterator->delivered++;
 	iterator->late_ns = 0;
-	iterator->run_ns = bt_now_ns() - iterator->opened_ns;
+	note_run(iterator, bt_now_ns());
 	slot->iterator = NULL;
 	update_descriptor(iterator);
 	if (slot->lost) {
@@ -197,9 +202,10 @@ static int end_epoch(beton_iterator *iterator, beton_error *err)
 	uint64_t epoch = bt_iterator_epoch(iterator);
 	if (iterator->current + 1 < iterator->epochs.count) {
 		iterator->current++;
-		/* What was short long ago may be there now. */
-		if (iterator->order_error.code)
-			bt_iterator_retry_order(iterator);
+		iterator->earlier_ns = iterator->run_ns;
+		iterator->began_ns = 0;
+		/* Memory that was short long ago may be there now; and workers must not take the consumer for late. */
+		bt_iterator_retry_order(iterator);
 		update_descriptor(iterator);
 	}
 	return bt_fail(err, BETON_END, "%s: epoch %llu has ended", bt_dataset_name(&iterator->loader->dataset),
@@ -216,6 +222,8 @@ static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms,
 		return bt_fail(err, BETON_STATE, "%s: %u batches are leased already (option batches_leased)", path,
 			       loader->pool->leased);
 	int result = BETON_OK;
+	if (iterator->began_ns == 0)
+		iterator->began_ns = bt_now_ns();
 	if (!is_ready(iterator)) {
 		uint64_t begin = bt_now_ns();
 		result = wait_for_batch(iterator, begin, bt_deadline(begin, timeout_ms), err);
@@ -223,7 +231,7 @@ static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms,
 			return result;
 		uint64_t now = bt_now_ns();
 		loader->stats.wait_ns += now - begin;
-		iterator->run_ns = now - iterator->opened_ns;
+		note_run(iterator, now);
 	}
 	return result == BETON_OK ? deliver(iterator, out, err) : result;
 }

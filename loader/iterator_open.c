@@ -95,7 +95,7 @@ static int open_at(beton_iterator **out, beton_loader *loader, const beton_itera
 	bt_shard rest = bt_shard_of(loader, options->position);
 	iterator->epochs = bt_epochs_make(&rest, options->epoch, options->epochs);
 	iterator->batches = bt_epochs_batches(&iterator->epochs);
-	iterator->opened_ns = bt_now_ns();
+	iterator->began_ns = bt_now_ns();
 	iterator->views = views;
 	int result = bt_order_begin(&iterator->filling.order, loader->orders, options->epoch, err);
 	if (result == BETON_OK) {

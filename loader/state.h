@@ -55,7 +55,6 @@ struct beton_iterator {
 	bt_epochs epochs;
 	bt_views *views; /* own reference; NULL: the loader is closed */
 	uint64_t batches;
-	uint64_t opened_ns;
 	pthread_cond_t ready; /* signals the consumer: the next batch is ready */
 
 	/* Guarded by the lock. */
@@ -75,7 +74,9 @@ struct beton_iterator {
 	beton_error order_error; /* it could not; code BETON_OK: none */
 	uint64_t late_ns;        /* since when the consumer waits for the next batch; 0: it does not */
 	uint64_t tell_ns;        /* when the wait is reported to the log */
-	uint64_t run_ns;         /* time from the opening to the last delivery */
+	uint64_t began_ns;       /* when it was opened, or next was first called in this epoch; 0: it was not yet */
+	uint64_t earlier_ns;     /* run_ns of earlier epochs */
+	uint64_t run_ns;         /* time from the beginnings of epochs to the last delivery in each */
 	bt_slot *in_flight[];    /* slot of batch i at [i % batches_ahead], for delivered <= i < begun */
 };
 

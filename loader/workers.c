@@ -90,12 +90,13 @@ static bt_slot *claimable(const beton_loader *loader)
 	return best ? claimable_of(best) : NULL;
 }
 
-/* With the lock held. Waits for work. At the end of an epoch, or without one, no time is counted as idle. */
+/* With the lock held. Waits for work. Without an epoch, at its end, and until the consumer begins the next one, no time
+ * is counted as idle. */
 static void wait_for_work(beton_loader *loader)
 {
 	bool late = false;
 	for (const beton_iterator *i = loader->iterators; i; i = i->next)
-		late |= i->begun < i->batches;
+		late |= i->begun < i->batches && i->began_ns;
 	uint64_t begin = bt_now_ns();
 	pthread_cond_wait(&loader->pool->work, &loader->pool->lock);
 	if (late)

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <xxhash.h>
 
@@ -490,6 +491,43 @@ static void epochs_without_end_go_on(void **state)
 	fixture_close(&loader, &iterator);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* What a consumer does between epochs, such as an evaluation, is neither its time nor that of workers that wait for it.
+ */
+static void time_between_epochs_does_not_count(void **state)
+{
+	(void)state;
+	enum { TRIES = 20, PAUSES = 40 };
+	beton_loader_options options = make_options(BETON_ORDER_RANDOM, false);
+	beton_loader *loader = open_loader(file, &options);
+	beton_iterator *iterator = open_epochs(loader, 0, 0, TRIES);
+	bool in_time = false;
+	for (int i = 1; i < TRIES; i++) {
+		beton_loader_stats ended = {.struct_size = sizeof(ended)}, begun = ended;
+		answers ignored = {.count = 0};
+		take_epoch(iterator, &ignored);
+		beton_loader_get_stats(loader, &ended);
+		uint64_t began = now_ns();
+		for (int k = 0; k < PAUSES; k++)
+			fixture_pause();
+		uint64_t called = now_ns();
+		assert_int_equal(take(iterator, &ignored), BETON_OK);
+		uint64_t returned = now_ns();
+		beton_loader_get_stats(loader, &begun);
+		assert_true(begun.run_ns - ended.run_ns <= returned - called);
+		/* Workers may be late to see that the epoch has ended. */
+		in_time |= begun.idle_ns - ended.idle_ns < (called - began) * options.num_threads / 2;
+	}
+	assert_true(in_time);
+	fixture_close(&loader, &iterator);
+}
+
 static void pictures_keep_the_size_of_the_iterator(void **state)
 {
 	(void)state;
@@ -603,6 +641,7 @@ int main(void)
 		cmocka_unit_test(a_state_saved_anywhere_goes_on),
 		cmocka_unit_test(batches_left_and_descriptor_are_of_the_epoch),
 		cmocka_unit_test(epochs_without_end_go_on),
+		cmocka_unit_test(time_between_epochs_does_not_count),
 		cmocka_unit_test(pictures_keep_the_size_of_the_iterator),
 		cmocka_unit_test(numbers_of_epochs_are_checked),
 		cmocka_unit_test(leaving_is_possible_at_any_time),

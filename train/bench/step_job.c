@@ -66,7 +66,10 @@ static int open_loader(bench_job *job, beton_error *err)
 	if (status == BETON_OK && beton_loader_num_batches(job->loader) == 0)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has less than one batch of %llu %ss", o->data,
 				 (unsigned long long)o->batch, task->sample);
-	return status == BETON_OK ? beton_iterator_open(&job->iterator, job->loader, 0, 0, err) : status;
+	beton_iterator_options epochs;
+	beton_iterator_options_init(&epochs);
+	epochs.epochs = 0;
+	return status == BETON_OK ? beton_iterator_open_with(&job->iterator, job->loader, &epochs, err) : status;
 }
 
 static int open_stepper(bench_job *job, beton_error *err)
@@ -121,11 +124,7 @@ static double seconds_since(uint64_t began_ns)
 static int next_batch(bench_job *job, beton_batch **out, beton_error *err)
 {
 	int status = beton_iterator_next(job->iterator, out, -1, err);
-	if (status != BETON_END)
-		return status;
-	beton_iterator_close(&job->iterator);
-	status = beton_iterator_open(&job->iterator, job->loader, ++job->epoch, 0, err);
-	return status == BETON_OK ? beton_iterator_next(job->iterator, out, -1, err) : status;
+	return status == BETON_END ? beton_iterator_next(job->iterator, out, -1, err) : status;
 }
 
 /* Waits until at most `under_way` steps are running. */

@@ -31,7 +31,6 @@ typedef struct bench_job {
 	engine_stepper *stepper;
 	beton_loader *loader;
 	beton_iterator *iterator;
-	uint64_t epoch;
 	int64_t steps;
 } bench_job;
 

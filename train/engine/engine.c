@@ -159,6 +159,21 @@ int engine_next_batch(const engine_rank *engine, beton_iterator *iterator, beton
 	return status;
 }
 
+int engine_end_epoch(const engine_rank *engine, beton_iterator *iterator, beton_error *err)
+{
+	for (;;) {
+		uint64_t left = beton_iterator_batches_left(iterator);
+		beton_batch *batch = NULL;
+		int status = engine_next_batch(engine, iterator, &batch, err);
+		beton_batch_release(&batch);
+		if (status == BETON_END)
+			return BETON_OK;
+		/* Nobody misses a batch that is lost. */
+		if (status != BETON_OK && beton_iterator_batches_left(iterator) == left)
+			return status;
+	}
+}
+
 int engine_feed_network(engine_rank *engine, const engine_network *network, const beton_batch *batch, beton_error *err)
 {
 	return engine_feed_put(&engine->feed, network->program, network->inputs, network->num_inputs, batch, err);

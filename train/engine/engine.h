@@ -77,6 +77,9 @@ void engine_close_parts(engine_rank *engine);
 /* beton_iterator_next without a time limit. Errors name no option of the loader that a task has set. */
 int engine_next_batch(const engine_rank *engine, beton_iterator *iterator, beton_batch **out, beton_error *err);
 
+/* Leaves out the batches of the iterator's epoch that are too few for a step, and goes on to its next epoch. */
+int engine_end_epoch(const engine_rank *engine, beton_iterator *iterator, beton_error *err);
+
 /* Copies the batch to the network's inputs, on the stream. The batch must stay alive until work that is put on the
  * stream afterwards is complete. */
 int engine_feed_network(engine_rank *engine, const engine_network *network, const beton_batch *batch, beton_error *err);

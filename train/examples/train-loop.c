@@ -43,6 +43,17 @@ static beton_loader *open_loader(const char *path)
 	return loader;
 }
 
+/* All epochs: the loader prepares the next one's first batches before this one has ended. */
+static beton_iterator *open_batches(beton_loader *loader)
+{
+	beton_iterator_options options;
+	beton_iterator *batches;
+	beton_iterator_options_init(&options);
+	options.epochs = EPOCHS;
+	check(beton_iterator_open_with(&batches, loader, &options, &err));
+	return batches;
+}
+
 /* The memory of a batch's tensor. */
 static const void *data_of(const beton_batch *batch, const char *name)
 {
@@ -56,6 +67,7 @@ static const void *data_of(const beton_batch *batch, const char *name)
 int main(int argc, char **argv)
 {
 	beton_loader *loader = open_loader(argc > 1 ? argv[1] : "train.beton");
+	beton_iterator *batches = open_batches(loader);
 	dtrain_device *device;
 	dtrain_params *params;
 	dtrain_graph *graph;
@@ -84,10 +96,8 @@ int main(int argc, char **argv)
 	check(dtrain_params_initialize(params, 0, stream, &err));
 	check(dtrain_optimizer_create(params, &options, &sgd, &err));
 	for (int epoch = 0, status = BETON_OK; epoch < EPOCHS; epoch++) {
-		beton_iterator *batches;
 		beton_batch *batch;
 		float now = 0;
-		check(beton_iterator_open(&batches, loader, (uint64_t)epoch, 0, &err));
 		while ((status = beton_iterator_next(batches, &batch, -1, &err)) == BETON_OK) {
 			check(api->copy(stream, dtrain_program_data(program, image), data_of(batch, "image"),
 					sizeof(float[BATCH][3][SIZE][SIZE]), DTRAIN_HOST_TO_DEVICE, &err));
@@ -101,10 +111,10 @@ int main(int argc, char **argv)
 			beton_batch_release(&batch);
 		}
 		check(status == BETON_END ? BETON_OK : status);
-		beton_iterator_close(&batches);
 		printf("epoch %d: loss of the last batch %.4f\n", epoch + 1, (double)now);
 	}
 
+	beton_iterator_close(&batches);
 	dtrain_optimizer_destroy(&sgd);
 	api->stream_destroy(stream);
 	dtrain_program_destroy(&program);

@@ -36,7 +36,7 @@ struct epoch {
 
 struct training {
 	run_session *session;
-	beton_iterator *iterator; /* of the current epoch */
+	beton_iterator *iterator; /* NULL: the next step begins one */
 	engine_stepper *stepper;
 	run_metrics *metrics;
 	dtrain_schedule schedule;
@@ -372,6 +372,23 @@ static int step_and_save(struct training *training, beton_error *err)
 	return status;
 }
 
+/* Opens the iterator at the position, for all epochs that the remaining steps reach: the loader prepares the next
+ * epoch's first batches while this one is evaluated. */
+static int open_data(struct training *training, beton_error *err)
+{
+	const run_facts *facts = training->session->facts;
+	const run_position *at = &training->launched;
+	int64_t here = facts->steps_per_epoch - at->position / facts->global_batch;
+	int64_t later = facts->total_steps - at->step - here;
+	beton_iterator_options options;
+	beton_iterator_options_init(&options);
+	options.epoch = (uint64_t)at->epoch;
+	options.position = (uint64_t)at->position;
+	if (later > 0)
+		options.epochs += (uint64_t)((later - 1) / facts->steps_per_epoch + 1);
+	return beton_iterator_open_with(&training->iterator, training->session->train_loader, &options, err);
+}
+
 /* Runs the epoch's remaining steps, or those until training ends. All ranks see a stop in the figures of the same step,
  * and have launched the same number of steps after it. */
 static int run_steps(struct training *training, beton_error *err)
@@ -388,16 +405,17 @@ static int run_steps(struct training *training, beton_error *err)
 	int status = due ? evaluate_step(training, err) : BETON_OK;
 	if (status != BETON_OK || training->stop)
 		return status;
-	status = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)launched->epoch,
-				     (uint64_t)launched->position, err);
+	if (!training->iterator)
+		status = open_data(training, err);
 	run_clock_enter_steps(&training->epoch.clock);
 	training->step_began_ns = bt_now_ns();
 	while (status == BETON_OK && !training->stop && !is_over(session, launched) && launched->step < total)
 		status = step_and_save(training, err);
 	if (status == BETON_OK)
 		status = drain(training, err);
+	if (status == BETON_OK && !training->stop && launched->step < total)
+		status = engine_end_epoch(&session->engine, training->iterator, err);
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
-	beton_iterator_close(&training->iterator);
 	training->trained_ns += bt_now_ns() - training->steps_began_ns;
 	return status;
 }
@@ -535,6 +553,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	while (status == BETON_OK && !is_last(&training));
 	if (status != BETON_OK)
 		run_watchdog_leave(session->watchdog, err);
+	beton_iterator_close(&training.iterator);
 	engine_stepper_close(&training.stepper);
 	free(training.epoch.bucket_ms);
 	*stopped = training.stop ? dtrain__told_number(session->store) : 0;

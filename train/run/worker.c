@@ -12,7 +12,7 @@ struct work {
 	run_session *session;
 	dtrain_worker *worker;
 	engine_stepper *stepper;
-	beton_iterator *iterator; /* NULL: the next batch begins one */
+	beton_iterator *iterator; /* NULL: the first batch opens it */
 	int64_t clock;            /* batches, of --accumulate parts each */
 	int64_t share;            /* of all workers: samples in a clock */
 	int64_t clocks_per_epoch;
@@ -30,8 +30,12 @@ static int next_batch(struct work *work, beton_batch **out, beton_error *err)
 	run_session *session = work->session;
 	if (!work->iterator) {
 		int64_t epoch = work->clock / work->clocks_per_epoch, done = work->clock % work->clocks_per_epoch;
-		int status = beton_iterator_open(&work->iterator, session->train_loader, (uint64_t)epoch,
-						 (uint64_t)(done * work->share), err);
+		beton_iterator_options options;
+		beton_iterator_options_init(&options);
+		options.epoch = (uint64_t)epoch;
+		options.position = (uint64_t)(done * work->share);
+		options.epochs = 0; /* the server says when training ends */
+		int status = beton_iterator_open_with(&work->iterator, session->train_loader, &options, err);
 		if (status != BETON_OK)
 			return status;
 	}
@@ -42,9 +46,8 @@ static int next_batch(struct work *work, beton_batch **out, beton_error *err)
 	return run_bad_samples_advise(status, err);
 }
 
-static void end_epoch(struct work *work)
+static void tell_bad(struct work *work)
 {
-	beton_iterator_close(&work->iterator);
 	run_bad_samples_tell(work->session, (work->clock - 1) / work->clocks_per_epoch + 1, work->bad);
 	work->bad = 0;
 }
@@ -66,9 +69,10 @@ static int compute(struct work *work, beton_error *err)
 	}
 	if (status == BETON_OK)
 		status = engine_stepper_settle(work->stepper, &result, err);
-	if (status == BETON_OK && ++work->clock % work->clocks_per_epoch == 0)
-		end_epoch(work);
-	return status;
+	if (status != BETON_OK || ++work->clock % work->clocks_per_epoch != 0)
+		return status;
+	tell_bad(work);
+	return engine_end_epoch(&work->session->engine, work->iterator, err);
 }
 
 static int work_until_told(struct work *work, beton_error *err)
@@ -107,7 +111,8 @@ int run_work(run_session *session, beton_error *err)
 	dtrain_group_destroy(&session->slow_group);
 	if (status == BETON_OK)
 		status = work_until_told(&work, err);
-	end_epoch(&work);
+	tell_bad(&work);
+	beton_iterator_close(&work.iterator);
 	engine_stepper_close(&work.stepper);
 	dtrain_worker_destroy(&work.worker);
 	return status;

@@ -587,7 +587,7 @@ typedef struct beton_loader_stats {
 	uint64_t idle_ns;      /* waiting for a free slot: the consumer was late */
 	/* Time of the consumer. */
 	uint64_t wait_ns;     /* waiting in beton_iterator_next: the data was late */
-	uint64_t run_ns;      /* from the opening of each iterator to the last batch it gave */
+	uint64_t run_ns;      /* from the opening of each iterator to its last batch, less the time between epochs */
 	uint64_t bad_samples; /* counted each time */
 	uint64_t read_ahead;  /* samples that a worker reads ahead now: mean, rounded up */
 } beton_loader_stats;
