@@ -373,6 +373,31 @@ static int rank_has_two_groups(struct rank *r)
 	return -status;
 }
 
+/* Rank 0 gives up an operation that the others do not begin; they hear of it while its communicator is still being
+ * aborted. */
+static int rank_fails_first(struct rank *r)
+{
+	struct place place;
+	dtrain_work *work = NULL;
+	float *memory;
+	int status;
+
+	if (r->rank == 0)
+		setenv("DTRAIN_FAR_ABORT_US", "3000000", 1);
+	open_place(r, &place);
+	memory = device_memory(&place, 4);
+	if (r->rank == 0)
+		MUST(dtrain_allreduce(r->group, memory, 1, DTRAIN_F32, DTRAIN_SUM, after(&place), &work, &err));
+	while ((status = dtrain_group_check(r->group, &err)) == BETON_OK)
+		poll(NULL, 0, 1);
+	fprintf(stderr, "%s\n", err.message);
+	if (work)
+		dtrain_work_wait(&work, &err);
+	place.api->free(place.device, memory);
+	close_place(r, &place);
+	return -status;
+}
+
 /* Rank 1's operation waits for kernels of its own; the others give up. */
 static int rank_computes_long(struct rank *r)
 {
@@ -463,6 +488,8 @@ static int rank_main(struct rank *r)
 		return rank_reduces_for_ever(r, true);
 	else if (strcmp(mode, "two-groups") == 0)
 		return rank_has_two_groups(r);
+	else if (strcmp(mode, "fails-first") == 0)
+		return rank_fails_first(r);
 	else if (strcmp(mode, "computes-long") == 0)
 		return rank_computes_long(r);
 	else if (strcmp(mode, "destroys") == 0)
@@ -614,6 +641,17 @@ static void failure_reaches_all_groups(void **state)
 	end_store(&ranks);
 }
 
+/* Ranks that hear of a failure from others do not know its cause, and do not tell another one. */
+static void first_failure_is_told(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "no-group-fails-first", 0, 3, 1000);
+	expect_all(&ranks, -1, BETON_TIMEOUT, "rank 0: it did not end within 1000 ms");
+	end_store(&ranks);
+}
+
 static void failure_reaches_a_rank_that_computes(void **state)
 {
 	struct ranks ranks;
@@ -685,6 +723,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stopped_rank_is_named_after_the_timeout),
 		cmocka_unit_test(silent_store_holds_up_nobody),
 		cmocka_unit_test(failure_reaches_all_groups),
+		cmocka_unit_test(first_failure_is_told),
 		cmocka_unit_test(failure_reaches_a_rank_that_computes),
 		cmocka_unit_test(destroying_cancels_work),
 		cmocka_unit_test_teardown(shared_device_is_refused, forget_variables),

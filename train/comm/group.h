@@ -112,14 +112,15 @@ int dtrain__group_meet(group_membership *member, const char *backend, int *will,
 
 /* Reports this rank's failure to the store and raises the alarm. Call it on the thread whose operation failed, before
  * its connections are closed: closing them makes the other ranks' operations fail, with this rank as the apparent
- * cause. False: the store is gone, or did not answer within seconds. This function and the next wait no longer for it.
- */
-bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code);
+ * cause. *follows: this rank lost a peer after another rank had failed, and so does not know the cause. False: the
+ * store is gone, or did not answer within seconds. This function and the next wait no longer for it. */
+bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code, bool *follows);
 
 /* After that, lets the ranks agree through the store on the first failure. So all of them name the lost rank instead of
- * a neighbour that gave up because of it, and the operations that some ranks had begun and others not. Rewrites err. */
+ * a neighbour that gave up because of it, and the operations that some ranks had begun and others not. A rank that
+ * follows leaves the cause to the rank that failed first, as long as that one answers. Rewrites err. */
 void dtrain__group_agree_on_fault(const group_membership *member, group_history *history, const char *operation,
-				  beton_error *err);
+				  bool follows, beton_error *err);
 
 /* The alarm: one key that a failure or, on streams, a second last will sets. Ranks that are not in an operation, or
  * whose engine may not notice a lost rank, can read it cheaply. */

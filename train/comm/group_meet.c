@@ -255,14 +255,17 @@ int dtrain__group_meet(group_membership *member, const char *backend, int *will,
 		       member->size, missing.count > 1 ? "s" : "", missing.names, member->join_timeout_ms);
 }
 
-bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code)
+bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code, bool *follows)
 {
 	group_progress progress;
+	*follows = false;
 	dtrain__progress_take(history, member, &progress);
 	char text[GROUP_PROGRESS_TEXT];
 	dtrain__progress_format(&progress, code, text);
 	if (set_text_soon(member, "report", member->rank, text))
 		return false;
+	/* Only a rank that saw the alarm can follow, so the one that raises it first never does. */
+	*follows = code == BETON_PEER_LOST && dtrain__group_is_alarmed(member, true, NULL);
 	/* If this fails, the last will raises the alarm when the process ends. */
 	set_text_soon(member, "alarm", -1, FAULT);
 	return true;
@@ -332,16 +335,19 @@ static void write_verdict(const group_membership *member, group_history *history
 }
 
 void dtrain__group_agree_on_fault(const group_membership *member, group_history *history, const char *operation,
-				  beton_error *err)
+				  bool follows, beton_error *err)
 {
 	char *verdict = NULL, *message = NULL, *silent = NULL;
-	beton_error own = *err;
+	beton_error own = *err, ignored;
 	int64_t sum = 0;
 	/* If the store is gone too, this rank's own error remains. */
 	bt_prefix(err, "group \"%s\": %s", member->name, operation);
-	if (count_up_soon(member, "fault", &sum))
+	/* Without a verdict the rank that failed first is stuck or gone. */
+	bool told = follows && get_text(member, "fault", -1, VERDICT_MS, &verdict, &ignored) == BETON_OK;
+	free(verdict);
+	verdict = NULL;
+	if (!told && count_up_soon(member, "fault", &sum))
 		return;
-	beton_error ignored;
 	if (sum == 1) {
 		*err = own;
 		write_verdict(member, history, operation, err);

@@ -42,11 +42,12 @@ static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 	} else if (is_stopping(group)) {
 		bt_fail(err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, where);
 	} else {
-		bool reported = dtrain__group_report_fault(&group->member, group->history, err->code);
+		bool follows;
+		bool reported = dtrain__group_report_fault(&group->member, group->history, err->code, &follows);
 		group->backend->abort(group->state);
 		/* Try again: a late store may answer now. */
-		if (reported || dtrain__group_report_fault(&group->member, group->history, err->code))
-			dtrain__group_agree_on_fault(&group->member, group->history, where, err);
+		if (reported || dtrain__group_report_fault(&group->member, group->history, err->code, &follows))
+			dtrain__group_agree_on_fault(&group->member, group->history, where, follows, err);
 		else
 			bt_prefix(err, "group \"%s\": %s", group->name, where);
 		dtrain__history_keep(group->history, &group->member, err);

@@ -117,11 +117,12 @@ static void settle_failure(group_streams *streams)
 {
 	beton_error err = streams->failure, abort_err = {0};
 	pthread_mutex_unlock(&streams->mutex);
-	bool reported = dtrain__group_report_fault(&streams->member, streams->history, err.code);
+	bool follows;
+	bool reported = dtrain__group_report_fault(&streams->member, streams->history, err.code, &follows);
 	int status = abort_all(streams, &err, &abort_err);
 	/* Try again: a late store may answer now. */
-	if (reported || dtrain__group_report_fault(&streams->member, streams->history, err.code))
-		dtrain__group_agree_on_fault(&streams->member, streams->history, streams->failed_in, &err);
+	if (reported || dtrain__group_report_fault(&streams->member, streams->history, err.code, &follows))
+		dtrain__group_agree_on_fault(&streams->member, streams->history, streams->failed_in, follows, &err);
 	else
 		bt_prefix(&err, "group \"%s\": %s", streams->member.name, streams->failed_in);
 	if (status != BETON_OK) {

@@ -368,6 +368,9 @@ static int far_group_enqueue(void *state, const dtrain_group_call *calls, int co
 
 static int far_group_abort(void *const *states, int count, beton_error *err)
 {
+	const char *slow = getenv("DTRAIN_FAR_ABORT_US");
+	if (slow)
+		usleep((useconds_t)strtoul(slow, NULL, 10));
 	bool deaf = false;
 	for (int i = 0; i < count; i++) {
 		struct far_group *group = states[i];
