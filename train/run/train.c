@@ -44,9 +44,10 @@ struct training {
 	uint64_t step_began_ns;
 	uint64_t trained_ns; /* without evaluations, until the steps that run */
 	uint64_t steps_began_ns;
-	double waited_ms;  /* for data, since the last settled step */
-	int64_t units;     /* of throughput in a sample */
-	double unit_flops; /* see engine_task.flops; 0: not known */
+	double waited_ms;    /* for data, since the last settled step */
+	int64_t units;       /* of throughput in a sample */
+	double unit_flops;   /* see engine_task.flops; 0: not known */
+	bool measured_again; /* the device's peak */
 	struct epoch epoch;
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* the end of an epoch and the beginning of the next have the same step */
@@ -143,13 +144,32 @@ static void account_step(struct training *training, const engine_step_result *re
 		training->epoch.bucket_ms[i] += dtrain_sync_unit_exposed_ms(result->marks, i);
 }
 
+/* On rank 0. A device that was busy when its peak was measured seems to exceed it, so it is measured again, once. What
+ * still exceeds it is no share. */
+static int find_share(struct training *training, run_step_metrics *step, beton_error *err)
+{
+	run_session *session = training->session;
+	const engine_rank *engine = &session->engine;
+	double flops = step->units_per_second * training->unit_flops / session->world_size;
+	int status = BETON_OK;
+	if (flops > session->peak_flops && session->peak_flops > 0 && engine->api->measure_flops &&
+	    !training->measured_again) {
+		double again = 0;
+		training->measured_again = true;
+		status = engine->api->measure_flops(engine->device, engine->dtype, &again, err);
+		session->peak_flops = again > session->peak_flops ? again : session->peak_flops;
+	}
+	step->mfu = flops <= session->peak_flops && session->peak_flops > 0 ? flops / session->peak_flops : 0;
+	step->peak_flops = training->measured_again ? session->peak_flops : 0;
+	return status;
+}
+
 static int log_step(struct training *training, const engine_step_result *result, beton_error *err)
 {
 	run_session *session = training->session;
 	uint64_t now = bt_now_ns();
 	double took_ms = milliseconds(now - training->step_began_ns);
 	double rate = (double)(session->facts->global_batch * training->units) * 1e3 / took_ms;
-	double peak = session->peak_flops * session->world_size;
 	run_step_metrics step = {.step = session->position.step + 1,
 				 .epoch = session->position.epoch + 1,
 				 .loss = result->loss,
@@ -157,7 +177,6 @@ static int log_step(struct training *training, const engine_step_result *result,
 				 .hits = result->hits,
 				 .lr = dtrain_schedule_lr(&training->schedule, session->position.step),
 				 .units_per_second = rate,
-				 .mfu = peak > 0 ? rate * training->unit_flops / peak : 0,
 				 .step_ms = took_ms,
 				 .data_wait_ms = result->data_wait_ms,
 				 .compute_ms = busy_of(session, result) - result->exposed_ms,
@@ -171,7 +190,10 @@ static int log_step(struct training *training, const engine_step_result *result,
 	training->step_began_ns = now;
 	/* The host may see the ends of two steps closer together than they were. */
 	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
-	return session->rank == 0 ? run_metrics_step(training->metrics, &step, err) : BETON_OK;
+	if (session->rank > 0)
+		return BETON_OK;
+	int status = find_share(training, &step, err);
+	return status == BETON_OK ? run_metrics_step(training->metrics, &step, err) : status;
 }
 
 /* Only one rank on each machine reports. */
