@@ -126,6 +126,46 @@ static const fixed_key bert_fixed[] = {{"position_embedding_type", "\"absolute\"
 				       {NULL, NULL}};
 static const fixed_key vit_fixed[] = {{"num_channels", "3"}, {"qkv_bias", "true"}, {NULL, NULL}};
 
+/* Keys that do not change what is computed. */
+static const char *const idle_keys[] = {"architectures",
+					"auto_map",
+					"bos_token_id",
+					"chunk_size_feed_forward",
+					"classifier_dropout",
+					"cls_token_id",
+					"dtype",
+					"encoder_stride",
+					"eos_token_id",
+					"finetuning_task",
+					"gradient_checkpointing",
+					"id2label",
+					"label2id",
+					"mask_token_id",
+					"model_type",
+					"n_ctx",
+					"num_labels",
+					"output_attentions",
+					"output_hidden_states",
+					"pad_token_id",
+					"pooler_act",
+					"pooler_output_size",
+					"pretraining_tp",
+					"problem_type",
+					"reorder_and_upcast_attn",
+					"return_dict",
+					"sep_token_id",
+					"summary_activation",
+					"summary_first_dropout",
+					"summary_proj_to_labels",
+					"summary_type",
+					"summary_use_proj",
+					"task_specific_params",
+					"tokenizer_class",
+					"torch_dtype",
+					"transformers_version",
+					"unk_token_id",
+					"use_cache"};
+
 #define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
 
 /* defaults: those of Hugging Face's configuration class. */
@@ -419,6 +459,48 @@ int dtrain_transformer_parse(const char *text, const char *name, dtrain_transfor
 	if (status == BETON_OK)
 		*out = read;
 	return status;
+}
+
+static bool is_used(dtrain_transformer_type type, const char *name)
+{
+	for (int i = 0; i < types[type].count; i++)
+		if (strcmp(types[type].keys[i].name, name) == 0)
+			return true;
+	for (const fixed_key *fixed = types[type].fixed; fixed->name; fixed++)
+		if (strcmp(fixed->name, name) == 0)
+			return true;
+	return type == DTRAIN_TRANSFORMER_LLAMA && strcmp(name, "rope_parameters") == 0;
+}
+
+static bool is_idle(const char *name)
+{
+	for (int i = 0; i < COUNT(idle_keys); i++)
+		if (strcmp(idle_keys[i], name) == 0)
+			return true;
+	return name[0] == '_';
+}
+
+char *dtrain_transformer_unused(const char *text)
+{
+	dtrain_transformer found;
+	beton_error ignored;
+	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	char *list = NULL;
+	const char *name;
+	json_t *value;
+	bool known = json_is_object(root) && find_type("", root, &found, &ignored) == BETON_OK;
+	json_object_foreach(known ? root : NULL, name, value)
+	{
+		if (is_used(found.type, name) || is_idle(name))
+			continue;
+		char *longer = list ? bt_format("%s, %s", list, name) : strdup(name);
+		free(list);
+		list = longer;
+		if (!list)
+			break;
+	}
+	json_decref(root);
+	return list;
 }
 
 int dtrain_transformer_text(const char *name, char **out, beton_error *err)

@@ -235,6 +235,28 @@ static void tell_one_rank(const run_session *session)
 		fprintf(stderr, "dtrain-ffcv: %s: no effect with one rank\n", list);
 }
 
+/* A misspelt key of a config.json has its default, and one that is not known may change what the model computes. */
+static void tell_unused_keys(const run_session *session)
+{
+	const run_options *options = session->options;
+	char *names = options->description ? dtrain_transformer_unused(options->description) : NULL;
+	if (!names)
+		return;
+	bt_sanitize(names);
+	fprintf(stderr, "dtrain-ffcv: the description of model %s has keys that are not used: %.300s\n", options->model,
+		names);
+	free(names);
+}
+
+/* A resumed run that has nothing left to do. */
+static void tell_complete(const run_session *session)
+{
+	const run_options *options = session->options;
+	if (session->resumed && !options->quiet && !options->evaluate && !options->plan &&
+	    session->position.step >= session->facts->total_steps)
+		printf("training is already complete at step %" PRId64 "\n", session->position.step);
+}
+
 static int open_metrics(run_metrics **metrics, const run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
@@ -341,6 +363,8 @@ static int run_rank(run_options *options, const run_facts *facts, const struct r
 		tell_idle_cores(&session, cores);
 		tell_no_compression(&session);
 		tell_one_rank(&session);
+		tell_unused_keys(&session);
+		tell_complete(&session);
 		status = options->plan ? run_plan_print(&session, &err) : open_metrics(&metrics, &session, &err);
 	}
 	run_signals_catch();

@@ -232,7 +232,7 @@ static int share_batch(run_options *options, const run_position *position, beton
 	if (options->given[batch] || options->batch_size * batches == all)
 		return BETON_OK;
 	if (all % batches != 0)
-		return bt_fail(err, BETON_MISMATCH,
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: a step has %" PRId64 " %s%s, which %" PRId64 " %s%s%s cannot divide evenly",
 			       options->saved->path, all, run_options_job(options).task->sample,
 			       bt_plural((uint64_t)all), run_strategy_shares(options), run_strategy_sharer(options),

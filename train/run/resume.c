@@ -54,7 +54,8 @@ static int check_position(const run_session *session, const char *path, const ru
 	const run_position *ours = &session->position;
 	int64_t their_batch = (int64_t)found->batch_size * found->world_size;
 	if (strcmp(found->model, ours->model) != 0)
-		return bt_fail(err, BETON_MISMATCH, "%s: is for model %s, not %s", path, found->model, ours->model);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is for model %s, not %s", path, found->model,
+			       ours->model);
 	if (found->classes != ours->classes)
 		return bt_fail(err, BETON_MISMATCH, "%s: has %" PRId64 " classes, this run has %" PRId64, path,
 			       found->classes, ours->classes);
@@ -62,10 +63,10 @@ static int check_position(const run_session *session, const char *path, const ru
 	if (status != BETON_OK)
 		return status;
 	if (found->seed != ours->seed)
-		return bt_fail(err, BETON_MISMATCH, "%s: has seed %" PRIu64 ", this run has --seed %" PRIu64, path,
-			       found->seed, ours->seed);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has seed %" PRIu64 ", this run has --seed %" PRIu64,
+			       path, found->seed, ours->seed);
 	if (their_batch != session->facts->global_batch)
-		return bt_fail(err, BETON_MISMATCH,
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: a step has %" PRId64 " samples (%" PRId32 " on a rank, %" PRId32
 			       " rank%s); this run has %" PRId64,
 			       path, their_batch, found->batch_size, found->world_size,

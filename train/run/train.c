@@ -567,9 +567,6 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	if (status != BETON_OK)
 		return status;
 	watch_cores(&training);
-	if (session->resumed && session->rank == 0 && !options->quiet &&
-	    session->position.step >= session->facts->total_steps)
-		printf("training is already complete at step %" PRId64 "\n", session->position.step);
 	do
 		status = train_epoch(&training, err);
 	while (status == BETON_OK && !is_last(&training));

@@ -66,14 +66,21 @@ typedef struct dtrain_transformer {
 /* GPT-2 small without dropout. */
 BETON_API void dtrain_transformer_init(dtrain_transformer *description);
 
-/* Reads config.json of Hugging Face, which has at most 1 MiB. Keys that are not known are ignored; keys that a model
- * can do without have Hugging Face's defaults. err must not be NULL. Errors name the file and the key:
- * NOT_FOUND, IO, INVALID_ARGUMENT (no regular file, too long, not text), FORMAT (not JSON, a wrong type, a missing key,
- * a value out of range), UNSUPPORTED (another model_type; a value that would change what the model computes). */
+/* Reads config.json of Hugging Face, which has at most 1 MiB. Keys that are not known are ignored: see
+ * dtrain_transformer_unused. Keys that a model can do without have Hugging Face's defaults. err must not be NULL.
+ * Errors name the file and the key: NOT_FOUND, IO, INVALID_ARGUMENT (no regular file, too long, not text), FORMAT (not
+ * JSON, a wrong type, a missing key, a value out of range), UNSUPPORTED (another model_type; a value that would change
+ * what the model computes). */
 BETON_API int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err);
 
 /* The same for the text of such a file. name: for messages. */
 BETON_API int dtrain_transformer_parse(const char *text, const char *name, dtrain_transformer *out, beton_error *err);
+
+/* The keys of such a text that are not used and may change what the model computes, or be misspelt: "a, b", malloc'ed.
+ * Keys of which Hugging Face knows that they do not, such as "torch_dtype" and "bos_token_id", and those that begin
+ * with
+ * "_", are left out. NULL: there are none, or the text is no such file, or there is no memory. */
+BETON_API char *dtrain_transformer_unused(const char *text);
 
 /* The text of the file, malloc'ed, if name is that of a file: it has a slash or ends in ".json". Otherwise NULL. It is
  * for programs that keep the description beside the weights. Errors: those of reading the file. */
