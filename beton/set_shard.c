@@ -108,24 +108,29 @@ static int copy_names(shard_classes *out, const json_t *list, const char *path, 
 	return BETON_OK;
 }
 
+int bt_shard_parse_classes(shard_classes *out, const char *facts, const char *path, beton_error *err)
+{
+	json_error_t where = {0};
+	if (!facts)
+		return BETON_OK;
+	json_t *root = json_loads(facts, JSON_REJECT_DUPLICATES, &where);
+	if (!root && (!*where.text || json_error_code(&where) == json_error_out_of_memory))
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	if (!root)
+		return bt_fail(err, BETON_FORMAT, "%s: the facts: %s", path, where.text);
+	int result = copy_names(out, json_object_get(root, "classes"), path, err);
+	json_decref(root);
+	return result;
+}
+
 int bt_shard_read_classes(shard_classes *out, const beton_reader *reader, beton_error *err)
 {
 	const char *path = beton_reader_path(reader);
-	json_error_t where = {0};
 	beton_error fault;
-	if (!beton_reader_info(reader)->has_facts)
-		return BETON_OK;
-	const char *text = beton_reader_facts(reader, &fault);
-	if (!text)
+	const char *facts = beton_reader_info(reader)->has_facts ? beton_reader_facts(reader, &fault) : NULL;
+	if (!facts && beton_reader_info(reader)->has_facts)
 		return bt_fail(err, fault.code, "%s", fault.message);
-	json_t *facts = json_loads(text, JSON_REJECT_DUPLICATES, &where);
-	if (!facts && (!*where.text || json_error_code(&where) == json_error_out_of_memory))
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	if (!facts)
-		return bt_fail(err, BETON_FORMAT, "%s: the facts: %s", path, where.text);
-	int result = copy_names(out, json_object_get(facts, "classes"), path, err);
-	json_decref(facts);
-	return result;
+	return bt_shard_parse_classes(out, facts, path, err);
 }
 
 void bt_shard_free_classes(shard_classes *classes)

@@ -23,7 +23,11 @@ typedef struct shard_classes {
 	uint32_t count; /* 0: it has none */
 } shard_classes;
 
-/* Errors: FORMAT (the facts are damaged, or their classes no list of texts), IO, FILE_CHANGED, NO_MEMORY. */
+/* Of the facts of the file at path; NULL: it has none. Errors: FORMAT (no JSON, or their classes are no list of texts),
+ * NO_MEMORY. */
+int bt_shard_parse_classes(shard_classes *out, const char *facts, const char *path, beton_error *err);
+
+/* The same of an open file. Further errors: those of beton_reader_facts. */
 int bt_shard_read_classes(shard_classes *out, const beton_reader *reader, beton_error *err);
 void bt_shard_free_classes(shard_classes *classes);
 

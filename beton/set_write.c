@@ -197,6 +197,40 @@ static int collect(collection *self, const char *const *shards, uint32_t count, 
 
 /* ---- the index ---- */
 
+static int refuse_foreign(const beton_set *set, beton_error *err)
+{
+	return set->foreign ? bt_fail(err, BETON_UNSUPPORTED,
+				      "%s: a later version wrote more into the index than this one knows, which would "
+				      "be lost",
+				      set->path)
+			    : BETON_OK;
+}
+
+int beton_set_accepts(const beton_set *set, const char *path, const beton_field *fields, uint32_t num_fields,
+		      const char *facts, beton_error *err)
+{
+	shard_classes classes = {0};
+	char *name = NULL;
+	int result = refuse_foreign(set, err);
+	if (result == BETON_OK)
+		result = bt_shard_compare_fields(set, fields, num_fields, path, err);
+	if (result == BETON_OK)
+		result = bt_shard_parse_classes(&classes, facts, path, err);
+	if (result == BETON_OK)
+		result = bt_shard_compare_classes(set, set->path, &classes, path, err);
+	if (result == BETON_OK)
+		result = make_name(set->path, path, &name, err);
+	if (result == BETON_OK)
+		result = check_utf8(name, path, err);
+	for (uint32_t i = 0; i < set->info.num_shards && result == BETON_OK; i++)
+		if (strcmp(set->shards[i].name, name) == 0)
+			result =
+				bt_fail(err, BETON_EXISTS, "%s: the shard '%s' is in the set already", set->path, name);
+	free(name);
+	bt_shard_free_classes(&classes);
+	return result;
+}
+
 static int refuse_twice(const beton_set *set, beton_error *err)
 {
 	const char *name;
@@ -212,11 +246,9 @@ static int join(beton_set *old, const beton_set *added, beton_error *err)
 {
 	const shard_classes classes = {added->classes, added->info.num_classes};
 	const char *path = added->shards[0].path;
-	if (old->foreign)
-		return bt_fail(err, BETON_UNSUPPORTED,
-			       "%s: a later version wrote more into the index than this one knows, which would be lost",
-			       old->path);
-	int result = bt_shard_compare_fields(old, added->fields, added->info.num_fields, path, err);
+	int result = refuse_foreign(old, err);
+	if (result == BETON_OK)
+		result = bt_shard_compare_fields(old, added->fields, added->info.num_fields, path, err);
 	if (result == BETON_OK)
 		result = bt_shard_compare_classes(old, old->path, &classes, path, err);
 	if (result == BETON_OK && classes.count && !old->info.num_classes)

@@ -264,6 +264,41 @@ static void test_mismatch(void **state)
 	beton_set_close(&set);
 }
 
+/* What is said before a file is written is what is said when it is added. */
+static void test_accepts(void **state)
+{
+	(void)state;
+	make_four();
+	write_set("ac.betonset", BETON_SET_REPLACE, SHARDS("a.beton"));
+	const beton_field fields[] = {
+		{.name = "number", .type = BETON_FIELD_INT},
+		{.name = "text", .type = BETON_FIELD_BYTES, .compression = BETON_COMPRESSION_ZSTD}};
+	static const struct {
+		const char *path;
+		uint32_t fields;
+		const char *facts;
+		int code;
+	} cases[] = {
+		{"new.beton", 2, NULL, BETON_OK},
+		{"sub/new.beton", 2, "{\"classes\": [\"cat\", \"dog\"], \"x\": 1}", BETON_OK},
+		{"new.beton", 2, "{}", BETON_OK},
+		{"new.beton", 1, NULL, BETON_MISMATCH},
+		{"new.beton", 2, "{\"classes\": [\"dog\", \"cat\"]}", BETON_MISMATCH},
+		{"new.beton", 2, "{\"classes\": 1}", BETON_FORMAT},
+		{"new.beton", 2, "{", BETON_FORMAT},
+		{"../new.beton", 2, NULL, BETON_INVALID_ARGUMENT},
+		{"sub/../a.beton", 2, NULL, BETON_EXISTS},
+		{"none/new.beton", 2, NULL, BETON_OK},
+	};
+	beton_set *set = open_set("ac.betonset");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		int result = beton_set_accepts(set, cases[i].path, fields, cases[i].fields, cases[i].facts, &err);
+		if (result != cases[i].code)
+			fail_msg("case %zu: %s: %s", i, beton_status_name(result), err.message);
+	}
+	beton_set_close(&set);
+}
+
 /* ---- where shards are ---- */
 
 static void test_places(void **state)
@@ -735,14 +770,23 @@ int main(void)
 	if (access("/dev/shm", W_OK) == 0)
 		setenv("TMPDIR", "/dev/shm", 0);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_locate),
-		cmocka_unit_test(test_fields),        cmocka_unit_test(test_compressed),
-		cmocka_unit_test(test_modes),         cmocka_unit_test(test_mismatch),
-		cmocka_unit_test(test_places),        cmocka_unit_test(test_moved),
-		cmocka_unit_test(test_check),         cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_checksum),      cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_later_version), cmocka_unit_test(test_append),
-		cmocka_unit_test(test_progress),      cmocka_unit_test(test_many_processes),
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_locate),
+		cmocka_unit_test(test_fields),
+		cmocka_unit_test(test_compressed),
+		cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_accepts),
+		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_check),
+		cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_checksum),
+		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_later_version),
+		cmocka_unit_test(test_append),
+		cmocka_unit_test(test_progress),
+		cmocka_unit_test(test_many_processes),
 		cmocka_unit_test(test_thousands),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "append.h"
 #include "class_names.h"
 #include "common/error.h"
 #include "common/system.h"
@@ -211,11 +212,11 @@ static int open_sources(write_run *self, beton_error *err)
 		if (result != BETON_OK || !sets[i])
 			continue;
 		result = field_plan_apply(&self->plan, train, set->from, err);
-		if (result == BETON_OK && options->selected.subset)
+		const char *of_one = options->selected.subset ? "--subset" : options->append ? "--append" : NULL;
+		if (result == BETON_OK && of_one)
 			result = bt_fail(err, BETON_INVALID_ARGUMENT,
-					 "--subset: %s has a training and a validation set; give one of them as the "
-					 "source",
-					 options->source);
+					 "%s: %s has a training and a validation set; give one of them as the source",
+					 of_one, options->source);
 		if (result == BETON_OK)
 			result = selection_make(&set->selected, &options->selected, set->from->count, set->from->name,
 						err);
@@ -241,10 +242,13 @@ static int open_writer(write_run *self, dataset *set, beton_error *err)
 	options.flags =
 		self->options->image.no_index || self->options->image.unchecked ? BETON_WRITER_NO_JPEG_INDEX : 0;
 	options.max_pixels = self->options->image.max_pixels;
-	int result;
+	int result = BETON_OK;
 	if (!job)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts", set->path);
-	else
+	else if (self->options->append)
+		result =
+			append_check(self->options->append, set->path, self->plan.fields, self->plan.count, facts, err);
+	if (result == BETON_OK)
 		result = beton_writer_open(&set->writer, set->path, self->plan.fields, self->plan.count, &options, err);
 	if (result == BETON_MISMATCH) {
 		beton_error refused = *err;
@@ -509,6 +513,8 @@ static int run_dataset(write_run *self, beton_error *err)
 		print_notes(self->sets[SET_TRAIN].from);
 		print_summary(self);
 	}
+	if (result == BETON_OK && self->options->append)
+		result = append_output(self->options->append, self->options->output, quiet, err);
 	return result;
 }
 

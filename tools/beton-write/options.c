@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <beton/set.h>
 #include <beton/tokens.h>
 
 #include "common/arguments.h"
@@ -67,6 +68,7 @@ static const char *const usage_end =
 	"      --resume              continue an earlier run of the same command, and keep the output of this run if "
 	"it\n"
 	"                            does not finish; SOURCE must not have changed\n"
+	"      --append=SET          add OUT.beton to the set of shards SET.betonset, which must take it (beton-set)\n"
 	"  -F, --force               replace files that exist\n"
 	"  -t, --threads=N           number of threads (default: one for each core)\n"
 	"  -Q, --quiet               print no progress and no summary\n"
@@ -98,6 +100,7 @@ enum {
 	OPTION_FIELD,
 	OPTION_LLMC,
 	OPTION_RESUME,
+	OPTION_APPEND,
 };
 
 static const struct option long_options[] = {{"format", required_argument, NULL, OPTION_FORMAT},
@@ -121,6 +124,7 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     {"field", required_argument, NULL, OPTION_FIELD},
 					     {"llmc", no_argument, NULL, OPTION_LLMC},
 					     {"resume", no_argument, NULL, OPTION_RESUME},
+					     {"append", required_argument, NULL, OPTION_APPEND},
 					     {"force", no_argument, NULL, 'F'},
 					     {"threads", required_argument, NULL, 't'},
 					     {"quiet", no_argument, NULL, 'Q'},
@@ -217,6 +221,12 @@ static int parse_option(write_options *options, int option, const char *text, be
 	case OPTION_RESUME:
 		options->resume = true;
 		return result;
+	case OPTION_APPEND:
+		options->append = text;
+		return bt_ends_with(text, BETON_SET_ENDING)
+			       ? result
+			       : bt_fail(err, BETON_INVALID_ARGUMENT,
+					 "--append: '%s': the name of a set ends in " BETON_SET_ENDING, text);
 	case 'F':
 		options->force = true;
 		return result;
@@ -232,7 +242,8 @@ static int parse_option(write_options *options, int option, const char *text, be
 static const char *name_of_dataset(int option)
 {
 	if (!image_option_known(option) && option != 'p' && option != OPTION_COMPRESS &&
-	    option != OPTION_CHUNK_TOKENS && option != OPTION_RESUME && option != OPTION_NO_SOURCES)
+	    option != OPTION_CHUNK_TOKENS && option != OPTION_RESUME && option != OPTION_NO_SOURCES &&
+	    option != OPTION_APPEND)
 		return NULL;
 	int i = 0;
 	while (long_options[i].val != option)
@@ -300,6 +311,8 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 		return usage_error("--error-list goes with --on-error=skip");
 	if (options->has_val_seed && options->val_fraction == 0)
 		return usage_error("--val-seed goes with --val-fraction");
+	if (options->append && options->val_fraction > 0)
+		return usage_error("--append adds one file to a set; it does not go with --val-fraction");
 	if (options->text_field && !options->tokenizer)
 		return usage_error("--field goes with --tokenizer");
 	if (options->image.no_index && (!options->image.keep_bytes || options->image.unchecked))

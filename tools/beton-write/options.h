@@ -29,6 +29,7 @@ typedef struct write_options {
 	bool compress;          /* bytes, JSON and array fields, with zstd */
 	int compression_level;  /* 0: zstd's default */
 	bool resume;
+	const char *append;     /* the set that gets the output; NULL: none */
 	const char *of_dataset; /* a given option that files of tokens do not have; NULL: none */
 	bool force;
 	bool quiet;

@@ -93,6 +93,12 @@ BETON_API int beton_set_locate(const beton_set *set, uint64_t sample, uint32_t *
  * and what differs), those of beton_reader_fingerprint, INVALID_ARGUMENT (no such shard). */
 BETON_API int beton_set_check(const beton_set *set, uint32_t shard, const beton_reader *reader, beton_error *err);
 
+/* Whether a file that is not written yet could be added to a set as it is now: with these fields, and these facts
+ * (beton_writer_options.facts, NULL: none), at path, whose folder exists. Errors: those of beton_set_write about a
+ * shard's place, name, fields and class names, and UNSUPPORTED. */
+BETON_API int beton_set_accepts(const beton_set *set, const char *path, const beton_field *fields, uint32_t num_fields,
+				const char *facts, beton_error *err);
+
 /* How beton_set_write treats an index that exists. */
 typedef enum beton_set_mode {
 	BETON_SET_CREATE = 0,  /* it must not exist */
