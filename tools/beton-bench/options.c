@@ -14,6 +14,8 @@ static const char *const usage_text =
 	"\n"
 	"      --pipeline NAME     train: random-resized-crop and flip (default); eval: centre crop\n"
 	"      --image-size N      height and width of the output in pixels (default 224)\n"
+	"      --fit NAME          how pictures get to that size: stretch (default), or pad-center or pad-corner,\n"
+	"                          which keep the aspect and pad around the picture, or right and below\n"
 	"      --batch-size N      samples in a batch (default 256)\n"
 	"      --threads N         number of worker threads; 0 (default) means one for each core\n"
 	"      --dtype NAME        u8 (default), or f32, f16 or bf16; the last three are normalized\n"
@@ -55,6 +57,10 @@ static const choice filters[] = {{"auto", BETON_FILTER_AUTO},
 				 {"nearest", BETON_FILTER_NEAREST},
 				 {NULL, 0}};
 static const choice colors[] = {{"rgb", BETON_COLOR_RGB}, {"grey", BETON_COLOR_GREY}, {NULL, 0}};
+static const choice fits[] = {{"stretch", BETON_FIT_STRETCH},
+			      {"pad-center", BETON_FIT_PAD_CENTER},
+			      {"pad-corner", BETON_FIT_PAD_CORNER},
+			      {NULL, 0}};
 static const choice layouts[] = {{"nhwc", BETON_NHWC}, {"nchw", BETON_NCHW}, {NULL, 0}};
 static const choice outputs[] = {{"decoded", BETON_IMAGE_DECODED}, {"stored", BETON_IMAGE_STORED}, {NULL, 0}};
 static const choice orders[] = {{"random", BETON_ORDER_RANDOM},
@@ -126,6 +132,10 @@ static bool take_image(beton_image_options *image, int option, const char *name,
 	case 'i':
 		good = number("--image-size", text, 1, UINT16_MAX, &count);
 		image->height = image->width = (uint32_t)count;
+		return good;
+	case 'f':
+		good = choose(name, fits, text, &value);
+		image->fit = (uint32_t)value;
 		return good;
 	case 'd':
 		good = choose(name, dtypes, text, &value);
@@ -250,6 +260,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 {
 	static const struct option names[] = {{"pipeline", required_argument, NULL, 'p'},
 					      {"image-size", required_argument, NULL, 'i'},
+					      {"fit", required_argument, NULL, 'f'},
 					      {"batch-size", required_argument, NULL, 'b'},
 					      {"threads", required_argument, NULL, 't'},
 					      {"dtype", required_argument, NULL, 'd'},
