@@ -200,8 +200,8 @@ static void rectangle(uint64_t i, uint32_t box[4])
 
 /* {boxes: int64 [2, 4] (the second is padding), image: raw, shares: float32 [4]}; freed by fixture_remove.
  * The field of boxes is in front of the picture. damaged: the
- * sample whose picture is called a JPEG; or -1. */
-static char *write_file(int64_t damaged)
+ * sample whose picture is called a JPEG; or -1. compression: of the arrays. */
+static char *write_arrays(int64_t damaged, beton_compression compression)
 {
 	const char *base = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
 	size_t size = strlen(base) + 64;
@@ -211,9 +211,19 @@ static char *write_file(int64_t damaged)
 	assert_non_null(mkdtemp(path));
 	strcat(path, "/data.beton");
 	const beton_field fields[3] = {
-		{.name = "boxes", .type = BETON_FIELD_NDARRAY, .dtype = "<i8", .ndim = 2, .shape = {ROWS, 4}},
+		{.name = "boxes",
+		 .type = BETON_FIELD_NDARRAY,
+		 .dtype = "<i8",
+		 .ndim = 2,
+		 .shape = {ROWS, 4},
+		 .compression = compression},
 		{.name = "image", .type = BETON_FIELD_IMAGE},
-		{.name = "shares", .type = BETON_FIELD_NDARRAY, .dtype = "<f4", .ndim = 1, .shape = {4}},
+		{.name = "shares",
+		 .type = BETON_FIELD_NDARRAY,
+		 .dtype = "<f4",
+		 .ndim = 1,
+		 .shape = {4},
+		 .compression = compression},
 	};
 	beton_writer_options options;
 	beton_writer_options_init(&options);
@@ -246,6 +256,11 @@ static char *write_file(int64_t damaged)
 	assert_ok(beton_writer_finish(writer, err));
 	beton_writer_close(&writer);
 	return path;
+}
+
+static char *write_file(int64_t damaged)
+{
+	return write_arrays(damaged, BETON_COMPRESSION_NONE);
 }
 
 static const beton_tensor *find(const beton_batch *batch, const char *name)
@@ -536,6 +551,87 @@ static void draws_and_rows_stay_the_same(void **state)
 	fixture_remove(path);
 }
 
+static void compressed_arrays_move_too(void **state)
+{
+	(void)state;
+	char *path = write_file(-1), *packed = write_arrays(-1, BETON_COMPRESSION_ZSTD);
+	beton_loader_options options = base_options(&BOXES, 1);
+	beton_reader *reader;
+	beton_value value;
+	assert_ok(beton_reader_open(&reader, packed, err));
+	assert_ok(beton_reader_value(reader, 0, 0, &value, err));
+	assert_true(value.compression == BETON_COMPRESSION_ZSTD && value.size == sizeof(int64_t[ROWS][4]));
+	beton_reader_close(&reader);
+	options.image.crop = BETON_CROP_RANDOM;
+	options.image.flip_probability = 0.5;
+	float *plain = load(path, &options, "boxes", false, sizeof(float[ROWS][4]));
+	options.engine = BETON_ENGINE_MMAP;
+	float *moved = load(packed, &options, "boxes", true, sizeof(float[ROWS][4]));
+	assert_memory_equal(plain, moved, SAMPLES * sizeof(float[ROWS][4]));
+	free(plain);
+	free(moved);
+	fixture_remove(path);
+	fixture_remove(packed);
+}
+
+/* Each number of a row is lambda times the sample's, and the rest of its partner's. */
+static void check_joined(const beton_batch *batch, const float *lambda, const int64_t *partner)
+{
+	enum { BOX_NUMBERS = ROWS * 4, NUMBERS = BOX_NUMBERS + 4 };
+	const float *boxes = find(batch, "boxes")->data, *shares = find(batch, "shares")->data;
+	const beton_tensor *joined = find(batch, "boxes.joined");
+	assert_true(joined->dtype == BETON_FLOAT32 && joined->ndim == 2 && joined->shape[1] == NUMBERS);
+	for (uint32_t row = 0; row < batch->count; row++)
+		for (uint32_t k = 0; k < NUMBERS; k++) {
+			const float *part = k < BOX_NUMBERS ? boxes + k : shares + k - BOX_NUMBERS;
+			int64_t step = k < BOX_NUMBERS ? BOX_NUMBERS : 4;
+			double share = lambda ? (double)lambda[row] : 1;
+			double value = share * (double)part[row * step];
+			if (share < 1)
+				value += (1 - share) * (double)part[partner[row] * step];
+			assert_true(((const float *)joined->data)[row * NUMBERS + k] == (float)value);
+		}
+}
+
+/* Mixing leaves the rows of boxes, and moves no draw; what is joined is mixed, with boxes that have moved. */
+static void mixed_and_joined_rows(void **state)
+{
+	(void)state;
+	char *path = write_file(-1);
+	const char *const joined[2] = {"boxes", "shares"};
+	beton_batch_operation mixing[2];
+	beton_loader_batch_operation_init(&mixing[0], BETON_BATCH_MIXUP);
+	beton_loader_batch_operation_init(&mixing[1], BETON_BATCH_CUTMIX);
+	mixing[0].probability = mixing[1].probability = 0.5;
+	mixing[0].per_sample = true;
+	for (uint32_t count = 0; count <= 2; count++) {
+		beton_loader_options options = base_options(&BOXES, 1), plain = options;
+		options.image.fit = plain.image.fit = count ? BETON_FIT_PAD_CENTER : BETON_FIT_STRETCH;
+		options.image.flip_probability = plain.image.flip_probability = 0.5;
+		options.joined = joined;
+		options.num_joined = 2;
+		options.batch_operations = mixing;
+		options.num_batch_operations = count;
+		check_same(path, &plain, &options, "boxes", false, sizeof(float[ROWS][4]));
+		check_same(path, &plain, &options, "boxes.kept", false, sizeof(float[ROWS]));
+		beton_loader *loader;
+		beton_iterator *iterator = NULL;
+		int mixed = 0;
+		assert_ok(beton_loader_open(&loader, path, &options, err));
+		fixture_start(&iterator, loader, 1, 0);
+		for (beton_batch *batch; beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK;
+		     beton_batch_release(&batch)) {
+			const float *lambda = count ? find(batch, "image.lambda")->data : NULL;
+			const int64_t *partner = count ? find(batch, "image.partner")->data : NULL;
+			mixed += lambda && lambda[0] < 1;
+			check_joined(batch, lambda, partner);
+		}
+		assert_true(count == 0 ? mixed == 0 : mixed > 0);
+		fixture_close(&loader, &iterator);
+	}
+	fixture_remove(path);
+}
+
 static void rows_of_bad_samples_go_or_are_replaced(void **state)
 {
 	(void)state;
@@ -602,6 +698,8 @@ int main(void)
 		cmocka_unit_test(drawn_numbers_lead_back),
 		cmocka_unit_test(boxes_belong_to_their_views),
 		cmocka_unit_test(draws_and_rows_stay_the_same),
+		cmocka_unit_test(compressed_arrays_move_too),
+		cmocka_unit_test(mixed_and_joined_rows),
 		cmocka_unit_test(rows_of_bad_samples_go_or_are_replaced),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * make-file FILE.beton [kinds]: writes 10 samples there, for tests that are not cmocka programs. With kinds: a picture
- * of each kind that decoders treat differently; tests/golden/pictures.beton.zst is such a file. */
+ * make-file FILE.beton [kinds | boxes]: writes 10 samples there, for tests that are not cmocka programs. With kinds: a
+ * picture of each kind that decoders treat differently; tests/golden/pictures.beton.zst is such a file. With boxes:
+ * pictures with a box each. */
 #include "fixture.h"
 
 #include <stdio.h>
@@ -76,10 +77,43 @@ static void write_kinds(const char *path)
 	beton_writer_close(&writer);
 }
 
+static void write_boxes(const char *path)
+{
+	enum { SAMPLES = 10, HEIGHT_OF_ALL = 40 };
+	const beton_field fields[2] = {
+		{.name = "image", .type = BETON_FIELD_IMAGE},
+		{.name = "boxes", .type = BETON_FIELD_NDARRAY, .dtype = "<f4", .ndim = 2, .shape = {2, 4}}};
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.page_size = BETON_PAGE_SIZE_MIN;
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, path, fields, 2, &options, err));
+	for (uint32_t i = 0; i < SAMPLES; i++) {
+		uint32_t width = 90 + i;
+		float left = (float)(9 + i);
+		const float boxes[2][4] = {{left, 8, left + 30, 28}}; /* the second one is padding */
+		uint8_t *pixels = fixture_pixels(i, width, HEIGHT_OF_ALL);
+		const beton_input inputs[2] = {{.data = pixels,
+						.size = (uint64_t)width * HEIGHT_OF_ALL * 3,
+						.mode = BETON_IMAGE_RAW,
+						.width = width,
+						.height = HEIGHT_OF_ALL},
+					       {.data = boxes, .size = sizeof(boxes)}};
+		assert_ok(beton_writer_append(writer, inputs, err));
+		free(pixels);
+	}
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[2], "kinds") == 0) {
 		write_kinds(argv[1]);
+		return 0;
+	}
+	if (argc == 3 && strcmp(argv[2], "boxes") == 0) {
+		write_boxes(argv[1]);
 		return 0;
 	}
 	if (argc != 2)

@@ -280,8 +280,9 @@ typedef enum beton_geometry_units {
 
 /* Boxes or points, in an array field of any numeric type and of shape [..., numbers of a row], that move as the pixels
  * of a picture do: with crop, resize, flip, and the operations FLIP_HORIZONTAL, FLIP_VERTICAL, TRANSLATE, SHIFT,
- * ROTATE, RAND_AUGMENT and TRIVIAL_AUGMENT (all others, CUSTOM too, are taken to leave pixels where they are). Pixel i
- * covers i to i + 1, so who has the numbers of pixels adds 0.5. The field's output is float32 then, computed in
+ * ROTATE, RAND_AUGMENT and TRIVIAL_AUGMENT (all others, CUSTOM too, are taken to leave pixels where they are). Numbers
+ * are places: pixel i reaches from i to i + 1, and its centre is i + 0.5. A file whose points are numbers of pixels, as
+ * COCO's keypoints are, needs 0.5 added to them before it is written. The field's output is float32 then, computed in
  * float64, and is followed by "NAME.kept": see beton_batch.
  * After each step a box is the smallest one around its four corners, cut off at the picture's edges, as in
  * torchvision's transforms.v2. Its `kept` is the share of its area that is left, multiplied over the steps; where
@@ -711,20 +712,25 @@ BETON_API int beton_iterator_open_state(beton_iterator **out, beton_loader *load
  * of a fork). */
 BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err);
 
-/* Waits for the next batch, at most timeout_ms milliseconds (0: not at all; below 0: for ever).
- * BETON_OK: *out is leased; else it is NULL. BETON_END: no more batches in this epoch; further calls give the next
- * one's (option epochs), or END again. TIMEOUT: err says how far the batch is and, if a read is late, its file, offset
- * and start; nothing is lost. SAMPLE_CORRUPT, IO, FILE_CHANGED, NO_MEMORY, NO_SPACE (options ragged, image.output),
- * USER_ERROR, FORMAT (the dictionary of a compressed field is damaged), INVALID_ARGUMENT (order_callback returned a
- * number without a sample): this batch is lost (err->sample is the cause); the next call continues with the next batch.
- * STATE: the consumer holds batches_leased batches already, the loader is closed, or this is the child of a fork.
- * CANCELLED: see beton_iterator_cancel. Waits of 10 s, 20 s, 40 s ... are reported to the option log in the words of
- * TIMEOUT. NO_MEMORY for a later epoch's order loses nothing; the next call tries again. A batch reports its first bad
- * sample. A JPEG is bad if it does not match its checksum (option verify), if decoding the crop gives an error or a
- * warning, if its size differs from its metadata, or if it has more than max_pixels. Without a checksum data beside the
- * crop may go unchecked. No tables are carried over from other JPEGs: a sequential JPEG without Huffman tables uses the
- * standard's (ITU-T T.81, K.3); a progressive one without them is bad, and so is any JPEG without quantization tables.
- */
+/* Waits for the next batch, at most timeout_ms milliseconds (0: not at all; below 0: for ever). The option
+ * log gets the words of TIMEOUT after a wait of 10 s, 20 s, 40 s and so on.
+ *   BETON_OK     *out is leased. With every other result it is NULL.
+ *   BETON_END    No more batches in this epoch. Further calls give the next one's (option epochs), or END again.
+ *   TIMEOUT      err says how far the batch is and, if a read is late, its file, offset and start. Nothing is lost.
+ *   CANCELLED    See beton_iterator_cancel.
+ *   STATE        The consumer holds batches_leased batches already, the loader is closed, or this is the child of a
+ *                fork.
+ *   SAMPLE_CORRUPT, IO, FILE_CHANGED, NO_MEMORY, NO_SPACE (options ragged, image.output), USER_ERROR, FORMAT (the
+ *   dictionary of a compressed field is damaged), INVALID_ARGUMENT (order_callback returned a number without a sample)
+ *                This batch is lost: err->sample is the cause, the first bad sample. The next call continues with the
+ *                next batch. Only NO_MEMORY for a later epoch's order loses nothing: the next call tries again.
+ *
+ * A JPEG is bad if it does not match its checksum (option verify), if decoding the crop gives an error or a warning, if
+ * its size differs from its metadata, or if it has more than max_pixels. Without a checksum, data beside the crop may
+ * go unchecked.
+ *
+ * No tables are carried over from other JPEGs: a sequential JPEG without Huffman tables uses the standard's (ITU-T
+ * T.81, K.3); a progressive one without them is bad, and so is any JPEG without quantization tables. */
 BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
 
 /* Ends a wait of beton_iterator_next in another thread, for a consumer that must stop while a file system hangs: that
