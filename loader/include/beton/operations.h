@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations on pictures of libbeton-loader: a part of <beton/loader.h>.
+ * Operations on pictures and on batches of libbeton-loader: a part of <beton/loader.h>.
  */
 #ifndef BETON_OPERATIONS_H
 #define BETON_OPERATIONS_H
@@ -112,6 +112,49 @@ typedef struct beton_operation {
  * of factors, {0, 0} of HUE, ROTATE and SHIFT, {0.02, 0.33} and ratio {0.3, 3.3} of ERASE, sigma {0.1, 2} and size 3 of
  * BLUR; magnitude 9 and count 2 of RAND_AUGMENT; threshold 128 of SOLARIZE; 8 bits of POSTERIZE. */
 BETON_API void beton_loader_operation_init(beton_operation *operation, beton_operation_kind kind);
+
+typedef struct beton_batch beton_batch;
+
+/* Operations on a batch whose samples are all done. MIXUP and CUTMIX mix each sample with a partner, the next sample in
+ * a random ring of the batch. At most one MIXUP or CUTMIX of a list is applied to a batch, each with its probability;
+ * the sum of their probabilities is at most 1. Further outputs describe how labels were mixed: see beton_batch.
+ * Draws depend on seed, epoch, and the position of the batch's first sample in the order. They are the same for any
+ * number of threads, and in an epoch that is resumed after whole batches. Another batch size or world size gives other
+ * partners. */
+typedef enum beton_batch_operation_kind {
+	/* pixel * lambda + partner's pixel * (1 - lambda), lambda drawn from Beta(alpha, alpha): bytes are rounded to
+	 * nearest, half up; floats are computed in FLOAT32 and rounded to nearest even for the narrower types. */
+	BETON_BATCH_MIXUP = 0,
+	/* Copies a box from the partner: at a random place, with the picture's proportions and 1 - lambda of its area.
+	 * The part outside the picture is cut off, and lambda becomes the share of the picture that is kept. */
+	BETON_BATCH_CUTMIX = 1,
+	BETON_BATCH_CUSTOM = 2, /* apply, context */
+} beton_batch_operation_kind;
+
+#define BETON_BATCH_OPERATIONS_MAX 16
+
+/* One batch, for the user's operation, which may change the tensors' data. */
+typedef struct beton_batch_call {
+	void *context;
+	const beton_batch *batch;
+	uint64_t random[2]; /* drawn for this batch and operation, as for beton_operation_call */
+} beton_batch_call;
+
+/* Initialise with beton_loader_batch_operation_init. */
+typedef struct beton_batch_operation {
+	beton_batch_operation_kind kind;
+	bool per_sample;    /* MIXUP, CUTMIX: lambda (and the box) drawn for each sample instead of each batch */
+	double alpha;       /* above 0, at most 1000 */
+	double probability; /* of applying it to a batch, 0..1 */
+	/* Called by worker threads, for several batches at once. A result other than 0 makes the batch fail with
+	 * BETON_USER_ERROR and this number in the message. The function must not keep a reference to the batch. */
+	int (*apply)(const beton_batch_call *call);
+	void *context;
+	uint64_t reserved[4]; /* 0 */
+} beton_batch_operation;
+
+/* Sets the kind, with alpha 1 and probability 1. */
+BETON_API void beton_loader_batch_operation_init(beton_batch_operation *operation, beton_batch_operation_kind kind);
 
 #ifdef __cplusplus
 }
