@@ -99,13 +99,16 @@ static int check_output(const place *at, const beton_image_options *o)
 
 static int check_fit(const place *at, const beton_image_options *o)
 {
-	int result = check_count(at, "fit", o->fit, 0, BETON_FIT_PAD_CORNER);
-	if (result == BETON_OK && o->fit == BETON_FIT_STRETCH && o->keep_small)
+	bool shorter = o->fit == BETON_FIT_SHORTER_SIDE, pads = o->fit != BETON_FIT_STRETCH && !shorter;
+	int result = check_count(at, "fit", o->fit, 0, BETON_FIT_SHORTER_SIDE);
+	if (result == BETON_OK && !pads && o->keep_small)
 		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
-			       "loader options: %s.keep_small is %u, but %s.fit is BETON_FIT_STRETCH", at->name,
-			       o->keep_small, at->name);
+			       "loader options: %s.keep_small is %u, but %s.fit is %u, not one of PAD", at->name,
+			       o->keep_small, at->name, o->fit);
 	if (result == BETON_OK)
 		result = check_count(at, "keep_small", o->keep_small, 0, 1);
+	if (result == BETON_OK)
+		result = check_count(at, "shorter_side", o->shorter_side, shorter, shorter ? PIXELS_MAX : 0);
 	for (int c = 0; c < 4 && result == BETON_OK; c++) {
 		char field[16];
 		snprintf(field, sizeof(field), "pad[%d]", c);

@@ -45,19 +45,52 @@ typedef struct picture_course {
 	double *drawn;    /* NULL, or receives the numbers drawn */
 } picture_course;
 
-/* A filter that was named works on its peer's pixels: RGB, or grey, at the size of the crop. */
+/* Where the crop lies before the flip at the end. */
+static bt_placement first_place(const beton_image_options *options, const picture_course *course)
+{
+	bt_placement place = course->place;
+	if (course->flipped)
+		place.x = (int32_t)((int64_t)options->width - place.width - place.x);
+	return place;
+}
+
+/* What `part` of `size` pixels becomes where these become `whole`; rounded up. */
+static uint32_t share_of(uint32_t part, uint32_t size, uint32_t whole)
+{
+	return (uint32_t)(((uint64_t)part * whole + size - 1) / size);
+}
+
+/* A filter that was named works on its peer's pixels: RGB, or grey, at the size of the crop. Of the crop only the part
+ * that is seen is decoded. */
 static bt_request request_image(const beton_image_options *options, const picture_course *course)
 {
-	bool grey = options->color == BETON_COLOR_GREY;
-	if (options->pixels == BETON_PIXELS_FFCV)
-		return (bt_request){.pixels = BT_WANT_RGB_FAST_DCT, .grey = grey, .crop = course->crop};
-	if (options->pixels == BETON_PIXELS_TORCHVISION || options->filter != BETON_FILTER_AUTO)
-		return (bt_request){.pixels = BT_WANT_RGB, .grey = grey, .crop = course->crop};
-	return (bt_request){.pixels = BT_WANT_PLANES,
-			    .grey = grey,
-			    .crop = course->crop,
-			    .width = course->place.width,
-			    .height = course->place.height};
+	const bt_placement place = first_place(options, course);
+	const bt_rect *crop = &course->crop;
+	bt_request request = {.grey = options->color == BETON_COLOR_GREY,
+			      .crop = bt_crop_needed(crop, &place, options->width, options->height)};
+	if (options->pixels == BETON_PIXELS_FFCV) {
+		request.pixels = BT_WANT_RGB_FAST_DCT;
+	} else if (options->pixels == BETON_PIXELS_TORCHVISION || options->filter != BETON_FILTER_AUTO) {
+		request.pixels = BT_WANT_RGB;
+	} else {
+		request.pixels = BT_WANT_PLANES;
+		request.width = share_of(request.crop.width, crop->width, place.width);
+		request.height = share_of(request.crop.height, crop->height, place.height);
+	}
+	return request;
+}
+
+/* Makes the box of planes that have a part of a crop the whole crop's. */
+static void widen_box(bt_picture *picture, const bt_rect *part, const bt_rect *crop)
+{
+	for (int i = 0; i < (picture->colour == BT_YCC ? 3 : 1); i++) {
+		bt_plane *plane = &picture->planes[i];
+		double step_x = part->width / plane->box_width, step_y = part->height / plane->box_height;
+		plane->x -= (part->x - crop->x) / step_x;
+		plane->y -= (part->y - crop->y) / step_y;
+		plane->box_width = crop->width / step_x;
+		plane->box_height = crop->height / step_y;
+	}
 }
 
 /* random: the flip's. */
@@ -79,15 +112,6 @@ static int apply_operations(bt_tools *tools, const beton_image_options *options,
 	int result = bt_canvas_apply(&tools->canvas, options, random, drawn, err);
 	bt_lent_end(lent);
 	return result;
-}
-
-/* Where the crop lies before the flip at the end. */
-static bt_placement first_place(const beton_image_options *options, const picture_course *course)
-{
-	bt_placement place = course->place;
-	if (course->flipped)
-		place.x = (int32_t)(options->width - place.width) - place.x;
-	return place;
 }
 
 /* Resizes the picture and applies operations to it; it is the canvas's then, padding included. */
@@ -244,6 +268,8 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 		return result;
 	}
 
+	if (request.crop.width < course.crop.width || request.crop.height < course.crop.height)
+		widen_box(&picture, &request.crop, &course.crop);
 	result = begin_moves(tools, output->view, view, value, &course, err);
 	if (result)
 		return result;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "moves.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -29,7 +30,8 @@ int bt_moves_begin(bt_moves *moves, const beton_image_options *image, uint32_t w
 	double scale_x = (double)place->width / crop->width, scale_y = (double)place->height / crop->height;
 	moves->list[0] = (bt_move){
 		.m = {scale_x, 0, place->x - crop->x * scale_x, 0, scale_y, place->y - crop->y * scale_y},
-		.edges = {place->x, place->y, (double)place->x + place->width, (double)place->y + place->height}};
+		.edges = {fmax(place->x, 0), fmax(place->y, 0), fmin((double)place->x + place->width, image->width),
+			  fmin((double)place->y + place->height, image->height)}};
 	moves->count = 1;
 	return BETON_OK;
 }

@@ -16,7 +16,7 @@ enum { BT_DRAWN = 4 };
 /* Drawn parameters in front of those: x, y, width and height of the crop, and whether it was flipped. */
 enum { BT_DRAWN_FIXED = 5 };
 
-/* Drawn parameters behind those of operations, if option fit pads: the picture's place in the output. */
+/* Drawn parameters behind those of operations, with a fit other than STRETCH: the picture's place in the output. */
 enum { BT_DRAWN_PLACE = 4 };
 
 /* Working memory of one worker; zero-initialise. */

@@ -73,11 +73,29 @@ static bt_placement contain(const bt_rect *crop, uint32_t width, uint32_t height
 	return place;
 }
 
+/* torchvision's Resize and CenterCrop along one axis. */
+static int32_t centre_of(uint32_t size, uint32_t out)
+{
+	return size > out ? -(int32_t)nearbyint((size - out) * 0.5) : (int32_t)((out - size) / 2);
+}
+
+static bt_placement cut_out(const beton_image_options *image, const bt_rect *crop)
+{
+	uint32_t shorter = bt_min_u32(crop->width, crop->height), side = image->shorter_side;
+	bt_placement place = {.width = (uint32_t)((uint64_t)side * crop->width / shorter),
+			      .height = (uint32_t)((uint64_t)side * crop->height / shorter)};
+	place.x = centre_of(place.width, image->width);
+	place.y = centre_of(place.height, image->height);
+	return place;
+}
+
 bt_placement bt_crop_fit(const beton_image_options *image, const bt_rect *crop)
 {
 	uint32_t width = image->width, height = image->height;
 	if (image->fit == BETON_FIT_STRETCH)
 		return (bt_placement){.width = width, .height = height};
+	if (image->fit == BETON_FIT_SHORTER_SIDE)
+		return cut_out(image, crop);
 	bt_placement place = contain(crop, width, height);
 	if (image->keep_small && crop->width < width && crop->height < height)
 		place = (bt_placement){.width = crop->width, .height = crop->height};
@@ -86,4 +104,42 @@ bt_placement bt_crop_fit(const beton_image_options *image, const bt_rect *crop)
 		place.y = (int32_t)nearbyint((height - place.height) * 0.5);
 	}
 	return place;
+}
+
+/* Part of an axis. */
+typedef struct range {
+	uint32_t begin;
+	uint32_t count;
+} range;
+
+static range visible(int64_t place, uint32_t size, uint32_t out)
+{
+	int64_t begin = place < 0 ? -place : 0, end = out - place < size ? out - place : size;
+	return (range){(uint32_t)begin, (uint32_t)(end - begin)};
+}
+
+/* Of `size` pixels of a crop, resized to `whole`: those that a part of it needs. */
+static range needed(uint32_t size, uint32_t whole, range part)
+{
+	/* A sample of chroma at 1/8 is as wide as SAMPLE pixels, and filters reach as far as a sample of either side.
+	 */
+	enum { SAMPLE = 32 };
+	double scale = (double)size / whole, reach = (scale > SAMPLE ? scale : SAMPLE) + SAMPLE;
+	double begin = floor(part.begin * scale - reach), end = ceil(((double)part.begin + part.count) * scale + reach);
+	range out = {.begin = begin > 0 ? (uint32_t)begin : 0};
+	out.count = (end < size ? (uint32_t)end : size) - out.begin;
+	return out;
+}
+
+bt_rect bt_crop_visible(const bt_placement *place, uint32_t width, uint32_t height)
+{
+	range x = visible(place->x, place->width, width), y = visible(place->y, place->height, height);
+	return (bt_rect){x.begin, y.begin, x.count, y.count};
+}
+
+bt_rect bt_crop_needed(const bt_rect *crop, const bt_placement *place, uint32_t width, uint32_t height)
+{
+	range x = needed(crop->width, place->width, visible(place->x, place->width, width));
+	range y = needed(crop->height, place->height, visible(place->y, place->height, height));
+	return (bt_rect){crop->x + x.begin, crop->y + y.begin, x.count, y.count};
 }

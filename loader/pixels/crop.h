@@ -43,7 +43,14 @@ bt_rect bt_crop_random(uint32_t width, uint32_t height, const double scale[2], c
 /* FFCV's CenterCrop: a square of center_ratio times the shorter side. */
 bt_rect bt_crop_center(uint32_t width, uint32_t height, double center_ratio);
 
-/* The place of a crop, as image's height, width and fit say; see beton_fit. */
+/* The place of a crop, as image's height, width and fit say; see beton_fit. It may reach beyond the output. */
 bt_placement bt_crop_fit(const beton_image_options *image, const bt_rect *crop);
+
+/* The part of what lies at the place that is inside a width x height output, counted from the place. */
+bt_rect bt_crop_visible(const bt_placement *place, uint32_t width, uint32_t height);
+
+/* The part of the crop that the visible part of the place needs, with any filter and in a JPEG's planes of any scale.
+ */
+bt_rect bt_crop_needed(const bt_rect *crop, const bt_placement *place, uint32_t width, uint32_t height);
 
 #endif

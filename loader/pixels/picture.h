@@ -15,8 +15,9 @@ typedef enum bt_colour {
 } bt_colour;
 
 /* One plane of bytes. The crop is a box in units of samples, where sample (i, j) covers [i, i + 1) x [j, j + 1). The
- * box lies inside width x height and is never empty. Its edges can cut through samples if the plane is subsampled or
- * was decoded at a smaller scale. Samples outside the box belong to the picture. */
+ * box is never empty. It lies inside width x height, unless only a part of the resized crop is wanted: then there are
+ * the samples that this part needs. Its edges can cut through samples if the plane is subsampled or was decoded at a
+ * smaller scale. Samples outside the box belong to the picture. */
 typedef struct bt_plane {
 	const uint8_t *data;
 	size_t stride;  /* bytes from one row to the next */

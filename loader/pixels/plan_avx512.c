@@ -37,7 +37,7 @@ static TARGET void locate(const bt_axis_key *key, const bt_box *box, uint32_t i,
 	const __m512d one = _mm512_set1_pd(1), half = _mm512_set1_pd(0.5);
 	__m512d low = _mm512_set1_pd((double)box->low), high = _mm512_set1_pd((double)box->high);
 	__m512d scale = _mm512_set1_pd(box->scale), begin = _mm512_set1_pd(key->begin);
-	__m512d number = _mm512_add_pd(_mm512_set1_pd(i), _mm512_setr_pd(0, 1, 2, 3, 4, 5, 6, 7));
+	__m512d number = _mm512_add_pd(_mm512_set1_pd(key->before + i), _mm512_setr_pd(0, 1, 2, 3, 4, 5, 6, 7));
 	if (box->tent) {
 		out->support = _mm512_max_pd(scale, one);
 		out->centre = _mm512_add_pd(begin, _mm512_mul_pd(_mm512_add_pd(number, half), scale));

@@ -12,13 +12,27 @@ static bool grows(double length, uint32_t out)
 	return length < out;
 }
 
+/* The part of the result that is made, as it is before it is mirrored. */
+static bt_rect part_of(const bt_resize_target *target)
+{
+	bt_rect part = target->part;
+	if (part.width == 0)
+		return (bt_rect){.width = target->width, .height = target->height};
+	if (target->mirrored)
+		part.x = target->width - part.x - part.width;
+	return part;
+}
+
 static int plan(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err)
 {
+	const bt_rect part = part_of(target);
 	bool shrinks = !grows(source->box_width, target->width) && !grows(source->box_height, target->height);
 	bt_axis_key horizontal = {.begin = source->x,
 				  .length = source->box_width,
 				  .in = source->width,
-				  .out = target->width,
+				  .whole = target->width,
+				  .before = part.x,
+				  .out = part.width,
 				  .channels = source->channels,
 				  .filter = target->filter,
 				  .shrinks = shrinks,
@@ -28,7 +42,9 @@ static int plan(bt_resizer *resizer, const bt_plane *source, const bt_resize_tar
 	bt_axis_key vertical = {.begin = source->y,
 				.length = source->box_height,
 				.in = source->height,
-				.out = target->height,
+				.whole = target->height,
+				.before = part.y,
+				.out = part.height,
 				.channels = 1,
 				.filter = target->filter,
 				.shrinks = shrinks,
@@ -51,15 +67,18 @@ static int reserve_out(bt_resizer *resizer, size_t bytes, beton_error *err)
 
 static int begin_exact(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err)
 {
+	const bt_rect part = part_of(target);
 	const bt_exact_key key = {.library = target->exact,
-				  .in_width = source->width,
-				  .in_height = source->height,
+				  .in_width = (uint32_t)source->box_width,
+				  .in_height = (uint32_t)source->box_height,
+				  .held = {(uint32_t)-source->x, (uint32_t)-source->y, source->width, source->height},
 				  .out_width = target->width,
 				  .out_height = target->height,
+				  .part = part,
 				  .channels = source->channels,
 				  .mirrored = target->mirrored};
 	int result = bt_exact_begin(&resizer->exact, &key, source->data, source->stride, err);
-	return result ? result : reserve_out(resizer, (size_t)target->width * source->channels, err);
+	return result ? result : reserve_out(resizer, (size_t)part.width * source->channels, err);
 }
 
 int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, const bt_resizer *like,
@@ -69,7 +88,8 @@ int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize
 		resizer->kernels = bt_kernels_best();
 	resizer->source = *source;
 	/* Pixels that are not resized are the same with any library. */
-	resizer->is_exact = target->exact && (source->width != target->width || source->height != target->height);
+	resizer->is_exact =
+		target->exact && (source->box_width != target->width || source->box_height != target->height);
 	if (resizer->is_exact)
 		return begin_exact(resizer, source, target, err);
 	resizer->horizontal = like ? like->horizontal : NULL;
@@ -79,7 +99,7 @@ int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize
 		return result;
 	size_t values =
 		(size_t)resizer->horizontal->columns * source->channels + BT_ROW_SLACK + resizer->horizontal->stride;
-	size_t bytes = (size_t)target->width * source->channels + BT_OUT_SLACK;
+	size_t bytes = (size_t)part_of(target).width * source->channels + BT_OUT_SLACK;
 	resizer->row_stride = (values + LINE - 1) / LINE * LINE;
 	if (!bt_buffer_reserve(&resizer->rows, resizer->row_stride * sizeof(int16_t) * BT_ROWS))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for rows of %u pixels", source->width);

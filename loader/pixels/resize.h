@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Resizing of a plane of bytes from a fractional box to the output, some output rows at a time, in fixed point: the
- * same bytes on every machine. Weights have 14 bits and add up to 1 exactly; between the vertical and the horizontal
- * pass values have 7 fractional bits. A result differs from the exact one, before rounding, by at most 255 * (taps of
- * both axes) / 2^15 + 2^-8. */
+ * Resizing of a plane of bytes from a fractional box to the output, or a part of it, some rows at a time, in fixed
+ * point: the same bytes on every machine. Weights have 14 bits and add up to 1 exactly; between the vertical and the
+ * horizontal pass values have 7 fractional bits. A result differs from the exact one, before rounding, by at most 255 *
+ * (taps of both axes) / 2^15 + 2^-8. */
 #ifndef BT_LOADER_RESIZE_H
 #define BT_LOADER_RESIZE_H
 
@@ -14,6 +14,7 @@
 #include <beton/loader.h>
 
 #include "common/buffer.h"
+#include "crop.h"
 #include "picture.h"
 #include "resize_exact.h"
 
@@ -33,10 +34,12 @@ enum {
 
 /* How one axis is resized: the key of its tables. */
 typedef struct bt_axis_key {
-	double begin;  /* of the box, samples */
-	double length; /* of the box, samples; > 0 */
-	uint32_t in;   /* number of samples */
-	uint32_t out;
+	double begin;    /* of the box, samples */
+	double length;   /* of the box, samples; > 0 */
+	uint32_t in;     /* number of samples */
+	uint32_t whole;  /* outputs that the box has */
+	uint32_t before; /* of these, in front of the first one that is made */
+	uint32_t out;    /* that are made */
 	uint32_t channels;
 	beton_filter filter;
 	bool shrinks; /* AREA: no axis of the picture grows */
@@ -86,12 +89,13 @@ typedef struct bt_resizer {
 } bt_resizer;
 
 typedef struct bt_resize_target {
-	uint32_t width;
+	uint32_t width; /* of the whole result */
 	uint32_t height;
 	beton_filter filter;
 	bool mirrored; /* left and right exchanged */
-	/* The library whose arithmetic replaces the filter, for planes whose box is the whole plane. */
+	/* The library whose arithmetic replaces the filter, for planes with a sample for each pixel of the picture. */
 	bt_exact_library exact;
+	bt_rect part; /* of the result, as it is mirrored, that is made; of width 0: all of it */
 } bt_resize_target;
 
 /* Prepares resizing of the plane's box to target. like: NULL, or a resizer whose tables are used: it was prepared for a
@@ -100,8 +104,8 @@ typedef struct bt_resize_target {
 int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, const bt_resizer *like,
 		    beton_error *err);
 
-/* Output rows y .. y + count - 1 (count: 1 .. BT_ROWS), *stride apart, width * channels bytes each, valid until the
- * next call. If nothing is resized, they are the plane's own rows. */
+/* Rows y .. y + count - 1 of the part (count: 1 .. BT_ROWS), *stride apart, its width * channels bytes each, valid
+ * until the next call. If nothing is resized, they are the plane's own rows. */
 const uint8_t *bt_resize_rows(bt_resizer *resizer, uint32_t y, uint32_t count, size_t *stride);
 
 /* Books the resizer's memory in a budget, which outlives the resizer. Before the first use. */

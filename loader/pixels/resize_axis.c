@@ -40,7 +40,7 @@ static filter_kind choose(const bt_axis_key *key)
 	case BETON_FILTER_NEAREST:
 		return KIND_NEAREST;
 	default:
-		return key->length >= key->out ? KIND_AREA : KIND_TENT;
+		return key->length >= key->whole ? KIND_AREA : KIND_TENT;
 	}
 }
 
@@ -186,7 +186,7 @@ INLINE void fill_outputs(bt_axis *axis, span *s, filter_kind kind)
 	bool fits = axis->stride == SHORT_STRIDE;
 	for (uint32_t i = 0; i < key->out; i++) {
 		uint32_t place = key->mirrored ? key->out - 1 - i : i;
-		locate(s, kind, i);
+		locate(s, kind, key->before + i);
 		if (!fits || s->last - s->first >= SHORT || !fill_short(axis, s, kind, place))
 			fill_output(axis, s, kind, place);
 	}
@@ -213,7 +213,7 @@ static void fill_kind(bt_axis *axis, span *s, filter_kind kind)
 static void fill_all(bt_axis *axis, filter_kind kind)
 {
 	const bt_axis_key *key = &axis->key;
-	span s = {.key = key, .scale = key->length / key->out};
+	span s = {.key = key, .scale = key->length / key->whole};
 	s.low = clamp(floor_of(key->begin + 1e-9), 0, key->in - 1);
 	s.high = clamp(ceil_of(key->begin + key->length - 1e-9) - 1, s.low, key->in - 1);
 	const bt_box box = {.scale = s.scale, .low = s.low, .high = s.high, .tent = kind == KIND_TENT};
@@ -241,16 +241,17 @@ static void fill_all(bt_axis *axis, filter_kind kind)
 
 static bool same_key(const bt_axis_key *a, const bt_axis_key *b)
 {
-	return a->begin == b->begin && a->length == b->length && a->in == b->in && a->out == b->out &&
-	       a->channels == b->channels && a->filter == b->filter && a->shrinks == b->shrinks &&
-	       a->mirrored == b->mirrored && a->permuted == b->permuted && a->kernels == b->kernels;
+	return a->begin == b->begin && a->length == b->length && a->in == b->in && a->whole == b->whole &&
+	       a->before == b->before && a->out == b->out && a->channels == b->channels && a->filter == b->filter &&
+	       a->shrinks == b->shrinks && a->mirrored == b->mirrored && a->permuted == b->permuted &&
+	       a->kernels == b->kernels;
 }
 
 int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
 {
 	if (axis->memory.data && same_key(&axis->key, key))
 		return BETON_OK;
-	double scale = key->length / key->out;
+	double scale = key->length / key->whole;
 	filter_kind kind = choose(key);
 	/* A tent of width 2 * scale touches one sample more than its width, a box of width scale two. */
 	double taps = kind == KIND_TENT ? 2 * most(scale, 1) + 2 : kind == KIND_AREA ? scale + 3 : 2;

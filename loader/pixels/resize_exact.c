@@ -247,15 +247,15 @@ static bool adds_first(const bt_exact_key *key)
 	return key->library == BT_EXACT_PILLOW && rows > 0 && rows > columns * 2;
 }
 
-/* Values of a row of the output, and of the input. */
+/* Values of a row of the part, and of what is held of the input. */
 static size_t out_values(const bt_exact *exact)
 {
-	return (size_t)exact->key.out_width * exact->key.channels;
+	return (size_t)exact->key.part.width * exact->key.channels;
 }
 
 static size_t in_values(const bt_exact *exact)
 {
-	return (size_t)exact->key.in_width * exact->key.channels;
+	return (size_t)exact->key.held.width * exact->key.channels;
 }
 
 /* Makes room for rows and sums. */
@@ -264,7 +264,7 @@ static bool reserve(bt_exact *exact)
 	size_t n = out_values(exact);
 	size_t sums = exact->adds_first ? in_values(exact) : n;
 	uint32_t most = 1;
-	for (uint32_t y = 0; y < exact->key.out_height && !exact->adds_first; y++)
+	for (uint32_t y = 0; y < exact->key.part.height && !exact->adds_first; y++)
 		most = exact->vertical.count[y] > most ? exact->vertical.count[y] : most;
 	size_t room = KEPT_BYTES / (n * sizeof(*exact->rows));
 	exact->kept = most <= room ? most : room > 0 ? (uint32_t)room : 1;
@@ -279,11 +279,16 @@ static bool reserve(bt_exact *exact)
 	return true;
 }
 
+static bool same_rect(const bt_rect *a, const bt_rect *b)
+{
+	return a->x == b->x && a->y == b->y && a->width == b->width && a->height == b->height;
+}
+
 static bool same_key(const bt_exact_key *a, const bt_exact_key *b)
 {
 	return a->library == b->library && a->in_width == b->in_width && a->in_height == b->in_height &&
-	       a->out_width == b->out_width && a->out_height == b->out_height && a->channels == b->channels &&
-	       a->mirrored == b->mirrored;
+	       a->out_width == b->out_width && a->out_height == b->out_height && same_rect(&a->held, &b->held) &&
+	       same_rect(&a->part, &b->part) && a->channels == b->channels && a->mirrored == b->mirrored;
 }
 
 static int plan(bt_exact *exact, const bt_exact_key *key, beton_error *err)
@@ -292,13 +297,25 @@ static int plan(bt_exact *exact, const bt_exact_key *key, beton_error *err)
 	exact->key = *key;
 	exact->adds_first = adds_first(key);
 	choose(exact, &filter);
-	int result =
-		bt_exact_axis_plan(&exact->horizontal, filter, key->in_width, key->out_width, key->mirrored, true, err);
+	const bt_exact_axis_key horizontal = {.filter = filter,
+					      .in = key->in_width,
+					      .held = key->held.x,
+					      .whole = key->out_width,
+					      .before = key->part.x,
+					      .out = key->part.width,
+					      .mirrored = key->mirrored,
+					      .last_once = true};
+	const bt_exact_axis_key vertical = {.filter = filter,
+					    .in = key->in_height,
+					    .held = key->held.y,
+					    .whole = key->out_height,
+					    .before = key->part.y,
+					    .out = key->part.height};
+	int result = bt_exact_axis_plan(&exact->horizontal, &horizontal, err);
 	if (result == BETON_OK)
-		result = bt_exact_axis_plan(&exact->vertical, filter, key->in_height, key->out_height, false, false,
-					    err);
+		result = bt_exact_axis_plan(&exact->vertical, &vertical, err);
 	if (result == BETON_OK && !reserve(exact))
-		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for rows of %u pixels", key->out_width);
+		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for rows of %u pixels", key->part.width);
 	if (result)
 		exact->key = (bt_exact_key){0};
 	return result;
@@ -318,10 +335,10 @@ int bt_exact_begin(bt_exact *exact, const bt_exact_key *key, const uint8_t *sour
 static void resize_to(const bt_exact *exact, const uint8_t *in, bt_exact_number *row)
 {
 	resize_row *resize = exact->key.channels == 1 ? exact->method->resize_grey : exact->method->resize;
-	resize(&exact->horizontal, exact->key.out_width, in, row);
+	resize(&exact->horizontal, exact->key.part.width, in, row);
 }
 
-/* Returns row y of the input, resized. */
+/* Returns row y of what is held of the input, resized. */
 static const bt_exact_number *resized_row(bt_exact *exact, uint32_t y)
 {
 	uint32_t place = y % exact->kept;
@@ -367,7 +384,7 @@ void bt_exact_row(bt_exact *exact, uint32_t y, uint8_t *out)
 		if (axis->stride > 0)
 			weight = axis->weights[(size_t)y * axis->stride + k];
 		/* LINEAR's second row must stay inside the picture. */
-		row = row < exact->key.in_height ? row : exact->key.in_height - 1;
+		row = row < exact->key.held.height ? row : exact->key.held.height - 1;
 		exact->method->add(resized_row(exact, row), weight, n, exact->sum);
 	}
 	exact->method->finish(exact->sum, n, exact->share, out);

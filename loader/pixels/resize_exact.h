@@ -14,6 +14,7 @@
 #include <beton/error.h>
 
 #include "common/buffer.h"
+#include "crop.h"
 
 typedef enum bt_exact_library { BT_EXACT_NONE = 0, BT_EXACT_OPENCV = 1, BT_EXACT_PILLOW = 2 } bt_exact_library;
 
@@ -22,8 +23,10 @@ typedef struct bt_exact_key {
 	bt_exact_library library;
 	uint32_t in_width;
 	uint32_t in_height;
+	bt_rect held; /* of the input: all that is needed for the part */
 	uint32_t out_width;
 	uint32_t out_height;
+	bt_rect part;      /* of the output, before it is mirrored, that is made */
 	uint32_t channels; /* 3 or 1 */
 	bool mirrored;     /* left and right exchanged */
 } bt_exact_key;
@@ -63,11 +66,11 @@ typedef struct bt_exact {
 	size_t stride;
 } bt_exact;
 
-/* Prepares resizing of source: key->in_height rows, `stride` bytes apart. Keeps the tables of the last call if they
+/* Prepares resizing of source: key->held.height rows, `stride` bytes apart. Keeps the tables of the last call if they
  * fit. Errors: NO_MEMORY. */
 int bt_exact_begin(bt_exact *exact, const bt_exact_key *key, const uint8_t *source, size_t stride, beton_error *err);
 
-/* Fills out with output row y, out_width pixels. Cheapest in rising order. */
+/* Fills out with row y of the part, part.width pixels. Cheapest in rising order. */
 void bt_exact_row(bt_exact *exact, uint32_t y, uint8_t *out);
 
 void bt_exact_free(bt_exact *exact);

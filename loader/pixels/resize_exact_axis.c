@@ -121,21 +121,22 @@ static uint32_t most_weights(bt_exact_filter filter, uint32_t in, uint32_t out)
 	}
 }
 
-int bt_exact_axis_plan(bt_exact_axis *axis, bt_exact_filter filter, uint32_t in, uint32_t out, bool mirrored,
-		       bool last_once, beton_error *err)
+int bt_exact_axis_plan(bt_exact_axis *axis, const bt_exact_axis_key *key, beton_error *err)
 {
-	size_t stride = most_weights(filter, in, out);
+	bt_exact_filter filter = key->filter;
+	uint32_t out = key->out;
+	size_t stride = most_weights(filter, key->in, key->whole);
 	uint32_t *memory =
 		bt_buffer_reserve(&axis->memory, out * (2 * sizeof(*axis->first) + stride * sizeof(*axis->weights)));
 	if (!memory)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for resizing %u to %u pixels", in, out);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for resizing %u to %u pixels", key->in, key->whole);
 	axis->first = memory;
 	axis->count = memory + out;
 	axis->weights = (bt_exact_number *)(memory + 2 * (size_t)out);
 	axis->stride = (uint32_t)stride;
 	for (uint32_t i = 0; i < out; i++) {
-		const span s = {in, out, i, last_once};
-		uint32_t place = mirrored ? out - 1 - i : i;
+		const span s = {key->in, key->whole, key->before + i, key->last_once};
+		uint32_t place = key->mirrored ? out - 1 - i : i;
 		uint32_t *first = &axis->first[place];
 		bt_exact_number *weights = axis->weights + place * stride;
 		uint32_t count = filter == BT_EXACT_SUM      ? fill_sum(&s, first)
@@ -143,6 +144,7 @@ int bt_exact_axis_plan(bt_exact_axis *axis, bt_exact_filter filter, uint32_t in,
 				 : filter == BT_EXACT_LINEAR ? fill_linear(&s, first, weights)
 							     : fill_tent(&s, first, weights);
 		axis->count[place] = count;
+		*first -= key->held;
 	}
 	return BETON_OK;
 }

@@ -34,9 +34,21 @@ typedef enum bt_exact_filter {
 /* The filter that OpenCV uses for a picture. */
 bt_exact_filter bt_opencv_filter(const bt_exact_key *key);
 
-/* Computes *axis from `in` samples to `out`. last_once: LINEAR does not interpolate the last sample with itself. OpenCV
- * interpolates it along columns but not along rows, which rounds differently. Errors: NO_MEMORY. */
-int bt_exact_axis_plan(bt_exact_axis *axis, bt_exact_filter filter, uint32_t in, uint32_t out, bool mirrored,
-		       bool last_once, beton_error *err);
+/* `whole` outputs of `in` samples; out of them are made, from number `before` on. */
+typedef struct bt_exact_axis_key {
+	bt_exact_filter filter;
+	uint32_t in;
+	uint32_t held; /* the first sample that there is; others are counted from it */
+	uint32_t whole;
+	uint32_t before;
+	uint32_t out;
+	bool mirrored;
+	/* LINEAR does not interpolate the last sample with itself. OpenCV interpolates it along columns but not along
+	 * rows, which rounds differently. */
+	bool last_once;
+} bt_exact_axis_key;
+
+/* Computes *axis for key. Errors: NO_MEMORY. */
+int bt_exact_axis_plan(bt_exact_axis *axis, const bt_exact_axis_key *key, beton_error *err);
 
 #endif

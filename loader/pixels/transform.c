@@ -183,7 +183,9 @@ static bool same_box(const bt_plane *a, const bt_plane *b)
 static int begin(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_placement *place,
 		 const bt_image_format *format, beton_error *err)
 {
-	const bt_resize_target target = {place->width, place->height, format->filter, flip, format->exact};
+	const bt_resize_target target = {place->width,   place->height,
+					 format->filter, flip,
+					 format->exact,  bt_crop_visible(place, format->width, format->height)};
 	const bt_plane *planes = picture->planes;
 	bt_resizer *resizers = transformer->planes;
 	if (!bt_buffer_reserve(&transformer->rows, (size_t)format->width * 3 * BT_ROWS))
@@ -207,9 +209,10 @@ int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool fl
 	if (result)
 		return result;
 	int planes = picture->colour == BT_YCC ? 3 : 1;
-	uint32_t top = (uint32_t)place->y, end = top + place->height;
-	block rows = {.colour = picture->colour, .x = (uint32_t)place->x, .width = place->width};
-	if (place->width < format->width || top > 0) /* emit_pixels and emit_planes need it beside the picture, too */
+	const bt_rect part = bt_crop_visible(place, format->width, format->height);
+	uint32_t top = place->y > 0 ? (uint32_t)place->y : 0, end = top + part.height;
+	block rows = {.colour = picture->colour, .x = place->x > 0 ? (uint32_t)place->x : 0, .width = part.width};
+	if (part.width < format->width || top > 0) /* emit_pixels and emit_planes need it beside the picture, too */
 		emit_padding(transformer, format, 0, top, destination);
 	for (rows.y = top; rows.y < end; rows.y += BT_ROWS) {
 		rows.count = bt_min_u32(end - rows.y, BT_ROWS);

@@ -47,8 +47,8 @@ typedef struct bt_transformer {
 } bt_transformer;
 
 /* Fills destination (bt_image_format_bytes of it) from the crop of a picture, which is grey where the format has one
- * channel. place: where it lies in the image, all of it inside, with padding around it; NULL: it fills the image. flip:
- * mirrored, at the same place. Errors: NO_MEMORY. */
+ * channel. place: where it lies in the image, with padding around it, and cut off at the image's edges; NULL: it fills
+ * the image. flip: mirrored, at the same place. Errors: NO_MEMORY. */
 int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_placement *place,
 		 const bt_image_format *format, void *destination, beton_error *err);
 

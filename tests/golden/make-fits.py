@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints fits.h: where Pillow's ImageOps.pad puts pictures, and the pixels that it makes, to be compared with the loader's.
+"""Prints fits.h: where Pillow's ImageOps.pad, and torchvision's Resize and CenterCrop, put pictures, and the pixels that they
+make, to be compared with the loader's.
 
-usage: make-fits.py > fits.h    (needs Pillow, NumPy and xxhash)
+usage: make-fits.py > fits.h    (needs Pillow, NumPy, torchvision and xxhash)
 """
 import random
 
 import numpy
 import PIL
+import torchvision
 import xxhash
 from PIL import Image, ImageOps
+from torchvision.transforms import functional as F
 
 CENTERS = ((0.5, 0.5), (0, 0))  # BETON_FIT_PAD_CENTER, BETON_FIT_PAD_CORNER
 PAD = (7, 114, 250)
 PICTURES = (((64, 48), (32, 32)), ((48, 64), (33, 20)), ((31, 90), (64, 64)), ((90, 31), (17, 64)), ((20, 15), (51, 61)),
-            ((40, 40), (24, 24)), ((5, 77), (40, 9)), ((80, 60), (40, 31)))
+            ((40, 40), (24, 24)), ((5, 77), (40, 9)), ((80, 60), (40, 31)),
+            ((700, 300), (48, 40)), ((290, 800), (30, 44)))
+SIDES = (36, 21, 48, 19, 90, 40, 33, 60, 60, 33)  # of PICTURES: some are cut off, some padded, some both
 
 
 def place(size, out, center):
@@ -31,6 +36,20 @@ def fixture_picture(picture, width, height):
     value = numpy.where(wave < 128, wave * 2, 510 - wave * 2)
     noise = (((x * 2654435761 + y * 40503 + c * 97 + picture) & 0xffffffff) >> 5) & 15
     return Image.fromarray((value * 15 // 16 + noise).astype(numpy.uint8))
+
+
+def cut_place(size, out, side):
+    """The same of Resize(side) and CenterCrop(out), which may reach beyond the output."""
+    resized = F.resize(Image.new('L', size, 255), side)
+    # Numbers of columns and rows, from 1 on, as pixels: the output's first one that is not padding tells the place.
+    places = []
+    for axis in (0, 1):
+        long = Image.new('I', (resized.size[axis], 1))
+        long.putdata(range(1, resized.size[axis] + 1))
+        line = list(F.center_crop(long, [1, out[axis]]).get_flattened_data())
+        first = next(i for i, value in enumerate(line) if value)
+        places.append(first - (line[first] - 1))
+    return *places, *resized.size
 
 
 def braces(values):
@@ -52,13 +71,18 @@ def choose_sizes():
 
 print(f'''/* SPDX-License-Identifier: Apache-2.0
  *
- * Made by make-fits.py with Pillow {PIL.__version__}. */
+ * Made by make-fits.py with Pillow {PIL.__version__} and torchvision {torchvision.__version__.split('+')[0]}. */
 /* clang-format off */
 static const golden_place golden_places[] = {{''')
 for size, out in choose_sizes():
     if min(round(size[1] / size[0] * out[0]), round(size[0] / size[1] * out[1])) == 0:
         continue  # Pillow refuses a side of 0
     print(f'\t{{{braces(size)}, {braces(out)}, {{{", ".join(braces(place(size, out, c)) for c in CENTERS)}}}}},')
+print('};\nstatic const golden_cut golden_cuts[] = {')
+for number, (size, out) in enumerate(choose_sizes()):
+    if max(size) < 40 * min(size):
+        side = (256, 33, 8, 17, 100)[number % 5]
+        print(f'\t{{{braces(size)}, {braces(out)}, {side}, {braces(cut_place(size, out, side))}}},')
 print(f'''}};
 static const uint16_t golden_pad[3] = {braces(PAD)};
 static const golden_picture golden_pictures[] = {{''')
@@ -66,5 +90,7 @@ for number, (size, out) in enumerate(PICTURES):
     picture = fixture_picture(number, *size)
     padded = (ImageOps.pad(picture, out, Image.Resampling.BILINEAR, color=PAD, centering=c) for c in CENTERS)
     digests = ('0x' + xxhash.xxh3_64_hexdigest(p.tobytes()) for p in padded)
-    print(f'\t{{{braces(size)}, {braces(out)}, {braces(digests)}}},')
+    cut = F.center_crop(F.resize(picture, SIDES[number]), out[::-1])
+    cut_digest = '0x' + xxhash.xxh3_64_hexdigest(cut.tobytes())
+    print(f'\t{{{braces(size)}, {braces(out)}, {braces(digests)}, {SIDES[number]}, {cut_digest}}},')
 print('};\n/* clang-format on */')

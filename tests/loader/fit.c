@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures that keep their aspect, with padding: places and pixels of Pillow (tests/golden/fits.h), and through the
- * loader, whatever the mode, the same elements as without padding, with elements of the padding's colour around them.
- */
+ * Pictures that keep their aspect, with padding or cut off: places and pixels of Pillow and torchvision
+ * (tests/golden/fits.h), and through the loader, whatever the mode, the same elements as of the whole resized picture,
+ * with elements of the padding's colour around them. */
 #include "fixture.h"
 
 #include <stdio.h>
@@ -24,11 +24,20 @@ typedef struct golden_picture {
 	uint32_t size[2];
 	uint32_t out[2];
 	uint64_t digest[2]; /* PAD_CENTER, PAD_CORNER */
+	uint32_t side;      /* of SHORTER_SIDE, and its digest, with black padding */
+	uint64_t cut_digest;
 } golden_picture;
+
+typedef struct golden_cut {
+	uint32_t crop[2];
+	uint32_t out[2];
+	uint32_t side;
+	int64_t place[4];
+} golden_cut;
 
 #include "tests/golden/fits.h"
 
-enum { PICTURES = 9, COLOUR = PICTURES - 1 }; /* COLOUR: a picture of the padding's colour alone */
+enum { PICTURES = 11, COLOUR = PICTURES - 1 }; /* COLOUR: a picture of the padding's colour alone */
 
 static char *file;
 static beton_operation operations[2];
@@ -56,6 +65,19 @@ static void places_are_those_of_pillow(void **state)
 		}
 }
 
+static void places_are_those_of_torchvision(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(golden_cuts) / sizeof(*golden_cuts); i++) {
+		const golden_cut *golden = &golden_cuts[i];
+		const beton_image_options image = {.width = golden->out[0],
+						   .height = golden->out[1],
+						   .fit = BETON_FIT_SHORTER_SIDE,
+						   .shorter_side = golden->side};
+		check_place(&image, golden->crop[0], golden->crop[1], golden->place);
+	}
+}
+
 /* What Pillow has no answer for. */
 static void places_of_small_and_thin_crops(void **state)
 {
@@ -70,6 +92,9 @@ static void places_of_small_and_thin_crops(void **state)
 	check_place(&image, 128, 20, (const int64_t[]){0, 15, 64, 10});
 	image.fit = BETON_FIT_PAD_CORNER;
 	check_place(&image, 3, 39, (const int64_t[]){0, 0, 3, 39});
+	image.fit = BETON_FIT_SHORTER_SIDE;
+	image.shorter_side = 65535;
+	check_place(&image, 65535, 1, (const int64_t[]){-2147418080, -32748, 4294836225, 65535});
 	image.fit = BETON_FIT_STRETCH;
 	image.keep_small = 0;
 	check_place(&image, 3, 39, (const int64_t[]){0, 0, 64, 40});
@@ -153,6 +178,7 @@ static beton_loader_options make_options(uint32_t width, uint32_t height, beton_
 	options.image.width = width;
 	options.image.height = height;
 	options.image.fit = fit;
+	options.image.shorter_side = fit == BETON_FIT_SHORTER_SIDE ? 29 : 0;
 	for (int c = 0; c < 3 && fit != BETON_FIT_STRETCH; c++)
 		options.image.pad[c] = golden_pad[c];
 	return options;
@@ -199,6 +225,22 @@ static void unload(loaded *in)
 	fixture_close(&in->loader, &in->iterator);
 }
 
+static void pixels_are_those_of_torchvision(void **state)
+{
+	(void)state;
+	for (uint64_t i = 0; i < COLOUR; i++) {
+		const golden_picture *golden = &golden_pictures[i];
+		beton_loader_options options = make_options(golden->out[0], golden->out[1], BETON_FIT_SHORTER_SIDE);
+		options.image.shorter_side = golden->side;
+		options.image.pixels = BETON_PIXELS_TORCHVISION;
+		memset(options.image.pad, 0, sizeof(options.image.pad));
+		loaded found = load(options, i);
+		if (XXH3_64bits(found.pixels, (size_t)golden->out[0] * golden->out[1] * 3) != golden->cut_digest)
+			fail_msg("picture %d", (int)i);
+		unload(&found);
+	}
+}
+
 static void pixels_are_those_of_pillow(void **state)
 {
 	(void)state;
@@ -231,7 +273,7 @@ static const uint8_t *element(const beton_image_options *image, const uint8_t *p
 	return pixels + at * element_bytes(image->dtype);
 }
 
-/* A padded sample beside one of the size of its place, and one of the padding's colour. */
+/* A sample beside one of the size of its place, and one of the padding's colour. */
 static void check_elements(const beton_loader_options *options, uint64_t sample)
 {
 	const beton_image_options *image = &options->image;
@@ -239,7 +281,7 @@ static void check_elements(const beton_loader_options *options, uint64_t sample)
 	const double *place = padded.drawn + padded.numbers - 4;
 	beton_loader_options plain = *options;
 	plain.image.fit = BETON_FIT_STRETCH;
-	plain.image.keep_small = 0;
+	plain.image.keep_small = plain.image.shorter_side = 0;
 	memset(plain.image.pad, 0, sizeof(plain.image.pad));
 	plain.image.width = (uint32_t)place[2];
 	plain.image.height = (uint32_t)place[3];
@@ -253,8 +295,8 @@ static void check_elements(const beton_loader_options *options, uint64_t sample)
 				bool inside = x >= place[0] && x < place[0] + place[2] && y >= place[1] &&
 					      y < place[1] + place[3];
 				const uint8_t *expected =
-					inside ? element(&plain.image, picture.pixels, x - (uint32_t)place[0],
-							 y - (uint32_t)place[1], c)
+					inside ? element(&plain.image, picture.pixels, x - (uint32_t)(int32_t)place[0],
+							 y - (uint32_t)(int32_t)place[1], c)
 					       : element(&plain.image, colour.pixels, 0, 0, c);
 				if (memcmp(element(image, padded.pixels, x, y, c), expected, bytes) != 0)
 					fail_msg("sample %d, fit %u, at %u %u %u, place %g %g %g %g", (int)sample,
@@ -269,17 +311,18 @@ static void elements_are_the_same_in_every_mode(void **state)
 {
 	(void)state;
 	static const beton_dtype dtypes[] = {BETON_UINT8, BETON_FLOAT32, BETON_FLOAT16, BETON_BFLOAT16};
-	for (uint32_t i = 0; i < 144; i++) {
-		beton_loader_options options =
-			make_options(33, i % 5 ? 41 : 18, i % 2 ? BETON_FIT_PAD_CENTER : BETON_FIT_PAD_CORNER);
+	for (uint32_t i = 0; i < 288; i++) {
+		beton_loader_options options = make_options(33, i % 5 ? 41 : 18, BETON_FIT_PAD_CENTER + i / 7 % 3);
 		options.image.dtype = dtypes[i % 4];
 		options.image.normalize = i % 4 > 0 && i % 3 > 0;
 		options.image.layout = i / 2 % 2 ? BETON_NCHW : BETON_NHWC;
 		options.image.crop = (beton_crop)(i / 4 % 3);
 		options.image.flip_probability = 0.5;
-		options.image.keep_small = i % 7 > 3;
+		options.image.keep_small = options.image.fit != BETON_FIT_SHORTER_SIDE && i % 7 > 3;
+		if (options.image.shorter_side)
+			options.image.shorter_side = 20 + i % 25;
 		options.image.pixels = (beton_pixels)(i / 12 % 3);
-		if (i >= 72)
+		if (i >= 144)
 			options.image.filter = (beton_filter)(i / 12 % 4);
 		check_elements(&options, i % GOOD);
 	}
@@ -299,9 +342,11 @@ static void so_they_are_past_the_caches(void **state)
 }
 
 /* A picture of planes or of RGB, whose places have no alignment. */
-static void *transformed(const bt_kernels *kernels, const bt_image_format *format, const uint8_t *pixels, bool rgb)
+static void *transformed(const bt_kernels *kernels, const bt_image_format *format, const uint8_t *pixels, bool rgb,
+			 bool cut)
 {
-	const bt_placement place = {.x = 5, .y = 3, .width = 37, .height = 21};
+	const bt_placement place = cut ? (bt_placement){.x = -35, .y = 3, .width = 130, .height = 77}
+				       : (bt_placement){.x = 5, .y = 3, .width = 37, .height = 21};
 	const bt_plane plane = {pixels, rgb ? 240 : 80, 80, 20, rgb ? 3 : 1, 1.5, 2, 61, 17};
 	const bt_picture picture = {rgb ? BT_RGB : BT_YCC, {plane, plane, plane}};
 	bt_transformer transformer = {0};
@@ -318,16 +363,16 @@ static void instruction_sets_give_the_same_bytes(void **state)
 {
 	(void)state;
 	uint8_t *pixels = fixture_pixels(5, 80, 20);
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < 32; i++) {
 		beton_loader_options options = make_options(53, 31, BETON_FIT_PAD_CENTER);
 		options.image.layout = i & 1 ? BETON_NCHW : BETON_NHWC;
 		options.image.dtype = i & 2 ? BETON_FLOAT32 : i & 4 ? BETON_BFLOAT16 : BETON_UINT8;
 		options.image.normalize = i & 2;
 		bt_image_format format;
 		bt_image_format_init(&format, &options);
-		void *plain = transformed(&bt_kernels_c, &format, pixels, i & 8);
+		void *plain = transformed(&bt_kernels_c, &format, pixels, i & 8, i & 16);
 		for (unsigned k = 0; bt_kernels_get(k); k++) {
-			void *fast = transformed(bt_kernels_get(k), &format, pixels, i & 8);
+			void *fast = transformed(bt_kernels_get(k), &format, pixels, i & 8, i & 16);
 			assert_memory_equal(fast, plain, bt_image_format_bytes(&format));
 			free(fast);
 		}
@@ -368,9 +413,8 @@ static void batches_do_not_depend_on_threads_engines_and_slots(void **state)
 {
 	(void)state;
 	static const beton_engine engines[] = {BETON_ENGINE_THREADS, BETON_ENGINE_URING, BETON_ENGINE_MMAP};
-	for (int i = 0; i < 8; i++) {
-		beton_loader_options options =
-			make_options(30, 27, i % 2 ? BETON_FIT_PAD_CENTER : BETON_FIT_PAD_CORNER);
+	for (int i = 0; i < 12; i++) {
+		beton_loader_options options = make_options(30, 27, BETON_FIT_PAD_CENTER + i % 3);
 		options.batch_size = 4;
 		options.order = BETON_ORDER_RANDOM;
 		options.on_error = i & 4 ? BETON_ON_ERROR_SKIP : BETON_ON_ERROR_SUBSTITUTE;
@@ -431,11 +475,11 @@ static void what_cannot_be_is_refused(void **state)
 {
 	(void)state;
 	beton_loader_options options = make_options(16, 16, BETON_FIT_STRETCH);
-	options.image.fit = BETON_FIT_PAD_CORNER + 1;
-	refuse(&options, "image.fit is 3, not 0 to 2");
+	options.image.fit = BETON_FIT_SHORTER_SIDE + 1;
+	refuse(&options, "image.fit is 4, not 0 to 3");
 	options.image.fit = BETON_FIT_STRETCH;
 	options.image.keep_small = 1;
-	refuse(&options, "image.keep_small is 1, but image.fit is BETON_FIT_STRETCH");
+	refuse(&options, "image.keep_small is 1, but image.fit is 0, not one of PAD");
 	options.image.keep_small = 0;
 	options.image.pad[1] = 9;
 	refuse(&options, "image.pad[1] is 9, but image.fit is BETON_FIT_STRETCH");
@@ -449,6 +493,17 @@ static void what_cannot_be_is_refused(void **state)
 	options.image.keep_small = 2;
 	refuse(&options, "image.keep_small is 2, not 0 to 1");
 	options.image.keep_small = 0;
+	options.image.shorter_side = 3;
+	refuse(&options, "image.shorter_side is 3, not 0 to 0");
+	options.image.fit = BETON_FIT_SHORTER_SIDE;
+	options.image.shorter_side = 0;
+	refuse(&options, "image.shorter_side is 0, not 1 to 65535");
+	options.image.shorter_side = 65536;
+	refuse(&options, "image.shorter_side is 65536, not 1 to 65535");
+	options.image.shorter_side = 20;
+	options.image.keep_small = 1;
+	refuse(&options, "image.keep_small is 1, but image.fit is 3, not one of PAD");
+	options.image.keep_small = 0;
 	options.image.output = BETON_IMAGE_STORED;
 	refuse(&options, "image.fit is given, but image.output is BETON_IMAGE_STORED");
 	beton_image_options views[2] = {options.image, options.image};
@@ -457,15 +512,17 @@ static void what_cannot_be_is_refused(void **state)
 	options = make_options(16, 16, BETON_FIT_STRETCH);
 	options.views = views;
 	options.num_views = 2;
-	refuse(&options, "views[1].fit is 7, not 0 to 2");
+	refuse(&options, "views[1].fit is 7, not 0 to 3");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(places_are_those_of_pillow),
+		cmocka_unit_test(places_are_those_of_torchvision),
 		cmocka_unit_test(places_of_small_and_thin_crops),
 		cmocka_unit_test(pixels_are_those_of_pillow),
+		cmocka_unit_test(pixels_are_those_of_torchvision),
 		cmocka_unit_test(elements_are_the_same_in_every_mode),
 		cmocka_unit_test(so_they_are_past_the_caches),
 		cmocka_unit_test(instruction_sets_give_the_same_bytes),

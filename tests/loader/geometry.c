@@ -154,6 +154,14 @@ static void a_placement_cuts_boxes_off(void **state)
 	const float expected[2][4] = {{0, 5, 50, 45}, {25, 25, 30, 45}};
 	assert_memory_equal(out, expected, sizeof(out));
 	assert_true(kept[0] == (float)(8000.0 / 9900) && kept[1] == (float)(2.0 / 3));
+
+	/* One that reaches beyond the output. */
+	const bt_placement large = {.x = -10, .y = -15, .width = 70, .height = 72};
+	assert_ok(bt_moves_begin(&moves, &image, 100, 80, &crop, &large, err));
+	bt_geometry_fill(&output, in, &moves, &out[0][0], kept);
+	const float cut[2][4] = {{0, 0, 50, 50}, {25, 21, 32, 50}};
+	assert_memory_equal(out, cut, sizeof(out));
+	assert_true(kept[0] == (float)(2500.0 / (77 * 81)) && kept[1] == (float)(29.0 / 54));
 	bt_buffer_free(&moves.memory);
 }
 
@@ -376,6 +384,8 @@ static void boxes_follow_the_pixels(void **state)
 		{BETON_CROP_CENTER, 0, 0.5, 10, {BETON_RAND_AUGMENT}, 1, 30},
 		{BETON_CROP_RANDOM, 0, 0.5, 20, {BETON_ROTATE, BETON_RAND_AUGMENT, BETON_TRANSLATE}, 3, 2},
 		{BETON_CROP_NONE, BETON_FIT_PAD_CENTER, 0.5, 1, {0}, 0, 80},
+		{BETON_CROP_NONE, BETON_FIT_SHORTER_SIDE, 0.5, 1, {0}, 0, 60},
+		{BETON_CROP_RANDOM, BETON_FIT_SHORTER_SIDE, 0.5, 2, {BETON_TRANSLATE, BETON_FLIP_VERTICAL}, 2, 5},
 		{BETON_CROP_RANDOM, BETON_FIT_PAD_CORNER, 0.5, 1, {0}, 0, 10},
 		{BETON_CROP_CENTER, BETON_FIT_PAD_CORNER, 0.5, 1, {BETON_SHIFT, BETON_FLIP_HORIZONTAL}, 2, 40},
 		{BETON_CROP_NONE, BETON_FIT_PAD_CORNER, 0.5, 2, {BETON_ROTATE}, 1, 50},
@@ -392,7 +402,8 @@ static void boxes_follow_the_pixels(void **state)
 			operations[k].bilinear = true;
 		}
 		options.image.crop = cases[i].crop;
-		options.image.fit = cases[i].fit;
+		options.image.fit = (uint16_t)cases[i].fit;
+		options.image.shorter_side = cases[i].fit == BETON_FIT_SHORTER_SIDE ? SIDE + 20 : 0;
 		options.image.crop_scale[0] = 0.3;
 		options.image.flip_probability = cases[i].flip;
 		options.image.operations = operations;
@@ -427,7 +438,7 @@ static void drawn_numbers_lead_back(void **state)
 {
 	(void)state;
 	char *path = write_file(-1);
-	for (uint32_t fit = BETON_FIT_PAD_CENTER; fit <= BETON_FIT_PAD_CORNER; fit++) {
+	for (uint16_t fit = BETON_FIT_PAD_CENTER; fit <= BETON_FIT_PAD_CORNER; fit++) {
 		beton_loader_options options = base_options(&BOXES, 1);
 		options.drawn = true;
 		options.image.width = SIDE * 2 - 1;

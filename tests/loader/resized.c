@@ -168,13 +168,14 @@ static void pictures_are_those_of_a_loader_of_that_size(void **state)
 static void so_are_padded_ones(void **state)
 {
 	(void)state;
-	for (uint32_t fit = BETON_FIT_PAD_CENTER; fit <= BETON_FIT_PAD_CORNER; fit++) {
+	for (uint16_t fit = BETON_FIT_PAD_CENTER; fit <= BETON_FIT_SHORTER_SIDE; fit++) {
 		beton_loader_options options = make_options(33, 40);
 		options.image.fit = fit;
 		options.image.pad[0] = 114;
 		options.image.keep_small = fit == BETON_FIT_PAD_CENTER;
+		options.image.shorter_side = fit == BETON_FIT_SHORTER_SIDE ? 36 : 0;
 		options.image.operations = operations;
-		options.image.num_operations = fit == BETON_FIT_PAD_CENTER ? 3 : 0;
+		options.image.num_operations = fit == BETON_FIT_PAD_CORNER ? 0 : 3;
 		check_small(options);
 	}
 }

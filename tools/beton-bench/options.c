@@ -16,6 +16,7 @@ static const char *const usage_text =
 	"      --image-size N      height and width of the output in pixels (default 224)\n"
 	"      --fit NAME          how pictures get to that size: stretch (default), or pad-center or pad-corner,\n"
 	"                          which keep the aspect and pad around the picture, or right and below\n"
+	"      --shorter-side N    instead: the shorter side becomes N pixels, and the centre is cut out\n"
 	"      --batch-size N      samples in a batch (default 256)\n"
 	"      --threads N         number of worker threads; 0 (default) means one for each core\n"
 	"      --dtype NAME        u8 (default), or f32, f16 or bf16; the last three are normalized\n"
@@ -135,7 +136,13 @@ static bool take_image(beton_image_options *image, int option, const char *name,
 		return good;
 	case 'f':
 		good = choose(name, fits, text, &value);
-		image->fit = (uint32_t)value;
+		image->fit = (uint16_t)value;
+		image->shorter_side = 0;
+		return good;
+	case 'H':
+		good = number("--shorter-side", text, 1, UINT16_MAX, &count);
+		image->fit = BETON_FIT_SHORTER_SIDE;
+		image->shorter_side = (uint32_t)count;
 		return good;
 	case 'd':
 		good = choose(name, dtypes, text, &value);
@@ -261,6 +268,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 	static const struct option names[] = {{"pipeline", required_argument, NULL, 'p'},
 					      {"image-size", required_argument, NULL, 'i'},
 					      {"fit", required_argument, NULL, 'f'},
+					      {"shorter-side", required_argument, NULL, 'H'},
 					      {"batch-size", required_argument, NULL, 'b'},
 					      {"threads", required_argument, NULL, 't'},
 					      {"dtype", required_argument, NULL, 'd'},

@@ -127,15 +127,22 @@ typedef enum beton_crop {
 	BETON_CROP_CENTER = 2, /* FFCV's centre crop: a square of center_ratio times the shorter side, resized */
 } beton_crop;
 
-/* How the crop gets to height x width. The PAD ones keep its aspect: it becomes as large as fits, and padding surrounds
- * it. Size and place are those of Pillow's ImageOps.pad, in its arithmetic (doubles, halves to even): with w x h pixels
- * of the crop and W x H of the output, W x round(h / w * W) if w / h > W / H, round(w / h * H) x H if it is less, and
- * W x H otherwise; no side is 0. Operations work on picture and padding alike, MIXUP and CUTMIX too. A flip at the end
- * leaves the picture at its place; for that it is at the mirrored one while operations work on it. */
+/* How the crop gets to height x width. All but STRETCH keep its aspect.
+ * PAD: it becomes as large as fits, and padding surrounds it. Size and place are those of Pillow's ImageOps.pad, in its
+ * arithmetic (doubles, halves to even): with w x h pixels of the crop and W x H of the output, W x round(h / w * W) if
+ * w / h > W / H, round(w / h * H) x H if it is less, and W x H otherwise; no side is 0.
+ * SHORTER_SIDE: torchvision's Resize(shorter_side) and CenterCrop((H, W)), the usual way of evaluation: the shorter
+ * side becomes shorter_side pixels, the longer one floor(shorter_side * longer / shorter), and the centre of that is
+ * the output: round((width - W) / 2) pixels are cut off at the left, halves to even, and likewise at the top. Where the
+ * resized crop is smaller than the output there is padding around it, floor((W - width) / 2) at the left. It has the
+ * pixels of whole pictures resized; crop CENTER, which is FFCV's, cuts out first, a whole number of pixels.
+ * Operations work on picture and padding alike, MIXUP and CUTMIX too. A flip at the end leaves the picture at its
+ * place; for that it is at the mirrored one while operations work on it. */
 typedef enum beton_fit {
 	BETON_FIT_STRETCH = 0,    /* each axis by itself */
 	BETON_FIT_PAD_CENTER = 1, /* letterbox: round((W - width) / 2), round((H - height) / 2) from the left and top */
 	BETON_FIT_PAD_CORNER = 2, /* at the left and top, padding at the right or below */
+	BETON_FIT_SHORTER_SIDE = 3,
 } beton_fit;
 
 /* Which of an epoch's pictures are flipped left to right. */
@@ -241,11 +248,12 @@ typedef struct beton_image_options {
 	 * of the file, so that one picture always fits. Batches of a random order hardly exceed that. Set it if
 	 * pictures of one size stand together, or if memory_limit has no room for so much. */
 	uint64_t stored_bytes;
-	uint32_t fit; /* a beton_fit; default STRETCH */
+	uint16_t fit; /* a beton_fit; default STRETCH */
 	/* PAD_CENTER, PAD_CORNER: 1: a crop that is smaller than the output along both axes is not enlarged; 0
 	 * (default): it is. */
-	uint32_t keep_small;
-	/* PAD_CENTER, PAD_CORNER: the padding's colour, red, green, blue, and 0; 0..255; default black. It is a pixel
+	uint16_t keep_small;
+	uint32_t shorter_side; /* SHORTER_SIDE: pixels, 1..65535; else 0, the default */
+	/* All but STRETCH: the padding's colour, red, green, blue, and 0; 0..255; default black. It is a pixel
 	 * like others, and normalized as they are: near 0 with the pixel next to `mean`. */
 	uint16_t pad[4];
 	uint64_t color;       /* a beton_color; default RGB. GREY: only mean[0], std[0] and pad[0] are used */
@@ -512,10 +520,11 @@ typedef struct beton_tensor {
  * was flipped at the end; then for each operation 1 if it was applied, and three numbers: of a kind with a range its
  * value; TRANSLATE and SHIFT x, y; CUTOUT x, y; ERASE x, y, area; COLOR_JITTER the factors of brightness, contrast and
  * saturation; RAND_AUGMENT and TRIVIAL_AUGMENT the last operation's number, its magnitude, and TRIVIAL_AUGMENT's bin.
- * With a fit that pads, [count, 9 + 4 * num_operations]: four more numbers, x, y, width and height of the picture's
- * place in the output. The crop lies there from side to side, mirrored if it was flipped; so, without operations that
- * move pixels, what is at (x, y) was at crop.x + (x - place.x) * crop.width / place.width, with a flip crop.x +
- * (place.x + place.width - x) * crop.width / place.width, and crop.y + (y - place.y) * crop.height / place.height.
+ * With a fit other than STRETCH, [count, 9 + 4 * num_operations]: four more numbers, x, y, width and height of the
+ * picture's place in the output; with SHORTER_SIDE it reaches beyond the edges, x and y being below 0. The crop lies
+ * there from side to side, mirrored if it was flipped; so, without operations that move pixels, what is at (x, y) was
+ * at crop.x + (x - place.x) * crop.width / place.width, with a flip crop.x + (place.x + place.width - x) * crop.width /
+ * place.width, and crop.y + (y - place.y) * crop.height / place.height.
  */
 struct beton_batch {
 	uint64_t epoch;
