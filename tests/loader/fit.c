@@ -265,10 +265,15 @@ static size_t element_bytes(beton_dtype dtype)
 	return dtype == BETON_UINT8 ? 1 : dtype == BETON_FLOAT32 ? 4 : 2;
 }
 
+static uint32_t channels_of(const beton_image_options *image)
+{
+	return image->color == BETON_COLOR_GREY ? 1 : 3;
+}
+
 static const uint8_t *element(const beton_image_options *image, const uint8_t *pixels, uint32_t x, uint32_t y,
 			      uint32_t c)
 {
-	size_t at = image->layout == BETON_NHWC ? ((size_t)y * image->width + x) * 3 + c
+	size_t at = image->layout == BETON_NHWC ? ((size_t)y * image->width + x) * channels_of(image) + c
 						: ((size_t)c * image->height + y) * image->width + x;
 	return pixels + at * element_bytes(image->dtype);
 }
@@ -291,7 +296,7 @@ static void check_elements(const beton_loader_options *options, uint64_t sample)
 	size_t bytes = element_bytes(image->dtype);
 	for (uint32_t y = 0; y < image->height; y++)
 		for (uint32_t x = 0; x < image->width; x++)
-			for (uint32_t c = 0; c < 3; c++) {
+			for (uint32_t c = 0; c < channels_of(image); c++) {
 				bool inside = x >= place[0] && x < place[0] + place[2] && y >= place[1] &&
 					      y < place[1] + place[3];
 				const uint8_t *expected =
@@ -322,6 +327,11 @@ static void elements_are_the_same_in_every_mode(void **state)
 		if (options.image.shorter_side)
 			options.image.shorter_side = 20 + i % 25;
 		options.image.pixels = (beton_pixels)(i / 12 % 3);
+		if (i % 5 == 3) { /* the grey picture of the padding's colour, by Pillow's and OpenCV's formula */
+			options.image.color = BETON_COLOR_GREY;
+			options.image.pad[0] = 98;
+			options.image.pad[1] = options.image.pad[2] = 0;
+		}
 		if (i >= 144)
 			options.image.filter = (beton_filter)(i / 12 % 4);
 		check_elements(&options, i % GOOD);
@@ -379,6 +389,34 @@ static void instruction_sets_give_the_same_bytes(void **state)
 		free(plain);
 	}
 	free(pixels);
+}
+
+/* Views draw each for itself; these draw nothing. */
+static void views_have_fits_of_their_own(void **state)
+{
+	(void)state;
+	beton_image_options views[3];
+	for (uint32_t i = 0; i < 3; i++)
+		views[i] = make_options(40 + i, 31, BETON_FIT_PAD_CENTER + i).image;
+	beton_loader_options options = make_options(1, 1, BETON_FIT_STRETCH);
+	options.views = views;
+	options.num_views = 3;
+	for (uint64_t sample = 0; sample < GOOD; sample++) {
+		loaded all = load(options, sample);
+		for (int i = 0; i < 3; i++) {
+			beton_loader_options alone = make_options(1, 1, BETON_FIT_STRETCH);
+			alone.image = views[i];
+			loaded one = load(alone, sample);
+			char name[32];
+			snprintf(name, sizeof(name), i ? "image.%d" : "image", i);
+			const beton_tensor *image = find(all.batch, name);
+			assert_memory_equal(image->data, one.pixels, (size_t)views[i].width * views[i].height * 3);
+			snprintf(name, sizeof(name), i ? "image.%d.drawn" : "image.drawn", i);
+			assert_memory_equal(find(all.batch, name)->data, one.drawn, 9 * sizeof(double));
+			unload(&one);
+		}
+		unload(&all);
+	}
 }
 
 /* ---- batches ---- */
@@ -526,6 +564,7 @@ int main(void)
 		cmocka_unit_test(elements_are_the_same_in_every_mode),
 		cmocka_unit_test(so_they_are_past_the_caches),
 		cmocka_unit_test(instruction_sets_give_the_same_bytes),
+		cmocka_unit_test(views_have_fits_of_their_own),
 		cmocka_unit_test(batches_do_not_depend_on_threads_engines_and_slots),
 		cmocka_unit_test(operations_see_the_padding),
 		cmocka_unit_test(what_cannot_be_is_refused),
