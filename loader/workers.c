@@ -33,7 +33,7 @@ typedef struct bt_worker {
 	pthread_t thread;
 	bt_tools tools;
 	uint32_t ahead;        /* the tools' value, as known to the loader */
-	beton_iterator *draws; /* whose next order it will draw when it has finished what it holds; a reference */
+	beton_iterator *draws; /* whose next order it will draw; a reference */
 	ended ended[BT_CLAIM_MAX];
 } bt_worker;
 
@@ -207,13 +207,13 @@ static void give_up(bt_worker *worker)
 		loader->engines[i].api->lane_drain(tools->lanes[i]);
 }
 
-/* With the lock held. Whether the worker has an order to draw. It claims nothing then, since others would wait for it.
- */
-static bool may_draw(bt_worker *worker)
+/* With the lock held. Whether the worker has an order to draw, and may: if that takes long, others must not wait for
+ * what it holds. */
+static bool may_draw(bt_worker *worker, uint32_t held)
 {
 	if (!worker->draws)
 		worker->draws = bt_iterators_take_drawing(worker->loader);
-	return worker->draws != NULL;
+	return worker->draws && (held == 0 || !bt_orders_take_time(worker->loader->orders));
 }
 
 /* With the lock held, which is released meanwhile. */
@@ -237,17 +237,18 @@ static void *work(void *argument)
 	pthread_mutex_lock(&loader->pool->lock);
 	while (!loader->stop) {
 		uint32_t held = tools->end - tools->first, begin = 0, count = 0;
-		bt_slot *slot = held <= tools->ahead && !may_draw(worker) ? claimable(loader) : NULL;
+		if (may_draw(worker, held)) {
+			draw(worker);
+			continue;
+		}
+		bt_slot *slot = held <= tools->ahead && !worker->draws ? claimable(loader) : NULL;
 		if (slot) {
 			begin = slot->claimed;
 			count = claim_size(loader, slot);
 			slot->claimed += count;
 			slot->iterator->claimable += slot->claimed == slot->batch.count;
 		} else if (held == 0) {
-			if (worker->draws)
-				draw(worker);
-			else
-				wait_for_work(loader);
+			wait_for_work(loader);
 			continue;
 		}
 		pthread_mutex_unlock(&loader->pool->lock);

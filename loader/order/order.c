@@ -191,6 +191,11 @@ uint64_t bt_orders_length(const bt_orders *orders)
 	return orders->length;
 }
 
+bool bt_orders_take_time(const bt_orders *orders)
+{
+	return orders->kind->draw && orders->m > 0;
+}
+
 uint64_t bt_orders_fingerprint(const bt_orders *orders)
 {
 	return orders->fingerprint;
@@ -242,7 +247,7 @@ int bt_order_begin(bt_order *out, bt_orders *orders, uint64_t epoch, beton_error
 		return BETON_OK;
 	if (orders->kind->begin)
 		orders->kind->begin(out);
-	return orders->kind->draw ? find_table(&out->table, orders, epoch, err) : BETON_OK;
+	return bt_orders_take_time(orders) ? find_table(&out->table, orders, epoch, err) : BETON_OK;
 }
 
 bt_order bt_order_retain(const bt_order *order)

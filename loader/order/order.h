@@ -7,6 +7,7 @@
 #ifndef BT_LOADER_ORDER_H
 #define BT_LOADER_ORDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <beton/loader.h>
@@ -51,6 +52,9 @@ void bt_orders_close(bt_orders **orders);
 
 /* Positions of an epoch. */
 uint64_t bt_orders_length(const bt_orders *orders);
+
+/* Whether epochs are drawn as a whole, which takes time and memory. */
+bool bt_orders_take_time(const bt_orders *orders);
 
 /* Equal for orders that give the same samples at the same positions, as far as that can be known without drawing them:
  * of a callback only that it is one. */
