@@ -83,6 +83,11 @@ uint64_t bt_array_bytes(const beton_field *field)
 	return bytes;
 }
 
+uint64_t bt_raster_bytes(const beton_field *field, uint32_t width, uint32_t height)
+{
+	return bt_array_bytes(field) * width * height;
+}
+
 /* The type is stored as JSON of NumPy's dtype.descr: [["", "<f4"]]. */
 static bool parse_dtype(const uint8_t *text, size_t length, beton_field *field)
 {
@@ -126,6 +131,25 @@ static int parse_array(const uint8_t *arguments, uint32_t room, const char *path
 	return BETON_OK;
 }
 
+static bool is_raster(const uint8_t *arguments)
+{
+	return memcmp(arguments, RASTER_MAGIC, 8) == 0;
+}
+
+static int parse_raster(const uint8_t *arguments, const char *path, beton_field *field, beton_error *err)
+{
+	uint32_t channels = load_u32(arguments + RASTER_CHANNELS), bytes = load_u32(arguments + RASTER_ITEM_SIZE);
+	if (channels < 1 || channels > BETON_CHANNELS_MAX || bytes < 1 || bytes > 2)
+		return bt_fail(err, BETON_FORMAT,
+			       "%s: raster field '%s': %u channels of %u bytes; there are 1 to %d of 1 or 2", path,
+			       field->name, channels, bytes, BETON_CHANNELS_MAX);
+	snprintf(field->dtype, sizeof(field->dtype), "%s", bytes == 1 ? "|u1" : "<u2");
+	field->item_size = bytes;
+	field->ndim = 1;
+	field->shape[0] = channels;
+	return BETON_OK;
+}
+
 /* Type 255 may be a compressed field, by its mark; another program's type is unknown. */
 static bool has_mark(const uint8_t *arguments)
 {
@@ -140,6 +164,10 @@ bool bt_field_is_compressed(const uint8_t *descriptor)
 static int parse_custom(const uint8_t *arguments, const char *path, uint32_t index, beton_field *field,
 			beton_error *err)
 {
+	if (!has_mark(arguments) && is_raster(arguments)) {
+		field->type = BETON_FIELD_RASTER;
+		return BETON_OK;
+	}
 	if (!has_mark(arguments))
 		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field %u ('%s') has the unknown type %u", path, index,
 			       field->name, FIELD_TYPE_CUSTOM);
@@ -148,10 +176,11 @@ static int parse_custom(const uint8_t *arguments, const char *path, uint32_t ind
 	if (codec != CODEC_ZSTD)
 		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field %u ('%s') has the unknown compression %u", path,
 			       index, field->name, codec);
-	if (type > BETON_FIELD_TORCH_TENSOR || !bt_type_compresses((beton_field_type)type))
+	bool raster = type == FIELD_TYPE_CUSTOM && is_raster(arguments);
+	if (!raster && (type > BETON_FIELD_TORCH_TENSOR || !bt_type_compresses((beton_field_type)type)))
 		return bt_fail(err, BETON_FORMAT, "%s: field %u ('%s'): values of type %u are never compressed", path,
 			       index, field->name, type);
-	field->type = (beton_field_type)type;
+	field->type = raster ? BETON_FIELD_RASTER : (beton_field_type)type;
 	field->compression = BETON_COMPRESSION_ZSTD;
 	return BETON_OK;
 }
@@ -167,6 +196,8 @@ int bt_field_parse(const uint8_t *descriptor, const char *path, uint32_t index, 
 		int result = parse_custom(arguments, path, index, field, err);
 		if (result == BETON_OK && bt_type_is_array(field->type))
 			result = parse_array(arguments, COMPRESSED_MARK, path, COMPRESSED_VALUE_MAX, field, err);
+		if (result == BETON_OK && field->type == BETON_FIELD_RASTER)
+			result = parse_raster(arguments, path, field, err);
 		return result;
 	}
 	if (type > BETON_FIELD_TORCH_TENSOR)
@@ -216,10 +247,11 @@ const char *bt_field_contradiction(const uint8_t *descriptor, const beton_field 
 	if (!is_zeros(name + length, BETON_NAME_MAX - length))
 		return "there is something behind the end of its name";
 	/* Only its own program knows what the arguments of an unknown type mean. */
-	if (descriptor[0] > BETON_FIELD_TORCH_TENSOR && field->compression == BETON_COMPRESSION_NONE)
+	bool raster = field->type == BETON_FIELD_RASTER;
+	if (descriptor[0] > BETON_FIELD_TORCH_TENSOR && field->compression == BETON_COMPRESSION_NONE && !raster)
 		return NULL;
 	size_t room = field->compression == BETON_COMPRESSION_NONE ? ARGUMENTS_SIZE : COMPRESSED_MARK;
-	size_t used = 0;
+	size_t used = raster ? RASTER_ARGUMENTS : 0;
 	if (bt_type_is_array(field->type)) {
 		if (has_zero_dimension(field))
 			return "a dimension of its arrays is 0";
@@ -253,6 +285,29 @@ static int format_array(beton_field *field, uint64_t limit, uint8_t *arguments, 
 	return BETON_OK;
 }
 
+static int format_raster(beton_field *field, uint8_t *arguments, beton_error *err)
+{
+	field->item_size = dtype_item_size(field->dtype);
+	if (strcmp(field->dtype, "|u1") != 0 && strcmp(field->dtype, "<u2") != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "field '%s': dtype '%.15s' is not |u1 or <u2, as rasters have", field->name,
+			       field->dtype);
+	if (field->ndim != 1 || field->shape[0] < 1 || field->shape[0] > BETON_CHANNELS_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "field '%s': a raster has ndim 1, and in shape[0] 1 to %d channels; it has %u and %llu",
+			       field->name, BETON_CHANNELS_MAX, field->ndim, (unsigned long long)field->shape[0]);
+	memcpy(arguments, RASTER_MAGIC, 8);
+	store_u32(arguments + RASTER_CHANNELS, (uint32_t)field->shape[0]);
+	store_u32(arguments + RASTER_ITEM_SIZE, field->item_size);
+	return BETON_OK;
+}
+
+/* The number of a type in the file. */
+static uint8_t type_number(beton_field_type type)
+{
+	return type == BETON_FIELD_RASTER ? FIELD_TYPE_CUSTOM : (uint8_t)type;
+}
+
 static int format_compressed(const beton_field *field, uint8_t *descriptor, beton_error *err)
 {
 	uint8_t *arguments = descriptor + FIELD_ARGUMENTS;
@@ -261,7 +316,7 @@ static int format_compressed(const beton_field *field, uint8_t *descriptor, beto
 			       field->name, (int)field->compression, (int)field->type);
 	descriptor[0] = FIELD_TYPE_CUSTOM;
 	memcpy(arguments + COMPRESSED_MARK, COMPRESSED_MAGIC, 8);
-	store_u32(arguments + COMPRESSED_INNER_TYPE, (uint32_t)field->type);
+	store_u32(arguments + COMPRESSED_INNER_TYPE, type_number(field->type));
 	store_u32(arguments + COMPRESSED_CODEC, CODEC_ZSTD);
 	return BETON_OK;
 }
@@ -277,18 +332,20 @@ int bt_field_format(beton_field *field, uint32_t index, uint32_t page_size, uint
 		if (field->name[i] < 0x20 || field->name[i] > 0x7e)
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "field %u: the name '%s' is not printable ASCII",
 				       index, field->name);
-	if ((unsigned)field->type > BETON_FIELD_TORCH_TENSOR)
+	if ((unsigned)field->type > BETON_FIELD_TORCH_TENSOR && field->type != BETON_FIELD_RASTER)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s' has the unknown type %d", field->name,
 			       (int)field->type);
 	if (!BT_RESERVED_IS_ZERO(field))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s': reserved is not 0", field->name);
-	descriptor[0] = (uint8_t)field->type;
+	descriptor[0] = type_number(field->type);
 	memcpy(descriptor + FIELD_NAME, field->name, length);
 	bool compressed = field->compression != BETON_COMPRESSION_NONE;
 	int result = compressed ? format_compressed(field, descriptor, err) : BETON_OK;
 	if (result == BETON_OK && bt_type_is_array(field->type))
 		result = format_array(field, compressed ? COMPRESSED_VALUE_MAX - 1 : page_size,
 				      descriptor + FIELD_ARGUMENTS, err);
+	if (result == BETON_OK && field->type == BETON_FIELD_RASTER)
+		result = format_raster(field, descriptor + FIELD_ARGUMENTS, err);
 	return result;
 }
 

@@ -29,7 +29,10 @@ int bt_field_format(beton_field *field, uint32_t index, uint32_t page_size, uint
 /* Index of a field whose name is used twice, or -1; -2: out of memory, of which it needs num_fields pointers. */
 int64_t bt_duplicate_name(const beton_field *fields, uint32_t num_fields);
 
-/* Bytes of one value of an array field that was checked before. */
+/* Bytes of one value of an array field, or of one pixel of a raster field, that was checked before. */
 uint64_t bt_array_bytes(const beton_field *field);
+
+/* A raster's bytes; width and height are at most RASTER_SIDE_MAX. */
+uint64_t bt_raster_bytes(const beton_field *field, uint32_t width, uint32_t height);
 
 #endif

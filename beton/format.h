@@ -46,6 +46,15 @@
 #define COMPRESSED_RATIO_MAX 32768
 #define COMPRESSED_VALUE_MAX (UINT64_C(1) << 32) /* bytes when decompressed */
 
+/* Rasters are of that type, too; their arguments begin with this mark, also where the values are compressed. */
+#define RASTER_MAGIC "BETONRAS" /* u8[8] at 0 */
+#define RASTER_CHANNELS 8
+#define RASTER_ITEM_SIZE 12 /* bytes of a sample: 1 or 2 */
+#define RASTER_ARGUMENTS 16
+#define RASTER_RECORD_SIZE 16 /* u64 pointer, u32 width, u32 height */
+#define RASTER_SIDES 8        /* where these two are */
+#define RASTER_SIDE_MAX 65535 /* pixels */
+
 /* The extension block: sections, directory, and this footer directly in front of the allocation table. */
 #define FOOTER_SIZE 64
 #define FOOTER_MAGIC "BETONEXT" /* u8[8] at 0 */

@@ -6,8 +6,10 @@
 field_slot bt_field_slot(const beton_field *field)
 {
 	if (field->compression != BETON_COMPRESSION_NONE)
-		return (field_slot){COMPRESSED_RECORD_SIZE, 8, 0};
+		return (field_slot){COMPRESSED_RECORD_SIZE + (field->type == BETON_FIELD_RASTER ? 8 : 0), 8, 0};
 	switch (field->type) {
+	case BETON_FIELD_RASTER:
+		return (field_slot){RASTER_RECORD_SIZE, 8, 0};
 	case BETON_FIELD_IMAGE:
 		return (field_slot){IMAGE_RECORD_SIZE, 1, 5};
 	case BETON_FIELD_BYTES:
@@ -23,6 +25,11 @@ field_slot bt_field_slot(const beton_field *field)
 		break;
 	}
 	return (field_slot){8, 8, 0};
+}
+
+uint32_t bt_raster_sides(const beton_field *field)
+{
+	return field->compression == BETON_COMPRESSION_NONE ? RASTER_SIDES : COMPRESSED_RECORD_SIZE;
 }
 
 bool bt_type_has_blob(beton_field_type type)
@@ -43,12 +50,19 @@ bool bt_type_is_custom(beton_field_type type)
 const char *beton_field_type_name(beton_field_type type)
 {
 	static const char *const names[] = {"float", "int", "rgb_image", "bytes", "ndarray", "json", "torch_tensor"};
+	if (type == BETON_FIELD_RASTER)
+		return "raster";
 	return (size_t)type < sizeof(names) / sizeof(*names) ? names[type] : "unknown";
 }
 
 bool bt_type_compresses(beton_field_type type)
 {
 	return bt_type_has_blob(type) && type != BETON_FIELD_IMAGE;
+}
+
+bool bt_type_has_shape(beton_field_type type)
+{
+	return bt_type_is_array(type) || type == BETON_FIELD_RASTER;
 }
 
 /* The layout is NumPy's np.dtype([...], align=True): members of 8 bytes are aligned; image and bytes members are packed

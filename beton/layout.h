@@ -21,6 +21,12 @@ bool bt_type_has_blob(beton_field_type type);
 
 bool bt_type_is_array(beton_field_type type);
 
+/* Whether dtype, ndim and shape tell the type of the values: arrays and rasters. */
+bool bt_type_has_shape(beton_field_type type);
+
+/* Where in a slot a raster's width and height are. */
+uint32_t bt_raster_sides(const beton_field *field);
+
 /* Whether the caller has described the type. */
 bool bt_type_is_custom(beton_field_type type);
 

@@ -54,6 +54,18 @@ static int check_image(const sample_schema *schema, uint64_t index, const beton_
 	return BETON_OK;
 }
 
+static int check_raster(const sample_schema *schema, uint64_t index, const beton_field *field, const beton_input *value,
+			uint64_t *expected, beton_error *err)
+{
+	if (value->width < 1 || value->width > RASTER_SIDE_MAX || value->height < 1 || value->height > RASTER_SIDE_MAX)
+		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
+				      "%s: sample %llu, field '%s': a raster of %u x %u pixels; sides are 1 to %d",
+				      schema->path, (unsigned long long)index, field->name, value->width, value->height,
+				      RASTER_SIDE_MAX);
+	*expected = bt_raster_bytes(field, value->width, value->height);
+	return BETON_OK;
+}
+
 static int check_value(const sample_schema *schema, uint64_t index, const beton_field *field, const beton_input *value,
 		       beton_error *err)
 {
@@ -65,6 +77,11 @@ static int check_value(const sample_schema *schema, uint64_t index, const beton_
 				      (unsigned long long)index, field->name, (unsigned long long)value->size);
 	if (field->type == BETON_FIELD_IMAGE) {
 		int result = check_image(schema, index, field, value, &expected, err);
+		if (result != BETON_OK)
+			return result;
+	}
+	if (field->type == BETON_FIELD_RASTER) {
+		int result = check_raster(schema, index, field, value, &expected, err);
 		if (result != BETON_OK)
 			return result;
 	}
@@ -133,6 +150,10 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 static void fill_slot(uint8_t *slot, const sample_schema *schema, const beton_field *field, const beton_input *value)
 {
 	uint64_t bits = (uint64_t)value->integer;
+	if (field->type == BETON_FIELD_RASTER) {
+		store_u32(slot + bt_raster_sides(field), value->width);
+		store_u32(slot + bt_raster_sides(field) + 4, value->height);
+	}
 	if (is_compressed(schema, field)) {
 		store_u64(slot + 8, value->size);
 		store_u64(slot + 16, value->value_size);
@@ -165,6 +186,7 @@ static void fill_slot(uint8_t *slot, const sample_schema *schema, const beton_fi
 	case BETON_FIELD_TORCH_TENSOR:
 	case BETON_FIELD_CUSTOM:
 	case BETON_FIELD_CUSTOM_BLOB:
+	case BETON_FIELD_RASTER:
 		break;
 	}
 }

@@ -125,9 +125,12 @@ static int get_shape(index_part *part, beton_field *field, beton_error *err)
 
 static int find_type(const index_part *part, const char *name, beton_field_type *type, beton_error *err)
 {
-	for (int i = 0; i <= BETON_FIELD_TORCH_TENSOR; i++)
-		if (strcmp(beton_field_type_name((beton_field_type)i), name) == 0) {
-			*type = (beton_field_type)i;
+	static const beton_field_type types[] = {BETON_FIELD_FLOAT,        BETON_FIELD_INT,     BETON_FIELD_IMAGE,
+						 BETON_FIELD_BYTES,        BETON_FIELD_NDARRAY, BETON_FIELD_JSON,
+						 BETON_FIELD_TORCH_TENSOR, BETON_FIELD_RASTER};
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+		if (strcmp(beton_field_type_name(types[i]), name) == 0) {
+			*type = types[i];
 			return BETON_OK;
 		}
 	return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: %s has the unknown type '%s'", part->set->path, part->name,
@@ -158,7 +161,7 @@ static int read_field(beton_set *self, const json_t *object, uint32_t number, be
 		result = get_text(&part, "type", 32, &type, err);
 	if (result == BETON_OK)
 		result = find_type(&part, type, &field->type, err);
-	bool array = result == BETON_OK && bt_type_is_array(field->type);
+	bool array = result == BETON_OK && bt_type_has_shape(field->type);
 	if (array)
 		result = get_text(&part, "dtype", sizeof(field->dtype) - 1, &dtype, err);
 	if (array && result == BETON_OK)
@@ -352,7 +355,7 @@ static json_t *hash_text(uint64_t hash)
 static json_t *field_object(const beton_field *field)
 {
 	json_t *object = json_pack("{s:s, s:s}", "name", field->name, "type", beton_field_type_name(field->type));
-	if (!object || !bt_type_is_array(field->type))
+	if (!object || !bt_type_has_shape(field->type))
 		return object;
 	json_t *shape = json_array();
 	bool good = shape != NULL;

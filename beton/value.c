@@ -141,6 +141,35 @@ static int image_value(const beton_reader *reader, value_place *place, const uin
 	return result;
 }
 
+/* Reads width and height, and sets *size to the bytes that they take. */
+static int raster_size(const beton_reader *reader, const value_place *place, const uint8_t *slot, beton_value *out,
+		       uint64_t *size, beton_error *err)
+{
+	const beton_field *field = &reader->fields[place->field];
+	const uint8_t *sides = slot + bt_raster_sides(field);
+	out->mode = BETON_IMAGE_RAW;
+	out->width = load_u32(sides);
+	out->height = load_u32(sides + 4);
+	if (out->width < 1 || out->width > RASTER_SIDE_MAX || out->height < 1 || out->height > RASTER_SIDE_MAX)
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
+				      "%s: sample %llu, field '%s': a raster of %u x %u pixels; sides are 1 to %d",
+				      reader->path, (unsigned long long)place->sample, field->name, out->width,
+				      out->height, RASTER_SIDE_MAX);
+	*size = bt_raster_bytes(field, out->width, out->height);
+	return BETON_OK;
+}
+
+static int raster_value(const beton_reader *reader, value_place *place, const uint8_t *slot, beton_value *out,
+			beton_error *err)
+{
+	place->pointer = load_u64(slot);
+	int result = raster_size(reader, place, slot, out, &place->size, err);
+	if (result == BETON_OK)
+		result = find_blob(reader, place, out, err);
+	out->size = out->blob.size;
+	return result;
+}
+
 /* The shortest text is a NUL. */
 static int check_json_size(const beton_reader *reader, const value_place *place, const beton_value *value,
 			   beton_error *err)
@@ -163,8 +192,15 @@ static int compressed_value(const beton_reader *reader, value_place *place, cons
 	int result = find_blob(reader, place, out, err);
 	if (result != BETON_OK)
 		return result;
-	if (bt_type_is_array(field->type) && out->size != bt_array_bytes(field))
-		return corrupt(reader, place, "the size of the array", out->size, bt_array_bytes(field), err);
+	uint64_t expected = bt_type_is_array(field->type) ? bt_array_bytes(field) : out->size;
+	if (field->type == BETON_FIELD_RASTER)
+		result = raster_size(reader, place, slot, out, &expected, err);
+	if (result != BETON_OK)
+		return result;
+	if (out->size != expected)
+		return corrupt(reader, place,
+			       field->type == BETON_FIELD_RASTER ? "the size of the raster" : "the size of the array",
+			       out->size, expected, err);
 	if (out->size > COMPRESSED_VALUE_MAX || out->size / COMPRESSED_RATIO_MAX > place->size)
 		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
 				      "%s: sample %llu, field '%s': %llu bytes cannot come from %llu compressed ones",
@@ -193,6 +229,8 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 		return BETON_OK;
 	case BETON_FIELD_IMAGE:
 		return image_value(reader, place, slot, out, err);
+	case BETON_FIELD_RASTER:
+		return raster_value(reader, place, slot, out, err);
 	case BETON_FIELD_BYTES:
 	case BETON_FIELD_JSON:
 		place->size = load_u64(slot + 8);

@@ -22,12 +22,12 @@ static int no_memory(const beton_reader *reader, const beton_value *value, beton
 }
 
 /* https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
-static size_t npy_header(const beton_field *field, char *header)
+static size_t npy_header(const char *dtype, const uint64_t *shape, uint32_t ndim, char *header)
 {
 	char *text = header + NPY_MAGIC_BYTES;
-	int used = sprintf(text, "{'descr': '%.15s', 'fortran_order': False, 'shape': (", field->dtype);
-	for (uint32_t i = 0; i < field->ndim; i++)
-		used += sprintf(text + used, "%llu, ", (unsigned long long)field->shape[i]);
+	int used = sprintf(text, "{'descr': '%.15s', 'fortran_order': False, 'shape': (", dtype);
+	for (uint32_t i = 0; i < ndim; i++)
+		used += sprintf(text + used, "%llu, ", (unsigned long long)shape[i]);
 	used += sprintf(text + used, "), }");
 	size_t size = NPY_MAGIC_BYTES + (size_t)used + 1;
 	size = (size + NPY_ALIGNMENT - 1) / NPY_ALIGNMENT * NPY_ALIGNMENT;
@@ -99,11 +99,24 @@ static int make_json(content *self, const beton_reader *reader, const beton_valu
 	return BETON_OK;
 }
 
-int content_make(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
+/* A value behind the header of a .npy file. */
+static int make_array(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
 {
 	char header[NPY_HEADER_MAX];
-	size_t front;
-	int result;
+	const beton_field *field = beton_reader_field(reader, value->field);
+	const uint64_t raster[3] = {value->height, value->width, field->shape[0]};
+	size_t front = value->type == BETON_FIELD_RASTER
+			       ? npy_header(field->dtype, raster, field->shape[0] > 1 ? 3 : 2, header)
+			       : npy_header(field->dtype, field->shape, field->ndim, header);
+	int result = read_value(self, reader, value, front, err);
+	self->ending = "npy";
+	if (result == BETON_OK)
+		memcpy(self->value, header, front);
+	return result;
+}
+
+int content_make(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
+{
 	switch (value->type) {
 	case BETON_FIELD_INT:
 	case BETON_FIELD_FLOAT:
@@ -114,12 +127,8 @@ int content_make(content *self, const beton_reader *reader, const beton_value *v
 		return make_json(self, reader, value, err);
 	case BETON_FIELD_NDARRAY:
 	case BETON_FIELD_TORCH_TENSOR:
-		front = npy_header(beton_reader_field(reader, value->field), header);
-		result = read_value(self, reader, value, front, err);
-		self->ending = "npy";
-		if (result == BETON_OK)
-			memcpy(self->value, header, front);
-		return result;
+	case BETON_FIELD_RASTER:
+		return make_array(self, reader, value, err);
 	case BETON_FIELD_BYTES:
 	case BETON_FIELD_CUSTOM:
 	case BETON_FIELD_CUSTOM_BLOB:

@@ -122,8 +122,9 @@ static int make_blob(const beton_reader *reader, const beton_value *value, const
 	if (result != BETON_OK)
 		return result;
 	*out = json_object();
-	if (value->type == BETON_FIELD_IMAGE) {
+	if (value->type == BETON_FIELD_IMAGE)
 		json_object_set_new(*out, "mode", json_string(dataset_mode_name(value->mode)));
+	if (value->type == BETON_FIELD_IMAGE || value->type == BETON_FIELD_RASTER) {
 		json_object_set_new(*out, "width", json_integer(value->width));
 		json_object_set_new(*out, "height", json_integer(value->height));
 	}

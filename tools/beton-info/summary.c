@@ -66,6 +66,10 @@ static void print_facts(const beton_field *field, const field_facts *facts)
 		       facts->count - facts->jpegs, facts->width_min, facts->width_max, facts->height_min,
 		       facts->height_max);
 		break;
+	case BETON_FIELD_RASTER:
+		printf("width %u to %u, height %u to %u pixels; ", facts->width_min, facts->width_max,
+		       facts->height_min, facts->height_max);
+		break;
 	case BETON_FIELD_BYTES:
 	case BETON_FIELD_NDARRAY:
 	case BETON_FIELD_JSON:
@@ -129,6 +133,8 @@ static void print_value(const beton_reader *reader, uint64_t sample, uint32_t in
 	else if (value.type == BETON_FIELD_IMAGE)
 		printf("=%s,%ux%u,%" PRIu64 "B@%" PRIu64, dataset_mode_name(value.mode), value.width, value.height,
 		       value.blob.size, value.blob.offset);
+	else if (value.type == BETON_FIELD_RASTER)
+		printf("=%ux%u,%" PRIu64 "B@%" PRIu64, value.width, value.height, value.blob.size, value.blob.offset);
 	else
 		printf("=%" PRIu64 "B@%" PRIu64, value.blob.size, value.blob.offset);
 }

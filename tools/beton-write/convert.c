@@ -290,11 +290,15 @@ static int note_source(const context *self, beton_error *err)
 	return *self->source ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->name);
 }
 
+/* The row of a table says nothing about the picture. The caller frees the name; NULL: no memory. */
+static char *picture_name(const char *item_name, const raw_value *raw)
+{
+	return raw->kind == RAW_TEXT ? bt_format("%s: %s", item_name, (const char *)raw->data) : strdup(item_name);
+}
+
 static int convert_picture_file(const context *self, stored_image *stored, beton_error *err)
 {
-	/* The row of a table says nothing about the picture. */
-	char *name = self->raw->kind == RAW_TEXT ? bt_format("%s: %s", self->name, (const char *)self->raw->data)
-						 : strdup(self->name);
+	char *name = picture_name(self->name, self->raw);
 	if (!name)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->name);
 	file_bytes file;
@@ -335,6 +339,85 @@ static int convert_image(const context *self, beton_error *err)
 	self->input->mode = stored.mode;
 	self->input->width = stored.width;
 	self->input->height = stored.height;
+	return result;
+}
+
+/* Reads the raster that raw is or names. Its file's memory stays raw's only if that is the file. */
+static int read_raster(const source *from, const char *item_name, raw_value *raw, const raster_request *request,
+		       raster_image *out, uint64_t *files, beton_error *err)
+{
+	if (raw->kind == RAW_ARRAY)
+		return raster_read_array(raw->array, raw->data, request, out, err);
+	file_bytes file = {.data = raw->owned, .size = raw->size};
+	int result = raw->kind == RAW_FILE ? BETON_OK : take_file(from, item_name, raw, &file, err);
+	if (result == BETON_OK)
+		result = raster_read(&file, request, out, err);
+	*files += file.size;
+	if (raw->kind != RAW_FILE)
+		free(file.data);
+	return result;
+}
+
+static bool is_raster(const source *from, const raw_value *raw)
+{
+	return raw->kind == RAW_ARRAY || names_file(from, raw);
+}
+
+/* Every raster of a field has as many channels and bits as the first one. */
+static int check_raster(const context *self, const char *name, const raster_type *type, beton_error *err)
+{
+	const beton_field *field = self->field;
+	if (type->channels == field->shape[0] && type->item_size == field->item_size)
+		return BETON_OK;
+	return bt_fail(err, BETON_SAMPLE_CORRUPT,
+		       "%s: '%s' has %u channels of %u bits, and the first one, %s, has %llu of %u", name,
+		       self->column->name, type->channels, 8 * type->item_size, self->plan->first[self->number],
+		       (unsigned long long)field->shape[0], 8 * field->item_size);
+}
+
+static int convert_raster(const context *self, beton_error *err)
+{
+	if (!is_raster(self->from, self->raw))
+		return bad_value(self, err, "is no file and no array");
+	char *name = picture_name(self->name, self->raw);
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->name);
+	const raster_request request = {.name = name, .max_pixels = self->images->max_pixels};
+	raster_image raster = {0};
+	int result = read_raster(self->from, self->name, self->raw, &request, &raster, self->files, err);
+	if (result == BETON_OK)
+		result = note_source(self, err);
+	if (result == BETON_OK)
+		result = check_raster(self, name, &raster.type, err);
+	*self->owned = raster.data;
+	self->input->data = raster.data;
+	self->input->size = (uint64_t)raster.width * raster.height * raster.type.channels * raster.type.item_size;
+	self->input->width = raster.width;
+	self->input->height = raster.height;
+	*self->pixels += self->input->size;
+	free(name);
+	return result;
+}
+
+int convert_raster_type(const source *from, const source_item *item, uint32_t column, named_raster *out,
+			beton_error *err)
+{
+	raw_value *raw = &item->values[column];
+	if (raw->kind == RAW_MISSING || !is_raster(from, raw))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: '%s' %s, so that the channels of its rasters are unknown", item->name,
+			       from->columns[column].name,
+			       raw->kind == RAW_MISSING ? "is missing" : "is no file and no array");
+	char *name = picture_name(item->name, raw);
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", item->name);
+	const raster_request request = {.name = name, .max_pixels = UINT64_MAX, .facts_only = true};
+	raster_image raster = {0};
+	uint64_t files = 0;
+	int result = read_raster(from, item->name, raw, &request, &raster, &files, err);
+	*out = (named_raster){.type = raster.type, .name = result == BETON_OK ? name : NULL};
+	if (result != BETON_OK)
+		free(name);
 	return result;
 }
 
@@ -478,6 +561,8 @@ static int convert_value(const context *self, beton_error *err)
 		return convert_json(self, err);
 	case BETON_FIELD_NDARRAY:
 		return convert_array(self, err);
+	case BETON_FIELD_RASTER:
+		return convert_raster(self, err);
 	default:
 		return convert_bytes(self, err);
 	}

@@ -7,6 +7,7 @@
 
 #include "fields.h"
 #include "image.h"
+#include "raster.h"
 #include "source.h"
 
 typedef struct converter {
@@ -45,5 +46,15 @@ int convert_item(const converter *self, source_item *item, converted *values, be
 /* The type of the array in that column of item. Errors: as convert_item. */
 int convert_array_type(const source *from, const source_item *item, uint32_t column, array_type *type,
 		       beton_error *err);
+
+/* A raster's type, and the file that has it. */
+typedef struct named_raster {
+	raster_type type;
+	char *name;
+} named_raster;
+
+/* The type of the raster in that column of item; out->name is the caller's. Errors: as convert_item. */
+int convert_raster_type(const source *from, const source_item *item, uint32_t column, named_raster *out,
+			beton_error *err);
 
 #endif

@@ -17,7 +17,7 @@ static const struct {
 } type_names[] = {
 	{"int", BETON_FIELD_INT},       {"float", BETON_FIELD_FLOAT},     {"image", BETON_FIELD_IMAGE},
 	{"bytes", BETON_FIELD_BYTES},   {"text", BETON_FIELD_BYTES},      {"json", BETON_FIELD_JSON},
-	{"array", BETON_FIELD_NDARRAY}, {"class", BETON_FIELD_INT, true},
+	{"array", BETON_FIELD_NDARRAY}, {"class", BETON_FIELD_INT, true}, {"raster", BETON_FIELD_RASTER},
 };
 
 static const beton_field_type natural_types[] = {
@@ -51,9 +51,11 @@ static int add_field(field_plan *plan, const char *name, uint32_t column, beton_
 	if (!grow(&plan->fields, plan->count, sizeof(*plan->fields)) ||
 	    !grow(&plan->columns, plan->count, sizeof(*plan->columns)) ||
 	    !grow(&plan->classes, plan->count, sizeof(*plan->classes)) ||
-	    !grow(&plan->guessed, plan->count, sizeof(*plan->guessed)))
+	    !grow(&plan->guessed, plan->count, sizeof(*plan->guessed)) ||
+	    !grow(&plan->first, plan->count, sizeof(*plan->first)))
 		return bt_fail(err, BETON_NO_MEMORY, "field '%s': out of memory", name);
 	plan->fields[plan->count] = (beton_field){0};
+	plan->first[plan->count] = NULL;
 	memcpy(plan->fields[plan->count].name, name, length);
 	plan->columns[plan->count++] = column;
 	return BETON_OK;
@@ -143,8 +145,8 @@ static int plan_part(field_plan *plan, char *part, source *from, beton_error *er
 		bt_suggest_try(&like, type_names[i].name);
 	return bt_fail(
 		err, BETON_INVALID_ARGUMENT,
-		"--fields: '%s' has the unknown type '%s'; there are int, class, float, image, bytes, text, json, "
-		"array%s",
+		"--fields: '%s' has the unknown type '%s'; there are int, class, float, image, raster, bytes, text, "
+		"json, array%s",
 		part, type_name, bt_suggest_text(&like));
 }
 
@@ -197,12 +199,15 @@ char *field_plan_text(const field_plan *plan, const source *from, uint32_t chang
 	return text;
 }
 
-static int first_item_array(source *from, uint32_t column, array_type *array, beton_error *err)
+/* Looks at the first item of a source. */
+typedef int look(source *from, const source_item *item, uint32_t column, void *out, beton_error *err);
+
+static int look_at_first(source *from, uint32_t column, look *function, void *out, beton_error *err)
 {
 	if (from->ops->peek) {
 		const source_item *first;
 		int result = from->ops->peek(from, &first, err);
-		return result == BETON_OK ? convert_array_type(from, first, column, array, err) : result;
+		return result == BETON_OK ? function(from, first, column, out, err) : result;
 	}
 	if (from->count == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample tells the shape of the arrays in '%s'",
@@ -213,9 +218,19 @@ static int first_item_array(source *from, uint32_t column, array_type *array, be
 		return result;
 	result = from->ops->at(from, 0, &first, err);
 	if (result == BETON_OK)
-		result = convert_array_type(from, &first, column, array, err);
+		result = function(from, &first, column, out, err);
 	source_item_free(&first);
 	return result;
+}
+
+static int look_for_array(source *from, const source_item *item, uint32_t column, void *out, beton_error *err)
+{
+	return convert_array_type(from, item, column, out, err);
+}
+
+static int look_for_raster(source *from, const source_item *item, uint32_t column, void *out, beton_error *err)
+{
+	return convert_raster_type(from, item, column, out, err);
 }
 
 static int plan_array(beton_field *field, source *from, uint32_t column, beton_error *err)
@@ -225,7 +240,7 @@ static int plan_array(beton_field *field, source *from, uint32_t column, beton_e
 	if (from->columns[column].has_array)
 		array = from->columns[column].array;
 	else
-		result = first_item_array(from, column, &array, err);
+		result = look_at_first(from, column, look_for_array, &array, err);
 	if (result != BETON_OK)
 		return result;
 	if (array.ndim == 0) {
@@ -240,6 +255,21 @@ static int plan_array(beton_field *field, source *from, uint32_t column, beton_e
 	return BETON_OK;
 }
 
+/* *first receives the name of what tells the type. */
+static int plan_raster(beton_field *field, source *from, uint32_t column, char **first, beton_error *err)
+{
+	named_raster named;
+	int result = look_at_first(from, column, look_for_raster, &named, err);
+	if (result != BETON_OK)
+		return result;
+	*first = named.name;
+	snprintf(field->dtype, sizeof(field->dtype), "%s", named.type.item_size == 1 ? "|u1" : "<u2");
+	field->item_size = named.type.item_size;
+	field->ndim = 1;
+	field->shape[0] = named.type.channels;
+	return BETON_OK;
+}
+
 int field_plan_make(field_plan *plan, const char *text, source *from, beton_error *err)
 {
 	*plan = (field_plan){0};
@@ -249,6 +279,9 @@ int field_plan_make(field_plan *plan, const char *text, source *from, beton_erro
 	for (uint32_t i = 0; i < plan->count && result == BETON_OK; i++)
 		if (plan->fields[i].type == BETON_FIELD_NDARRAY)
 			result = plan_array(&plan->fields[i], from, plan->columns[i], err);
+	for (uint32_t i = 0; i < plan->count && result == BETON_OK; i++)
+		if (plan->fields[i].type == BETON_FIELD_RASTER)
+			result = plan_raster(&plan->fields[i], from, plan->columns[i], &plan->first[i], err);
 	return result;
 }
 
@@ -271,5 +304,8 @@ void field_plan_free(field_plan *plan)
 	free(plan->columns);
 	free(plan->classes);
 	free(plan->guessed);
+	for (uint32_t i = 0; i < plan->count; i++)
+		free(plan->first[i]);
+	free(plan->first);
 	*plan = (field_plan){0};
 }

@@ -13,6 +13,7 @@ typedef struct field_plan {
 	uint32_t *columns;
 	bool *classes; /* an integer for each name in the column */
 	bool *guessed; /* the type is what the column looks like */
+	char **first;  /* of a raster the file whose type all others must have; else NULL */
 	uint32_t count;
 } field_plan;
 

@@ -75,7 +75,8 @@ static int compress_fields(field_plan *plan, int level, beton_error *err)
 		count++;
 	}
 	return count ? BETON_OK
-		     : bt_fail(err, BETON_INVALID_ARGUMENT, "--compress: there is no field of bytes, JSON or arrays");
+		     : bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--compress: there is no field of bytes, JSON, arrays or rasters");
 }
 
 /* Checks the files that this run would replace, except the list of a continued run, and a list that goes to a pipe. */

@@ -23,20 +23,30 @@ static bool is_text(condition_subject subject)
 	return subject == SUBJECT_TEXT || subject == SUBJECT_JSON || subject == SUBJECT_SOURCE;
 }
 
+static condition_subject subject_of(beton_field_type type)
+{
+	switch (type) {
+	case BETON_FIELD_FLOAT:
+		return SUBJECT_REAL;
+	case BETON_FIELD_INT:
+		return SUBJECT_INTEGER;
+	case BETON_FIELD_BYTES:
+		return SUBJECT_TEXT;
+	case BETON_FIELD_JSON:
+		return SUBJECT_JSON;
+	default:
+		return SUBJECT_BYTES;
+	}
+}
+
 /* A field by its name. */
 static bool find_field(condition *one, const beton_reader *reader)
 {
-	static const condition_subject subjects[] = {
-		[BETON_FIELD_FLOAT] = SUBJECT_REAL,         [BETON_FIELD_INT] = SUBJECT_INTEGER,
-		[BETON_FIELD_IMAGE] = SUBJECT_BYTES,        [BETON_FIELD_BYTES] = SUBJECT_TEXT,
-		[BETON_FIELD_NDARRAY] = SUBJECT_BYTES,      [BETON_FIELD_JSON] = SUBJECT_JSON,
-		[BETON_FIELD_TORCH_TENSOR] = SUBJECT_BYTES,
-	};
 	int index = beton_reader_find_field(reader, one->name);
 	if (index < 0)
 		return false;
 	one->field = (uint32_t)index;
-	one->subject = subjects[beton_reader_field(reader, one->field)->type];
+	one->subject = subject_of(beton_reader_field(reader, one->field)->type);
 	return true;
 }
 
@@ -56,7 +66,8 @@ static bool find_part(condition *one, const beton_reader *reader)
 			continue;
 		one->field = (uint32_t)index;
 		one->subject = parts[i].subject;
-		return one->subject == SUBJECT_BYTES ? dataset_has_blob(type) : type == BETON_FIELD_IMAGE;
+		bool picture = type == BETON_FIELD_IMAGE || type == BETON_FIELD_RASTER;
+		return one->subject == SUBJECT_BYTES ? dataset_has_blob(type) : picture;
 	}
 	return false;
 }

@@ -28,6 +28,7 @@ extern "C" {
 #define BETON_FORMAT_VERSION 2
 #define BETON_NAME_MAX 16                           /* bytes of a field name, without a terminating NUL */
 #define BETON_DIMS_MAX 32                           /* dimensions of an array field */
+#define BETON_CHANNELS_MAX 64                       /* of a raster field */
 #define BETON_PAGE_SIZE_MIN (UINT32_C(1) << 21)     /* 2 MiB; page sizes are powers of two below 2^32 */
 #define BETON_PAGE_SIZE_DEFAULT (UINT32_C(1) << 23) /* 8 MiB, FFCV's default */
 
@@ -49,10 +50,14 @@ typedef enum beton_field_type {
 	/* Types that the caller describes, see beton_reader_options.custom. Reading only. */
 	BETON_FIELD_CUSTOM = 256,      /* bytes in the sample's record: beton_reader_record */
 	BETON_FIELD_CUSTOM_BLOB = 257, /* with a pointer to a blob among them */
+	/* Pictures that an RGB image cannot hold: rows of height x width x channels samples of 8 or 16 bits, without a
+	 * sign and little-endian; each sample of the file its own height and width. FFCV cannot read a file that has
+	 * one. */
+	BETON_FIELD_RASTER = 258,
 } beton_field_type;
 
-/* The type's name in lists of fields: "float", "int", "rgb_image", "bytes", "ndarray", "json", "torch_tensor";
- * "unknown" for others. A static string; any thread. */
+/* The type's name in lists of fields: "float", "int", "rgb_image", "bytes", "ndarray", "json", "torch_tensor",
+ * "raster"; "unknown" for others. A static string; any thread. */
 BETON_API const char *beton_field_type_name(beton_field_type type);
 
 typedef enum beton_image_mode {
@@ -63,12 +68,13 @@ typedef enum beton_image_mode {
 /* Compression of a field's values. FFCV cannot read a file that has a compressed field. */
 typedef enum beton_compression {
 	BETON_COMPRESSION_NONE = 0,
-	BETON_COMPRESSION_ZSTD = 1, /* BYTES, JSON and the array types only */
+	BETON_COMPRESSION_ZSTD = 1, /* BYTES, JSON, RASTER and the array types only */
 } beton_compression;
 
 /* One field of the schema. For reading, the library fills it, and it lives as long as the reader. For writing, the
  * caller fills it, and beton_writer_open copies it. dtype, ndim and shape are used by the two array types only;
- * item_size is bytes per element and is derived from dtype. Of the two custom types item_size is the bytes in a record,
+ * item_size is bytes per element and is derived from dtype. Of RASTER dtype is "|u1" or "<u2", ndim 1, and shape[0] the
+ * number of channels, 1..BETON_CHANNELS_MAX. Of the two custom types item_size is the bytes in a record,
  * shape[0] their alignment, and shape[1] the place of the blob's pointer (64 bits, little-endian) among them. */
 typedef struct beton_field {
 	char name[BETON_NAME_MAX + 1];
@@ -110,8 +116,9 @@ typedef struct beton_blob {
 } beton_blob;
 
 /* One value of one sample. Valid members: integer for INT, real for FLOAT, none for CUSTOM; blob, size, entry and
- * compression for every other type; also mode, width and height (pixels) for IMAGE. status: BETON_OK, or SAMPLE_CORRUPT
- * if beton_reader_sample found this value damaged; then only type, sample and field are valid. */
+ * compression for every other type; also mode, width and height (pixels) for IMAGE and RASTER, whose mode is RAW.
+ * status: BETON_OK, or SAMPLE_CORRUPT if beton_reader_sample found this value damaged; then only type, sample and field
+ * are valid. */
 typedef struct beton_value {
 	beton_field_type type;
 	int32_t status;
@@ -340,7 +347,8 @@ typedef struct beton_jpeg_index {
 } beton_jpeg_index;
 
 /* One value to write: integer, real, or size bytes at data (borrowed until put returns). For IMAGE also mode, width and
- * height (1..65535). For JSON data is the text without the NUL; the writer adds it. */
+ * height (1..65535); for RASTER width and height (likewise). For JSON data is the text without the NUL; the writer adds
+ * it. */
 typedef struct beton_input {
 	const void *data;
 	uint64_t size;
