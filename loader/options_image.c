@@ -45,7 +45,8 @@ static int check_range(const place *at, const char *field, const double range[2]
 
 static int check_dtype(const place *at, beton_dtype dtype)
 {
-	if (dtype == BETON_UINT8 || dtype == BETON_FLOAT32 || dtype == BETON_FLOAT16 || dtype == BETON_BFLOAT16)
+	if (dtype == BETON_UINT8 || dtype == BETON_UINT16 || dtype == BETON_FLOAT32 || dtype == BETON_FLOAT16 ||
+	    dtype == BETON_BFLOAT16)
 		return BETON_OK;
 	return bt_fail(at->err, BETON_INVALID_ARGUMENT,
 		       "loader options: %s.dtype is %d, not bytes or floats for images", at->name, (int)dtype);
@@ -53,10 +54,10 @@ static int check_dtype(const place *at, beton_dtype dtype)
 
 static int check_normalize(const place *at, const beton_image_options *o)
 {
-	if (o->dtype == BETON_UINT8)
+	if (o->dtype == BETON_UINT8 || o->dtype == BETON_UINT16)
 		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
-			       "loader options: %s.normalize is true, but %s.dtype is BETON_UINT8, not floats",
-			       at->name, at->name);
+			       "loader options: %s.normalize is true, but %s.dtype is BETON_UINT%d, not floats",
+			       at->name, at->name, o->dtype == BETON_UINT8 ? 8 : 16);
 	for (int c = 0; c < (int)bt_image_channels(o); c++) {
 		if (!isfinite(o->mean[c]))
 			return bt_fail(at->err, BETON_INVALID_ARGUMENT, "loader options: %s.mean[%d] is %g, not finite",
@@ -79,6 +80,7 @@ static int check_stored(const place *at, const beton_image_options *o)
 			     : o->filter != BETON_FILTER_AUTO ? "filter"
 			     : o->fit != BETON_FIT_STRETCH    ? "fit"
 			     : o->color != BETON_COLOR_RGB    ? "color"
+			     : o->num_statistics              ? "num_statistics"
 							      : NULL;
 	if (option)
 		return bt_fail(
@@ -116,7 +118,7 @@ static int check_fit(const place *at, const beton_image_options *o)
 			return bt_fail(at->err, BETON_INVALID_ARGUMENT,
 				       "loader options: %s.%s is %u, but %s.fit is BETON_FIT_STRETCH, without padding",
 				       at->name, field, o->pad[c], at->name);
-		result = check_count(at, field, o->pad[c], 0, c < 3 ? UINT8_MAX : 0);
+		result = check_count(at, field, o->pad[c], 0, c == 0 ? UINT16_MAX : c < 3 ? UINT8_MAX : 0);
 	}
 	return result;
 }
@@ -141,6 +143,10 @@ static int check_image(const place *at, const beton_image_options *o)
 		return result;
 	if (!BT_RESERVED_IS_ZERO(o))
 		return bt_fail(at->err, BETON_INVALID_ARGUMENT, "loader options: %s.reserved is not 0", at->name);
+	if (o->num_statistics && !o->statistics)
+		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+			       "loader options: %s.statistics is NULL, but %s.num_statistics is %u", at->name, at->name,
+			       o->num_statistics);
 	if (o->flip_mode == BETON_FLIP_ALTERNATE && o->flip_probability == 0)
 		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
 			       "loader options: %s.flip_mode is ALTERNATE, which needs a flip_probability above 0",

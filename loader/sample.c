@@ -114,27 +114,38 @@ static int apply_operations(bt_tools *tools, const beton_image_options *options,
 	return result;
 }
 
+static int transform(bt_tools *tools, const bt_view *view, const bt_picture *picture, bool flip,
+		     const bt_placement *place, const bt_image_format *format, void *destination, beton_error *err)
+{
+	if (!view->raster)
+		return bt_transform(&tools->transformer, picture, flip, place, format, destination, err);
+	return bt_raster_transform(&tools->rasters, &picture->planes[0], flip, place, format,
+				   format == &view->format ? view->lanes : NULL, destination, err);
+}
+
 /* Resizes the picture and applies operations to it; it is the canvas's then, padding included. */
 static int operate(bt_tools *tools, const bt_view *view, const picture_course *course, bt_picture *picture,
 		   beton_error *err)
 {
 	const beton_image_options *options = view->image;
 	const bt_placement place = first_place(options, course);
-	uint32_t channels = view->pixels.channels;
-	int result = bt_canvas_begin(&tools->canvas, options->width, options->height, channels, err);
+	const bt_image_format *format = &view->pixels;
+	int result =
+		bt_canvas_begin(&tools->canvas, options->width, options->height, format->channels, format->item, err);
 	if (result == BETON_OK)
-		result = bt_transform(&tools->transformer, picture, false, &place, &view->pixels,
-				      tools->canvas.image.data, err);
+		result = transform(tools, view, picture, false, &place, format, tools->canvas.image.data, err);
 	if (result == BETON_OK)
 		result = apply_operations(tools, options, &course->random,
 					  course->drawn ? course->drawn + BT_DRAWN_FIXED : NULL, err);
 	const bt_image *image = &tools->canvas.image;
-	*picture = (bt_picture){.colour = channels == 1 ? BT_GREY : BT_RGB,
+	*picture = (bt_picture){.colour = view->raster            ? BT_RASTER
+					  : format->channels == 1 ? BT_GREY
+								  : BT_RGB,
 				.planes[0] = {.data = image->data,
-					      .stride = (size_t)image->width * channels,
+					      .stride = (size_t)image->width * image->pixel_bytes,
 					      .width = image->width,
 					      .height = image->height,
-					      .channels = channels,
+					      .channels = format->channels,
 					      .box_width = image->width,
 					      .box_height = image->height}};
 	return result;
@@ -153,7 +164,7 @@ static int make_image(bt_tools *tools, const bt_view *view, const picture_course
 	}
 	if (course->flipped)
 		bt_moves_flip_horizontal(tools->canvas.moves);
-	return bt_transform(&tools->transformer, picture, course->flipped, place, &view->format, destination, err);
+	return transform(tools, view, picture, course->flipped, place, &view->format, destination, err);
 }
 
 /* Begins to note how the picture's pixels move, if an output asks for it. */
@@ -245,6 +256,47 @@ static picture_course draw_course(const bt_tools *tools, const bt_ticket *ticket
 	return out;
 }
 
+/* The crop of a raster, in the bytes that were read or in memory for a decompressed one. */
+static int open_raster(bt_tools *tools, const bt_ticket *ticket, const bt_view *view, const beton_value *value,
+		       const uint8_t *bytes, const bt_rect *crop, bt_picture *out, beton_error *err)
+{
+	if (value->compression != BETON_COMPRESSION_NONE) {
+		uint8_t *plain = bt_buffer_reserve(&tools->unpacked, (size_t)value->size);
+		if (!plain)
+			return bt_fail(err, BETON_NO_MEMORY, "out of memory for a raster of %llu bytes",
+				       (unsigned long long)value->size);
+		int result = beton_reader_unpack(tools->loader->dataset.readers[ticket->file], value, bytes, false,
+						 plain, err);
+		if (result)
+			return result;
+		bytes = plain;
+	}
+	size_t pixel = (size_t)view->format.channels * view->format.item, stride = value->width * pixel;
+	*out = (bt_picture){.colour = BT_RASTER,
+			    .planes[0] = {.data = bytes + crop->y * stride + crop->x * pixel,
+					  .stride = stride,
+					  .width = crop->width,
+					  .height = crop->height,
+					  .channels = view->format.channels,
+					  .box_width = crop->width,
+					  .box_height = crop->height}};
+	return BETON_OK;
+}
+
+static int open_picture(bt_tools *tools, const bt_ticket *ticket, const bt_view *view, const beton_value *value,
+			const uint8_t *bytes, const picture_course *course, bt_picture *out, beton_error *err)
+{
+	if (view->raster)
+		return open_raster(tools, ticket, view, value, bytes, &course->crop, out, err);
+	bt_request request = request_image(view->image, course);
+	read_index(tools, ticket, value, bytes, &request);
+	int result = bt_decode(tools->decoder, (int64_t)ticket->sample, value, bytes, &request, out, err);
+	const bt_rect *part = &request.crop, *crop = &course->crop;
+	if (result == BETON_OK && (part->width < crop->width || part->height < crop->height))
+		widen_box(out, part, crop);
+	return result;
+}
+
 static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
 		      const uint8_t *bytes, void *destination, beton_error *err)
 {
@@ -257,10 +309,8 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 		return result;
 
 	const picture_course course = draw_course(tools, ticket, output, value);
-	bt_request request = request_image(view->image, &course);
-	read_index(tools, ticket, value, bytes, &request);
 	bt_picture picture;
-	result = bt_decode(tools->decoder, (int64_t)ticket->sample, value, bytes, &request, &picture, err);
+	result = open_picture(tools, ticket, view, value, bytes, &course, &picture, err);
 	uint64_t decoded = bt_now_ns();
 	tools->stats.decode_ns += decoded - verified;
 	if (result) {
@@ -268,8 +318,6 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 		return result;
 	}
 
-	if (request.crop.width < course.crop.width || request.crop.height < course.crop.height)
-		widen_box(&picture, &request.crop, &course.crop);
 	result = begin_moves(tools, output->view, view, value, &course, err);
 	if (result)
 		return result;

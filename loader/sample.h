@@ -14,6 +14,7 @@
 #include "io/engine.h"
 #include "operations/operations.h"
 #include "batch/slot.h"
+#include "pixels/raster.h"
 #include "pixels/transform.h"
 
 /* A blob that a sample's outputs need. */
@@ -50,6 +51,8 @@ typedef struct bt_tools {
 	bt_budget budget;    /* of all buffers below */
 	bt_lane **lanes;     /* to each file */
 	bt_transformer transformer;
+	bt_raster_transformer rasters;
+	bt_buffer unpacked;              /* a decompressed raster */
 	bt_canvas canvas;                /* applies operations to pictures */
 	bt_moves moves[BETON_VIEWS_MAX]; /* of the present sample's pictures, where an output asks for them */
 	bt_buffer array;                 /* the numbers of a GEOMETRY output, as the file has them */

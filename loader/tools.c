@@ -39,8 +39,9 @@ static bool open_arena(bt_arena *arena, size_t bytes)
 static void share_budget(bt_tools *tools)
 {
 	bt_transformer_limit(&tools->transformer, &tools->budget);
+	bt_raster_limit(&tools->rasters, &tools->budget);
 	bt_canvas_limit(&tools->canvas, &tools->budget);
-	tools->chunk.budget = tools->array.budget = &tools->budget;
+	tools->chunk.budget = tools->array.budget = tools->unpacked.budget = &tools->budget;
 	for (uint32_t i = 0; i < BETON_VIEWS_MAX; i++)
 		tools->moves[i].memory.budget = &tools->budget;
 	for (uint32_t i = 0; tools->ragged && i < tools->loader->outputs->count; i++)
@@ -84,10 +85,12 @@ void bt_tools_close(bt_tools *tools)
 {
 	bt_decoder_close(&tools->decoder);
 	bt_transformer_free(&tools->transformer);
+	bt_raster_free(&tools->rasters);
 	bt_canvas_free(&tools->canvas);
 	bt_buffer_free(&tools->substitute_blob);
 	bt_buffer_free(&tools->chunk);
 	bt_buffer_free(&tools->array);
+	bt_buffer_free(&tools->unpacked);
 	for (uint32_t i = 0; i < BETON_VIEWS_MAX; i++)
 		bt_buffer_free(&tools->moves[i].memory);
 	free(tools->jpeg_index);

@@ -10,25 +10,39 @@
 #include "operations/operations.h"
 #include "numbers.h"
 #include "options_image.h"
+#include "options_raster.h"
 #include "pixels/transform.h"
 #include "ragged.h"
+
+static bool holds_pictures(const beton_field *field)
+{
+	return field->type == BETON_FIELD_IMAGE || field->type == BETON_FIELD_RASTER;
+}
 
 /* Chooses the field of a view. */
 static int choose_field(int *out, const beton_reader *reader, const beton_image_options *image, const char *option,
 			beton_error *err)
 {
-	*out = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
-	if (!image->field)
-		return BETON_OK;
-	int index = beton_reader_find_field(reader, image->field);
+	int index = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
 	if (index < 0)
+		index = beton_reader_find_type(reader, BETON_FIELD_RASTER);
+	*out = index;
+	if (image->field)
+		index = beton_reader_find_field(reader, image->field);
+	if (image->field && index < 0)
 		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option %s.field)", beton_reader_path(reader),
 			       image->field, option);
-	if (beton_reader_field(reader, (uint32_t)index)->type != BETON_FIELD_IMAGE)
+	if (image->field && !holds_pictures(beton_reader_field(reader, (uint32_t)index)))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option %s.field) holds no images",
 			       beton_reader_path(reader), image->field, option);
 	*out = index;
 	return BETON_OK;
+}
+
+/* What the messages call the options of a view. */
+static void name_view(char name[32], const beton_loader_options *options, uint32_t view)
+{
+	snprintf(name, 32, options->num_views ? "views[%u]" : "image", view);
 }
 
 static int choose_fields(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
@@ -36,19 +50,17 @@ static int choose_fields(bt_outputs *outputs, const beton_reader *reader, const 
 {
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < bt_num_views(options) && result == BETON_OK; i++) {
-		char option[32] = "image";
-		if (options->num_views > 0)
-			snprintf(option, sizeof(option), "views[%u]", i);
+		char option[32];
+		name_view(option, options, i);
 		outputs->drawn[i] = -1;
 		result = choose_field(&outputs->view_field[i], reader, bt_view_options(options, i), option, err);
 	}
 	return result;
 }
 
-beton_tensor bt_outputs_describe_image(const beton_image_options *image, uint32_t batch_size)
+beton_tensor bt_outputs_describe_image(const beton_image_options *image, uint32_t channels, uint32_t batch_size)
 {
 	bool planes_first = image->layout == BETON_NCHW;
-	uint32_t channels = bt_image_channels(image);
 	return (beton_tensor){.dtype = image->dtype,
 			      .ndim = 4,
 			      .shape = {batch_size, planes_first ? channels : image->height,
@@ -225,10 +237,31 @@ static bool add_stored(bt_outputs *outputs, uint32_t view, const char *name, con
 	return overflow;
 }
 
-/* Adds the views of an image field; false if it has none. */
-static bool add_views(bt_outputs *outputs, uint32_t index, const char *name, const beton_loader_options *options,
-		      bool *overflow)
+/* Whether all views of a field of pictures are for what it holds. */
+static int check_views(const bt_outputs *outputs, const beton_reader *reader, uint32_t index,
+		       const beton_loader_options *options, beton_error *err)
 {
+	for (uint32_t i = 0; i < bt_num_views(options); i++) {
+		char name[32];
+		if (outputs->view_field[i] != (int)index)
+			continue;
+		name_view(name, options, i);
+		int result = bt_options_check_field(bt_view_options(options, i), name,
+						    beton_reader_field(reader, index), err);
+		if (result) {
+			bt_prefix(err, "%s", beton_reader_path(reader));
+			return result;
+		}
+	}
+	return BETON_OK;
+}
+
+/* Adds the views of a field of pictures; false if it has none. */
+static bool add_views(bt_outputs *outputs, uint32_t index, const beton_field *field,
+		      const beton_loader_options *options, bool *overflow)
+{
+	const char *name = field->name;
+	bool raster = field->type == BETON_FIELD_RASTER;
 	uint32_t before = outputs->count;
 	for (uint32_t i = 0; i < bt_num_views(options); i++) {
 		if (outputs->view_field[i] != (int)index)
@@ -239,7 +272,9 @@ static bool add_views(bt_outputs *outputs, uint32_t index, const char *name, con
 		}
 		char suffix[24];
 		make_suffix(suffix, outputs, i, "");
-		beton_tensor tensor = bt_outputs_describe_image(bt_view_options(options, i), options->batch_size);
+		const beton_image_options *image = bt_view_options(options, i);
+		uint32_t channels = raster ? (uint32_t)field->shape[0] : bt_image_channels(image);
+		beton_tensor tensor = bt_outputs_describe_image(image, channels, options->batch_size);
 		*overflow |= add_output(outputs, index, BT_OUTPUT_IMAGE, name, suffix, &tensor);
 		outputs->list[outputs->count - 1].view = i;
 	}
@@ -322,8 +357,11 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 		return BETON_OK;
 	beton_tensor tensor;
 	bt_output_kind kind = BT_OUTPUT_IMAGE;
-	bool image = field->type == BETON_FIELD_IMAGE;
-	if (image ? !add_views(outputs, index, field->name, options, overflow)
+	bool image = holds_pictures(field);
+	int result = image ? check_views(outputs, reader, index, options, err) : BETON_OK;
+	if (result)
+		return result;
+	if (image ? !add_views(outputs, index, field, options, overflow)
 		  : !describe(&tensor, &kind, field, options, beton_reader_info(reader)->page_size)) {
 		if (!options->fields)
 			return BETON_OK;
@@ -342,7 +380,7 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 	}
 	if (kind == BT_OUTPUT_ARRAY) {
 		uint32_t before = outputs->count;
-		int result = add_geometry(outputs, reader, index, &tensor, options, overflow, err);
+		result = add_geometry(outputs, reader, index, &tensor, options, overflow, err);
 		if (result || outputs->count > before)
 			return result;
 	}

@@ -104,6 +104,6 @@ int bt_outputs_init_windows(bt_outputs *outputs, const char *path, uint32_t part
 void bt_outputs_free(bt_outputs *outputs);
 
 /* The tensor of a picture's output, without name and data. */
-beton_tensor bt_outputs_describe_image(const beton_image_options *image, uint32_t batch_size);
+beton_tensor bt_outputs_describe_image(const beton_image_options *image, uint32_t channels, uint32_t batch_size);
 
 #endif

@@ -168,8 +168,9 @@ static void set_shapes(bt_slot *slot)
 		const bt_output *output = &outputs->list[i];
 		int64_t *shape = slot->tensors[i].shape;
 		if (output->kind == BT_OUTPUT_IMAGE) {
+			const bt_view *view = &slot->views->list[output->view];
 			beton_tensor tensor =
-				bt_outputs_describe_image(slot->views->list[output->view].image, slot->batch.count);
+				bt_outputs_describe_image(view->image, view->format.channels, slot->batch.count);
 			memcpy(shape, tensor.shape, sizeof(tensor.shape));
 		} else if (!output->whole) {
 			shape[0] = slot->batch.count;

@@ -8,17 +8,50 @@
 #include "operations/batch_operations.h"
 #include "options_image.h"
 
-/* The formats that follow from the view's options. */
-static void set_formats(bt_view *view, const beton_loader_options *options)
+/* The formats that follow from the view's options. A raster's have its channels, and no tables for bytes. */
+static void set_formats(bt_view *view, const beton_loader_options *options, uint32_t channels, uint32_t item)
 {
 	const beton_image_options *image = view->image;
 	beton_loader_options alone = *options;
 	alone.image = *image;
+	if (view->raster)
+		alone.image.dtype = BETON_UINT8;
 	bt_image_format_init(&view->format, &alone);
 	alone.image.dtype = BETON_UINT8;
 	alone.image.layout = BETON_NHWC;
 	bt_image_format_init(&view->pixels, &alone);
 	view->pixels.streams = false;
+	if (!view->raster)
+		return;
+	view->format.channels = view->pixels.channels = channels;
+	view->format.item = view->pixels.item = item;
+	view->format.dtype = image->dtype;
+	view->pixels.dtype = item == 1 ? BETON_UINT8 : BETON_UINT16;
+}
+
+static int set_up_raster(bt_view *view, beton_image_options *image, const beton_loader_options *options,
+			 const beton_field *field, beton_error *err)
+{
+	view->raster = true;
+	set_formats(view, options, (uint32_t)field->shape[0], field->item_size);
+	int result =
+		bt_raster_lanes_open(&view->own_lanes, &view->format, image->normalize ? image->statistics : NULL, err);
+	view->lanes = &view->own_lanes;
+	return result;
+}
+
+static int open_formats(bt_view *view, beton_image_options *image, const beton_loader_options *options,
+			const beton_field *field, beton_error *err)
+{
+	int result = BETON_OK;
+	if (field && field->type == BETON_FIELD_RASTER)
+		result = set_up_raster(view, image, options, field, err);
+	else
+		set_formats(view, options, 0, 0);
+	/* Borrowed until the loader is open. */
+	image->statistics = NULL;
+	image->num_statistics = 0;
+	return result;
 }
 
 static int open_view(bt_view *view, beton_image_options *image, const beton_loader_options *options, int field,
@@ -34,8 +67,7 @@ static int open_view(bt_view *view, beton_image_options *image, const beton_load
 	image->operations = view->operations;
 	image->field = field < 0 ? NULL : beton_reader_field(reader, (uint32_t)field)->name;
 	bt_options_resolve_image(image);
-	set_formats(view, options);
-	return BETON_OK;
+	return open_formats(view, image, options, field < 0 ? NULL : beton_reader_field(reader, (uint32_t)field), err);
 }
 
 /* Views without content. copies: room for them too. */
@@ -68,6 +100,8 @@ int bt_views_open(bt_views **out, beton_loader_options *options, const bt_output
 		/* Not used with views. */
 		options->image.field = NULL;
 		options->image.operations = NULL;
+		options->image.statistics = NULL;
+		options->image.num_statistics = 0;
 		options->image.num_operations = 0;
 	}
 	options->views = views->copies;
@@ -152,8 +186,11 @@ int bt_views_resize(bt_views **out, const bt_views *views, const beton_loader_op
 	for (; resized->count < views->count; resized->count++) {
 		bt_view *view = &resized->list[resized->count];
 		view->image = &resized->copies[resized->count];
-		view->moves = views->list[resized->count].moves;
-		set_formats(view, options);
+		const bt_view *like = &views->list[resized->count];
+		view->moves = like->moves;
+		view->raster = like->raster;
+		view->lanes = like->lanes;
+		set_formats(view, options, like->format.channels, like->format.item);
 	}
 	return BETON_OK;
 }
@@ -170,8 +207,10 @@ void bt_views_release(bt_views **out)
 	*out = NULL;
 	if (!views || atomic_fetch_sub(&views->references, 1) > 1)
 		return;
-	for (uint32_t i = 0; i < views->count; i++)
+	for (uint32_t i = 0; i < views->count; i++) {
 		free(views->list[i].operations);
+		bt_raster_lanes_free(&views->list[i].own_lanes);
+	}
 	free(views->list);
 	free(views->copies);
 	free(views);

@@ -8,14 +8,18 @@
 #include <stdatomic.h>
 
 #include "outputs.h"
+#include "pixels/raster.h"
 #include "pixels/transform.h"
 
 typedef struct bt_view {
 	const beton_image_options *image;
 	beton_operation *operations; /* owned; NULL: none, or the loader's */
 	bt_image_format format;
-	bt_image_format pixels; /* of the pixels that operations work on: bytes, NHWC */
-	bool moves;             /* an output asks how pixels move */
+	bt_image_format pixels; /* of the pixels that operations work on: bytes, or a raster's samples; NHWC */
+	bool raster;            /* the field holds rasters */
+	bt_raster_lanes own_lanes;
+	const bt_raster_lanes *lanes; /* of a raster: own, or the loader's */
+	bool moves;                   /* an output asks how pixels move */
 } bt_view;
 
 typedef struct bt_views {

@@ -155,10 +155,11 @@ static void draw(const beton_batch_operation *o, const bt_mix_images *images, bt
 
 static bt_mix_images describe(const bt_slot *slot, uint32_t output, const int64_t *partner)
 {
-	const beton_image_options *image = slot->views->list[slot->pool->outputs.list[output].view].image;
+	const bt_view *view = &slot->views->list[slot->pool->outputs.list[output].view];
+	const beton_image_options *image = view->image;
 	size_t stride = bt_slot_row_bytes(slot, &slot->pool->outputs.list[output]);
 	bool planes = image->layout == BETON_NCHW;
-	uint32_t rows = planes ? bt_image_channels(image) * image->height : image->height;
+	uint32_t rows = planes ? view->format.channels * image->height : image->height;
 	return (bt_mix_images){.data = slot->tensors[output].data,
 			       .dtype = image->dtype,
 			       .stride = stride,

@@ -98,6 +98,15 @@ static inline __attribute__((always_inline)) void mix_bytes(void *to, const void
 		a[i] = (uint8_t)((a[i] * own + b[i] * others + BT_MIX_ONE / 2) / BT_MIX_ONE);
 }
 
+static inline __attribute__((always_inline)) void mix_words(void *to, const void *from, size_t bytes, uint32_t weight)
+{
+	uint16_t *restrict a = to;
+	const uint16_t *restrict b = from;
+	uint32_t others = BT_MIX_ONE - weight;
+	for (size_t i = 0; i < bytes / sizeof(*a); i++)
+		a[i] = (uint16_t)((a[i] * weight + b[i] * others + BT_MIX_ONE / 2) / BT_MIX_ONE);
+}
+
 static inline float blend(float a, float b, float lambda)
 {
 	return a * lambda + b * (1 - lambda);
@@ -137,6 +146,11 @@ static void plain_bytes(void *to, const void *from, size_t bytes, uint32_t weigh
 	mix_bytes(to, from, bytes, weight);
 }
 
+static void plain_words(void *to, const void *from, size_t bytes, uint32_t weight)
+{
+	mix_words(to, from, bytes, weight);
+}
+
 static void plain_floats(void *to, const void *from, size_t bytes, uint32_t weight)
 {
 	mix_floats(to, from, bytes, weight);
@@ -153,6 +167,11 @@ static void plain_bfloats(void *to, const void *from, size_t bytes, uint32_t wei
 static TARGET void wide_bytes(void *to, const void *from, size_t bytes, uint32_t weight)
 {
 	mix_bytes(to, from, bytes, weight);
+}
+
+static TARGET void wide_words(void *to, const void *from, size_t bytes, uint32_t weight)
+{
+	mix_words(to, from, bytes, weight);
 }
 
 static TARGET void wide_floats(void *to, const void *from, size_t bytes, uint32_t weight)
@@ -208,6 +227,7 @@ static mixer choose(beton_dtype dtype, bool plain)
 	/* Every processor with FMA and AVX2 has F16C; compilers have no name to ask for that. */
 	if (!plain && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 		return dtype == BETON_UINT8     ? wide_bytes
+		       : dtype == BETON_UINT16  ? wide_words
 		       : dtype == BETON_FLOAT32 ? wide_floats
 		       : dtype == BETON_FLOAT16 ? wide_halves
 						: wide_bfloats;
@@ -217,6 +237,7 @@ static mixer choose(beton_dtype dtype, bool plain)
 #endif
 	(void)plain;
 	return dtype == BETON_UINT8     ? plain_bytes
+	       : dtype == BETON_UINT16  ? plain_words
 	       : dtype == BETON_FLOAT32 ? plain_floats
 	       : dtype == BETON_FLOAT16 ? mix_halves
 					: plain_bfloats;

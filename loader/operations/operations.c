@@ -23,9 +23,11 @@ void bt_canvas_swap(bt_canvas *canvas)
 	canvas->image.data = canvas->pixels[canvas->current].data;
 }
 
-int bt_canvas_begin(bt_canvas *canvas, uint32_t width, uint32_t height, uint32_t channels, beton_error *err)
+int bt_canvas_begin(bt_canvas *canvas, uint32_t width, uint32_t height, uint32_t channels, uint32_t item,
+		    beton_error *err)
 {
-	canvas->image = (bt_image){.width = width, .height = height, .channels = channels};
+	canvas->image = (bt_image){.width = width, .height = height, .pixel_bytes = channels * item};
+	canvas->item = item;
 	size_t bytes = bt_image_bytes(&canvas->image);
 	if (!bt_buffer_reserve(&canvas->pixels[0], bytes) || !bt_buffer_reserve(&canvas->pixels[1], bytes))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for operations on %u x %u pixels", width, height);
@@ -53,7 +55,7 @@ static int64_t whole(bt_random *random, int64_t most)
 	return value < most ? value : most;
 }
 
-void bt_canvas_shift(bt_canvas *canvas, int64_t x, int64_t y, beton_padding mode, const uint8_t fill[3])
+void bt_canvas_shift(bt_canvas *canvas, int64_t x, int64_t y, beton_padding mode, const uint8_t *fill)
 {
 	bt_image out = bt_canvas_target(canvas);
 	bt_op_shift(&canvas->image, &out, x, y, mode, fill);
@@ -61,7 +63,7 @@ void bt_canvas_shift(bt_canvas *canvas, int64_t x, int64_t y, beton_padding mode
 	bt_moves_shift(canvas->moves, x, y);
 }
 
-void bt_canvas_affine(bt_canvas *canvas, const double m[6], bool bilinear, const uint8_t fill[3])
+void bt_canvas_affine(bt_canvas *canvas, const double m[6], bool bilinear, const uint8_t *fill)
 {
 	bt_image out = bt_canvas_target(canvas);
 	bt_op_affine(&canvas->image, &out, m, bilinear, fill);
@@ -69,9 +71,16 @@ void bt_canvas_affine(bt_canvas *canvas, const double m[6], bool bilinear, const
 	bt_moves_affine(canvas->moves, m);
 }
 
+/* The pixel that an operation fills with; of rasters 0. */
+static const uint8_t *fill_of(const bt_image *image, const beton_operation *o)
+{
+	static const uint8_t zeros[BETON_CHANNELS_MAX * sizeof(uint16_t)];
+	return image->pixel_bytes > sizeof(o->fill) ? zeros : o->fill;
+}
+
 static void shift(bt_canvas *canvas, const beton_operation *o, int64_t x, int64_t y, double drawn[3])
 {
-	bt_canvas_shift(canvas, x, y, o->padding, o->fill);
+	bt_canvas_shift(canvas, x, y, o->padding, fill_of(&canvas->image, o));
 	drawn[0] = (double)x;
 	drawn[1] = (double)y;
 }
@@ -87,7 +96,7 @@ static void rotate(bt_canvas *canvas, const beton_operation *o, double degrees)
 {
 	double m[6];
 	bt_op_rotation(m, canvas->image.width, canvas->image.height, degrees);
-	bt_canvas_affine(canvas, m, o->bilinear, o->fill);
+	bt_canvas_affine(canvas, m, o->bilinear, fill_of(&canvas->image, o));
 }
 
 static void cutout(const bt_image *image, const beton_operation *o, bt_random *random, double drawn[3])
@@ -95,7 +104,7 @@ static void cutout(const bt_image *image, const beton_operation *o, bt_random *r
 	bt_rect rect = {.width = o->size, .height = o->size};
 	rect.y = (uint32_t)whole(random, image->height - o->size);
 	rect.x = (uint32_t)whole(random, image->width - o->size);
-	bt_op_fill(image, rect, o->fill);
+	bt_op_fill(image, rect, fill_of(image, o));
 	drawn[0] = rect.x;
 	drawn[1] = rect.y;
 }
@@ -117,7 +126,7 @@ static void erase(const bt_canvas *canvas, const beton_operation *o, bt_random *
 		if (o->noise)
 			bt_op_noise(image, rect, canvas->options->mean, canvas->options->std, random);
 		else
-			bt_op_fill(image, rect, o->fill);
+			bt_op_fill(image, rect, fill_of(image, o));
 		drawn[0] = rect.x;
 		drawn[1] = rect.y;
 		drawn[2] = width * height;
@@ -167,7 +176,8 @@ static int custom(bt_canvas *canvas, const beton_operation *o, bt_random *random
 				     .pixels = canvas->image.data,
 				     .height = canvas->image.height,
 				     .width = canvas->image.width,
-				     .channels = canvas->image.channels,
+				     .channels = canvas->image.pixel_bytes / canvas->item,
+				     .item_bytes = canvas->item,
 				     .view = random->view,
 				     .epoch = random->epoch,
 				     .sample = random->sample};

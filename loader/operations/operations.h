@@ -24,6 +24,7 @@ typedef struct bt_canvas {
 	bt_buffer pixels[2]; /* one holds the picture, the other receives an operation's output */
 	bt_buffer floats;
 	bt_image image;
+	uint32_t item;                      /* bytes of a sample */
 	const beton_image_options *options; /* image options of the picture */
 	bt_moves *moves;                    /* where operations note how pixels move; NULL: nowhere */
 	int current;
@@ -33,8 +34,9 @@ typedef struct bt_canvas {
  * Errors: INVALID_ARGUMENT. */
 int bt_operations_check(const beton_image_options *image, const char *name, beton_error *err);
 
-/* Makes room for a picture, canvas->image, which the caller fills. Errors: NO_MEMORY. */
-int bt_canvas_begin(bt_canvas *canvas, uint32_t width, uint32_t height, uint32_t channels, beton_error *err);
+/* Makes room for a picture, canvas->image, which the caller fills. item: bytes of a sample. Errors: NO_MEMORY. */
+int bt_canvas_begin(bt_canvas *canvas, uint32_t width, uint32_t height, uint32_t channels, uint32_t item,
+		    beton_error *err);
 
 /* Applies all operations to canvas->image. random: seed, epoch, sample and view are set by the caller. drawn:
  * BT_DRAWN numbers for each operation, or NULL. Errors: NO_MEMORY, USER_ERROR. */
@@ -52,8 +54,8 @@ void bt_rand_augment(bt_canvas *canvas, const beton_operation *operation, bt_ran
 void bt_trivial_augment(bt_canvas *canvas, const beton_operation *operation, bt_random *random, double drawn[3]);
 
 /* bt_op_shift and bt_op_affine on canvas->image. */
-void bt_canvas_shift(bt_canvas *canvas, int64_t x, int64_t y, beton_padding mode, const uint8_t fill[3]);
-void bt_canvas_affine(bt_canvas *canvas, const double m[6], bool bilinear, const uint8_t fill[3]);
+void bt_canvas_shift(bt_canvas *canvas, int64_t x, int64_t y, beton_padding mode, const uint8_t *fill);
+void bt_canvas_affine(bt_canvas *canvas, const double m[6], bool bilinear, const uint8_t *fill);
 
 /* The picture that an operation writes to if it cannot work in place; then makes that picture the current one. */
 bt_image bt_canvas_target(const bt_canvas *canvas);

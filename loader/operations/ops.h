@@ -13,7 +13,7 @@
 
 #include "pixels/crop.h"
 
-/* Loops over pixels are compiled for both numbers of channels. */
+/* Loops over pixels are compiled for pixels of one byte, of three, and of any number. */
 #define BT_OPS_INLINE static inline __attribute__((always_inline))
 
 /* A picture in the caller's memory. */
@@ -21,12 +21,12 @@ typedef struct bt_image {
 	uint8_t *data;
 	uint32_t width;
 	uint32_t height;
-	uint32_t channels; /* bytes of a pixel: 3, or 1 */
+	uint32_t pixel_bytes; /* 3, or 1; of rasters any, for what moves pixels or fills a part */
 } bt_image;
 
 static inline size_t bt_image_bytes(const bt_image *image)
 {
-	return (size_t)image->width * image->height * image->channels;
+	return (size_t)image->width * image->height * image->pixel_bytes;
 }
 
 /* Colours, in place. factor: 1 keeps the picture; 0 gives black (brightness), its mean grey (contrast), or its greys
@@ -47,8 +47,8 @@ void bt_op_equalize(const bt_image *image);
 void bt_op_flip_horizontal(const bt_image *image);
 void bt_op_flip_vertical(const bt_image *image);
 
-/* Fills the part of rect that lies inside the picture, in place. */
-void bt_op_fill(const bt_image *image, bt_rect rect, const uint8_t fill[3]);
+/* Fills the part of rect that lies inside the picture, in place. fill: a pixel, here and below. */
+void bt_op_fill(const bt_image *image, bt_rect rect, const uint8_t *fill);
 
 /* Fills a part inside the picture with mean[c] + std[c] * normal numbers, rounded and clamped to 0..255, in place. */
 void bt_op_noise(const bt_image *image, bt_rect rect, const float mean[3], const float std[3], bt_random *random);
@@ -62,12 +62,12 @@ void bt_op_poison(const bt_image *image, const float *mask, const float *alpha);
 /* Moves the picture by x, y pixels and fills the uncovered pixels by the mode. For BETON_PADDING_REFLECT |x| and |y|
  * are less than width and height. */
 void bt_op_shift(const bt_image *in, const bt_image *out, int64_t x, int64_t y, beton_padding mode,
-		 const uint8_t fill[3]);
+		 const uint8_t *fill);
 
 /* Output pixel (x, y) is taken from (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]), centres at .5, and is fill where
- * that lies outside. bilinear: interpolates the neighbouring pixels and truncates; otherwise the nearest pixel.
- * Pillow's Image.transform(AFFINE). Sides are at most 32767 pixels. */
-void bt_op_affine(const bt_image *in, const bt_image *out, const double m[6], bool bilinear, const uint8_t fill[3]);
+ * that lies outside. bilinear: interpolates the neighbouring pixels and truncates (pixels of 1 or 3 bytes); otherwise
+ * the nearest pixel. Pillow's Image.transform(AFFINE). Sides are at most 32767 pixels. */
+void bt_op_affine(const bt_image *in, const bt_image *out, const double m[6], bool bilinear, const uint8_t *fill);
 
 /* Matrices for bt_op_affine: rotation, counter-clockwise about the centre, as Pillow's rotate; shear as torchvision's
  * affine (x moves by y * slope, or y by x * slope, about the upper left corner). */

@@ -95,7 +95,7 @@ static void colour(bt_canvas *canvas, enum choice choice, double magnitude)
 		bt_op_brightness(image, factor);
 		break;
 	case COLOR:
-		if (image->channels == 3) /* a grey picture has no colour to change */
+		if (image->pixel_bytes == 3) /* a grey picture has no colour to change */
 			bt_op_saturation(image, factor);
 		break;
 	case CONTRAST:

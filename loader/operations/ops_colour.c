@@ -24,7 +24,7 @@ static void map(const bt_image *image, const uint8_t table[256])
 
 static void map_channels(const bt_image *image, uint8_t table[3][256])
 {
-	if (image->channels == 1) {
+	if (image->pixel_bytes == 1) {
 		map(image, table[0]);
 		return;
 	}
@@ -52,9 +52,9 @@ void bt_op_contrast(const bt_image *image, double factor)
 {
 	uint64_t sum = 0;
 	size_t bytes = bt_image_bytes(image);
-	for (size_t i = 0; i < bytes; i += image->channels)
-		sum += image->channels == 1 ? image->data[i] : (uint8_t)grey_of(image->data + i);
-	map_blend(image, (float)((double)sum / (double)(bytes / image->channels)), factor);
+	for (size_t i = 0; i < bytes; i += image->pixel_bytes)
+		sum += image->pixel_bytes == 1 ? image->data[i] : (uint8_t)grey_of(image->data + i);
+	map_blend(image, (float)((double)sum / (double)(bytes / image->pixel_bytes)), factor);
 }
 
 void bt_op_saturation(const bt_image *image, double factor)
@@ -154,7 +154,7 @@ BT_OPS_INLINE void count_channels(const bt_image *image, uint32_t counts[3][256]
 static void count_bytes(const bt_image *image, uint32_t counts[3][256])
 {
 	memset(counts, 0, 3 * sizeof(counts[0]));
-	if (image->channels == 1)
+	if (image->pixel_bytes == 1)
 		count_channels(image, counts, 1);
 	else
 		count_channels(image, counts, 3);
@@ -165,7 +165,7 @@ void bt_op_autocontrast(const bt_image *image)
 	uint32_t counts[3][256];
 	uint8_t table[3][256];
 	count_bytes(image, counts);
-	for (uint32_t c = 0; c < image->channels; c++) {
+	for (uint32_t c = 0; c < image->pixel_bytes; c++) {
 		int least = 0, most = 255;
 		while (!counts[c][least])
 			least++;
@@ -187,7 +187,7 @@ void bt_op_equalize(const bt_image *image)
 	uint32_t counts[3][256];
 	uint8_t table[3][256];
 	count_bytes(image, counts);
-	for (uint32_t c = 0; c < image->channels; c++) {
+	for (uint32_t c = 0; c < image->pixel_bytes; c++) {
 		int last = 255;
 		while (!counts[c][last])
 			last--;
@@ -205,7 +205,7 @@ void bt_op_poison(const bt_image *image, const float *mask, const float *alpha)
 {
 	size_t bytes = bt_image_bytes(image);
 	for (size_t i = 0; i < bytes; i++) {
-		float share = alpha[i / image->channels];
+		float share = alpha[i / image->pixel_bytes];
 		image->data[i] = clamp_byte((float)image->data[i] * (1 - share) + mask[i] * share);
 	}
 }

@@ -33,7 +33,7 @@ void bt_op_sharpness(const bt_image *in, const bt_image *out, double factor)
 	memcpy(out->data, in->data, bt_image_bytes(in));
 	if (in->width <= 2 || in->height <= 2)
 		return;
-	if (in->channels == 1)
+	if (in->pixel_bytes == 1)
 		sharpen(in, out, factor, 1);
 	else
 		sharpen(in, out, factor, 3);
@@ -77,10 +77,10 @@ void bt_op_blur(const bt_image *in, const bt_image *out, uint32_t size, double s
 {
 	float weights[BETON_BLUR_MAX];
 	gauss(weights, size, sigma);
-	size_t row = (size_t)in->width * in->channels;
+	size_t row = (size_t)in->width * in->pixel_bytes;
 	int64_t half = size / 2;
 	for (size_t y = 0; y < in->height; y++)
-		if (in->channels == 1)
+		if (in->pixel_bytes == 1)
 			blur_row(in->data + y * row, in->width, weights, size, scratch + y * row, 1);
 		else
 			blur_row(in->data + y * row, in->width, weights, size, scratch + y * row, 3);

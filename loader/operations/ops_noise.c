@@ -31,7 +31,7 @@ static void make_table(uint8_t table[256], float mean, float std)
 void bt_op_noise(const bt_image *image, bt_rect rect, const float mean[3], const float std[3], bt_random *random)
 {
 	uint8_t tables[3][256];
-	uint32_t channels = image->channels;
+	uint32_t channels = image->pixel_bytes;
 	for (uint32_t c = 0; c < channels; c++)
 		make_table(tables[c], mean[c], std[c]);
 	uint64_t bits = 0;

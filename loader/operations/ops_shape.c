@@ -21,15 +21,17 @@ BT_OPS_INLINE void flip_rows(const bt_image *image, size_t channels)
 
 void bt_op_flip_horizontal(const bt_image *image)
 {
-	if (image->channels == 1)
+	if (image->pixel_bytes == 1)
 		flip_rows(image, 1);
-	else
+	else if (image->pixel_bytes == 3)
 		flip_rows(image, 3);
+	else
+		flip_rows(image, image->pixel_bytes);
 }
 
 void bt_op_flip_vertical(const bt_image *image)
 {
-	size_t row = (size_t)image->width * image->channels;
+	size_t row = (size_t)image->width * image->pixel_bytes;
 	for (size_t y = 0; y < image->height / 2; y++) {
 		uint8_t *upper = image->data + y * row;
 		uint8_t *lower = image->data + (image->height - 1 - y) * row;
@@ -41,28 +43,30 @@ void bt_op_flip_vertical(const bt_image *image)
 	}
 }
 
-static void fill_pixels(uint8_t *out, size_t count, const uint8_t fill[3], size_t channels)
+static void fill_pixels(uint8_t *out, size_t count, const uint8_t *fill, size_t channels)
 {
 	if (channels == 1) {
 		memset(out, fill[0], count);
 		return;
 	}
-	for (size_t i = 0; i < count; i++, out += 3) {
+	for (size_t i = 0; i < count && channels == 3; i++, out += 3) {
 		out[0] = fill[0];
 		out[1] = fill[1];
 		out[2] = fill[2];
 	}
+	for (size_t i = 0; i < count && channels != 3; i++, out += channels)
+		memcpy(out, fill, channels);
 }
 
-void bt_op_fill(const bt_image *image, bt_rect rect, const uint8_t fill[3])
+void bt_op_fill(const bt_image *image, bt_rect rect, const uint8_t *fill)
 {
 	if (rect.x >= image->width || rect.y >= image->height)
 		return;
 	uint32_t width = rect.width < image->width - rect.x ? rect.width : image->width - rect.x;
 	uint32_t height = rect.height < image->height - rect.y ? rect.height : image->height - rect.y;
 	for (size_t y = 0; y < height; y++)
-		fill_pixels(image->data + ((rect.y + y) * image->width + rect.x) * image->channels, width, fill,
-			    image->channels);
+		fill_pixels(image->data + ((rect.y + y) * image->width + rect.x) * image->pixel_bytes, width, fill,
+			    image->pixel_bytes);
 }
 
 /* Maps a place outside 0 .. size - 1 to one inside; -1: use the fill colour. */
@@ -78,7 +82,7 @@ static int64_t inside(int64_t place, int64_t size, beton_padding mode)
 }
 
 BT_OPS_INLINE void shift(const bt_image *in, const bt_image *out, int64_t x, int64_t y, beton_padding mode,
-			 const uint8_t fill[3], size_t channels)
+			 const uint8_t *fill, size_t channels)
 {
 	for (int64_t row = 0; row < out->height; row++) {
 		uint8_t *to = out->data + (size_t)row * out->width * channels;
@@ -95,13 +99,14 @@ BT_OPS_INLINE void shift(const bt_image *in, const bt_image *out, int64_t x, int
 	}
 }
 
-void bt_op_shift(const bt_image *in, const bt_image *out, int64_t x, int64_t y, beton_padding mode,
-		 const uint8_t fill[3])
+void bt_op_shift(const bt_image *in, const bt_image *out, int64_t x, int64_t y, beton_padding mode, const uint8_t *fill)
 {
-	if (in->channels == 1)
+	if (in->pixel_bytes == 1)
 		shift(in, out, x, y, mode, fill, 1);
-	else
+	else if (in->pixel_bytes == 3)
 		shift(in, out, x, y, mode, fill, 3);
+	else
+		shift(in, out, x, y, mode, fill, in->pixel_bytes);
 }
 
 /* 16 fractional bits, as in Pillow; numbers far outside stay outside. */
@@ -112,7 +117,7 @@ static int64_t fixed(double value)
 	return (int64_t)(value > most ? most : value < -most ? -most : value);
 }
 
-BT_OPS_INLINE void affine_nearest(const bt_image *in, const bt_image *out, const double m[6], const uint8_t fill[3],
+BT_OPS_INLINE void affine_nearest(const bt_image *in, const bt_image *out, const double m[6], const uint8_t *fill,
 				  size_t channels)
 {
 	int64_t step_x = fixed(m[0]), step_y = fixed(m[3]);
@@ -150,7 +155,7 @@ BT_OPS_INLINE void bilinear_pixel(const bt_image *in, double x, double y, uint8_
 	}
 }
 
-BT_OPS_INLINE void affine_bilinear(const bt_image *in, const bt_image *out, const double m[6], const uint8_t fill[3],
+BT_OPS_INLINE void affine_bilinear(const bt_image *in, const bt_image *out, const double m[6], const uint8_t *fill,
 				   int channels)
 {
 	uint8_t *to = out->data;
@@ -165,16 +170,18 @@ BT_OPS_INLINE void affine_bilinear(const bt_image *in, const bt_image *out, cons
 		}
 }
 
-void bt_op_affine(const bt_image *in, const bt_image *out, const double m[6], bool bilinear, const uint8_t fill[3])
+void bt_op_affine(const bt_image *in, const bt_image *out, const double m[6], bool bilinear, const uint8_t *fill)
 {
-	if (bilinear && in->channels == 1)
+	if (bilinear && in->pixel_bytes == 1)
 		affine_bilinear(in, out, m, fill, 1);
 	else if (bilinear)
 		affine_bilinear(in, out, m, fill, 3);
-	else if (in->channels == 1)
+	else if (in->pixel_bytes == 1)
 		affine_nearest(in, out, m, fill, 1);
-	else
+	else if (in->pixel_bytes == 3)
 		affine_nearest(in, out, m, fill, 3);
+	else
+		affine_nearest(in, out, m, fill, in->pixel_bytes);
 }
 
 void bt_op_rotation(double m[6], uint32_t width, uint32_t height, double degrees)

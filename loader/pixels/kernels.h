@@ -61,6 +61,12 @@ typedef struct bt_kernels {
 	void (*fence)(void);
 } bt_kernels;
 
+/* Whether loops over 8 outputs of one channel or three serve the axis; otherwise plain C does. */
+static inline bool bt_axis_is_common(const bt_axis *axis)
+{
+	return axis->key.out >= 8 && (axis->key.channels == 1 || axis->key.channels == 3);
+}
+
 extern const bt_kernels bt_kernels_c;
 #ifdef __x86_64__
 extern const bt_kernels bt_kernels_avx2;

@@ -153,7 +153,7 @@ INLINE void horizontal_3(const bt_axis *axis, const int16_t *row, uint8_t *out, 
 static void horizontal(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count, uint8_t *out,
 		       size_t out_stride)
 {
-	if (axis->key.out < 8) {
+	if (!bt_axis_is_common(axis)) {
 		bt_kernels_c.horizontal(axis, rows, stride, count, out, out_stride);
 		return;
 	}

@@ -23,32 +23,39 @@ static bt_rect part_of(const bt_resize_target *target)
 	return part;
 }
 
-static int plan(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err)
+void bt_resize_keys(const bt_plane *source, const bt_resize_target *target, const struct bt_kernels *kernels,
+		    bt_axis_key *horizontal, bt_axis_key *vertical)
 {
 	const bt_rect part = part_of(target);
 	bool shrinks = !grows(source->box_width, target->width) && !grows(source->box_height, target->height);
-	bt_axis_key horizontal = {.begin = source->x,
-				  .length = source->box_width,
-				  .in = source->width,
-				  .whole = target->width,
-				  .before = part.x,
-				  .out = part.width,
-				  .channels = source->channels,
+	*horizontal = (bt_axis_key){.begin = source->x,
+				    .length = source->box_width,
+				    .in = source->width,
+				    .whole = target->width,
+				    .before = part.x,
+				    .out = part.width,
+				    .channels = source->channels,
+				    .filter = target->filter,
+				    .shrinks = shrinks,
+				    .mirrored = target->mirrored,
+				    .permuted = true,
+				    .kernels = kernels};
+	*vertical = (bt_axis_key){.begin = source->y,
+				  .length = source->box_height,
+				  .in = source->height,
+				  .whole = target->height,
+				  .before = part.y,
+				  .out = part.height,
+				  .channels = 1,
 				  .filter = target->filter,
 				  .shrinks = shrinks,
-				  .mirrored = target->mirrored,
-				  .permuted = true,
-				  .kernels = resizer->kernels};
-	bt_axis_key vertical = {.begin = source->y,
-				.length = source->box_height,
-				.in = source->height,
-				.whole = target->height,
-				.before = part.y,
-				.out = part.height,
-				.channels = 1,
-				.filter = target->filter,
-				.shrinks = shrinks,
-				.kernels = resizer->kernels};
+				  .kernels = kernels};
+}
+
+static int plan(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err)
+{
+	bt_axis_key horizontal, vertical;
+	bt_resize_keys(source, target, resizer->kernels, &horizontal, &vertical);
 	int result = bt_axis_plan(&resizer->own_horizontal, &horizontal, err);
 	if (result == BETON_OK)
 		result = bt_axis_plan(&resizer->own_vertical, &vertical, err);

@@ -45,6 +45,7 @@ typedef struct bt_axis_key {
 	bool shrinks; /* AREA: no axis of the picture grows */
 	bool mirrored;
 	bool permuted; /* also make the permutation, for kernels that use it */
+	bool real;     /* make reals in place of weights */
 	const struct bt_kernels *kernels;
 } bt_axis_key;
 
@@ -63,6 +64,7 @@ typedef struct bt_axis {
 	uint32_t *first;
 	uint32_t *count;
 	int16_t *weights;
+	float *reals;          /* of the same places; they add up to 1 but for their rounding */
 	uint32_t *base;        /* [groups] first value of each group of BT_GROUP output bytes */
 	uint16_t *index;       /* [groups][pairs][2 * BT_GROUP] values of a pair, from base */
 	int16_t *pair_weights; /* [groups][pairs][2 * BT_GROUP] */
@@ -97,6 +99,10 @@ typedef struct bt_resize_target {
 	bt_exact_library exact;
 	bt_rect part; /* of the result, as it is mirrored, that is made; of width 0: all of it */
 } bt_resize_target;
+
+/* The keys of the axes of what is made of the plane. kernels: that use the tables. */
+void bt_resize_keys(const bt_plane *source, const bt_resize_target *target, const struct bt_kernels *kernels,
+		    bt_axis_key *horizontal, bt_axis_key *vertical);
 
 /* Prepares resizing of the plane's box to target. like: NULL, or a resizer whose tables are used: it was prepared for a
  * plane of the same size and box, and the same target. Without it the tables of the last call are kept if they fit.

@@ -180,6 +180,29 @@ INLINE bool fill_short(bt_axis *axis, const span *s, filter_kind kind, uint32_t 
 	return true;
 }
 
+/* fill_output for an axis of reals: what has no weight at the ends is left out. */
+INLINE void fill_real(bt_axis *axis, const span *s, filter_kind kind, uint32_t i)
+{
+	float *reals = axis->reals + (size_t)i * axis->stride;
+	double total = 0;
+	for (int64_t k = s->first; k <= s->last; k++)
+		total += weigh(s, kind, k);
+	axis->first[i] = (uint32_t)s->first;
+	axis->count[i] = 1;
+	reals[0] = 1;
+	if (!(total > 0)) /* a rounding error puts the box behind the last sample */
+		return;
+	int64_t first = s->first, last = s->last;
+	while (first < last && weigh(s, kind, first) <= 0)
+		first++;
+	while (last > first && weigh(s, kind, last) <= 0)
+		last--;
+	axis->first[i] = (uint32_t)first;
+	axis->count[i] = (uint32_t)(last - first) + 1;
+	for (int64_t k = first; k <= last; k++)
+		reals[k - first] = (float)(weigh(s, kind, k) / total);
+}
+
 INLINE void fill_outputs(bt_axis *axis, span *s, filter_kind kind)
 {
 	const bt_axis_key *key = &axis->key;
@@ -187,7 +210,9 @@ INLINE void fill_outputs(bt_axis *axis, span *s, filter_kind kind)
 	for (uint32_t i = 0; i < key->out; i++) {
 		uint32_t place = key->mirrored ? key->out - 1 - i : i;
 		locate(s, kind, key->before + i);
-		if (!fits || s->last - s->first >= SHORT || !fill_short(axis, s, kind, place))
+		if (key->real)
+			fill_real(axis, s, kind, place);
+		else if (!fits || s->last - s->first >= SHORT || !fill_short(axis, s, kind, place))
 			fill_output(axis, s, kind, place);
 	}
 }
@@ -218,7 +243,7 @@ static void fill_all(bt_axis *axis, filter_kind kind)
 	s.high = clamp(ceil_of(key->begin + key->length - 1e-9) - 1, s.low, key->in - 1);
 	const bt_box box = {.scale = s.scale, .low = s.low, .high = s.high, .tent = kind == KIND_TENT};
 	bool box_or_tent = kind == KIND_AREA || kind == KIND_TENT;
-	if (!key->kernels->fill || !box_or_tent || !key->kernels->fill(axis, &box))
+	if (key->real || !key->kernels->fill || !box_or_tent || !key->kernels->fill(axis, &box))
 		fill_kind(axis, &s, kind);
 	uint32_t low = UINT32_MAX, end = 0;
 	for (uint32_t i = 0; i < key->out; i++) {
@@ -244,7 +269,7 @@ static bool same_key(const bt_axis_key *a, const bt_axis_key *b)
 	return a->begin == b->begin && a->length == b->length && a->in == b->in && a->whole == b->whole &&
 	       a->before == b->before && a->out == b->out && a->channels == b->channels && a->filter == b->filter &&
 	       a->shrinks == b->shrinks && a->mirrored == b->mirrored && a->permuted == b->permuted &&
-	       a->kernels == b->kernels;
+	       a->real == b->real && a->kernels == b->kernels;
 }
 
 int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
@@ -260,8 +285,9 @@ int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
 	groups = (groups + BT_GROUPS - 1) / BT_GROUPS * BT_GROUPS;
 	size_t pairs = key->permuted && key->kernels->permute && stride <= BT_GROUP_REACH ? stride / 2 : 0;
 	size_t table = groups * pairs * 2 * BT_GROUP * sizeof(int16_t);
-	char *memory = bt_buffer_reserve(&axis->memory, 2 * table + out * stride * sizeof(int16_t) +
-								(2 * out + groups) * sizeof(uint32_t));
+	size_t weight = key->real ? sizeof(*axis->reals) : sizeof(*axis->weights);
+	char *memory = bt_buffer_reserve(&axis->memory,
+					 2 * table + out * stride * weight + (2 * out + groups) * sizeof(uint32_t));
 	if (!memory) {
 		axis->key = (bt_axis_key){0};
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for resizing %g to %u pixels", key->length,
@@ -275,7 +301,8 @@ int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
 	axis->first = (uint32_t *)(memory + 2 * table);
 	axis->count = axis->first + out;
 	axis->base = axis->count + out;
-	axis->weights = (int16_t *)(axis->base + groups);
+	axis->weights = key->real ? NULL : (int16_t *)(axis->base + groups);
+	axis->reals = key->real ? (float *)(axis->base + groups) : NULL;
 	fill_all(axis, kind);
 	axis->permutation = pairs > 0 && key->kernels->permute(axis);
 	return BETON_OK;

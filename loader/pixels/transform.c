@@ -33,6 +33,7 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 	format->height = image->height;
 	format->width = image->width;
 	format->channels = bt_image_channels(image);
+	format->item = 1;
 	format->filter = image->filter;
 	/* An exact mode uses its peer's arithmetic, unless another filter is named. */
 	if (image->pixels == BETON_PIXELS_FFCV && image->filter == BETON_FILTER_AREA)
@@ -45,7 +46,7 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 	format->layout = image->layout;
 	format->streams = bt_image_format_bytes(format) * options->batch_size >= STREAMED_BATCH;
 	for (int c = 0; c < 3; c++)
-		format->pad[c] = (uint8_t)image->pad[c];
+		format->pad[c] = image->pad[c];
 	if (image->dtype == BETON_UINT8)
 		return;
 	static const int channels[3] = {0, 1, 2};
@@ -106,7 +107,7 @@ static void fill_with_padding(const bt_transformer *transformer, const bt_image_
 	for (size_t c = 0; c < format->channels && is_planar(format); c++)
 		memset(rows + c * plane, format->pad[c], plane);
 	for (size_t i = 0; i < 3 * (size_t)format->width && !is_planar(format); i++)
-		rows[i] = format->pad[i % 3];
+		rows[i] = (uint8_t)format->pad[i % 3];
 }
 
 /* Row by row: the computation of the next row hides the time of this row's stores. */

@@ -17,13 +17,14 @@
 typedef struct bt_image_format {
 	uint32_t height;
 	uint32_t width;
-	uint32_t channels; /* 3, or 1 of pictures that are grey */
+	uint32_t channels; /* 3, or 1 of pictures that are grey; of rasters 1 to 64 */
+	uint32_t item;     /* bytes of a sample: 1, of rasters also 2 */
 	beton_dtype dtype;
 	beton_layout layout;
 	beton_filter filter;
 	bt_exact_library exact;
 	bool streams;            /* store images past the caches, because a batch of them does not fit there */
-	uint8_t pad[3];          /* colour of the padding around a picture */
+	uint16_t pad[3];         /* colour of the padding around a picture; of rasters the first one is all channels' */
 	bt_elements elements[3]; /* unless UINT8: for the channels of NCHW; for NHWC, and for one channel, the first
 				    one, for rows */
 } bt_image_format;

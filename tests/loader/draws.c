@@ -159,7 +159,7 @@ static void add_operation(numbers *all, const beton_operation *operation)
 	for (uint64_t i = 0; i < 200; i++) {
 		double drawn[BT_DRAWN];
 		const bt_random random = stream(i, 0);
-		assert_ok(bt_canvas_begin(&canvas, SIDE, SIDE, 3, err));
+		assert_ok(bt_canvas_begin(&canvas, SIDE, SIDE, 3, 1, err));
 		for (uint32_t y = 0; y < SIDE; y++)
 			for (uint32_t x = 0; x < SIDE; x++)
 				for (uint32_t c = 0; c < 3; c++)

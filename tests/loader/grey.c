@@ -531,7 +531,7 @@ static void apply_both(beton_operation *operation, uint8_t grey[CANVAS_PIXELS], 
 		.operations = operation, .num_operations = 1, .width = CANVAS_WIDTH, .height = CANVAS_HEIGHT};
 	bt_canvas canvas = {0};
 	for (uint32_t channels = 1; channels <= 3; channels += 2) {
-		assert_ok(bt_canvas_begin(&canvas, CANVAS_WIDTH, CANVAS_HEIGHT, channels, err));
+		assert_ok(bt_canvas_begin(&canvas, CANVAS_WIDTH, CANVAS_HEIGHT, channels, 1, err));
 		for (uint32_t i = 0; i < CANVAS_PIXELS * channels; i++)
 			canvas.image.data[i] = flat_pixel(i / channels);
 		assert_ok(bt_canvas_apply(&canvas, &options, &random, NULL, err));

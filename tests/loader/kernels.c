@@ -237,9 +237,11 @@ static void check_axis(const bt_kernels *kernels, const bt_axis *plain, const bt
 static void check_resize(const bt_kernels *kernels, const guarded *memory)
 {
 	bt_resizer plain = {.kernels = &bt_kernels_c}, fast = {.kernels = kernels};
-	bt_plane plane = {.channels = draw(0, 1) ? 3 : 1};
-	plane.width = draw(1, draw(0, 2) ? 60 : 400);
-	plane.height = draw(1, draw(0, 2) ? 40 : 150);
+	static const uint32_t channels[] = {1, 3, 1, 3, 2, 4, 5, 17, 64};
+	bt_plane plane = {.channels = channels[draw(0, 8)]};
+	bool few = plane.channels <= 3;
+	plane.width = draw(1, few && !draw(0, 2) ? 400 : 60);
+	plane.height = draw(1, few && !draw(0, 2) ? 150 : 40);
 	plane.stride = plane.width * plane.channels + draw(0, 20);
 	size_t size = plane.stride * (plane.height - 1) + plane.width * plane.channels;
 	uint8_t *in = draw(0, 1) ? memory->end - size : memory->begin;

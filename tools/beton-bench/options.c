@@ -19,7 +19,8 @@ static const char *const usage_text =
 	"      --shorter-side N    instead: the shorter side becomes N pixels, and the centre is cut out\n"
 	"      --batch-size N      samples in a batch (default 256)\n"
 	"      --threads N         number of worker threads; 0 (default) means one for each core\n"
-	"      --dtype NAME        u8 (default), or f32, f16 or bf16; the last three are normalized\n"
+	"      --dtype NAME        u8 (default), u16 (of rasters of 16 bits), or f32, f16 or bf16, which are "
+	"normalized\n"
 	"      --filter NAME       resizing filter: auto (default), area, bilinear or nearest\n"
 	"      --color NAME        rgb (default), or grey: one channel\n"
 	"      --layout NAME       nhwc (default) or nchw\n"
@@ -50,8 +51,8 @@ typedef struct choice {
 enum { PIPELINE_TRAIN, PIPELINE_EVAL };
 
 static const choice pipelines[] = {{"train", PIPELINE_TRAIN}, {"eval", PIPELINE_EVAL}, {NULL, 0}};
-static const choice dtypes[] = {
-	{"u8", BETON_UINT8}, {"f32", BETON_FLOAT32}, {"f16", BETON_FLOAT16}, {"bf16", BETON_BFLOAT16}, {NULL, 0}};
+static const choice dtypes[] = {{"u8", BETON_UINT8},    {"u16", BETON_UINT16},    {"f32", BETON_FLOAT32},
+				{"f16", BETON_FLOAT16}, {"bf16", BETON_BFLOAT16}, {NULL, 0}};
 static const choice filters[] = {{"auto", BETON_FILTER_AUTO},
 				 {"area", BETON_FILTER_AREA},
 				 {"bilinear", BETON_FILTER_BILINEAR},
@@ -147,7 +148,7 @@ static bool take_image(beton_image_options *image, int option, const char *name,
 	case 'd':
 		good = choose(name, dtypes, text, &value);
 		image->dtype = (beton_dtype)value;
-		image->normalize = value != BETON_UINT8;
+		image->normalize = value != BETON_UINT8 && value != BETON_UINT16;
 		return good;
 	case 'F':
 		good = choose(name, filters, text, &value);

@@ -168,10 +168,10 @@ typedef enum beton_pixels {
 /* What an output holds of each picture. */
 typedef enum beton_image_output {
 	BETON_IMAGE_DECODED = 0, /* pixels */
-	/* The bytes that the file holds, a JPEG or raw RGB, for consumers that decode, crop and resize themselves, as
-	 * on a GPU: see beton_batch. With option drawn they get crop and flip, whose draws equal those of the pixels.
-	 * A JPEG is not decoded, so without a checksum damage to it is not seen. Not with operations, normalize, and
-	 * dtype, layout, pixels, filter, fit or color other than their defaults. */
+	/* The bytes that the file holds, a JPEG, raw RGB or a raster's samples (not compressed), for consumers that
+	 * decode, crop and resize themselves, as on a GPU: see beton_batch. With option drawn they get crop and flip,
+	 * whose draws equal those of the pixels. A JPEG is not decoded, so without a checksum damage to it is not seen.
+	 * Not with operations, normalize, and dtype, layout, pixels, filter, fit or color other than their defaults. */
 	BETON_IMAGE_STORED = 1,
 } beton_image_output;
 
@@ -210,7 +210,9 @@ typedef enum beton_layout {
 } beton_layout;
 
 /* Filters that resize a crop, in fixed point: the same bytes on every machine. Before it is rounded to a byte, a result
- * differs from the exact one by at most 255 * (input pixels per output pixel along both axes) / 2^15 + 2^-8. */
+ * differs from the exact one by at most 255 * (input pixels per output pixel along both axes) / 2^15 + 2^-8. Rasters of
+ * 16 bits are resized in FLOAT32, with the same numbers on every machine, and a result differs by at most 65535 *
+ * (input pixels per output pixel along both axes + 4) / 2^23. */
 typedef enum beton_filter {
 	BETON_FILTER_AUTO = 0, /* each axis by itself: area average if it shrinks, linear interpolation if it grows */
 	BETON_FILTER_AREA = 1, /* OpenCV's INTER_AREA, and so FFCV's: where an axis grows, its interpolation */
@@ -220,9 +222,13 @@ typedef enum beton_filter {
 
 /* How a picture is converted to an output. The crop is resized to its size in the output and rounded to bytes. Every
  * dtype and layout holds the same pixels. Grey, CMYK and YCCK JPEGs are converted to RGB; all to
- * grey with color GREY. */
+ * grey with color GREY.
+ * Rasters (BETON_FIELD_RASTER) are converted likewise, with all their channels, to UINT8 (8 bits), UINT16 (16 bits) or
+ * floats, which without normalize are the samples. Scaling 16 bits down to bytes is the caller's: any one factor would
+ * be wrong for most. Not with pixels and color other than their defaults, and of operations only with those that move
+ * pixels, leave some out, or are the caller's: see beton_operation_kind. */
 typedef struct beton_image_options {
-	const char *field; /* NULL = the first image field */
+	const char *field; /* NULL = the first image field; without one, the first raster field */
 	uint32_t height;   /* output pixels, 1..65535; default 224 */
 	uint32_t width;
 	beton_crop crop;         /* default NONE */
@@ -232,7 +238,7 @@ typedef struct beton_image_options {
 	double flip_probability; /* horizontal, 0..1; default 0 */
 	beton_pixels pixels;     /* whose pixels; default FAST */
 	beton_filter filter;     /* default AUTO; an exact mode sets its own */
-	beton_dtype dtype;       /* UINT8, FLOAT32, FLOAT16 or BFLOAT16; default UINT8 */
+	beton_dtype dtype;       /* UINT8 (of rasters of 16 bits UINT16), FLOAT32, FLOAT16 or BFLOAT16; default UINT8 */
 	beton_layout layout;     /* default NHWC */
 	bool normalize;          /* floats only: (pixel - mean[c]) / std[c] in FLOAT32, rounded to nearest even for the
 				    narrower types; mean and std on the 0..255 scale. Without it pixels are 0..255. */
@@ -253,11 +259,17 @@ typedef struct beton_image_options {
 	 * (default): it is. */
 	uint16_t keep_small;
 	uint32_t shorter_side; /* SHORTER_SIDE: pixels, 1..65535; else 0, the default */
-	/* All but STRETCH: the padding's colour, red, green, blue, and 0; 0..255; default black. It is a pixel
-	 * like others, and normalized as they are: near 0 with the pixel next to `mean`. */
+	/* All but STRETCH: the padding's colour, red, green, blue, and 0; 0..255; default black. Of rasters pad[0] is
+	 * that of all channels, 0..65535 with 16 bits. It is a pixel like others, and normalized as they are: near 0
+	 * with the pixel next to `mean`. */
 	uint16_t pad[4];
-	uint64_t color;       /* a beton_color; default RGB. GREY: only mean[0], std[0] and pad[0] are used */
-	uint64_t reserved[2]; /* 0: for later options, since views are an array of this struct */
+	uint32_t color; /* a beton_color; default RGB. GREY: only mean[0], std[0] and pad[0] are used */
+	/* Of rasters, for normalize, in place of mean and std: the mean and the std of each channel, in pairs, on the
+	 * samples' scale (0..255, or 0..65535); num_statistics is the number of channels. Borrowed until open returns.
+	 * Default none. */
+	uint32_t num_statistics;
+	const float *statistics;
+	uint64_t reserved[1]; /* 0: for later options, since views are an array of this struct */
 } beton_image_options;
 
 #define BETON_VIEWS_MAX 16
@@ -486,13 +498,13 @@ typedef struct beton_tensor {
 /* A leased batch. Its holder may read and write the tensors until the last reference is released, even after iterator
  * and loader are closed; the library does not touch them. Outputs are in field order:
  *   image            the image field, [count, height, width, channels] or [count, channels, height, width], with 3
- *                    channels, or 1 with color GREY; further ones are left out. With the option views one for each view
- * of the field, in their order: "NAME", "NAME.1", "NAME.2"... With output STORED uint8, [bytes of all]; then
- * "NAME.offsets", int64, [count + 1]: picture i is from [i] to [i + 1]; and "NAME.shape", int32, [count, 3]: height,
- * width, and beton_image_mode INT, FLOAT       int64 and float64, [count] arrays           the field's dtype and shape
- * behind count. Left out: more than 4 dimensions, more than 16 pages of bytes, big-endian numbers and types that
- * beton_dtype lacks With the option geometry float32; then "NAME.kept", float32, of the same shape without the last
- *                    dimension. Further entries of the field: "NAME.1", "NAME.1.kept"...
+ *                    channels, or 1 with color GREY, or a raster field, with its channels; further ones are left out.
+ * With the option views one for each view of the field, in their order: "NAME", "NAME.1", "NAME.2"... With output
+ * STORED uint8, [bytes of all]; then "NAME.offsets", int64, [count + 1]: picture i is from [i] to [i + 1]; and
+ * "NAME.shape", int32, [count, 3]: height, width, and beton_image_mode INT, FLOAT       int64 and float64, [count]
+ * arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, more than 16 pages of
+ * bytes, big-endian numbers and types that beton_dtype lacks With the option geometry float32; then "NAME.kept",
+ * float32, of the same shape without the last dimension. Further entries of the field: "NAME.1", "NAME.1.kept"...
  *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes;
  *                    with the option ragged uint8, [bytes of all], which may be 0; then "NAME.offsets", int64,
  *                    [count + 1]: value i is from [i] to [i + 1]. For arrays of many shapes: the format's arrays are of

@@ -20,7 +20,9 @@ extern "C" {
  * torchvision's on Pillow images. Each kind uses the members named here, and ignores the others. A number is drawn
  * uniformly from range {a, b} for each picture, except for SHIFT. Grey pictures (image.color) have one channel, whose
  * fill is fill[0] and whose noise is of mean[0] and std[0]; SATURATION, HUE, GRAYSCALE and their jitters are refused
- * with them, and the Color of RAND_AUGMENT and TRIVIAL_AUGMENT leaves them as they are, as in torchvision. */
+ * with them, and the Color of RAND_AUGMENT and TRIVIAL_AUGMENT leaves them as they are, as in torchvision. Rasters may
+ * have FLIP_HORIZONTAL, FLIP_VERTICAL, TRANSLATE, SHIFT, ROTATE without bilinear, CUTOUT, ERASE without noise, all with
+ * a fill of 0, and CUSTOM. */
 typedef enum beton_operation_kind {
 	BETON_FLIP_HORIZONTAL = 0,
 	BETON_FLIP_VERTICAL = 1,
@@ -75,10 +77,11 @@ typedef struct beton_operation_call {
 	uint32_t width;
 	uint32_t view; /* index in the option views; 0 without */
 	uint64_t epoch;
-	uint64_t sample;    /* sample id */
-	uint64_t random[2]; /* drawn for this picture and operation; a generator seeded with it gives the same results
-			       for any number of threads */
-	uint32_t channels;  /* 3: RGB; 1: grey (image.color) */
+	uint64_t sample;     /* sample id */
+	uint64_t random[2];  /* drawn for this picture and operation; a generator seeded with it gives the same results
+				for any number of threads */
+	uint32_t channels;   /* 3: RGB; 1: grey (image.color); of rasters the field's */
+	uint32_t item_bytes; /* of a sample: 1; of rasters of 16 bits 2, so that pixels are uint16_t */
 } beton_operation_call;
 
 /* Initialise with beton_loader_operation_init. */
