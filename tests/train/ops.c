@@ -15,6 +15,8 @@
 #include "missing.h"
 #include "op_run.h"
 
+static const dtrain_dtype dtypes[] = {DTRAIN_F32, DTRAIN_F16, DTRAIN_BF16};
+
 /* Euclidean distance over the length of what is right. */
 static double normalised_error(const double *values, const double *right, int64_t count)
 {
@@ -61,8 +63,9 @@ static void compare(const setting *got, const setting *right, bool tf32)
 		double error = normalised_error(a->values, b->values, dtrain_shape_count(&a->shape));
 		double bound = bound_of(got, a, tf32);
 		if (!(error <= bound))
-			fail_msg("%s, '%s' on %s in %s%s: normalised error %.3g, allowed %.3g", got->c->name, a->name,
-				 got->api->name, dtrain_dtype_name(got->dtype), tf32 ? " with tf32" : "", error, bound);
+			fail_msg("%s, '%s' %d on %s in %s%s: normalised error %.3g, allowed %.3g", got->c->name,
+				 a->name, i, got->api->name, dtrain_dtype_name(got->dtype), tf32 ? " with tf32" : "",
+				 error, bound);
 	}
 }
 
@@ -89,27 +92,23 @@ static bool rounds_once(const setting *s)
 	return strcmp(s->api->name, "cpu") == 0 && s->dtype == DTRAIN_F16 && dtrain__op_rules_of(s->c->kind)->flops;
 }
 
-/* Returns the number of cases. */
-static int against_double(const char *device, dtrain_dtype dtype, bool tf32)
+/* Returns whether the device has to have the case's ops in dtype. */
+static bool against_double(const char *device, const op_case *c, dtrain_dtype dtype, bool tf32)
 {
-	int compared = 0, count;
-	const op_case *cases = all_cases(&count);
-	for (int i = 0; i < count; i++) {
-		setting right, got;
-		open_setting(&got, &cases[i], device, dtype, dtype, tf32);
-		if (case_is_due(&cases[i], &got.caps, dtype)) {
-			open_setting(&right, &cases[i], "ref", DTRAIN_F64, dtype, false);
-			run_case(&right);
-			run_case(&got);
-			compare(&got, &right, tf32);
-			if (rounds_once(&got))
-				compare_roundings(&got, &right);
-			close_setting(&right);
-			compared++;
-		}
-		close_setting(&got);
+	setting right, got;
+	open_setting(&got, c, device, dtype, dtype, tf32);
+	bool due = case_is_due(c, &got.caps, dtype);
+	if (due) {
+		open_setting(&right, c, "ref", DTRAIN_F64, dtype, false);
+		run_case(&right);
+		run_case(&got);
+		compare(&got, &right, tf32);
+		if (rounds_once(&got))
+			compare_roundings(&got, &right);
+		close_setting(&right);
 	}
-	return compared;
+	close_setting(&got);
+	return due;
 }
 
 /* ---- finite differences ---- */
@@ -279,7 +278,6 @@ static void expect_label_error(const char *device, dtrain_dtype dtype, double la
 
 static void check_labels_out_of_range(const char *device)
 {
-	const dtrain_dtype dtypes[] = {DTRAIN_F32, DTRAIN_F16, DTRAIN_BF16};
 	for (int i = 0; i < 3; i++) {
 		expect_label_error(device, dtypes[i], -1, false);
 		expect_label_error(device, dtypes[i], 5, false);
@@ -310,13 +308,21 @@ static void check_wrong_shapes(const char *device)
 
 /* ---- the devices ---- */
 
+static void expect_enough(const char *device, int compared, dtrain_dtype dtype)
+{
+	print_message("%s: %d cases in %s\n", device, compared, dtrain_dtype_name(dtype));
+	assert_true(compared > 40 || (compared == 0 && dtype != DTRAIN_F32));
+}
+
 static void check_device(const char *device)
 {
-	const dtrain_dtype dtypes[] = {DTRAIN_F32, DTRAIN_F16, DTRAIN_BF16};
+	int count;
+	const op_case *cases = all_cases(&count);
 	for (int i = 0; i < 3; i++) {
-		int compared = against_double(device, dtypes[i], false);
-		print_message("%s: %d cases in %s\n", device, compared, dtrain_dtype_name(dtypes[i]));
-		assert_true(compared > 40 || (compared == 0 && dtypes[i] != DTRAIN_F32));
+		int compared = 0;
+		for (int k = 0; k < count; k++)
+			compared += against_double(device, &cases[k], dtypes[i], false);
+		expect_enough(device, compared, dtypes[i]);
 	}
 	check_labels_out_of_range(device);
 	check_wrong_shapes(device);
@@ -341,12 +347,77 @@ static void cpu_is_right(void **state)
 	check_device("cpu");
 }
 
-static void device_is_right(void **state)
+/* ---- one device: a test for each case and type, so that one run names all that are wrong ---- */
+
+typedef struct device_case {
+	const char *device;
+	const op_case *c;
+	dtrain_dtype dtype;
+	bool tf32;
+	int *compared; /* counts those of its type; the first case's is that of all types */
+	char name[80];
+} device_case;
+
+static void case_is_right(void **state)
 {
-	check_device(*state);
-	against_double(*state, DTRAIN_F32, true);
+	const device_case *t = *state;
+	if (!against_double(t->device, t->c, t->dtype, t->tf32))
+		skip();
+	++*t->compared;
 }
 
+static void all_types_have_cases(void **state)
+{
+	const device_case *first = *state;
+	for (int i = 0; i < 3; i++)
+		expect_enough(first->device, first->compared[i], dtypes[i]);
+}
+
+static void labels_out_of_range_are_refused(void **state)
+{
+	check_labels_out_of_range(((const device_case *)*state)->device);
+}
+
+static void wrong_shapes_are_refused(void **state)
+{
+	check_wrong_shapes(((const device_case *)*state)->device);
+}
+
+/* only: a pattern of names ("*in bf16"), or NULL for all. Returns an exit status: a number of failures could be 77. */
+static int run_device(const char *device, const char *only)
+{
+	enum { TYPES = 4, OTHERS = 3 }; /* the fourth is f32 with tf32 */
+	static int compared[TYPES];
+	int cases_count, count = 0;
+	const op_case *cases = all_cases(&cases_count);
+	device_case *list = calloc((size_t)cases_count * TYPES, sizeof(*list));
+	struct CMUnitTest *tests = calloc((size_t)cases_count * TYPES + OTHERS, sizeof(*tests));
+	if (!list || !tests)
+		return 1;
+	for (int type = 0; type < TYPES; type++)
+		for (int i = 0; i < cases_count; i++) {
+			bool tf32 = type == TYPES - 1;
+			device_case *t = &list[count];
+			*t = (device_case){device, &cases[i], tf32 ? DTRAIN_F32 : dtypes[type], tf32, &compared[type]};
+			snprintf(t->name, sizeof(t->name), "%s in %s", cases[i].name,
+				 tf32 ? "tf32" : dtrain_dtype_name(t->dtype));
+			tests[count++] = (struct CMUnitTest){t->name, case_is_right, NULL, NULL, t};
+		}
+	/* The counts are those of all cases. */
+	if (!only)
+		tests[count++] = (struct CMUnitTest){"all types have cases", all_types_have_cases, NULL, NULL, list};
+	tests[count++] = (struct CMUnitTest){"labels out of range are refused", labels_out_of_range_are_refused, NULL,
+					     NULL, list};
+	tests[count++] = (struct CMUnitTest){"wrong shapes are refused", wrong_shapes_are_refused, NULL, NULL, list};
+	if (only)
+		cmocka_set_test_filter(only);
+	int failures = _cmocka_run_group_tests(device, tests, (size_t)count, NULL, NULL);
+	free(tests);
+	free(list);
+	return failures ? 1 : 0;
+}
+
+/* [DEVICE [PATTERN]] */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest all[] = {
@@ -355,8 +426,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ref_is_right),
 		cmocka_unit_test(cpu_is_right),
 	};
-	const struct CMUnitTest one[] = {cmocka_unit_test_prestate(device_is_right, argv[argc - 1])};
 	if (argc == 1)
 		return cmocka_run_group_tests(all, NULL, NULL);
-	return is_missing(argv[1]) ? 77 : cmocka_run_group_tests(one, NULL, NULL);
+	return is_missing(argv[1]) ? 77 : run_device(argv[1], argc > 2 ? argv[2] : NULL);
 }
