@@ -159,14 +159,15 @@ static dnn_descriptor softmax_of(dnn_graph *graph, const extent *e, dnn_descript
 	return probabilities;
 }
 
-/* q, k, v -> y, lse */
+/* q, k, v -> y, lse. Of packed operands, which are one tensor, the first is read, as by our kernel. */
 void dnn_attention_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 {
 	const extent e = extent_of(desc, &desc->outputs[0]);
 	const dnn_view keys = view_of(&e, e.kv_heads, e.keys, e.k_step), keys_transposed = transposed(keys);
 	dnn_descriptor q = queries(graph, &e, 0);
-	dnn_descriptor k_transposed = dnn_strided(graph, 1, e.k_offset, graph->type, &keys_transposed);
-	dnn_descriptor v = dnn_strided(graph, 2, e.v_offset, graph->type, &keys);
+	bool packed = desc->attrs.attention.packed;
+	dnn_descriptor k_transposed = dnn_strided(graph, packed ? 0 : 1, e.k_offset, graph->type, &keys_transposed);
+	dnn_descriptor v = dnn_strided(graph, packed ? 0 : 2, e.v_offset, graph->type, &keys);
 	dnn_descriptor y = results(graph, &e, 3), lse = statistics(graph, &e, 4);
 	dnn_descriptor scores = scores_of(graph, &e, q, k_transposed, dnn_scalar(graph, e.scale));
 	dnn_product(graph, softmax_of(graph, &e, scores, lse), v, y);
@@ -190,7 +191,7 @@ static void key_gradient(dnn_graph *graph, const extent *e, dnn_descriptor a, dn
 		dnn_product(graph, a, b, out);
 		return;
 	}
-	dnn_descriptor each = inner(graph, CUDNN_DATA_FLOAT, plain(e->batch, e->heads, e->keys, e->dim));
+	dnn_descriptor each = inner(graph, graph->type, plain(e->batch, e->heads, e->keys, e->dim));
 	dnn_product(graph, a, b, each);
 	dnn_reduction(graph, CUDNN_REDUCE_TENSOR_ADD, each, out);
 }
@@ -213,8 +214,8 @@ void dnn_attention_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	bool packed = desc->attrs.attention.packed;
 	const dnn_view keys = view_of(&e, e.kv_heads, e.keys, e.k_step), keys_transposed = transposed(keys);
 	dnn_descriptor q = queries(graph, &e, 0);
-	dnn_descriptor k_transposed = dnn_strided(graph, 1, e.k_offset, graph->type, &keys_transposed);
-	dnn_descriptor v_transposed = dnn_strided(graph, 2, e.v_offset, graph->type, &keys_transposed);
+	dnn_descriptor k_transposed = dnn_strided(graph, packed ? 0 : 1, e.k_offset, graph->type, &keys_transposed);
+	dnn_descriptor v_transposed = dnn_strided(graph, packed ? 0 : 2, e.v_offset, graph->type, &keys_transposed);
 	dnn_descriptor y = results(graph, &e, 3), d_y = results(graph, &e, 4), lse = statistics(graph, &e, 5);
 	dnn_descriptor d_q = queries(graph, &e, 6), scale = dnn_scalar(graph, e.scale);
 	dnn_descriptor own = own_of(graph, &e, y, d_y);

@@ -115,9 +115,9 @@ static void both_directions_are_ref_s(void **state)
 	unsigned seed = 1;
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
 		const dtrain_op_desc forward = describe(&shapes[i], false), backward = describe(&shapes[i], true);
-		bool packed = shapes[i].attrs.packed;
-		void *q = numbers(&forward.inputs[0], &seed), *k = packed ? q : numbers(&forward.inputs[1], &seed);
-		void *v = packed ? q : numbers(&forward.inputs[1], &seed), *d_y = numbers(&forward.outputs[0], &seed);
+		/* Where they are packed nothing but the first is read, so the others are of other numbers here. */
+		void *q = numbers(&forward.inputs[0], &seed), *k = numbers(&forward.inputs[1], &seed);
+		void *v = numbers(&forward.inputs[1], &seed), *d_y = numbers(&forward.outputs[0], &seed);
 		void *y = calloc(1, forward.outputs[0].bytes), *lse = calloc(1, forward.outputs[1].bytes);
 		void *d_q = calloc(1, backward.outputs[0].bytes), *d_k = calloc(1, backward.inputs[1].bytes);
 		void *d_v = calloc(1, backward.inputs[1].bytes);
@@ -127,8 +127,7 @@ static void both_directions_are_ref_s(void **state)
 		reference_run(&backward, backwards);
 		compare(&backward, backwards);
 		for (int n = 0; n < 9; n++)
-			if (!packed || (n != 1 && n != 2))
-				free(backwards[n]);
+			free(backwards[n]);
 	}
 }
 

@@ -161,7 +161,8 @@ static const dtrain__op_case cases[] = {
 	SEPARATE(2, 4, 11, 2, 1, 3, false, 0), SEPARATE(1, 9, 9, 2, 2, 16, false, 1),
 	SEPARATE(1, 33, 33, 1, 1, 8, true, 1), PACKED(1, 34, 2, 1, 16, true, 0),
 	SEPARATE(1, 7, 40, 2, 1, 3, true, 0),  PACKED(2, 20, 6, 2, 8, true, 0),
-	SEPARATE(1, 5, 9, 2, 2, 64, false, 0),
+	SEPARATE(1, 5, 9, 2, 2, 64, false, 0), SEPARATE(2, 40, 40, 2, 2, 16, true, 0),
+	SEPARATE(1, 5, 37, 4, 2, 8, false, 0), PACKED(1, 70, 2, 2, 64, true, 0),
 };
 static const dtrain__op_case cached_cases[] = {
 	CACHED(1, 1, 1, 1, 1, 1, 0),  CACHED(2, 1, 9, 2, 2, 4, 5),   CACHED(1, 1, 700, 4, 2, 16, 650),
