@@ -15,14 +15,15 @@ namespace
 
 constexpr int UNROLL = 4, PER_MULTIPROCESSOR = 4, LEAST_ROWS = 32;
 
-/* y[batch][chunk][channel]; adds: to what is there. */
+/* y[batch][chunk][channel]; pitch: elements from row to row of x; adds: to what is there. */
 template <typename X, typename Y, bool VECTOR>
-__global__ void __launch_bounds__(THREADS) column_sums(columns g, const X *x, Y *y, float factor, bool adds)
+__global__ void __launch_bounds__(THREADS)
+	column_sums(columns g, const X *x, int64_t pitch, Y *y, float factor, bool adds)
 {
 	const share s(g);
 	float sum[OCTET] = {0};
-	const X *p = x + ((int64_t)s.batch * g.rows + s.first + threadIdx.y) * g.channels + s.channel;
-	const int64_t step = (int64_t)blockDim.y * g.channels;
+	const X *p = x + ((int64_t)s.batch * g.rows + s.first + threadIdx.y) * pitch + s.channel;
+	const int64_t step = (int64_t)blockDim.y * pitch;
 	int64_t row = s.valid > 0 ? s.first + threadIdx.y : s.end;
 	for (; row + (UNROLL - 1) * (int64_t)blockDim.y < s.end; row += UNROLL * blockDim.y, p += UNROLL * step) {
 		octet<X> part[UNROLL];
@@ -103,33 +104,34 @@ columns sums_of(int64_t batch, int64_t rows, int64_t channels)
 	return columns_of(batch, rows, channels, PER_MULTIPROCESSOR, LEAST_ROWS);
 }
 
-cudaError_t launch_sums(cudaStream_t stream, const columns &g, const void *x, dtrain_dtype from, void *y,
+cudaError_t launch_sums(cudaStream_t stream, const columns &g, const void *x, int64_t pitch, dtrain_dtype from, void *y,
 			dtrain_dtype to, double factor, bool adds)
 {
 	return with_type(from, [&](auto source) {
 		typedef decltype(source) X;
 		return with_type(to, [&](auto target) {
 			typedef decltype(target) Y;
-			return with_bool(is_vector(g.channels, x), [&](auto vector) {
+			return with_bool(is_vector(g.channels, x) && is_vector(pitch), [&](auto vector) {
 				return launch(column_sums<X, Y, vector.value>, g.blocks, g.threads, stream, g,
-					      (const X *)x, (Y *)y, (float)factor, adds);
+					      (const X *)x, pitch, (Y *)y, (float)factor, adds);
 			});
 		});
 	});
 }
 
-cudaError_t add_up_columns(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
-			   int64_t batch, int64_t rows, int64_t channels, double factor, bool adds, void *workspace)
+cudaError_t add_up_columns(cudaStream_t stream, const void *x, int64_t pitch, dtrain_dtype from, void *y,
+			   dtrain_dtype to, int64_t batch, int64_t rows, int64_t channels, double factor, bool adds,
+			   void *workspace)
 {
 	columns g = sums_of(batch, rows, channels);
 	if (g.chunks == 1)
-		return launch_sums(stream, g, x, from, y, to, factor, adds);
-	cudaError_t status = launch_sums(stream, g, x, from, workspace, DTRAIN_F32, 1, false);
+		return launch_sums(stream, g, x, pitch, from, y, to, factor, adds);
+	cudaError_t status = launch_sums(stream, g, x, pitch, from, workspace, DTRAIN_F32, 1, false);
 	if (status != cudaSuccess)
 		return status;
 	/* One chunk, because the chunks' sums are few. */
 	g = columns_of(batch, g.chunks, channels, 1, INT32_MAX);
-	return launch_sums(stream, g, workspace, DTRAIN_F32, y, to, factor, adds);
+	return launch_sums(stream, g, workspace, channels, DTRAIN_F32, y, to, factor, adds);
 }
 
 } // namespace
@@ -147,13 +149,13 @@ extern "C" cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *
 					       dtrain_dtype to, int64_t batch, int64_t rows, int64_t columns,
 					       double factor, void *workspace)
 {
-	return add_up_columns(stream, x, from, y, to, batch, rows, columns, factor, false, workspace);
+	return add_up_columns(stream, x, columns, from, y, to, batch, rows, columns, factor, false, workspace);
 }
 
-extern "C" cudaError_t cuda_kernel_add_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, float *y,
-						   int64_t rows, int64_t columns, void *workspace)
+extern "C" cudaError_t cuda_kernel_matrix_sums(cudaStream_t stream, const void *x, dtrain_dtype from, float *y,
+					       int64_t rows, int64_t columns, int64_t pitch, bool adds, void *workspace)
 {
-	return add_up_columns(stream, x, from, y, DTRAIN_F32, 1, rows, columns, 1, true, workspace);
+	return add_up_columns(stream, x, pitch, from, y, DTRAIN_F32, 1, rows, columns, 1, adds, workspace);
 }
 
 extern "C" cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y,

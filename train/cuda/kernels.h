@@ -91,9 +91,9 @@ cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void 
 cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 				    int64_t batch, int64_t rows, int64_t columns, double factor, void *workspace);
 size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns);
-/* The same of one matrix in F32, added to y: y[c] += sum over r of x[r][c]. */
-cudaError_t cuda_kernel_add_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, float *y, int64_t rows,
-					int64_t columns, void *workspace);
+/* The same of one matrix, with `pitch` elements from row to row. adds: y[c] += the sum. */
+cudaError_t cuda_kernel_matrix_sums(cudaStream_t stream, const void *x, dtrain_dtype from, float *y, int64_t rows,
+				    int64_t columns, int64_t pitch, bool adds, void *workspace);
 /* y[r][c] = x[r][c] + b[c]; y may be x. b is F32. */
 cudaError_t cuda_kernel_row_bias(cudaStream_t stream, dtrain_dtype dtype, const void *x, const float *b, void *y,
 				 int64_t rows, int64_t columns);
@@ -260,6 +260,9 @@ typedef struct cuda_loss {
 	float *hits;    /* NULL: not wanted */
 	int64_t *fault; /* may be mapped host memory */
 	int64_t rows, classes;
+	/* Elements from row to row of logits and d_logits; 0: classes. Those behind the classes of d_logits become 0.
+	 */
+	int64_t pitch;
 	int64_t ignored; /* < 0: this label's rows have no loss; of rows with one label each */
 	/* Number of rows that the gradient's mean is over. NULL: all_rows, or rows where that is 0, too. */
 	const float *counted;

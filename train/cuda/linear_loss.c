@@ -12,11 +12,14 @@
 #include "cuda.h"
 #include "kernels.h"
 
-/* Memory for a chunk's logits and their gradient, where the op does not say the number of rows: products of fewer than
- * some hundred rows do not occupy a GPU. Chunks begin at multiples of ALIGNED rows, so that cuBLASLt's alignment holds.
- */
-static const int64_t LOGITS_BYTES = 256 << 20;
+/* Memory for a chunk's logits and their gradient, where the op does not say the number of rows: a 64th of the GPU's,
+ * within these limits. Each chunk reads and writes the whole gradient of w, and products of fewer than some hundred
+ * rows do not occupy a GPU. Chunks begin at multiples of ALIGNED rows, so that cuBLASLt's alignment holds. */
+static const int64_t LEAST_BYTES = 256 << 20, MOST_BYTES = 1024 << 20;
 enum { ALIGNED = 16 };
+/* Products have whole vectors of classes: with 50,257, as GPT-2 has, cuBLASLt would read the rows of the gradient one
+ * element at a time. So w and its gradient are copied, with rows of zeros behind them. */
+enum { VECTOR = 8, PADDED = 64 };
 
 enum { LOGITS, BWD_DATA, BWD_WEIGHT, PRODUCTS };
 enum { WHOLE, REST, SIZES }; /* chunks, and the last one if it is shorter */
@@ -24,10 +27,16 @@ enum { WHOLE, REST, SIZES }; /* chunks, and the last one if it is shorter */
 typedef struct linear_loss {
 	dtrain_dtype dtype;
 	int64_t n, in, classes, chunk;
+	int64_t wide; /* classes with those that are added */
 	bool backward, rounds, biased;
 	dtrain_op products[SIZES][PRODUCTS];
-	size_t weight, logits, d_logits, counted, sums, own, bytes;
+	size_t weight, d_weight, logits, d_logits, counted, sums, own, bytes;
 } linear_loss;
+
+static bool pads(const linear_loss *self)
+{
+	return self->wide != self->classes;
+}
 
 static dtrain_operand matrix(dtrain_dtype dtype, int64_t rows, int64_t columns)
 {
@@ -38,10 +47,10 @@ static int make_product(linear_loss *self, int size, int product, int64_t rows, 
 {
 	static const dtrain_op_kind kinds[] = {DTRAIN_OP_LINEAR, DTRAIN_OP_LINEAR_BWD_DATA,
 					       DTRAIN_OP_LINEAR_BWD_WEIGHT};
-	dtrain_operand x = matrix(self->dtype, rows, self->in), w = matrix(self->dtype, self->classes, self->in);
-	dtrain_operand logits = matrix(DTRAIN_F32, rows, self->classes);
-	dtrain_operand d_logits = matrix(self->dtype, rows, self->classes);
-	dtrain_operand d_w = matrix(DTRAIN_F32, self->classes, self->in);
+	dtrain_operand x = matrix(self->dtype, rows, self->in), w = matrix(self->dtype, self->wide, self->in);
+	dtrain_operand logits = matrix(DTRAIN_F32, rows, self->wide);
+	dtrain_operand d_logits = matrix(self->dtype, rows, self->wide);
+	dtrain_operand d_w = matrix(DTRAIN_F32, self->wide, self->in);
 	const dtrain_operand operands[][3] = {{x, w, logits}, {d_logits, w, x}, {x, d_logits, d_w}};
 	dtrain_op *op = &self->products[size][product];
 	op->desc = (dtrain_op_desc){.kind = kinds[product],
@@ -74,12 +83,14 @@ static void lay_out(linear_loss *self)
 {
 	int64_t rows = self->n < self->chunk ? self->n : self->chunk;
 	size_t whole = sums_bytes(self, rows), rest = sums_bytes(self, self->n % self->chunk);
-	size_t elements = (size_t)(rows * self->classes), size = dtrain_dtype_size(self->dtype), most = 0;
+	size_t elements = (size_t)(rows * self->wide), weights = (size_t)(self->wide * self->in),
+	       size = dtrain_dtype_size(self->dtype), most = 0;
 	for (int i = 0; i < SIZES * PRODUCTS; i++) {
 		size_t bytes = self->products[i / PRODUCTS][i % PRODUCTS].desc.workspace_bytes;
 		most = bytes > most ? bytes : most;
 	}
-	self->weight = cuda_reserve(&self->bytes, self->rounds ? size * (size_t)(self->classes * self->in) : 0);
+	self->weight = cuda_reserve(&self->bytes, self->rounds || pads(self) ? weights * size : 0);
+	self->d_weight = cuda_reserve(&self->bytes, self->backward && pads(self) ? weights * sizeof(float) : 0);
 	self->logits = cuda_reserve(&self->bytes, elements * sizeof(float));
 	self->d_logits = cuda_reserve(&self->bytes, self->backward ? elements * size : 0);
 	self->counted = cuda_reserve(&self->bytes, sizeof(float));
@@ -95,7 +106,8 @@ typedef struct places {
 	const char *x;
 	void *w;
 	char *d_x;
-	float *d_w, *d_b; /* d_b: NULL without a bias */
+	float *d_w, *d_b;   /* d_b: NULL without a bias */
+	float *d_w_outside; /* where d_w is copied to at last; NULL: it is there */
 } places;
 
 static places places_of(const dtrain_op *op, void *const *operands, char *workspace)
@@ -113,21 +125,30 @@ static places places_of(const dtrain_op *op, void *const *operands, char *worksp
 				 .fault = op->device->fault,
 				 .rows = self->n,
 				 .classes = self->classes,
+				 .pitch = self->wide,
 				 .ignored = desc->attrs.loss.ignored,
 				 .counted = self->backward && ignores ? (float *)(workspace + self->counted) : NULL},
 			.x = operands[0],
-			.w = self->rounds ? workspace + self->weight : operands[1],
+			.w = self->rounds || pads(self) ? workspace + self->weight : operands[1],
 			.d_x = self->backward ? outputs[1] : NULL,
-			.d_w = self->backward ? outputs[2] : NULL,
+			.d_w = !self->backward ? NULL
+			       : pads(self)    ? (float *)(workspace + self->d_weight)
+					       : outputs[2],
+			.d_w_outside = self->backward && pads(self) ? outputs[2] : NULL,
 			.d_b = self->backward && self->biased ? outputs[3] : NULL};
 }
 
-/* Rounds the weight and counts the rows, for all chunks. */
+/* Rounds or pads the weight and counts the rows, for all chunks. */
 static cudaError_t prepare(const linear_loss *self, cudaStream_t stream, const places *at, const void *w)
 {
-	cudaError_t status =
-		self->rounds ? cuda_kernel_cast(stream, w, DTRAIN_F32, at->w, self->dtype, self->classes * self->in)
-			     : cudaSuccess;
+	cudaError_t status = cudaSuccess;
+	size_t size = dtrain_dtype_size(self->dtype);
+	int64_t count = self->classes * self->in, added = (self->wide - self->classes) * self->in;
+	if (at->w != w)
+		status =
+			cuda_kernel_cast(stream, w, self->rounds ? DTRAIN_F32 : self->dtype, at->w, self->dtype, count);
+	if (status == cudaSuccess && added)
+		status = cudaMemsetAsync((char *)at->w + (size_t)count * size, 0, (size_t)added * size, stream);
 	return status == cudaSuccess && at->loss.counted
 		       ? cuda_kernel_count_labels(stream, at->loss.label, at->loss.ignored, self->n,
 						  (float *)at->loss.counted)
@@ -156,10 +177,8 @@ static cudaError_t add_bias_gradient(const linear_loss *self, cudaStream_t strea
 	void *sums = workspace + self->sums;
 	if (!at->d_b)
 		return cudaSuccess;
-	return first > 0
-		       ? cuda_kernel_add_column_sums(stream, d_logits, self->dtype, at->d_b, rows, self->classes, sums)
-		       : cuda_kernel_column_sums(stream, d_logits, self->dtype, at->d_b, DTRAIN_F32, 1, rows,
-						 self->classes, 1, sums);
+	return cuda_kernel_matrix_sums(stream, d_logits, self->dtype, at->d_b, rows, self->classes, self->wide,
+				       first > 0, sums);
 }
 
 static int run_chunk(dtrain_op *op, cudaStream_t stream, const places *at, int64_t first, char *workspace,
@@ -194,7 +213,11 @@ static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *
 	int status = cuda_check(prepare(self, stream, &at, operands[1]), err, "weights and labels");
 	for (int64_t first = 0; first < self->n && status == BETON_OK; first += self->chunk)
 		status = run_chunk(op, stream, &at, first, workspace, err);
-	return status;
+	if (status != BETON_OK || !at.d_w_outside)
+		return status;
+	return cuda_check(
+		cuda_kernel_cast(stream, at.d_w, DTRAIN_F32, at.d_w_outside, DTRAIN_F32, self->classes * self->in), err,
+		"gradient of the weight");
 }
 
 static void destroy(void *state)
@@ -206,6 +229,20 @@ static void destroy(void *state)
 			op->destroy(op->state);
 	}
 	free(self);
+}
+
+/* Rows of a chunk: as many in each as the memory allows, but for rounding. given: by the op, or 0. */
+static int64_t chunk_of(const linear_loss *self, const dtrain_device *device, int64_t given)
+{
+	int64_t bytes = (int64_t)(device->properties.totalGlobalMem / 64), rows = given;
+	bytes = bytes < LEAST_BYTES ? LEAST_BYTES : bytes > MOST_BYTES ? MOST_BYTES : bytes;
+	if (!given) {
+		int64_t most = bytes / (self->wide * (int64_t)(sizeof(float) + dtrain_dtype_size(self->dtype))) + 1;
+		int64_t chunks = (self->n + most - 1) / most;
+		rows = (self->n + chunks - 1) / chunks;
+	}
+	rows = rows < self->n ? rows : self->n;
+	return (rows + ALIGNED - 1) / ALIGNED * ALIGNED;
 }
 
 int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
@@ -223,11 +260,8 @@ int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err
 	self->backward = dtrain__op_rules_of(desc->kind)->loss_gradients > 0;
 	self->biased = dtrain__op_input_letter(desc->kind, 2) == 'B';
 	self->rounds = desc->inputs[1].dtype != self->dtype;
-	int64_t bytes = self->classes * (int64_t)(sizeof(float) + dtrain_dtype_size(self->dtype));
-	int64_t wanted = desc->attrs.loss.chunk ? desc->attrs.loss.chunk : LOGITS_BYTES / bytes + 1;
-	if (wanted > self->n)
-		wanted = self->n;
-	self->chunk = (wanted + ALIGNED - 1) / ALIGNED * ALIGNED;
+	self->wide = self->classes % VECTOR ? (self->classes + PADDED - 1) / PADDED * PADDED : self->classes;
+	self->chunk = chunk_of(self, op->device, desc->attrs.loss.chunk);
 	int status = make_products(self, op->device, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "op %s", dtrain__op_name(desc->kind));

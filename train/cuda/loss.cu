@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax and cross entropy: one block for each row, with 32 threads if there are few classes. The logits are read
- * three times, the second and third time from the cache.
+ * Softmax and cross entropy: one block for each row, with 32 threads if there are few classes, and 1024 if there are
+ * many. The logits are read three times, the second and third time from the cache.
  */
 #include "reduce.cuh"
 
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS)
 /* A row without a loss: its label is ignored, or wrong. */
 template <typename Y, int N> __device__ inline void leave_out(const cuda_loss &of, int64_t row, Y *d_x)
 {
-	for (int64_t c = threadIdx.x; d_x && c < of.classes; c += N)
+	for (int64_t c = threadIdx.x; d_x && c < of.pitch; c += N)
 		d_x[c] = from_float<Y>(0);
 	if (threadIdx.x == 0) {
 		of.loss[row] = 0;
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(N) softmax_xent(loss_op a, const X *logits, Y 
 {
 	const int64_t row = blockIdx.x, classes = a.of.classes, label = a.of.label[row];
 	const int64_t other = a.of.mixed ? a.of.mixed[row] : label;
-	const X *x = logits + row * classes;
-	Y *d_x = d_logits ? d_logits + row * classes : nullptr;
+	const X *x = logits + row * a.of.pitch;
+	Y *d_x = d_logits ? d_logits + row * a.of.pitch : nullptr;
 	const bool ignored = a.of.ignored < 0 && !a.of.mixed && label == a.of.ignored;
 	if (ignored || !is_class(a.of.classes, label) || !is_class(a.of.classes, other)) {
 		leave_out<Y, N>(a.of, row, d_x);
@@ -76,9 +76,11 @@ __global__ void __launch_bounds__(N) softmax_xent(loss_op a, const X *logits, Y 
 	const float *bias = a.of.bias;
 	auto logit = [&](int64_t c) { return to_float(x[c]) + (bias ? bias[c] : 0); };
 	float own = -INFINITY, exponentials = 0, total = 0;
+#pragma unroll 4
 	for (int64_t c = threadIdx.x; c < classes; c += N)
 		own = largest()(logit(c), own);
 	const float most = reduce<N>(own, largest());
+#pragma unroll 4
 	for (int64_t c = threadIdx.x; c < classes; c += N) {
 		const float distance = logit(c) - most;
 		exponentials += expf(distance);
@@ -108,12 +110,15 @@ __global__ void __launch_bounds__(N) softmax_xent(loss_op a, const X *logits, Y 
 	const int64_t rows = a.of.all_rows ? a.of.all_rows : a.of.rows;
 	const float counted = a.of.counted ? *a.of.counted : (float)rows;
 	const float scale = (a.of.scaler ? a.of.scaler[DTRAIN_SCALER_SCALE] : 1.f) / counted;
+#pragma unroll 4
 	for (int64_t c = threadIdx.x; c < classes; c += N) {
 		const float probability = expf(logit(c) - most - log_sum);
 		const float part = (c == label ? share : 0) + (c == other ? 1 - share : 0);
 		const float target = part * (1 - a.smoothing) + a.of_all;
 		d_x[c] = from_float<Y>((probability - target) * scale);
 	}
+	for (int64_t c = classes + threadIdx.x; c < a.of.pitch; c += N)
+		d_x[c] = from_float<Y>(0);
 }
 
 /* One thread for each element of target. */
@@ -239,15 +244,20 @@ extern "C" cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, const cuda_
 						double label_smoothing)
 {
 	loss_op a = {*loss, (float)label_smoothing, (float)(label_smoothing / (double)loss->classes)};
+	if (a.of.pitch == 0)
+		a.of.pitch = a.of.classes;
 	return with_type(from, [&](auto source) {
 		typedef decltype(source) X;
 		return with_type(to, [&](auto target) {
 			typedef decltype(target) Y;
 			const X *x = (const X *)logits;
+			Y *d_x = (Y *)d_logits;
 			if (loss->classes <= 128)
-				return launch(softmax_xent<X, Y, 32>, loss->rows, dim3(32), stream, a, x,
-					      (Y *)d_logits);
-			return launch(softmax_xent<X, Y, 256>, loss->rows, dim3(256), stream, a, x, (Y *)d_logits);
+				return launch(softmax_xent<X, Y, 32>, loss->rows, dim3(32), stream, a, x, d_x);
+			if (loss->classes <= 8192)
+				return launch(softmax_xent<X, Y, 256>, loss->rows, dim3(256), stream, a, x, d_x);
+			/* So that the rows which are being read at a time stay in the cache. */
+			return launch(softmax_xent<X, Y, 1024>, loss->rows, dim3(1024), stream, a, x, d_x);
 		});
 	});
 }

@@ -50,18 +50,24 @@ static void check_sums(const int64_t *m, dtrain_dtype from, dtrain_dtype to, int
 	array_free(&workspace);
 }
 
-/* One matrix; what y has before is added once, also where a sum has several parts. */
-static void check_added_sums(int64_t rows, int64_t columns, dtrain_dtype from)
+/* One matrix; what y has before is added once, also where a sum has several parts. apart: elements between rows, which
+ * belong to no sum. */
+static void check_added_sums(int64_t rows, int64_t columns, int64_t apart, bool adds, dtrain_dtype from)
 {
-	array x = array_random("x", from, rows * columns, 0, -1, 2),
+	int64_t pitch = columns + apart;
+	array wide = array_random("x", from, rows * pitch, 0, -1, 2), x = array_make("x", from, rows * columns, 0),
 	      y = array_random("y", DTRAIN_F32, columns, 0, 1, 5);
+	for (int64_t i = 0; i < x.count; i++)
+		array_set(&x, i, array_get(&wide, i / columns * pitch + i % columns));
 	array workspace =
 		array_make("workspace", DTRAIN_U8, (int64_t)cuda_kernel_column_sums_workspace(1, rows, columns), 0);
 	array right = sums_of(&x, (int64_t[]){1, rows, columns}, 1);
-	for (int64_t c = 0; c < columns; c++)
+	for (int64_t c = 0; adds && c < columns; c++)
 		array_set(&right, c, array_get(&right, c) + array_get(&y, c));
-	CHECK_CUDA(cuda_kernel_add_column_sums(NULL, x.memory, from, y.memory, rows, columns, workspace.memory));
+	CHECK_CUDA(cuda_kernel_matrix_sums(NULL, wide.memory, from, y.memory, rows, columns, pitch, adds,
+					   workspace.memory));
 	array_compare(&y, &right, 2e-6 * (double)rows);
+	array_free(&wide);
 	array_free(&x);
 	array_free(&y);
 	array_free(&right);
@@ -72,8 +78,9 @@ static void sums_are_added_to_what_is_there(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < MATRICES; i++)
-		for (int t = 0; t < 3; t++)
-			check_added_sums(matrices[i][1], matrices[i][2], test_types[t]);
+		for (int t = 0; t < 18; t++)
+			check_added_sums(matrices[i][1], matrices[i][2], (int64_t[]){0, 3, 8}[t / 6], t / 3 % 2,
+					 test_types[t % 3]);
 }
 
 static void column_sums_equal_sums_in_double(void **state)

@@ -135,6 +135,44 @@ static void loss_equals_ref(void **state)
 				   k / 3 % 4 == 3 ? 200 : 5, k % 2, k / 12 % 2, k / 24);
 }
 
+/* The same numbers as where each row begins behind the one before, and zeros between the gradient's rows. */
+static void check_rows_apart(dtrain_dtype type, int64_t rows, int64_t classes, int64_t pitch)
+{
+	array logits = array_random("logits", type, rows * classes, 0, -5, 5), label = labels_of(rows, classes);
+	*(int64_t *)label.memory = -100;
+	array wide = array_random("wide", type, rows * pitch, 0, 50, 60);
+	array losses[2], gradients[2] = {array_make("d_logits", type, logits.count, 0), array_copy(&wide)};
+	int64_t fault = 0;
+	for (int64_t i = 0; i < logits.count; i++)
+		array_set(&wide, i / classes * pitch + i % classes, array_get(&logits, i));
+	for (int i = 0; i < 2; i++) {
+		losses[i] = array_make("loss", DTRAIN_F32, rows, 0);
+		const cuda_loss loss = {.label = label.memory,
+					.loss = losses[i].memory,
+					.fault = &fault,
+					.rows = rows,
+					.classes = classes,
+					.pitch = i ? pitch : 0,
+					.ignored = -100};
+		CHECK_CUDA(cuda_kernel_softmax_xent(NULL, &loss, i ? wide.memory : logits.memory, type,
+						    gradients[i].memory, type, 0.1));
+	}
+	assert_memory_equal(losses[0].memory, losses[1].memory, (size_t)rows * sizeof(float));
+	for (int64_t i = 0; i < wide.count; i++) {
+		int64_t row = i / pitch, c = i % pitch;
+		double right = c < classes ? array_get(&gradients[0], row * classes + c) : 0;
+		assert_true(array_get(&gradients[1], i) == right);
+	}
+	free_all((array *[]){&logits, &label, &wide, &losses[0], &losses[1], &gradients[0], &gradients[1], NULL});
+}
+
+static void rows_may_be_apart(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 6; i++)
+		check_rows_apart(test_types[i % 3], 5, i < 3 ? 10 : 9001, i < 3 ? 16 : 9024);
+}
+
 /* The second row's label, or what is mixed into it. */
 static void check_bad_label(dtrain_dtype type, double bad, bool in_mixed)
 {
@@ -338,6 +376,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(loss_equals_ref),
+		cmocka_unit_test(rows_may_be_apart),
 		cmocka_unit_test(labels_out_of_range_are_reported),
 		cmocka_unit_test(sgd_equals_ref),
 		cmocka_unit_test(lookahead_equals_ref),
