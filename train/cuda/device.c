@@ -172,7 +172,8 @@ static int read_preference(const char *variable, const char *first, const char *
 		       variable, text, first, second);
 }
 
-/* DTRAIN_CUDA_STEM: whether pictures are padded. Not by default: it has not been timed on a GPU. */
+/* DTRAIN_CUDA_STEM: whether pictures are padded. Not by default: on an H100 ResNet-50's step was 0.7 %
+ * faster with it, in one run. */
 static int read_stem(dtrain_device *device, beton_error *err)
 {
 	const char *text = getenv("DTRAIN_CUDA_STEM");
