@@ -3,9 +3,10 @@
  * The weights that OpenCV and Pillow give the samples of one axis.
  *
  * There are three routines for the weights of an axis, because they differ in more than their last rounding:
- *   - resize_axis.c, of the modes that follow nobody: the box begins and ends at fractions of a sample, and running
- *     totals are rounded, so that weights add up to 1 exactly. It is run for each picture: without loops for outputs of
- *     few samples, and for 8 outputs at a time with AVX-512.
+ *   - resize_axis.c, of the modes that follow nobody: the box begins and ends at fractions of a sample, and weights are
+ *     rounded in one of two ways: to 14 bits, running totals, so that they add up to 1 exactly; for 16-bit rasters to
+ *     floats. It is run for each picture: without loops for outputs of few samples, and for 8 outputs at a time with
+ *     AVX-512.
  *   - here: OpenCV leaves out shares of up to 1e-3 of a sample and does not make up for them, and its linear weights
  * are floats from a scale that it rounds twice. Each weight is rounded by itself, and not all outputs add up to 1.
  *   - tools/beton-write/resize.c: floats, and kernels of up to 6 samples, which only a writer has.

@@ -647,8 +647,9 @@ typedef struct beton_iterator_options {
 	const beton_loader_state *state;
 	/* The size of the pictures of view i, or with index 0 of `image`, in pixels; 0 (default): the loader's, which
 	 * is the largest. So training can begin with small pictures, and iterators of different sizes may be open at
-	 * once. Pixels and draws are those of a loader with this size. memory_limit counts batches of the loader's
-	 * size, whatever the iterator's. Not for a view with POISON, whose mask has a size. */
+	 * once. Pixels and draws are those of a loader with this size; shorter_side stays, so that less is seen of a
+	 * picture. memory_limit counts batches of the loader's size, whatever the iterator's. Not for a view with
+	 * POISON, whose mask has a size. */
 	uint32_t height[BETON_VIEWS_MAX];
 	uint32_t width[BETON_VIEWS_MAX];
 	/* Epochs that it delivers one after the other, its first included, even if nothing of that is left. 0: without
