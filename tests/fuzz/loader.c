@@ -30,6 +30,7 @@ static beton_loader_options choose(const uint8_t *choices)
 	options.image.pixels = (beton_pixels)((choices[2] >> 3 & 3) % 3);
 	options.image.height = options.image.width = 9;
 	options.memory_limit = choices[2] & 32 ? 64 << 20 : 0;
+	options.image.color = choices[2] & 64 ? BETON_COLOR_GREY : BETON_COLOR_RGB;
 	return options;
 }
 

@@ -181,6 +181,58 @@ static void every_allocation_of_orders_may_fail(void **state)
 	fixture_remove(file);
 }
 
+/* 16 samples of {a raster of 16 bits, compressed; one of 8 bits}. */
+static void write_rasters(const char *path)
+{
+	static const beton_field fields[] = {
+		{.name = "deep",
+		 .type = BETON_FIELD_RASTER,
+		 .dtype = "<u2",
+		 .ndim = 1,
+		 .shape = {5},
+		 .compression = BETON_COMPRESSION_ZSTD},
+		{.name = "rgba", .type = BETON_FIELD_RASTER, .dtype = "|u1", .ndim = 1, .shape = {4}}};
+	static const uint8_t samples[30 * 20 * 10];
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, path, fields, 2, NULL, err));
+	for (uint32_t i = 0; i < 16; i++) {
+		const uint32_t width = 15 + i, height = 20;
+		const beton_input inputs[] = {
+			{.data = samples, .size = (uint64_t)width * height * 10, .width = width, .height = height},
+			{.data = samples, .size = (uint64_t)width * height * 4, .width = width, .height = height}};
+		assert_ok(beton_writer_append(writer, inputs, err));
+	}
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+}
+
+static void every_allocation_of_rasters_may_fail(void **state)
+{
+	(void)state;
+	char *file = fixture_write(1, -1);
+	static const float statistics[10] = {1, 2, 1, 2, 1, 2, 1, 2, 1, 2};
+	write_rasters(file);
+	beton_loader_options options = fixture_options(4, 2);
+	beton_operation operation;
+	beton_loader_operation_init(&operation, BETON_ROTATE);
+	operation.range[1] = 30;
+	options.image.field = "deep";
+	options.image.dtype = BETON_FLOAT32;
+	options.image.normalize = true;
+	options.image.statistics = statistics;
+	options.image.num_statistics = 5;
+	beton_image_options views[2] = {options.image, options.image};
+	views[0].layout = BETON_NCHW;
+	views[0].operations = &operation;
+	views[0].num_operations = 1;
+	views[1].field = "rgba";
+	views[1].num_statistics = 4;
+	options.views = views;
+	options.num_views = 2;
+	check_all(file, &options);
+	fixture_remove(file);
+}
+
 static void every_allocation_of_windows_may_fail(void **state)
 {
 	(void)state;
@@ -203,6 +255,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail),
 					   cmocka_unit_test(every_allocation_of_orders_may_fail),
+					   cmocka_unit_test(every_allocation_of_rasters_may_fail),
 					   cmocka_unit_test(every_allocation_of_windows_may_fail)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
