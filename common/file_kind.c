@@ -10,7 +10,7 @@
 static const bt_file_kind
 	beton = {"a .beton file", "dtrain-ffcv takes it with --data or --val, beton-info shows it, and beton-subset "
 				  "copies samples of it"},
-	set = {"the index of a set of shards", "beton-set lists it, and dtrain-ffcv takes it with --data or --val"},
+	set = {"the index of a set of shards", "beton-set lists it, and beton-merge makes a .beton file of it"},
 	folder = {"a folder", "beton-write makes a .beton file of a folder of pictures"},
 	picture = {"a picture", "beton-write makes a .beton file of a folder of pictures"},
 	safetensors = {"a safetensors file", "dtrain-ffcv takes it with --init"},
