@@ -635,7 +635,9 @@ static void test_append(void **state)
 	assert_int_equal(stat("ap.betonset", &facts), 0);
 	assert_int_equal(facts.st_mode & 0777, 0600);
 	/* What a killed program leaves. */
-	write_file(".ap.betonset.partial", "{", 1);
+	static char rest[65536];
+	memset(rest, '{', sizeof(rest));
+	write_file(".ap.betonset.partial", rest, sizeof(rest));
 	write_set("ap.betonset", BETON_SET_APPEND, SHARDS("b.beton"));
 	assert_int_equal(access(".ap.betonset.partial", F_OK), -1);
 	/* Traps. */

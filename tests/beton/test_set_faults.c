@@ -298,6 +298,114 @@ static void test_killed_while_others_wait(void **state)
 	assert_true(waited > 0);
 }
 
+/* ---- waiting ---- */
+
+/* Whether the kernel says that the process waits for a lock. */
+static bool is_waiting(pid_t pid)
+{
+	char line[256], kind[16];
+	int owner;
+	bool found = false;
+	FILE *file = fopen("/proc/locks", "r");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		found |= sscanf(line, "%*d: -> %15s %*s %*s %d", kind, &owner) == 2 && owner == pid;
+	fclose(file);
+	return found;
+}
+
+/* Until the process waits for a lock, which it must do before it ends. */
+static void expect_waiting(pid_t pid)
+{
+	int status;
+	while (!is_waiting(pid)) {
+		assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+		usleep(1000);
+	}
+}
+
+static int lock_partial(void)
+{
+	int fd = open(PARTIAL, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	assert_true(fd >= 0 && flock(fd, LOCK_EX) == 0);
+	return fd;
+}
+
+/* A child has the same descriptor, so that closing it is not enough. */
+static void unlock(int fd)
+{
+	assert_int_equal(flock(fd, LOCK_UN), 0);
+	close(fd);
+}
+
+/* Writes c in a child, whose exit status is minus the code. */
+static pid_t begin_waiting(beton_set_mode mode)
+{
+	pid_t child = fork();
+	if (child == 0)
+		_exit(-write_one("c.beton", mode, NULL));
+	assert_true(child > 0);
+	expect_waiting(child);
+	return child;
+}
+
+static int end_of(pid_t child)
+{
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	return -WEXITSTATUS(status);
+}
+
+/* What was the partial file when the wait began is an index when it ends, and another one is the partial file. */
+static void test_file_that_became_the_index(void **state)
+{
+	(void)state;
+	if (access("/proc/locks", R_OK) != 0)
+		skip();
+	begin(BETON_SET_APPEND);
+	int first = lock_partial();
+	pid_t child = begin_waiting(BETON_SET_APPEND);
+	assert_int_equal(rename(PARTIAL, "aside"), 0);
+	int second = lock_partial();
+	unlock(first);
+	/* It gives the first lock back, if it has it, before it waits for the second. */
+	first = open("aside", O_RDWR | O_CLOEXEC);
+	assert_true(first >= 0 && flock(first, LOCK_EX) == 0);
+	expect_waiting(child);
+	struct stat facts;
+	assert_true(fstat(first, &facts) == 0 && facts.st_size == 0);
+	assert_int_equal(unlink(PARTIAL), 0);
+	unlock(second);
+	unlock(first);
+	assert_int_equal(end_of(child), BETON_OK);
+	assert_int_equal(count_shards(), 2);
+	assert_false(is_there(PARTIAL));
+}
+
+/* While a process waits, another one makes the index, or removes it. */
+static void test_index_that_came_and_went(void **state)
+{
+	(void)state;
+	if (access("/proc/locks", R_OK) != 0)
+		skip();
+	begin(BETON_SET_APPEND);
+	assert_int_equal(rename(INDEX, "made"), 0);
+	int fd = lock_partial();
+	pid_t child = begin_waiting(BETON_SET_CREATE);
+	assert_int_equal(rename("made", INDEX), 0);
+	unlock(fd);
+	assert_int_equal(end_of(child), BETON_EXISTS);
+	assert_int_equal(count_shards(), 1);
+	fd = lock_partial();
+	child = begin_waiting(BETON_SET_APPEND);
+	assert_int_equal(unlink(INDEX), 0);
+	unlock(fd);
+	assert_int_equal(end_of(child), BETON_NOT_FOUND);
+	assert_int_equal(count_shards(), 0);
+	assert_false(is_there(PARTIAL));
+}
+
 /* ---- failing ---- */
 
 static void test_failing_calls(void **state)
@@ -389,6 +497,8 @@ int main(void)
 		cmocka_unit_test(test_killed_append),
 		cmocka_unit_test(test_killed_create),
 		cmocka_unit_test(test_killed_while_others_wait),
+		cmocka_unit_test(test_file_that_became_the_index),
+		cmocka_unit_test(test_index_that_came_and_went),
 		cmocka_unit_test(test_failing_calls),
 		cmocka_unit_test(test_failing_open),
 	};
