@@ -80,95 +80,145 @@ INLINE uint8x8_t narrow(int16x8_t words)
 	return vqshrun_n_s16(words, HORIZONTAL_SHIFT - 16);
 }
 
+/* The rows of horizontal(). */
+typedef struct row_set {
+	const int16_t *in;
+	size_t stride; /* values */
+	uint32_t count;
+	uint8_t *out;
+	size_t out_stride; /* bytes */
+} row_set;
+
 /* One channel: output x's products, with all taps of a row of weights, in 4 partial sums. */
-INLINE int32x4_t sum_products(const bt_axis *axis, const int16_t *row, uint32_t x, bool short_taps)
+INLINE int32x4_t sum_products(const bt_axis *axis, const int16_t *row, uint32_t x)
 {
 	const int16_t *in = row + axis->first[x], *weights = axis->weights + (size_t)x * axis->stride;
-	if (short_taps)
-		return vmull_s16(vld1_s16(in), vld1_s16(weights));
+	const uint32_t taps = axis->count[x];
 	int32x4_t sum = vdupq_n_s32(0);
-	for (uint32_t k = 0; k < axis->count[x]; k += 8) {
+	for (uint32_t k = 0; k < taps; k += 8) {
 		int16x8_t a = vld1q_s16(in + k), b = vld1q_s16(weights + k);
 		sum = vmlal_high_s16(vmlal_s16(sum, vget_low_s16(a), vget_low_s16(b)), a, b);
 	}
 	return sum;
 }
 
-INLINE int32x4_t outputs_4(const bt_axis *axis, const int16_t *row, uint32_t x, bool short_taps)
+INLINE int32x4_t add_up(const int32x4_t sums[4])
 {
-	int32x4_t low = vpaddq_s32(sum_products(axis, row, x, short_taps), sum_products(axis, row, x + 1, short_taps));
-	int32x4_t high =
-		vpaddq_s32(sum_products(axis, row, x + 2, short_taps), sum_products(axis, row, x + 3, short_taps));
-	return vpaddq_s32(low, high);
+	return vpaddq_s32(vpaddq_s32(sums[0], sums[1]), vpaddq_s32(sums[2], sums[3]));
 }
 
-INLINE void horizontal_1(const bt_axis *axis, const int16_t *row, uint8_t *out, bool short_taps)
+/* Up to four weights and the first sample of some outputs, which are the same in all rows. */
+typedef struct outputs {
+	int16x4_t weights[8];
+	uint32_t first[8];
+} outputs;
+
+INLINE outputs load_outputs(const bt_axis *axis, uint32_t x, int count)
 {
-	for (uint32_t x = 0; x < axis->key.out; x += 8) {
-		/* The last outputs, together with those before them again. */
-		uint32_t at = x + 8 <= axis->key.out ? x : axis->key.out - 8;
-		int16x8_t words =
-			round_sums(outputs_4(axis, row, at, short_taps), outputs_4(axis, row, at + 4, short_taps));
-		vst1_u8(out + at, narrow(words));
+	outputs of;
+	for (int i = 0; i < count; i++) {
+		of.weights[i] = vld1_s16(axis->weights + (size_t)(x + (uint32_t)i) * axis->stride);
+		of.first[i] = axis->first[x + (uint32_t)i] * axis->key.channels;
+	}
+	return of;
+}
+
+/* Outputs x to x + 7 of one channel. short_taps: none has more than 4. */
+INLINE void outputs_8(const bt_axis *axis, const row_set *rows, uint32_t x, bool short_taps)
+{
+	const outputs of = load_outputs(axis, x, 8);
+	const int16_t *in = rows->in;
+	uint8_t *out = rows->out + x;
+	for (uint32_t y = 0; y < rows->count; y++, in += rows->stride, out += rows->out_stride) {
+		int32x4_t sums[8];
+		for (int i = 0; i < 8; i++)
+			sums[i] = short_taps ? vmull_s16(vld1_s16(in + of.first[i]), of.weights[i])
+					     : sum_products(axis, in, x + (uint32_t)i);
+		vst1_u8(out, narrow(round_sums(add_up(sums), add_up(sums + 4))));
 	}
 }
 
-/* Four taps of a pixel of three channels, beside which the sum has an unused value; or the first two of them. */
-INLINE int32x4_t add_taps(int32x4_t sum, const int16_t *in, const int16_t *weights, bool four)
+/* Four taps of a pixel of three channels, beside which the sum has an unused value. */
+INLINE int32x4_t add_taps(int32x4_t sum, const int16_t *in, int16x4_t weights)
 {
-	int16x4_t weight = vld1_s16(weights);
-	sum = vmlal_lane_s16(sum, vld1_s16(in), weight, 0);
-	sum = vmlal_lane_s16(sum, vld1_s16(in + 3), weight, 1);
-	if (!four)
-		return sum;
-	sum = vmlal_lane_s16(sum, vld1_s16(in + 6), weight, 2);
-	return vmlal_lane_s16(sum, vld1_s16(in + 9), weight, 3);
+	sum = vmlal_lane_s16(sum, vld1_s16(in), weights, 0);
+	sum = vmlal_lane_s16(sum, vld1_s16(in + 3), weights, 1);
+	sum = vmlal_lane_s16(sum, vld1_s16(in + 6), weights, 2);
+	return vmlal_lane_s16(sum, vld1_s16(in + 9), weights, 3);
 }
 
-/* Pixel x. pairs: number of pairs of taps, 1 or 2; 0: those of the pixel. Weights behind the last tap are 0. */
-INLINE int32x4_t pixel(const bt_axis *axis, const int16_t *row, uint32_t x, uint32_t pairs)
+/* Pixel x with any number of taps. Weights behind the last one are 0. */
+INLINE int32x4_t pixel(const bt_axis *axis, const int16_t *row, uint32_t x)
 {
-	const int16_t *weights = axis->weights + (size_t)x * axis->stride;
-	const int16_t *in = row + (size_t)axis->first[x] * 3;
-	uint32_t taps = pairs ? 2 * pairs : axis->count[x];
+	const int16_t *in = row + (size_t)axis->first[x] * 3, *weights = axis->weights + (size_t)x * axis->stride;
+	const uint32_t taps = axis->count[x];
 	int32x4_t sum = vdupq_n_s32(0);
 	for (uint32_t k = 0; k < taps; k += 4, in += 12)
-		sum = add_taps(sum, in, weights + k, pairs != 1);
+		sum = add_taps(sum, in, vld1_s16(weights + k));
 	return sum;
 }
 
-INLINE void horizontal_3(const bt_axis *axis, const int16_t *row, uint8_t *out, uint32_t pairs)
+/* A pixel with 2 or 4 taps. */
+INLINE int32x4_t short_pixel(const int16_t *in, int16x4_t weights, uint32_t pairs)
+{
+	int32x4_t sum = vmull_lane_s16(vld1_s16(in), weights, 0);
+	sum = vmlal_lane_s16(sum, vld1_s16(in + 3), weights, 1);
+	if (pairs == 1)
+		return sum;
+	sum = vmlal_lane_s16(sum, vld1_s16(in + 6), weights, 2);
+	return vmlal_lane_s16(sum, vld1_s16(in + 9), weights, 3);
+}
+
+/* Pixels x to x + 3 of three channels. pairs: number of pairs of taps, 1 or 2; 0: those of each pixel. */
+INLINE void pixels_4(const bt_axis *axis, const row_set *rows, uint32_t x, uint32_t pairs)
 {
 	static const uint8_t together[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 255, 255, 255, 255};
 	const uint8x16_t places = vld1q_u8(together);
-	for (uint32_t x = 0; x < axis->key.out; x += 4) {
-		uint32_t at = x + 4 <= axis->key.out ? x : axis->key.out - 4;
-		int16x8_t low = round_sums(pixel(axis, row, at, pairs), pixel(axis, row, at + 1, pairs));
-		int16x8_t high = round_sums(pixel(axis, row, at + 2, pairs), pixel(axis, row, at + 3, pairs));
-		uint8x16_t bytes = vcombine_u8(narrow(low), narrow(high));
-		vst1q_u8(out + (size_t)at * 3, vqtbl1q_u8(bytes, places));
+	const outputs of = load_outputs(axis, x, 4);
+	const int16_t *in = rows->in;
+	uint8_t *out = rows->out + (size_t)x * 3;
+	for (uint32_t y = 0; y < rows->count; y++, in += rows->stride, out += rows->out_stride) {
+		int32x4_t sums[4];
+		for (int i = 0; i < 4; i++)
+			sums[i] = pairs ? short_pixel(in + of.first[i], of.weights[i], pairs)
+					: pixel(axis, in, x + (uint32_t)i);
+		uint8x16_t bytes =
+			vcombine_u8(narrow(round_sums(sums[0], sums[1])), narrow(round_sums(sums[2], sums[3])));
+		vst1q_u8(out, vqtbl1q_u8(bytes, places));
 	}
 }
 
-static void horizontal(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count, uint8_t *out,
+INLINE void horizontal_1(const bt_axis *axis, const row_set *rows, bool short_taps)
+{
+	/* The last outputs, together with those before them again. */
+	for (uint32_t x = 0, width = axis->key.out; x < width; x += 8)
+		outputs_8(axis, rows, x + 8 <= width ? x : width - 8, short_taps);
+}
+
+INLINE void horizontal_3(const bt_axis *axis, const row_set *rows, uint32_t pairs)
+{
+	for (uint32_t x = 0, width = axis->key.out; x < width; x += 4)
+		pixels_4(axis, rows, x + 4 <= width ? x : width - 4, pairs);
+}
+
+static void horizontal(const bt_axis *axis, const int16_t *in, size_t stride, uint32_t count, uint8_t *out,
 		       size_t out_stride)
 {
 	if (!bt_axis_is_common(axis)) {
-		bt_kernels_c.horizontal(axis, rows, stride, count, out, out_stride);
+		bt_kernels_c.horizontal(axis, in, stride, count, out, out_stride);
 		return;
 	}
-	for (uint32_t y = 0; y < count; y++, rows += stride, out += out_stride) {
-		if (axis->key.channels == 1 && axis->pairs <= 2)
-			horizontal_1(axis, rows, out, true);
-		else if (axis->key.channels == 1)
-			horizontal_1(axis, rows, out, false);
-		else if (axis->pairs == 1)
-			horizontal_3(axis, rows, out, 1);
-		else if (axis->pairs == 2)
-			horizontal_3(axis, rows, out, 2);
-		else
-			horizontal_3(axis, rows, out, 0);
-	}
+	const row_set rows = {in, stride, count, out, out_stride};
+	if (axis->key.channels == 1 && axis->pairs <= 2)
+		horizontal_1(axis, &rows, true);
+	else if (axis->key.channels == 1)
+		horizontal_1(axis, &rows, false);
+	else if (axis->pairs == 1)
+		horizontal_3(axis, &rows, 1);
+	else if (axis->pairs == 2)
+		horizontal_3(axis, &rows, 2);
+	else
+		horizontal_3(axis, &rows, 0);
 }
 
 /* The loops below process 16 or 24 values at a time. The remainder is processed together with values before it again,
