@@ -108,9 +108,9 @@ const bt_idct *bt_idct_get(unsigned index)
 		list[count++] = &bt_idct_avx512;
 	if (avx2)
 		list[count++] = &bt_idct_avx2;
-#endif
-#ifdef BT_SSE2
 	list[count++] = &bt_idct_sse2;
+#elif defined(__aarch64__)
+	list[count++] = &bt_idct_neon;
 #endif
 	list[count++] = &bt_idct_c;
 	return index < count ? list[index] : NULL;

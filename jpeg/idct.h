@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/sse.h"
-
 enum {
 	BT_IDCT_GROUP = 4,       /* blocks that an implementation may do at once */
 	BT_IDCT_RANGE_BITS = 13, /* products of a coefficient and its quantizer are from -4096 to 4095 */
@@ -30,12 +28,12 @@ typedef struct bt_idct {
 } bt_idct;
 
 extern const bt_idct bt_idct_c;
-#ifdef BT_SSE2
-extern const bt_idct bt_idct_sse2;
-#endif
 #ifdef __x86_64__
+extern const bt_idct bt_idct_sse2;
 extern const bt_idct bt_idct_avx2;
 extern const bt_idct bt_idct_avx512;
+#elif defined(__aarch64__)
+extern const bt_idct bt_idct_neon;
 #endif
 
 /* The implementations for this processor, the fastest at index 0; NULL behind the last. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "idct.h"
 
-#ifdef BT_SSE2
+#ifdef __x86_64__
 #include <string.h>
+
+#include <immintrin.h>
 
 #define TARGET
 #define INLINE static inline TARGET __attribute__((always_inline))
@@ -46,5 +48,5 @@ INLINE void store(V rows, uint8_t *out, size_t stride)
 
 #include "idct_lanes.h"
 
-const bt_idct bt_idct_sse2 = {.name = BT_SSE2, .row_of_8 = row_of_8, .row_of_4 = row_of_4, .row_of_2 = row_of_2};
+const bt_idct bt_idct_sse2 = {.name = "sse2", .row_of_8 = row_of_8, .row_of_4 = row_of_4, .row_of_2 = row_of_2};
 #endif
