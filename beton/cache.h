@@ -9,27 +9,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of a line. Line i begins at i * CACHE_LINE. */
+#include <beton/beton.h>
+
+/* Bytes of a line. Line i of a file begins at i * CACHE_LINE. */
 enum { CACHE_LINE = 4096 };
 
-/* Any thread may use it. */
-typedef struct line_cache line_cache;
-
-/* Opens a cache of at most `room` bytes for parts of a file with these sizes. *out: NULL if there is nothing to cache,
- * or too little room. False: out of memory. */
-bool bt_cache_open(line_cache **out, uint64_t room, const uint64_t *parts, size_t num_parts);
+/* Opens the cache of one file, of at most `room` bytes for parts of a file with these sizes. *out: NULL if there is
+ * nothing to cache, or too little room. False: out of memory. */
+bool bt_cache_open(beton_cache **out, uint64_t room, const uint64_t *parts, size_t num_parts);
 
 /* NULL is allowed. */
-void bt_cache_close(line_cache **cache);
+void bt_cache_close(beton_cache **cache);
 
-/* Whether all lines of those parts fit, so that none replaces another. */
-bool bt_cache_holds_all(const line_cache *cache);
+/* The most lines of a file's parts. */
+uint64_t bt_cache_lines(const uint64_t *parts, size_t num_parts);
+
+/* Adds a file to a cache that several share: its size in bytes, and the lines of it that will be asked for. Returns the
+ * number that its first line has in the cache. */
+uint64_t bt_cache_join(beton_cache *cache, uint64_t file_size, uint64_t lines);
+/* Takes the lines that it will be asked for off again. */
+void bt_cache_leave(beton_cache *cache, uint64_t lines);
+
+/* Whether all lines that will be asked for fit, so that none replaces another (or few do, in a cache of several files).
+ */
+bool bt_cache_holds_all(const beton_cache *cache);
 
 /* Copies size bytes at `from` of a line; false if the line is not cached. *keep: the line should be put then, because
  * there is room or it was requested before; lines that are needed once do not replace others. */
-bool bt_cache_get(line_cache *cache, uint64_t line, size_t from, void *destination, size_t size, bool *keep);
+bool bt_cache_get(beton_cache *cache, uint64_t line, size_t from, void *destination, size_t size, bool *keep);
 
 /* Caches a line, which may replace another. size is CACHE_LINE, or less for the last line of a file. */
-void bt_cache_put(line_cache *cache, uint64_t line, const void *bytes, size_t size);
+void bt_cache_put(beton_cache *cache, uint64_t line, const void *bytes, size_t size);
 
 #endif

@@ -6,11 +6,9 @@
 #include "reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/error.h"
 #include "common/file_kind.h"
@@ -26,13 +24,10 @@ enum { CACHE_DEFAULT = 4 << 20 };
 
 static int open_regular(beton_reader *reader, const char *path, beton_error *err)
 {
-	/* O_NONBLOCK: opening a pipe must not wait for its writer. It has no effect on regular files. */
-	reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (reader->fd < 0)
-		return bt_fail_errno(err, errno, "%s: cannot open", path);
 	struct stat status;
-	if (fstat(reader->fd, &status) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot read its status", path);
+	int result = bt_access_open(&reader->file, path, &status, err);
+	if (result != BETON_OK)
+		return result;
 	if (!S_ISREG(status.st_mode))
 		return S_ISDIR(status.st_mode)
 			       ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a folder, not a .beton file; %s", path,
@@ -47,7 +42,10 @@ int bt_read_section(const beton_reader *reader, const char *section, void *desti
 {
 	if (reader->source)
 		return bt_io_source_read(reader->source, section, destination, size, offset, err);
-	ssize_t got = bt_read_full(reader->read, reader->read_context, reader->fd, destination, size, offset);
+	ssize_t got;
+	int result = bt_access_read(&reader->file, destination, size, offset, &got, err);
+	if (result != BETON_OK)
+		return result;
 	if (got < 0)
 		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu (%s)", reader->path, size,
 				     (unsigned long long)offset, section);
@@ -286,8 +284,8 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 	return result;
 }
 
-/* Opens the cache for data that each sample needs. */
-static int open_cache(beton_reader *reader, uint64_t room, beton_error *err)
+/* Opens the cache for data that each sample needs, or joins the one that several readers share. */
+static int open_cache(beton_reader *reader, const beton_reader_options *options, beton_error *err)
 {
 	const extension_section *known = reader->extension.known;
 	const uint64_t parts[] = {reader->metadata.size,
@@ -296,8 +294,15 @@ static int open_cache(beton_reader *reader, uint64_t room, beton_error *err)
 				  reader->places.size,
 				  known[SECTION_METADATA_SUMS].size,
 				  known[SECTION_TABLE_SUMS].size};
-	if (!bt_cache_open(&reader->cache, room, parts, sizeof(parts) / sizeof(*parts)))
+	const size_t count = sizeof(parts) / sizeof(*parts);
+	if (options->cache) {
+		reader->cache = options->cache;
+		reader->shares_cache = true;
+		reader->cached_lines = bt_cache_lines(parts, count);
+		reader->first_line = bt_cache_join(reader->cache, reader->info.file_size, reader->cached_lines);
+	} else if (!bt_cache_open(&reader->cache, options->cache_bytes, parts, count)) {
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for what was read of it", reader->path);
+	}
 	uint64_t wanted = reader->source ? bt_io_source_get(reader->source)->request_bytes : 0;
 	wanted -= wanted % CACHE_LINE;
 	reader->read_at_once = wanted < READ_AT_ONCE       ? READ_AT_ONCE
@@ -338,14 +343,16 @@ static int read_structure(beton_reader *reader, int flags, const beton_reader_op
 /* released: the caller gave its source away. */
 static void close_reader(beton_reader *reader, bool released)
 {
-	if (reader->fd >= 0)
-		close(reader->fd);
+	bt_access_close(&reader->file);
 	bt_io_source_close(&reader->source, released);
 	pthread_mutex_destroy(&reader->fill);
 	pthread_mutex_destroy(&reader->lock);
 	bt_dictionaries_free(&reader->dictionaries);
 	free(atomic_load(&reader->index));
-	bt_cache_close(&reader->cache);
+	if (reader->shares_cache)
+		bt_cache_leave(reader->cache, reader->cached_lines);
+	else
+		bt_cache_close(&reader->cache);
 	free(reader->facts);
 	if (reader->sources)
 		bt_sources_cursor_free(reader->sources);
@@ -374,9 +381,11 @@ static int open_with(beton_reader **out, const char *path, io_source *source, in
 	}
 	pthread_mutex_init(&reader->fill, NULL);
 	reader->source = source;
-	reader->fd = -1;
-	reader->read = options->read;
-	reader->read_context = options->context;
+	reader->file = (file_access){.fd = -1,
+				     .read = options->read,
+				     .borrow = options->borrow,
+				     .give_back = options->give_back,
+				     .context = options->context};
 	reader->path = strdup(path);
 	int result = reader->path ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	if (result == BETON_OK && source)
@@ -388,7 +397,7 @@ static int open_with(beton_reader **out, const char *path, io_source *source, in
 	if (result == BETON_OK)
 		result = read_structure(reader, flags, options, place, err);
 	if (result == BETON_OK)
-		result = open_cache(reader, options->cache_bytes, err);
+		result = open_cache(reader, options, err);
 	if (result == BETON_OK)
 		*out = reader;
 	else
@@ -426,9 +435,12 @@ int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_rea
 	*out = NULL;
 	beton_reader_options_init(&options);
 	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
-	if (result == BETON_OK && options.read)
+	if (result == BETON_OK && (options.read || options.borrow || options.give_back))
 		result = bt_fail(err, BETON_INVALID_ARGUMENT,
-				 "reader options: read is given, but the file is read by a beton_io");
+				 "reader options: %s is given, but the file is read by a beton_io",
+				 options.read     ? "read"
+				 : options.borrow ? "borrow"
+						  : "give_back");
 	if (result == BETON_OK)
 		result = bt_io_source_open(&source, io, err);
 	return result == BETON_OK ? open_with(out, bt_io_source_get(source)->name, source, 0, &options, &place, err)
@@ -487,5 +499,5 @@ int beton_reader_find_type(const beton_reader *reader, beton_field_type type)
 
 int beton_reader_fd(const beton_reader *reader)
 {
-	return reader->fd;
+	return reader->file.fd;
 }

@@ -9,6 +9,7 @@
 #include "alloc_table.h"
 #include "cache.h"
 #include "decompress.h"
+#include "file_access.h"
 #include "extension.h"
 #include "io_source.h"
 #include "sources.h"
@@ -19,10 +20,8 @@
 /* Constant after open, except members that are made when first needed: atomic members are read without the lock, and
  * set with it. */
 struct beton_reader {
-	io_source *source;      /* NULL: the file has a descriptor */
-	int fd;                 /* -1: it has none */
-	bt_read_function *read; /* NULL: pread */
-	void *read_context;
+	io_source *source; /* NULL: the file has a descriptor */
+	file_access file;  /* of a file without a source */
 	char *path;
 	beton_file_info info;
 	beton_field *fields;
@@ -34,7 +33,10 @@ struct beton_reader {
 	summed_part table;
 	summed_part blob_sums; /* does not have checksums itself; size 0: none */
 	summed_part places;    /* of JPEG indexes; likewise */
-	line_cache *cache;     /* for those four and the checksums; NULL: none */
+	beton_cache *cache;    /* for those four and the checksums; NULL: none */
+	bool shares_cache;     /* it is the caller's, of several readers */
+	uint64_t cached_lines; /* of a shared cache: how many this file needs */
+	uint64_t first_line;   /* the number of the file's first line in it */
 	uint32_t read_at_once; /* bytes that are read to fill a cache that holds everything */
 	bool table_lost;       /* opened for repair: sizes of pictures are upper bounds */
 

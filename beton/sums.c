@@ -50,11 +50,17 @@ static lines lines_of(const beton_reader *reader, uint64_t offset, uint64_t size
 	return (lines){offset - offset % CACHE_LINE, end < reader->info.file_size ? end : reader->info.file_size};
 }
 
+/* The number in the cache of the line that holds this byte of the file. */
+static uint64_t line_at(const beton_reader *reader, uint64_t offset)
+{
+	return reader->first_line + offset / CACHE_LINE;
+}
+
 static void keep(const beton_reader *reader, lines range, const uint8_t *bytes)
 {
 	for (uint64_t at = range.begin; at < range.end; at += CACHE_LINE) {
 		uint64_t size = range.end - at < CACHE_LINE ? range.end - at : CACHE_LINE;
-		bt_cache_put(reader->cache, at / CACHE_LINE, bytes + (at - range.begin), (size_t)size);
+		bt_cache_put(reader->cache, line_at(reader, at), bytes + (at - range.begin), (size_t)size);
 	}
 }
 
@@ -114,8 +120,8 @@ static int fill_ahead(beton_reader *reader, const summed_part *part, uint64_t of
 	if (pthread_mutex_trylock(&reader->fill) == 0) {
 		read_piece(reader, part, offset);
 		pthread_mutex_unlock(&reader->fill);
-		if (bt_cache_get(reader->cache, offset / CACHE_LINE, (size_t)(offset % CACHE_LINE), destination, size,
-				 &worth))
+		if (bt_cache_get(reader->cache, line_at(reader, offset), (size_t)(offset % CACHE_LINE), destination,
+				 size, &worth))
 			return BETON_OK;
 	}
 	return bt_read_section(reader, part->name, destination, size, offset, err);
@@ -142,7 +148,7 @@ static int read_by_lines(const beton_reader *reader, const summed_part *part, ui
 		size_t count = left < CACHE_LINE - at ? left : CACHE_LINE - at;
 		uint8_t *to = (uint8_t *)destination + done;
 		bool worth;
-		if (!bt_cache_get(reader->cache, offset / CACHE_LINE, at, to, count, &worth))
+		if (!bt_cache_get(reader->cache, line_at(reader, offset), at, to, count, &worth))
 			result = read_missing(reader, part, offset, to, count, worth, err);
 		done += count;
 	}

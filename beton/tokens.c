@@ -5,16 +5,15 @@
 #include <beton/tokens.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/sized.h"
 #include "common/system.h"
+#include "file_access.h"
 #include "format.h"
 
 /* llm.c's header. */
@@ -29,10 +28,8 @@ enum { PACKED_EXTRA = 1024 };
 /* Constant after open. */
 struct beton_tokens {
 	char *path;
-	int fd;               /* of a .bin; owned */
+	file_access file;     /* of a .bin */
 	beton_reader *reader; /* of a .beton */
-	bt_read_function *read;
-	void *read_context;
 	uint32_t field;       /* .beton: of tokens */
 	int length_field;     /* .beton: of their number; -1: every chunk is full */
 	uint64_t last_length; /* .beton: tokens of the last chunk */
@@ -50,7 +47,10 @@ void beton_tokens_options_init(beton_tokens_options *options)
 
 static int read_bytes(const beton_tokens *tokens, void *destination, size_t size, uint64_t offset, beton_error *err)
 {
-	ssize_t got = bt_read_full(tokens->read, tokens->read_context, tokens->fd, destination, size, offset);
+	ssize_t got;
+	int result = bt_access_read(&tokens->file, destination, size, offset, &got, err);
+	if (result != BETON_OK)
+		return result;
 	if (got < 0)
 		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu", tokens->path, size,
 				     (unsigned long long)offset);
@@ -63,13 +63,10 @@ static int read_bytes(const beton_tokens *tokens, void *destination, size_t size
 
 static int open_bin(beton_tokens *tokens, beton_error *err)
 {
-	/* O_NONBLOCK: opening a pipe must not wait for its writer. */
-	tokens->fd = open(tokens->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (tokens->fd < 0)
-		return bt_fail_errno(err, errno, "%s: cannot open", tokens->path);
 	struct stat status;
-	if (fstat(tokens->fd, &status) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot read its status", tokens->path);
+	int result = bt_access_open(&tokens->file, tokens->path, &status, err);
+	if (result != BETON_OK)
+		return result;
 	if (!S_ISREG(status.st_mode))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: not a regular file", tokens->path);
 	tokens->info.file_size = tokens->info.data_end = (uint64_t)status.st_size;
@@ -185,6 +182,9 @@ static int take_beton(beton_tokens *tokens, const beton_tokens_options *options,
 	how.cache_bytes = options->cache_bytes;
 	how.read = options->read;
 	how.context = options->context;
+	how.cache = options->cache;
+	how.borrow = options->borrow;
+	how.give_back = options->give_back;
 	int result = beton_reader_open_with(&tokens->reader, tokens->path, &how, err);
 	if (result == BETON_OK)
 		result = find_field(tokens, options->field, err);
@@ -255,8 +255,6 @@ static int recognize(beton_tokens *tokens, beton_error *err)
 
 static int open_tokens(beton_tokens *tokens, const beton_tokens_options *options, beton_error *err)
 {
-	tokens->read = options->read;
-	tokens->read_context = options->context;
 	tokens->info.format = options->format;
 	int result = BETON_OK;
 	if (options->format == BETON_TOKENS_AUTO)
@@ -287,7 +285,11 @@ int beton_tokens_open(beton_tokens **out, const char *path, const beton_tokens_o
 	beton_tokens *tokens = calloc(1, sizeof(*tokens));
 	*out = tokens;
 	if (tokens) {
-		tokens->fd = -1;
+		tokens->file = (file_access){.fd = -1,
+					     .read = own.read,
+					     .borrow = own.borrow,
+					     .give_back = own.give_back,
+					     .context = own.context};
 		tokens->path = strdup(path);
 	}
 	if (!tokens || !tokens->path)
@@ -306,8 +308,7 @@ void beton_tokens_close(beton_tokens **out)
 	beton_tokens *tokens = *out;
 	*out = NULL;
 	beton_reader_close(&tokens->reader);
-	if (tokens->fd >= 0)
-		close(tokens->fd); /* opened for reading: an error loses nothing */
+	bt_access_close(&tokens->file);
 	free(tokens->path);
 	free(tokens);
 }
@@ -329,7 +330,7 @@ const beton_reader *beton_tokens_reader(const beton_tokens *tokens)
 
 int beton_tokens_fd(const beton_tokens *tokens)
 {
-	return tokens->reader ? beton_reader_fd(tokens->reader) : tokens->fd;
+	return tokens->reader ? beton_reader_fd(tokens->reader) : tokens->file.fd;
 }
 
 /* ---- reading ---- */

@@ -386,7 +386,7 @@ int beton_verify(const char *path, const beton_verify_options *given, beton_veri
 		self.total = reader->info.num_samples;
 		self.chunks = self.total / CHUNK + (self.total % CHUNK != 0);
 		/* Larger read-ahead, because nearly all of the file is read in order. Only a hint. */
-		posix_fadvise(reader->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+		posix_fadvise(reader->file.fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 		result = check_structure(&self, reader, err);
 		if (result == BETON_OK)
 			result = run_threads(&self, err);

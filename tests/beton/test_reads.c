@@ -4,9 +4,11 @@
  * content with any cache. */
 #include "support.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -188,6 +190,129 @@ static void test_checksums_hold_with_a_cache(void **state)
 		}
 }
 
+/* ---- several readers ---- */
+
+enum { READERS = 20 };
+
+static const char *make_named(const char *name, bool unordered)
+{
+	made_file file = make_file(&(made_options){.samples = N, .plain = unordered, .unordered = unordered});
+	const char *path = in_folder(name);
+	write_file(path, file.data, file.size);
+	free(file.data);
+	return path;
+}
+
+/* Readers of equal files, and of others, use one cache: each finds its own content, and nothing is read twice if all of
+ * it fits. */
+static void test_readers_share_a_cache(void **state)
+{
+	(void)state;
+	char path[2][256];
+	uint64_t expected[2];
+	for (int i = 0; i < 2; i++) {
+		beton_reader *reader;
+		snprintf(path[i], sizeof(path[i]), "%s", make_named(i ? "one.beton" : "other.beton", i));
+		assert_int_equal(beton_reader_open(&reader, path[i], NULL), BETON_OK);
+		expected[i] = look_up_all(reader, false);
+		beton_reader_close(&reader);
+	}
+	const uint64_t sizes[] = {BETON_CACHE_MIN, 16 << 20};
+	for (int k = 0; k < 2; k++) {
+		beton_cache *cache = NULL;
+		beton_reader *readers[READERS];
+		counter reads = {0};
+		assert_int_equal(beton_cache_open(&cache, sizes[k], NULL), BETON_OK);
+		beton_reader_options options;
+		beton_reader_options_init(&options);
+		options.read = count_read;
+		options.context = &reads;
+		options.cache = cache;
+		for (int i = 0; i < READERS; i++)
+			assert_int_equal(beton_reader_open_with(&readers[i], path[i % 2], &options, NULL), BETON_OK);
+		for (int round = 0; round < 2; round++) {
+			long before = atomic_load(&reads.reads);
+			for (int i = 0; i < READERS; i++)
+				assert_int_equal(look_up_all(readers[i], round), expected[i % 2]);
+			if (round && k)
+				assert_in_range(atomic_load(&reads.reads) - before, 0, READERS);
+		}
+		for (int i = 0; i < READERS; i++)
+			beton_reader_close(&readers[i]);
+		beton_cache_close(&cache);
+		assert_null(cache);
+	}
+	beton_cache *cache = NULL;
+	beton_error err;
+	assert_int_equal(beton_cache_open(&cache, BETON_CACHE_MIN - 1, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "65535 bytes, less than 65536"));
+}
+
+typedef struct lender {
+	int fd;
+	int loans, open_loans;
+	int code; /* of the next loan */
+} lender;
+
+static int lend(void *context, int *fd, beton_error *err)
+{
+	lender *self = context;
+	if (self->code != BETON_OK) {
+		snprintf(err->message, sizeof(err->message), "no descriptor today");
+		err->code = self->code;
+		return self->code;
+	}
+	self->loans++;
+	self->open_loans++;
+	*fd = self->fd;
+	return BETON_OK;
+}
+
+static void take_back(void *context, int fd)
+{
+	lender *self = context;
+	assert_int_equal(fd, self->fd);
+	self->open_loans--;
+}
+
+/* A reader that is lent its descriptor holds none, and fails with the lender's reason. */
+static void test_borrowed_descriptors(void **state)
+{
+	(void)state;
+	char path[256];
+	snprintf(path, sizeof(path), "%s", make_named("lent.beton", true));
+	lender self = {.fd = open(path, O_RDONLY)};
+	assert_true(self.fd >= 0);
+	beton_reader_options options;
+	beton_reader_options_init(&options);
+	options.cache_bytes = 0;
+	options.context = &self;
+	options.borrow = lend;
+	beton_reader *reader;
+	beton_error err;
+	assert_int_equal(beton_reader_open_with(&reader, path, &options, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "option borrow is given, but give_back is NULL"));
+	options.give_back = take_back;
+	self.code = BETON_NOT_FOUND;
+	assert_int_equal(beton_reader_open_with(&reader, path, &options, &err), BETON_NOT_FOUND);
+	assert_string_equal(err.message, "no descriptor today");
+	self.code = BETON_OK;
+	assert_int_equal(beton_reader_open_with(&reader, path, &options, &err), BETON_OK);
+	assert_int_equal(beton_reader_fd(reader), -1);
+	beton_reader *own;
+	assert_int_equal(beton_reader_open(&own, path, &err), BETON_OK);
+	assert_int_equal(look_up_all(reader, true), look_up_all(own, false));
+	assert_true(self.loans > N);
+	assert_int_equal(self.open_loans, 0);
+	beton_value value;
+	self.code = BETON_FILE_CHANGED;
+	assert_int_equal(beton_reader_value(reader, 5, 0, &value, &err), BETON_FILE_CHANGED);
+	assert_string_equal(err.message, "no descriptor today");
+	beton_reader_close(&own);
+	beton_reader_close(&reader);
+	close(self.fd);
+}
+
 static int set_up(void **state)
 {
 	(void)state;
@@ -205,9 +330,9 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_few_reads_for_many_samples),
-		cmocka_unit_test(test_threads_share_the_cache),
-		cmocka_unit_test(test_checksums_hold_with_a_cache),
+		cmocka_unit_test(test_few_reads_for_many_samples),  cmocka_unit_test(test_threads_share_the_cache),
+		cmocka_unit_test(test_checksums_hold_with_a_cache), cmocka_unit_test(test_readers_share_a_cache),
+		cmocka_unit_test(test_borrowed_descriptors),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -145,6 +145,16 @@ typedef struct beton_reader beton_reader;
  * UNSUPPORTED (a compression that this build lacks), NO_MEMORY. */
 BETON_API int beton_reader_open(beton_reader **out, const char *path, beton_error *err);
 
+/* Memory for lines of metadata, allocation tables and checksums that several readers share. Any thread may use it. */
+typedef struct beton_cache beton_cache;
+
+#define BETON_CACHE_MIN (UINT64_C(1) << 16) /* bytes */
+
+/* Opens a cache of at most this many bytes, >= BETON_CACHE_MIN. The caller closes *out, which is NULL on failure, after
+ * all readers that use it. Errors: INVALID_ARGUMENT, NO_MEMORY. */
+BETON_API int beton_cache_open(beton_cache **out, uint64_t bytes, beton_error *err);
+BETON_API void beton_cache_close(beton_cache **cache);
+
 #define BETON_ARGUMENTS_SIZE 1024    /* bytes about a field in a file's list of fields */
 #define BETON_CUSTOM_RECORD_MAX 4096 /* bytes of a custom field in a record */
 
@@ -169,12 +179,23 @@ typedef struct beton_reader_options {
 	 * (UNSUPPORTED_FIELD). */
 	int (*custom)(void *context, const void *arguments, beton_field *field);
 	void *custom_context;
+	/* The cache to use, which must outlive the reader; cache_bytes has no effect then. For programs with many
+	 * readers. NULL (default): one of its own. */
+	beton_cache *cache;
+	/* Lends the reader a descriptor of the file for the time of one read, in place of one that it keeps open: for
+	 * programs with more files than descriptors. It must be of the file at path, and of the same one each time; the
+	 * reader opens nothing. Returns BETON_OK, or a code with a message in err, with which the read ends then.
+	 * give_back ends the loan; both are needed, and get `context`. Called by the threads that use the reader. NULL
+	 * (default): the reader opens the file. Not with beton_reader_open_io. */
+	int (*borrow)(void *context, int *fd, beton_error *err);
+	void (*give_back)(void *context, int fd);
 } beton_reader_options;
 
 BETON_API void beton_reader_options_init(beton_reader_options *options);
 
-/* beton_reader_open with options, which may be NULL. Further errors: INVALID_ARGUMENT (struct_size, what the function
- * custom said). */
+/* beton_reader_open with options, which may be NULL. Further errors: INVALID_ARGUMENT (struct_size, borrow without
+ * give_back or the reverse, what the function custom said), those of the function borrow, also of all other calls that
+ * read. */
 BETON_API int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *options,
 				     beton_error *err);
 
@@ -304,7 +325,7 @@ BETON_API int beton_reader_dictionaries(const beton_reader *reader, void **out, 
 BETON_API int beton_reader_fingerprint(const beton_reader *reader, uint64_t *out, beton_error *err);
 
 /* The descriptor of the open file, for I/O engines: read only, owned by the reader; do not close it. -1 after
- * beton_reader_open_io. */
+ * beton_reader_open_io, and with the option borrow. */
 BETON_API int beton_reader_fd(const beton_reader *reader);
 
 /* ---- writing ---- */

@@ -47,6 +47,9 @@ typedef struct beton_tokens_options {
 	uint64_t cache_bytes;
 	int64_t (*read)(void *context, int fd, void *destination, size_t size, uint64_t offset);
 	void *context;
+	beton_cache *cache;
+	int (*borrow)(void *context, int *fd, beton_error *err);
+	void (*give_back)(void *context, int fd);
 } beton_tokens_options;
 
 /* Facts of an open file. */
@@ -76,7 +79,8 @@ BETON_API int beton_tokens_open(beton_tokens **out, const char *path, const beto
 /* Closes *tokens and sets it to NULL; NULL is allowed. No thread may still use it. */
 BETON_API void beton_tokens_close(beton_tokens **tokens);
 
-/* Valid until close. The reader is that of a BETON file, else NULL. The descriptor is for I/O engines: read only. */
+/* Valid until close. The reader is that of a BETON file, else NULL. The descriptor is for I/O engines: read only; -1
+ * with the option borrow. */
 BETON_API const beton_tokens_info *beton_tokens_get_info(const beton_tokens *tokens);
 BETON_API const char *beton_tokens_path(const beton_tokens *tokens);
 BETON_API const beton_reader *beton_tokens_reader(const beton_tokens *tokens);
