@@ -30,10 +30,8 @@ static void free_loader(beton_loader *loader)
 {
 	bt_pages_close(loader);
 	bt_workers_close(loader);
-	for (uint32_t i = 0; loader->engines && i < loader->dataset.count; i++)
-		if (loader->engines[i].engine)
-			loader->engines[i].api->close(&loader->engines[i].engine);
-	free(loader->engines);
+	if (loader->engine)
+		loader->api->close(&loader->engine);
 	/* The other threads are gone, so these slots belong to nobody. */
 	if (loader->pool)
 		bt_pool_empty(loader->pool);
@@ -79,7 +77,7 @@ static int describe(const beton_loader *loader, uint64_t begin_ns, beton_error *
 		return bt_fail(err, BETON_TIMEOUT,
 			       "%s: not closed after %.3f s: a read at offset %llu takes %.3f s by now; what it needs "
 			       "is freed when it ends",
-			       loader->dataset.files[stall.file].path, seconds, (unsigned long long)stall.offset,
+			       stall.file->path, seconds, (unsigned long long)stall.offset,
 			       (double)(bt_now_ns() - stall.since_ns) * 1e-9);
 	if (loader->running > 0)
 		return bt_fail(err, BETON_TIMEOUT,

@@ -38,84 +38,101 @@ static int compare_schemas(const beton_reader *one, const beton_reader *other, b
 	return BETON_OK;
 }
 
-/* Opens a file that the caller's functions read. */
-static int open_source(bt_dataset *dataset, uint32_t i, const beton_io *given, const beton_reader_options *options,
-		       beton_error *err)
+/* Puts sources[i] in front of a message about one of its members. */
+static int refuse_source(uint32_t i, int result, beton_error *err)
 {
-	bt_metadata *metadata = &dataset->metadata[i];
-	beton_io_init(&metadata->source);
-	int result = bt_sized_take(&metadata->source, given, "beton_io", err);
-	if (result)
-		return result;
-	if (!metadata->source.read_at)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: io.read_at is NULL", i);
-	beton_io io = bt_metadata_source(metadata);
-	result = beton_reader_open_io(&dataset->readers[i], &io, options, err);
-	if (result)
-		return result;
+	bt_prefix(err, "sources[%u]", i);
+	return result;
+}
+
+/* Takes the description of a file that the caller's functions read. */
+static int take_source(bt_file *file, uint32_t i, const beton_io *given, beton_error *err)
+{
+	file->io = malloc(sizeof(*file->io));
+	if (!file->io)
+		return bt_fail(err, BETON_NO_MEMORY, "sources[%u]: out of memory", i);
+	beton_io_init(file->io);
+	int result = bt_sized_take(file->io, given, "io", err);
+	if (result == BETON_OK && (!file->io->name || !file->io->read_at))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "io.%s is NULL", file->io->name ? "read_at" : "name");
+	return result ? refuse_source(i, result, err) : BETON_OK;
+}
+
+/* Opens a file that the caller's functions read. */
+static int open_source(bt_dataset *dataset, uint32_t i, const beton_reader_options *options, beton_error *err)
+{
+	bt_file *file = &dataset->files->list[i];
+	beton_io io = bt_metadata_source(file);
+	int result = beton_reader_open_io(&dataset->readers[i], &io, options, err);
 	/* Strings of the caller. */
-	metadata->source.name = metadata->source.identity = NULL;
-	dataset->files[i].source = dataset->readers[i];
-	dataset->files[i].in_flight = io.in_flight;
-	dataset->files[i].immediate = io.flags & BETON_IO_IMMEDIATE;
+	file->io->name = file->io->identity = NULL;
+	if (result)
+		return result == BETON_INVALID_ARGUMENT ? refuse_source(i, result, err) : result;
+	file->source = dataset->readers[i];
+	file->in_flight = io.in_flight;
+	file->immediate = io.flags & BETON_IO_IMMEDIATE;
 	return BETON_OK;
 }
 
-static int open_samples(bt_dataset *dataset, uint32_t i, const beton_source *source, const beton_loader_options *given,
-			uint64_t cache_bytes, beton_error *err)
+static int open_samples(bt_dataset *dataset, uint32_t i, const beton_loader_options *given, uint64_t cache_bytes,
+			beton_error *err)
 {
+	bt_file *file = &dataset->files->list[i];
 	beton_reader_options options;
 	beton_reader_options_init(&options);
 	options.cache_bytes = cache_bytes;
+	options.cache = dataset->cache;
 	options.custom = given->custom;
 	options.custom_context = given->custom_context;
 	int result;
-	if (source->io) {
-		result = open_source(dataset, i, source->io, &options, err);
+	if (file->io) {
+		result = open_source(dataset, i, &options, err);
 	} else {
 		options.read = bt_metadata_read;
-		options.context = &dataset->metadata[i];
-		result = beton_reader_open_with(&dataset->readers[i], source->path, &options, err);
+		options.borrow = bt_files_lend;
+		options.give_back = bt_files_end_loan;
+		options.context = file;
+		result = beton_reader_open_with(&dataset->readers[i], file->path, &options, err);
 	}
+	uint64_t fingerprint = 0;
 	if (result == BETON_OK && i > 0)
 		result = compare_schemas(dataset->readers[0], dataset->readers[i], err);
-	if (result) {
-		beton_reader_close(&dataset->readers[i]);
+	if (result == BETON_OK)
+		result = beton_reader_fingerprint(dataset->readers[i], &fingerprint, err);
+	if (result)
 		return result;
-	}
 	const beton_file_info *info = beton_reader_info(dataset->readers[i]);
-	bt_file *file = &dataset->files[i];
-	file->path = beton_reader_path(dataset->readers[i]);
-	file->fd = beton_reader_fd(dataset->readers[i]);
 	file->size = info->file_size;
 	file->end = info->data_end;
 	file->largest = info->page_size;
+	dataset->fingerprint = XXH3_64bits_withSeed(&fingerprint, sizeof(fingerprint), dataset->fingerprint);
 	dataset->first[i + 1] = dataset->first[i] + info->num_samples;
 	return BETON_OK;
 }
 
-static int open_stream(bt_dataset *dataset, uint32_t i, const char *path, const beton_token_options *options,
-		       uint64_t cache_bytes, beton_error *err)
+static int open_stream(bt_dataset *dataset, uint32_t i, const beton_token_options *options, uint64_t cache_bytes,
+		       beton_error *err)
 {
 	bt_windows *windows = &dataset->windows;
-	int result = bt_windows_open(windows, i, path, options, cache_bytes, &dataset->metadata[i], err);
+	bt_file *file = &dataset->files->list[i];
+	uint64_t fingerprint = 0;
+	int result = bt_windows_open(windows, i, file->path, options, dataset->cache, cache_bytes, file, err);
+	if (result == BETON_OK)
+		result = beton_tokens_fingerprint(windows->streams[i], &fingerprint, err);
 	if (result)
 		return result;
 	const beton_tokens_info *info = beton_tokens_get_info(windows->streams[i]);
-	dataset->files[i] =
-		(bt_file){.path = beton_tokens_path(windows->streams[i]),
-			  .fd = beton_tokens_fd(windows->streams[i]),
-			  .size = info->file_size,
-			  .end = info->data_end,
-			  .largest = info->chunk_tokens ? info->chunk_bytes : (windows->window + 1) * info->token_size};
+	file->size = info->file_size;
+	file->end = info->data_end;
+	file->largest = info->chunk_tokens ? info->chunk_bytes : (windows->window + 1) * info->token_size;
+	dataset->fingerprint = XXH3_64bits_withSeed(&fingerprint, sizeof(fingerprint), dataset->fingerprint);
 	dataset->first[i + 1] = dataset->first[i] + bt_windows_in(info->num_tokens, windows->window, windows->stride);
 	return BETON_OK;
 }
 
-static int open_file(bt_dataset *dataset, const beton_source *source, const beton_loader_options *options,
-		     uint64_t cache_bytes, beton_error *err)
+static int check_source(const bt_dataset *dataset, uint32_t i, const beton_source *source,
+			const beton_loader_options *options, beton_error *err)
 {
-	uint32_t i = dataset->count;
 	if (!source->path == !source->io)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: path is %s", i,
 			       source->path ? "given, and io too" : "NULL, and there is no io");
@@ -124,54 +141,67 @@ static int open_file(bt_dataset *dataset, const beton_source *source, const beto
 	if (source->io && (options->direct || !dataset->readers))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: io is given, which does not work with %s", i,
 			       options->direct ? "option direct" : "windows of tokens");
-	int result = dataset->readers ? open_samples(dataset, i, source, options, cache_bytes, err)
-				      : open_stream(dataset, i, source->path, &options->tokens, cache_bytes, err);
+	return BETON_OK;
+}
+
+static int open_file(bt_dataset *dataset, uint32_t i, const beton_source *source, const beton_loader_options *options,
+		     uint64_t cache_bytes, beton_error *err)
+{
+	bt_file *file = &dataset->files->list[i];
+	int result = check_source(dataset, i, source, options, err);
+	if (result == BETON_OK && source->io)
+		result = take_source(file, i, source->io, err);
+	if (result == BETON_OK)
+		result = bt_files_name(dataset->files, i, source->io ? file->io->name : source->path, err);
 	if (result)
 		return result;
 	dataset->count++;
+	result = dataset->readers ? open_samples(dataset, i, options, cache_bytes, err)
+				  : open_stream(dataset, i, &options->tokens, cache_bytes, err);
+	if (result)
+		return result;
 	/* No overflow before: a file has fewer than 2^62 samples, because each has a record, an allocation or a token
 	 * in it. */
 	if (dataset->first[i + 1] > INT64_MAX)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the sources have 2^63 samples or more",
-			       dataset->files[i].path);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the sources have 2^63 samples or more", file->path);
 	return BETON_OK;
 }
 
 static int allocate(bt_dataset *out, uint32_t count, bool streams, bool mixed, beton_error *err)
 {
-	out->files = calloc(count, sizeof(*out->files));
 	if (streams)
 		out->windows.streams = calloc(count, sizeof(*out->windows.streams));
 	else
 		out->readers = calloc(count, sizeof(*out->readers));
-	out->metadata = calloc(count, sizeof(*out->metadata));
 	out->first = calloc((size_t)count + 1, sizeof(*out->first));
 	out->mix = mixed ? calloc(count, sizeof(*out->mix)) : NULL;
-	if (!out->files || !(streams ? (void *)out->windows.streams : (void *)out->readers) || !out->metadata ||
-	    !out->first || (mixed && !out->mix))
+	if (!(streams ? (void *)out->windows.streams : (void *)out->readers) || !out->first || (mixed && !out->mix))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u sources", count);
 	return BETON_OK;
 }
 
-int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, const beton_loader_options *options,
-		    uint64_t cache_bytes, const struct bt_io *io, beton_error *err)
+int bt_dataset_open(bt_dataset *out, const beton_source *sources, const beton_loader_options *options,
+		    uint64_t cache_bytes, beton_error *err)
 {
 	const beton_token_options *tokens = &options->tokens;
-	if (count == 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sources were given");
+	uint32_t count = out->files->count;
 	bool mixed = false;
 	for (uint32_t i = 0; i < count; i++)
 		mixed |= sources[i].weight != 0;
 	int result = allocate(out, count, tokens->window > 0, mixed, err);
 	out->windows.window = tokens->window;
 	out->windows.stride = tokens->stride;
+	out->fingerprint = count;
 	if (tokens->num_special)
 		memcpy(out->windows.special, tokens->special, tokens->num_special * sizeof(*tokens->special));
+	/* A file that is alone knows how much it needs. */
+	if (result == BETON_OK && count > 1)
+		result = beton_cache_open(&out->cache, cache_bytes > BETON_CACHE_MIN ? cache_bytes : BETON_CACHE_MIN,
+					  err);
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
 		if (mixed)
 			out->mix[i] = sources[i].weight;
-		out->metadata[i].io = io;
-		result = open_file(out, &sources[i], options, cache_bytes / count, err);
+		result = open_file(out, i, &sources[i], options, cache_bytes, err);
 	}
 	return result;
 }
@@ -183,14 +213,14 @@ void bt_dataset_close(bt_dataset *dataset)
 			beton_reader_close(&dataset->readers[i]);
 		else
 			beton_tokens_close(&dataset->windows.streams[i]);
-		const beton_io *source = &dataset->metadata[i].source;
-		if (dataset->owns_sources && source->close)
+		const beton_io *source = dataset->files->list[i].io;
+		if (dataset->owns_sources && source && source->close)
 			source->close(source->context);
 	}
-	free(dataset->files);
+	beton_cache_close(&dataset->cache);
+	bt_files_close(&dataset->files);
 	free(dataset->readers);
 	free(dataset->windows.streams);
-	free(dataset->metadata);
 	free(dataset->first);
 	free(dataset->mix);
 	*dataset = (bt_dataset){0};
@@ -199,13 +229,13 @@ void bt_dataset_close(bt_dataset *dataset)
 void bt_dataset_cancel(const bt_dataset *dataset)
 {
 	for (uint32_t i = 0; i < dataset->count; i++)
-		if (dataset->files[i].source)
-			beton_reader_cancel(dataset->files[i].source);
+		if (dataset->files->list[i].source)
+			beton_reader_cancel(dataset->files->list[i].source);
 }
 
 const char *bt_dataset_name(const bt_dataset *dataset)
 {
-	return dataset->files[0].path;
+	return dataset->files->list[0].path;
 }
 
 uint64_t bt_dataset_samples(const bt_dataset *dataset)
@@ -252,7 +282,7 @@ uint64_t bt_dataset_room(const bt_dataset *dataset, uint64_t n)
 		uint64_t samples = dataset->first[i + 1] - dataset->first[i];
 		uint64_t bytes = samples ? blob_bytes(dataset->readers[i]) / samples + 1 : 0;
 		mean = bytes > mean ? bytes : mean;
-		largest = dataset->files[i].largest > largest ? dataset->files[i].largest : largest;
+		largest = dataset->files->list[i].largest > largest ? dataset->files->list[i].largest : largest;
 	}
 	bool overflow = __builtin_mul_overflow(mean, 2 * n, &room) || __builtin_add_overflow(room, largest, &room);
 	return overflow ? UINT64_MAX : room;
@@ -374,20 +404,10 @@ int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *opt
 	return result;
 }
 
-int bt_dataset_fingerprint(const bt_dataset *dataset, uint64_t *out, beton_error *err)
+uint64_t bt_dataset_fingerprint(const bt_dataset *dataset)
 {
-	const bt_windows *windows = &dataset->windows;
-	*out = dataset->count;
-	int result = BETON_OK;
-	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++) {
-		uint64_t file = 0;
-		result = dataset->readers ? beton_reader_fingerprint(dataset->readers[i], &file, err)
-					  : beton_tokens_fingerprint(windows->streams[i], &file, err);
-		*out = XXH3_64bits_withSeed(&file, sizeof(file), *out);
-	}
 	/* Windows of another length or stride are other samples. */
-	const uint64_t shape[] = {windows->window, windows->stride};
-	if (!dataset->readers)
-		*out = XXH3_64bits_withSeed(shape, sizeof(shape), *out);
-	return result;
+	const uint64_t shape[] = {dataset->windows.window, dataset->windows.stride};
+	return dataset->readers ? dataset->fingerprint
+				: XXH3_64bits_withSeed(shape, sizeof(shape), dataset->fingerprint);
 }

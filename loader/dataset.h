@@ -8,29 +8,29 @@
 #include <beton/beton.h>
 #include <beton/loader.h>
 
-#include "io/file.h"
-#include "io/metadata.h"
+#include "io/files.h"
 #include "order/order.h"
 #include "windows.h"
 
 /* Constant after open. */
 typedef struct bt_dataset {
 	uint32_t count;
-	bt_file *files;         /* [count] */
+	bt_files *files;
+	beton_cache *cache;     /* of the metadata of all files; NULL: a single file has its own */
 	beton_reader **readers; /* [count]; NULL: streams of tokens */
 	bt_windows windows;     /* of the streams */
-	bt_metadata *metadata;  /* [count]: the way in which each reader reads */
+	uint64_t fingerprint;   /* of the files so far */
 	uint64_t *first;        /* [count + 1]: the first sample of each file */
 	double *mix;            /* [count] weights; NULL: none was given */
 	bool owns_sources;      /* close calls the `close` of the caller's sources; set when opening has succeeded */
 } bt_dataset;
 
-/* Opens the files in this order. Their fields must agree in name, type and shape. options: tokens decides what the
- * files hold. cache_bytes: for all files together; io: NULL for the system's. mix: see above; copied. Zero-initialise
- * *out, and close it after a failure too. Errors: those of beton_reader_open or bt_windows_open, INVALID_ARGUMENT (no
- * source, no path), MISMATCH (naming the field), NO_MEMORY. */
-int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, const beton_loader_options *options,
-		    uint64_t cache_bytes, const struct bt_io *io, beton_error *err);
+/* Opens the sources, one for each of out->files, in this order. Their fields must agree in name, type and shape.
+ * options: tokens decides what the files hold. cache_bytes: for all files together. Zero-initialise the other members
+ * of *out, and close it after a failure too. Errors: those of beton_reader_open or bt_windows_open, INVALID_ARGUMENT
+ * (no path), MISMATCH (naming the field), NO_MEMORY. */
+int bt_dataset_open(bt_dataset *out, const beton_source *sources, const beton_loader_options *options,
+		    uint64_t cache_bytes, beton_error *err);
 void bt_dataset_close(bt_dataset *dataset);
 
 /* Ends the reads of the caller's sources, which fail then. Any thread. */
@@ -60,8 +60,7 @@ int bt_dataset_look_up(const bt_dataset *dataset, uint32_t file, uint64_t number
 int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *options, bt_orders **out,
 		      beton_error *err);
 
-/* A hash of the files' contents, in order, without their paths: see beton_reader_fingerprint. Errors: IO, FILE_CHANGED,
- * NO_MEMORY. */
-int bt_dataset_fingerprint(const bt_dataset *dataset, uint64_t *out, beton_error *err);
+/* A hash of the files' contents, in order, without their paths: see beton_reader_fingerprint. */
+uint64_t bt_dataset_fingerprint(const bt_dataset *dataset);
 
 #endif

@@ -83,7 +83,7 @@ static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, bet
 			   slot ? slot->finished : 0, count, (double)waited_ns * 1e-9);
 	bt_stall stall;
 	if (waited_ns >= LATE_NS && bt_workers_stalled(loader, &stall))
-		bt_prefix(err, "%s: a read at offset %llu takes %.3f s by now", loader->dataset.files[stall.file].path,
+		bt_prefix(err, "%s: a read at offset %llu takes %.3f s by now", stall.file->path,
 			  (unsigned long long)stall.offset, (double)(bt_now_ns() - stall.since_ns) * 1e-9);
 	else
 		bt_prefix(err, "%s: no read is late", bt_dataset_name(&loader->dataset));

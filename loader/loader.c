@@ -15,12 +15,6 @@
 #include "state.h"
 #include "workers.h"
 
-/* Limit of io_uring rings: see choose_engine. */
-enum { RINGS_MAX = 128 };
-
-/* Reader threads of all engines together: more concurrent reads do not make disks faster. */
-enum { READERS_MAX = 32 };
-
 /* Clears pointers that are borrowed until open returns. Fields' names live as long as the reader. */
 static void drop_borrowed(beton_loader *loader)
 {
@@ -60,61 +54,42 @@ static int keep_batch_operations(beton_loader *loader, beton_error *err)
 	return BETON_OK;
 }
 
-/* Engines of several files report the same; log only the first line. */
-static void tell_once(void *context, beton_log_level level, const char *line)
+/* Logs a line about the loader's files, while it is opened or later. */
+static void tell(void *context, beton_log_level level, const char *line)
 {
-	beton_loader *loader = context;
-	bt_lent *lent = &loader->pool->lent;
-	if (atomic_exchange(&loader->was_told, true) || !bt_lent_begin(lent))
-		return;
+	const beton_loader *loader = context;
 	const bt_log_target log = bt_log_target_of(&loader->options);
+	/* Without a pool, the thread that opens the loader calls. */
+	bt_lent *lent = loader->pool ? &loader->pool->lent : NULL;
+	if (lent && !bt_lent_begin(lent))
+		return;
 	bt_log_tell(&log, level, line);
-	bt_lent_end(lent);
+	if (lent)
+		bt_lent_end(lent);
 }
 
-/* A ring costs a descriptor for each thread and file, and a process may have about a thousand. */
-static beton_engine choose_engine(beton_loader *loader)
+static int open_files(beton_loader *loader, uint32_t num_sources, beton_error *err)
 {
 	const beton_loader_options *options = &loader->options;
-	bool ring = options->engine == BETON_ENGINE_URING || (options->engine == BETON_ENGINE_AUTO && options->direct);
-	uint64_t rings = (uint64_t)loader->dataset.count * options->num_threads;
-	if (!ring || rings <= RINGS_MAX)
-		return options->engine;
-	if (options->log) {
-		beton_error line;
-		bt_fail(&line, BETON_SYSTEM,
-			"%s: reading with threads, not io_uring: %u files and %u threads take %llu rings",
-			bt_dataset_name(&loader->dataset), loader->dataset.count, options->num_threads,
-			(unsigned long long)rings);
-		tell_once(loader, BETON_LOG_WARNING, line.message);
-	}
-	return BETON_ENGINE_THREADS;
+	bt_files_config config = {.count = num_sources,
+				  .open_max = options->files_open_max,
+				  .direct = options->direct,
+				  .log = options->log ? tell : NULL,
+				  .log_context = loader,
+				  .io = loader->io};
+	if (num_sources == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sources were given");
+	return bt_files_open(&loader->dataset.files, &config, err);
 }
 
-/* Opens each file's engine, for `ahead` concurrent reads of each worker. */
-static int open_engines(beton_loader *loader, uint32_t ahead, beton_error *err)
+/* Opens the engine, for `ahead` concurrent reads of each worker. */
+static int open_engine(beton_loader *loader, uint32_t ahead, beton_error *err)
 {
-	const bt_dataset *dataset = &loader->dataset;
 	beton_loader_options *options = &loader->options;
-	loader->engines = calloc(dataset->count, sizeof(*loader->engines));
-	if (!loader->engines)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for reading %u files", dataset->count);
-	bt_engine_config config = {.direct = options->direct,
-				   .lanes = options->num_threads,
-				   .depth = ahead,
-				   .readers = READERS_MAX / dataset->count,
-				   .log = options->log ? tell_once : NULL,
-				   .log_context = loader,
-				   .io = loader->io};
-	config.readers = config.readers ? config.readers : 1;
-	beton_engine engine = choose_engine(loader);
-	int result = BETON_OK;
-	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++) {
-		config.file = &dataset->files[i];
-		result = bt_engine_open(&loader->engines[i].api, &loader->engines[i].engine, engine, &config, err);
-	}
+	bt_engine_config config = {.files = loader->dataset.files, .lanes = options->num_threads, .depth = ahead};
+	int result = bt_engine_open(&loader->api, &loader->engine, options->engine, &config, err);
 	if (result == BETON_OK)
-		options->engine = loader->engines[0].api->kind;
+		options->engine = loader->api->kind;
 	return result;
 }
 
@@ -145,7 +120,7 @@ static int open_workers(beton_loader *loader, beton_error *err)
 				       err);
 	uint32_t reads = loader->outputs->num_reads;
 	if (result == BETON_OK)
-		result = open_engines(loader, loader->resources.tickets * (reads ? reads : 1), err);
+		result = open_engine(loader, loader->resources.tickets * (reads ? reads : 1), err);
 	if (result == BETON_OK)
 		result = bt_pool_grow(loader->pool, bt_slots_of(&loader->options, 1), err);
 	if (result == BETON_OK)
@@ -191,8 +166,8 @@ static void tell_choices(const beton_loader *loader)
 	bt_fail(&line, BETON_OK,
 		"%s: %llu samples in %u file%s; %u worker threads, I/O engine %s, batches of %llu bytes",
 		bt_dataset_name(&loader->dataset), (unsigned long long)bt_dataset_samples(&loader->dataset),
-		loader->dataset.count, bt_plural(loader->dataset.count), options->num_threads,
-		loader->engines[0].api->name, (unsigned long long)loader->outputs->slot_bytes);
+		loader->dataset.count, bt_plural(loader->dataset.count), options->num_threads, loader->api->name,
+		(unsigned long long)loader->outputs->slot_bytes);
 	bt_log_tell(&log, BETON_LOG_DEBUG, line.message);
 }
 
@@ -201,16 +176,17 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 {
 	int result = bt_options_resolve(&loader->options, options, err);
 	if (result == BETON_OK)
-		result = bt_dataset_open(&loader->dataset, sources, num_sources, &loader->options,
-					 bt_cache_bytes(&loader->options), loader->io, err);
+		result = open_files(loader, num_sources, err);
+	if (result == BETON_OK)
+		result = bt_dataset_open(&loader->dataset, sources, &loader->options, bt_cache_bytes(&loader->options),
+					 err);
 	if (result)
 		return result;
 	loader->reader = loader->dataset.readers ? loader->dataset.readers[0] : NULL;
+	loader->fingerprint = bt_dataset_fingerprint(&loader->dataset);
 	result = open_pool(loader, err);
 	if (result == BETON_OK)
 		result = bt_dataset_orders(&loader->dataset, &loader->options, &loader->orders, err);
-	if (result == BETON_OK)
-		result = bt_dataset_fingerprint(&loader->dataset, &loader->fingerprint, err);
 	if (result == BETON_OK)
 		result = bt_replacements_open(&loader->replacements, &loader->options, loader->outputs, loader->reader,
 					      err);

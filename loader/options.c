@@ -15,6 +15,7 @@ enum {
 	BATCHES_MAX = 64,
 	PIXELS_MAX = 65535,
 	READ_AHEAD_MAX = 1024,
+	FILES_OPEN_MAX = 1 << 20,
 	NICE_MAX = 19,
 	CPU_MAX = 65535
 };
@@ -125,6 +126,7 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	    (result = check_count("num_threads", o->num_threads, 0, THREADS_MAX, err)) ||
 	    (result = check_count("batches_ahead", o->batches_ahead, 1, BATCHES_MAX, err)) ||
 	    (result = check_count("batches_leased", o->batches_leased, 1, BATCHES_MAX, err)) ||
+	    (result = check_count("files_open_max", o->files_open_max, 0, FILES_OPEN_MAX, err)) ||
 	    (result = check_count("read_ahead", o->read_ahead, 0, READ_AHEAD_MAX, err)) ||
 	    (result = check_count("on_error", o->on_error, 0, BETON_ON_ERROR_SUBSTITUTE, err)) ||
 	    (result = check_threads(o, err)) ||

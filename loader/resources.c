@@ -39,7 +39,7 @@ static size_t least_arena(const bt_dataset *dataset, const bt_outputs *outputs)
 {
 	size_t page = 0;
 	for (uint32_t i = 0; i < dataset->count; i++) {
-		size_t size = dataset->files[i].largest;
+		size_t size = dataset->files->list[i].largest;
 		page = size > page ? size : page;
 	}
 	page = (page + BT_ARENA_ALIGNMENT - 1) / BT_ARENA_ALIGNMENT * BT_ARENA_ALIGNMENT + BT_ARENA_ALIGNMENT;

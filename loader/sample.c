@@ -192,15 +192,19 @@ static double *drawn_numbers(const bt_outputs *outputs, const bt_ticket *ticket,
 static bool read_at_hand(const bt_tools *tools, uint32_t number, const beton_blob *blob, void *to)
 {
 	const beton_loader *loader = tools->loader;
-	const bt_file *file = &loader->dataset.files[number];
-	const bt_io *io = bt_io_or_system(loader->io);
+	bt_file *file = &loader->dataset.files->list[number];
+	const bt_io *io = file->files->io;
+	bt_lease lease;
 	struct iovec part = {.iov_base = to, .iov_len = (size_t)blob->size};
 	if (file->source)
 		return file->immediate && beton_reader_read(file->source, blob, to, NULL) == BETON_OK;
-	if (io->preadv2(file->fd, &part, 1, (off_t)blob->offset, RWF_NOWAIT) == (ssize_t)blob->size)
-		return true;
-	io->fadvise(file->fd, (off_t)blob->offset, (off_t)blob->size, POSIX_FADV_WILLNEED);
-	return false;
+	if (bt_files_borrow(file, &lease, NULL) != BETON_OK)
+		return false;
+	bool done = io->preadv2(lease.fd, &part, 1, (off_t)blob->offset, RWF_NOWAIT) == (ssize_t)blob->size;
+	if (!done)
+		io->fadvise(lease.fd, (off_t)blob->offset, (off_t)blob->size, POSIX_FADV_WILLNEED);
+	bt_files_give_back(file);
+	return done;
 }
 
 /* Reads what lets the decoder begin in front of the crop. Without it, also after a fault of it, the decoder begins at

@@ -49,7 +49,7 @@ typedef struct bt_tools {
 	bt_decoder *decoder;
 	uint8_t *jpeg_index; /* room for the index of a JPEG */
 	bt_budget budget;    /* of all buffers below */
-	bt_lane **lanes;     /* to each file */
+	bt_lane *lane;       /* NULL: it is not open */
 	bt_transformer transformer;
 	bt_raster_transformer rasters;
 	bt_buffer unpacked;              /* a decompressed raster */

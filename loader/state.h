@@ -21,12 +21,6 @@
 #include "batch/slot.h"
 #include "batch/views.h"
 
-/* The engine of a file. Files of one loader may need different engines. */
-typedef struct bt_file_engine {
-	const bt_engine_api *api;
-	bt_engine *engine;
-} bt_file_engine;
-
 /* The thread that announces pages: see pages.h. */
 typedef struct bt_pages {
 	bool is_running;
@@ -87,10 +81,10 @@ struct beton_loader {
 	bt_dataset dataset;
 	beton_reader *reader; /* of the first file, for fields and names; NULL: the files are streams of tokens */
 	bt_orders *orders;
-	uint64_t fingerprint;    /* of the data set */
-	const struct bt_io *io;  /* of the engines; NULL: the system's */
-	atomic_bool was_told;    /* the line of log about the engines was written */
-	bt_file_engine *engines; /* of each file */
+	uint64_t fingerprint;   /* of the data set */
+	const struct bt_io *io; /* of the engines; NULL: the system's */
+	const bt_engine_api *api;
+	bt_engine *engine; /* NULL: it is not open */
 	bt_pool *pool;
 	const bt_outputs *outputs; /* the pool's */
 	bt_views *views;

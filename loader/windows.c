@@ -24,14 +24,17 @@ uint64_t bt_windows_rest(uint64_t tokens, uint64_t window, uint64_t stride)
 }
 
 int bt_windows_open(bt_windows *windows, uint32_t file, const char *path, const beton_token_options *options,
-		    uint64_t cache_bytes, bt_metadata *metadata, beton_error *err)
+		    beton_cache *cache, uint64_t cache_bytes, bt_file *metadata, beton_error *err)
 {
 	beton_tokens_options how;
 	beton_tokens_options_init(&how);
 	how.format = options->format;
 	how.field = options->field;
 	how.cache_bytes = cache_bytes;
+	how.cache = cache;
 	how.read = bt_metadata_read;
+	how.borrow = bt_files_lend;
+	how.give_back = bt_files_end_loan;
 	how.context = metadata;
 	beton_tokens **stream = &windows->streams[file];
 	int result = beton_tokens_open(stream, path, &how, err);
@@ -134,7 +137,7 @@ static int check_range(const beton_loader *loader, const bt_ticket *ticket, cons
 		i++;
 	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)ticket->sample,
 			      "%s: token %llu is %u, not below %llu (option tokens.%s)",
-			      loader->dataset.files[ticket->file].path, (unsigned long long)(first + i),
+			      loader->dataset.files->list[ticket->file].path, (unsigned long long)(first + i),
 			      token_of(from, i), (unsigned long long)limit, named ? "vocabulary" : "dtype");
 }
 

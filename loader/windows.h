@@ -27,11 +27,12 @@ uint64_t bt_windows_in(uint64_t tokens, uint64_t window, uint64_t stride);
 /* The tokens behind the last window of a stream, which no window has. */
 uint64_t bt_windows_rest(uint64_t tokens, uint64_t window, uint64_t stride);
 
-/* Opens the stream of file `file`, to which windows->parts is adapted. metadata: how to read it. Errors: those of
- * beton_tokens_open, INVALID_ARGUMENT (no window, or chunks that are too small for the window). */
-struct bt_metadata;
+/* Opens the stream of file `file`, to which windows->parts is adapted. metadata: how to read it. cache: NULL: one of
+ * its own, of cache_bytes. Errors: those of beton_tokens_open, INVALID_ARGUMENT (no window, or chunks that are too
+ * small for the window). */
+struct bt_file;
 int bt_windows_open(bt_windows *windows, uint32_t file, const char *path, const beton_token_options *options,
-		    uint64_t cache_bytes, struct bt_metadata *metadata, beton_error *err);
+		    beton_cache *cache, uint64_t cache_bytes, struct bt_file *metadata, beton_error *err);
 
 struct bt_tools;
 struct bt_ticket;

@@ -203,8 +203,7 @@ static void give_up(bt_worker *worker)
 	if (worker->draws)
 		bt_iterator_draw(worker->draws);
 	pthread_mutex_unlock(&loader->pool->lock);
-	for (uint32_t i = 0; i < loader->dataset.count; i++)
-		loader->engines[i].api->lane_drain(tools->lanes[i]);
+	loader->api->lane_drain(tools->lane);
 }
 
 /* With the lock held. Whether the worker has an order to draw, and may: if that takes long, others must not wait for
@@ -280,34 +279,14 @@ static void *work(void *argument)
 	return NULL;
 }
 
-static int open_lanes(bt_worker *worker, beton_error *err)
-{
-	const beton_loader *loader = worker->loader;
-	uint32_t files = loader->dataset.count;
-	worker->tools.lanes = calloc(files, sizeof(*worker->tools.lanes));
-	if (!worker->tools.lanes)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for reading %u files", files);
-	int result = BETON_OK;
-	for (uint32_t i = 0; i < files && result == BETON_OK; i++)
-		result = loader->engines[i].api->lane_open(loader->engines[i].engine, loader->num_workers,
-							   worker->tools.arena.memory, worker->tools.arena.size,
-							   &worker->tools.lanes[i], err);
-	return result;
-}
-
-static void close_lanes(bt_worker *worker)
-{
-	const beton_loader *loader = worker->loader;
-	for (uint32_t i = 0; worker->tools.lanes && i < loader->dataset.count; i++)
-		loader->engines[i].api->lane_close(&worker->tools.lanes[i]);
-	free(worker->tools.lanes);
-	worker->tools.lanes = NULL;
-}
-
 static int open_worker(bt_worker *worker, beton_error *err)
 {
-	int result = bt_tools_open(&worker->tools, worker->loader, err);
-	return result == BETON_OK ? open_lanes(worker, err) : result;
+	const beton_loader *loader = worker->loader;
+	bt_tools *tools = &worker->tools;
+	int result = bt_tools_open(tools, loader, err);
+	return result == BETON_OK ? loader->api->lane_open(loader->engine, loader->num_workers, tools->arena.memory,
+							   tools->arena.size, &tools->lane, err)
+				  : result;
 }
 
 static int pin(const bt_worker *worker, beton_error *err)
@@ -375,30 +354,21 @@ void bt_workers_close(beton_loader *loader)
 		if (!pthread_equal(loader->workers[i].thread, pthread_self()))
 			pthread_join(loader->workers[i].thread, NULL);
 	for (uint32_t i = 0; loader->workers && i < loader->options.num_threads; i++) {
-		close_lanes(&loader->workers[i]);
+		loader->api->lane_close(&loader->workers[i].tools.lane);
 		bt_tools_close(&loader->workers[i].tools);
 	}
 	free(loader->workers);
 }
 
-/* Keeps the earlier of two reads that are in flight. */
-static void keep_earlier(bt_stall *first, bool is_one, uint32_t file, uint64_t since_ns, uint64_t offset)
-{
-	if (is_one && since_ns < first->since_ns)
-		*first = (bt_stall){.since_ns = since_ns, .offset = offset, .file = file};
-}
-
 bool bt_workers_stalled(const beton_loader *loader, bt_stall *out)
 {
-	uint64_t since = 0, offset = 0;
 	*out = (bt_stall){.since_ns = UINT64_MAX};
-	for (uint32_t k = 0; k < loader->dataset.count; k++) {
-		bool is_one = bt_metadata_stalled(&loader->dataset.metadata[k], &since, &offset);
-		keep_earlier(out, is_one, k, since, offset);
-		for (uint32_t i = 0; i < loader->num_workers; i++) {
-			is_one = bt_lane_stalled(loader->workers[i].tools.lanes[k], &since, &offset);
-			keep_earlier(out, is_one, k, since, offset);
-		}
+	bt_metadata_stalled(&loader->dataset.files->metadata, &out->since_ns, &out->file, &out->offset);
+	for (uint32_t i = 0; i < loader->num_workers; i++) {
+		bt_stall read;
+		bool is_one = bt_lane_stalled(loader->workers[i].tools.lane, &read.since_ns, &read.file, &read.offset);
+		if (is_one && read.since_ns < out->since_ns)
+			*out = read;
 	}
 	return out->since_ns != UINT64_MAX;
 }

@@ -7,6 +7,7 @@
 #include <beton/loader.h>
 
 #include "batch/slot.h"
+#include "io/file.h"
 
 /* Most samples that a worker holds besides those that it reads ahead. */
 enum { BT_CLAIM_MAX = 16 };
@@ -28,7 +29,7 @@ bt_slot *bt_queue_head(const beton_iterator *iterator);
 typedef struct bt_stall {
 	uint64_t since_ns; /* bt_now_ns */
 	uint64_t offset;   /* in the file */
-	uint32_t file;
+	const bt_file *file;
 } bt_stall;
 
 /* With the lock held. The read, of values or of metadata, that has been waited for longest. False: there is none. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * I/O engines read the bytes of blobs. Every engine gives the same bytes.
+ * I/O engines read the bytes of blobs, of all files of a data set. Every engine gives the same bytes.
  *
  * Each worker has a lane, its own channel to the engine. The worker submits reads for the samples that it has claimed,
  * each into a part of its arena, and waits for them one by one, usually in that order, while later ones are in flight.
@@ -16,7 +16,7 @@
 #include <beton/beton.h>
 #include <beton/loader.h>
 
-#include "file.h"
+#include "files.h"
 
 typedef struct bt_engine bt_engine;
 typedef struct bt_lane bt_lane;
@@ -25,9 +25,10 @@ struct bt_io;
 /* In an aligned arena, buffers begin at multiples of this; footprints are multiples of it. */
 enum { BT_ARENA_ALIGNMENT = 4096 };
 
-/* One read. The worker sets offset and size, inside the file; the other members belong to the engine from submit to
- * wait. The struct must not move in between. Zero-initialise. */
+/* One read. The worker sets file, offset and size, inside the file; the other members belong to the engine from submit
+ * to wait. The struct must not move in between. Zero-initialise. */
 typedef struct bt_read {
+	bt_file *file;
 	uint64_t offset; /* in the file */
 	uint64_t size;   /* bytes */
 
@@ -49,25 +50,21 @@ typedef struct bt_read {
 	bool ended;       /* the file ended before the blob */
 	bool direct;      /* past the page cache */
 	bool fixed;       /* into a registered buffer */
+	bool failed;      /* its lane has the reason */
 	bool handed_over; /* to a thread that may still use the read */
 	uint8_t state;
 	uint16_t errors;  /* failures that were retried */
 	uint16_t retries; /* interruptions in a row */
+	bt_lease lease;   /* while it is being read */
 	bt_lane *lane;
 	struct bt_read *previous;
 	struct bt_read *next;
 } bt_read;
 
 typedef struct bt_engine_config {
-	const bt_file *file; /* must outlive the engine */
-	bool direct;         /* bypass the page cache, where the file system can */
-	uint32_t lanes;      /* >= 1 */
-	uint32_t depth;      /* reads that a lane may have in flight, >= 1; the engine holds back more */
-	uint32_t readers;    /* threads that an engine may start to read with, up to 32; 0: 32. Of a source at most
-				its in_flight */
-	void (*log)(void *context, beton_log_level level, const char *line); /* NULL: no log. Called by any thread */
-	void *log_context;
-	const struct bt_io *io; /* NULL: the system's */
+	bt_files *files; /* must outlive the engine. At least one has its path */
+	uint32_t lanes;  /* >= 1 */
+	uint32_t depth;  /* reads that a lane may have in flight, >= 1; the engine holds back more */
 } bt_engine_config;
 
 typedef struct bt_engine_api {
@@ -83,15 +80,15 @@ typedef struct bt_engine_api {
 	size_t (*footprint)(const bt_engine *engine, uint64_t offset, uint64_t size);
 
 	/* Opens lane 0 <= lane < lanes, once. The arena outlives it; it may be NULL where footprints are 0. A lane is
-	 * used by one thread at a time. Errors: NO_MEMORY. */
+	 * used by one thread at a time. Errors: NO_MEMORY, those of bt_files_borrow. */
 	int (*lane_open)(bt_engine *engine, uint32_t lane, void *arena, size_t bytes, bt_lane **out, beton_error *err);
 
-	/* Begins a read into `buffer`, which is a part of the arena of its footprint. Does not wait for data. wait
-	 * reports failures. */
+	/* Begins a read into `buffer`, which is a part of the arena of its footprint. Does not wait for data, but may
+	 * open the file. wait reports failures. */
 	void (*submit)(bt_lane *lane, bt_read *read, void *buffer);
 
 	/* Waits until this read has ended. Errors, which name file and offset: IO, FILE_CHANGED (the file ends before
-	 * the blob does), NO_MEMORY. */
+	 * the blob does), NO_MEMORY, those of bt_files_borrow. */
 	int (*wait)(bt_lane *lane, bt_read *read, beton_error *err);
 
 	/* Drops the reads that have not begun, and waits for those in flight without their results. Nothing may be
@@ -110,15 +107,16 @@ typedef struct bt_engine_api {
 struct bt_lane {
 	_Atomic uint64_t waiting_since; /* bt_now_ns(); 0: the worker is not waiting for data */
 	_Atomic uint64_t waiting_offset;
+	_Atomic(const bt_file *) waiting_file;
 };
 
-/* Whether the lane's worker waits for data now; if so, since when (bt_now_ns) and for which file offset. Any thread may
- * ask while the lane is open. */
-bool bt_lane_stalled(const bt_lane *lane, uint64_t *since_ns, uint64_t *offset);
+/* Whether the lane's worker waits for data now; if so, since when (bt_now_ns) and for which file and offset. Any thread
+ * may ask while the lane is open. */
+bool bt_lane_stalled(const bt_lane *lane, uint64_t *since_ns, const bt_file **file, uint64_t *offset);
 
 /* Opens the engine of that name. URING falls back to THREADS, with one line of log, where it does not work. AUTO is
  * URING for direct reads, which suit files that do not fit into memory, and THREADS otherwise, which costs nothing for
- * a file in the page cache. Errors: those of open, INVALID_ARGUMENT (an engine that cannot read the file's source). */
+ * a file in the page cache. Errors: those of open, INVALID_ARGUMENT (an engine that cannot read a file's source). */
 int bt_engine_open(const bt_engine_api **api, bt_engine **out, beton_engine which, const bt_engine_config *config,
 		   beton_error *err);
 

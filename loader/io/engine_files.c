@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine_file.h"
+#include "engine_files.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sched.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <stdlib.h>
 
 #include "common/error.h"
 
@@ -26,8 +21,7 @@
 enum {
 	ERRORS_RETRIED = 3,       /* errors of the device, for one read: they may be transient */
 	INTERRUPTIONS_MAX = 1000, /* in a row, without a byte: more is a fault of the kernel */
-	ALIGNMENT_MAX = BT_ARENA_ALIGNMENT,
-	PIECE_MAX = 1 << 30, /* the kernel reads at most 2 GiB less a page at once */
+	PIECE_MAX = 1 << 30,      /* the kernel reads at most 2 GiB less a page at once */
 };
 
 static uint64_t round_down(uint64_t n, uint64_t alignment)
@@ -40,78 +34,10 @@ static uint64_t round_up(uint64_t n, uint64_t alignment)
 	return round_down(n + alignment - 1, alignment);
 }
 
-void bt_engine_file_tell(bt_engine_file *file, const char *format, ...)
+size_t bt_read_footprint(const bt_files *files, uint64_t offset, uint64_t size)
 {
-	if (!file->log || atomic_exchange(&file->was_told, true))
-		return;
-	beton_error line;
-	va_list arguments;
-	va_start(arguments, format);
-	char text[256];
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	bt_fail(&line, BETON_SYSTEM, "%s: %s", file->file->path, text);
-	file->log(file->log_context, BETON_LOG_WARNING, line.message);
-}
-
-/* The alignment of offsets and memory that direct reads of the file need; 0: the file has none. */
-static uint32_t direct_alignment(const bt_io *io, int fd)
-{
-#ifdef STATX_DIOALIGN
-	struct statx status;
-	if (io->statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && status.stx_mask & STATX_DIOALIGN) {
-		uint32_t place = status.stx_dio_offset_align, memory = status.stx_dio_mem_align;
-		return place == 0 || ALIGNMENT_MAX % place != 0 || memory > ALIGNMENT_MAX ? 0 : place;
-	}
-#else
-	(void)io, (void)fd;
-#endif
-	return ALIGNMENT_MAX; /* the largest common block size; Linux before 6.1 does not report it */
-}
-
-/* Opens the file again through its descriptor, because its name may mean another file by now. */
-static int open_direct(const bt_io *io, int fd)
-{
-	char path[32];
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return io->open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
-}
-
-void bt_engine_file_open(bt_engine_file *file, const bt_engine_config *config)
-{
-	*file = (bt_engine_file){.file = config->file,
-				 .io = bt_io_or_system(config->io),
-				 .log = config->log,
-				 .log_context = config->log_context,
-				 .fd = config->file->fd,
-				 .direct_fd = -1,
-				 .alignment = 1};
-	if (!config->direct)
-		return;
-	uint32_t alignment = direct_alignment(file->io, file->fd);
-	errno = EOPNOTSUPP;
-	if (alignment)
-		file->direct_fd = open_direct(file->io, file->fd);
-	if (file->direct_fd < 0) {
-		char text[128];
-		bt_engine_file_tell(file, "no direct reads here (%s): reading through the page cache",
-				    strerror_r(errno, text, sizeof(text)));
-		return;
-	}
-	file->alignment = alignment;
-	atomic_store(&file->direct, true);
-}
-
-void bt_engine_file_close(bt_engine_file *file)
-{
-	if (file->direct_fd >= 0)
-		close(file->direct_fd); /* opened for reading: an error loses nothing */
-	file->direct_fd = -1;
-}
-
-size_t bt_engine_file_footprint(const bt_engine_file *file, uint64_t offset, uint64_t size)
-{
-	uint64_t length = round_up(offset + size, file->alignment) - round_down(offset, file->alignment);
+	uint64_t alignment = files->direct ? BT_ARENA_ALIGNMENT : 1;
+	uint64_t length = round_up(offset + size, alignment) - round_down(offset, alignment);
 	return (size_t)round_up(length, BT_ARENA_ALIGNMENT);
 }
 
@@ -126,11 +52,11 @@ static bool is_poisoned(const bt_read *read)
 #endif
 }
 
-bool bt_read_begin(bt_engine_file *file, bt_read *read, void *buffer)
+bool bt_read_begin(bt_read *read, void *buffer, bool direct)
 {
-	bool direct = atomic_load_explicit(&file->direct, memory_order_relaxed) &&
-		      (uintptr_t)buffer % BT_ARENA_ALIGNMENT == 0;
-	uint32_t alignment = direct ? file->alignment : 1;
+	direct = direct && !atomic_load_explicit(&read->file->descriptors.direct_failed, memory_order_relaxed) &&
+		 (uintptr_t)buffer % BT_ARENA_ALIGNMENT == 0;
+	uint32_t alignment = direct ? BT_ARENA_ALIGNMENT : 1;
 	read->buffer = buffer;
 	read->start = round_down(read->offset, alignment);
 	read->length = round_up(read->offset + read->size, alignment) - read->start;
@@ -140,15 +66,16 @@ bool bt_read_begin(bt_engine_file *file, bt_read *read, void *buffer)
 	read->ended = false;
 	read->direct = direct;
 	read->fixed = false;
+	read->failed = false;
 	read->errors = 0;
 	read->retries = 0;
 	return read->size > 0 && !read->fault;
 }
 
-bt_piece bt_read_piece(const bt_engine_file *file, const bt_read *read)
+bt_piece bt_read_piece(const bt_read *read)
 {
 	uint64_t size = read->length - read->done;
-	return (bt_piece){.fd = read->direct ? file->direct_fd : file->fd,
+	return (bt_piece){.fd = read->direct ? read->lease.direct_fd : read->lease.fd,
 			  .offset = read->start + read->done,
 			  .to = read->buffer + read->done,
 			  .size = size < PIECE_MAX ? (size_t)size : PIECE_MAX};
@@ -162,7 +89,15 @@ static bool give_up_direct(bt_read *read)
 	return true;
 }
 
-static bool advance_after_error(bt_engine_file *file, bt_read *read, int fault)
+void bt_read_lend(bt_read *read, bt_lease lease)
+{
+	read->lease = lease;
+	/* The file turned out to have no direct reads. */
+	if (read->direct && lease.direct_fd < 0)
+		give_up_direct(read);
+}
+
+static bool advance_after_error(bt_read *read, int fault)
 {
 	switch (fault) {
 	case EINTR:
@@ -176,12 +111,12 @@ static bool advance_after_error(bt_engine_file *file, bt_read *read, int fault)
 	case EOPNOTSUPP:
 		if (!read->direct)
 			break;
-		if (atomic_exchange(&file->direct, false))
-			bt_engine_file_tell(file,
-					    "a direct read of %llu bytes at offset %llu is refused: reading "
-					    "through the page cache",
-					    (unsigned long long)(read->length - read->done),
-					    (unsigned long long)(read->start + read->done));
+		if (!atomic_exchange(&read->file->descriptors.direct_failed, true))
+			bt_files_tell(read->file,
+				      "a direct read of %llu bytes at offset %llu is refused: reading "
+				      "through the page cache",
+				      (unsigned long long)(read->length - read->done),
+				      (unsigned long long)(read->start + read->done));
 		return give_up_direct(read);
 	case EIO:
 		if (++read->errors <= ERRORS_RETRIED)
@@ -192,10 +127,10 @@ static bool advance_after_error(bt_engine_file *file, bt_read *read, int fault)
 	return false;
 }
 
-bool bt_read_advance(bt_engine_file *file, bt_read *read, ssize_t answer)
+bool bt_read_advance(bt_read *read, ssize_t answer)
 {
 	if (answer < 0)
-		return advance_after_error(file, read, (int)-answer);
+		return advance_after_error(read, (int)-answer);
 	read->retries = 0;
 	uint64_t needed = read->offset + read->size - read->start;
 	uint64_t done = read->done + (uint64_t)answer;
@@ -206,7 +141,7 @@ bool bt_read_advance(bt_engine_file *file, bt_read *read, ssize_t answer)
 	if (read->direct) {
 		/* A direct read must continue at an aligned offset. If that makes no progress, the file ends here, or
 		 * its file system reads this part only through the page cache. */
-		done = round_down(done, file->alignment);
+		done = round_down(done, BT_ARENA_ALIGNMENT);
 		if (done == read->done)
 			return give_up_direct(read);
 	} else if (answer == 0) {
@@ -217,27 +152,27 @@ bool bt_read_advance(bt_engine_file *file, bt_read *read, ssize_t answer)
 	return true;
 }
 
-void bt_read_rest(bt_engine_file *file, bt_read *read)
+void bt_read_rest(bt_read *read)
 {
 	ssize_t answer;
 	do {
-		bt_piece piece = bt_read_piece(file, read);
+		bt_piece piece = bt_read_piece(read);
 		struct iovec part = {.iov_base = piece.to, .iov_len = piece.size};
-		answer = file->io->preadv2(piece.fd, &part, 1, (off_t)piece.offset, 0);
+		answer = read->file->files->io->preadv2(piece.fd, &part, 1, (off_t)piece.offset, 0);
 		if (answer < 0)
 			answer = -errno;
 		if (answer == -EAGAIN || answer == -EBUSY)
 			sched_yield();
-	} while (bt_read_advance(file, read, answer));
+	} while (bt_read_advance(read, answer));
 }
 
-int bt_read_outcome(const bt_engine_file *file, bt_read *read, beton_error *err)
+int bt_read_outcome(bt_read *read, beton_error *err)
 {
 	/* An empty read has no buffer. */
 	read->bytes = read->size > 0 ? read->buffer + (read->offset - read->start) : read->buffer;
 	if (!read->fault && !read->ended)
 		return BETON_OK;
-	const char *path = file->file->path;
+	const char *path = read->file->path;
 	unsigned long long size = read->size, offset = read->offset;
 	if (read->ended)
 		return bt_fail(err, BETON_FILE_CHANGED,
@@ -251,4 +186,56 @@ int bt_read_outcome(const bt_engine_file *file, bt_read *read, beton_error *err)
 	if (err)
 		err->code = BETON_IO;
 	return BETON_IO;
+}
+
+struct bt_failure {
+	const bt_read *read;
+	int result;
+	beton_error error;
+	bt_failure *next;
+};
+
+bt_failure *bt_failure_make(bt_read *read, int result, const beton_error *why)
+{
+	bt_failure *failure = malloc(sizeof(*failure));
+	read->failed = failure;
+	if (failure)
+		*failure = (bt_failure){.read = read, .result = result, .error = *why};
+	else
+		read->fault = ENOMEM;
+	return failure;
+}
+
+void bt_failure_note(bt_failure **list, bt_failure *failure)
+{
+	if (!failure)
+		return;
+	failure->next = *list;
+	*list = failure;
+}
+
+bt_failure *bt_failure_take(bt_failure **list, const bt_read *read)
+{
+	while (*list && (*list)->read != read)
+		list = &(*list)->next;
+	bt_failure *found = *list;
+	if (found)
+		*list = found->next;
+	return found;
+}
+
+int bt_failure_tell(const bt_failure *failure, beton_error *err)
+{
+	if (err)
+		*err = failure->error;
+	return failure->result;
+}
+
+void bt_failures_free(bt_failure **list)
+{
+	for (bt_failure *failure = *list, *next; failure; failure = next) {
+		next = failure->next;
+		free(failure);
+	}
+	*list = NULL;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the engines that read into buffers: the file, opened for buffered and direct reads, and the next step of a
- * read after each answer of the system.
+ * Shared by the engines that read into buffers: the next step of a read after each answer of the system, and reasons of
+ * failures that have no error number.
  */
-#ifndef BT_LOADER_ENGINE_FILE_H
-#define BT_LOADER_ENGINE_FILE_H
+#ifndef BT_LOADER_ENGINE_FILES_H
+#define BT_LOADER_ENGINE_FILES_H
 
 #include <sys/types.h>
 
@@ -12,26 +12,7 @@
 #include "engine.h"
 #include "io.h"
 
-typedef struct bt_engine_file {
-	const bt_file *file;
-	const bt_io *io;
-	void (*log)(void *context, beton_log_level level, const char *line);
-	void *log_context;
-	int fd;               /* through the page cache; the file's */
-	int direct_fd;        /* -1: none */
-	uint32_t alignment;   /* of offsets and lengths of direct reads; 1 if there are none */
-	atomic_bool direct;   /* direct reads have worked so far */
-	atomic_bool was_told; /* one line of log was written */
-} bt_engine_file;
-
-/* Cannot fail: a file that cannot be read directly is read through the page cache, with one line of log. */
-void bt_engine_file_open(bt_engine_file *file, const bt_engine_config *config);
-void bt_engine_file_close(bt_engine_file *file);
-
-/* Writes a line of log that begins with the file's name; at most one in an engine's life. */
-BETON_PRINTF(2, 3) void bt_engine_file_tell(bt_engine_file *file, const char *format, ...);
-
-size_t bt_engine_file_footprint(const bt_engine_file *file, uint64_t offset, uint64_t size);
+size_t bt_read_footprint(const bt_files *files, uint64_t offset, uint64_t size);
 
 /* The next request to the system. */
 typedef struct bt_piece {
@@ -41,21 +22,25 @@ typedef struct bt_piece {
 	size_t size;
 } bt_piece;
 
-/* Prepares a read. False: the read is over already. */
-bool bt_read_begin(bt_engine_file *file, bt_read *read, void *buffer);
-bt_piece bt_read_piece(const bt_engine_file *file, const bt_read *read);
+/* Prepares a read. direct: past the page cache, if that has worked so far. False: the read is over already. */
+bool bt_read_begin(bt_read *read, void *buffer, bool direct);
+
+/* Gives a read the descriptors that it needs for its pieces. */
+void bt_read_lend(bt_read *read, bt_lease lease);
+bt_piece bt_read_piece(const bt_read *read);
 
 /* Takes the system's answer to the piece: bytes, 0 at the end of the file, or -errno. True: request the next piece,
  * which may be the same again. False: the read is over. */
-bool bt_read_advance(bt_engine_file *file, bt_read *read, ssize_t answer);
+bool bt_read_advance(bt_read *read, ssize_t answer);
 
-/* Reads the rest in the calling thread. */
-void bt_read_rest(bt_engine_file *file, bt_read *read);
+/* Reads the rest in the calling thread; the read has its descriptors. */
+void bt_read_rest(bt_read *read);
 
 /* Calls around a worker's wait for a read, for bt_lane_stalled. */
 static inline void bt_lane_begin_wait(bt_lane *lane, bt_read *read)
 {
 	read->waited = true;
+	atomic_store_explicit(&lane->waiting_file, read->file, memory_order_relaxed);
 	atomic_store_explicit(&lane->waiting_offset, read->offset, memory_order_relaxed);
 	atomic_store(&lane->waiting_since, bt_now_ns());
 }
@@ -65,7 +50,19 @@ static inline void bt_lane_end_wait(bt_lane *lane)
 	atomic_store_explicit(&lane->waiting_since, 0, memory_order_relaxed);
 }
 
-/* The result of a read that is over: sets bytes, or fills err. */
-int bt_read_outcome(const bt_engine_file *file, bt_read *read, beton_error *err);
+/* The result of a read that is over and has no failure: sets bytes, or fills err. */
+int bt_read_outcome(bt_read *read, beton_error *err);
+
+/* Why a read failed, if that is more than an error number, until its worker asks. */
+typedef struct bt_failure bt_failure;
+
+/* A failure of this read, which is over then. NULL: out of memory, and that is the read's reason. */
+bt_failure *bt_failure_make(bt_read *read, int result, const beton_error *why);
+void bt_failure_note(bt_failure **list, bt_failure *failure);
+
+/* Takes a failed read's failure out of the list. The caller frees it; NULL: there is none. */
+bt_failure *bt_failure_take(bt_failure **list, const bt_read *read);
+int bt_failure_tell(const bt_failure *failure, beton_error *err);
+void bt_failures_free(bt_failure **list);
 
 #endif

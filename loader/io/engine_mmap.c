@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Maps the whole file: no copies, and all processes of the machine share the page cache.
+ * Maps whole files when they are needed first, and keeps them mapped: no copies, and all processes of the machine share
+ * the page cache.
  *
  * Touching a mapped page that a truncation has removed kills the process (SIGBUS), and a library cannot catch that for
  * one thread without changing the process's signal handling. The engine checks the file's size before each blob, so
@@ -9,6 +10,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,34 +18,26 @@
 #include "common/error.h"
 
 struct bt_engine {
-	const bt_file *file;
-	uint8_t *map;
-	size_t size;
+	bt_files *files;
+	pthread_mutex_t lock; /* held to map a file */
+	_Atomic(uint8_t *) maps[];
 };
 
 typedef struct mmap_lane {
 	bt_lane base;
-	const bt_engine *engine;
+	bt_engine *engine;
 } mmap_lane;
 
 static int mmap_open(bt_engine **out, const bt_engine_config *config, beton_error *err)
 {
-	const char *path = config->file->path;
-	bt_engine *engine = malloc(sizeof(*engine));
-	*out = NULL;
-	if (!engine)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine", path);
-	uint64_t size = config->file->size;
-	*engine = (bt_engine){.file = config->file, .map = MAP_FAILED, .size = (size_t)size};
-	errno = ENOMEM; /* the file is larger than the address space */
-	if (size <= SIZE_MAX)
-		engine->map = mmap(NULL, engine->size, PROT_READ, MAP_SHARED, config->file->fd, 0);
-	if (engine->map == MAP_FAILED) {
-		int result = bt_fail_errno(err, errno, "%s: cannot map %llu bytes", path, (unsigned long long)size);
-		free(engine);
-		return result;
-	}
+	bt_files *files = config->files;
+	bt_engine *engine = calloc(1, sizeof(*engine) + files->count * sizeof(engine->maps[0]));
 	*out = engine;
+	if (!engine)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine", files->list[0].path);
+	engine->files = files;
+	/* With default attributes this call cannot fail. */
+	pthread_mutex_init(&engine->lock, NULL);
 	return BETON_OK;
 }
 
@@ -59,7 +53,7 @@ static int mmap_lane_open(bt_engine *engine, uint32_t index, void *arena, size_t
 	mmap_lane *lane = calloc(1, sizeof(*lane));
 	*out = NULL;
 	if (!lane)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a lane", engine->file->path);
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a lane", engine->files->list[0].path);
 	lane->engine = engine;
 	*out = &lane->base;
 	return BETON_OK;
@@ -71,18 +65,59 @@ static void mmap_submit(bt_lane *base, bt_read *read, void *buffer)
 	read->bytes = NULL;
 }
 
+/* fd: the file's. *map: where it is mapped. */
+static int map_file(bt_engine *engine, const bt_file *file, int fd, uint8_t **map, beton_error *err)
+{
+	_Atomic(uint8_t *) *known = &engine->maps[file - engine->files->list];
+	*map = atomic_load_explicit(known, memory_order_acquire);
+	if (*map)
+		return BETON_OK;
+	int result = BETON_OK;
+	pthread_mutex_lock(&engine->lock);
+	*map = atomic_load_explicit(known, memory_order_relaxed);
+	if (!*map) {
+		void *memory = MAP_FAILED;
+		errno = ENOMEM; /* the file is larger than the address space */
+		if (file->size <= SIZE_MAX)
+			memory = mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, fd, 0);
+		if (memory == MAP_FAILED) {
+			result = bt_fail_errno(err, errno, "%s: cannot map %llu bytes", file->path,
+					       (unsigned long long)file->size);
+		} else {
+			*map = memory;
+			atomic_store_explicit(known, *map, memory_order_release);
+		}
+	}
+	pthread_mutex_unlock(&engine->lock);
+	return result;
+}
+
+static int check_size(const bt_file *file, int fd, beton_error *err)
+{
+	struct stat status;
+	if (fstat(fd, &status) != 0)
+		return bt_fail_errno(err, errno, "%s: cannot read the file's size", file->path);
+	if ((uint64_t)status.st_size < file->size)
+		return bt_fail(err, BETON_FILE_CHANGED, "%s: shrank from %llu to %llu bytes while it was open",
+			       file->path, (unsigned long long)file->size, (unsigned long long)status.st_size);
+	return BETON_OK;
+}
+
 static int mmap_wait(bt_lane *base, bt_read *read, beton_error *err)
 {
-	const bt_engine *engine = ((mmap_lane *)base)->engine;
-	const char *path = engine->file->path;
-	struct stat status;
-	if (fstat(engine->file->fd, &status) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot read the file's size", path);
-	if ((uint64_t)status.st_size < engine->size)
-		return bt_fail(err, BETON_FILE_CHANGED, "%s: shrank from %zu to %llu bytes while it was open", path,
-			       engine->size, (unsigned long long)status.st_size);
-	read->bytes = engine->map + read->offset;
-	return BETON_OK;
+	bt_engine *engine = ((mmap_lane *)base)->engine;
+	bt_lease lease;
+	uint8_t *map;
+	int result = bt_files_borrow(read->file, &lease, err);
+	if (result)
+		return result;
+	result = check_size(read->file, lease.fd, err);
+	if (result == BETON_OK)
+		result = map_file(engine, read->file, lease.fd, &map, err);
+	bt_files_give_back(read->file);
+	if (result == BETON_OK)
+		read->bytes = map + read->offset;
+	return result;
 }
 
 static void mmap_lane_drain(bt_lane *lane)
@@ -96,14 +131,20 @@ static void mmap_lane_close(bt_lane **base)
 	*base = NULL;
 }
 
-static void mmap_close(bt_engine **engine)
+static void mmap_close(bt_engine **out)
 {
-	if (!*engine)
+	bt_engine *engine = *out;
+	*out = NULL;
+	if (!engine)
 		return;
-	/* Fails only for a range without a mapping. */
-	munmap((*engine)->map, (*engine)->size);
-	free(*engine);
-	*engine = NULL;
+	for (uint32_t i = 0; i < engine->files->count; i++) {
+		uint8_t *map = atomic_load(&engine->maps[i]);
+		/* Fails only for a range without a mapping. */
+		if (map)
+			munmap(map, (size_t)engine->files->list[i].size);
+	}
+	pthread_mutex_destroy(&engine->lock);
+	free(engine);
 }
 
 const bt_engine_api bt_engine_mmap = {.name = "mmap",

@@ -2,24 +2,46 @@
 #ifndef BT_LOADER_FILE_H
 #define BT_LOADER_FILE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <beton/beton.h>
 
-/* An open file of the data set, whatever its kind: what engines, reports and plans of memory need to know. Constant;
- * path and fd belong to the object that has the file open. */
+typedef struct bt_files bt_files;
+
+/* Descriptors of a file: files.c alone uses the members. */
+typedef struct bt_descriptors {
+	_Atomic uint32_t users;    /* loans; the highest bit: the file is not open */
+	_Atomic uint32_t used;     /* the table's clock at the last loan */
+	atomic_bool direct_failed; /* direct reads are refused: the page cache is used */
+	int fd, direct_fd;         /* -1: none; they change only while nobody can borrow */
+	/* Guarded by the table's lock. */
+	bool opening;
+	uint32_t listed; /* the clock when the file came to its place in the list */
+	struct bt_file *previous, *next;
+	/* What was opened first; set by the first opening. */
+	bool known;
+	uint64_t device, inode, bytes;
+	int64_t modified_s, modified_ns;
+} bt_descriptors;
+
+/* A file of the data set, whatever its kind: what engines, reports and plans of memory need to know. Constant after
+ * open. */
 typedef struct bt_file {
-	const char *path;
-	int fd;           /* for reading, through the page cache; -1: the file has a source */
+	bt_files *files;  /* the table that it is in */
+	char *path;       /* the table's; of a file with a source its name */
 	uint64_t size;    /* bytes */
 	uint64_t end;     /* no blob reaches beyond this byte */
 	uint64_t largest; /* bytes of the largest possible blob */
 
 	/* A file that functions of the caller read. */
-	const beton_reader *source; /* reads it; NULL: the file has a descriptor */
+	const beton_reader *source; /* reads it; NULL: the file has descriptors */
+	beton_io *io;               /* the caller's, without its strings; the table's memory */
 	uint32_t in_flight;         /* reads at a time */
 	bool immediate;             /* reads do not wait */
+
+	bt_descriptors descriptors;
 } bt_file;
 
 #endif

@@ -18,14 +18,14 @@ static int wait_cqe(struct io_uring *ring, struct io_uring_cqe **cqe)
 }
 #endif
 
-static int open_file(const char *path, int flags)
+static int open_file(int folder, const char *path, int flags)
 {
-	return open(path, flags);
+	return openat(folder, path, flags);
 }
 
 const bt_io bt_io_system = {
 	.preadv2 = preadv2,
-	.open = open_file,
+	.openat = open_file,
 	.statx = statx,
 	.fadvise = posix_fadvise,
 #ifdef BT_HAVE_URING

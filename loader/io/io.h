@@ -16,7 +16,7 @@ struct statx;
 /* Each member behaves like the function of its name in libc (-1 and errno) or liburing (-errno). */
 typedef struct bt_io {
 	ssize_t (*preadv2)(int fd, const struct iovec *parts, int count, off_t offset, int flags);
-	int (*open)(const char *path, int flags);
+	int (*openat)(int folder, const char *path, int flags);
 	int (*statx)(int folder, const char *path, int flags, unsigned mask, struct statx *out);
 	int (*fadvise)(int fd, off_t offset, off_t size, int advice); /* returns the error number */
 

@@ -16,13 +16,13 @@
 /* Probed places in a part of the file: if all are in memory, the whole part counts as in memory. */
 enum { PROBES = 4 };
 
-static bool is_cached(const beton_loader *loader, int fd, uint64_t begin, uint64_t end)
+static bool is_cached(const bt_io *io, int fd, uint64_t begin, uint64_t end)
 {
 	uint8_t byte;
 	struct iovec part = {.iov_base = &byte, .iov_len = 1};
 	for (uint64_t i = 0; i < PROBES; i++) {
 		uint64_t place = begin + (end - begin) / PROBES * i;
-		if (bt_io_or_system(loader->io)->preadv2(fd, &part, 1, (off_t)place, RWF_NOWAIT) != 1)
+		if (io->preadv2(fd, &part, 1, (off_t)place, RWF_NOWAIT) != 1)
 			return false;
 	}
 	return true;
@@ -51,13 +51,22 @@ static bool find_blobs(const beton_loader *loader, beton_value *values, uint64_t
 
 static void announce_part(const beton_loader *loader, uint32_t file, uint64_t begin, uint64_t end)
 {
-	int fd = loader->dataset.files[file].fd;
-	const beton_io *source = &loader->dataset.metadata[file].source;
-	/* Only a hint: without it the workers read all the same. */
-	if (source->announce && begin < end)
-		source->announce(source->context, begin, end - begin);
-	else if (fd >= 0 && begin < end && !is_cached(loader, fd, begin, end))
-		bt_io_or_system(loader->io)->fadvise(fd, (off_t)begin, (off_t)(end - begin), POSIX_FADV_WILLNEED);
+	bt_file *part = &loader->dataset.files->list[file];
+	const bt_io *io = part->files->io;
+	bt_lease lease;
+	if (begin >= end)
+		return;
+	if (part->io) {
+		if (part->io->announce)
+			part->io->announce(part->io->context, begin, end - begin);
+		return;
+	}
+	/* Only a hint: without it the workers read all the same, and report faults. */
+	if (bt_files_borrow(part, &lease, NULL) != BETON_OK)
+		return;
+	if (!is_cached(io, lease.fd, begin, end))
+		io->fadvise(lease.fd, (off_t)begin, (off_t)(end - begin), POSIX_FADV_WILLNEED);
+	bt_files_give_back(part);
 }
 
 /* A run that spans two files is announced as the end of one and the beginning of the other. Damage is ignored here;
@@ -74,7 +83,7 @@ static void announce_run(const beton_loader *loader, beton_value *values, const 
 		announce_part(loader, first_file, begin, last_end);
 		return;
 	}
-	announce_part(loader, first_file, begin, loader->dataset.files[first_file].end);
+	announce_part(loader, first_file, begin, loader->dataset.files->list[first_file].end);
 	announce_part(loader, last_file, 0, last_end);
 }
 

@@ -29,21 +29,21 @@ void bt_reads_plan(const beton_loader *loader, bt_ticket *ticket)
 
 static void submit(bt_tools *tools, const bt_ticket *ticket, bt_blob_read *blob, void *buffer)
 {
-	const bt_file_engine *engine = &tools->loader->engines[ticket->file];
-	engine->api->submit(tools->lanes[ticket->file], &blob->read, buffer);
+	blob->read.file = &tools->loader->dataset.files->list[ticket->file];
+	tools->loader->api->submit(tools->lane, &blob->read, buffer);
 	blob->pending = true;
 }
 
-static size_t footprint(const bt_tools *tools, const bt_ticket *ticket, const bt_blob_read *blob)
+static size_t footprint(const bt_tools *tools, const bt_blob_read *blob)
 {
-	const bt_file_engine *engine = &tools->loader->engines[ticket->file];
-	return blob->read.size ? engine->api->footprint(engine->engine, blob->read.offset, blob->read.size) : 0;
+	const beton_loader *loader = tools->loader;
+	return blob->read.size ? loader->api->footprint(loader->engine, blob->read.offset, blob->read.size) : 0;
 }
 
 /* Submits the read of a queued blob; false if there is no room now. */
 static bool try_submit(bt_tools *tools, const bt_ticket *ticket, bt_blob_read *blob)
 {
-	size_t bytes = footprint(tools, ticket, blob);
+	size_t bytes = footprint(tools, blob);
 	uint8_t *buffer = NULL;
 	if (bytes > 0 && !bt_arena_take(&tools->arena, bytes, &buffer))
 		return false;
@@ -79,11 +79,10 @@ static void adapt(bt_tools *tools, const bt_read *read)
 	}
 }
 
-static int wait(bt_tools *tools, const bt_ticket *ticket, bt_blob_read *blob, beton_error *err)
+static int wait(bt_tools *tools, bt_blob_read *blob, beton_error *err)
 {
-	const bt_file_engine *engine = &tools->loader->engines[ticket->file];
 	uint64_t begin = bt_now_ns();
-	int result = engine->api->wait(tools->lanes[ticket->file], &blob->read, err);
+	int result = tools->loader->api->wait(tools->lane, &blob->read, err);
 	blob->pending = false;
 	tools->stats.read_ns += bt_now_ns() - begin;
 	tools->stats.bytes_read += blob->read.size;
@@ -95,7 +94,7 @@ int bt_reads_wait(bt_tools *tools, bt_ticket *ticket, uint32_t number, const uin
 	bt_blob_read *blob = &ticket->reads[number];
 	int result = BETON_OK;
 	if (blob->pending) {
-		result = wait(tools, ticket, blob, err);
+		result = wait(tools, blob, err);
 		adapt(tools, &blob->read);
 	}
 	*bytes = blob->read.bytes;
@@ -108,17 +107,17 @@ int bt_reads_now(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 	size_t bytes = BT_ARENA_ALIGNMENT;
 	bt_reads_plan(tools->loader, ticket);
 	for (uint32_t i = 0; i < count; i++)
-		bytes += footprint(tools, ticket, &ticket->reads[i]);
+		bytes += footprint(tools, &ticket->reads[i]);
 	char *buffer = bt_buffer_reserve(&tools->substitute_blob, bytes);
 	if (!buffer)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu bytes",
-			       tools->loader->dataset.files[ticket->file].path, bytes);
+			       tools->loader->dataset.files->list[ticket->file].path, bytes);
 	buffer += -(uintptr_t)buffer % BT_ARENA_ALIGNMENT;
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
 		submit(tools, ticket, &ticket->reads[i], buffer);
-		buffer += footprint(tools, ticket, &ticket->reads[i]);
-		result = wait(tools, ticket, &ticket->reads[i], err);
+		buffer += footprint(tools, &ticket->reads[i]);
+		result = wait(tools, &ticket->reads[i], err);
 	}
 	return result;
 }
@@ -134,7 +133,7 @@ void bt_reads_end(bt_tools *tools)
 	for (uint32_t i = 0; i < num_reads(tools); i++) {
 		bt_blob_read *blob = &ticket->reads[i];
 		if (blob->pending)
-			wait(tools, ticket, blob, NULL);
+			wait(tools, blob, NULL);
 		if (blob->footprint)
 			bt_arena_give(&tools->arena, blob->footprint);
 		blob->footprint = 0;

@@ -55,14 +55,16 @@ typedef struct opened {
 	bt_engine *engine;
 	bt_lane *lanes[LANES];
 	uint8_t *arenas[LANES];
+	bt_files *files;
 } opened;
 
 static void open_engine(opened *o, const variant *v, uint32_t depth)
 {
-	static bt_file file;
-	file = (bt_file){.path = beton_reader_path(reader), .fd = beton_reader_fd(reader), .size = file_size};
-	bt_engine_config config = {
-		.file = &file, .direct = v->direct, .lanes = LANES, .depth = depth, .log = count_line, .io = &fault_io};
+	const bt_files_config files = {.count = 1, .direct = v->direct, .log = count_line, .io = &fault_io};
+	assert_ok(bt_files_open(&o->files, &files, err));
+	assert_ok(bt_files_name(o->files, 0, beton_reader_path(reader), err));
+	o->files->list[0].size = file_size;
+	const bt_engine_config config = {.files = o->files, .lanes = LANES, .depth = depth};
 	assert_ok(bt_engine_open(&o->api, &o->engine, v->which, &config, err));
 	for (uint32_t i = 0; i < LANES; i++) {
 		o->arenas[i] = aligned_alloc(BT_ARENA_ALIGNMENT, ARENA);
@@ -80,6 +82,7 @@ static void close_engine(opened *o)
 	}
 	o->api->close(&o->engine);
 	assert_null(o->engine);
+	bt_files_close(&o->files);
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -88,9 +91,9 @@ static uint64_t next_random(uint64_t *state)
 	return *state >> 33;
 }
 
-static void choose(uint64_t *state, bt_read *read, size_t limit)
+static void choose(const opened *o, uint64_t *state, bt_read *read, size_t limit)
 {
-	*read = (bt_read){0};
+	*read = (bt_read){.file = &o->files->list[0]};
 	uint64_t size = next_random(state) % 8 == 0 ? next_random(state) % limit
 						    : next_random(state) % (limit < 20000 ? limit : 20000);
 	read->offset = next_random(state) % 16 == 0 ? file_size - size : next_random(state) % (file_size - size);
@@ -124,7 +127,7 @@ static outcome read_ahead(opened *o, uint32_t lane, uint32_t depth, uint32_t tot
 			}
 		}
 		if (i < total) {
-			choose(&seed, read,
+			choose(o, &seed, read,
 			       part - 3 * BT_ARENA_ALIGNMENT < 300000 ? part - 3 * BT_ARENA_ALIGNMENT : 300000);
 			size_t footprint = o->api->footprint(o->engine, read->offset, read->size);
 			result.wrong += footprint > part || footprint % BT_ARENA_ALIGNMENT != 0;
@@ -268,7 +271,7 @@ static void case_23_device_errors(void **state)
 		faults.count = 1000000;
 		opened o;
 		open_engine(&o, v, DEPTH);
-		bt_read read = {.offset = 4097, .size = 1000};
+		bt_read read = {.file = &o.files->list[0], .offset = 4097, .size = 1000};
 		o.api->submit(o.lanes[0], &read, o.arenas[0]);
 		beton_error fault = {0};
 		assert_int_equal(o.api->wait(o.lanes[0], &read, &fault), BETON_IO);
@@ -300,7 +303,7 @@ static void end_of_file(void **state)
 		opened o;
 		open_engine(&o, v, DEPTH);
 		assert_int_equal(ftruncate(fd, (off_t)(file_size / 2 + 100)), 0);
-		bt_read read = {.offset = file_size / 2 - 50, .size = 10000};
+		bt_read read = {.file = &o.files->list[0], .offset = file_size / 2 - 50, .size = 10000};
 		o.api->submit(o.lanes[0], &read, o.arenas[0]);
 		beton_error fault = {0};
 		assert_int_equal(o.api->wait(o.lanes[0], &read, &fault), BETON_FILE_CHANGED);
@@ -316,7 +319,7 @@ static void end_of_file(void **state)
 static void *wait_for_one(void *argument)
 {
 	opened *o = argument;
-	bt_read read = {.offset = 12345, .size = 100};
+	bt_read read = {.file = &o->files->list[0], .offset = 12345, .size = 100};
 	o->api->submit(o->lanes[0], &read, o->arenas[0]);
 	beton_error fault = {0};
 	return (void *)(intptr_t)(o->api->wait(o->lanes[0], &read, &fault) != BETON_OK ||
@@ -335,7 +338,8 @@ static void case_25_stalled_read(void **state)
 		opened o;
 		open_engine(&o, v, DEPTH);
 		uint64_t since, offset;
-		assert_false(bt_lane_stalled(o.lanes[0], &since, &offset));
+		const bt_file *stalled;
+		assert_false(bt_lane_stalled(o.lanes[0], &since, &stalled, &offset));
 		/* A ring's read that is over at once stalls nobody: the answer is taken for a passing one. */
 		faults.block = true;
 		faults.fault = v->which == BETON_ENGINE_URING ? EAGAIN : 0;
@@ -344,11 +348,12 @@ static void case_25_stalled_read(void **state)
 		pthread_t thread;
 		assert_int_equal(pthread_create(&thread, NULL, wait_for_one, &o), 0);
 		bool may_finish_early = v->which == BETON_ENGINE_URING;
-		for (int i = 0; i < 2000 && !bt_lane_stalled(o.lanes[0], &since, &offset); i++)
+		for (int i = 0; i < 2000 && !bt_lane_stalled(o.lanes[0], &since, &stalled, &offset); i++)
 			usleep(1000);
-		if (bt_lane_stalled(o.lanes[0], &since, &offset)) {
+		if (bt_lane_stalled(o.lanes[0], &since, &stalled, &offset)) {
 			assert_true(since <= bt_now_ns());
 			assert_int_equal(offset, 12345);
+			assert_ptr_equal(stalled, &o.files->list[0]);
 		} else {
 			assert_true(may_finish_early);
 		}
@@ -358,7 +363,7 @@ static void case_25_stalled_read(void **state)
 		void *wrong;
 		pthread_join(thread, &wrong);
 		assert_null(wrong);
-		assert_false(bt_lane_stalled(o.lanes[0], &since, &offset));
+		assert_false(bt_lane_stalled(o.lanes[0], &since, &stalled, &offset));
 		close_engine(&o);
 		sem_destroy(&gate);
 	}
@@ -377,7 +382,7 @@ static void case_35_close_with_reads_in_flight(void **state)
 		uint64_t seed = (uint64_t)round;
 		for (uint32_t lane = 0; lane < LANES; lane++)
 			for (uint32_t i = 0; i < DEPTH; i++) {
-				choose(&seed, &reads[lane][i], 100000);
+				choose(&o, &seed, &reads[lane][i], 100000);
 				o.api->submit(o.lanes[lane], &reads[lane][i],
 					      o.arenas[lane] + (size_t)i * (ARENA / DEPTH));
 			}
@@ -394,7 +399,7 @@ static void case_35_fork(void **state)
 		faults.cold = true;
 		opened o;
 		open_engine(&o, v, DEPTH);
-		bt_read read = {.offset = 5000, .size = 70000};
+		bt_read read = {.file = &o.files->list[0], .offset = 5000, .size = 70000};
 		o.api->submit(o.lanes[0], &read, o.arenas[0]);
 		pid_t child = fork();
 		if (child == 0) {
@@ -443,7 +448,7 @@ static void poisoned_buffer(void **state)
 		opened o;
 		open_engine(&o, v, DEPTH);
 		uint8_t *small = aligned_alloc(BT_ARENA_ALIGNMENT, BT_ARENA_ALIGNMENT);
-		bt_read read = {.offset = 4096, .size = 5000};
+		bt_read read = {.file = &o.files->list[0], .offset = 4096, .size = 5000};
 		o.api->submit(o.lanes[0], &read, small);
 		beton_error fault;
 		assert_int_equal(o.api->wait(o.lanes[0], &read, &fault), BETON_IO);

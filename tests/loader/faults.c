@@ -110,9 +110,9 @@ static ssize_t fault_preadv2(int fd, const struct iovec *parts, int count, off_t
 	return result;
 }
 
-static int fault_open(const char *name, int flags)
+static int fault_open(int folder, const char *name, int flags)
 {
-	return faults.open_fault ? (int)refuse(faults.open_fault) : open(name, flags);
+	return faults.open_fault && flags & O_DIRECT ? (int)refuse(faults.open_fault) : openat(folder, name, flags);
 }
 
 #ifdef BT_HAVE_URING
@@ -200,7 +200,7 @@ static int fault_peek(struct io_uring *ring, struct io_uring_cqe **cqe)
 
 const bt_io fault_io = {
 	.preadv2 = fault_preadv2,
-	.open = fault_open,
+	.openat = fault_open,
 	.statx = statx,
 	.fadvise = posix_fadvise,
 #ifdef BT_HAVE_URING

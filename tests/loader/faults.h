@@ -34,9 +34,9 @@ typedef struct fault_table {
 	off_t values_to;     /* 0: not known */
 	atomic_int metadata; /* reads outside of it */
 	bool only_gate;      /* the fault hits what is behind the gate alone */
-	int open_fault;
-	bool misaligned; /* the system refuses direct reads */
-	bool only_fixed; /* the fault hits reads into registered buffers */
+	int open_fault;      /* of opening for direct reads */
+	bool misaligned;     /* the system refuses direct reads */
+	bool only_fixed;     /* the fault hits reads into registered buffers */
 	char line[512];
 } fault_table;
 

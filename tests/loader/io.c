@@ -140,6 +140,45 @@ static void beside_files(void **state)
 	}
 }
 
+/* Sources that allow one read at a time, beside files: reads that may not begin yet are in nobody's way. */
+static void one_read_at_a_time(void **state)
+{
+	(void)state;
+	enum { SOURCES = 4 };
+	beton_loader_options options = fixture_options(BATCH, 3);
+	options.order = BETON_ORDER_RANDOM;
+	options.read_ahead = 20;
+	io_script scripts[SOURCES];
+	beton_io ios[SOURCES];
+	beton_source mixed[SOURCES], plain[SOURCES];
+	for (int abandoned = 0; abandoned < 2; abandoned++) {
+		for (int i = 0; i < SOURCES; i++) {
+			io_script_init(&scripts[i], content.data, content.size);
+			scripts[i].most = 500;
+			ios[i] = io_script_io(&scripts[i]);
+			mixed[i] = i == 2 ? (beton_source){.path = path} : (beton_source){.io = &ios[i]};
+			plain[i] = (beton_source){.path = path};
+		}
+		beton_loader *one = NULL, *other = NULL;
+		assert_ok(beton_loader_open_many(&one, mixed, SOURCES, &options, err));
+		if (abandoned) {
+			/* Closed with reads that wait for their source. */
+			beton_iterator *iterator = NULL;
+			fixture_start(&iterator, one, 0, 0);
+			fixture_close(&one, &iterator);
+		} else {
+			assert_ok(beton_loader_open_many(&other, plain, SOURCES, &options, err));
+			assert_int_equal(expect_same(other, one), SOURCES * N);
+			beton_loader_close(&one);
+			beton_loader_close(&other);
+		}
+		for (int i = 0; i < SOURCES; i++) {
+			assert_in_range(scripts[i].most_running, i != 2, 1);
+			io_script_destroy(&scripts[i]);
+		}
+	}
+}
+
 /* A read fails: the sample is bad, the message is the source's, and the rest of the epoch comes. */
 static void failed_reads(void **state)
 {
@@ -307,7 +346,16 @@ static void refusals(void **state)
 	expect_refused(&(beton_source){.path = path, .io = &io}, &options, "sources[0]: path is given, and io too");
 	expect_refused(&(beton_source){0}, &options, "sources[0]: path is NULL");
 	expect_refused(&(beton_source){.io = &io, .reserved = {1}}, &options, "reserved is not 0");
-	expect_refused(&(beton_source){.io = &broken}, &options, "read_at is NULL");
+	expect_refused(&(beton_source){.io = &broken}, &options, "sources[0]: io.read_at is NULL");
+	broken = io;
+	broken.name = NULL;
+	expect_refused(&(beton_source){.io = &broken}, &options, "sources[0]: io.name is NULL");
+	broken = io;
+	broken.in_flight = 0;
+	expect_refused(&(beton_source){.io = &broken}, &options, "sources[0]: beton_io: script:data: in_flight is 0");
+	broken = io;
+	broken.struct_size = 3;
+	expect_refused(&(beton_source){.io = &broken}, &options, "sources[0]: io");
 	/* The second file of two is not there. */
 	const beton_source two[] = {{.io = &io}, {.path = "nowhere"}};
 	beton_loader *loader;
@@ -396,10 +444,15 @@ static void custom_fields(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_same_batches), cmocka_unit_test(beside_files),
-		cmocka_unit_test(failed_reads),     cmocka_unit_test(another_identity),
-		cmocka_unit_test(closing_cancels),  cmocka_unit_test(closing_leaves_a_stubborn_source),
-		cmocka_unit_test(refusals),         cmocka_unit_test(custom_fields),
+		cmocka_unit_test(the_same_batches),
+		cmocka_unit_test(beside_files),
+		cmocka_unit_test(one_read_at_a_time),
+		cmocka_unit_test(failed_reads),
+		cmocka_unit_test(another_identity),
+		cmocka_unit_test(closing_cancels),
+		cmocka_unit_test(closing_leaves_a_stubborn_source),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(custom_fields),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

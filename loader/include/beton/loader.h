@@ -470,6 +470,14 @@ typedef struct beton_loader_options {
 	 * open returns. Default none. */
 	const beton_geometry *geometry;
 	uint32_t num_geometry;
+
+	/* Files of a data set that are open at a time, 0..2^20. When one more is needed, that which nobody reads and
+	 * nobody has read for the longest time is closed; it is opened again when it is needed, and must be unchanged
+	 * then (the same inode, size and time of modification), else its samples fail with FILE_CHANGED. Each takes a
+	 * descriptor, with the option direct two, and the engine URING takes one more for each thread. If the process
+	 * has no more descriptors, fewer files are open. 0 (default): half of what RLIMIT_NOFILE allows when the loader
+	 * is opened, for descriptors of files, but at most 4096 files. Mapped files (MMAP) stay mapped until close. */
+	uint64_t files_open_max;
 } beton_loader_options;
 
 /* One file of a data set. Initialise all members, those that are not needed with 0. */

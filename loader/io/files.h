@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The files of a data set, of which a bounded number is open. Whoever reads borrows a file's descriptors and gives them
+ * back. A file is opened when it is needed and, when there is no room for another one, the file that nobody has
+ * borrowed for the longest time is closed. A file that is opened again must be the one that was opened first.
+ *
+ * Nobody waits for ever: who waits for room has borrowed nothing, and those for whom he waits give back soon. Lanes
+ * that keep loans while they do something else (of a ring's reads) use bt_files_hold, which leaves room for one more.
+ */
+#ifndef BT_LOADER_FILES_H
+#define BT_LOADER_FILES_H
+
+#include <pthread.h>
+
+#include <beton/loader.h>
+
+#include "file.h"
+#include "metadata.h"
+
+typedef struct bt_files_config {
+	uint32_t count;    /* of files, >= 1 */
+	uint64_t open_max; /* files open at a time; 0: as RLIMIT_NOFILE suggests */
+	bool direct;       /* open them for direct reads, too, where the file system can */
+	void (*log)(void *context, beton_log_level level, const char *line); /* NULL: no log. Called by any thread */
+	void *log_context;
+	const struct bt_io *io; /* NULL: the system's */
+} bt_files_config;
+
+struct bt_files {
+	/* Constant. */
+	uint32_t count;
+	bt_file *list; /* [count] */
+	const struct bt_io *io;
+	bool direct;
+	void (*log)(void *context, beton_log_level level, const char *line);
+	void *log_context;
+	uint32_t most; /* files open at a time */
+	int folder;    /* the working folder at the time of opening, for relative paths; AT_FDCWD: it is not needed */
+
+	atomic_bool was_told;     /* one line of log was written */
+	bt_metadata metadata;     /* reads of metadata, and openings, in flight */
+	_Atomic uint32_t clock;   /* openings */
+	_Atomic uint32_t waiting; /* threads that wait for room */
+	_Atomic uint32_t held;    /* loans by bt_files_hold */
+	_Atomic uint32_t room;    /* files open at a time: most, or less if the process has no more descriptors */
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* signals that a file was opened, or given back while somebody waits */
+	/* Guarded by lock. */
+	uint32_t num_open; /* or being opened */
+	bt_file *first;    /* open files, about in the order of their last use */
+	bt_file *last;
+};
+
+/* Descriptors on loan. */
+typedef struct bt_lease {
+	int fd;        /* through the page cache */
+	int direct_fd; /* -1: none */
+} bt_lease;
+
+/* Close it after a failure too. Errors: NO_MEMORY, SYSTEM. */
+int bt_files_open(bt_files **out, const bt_files_config *config, beton_error *err);
+
+/* Nobody has borrowed anything. NULL is allowed. */
+void bt_files_close(bt_files **files);
+
+/* Sets the path of a file, which is copied, before its first loan. Errors: NO_MEMORY; ACCESS, SYSTEM (the working
+ * folder of a relative path). */
+int bt_files_name(bt_files *files, uint32_t number, const char *path, beton_error *err);
+
+/* Borrows a file's descriptors; waits until there is room. The thread must not have borrowed others, except by
+ * bt_files_hold. Errors: NOT_FOUND, ACCESS, SYSTEM (no descriptor is left), IO, NO_MEMORY; FILE_CHANGED: it is not the
+ * file that was opened first. */
+int bt_files_borrow(bt_file *file, bt_lease *out, beton_error *err);
+void bt_files_give_back(bt_file *file);
+
+/* Borrows for long, without a wait for room. Errors: TIMEOUT (there is no room for such a loan now; err is not filled),
+ * those of bt_files_borrow. */
+int bt_files_hold(bt_file *file, bt_lease *out, beton_error *err);
+void bt_files_end_hold(bt_file *file);
+
+/* beton_reader_options.borrow and .give_back; the context is a bt_file. */
+int bt_files_lend(void *context, int *fd, beton_error *err);
+void bt_files_end_loan(void *context, int fd);
+
+/* Writes a line of log that begins with the file's name; at most one in the table's life. */
+BETON_PRINTF(2, 3) void bt_files_tell(bt_file *file, const char *format, ...);
+
+#endif
