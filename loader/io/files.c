@@ -436,9 +436,13 @@ void bt_files_give_back(bt_file *file)
 int bt_files_hold(bt_file *file, bt_lease *out, beton_error *err)
 {
 	bt_files *files = file->files;
-	uint32_t room = atomic_load_explicit(&files->room, memory_order_relaxed);
-	uint32_t before = atomic_fetch_add(&files->held, 1);
-	int result = room < files->count && before + 1 >= room ? BETON_TIMEOUT : borrow(file, false, out, err);
+	uint32_t held = atomic_load(&files->held);
+	do {
+		uint32_t room = atomic_load_explicit(&files->room, memory_order_relaxed);
+		if (room < files->count && held + 1 >= room)
+			return BETON_TIMEOUT;
+	} while (!atomic_compare_exchange_weak(&files->held, &held, held + 1));
+	int result = borrow(file, false, out, err);
 	if (result != BETON_OK)
 		atomic_fetch_sub(&files->held, 1);
 	return result;
