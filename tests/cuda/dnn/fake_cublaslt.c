@@ -335,6 +335,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 	if (p->epilogue == CUBLASLT_EPILOGUE_BGRADB)
 		bias_gradient(p, b, lb);
 	fake.products++;
+	fake.unaligned += la->ld % 8 || lb->ld % 8 || ld->ld % 8;
 	fake.compute = p->compute;
 	fake.epilogue = p->epilogue;
 	fake.bias_type = p->bias_type;

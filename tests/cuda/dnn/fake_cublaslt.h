@@ -19,6 +19,8 @@ typedef struct fake_blas {
 	int fail_at; /* the call of this number (from 1) fails; 0: none */
 	/* What was seen. */
 	int calls, live, heuristics, products;
+	int unaligned; /* products of a matrix whose rows begin at no multiple of 8 elements, for which there is no fast
+			  kernel */
 	cublasComputeType_t compute;
 	cublasLtEpilogue_t epilogue;
 	uint32_t reductions, alignment;

@@ -130,6 +130,7 @@ static void check(const setting *s, int chunks)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(run(&op, &o, &err), BETON_OK);
 	assert_int_equal(fake.products, 2 * chunks * (s->backward ? 3 : 1));
+	assert_int_equal(fake.unaligned, 0);
 	/* The gradient of the logits is rounded to the type of x. */
 	for (int i = op.desc.num_inputs; i < o.count; i++) {
 		int output = i - op.desc.num_inputs;
