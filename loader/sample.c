@@ -432,6 +432,12 @@ static int check_stored(bt_tools *tools, const bt_ticket *ticket, uint32_t numbe
 	const beton_loader *loader = tools->loader;
 	const bt_output *output = &loader->outputs->list[number];
 	const beton_reader *reader = loader->dataset.readers[ticket->file];
+	/* Files of one data set may differ in it, so that the check of the options, when it is opened, cannot tell. */
+	if (value->compression != BETON_COMPRESSION_NONE)
+		return bt_fail_sample(
+			err, BETON_INVALID_ARGUMENT, (int64_t)ticket->sample,
+			"%s: sample %llu, field '%s' is compressed, but the option output is BETON_IMAGE_STORED",
+			beton_reader_path(reader), (unsigned long long)ticket->number, output->name);
 	if (value->blob.size > bt_ragged_room(output))
 		return too_long(reader, ticket, output, value, bt_ragged_room(output),
 				" (options stored_bytes, batch_size)", err);

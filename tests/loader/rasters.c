@@ -620,6 +620,57 @@ static void files_agree(void **state)
 	fixture_remove(path);
 }
 
+/* A file with one raster, compressed or not. */
+static char *write_one(beton_compression compression)
+{
+	char *path = fixture_write(1, -1);
+	beton_field field = fields[DEPTH];
+	beton_writer *writer = NULL;
+	uint16_t *samples = calloc(40 * 40, sizeof(*samples));
+	assert_non_null(samples);
+	field.compression = compression;
+	assert_ok(beton_writer_open(&writer, path, &field, 1, NULL, err));
+	assert_ok(beton_writer_append(writer, &(beton_input){.data = samples, .size = 3200, .width = 40, .height = 40},
+				      err));
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+	free(samples);
+	return path;
+}
+
+/* One file's rasters may be compressed, and another's not; only then can what is stored not be handed out. */
+static void files_differ_in_compression(void **state)
+{
+	(void)state;
+	char *plain = write_one(BETON_COMPRESSION_NONE), *packed = write_one(BETON_COMPRESSION_ZSTD);
+	const beton_source sources[] = {{.path = plain}, {.path = packed}};
+	for (int stored = 0; stored < 2; stored++) {
+		beton_loader_options options = fixture_options(1, 1);
+		options.image.dtype = stored ? BETON_UINT8 : BETON_UINT16;
+		options.image.output = stored ? BETON_IMAGE_STORED : BETON_IMAGE_DECODED;
+		options.image.stored_bytes = stored ? 4096 : 0;
+		beton_loader *loader;
+		beton_iterator *iterator = NULL;
+		beton_batch *batch;
+		beton_error fault;
+		assert_ok(beton_loader_open_many(&loader, sources, 2, &options, err));
+		fixture_start(&iterator, loader, 0, 0);
+		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+		beton_batch_release(&batch);
+		int result = beton_iterator_next(iterator, &batch, -1, &fault);
+		assert_int_equal(result, stored ? BETON_INVALID_ARGUMENT : BETON_OK);
+		if (stored) {
+			assert_non_null(strstr(fault.message, packed));
+			assert_non_null(strstr(fault.message, "field 'depth' is compressed"));
+			assert_int_equal(fault.sample, 1);
+		}
+		beton_batch_release(&batch);
+		fixture_close(&loader, &iterator);
+	}
+	fixture_remove(plain);
+	fixture_remove(packed);
+}
+
 /* A sample whose bytes changed is treated by the policy. */
 static void damage_is_found(void **state)
 {
@@ -714,6 +765,7 @@ int main(void)
 		cmocka_unit_test(wrong_statistics_are_refused),
 		cmocka_unit_test(colouring_operations_are_refused),
 		cmocka_unit_test(files_agree),
+		cmocka_unit_test(files_differ_in_compression),
 		cmocka_unit_test(damage_is_found),
 		cmocka_unit_test(rasters_alone_need_no_name),
 	};

@@ -507,12 +507,15 @@ typedef struct beton_tensor {
  * and loader are closed; the library does not touch them. Outputs are in field order:
  *   image            the image field, [count, height, width, channels] or [count, channels, height, width], with 3
  *                    channels, or 1 with color GREY, or a raster field, with its channels; further ones are left out.
- * With the option views one for each view of the field, in their order: "NAME", "NAME.1", "NAME.2"... With output
- * STORED uint8, [bytes of all]; then "NAME.offsets", int64, [count + 1]: picture i is from [i] to [i + 1]; and
- * "NAME.shape", int32, [count, 3]: height, width, and beton_image_mode INT, FLOAT       int64 and float64, [count]
- * arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, more than 16 pages of
- * bytes, big-endian numbers and types that beton_dtype lacks With the option geometry float32; then "NAME.kept",
- * float32, of the same shape without the last dimension. Further entries of the field: "NAME.1", "NAME.1.kept"...
+ *                    With the option views one for each view of the field, in their order: "NAME", "NAME.1",
+ *                    "NAME.2"...
+ *                    With output STORED uint8, [bytes of all]; then "NAME.offsets", int64, [count + 1]: picture i is
+ *                    from [i] to [i + 1]; and "NAME.shape", int32, [count, 3]: height, width, and beton_image_mode
+ *   INT, FLOAT       int64 and float64, [count]
+ *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, more than 16 pages of
+ *                    bytes, big-endian numbers and types that beton_dtype lacks
+ *                    With the option geometry float32; then "NAME.kept", float32, of the same shape without the last
+ *                    dimension. Further entries of the field: "NAME.1", "NAME.1.kept"...
  *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes;
  *                    with the option ragged uint8, [bytes of all], which may be 0; then "NAME.offsets", int64,
  *                    [count + 1]: value i is from [i] to [i + 1]. For arrays of many shapes: the format's arrays are of
@@ -708,7 +711,8 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
  *   STATE        The consumer holds batches_leased batches already, the loader is closed, or this is the child of a
  *                fork.
  *   SAMPLE_CORRUPT, IO, FILE_CHANGED, NO_MEMORY, NO_SPACE (options ragged, image.output), USER_ERROR, FORMAT (the
- *   dictionary of a compressed field is damaged), INVALID_ARGUMENT (order_callback returned a number without a sample)
+ *   dictionary of a compressed field is damaged), INVALID_ARGUMENT (order_callback returned a number without a sample;
+ *   a raster is compressed, with output STORED)
  *                This batch is lost: err->sample is the cause, the first bad sample. The next call continues with the
  *                next batch. Only NO_MEMORY for a later epoch's order loses nothing: the next call tries again.
  *
