@@ -27,6 +27,23 @@ static inline uint16_t bt_bfloat16(float value)
 	return (uint16_t)((isnan(value) ? quiet : rounded) >> 16);
 }
 
+#ifdef __aarch64__
+/* The processor converts so by itself. */
+static inline float bt_widen_float16(uint16_t value)
+{
+	__fp16 half;
+	memcpy(&half, &value, sizeof(half));
+	return half;
+}
+
+static inline uint16_t bt_float16(float value)
+{
+	__fp16 half = (__fp16)value;
+	uint16_t bits;
+	memcpy(&bits, &half, sizeof(bits));
+	return bits;
+}
+#else
 static inline float bt_widen_float16(uint16_t value)
 {
 	int exponent = value >> 10 & 31, mantissa = value & 1023;
@@ -52,5 +69,6 @@ static inline uint16_t bt_float16(float value)
 	uint32_t steps = (uint32_t)nearbyint(ldexp(size, 11 - exponent));
 	return (uint16_t)(sign | (((uint32_t)(exponent + 13) << 10) + steps));
 }
+#endif
 
 #endif

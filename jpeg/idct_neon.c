@@ -263,7 +263,7 @@ INLINE uint16x8_t block_of_4(int16_t *block, const int16_t *quantizers, uint8_t 
 INLINE uint16x8_t block_of_2(int16_t *block, const int16_t *quantizers, uint8_t *out, size_t stride)
 {
 	const int16x8_t f = {29692, -10426, 6967, -5906, 29692, -10426, 6967, -5906};
-	const int shift = SHIFT_COLUMNS + 2;
+	enum { SHIFT = SHIFT_COLUMNS + 2 };
 	uint16x8_t beyond = vdupq_n_u16(0);
 	int16x8_t x[8];
 	for (int i = 0; i < 8; i++)
@@ -278,8 +278,8 @@ INLINE uint16x8_t block_of_2(int16_t *block, const int16_t *quantizers, uint8_t 
 		sums[half] = vaddq_s32(mean, part);
 		odd[half] = vsubq_s32(mean, part);
 	}
-	int16x8_t rows[2] = {vcombine_s16(vqrshrn_n_s32(sums[0], shift), vqrshrn_n_s32(sums[1], shift)),
-			     vcombine_s16(vqrshrn_n_s32(odd[0], shift), vqrshrn_n_s32(odd[1], shift))};
+	int16x8_t rows[2] = {vcombine_s16(vqrshrn_n_s32(sums[0], SHIFT), vqrshrn_n_s32(sums[1], SHIFT)),
+			     vcombine_s16(vqrshrn_n_s32(odd[0], SHIFT), vqrshrn_n_s32(odd[1], SHIFT))};
 	for (int y = 0; y < 2; y++) {
 		int16x4_t of_row = vget_low_s16(vuzp2q_s16(rows[y], rows[y]));
 		uint32_t part = (uint32_t)vaddvq_s32(vmull_s16(of_row, vget_low_s16(f)));
