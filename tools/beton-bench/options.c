@@ -156,7 +156,7 @@ static bool take_image(beton_image_options *image, int option, const char *name,
 		return good;
 	case 'c':
 		good = choose(name, colors, text, &value);
-		image->color = (uint64_t)value;
+		image->color = (uint32_t)value;
 		return good;
 	case 'l':
 		good = choose(name, layouts, text, &value);
