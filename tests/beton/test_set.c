@@ -167,6 +167,39 @@ static void test_fields(void **state)
 	beton_set_close(&set);
 }
 
+/* Rasters, plain in one shard and compressed in another; one with other channels is no shard of the set. */
+static void make_raster(const char *path, uint64_t channels, beton_compression compression)
+{
+	beton_field field = {
+		.name = "depth", .type = BETON_FIELD_RASTER, .dtype = "<u2", .ndim = 1, .shape = {channels}};
+	field.compression = compression;
+	beton_writer *writer;
+	static const uint8_t pixels[2 * 3 * 4 * 2];
+	const beton_input value = {.data = pixels, .size = 2 * 3 * channels * 2, .width = 2, .height = 3};
+	assert_int_equal(beton_writer_open(&writer, path, &field, 1, NULL, &err), BETON_OK);
+	assert_int_equal(beton_writer_append(writer, &value, &err), BETON_OK);
+	assert_int_equal(beton_writer_finish(writer, &err), BETON_OK);
+	beton_writer_close(&writer);
+}
+
+static void test_rasters(void **state)
+{
+	(void)state;
+	make_raster("r1.beton", 4, BETON_COMPRESSION_NONE);
+	make_raster("r2.beton", 4, BETON_COMPRESSION_ZSTD);
+	make_raster("r3.beton", 3, BETON_COMPRESSION_NONE);
+	write_set("r.betonset", BETON_SET_CREATE, SHARDS("r1.beton", "r2.beton"));
+	beton_set *set = open_set("r.betonset");
+	const beton_field *field = beton_set_field(set, 0);
+	assert_true(field->type == BETON_FIELD_RASTER && field->ndim == 1 && field->shape[0] == 4);
+	assert_string_equal(field->dtype, "<u2");
+	for (uint32_t i = 0; i < 2; i++)
+		compare_shard(set, i, i ? "r2.beton" : "r1.beton");
+	beton_set_close(&set);
+	refuse_set("r.betonset", BETON_SET_APPEND, SHARDS("r3.beton"), BETON_MISMATCH,
+		   SAYS("'depth' (raster <u2 3)", "'depth' (raster <u2 4)"));
+}
+
 /* One shard compressed and another not; the fields are the same ones. */
 static void test_compressed(void **state)
 {
@@ -500,6 +533,15 @@ static const struct {
 	{INDEX("1", "3", ARRAY("\"<f4\"", "[4294967296, 4294967296]"), "[" GOOD "]"), BETON_FORMAT, "larger"},
 	{INDEX("1", "3", ARRAY("\"|O\"", "[1]"), "[" GOOD "]"), BETON_FORMAT, "dtype"},
 	{INDEX("1", "3", ARRAY("\"<f4<f4<f4<f4<f4<\"", "[1]"), "[" GOOD "]"), BETON_FORMAT, "'dtype' is too long"},
+	{INDEX("1", "3", "\"fields\": [{\"name\": \"n\", \"type\": \"raster\", \"dtype\": \"|u1\", \"shape\": [64]}]",
+	       "[" GOOD "]"),
+	 BETON_OK, ""},
+	{INDEX("1", "3", "\"fields\": [{\"name\": \"n\", \"type\": \"raster\", \"dtype\": \"|u1\", \"shape\": [65]}]",
+	       "[" GOOD "]"),
+	 BETON_FORMAT, "field 'n'"},
+	{INDEX("1", "3", "\"fields\": [{\"name\": \"n\", \"type\": \"raster\", \"dtype\": \"<f4\", \"shape\": [1]}]",
+	       "[" GOOD "]"),
+	 BETON_FORMAT, "field 'n'"},
 	/* Class names. */
 	{INDEX("1", "3", FIELDS ", \"classes\": []", "[" GOOD "]"), BETON_FORMAT, "'classes' is empty"},
 	{INDEX("1", "3", FIELDS ", \"classes\": [1]", "[" GOOD "]"), BETON_FORMAT, "class 0"},
@@ -772,23 +814,15 @@ int main(void)
 	if (access("/dev/shm", W_OK) == 0)
 		setenv("TMPDIR", "/dev/shm", 0);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_locate),
-		cmocka_unit_test(test_fields),
-		cmocka_unit_test(test_compressed),
-		cmocka_unit_test(test_modes),
-		cmocka_unit_test(test_mismatch),
-		cmocka_unit_test(test_accepts),
-		cmocka_unit_test(test_places),
-		cmocka_unit_test(test_moved),
-		cmocka_unit_test(test_check),
-		cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_checksum),
-		cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_later_version),
-		cmocka_unit_test(test_append),
-		cmocka_unit_test(test_progress),
-		cmocka_unit_test(test_many_processes),
+		cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_locate),
+		cmocka_unit_test(test_fields),        cmocka_unit_test(test_compressed),
+		cmocka_unit_test(test_rasters),       cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_mismatch),      cmocka_unit_test(test_accepts),
+		cmocka_unit_test(test_places),        cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_check),         cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_checksum),      cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_later_version), cmocka_unit_test(test_append),
+		cmocka_unit_test(test_progress),      cmocka_unit_test(test_many_processes),
 		cmocka_unit_test(test_thousands),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
