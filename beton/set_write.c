@@ -39,9 +39,9 @@ static char *real_folder(const char *path)
 /* The part of `path` behind the folder, if it is in it or below it and goes straight there; else NULL. */
 static const char *part_below(const char *path, const char *folder, size_t length)
 {
-	const char *rest = path + length;
-	if (strncmp(path, folder, length) != 0 || *rest == '/')
+	if (strncmp(path, folder, length) != 0 || path[length] == '/')
 		return NULL;
+	const char *rest = path + length;
 	for (const char *part = rest; part; part = strchr(part, '/')) {
 		part += part > rest;
 		if (strcmp(part, "..") == 0 || strncmp(part, "../", 3) == 0 || strncmp(part, "./", 2) == 0 ||

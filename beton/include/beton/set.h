@@ -62,9 +62,10 @@ typedef struct beton_shard {
 typedef struct beton_set beton_set;
 
 /* Opens the index at path, and no shard. The index is untrusted: paths cannot leave its folder except through symbolic
- * links, numbers agree with each other, and its checksum matches; memory is at most some fifty times its bytes. The
- * caller closes *out, which is NULL on failure. Errors: NOT_FOUND, ACCESS, IO, INVALID_ARGUMENT (not a regular file;
- * its name does not end in BETON_SET_ENDING), FORMAT, UNSUPPORTED_VERSION, UNSUPPORTED_FIELD, NO_MEMORY. */
+ * links, numbers agree with each other, and its checksum matches; opening takes at most a hundred times its bytes of
+ * memory, and nine times those of an index that beton_set_write made. The caller closes *out, which is NULL on failure.
+ * Errors: NOT_FOUND, ACCESS, IO, INVALID_ARGUMENT (not a regular file; its name does not end in BETON_SET_ENDING),
+ * FORMAT, UNSUPPORTED_VERSION, UNSUPPORTED_FIELD, NO_MEMORY. */
 BETON_API int beton_set_open(beton_set **out, const char *path, beton_error *err);
 
 /* beton_set_open of an index in memory: `size` bytes of text, which are not needed later. path: where it is from, for
