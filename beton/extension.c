@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "common/hash.h"
+#include "jpeg_index.h"
 #include "reader.h"
 #include "sums.h"
 
@@ -41,14 +42,6 @@ static int damaged(const beton_reader *reader, const char *what, uint64_t offset
 		       (unsigned long long)offset);
 }
 
-static uint64_t count_pictures(const beton_reader *reader)
-{
-	uint64_t count = 0;
-	for (uint32_t i = 0; i < reader->info.num_fields; i++)
-		count += reader->fields[i].type == BETON_FIELD_IMAGE;
-	return count;
-}
-
 /* The size that a section of this kind must have, in bytes; UINT64_MAX: any. */
 static uint64_t expected_size(const beton_reader *reader, uint32_t kind)
 {
@@ -62,7 +55,7 @@ static uint64_t expected_size(const beton_reader *reader, uint32_t kind)
 	case SECTION_METADATA_SUMS:
 		return (metadata / METADATA_SUM_PIECE + (metadata % METADATA_SUM_PIECE != 0)) * sizeof(uint64_t);
 	case SECTION_JPEG_PLACES:
-		return info->num_samples * count_pictures(reader) * sizeof(uint64_t);
+		return bt_jpeg_pictures(reader) * sizeof(uint64_t);
 	case SECTION_TABLE_SUMS:
 		return (table / TABLE_SUM_PIECE + (table % TABLE_SUM_PIECE != 0)) * sizeof(uint64_t);
 	default:
@@ -99,17 +92,22 @@ static int compare_offsets(const void *a, const void *b)
 	return left->size < right->size ? -1 : left->size > right->size;
 }
 
-/* directory: count entries at file offset `at`. */
-static int read_sections(beton_reader *reader, const uint8_t *directory, uint32_t count, uint64_t at, beton_error *err)
+/* directory: count entries. footer: the offset of the block's end. */
+static int read_sections(beton_reader *reader, const uint8_t *directory, uint32_t count, uint64_t footer,
+			 beton_error *err)
 {
 	extension_block *block = &reader->extension;
+	bool apart = block->version == EXTENSION_APART;
+	uint64_t at = block->directory, end = at + count * DIRECTORY_ENTRY_SIZE;
 	for (uint32_t i = 0; i < count; i++) {
 		const uint8_t *packed = directory + i * DIRECTORY_ENTRY_SIZE;
 		extension_section section = {load_u32(packed), load_u64(packed + 8), load_u64(packed + 16),
 					     load_u64(packed + 24)};
-		int result = check_section(reader, &section, at, err);
+		int result = check_section(reader, &section, apart ? footer : at, err);
 		if (result != BETON_OK)
 			return result;
+		if (section.offset < end && at < section.offset + section.size)
+			return damaged(reader, "a section overlaps its directory", at + i * DIRECTORY_ENTRY_SIZE, err);
 		block->list[i] = section;
 		if (section.kind >= SECTION_KINDS)
 			continue;
@@ -122,7 +120,8 @@ static int read_sections(beton_reader *reader, const uint8_t *directory, uint32_
 	for (uint32_t i = 1; i < count; i++)
 		if (block->list[i].offset - block->list[i - 1].offset < block->list[i - 1].size)
 			return damaged(reader, "sections overlap", block->list[i].offset, err);
-	reader->info.data_end = count ? block->list[0].offset : at;
+	block->begin = count && block->list[0].offset < at ? block->list[0].offset : at;
+	reader->info.data_end = apart ? footer : block->begin;
 	return BETON_OK;
 }
 
@@ -149,7 +148,8 @@ static int read_block(beton_reader *reader, const uint8_t *footer, uint64_t foot
 		return result;
 	if (XXH3_64bits(directory, size) != load_u64(footer + FOOTER_DIRECTORY_SUM))
 		return damaged(reader, "its directory does not match its checksum", at, err);
-	result = read_sections(reader, directory, count, at, err);
+	reader->extension.directory = at;
+	result = read_sections(reader, directory, count, footer_offset, err);
 	if (result != BETON_OK)
 		return result;
 	const extension_section *known = reader->extension.known;
@@ -187,7 +187,8 @@ int bt_extension_read(beton_reader *reader, const uint8_t *head, beton_error *er
 	if (version == 0)
 		return damaged(reader, "it says version 0", offset, err);
 	/* A later version's content is unknown. Without the block the file is one that FFCV could have written. */
-	reader->extension.ignored = version != EXTENSION_VERSION;
+	reader->extension.version = version;
+	reader->extension.ignored = version > EXTENSION_APART;
 	return reader->extension.ignored ? BETON_OK : read_block(reader, footer, offset, head, err);
 }
 

@@ -23,7 +23,10 @@ typedef struct extension_block {
 	uint32_t count;
 	extension_section list[EXTENSION_ENTRIES_MAX]; /* by offset */
 	extension_section known[SECTION_KINDS];        /* by kind */
-	bool ignored; /* there may be a block that cannot be used: of a later version, or damaged */
+	uint32_t version;
+	uint64_t directory; /* offset */
+	uint64_t begin;     /* lowest offset of sections and directory */
+	bool ignored;       /* there may be a block that cannot be used: of a later version, or damaged */
 } extension_block;
 
 /* Reads the block, if the file has one of a known version, and sets the members of info about it. head: header and

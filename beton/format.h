@@ -67,6 +67,7 @@
 #define FOOTER_SUM 56        /* of the bytes in front of it */
 
 #define EXTENSION_VERSION 1
+#define EXTENSION_APART 2 /* version: sections and directory may stand in any free place, not only behind the pages */
 #define EXTENSION_ENTRIES_MAX 64
 #define EXTENSION_TABLE_IN_ORDER 1 /* flag: blob b of sample i is entry i * blobs + b of the allocation table */
 
@@ -89,6 +90,18 @@
 #define TABLE_SUM_ENTRIES 4096   /* allocation entries for each checksum */
 #define TABLE_SUM_PIECE (TABLE_SUM_ENTRIES * ALLOC_ENTRY_SIZE)
 #define FACTS_SIZE_MAX (16u << 20)
+
+/* A side file, NAME.index beside NAME: this header, the places of JPEG indexes, and the indexes. */
+#define SIDE_SIZE 80
+#define SIDE_MAGIC "BETONIDX" /* u8[8] at 0 */
+#define SIDE_VERSION 8        /* u32 1, u32 0 */
+#define SIDE_FILE_SIZE 16     /* of NAME */
+#define SIDE_FINGERPRINT 24   /* of NAME */
+#define SIDE_PLACES_SIZE 32
+#define SIDE_PLACES_SUM 40
+#define SIDE_ENTRIES_SIZE 48
+#define SIDE_ENTRIES_SUM 56 /* u64 0 follows */
+#define SIDE_SUM 72         /* of the bytes in front of it */
 
 static inline uint16_t load_u16(const void *from)
 {

@@ -15,15 +15,16 @@
 _Static_assert(JPEG_ENTRY_SUM + BT_INDEX_BYTES_MAX == BETON_JPEG_INDEX_MAX, "the room for an entry");
 
 #ifdef HAVE_JPEG
-size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint8_t *out)
+size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out)
 {
-	bt_index_request index = {.out = out};
+	bt_index_request index = {.step = step, .out = out};
 	bt_jpeg_index(jpeg, size, max_pixels, &index);
 	return index.size;
 }
 #else
-size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint8_t *out)
+size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out)
 {
+	(void)step;
 	(void)jpeg;
 	(void)size;
 	(void)max_pixels;
@@ -46,34 +47,56 @@ void bt_jpeg_entry_seal(uint8_t *entry, size_t used, uint64_t jpeg_sum)
 static int damaged(const beton_reader *reader, const beton_value *value, const char *what, uint64_t offset,
 		   beton_error *err)
 {
-	return bt_fail(err, BETON_FORMAT,
-		       "%s: extension block: the index of sample %llu, field '%s', at offset %llu: %s", reader->path,
+	return bt_fail(err, BETON_FORMAT, "%s%s: the index of sample %llu, field '%s', at offset %llu: %s",
+		       reader->path, reader->info.jpeg_indexes_beside ? ".index" : ": extension block",
 		       (unsigned long long)value->sample, reader->fields[value->field].name, (unsigned long long)offset,
 		       what);
 }
 
-/* Finds the entry of a picture: *out, of 0 bytes if there is none. */
-static int find_entry(const beton_reader *reader, const beton_value *value, beton_blob *out, beton_error *err)
+uint64_t bt_jpeg_pictures(const beton_reader *reader)
 {
-	const extension_section *entries = &reader->extension.known[SECTION_JPEG_INDEXES];
+	uint64_t count = 0;
+	for (uint32_t i = 0; i < reader->info.num_fields; i++)
+		count += reader->fields[i].type == BETON_FIELD_IMAGE;
+	return count * reader->info.num_samples;
+}
+
+uint64_t bt_jpeg_picture_number(const beton_reader *reader, const beton_value *value)
+{
 	uint64_t pictures = 0, before = 0;
 	for (uint32_t i = 0; i < reader->info.num_fields; i++) {
 		before += i < value->field && reader->fields[i].type == BETON_FIELD_IMAGE;
 		pictures += reader->fields[i].type == BETON_FIELD_IMAGE;
 	}
-	uint64_t number = value->sample * pictures + before, first = number ? number - 1 : 0;
+	return value->sample * pictures + before;
+}
+
+/* Reads `size` bytes at `from` of the places. */
+static int read_places(const beton_reader *reader, uint64_t from, void *to, size_t size, beton_error *err)
+{
+	return reader->info.jpeg_indexes_beside ? bt_side_read(reader, to, size, SIDE_SIZE + from, err)
+						: bt_part_read(reader, &reader->places, from, to, size, err);
+}
+
+/* Finds the entry of a picture: *out, of 0 bytes if there is none. */
+static int find_entry(const beton_reader *reader, const beton_value *value, beton_blob *out, beton_error *err)
+{
+	const extension_section *section = &reader->extension.known[SECTION_JPEG_INDEXES];
+	bool beside = reader->info.jpeg_indexes_beside;
+	uint64_t entries = beside ? SIDE_SIZE + reader->side.places_size : section->offset;
+	uint64_t entries_size = beside ? reader->side.entries_size : section->size;
+	uint64_t number = bt_jpeg_picture_number(reader, value), first = number ? number - 1 : 0;
 	uint8_t ends[2 * sizeof(uint64_t)] = {0};
 	size_t skip = number ? 0 : sizeof(uint64_t);
-	int result =
-		bt_part_read(reader, &reader->places, first * sizeof(uint64_t), ends + skip, sizeof(ends) - skip, err);
+	int result = read_places(reader, first * sizeof(uint64_t), ends + skip, sizeof(ends) - skip, err);
 	if (result != BETON_OK)
 		return result;
 	uint64_t begin = load_u64(ends), end = load_u64(ends + sizeof(uint64_t));
-	*out = (beton_blob){entries->offset + begin, end - begin};
-	if (begin <= end && end <= entries->size && end - begin <= BETON_JPEG_INDEX_MAX)
+	*out = (beton_blob){entries + begin, end - begin};
+	if (begin <= end && end <= entries_size && end - begin <= BETON_JPEG_INDEX_MAX)
 		return BETON_OK;
 	return damaged(reader, value, "its place is outside of the section, or too large",
-		       reader->places.offset + number * sizeof(uint64_t), err);
+		       (beside ? SIDE_SIZE : reader->places.offset) + number * sizeof(uint64_t), err);
 }
 
 int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value, beton_blob *entry, beton_error *err)
@@ -85,6 +108,25 @@ int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu, field %u", reader->path,
 			       (unsigned long long)value->sample, value->field);
 	return find_entry(reader, value, entry, err);
+}
+
+int beton_reader_read_jpeg_index(const beton_reader *reader, const beton_blob *entry, void *destination,
+				 beton_error *err)
+{
+	return reader->info.jpeg_indexes_beside
+		       ? bt_side_read(reader, destination, (size_t)entry->size, entry->offset, err)
+		       : bt_read_section(reader, "JPEG indexes", destination, (size_t)entry->size, entry->offset, err);
+}
+
+bool beton_reader_peek_jpeg_index(const beton_reader *reader, const beton_blob *entry, void *destination)
+{
+	return reader->info.jpeg_indexes_beside &&
+	       bt_side_peek(&reader->side, destination, (size_t)entry->size, entry->offset);
+}
+
+const char *beton_reader_jpeg_index_fault(const beton_reader *reader)
+{
+	return reader->side.fault;
 }
 
 int beton_reader_open_jpeg_index(const beton_reader *reader, const beton_value *value, const beton_blob *entry,
@@ -106,15 +148,18 @@ int beton_reader_open_jpeg_index(const beton_reader *reader, const beton_value *
 int bt_index_check_begin(index_check *self, const beton_reader *reader, const beton_value *value, beton_error *err)
 {
 	self->again = (bt_index_request){0};
+	self->place = (beton_blob){0};
+	if (!reader->info.has_jpeg_indexes)
+		return BETON_OK;
+	if (!self->room && !(self->room = malloc(2 * BETON_JPEG_INDEX_MAX)))
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for an index", reader->path);
+	self->again.out = self->room + BETON_JPEG_INDEX_MAX;
 	int result = beton_reader_jpeg_index(reader, value, &self->place, err);
 	if (result != BETON_OK || self->place.size == 0)
 		return result;
-	if (!self->room && !(self->room = malloc(2 * BETON_JPEG_INDEX_MAX)))
-		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for an index", reader->path);
-	result = bt_read_section(reader, "JPEG indexes", self->room, (size_t)self->place.size, self->place.offset, err);
+	result = beton_reader_read_jpeg_index(reader, &self->place, self->room, err);
 	if (self->place.size >= JPEG_ENTRY_SUM + sizeof(uint16_t))
 		self->again.step = load_u16(self->room + JPEG_ENTRY_SUM);
-	self->again.out = self->room + BETON_JPEG_INDEX_MAX;
 	return result;
 }
 

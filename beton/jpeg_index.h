@@ -15,9 +15,15 @@
 
 #define JPEG_ENTRY_SUM 8 /* bytes of the checksum that begins an entry */
 
-/* Makes the index of a JPEG in out, which has room for BETON_JPEG_INDEX_MAX - JPEG_ENTRY_SUM bytes. Returns its size;
- * 0: the JPEG gets none. */
-size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint8_t *out);
+/* Pictures of all samples of a file. */
+uint64_t bt_jpeg_pictures(const beton_reader *reader);
+
+/* The number of a picture among those of all samples: by sample and then by field. */
+uint64_t bt_jpeg_picture_number(const beton_reader *reader, const beton_value *value);
+
+/* Makes the index of a JPEG in out, which has room for BETON_JPEG_INDEX_MAX - JPEG_ENTRY_SUM bytes. step: see
+ * bt_index_request. Returns its size; 0: the JPEG gets none. */
+size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out);
 
 /* Sets the checksum of an entry whose index of `used` bytes is there. jpeg_sum: XXH3-64 of the JPEG. */
 void bt_jpeg_entry_seal(uint8_t *entry, size_t used, uint64_t jpeg_sum);

@@ -27,8 +27,9 @@ static bool add_entry(sample *one, uint32_t number, const beton_input *value, ui
 		return false;
 	one->entries = one->index_memory = grown;
 	uint8_t *entry = grown + one->index_size + HEAD_SIZE;
-	size_t used = given ? (size_t)given->size
-			    : bt_jpeg_index_make(value->data, (size_t)value->size, max_pixels, entry + JPEG_ENTRY_SUM);
+	size_t used =
+		given ? (size_t)given->size
+		      : bt_jpeg_index_make(value->data, (size_t)value->size, max_pixels, 0, entry + JPEG_ENTRY_SUM);
 	if (used == 0)
 		return true;
 	if (given)
@@ -68,16 +69,19 @@ int bt_sample_journal_index(const sample *one, journal *to, uint64_t number, bet
 	return result;
 }
 
-/* Both sections, while they are written. */
-typedef struct index_writer {
-	section places;
-	section entries;
-	uint64_t put;  /* places */
-	uint64_t used; /* bytes of entries */
-} index_writer;
+int bt_index_sections_begin(index_sections *self, int fd, const char *path, uint64_t at, uint64_t pictures,
+			    beton_error *err)
+{
+	*self = (index_sections){.pictures = pictures};
+	int result = bt_section_begin(&self->places, fd, path, "places of JPEG indexes", at, SECTION_BUFFER, NULL, err);
+	if (result == BETON_OK)
+		result = bt_section_begin(&self->entries, fd, path, "JPEG indexes", at + pictures * sizeof(uint64_t),
+					  SECTION_BUFFER, NULL, err);
+	return result;
+}
 
 /* Puts places of pictures up to `end`, which have no further entry. */
-static int put_places(index_writer *self, uint64_t end, beton_error *err)
+static int put_places(index_sections *self, uint64_t end, beton_error *err)
 {
 	uint8_t place[sizeof(uint64_t)];
 	int result = BETON_OK;
@@ -87,13 +91,36 @@ static int put_places(index_writer *self, uint64_t end, beton_error *err)
 	return result;
 }
 
+int bt_index_sections_put(index_sections *self, uint64_t picture, const void *entry, size_t size, beton_error *err)
+{
+	int result = put_places(self, picture, err);
+	if (result == BETON_OK)
+		result = bt_section_put(&self->entries, entry, size, err);
+	self->used += size;
+	return result;
+}
+
+int bt_index_sections_end(index_sections *self, uint64_t *places_sum, uint64_t *entries_sum, beton_error *err)
+{
+	int result = put_places(self, self->pictures, err);
+	if (result == BETON_OK)
+		result = bt_section_end(&self->places, places_sum, err);
+	return result == BETON_OK ? bt_section_end(&self->entries, entries_sum, err) : result;
+}
+
+void bt_index_sections_free(index_sections *self)
+{
+	bt_section_free(&self->places);
+	bt_section_free(&self->entries);
+}
+
 static int damaged_journal(const journal *from, uint64_t offset, int error_number, beton_error *err)
 {
 	return bt_fail_errno(err, error_number ? error_number : EIO, "%s: the journal is damaged at offset %llu",
 			     from->path, (unsigned long long)offset);
 }
 
-static int copy_entries(index_writer *self, journal *from, uint64_t samples, uint64_t pictures, uint8_t *bytes,
+static int copy_entries(index_sections *self, journal *from, uint64_t samples, uint64_t pictures, uint8_t *bytes,
 			beton_error *err)
 {
 	uint64_t offset = BETON_JOURNAL_HEAD_SIZE, done = 0;
@@ -110,12 +137,10 @@ static int copy_entries(index_writer *self, journal *from, uint64_t samples, uin
 		if (part.payload > BETON_JPEG_INDEX_MAX ||
 		    !bt_journal_payload(from, &part, offset, bytes, &error_number))
 			return damaged_journal(from, offset, error_number, err);
-		result = put_places(self, part.position * pictures + part.count, err);
-		if (result == BETON_OK)
-			result = bt_section_put(&self->entries, bytes, (size_t)part.payload, err);
-		self->used += part.payload;
+		result = bt_index_sections_put(self, part.position * pictures + part.count, bytes, (size_t)part.payload,
+					       err);
 	}
-	return result == BETON_OK ? put_places(self, samples * pictures, err) : result;
+	return result;
 }
 
 int bt_jpeg_index_write(journal *from, output_job *job, const sample_schema *schema, beton_error *err)
@@ -123,26 +148,18 @@ int bt_jpeg_index_write(journal *from, output_job *job, const sample_schema *sch
 	uint64_t pictures = 0, at = bt_output_index(job);
 	for (uint32_t i = 0; i < schema->num_fields; i++)
 		pictures += schema->fields[i].type == BETON_FIELD_IMAGE;
-	uint64_t places = job->num_samples * pictures * sizeof(uint64_t);
-	index_writer self = {0};
+	index_sections self = {0};
 	uint8_t *bytes = malloc(BETON_JPEG_INDEX_MAX);
 	int result = bytes ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the index", job->path);
 	if (result == BETON_OK)
-		result = bt_section_begin(&self.places, job->fd, job->path, "places of JPEG indexes", at,
-					  SECTION_BUFFER, NULL, err);
-	if (result == BETON_OK)
-		result = bt_section_begin(&self.entries, job->fd, job->path, "JPEG indexes", at + places,
-					  SECTION_BUFFER, NULL, err);
+		result = bt_index_sections_begin(&self, job->fd, job->path, at, job->num_samples * pictures, err);
 	if (result == BETON_OK)
 		result = copy_entries(&self, from, job->num_samples, pictures, bytes, err);
 	if (result == BETON_OK)
-		result = bt_section_end(&self.places, &job->places_sum, err);
-	if (result == BETON_OK)
-		result = bt_section_end(&self.entries, &job->indexes_sum, err);
-	job->places_size = places;
+		result = bt_index_sections_end(&self, &job->places_sum, &job->indexes_sum, err);
+	job->places_size = self.pictures * sizeof(uint64_t);
 	job->indexes_size = self.used;
-	bt_section_free(&self.places);
-	bt_section_free(&self.entries);
+	bt_index_sections_free(&self);
 	free(bytes);
 	return result;
 }

@@ -17,6 +17,7 @@
 #include "common/system.h"
 #include "fields.h"
 #include "format.h"
+#include "jpeg_index.h"
 #include "layout.h"
 
 /* Enough for tools, which read files from beginning to end. */
@@ -344,6 +345,7 @@ static int read_structure(beton_reader *reader, int flags, const beton_reader_op
 static void close_reader(beton_reader *reader, bool released)
 {
 	bt_access_close(&reader->file);
+	bt_side_close(&reader->side);
 	bt_io_source_close(&reader->source, released);
 	pthread_mutex_destroy(&reader->fill);
 	pthread_mutex_destroy(&reader->lock);
@@ -381,6 +383,7 @@ static int open_with(beton_reader **out, const char *path, io_source *source, in
 	}
 	pthread_mutex_init(&reader->fill, NULL);
 	reader->source = source;
+	reader->side.fd = -1;
 	reader->file = (file_access){.fd = -1,
 				     .read = options->read,
 				     .borrow = options->borrow,
@@ -424,7 +427,15 @@ int beton_reader_open_with(beton_reader **out, const char *path, const beton_rea
 	*out = NULL;
 	beton_reader_options_init(&options);
 	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
-	return result == BETON_OK ? open_with(out, path, NULL, 0, &options, &place, err) : result;
+	if (result == BETON_OK)
+		result = open_with(out, path, NULL, 0, &options, &place, err);
+	if (result == BETON_OK && !(*out)->info.has_jpeg_indexes && bt_jpeg_pictures(*out))
+		result = bt_side_open(&(*out)->side, *out, err);
+	if (result != BETON_OK)
+		beton_reader_close(out);
+	else if ((*out)->side.path)
+		(*out)->info.has_jpeg_indexes = (*out)->info.jpeg_indexes_beside = true;
+	return result;
 }
 
 int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_reader_options *given, beton_error *err)

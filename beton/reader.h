@@ -12,6 +12,7 @@
 #include "file_access.h"
 #include "extension.h"
 #include "io_source.h"
+#include "side_index.h"
 #include "sources.h"
 #include "sums.h"
 
@@ -29,6 +30,7 @@ struct beton_reader {
 	uint32_t num_blobs;   /* in a sample */
 	uint64_t fields_sum;  /* XXH3 of the list of fields */
 	extension_block extension;
+	side_index side; /* used where the file itself has no index */
 	summed_part metadata;
 	summed_part table;
 	summed_part blob_sums; /* does not have checksums itself; size 0: none */

@@ -113,6 +113,19 @@ static void follow_order(check *self, const alloc_entry *entry)
 	self->disordered |= self->turned && self->end > self->first;
 }
 
+/* In files where sections may stand among the pages. */
+static bool lies_in_block(const extension_block *block, const alloc_entry *entry)
+{
+	uint64_t end = entry->pointer + entry->size;
+	uint64_t directory_end = block->directory + block->count * DIRECTORY_ENTRY_SIZE;
+	if (block->version != EXTENSION_APART || block->ignored || entry->size == 0)
+		return false;
+	for (uint32_t i = 0; i < block->count; i++)
+		if (entry->pointer < block->list[i].offset + block->list[i].size && block->list[i].offset < end)
+			return true;
+	return entry->pointer < directory_end && block->directory < end;
+}
+
 static int check_entry(void *context, const alloc_entry *entry)
 {
 	check *self = context;
@@ -122,6 +135,8 @@ static int check_entry(void *context, const alloc_entry *entry)
 	const char *text = bt_alloc_fault(&reader->info, entry);
 	if (!text && reader->info.ordered && entry->sample != entry->number / reader->num_blobs)
 		text = "does not stand at its sample's place";
+	if (!text && lies_in_block(&reader->extension, entry))
+		text = "lies in the extension block";
 	if (!text && entry->size) {
 		follow_order(self, entry);
 		self->filled++;
@@ -192,6 +207,8 @@ static int check_gap(check *self, beton_error *err)
 	beton_error fault;
 	end = end < info->data_end ? end : info->data_end;
 	end = end < self->lowest ? end : self->lowest;
+	if (info->has_extension && reader->extension.begin < end)
+		end = reader->extension.begin;
 	if (reader->extension.ignored || begin >= end)
 		return BETON_OK;
 	int result = find_byte(reader, begin, end, &place, err);

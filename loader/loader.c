@@ -155,6 +155,28 @@ static void tell_rest(const beton_loader *loader)
 	bt_log_tell(&log, BETON_LOG_INFO, line.message);
 }
 
+/* A side file that is not used costs speed, but no pixel. One line, however many files there are. */
+static void tell_side_files(const beton_loader *loader)
+{
+	const bt_dataset *dataset = &loader->dataset;
+	const bt_log_target log = bt_log_target_of(&loader->options);
+	const char *first = NULL;
+	uint32_t more = 0;
+	for (uint32_t i = 0; dataset->readers && i < dataset->count; i++) {
+		const char *fault = beton_reader_jpeg_index_fault(dataset->readers[i]);
+		more += fault && first;
+		first = first ? first : fault;
+	}
+	if (!first || !bt_log_wants(&log, BETON_LOG_WARNING))
+		return;
+	beton_error line;
+	if (more)
+		bt_fail(&line, BETON_OK, "%s (and %u more like it)", first, more);
+	else
+		bt_fail(&line, BETON_OK, "%s", first);
+	bt_log_tell(&log, BETON_LOG_WARNING, line.message);
+}
+
 /* Says what the loader has chosen where the options leave it the choice. */
 static void tell_choices(const beton_loader *loader)
 {
@@ -203,6 +225,7 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 	if (result)
 		return result;
 	tell_rest(loader);
+	tell_side_files(loader);
 	tell_choices(loader);
 	return BETON_OK;
 }

@@ -187,8 +187,8 @@ static double *drawn_numbers(const bt_outputs *outputs, const bt_ticket *ticket,
 			  ticket->index * outputs->list[drawn].sample_bytes);
 }
 
-/* Copies the blob if that takes no wait. Otherwise the system reads it for a later time: a wait here would take longer
- * than the index saves. */
+/* Copies the entry of an index if that takes no wait. Otherwise the system reads it for a later time: a wait here would
+ * take longer than the index saves. */
 static bool read_at_hand(const bt_tools *tools, uint32_t number, const beton_blob *blob, void *to)
 {
 	const beton_loader *loader = tools->loader;
@@ -197,7 +197,10 @@ static bool read_at_hand(const bt_tools *tools, uint32_t number, const beton_blo
 	bt_lease lease;
 	struct iovec part = {.iov_base = to, .iov_len = (size_t)blob->size};
 	if (file->source)
-		return file->immediate && beton_reader_read(file->source, blob, to, NULL) == BETON_OK;
+		return file->immediate && beton_reader_read_jpeg_index(file->source, blob, to, NULL) == BETON_OK;
+	const beton_reader *reader = loader->dataset.readers[number];
+	if (beton_reader_info(reader)->jpeg_indexes_beside)
+		return beton_reader_peek_jpeg_index(reader, blob, to);
 	if (bt_files_borrow(file, &lease, NULL) != BETON_OK)
 		return false;
 	bool done = io->preadv2(lease.fd, &part, 1, (off_t)blob->offset, RWF_NOWAIT) == (ssize_t)blob->size;

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A writer that is killed behind every one of its system calls: the final name then has what it had before, or the
- * whole new file; a later writer continues to the same bytes, or starts again. The parent traces the child with ptrace
- * and kills it at its k-th stop: stop 0 is in front of all calls, odd ones are in front of a call, even ones behind it,
- * which leaves the same files as in front of the next one. */
+ * whole new file; a later writer continues to the same bytes, or starts again. */
 #include "support.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "killed.h"
 #include "writer_job.h"
 
 static file_content whole; /* what an undisturbed writer writes */
@@ -38,35 +33,9 @@ static bool anything_temporary(void)
 	return exists(in_folder(".new.beton.partial")) || exists(in_folder(".new.beton.partial.journal"));
 }
 
-/* Writes in a child that is killed at its k-th stop; false when it ended before that. */
-static bool write_and_kill(const job_settings *settings, long k)
+static int write_job(const void *settings)
 {
-	pid_t child = fork();
-	if (child == 0) {
-		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
-			_exit(77);
-		raise(SIGSTOP);
-		_exit(job_write(settings, NULL) == BETON_OK ? 0 : 1);
-	}
-	assert_true(child > 0);
-	int status;
-	for (long stop = 0;; stop++) {
-		assert_int_equal(waitpid(child, &status, 0), child);
-		if (WIFEXITED(status))
-			break;
-		assert_true(WIFSTOPPED(status));
-		if (stop == 0)
-			ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_EXITKILL);
-		if (stop == k) {
-			kill(child, SIGKILL);
-			assert_int_equal(waitpid(child, &status, 0), child);
-			assert_true(WIFSIGNALED(status));
-			return true;
-		}
-		assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
-	}
-	assert_int_equal(WEXITSTATUS(status), 0);
-	return false;
+	return job_write(settings, NULL);
 }
 
 static void check_final_name(bool had_old)
@@ -92,7 +61,7 @@ static void kill_everywhere(bool resume, bool had_old, long step)
 			write_file(path, "old", 3);
 		/* What is resumable is also left by a writer that does not know that it will be killed. */
 		const job_settings first = {.path = path, .resumable = resume};
-		bool killed = write_and_kill(&first, k);
+		bool killed = killed_at(write_job, &first, k);
 		check_final_name(had_old);
 		uint64_t position = 0;
 		const job_settings second = {
@@ -133,7 +102,7 @@ static void test_killed_repeatedly(void **state)
 	remove(path);
 	for (long k = 10;; k += 7) {
 		const job_settings settings = {.path = path, .resumable = true, .resume = true};
-		if (!write_and_kill(&settings, k))
+		if (!killed_at(write_job, &settings, k))
 			break;
 		check_final_name(false);
 	}
@@ -141,21 +110,9 @@ static void test_killed_repeatedly(void **state)
 	assert_false(anything_temporary());
 }
 
-static bool may_trace(void)
-{
-	pid_t child = fork();
-	if (child == 0) {
-		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
-			_exit(77);
-		_exit(0);
-	}
-	int status;
-	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 int main(void)
 {
-	if (!may_trace()) {
+	if (!killed_may_trace()) {
 		fprintf(stderr, "skipped: a process may not trace its child here\n");
 		return 77;
 	}

@@ -245,6 +245,9 @@ int info_print_json(const beton_reader *reader, const info_options *options, uin
 		result = extension ? BETON_OK : err->code;
 		json_object_set_new(head, "extension", extension);
 	}
+	if (beton_reader_info(reader)->has_jpeg_indexes)
+		json_object_set_new(head, "jpeg_index",
+				    json_string(beton_reader_info(reader)->jpeg_indexes_beside ? "side file" : "file"));
 	/* With the samples, their damage is counted there. */
 	if (options->histogram && result == BETON_OK)
 		result = add_histogram(head, reader, !options->samples, damaged, err);

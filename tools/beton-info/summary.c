@@ -188,6 +188,20 @@ static int print_extension(const beton_reader *reader, beton_error *err)
 	return BETON_OK;
 }
 
+/* The index lets a loader decode only what is near a crop. */
+static void print_index(const beton_reader *reader)
+{
+	const beton_file_info *info = beton_reader_info(reader);
+	const char *fault = beton_reader_jpeg_index_fault(reader);
+	if (info->has_jpeg_indexes)
+		printf("  index of JPEGs: %s\n", info->jpeg_indexes_beside ? "in the side file" : "yes");
+	if (fault) {
+		fputs("  ", stdout);
+		text_print(stdout, fault, 0);
+		putchar('\n');
+	}
+}
+
 static int print_histogram(const beton_reader *reader, beton_error *err)
 {
 	histogram spread;
@@ -207,6 +221,8 @@ int info_print_text(const beton_reader *reader, const info_options *options, uin
 	printf("  size %s, %s, pages of %u bytes, %u bytes of metadata a sample\n", text_size(size, info->file_size),
 	       text_count(samples, info->num_samples, "sample", "samples"), info->page_size, info->record_size);
 	int result = print_extension(reader, err);
+	if (result == BETON_OK)
+		print_index(reader);
 	printf("%u field%s:\n", info->num_fields, info->num_fields == 1 ? "" : "s");
 	for (uint32_t i = 0; i < info->num_fields; i++)
 		print_field(reader, i, damaged, err);

@@ -146,7 +146,7 @@ static int read_index(copier *self, const beton_reader *reader, const beton_valu
 		return BETON_OK;
 	if (!*entry && !(*entry = malloc(BETON_JPEG_INDEX_MAX)))
 		return no_memory(reader, value->sample, BETON_JPEG_INDEX_MAX, err);
-	if (beton_reader_read(reader, &place, *entry, NULL) == BETON_OK &&
+	if (beton_reader_read_jpeg_index(reader, &place, *entry, NULL) == BETON_OK &&
 	    beton_reader_open_jpeg_index(reader, value, &place, *entry, input->data, &index->data, &size, NULL) ==
 		    BETON_OK) {
 		index->size = size;

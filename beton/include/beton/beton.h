@@ -101,12 +101,13 @@ typedef struct beton_file_info {
 	uint64_t alloc_entries;
 	uint64_t file_size;
 	uint64_t data_end; /* all blobs end at or before it: start of the extension block, or of the allocation table */
-	bool has_extension;    /* the block that libbeton's writer adds; false for FFCV's files */
-	bool has_checksums;    /* for every blob: see beton_reader_check */
-	bool has_facts;        /* see beton_reader_facts */
-	bool ordered;          /* the allocation table is in the order of samples and fields */
-	bool has_sources;      /* see beton_reader_source */
-	bool has_jpeg_indexes; /* see beton_reader_jpeg_index */
+	bool has_extension;       /* the block that libbeton's writer adds; false for FFCV's files */
+	bool has_checksums;       /* for every blob: see beton_reader_check */
+	bool has_facts;           /* see beton_reader_facts */
+	bool ordered;             /* the allocation table is in the order of samples and fields */
+	bool has_sources;         /* see beton_reader_source */
+	bool has_jpeg_indexes;    /* see beton_reader_jpeg_index */
+	bool jpeg_indexes_beside; /* they are in a side file, see <beton/index.h> */
 } beton_file_info;
 
 /* A validated range of the file: it lies inside one page and ends before data_end. */
@@ -184,9 +185,9 @@ typedef struct beton_reader_options {
 	beton_cache *cache;
 	/* Lends the reader a descriptor of the file for the time of one read, in place of one that it keeps open: for
 	 * programs with more files than descriptors. It must be of the file at path, and of the same one each time; the
-	 * reader opens nothing. Returns BETON_OK, or a code with a message in err, with which the read ends then.
-	 * give_back ends the loan; both are needed, and get `context`. Called by the threads that use the reader. NULL
-	 * (default): the reader opens the file. Not with beton_reader_open_io. */
+	 * reader opens nothing, but for a read of a side file's index. Returns BETON_OK, or a code with a message in
+	 * err, with which the read ends then. give_back ends the loan; both are needed, and get `context`. Called by
+	 * the threads that use the reader. NULL (default): the reader opens the file. Not with beton_reader_open_io. */
 	int (*borrow)(void *context, int *fd, beton_error *err);
 	void (*give_back)(void *context, int fd);
 } beton_reader_options;
@@ -264,10 +265,24 @@ BETON_API int beton_reader_check(const beton_reader *reader, const beton_value *
 #define BETON_JPEG_INDEX_MAX 65536
 
 /* Finds the entry of a JPEG's index, which lets a decoder begin in the middle of a JPEG without restart markers
- * (docs/format.md). *entry: its BETON_JPEG_INDEX_MAX bytes at most in the file, for beton_reader_read; size 0: there is
- * none. Errors: FORMAT (its place is wrong), INVALID_ARGUMENT, IO, FILE_CHANGED. */
+ * (docs/format.md). It is in the file, or in a side file, NAME.index beside NAME (<beton/index.h>), which open finds
+ * and which stays unused where it is not of this file. *entry: at most BETON_JPEG_INDEX_MAX bytes, for
+ * beton_reader_read_jpeg_index; size 0: there is none. Errors: FORMAT (its place is wrong), INVALID_ARGUMENT, IO,
+ * FILE_CHANGED. */
 BETON_API int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value, beton_blob *entry,
 				      beton_error *err);
+
+/* Reads an entry into destination (entry->size bytes), without a check. Errors: IO, FILE_CHANGED. */
+BETON_API int beton_reader_read_jpeg_index(const beton_reader *reader, const beton_blob *entry, void *destination,
+					   beton_error *err);
+
+/* The same for an entry in a side file, if the system has it in memory; otherwise the system reads it for a later time.
+ * False: it was not read. */
+BETON_API bool beton_reader_peek_jpeg_index(const beton_reader *reader, const beton_blob *entry, void *destination);
+
+/* Why the side file is not used although there is one: a text that names it, valid until close. NULL: it is used, or
+ * not needed, or there is none. Files that a beton_io reads have no side file. */
+BETON_API const char *beton_reader_jpeg_index_fault(const beton_reader *reader);
 
 /* Checks the bytes of an entry. stored: the JPEG, value->blob.size bytes. *index: the *size bytes of the index, which
  * are some of bytes. Errors: FORMAT (it is damaged, or belongs to another JPEG; *size is 0). */

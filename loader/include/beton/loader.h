@@ -105,7 +105,7 @@ typedef enum beton_on_error {
 typedef enum beton_log_level {
 	BETON_LOG_DEBUG = 0, /* what the loader has chosen by itself, once, when it opens */
 	BETON_LOG_INFO = 1,  /* data that the options leave out, such as tokens in no window */
-	/* A read that is late, an engine or direct reading that the system refuses, closing that gives up waiting. */
+	/* A late read, an engine or direct reading that is refused, a stale side file, closing that gives up. */
 	BETON_LOG_WARNING = 2,
 } beton_log_level;
 

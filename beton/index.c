@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <beton/index.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/jpeg.h"
+#include "common/sized.h"
+#include "common/system.h"
+#include "format.h"
+#include "index_place.h"
+#include "index_run.h"
+#include "jpeg_index.h"
+#include "jpeg_index_write.h"
+#include "reader.h"
+#include "side_index.h"
+#include "spool.h"
+
+void beton_index_options_init(beton_index_options *options)
+{
+	*options = (beton_index_options){.struct_size = sizeof(*options)};
+}
+
+static int take_options(const beton_index_options *given, beton_index_options *options, beton_error *err)
+{
+	beton_index_options_init(options);
+	int result = given ? bt_sized_take(options, given, "index options", err) : BETON_OK;
+	if (options->max_pixels == 0)
+		options->max_pixels = BT_MAX_PIXELS_DEFAULT;
+#ifndef HAVE_JPEG
+	if (result == BETON_OK)
+		result = bt_fail(err, BETON_UNSUPPORTED, "this build has no JPEG decoder, and makes no index");
+#endif
+	return result;
+}
+
+/* Where the index of an open file is. */
+static void report_place(const beton_reader *reader, beton_index_report *report)
+{
+	const beton_file_info *info = &reader->info;
+	report->place = !info->has_jpeg_indexes     ? BETON_INDEX_NOWHERE
+			: info->jpeg_indexes_beside ? BETON_INDEX_BESIDE
+						    : BETON_INDEX_IN_FILE;
+	report->bytes = info->jpeg_indexes_beside ? reader->side.places_size + reader->side.entries_size
+						  : reader->extension.known[SECTION_JPEG_PLACES].size +
+							    reader->extension.known[SECTION_JPEG_INDEXES].size;
+	if (reader->side.fault)
+		snprintf(report->why, sizeof(report->why), "%s", reader->side.fault);
+}
+
+/* ---- adding ---- */
+
+typedef struct entry_writer {
+	index_sections sections;
+	const beton_reader *reader;
+} entry_writer;
+
+static int put_entry(void *context, const beton_value *value, const void *bytes, size_t size, beton_error *err)
+{
+	entry_writer *self = context;
+	return bt_index_sections_put(&self->sections, bt_jpeg_picture_number(self->reader, value), bytes, size, err);
+}
+
+/* Makes the side file under its temporary name. */
+static int make_side(const beton_reader *reader, const beton_index_options *options, const spool *files,
+		     side_index *made, beton_index_report *report, beton_error *err)
+{
+	entry_writer self = {.reader = reader};
+	uint8_t header[SIDE_SIZE];
+	uint64_t pictures = bt_jpeg_pictures(reader);
+	int result = bt_index_sections_begin(&self.sections, files->data_fd, files->path, SIDE_SIZE, pictures, err);
+	if (result == BETON_OK)
+		result = bt_index_run_make(reader, options, put_entry, &self, report, err);
+	*made = (side_index){.fd = files->data_fd, .places_size = pictures * sizeof(uint64_t)};
+	if (result == BETON_OK)
+		result = bt_index_sections_end(&self.sections, &made->places_sum, &made->entries_sum, err);
+	made->entries_size = self.sections.used;
+	if (result == BETON_OK)
+		result = bt_side_make_header(reader, made, header, err);
+	if (result == BETON_OK && bt_pwrite_full(files->data_fd, header, sizeof(header), 0) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot write the header", files->path);
+	bt_index_sections_free(&self.sections);
+	return result;
+}
+
+/* Removes a side file, which is one by its first bytes. */
+static int remove_side(const char *path, bool *removed, beton_error *err)
+{
+	*removed = false;
+	if (!bt_side_has_magic(path))
+		return BETON_OK;
+	if (unlink(path) != 0)
+		return bt_fail_errno(err, errno, "%s: cannot remove", path);
+	*removed = true;
+	return bt_sync_parent(path, err);
+}
+
+/* Puts the index that was made where it is to be. */
+static int install(const beton_reader *reader, const beton_index_options *options, spool *files, const side_index *made,
+		   beton_index_report *report, beton_error *err)
+{
+	bool done = false;
+	int result = options->side ? BETON_OK
+				   : bt_index_place_add(reader, made, &done, report->why, sizeof(report->why), err);
+	if (result == BETON_OK && done) {
+		report->place = BETON_INDEX_IN_FILE;
+		result = remove_side(files->path, &done, err);
+	} else if (result == BETON_OK) {
+		report->place = BETON_INDEX_BESIDE;
+		result = bt_spool_sync(files, err);
+		if (result == BETON_OK)
+			result = bt_spool_commit(files, err);
+	}
+	report->changed = result == BETON_OK;
+	report->bytes = made->places_size + made->entries_size;
+	return result;
+}
+
+/* Removes what a process left that was killed in its last steps. */
+static void tidy(const char *side)
+{
+	spool files;
+	bt_spool_open(&files, side, NULL);
+	bt_spool_close(&files, false);
+}
+
+static int add(const beton_reader *reader, const beton_index_options *options, const char *side,
+	       beton_index_report *report, beton_error *err)
+{
+	spool files;
+	side_index made;
+	report->why[0] = 0;
+	int result = bt_spool_open(&files, side, err);
+	if (result == BETON_OK)
+		result = bt_spool_restart(&files, err);
+	if (result == BETON_OK)
+		result = make_side(reader, options, &files, &made, report, err);
+	if (result == BETON_OK && report->indexed > 0)
+		result = install(reader, options, &files, &made, report, err);
+	bt_spool_close(&files, false);
+	return result;
+}
+
+/* Opens the file, and describes where its index is. *side: the side file's path, which the caller frees. */
+static int open_file(beton_reader **reader, const char *path, char **side, beton_index_report *report, beton_error *err)
+{
+	*report = (beton_index_report){0};
+	*reader = NULL;
+	*side = bt_side_path(path);
+	if (!*side)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	int result = beton_reader_open(reader, path, err);
+	if (result == BETON_OK)
+		report_place(*reader, report);
+	return result;
+}
+
+int beton_index_add(const char *path, const beton_index_options *given, beton_index_report *report, beton_error *err)
+{
+	beton_index_options options;
+	beton_reader *reader;
+	char *side;
+	int result = open_file(&reader, path, &side, report, err);
+	if (result == BETON_OK)
+		result = take_options(given, &options, err);
+	if (result == BETON_OK && report->place == BETON_INDEX_NOWHERE)
+		result = add(reader, &options, side, report, err);
+	else if (result == BETON_OK)
+		tidy(side);
+	beton_reader_close(&reader);
+	free(side);
+	return result;
+}
+
+/* ---- removing and checking ---- */
+
+/* With the lock that adding takes. */
+static int take_out(const beton_reader *reader, const char *side, beton_index_report *report, beton_error *err)
+{
+	spool files;
+	bool in_file = false, beside = false;
+	int result = bt_spool_open(&files, side, err);
+	if (result == BETON_OK)
+		result = bt_index_place_remove(reader, &in_file, err);
+	if (result == BETON_OK)
+		result = remove_side(side, &beside, err);
+	report->changed = in_file || beside;
+	if (beside && report->place == BETON_INDEX_NOWHERE)
+		report->place = BETON_INDEX_BESIDE;
+	bt_spool_close(&files, false);
+	return result;
+}
+
+int beton_index_remove(const char *path, beton_index_report *report, beton_error *err)
+{
+	beton_reader *reader;
+	char *side;
+	int result = open_file(&reader, path, &side, report, err);
+	if (result == BETON_OK)
+		result = take_out(reader, side, report, err);
+	beton_reader_close(&reader);
+	free(side);
+	return result;
+}
+
+typedef struct teller {
+	const beton_index_options *options;
+	beton_index_report *report;
+	const char *path;
+} teller;
+
+static int tell(teller *self, int64_t number, const char *message, beton_error *err)
+{
+	self->report->findings++;
+	if (self->options->finding && !self->options->finding(self->options->context, number, message))
+		return bt_fail(err, BETON_CANCELLED, "%s: the check was stopped", self->path);
+	return BETON_OK;
+}
+
+static int tell_picture(void *context, const beton_value *value, const void *bytes, size_t size, beton_error *err)
+{
+	(void)size;
+	return tell(context, (int64_t)value->sample, bytes, err);
+}
+
+static int check_sections(const beton_reader *reader, teller *self, beton_error *err)
+{
+	const extension_section *known = reader->extension.known;
+	beton_error fault;
+	int result = reader->info.jpeg_indexes_beside ? bt_side_check(reader, &fault)
+						      : bt_extension_check(reader, &known[SECTION_JPEG_PLACES], &fault);
+	if (result == BETON_OK && !reader->info.jpeg_indexes_beside)
+		result = bt_extension_check(reader, &known[SECTION_JPEG_INDEXES], &fault);
+	if (result == BETON_FORMAT)
+		return tell(self, -1, fault.message, err);
+	if (result != BETON_OK && err)
+		*err = fault;
+	return result;
+}
+
+int beton_index_check(const char *path, const beton_index_options *given, beton_index_report *report, beton_error *err)
+{
+	beton_index_options options;
+	beton_reader *reader;
+	char *side;
+	int result = open_file(&reader, path, &side, report, err);
+	teller self = {&options, report, path};
+	if (result == BETON_OK)
+		result = take_options(given, &options, err);
+	if (result == BETON_OK && report->place != BETON_INDEX_NOWHERE) {
+		result = check_sections(reader, &self, err);
+		if (result == BETON_OK)
+			result = bt_index_run_check(reader, &options, tell_picture, &self, report, err);
+	}
+	beton_reader_close(&reader);
+	free(side);
+	return result;
+}
