@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decodes a whole JPEG to RGB, where bt_scan decodes its planes: libjpeg-turbo's pixels with the accurate inverse DCT
- * and fancy upsampling, bit for bit.
+ * Decodes a JPEG, or a part of it, to RGB, where bt_scan decodes its planes: libjpeg-turbo's pixels with the accurate
+ * inverse DCT and fancy upsampling, bit for bit.
  */
 #ifndef BT_JPEG_RGB_H
 #define BT_JPEG_RGB_H
@@ -13,10 +13,27 @@
 
 #include <jpeglib.h>
 
-/* jpeg has just read the header from memory, jpeg_calc_output_dimensions has set its size, and it is not changed. out:
- * output_height rows of output_width pixels. False: libjpeg has to decode it, because of its kind, a fault, or because
- * there is no memory; out's content is undefined then. */
-bool bt_rgb_decode(const struct jpeg_decompress_struct *jpeg, uint8_t *out);
+#include "scan.h"
+
+/* Pixels of the picture in the size that jpeg gives it. */
+typedef struct bt_rgb_request {
+	uint32_t x, y, width, height; /* inside of the picture */
+	const void *index;            /* of the JPEG, see index.h; borrowed */
+	size_t index_size;            /* 0: none */
+} bt_rgb_request;
+
+/* Bytes of memory that bt_rgb_decode needs; 0: libjpeg has to decode this kind of JPEG. jpeg: as there. */
+size_t bt_rgb_memory(const struct jpeg_decompress_struct *jpeg, const bt_rgb_request *request);
+
+/* Decodes a part of the picture, to the pixels that it has when all of it is decoded. jpeg has just read the header
+ * from memory, jpeg_calc_output_dimensions has set its size, and it is not changed. Reads what bt_scan_decode reads.
+ * memory: undefined, at a multiple of 2. out: request->height rows of request->width pixels, packed. False: libjpeg has
+ * to decode it, because of its kind or a fault; out's content is undefined then. */
+bool bt_rgb_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_rgb_request *request,
+		   void *memory, uint8_t *out);
+
+/* The same for the whole picture; false also because there is no memory. */
+bool bt_rgb_decode_whole(const struct jpeg_decompress_struct *jpeg, uint8_t *out);
 
 /* The loops over a row, once for each instruction set. All give the same bytes. */
 typedef struct bt_rgb_kernels {

@@ -219,7 +219,7 @@ static void read_index(bt_tools *tools, const bt_ticket *ticket, const beton_val
 	const bt_rect *crop = &request->crop;
 	bool whole = crop->width == value->width && crop->height == value->height;
 	beton_blob entry;
-	if (!bt_request_uses_planes(request) || whole ||
+	if (request->pixels == BT_WANT_RGB_FAST_DCT || whole ||
 	    beton_reader_jpeg_index(reader, value, &entry, NULL) != BETON_OK || entry.size == 0 ||
 	    !read_at_hand(tools, ticket->file, &entry, tools->jpeg_index))
 		return;

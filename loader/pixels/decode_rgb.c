@@ -3,10 +3,13 @@
 
 #include "common/jpeg.h"
 #include "decode_state.h"
+#include "jpeg/rgb.h"
 
 /* Extra pixels that are decoded around a crop. Chroma upsampling treats the outermost samples, and very narrow
  * pictures, differently; with the margin the crop's pixels equal those of a whole decode. */
 enum { MARGIN = 8 };
+
+enum { ALIGNMENT = 64 }; /* of memory for planes, bytes */
 
 static bt_rect widen(const bt_rect *crop, uint32_t width, uint32_t height)
 {
@@ -44,8 +47,35 @@ static void convert_row(const struct jpeg_decompress_struct *jpeg, const bt_requ
 		bt_grey(row, jpeg->output_width, bt_request_weights(request), row);
 }
 
-void bt_decode_pixels(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
-		      bt_picture *out)
+/* Decodes the crop to RGB with bt_scan. False: libjpeg has to decode it. */
+static bool scan_pixels(bt_decoder *decoder, const bt_request *request, bt_picture *out)
+{
+	j_decompress_ptr jpeg = &decoder->jpeg;
+	const bt_rect *crop = &request->crop;
+	const bt_rgb_request part = {.x = crop->x,
+				     .y = crop->y,
+				     .width = crop->width,
+				     .height = crop->height,
+				     .index = request->index,
+				     .index_size = request->index_size};
+	/* It has the accurate DCT alone. */
+	if (!decoder->scan || request->grey || request->pixels == BT_WANT_RGB_FAST_DCT)
+		return false;
+	jpeg->out_color_space = JCS_RGB;
+	jpeg_calc_output_dimensions(jpeg);
+	size_t needed = bt_rgb_memory(jpeg, &part), row = (size_t)crop->width * 3;
+	size_t bytes = (row * crop->height + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	/* libjpeg needs less memory. */
+	uint8_t *pixels = needed ? bt_buffer_reserve(&decoder->pixels, bytes + needed) : NULL;
+	if (!pixels || !bt_rgb_decode(decoder->scan, jpeg, &part, pixels + bytes, pixels))
+		return false;
+	bt_picture_set_pixels(out, pixels, row, crop->width, crop->height, 3);
+	return true;
+}
+
+/* Decodes the crop with libjpeg. */
+static void read_pixels(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
+			bt_picture *out)
 {
 	j_decompress_ptr jpeg = &decoder->jpeg;
 	const bt_rect *crop = &request->crop;
@@ -68,8 +98,15 @@ void bt_decode_pixels(bt_decoder *decoder, const uint8_t *bytes, size_t size, co
 		jpeg_read_scanlines(jpeg, &at, 1);
 		convert_row(jpeg, request, at);
 	}
-	bt_decoder_finish(decoder);
 	uint32_t channels = request->grey ? 1 : 3;
 	bt_picture_set_pixels(out, pixels + (size_t)(x - first) * channels, stride, crop->width, crop->height,
 			      channels);
+}
+
+void bt_decode_pixels(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
+		      bt_picture *out)
+{
+	if (!scan_pixels(decoder, request, out))
+		read_pixels(decoder, bytes, size, request, out);
+	bt_decoder_finish(decoder);
 }

@@ -20,7 +20,7 @@ struct bt_decoder {
 	struct jpeg_decompress_struct jpeg;
 	bt_jpeg_escape escape;
 	uint64_t max_pixels;
-	bt_scan *scan; /* decodes planes; NULL, for tests: libjpeg does */
+	bt_scan *scan; /* decodes planes, and pixels of them; NULL, for tests: libjpeg does */
 	bt_buffer cut; /* the JPEG of the segments that a crop needs */
 	bt_buffer pixels;
 	bt_budget *budget; /* books the buffers, and what libjpeg holds of a picture */

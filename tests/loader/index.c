@@ -167,7 +167,7 @@ static void load_expected(beton_pixels pixels)
 	remove_dataset(path);
 }
 
-static const beton_pixels modes[] = {BETON_PIXELS_FAST};
+static const beton_pixels modes[] = {BETON_PIXELS_FAST, BETON_PIXELS_TORCHVISION};
 
 static void an_index_in_the_file_is_used(void **state)
 {

@@ -114,7 +114,7 @@ int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t heigh
 	int result = image_allocate(&self.image, info->output_width, info->output_height, name, err);
 	if (result == BETON_OK && cmyk && !(self.row = malloc((size_t)info->output_width * 4)))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
-	if (result == BETON_OK && !bt_rgb_decode(info, self.image.data)) {
+	if (result == BETON_OK && !bt_rgb_decode_whole(info, self.image.data)) {
 		jpeg_start_decompress(info);
 		read_rows(&self, cmyk);
 		jpeg_finish_decompress(info);
