@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { DC_SIZE_MAX = 15 };
+#include "coefficients.h"
 
 /* The value of `size` bits as JPEGs store it: without a sign, negative ones less 1. */
 static int32_t extend(uint32_t bits, int size)
@@ -68,13 +68,13 @@ bool bt_huffman_assign(bt_huffman_codes *codes, const uint8_t counts[17], const 
 	memcpy(codes->symbols, symbols, sizeof(codes->symbols));
 	uint32_t code = 0;
 	int index = 0;
-	for (int length = 1; length <= 16; length++, code <<= 1) {
+	for (int length = 1; length <= BT_CODE_BITS_MAX; length++, code <<= 1) {
 		codes->offsets[length] = index - (int32_t)code;
 		/* A code of all ones is none, as libjpeg has it. */
 		if (index + counts[length] > 256 || code + counts[length] >= UINT32_C(1) << length)
 			return false;
 		for (int i = 0; i < counts[length]; i++, index++, code++)
-			if (dc && symbols[index] > DC_SIZE_MAX)
+			if (dc && symbols[index] > BT_DC_SYMBOL_MAX)
 				return false;
 		codes->limits[length] = (int32_t)(code << (16 - length));
 	}

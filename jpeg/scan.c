@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "bits.h"
+#include "coefficients.h"
 #include "idct.h"
 #include "marker.h"
 
@@ -56,16 +57,12 @@ struct bt_scan {
 
 bt_scan *bt_scan_new(void)
 {
-	static const uint8_t zigzag[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
-					   12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
-					   35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
-					   58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 	bt_scan *scan = calloc(1, sizeof(*scan));
 	if (!scan)
 		return NULL;
 	/* What ends a block writes 0 there, before any other coefficient does. */
 	memset(scan->positions, 63, sizeof(scan->positions));
-	memcpy(scan->positions, zigzag, sizeof(zigzag));
+	memcpy(scan->positions, bt_zigzag, sizeof(bt_zigzag));
 	scan->idct = bt_idct_get(0);
 	return scan;
 }

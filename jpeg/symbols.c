@@ -5,15 +5,13 @@
 #include <string.h>
 
 #include "bits.h"
+#include "coefficients.h"
 #include "huffman.h"
 #include "marker.h"
 #include "scan.h"
 
 enum {
 	LOOK_UP_BITS = 10,
-	DC_SIZE_MAX = 11, /* of 8-bit JPEG */
-	AC_SIZE_MAX = 10,
-	SKIP_16_ZEROS = 0xf0,
 	/* The symbols of an MCU. */
 	MCU_SYMBOLS = BT_BLOCKS_MAX * DCTSIZE2,
 };
@@ -59,7 +57,7 @@ typedef struct reader {
 static uint64_t entry_of(const code *c, uint32_t length, uint32_t symbol)
 {
 	uint32_t size = c->dc ? symbol : symbol & 15, run = c->dc ? 0 : symbol >> 4;
-	if (size > (c->dc ? DC_SIZE_MAX : AC_SIZE_MAX) || (size == 0 && run != 0 && run != 15))
+	if (size > (c->dc ? BT_DC_BITS_MAX : BT_AC_BITS_MAX) || (size == 0 && run != 0 && run != 15))
 		return 0;
 	uint32_t skip = c->dc || size ? run + 1 : run ? 16 : BT_HUFFMAN_END;
 	return (length + size) << ENTRY_LENGTH | skip << ENTRY_SKIP | size << ENTRY_SIZE |
@@ -187,7 +185,7 @@ INLINE bool take_dc(bt_bits *bits, component *c, uint32_t **at, uint32_t *counts
 	size = difference ? 32 - (uint32_t)__builtin_clz((uint32_t)abs(difference)) : 0;
 	value = (uint32_t)(difference - (difference < 0)) & ((UINT32_C(1) << size) - 1);
 	put(at, counts, (c->dc->kind + size) << BT_SYMBOLS_VALUE | value);
-	return size <= DC_SIZE_MAX && c->last_in == (int16_t)c->last_in;
+	return size <= BT_DC_BITS_MAX && c->last_in == (int16_t)c->last_in;
 }
 
 /* Takes one AC symbol. False: the block has no more, or *entry is 0. */
@@ -218,7 +216,7 @@ INLINE bool take_block(bt_bits *bits, component *c, uint32_t **at, uint32_t *cou
 	/* Zeros at the end are left to the end's symbol. */
 	bool ended = k >= BT_HUFFMAN_END;
 	uint32_t last = (*at)[ended ? -2 : -1] >> BT_SYMBOLS_VALUE;
-	return entry && (ended || k == DCTSIZE2 - 1) && last != c->ac->kind + SKIP_16_ZEROS;
+	return entry && (ended || k == DCTSIZE2 - 1) && last != c->ac->kind + BT_SKIP_16_ZEROS;
 }
 
 /* Takes a block over the edge, and puts what is written there. */

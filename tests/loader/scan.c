@@ -12,6 +12,7 @@
 #include <jpeglib.h>
 
 #include "jpeg/check.h"
+#include "jpeg/coefficients.h"
 #include "jpeg/idct.h"
 #include "jpeg/scan.h"
 
@@ -530,12 +531,25 @@ static void compare_transforms(uint32_t side, const int16_t *blocks, const uint8
 	}
 }
 
+/* Up and down the diagonals, as T.81 draws it. */
+static void coefficients_are_in_zigzag_order(void **state)
+{
+	int k = 0;
+	(void)state;
+	for (int diagonal = 0; diagonal < 15; diagonal++)
+		for (int i = 0; i <= diagonal; i++) {
+			int y = diagonal % 2 ? i : diagonal - i, x = diagonal - y;
+			if (x > 7 || y > 7)
+				continue;
+			assert_int_equal(bt_zigzag[k], y * 8 + x);
+			assert_int_equal(bt_zigzag_numbers[y * 8 + x], k);
+			k++;
+		}
+	assert_int_equal(k, 64);
+}
+
 static void transforms_agree(void **state)
 {
-	static const uint8_t zigzag[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
-					   12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
-					   35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
-					   58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 	static int16_t blocks[BLOCKS * 64];
 	static uint8_t counts[BLOCKS];
 	(void)state;
@@ -548,7 +562,7 @@ static void transforms_agree(void **state)
 		for (uint32_t j = 0; j < count; j++) {
 			counts[j] = (uint8_t)(i % 3 == 0 ? 1 : draw(1, i % 3 == 1 ? BT_IDCT_CORNER : 64));
 			for (uint32_t k = 0; k < counts[j]; k++)
-				blocks[j * 64 + zigzag[k]] = (int16_t)((int32_t)draw(0, most) - (int32_t)(most / 2));
+				blocks[j * 64 + bt_zigzag[k]] = (int16_t)((int32_t)draw(0, most) - (int32_t)(most / 2));
 		}
 		for (uint32_t side = 1; side <= 8; side *= 2)
 			compare_transforms(side, blocks, counts, count, quantizers);
@@ -596,6 +610,7 @@ int main(void)
 		cmocka_unit_test(runs_that_lead_too_far_are_left),
 		cmocka_unit_test(other_codes_are_left),
 		cmocka_unit_test(other_ends_are_left),
+		cmocka_unit_test(coefficients_are_in_zigzag_order),
 		cmocka_unit_test(transforms_agree),
 		cmocka_unit_test(means_have_a_range),
 	};

@@ -5,22 +5,12 @@
 #include <string.h>
 
 #include "common/sse.h"
+#include "jpeg/coefficients.h"
 
 enum {
 	SYMBOLS = 256,
 	RESERVED = SYMBOLS, /* gets the longest code, which is all ones and is then left out */
-	LENGTH_MAX = 16,
-	DC_BITS_MAX = 11,
-	AC_BITS_MAX = 10,
-	SKIP_16_ZEROS = 0xf0,
-	END_OF_BLOCK = 0,
 };
-
-/* Index of each coefficient in the order of writing. */
-static const uint8_t zigzag[DCTSIZE2] = {0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42,
-					 3,  8,  12, 17, 25, 30, 41, 43, 9,  11, 18, 24, 31, 40, 44, 53,
-					 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38, 46, 51, 55, 60,
-					 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63};
 
 /* Bit i: coefficient i is not 0. */
 static uint64_t nonzero_mask(const JCOEF *block)
@@ -51,7 +41,7 @@ bool huffman_count_block(const JCOEF block[DCTSIZE2], int *last_dc, huffman_coun
 {
 	int bits = bit_count(block[0] - *last_dc);
 	*last_dc = block[0];
-	if (bits > DC_BITS_MAX)
+	if (bits > BT_DC_BITS_MAX)
 		return false;
 	dc->symbols[bits]++;
 	uint8_t sizes[DCTSIZE2];
@@ -59,28 +49,28 @@ bool huffman_count_block(const JCOEF block[DCTSIZE2], int *last_dc, huffman_coun
 	for (uint64_t left = nonzero_mask(block) & ~UINT64_C(1); left; left &= left - 1) {
 		int i = __builtin_ctzll(left);
 		bits = bit_count(block[i]);
-		if (bits > AC_BITS_MAX)
+		if (bits > BT_AC_BITS_MAX)
 			return false;
-		sizes[zigzag[i]] = (uint8_t)bits;
-		in_order |= UINT64_C(1) << zigzag[i];
+		sizes[bt_zigzag_numbers[i]] = (uint8_t)bits;
+		in_order |= UINT64_C(1) << bt_zigzag_numbers[i];
 	}
 	int before = 0;
 	for (; in_order; in_order &= in_order - 1) {
 		int k = __builtin_ctzll(in_order);
 		int run = k - before - 1;
 		before = k;
-		ac->symbols[SKIP_16_ZEROS] += (uint32_t)run >> 4;
+		ac->symbols[BT_SKIP_16_ZEROS] += (uint32_t)run >> 4;
 		ac->symbols[(run & 15) << 4 | sizes[k]]++;
 	}
 	if (before < DCTSIZE2 - 1)
-		ac->symbols[END_OF_BLOCK]++;
+		ac->symbols[BT_END_OF_BLOCK]++;
 	return true;
 }
 
 void huffman_count_fill(uint32_t blocks, huffman_counts *dc, huffman_counts *ac)
 {
 	dc->symbols[0] += blocks;
-	ac->symbols[END_OF_BLOCK] += blocks;
+	ac->symbols[BT_END_OF_BLOCK] += blocks;
 }
 
 typedef struct leaf {
@@ -143,7 +133,7 @@ static void count_lengths(const leaf *leaves, int n, uint32_t lengths[SYMBOLS + 
 /* T.81, figure K.3: two of the longest codes move, one to their parent's place, the other under a shorter leaf. */
 static void limit_lengths(uint32_t lengths[SYMBOLS + 1])
 {
-	for (int l = SYMBOLS; l > LENGTH_MAX; l--)
+	for (int l = SYMBOLS; l > BT_CODE_BITS_MAX; l--)
 		while (lengths[l]) {
 			int shorter = l - 2;
 			while (!lengths[shorter])
@@ -165,11 +155,11 @@ void huffman_make_table(const huffman_counts *counts, JHUFF_TBL *table)
 		leaves[n++] = (leaf){1, 0}; /* a table has one code at least */
 	count_lengths(leaves, n, lengths);
 	limit_lengths(lengths);
-	int longest = LENGTH_MAX;
+	int longest = BT_CODE_BITS_MAX;
 	while (!lengths[longest])
 		longest--;
 	lengths[longest]--;
-	for (int l = 1; l <= LENGTH_MAX; l++)
+	for (int l = 1; l <= BT_CODE_BITS_MAX; l++)
 		table->bits[l] = (UINT8)lengths[l];
 	for (int i = 1; i < n; i++)
 		table->huffval[n - 1 - i] = (UINT8)leaves[i].symbol;
