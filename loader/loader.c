@@ -163,7 +163,8 @@ static void tell_side_files(const beton_loader *loader)
 	const char *first = NULL;
 	uint32_t more = 0;
 	for (uint32_t i = 0; dataset->readers && i < dataset->count; i++) {
-		const char *fault = beton_reader_jpeg_index_fault(dataset->readers[i]);
+		const beton_reader *reader = dataset->readers[i];
+		const char *fault = reader ? beton_reader_jpeg_index_fault(reader) : NULL;
 		more += fault && first;
 		first = first ? first : fault;
 	}
