@@ -53,7 +53,8 @@ int raster_read_array(const array_type *type, const void *elements, const raster
 		return result;
 	size_t samples = (size_t)out->width * out->height * out->type.channels;
 	memcpy(out->data, elements, samples * type->item_size);
-	for (size_t i = 0; type->dtype[0] == '>' && i < samples; i++) {
+	bool swaps = type->dtype[0] == '>' && type->item_size == 2;
+	for (size_t i = 0; swaps && i < samples; i++) {
 		uint8_t high = out->data[2 * i];
 		out->data[2 * i] = out->data[2 * i + 1];
 		out->data[2 * i + 1] = high;
