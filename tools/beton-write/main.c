@@ -249,9 +249,10 @@ static int open_writer(write_run *self, dataset *set, beton_error *err)
 	else if (self->options->append)
 		result =
 			append_check(self->options->append, set->path, self->plan.fields, self->plan.count, facts, err);
-	if (result == BETON_OK)
+	bool taken = result == BETON_OK;
+	if (taken)
 		result = beton_writer_open(&set->writer, set->path, self->plan.fields, self->plan.count, &options, err);
-	if (result == BETON_MISMATCH) {
+	if (taken && result == BETON_MISMATCH) {
 		beton_error refused = *err;
 		bt_fail(err, BETON_MISMATCH,
 			"--resume: %s; the same command as before continues it, and without --resume it is replaced",
