@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include <beton/set.h>
 
 #include "common/arguments.h"
@@ -125,10 +127,22 @@ static int write_shard(const split_job *job, const beton_reader *reader, const s
 	return result;
 }
 
+/* The index names its shards in JSON. */
+static int check_text(const split_names *names, beton_error *err)
+{
+	const char *output = names->job->output, *slash = strrchr(output, '/');
+	json_t *text = names->files > names->shards ? json_string(slash ? slash + 1 : output) : json_null();
+	if (!text)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: its name is not UTF-8 text, as the names of the shards in a set must be", output);
+	json_decref(text);
+	return BETON_OK;
+}
+
 /* Every name is looked at before the first file is written. */
 static int check_names(split_names *names, const beton_reader *reader, beton_error *err)
 {
-	int result = BETON_OK;
+	int result = check_text(names, err);
 	for (uint64_t k = 0; k < names->files && result == BETON_OK; k++) {
 		char *name = make_name(names, k);
 		result = name ? output_check(name, reader, names->job->force, err)
