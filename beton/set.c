@@ -301,9 +301,10 @@ int beton_set_check(const beton_set *set, uint32_t shard, const beton_reader *re
 		return changed(set, wanted, "its page size is", now.page_size, wanted->page_size, err);
 	if (now.record_size != wanted->record_size)
 		return changed(set, wanted, "the size of its records is", now.record_size, wanted->record_size, err);
-	if (now.data_bytes != wanted->data_bytes || now.ordered != wanted->ordered)
+	/* data_bytes may differ: it ends where something in the file's free space begins. */
+	if (now.ordered != wanted->ordered)
 		return bt_fail(err, BETON_FILE_CHANGED,
-			       "%s: its values have another place than when it was added to %s", wanted->path,
+			       "%s: its values have another order than when it was added to %s", wanted->path,
 			       set->path);
 	beton_error fault;
 	if (bt_shard_compare_fields(set, reader->fields, reader->info.num_fields, beton_reader_path(reader), &fault) !=
