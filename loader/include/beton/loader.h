@@ -224,9 +224,10 @@ typedef enum beton_filter {
  * dtype and layout holds the same pixels. Grey, CMYK and YCCK JPEGs are converted to RGB; all to
  * grey with color GREY.
  * Rasters (BETON_FIELD_RASTER) are converted likewise, with all their channels, to UINT8 (8 bits), UINT16 (16 bits) or
- * floats, which without normalize are the samples. Scaling 16 bits down to bytes is the caller's: any one factor would
- * be wrong for most. Not with pixels and color other than their defaults, and of operations only with those that move
- * pixels, leave some out, or are the caller's: see beton_operation_kind. */
+ * floats, which without normalize are the samples: with 16 bits BFLOAT16 rounds them, and FLOAT16 makes those from
+ * 65520 on infinite. Scaling 16 bits down to bytes is the caller's: any one factor would be wrong for most. Not with
+ * pixels and color other than their defaults, and of operations only with those that move pixels, leave some out, or
+ * are the caller's: see beton_operation_kind. */
 typedef struct beton_image_options {
 	const char *field; /* NULL = the first image field; without one, the first raster field */
 	uint32_t height;   /* output pixels, 1..65535; default 224 */
