@@ -15,7 +15,7 @@
 #include "state.h"
 #include "workers.h"
 
-/* Clears pointers that are borrowed until open returns. Fields' names live as long as the reader. */
+/* Clears pointers that are borrowed until open returns. Fields' names live as long as the data set. */
 static void drop_borrowed(beton_loader *loader)
 {
 	beton_loader_options *options = &loader->options;
@@ -34,8 +34,8 @@ static void drop_borrowed(beton_loader *loader)
 	options->num_fields = options->num_cpus = options->num_replacements = options->num_joined = 0;
 	options->num_geometry = 0;
 	if (options->class_field) {
-		int field = beton_reader_find_field(loader->reader, options->class_field);
-		options->class_field = beton_reader_field(loader->reader, (uint32_t)field)->name;
+		int field = bt_schema_find(&loader->dataset.schema, options->class_field);
+		options->class_field = loader->dataset.schema.fields[field].name;
 	}
 }
 
@@ -68,18 +68,15 @@ static void tell(void *context, beton_log_level level, const char *line)
 		bt_lent_end(lent);
 }
 
-static int open_files(beton_loader *loader, uint32_t num_sources, beton_error *err)
+static int open_dataset(beton_loader *loader, const beton_source *sources, uint32_t num_sources, beton_error *err)
 {
 	const beton_loader_options *options = &loader->options;
-	bt_files_config config = {.count = num_sources,
-				  .open_max = options->files_open_max,
-				  .direct = options->direct,
-				  .log = options->log ? tell : NULL,
-				  .log_context = loader,
-				  .io = loader->io};
-	if (num_sources == 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sources were given");
-	return bt_files_open(&loader->dataset.files, &config, err);
+	const bt_files_config config = {.open_max = options->files_open_max,
+					.direct = options->direct,
+					.log = options->log ? tell : NULL,
+					.log_context = loader,
+					.io = loader->io};
+	return bt_dataset_open(&loader->dataset, sources, num_sources, options, &config, bt_cache_bytes(options), err);
 }
 
 /* Opens the engine, for `ahead` concurrent reads of each worker. */
@@ -98,10 +95,11 @@ static int open_pool(beton_loader *loader, beton_error *err)
 {
 	bt_outputs outputs;
 	const bt_windows *windows = &loader->dataset.windows;
-	uint64_t room = loader->reader ? bt_dataset_room(&loader->dataset, loader->options.batch_size) : 0;
-	int result = loader->reader ? bt_outputs_init(&outputs, loader->reader, &loader->options, room, err)
-				    : bt_outputs_init_windows(&outputs, bt_dataset_name(&loader->dataset),
-							      windows->parts, &loader->options, err);
+	bool samples = loader->dataset.readers != NULL;
+	uint64_t room = samples ? bt_dataset_room(&loader->dataset, loader->options.batch_size) : 0;
+	int result = samples ? bt_outputs_init(&outputs, &loader->dataset.schema, &loader->options, room, err)
+			     : bt_outputs_init_windows(&outputs, bt_dataset_name(&loader->dataset), windows->parts,
+						       &loader->options, err);
 	if (result)
 		return result;
 	result = bt_pool_open(&loader->pool, &outputs, &loader->options.allocator, err);
@@ -199,26 +197,22 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 {
 	int result = bt_options_resolve(&loader->options, options, err);
 	if (result == BETON_OK)
-		result = open_files(loader, num_sources, err);
-	if (result == BETON_OK)
-		result = bt_dataset_open(&loader->dataset, sources, &loader->options, bt_cache_bytes(&loader->options),
-					 err);
+		result = open_dataset(loader, sources, num_sources, err);
 	if (result)
 		return result;
-	loader->reader = loader->dataset.readers ? loader->dataset.readers[0] : NULL;
 	loader->fingerprint = bt_dataset_fingerprint(&loader->dataset);
 	result = open_pool(loader, err);
 	if (result == BETON_OK)
 		result = bt_dataset_orders(&loader->dataset, &loader->options, &loader->orders, err);
 	if (result == BETON_OK)
-		result = bt_replacements_open(&loader->replacements, &loader->options, loader->outputs, loader->reader,
-					      err);
+		result = bt_replacements_open(&loader->replacements, &loader->options, loader->outputs,
+					      &loader->dataset.schema, err);
 	if (result)
 		return result;
 	loader->cpus = loader->options.cpus;
 	loader->num_cpus = loader->options.num_cpus;
 	drop_borrowed(loader);
-	result = bt_views_open(&loader->views, &loader->options, loader->outputs, loader->reader, err);
+	result = bt_views_open(&loader->views, &loader->options, loader->outputs, &loader->dataset.schema, err);
 	if (result == BETON_OK)
 		result = keep_batch_operations(loader, err);
 	if (result == BETON_OK)
@@ -323,7 +317,7 @@ int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *s
 	if (sample >= bt_dataset_samples(&loader->dataset))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sample %llu: the data set has %llu",
 			       (unsigned long long)sample, (unsigned long long)bt_dataset_samples(&loader->dataset));
-	*source = bt_dataset_locate(&loader->dataset, sample, index);
+	*source = bt_dataset_source(&loader->dataset, sample, index);
 	return BETON_OK;
 }
 

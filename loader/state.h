@@ -79,7 +79,6 @@ struct beton_loader {
 	pid_t owner;
 	beton_loader_options options;
 	bt_dataset dataset;
-	beton_reader *reader; /* of the first file, for fields and names; NULL: the files are streams of tokens */
 	bt_orders *orders;
 	uint64_t fingerprint;   /* of the data set */
 	const struct bt_io *io; /* of the engines; NULL: the system's */

@@ -20,21 +20,21 @@ static bool holds_pictures(const beton_field *field)
 }
 
 /* Chooses the field of a view. */
-static int choose_field(int *out, const beton_reader *reader, const beton_image_options *image, const char *option,
+static int choose_field(int *out, const bt_schema *schema, const beton_image_options *image, const char *option,
 			beton_error *err)
 {
-	int index = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
+	int index = bt_schema_find_type(schema, BETON_FIELD_IMAGE);
 	if (index < 0)
-		index = beton_reader_find_type(reader, BETON_FIELD_RASTER);
+		index = bt_schema_find_type(schema, BETON_FIELD_RASTER);
 	*out = index;
 	if (image->field)
-		index = beton_reader_find_field(reader, image->field);
+		index = bt_schema_find(schema, image->field);
 	if (image->field && index < 0)
-		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option %s.field)", beton_reader_path(reader),
-			       image->field, option);
-	if (image->field && !holds_pictures(beton_reader_field(reader, (uint32_t)index)))
+		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option %s.field)", schema->path, image->field,
+			       option);
+	if (image->field && !holds_pictures((&schema->fields[index])))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option %s.field) holds no images",
-			       beton_reader_path(reader), image->field, option);
+			       schema->path, image->field, option);
 	*out = index;
 	return BETON_OK;
 }
@@ -45,7 +45,7 @@ static void name_view(char name[32], const beton_loader_options *options, uint32
 	snprintf(name, 32, options->num_views ? "views[%u]" : "image", view);
 }
 
-static int choose_fields(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
+static int choose_fields(bt_outputs *outputs, const bt_schema *schema, const beton_loader_options *options,
 			 beton_error *err)
 {
 	int result = BETON_OK;
@@ -53,7 +53,7 @@ static int choose_fields(bt_outputs *outputs, const beton_reader *reader, const 
 		char option[32];
 		name_view(option, options, i);
 		outputs->drawn[i] = -1;
-		result = choose_field(&outputs->view_field[i], reader, bt_view_options(options, i), option, err);
+		result = choose_field(&outputs->view_field[i], schema, bt_view_options(options, i), option, err);
 	}
 	return result;
 }
@@ -198,12 +198,12 @@ static bool is_chosen(const beton_loader_options *options, const char *name)
 }
 
 /* The names in the option fields must exist. */
-static int check_names(const beton_reader *reader, const beton_loader_options *options, beton_error *err)
+static int check_names(const bt_schema *schema, const beton_loader_options *options, beton_error *err)
 {
 	for (uint32_t i = 0; options->fields && i < options->num_fields; i++)
-		if (!options->fields[i] || beton_reader_find_field(reader, options->fields[i]) < 0)
-			return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option fields[%u])",
-				       beton_reader_path(reader), options->fields[i] ? options->fields[i] : "NULL", i);
+		if (!options->fields[i] || bt_schema_find(schema, options->fields[i]) < 0)
+			return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option fields[%u])", schema->path,
+				       options->fields[i] ? options->fields[i] : "NULL", i);
 	return BETON_OK;
 }
 
@@ -238,7 +238,7 @@ static bool add_stored(bt_outputs *outputs, uint32_t view, const char *name, con
 }
 
 /* Whether all views of a field of pictures are for what it holds. */
-static int check_views(const bt_outputs *outputs, const beton_reader *reader, uint32_t index,
+static int check_views(const bt_outputs *outputs, const bt_schema *schema, uint32_t index,
 		       const beton_loader_options *options, beton_error *err)
 {
 	for (uint32_t i = 0; i < bt_num_views(options); i++) {
@@ -246,10 +246,9 @@ static int check_views(const bt_outputs *outputs, const beton_reader *reader, ui
 		if (outputs->view_field[i] != (int)index)
 			continue;
 		name_view(name, options, i);
-		int result = bt_options_check_field(bt_view_options(options, i), name,
-						    beton_reader_field(reader, index), err);
+		int result = bt_options_check_field(bt_view_options(options, i), name, (&schema->fields[index]), err);
 		if (result) {
-			bt_prefix(err, "%s", beton_reader_path(reader));
+			bt_prefix(err, "%s", schema->path);
 			return result;
 		}
 	}
@@ -283,10 +282,10 @@ static bool add_views(bt_outputs *outputs, uint32_t index, const beton_field *fi
 
 /* Adds the outputs of an array whose rows are boxes or points, each with what is left of them; none if no option says
  * that they are. tensor: of the array. */
-static int add_geometry(bt_outputs *outputs, const beton_reader *reader, uint32_t index, const beton_tensor *tensor,
+static int add_geometry(bt_outputs *outputs, const bt_schema *schema, uint32_t index, const beton_tensor *tensor,
 			const beton_loader_options *options, bool *overflow, beton_error *err)
 {
-	const char *name = beton_reader_field(reader, index)->name;
+	const char *name = schema->fields[index].name;
 	uint32_t before = outputs->count;
 	for (uint32_t i = 0; i < options->num_geometry; i++) {
 		const beton_geometry *geometry = &options->geometry[i];
@@ -298,7 +297,7 @@ static int add_geometry(bt_outputs *outputs, const beton_reader *reader, uint32_
 			return bt_fail(
 				err, BETON_INVALID_ARGUMENT,
 				"%s: field '%s' (option geometry[%u].field) has rows of %lld numbers, and %s have %s",
-				beton_reader_path(reader), name, i, (long long)numbers, points ? "points" : "boxes",
+				schema->path, name, i, (long long)numbers, points ? "points" : "boxes",
 				points ? "2 or 3" : "4");
 		char suffix[24] = "", kept_suffix[24] = ".kept";
 		uint32_t entry = (outputs->count - before) / 2;
@@ -321,12 +320,12 @@ static int add_geometry(bt_outputs *outputs, const beton_reader *reader, uint32_
 }
 
 /* Each entry of option geometry must have become an output, and its view must be one. */
-static int check_geometry(const bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
+static int check_geometry(const bt_outputs *outputs, const bt_schema *schema, const beton_loader_options *options,
 			  beton_error *err)
 {
 	for (uint32_t i = 0; i < options->num_geometry; i++) {
 		const beton_geometry *geometry = &options->geometry[i];
-		int field = beton_reader_find_field(reader, geometry->field);
+		int field = bt_schema_find(schema, geometry->field);
 		bool is_output = false, view_is_output = false;
 		for (uint32_t k = 0; k < outputs->count; k++) {
 			const bt_output *output = &outputs->list[k];
@@ -335,39 +334,39 @@ static int check_geometry(const bt_outputs *outputs, const beton_reader *reader,
 		}
 		if (field < 0)
 			return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option geometry[%u].field)",
-				       beton_reader_path(reader), geometry->field, i);
+				       schema->path, geometry->field, i);
 		if (!is_output)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
 				       "%s: field '%s' (option geometry[%u].field) is no output of an array",
-				       beton_reader_path(reader), geometry->field, i);
+				       schema->path, geometry->field, i);
 		if (!view_is_output)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
 				       "%s: the picture of option geometry[%u].view, which is %u, is no output",
-				       beton_reader_path(reader), i, geometry->view);
+				       schema->path, i, geometry->view);
 	}
 	return BETON_OK;
 }
 
 /* Adds the outputs of one field, if it has any. */
-static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t index,
-		     const beton_loader_options *options, bool *overflow, beton_error *err)
+static int add_field(bt_outputs *outputs, const bt_schema *schema, uint32_t index, const beton_loader_options *options,
+		     bool *overflow, beton_error *err)
 {
-	const beton_field *field = beton_reader_field(reader, index);
+	const beton_field *field = &schema->fields[index];
 	if (!is_chosen(options, field->name))
 		return BETON_OK;
 	beton_tensor tensor;
 	bt_output_kind kind = BT_OUTPUT_IMAGE;
 	bool image = holds_pictures(field);
-	int result = image ? check_views(outputs, reader, index, options, err) : BETON_OK;
+	int result = image ? check_views(outputs, schema, index, options, err) : BETON_OK;
 	if (result)
 		return result;
 	if (image ? !add_views(outputs, index, field, options, overflow)
-		  : !describe(&tensor, &kind, field, options, beton_reader_info(reader)->page_size)) {
+		  : !describe(&tensor, &kind, field, options, schema->page_size)) {
 		if (!options->fields)
 			return BETON_OK;
 		bool bytes = field->type == BETON_FIELD_BYTES || field->type == BETON_FIELD_JSON;
 		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field '%s' (option fields) cannot be an output: %s",
-			       beton_reader_path(reader), field->name,
+			       schema->path, field->name,
 			       bytes ? "option max_bytes is 0" : "no tensor of a batch holds it");
 	}
 	if (image)
@@ -380,7 +379,7 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 	}
 	if (kind == BT_OUTPUT_ARRAY) {
 		uint32_t before = outputs->count;
-		result = add_geometry(outputs, reader, index, &tensor, options, overflow, err);
+		result = add_geometry(outputs, schema, index, &tensor, options, overflow, err);
 		if (result || outputs->count > before)
 			return result;
 	}
@@ -404,18 +403,17 @@ static const bt_output *first_image(const bt_outputs *outputs)
 }
 
 /* Adds the outputs about mixing, if the options mix batches. */
-static int add_mixing(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
-		      bool *overflow, beton_error *err)
+static int add_mixing(bt_outputs *outputs, const bt_schema *schema, const beton_loader_options *options, bool *overflow,
+		      beton_error *err)
 {
 	if (!bt_batch_operations_mix(options))
 		return BETON_OK;
 	const bt_output *image = first_image(outputs);
 	if (!image)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: option batch_operations mixes images, and none is an output",
-			       beton_reader_path(reader));
+			       "%s: option batch_operations mixes images, and none is an output", schema->path);
 	uint32_t field = image->field;
-	const char *name = beton_reader_field(reader, field)->name;
+	const char *name = schema->fields[field].name;
 	beton_tensor tensor = {.dtype = BETON_FLOAT32, .ndim = 1, .shape = {options->batch_size}};
 	outputs->lambda = (int)outputs->count;
 	*overflow |= add_output(outputs, field, BT_OUTPUT_LAMBDA, name, ".lambda", &tensor);
@@ -431,7 +429,7 @@ static int add_mixing(bt_outputs *outputs, const beton_reader *reader, const bet
 }
 
 /* Adds the drawn numbers of each view that is an output. Returns true on overflow. */
-static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options)
+static bool add_drawn(bt_outputs *outputs, const bt_schema *schema, const beton_loader_options *options)
 {
 	bool overflow = false;
 	uint32_t count = options->drawn ? outputs->count : 0;
@@ -446,19 +444,19 @@ static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const bet
 		char suffix[24];
 		make_suffix(suffix, outputs, image->view, ".drawn");
 		outputs->drawn[image->view] = (int)outputs->count;
-		overflow |= add_output(outputs, image->field, BT_OUTPUT_DRAWN,
-				       beton_reader_field(reader, image->field)->name, suffix, &tensor);
+		overflow |= add_output(outputs, image->field, BT_OUTPUT_DRAWN, schema->fields[image->field].name,
+				       suffix, &tensor);
 		outputs->list[outputs->count - 1].view = image->view;
 	}
 	return overflow;
 }
 
-static int find_part(const bt_outputs *outputs, const beton_reader *reader, const char *name, uint32_t number,
+static int find_part(const bt_outputs *outputs, const bt_schema *schema, const char *name, uint32_t number,
 		     uint32_t *out, beton_error *err)
 {
-	int field = name ? beton_reader_find_field(reader, name) : -1;
+	int field = name ? bt_schema_find(schema, name) : -1;
 	if (field < 0)
-		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option joined[%u])", beton_reader_path(reader),
+		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option joined[%u])", schema->path,
 			       name ? name : "NULL", number);
 	for (uint32_t i = 0; i < outputs->count; i++) {
 		const bt_output *output = &outputs->list[i];
@@ -470,17 +468,17 @@ static int find_part(const bt_outputs *outputs, const beton_reader *reader, cons
 		}
 	}
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option joined[%u]) is no output of numbers",
-		       beton_reader_path(reader), name, number);
+		       schema->path, name, number);
 }
 
 /* Adds the numbers of several outputs in one, if the options want it. */
-static int add_joined(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
-		      bool *overflow, beton_error *err)
+static int add_joined(bt_outputs *outputs, const bt_schema *schema, const beton_loader_options *options, bool *overflow,
+		      beton_error *err)
 {
 	beton_tensor tensor = {.dtype = BETON_FLOAT32, .ndim = 2, .shape = {options->batch_size}};
 	for (uint32_t i = 0; i < options->num_joined; i++) {
 		uint32_t *part = &outputs->parts[outputs->num_parts++];
-		int result = find_part(outputs, reader, options->joined[i], i, part, err);
+		int result = find_part(outputs, schema, options->joined[i], i, part, err);
 		if (result)
 			return result;
 		const bt_output *output = &outputs->list[*part];
@@ -522,17 +520,17 @@ static int plan_reads(bt_outputs *outputs, beton_error *err)
 	return BETON_OK;
 }
 
-int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
+int bt_outputs_init(bt_outputs *outputs, const bt_schema *schema, const beton_loader_options *options,
 		    uint64_t stored_room, beton_error *err)
 {
-	const char *path = beton_reader_path(reader);
-	uint32_t fields = beton_reader_info(reader)->num_fields;
+	const char *path = schema->path;
+	uint32_t fields = schema->num_fields;
 	*outputs = BT_OUTPUTS_NONE;
 	outputs->num_values = fields;
 	outputs->stored_room = stored_room;
-	int result = choose_fields(outputs, reader, options, err);
+	int result = choose_fields(outputs, schema, options, err);
 	if (result == BETON_OK)
-		result = check_names(reader, options, err);
+		result = check_names(schema, options, err);
 	if (result)
 		return result;
 	/* Up to two for each field and entry of geometry, four for each view, three about mixing, and what is joined.
@@ -543,15 +541,15 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u fields", path, fields);
 	bool overflow = false;
 	for (uint32_t i = 0; result == BETON_OK && i < fields; i++)
-		result = add_field(outputs, reader, i, options, &overflow, err);
+		result = add_field(outputs, schema, i, options, &overflow, err);
 	if (result == BETON_OK)
-		result = check_geometry(outputs, reader, options, err);
+		result = check_geometry(outputs, schema, options, err);
 	if (result == BETON_OK)
-		result = add_mixing(outputs, reader, options, &overflow, err);
+		result = add_mixing(outputs, schema, options, &overflow, err);
 	if (result == BETON_OK)
-		result = add_joined(outputs, reader, options, &overflow, err);
+		result = add_joined(outputs, schema, options, &overflow, err);
 	if (result == BETON_OK) {
-		overflow |= add_drawn(outputs, reader, options);
+		overflow |= add_drawn(outputs, schema, options);
 		overflow |= place(outputs, sizeof(uint64_t), options->batch_size, &outputs->ids_offset);
 		if (overflow)
 			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for batches of %u samples", path,

@@ -8,6 +8,8 @@
 #include <beton/beton.h>
 #include <beton/loader.h>
 
+#include "schema.h"
+
 /* Alignment of every tensor's data. */
 enum { BT_OUTPUT_ALIGNMENT = 64 };
 
@@ -96,7 +98,7 @@ typedef struct bt_outputs {
 /* Chooses the outputs from the file's schema and the options. stored_room: bytes of a batch's stored pictures, unless
  * the options say how many. Errors: NOT_FOUND or INVALID_ARGUMENT (image.field),
  * UNSUPPORTED_FIELD (nothing in the file that a batch could hold), NO_MEMORY. */
-int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
+int bt_outputs_init(bt_outputs *outputs, const bt_schema *schema, const beton_loader_options *options,
 		    uint64_t stored_room, beton_error *err);
 /* Chooses the outputs of windows that lie in up to `parts` values. Errors: NO_MEMORY. */
 int bt_outputs_init_windows(bt_outputs *outputs, const char *path, uint32_t parts, const beton_loader_options *options,

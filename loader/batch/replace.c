@@ -17,10 +17,10 @@ static bool is_output(const bt_outputs *outputs, uint32_t field)
 
 /* Checks replacement number i and finds its field. */
 static int resolve(bt_replacements *replacements, uint32_t i, const beton_replacement *r, const bt_outputs *outputs,
-		   const beton_reader *reader, beton_error *err)
+		   const bt_schema *schema, beton_error *err)
 {
-	const char *path = beton_reader_path(reader);
-	int field = r->field ? beton_reader_find_field(reader, r->field) : -1;
+	const char *path = schema->path;
+	int field = r->field ? bt_schema_find(schema, r->field) : -1;
 	if (field < 0)
 		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option replacements[%u].field)", path,
 			       r->field ? r->field : "NULL", i);
@@ -48,7 +48,7 @@ static int resolve(bt_replacements *replacements, uint32_t i, const beton_replac
 }
 
 int bt_replacements_open(bt_replacements *replacements, const beton_loader_options *options, const bt_outputs *outputs,
-			 const beton_reader *reader, beton_error *err)
+			 const bt_schema *schema, beton_error *err)
 {
 	uint32_t count = options->num_replacements;
 	if (count == 0)
@@ -64,7 +64,7 @@ int bt_replacements_open(bt_replacements *replacements, const beton_loader_optio
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u replacements", count);
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++)
-		result = resolve(replacements, i, &options->replacements[i], outputs, reader, err);
+		result = resolve(replacements, i, &options->replacements[i], outputs, schema, err);
 	if (result)
 		bt_replacements_close(replacements);
 	return result;

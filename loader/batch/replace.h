@@ -18,7 +18,7 @@ typedef struct bt_replacements {
 
 /* Errors: NOT_FOUND and INVALID_ARGUMENT, naming option and field, NO_MEMORY. */
 int bt_replacements_open(bt_replacements *replacements, const beton_loader_options *options, const bt_outputs *outputs,
-			 const beton_reader *reader, beton_error *err);
+			 const bt_schema *schema, beton_error *err);
 void bt_replacements_close(bt_replacements *replacements);
 
 /* The value that a sample has instead of `value`. */

@@ -55,7 +55,7 @@ static int open_formats(bt_view *view, beton_image_options *image, const beton_l
 }
 
 static int open_view(bt_view *view, beton_image_options *image, const beton_loader_options *options, int field,
-		     const beton_reader *reader, beton_error *err)
+		     const bt_schema *schema, beton_error *err)
 {
 	size_t bytes = image->num_operations * sizeof(*image->operations);
 	view->image = image;
@@ -65,9 +65,9 @@ static int open_view(bt_view *view, beton_image_options *image, const beton_load
 	if (bytes > 0)
 		memcpy(view->operations, image->operations, bytes);
 	image->operations = view->operations;
-	image->field = field < 0 ? NULL : beton_reader_field(reader, (uint32_t)field)->name;
+	image->field = field < 0 ? NULL : schema->fields[field].name;
 	bt_options_resolve_image(image);
-	return open_formats(view, image, options, field < 0 ? NULL : beton_reader_field(reader, (uint32_t)field), err);
+	return open_formats(view, image, options, field < 0 ? NULL : (&schema->fields[field]), err);
 }
 
 /* Views without content. copies: room for them too. */
@@ -85,7 +85,7 @@ static int allocate(bt_views **out, uint32_t count, bool copies, beton_error *er
 	return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u views", count);
 }
 
-int bt_views_open(bt_views **out, beton_loader_options *options, const bt_outputs *outputs, const beton_reader *reader,
+int bt_views_open(bt_views **out, beton_loader_options *options, const bt_outputs *outputs, const bt_schema *schema,
 		  beton_error *err)
 {
 	uint32_t count = bt_num_views(options);
@@ -107,7 +107,7 @@ int bt_views_open(bt_views **out, beton_loader_options *options, const bt_output
 	options->views = views->copies;
 	for (; views->count < count && result == BETON_OK; views->count++)
 		result = open_view(&views->list[views->count], &images[views->count], options,
-				   outputs->view_field[views->count], reader, err);
+				   outputs->view_field[views->count], schema, err);
 	for (uint32_t i = 0; i < outputs->count && result == BETON_OK; i++)
 		if (outputs->list[i].kind == BT_OUTPUT_GEOMETRY)
 			views->list[outputs->list[i].view].moves = true;

@@ -30,8 +30,8 @@ typedef struct bt_views {
 } bt_views;
 
 /* Copies the views and operations that options borrows, and lets options point to the copies; names of fields become
- * the reader's. Errors: NO_MEMORY. */
-int bt_views_open(bt_views **out, beton_loader_options *options, const bt_outputs *outputs, const beton_reader *reader,
+ * the schema's. Errors: NO_MEMORY. */
+int bt_views_open(bt_views **out, beton_loader_options *options, const bt_outputs *outputs, const bt_schema *schema,
 		  beton_error *err);
 
 /* The loader's views with the sizes of an iterator. They share the loader's operations. Errors: INVALID_ARGUMENT

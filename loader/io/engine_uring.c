@@ -159,7 +159,8 @@ static int uring_lane_open(bt_engine *engine, uint32_t index, void *arena, size_
 	uring_lane *lane = &engine->lanes[index];
 	const bt_io *io = engine->files->io;
 	*out = NULL;
-	if (engine->files->count == 1) {
+	/* A file that is not open yet may never be needed. */
+	if (engine->files->count == 1 && engine->files->list[0].descriptors.known) {
 		int result = bt_files_borrow(&engine->files->list[0], &lane->lease, err);
 		if (result)
 			return result;

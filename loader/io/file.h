@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <beton/beton.h>
+#include <beton/set.h>
 
 typedef struct bt_files bt_files;
 
@@ -32,8 +32,15 @@ typedef struct bt_file {
 	bt_files *files;  /* the table that it is in */
 	char *path;       /* the table's; of a file with a source its name */
 	uint64_t size;    /* bytes */
-	uint64_t end;     /* no blob reaches beyond this byte */
+	uint64_t end;     /* no blob reaches beyond this byte. Of a shard: right once its reader is open */
 	uint64_t largest; /* bytes of the largest possible blob */
+
+	/* Of samples, not of streams. */
+	uint64_t data_bytes;  /* of all blobs, with the gaps between them */
+	uint32_t record_size; /* bytes */
+	uint32_t shard;       /* number in the set */
+	const beton_set *set; /* NULL: the file was named by itself */
+	bool opening;         /* the data set opens its reader; guarded by its lock */
 
 	/* A file that functions of the caller read. */
 	const beton_reader *source; /* reads it; NULL: the file has descriptors */

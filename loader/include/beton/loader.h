@@ -481,10 +481,11 @@ typedef struct beton_loader_options {
 	uint64_t files_open_max;
 } beton_loader_options;
 
-/* One file of a data set. Initialise all members, those that are not needed with 0. */
+/* One file of a data set, or a set of files. Initialise all members, those that are not needed with 0. */
 typedef struct beton_source {
-	const char *path; /* NULL: io says where the file is */
-	/* All 0: the files follow each other. Else how often samples of the file come, relative to the other weights,
+	/* A file; or an index of shards (beton/set.h), whose name ends in BETON_SET_ENDING. NULL: see io. */
+	const char *path;
+	/* All 0: the sources follow each other. Else how often samples of this one come, relative to the other weights,
 	 * in steps of 1/65536 and at least one step for a weight above 0: see beton_loader_open_many. */
 	double weight;
 	/* Instead of path: functions of the caller read the file, see beton/io.h. Copied by open. Only with engines
@@ -611,10 +612,14 @@ BETON_API const char *beton_loader_version(void);
 
 BETON_API void beton_loader_options_init(beton_loader_options *options);
 
-/* Opens the file, checks the options (naming the bad one and its value) and starts the worker threads. Errors: those of
- * beton_reader_open, INVALID_ARGUMENT, NOT_FOUND (a field that an option names), SAMPLE_CORRUPT, IO, FILE_CHANGED (of
- * orders that read the file: BALANCED, QUASI_RANDOM), UNSUPPORTED_FIELD (no field that a batch could hold),
- * NO_MEMORY, SYSTEM (a thread did not start). With the option tokens also those of beton_tokens_open, and
+/* Opens the file, checks the options (naming the bad one and its value) and starts the worker threads. Of a set of
+ * shards the index alone is opened, and each shard when one of its samples is first needed, and then compared with the
+ * index: a sample of a shard that is missing or differs fails with what opening it says (NOT_FOUND, FILE_CHANGED). All
+ * shards are opened at once for the order BALANCED, for windows of tokens, and, for QUASI_RANDOM, if their allocation
+ * tables are not in order (FFCV's). Batches and states are those of the list of the shards. Errors: those of
+ * beton_reader_open and beton_set_open, INVALID_ARGUMENT, NOT_FOUND (a field that an option names), SAMPLE_CORRUPT, IO,
+ * FILE_CHANGED (of orders that read the file: BALANCED, QUASI_RANDOM), UNSUPPORTED_FIELD (no field that a batch could
+ * hold), NO_MEMORY, SYSTEM (a thread did not start). With the option tokens also those of beton_tokens_open, and
  * INVALID_ARGUMENT for a file that has no window. options may be NULL: the defaults. */
 BETON_API int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options,
 				beton_error *err);
@@ -628,8 +633,8 @@ BETON_API int beton_loader_open(beton_loader **out, const char *path, const beto
 BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint32_t num_sources,
 				     const beton_loader_options *options, beton_error *err);
 
-/* The source that a sample comes from, and the sample's number in that file. Errors: INVALID_ARGUMENT (no such sample).
- */
+/* The source that a sample comes from, and the sample's number in that file or set. Errors: INVALID_ARGUMENT (no
+ * such sample). */
 BETON_API int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *source, uint64_t *index,
 				  beton_error *err);
 
