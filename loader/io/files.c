@@ -314,7 +314,7 @@ static bool evict(bt_files *files, bt_lease *out)
 typedef enum outlook {
 	OUTLOOK_IDLE, /* a file can be closed now, or in a moment */
 	OUTLOOK_SOON, /* a file is on loan to somebody who gives it back soon, or is being opened */
-	OUTLOOK_HELD, /* all are on loan for long */
+	OUTLOOK_HELD, /* all are on loan for long, or there are none */
 } outlook;
 
 /* With the lock held. */
@@ -331,8 +331,8 @@ static outlook look_out(const bt_files *files)
 	uint32_t held = atomic_load(&files->held);
 	if (loans > held || listed < files->num_open)
 		return OUTLOOK_SOON;
-	/* Such loans leave room for one more, unless there was more room before: loans have ended meanwhile. */
-	return held < atomic_load(&files->room) ? OUTLOOK_IDLE : OUTLOOK_HELD;
+	/* Loans for long leave room for one more, unless there was more room before: some have ended meanwhile. */
+	return listed > 0 && held < atomic_load(&files->room) ? OUTLOOK_IDLE : OUTLOOK_HELD;
 }
 
 /* With the lock held, which it gives up meanwhile. Opens a file for which there is room. *full: see open_file. */
