@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * make-file FILE.beton [kinds | boxes]: writes 10 samples there, for tests that are not cmocka programs. With kinds: a
- * picture of each kind that decoders treat differently; tests/golden/pictures.beton.zst is such a file. With boxes:
- * pictures with a box each. */
+ * make-file FILE.beton [kinds | boxes | rasters]: writes 10 samples there, for tests that are not cmocka programs. With
+ * kinds: a picture of each kind that decoders treat differently; tests/golden/pictures.beton.zst is such a file. With
+ * boxes: pictures with a box each. With rasters: of five channels and 16 bits. */
 #include "fixture.h"
 
 #include <stdio.h>
@@ -106,6 +106,22 @@ static void write_boxes(const char *path)
 	beton_writer_close(&writer);
 }
 
+static void write_rasters(const char *path)
+{
+	enum { SAMPLES = 10, SIDE = 20, CHANNELS = 5 };
+	const beton_field field = {
+		.name = "raster", .type = BETON_FIELD_RASTER, .dtype = "<u2", .ndim = 1, .shape = {CHANNELS}};
+	static const uint16_t samples[SIDE * SIDE * CHANNELS];
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, path, &field, 1, NULL, err));
+	for (int i = 0; i < SAMPLES; i++)
+		assert_ok(beton_writer_append(
+			writer, &(beton_input){.data = samples, .size = sizeof(samples), .width = SIDE, .height = SIDE},
+			err));
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[2], "kinds") == 0) {
@@ -114,6 +130,10 @@ int main(int argc, char **argv)
 	}
 	if (argc == 3 && strcmp(argv[2], "boxes") == 0) {
 		write_boxes(argv[1]);
+		return 0;
+	}
+	if (argc == 3 && strcmp(argv[2], "rasters") == 0) {
+		write_rasters(argv[1]);
 		return 0;
 	}
 	if (argc != 2)

@@ -66,6 +66,32 @@ static int run_epoch(load_run *self, uint32_t epoch, uint64_t opened_ns, beton_e
 	return result == BETON_END ? BETON_OK : result;
 }
 
+/* Opens the loader. ImageNet's numbers are of RGB: rasters, of any channels, are normalized to 0..1. */
+static int open_loader(load_run *self, beton_error *err)
+{
+	const load_options *options = self->options;
+	beton_loader_options loader = options->loader;
+	float statistics[2 * BETON_CHANNELS_MAX];
+	beton_reader *reader = NULL;
+	/* What is wrong with the file, the loader says. */
+	if (loader.image.normalize && !loader.tokens.window)
+		beton_reader_open(&reader, options->path, NULL);
+	int field = reader && beton_reader_find_type(reader, BETON_FIELD_IMAGE) < 0
+			    ? beton_reader_find_type(reader, BETON_FIELD_RASTER)
+			    : -1;
+	if (field >= 0) {
+		const beton_field *raster = beton_reader_field(reader, (uint32_t)field);
+		loader.image.statistics = statistics;
+		loader.image.num_statistics = (uint32_t)raster->shape[0];
+		for (uint32_t i = 0; i < loader.image.num_statistics; i++) {
+			statistics[2 * i] = 0;
+			statistics[2 * i + 1] = raster->item_size == 2 ? UINT16_MAX : UINT8_MAX;
+		}
+	}
+	beton_reader_close(&reader);
+	return beton_loader_open(&self->loader, options->path, &loader, err);
+}
+
 static int run_epochs(load_run *self, beton_error *err)
 {
 	const load_options *options = self->options;
@@ -77,7 +103,7 @@ static int run_epochs(load_run *self, beton_error *err)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	if (self->digest)
 		XXH3_128bits_reset(self->digest);
-	int result = beton_loader_open(&self->loader, options->path, &options->loader, err);
+	int result = open_loader(self, err);
 	for (uint32_t epoch = 0; epoch < options->epochs && result == BETON_OK; epoch++)
 		result = run_epoch(self, epoch, opened, err);
 	return result;
