@@ -287,41 +287,6 @@ typedef struct beton_replacement {
 #define BETON_REPLACEMENTS_MAX 256
 #define BETON_JOINED_MAX 64
 
-/* What the rows of an array are. */
-typedef enum beton_geometry_kind {
-	BETON_BOXES_XYXY = 0, /* 4 numbers: left, top, right, bottom */
-	BETON_BOXES_XYWH = 1, /* 4 numbers: left, top, width, height */
-	BETON_POINTS = 2,     /* 2 numbers: x, y; or 3, of which the third (a visibility, say) stays as it is */
-} beton_geometry_kind;
-
-typedef enum beton_geometry_units {
-	BETON_UNITS_PIXELS = 0, /* of the picture as it is stored; in batches, of the output */
-	BETON_UNITS_SHARES = 1, /* 0..1 of its width and height; in batches, of the output's */
-} beton_geometry_units;
-
-/* Boxes or points, in an array field of any numeric type and of shape [..., numbers of a row], that move as the pixels
- * of a picture do: with crop, resize, flip, and the operations FLIP_HORIZONTAL, FLIP_VERTICAL, TRANSLATE, SHIFT,
- * ROTATE, RAND_AUGMENT and TRIVIAL_AUGMENT (all others, CUSTOM too, are taken to leave pixels where they are). Numbers
- * are places: pixel i reaches from i to i + 1, and its centre is i + 0.5. A file whose points are numbers of pixels, as
- * COCO's keypoints are, needs 0.5 added to them before it is written. The field's output is float32 then, computed in
- * float64, and is followed by "NAME.kept": see beton_batch.
- * After each step a box is the smallest one around its four corners, cut off at the picture's edges, as in
- * torchvision's transforms.v2. Its `kept` is the share of its area that is left, multiplied over the steps; where
- * nothing is left the row is zeros. Points are not cut off: their kept is 1, or 0 if they were beyond an edge after any
- * step. A row that pads the array is output as it is, with a kept of 0: a box without area (all zeros, or all -1), a
- * point neither of whose x and y is above 0, and a row with a number that is not from -2^31 to 2^31.
- * No draw depends on these options. MIXUP and CUTMIX leave the rows: those of the partner are in row
- * "IMAGE.partner". */
-typedef struct beton_geometry {
-	const char *field; /* borrowed until open returns; may be listed again for another view */
-	beton_geometry_kind kind;
-	beton_geometry_units units;
-	uint32_t view;        /* index in the option views; 0 without. The view must be an output */
-	uint64_t reserved[4]; /* 0 */
-} beton_geometry;
-
-#define BETON_GEOMETRY_MAX 64
-
 #define BETON_SPECIAL_TOKENS_MAX 64
 
 /* Windows of token streams. With a window T above 0 the data set's files are streams (see beton/tokens.h), and sample i
