@@ -128,19 +128,32 @@ static void tidy(const char *side)
 	bt_spool_close(&files, false);
 }
 
-static int add(const beton_reader *reader, const beton_index_options *options, const char *side,
+/* With the lock: another process may have added or removed an index since the file was opened. */
+static int open_again(beton_reader **reader, const char *path, beton_index_report *report, beton_error *err)
+{
+	beton_reader_close(reader);
+	int result = beton_reader_open(reader, path, err);
+	if (result == BETON_OK)
+		report_place(*reader, report);
+	return result;
+}
+
+static int add(beton_reader **reader, const char *path, const beton_index_options *options, const char *side,
 	       beton_index_report *report, beton_error *err)
 {
 	spool files;
 	side_index made;
-	report->why[0] = 0;
 	int result = bt_spool_open(&files, side, err);
 	if (result == BETON_OK)
+		result = open_again(reader, path, report, err);
+	if (result == BETON_OK && report->place == BETON_INDEX_NOWHERE) {
+		report->why[0] = 0;
 		result = bt_spool_restart(&files, err);
-	if (result == BETON_OK)
-		result = make_side(reader, options, &files, &made, report, err);
-	if (result == BETON_OK && report->indexed > 0)
-		result = install(reader, options, &files, &made, report, err);
+		if (result == BETON_OK)
+			result = make_side(*reader, options, &files, &made, report, err);
+		if (result == BETON_OK && report->indexed > 0)
+			result = install(*reader, options, &files, &made, report, err);
+	}
 	bt_spool_close(&files, false);
 	return result;
 }
@@ -168,7 +181,7 @@ int beton_index_add(const char *path, const beton_index_options *given, beton_in
 	if (result == BETON_OK)
 		result = take_options(given, &options, err);
 	if (result == BETON_OK && report->place == BETON_INDEX_NOWHERE)
-		result = add(reader, &options, side, report, err);
+		result = add(&reader, path, &options, side, report, err);
 	else if (result == BETON_OK)
 		tidy(side);
 	beton_reader_close(&reader);
@@ -179,13 +192,16 @@ int beton_index_add(const char *path, const beton_index_options *given, beton_in
 /* ---- removing and checking ---- */
 
 /* With the lock that adding takes. */
-static int take_out(const beton_reader *reader, const char *side, beton_index_report *report, beton_error *err)
+static int take_out(beton_reader **reader, const char *path, const char *side, beton_index_report *report,
+		    beton_error *err)
 {
 	spool files;
 	bool in_file = false, beside = false;
 	int result = bt_spool_open(&files, side, err);
 	if (result == BETON_OK)
-		result = bt_index_place_remove(reader, &in_file, err);
+		result = open_again(reader, path, report, err);
+	if (result == BETON_OK)
+		result = bt_index_place_remove(*reader, &in_file, err);
 	if (result == BETON_OK)
 		result = remove_side(side, &beside, err);
 	report->changed = in_file || beside;
@@ -201,7 +217,7 @@ int beton_index_remove(const char *path, beton_index_report *report, beton_error
 	char *side;
 	int result = open_file(&reader, path, &side, report, err);
 	if (result == BETON_OK)
-		result = take_out(reader, side, report, err);
+		result = take_out(&reader, path, side, report, err);
 	beton_reader_close(&reader);
 	free(side);
 	return result;
