@@ -99,6 +99,10 @@ static int read_sections(beton_reader *reader, const uint8_t *directory, uint32_
 	extension_block *block = &reader->extension;
 	bool apart = block->version == EXTENSION_APART;
 	uint64_t at = block->directory, end = at + count * DIRECTORY_ENTRY_SIZE;
+	/* One more, because calloc of 0 bytes may return NULL. */
+	block->list = calloc((size_t)count + 1, sizeof(*block->list));
+	if (!block->list)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u sections", reader->path, count);
 	for (uint32_t i = 0; i < count; i++) {
 		const uint8_t *packed = directory + i * DIRECTORY_ENTRY_SIZE;
 		extension_section section = {load_u32(packed), load_u64(packed + 8), load_u64(packed + 16),

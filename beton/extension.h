@@ -21,8 +21,8 @@ typedef struct extension_section {
 
 typedef struct extension_block {
 	uint32_t count;
-	extension_section list[EXTENSION_ENTRIES_MAX]; /* by offset */
-	extension_section known[SECTION_KINDS];        /* by kind */
+	extension_section *list;                /* [count], by offset; the reader frees it */
+	extension_section known[SECTION_KINDS]; /* by kind */
 	uint32_t version;
 	uint64_t directory; /* offset */
 	uint64_t begin;     /* lowest offset of sections and directory */
@@ -31,7 +31,7 @@ typedef struct extension_block {
 
 /* Reads the block, if the file has one of a known version, and sets the members of info about it. head: header and
  * field descriptors, info->metadata_offset bytes. Does not read the sections. Errors: FORMAT (the block is damaged),
- * IO, FILE_CHANGED. */
+ * IO, FILE_CHANGED, NO_MEMORY. */
 int bt_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err);
 
 /* Compares a section with its checksum. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY. */

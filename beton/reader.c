@@ -359,6 +359,7 @@ static void close_reader(beton_reader *reader, bool released)
 	if (reader->sources)
 		bt_sources_cursor_free(reader->sources);
 	free(reader->sources);
+	free(reader->extension.list);
 	free(reader->metadata.good);
 	free(reader->table.good);
 	free(reader->blob_index);
