@@ -311,6 +311,7 @@ static uint8_t *converted_pixels(const jpeg_bytes *source, const image_settings 
 		pixels = jpeg_pixels(stored.data, stored.size, &width, &height);
 		free(stored.data);
 	}
+	free(stored.index);
 	*bytes = (size_t)width * height * 3;
 	return pixels;
 }

@@ -104,6 +104,12 @@ static int read_samples(const tiff_reader *self, beton_error *err)
 	if (width < 1 || height < 1 || row < 1 || (uint64_t)row != width * pixel ||
 	    (uint64_t)size / (uint64_t)row < height)
 		return refuse(self->name, "whose rows are no rows of samples", err);
+	/* As libtiff may take: a tile of a small picture may be larger than the picture, but a header can claim any. */
+	uint64_t picture = (uint64_t)out->width * out->height * out->type.channels * out->type.item_size;
+	if ((uint64_t)size > picture + (uint64_t)TIFF_SPARE_MEMORY)
+		return bt_fail(err, BETON_SAMPLE_CORRUPT,
+			       "%s: a TIFF of %u x %u pixels, and a tile of it has %lld bytes", self->name, out->width,
+			       out->height, (long long)size);
 	uint8_t *buffer = malloc((size_t)size);
 	if (!buffer)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->name);
