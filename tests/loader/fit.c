@@ -184,15 +184,6 @@ static beton_loader_options make_options(uint32_t width, uint32_t height, beton_
 	return options;
 }
 
-static const beton_tensor *find(const beton_batch *batch, const char *name)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, name) == 0)
-			return &batch->tensors[i];
-	fail_msg("no output '%s'", name);
-	return NULL;
-}
-
 /* One sample, with the draws that it has in any order. */
 typedef struct loaded {
 	beton_loader *loader;
@@ -212,8 +203,8 @@ static loaded load(beton_loader_options options, uint64_t sample)
 	assert_ok(beton_loader_open(&out.loader, file, &options, err));
 	fixture_start(&out.iterator, out.loader, 2, 0);
 	assert_ok(beton_iterator_next(out.iterator, &out.batch, -1, err));
-	const beton_tensor *drawn = find(out.batch, "image.drawn");
-	out.pixels = find(out.batch, "image")->data;
+	const beton_tensor *drawn = fixture_find(out.batch, "image.drawn");
+	out.pixels = fixture_find(out.batch, "image")->data;
 	out.drawn = drawn->data;
 	out.numbers = (uint32_t)drawn->shape[1];
 	return out;
@@ -260,11 +251,6 @@ static void pixels_are_those_of_pillow(void **state)
 
 /* ---- the same elements as without padding ---- */
 
-static size_t element_bytes(beton_dtype dtype)
-{
-	return dtype == BETON_UINT8 ? 1 : dtype == BETON_FLOAT32 ? 4 : 2;
-}
-
 static uint32_t channels_of(const beton_image_options *image)
 {
 	return image->color == BETON_COLOR_GREY ? 1 : 3;
@@ -275,7 +261,7 @@ static const uint8_t *element(const beton_image_options *image, const uint8_t *p
 {
 	size_t at = image->layout == BETON_NHWC ? ((size_t)y * image->width + x) * channels_of(image) + c
 						: ((size_t)c * image->height + y) * image->width + x;
-	return pixels + at * element_bytes(image->dtype);
+	return pixels + at * fixture_element_bytes(image->dtype);
 }
 
 /* A sample beside one of the size of its place, and one of the padding's colour. */
@@ -293,7 +279,7 @@ static void check_elements(const beton_loader_options *options, uint64_t sample)
 	loaded picture = load(plain, sample), colour = load(plain, COLOUR);
 	assert_int_equal(padded.numbers, picture.numbers + 4);
 	assert_memory_equal(padded.drawn, picture.drawn, picture.numbers * sizeof(double));
-	size_t bytes = element_bytes(image->dtype);
+	size_t bytes = fixture_element_bytes(image->dtype);
 	for (uint32_t y = 0; y < image->height; y++)
 		for (uint32_t x = 0; x < image->width; x++)
 			for (uint32_t c = 0; c < channels_of(image); c++) {
@@ -409,10 +395,10 @@ static void views_have_fits_of_their_own(void **state)
 			loaded one = load(alone, sample);
 			char name[32];
 			snprintf(name, sizeof(name), i ? "image.%d" : "image", i);
-			const beton_tensor *image = find(all.batch, name);
+			const beton_tensor *image = fixture_find(all.batch, name);
 			assert_memory_equal(image->data, one.pixels, (size_t)views[i].width * views[i].height * 3);
 			snprintf(name, sizeof(name), i ? "image.%d.drawn" : "image.drawn", i);
-			assert_memory_equal(find(all.batch, name)->data, one.drawn, 9 * sizeof(double));
+			assert_memory_equal(fixture_find(all.batch, name)->data, one.drawn, 9 * sizeof(double));
 			unload(&one);
 		}
 		unload(&all);
@@ -433,9 +419,10 @@ static XXH64_hash_t digest(const beton_loader_options *options)
 		fixture_start(&iterator, loader, epoch, 0);
 		for (beton_batch *batch; beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK;
 		     beton_batch_release(&batch)) {
-			const beton_tensor *image = find(batch, "image"), *drawn = find(batch, "image.drawn");
-			size_t bytes =
-				element_bytes(image->dtype) * 3 * (size_t)options->image.width * options->image.height;
+			const beton_tensor *image = fixture_find(batch, "image"),
+					   *drawn = fixture_find(batch, "image.drawn");
+			size_t bytes = fixture_element_bytes(image->dtype) * 3 * (size_t)options->image.width *
+				       options->image.height;
 			XXH3_64bits_update(hash, image->data, batch->count * bytes);
 			XXH3_64bits_update(hash, drawn->data, batch->count * (size_t)drawn->shape[1] * sizeof(double));
 		}
@@ -500,57 +487,48 @@ static void operations_see_the_padding(void **state)
 
 /* ---- what is refused ---- */
 
-static void refuse(const beton_loader_options *options, const char *words)
-{
-	beton_loader *loader;
-	beton_error fault;
-	assert_int_equal(beton_loader_open(&loader, file, options, &fault), BETON_INVALID_ARGUMENT);
-	if (!strstr(fault.message, words))
-		fail_msg("'%s' does not say '%s'", fault.message, words);
-}
-
 static void what_cannot_be_is_refused(void **state)
 {
 	(void)state;
 	beton_loader_options options = make_options(16, 16, BETON_FIT_STRETCH);
 	options.image.fit = BETON_FIT_SHORTER_SIDE + 1;
-	refuse(&options, "image.fit is 4, not 0 to 3");
+	fixture_refuse(file, &options, "image.fit is 4, not 0 to 3");
 	options.image.fit = BETON_FIT_STRETCH;
 	options.image.keep_small = 1;
-	refuse(&options, "image.keep_small is 1, but image.fit is 0, not one of PAD");
+	fixture_refuse(file, &options, "image.keep_small is 1, but image.fit is 0, not one of PAD");
 	options.image.keep_small = 0;
 	options.image.pad[1] = 9;
-	refuse(&options, "image.pad[1] is 9, but image.fit is BETON_FIT_STRETCH");
+	fixture_refuse(file, &options, "image.pad[1] is 9, but image.fit is BETON_FIT_STRETCH");
 	options.image.fit = BETON_FIT_PAD_CENTER;
 	options.image.pad[2] = 256;
-	refuse(&options, "image.pad[2] is 256, not 0 to 255");
+	fixture_refuse(file, &options, "image.pad[2] is 256, not 0 to 255");
 	options.image.pad[2] = 0;
 	options.image.pad[3] = 1;
-	refuse(&options, "image.pad[3] is 1, not 0 to 0");
+	fixture_refuse(file, &options, "image.pad[3] is 1, not 0 to 0");
 	options.image.pad[3] = 0;
 	options.image.keep_small = 2;
-	refuse(&options, "image.keep_small is 2, not 0 to 1");
+	fixture_refuse(file, &options, "image.keep_small is 2, not 0 to 1");
 	options.image.keep_small = 0;
 	options.image.shorter_side = 3;
-	refuse(&options, "image.shorter_side is 3, not 0 to 0");
+	fixture_refuse(file, &options, "image.shorter_side is 3, not 0 to 0");
 	options.image.fit = BETON_FIT_SHORTER_SIDE;
 	options.image.shorter_side = 0;
-	refuse(&options, "image.shorter_side is 0, not 1 to 65535");
+	fixture_refuse(file, &options, "image.shorter_side is 0, not 1 to 65535");
 	options.image.shorter_side = 65536;
-	refuse(&options, "image.shorter_side is 65536, not 1 to 65535");
+	fixture_refuse(file, &options, "image.shorter_side is 65536, not 1 to 65535");
 	options.image.shorter_side = 20;
 	options.image.keep_small = 1;
-	refuse(&options, "image.keep_small is 1, but image.fit is 3, not one of PAD");
+	fixture_refuse(file, &options, "image.keep_small is 1, but image.fit is 3, not one of PAD");
 	options.image.keep_small = 0;
 	options.image.output = BETON_IMAGE_STORED;
-	refuse(&options, "image.fit is given, but image.output is BETON_IMAGE_STORED");
+	fixture_refuse(file, &options, "image.fit is given, but image.output is BETON_IMAGE_STORED");
 	beton_image_options views[2] = {options.image, options.image};
 	views[0].output = views[1].output = BETON_IMAGE_DECODED;
 	views[1].fit = 7;
 	options = make_options(16, 16, BETON_FIT_STRETCH);
 	options.views = views;
 	options.num_views = 2;
-	refuse(&options, "views[1].fit is 7, not 0 to 3");
+	fixture_refuse(file, &options, "views[1].fit is 7, not 0 to 3");
 }
 
 int main(void)

@@ -207,6 +207,88 @@ void fixture_close(beton_loader **loader, beton_iterator **iterator)
 	beton_loader_close(loader);
 }
 
+const beton_tensor *fixture_look(const beton_batch *batch, const char *name)
+{
+	for (uint32_t i = 0; i < batch->num_tensors; i++)
+		if (strcmp(batch->tensors[i].name, name) == 0)
+			return &batch->tensors[i];
+	return NULL;
+}
+
+const beton_tensor *fixture_find(const beton_batch *batch, const char *name)
+{
+	const beton_tensor *found = fixture_look(batch, name);
+	if (!found)
+		fail_msg("no output '%s'", name);
+	return found;
+}
+
+size_t fixture_element_bytes(beton_dtype dtype)
+{
+	switch (dtype) {
+	case BETON_UINT8:
+	case BETON_INT8:
+	case BETON_BOOL:
+		return 1;
+	case BETON_FLOAT16:
+	case BETON_BFLOAT16:
+	case BETON_INT16:
+	case BETON_UINT16:
+		return 2;
+	case BETON_FLOAT32:
+	case BETON_INT32:
+	case BETON_UINT32:
+		return 4;
+	default:
+		return 8;
+	}
+}
+
+size_t fixture_row_bytes(const beton_tensor *tensor)
+{
+	size_t bytes = fixture_element_bytes(tensor->dtype);
+	for (uint32_t i = 1; i < tensor->ndim; i++)
+		bytes *= (size_t)tensor->shape[i];
+	return bytes;
+}
+
+uint8_t *fixture_load(const char *path, size_t samples, const beton_loader_options *options,
+		      const beton_iterator_options *sizes, const char *name, size_t bytes)
+{
+	uint8_t *out = calloc(samples, bytes);
+	beton_loader *loader;
+	beton_iterator *iterator = NULL;
+	beton_batch *batch;
+	assert_non_null(out);
+	assert_ok(beton_loader_open(&loader, path, options, err));
+	beton_iterator_options chosen;
+	beton_iterator_options_init(&chosen);
+	if (sizes)
+		chosen = *sizes;
+	chosen.epoch = 2;
+	assert_ok(beton_iterator_open_with(&iterator, loader, &chosen, err));
+	int result;
+	while ((result = beton_iterator_next(iterator, &batch, -1, NULL)) == BETON_OK) {
+		const beton_tensor *tensor = fixture_find(batch, name);
+		assert_int_equal(fixture_row_bytes(tensor), bytes);
+		for (uint32_t i = 0; i < batch->count; i++)
+			memcpy(out + batch->sample_ids[i] * bytes, (const char *)tensor->data + i * bytes, bytes);
+		beton_batch_release(&batch);
+	}
+	assert_int_equal(result, BETON_END);
+	fixture_close(&loader, &iterator);
+	return out;
+}
+
+void fixture_refuse(const char *path, const beton_loader_options *options, const char *words)
+{
+	beton_loader *loader = NULL;
+	beton_error fault;
+	assert_int_equal(beton_loader_open(&loader, path, options, &fault), BETON_INVALID_ARGUMENT);
+	if (!strstr(fault.message, words))
+		fail_msg("'%s' does not say '%s'", fault.message, words);
+}
+
 static int count_entries(const char *folder)
 {
 	DIR *list = opendir(folder);

@@ -57,6 +57,23 @@ uint8_t *fixture_decode(const uint8_t *bytes, unsigned long size, bool fast);
 char *fixture_write(uint64_t n, int64_t damaged);
 void fixture_remove(char *path);
 
+/* The output of that name; fixture_look: NULL if there is none, where fixture_find fails the test. */
+const beton_tensor *fixture_look(const beton_batch *batch, const char *name);
+const beton_tensor *fixture_find(const beton_batch *batch, const char *name);
+
+size_t fixture_element_bytes(beton_dtype dtype);
+
+/* Bytes of a sample's part of the output. */
+size_t fixture_row_bytes(const beton_tensor *tensor);
+
+/* One output of epoch 2 by sample, which must have rows of `bytes` bytes; to be freed. samples: of the file. sizes:
+ * NULL, or options of the iterator. */
+uint8_t *fixture_load(const char *path, size_t samples, const beton_loader_options *options,
+		      const beton_iterator_options *sizes, const char *name, size_t bytes);
+
+/* The options are refused with INVALID_ARGUMENT and a message that has these words. */
+void fixture_refuse(const char *path, const beton_loader_options *options, const char *words);
+
 /* Begins an epoch, and closes the one that *iterator is at. */
 void fixture_start(beton_iterator **iterator, beton_loader *loader, uint64_t epoch, uint64_t position);
 

@@ -24,15 +24,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static const beton_tensor *find(const beton_batch *batch, const char *name)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, name) == 0)
-			return &batch->tensors[i];
-	fail_msg("no output '%s'", name);
-	return NULL;
-}
-
 static beton_loader_options alternating(void)
 {
 	beton_loader_options options = fixture_options(16, 2);
@@ -55,7 +46,7 @@ static int note(const beton_loader_options *options, uint64_t epoch, uint64_t po
 	assert_ok(beton_loader_open(&loader, file, options, err));
 	fixture_start(&iterator, loader, epoch, position);
 	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
-		const beton_tensor *drawn = find(batch, output);
+		const beton_tensor *drawn = fixture_find(batch, output);
 		for (uint32_t i = 0; i < batch->count; i++, seen++)
 			flipped[batch->sample_ids[i]] = ((const double *)drawn->data)[i * drawn->shape[1] + 4];
 		beton_batch_release(&batch);
@@ -172,7 +163,7 @@ static void load(const beton_loader_options *options, uint64_t epoch, uint8_t *p
 	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
 		for (uint32_t i = 0; i < batch->count; i++)
 			memcpy(pixels + batch->sample_ids[i] * IMAGE,
-			       (const uint8_t *)find(batch, "image")->data + i * IMAGE, IMAGE);
+			       (const uint8_t *)fixture_find(batch, "image")->data + i * IMAGE, IMAGE);
 		beton_batch_release(&batch);
 	}
 	fixture_close(&loader, &iterator);

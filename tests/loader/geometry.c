@@ -271,15 +271,6 @@ static char *write_file(int64_t damaged)
 	return write_arrays(damaged, BETON_COMPRESSION_NONE);
 }
 
-static const beton_tensor *find(const beton_batch *batch, const char *name)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, name) == 0)
-			return &batch->tensors[i];
-	fail_msg("no output '%s'", name);
-	return NULL;
-}
-
 /* The smallest box around what is white; false: nothing is, but perhaps its edge, after an operation that inverts. */
 static bool measure(const beton_tensor *image, uint32_t row, double box[4])
 {
@@ -308,7 +299,8 @@ static int check_batch(const beton_batch *batch, const char *name, const char *i
 {
 	char kept_name[64];
 	snprintf(kept_name, sizeof(kept_name), "%s.kept", name);
-	const beton_tensor *boxes = find(batch, name), *kept = find(batch, kept_name), *pictures = find(batch, image);
+	const beton_tensor *boxes = fixture_find(batch, name), *kept = fixture_find(batch, kept_name),
+			   *pictures = fixture_find(batch, image);
 	int whole = 0;
 	assert_true(boxes->dtype == BETON_FLOAT32 && boxes->ndim == 3 && boxes->shape[1] == ROWS);
 	assert_true(kept->dtype == BETON_FLOAT32 && kept->ndim == 2 && kept->shape[1] == ROWS);
@@ -418,10 +410,10 @@ static void boxes_follow_the_pixels(void **state)
 /* The way back that beton_batch describes: from an output's places to those of the stored picture. */
 static void check_way_back(const beton_batch *batch)
 {
-	const beton_tensor *drawn = find(batch, "image.drawn");
+	const beton_tensor *drawn = fixture_find(batch, "image.drawn");
 	assert_int_equal(drawn->shape[1], 9);
 	for (uint32_t row = 0; row < batch->count; row++) {
-		const float *b = (const float *)find(batch, "boxes")->data + row * ROWS * 4;
+		const float *b = (const float *)fixture_find(batch, "boxes")->data + row * ROWS * 4;
 		const double *crop = (const double *)drawn->data + row * 9, *place = crop + 5;
 		double from_left = (double)b[0] - place[0];
 		if (crop[4] == 1)
@@ -487,8 +479,9 @@ static void boxes_belong_to_their_views(void **state)
 		assert_int_equal(batch->num_tensors, 8);
 		check_batch(batch, "boxes", "image", 1.5);
 		assert_int_equal(check_batch(batch, "boxes.1", "image.1", 1), batch->count);
-		const beton_tensor *shares = find(batch, "shares"), *boxes = find(batch, "boxes.1");
-		assert_true(shares->ndim == 2 && shares->shape[1] == 4 && find(batch, "shares.kept")->ndim == 1);
+		const beton_tensor *shares = fixture_find(batch, "shares"), *boxes = fixture_find(batch, "boxes.1");
+		assert_true(shares->ndim == 2 && shares->shape[1] == 4 &&
+			    fixture_find(batch, "shares.kept")->ndim == 1);
 		for (uint32_t row = 0; row < batch->count; row++)
 			for (int k = 0; k < 4; k++) {
 				const float *b = (const float *)boxes->data + row * ROWS * 4;
@@ -512,7 +505,7 @@ static float *load(const char *path, const beton_loader_options *options, const 
 	fixture_start(&iterator, loader, 3, 0);
 	for (beton_batch *batch; beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK;
 	     beton_batch_release(&batch)) {
-		memcpy(out + batch->position * bytes, find(batch, name)->data, batch->count * bytes);
+		memcpy(out + batch->position * bytes, fixture_find(batch, name)->data, batch->count * bytes);
 		if (resume && batch->position == 0) {
 			beton_loader_state saved;
 			assert_ok(beton_iterator_get_state(iterator, &saved, err));
@@ -589,8 +582,8 @@ static void compressed_arrays_move_too(void **state)
 static void check_joined(const beton_batch *batch, const float *lambda, const int64_t *partner)
 {
 	enum { BOX_NUMBERS = ROWS * 4, NUMBERS = BOX_NUMBERS + 4 };
-	const float *boxes = find(batch, "boxes")->data, *shares = find(batch, "shares")->data;
-	const beton_tensor *joined = find(batch, "boxes.joined");
+	const float *boxes = fixture_find(batch, "boxes")->data, *shares = fixture_find(batch, "shares")->data;
+	const beton_tensor *joined = fixture_find(batch, "boxes.joined");
 	assert_true(joined->dtype == BETON_FLOAT32 && joined->ndim == 2 && joined->shape[1] == NUMBERS);
 	for (uint32_t row = 0; row < batch->count; row++)
 		for (uint32_t k = 0; k < NUMBERS; k++) {
@@ -632,8 +625,8 @@ static void mixed_and_joined_rows(void **state)
 		fixture_start(&iterator, loader, 1, 0);
 		for (beton_batch *batch; beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK;
 		     beton_batch_release(&batch)) {
-			const float *lambda = count ? find(batch, "image.lambda")->data : NULL;
-			const int64_t *partner = count ? find(batch, "image.partner")->data : NULL;
+			const float *lambda = count ? fixture_find(batch, "image.lambda")->data : NULL;
+			const int64_t *partner = count ? fixture_find(batch, "image.partner")->data : NULL;
 			mixed += lambda && lambda[0] < 1;
 			check_joined(batch, lambda, partner);
 		}

@@ -286,50 +286,6 @@ static void batches_are_pillow_s_and_opencv_s(void **state)
 
 /* ---- beside other options ---- */
 
-static const beton_tensor *find(const beton_batch *batch, const char *name)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, name) == 0)
-			return &batch->tensors[i];
-	fail_msg("no output '%s'", name);
-	return NULL;
-}
-
-static size_t element_bytes(beton_dtype dtype)
-{
-	return dtype == BETON_UINT8 ? 1 : dtype == BETON_FLOAT64 ? 8 : dtype == BETON_FLOAT32 ? 4 : 2;
-}
-
-/* One output of epoch 2, by sample, rows of `bytes` bytes; to be freed. */
-static uint8_t *load(const char *path, const beton_loader_options *options, const beton_iterator_options *sizes,
-		     const char *name, size_t bytes)
-{
-	uint8_t *out = calloc(SAMPLES, bytes);
-	beton_loader *loader;
-	beton_iterator *iterator = NULL;
-	beton_batch *batch;
-	assert_non_null(out);
-	assert_ok(beton_loader_open(&loader, path, options, err));
-	beton_iterator_options chosen;
-	beton_iterator_options_init(&chosen);
-	if (sizes)
-		chosen = *sizes;
-	chosen.epoch = 2;
-	assert_ok(beton_iterator_open_with(&iterator, loader, &chosen, err));
-	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
-		const beton_tensor *tensor = find(batch, name);
-		size_t row = element_bytes(tensor->dtype);
-		for (uint32_t i = 1; i < tensor->ndim; i++)
-			row *= (size_t)tensor->shape[i];
-		assert_int_equal(row, bytes);
-		for (uint32_t i = 0; i < batch->count; i++)
-			memcpy(out + batch->sample_ids[i] * bytes, (const char *)tensor->data + i * bytes, bytes);
-		beton_batch_release(&batch);
-	}
-	fixture_close(&loader, &iterator);
-	return out;
-}
-
 static beton_loader_options grey_options(void)
 {
 	beton_loader_options options = fixture_options(BATCH, 2);
@@ -352,7 +308,7 @@ static void shapes_have_one_channel(void **state)
 		assert_ok(beton_loader_open(&loader, path, &options, err));
 		fixture_start(&iterator, loader, 0, 0);
 		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
-		const beton_tensor *image = find(batch, "image");
+		const beton_tensor *image = fixture_find(batch, "image");
 		const int64_t shapes[2][4] = {{BATCH, HEIGHT, WIDTH, 1}, {BATCH, 1, HEIGHT, WIDTH}};
 		assert_int_equal(image->ndim, 4);
 		assert_memory_equal(image->shape, shapes[layout], sizeof(shapes[layout]));
@@ -370,7 +326,7 @@ static void every_format_holds_the_same_pixels(void **state)
 	for (int mode = 0; mode < 3; mode++) {
 		beton_loader_options options = grey_options();
 		options.image.pixels = (beton_pixels)mode;
-		uint8_t *bytes = load(path, &options, NULL, "image", PIXELS);
+		uint8_t *bytes = fixture_load(path, SAMPLES, &options, NULL, "image", PIXELS);
 		options.image.normalize = true;
 		options.image.mean[0] = 100;
 		options.image.std[0] = 50;
@@ -381,8 +337,8 @@ static void every_format_holds_the_same_pixels(void **state)
 			options.image.normalize = options.image.dtype != BETON_UINT8;
 			options.engine = engines[i % 3];
 			options.num_threads = 1 + (uint32_t)i % 3;
-			size_t size = element_bytes(options.image.dtype);
-			uint8_t *got = load(path, &options, NULL, "image", PIXELS * size);
+			size_t size = fixture_element_bytes(options.image.dtype);
+			uint8_t *got = fixture_load(path, SAMPLES, &options, NULL, "image", PIXELS * size);
 			for (size_t k = 0; k < (size_t)SAMPLES * PIXELS && size == 4; k++) {
 				float value;
 				memcpy(&value, got + 4 * k, 4);
@@ -413,15 +369,15 @@ static void views_may_be_grey(void **state)
 	several.views = views;
 	several.num_views = 2;
 	alone.drawn = several.drawn = true;
-	uint8_t *expected = load(path, &alone, NULL, "image", PIXELS);
-	uint8_t *got = load(path, &several, NULL, "image", PIXELS);
+	uint8_t *expected = fixture_load(path, SAMPLES, &alone, NULL, "image", PIXELS);
+	uint8_t *got = fixture_load(path, SAMPLES, &several, NULL, "image", PIXELS);
 	assert_memory_equal(got, expected, SAMPLES * PIXELS);
-	uint8_t *rgb = load(path, &several, NULL, "image.1", 3 * PIXELS);
+	uint8_t *rgb = fixture_load(path, SAMPLES, &several, NULL, "image.1", 3 * PIXELS);
 	free(rgb);
 	/* Draws are those of RGB pictures. */
-	uint8_t *drawn = load(path, &alone, NULL, "image.drawn", 5 * sizeof(double));
+	uint8_t *drawn = fixture_load(path, SAMPLES, &alone, NULL, "image.drawn", 5 * sizeof(double));
 	alone.image.color = BETON_COLOR_RGB;
-	uint8_t *of_rgb = load(path, &alone, NULL, "image.drawn", 5 * sizeof(double));
+	uint8_t *of_rgb = fixture_load(path, SAMPLES, &alone, NULL, "image.drawn", 5 * sizeof(double));
 	assert_memory_equal(drawn, of_rgb, SAMPLES * 5 * sizeof(double));
 	free(drawn);
 	free(of_rgb);
@@ -437,8 +393,8 @@ static void iterators_choose_sizes(void **state)
 	beton_iterator_options_init(&sizes);
 	sizes.width[0] = small.image.width = 9;
 	sizes.height[0] = small.image.height = 7;
-	uint8_t *expected = load(path, &small, NULL, "image", 63);
-	uint8_t *got = load(path, &options, &sizes, "image", 63);
+	uint8_t *expected = fixture_load(path, SAMPLES, &small, NULL, "image", 63);
+	uint8_t *got = fixture_load(path, SAMPLES, &options, &sizes, "image", 63);
 	assert_memory_equal(got, expected, SAMPLES * 63);
 	free(expected);
 	free(got);
@@ -460,16 +416,16 @@ static void padding_surrounds_one_channel(void **state)
 		options.image.fit = BETON_FIT_PAD_CENTER + (uint32_t)i / 4;
 		options.image.pad[0] = 77;
 		options.image.width = 25;
-		uint8_t *drawn = load(path, &options, NULL, "image.drawn", 9 * sizeof(double));
+		uint8_t *drawn = fixture_load(path, SAMPLES, &options, NULL, "image.drawn", 9 * sizeof(double));
 		double place[4];
 		memcpy(place, drawn + (sample * 9 + 5) * sizeof(double), sizeof(place));
-		uint8_t *padded = load(path, &options, NULL, "image", 25 * HEIGHT);
+		uint8_t *padded = fixture_load(path, SAMPLES, &options, NULL, "image", 25 * HEIGHT);
 		options.image.fit = BETON_FIT_STRETCH;
 		options.image.pad[0] = 0;
 		options.image.width = (uint32_t)place[2];
 		options.image.height = (uint32_t)place[3];
 		size_t bytes = (size_t)options.image.width * options.image.height;
-		uint8_t *plain = load(path, &options, NULL, "image", bytes);
+		uint8_t *plain = fixture_load(path, SAMPLES, &options, NULL, "image", bytes);
 		for (uint32_t y = 0; y < HEIGHT; y++)
 			for (uint32_t x = 0; x < 25; x++) {
 				double in_x = x - place[0], in_y = y - place[1];
@@ -593,7 +549,7 @@ static void operations_run_in_batches(void **state)
 		alpha[k] = 1;
 	}
 	beton_loader_options options = grey_options();
-	uint8_t *plain = load(path, &options, NULL, "image", PIXELS);
+	uint8_t *plain = fixture_load(path, SAMPLES, &options, NULL, "image", PIXELS);
 	const beton_operation_kind kinds[] = {BETON_RAND_AUGMENT, BETON_TRIVIAL_AUGMENT, BETON_COLOR_JITTER,
 					      BETON_ERASE,        BETON_POISON,          BETON_CUSTOM,
 					      BETON_CONTRAST};
@@ -607,7 +563,7 @@ static void operations_run_in_batches(void **state)
 		operation.apply = invert;
 		options.image.operations = &operation;
 		options.image.num_operations = 1;
-		uint8_t *got = load(path, &options, NULL, "image", PIXELS);
+		uint8_t *got = fixture_load(path, SAMPLES, &options, NULL, "image", PIXELS);
 		assert_memory_not_equal(got, plain, SAMPLES * PIXELS);
 		for (int k = 0; k < SAMPLES * PIXELS; k++) {
 			if (kinds[i] == BETON_POISON)
@@ -627,7 +583,7 @@ static void mixing_mixes_one_channel(void **state)
 		beton_loader_options options = grey_options();
 		options.batch_size = SAMPLES;
 		options.image.layout = (beton_layout)(i / 2);
-		uint8_t *plain = load(path, &options, NULL, "image", PIXELS);
+		uint8_t *plain = fixture_load(path, SAMPLES, &options, NULL, "image", PIXELS);
 		options.batch_operations = &operation;
 		options.num_batch_operations = 1;
 		beton_loader *loader;
@@ -636,10 +592,10 @@ static void mixing_mixes_one_channel(void **state)
 		assert_ok(beton_loader_open(&loader, path, &options, err));
 		fixture_start(&iterator, loader, 2, 0);
 		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
-		const uint8_t *got = find(batch, "image")->data;
-		const int64_t *partner = find(batch, "image.partner")->data;
-		const float *lambda = find(batch, "image.lambda")->data;
-		const int32_t *box = i % 2 ? find(batch, "image.box")->data : NULL;
+		const uint8_t *got = fixture_find(batch, "image")->data;
+		const int64_t *partner = fixture_find(batch, "image.partner")->data;
+		const float *lambda = fixture_find(batch, "image.lambda")->data;
+		const int32_t *box = i % 2 ? fixture_find(batch, "image.box")->data : NULL;
 		for (uint32_t row = 0; row < SAMPLES; row++)
 			for (int k = 0; k < PIXELS; k++) {
 				const uint8_t *own = plain + batch->sample_ids[row] * PIXELS;
@@ -690,15 +646,6 @@ static void policies_hold(void **state)
 	fixture_remove(path);
 }
 
-static void refuse(const char *path, const beton_loader_options *options, const char *message)
-{
-	beton_loader *loader = NULL;
-	beton_error err;
-	assert_int_equal(beton_loader_open(&loader, path, options, &err), BETON_INVALID_ARGUMENT);
-	if (!strstr(err.message, message))
-		fail_msg("'%s' does not say '%s'", err.message, message);
-}
-
 static void what_needs_colours_is_refused(void **state)
 {
 	const char *path = *state;
@@ -706,27 +653,27 @@ static void what_needs_colours_is_refused(void **state)
 	beton_operation operations[2] = {make(BETON_INVERT), make(BETON_HUE)};
 	options.image.operations = operations;
 	options.image.num_operations = 2;
-	refuse(path, &options, "image.operations[1].kind is HUE, but image.color is GREY");
+	fixture_refuse(path, &options, "image.operations[1].kind is HUE, but image.color is GREY");
 	operations[1] = make(BETON_SATURATION);
-	refuse(path, &options, "image.operations[1].kind is SATURATION, but image.color is GREY");
+	fixture_refuse(path, &options, "image.operations[1].kind is SATURATION, but image.color is GREY");
 	operations[1] = make(BETON_GRAYSCALE);
-	refuse(path, &options, "image.operations[1].kind is GRAYSCALE, but image.color is GREY");
+	fixture_refuse(path, &options, "image.operations[1].kind is GRAYSCALE, but image.color is GREY");
 	operations[1] = make(BETON_COLOR_JITTER);
 	operations[1].jitter[2] = 0.25;
-	refuse(path, &options, "image.operations[1].jitter[2] (saturation) is 0.25, but image.color is GREY");
+	fixture_refuse(path, &options, "image.operations[1].jitter[2] (saturation) is 0.25, but image.color is GREY");
 	operations[1] = make(BETON_COLOR_JITTER);
 	operations[1].jitter[3] = 0.5;
-	refuse(path, &options, "image.operations[1].jitter[3] (hue) is 0.5, but image.color is GREY");
+	fixture_refuse(path, &options, "image.operations[1].jitter[3] (hue) is 0.5, but image.color is GREY");
 	beton_image_options view = options.image;
 	view.num_operations = 0;
 	view.color = 2;
 	options = grey_options();
 	options.views = &view;
 	options.num_views = 1;
-	refuse(path, &options, "views[0].color is 2, not 0 to 1");
+	fixture_refuse(path, &options, "views[0].color is 2, not 0 to 1");
 	options = grey_options();
 	options.image.output = BETON_IMAGE_STORED;
-	refuse(path, &options, "image.color is given, but image.output is BETON_IMAGE_STORED");
+	fixture_refuse(path, &options, "image.color is given, but image.output is BETON_IMAGE_STORED");
 }
 
 static int setup(void **state)

@@ -15,14 +15,6 @@
 
 enum { SAMPLES = 23, BATCH = 8, WIDTH = 16, HEIGHT = 12, IMAGE = WIDTH * HEIGHT * 3 };
 
-static const beton_tensor *find(const beton_batch *batch, const char *name)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, name) == 0)
-			return &batch->tensors[i];
-	return NULL;
-}
-
 /* Everything that an epoch delivers, by place in it. */
 typedef struct epoch {
 	uint64_t ids[SAMPLES];
@@ -38,27 +30,22 @@ typedef struct epoch {
 
 static void keep(epoch *out, const beton_batch *batch, uint32_t at)
 {
-	const beton_tensor *image = find(batch, "image");
+	const beton_tensor *image = fixture_look(batch, "image");
 	uint32_t n = batch->count;
 	size_t bytes = out->image_bytes;
 	memcpy(out->ids + at, batch->sample_ids, n * sizeof(out->ids[0]));
-	memcpy(out->label + at, find(batch, "label")->data, n * sizeof(out->label[0]));
+	memcpy(out->label + at, fixture_look(batch, "label")->data, n * sizeof(out->label[0]));
 	for (uint32_t i = 0; i < n; i++)
 		memcpy(out->pixels[at + i], (const char *)image->data + i * bytes, bytes);
-	if (!find(batch, "image.lambda"))
+	if (!fixture_look(batch, "image.lambda"))
 		return;
-	memcpy(out->mixed + at, find(batch, "label.mixed")->data, n * sizeof(out->mixed[0]));
-	memcpy(out->weight_mixed + at, find(batch, "weight.mixed")->data, n * sizeof(out->weight_mixed[0]));
-	memcpy(out->lambda + at, find(batch, "image.lambda")->data, n * sizeof(out->lambda[0]));
+	memcpy(out->mixed + at, fixture_look(batch, "label.mixed")->data, n * sizeof(out->mixed[0]));
+	memcpy(out->weight_mixed + at, fixture_look(batch, "weight.mixed")->data, n * sizeof(out->weight_mixed[0]));
+	memcpy(out->lambda + at, fixture_look(batch, "image.lambda")->data, n * sizeof(out->lambda[0]));
 	for (uint32_t i = 0; i < n; i++)
-		out->partner[at + i] = at + ((const int64_t *)find(batch, "image.partner")->data)[i];
-	if (find(batch, "image.box"))
-		memcpy(out->box + at, find(batch, "image.box")->data, n * sizeof(out->box[0]));
-}
-
-static size_t element_bytes(beton_dtype dtype)
-{
-	return dtype == BETON_UINT8 ? 1 : dtype == BETON_FLOAT32 ? 4 : 2;
+		out->partner[at + i] = at + ((const int64_t *)fixture_look(batch, "image.partner")->data)[i];
+	if (fixture_look(batch, "image.box"))
+		memcpy(out->box + at, fixture_look(batch, "image.box")->data, n * sizeof(out->box[0]));
 }
 
 /* Epoch 3 from batch `first` on; on the heap. */
@@ -66,7 +53,7 @@ static epoch *load_from(const char *path, const beton_loader_options *options, u
 {
 	epoch *out = calloc(1, sizeof(*out));
 	assert_non_null(out);
-	out->image_bytes = IMAGE * element_bytes(options->image.dtype);
+	out->image_bytes = IMAGE * fixture_element_bytes(options->image.dtype);
 	beton_loader *loader;
 	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, path, options, err));
@@ -138,7 +125,7 @@ static bool inside(const beton_image_options *image, const int32_t box[4], int i
 static void check_row(const beton_loader_options *options, const epoch *plain, const epoch *mixed, int row)
 {
 	beton_dtype dtype = options->image.dtype;
-	size_t size = element_bytes(dtype);
+	size_t size = fixture_element_bytes(dtype);
 	bool cut = options->batch_operations[0].kind == BETON_BATCH_CUTMIX;
 	int64_t partner = mixed->partner[row];
 	const uint8_t *got = mixed->pixels[row], *own = plain->pixels[row], *other = plain->pixels[partner];
@@ -220,7 +207,7 @@ static void large_pictures_are_mixed_in_parts(void **state)
 	static const int64_t partner[COUNT] = {2, 0, 1};
 	static const float lambda[COUNT] = {0.25f, 1, (float)77 / BT_MIX_ONE};
 	for (size_t i = 0; i < 4; i++) {
-		size_t size = element_bytes(dtypes[i]);
+		size_t size = fixture_element_bytes(dtypes[i]);
 		/* Every byte is a part of finite numbers alone. */
 		for (int k = 0; k < COUNT * BYTES; k++)
 			original[k / BYTES][k % BYTES] =
@@ -337,16 +324,17 @@ static void one_operation_at_most_mixes_a_batch(void **state)
 		beton_iterator *iterator = NULL;
 		assert_ok(beton_iterator_open(&iterator, loader, e, 0, err));
 		for (beton_batch *batch; beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK;) {
-			float lambda = *(const float *)find(batch, "image.lambda")->data;
-			const int32_t *box = find(batch, "image.box")->data;
-			const int64_t *partner = find(batch, "image.partner")->data;
+			float lambda = *(const float *)fixture_look(batch, "image.lambda")->data;
+			const int32_t *box = fixture_look(batch, "image.box")->data;
+			const int64_t *partner = fixture_look(batch, "image.partner")->data;
 			batches++;
 			left += lambda == 1;
 			cut += box[2] > 0;
 			for (uint32_t i = 0; lambda == 1 && i < batch->count; i++)
 				assert_int_equal(partner[i], i);
 			if (lambda == 1)
-				assert_memory_equal(find(batch, "label")->data, find(batch, "label.mixed")->data,
+				assert_memory_equal(fixture_look(batch, "label")->data,
+						    fixture_look(batch, "label.mixed")->data,
 						    batch->count * sizeof(int64_t));
 			beton_batch_release(&batch);
 		}
@@ -394,8 +382,8 @@ static void samples_left_out_are_no_partners(void **state)
 	assert_ok(beton_iterator_open(&iterator, loader, 0, 0, err));
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	assert_int_equal(batch->count, SAMPLES - 1);
-	const int64_t *partner = find(batch, "image.partner")->data;
-	const int64_t *mixed = find(batch, "label.mixed")->data;
+	const int64_t *partner = fixture_look(batch, "image.partner")->data;
+	const int64_t *mixed = fixture_look(batch, "label.mixed")->data;
 	int64_t row = 0;
 	for (uint32_t i = 0; i < batch->count; i++) {
 		assert_int_equal(mixed[row], batch->sample_ids[partner[row]] * 3);
@@ -413,7 +401,7 @@ static int stamp(const beton_batch_call *call)
 {
 	if (call->batch->position == *(const uint64_t *)call->context)
 		return 42;
-	int64_t *label = find(call->batch, "label")->data;
+	int64_t *label = fixture_look(call->batch, "label")->data;
 	for (uint32_t i = 0; i < call->batch->count; i++)
 		label[i] = (int64_t)(call->random[0] ^ call->random[1]);
 	return 0;

@@ -63,32 +63,24 @@ static char *write_file(void)
 	return path;
 }
 
-static const beton_tensor *find(const beton_batch *batch, const char *name)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, name) == 0)
-			return &batch->tensors[i];
-	return NULL;
-}
-
 static void check_row(const beton_batch *batch, uint32_t row)
 {
 	uint64_t i = batch->sample_ids[row];
-	const float *box = (const float *)find(batch, "box")->data + row * 6;
-	const int16_t *wide = (const int16_t *)find(batch, "wide")->data + row * 4;
-	const uint8_t *raw = (const uint8_t *)find(batch, "raw")->data + row * LONGEST;
-	const uint8_t *text = (const uint8_t *)find(batch, "text")->data + row * LONGEST;
+	const float *box = (const float *)fixture_look(batch, "box")->data + row * 6;
+	const int16_t *wide = (const int16_t *)fixture_look(batch, "wide")->data + row * 4;
+	const uint8_t *raw = (const uint8_t *)fixture_look(batch, "raw")->data + row * LONGEST;
+	const uint8_t *text = (const uint8_t *)fixture_look(batch, "text")->data + row * LONGEST;
 	for (int k = 0; k < 6; k++)
 		assert_true(box[k] == (float)i + (float)k / 8);
 	for (int k = 0; k < 4; k++)
 		assert_int_equal(wide[k], (int)i * 100 - k);
 	for (uint64_t k = 0; k < LONGEST; k++)
 		assert_int_equal(raw[k], k < i ? 100 + i : 0);
-	assert_int_equal(((const int64_t *)find(batch, "raw.length")->data)[row], i);
+	assert_int_equal(((const int64_t *)fixture_look(batch, "raw.length")->data)[row], i);
 	char expected[16];
 	int length = snprintf(expected, sizeof(expected), "{\"i\":%d}", (int)i);
 	assert_memory_equal(text, expected, (size_t)length + 1);
-	assert_int_equal(((const int64_t *)find(batch, "text.length")->data)[row], length + 1);
+	assert_int_equal(((const int64_t *)fixture_look(batch, "text.length")->data)[row], length + 1);
 }
 
 static void every_field_is_an_output(void **state)
@@ -108,11 +100,11 @@ static void every_field_is_an_output(void **state)
 		uint32_t seen = 0;
 		while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
 			assert_int_equal(batch->num_tensors, 6);
-			assert_null(find(batch, "odd"));
-			assert_int_equal(find(batch, "box")->ndim, 3);
-			assert_int_equal(find(batch, "box")->dtype, BETON_FLOAT32);
-			assert_int_equal(find(batch, "wide")->dtype, BETON_INT16);
-			assert_int_equal(find(batch, "raw")->shape[1], LONGEST);
+			assert_null(fixture_look(batch, "odd"));
+			assert_int_equal(fixture_look(batch, "box")->ndim, 3);
+			assert_int_equal(fixture_look(batch, "box")->dtype, BETON_FLOAT32);
+			assert_int_equal(fixture_look(batch, "wide")->dtype, BETON_INT16);
+			assert_int_equal(fixture_look(batch, "raw")->shape[1], LONGEST);
 			for (uint32_t row = 0; row < batch->count; row++, seen++)
 				check_row(batch, row);
 			beton_batch_release(&batch);
@@ -138,7 +130,7 @@ static void numbers_are_joined(void **state)
 	assert_ok(beton_loader_open(&loader, path, &options, err));
 	fixture_start(&iterator, loader, 0, 0);
 	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
-		const beton_tensor *joined = find(batch, "wide.joined");
+		const beton_tensor *joined = fixture_look(batch, "wide.joined");
 		assert_int_equal(joined->dtype, BETON_FLOAT32);
 		assert_int_equal(joined->shape[1], 10);
 		for (uint32_t row = 0; row < batch->count; row++)
@@ -178,8 +170,10 @@ static void joined_numbers_are_mixed_like_pictures(void **state)
 	assert_ok(beton_loader_open(&loader, path, &options, err));
 	fixture_start(&iterator, loader, 0, 0);
 	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
-		const float *lambda = find(batch, "image.lambda")->data, *joined = find(batch, "label.joined")->data;
-		const int64_t *own = find(batch, "label")->data, *other = find(batch, "label.mixed")->data;
+		const float *lambda = fixture_look(batch, "image.lambda")->data,
+			    *joined = fixture_look(batch, "label.joined")->data;
+		const int64_t *own = fixture_look(batch, "label")->data,
+			      *other = fixture_look(batch, "label.mixed")->data;
 		for (uint32_t row = 0; row < batch->count; row++) {
 			double share = (double)lambda[row];
 			assert_true(joined[row] ==
@@ -264,7 +258,7 @@ static void drawn_numbers_are_outputs(void **state)
 	beton_batch *batch;
 	int flips = 0, bright = 0;
 	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
-		const beton_tensor *tensor = find(batch, "image.drawn");
+		const beton_tensor *tensor = fixture_look(batch, "image.drawn");
 		assert_non_null(tensor);
 		assert_int_equal(tensor->shape[1], 13);
 		for (uint32_t row = 0; row < batch->count; row++) {
@@ -288,9 +282,9 @@ static void drawn_numbers_are_outputs(void **state)
 
 static void check_ragged(const beton_batch *batch)
 {
-	const beton_tensor *raw = find(batch, "raw"), *text = find(batch, "text");
-	const beton_tensor *raw_at = find(batch, "raw.offsets"), *text_at = find(batch, "text.offsets");
-	assert_null(find(batch, "raw.length"));
+	const beton_tensor *raw = fixture_look(batch, "raw"), *text = fixture_look(batch, "text");
+	const beton_tensor *raw_at = fixture_look(batch, "raw.offsets"), *text_at = fixture_look(batch, "text.offsets");
+	assert_null(fixture_look(batch, "raw.length"));
 	assert_true(raw->ndim == 1 && raw_at->ndim == 1 && raw_at->dtype == BETON_INT64);
 	assert_int_equal(raw_at->shape[0], batch->count + 1);
 	assert_int_equal(text_at->shape[0], batch->count + 1);
@@ -359,7 +353,7 @@ static void ragged_values_stand_one_behind_the_other(void **state)
 	assert_ok(beton_loader_open(&loader, path, &options, err));
 	fixture_start(&iterator, loader, 0, 0);
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
-	assert_int_equal(find(batch, "raw")->shape[0], 55);
+	assert_int_equal(fixture_look(batch, "raw")->shape[0], 55);
 	beton_batch_release(&batch);
 	fixture_close(&loader, &iterator);
 	/* 55 bytes do not fit into 44. */
@@ -388,7 +382,7 @@ static void ragged_values_of_bad_samples_are_left_out(void **state)
 	fixture_start(&iterator, loader, 0, 0);
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	assert_int_equal(batch->count, SAMPLES - 1);
-	const beton_tensor *note = find(batch, "note"), *offsets = find(batch, "note.offsets");
+	const beton_tensor *note = fixture_look(batch, "note"), *offsets = fixture_look(batch, "note.offsets");
 	assert_int_equal(note->shape[0], 4 * (SAMPLES - 1));
 	assert_int_equal(offsets->shape[0], SAMPLES);
 	for (int i = 0; i < SAMPLES; i++)
@@ -416,7 +410,7 @@ static void check_replaced(const char *path, const beton_loader_options *options
 	for (beton_batch *batch; beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK;
 	     seen += batch->count, beton_batch_release(&batch))
 		for (uint32_t row = 0; row < batch->count; row++)
-			assert_int_equal(((const int64_t *)find(batch, "label")->data)[row],
+			assert_int_equal(((const int64_t *)fixture_look(batch, "label")->data)[row],
 					 expected[batch->sample_ids[row]]);
 	assert_int_equal(seen, SAMPLES);
 	fixture_close(&loader, &iterator);

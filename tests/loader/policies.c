@@ -192,15 +192,6 @@ typedef struct row {
 
 static row expected[N][OUTPUTS_MAX];
 
-static size_t row_bytes(const beton_tensor *tensor)
-{
-	bool four = tensor->dtype == BETON_FLOAT32 || tensor->dtype == BETON_INT32;
-	size_t bytes = tensor->dtype == BETON_UINT8 ? 1 : four ? 4 : 8;
-	for (uint32_t i = 1; i < tensor->ndim; i++)
-		bytes *= (size_t)tensor->shape[i];
-	return bytes;
-}
-
 /* Whether a tensor is one of offsets: its rows are those of the values in front of it. */
 static bool is_offsets(const beton_batch *batch, uint32_t number)
 {
@@ -212,7 +203,7 @@ static row find_row(const beton_batch *batch, uint32_t number, uint32_t index)
 	const beton_tensor *tensor = &batch->tensors[number];
 	if (is_offsets(batch, number))
 		return (row){0};
-	size_t bytes = row_bytes(tensor), start = index * bytes;
+	size_t bytes = fixture_row_bytes(tensor), start = index * bytes;
 	if (is_offsets(batch, number + 1)) {
 		const int64_t *offsets = batch->tensors[number + 1].data;
 		start = (size_t)offsets[index];

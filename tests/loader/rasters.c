@@ -81,53 +81,6 @@ static char *write_file(void)
 	return path;
 }
 
-static const beton_tensor *find(const beton_batch *batch, const char *name)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, name) == 0)
-			return &batch->tensors[i];
-	fail_msg("no output '%s'", name);
-	return NULL;
-}
-
-static size_t element_bytes(beton_dtype dtype)
-{
-	return dtype == BETON_UINT8                             ? 1
-	       : dtype == BETON_FLOAT64 || dtype == BETON_INT64 ? 8
-	       : dtype == BETON_FLOAT32                         ? 4
-								: 2;
-}
-
-/* One output of epoch 2, by sample, rows of `bytes` bytes; to be freed. */
-static uint8_t *load(const beton_loader_options *options, const beton_iterator_options *sizes, const char *name,
-		     size_t bytes)
-{
-	uint8_t *out = calloc(SAMPLES, bytes);
-	beton_loader *loader;
-	beton_iterator *iterator = NULL;
-	beton_batch *batch;
-	assert_non_null(out);
-	assert_ok(beton_loader_open(&loader, file, options, err));
-	beton_iterator_options chosen;
-	beton_iterator_options_init(&chosen);
-	if (sizes)
-		chosen = *sizes;
-	chosen.epoch = 2;
-	assert_ok(beton_iterator_open_with(&iterator, loader, &chosen, err));
-	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
-		const beton_tensor *tensor = find(batch, name);
-		size_t row = element_bytes(tensor->dtype);
-		for (uint32_t i = 1; i < tensor->ndim; i++)
-			row *= (size_t)tensor->shape[i];
-		assert_int_equal(row, bytes);
-		for (uint32_t i = 0; i < batch->count; i++)
-			memcpy(out + batch->sample_ids[i] * bytes, (const char *)tensor->data + i * bytes, bytes);
-		beton_batch_release(&batch);
-	}
-	fixture_close(&loader, &iterator);
-	return out;
-}
-
 static beton_loader_options raster_options(const char *field)
 {
 	beton_loader_options options = fixture_options(BATCH, 2);
@@ -165,15 +118,16 @@ static void rgb_rasters_are_like_images(void **state)
 		raster.image.pad[1] = raster.image.pad[2] = 0;
 		raster.image.statistics = image.image.normalize ? statistics : NULL;
 		raster.image.num_statistics = image.image.normalize ? 3 : 0;
-		size_t bytes = 3 * PIXELS * element_bytes(image.image.dtype);
-		uint8_t *expected = load(&image, NULL, "image", bytes), *got = load(&raster, NULL, "rgb", bytes);
+		size_t bytes = 3 * PIXELS * fixture_element_bytes(image.image.dtype);
+		uint8_t *expected = fixture_load(file, SAMPLES, &image, NULL, "image", bytes),
+			*got = fixture_load(file, SAMPLES, &raster, NULL, "rgb", bytes);
 		if (memcmp(got, expected, SAMPLES * bytes) != 0)
 			fail_msg("options %d", i);
 		free(expected);
 		free(got);
 		bytes = (image.image.fit ? 9 : 5) * sizeof(double);
-		expected = load(&image, NULL, "image.drawn", bytes);
-		got = load(&raster, NULL, "rgb.drawn", bytes);
+		expected = fixture_load(file, SAMPLES, &image, NULL, "image.drawn", bytes);
+		got = fixture_load(file, SAMPLES, &raster, NULL, "rgb.drawn", bytes);
 		assert_memory_equal(got, expected, SAMPLES * bytes);
 		free(expected);
 		free(got);
@@ -191,7 +145,8 @@ static void every_format_holds_the_same_samples(void **state)
 	for (int f = 0; f < 3; f++) {
 		uint32_t channels = f == 0 ? 1 : DEEP;
 		beton_loader_options options = raster_options(names[f]);
-		uint16_t *samples = (uint16_t *)load(&options, NULL, names[f], 2 * PIXELS * channels);
+		uint16_t *samples =
+			(uint16_t *)fixture_load(file, SAMPLES, &options, NULL, names[f], 2 * PIXELS * channels);
 		for (int i = 0; i < 16; i++) {
 			options.image.dtype = dtypes[i % 4];
 			options.image.layout = (beton_layout)(i / 4 % 2);
@@ -200,8 +155,8 @@ static void every_format_holds_the_same_samples(void **state)
 			options.image.num_statistics = options.image.normalize ? channels : 0;
 			options.engine = engines[i % 3];
 			options.num_threads = 1 + (uint32_t)i % 3;
-			size_t size = element_bytes(options.image.dtype), row = PIXELS * (size_t)channels;
-			uint8_t *got = load(&options, NULL, names[f], row * size);
+			size_t size = fixture_element_bytes(options.image.dtype), row = PIXELS * (size_t)channels;
+			uint8_t *got = fixture_load(file, SAMPLES, &options, NULL, names[f], row * size);
 			for (size_t k = 0; k < SAMPLES * row; k++) {
 				size_t in_row = k % row, pixel = in_row / channels, c = in_row % channels;
 				size_t at = options.image.layout == BETON_NHWC ? in_row : c * PIXELS + pixel;
@@ -237,13 +192,14 @@ static void compressed_rasters_are_the_same(void **state)
 	(void)state;
 	beton_loader_options plain = raster_options("deep"), packed = raster_options("packed");
 	size_t bytes = 2 * PIXELS * DEEP;
-	uint8_t *expected = load(&plain, NULL, "deep", bytes), *got = load(&packed, NULL, "packed", bytes);
+	uint8_t *expected = fixture_load(file, SAMPLES, &plain, NULL, "deep", bytes),
+		*got = fixture_load(file, SAMPLES, &packed, NULL, "packed", bytes);
 	assert_memory_equal(got, expected, SAMPLES * bytes);
 	free(got);
 	/* Within a limit, too. */
 	packed.memory_limit = 40 << 20;
 	packed.num_threads = 1;
-	got = load(&packed, NULL, "packed", bytes);
+	got = fixture_load(file, SAMPLES, &packed, NULL, "packed", bytes);
 	assert_memory_equal(got, expected, SAMPLES * bytes);
 	free(expected);
 	free(got);
@@ -262,7 +218,7 @@ static void whole_rasters_are_as_stored(void **state)
 		options.image.flip_probability = 0;
 		fixture_size(i, &options.image.width, &options.image.height);
 		size_t bytes = 2 * (size_t)options.image.width * options.image.height * DEEP;
-		uint8_t *got = load(&options, NULL, "deep", bytes);
+		uint8_t *got = fixture_load(file, SAMPLES, &options, NULL, "deep", bytes);
 		uint16_t *expected = make_samples(i, options.image.width, options.image.height, DEEP);
 		assert_memory_equal(got + i * bytes, expected, bytes);
 		free(got);
@@ -281,7 +237,8 @@ static void iterators_and_views_work(void **state)
 	sizes.width[0] = small.image.width = 9;
 	sizes.height[0] = small.image.height = 7;
 	size_t bytes = 2 * 63 * DEEP;
-	uint8_t *expected = load(&small, NULL, "deep", bytes), *got = load(&options, &sizes, "deep", bytes);
+	uint8_t *expected = fixture_load(file, SAMPLES, &small, NULL, "deep", bytes),
+		*got = fixture_load(file, SAMPLES, &options, &sizes, "deep", bytes);
 	assert_memory_equal(got, expected, SAMPLES * bytes);
 	free(got);
 	free(expected);
@@ -296,14 +253,14 @@ static void iterators_and_views_work(void **state)
 	several.views = views;
 	several.num_views = 4;
 	bytes = 2 * PIXELS * DEEP;
-	expected = load(&options, NULL, "deep", bytes);
-	got = load(&several, NULL, "deep", bytes);
+	expected = fixture_load(file, SAMPLES, &options, NULL, "deep", bytes);
+	got = fixture_load(file, SAMPLES, &several, NULL, "deep", bytes);
 	assert_memory_equal(got, expected, SAMPLES * bytes);
 	free(got);
 	free(expected);
-	free(load(&several, NULL, "deep.1", 2 * bytes));
-	free(load(&several, NULL, "packed", bytes));
-	free(load(&several, NULL, "image", 3 * PIXELS));
+	free(fixture_load(file, SAMPLES, &several, NULL, "deep.1", 2 * bytes));
+	free(fixture_load(file, SAMPLES, &several, NULL, "packed", bytes));
+	free(fixture_load(file, SAMPLES, &several, NULL, "image", 3 * PIXELS));
 }
 
 static void boxes_move_along(void **state)
@@ -313,8 +270,8 @@ static void boxes_move_along(void **state)
 	const beton_geometry geometry = {.field = "box", .kind = BETON_BOXES_XYXY};
 	image.geometry = raster.geometry = &geometry;
 	image.num_geometry = raster.num_geometry = 1;
-	uint8_t *expected = load(&image, NULL, "box", 4 * sizeof(float));
-	uint8_t *got = load(&raster, NULL, "box", 4 * sizeof(float));
+	uint8_t *expected = fixture_load(file, SAMPLES, &image, NULL, "box", 4 * sizeof(float));
+	uint8_t *got = fixture_load(file, SAMPLES, &raster, NULL, "box", 4 * sizeof(float));
 	assert_memory_equal(got, expected, SAMPLES * 4 * sizeof(float));
 	free(got);
 	free(expected);
@@ -332,8 +289,8 @@ static void stored_bytes_are_the_samples(void **state)
 	assert_ok(beton_loader_open(&loader, file, &options, err));
 	fixture_start(&iterator, loader, 0, 0);
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
-	const int64_t *offsets = find(batch, "depth.offsets")->data;
-	const int32_t *shapes = find(batch, "depth.shape")->data;
+	const int64_t *offsets = fixture_find(batch, "depth.offsets")->data;
+	const int32_t *shapes = fixture_find(batch, "depth.shape")->data;
 	for (uint32_t i = 0; i < batch->count; i++) {
 		uint32_t width, height;
 		fixture_size(batch->sample_ids[i], &width, &height);
@@ -342,7 +299,7 @@ static void stored_bytes_are_the_samples(void **state)
 		assert_int_equal(shapes[3 * i + 1], width);
 		assert_int_equal(shapes[3 * i + 2], BETON_IMAGE_RAW);
 		assert_int_equal(offsets[i + 1] - offsets[i], 2 * width * height);
-		assert_memory_equal((const uint8_t *)find(batch, "depth")->data + offsets[i], expected,
+		assert_memory_equal((const uint8_t *)fixture_find(batch, "depth")->data + offsets[i], expected,
 				    2 * (size_t)width * height);
 		free(expected);
 	}
@@ -360,7 +317,7 @@ static void mixing_mixes_samples(void **state)
 		options.batch_size = SAMPLES;
 		options.image.layout = (beton_layout)(i / 2);
 		size_t count = PIXELS * DEEP;
-		uint16_t *plain = (uint16_t *)load(&options, NULL, "deep", 2 * count);
+		uint16_t *plain = (uint16_t *)fixture_load(file, SAMPLES, &options, NULL, "deep", 2 * count);
 		options.batch_operations = &operation;
 		options.num_batch_operations = 1;
 		beton_loader *loader;
@@ -369,10 +326,10 @@ static void mixing_mixes_samples(void **state)
 		assert_ok(beton_loader_open(&loader, file, &options, err));
 		fixture_start(&iterator, loader, 2, 0);
 		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
-		const uint16_t *got = find(batch, "deep")->data;
-		const int64_t *partner = find(batch, "deep.partner")->data;
-		const float *lambda = find(batch, "deep.lambda")->data;
-		const int32_t *box = i % 2 ? find(batch, "deep.box")->data : NULL;
+		const uint16_t *got = fixture_find(batch, "deep")->data;
+		const int64_t *partner = fixture_find(batch, "deep.partner")->data;
+		const float *lambda = fixture_find(batch, "deep.lambda")->data;
+		const int32_t *box = i % 2 ? fixture_find(batch, "deep.box")->data : NULL;
 		for (uint32_t row = 0; row < SAMPLES; row++)
 			for (size_t k = 0; k < count; k++) {
 				const uint16_t *own = plain + batch->sample_ids[row] * count;
@@ -426,14 +383,14 @@ static void pixels_move_as_those_of_images(void **state)
 						     BETON_SHIFT,           BETON_CUSTOM};
 	beton_loader_options options = raster_options("deep");
 	size_t count = PIXELS * DEEP;
-	uint16_t *plain = (uint16_t *)load(&options, NULL, "deep", 2 * count);
+	uint16_t *plain = (uint16_t *)fixture_load(file, SAMPLES, &options, NULL, "deep", 2 * count);
 	options.image.flip_probability = 0;
-	uint16_t *unflipped = (uint16_t *)load(&options, NULL, "deep", 2 * count);
+	uint16_t *unflipped = (uint16_t *)fixture_load(file, SAMPLES, &options, NULL, "deep", 2 * count);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		beton_operation operation = make(kinds[i]);
 		options.image.operations = &operation;
 		options.image.num_operations = 1;
-		uint16_t *got = (uint16_t *)load(&options, NULL, "deep", 2 * count);
+		uint16_t *got = (uint16_t *)fixture_load(file, SAMPLES, &options, NULL, "deep", 2 * count);
 		assert_memory_not_equal(got, unflipped, SAMPLES * 2 * count);
 		for (size_t k = 0; k < SAMPLES * count; k++) {
 			uint32_t pixel = (uint32_t)(k % count / DEEP), x = pixel % WIDTH, y = pixel / WIDTH;
@@ -464,7 +421,8 @@ static void rotations_are_those_of_images(void **state)
 	beton_loader_options image = raster_options("image"), raster = raster_options("rgb");
 	image.image.operations = raster.image.operations = &operation;
 	image.image.num_operations = raster.image.num_operations = 1;
-	uint8_t *expected = load(&image, NULL, "image", 3 * PIXELS), *got = load(&raster, NULL, "rgb", 3 * PIXELS);
+	uint8_t *expected = fixture_load(file, SAMPLES, &image, NULL, "image", 3 * PIXELS),
+		*got = fixture_load(file, SAMPLES, &raster, NULL, "rgb", 3 * PIXELS);
 	assert_memory_equal(got, expected, SAMPLES * 3 * PIXELS);
 	free(expected);
 	free(got);
@@ -472,50 +430,42 @@ static void rotations_are_those_of_images(void **state)
 
 /* ---- what is refused ---- */
 
-static void refuse(const beton_loader_options *options, const char *message)
-{
-	beton_loader *loader = NULL;
-	beton_error err;
-	assert_int_equal(beton_loader_open(&loader, file, options, &err), BETON_INVALID_ARGUMENT);
-	if (!strstr(err.message, message))
-		fail_msg("'%s' does not say '%s'", err.message, message);
-}
-
 static void wrong_types_are_refused(void **state)
 {
 	(void)state;
 	beton_loader_options options = raster_options("depth");
 	options.image.dtype = BETON_UINT8;
-	refuse(&options, "image.dtype is BETON_UINT8, not BETON_UINT16 or floats, but field 'depth' holds rasters of 1 "
-			 "channels with 16 bits");
+	fixture_refuse(file, &options,
+		       "image.dtype is BETON_UINT8, not BETON_UINT16 or floats, but field 'depth' holds rasters of 1 "
+		       "channels with 16 bits");
 	options = raster_options("rgb");
 	options.image.dtype = BETON_UINT16;
-	refuse(&options, "image.dtype is BETON_UINT16, not BETON_UINT8 or floats, but field 'rgb'");
+	fixture_refuse(file, &options, "image.dtype is BETON_UINT16, not BETON_UINT8 or floats, but field 'rgb'");
 	options = raster_options("image");
 	options.image.dtype = BETON_UINT16;
-	refuse(&options, "image.dtype is BETON_UINT16, but field 'image' holds RGB images of 8 bits");
+	fixture_refuse(file, &options, "image.dtype is BETON_UINT16, but field 'image' holds RGB images of 8 bits");
 	options = raster_options("depth");
 	options.image.color = BETON_COLOR_GREY;
-	refuse(&options, "image.color is BETON_COLOR_GREY, but field 'depth'");
+	fixture_refuse(file, &options, "image.color is BETON_COLOR_GREY, but field 'depth'");
 	options = raster_options("depth");
 	options.image.pixels = BETON_PIXELS_TORCHVISION;
-	refuse(&options, "image.pixels is not BETON_PIXELS_FAST, but field 'depth'");
+	fixture_refuse(file, &options, "image.pixels is not BETON_PIXELS_FAST, but field 'depth'");
 	options = raster_options("depth");
 	options.image.fit = BETON_FIT_PAD_CENTER;
 	options.image.pad[1] = 3;
-	refuse(&options, "image.pad[1] or pad[2] is given");
+	fixture_refuse(file, &options, "image.pad[1] or pad[2] is given");
 	options = raster_options("rgb");
 	options.image.fit = BETON_FIT_PAD_CENTER;
 	options.image.pad[0] = 256;
-	refuse(&options, "image.pad[0] is above 255, but field 'rgb'");
+	fixture_refuse(file, &options, "image.pad[0] is above 255, but field 'rgb'");
 	options = raster_options("image");
 	options.image.fit = BETON_FIT_PAD_CENTER;
 	options.image.pad[0] = 256;
-	refuse(&options, "image.pad[0] is 256, not 0 to 255");
+	fixture_refuse(file, &options, "image.pad[0] is 256, not 0 to 255");
 	options = raster_options("packed");
 	options.image.dtype = BETON_UINT8;
 	options.image.output = BETON_IMAGE_STORED;
-	refuse(&options, "image.output is BETON_IMAGE_STORED, but field 'packed' is compressed");
+	fixture_refuse(file, &options, "image.output is BETON_IMAGE_STORED, but field 'packed' is compressed");
 }
 
 static void wrong_statistics_are_refused(void **state)
@@ -524,13 +474,13 @@ static void wrong_statistics_are_refused(void **state)
 	const float bad[2 * DEEP] = {1, 2, NAN, 1, 1, 1, 1, 0};
 	beton_loader_options options = raster_options("deep");
 	options.image.normalize = true;
-	refuse(&options, "image.normalize is true, but image.dtype is BETON_UINT16, not floats");
+	fixture_refuse(file, &options, "image.normalize is true, but image.dtype is BETON_UINT16, not floats");
 	options.image.dtype = BETON_FLOAT32;
-	refuse(&options, "image.num_statistics is 0, but field 'deep' has 5 channels");
+	fixture_refuse(file, &options, "image.num_statistics is 0, but field 'deep' has 5 channels");
 	options.image.num_statistics = DEEP;
-	refuse(&options, "image.statistics is NULL, but image.num_statistics is 5");
+	fixture_refuse(file, &options, "image.statistics is NULL, but image.num_statistics is 5");
 	options.image.statistics = bad;
-	refuse(&options, "image.statistics[2], the mean of channel 1, is nan, not finite");
+	fixture_refuse(file, &options, "image.statistics[2], the mean of channel 1, is nan, not finite");
 	options.image.statistics = bad + 4;
 	options.image.num_statistics = 1;
 	options.image.field = "depth";
@@ -539,17 +489,17 @@ static void wrong_statistics_are_refused(void **state)
 	assert_null(beton_loader_get_options(loader)->image.statistics);
 	beton_loader_close(&loader);
 	options.image.statistics = bad + 6;
-	refuse(&options, "image.statistics[1], the std of channel 0, is 0, not finite and above 0");
+	fixture_refuse(file, &options, "image.statistics[1], the std of channel 0, is 0, not finite and above 0");
 	options = raster_options("image");
 	options.image.num_statistics = 1;
 	options.image.statistics = bad;
-	refuse(&options, "image.num_statistics is given, but field 'image' holds RGB images");
+	fixture_refuse(file, &options, "image.num_statistics is given, but field 'image' holds RGB images");
 	options = raster_options("depth");
 	options.image.dtype = BETON_UINT8;
 	options.image.num_statistics = 1;
 	options.image.statistics = bad;
 	options.image.output = BETON_IMAGE_STORED;
-	refuse(&options, "image.num_statistics is given, but image.output is BETON_IMAGE_STORED");
+	fixture_refuse(file, &options, "image.num_statistics is given, but image.output is BETON_IMAGE_STORED");
 }
 
 static void colouring_operations_are_refused(void **state)
@@ -586,17 +536,18 @@ static void colouring_operations_are_refused(void **state)
 		operation.alpha = alpha;
 		snprintf(message, sizeof(message), "image.operations[0].kind is %s, but field 'deep' holds rasters",
 			 kinds[i].name);
-		refuse(&options, message);
+		fixture_refuse(file, &options, message);
 	}
 	operation = make(BETON_ROTATE);
 	operation.bilinear = true;
-	refuse(&options, "image.operations[0].kind is ROTATE with bilinear, but field 'deep' holds rasters");
+	fixture_refuse(file, &options,
+		       "image.operations[0].kind is ROTATE with bilinear, but field 'deep' holds rasters");
 	operation = make(BETON_ERASE);
 	operation.noise = true;
-	refuse(&options, "image.operations[0].kind is ERASE with noise, but field 'deep' holds rasters");
+	fixture_refuse(file, &options, "image.operations[0].kind is ERASE with noise, but field 'deep' holds rasters");
 	operation = make(BETON_CUTOUT);
 	operation.fill[1] = 1;
-	refuse(&options, "image.operations[0].fill is not 0, but field 'deep' holds rasters");
+	fixture_refuse(file, &options, "image.operations[0].fill is not 0, but field 'deep' holds rasters");
 }
 
 /* Files of one data set have rasters of the same channels and bits. */
@@ -721,7 +672,7 @@ static void rasters_alone_need_no_name(void **state)
 	file = path;
 	beton_loader_options options = raster_options("depth");
 	options.image.field = NULL;
-	free(load(&options, NULL, "depth", 2 * PIXELS));
+	free(fixture_load(file, SAMPLES, &options, NULL, "depth", 2 * PIXELS));
 	file = kept;
 	fixture_remove(path);
 	free(depth);
@@ -731,7 +682,7 @@ static void rasters_alone_need_no_name(void **state)
 	options.fields = label;
 	options.num_fields = 1;
 	options.image.field = "depth";
-	free(load(&options, NULL, "label", 8));
+	free(fixture_load(file, SAMPLES, &options, NULL, "label", 8));
 }
 
 static int setup(void **state)

@@ -60,15 +60,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static const beton_tensor *find(const beton_batch *batch, const char *name)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, name) == 0)
-			return &batch->tensors[i];
-	fail_msg("no output '%s'", name);
-	return NULL;
-}
-
 static beton_loader_options stored_options(uint32_t threads)
 {
 	beton_loader_options options = fixture_options(BATCH, threads);
@@ -83,11 +74,11 @@ static void check_batch(const beton_batch *batch, const char *view)
 {
 	char name[32];
 	snprintf(name, sizeof(name), "image%s", view);
-	const beton_tensor *bytes = find(batch, name);
+	const beton_tensor *bytes = fixture_find(batch, name);
 	snprintf(name, sizeof(name), "image%s.offsets", view);
-	const beton_tensor *offsets = find(batch, name);
+	const beton_tensor *offsets = fixture_find(batch, name);
 	snprintf(name, sizeof(name), "image%s.shape", view);
-	const beton_tensor *shape = find(batch, name);
+	const beton_tensor *shape = fixture_find(batch, name);
 	assert_true(bytes->ndim == 1 && bytes->dtype == BETON_UINT8);
 	assert_true(offsets->ndim == 1 && offsets->dtype == BETON_INT64);
 	assert_true(shape->ndim == 2 && shape->dtype == BETON_INT32 && shape->shape[1] == 3);
@@ -204,10 +195,10 @@ static void draws_are_those_of_pixels(void **state)
 		    {"image.box", BATCH * 4 * sizeof(int32_t)},
 		    {"label.mixed", BATCH * sizeof(int64_t)}};
 	for (size_t i = 0; i < sizeof(same) / sizeof(*same); i++)
-		assert_memory_equal(find(batches[0], same[i].name)->data, find(batches[1], same[i].name)->data,
-				    same[i].bytes);
+		assert_memory_equal(fixture_find(batches[0], same[i].name)->data,
+				    fixture_find(batches[1], same[i].name)->data, same[i].bytes);
 	/* They are drawn at all. */
-	const double *drawn = find(batches[1], "image.drawn")->data;
+	const double *drawn = fixture_find(batches[1], "image.drawn")->data;
 	double flips = 0;
 	for (int row = 0; row < BATCH; row++) {
 		const beton_value *value = &samples[batches[1]->sample_ids[row]].value;
@@ -290,15 +281,6 @@ static void a_batch_without_room_is_lost(void **state)
 	}
 }
 
-static void refuse(const beton_loader_options *options, const char *expected)
-{
-	beton_loader *loader;
-	beton_error fault;
-	assert_int_equal(beton_loader_open(&loader, file, options, &fault), BETON_INVALID_ARGUMENT);
-	if (!strstr(fault.message, expected))
-		fail_msg("'%s' does not say '%s'", fault.message, expected);
-}
-
 static void options_of_pixels_are_refused(void **state)
 {
 	(void)state;
@@ -307,27 +289,27 @@ static void options_of_pixels_are_refused(void **state)
 	beton_loader_options options = stored_options(1);
 	options.image.operations = &operation;
 	options.image.num_operations = 1;
-	refuse(&options, "image.operations is given, but image.output is BETON_IMAGE_STORED");
+	fixture_refuse(file, &options, "image.operations is given, but image.output is BETON_IMAGE_STORED");
 	options = stored_options(1);
 	options.image.layout = BETON_NCHW;
-	refuse(&options, "image.layout is given");
+	fixture_refuse(file, &options, "image.layout is given");
 	options = stored_options(1);
 	options.image.dtype = BETON_FLOAT16;
-	refuse(&options, "image.dtype is given");
+	fixture_refuse(file, &options, "image.dtype is given");
 	options = stored_options(1);
 	options.image.filter = BETON_FILTER_AREA;
-	refuse(&options, "image.filter is given");
+	fixture_refuse(file, &options, "image.filter is given");
 	options = stored_options(1);
 	options.image.pixels = BETON_PIXELS_FFCV;
-	refuse(&options, "image.pixels is given");
+	fixture_refuse(file, &options, "image.pixels is given");
 	options = stored_options(1);
 	options.image.stored_bytes = UINT64_C(1) << 32;
-	refuse(&options, "image.stored_bytes is 4294967296, not 0 to 4294967295");
+	fixture_refuse(file, &options, "image.stored_bytes is 4294967296, not 0 to 4294967295");
 	options.image.stored_bytes = 5;
 	options.image.output = BETON_IMAGE_DECODED;
-	refuse(&options, "image.stored_bytes is 5, not 0 to 0");
+	fixture_refuse(file, &options, "image.stored_bytes is 5, not 0 to 0");
 	options.image.output = 2;
-	refuse(&options, "image.output is 2, not 0 to 1");
+	fixture_refuse(file, &options, "image.output is 2, not 0 to 1");
 }
 
 int main(void)

@@ -12,22 +12,6 @@
 
 enum { SAMPLES = 13, BATCH = 5 };
 
-static const beton_tensor *find(const beton_batch *batch, const char *name)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, name) == 0)
-			return &batch->tensors[i];
-	return NULL;
-}
-
-static size_t row_bytes(const beton_tensor *tensor)
-{
-	size_t bytes = tensor->dtype == BETON_UINT8 ? 1 : tensor->dtype == BETON_FLOAT64 ? 8 : 4;
-	for (uint32_t i = 1; i < tensor->ndim; i++)
-		bytes *= (size_t)tensor->shape[i];
-	return bytes;
-}
-
 /* Epoch 2 of one output, by sample; to be freed. Returns the bytes of a row. */
 static size_t load(const char *path, const beton_loader_options *options, const char *name, char **out)
 {
@@ -40,11 +24,11 @@ static size_t load(const char *path, const beton_loader_options *options, const 
 	fixture_start(&iterator, loader, 2, 0);
 	for (beton_batch *batch; beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK;
 	     beton_batch_release(&batch)) {
-		const beton_tensor *tensor = find(batch, name);
+		const beton_tensor *tensor = fixture_look(batch, name);
 		if (!tensor)
 			fail_msg("no output '%s'", name);
 		assert_int_equal(tensor->shape[0], batch->count);
-		bytes = row_bytes(tensor);
+		bytes = fixture_row_bytes(tensor);
 		if (!*out)
 			*out = malloc(bytes * SAMPLES);
 		assert_non_null(*out);
