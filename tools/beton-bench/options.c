@@ -21,6 +21,7 @@ static const char *const usage_text =
 	"      --threads N         number of worker threads; 0 (default) means one for each core\n"
 	"      --dtype NAME        u8 (default), u16 (of rasters of 16 bits), or f32, f16 or bf16, which are "
 	"normalized\n"
+	"      --pixels NAME       whose pixels: fast (default), ffcv or torchvision, bit for bit\n"
 	"      --filter NAME       resizing filter: auto (default), area, bilinear or nearest\n"
 	"      --color NAME        rgb (default), or grey: one channel\n"
 	"      --layout NAME       nhwc (default) or nchw\n"
@@ -33,6 +34,7 @@ static const char *const usage_text =
 	"      --read-ahead N      samples that each thread reads ahead; 0 (default) means automatic\n"
 	"      --batches-ahead N   batches prepared in advance, 1 to 64 (default 3)\n"
 	"      --memory-limit SIZE memory for batches, read-ahead and work, such as 500MB; 0 (default): as needed\n"
+	"      --files-open-max N  files of a set that are open at a time; 0 (default) means automatic\n"
 	"      --max-pixels N      a JPEG with more pixels is a bad sample (default 89478485)\n"
 	"      --on-error NAME     what to do with bad samples: fail (default), skip or substitute\n"
 	"      --seed N            seed of order and augmentation (default 0)\n"
@@ -53,6 +55,8 @@ enum { PIPELINE_TRAIN, PIPELINE_EVAL };
 static const choice pipelines[] = {{"train", PIPELINE_TRAIN}, {"eval", PIPELINE_EVAL}, {NULL, 0}};
 static const choice dtypes[] = {{"u8", BETON_UINT8},    {"u16", BETON_UINT16},    {"f32", BETON_FLOAT32},
 				{"f16", BETON_FLOAT16}, {"bf16", BETON_BFLOAT16}, {NULL, 0}};
+static const choice pixels[] = {
+	{"fast", BETON_PIXELS_FAST}, {"ffcv", BETON_PIXELS_FFCV}, {"torchvision", BETON_PIXELS_TORCHVISION}, {NULL, 0}};
 static const choice filters[] = {{"auto", BETON_FILTER_AUTO},
 				 {"area", BETON_FILTER_AREA},
 				 {"bilinear", BETON_FILTER_BILINEAR},
@@ -150,6 +154,10 @@ static bool take_image(beton_image_options *image, int option, const char *name,
 		image->dtype = (beton_dtype)value;
 		image->normalize = value != BETON_UINT8 && value != BETON_UINT16;
 		return good;
+	case 'P':
+		good = choose(name, pixels, text, &value);
+		image->pixels = (beton_pixels)value;
+		return good;
 	case 'F':
 		good = choose(name, filters, text, &value);
 		image->filter = (beton_filter)value;
@@ -216,6 +224,8 @@ static bool take_loader(beton_loader_options *loader, int option, const char *na
 		return good;
 	case 'm':
 		return size("--memory-limit", text, &loader->memory_limit);
+	case 'M':
+		return number("--files-open-max", text, 0, UINT64_MAX, &loader->files_open_max);
 	case 'x':
 		return number("--max-pixels", text, 1, UINT64_MAX, &loader->max_pixels);
 	case 'E':
@@ -273,6 +283,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"batch-size", required_argument, NULL, 'b'},
 					      {"threads", required_argument, NULL, 't'},
 					      {"dtype", required_argument, NULL, 'd'},
+					      {"pixels", required_argument, NULL, 'P'},
 					      {"filter", required_argument, NULL, 'F'},
 					      {"color", required_argument, NULL, 'c'},
 					      {"layout", required_argument, NULL, 'l'},
@@ -285,6 +296,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"read-ahead", required_argument, NULL, 'a'},
 					      {"batches-ahead", required_argument, NULL, 'B'},
 					      {"memory-limit", required_argument, NULL, 'm'},
+					      {"files-open-max", required_argument, NULL, 'M'},
 					      {"max-pixels", required_argument, NULL, 'x'},
 					      {"on-error", required_argument, NULL, 'E'},
 					      {"seed", required_argument, NULL, 's'},
