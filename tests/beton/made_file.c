@@ -78,7 +78,16 @@ static uint64_t extend(made_file *file, size_t size)
 	return at;
 }
 
-static void put_fields(made_file *file)
+/* Makes a field of bytes one of rasters, whose records are as long. */
+static void put_raster(made_file *file, uint64_t field)
+{
+	file->data[field] = 255;
+	memcpy(file->data + field + 17, "BETONRAS", 8);
+	poke(file, field + 25, 3, 4);
+	poke(file, field + 29, 2, 4);
+}
+
+static void put_fields(made_file *file, bool raster)
 {
 	static const struct {
 		const char *name;
@@ -89,6 +98,8 @@ static void put_fields(made_file *file)
 		uint64_t at = extend(file, MADE_FIELD);
 		file->data[at] = fields[i].type;
 		memcpy(file->data + at + 1, fields[i].name, strlen(fields[i].name));
+		if (raster && fields[i].type == 3)
+			put_raster(file, at);
 		if (fields[i].type != 255)
 			continue;
 		uint64_t arguments = at + 17;
@@ -141,7 +152,7 @@ static void put_compressed(blob_place *place, uint64_t slot, const void *bytes, 
 	poke(place->file, slot + 16, size, 8);
 }
 
-static void put_sample(blob_place *place, const ZSTD_CDict *dictionary)
+static void put_sample(blob_place *place, const ZSTD_CDict *dictionary, bool raster)
 {
 	made_file *file = place->file;
 	uint64_t i = place->sample;
@@ -155,8 +166,9 @@ static void put_sample(blob_place *place, const ZSTD_CDict *dictionary)
 	poke(file, record + 3, 2, 2);
 	poke(file, record + 5, put_blob(place, bytes, raw ? 24 : 1 + i % 60), 8);
 	poke(file, record + MADE_LABEL, i * 5, 8);
-	poke(file, record + MADE_NOTE, put_blob(place, bytes, i % 4 * 9), 8);
-	poke(file, record + MADE_NOTE + 8, i % 4 * 9, 8);
+	size_t note = raster ? MADE_RASTER_WIDTH * MADE_RASTER_HEIGHT * 6 : i % 4 * 9;
+	poke(file, record + MADE_NOTE, put_blob(place, bytes, note), 8);
+	poke(file, record + MADE_NOTE + 8, raster ? MADE_RASTER_WIDTH | (uint64_t)MADE_RASTER_HEIGHT << 32 : note, 8);
 	char text[MADE_TEXT_MAX];
 	float vector[MADE_VECTOR];
 	put_compressed(place, record + MADE_TEXT, text, made_text(i, text), dictionary);
@@ -176,7 +188,7 @@ static void put_samples(made_file *file, const made_options *options, uint64_t *
 		size_t used = file->size % MADE_PAGE;
 		if (!options->compact && (place.sample == 0 || used > MADE_PAGE - 4096))
 			extend(file, MADE_PAGE - used);
-		put_sample(&place, dictionary);
+		put_sample(&place, dictionary, options->raster);
 	}
 	if (!options->compact && file->size % MADE_PAGE)
 		extend(file, MADE_PAGE - file->size % MADE_PAGE);
@@ -229,7 +241,7 @@ made_file make_file(const made_options *options)
 	poke(&file, 2, MADE_FIELDS, 2);
 	poke(&file, 4, MADE_PAGE, 4);
 	poke(&file, 8, file.samples, 8);
-	put_fields(&file);
+	put_fields(&file, options->raster);
 	put_samples(&file, options, entries);
 	if (!options->plain)
 		put_block(&file, options);

@@ -20,6 +20,8 @@ enum {
 	MADE_PAGE = 2 << 20,
 	MADE_VECTOR = 64,
 	MADE_TEXT_MAX = 64,
+	MADE_RASTER_WIDTH = 5,
+	MADE_RASTER_HEIGHT = 2,
 	MADE_DIRECTORY_ENTRY = 40,
 	MADE_FOOTER = 64,
 };
@@ -32,6 +34,7 @@ typedef struct made_options {
 	bool dictionary; /* of text */
 	bool unordered;  /* the table backwards, and the flag not set */
 	bool plain;      /* no extension block, and text without a dictionary */
+	bool raster;     /* note is a raster of MADE_RASTER_WIDTH x MADE_RASTER_HEIGHT pixels, 16 bits, 3 channels */
 	bool compact;    /* blobs right behind the metadata, the rest right behind them: small, and legal to read */
 	const char *facts;
 } made_options;

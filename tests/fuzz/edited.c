@@ -18,6 +18,7 @@ int edited_open(const uint8_t *data, size_t size, char path[EDITED_PATH])
 	made_file file = make_file(&(made_options){.samples = SAMPLES,
 						   .dictionary = data[0] & 16,
 						   .unordered = data[0] & 32,
+						   .raster = data[0] & 64,
 						   .compact = true,
 						   .facts = "{\"classes\": [\"a\", \"b\"]}"});
 	int seal = data[0] & SEAL_ALL;

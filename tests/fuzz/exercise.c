@@ -54,7 +54,8 @@ static void read_index(const beton_reader *reader, const beton_value *value)
 	beton_error err = {0};
 	if (stored && entry && beton_reader_read(reader, &value->blob, stored, NULL) == BETON_OK) {
 		int result = beton_reader_jpeg_index(reader, value, &place, &err);
-		if (result == BETON_OK && place.size && beton_reader_read(reader, &place, entry, NULL) == BETON_OK)
+		if (result == BETON_OK && place.size &&
+		    beton_reader_read_jpeg_index(reader, &place, entry, NULL) == BETON_OK)
 			result =
 				beton_reader_open_jpeg_index(reader, value, &place, entry, stored, &index, &size, &err);
 		require(result == BETON_OK || (result == BETON_FORMAT && err.message[0]),
