@@ -3,6 +3,7 @@
  * Takes samples from any thread and places them in order.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -20,6 +21,8 @@ int bt_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
 	if (bt_pwrite_full(writer->files.data_fd, writer->page, page_size, offset) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot write a page at offset %llu", writer->path,
 				     (unsigned long long)offset);
+	/* A hint, so that little is left for the sync at the end, which reports what fails here. */
+	sync_file_range(writer->files.data_fd, (off_t)offset, page_size, SYNC_FILE_RANGE_WRITE);
 	const journal_part part = {.kind = JOURNAL_PAGE,
 				   .count = last,
 				   .page = writer->pages,
