@@ -72,12 +72,29 @@ typedef struct view_options {
 	bool quiet;
 } view_options;
 
+/* The only field of rasters; -1: there is none, or there are several. */
+static int only_raster(const beton_reader *reader)
+{
+	int found = -1;
+	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++) {
+		if (beton_reader_field(reader, i)->type != BETON_FIELD_RASTER)
+			continue;
+		if (found >= 0)
+			return -1;
+		found = (int)i;
+	}
+	return found;
+}
+
 static int choose_field(const view_options *options, const beton_reader *reader, uint32_t *field, beton_error *err)
 {
 	int found = options->field ? beton_reader_find_field(reader, options->field) : dataset_picture_field(reader);
 	if (found < 0 && options->field)
 		return dataset_no_field(reader, options->field, err);
-	if (found < 0 || beton_reader_field(reader, (uint32_t)found)->type != BETON_FIELD_IMAGE)
+	if (found < 0)
+		found = only_raster(reader);
+	beton_field_type type = found < 0 ? BETON_FIELD_INT : beton_reader_field(reader, (uint32_t)found)->type;
+	if (type != BETON_FIELD_IMAGE && type != BETON_FIELD_RASTER)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %s%s%s", options->input,
 			       options->field ? "no field of pictures has the name '"
 					      : "there is not one field of pictures",

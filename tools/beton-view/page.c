@@ -11,6 +11,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "raster.h"
 #include "tile.h"
 #include "tools/common/png_writer.h"
 #include "view.h"
@@ -59,19 +60,25 @@ static void put_base64(FILE *stream, const uint8_t *data, size_t size)
 	}
 }
 
-static int put_picture(const view_job *job, const view_sample *sample, png_bytes *png, beton_error *err)
+/* Makes what a browser can show of a sample. A damaged one gives SAMPLE_CORRUPT. */
+static int make_picture(const view_job *job, const view_sample *sample, png_bytes *png, beton_error *err)
 {
-	const uint8_t *data = sample->stored;
-	size_t size = (size_t)sample->value.blob.size;
-	const char *type = "jpeg";
-	if (sample->value.mode == BETON_IMAGE_RAW) {
-		int result = png_encode(png, sample->stored, sample->value.width, sample->value.height, err);
-		if (result != BETON_OK)
-			return result;
-		data = png->data;
-		size = png->size;
-		type = "png";
+	const beton_value *value = &sample->value;
+	if (value->type == BETON_FIELD_RASTER) {
+		pixels rgb;
+		int result = raster_to_rgb(&rgb, job->reader, value, sample->stored, err);
+		if (result == BETON_OK)
+			result = png_encode(png, rgb.data, rgb.width, rgb.height, err);
+		free(rgb.data);
+		return result;
 	}
+	return value->mode == BETON_IMAGE_RAW ? png_encode(png, sample->stored, value->width, value->height, err)
+					      : BETON_OK;
+}
+
+static void put_picture(const view_job *job, const view_sample *sample, const png_bytes *png)
+{
+	bool jpeg = sample->value.type == BETON_FIELD_IMAGE && sample->value.mode == BETON_IMAGE_JPEG;
 	uint32_t factor = tile_factor(sample->value.width, sample->value.height, job->side);
 	fputs("<img alt=\"\" ", job->stream);
 	if (factor > 1)
@@ -83,19 +90,17 @@ static int put_picture(const view_job *job, const view_sample *sample, png_bytes
 		fputs(", ", job->stream);
 		put_text(job->stream, sample->source);
 	}
-	fprintf(job->stream, "\" src=\"data:image/%s;base64,", type);
-	put_base64(job->stream, data, size);
+	fprintf(job->stream, "\" src=\"data:image/%s;base64,", jpeg ? "jpeg" : "png");
+	put_base64(job->stream, jpeg ? sample->stored : png->data, jpeg ? (size_t)sample->value.blob.size : png->size);
 	fputs("\"/>", job->stream);
-	return BETON_OK;
 }
 
-static int put_figure(view_job *job, const view_sample *sample, int status, const beton_error *fault, png_bytes *png,
-		      beton_error *err)
+/* fault: NULL, or what is wrong with the picture. */
+static void put_figure(view_job *job, const view_sample *sample, const beton_error *fault, const png_bytes *png)
 {
-	int result = BETON_OK;
 	fputs("<figure><div>", job->stream);
-	if (status == BETON_OK) {
-		result = put_picture(job, sample, png, err);
+	if (!fault) {
+		put_picture(job, sample, png);
 	} else {
 		view_note_damage(job, fault);
 		fputs("<span class=\"damaged\">", job->stream);
@@ -105,7 +110,6 @@ static int put_figure(view_job *job, const view_sample *sample, int status, cons
 	fputs("</div><figcaption>", job->stream);
 	put_text(job->stream, sample->caption ? sample->caption : "damaged");
 	fputs("</figcaption></figure>\n", job->stream);
-	return result;
 }
 
 static void put_head(const view_job *job)
@@ -133,12 +137,14 @@ int view_write_html(view_job *job, beton_error *err)
 		int status = view_next(job, &walk, &sample, &found, &fault);
 		if (status == BETON_OK && !found)
 			break;
+		if (status == BETON_OK)
+			status = make_picture(job, &sample, &png, &fault);
 		if (status != BETON_OK && status != BETON_SAMPLE_CORRUPT) {
 			*err = fault;
 			result = status;
 			break;
 		}
-		result = put_figure(job, &sample, status, &fault, &png, err);
+		put_figure(job, &sample, status == BETON_OK ? NULL : &fault, &png);
 		progress_sample(job->bar, sample.value.blob.size);
 		if (ferror(job->stream))
 			result = bt_fail_errno(err, errno, "cannot write the page");

@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/jpeg.h"
+#include "raster.h"
 
 static int fail(const beton_reader *reader, const beton_value *value, int code, const char *what, beton_error *err)
 {
@@ -139,7 +140,9 @@ int tile_decode(pixels *out, const beton_reader *reader, const beton_value *valu
 	pixels full = {0};
 	int result = BETON_OK;
 	*out = (pixels){0};
-	if (value->mode == BETON_IMAGE_RAW)
+	if (value->type == BETON_FIELD_RASTER)
+		result = raster_to_rgb(&full, reader, value, stored, err);
+	else if (value->mode == BETON_IMAGE_RAW)
 		full = (pixels){.data = (uint8_t *)stored, .width = value->width, .height = value->height};
 	else
 		result = decode_jpeg(&full, reader, value, stored, max_pixels, side, err);
