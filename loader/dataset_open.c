@@ -129,8 +129,12 @@ static int open_stream(bt_dataset *dataset, uint32_t i, const beton_token_option
 {
 	bt_windows *windows = &dataset->windows;
 	bt_file *file = &dataset->files->list[i];
+	beton_token_options how = *options;
 	uint64_t fingerprint = 0;
-	int result = bt_windows_open(windows, i, file->path, options, dataset->cache, dataset->cache_bytes, file, err);
+	/* The name of a shard need not tell. */
+	if (file->set)
+		how.format = BETON_TOKENS_BETON;
+	int result = bt_windows_open(windows, i, file->path, &how, dataset->cache, dataset->cache_bytes, file, err);
 	if (result == BETON_OK && file->set)
 		result = beton_set_check(file->set, file->shard, beton_tokens_reader(windows->streams[i]), err);
 	if (result == BETON_OK)
@@ -277,13 +281,24 @@ static int open_file(bt_dataset *dataset, uint32_t i, uint32_t number, const bet
 	return result;
 }
 
+static int check_format(const beton_set *set, const beton_token_options *options, beton_error *err)
+{
+	if (options->format != BETON_TOKENS_AUTO && options->format != BETON_TOKENS_BETON)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: tokens.format is %d, but the shards of %s are .beton files",
+			       (int)options->format, beton_set_path(set));
+	return BETON_OK;
+}
+
 /* Opens the files of a set: those from number i on. */
 static int open_set(bt_dataset *dataset, uint32_t i, uint32_t number, const beton_loader_options *options,
 		    beton_error *err)
 {
 	const beton_set *set = dataset->sets[number];
 	bt_schema schema;
-	int result = bt_schema_of_set(&schema, set, err);
+	int result = check_format(set, &options->tokens, err);
+	if (result == BETON_OK)
+		result = bt_schema_of_set(&schema, set, err);
 	if (result == BETON_OK)
 		result = agree(dataset, &schema, err);
 	for (uint32_t k = 0; k < beton_set_get_info(set)->num_shards && result == BETON_OK; k++) {

@@ -314,6 +314,34 @@ static void shards_of_tokens(void **state)
 	unlink("tokens.betonset");
 }
 
+/* Whatever its name is, a shard is a .beton file, and no other format can be asked for. */
+static void shards_of_tokens_are_beton_files(void **state)
+{
+	(void)state;
+	const beton_source stream = {.path = "tokens.bin"};
+	assert_int_equal(write_token_chunks(stream.path, (token_chunks){.count = 203, .chunk = 16, .short_chunk = -1}),
+			 BETON_OK);
+	write_index("tokens.betonset", &stream, 1);
+	beton_loader_options options;
+	beton_loader_options_init(&options);
+	options.tokens.window = 8;
+	beton_loader *loader = NULL;
+	assert_ok(beton_loader_open(&loader, "tokens.betonset", &options, err));
+	assert_int_equal(beton_loader_num_samples(loader), 202 / 8);
+	beton_loader_close(&loader);
+	static const beton_tokens_format others[] = {BETON_TOKENS_RAW, BETON_TOKENS_LLMC};
+	for (int i = 0; i < 2; i++) {
+		beton_error fault;
+		options.tokens.format = others[i];
+		assert_int_equal(beton_loader_open(&loader, "tokens.betonset", &options, &fault),
+				 BETON_INVALID_ARGUMENT);
+		assert_non_null(strstr(fault.message, "tokens.betonset"));
+		assert_non_null(strstr(fault.message, "tokens.format"));
+	}
+	unlink(stream.path);
+	unlink("tokens.betonset");
+}
+
 static int set_up(void **state)
 {
 	(void)state;
@@ -338,6 +366,7 @@ int main(void)
 		cmocka_unit_test(no_shard_is_opened_early), cmocka_unit_test(ordered_shards_are_not_read),
 		cmocka_unit_test(differing_shards_fail),    cmocka_unit_test(faults_of_indexes_are_named),
 		cmocka_unit_test(shards_of_tokens),
+		cmocka_unit_test(shards_of_tokens_are_beton_files),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
