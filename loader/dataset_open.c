@@ -192,10 +192,13 @@ static int open_shard(const bt_dataset *dataset, bt_file *file, beton_reader **o
 		result = open_path(file, &options, out, err);
 	if (result == BETON_OK)
 		result = beton_set_check(file->set, file->shard, *out, err);
-	if (result)
+	if (result) {
 		beton_reader_close(out);
-	else
+		/* The right one may still come. */
+		bt_files_forget(file);
+	} else {
 		file->end = beton_reader_info(*out)->data_end;
+	}
 	return result;
 }
 

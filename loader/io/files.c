@@ -26,12 +26,13 @@ enum { RECOVER = 256 };
 
 /* ---- the table ---- */
 
-/* Half of the descriptors that the process may have are left to others. */
+/* A quarter of the descriptors that the process may have: the loaders of training and validation leave half to others,
+ * who would fail without. */
 static uint32_t default_room(bool direct)
 {
 	struct rlimit limit = {.rlim_cur = 1024};
 	getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail with a valid resource */
-	uint64_t room = limit.rlim_cur / (direct ? 4 : 2);
+	uint64_t room = limit.rlim_cur / (direct ? 8 : 4);
 	return room < 1 ? 1 : room < OPEN_MOST ? (uint32_t)room : OPEN_MOST;
 }
 
@@ -99,8 +100,7 @@ int bt_files_name(bt_files *files, uint32_t number, const char *path, beton_erro
 	file->path = strdup(path);
 	if (!file->path)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	/* A file that is alone is never opened again. */
-	if (file->io || *path == '/' || files->folder != AT_FDCWD || files->count == 1)
+	if (file->io || *path == '/' || files->folder != AT_FDCWD)
 		return BETON_OK;
 	int folder = files->io->openat(AT_FDCWD, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (folder < 0)
@@ -244,7 +244,9 @@ static void leave(bt_file *file)
 {
 	bt_files *files = file->files;
 	uint32_t before = atomic_fetch_sub(&file->descriptors.users, 1);
-	if (before != 1 || atomic_load(&files->waiting) == 0)
+	/* Nobody waits for a loan that was tried while the file is shut. Others may still have the file: who waits may
+	 * be the one who holds it, and must learn that he waits for nobody. */
+	if (before & SHUT || atomic_load(&files->waiting) == 0)
 		return;
 	pthread_mutex_lock(&files->lock);
 	pthread_cond_broadcast(&files->changed);
@@ -284,25 +286,35 @@ static void take_out(bt_files *files, bt_file *file)
 	*(d->next ? &d->next->descriptors.previous : &files->last) = d->previous;
 }
 
-/* With the lock held. Closes the file that nobody has borrowed for the longest time, whose descriptors the caller
- * shuts; false: all are on loan. A file that was borrowed since it came to its place moves to the end first, so the
- * list is in order as far as it is looked at. */
+/* With the lock held. Closes a file that nobody has borrowed, whose descriptors the caller shuts; false: it is on loan,
+ * or not open. */
+static bool retire(bt_files *files, bt_file *file, bt_lease *out)
+{
+	bt_descriptors *d = &file->descriptors;
+	uint32_t nobody = 0;
+	if (!atomic_compare_exchange_strong(&d->users, &nobody, SHUT))
+		return false;
+	take_out(files, file);
+	files->num_open--;
+	*out = (bt_lease){d->fd, d->direct_fd};
+	d->fd = d->direct_fd = -1;
+	return true;
+}
+
+/* With the lock held. Retires the file that nobody has borrowed for the longest time; false: all are on loan. A file
+ * that was borrowed since it came to its place moves to the end first, so the list is in order as far as it is looked
+ * at. */
 static bool evict(bt_files *files, bt_lease *out)
 {
 	bt_file *file = files->first;
 	for (uint64_t steps = 2 * (uint64_t)files->num_open; file && steps > 0; steps--) {
 		bt_descriptors *d = &file->descriptors;
 		bt_file *next = d->next;
-		uint32_t nobody = 0;
 		if (atomic_load_explicit(&d->used, memory_order_relaxed) != d->listed) {
 			take_out(files, file);
 			append(files, file);
 			next = next ? next : file;
-		} else if (atomic_compare_exchange_strong(&d->users, &nobody, SHUT)) {
-			take_out(files, file);
-			files->num_open--;
-			*out = (bt_lease){d->fd, d->direct_fd};
-			d->fd = d->direct_fd = -1;
+		} else if (retire(files, file, out)) {
 			return true;
 		}
 		file = next;
@@ -452,6 +464,18 @@ void bt_files_end_hold(bt_file *file)
 {
 	atomic_fetch_sub(&file->files->held, 1);
 	leave(file);
+}
+
+void bt_files_forget(bt_file *file)
+{
+	bt_files *files = file->files;
+	bt_lease old = {-1, -1};
+	pthread_mutex_lock(&files->lock);
+	if (retire(files, file, &old))
+		pthread_cond_broadcast(&files->changed);
+	file->descriptors.known = false;
+	pthread_mutex_unlock(&files->lock);
+	shut(old);
 }
 
 int bt_files_lend(void *context, int *fd, beton_error *err)

@@ -78,6 +78,9 @@ void bt_files_give_back(bt_file *file);
 int bt_files_hold(bt_file *file, bt_lease *out, beton_error *err);
 void bt_files_end_hold(bt_file *file);
 
+/* Closes a file that nobody reads, because it is not the right one: whatever is opened next is taken as the first. */
+void bt_files_forget(bt_file *file);
+
 /* beton_reader_options.borrow and .give_back; the context is a bt_file. */
 int bt_files_lend(void *context, int *fd, beton_error *err);
 void bt_files_end_loan(void *context, int fd);

@@ -184,6 +184,36 @@ static void fewer_descriptors_than_expected(void **state)
 
 /* ---- threads ---- */
 
+/* Gives back a file that somebody else holds, too, when another thread waits. */
+static void *give_back_late(void *argument)
+{
+	bt_files *files = argument;
+	while (atomic_load(&files->waiting) == 0)
+		usleep(100);
+	usleep(1000);
+	bt_files_give_back(&files->list[0]);
+	return NULL;
+}
+
+/* Who holds files and waits for room learns that all that is left are his own. */
+static void no_room_is_left_but_ones_own(void **state)
+{
+	(void)state;
+	bt_files *files = open_table(8);
+	bt_lease lease;
+	for (uint32_t i = 0; i < 3; i++)
+		assert_ok(bt_files_hold(&files->list[i], &lease, err));
+	assert_ok(bt_files_borrow(&files->list[0], &lease, err));
+	atomic_store(&descriptors, 3);
+	pthread_t other;
+	assert_int_equal(pthread_create(&other, NULL, give_back_late, files), 0);
+	assert_int_equal(bt_files_borrow(&files->list[3], &lease, NULL), BETON_SYSTEM);
+	pthread_join(other, NULL);
+	for (uint32_t i = 0; i < 3; i++)
+		bt_files_end_hold(&files->list[i]);
+	close_table(&files);
+}
+
 enum { WORKERS = 8, ROUNDS = 2000 };
 
 typedef struct worker {
@@ -279,6 +309,7 @@ int main(void)
 		cmocka_unit_test(the_least_recently_used_is_closed),
 		cmocka_unit_test(borrowed_files_stay_open),
 		cmocka_unit_test(fewer_descriptors_than_expected),
+		cmocka_unit_test(no_room_is_left_but_ones_own),
 		cmocka_unit_test(threads_share_few),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);

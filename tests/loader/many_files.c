@@ -211,6 +211,32 @@ static void others_take_the_descriptors(void **state)
 	assert_non_null(strstr(fault.message, strerror(EMFILE)));
 }
 
+/* The loaders of training and validation leave half of the descriptors to the rest of the program. */
+static void two_loaders_leave_descriptors(void **state)
+{
+	(void)state;
+	static uint64_t order[FEW * EACH];
+	int taken[LIMIT];
+	shards_allow_descriptors(LIMIT);
+	int before = fixture_files();
+	for (int direct = 0; direct < 2; direct++) {
+		beton_loader_options options =
+			shards_options(BETON_ORDER_RANDOM, &shards_variants[direct ? 2 : 1], FEW);
+		beton_loader *loaders[2] = {open_many(FEW, &options), open_many(FEW, &options)};
+		beton_iterator *iterators[2] = {0};
+		for (int i = 0; i < 2; i++) {
+			fixture_start(&iterators[i], loaders[i], 1, 0);
+			assert_int_equal(shards_run(iterators[i], order), FEW * EACH);
+		}
+		int count = take_descriptors(taken, LIMIT);
+		assert_in_range(count, LIMIT / 2 - before, LIMIT);
+		while (count > 0)
+			close(taken[--count]);
+		for (int i = 0; i < 2; i++)
+			fixture_close(&loaders[i], &iterators[i]);
+	}
+}
+
 /* Relative paths are those of the folder at the time of opening. */
 static void the_working_folder_may_change(void **state)
 {
@@ -262,6 +288,7 @@ int main(void)
 		cmocka_unit_test(closes_in_every_order),
 		cmocka_unit_test(changed_files_fail),
 		cmocka_unit_test(others_take_the_descriptors),
+		cmocka_unit_test(two_loaders_leave_descriptors),
 		cmocka_unit_test(the_working_folder_may_change),
 		cmocka_unit_test(faults_of_options_are_named),
 	};

@@ -192,6 +192,26 @@ static void ordered_shards_are_not_read(void **state)
 	fixture_remove(file);
 }
 
+/* Relative paths are those of the folder at the time of opening, also of the shard of a set that has one alone. */
+static void the_working_folder_may_change(void **state)
+{
+	(void)state;
+	static uint64_t order[SAMPLES];
+	write_index("one.betonset", shards, 1);
+	for (int v = 0; v < SHARDS_VARIANTS; v++)
+		for (int one = 0; one < 2; one++) {
+			beton_loader_options options =
+				shards_options(BETON_ORDER_RANDOM, &shards_variants[v], one ? 1 : FILES);
+			beton_loader *loader = NULL;
+			assert_ok(beton_loader_open(&loader, one ? "one.betonset" : index_path, &options, err));
+			assert_int_equal(chdir("/"), 0);
+			uint64_t count = shards_run_epoch(loader, order);
+			assert_int_equal(chdir(shards_folder), 0);
+			assert_int_equal(count, one ? EACH : SAMPLES);
+		}
+	assert_int_equal(unlink("one.betonset"), 0);
+}
+
 /* ---- shards that differ from the index ---- */
 
 typedef enum change { REMOVED, OTHER_CONTENT, SHORTENED, NO_BETON } change;
@@ -247,14 +267,13 @@ static void differing_shards_fail(void **state)
 				lost++;
 			}
 			assert_int_equal(lost, 1);
-			/* When it is back, so are its samples. */
-			shards_write(shards[VICTIM].path, VICTIM);
-			if (cases[i].how == REMOVED) {
-				static uint64_t order[SAMPLES];
-				beton_iterator_close(&iterator);
-				fixture_start(&iterator, loader, 1, 0);
-				assert_int_equal(shards_run(iterator, order), SAMPLES);
-			}
+			/* When it is back, be it as another file, so are its samples. */
+			static uint64_t order[SAMPLES];
+			shards_write("back.beton", VICTIM);
+			assert_int_equal(rename("back.beton", shards[VICTIM].path), 0);
+			beton_iterator_close(&iterator);
+			fixture_start(&iterator, loader, 1, 0);
+			assert_int_equal(shards_run(iterator, order), SAMPLES);
 			fixture_close(&loader, &iterator);
 		}
 }
@@ -361,12 +380,17 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_batches_of_the_list),  cmocka_unit_test(states_agree),
-		cmocka_unit_test(samples_are_located),      cmocka_unit_test(a_set_has_one_weight),
-		cmocka_unit_test(no_shard_is_opened_early), cmocka_unit_test(ordered_shards_are_not_read),
-		cmocka_unit_test(differing_shards_fail),    cmocka_unit_test(faults_of_indexes_are_named),
+		cmocka_unit_test(the_batches_of_the_list),
+		cmocka_unit_test(states_agree),
+		cmocka_unit_test(samples_are_located),
+		cmocka_unit_test(a_set_has_one_weight),
+		cmocka_unit_test(no_shard_is_opened_early),
+		cmocka_unit_test(ordered_shards_are_not_read),
+		cmocka_unit_test(differing_shards_fail),
+		cmocka_unit_test(faults_of_indexes_are_named),
 		cmocka_unit_test(shards_of_tokens),
 		cmocka_unit_test(shards_of_tokens_are_beton_files),
+		cmocka_unit_test(the_working_folder_may_change),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -441,8 +441,8 @@ typedef struct beton_loader_options {
 	 * nobody has read for the longest time is closed; it is opened again when it is needed, and must be unchanged
 	 * then (the same inode, size and time of modification), else its samples fail with FILE_CHANGED. Each takes a
 	 * descriptor, with the option direct two, and the engine URING takes one more for each thread. If the process
-	 * has no more descriptors, fewer files are open. 0 (default): half of what RLIMIT_NOFILE allows when the loader
-	 * is opened, for descriptors of files, but at most 4096 files. Mapped files (MMAP) stay mapped until close. */
+	 * has no more descriptors, fewer files are open. 0 (default): files for a quarter of the descriptors that
+	 * RLIMIT_NOFILE allows when the loader is opened, at most 4096. Mapped files (MMAP) stay mapped until close. */
 	uint64_t files_open_max;
 } beton_loader_options;
 
