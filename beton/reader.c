@@ -6,6 +6,7 @@
 #include "reader.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -411,7 +412,8 @@ static int open_with(beton_reader **out, const char *path, io_source *source, in
 
 void beton_reader_options_init(beton_reader_options *options)
 {
-	*options = (beton_reader_options){.struct_size = sizeof(*options), .cache_bytes = CACHE_DEFAULT};
+	*options = (beton_reader_options){
+		.struct_size = sizeof(*options), .cache_bytes = CACHE_DEFAULT, .folder = AT_FDCWD};
 }
 
 int bt_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err)
@@ -428,10 +430,13 @@ int beton_reader_open_with(beton_reader **out, const char *path, const beton_rea
 	*out = NULL;
 	beton_reader_options_init(&options);
 	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
+	if (result == BETON_OK && options.folder != AT_FDCWD && !options.borrow)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "reader options: folder is %d, but borrow is NULL",
+				 options.folder);
 	if (result == BETON_OK)
 		result = open_with(out, path, NULL, 0, &options, &place, err);
 	if (result == BETON_OK && !(*out)->info.has_jpeg_indexes && bt_jpeg_pictures(*out))
-		result = bt_side_open(&(*out)->side, *out, err);
+		result = bt_side_open(&(*out)->side, *out, options.folder, err);
 	if (result != BETON_OK)
 		beton_reader_close(out);
 	else if ((*out)->side.path)
@@ -447,12 +452,13 @@ int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_rea
 	*out = NULL;
 	beton_reader_options_init(&options);
 	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
-	if (result == BETON_OK && (options.read || options.borrow || options.give_back))
+	if (result == BETON_OK && (options.read || options.borrow || options.give_back || options.folder != AT_FDCWD))
 		result = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "reader options: %s is given, but the file is read by a beton_io",
-				 options.read     ? "read"
-				 : options.borrow ? "borrow"
-						  : "give_back");
+				 options.read        ? "read"
+				 : options.borrow    ? "borrow"
+				 : options.give_back ? "give_back"
+						     : "folder");
 	if (result == BETON_OK)
 		result = bt_io_source_open(&source, io, err);
 	return result == BETON_OK ? open_with(out, bt_io_source_get(source)->name, source, 0, &options, &place, err)

@@ -61,12 +61,17 @@ static bool is_of_file(const beton_reader *reader, const uint8_t *header, uint64
 	return false;
 }
 
+static int open_for_reading(int folder, const char *path)
+{
+	return openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
 /* Opens the file. *why: NULL if there is none of that name. */
 static bool open_file(side_index *side, const char *path, uint64_t *size, const char **why)
 {
 	struct stat status;
 	*why = NULL;
-	side->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	side->fd = open_for_reading(side->folder, path);
 	if (side->fd < 0 && (errno == ENOENT || errno == ENAMETOOLONG || errno == ENOTDIR))
 		return false;
 	*why = side->fd < 0 || fstat(side->fd, &status) != 0 ? strerror(errno)
@@ -76,12 +81,12 @@ static bool open_file(side_index *side, const char *path, uint64_t *size, const 
 	return !*why;
 }
 
-int bt_side_open(side_index *side, const beton_reader *reader, beton_error *err)
+int bt_side_open(side_index *side, const beton_reader *reader, int folder, beton_error *err)
 {
 	uint8_t header[SIDE_SIZE];
 	uint64_t size;
 	const char *why;
-	*side = (side_index){.fd = -1};
+	*side = (side_index){.fd = -1, .folder = folder};
 	char *path = bt_side_path(reader->path);
 	if (!path)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
@@ -114,7 +119,7 @@ bool bt_side_has_magic(const char *path)
 	uint8_t magic[8];
 	uint64_t size;
 	const char *why;
-	side_index side = {.fd = -1};
+	side_index side = {.fd = -1, .folder = AT_FDCWD};
 	bool found = open_file(&side, path, &size, &why) &&
 		     bt_pread_full(side.fd, magic, sizeof(magic), 0) == sizeof(magic) &&
 		     memcmp(magic, SIDE_MAGIC, sizeof(magic)) == 0;
@@ -134,7 +139,7 @@ void bt_side_close(side_index *side)
 /* The descriptor for a read; -1: it cannot be opened. */
 static int lend(const side_index *side)
 {
-	return side->fd >= 0 ? side->fd : open(side->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return side->fd >= 0 ? side->fd : open_for_reading(side->folder, side->path);
 }
 
 /* Keeps errno. */

@@ -14,6 +14,7 @@
 typedef struct side_index {
 	char *path; /* NULL: it is not used */
 	int fd;     /* -1: it is opened for each read, because the reader keeps no descriptor */
+	int folder; /* that a relative path begins in; borrowed. AT_FDCWD: the working folder */
 	uint64_t places_size;
 	uint64_t places_sum;
 	uint64_t entries_size;
@@ -28,8 +29,8 @@ char *bt_side_path(const char *path);
 int bt_side_make_header(const beton_reader *reader, const side_index *side, uint8_t *header, beton_error *err);
 
 /* Opens the side file of reader's file, if there is one that belongs to it: by the file's size and fingerprint. No
- * fault of a side file is one of the dataset; it is then not used, and side->fault says why. Errors: NO_MEMORY. */
-int bt_side_open(side_index *side, const beton_reader *reader, beton_error *err);
+ * fault of a side file is one of the dataset; it is then not used, and side->fault says why. folder: see side_index. Errors: NO_MEMORY. */
+int bt_side_open(side_index *side, const beton_reader *reader, int folder, beton_error *err);
 
 /* Whether there is a file at path that begins as a side file. */
 bool bt_side_has_magic(const char *path);

@@ -69,6 +69,7 @@ static int open_path(bt_file *file, beton_reader_options *options, beton_reader 
 	options->borrow = bt_files_lend;
 	options->give_back = bt_files_end_loan;
 	options->context = file;
+	options->folder = file->files->folder;
 	return beton_reader_open_with(out, file->path, options, err);
 }
 
@@ -196,10 +197,13 @@ static int open_shard(const bt_dataset *dataset, bt_file *file, beton_reader **o
 		beton_reader_close(out);
 		/* The right one may still come. */
 		bt_files_forget(file);
-	} else {
-		file->end = beton_reader_info(*out)->data_end;
+		return result;
 	}
-	return result;
+	file->end = beton_reader_info(*out)->data_end;
+	const char *fault = beton_reader_jpeg_index_fault(*out);
+	if (fault)
+		bt_files_log(dataset->files, fault);
+	return BETON_OK;
 }
 
 int bt_dataset_reader(const bt_dataset *constant, uint32_t i, beton_reader **out, beton_error *err)

@@ -153,7 +153,8 @@ static void tell_rest(const beton_loader *loader)
 	bt_log_tell(&log, BETON_LOG_INFO, line.message);
 }
 
-/* A side file that is not used costs speed, but no pixel. One line, however many files there are. */
+/* A side file that is not used costs speed, but no pixel. One line, however many files there are. A shard tells when it
+ * is opened. */
 static void tell_side_files(const beton_loader *loader)
 {
 	const bt_dataset *dataset = &loader->dataset;
@@ -161,7 +162,7 @@ static void tell_side_files(const beton_loader *loader)
 	const char *first = NULL;
 	uint32_t more = 0;
 	for (uint32_t i = 0; dataset->readers && i < dataset->count; i++) {
-		const beton_reader *reader = dataset->readers[i];
+		const beton_reader *reader = dataset->files->list[i].set ? NULL : dataset->readers[i];
 		const char *fault = reader ? beton_reader_jpeg_index_fault(reader) : NULL;
 		more += fault && first;
 		first = first ? first : fault;

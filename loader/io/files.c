@@ -109,11 +109,14 @@ int bt_files_name(bt_files *files, uint32_t number, const char *path, beton_erro
 	return BETON_OK;
 }
 
+void bt_files_log(bt_files *files, const char *line)
+{
+	if (files->log && !atomic_exchange(&files->was_told, true))
+		files->log(files->log_context, BETON_LOG_WARNING, line);
+}
+
 void bt_files_tell(bt_file *file, const char *format, ...)
 {
-	bt_files *files = file->files;
-	if (!files->log || atomic_exchange(&files->was_told, true))
-		return;
 	beton_error line;
 	va_list arguments;
 	va_start(arguments, format);
@@ -121,7 +124,7 @@ void bt_files_tell(bt_file *file, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	bt_fail(&line, BETON_SYSTEM, "%s: %s", file->path, text);
-	files->log(files->log_context, BETON_LOG_WARNING, line.message);
+	bt_files_log(file->files, line.message);
 }
 
 /* ---- opening one file ---- */

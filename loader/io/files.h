@@ -85,7 +85,10 @@ void bt_files_forget(bt_file *file);
 int bt_files_lend(void *context, int *fd, beton_error *err);
 void bt_files_end_loan(void *context, int fd);
 
-/* Writes a line of log that begins with the file's name; at most one in the table's life. */
+/* Writes a line of log; at most one in the table's life. */
+void bt_files_log(bt_files *files, const char *line);
+
+/* The same of a line that begins with the file's name. */
 BETON_PRINTF(2, 3) void bt_files_tell(bt_file *file, const char *format, ...);
 
 #endif

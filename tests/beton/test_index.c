@@ -382,6 +382,43 @@ static void test_borrowed_descriptors(void **state)
 	take_out(path);
 }
 
+/* The path is relative to a folder that is no longer the working folder. */
+static void test_borrowed_in_a_folder(void **state)
+{
+	(void)state;
+	static uint8_t bytes[BETON_JPEG_INDEX_MAX];
+	const char *path = index_file_make("a.beton", &(index_file){.plain = true, .tail = INDEX_ALL});
+	char parent[600], before[600];
+	add(path, true, 1);
+	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(path, '/') - path), path);
+	int fd = open(path, O_RDONLY);
+	beton_reader_options options;
+	beton_error err;
+	beton_reader_options_init(&options);
+	options.folder = open(parent, O_PATH | O_DIRECTORY);
+	assert_true(fd >= 0 && options.folder >= 0 && getcwd(before, sizeof(before)));
+	beton_reader *reader;
+	assert_int_equal(beton_reader_open_with(&reader, path, &options, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "folder is "));
+	assert_non_null(strstr(err.message, "borrow is NULL"));
+	options.borrow = lend;
+	options.give_back = end_loan;
+	options.context = &fd;
+	assert_int_equal(chdir("/"), 0);
+	beton_value value;
+	beton_blob entry;
+	assert_int_equal(beton_reader_open_with(&reader, "a.beton", &options, NULL), BETON_OK);
+	assert_true(beton_reader_info(reader)->jpeg_indexes_beside);
+	assert_int_equal(beton_reader_value(reader, 0, 0, &value, NULL), BETON_OK);
+	assert_int_equal(beton_reader_jpeg_index(reader, &value, &entry, NULL), BETON_OK);
+	assert_int_equal(beton_reader_read_jpeg_index(reader, &entry, bytes, NULL), BETON_OK);
+	beton_reader_close(&reader);
+	assert_int_equal(chdir(before), 0);
+	close(options.folder);
+	close(fd);
+	take_out(path);
+}
+
 static bool count_finding(void *context, int64_t sample, const char *message)
 {
 	(void)sample;
@@ -514,6 +551,7 @@ int main(void)
 					   cmocka_unit_test(test_written_with_it),
 					   cmocka_unit_test(test_side_files_that_are_not_used),
 					   cmocka_unit_test(test_borrowed_descriptors),
+					   cmocka_unit_test(test_borrowed_in_a_folder),
 					   cmocka_unit_test(test_damaged_entries),
 					   cmocka_unit_test(test_two_processes),
 					   cmocka_unit_test(test_stopped),

@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include <beton/index.h>
+#include <beton/set.h>
 
 enum { SIDE = 400, FAULT = 9000, SAMPLES = 6 };
 
@@ -293,10 +294,67 @@ static void a_side_file_of_another_dataset(void **state)
 	remove_dataset(path);
 }
 
+/* Of a relative path, after the working folder changed: in front of a read, or of the opening of a shard. */
+static void a_side_file_in_the_folder_of_before(void **state)
+{
+	(void)state;
+	load_expected(BETON_PIXELS_FAST);
+	char *path = write_dataset(intact, NULL, BETON_WRITER_NO_EXTENSION);
+	add_side_file(path);
+	make_faulty(path);
+	assert_int_equal(chdir("/tmp"), 0);
+	const char *name = strrchr(path, '/') + 1;
+	char set[64];
+	snprintf(set, sizeof(set), "%s.betonset", name);
+	assert_ok(beton_set_write(set, BETON_SET_CREATE, &name, 1, NULL, err));
+	const char *names[] = {name, set};
+	for (int i = 0; i < 2 && reads_without_waiting(path); i++) {
+		beton_loader_options options = centre_options(BETON_PIXELS_FAST);
+		beton_loader *loader = NULL;
+		beton_iterator *iterator = NULL;
+		beton_batch *batch = NULL;
+		assert_int_equal(chdir("/tmp"), 0);
+		assert_ok(beton_loader_open(&loader, names[i], &options, err));
+		assert_int_equal(chdir("/"), 0);
+		fixture_start(&iterator, loader, 0, 0);
+		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+		assert_memory_equal(batch->tensors[0].data, expected, sizeof(expected));
+		beton_batch_release(&batch);
+		fixture_close(&loader, &iterator);
+	}
+	assert_int_equal(chdir("/tmp"), 0);
+	assert_int_equal(unlink(set), 0);
+	remove_dataset(path);
+}
+
+/* A shard is opened later than the set, and so is its side file. */
+static void a_shard_tells_of_its_side_file(void **state)
+{
+	(void)state;
+	load_expected(BETON_PIXELS_FAST);
+	char *path = write_dataset(intact, NULL, BETON_WRITER_NO_EXTENSION), set[64];
+	add_side_file(path);
+	patch(side_of(path), 16, "\x01", 1);
+	snprintf(set, sizeof(set), "%s.betonset", path);
+	assert_ok(beton_set_write(set, BETON_SET_CREATE, (const char *const *)&path, 1, NULL, err));
+	lines log = {0};
+	beton_loader_options options = centre_options(BETON_PIXELS_FAST);
+	options.log = take_line;
+	options.log_context = &log;
+	assert_true(load(&(beton_source){.path = set}, &options, got));
+	assert_memory_equal(got, expected, sizeof(expected));
+	assert_int_equal(log.count, 1);
+	assert_non_null(strstr(log.last, side_of(path)));
+	assert_non_null(strstr(log.last, ".index: not used: "));
+	assert_int_equal(unlink(set), 0);
+	remove_dataset(path);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(an_index_in_the_file_is_used),
-					   cmocka_unit_test(a_side_file_is_used),
-					   cmocka_unit_test(a_side_file_of_another_dataset)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_index_in_the_file_is_used), cmocka_unit_test(a_side_file_is_used),
+		cmocka_unit_test(a_side_file_of_another_dataset), cmocka_unit_test(a_side_file_in_the_folder_of_before),
+		cmocka_unit_test(a_shard_tells_of_its_side_file)};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

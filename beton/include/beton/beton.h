@@ -190,13 +190,17 @@ typedef struct beton_reader_options {
 	 * the threads that use the reader. NULL (default): the reader opens the file. Not with beton_reader_open_io. */
 	int (*borrow)(void *context, int *fd, beton_error *err);
 	void (*give_back)(void *context, int fd);
+	/* With borrow: the folder that a relative path begins in, for the side file's index, which is opened for each
+	 * read. A descriptor of the caller's, who keeps it open as long as the reader. Default AT_FDCWD (<fcntl.h>):
+	 * the working folder of the moment. */
+	int folder;
 } beton_reader_options;
 
 BETON_API void beton_reader_options_init(beton_reader_options *options);
 
 /* beton_reader_open with options, which may be NULL. Further errors: INVALID_ARGUMENT (struct_size, borrow without
- * give_back or the reverse, what the function custom said), those of the function borrow, also of all other calls that
- * read. */
+ * give_back or the reverse, folder without borrow, what the function custom said), those of the function borrow, also
+ * of all other calls that read. */
 BETON_API int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *options,
 				     beton_error *err);
 
