@@ -9,6 +9,7 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/error.h"
 #include "common/sized.h"
@@ -231,14 +232,80 @@ int beton_set_accepts(const beton_set *set, const char *path, const beton_field 
 	return result;
 }
 
-static int refuse_twice(const beton_set *set, beton_error *err)
+/* A shard, and which file it is. */
+typedef struct shard_file {
+	uint32_t shard;
+	bool known; /* whether device and inode are */
+	uint64_t fingerprint;
+	dev_t device;
+	ino_t inode;
+} shard_file;
+
+static int compare_fingerprints(const void *a, const void *b)
+{
+	uint64_t left = ((const shard_file *)a)->fingerprint, right = ((const shard_file *)b)->fingerprint;
+	return (left > right) - (left < right);
+}
+
+static int compare_files(const void *a, const void *b)
+{
+	const shard_file *left = a, *right = b;
+	if (left->known != right->known)
+		return left->known - right->known;
+	if (left->device != right->device)
+		return left->device < right->device ? -1 : 1;
+	if (left->inode != right->inode)
+		return left->inode < right->inode ? -1 : 1;
+	return left->shard < right->shard ? -1 : 1;
+}
+
+/* Which file a shard is, if it is still there. */
+static void identify(const beton_set *set, shard_file *file)
+{
+	struct stat now;
+	file->known = stat(set->shards[file->shard].path, &now) == 0;
+	if (!file->known)
+		return;
+	file->device = now.st_dev;
+	file->inode = now.st_ino;
+}
+
+/* Refuses a file that has two names, by a link, since each of its samples would come twice. Of shards that are in the
+ * index, the names say enough but where a new one has the same content. first: of the new shards. */
+static int refuse_links(const beton_set *set, uint32_t first, beton_error *err)
+{
+	uint32_t count = set->info.num_shards;
+	shard_file *files = calloc(count, sizeof(*files));
+	if (!files)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", set->path);
+	for (uint32_t i = 0; i < count; i++)
+		files[i] = (shard_file){.shard = i, .fingerprint = set->shards[i].fingerprint};
+	qsort(files, count, sizeof(*files), compare_fingerprints);
+	for (uint32_t i = 0; i < count; i++)
+		if ((i > 0 && files[i - 1].fingerprint == files[i].fingerprint) ||
+		    (i + 1 < count && files[i + 1].fingerprint == files[i].fingerprint))
+			identify(set, &files[i]);
+	qsort(files, count, sizeof(*files), compare_files);
+	int result = BETON_OK;
+	for (uint32_t i = 1; i < count && result == BETON_OK; i++) {
+		const shard_file *a = &files[i - 1], *b = &files[i];
+		if (a->known && a->device == b->device && a->inode == b->inode && b->shard >= first)
+			result = bt_fail(err, BETON_EXISTS, "%s: the shards '%s' and '%s' are one file", set->path,
+					 set->shards[a->shard].name, set->shards[b->shard].name);
+	}
+	free(files);
+	return result;
+}
+
+/* first: of the new shards. */
+static int refuse_twice(const beton_set *set, uint32_t first, beton_error *err)
 {
 	const char *name;
 	int result = bt_set_find_twice(set, &name, err);
 	if (result == BETON_OK && name)
 		return bt_fail(err, BETON_EXISTS, "%s: the shard '%s' is in the set already, or is given twice",
 			       set->path, name);
-	return result;
+	return result == BETON_OK ? refuse_links(set, first, err) : result;
 }
 
 /* Adds the new shards to those of the index, whose fields and class names they must have. */
@@ -246,6 +313,7 @@ static int join(beton_set *old, const beton_set *added, beton_error *err)
 {
 	const shard_classes classes = {added->classes, added->info.num_classes};
 	const char *path = added->shards[0].path;
+	uint32_t first = old->info.num_shards;
 	int result = refuse_foreign(old, err);
 	if (result == BETON_OK)
 		result = bt_shard_compare_fields(old, added->fields, added->info.num_fields, path, err);
@@ -258,7 +326,7 @@ static int join(beton_set *old, const beton_set *added, beton_error *err)
 		if ((result = bt_set_add(old, &added->shards[i], &fault)) != BETON_OK)
 			return bt_fail(err, result == BETON_FORMAT ? BETON_INVALID_ARGUMENT : result, "%s",
 				       fault.message);
-	return result == BETON_OK ? refuse_twice(old, err) : result;
+	return result == BETON_OK ? refuse_twice(old, first, err) : result;
 }
 
 /* With the lock. */
@@ -315,7 +383,7 @@ int beton_set_write(const char *path, beton_set_mode mode, const char *const *sh
 	if (result == BETON_OK)
 		result = collect(&added, shards, count, err);
 	if (result == BETON_OK)
-		result = refuse_twice(added.set, err);
+		result = refuse_twice(added.set, 0, err);
 	if (result == BETON_OK) {
 		set_file file;
 		result = bt_set_file_lock(&file, path, err);
