@@ -29,7 +29,8 @@ char *bt_side_path(const char *path);
 int bt_side_make_header(const beton_reader *reader, const side_index *side, uint8_t *header, beton_error *err);
 
 /* Opens the side file of reader's file, if there is one that belongs to it: by the file's size and fingerprint. No
- * fault of a side file is one of the dataset; it is then not used, and side->fault says why. folder: see side_index. Errors: NO_MEMORY. */
+ * fault of a side file is one of the dataset; it is then not used, and side->fault says why. folder: see side_index.
+ * Errors: NO_MEMORY. */
 int bt_side_open(side_index *side, const beton_reader *reader, int folder, beton_error *err);
 
 /* Whether there is a file at path that begins as a side file. */

@@ -127,8 +127,8 @@ BETON_API void beton_set_options_init(beton_set_options *options);
  * is not UTF-8), EXISTS (CREATE: the index; a shard is in the set already, or twice among the files, even
  * if a link gives it another name), NOT_FOUND (APPEND: no index), MISMATCH (the fields or class names of two shards
  * differ; the message names both), UNSUPPORTED (APPEND: a later version wrote more into the index than this one knows),
- * NO_SPACE, SYSTEM, NO_MEMORY, and those of beton_set_open; CANCELLED. After an error the index is unchanged, unless only the sync of the folder failed: then the
- * new one is there, but may not survive a power failure. */
+ * NO_SPACE, SYSTEM, NO_MEMORY, and those of beton_set_open; CANCELLED. After an error the index is unchanged, unless
+ * only the sync of the folder failed: then the new one is there, but may not survive a power failure. */
 BETON_API int beton_set_write(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count,
 			      const beton_set_options *options, beton_error *err);
 
