@@ -17,121 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "failing_calls.h"
 #include "set_files.h"
 
 #define INDEX "x.betonset"
 #define PARTIAL ".x.betonset.partial"
-
-typedef enum call {
-	CALL_ALLOCATE,
-	CALL_WRITE,
-	CALL_OPEN,
-	CALL_TRUNCATE,
-	CALL_SYNC,
-	CALL_RENAME,
-	CALL_LOCK,
-	CALL_MODE,
-} call;
-
-/* The call of that kind, from 0, that fails; below 0: none. */
-static struct {
-	call kind;
-	long number;
-	long seen;
-	bool hit;
-} fault = {.number = -1};
-
-static bool fails(call kind)
-{
-	if (fault.number < 0 || kind != fault.kind || fault.seen++ != fault.number)
-		return false;
-	fault.hit = true;
-	errno = kind == CALL_WRITE ? ENOSPC : EIO;
-	return true;
-}
-
-/* glibc has a second name for each of those that know offsets; which one is called is the compiler's choice. */
-#define FOR_BOTH_NAMES(X) X() X(64)
-#define PASTE(name, suffix) name##suffix
-#define NAME(name, suffix) PASTE(name, suffix)
-
-#define WRAP_OFFSETS(suffix)                                                                         \
-	ssize_t NAME(__real_pwrite, suffix)(int fd, const void *data, size_t size, off_t offset);    \
-	ssize_t NAME(__wrap_pwrite, suffix)(int fd, const void *data, size_t size, off_t offset);    \
-	ssize_t NAME(__wrap_pwrite, suffix)(int fd, const void *data, size_t size, off_t offset)     \
-	{                                                                                            \
-		return fails(CALL_WRITE) ? -1 : NAME(__real_pwrite, suffix)(fd, data, size, offset); \
-	}                                                                                            \
-	int NAME(__real_open, suffix)(const char *path, int flags, ...);                             \
-	int NAME(__wrap_open, suffix)(const char *path, int flags, mode_t mode);                     \
-	int NAME(__wrap_open, suffix)(const char *path, int flags, mode_t mode)                      \
-	{                                                                                            \
-		return fails(CALL_OPEN) ? -1 : NAME(__real_open, suffix)(path, flags, mode);         \
-	}                                                                                            \
-	int NAME(__real_ftruncate, suffix)(int fd, off_t size);                                      \
-	int NAME(__wrap_ftruncate, suffix)(int fd, off_t size);                                      \
-	int NAME(__wrap_ftruncate, suffix)(int fd, off_t size)                                       \
-	{                                                                                            \
-		return fails(CALL_TRUNCATE) ? -1 : NAME(__real_ftruncate, suffix)(fd, size);         \
-	}
-FOR_BOTH_NAMES(WRAP_OFFSETS)
-
-int __real_fsync(int fd);
-int __wrap_fsync(int fd);
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
-int __real_flock(int fd, int operation);
-int __wrap_flock(int fd, int operation);
-int __real_fchmod(int fd, mode_t mode);
-int __wrap_fchmod(int fd, mode_t mode);
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-char *__real_strdup(const char *text);
-char *__wrap_strdup(const char *text);
-
-int __wrap_fsync(int fd)
-{
-	return fails(CALL_SYNC) ? -1 : __real_fsync(fd);
-}
-
-int __wrap_rename(const char *from, const char *to)
-{
-	return fails(CALL_RENAME) ? -1 : __real_rename(from, to);
-}
-
-int __wrap_flock(int fd, int operation)
-{
-	return fails(CALL_LOCK) ? -1 : __real_flock(fd, operation);
-}
-
-int __wrap_fchmod(int fd, mode_t mode)
-{
-	return fails(CALL_MODE) ? -1 : __real_fchmod(fd, mode);
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return fails(CALL_ALLOCATE) ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return fails(CALL_ALLOCATE) ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-	return fails(CALL_ALLOCATE) ? NULL : __real_realloc(memory, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-	return fails(CALL_ALLOCATE) ? NULL : __real_strdup(text);
-}
 
 /* ---- the set ---- */
 
@@ -415,7 +305,7 @@ static void test_failing_calls(void **state)
 {
 	(void)state;
 	static const struct {
-		call kind;
+		failing_call kind;
 		int code;
 	} kinds[] = {
 		{CALL_ALLOCATE, BETON_NO_MEMORY},
@@ -429,16 +319,13 @@ static void test_failing_calls(void **state)
 	};
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		long number = 0;
-		for (fault.hit = true; fault.hit; number++) {
+		for (fault.hits = 1; fault.hits; number++) {
 			begin(BETON_SET_APPEND);
 			beton_error err = {0};
-			fault.kind = kinds[i].kind;
-			fault.seen = 0;
-			fault.hit = false;
-			fault.number = number;
+			fail_call(kinds[i].kind, kinds[i].kind == CALL_WRITE ? ENOSPC : EIO, number);
 			int result = write_one("b.beton", BETON_SET_APPEND, &err);
-			fault.number = -1;
-			if (fault.hit && (result != kinds[i].code || err.code != result || !*err.message))
+			fault.first = -1;
+			if (fault.hits && (result != kinds[i].code || err.code != result || !*err.message))
 				fail_msg("kind %zu, number %ld: %s: %s", i, number, beton_status_name(result),
 					 err.message);
 			/* Only the sync of the folder comes behind the rename: of the four it is the last one. */
@@ -446,7 +333,7 @@ static void test_failing_calls(void **state)
 					      ? number == SYNCS - 1
 					      : kinds[i].kind == CALL_OPEN || kinds[i].kind == CALL_ALLOCATE;
 			uint32_t now = count_shards();
-			assert_true(now == (fault.hit ? 1 : 2) || (synced && now == 2));
+			assert_true(now == (fault.hits ? 1 : 2) || (synced && now == 2));
 			/* Without the lock it may be another process's. */
 			assert_true(!is_there(PARTIAL) || kinds[i].kind == CALL_LOCK);
 			assert_int_equal(write_one("b.beton", BETON_SET_APPEND, &err),
@@ -462,16 +349,13 @@ static void test_failing_open(void **state)
 	(void)state;
 	begin(BETON_SET_APPEND);
 	long number = 0;
-	for (fault.hit = true; fault.hit; number++) {
+	for (fault.hits = 1; fault.hits; number++) {
 		beton_error err = {0};
 		beton_set *set;
-		fault.kind = CALL_ALLOCATE;
-		fault.seen = 0;
-		fault.hit = false;
-		fault.number = number;
+		fail_call(CALL_ALLOCATE, ENOMEM, number);
 		int result = beton_set_open(&set, INDEX, &err);
-		fault.number = -1;
-		if (result != (fault.hit ? BETON_NO_MEMORY : BETON_OK))
+		fault.first = -1;
+		if (result != (fault.hits ? BETON_NO_MEMORY : BETON_OK))
 			fail_msg("allocation %ld: %s: %s", number, beton_status_name(result), err.message);
 		assert_true((set != NULL) == (result == BETON_OK));
 		beton_set_close(&set);

@@ -2,136 +2,17 @@
  *
  * Every system call and allocation of the writer fails in turn, once or from then on: the writer says so, the final
  * name has what it had before or the whole new file, nothing temporary is left behind, and what is to be continued can
- * be. The linker puts the functions below in front of the C library's (--wrap) for the library's objects. */
+ * be. */
 #include "support.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
+#include "failing_calls.h"
 #include "writer_job.h"
-
-typedef enum call {
-	CALL_WRITE,
-	CALL_OPEN,
-	CALL_TRUNCATE,
-	CALL_SYNC,
-	CALL_CLOSE,
-	CALL_RENAME,
-	CALL_LOCK,
-	CALL_ALLOCATE,
-} call;
-
-/* The fault that is injected: into calls of one kind, from number `first` on (from 0), once or for ever. */
-static struct {
-	call kind;
-	long first; /* below 0: none */
-	bool for_ever;
-	int error_number;
-	bool cut; /* writes half of what it should, without an error */
-	long seen;
-	long hits;
-} fault = {.first = -1};
-
-static bool hit(call kind)
-{
-	if (fault.first < 0 || kind != fault.kind)
-		return false;
-	long number = fault.seen++;
-	bool fails = number == fault.first || (fault.for_ever && number > fault.first);
-	fault.hits += fails;
-	if (fails)
-		errno = fault.error_number;
-	return fails;
-}
-
-/* glibc has a second name for each of those that know offsets; which one is called is the compiler's choice. */
-#define FOR_BOTH_NAMES(X) X() X(64)
-#define PASTE(name, suffix) name##suffix
-#define NAME(name, suffix) PASTE(name, suffix)
-
-#define WRAP_OFFSETS(suffix)                                                                      \
-	ssize_t NAME(__real_pwrite, suffix)(int fd, const void *data, size_t size, off_t offset); \
-	ssize_t NAME(__wrap_pwrite, suffix)(int fd, const void *data, size_t size, off_t offset); \
-	ssize_t NAME(__wrap_pwrite, suffix)(int fd, const void *data, size_t size, off_t offset)  \
-	{                                                                                         \
-		if (hit(CALL_WRITE)) {                                                            \
-			if (!fault.cut)                                                           \
-				return -1;                                                        \
-			size -= size / 2;                                                         \
-		}                                                                                 \
-		return NAME(__real_pwrite, suffix)(fd, data, size, offset);                       \
-	}                                                                                         \
-	int NAME(__real_open, suffix)(const char *path, int flags, ...);                          \
-	int NAME(__wrap_open, suffix)(const char *path, int flags, mode_t mode);                  \
-	int NAME(__wrap_open, suffix)(const char *path, int flags, mode_t mode)                   \
-	{                                                                                         \
-		return hit(CALL_OPEN) ? -1 : NAME(__real_open, suffix)(path, flags, mode);        \
-	}                                                                                         \
-	int NAME(__real_ftruncate, suffix)(int fd, off_t size);                                   \
-	int NAME(__wrap_ftruncate, suffix)(int fd, off_t size);                                   \
-	int NAME(__wrap_ftruncate, suffix)(int fd, off_t size)                                    \
-	{                                                                                         \
-		return hit(CALL_TRUNCATE) ? -1 : NAME(__real_ftruncate, suffix)(fd, size);        \
-	}
-FOR_BOTH_NAMES(WRAP_OFFSETS)
-
-int __real_fsync(int fd);
-int __wrap_fsync(int fd);
-int __real_close(int fd);
-int __wrap_close(int fd);
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
-int __real_flock(int fd, int operation);
-int __wrap_flock(int fd, int operation);
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-char *__real_strdup(const char *text);
-char *__wrap_strdup(const char *text);
-
-int __wrap_fsync(int fd)
-{
-	return hit(CALL_SYNC) ? -1 : __real_fsync(fd);
-}
-
-/* The descriptor is gone all the same, as with a real EIO. */
-int __wrap_close(int fd)
-{
-	int result = __real_close(fd);
-	return hit(CALL_CLOSE) ? -1 : result;
-}
-
-int __wrap_rename(const char *from, const char *to)
-{
-	return hit(CALL_RENAME) ? -1 : __real_rename(from, to);
-}
-
-int __wrap_flock(int fd, int operation)
-{
-	return operation != LOCK_UN && hit(CALL_LOCK) ? -1 : __real_flock(fd, operation);
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return hit(CALL_ALLOCATE) ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return hit(CALL_ALLOCATE) ? NULL : __real_calloc(count, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-	return hit(CALL_ALLOCATE) ? NULL : __real_strdup(text);
-}
 
 static file_content whole;
 static char path[512];
@@ -159,7 +40,7 @@ static bool anything_temporary(void)
 }
 
 typedef struct expectation {
-	call kind;
+	failing_call kind;
 	int error_number;
 	int code;         /* what the writer says, where it must fail */
 	bool may_succeed; /* not every call of the kind matters */
@@ -171,11 +52,8 @@ static bool run(const expectation *expected, bool resumable, bool for_ever, long
 	write_file(path, "old", 3);
 	beton_error err = {0};
 	const job_settings settings = {.path = path, .resumable = resumable, .resume = resumable};
-	fault.kind = expected->kind;
-	fault.error_number = expected->error_number;
 	fault.for_ever = for_ever;
-	fault.seen = fault.hits = 0;
-	fault.first = k;
+	fail_call(expected->kind, expected->error_number, k);
 	int code = job_write(&settings, &err);
 	fault.first = -1;
 	bool failing = fault.hits > 0 && !expected->may_succeed;
@@ -247,13 +125,10 @@ static void test_30_failed_resume_keeps_what_is_left(void **state)
 	uint64_t left = position_left();
 	assert_true(left > JOB_SAMPLES / 2);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		fault.kind = cases[i].kind;
-		fault.error_number = cases[i].error_number;
 		fault.for_ever = false;
 		fault.hits = 1;
 		for (long k = 0; fault.hits > 0; k++) {
-			fault.seen = fault.hits = 0;
-			fault.first = k;
+			fail_call(cases[i].kind, cases[i].error_number, k);
 			int code = job_write(&again, NULL);
 			fault.first = -1;
 			assert_int_equal(code, fault.hits ? cases[i].code : BETON_OK);
@@ -270,11 +145,8 @@ static void test_27_failed_sync_is_not_continued(void **state)
 	(void)state;
 	const job_settings settings = {.path = path, .resumable = true, .resume = true};
 	for (long k = 0; k < 2; k++) {
-		fault.kind = CALL_SYNC;
-		fault.error_number = EIO;
 		fault.for_ever = false;
-		fault.seen = fault.hits = 0;
-		fault.first = k;
+		fail_call(CALL_SYNC, EIO, k);
 		assert_int_equal(job_write(&settings, NULL), BETON_IO);
 		fault.first = -1;
 		assert_false(anything_temporary());
@@ -288,12 +160,9 @@ static void test_24_short_writes(void **state)
 	const job_settings settings = {.path = path};
 	for (int interrupted = 0; interrupted < 2; interrupted++)
 		for (long k = 0; k < 30; k += 4) {
-			fault.kind = CALL_WRITE;
 			fault.cut = !interrupted;
-			fault.error_number = EINTR;
 			fault.for_ever = !interrupted;
-			fault.seen = fault.hits = 0;
-			fault.first = k;
+			fail_call(CALL_WRITE, EINTR, k);
 			int code = job_write(&settings, NULL);
 			fault.first = -1;
 			assert_int_equal(code, BETON_OK);
@@ -323,11 +192,8 @@ static void test_37_allocations_of_the_window(void **state)
 	for (long k = 0; failed; k++) {
 		beton_writer *writer = NULL;
 		beton_error err;
-		fault.kind = CALL_ALLOCATE;
-		fault.error_number = ENOMEM;
 		fault.for_ever = false;
-		fault.seen = fault.hits = 0;
-		fault.first = k;
+		fail_call(CALL_ALLOCATE, ENOMEM, k);
 		int code = beton_writer_open(&writer, path, fields, 2, NULL, &err);
 		for (uint64_t i = 150; i-- > 0 && code == BETON_OK;)
 			code = beton_writer_put(writer, i, values, &err);
