@@ -2,6 +2,7 @@
 #include <beton/index.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,16 +88,12 @@ static int make_side(const beton_reader *reader, const beton_index_options *opti
 	return result;
 }
 
-/* Removes a side file, which is one by its first bytes. */
-static int remove_side(const char *path, bool *removed, beton_error *err)
+/* Refuses to replace a file that is none of ours. */
+static int check_name(const char *side, beton_error *err)
 {
-	*removed = false;
-	if (!bt_side_has_magic(path))
+	if (access(side, F_OK) != 0 || bt_side_has_magic(side))
 		return BETON_OK;
-	if (unlink(path) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot remove", path);
-	*removed = true;
-	return bt_sync_parent(path, err);
+	return bt_fail(err, BETON_EXISTS, "%s: is in the way: it is no index of JPEGs", side);
 }
 
 /* Puts the index that was made where it is to be. */
@@ -108,10 +105,12 @@ static int install(const beton_reader *reader, const beton_index_options *option
 				   : bt_index_place_add(reader, made, &done, report->why, sizeof(report->why), err);
 	if (result == BETON_OK && done) {
 		report->place = BETON_INDEX_IN_FILE;
-		result = remove_side(files->path, &done, err);
+		result = bt_side_remove(files->path, &done, err);
 	} else if (result == BETON_OK) {
 		report->place = BETON_INDEX_BESIDE;
-		result = bt_spool_sync(files, err);
+		result = check_name(files->path, err);
+		if (result == BETON_OK)
+			result = bt_spool_sync(files, err);
 		if (result == BETON_OK)
 			result = bt_spool_commit(files, err);
 	}
@@ -128,33 +127,73 @@ static void tidy(const char *side)
 	bt_spool_close(&files, false);
 }
 
-/* With the lock: another process may have added or removed an index since the file was opened. */
-static int open_again(beton_reader **reader, const char *path, beton_index_report *report, beton_error *err)
+/* What the process that changes an index holds. */
+typedef struct change {
+	spool files; /* of the side file: its name is locked */
+	int fd;      /* of the dataset, which may have several names; -1: it is not locked */
+} change;
+
+/* Locks the dataset. A lock of its bytes does not meet one that a user's script has of the file (flock). A file that
+ * cannot be written, or has no such locks, is changed by nobody here. */
+static int lock_dataset(change *self, const char *path, beton_error *err)
 {
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	self->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (self->fd >= 0 && fcntl(self->fd, F_OFD_SETLK, &whole) != 0 && (errno == EAGAIN || errno == EACCES))
+		return bt_fail(err, BETON_EXISTS, "%s: another process changes its index, by another name", path);
+	return BETON_OK;
+}
+
+static void end_change(change *self)
+{
+	if (self->fd >= 0)
+		close(self->fd);
+	bt_spool_close(&self->files, false);
+}
+
+/* Another process may have added or removed an index since the file was opened: with the locks it is opened again. */
+static int begin_change(change *self, beton_reader **reader, const char *path, const char *side,
+			beton_index_report *report, beton_error *err)
+{
+	self->fd = -1;
+	int result = bt_spool_open(&self->files, side, err);
+	if (result == BETON_OK)
+		result = lock_dataset(self, path, err);
+	if (result != BETON_OK)
+		return result;
 	beton_reader_close(reader);
-	int result = beton_reader_open(reader, path, err);
+	result = beton_reader_open(reader, path, err);
 	if (result == BETON_OK)
 		report_place(*reader, report);
 	return result;
 }
 
+/* Makes the index of a file that has none. */
+static int make(const beton_reader *reader, const beton_index_options *options, spool *files,
+		beton_index_report *report, beton_error *err)
+{
+	side_index made;
+	bool removed;
+	report->why[0] = 0;
+	int result = options->side ? check_name(files->path, err) : BETON_OK;
+	if (result == BETON_OK)
+		result = bt_spool_restart(files, err);
+	if (result == BETON_OK)
+		result = make_side(reader, options, files, &made, report, err);
+	if (result != BETON_OK)
+		return result;
+	return report->indexed > 0 ? install(reader, options, files, &made, report, err)
+				   : bt_side_remove(files->path, &removed, err);
+}
+
 static int add(beton_reader **reader, const char *path, const beton_index_options *options, const char *side,
 	       beton_index_report *report, beton_error *err)
 {
-	spool files;
-	side_index made;
-	int result = bt_spool_open(&files, side, err);
-	if (result == BETON_OK)
-		result = open_again(reader, path, report, err);
-	if (result == BETON_OK && report->place == BETON_INDEX_NOWHERE) {
-		report->why[0] = 0;
-		result = bt_spool_restart(&files, err);
-		if (result == BETON_OK)
-			result = make_side(*reader, options, &files, &made, report, err);
-		if (result == BETON_OK && report->indexed > 0)
-			result = install(*reader, options, &files, &made, report, err);
-	}
-	bt_spool_close(&files, false);
+	change own;
+	int result = begin_change(&own, reader, path, side, report, err);
+	if (result == BETON_OK && report->place == BETON_INDEX_NOWHERE)
+		result = make(*reader, options, &own.files, report, err);
+	end_change(&own);
 	return result;
 }
 
@@ -191,23 +230,20 @@ int beton_index_add(const char *path, const beton_index_options *given, beton_in
 
 /* ---- removing and checking ---- */
 
-/* With the lock that adding takes. */
 static int take_out(beton_reader **reader, const char *path, const char *side, beton_index_report *report,
 		    beton_error *err)
 {
-	spool files;
+	change own;
 	bool in_file = false, beside = false;
-	int result = bt_spool_open(&files, side, err);
-	if (result == BETON_OK)
-		result = open_again(reader, path, report, err);
+	int result = begin_change(&own, reader, path, side, report, err);
 	if (result == BETON_OK)
 		result = bt_index_place_remove(*reader, &in_file, err);
 	if (result == BETON_OK)
-		result = remove_side(side, &beside, err);
+		result = bt_side_remove(side, &beside, err);
 	report->changed = in_file || beside;
 	if (beside && report->place == BETON_INDEX_NOWHERE)
 		report->place = BETON_INDEX_BESIDE;
-	bt_spool_close(&files, false);
+	end_change(&own);
 	return result;
 }
 

@@ -82,11 +82,13 @@ static int make_entry(worker *own, const beton_value *value, beton_error *err)
 	uint8_t *entry = reserve(own, BETON_JPEG_INDEX_MAX);
 	if (!entry)
 		return no_memory(self, err);
-	size_t used = bt_jpeg_index_make(own->stored, size, self->options->max_pixels, 0, entry + JPEG_ENTRY_SUM);
-	if (used == 0)
+	bt_index_request index = {.out = entry + JPEG_ENTRY_SUM};
+	if (!bt_jpeg_index_make(own->stored, size, self->options->max_pixels, &index))
+		return no_memory(self, err);
+	if (index.size == 0)
 		return BETON_OK;
-	bt_jpeg_entry_seal(entry, used, XXH3_64bits(own->stored, size));
-	keep(own, value, JPEG_ENTRY_SUM + used);
+	bt_jpeg_entry_seal(entry, index.size, XXH3_64bits(own->stored, size));
+	keep(own, value, JPEG_ENTRY_SUM + index.size);
 	own->indexed++;
 	return BETON_OK;
 }
@@ -99,9 +101,9 @@ static int check_entry(worker *own, const beton_value *value, beton_error *err)
 	int result = bt_index_check_begin(check, self->reader, value, &fault);
 	bool found = result == BETON_OK && check->place.size > 0;
 	own->indexed += found;
-	if (result == BETON_OK)
-		check->again.size = bt_jpeg_index_make(own->stored, (size_t)value->blob.size, self->options->max_pixels,
-						       check->again.step, check->again.out);
+	if (result == BETON_OK &&
+	    !bt_jpeg_index_make(own->stored, (size_t)value->blob.size, self->options->max_pixels, &check->again))
+		return no_memory(self, err);
 	if (found)
 		result = bt_index_check_end(check, self->reader, value, own->stored, &fault);
 	else if (result == BETON_OK && check->again.size)
@@ -210,8 +212,10 @@ static void *work(void *argument)
 	worker own = {.run = self, .values = calloc(self->reader->info.num_fields, sizeof(*own.values))};
 	beton_error fault = {0};
 	pthread_mutex_lock(&self->lock);
-	if (!own.values && self->result == BETON_OK)
+	if (!own.values && self->result == BETON_OK) {
 		self->result = no_memory(self, &self->error);
+		pthread_cond_broadcast(&self->moved);
+	}
 	while (self->result == BETON_OK && self->claimed < self->chunks) {
 		uint64_t chunk = self->claimed++;
 		pthread_mutex_unlock(&self->lock);

@@ -15,21 +15,18 @@
 _Static_assert(JPEG_ENTRY_SUM + BT_INDEX_BYTES_MAX == BETON_JPEG_INDEX_MAX, "the room for an entry");
 
 #ifdef HAVE_JPEG
-size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out)
+bool bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, bt_index_request *index)
 {
-	bt_index_request index = {.step = step, .out = out};
-	bt_jpeg_index(jpeg, size, max_pixels, &index);
-	return index.size;
+	return bt_jpeg_index(jpeg, size, max_pixels, index);
 }
 #else
-size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out)
+bool bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, bt_index_request *index)
 {
-	(void)step;
 	(void)jpeg;
 	(void)size;
 	(void)max_pixels;
-	(void)out;
-	return 0;
+	index->size = 0;
+	return true;
 }
 #endif
 

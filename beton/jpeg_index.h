@@ -21,9 +21,8 @@ uint64_t bt_jpeg_pictures(const beton_reader *reader);
 /* The number of a picture among those of all samples: by sample and then by field. */
 uint64_t bt_jpeg_picture_number(const beton_reader *reader, const beton_value *value);
 
-/* Makes the index of a JPEG in out, which has room for BETON_JPEG_INDEX_MAX - JPEG_ENTRY_SUM bytes. step: see
- * bt_index_request. Returns its size; 0: the JPEG gets none. */
-size_t bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, uint32_t step, uint8_t *out);
+/* Makes the index of a JPEG, whose size is 0 where it gets none. False: out of memory. */
+bool bt_jpeg_index_make(const void *jpeg, size_t size, uint64_t max_pixels, bt_index_request *index);
 
 /* Sets the checksum of an entry whose index of `used` bytes is there. jpeg_sum: XXH3-64 of the JPEG. */
 void bt_jpeg_entry_seal(uint8_t *entry, size_t used, uint64_t jpeg_sum);

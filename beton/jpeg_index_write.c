@@ -27,13 +27,14 @@ static bool add_entry(sample *one, uint32_t number, const beton_input *value, ui
 		return false;
 	one->entries = one->index_memory = grown;
 	uint8_t *entry = grown + one->index_size + HEAD_SIZE;
-	size_t used =
-		given ? (size_t)given->size
-		      : bt_jpeg_index_make(value->data, (size_t)value->size, max_pixels, 0, entry + JPEG_ENTRY_SUM);
+	bt_index_request index = {.out = entry + JPEG_ENTRY_SUM, .size = given ? (size_t)given->size : 0};
+	if (given)
+		memcpy(index.out, given->data, index.size);
+	else if (!bt_jpeg_index_make(value->data, (size_t)value->size, max_pixels, &index))
+		return false;
+	size_t used = index.size;
 	if (used == 0)
 		return true;
-	if (given)
-		memcpy(entry + JPEG_ENTRY_SUM, given->data, used);
 	bt_jpeg_entry_seal(entry, used, sum);
 	store_u32(entry - HEAD_SIZE, number);
 	store_u32(entry - HEAD_SIZE + 4, (uint32_t)(JPEG_ENTRY_SUM + used));

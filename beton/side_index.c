@@ -127,6 +127,17 @@ bool bt_side_has_magic(const char *path)
 	return found;
 }
 
+int bt_side_remove(const char *path, bool *removed, beton_error *err)
+{
+	*removed = false;
+	if (!bt_side_has_magic(path))
+		return BETON_OK;
+	if (unlink(path) != 0)
+		return bt_fail_errno(err, errno, "%s: cannot remove", path);
+	*removed = true;
+	return bt_sync_parent(path, err);
+}
+
 void bt_side_close(side_index *side)
 {
 	if (side->fd >= 0)

@@ -36,6 +36,9 @@ int bt_side_open(side_index *side, const beton_reader *reader, int folder, beton
 /* Whether there is a file at path that begins as a side file. */
 bool bt_side_has_magic(const char *path);
 
+/* Removes the file at path if it begins as a side file. Errors: those of removing, and of syncing its folder. */
+int bt_side_remove(const char *path, bool *removed, beton_error *err);
+
 void bt_side_close(side_index *side);
 
 /* Reads size bytes at offset. Errors: those of opening, IO, FILE_CHANGED. */

@@ -4,11 +4,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
 #include "jpeg_index_write.h"
+#include "side_index.h"
 #include "writer.h"
 
 int bt_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
@@ -379,6 +382,21 @@ int beton_writer_prepare(beton_writer *writer, beton_error *err)
 	return result == BETON_OK ? settle(writer, bt_writer_complete(writer, err), &writer->prepared, err) : result;
 }
 
+/* Gives the file its name. A side file of what had the name before belongs to nothing then. It is removed behind that,
+ * so that an old file that keeps its name keeps its index; where it cannot be removed, or the process ends before,
+ * readers find that it is not of this file. */
+static int take_name(beton_writer *writer, beton_error *err)
+{
+	bool removed;
+	char *side = bt_side_path(writer->path);
+	int result = side ? bt_spool_commit(&writer->files, err)
+			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", writer->path);
+	if (result == BETON_OK && access(side, F_OK) == 0)
+		bt_side_remove(side, &removed, NULL);
+	free(side);
+	return result;
+}
+
 int beton_writer_finish(beton_writer *writer, beton_error *err)
 {
 	beton_error own;
@@ -388,6 +406,5 @@ int beton_writer_finish(beton_writer *writer, beton_error *err)
 	bool prepared = writer->prepared && !writer->finished && !writer->cancelled && writer->failure.code == BETON_OK;
 	pthread_mutex_unlock(&writer->mutex);
 	int result = prepared ? BETON_OK : beton_writer_prepare(writer, err);
-	return result == BETON_OK ? settle(writer, bt_spool_commit(&writer->files, err), &writer->finished, err)
-				  : result;
+	return result == BETON_OK ? settle(writer, take_name(writer, err), &writer->finished, err) : result;
 }

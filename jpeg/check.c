@@ -40,6 +40,9 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 	facts->height = jpeg->image_height;
 	const uint8_t *end;
 	self->scan = size >= LEAST_BYTES ? bt_scan_new() : NULL;
+	/* libjpeg needs less memory, but makes no index. */
+	if (index && size >= LEAST_BYTES && !self->scan)
+		bt_jpeg_escape_leave_no_memory(&self->escape);
 	if (self->scan && bt_scan_check(self->scan, jpeg, index, &end)) {
 		facts->length = (size_t)(end - data);
 		return;
@@ -86,7 +89,7 @@ int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_inde
 	return self.escape.code;
 }
 
-void bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index)
+bool bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index)
 {
 	checker self;
 	set_up(&self);
@@ -94,9 +97,13 @@ void bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, bt_ind
 	if (setjmp(self.escape.target) == 0) {
 		const uint8_t *end;
 		begin(&self, data, size, max_pixels);
-		self.scan = size >= LEAST_BYTES && !self.jpeg.restart_interval ? bt_scan_new() : NULL;
-		if (self.scan)
+		if (size >= LEAST_BYTES && !self.jpeg.restart_interval) {
+			self.scan = bt_scan_new();
+			if (!self.scan)
+				bt_jpeg_escape_leave_no_memory(&self.escape);
 			bt_scan_check(self.scan, &self.jpeg, index, &end);
+		}
 	}
 	tear_down(&self);
+	return self.escape.code != BETON_NO_MEMORY;
 }

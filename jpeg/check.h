@@ -5,6 +5,7 @@
 #ifndef BT_JPEG_CHECK_H
 #define BT_JPEG_CHECK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,7 +25,7 @@ typedef struct bt_jpeg_facts {
 int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index, bt_jpeg_facts *facts,
 		  beton_error *err);
 
-/* Only makes the index: reads no JPEG that gets none for another reason than a fault. */
-void bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index);
+/* Only makes the index: reads no JPEG that gets none for another reason than a fault. False: out of memory. */
+bool bt_jpeg_index(const uint8_t *data, size_t size, uint64_t max_pixels, bt_index_request *index);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -18,9 +17,9 @@ void fail_call(failing_call kind, int error_number, long k)
 	fault.first = k;
 }
 
-static bool hit(failing_call kind)
+static bool hit_memory(failing_call kind, size_t size)
 {
-	bool fails = fault.before && fault.before(kind);
+	bool fails = fault.before && fault.before(kind, size);
 	if (fault.first >= 0 && kind == fault.kind) {
 		long number = fault.seen++;
 		fails |= number == fault.first || (fault.for_ever && number > fault.first);
@@ -30,6 +29,11 @@ static bool hit(failing_call kind)
 	fault.hits++;
 	errno = fault.error_number;
 	return true;
+}
+
+static bool hit(failing_call kind)
+{
+	return hit_memory(kind, 0);
 }
 
 /* glibc has a second name for each of those that know offsets; which one is called is the compiler's choice. */
@@ -120,22 +124,24 @@ int __wrap_fchmod(int fd, mode_t mode)
 int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
 	hit(CALL_WAIT);
-	return __real_pthread_cond_wait(condition, mutex);
+	int result = __real_pthread_cond_wait(condition, mutex);
+	hit(CALL_WOKEN);
+	return result;
 }
 
 void *__wrap_malloc(size_t size)
 {
-	return hit(CALL_ALLOCATE) ? NULL : __real_malloc(size);
+	return hit_memory(CALL_ALLOCATE, size) ? NULL : __real_malloc(size);
 }
 
 void *__wrap_calloc(size_t count, size_t size)
 {
-	return hit(CALL_ALLOCATE) ? NULL : __real_calloc(count, size);
+	return hit_memory(CALL_ALLOCATE, count * size) ? NULL : __real_calloc(count, size);
 }
 
 void *__wrap_realloc(void *memory, size_t size)
 {
-	return hit(CALL_ALLOCATE) ? NULL : __real_realloc(memory, size);
+	return hit_memory(CALL_ALLOCATE, size) ? NULL : __real_realloc(memory, size);
 }
 
 char *__wrap_strdup(const char *text)

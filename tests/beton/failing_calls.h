@@ -6,6 +6,7 @@
 #define TESTS_BETON_FAILING_CALLS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef enum failing_call {
 	CALL_ALLOCATE,
@@ -17,7 +18,9 @@ typedef enum failing_call {
 	CALL_RENAME,
 	CALL_LOCK, /* not the end of a lock */
 	CALL_MODE,
-	CALL_WAIT, /* for a condition; never fails */
+	/* For a condition, and behind such a wait; these never fail. */
+	CALL_WAIT,
+	CALL_WOKEN,
 } failing_call;
 
 /* The fault that is injected: into calls of one kind, from number `first` on (from 0), once or for ever. */
@@ -29,8 +32,9 @@ typedef struct failing_calls {
 	bool cut; /* writes half of what it should, without an error */
 	long seen;
 	long hits;
-	/* Called in front of each call of any kind, by its thread; true: it fails. NULL: nothing is. */
-	bool (*before)(failing_call kind);
+	/* Called in front of each call of any kind, by its thread; true: it fails. size: bytes of memory. May be NULL.
+	 */
+	bool (*before)(failing_call kind, size_t size);
 } failing_calls;
 
 extern failing_calls fault;
