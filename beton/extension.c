@@ -92,6 +92,21 @@ static int compare_offsets(const void *a, const void *b)
 	return left->size < right->size ? -1 : left->size > right->size;
 }
 
+/* Where values end without what bt_index_place_add adds: of a block of another writer the index belongs to it. */
+static uint64_t find_pages_end(const beton_reader *reader)
+{
+	const extension_block *block = &reader->extension;
+	uint64_t least = reader->info.alloc_table_offset;
+	uint32_t added = 0;
+	for (uint32_t i = 0; i < block->count; i++) {
+		bool index = block->list[i].kind == SECTION_JPEG_PLACES || block->list[i].kind == SECTION_JPEG_INDEXES;
+		added += index;
+		if (!index && block->list[i].offset < least)
+			least = block->list[i].offset;
+	}
+	return added && (block->version == EXTENSION_APART || added == block->count) ? least : reader->info.data_end;
+}
+
 /* directory: count entries. footer: the offset of the block's end. */
 static int read_sections(beton_reader *reader, const uint8_t *directory, uint32_t count, uint64_t footer,
 			 beton_error *err)
@@ -126,6 +141,7 @@ static int read_sections(beton_reader *reader, const uint8_t *directory, uint32_
 			return damaged(reader, "sections overlap", block->list[i].offset, err);
 	block->begin = count && block->list[0].offset < at ? block->list[0].offset : at;
 	reader->info.data_end = apart ? footer : block->begin;
+	reader->info.pages_end = find_pages_end(reader);
 	return BETON_OK;
 }
 

@@ -253,7 +253,7 @@ static int read_sizes(beton_reader *reader, int flags, beton_error *err)
 static int place_parts(beton_reader *reader, const uint8_t *head, int flags, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
-	info->data_end = info->alloc_table_offset;
+	info->data_end = info->pages_end = info->alloc_table_offset;
 	reader->metadata = (summed_part){.name = "metadata",
 					 .offset = info->metadata_offset,
 					 .size = info->num_samples * info->record_size,

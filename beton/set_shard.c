@@ -18,7 +18,7 @@ int bt_shard_describe(beton_shard *out, const beton_reader *reader, beton_error 
 	*out = (beton_shard){
 		.samples = info->num_samples,
 		.bytes = info->file_size,
-		.data_bytes = info->alloc_entries > 0 && info->data_end > head ? info->data_end - head : 0,
+		.data_bytes = info->alloc_entries > 0 && info->pages_end > head ? info->pages_end - head : 0,
 		.record_size = info->record_size,
 		.page_size = info->page_size,
 		.ordered = info->ordered,

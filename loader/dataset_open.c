@@ -119,7 +119,7 @@ static int open_samples(bt_dataset *dataset, uint32_t i, uint32_t number, const 
 	file->size = info->file_size;
 	file->end = info->data_end;
 	file->largest = info->page_size;
-	file->data_bytes = info->alloc_entries > 0 && info->data_end > head ? info->data_end - head : 0;
+	file->data_bytes = info->alloc_entries > 0 && info->pages_end > head ? info->pages_end - head : 0;
 	file->record_size = info->record_size;
 	add_fingerprint(dataset, fingerprint);
 	dataset->first[i + 1] = dataset->first[i] + info->num_samples;

@@ -84,6 +84,15 @@ static beton_verify_report verify(const char *path)
 	return report;
 }
 
+static uint64_t pages_end(const char *path)
+{
+	beton_reader *reader = open_good(path);
+	uint64_t end = beton_reader_info(reader)->pages_end;
+	assert_true(end <= beton_reader_info(reader)->alloc_table_offset);
+	beton_reader_close(&reader);
+	return end;
+}
+
 static bool has_index(const char *path)
 {
 	beton_reader *reader = open_good(path);
@@ -96,7 +105,7 @@ static bool has_index(const char *path)
 static void expect_round(const index_file *wanted, beton_index_place where, const char *why)
 {
 	const char *path = index_file_make("a.beton", wanted), *before = index_file_copy(path, "before.beton");
-	uint64_t content = index_file_content(path);
+	uint64_t content = index_file_content(path), end = pages_end(path);
 	bool whole = verify(path).whole;
 	assert_int_equal(whole, !wanted->plain);
 	assert_int_equal(check(path).place, BETON_INDEX_NOWHERE);
@@ -110,6 +119,7 @@ static void expect_round(const index_file *wanted, beton_index_place where, cons
 	assert_int_equal(exists(side_of(path)), where == BETON_INDEX_BESIDE);
 	assert_int_equal(index_file_same(path, before), where == BETON_INDEX_BESIDE);
 	assert_int_equal(index_file_content(path), content);
+	assert_int_equal(pages_end(path), end);
 	assert_int_equal(verify(path).whole, whole);
 	assert_true(has_index(path));
 	report = check(path);

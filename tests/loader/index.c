@@ -26,7 +26,9 @@ static beton_jpeg_index jpeg_index;
 
 static const beton_field field = {.name = "image", .type = BETON_FIELD_IMAGE};
 
-static char *write_dataset(const uint8_t *jpeg, const beton_jpeg_index *index, uint32_t flags)
+/* `samples` times the same JPEG of side x side pixels. */
+static char *write_jpegs(const uint8_t *jpeg, unsigned long size, uint32_t side, int samples,
+			 const beton_jpeg_index *index, uint32_t flags)
 {
 	beton_writer *writer;
 	beton_writer_options options;
@@ -38,17 +40,33 @@ static char *write_dataset(const uint8_t *jpeg, const beton_jpeg_index *index, u
 	assert_true(fd >= 0);
 	close(fd);
 	assert_ok(beton_writer_open(&writer, path, &field, 1, &options, err));
-	for (int i = 0; i < SAMPLES; i++) {
+	for (int i = 0; i < samples; i++) {
 		const beton_input input = {.data = jpeg,
-					   .size = jpeg_size,
+					   .size = size,
 					   .mode = BETON_IMAGE_JPEG,
-					   .width = SIDE,
-					   .height = SIDE,
+					   .width = side,
+					   .height = side,
 					   .jpeg_index = index};
 		assert_ok(beton_writer_append(writer, &input, err));
 	}
 	assert_ok(beton_writer_finish(writer, err));
 	beton_writer_close(&writer);
+	return path;
+}
+
+static char *write_dataset(const uint8_t *jpeg, const beton_jpeg_index *index, uint32_t flags)
+{
+	return write_jpegs(jpeg, jpeg_size, SIDE, SAMPLES, index, flags);
+}
+
+static char *write_small(uint32_t side, int samples, uint32_t flags)
+{
+	unsigned long size;
+	uint8_t *pixels = fixture_pixels(5, side, side);
+	uint8_t *jpeg = fixture_jpeg(pixels, side, side, (fixture_jpeg_options){0}, &size);
+	char *path = write_jpegs(jpeg, size, side, samples, NULL, flags);
+	free(jpeg);
+	free(pixels);
 	return path;
 }
 
@@ -204,14 +222,20 @@ static void patch(const char *path, uint64_t offset, const void *bytes, size_t s
 	close(fd);
 }
 
-static void add_side_file(const char *path)
+static void add_index(const char *path, bool side, uint64_t samples)
 {
 	beton_index_options options;
 	beton_index_report report;
 	beton_index_options_init(&options);
-	options.side = true;
+	options.side = side;
 	assert_ok(beton_index_add(path, &options, &report, err));
-	assert_int_equal(report.indexed, SAMPLES);
+	assert_int_equal(report.indexed, samples);
+	assert_int_equal(report.place, side ? BETON_INDEX_BESIDE : BETON_INDEX_IN_FILE);
+}
+
+static void add_side_file(const char *path)
+{
+	add_index(path, true, SAMPLES);
 }
 
 /* Puts the fault into the JPEGs of a dataset, and the checksums of these JPEGs into the side file. */
@@ -350,11 +374,49 @@ static void a_shard_tells_of_its_side_file(void **state)
 	remove_dataset(path);
 }
 
+/* The order of a window's samples is that of the file without its index, and so is a state. */
+static void an_index_that_is_added_keeps_the_order(void **state)
+{
+	(void)state;
+	enum { SMALL = 180, MANY = 250, SEEN = 7 };
+	const uint32_t flags[] = {BETON_WRITER_NO_EXTENSION, BETON_WRITER_NO_JPEG_INDEX};
+	for (int i = 0; i < 4; i++) {
+		char *path = write_small(SMALL, MANY, flags[i % 2]);
+		beton_loader_options options = fixture_options(SEEN, 1);
+		options.order = BETON_ORDER_QUASI_RANDOM;
+		options.window_pages = 2;
+		beton_loader *loader = NULL;
+		beton_iterator *iterator = NULL;
+		beton_batch *batch;
+		beton_loader_state saved;
+		uint64_t ids[SEEN];
+		assert_ok(beton_loader_open(&loader, path, &options, err));
+		fixture_start(&iterator, loader, 1, 0);
+		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+		beton_batch_release(&batch);
+		assert_ok(beton_iterator_get_state(iterator, &saved, err));
+		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+		memcpy(ids, batch->sample_ids, sizeof(ids));
+		beton_batch_release(&batch);
+		fixture_close(&loader, &iterator);
+		add_index(path, i / 2, MANY);
+		assert_ok(beton_loader_open(&loader, path, &options, err));
+		assert_ok(beton_iterator_open_state(&iterator, loader, &saved, err));
+		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+		assert_memory_equal(batch->sample_ids, ids, sizeof(ids));
+		beton_batch_release(&batch);
+		fixture_close(&loader, &iterator);
+		remove_dataset(path);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_index_in_the_file_is_used), cmocka_unit_test(a_side_file_is_used),
-		cmocka_unit_test(a_side_file_of_another_dataset), cmocka_unit_test(a_side_file_in_the_folder_of_before),
-		cmocka_unit_test(a_shard_tells_of_its_side_file)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(an_index_in_the_file_is_used),
+					   cmocka_unit_test(a_side_file_is_used),
+					   cmocka_unit_test(a_side_file_of_another_dataset),
+					   cmocka_unit_test(a_side_file_in_the_folder_of_before),
+					   cmocka_unit_test(a_shard_tells_of_its_side_file),
+					   cmocka_unit_test(an_index_that_is_added_keeps_the_order)};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

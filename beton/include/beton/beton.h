@@ -108,6 +108,7 @@ typedef struct beton_file_info {
 	bool has_sources;         /* see beton_reader_source */
 	bool has_jpeg_indexes;    /* see beton_reader_jpeg_index */
 	bool jpeg_indexes_beside; /* they are in a side file, see <beton/index.h> */
+	uint64_t pages_end;       /* data_end of the file without an index of JPEGs that was added to it */
 } beton_file_info;
 
 /* A validated range of the file: it lies inside one page and ends before data_end. */
@@ -459,10 +460,11 @@ BETON_API uint64_t beton_writer_samples(const beton_writer *writer);
  * error the file at path is unchanged. */
 BETON_API int beton_writer_prepare(beton_writer *writer, beton_error *err);
 
-/* Writes the rest, syncs (unless prepare did), and renames the file to path, replacing an older one. No other thread
- * may still use the writer, which must still be closed. Errors: STATE (also if an index is missing: put it, and call
- * finish again), CANCELLED; NO_SPACE, IO, NO_MEMORY: the file at path is unchanged, unless only the last step failed,
- * the sync of the folder: then the new file is there, but may not survive a power failure. */
+/* Writes the rest, syncs (unless prepare did), and renames the file to path, replacing an older one, whose side
+ * file (<beton/index.h>) is removed then, if it can be. No other thread may still use the writer, which must still be
+ * closed. Errors: STATE (also if an index is missing: put it, and call finish again), CANCELLED; NO_SPACE, IO,
+ * NO_MEMORY: the file at path is unchanged, unless only the last step failed, the sync of the folder: then the new file
+ * is there, but may not survive a power failure. */
 BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
 
 /* Lets close keep an unfinished file for a later writer of the same job, as options->resume does: for a run that was

@@ -54,17 +54,22 @@ typedef struct beton_index_options {
 BETON_API void beton_index_options_init(beton_index_options *options);
 
 /* Adds the index to the file at path, unless it has one, or a valid side file; a side file that is not of this file is
- * replaced. Samples and checksums stay as they are, and so does the file's size. A process that ends at any time leaves
+ * replaced, or removed if no JPEG gets an index. Samples and checksums stay as they are, and so do the file's size, its
+ * fingerprint, and the orders and states of loaders. In the file an index changes the time of modification, as the
+ * bytes are others: a loader that opens the file again, having closed it meanwhile, takes it for another one
+ * (FILE_CHANGED). So choose `side` while loaders of many files are at work. A process that ends at any time leaves
  * a file that can be read, with the index or without; the next call completes what it left. Meanwhile there are two
  * files .NAME.index.partial in the folder, of which the second is locked. The call needs no memory for each sample,
  * except for one bit for each page. options may be NULL. A JPEG that is damaged gets no index. Errors: those of
- * beton_reader_open; EXISTS (another process adds an index), ACCESS, NO_SPACE, IO, FILE_CHANGED, NO_MEMORY, SYSTEM,
- * CANCELLED, UNSUPPORTED (this build has no JPEG decoder). */
+ * beton_reader_open; EXISTS (another process changes the index, also by another name of the file; or a file that
+ * does not begin as a side file has the name of one), ACCESS, NO_SPACE, IO, FILE_CHANGED, NO_MEMORY, SYSTEM, CANCELLED,
+ * UNSUPPORTED (this build has no JPEG decoder). */
 BETON_API int beton_index_add(const char *path, const beton_index_options *options, beton_index_report *report,
 			      beton_error *err);
 
 /* Takes what beton_index_add added out of the file, which then has its earlier bytes, and removes its side file.
- * Errors: those of beton_reader_open; UNSUPPORTED (the file was written with its index), ACCESS, IO, EXISTS. */
+ * The time of modification changes as above. Errors: those of beton_reader_open; UNSUPPORTED (the file was written with
+ * its index), ACCESS, IO, EXISTS (another process changes the index). */
 BETON_API int beton_index_remove(const char *path, beton_index_report *report, beton_error *err);
 
 /* Makes the index of each JPEG again, and compares. A fault is a difference, or a JPEG that should have an index and
