@@ -411,10 +411,11 @@ int convert_raster_type(const source *from, const source_item *item, uint32_t co
 	char *name = picture_name(item->name, raw);
 	if (!name)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", item->name);
-	const raster_request request = {.name = name, .max_pixels = UINT64_MAX, .facts_only = true};
+	const raster_request request = {.name = name, .max_pixels = UINT64_MAX, .facts_only = !from->skip_bad};
 	raster_image raster = {0};
 	uint64_t files = 0;
 	int result = read_raster(from, item->name, raw, &request, &raster, &files, err);
+	free(raster.data);
 	*out = (named_raster){.type = raster.type, .name = result == BETON_OK ? name : NULL};
 	if (result != BETON_OK)
 		free(name);

@@ -53,7 +53,8 @@ typedef struct named_raster {
 	char *name;
 } named_raster;
 
-/* The type of the raster in that column of item; out->name is the caller's. Errors: as convert_item. */
+/* The type of the raster in that column of item; out->name is the caller's. Of a source whose bad items are left out
+ * all of the raster is read, so that none of them decides. Errors: as convert_item. */
 int convert_raster_type(const source *from, const source_item *item, uint32_t column, named_raster *out,
 			beton_error *err);
 

@@ -9,6 +9,7 @@
 #include "common/suggest.h"
 #include "common/system.h"
 #include "convert.h"
+#include "faults.h"
 
 static const struct {
 	const char *name;
@@ -199,28 +200,60 @@ char *field_plan_text(const field_plan *plan, const source *from, uint32_t chang
 	return text;
 }
 
-/* Looks at the first item of a source. */
+/* Looks at an item of a source. */
 typedef int look(source *from, const source_item *item, uint32_t column, void *out, beton_error *err);
 
+/* Bad items that are passed over in search of one that tells a type. */
+enum { LOOKS_MAX = 1000 };
+
+/* Of a source that returns items one after the other. */
+static int look_in_order(source *from, uint32_t column, look *function, void *out, beton_error *err)
+{
+	beton_error passed;
+	for (int i = 0;; i++) {
+		const source_item *item;
+		int result = from->ops->peek(from, &item, err);
+		if (result == BETON_OK)
+			result = function(from, item, column, out, err);
+		if (!from->skip_bad || !fault_is_of_item(result) || !from->ops->pass_first || i == LOOKS_MAX)
+			return result;
+		int next = from->ops->pass_first(from, err, &passed);
+		if (next == BETON_END)
+			return result;
+		if (next != BETON_OK) {
+			*err = passed;
+			return next;
+		}
+	}
+}
+
+static int look_at(source *from, uint64_t index, source_item *item, uint32_t column, look *function, void *out,
+		   beton_error *err)
+{
+	source_item_clear(item);
+	int result = from->ops->at(from, index, item, err);
+	return result == BETON_OK ? function(from, item, column, out, err) : result;
+}
+
+/* Looks at the first item, or, where bad ones are left out, at the first good one. */
 static int look_at_first(source *from, uint32_t column, look *function, void *out, beton_error *err)
 {
-	if (from->ops->peek) {
-		const source_item *first;
-		int result = from->ops->peek(from, &first, err);
-		return result == BETON_OK ? function(from, first, column, out, err) : result;
-	}
+	beton_error later;
+	if (from->ops->peek)
+		return look_in_order(from, column, function, out, err);
 	if (from->count == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample tells the shape of the arrays in '%s'",
 			       from->name, from->columns[column].name);
-	source_item first;
-	int result = source_item_make(from, &first, err);
+	source_item item;
+	int result = source_item_make(from, &item, err);
 	if (result != BETON_OK)
 		return result;
-	result = from->ops->at(from, 0, &first, err);
-	if (result == BETON_OK)
-		result = function(from, &first, column, out, err);
-	source_item_free(&first);
-	return result;
+	result = look_at(from, 0, &item, column, function, out, err);
+	int next = result;
+	for (uint64_t i = 1; from->skip_bad && fault_is_of_item(next) && i < from->count && i < LOOKS_MAX; i++)
+		next = look_at(from, i, &item, column, function, out, &later);
+	source_item_free(&item);
+	return next == BETON_OK ? next : result;
 }
 
 static int look_for_array(source *from, const source_item *item, uint32_t column, void *out, beton_error *err)

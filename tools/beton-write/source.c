@@ -183,6 +183,9 @@ int source_open(const source_spec *spec, source *sets[], beton_error *err)
 		result = find_kind(spec, &paths, &kind, err);
 	if (result == BETON_OK)
 		result = open_kind(kind, spec, &paths, sets, err);
+	for (int i = 0; i < NUM_SETS; i++)
+		if (sets[i])
+			sets[i]->skip_bad = spec->skip_bad;
 	if (result == BETON_OK && spec->holds_out && sets[SET_VAL])
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is a validation set, so none can be held out",
 				 spec->argument);

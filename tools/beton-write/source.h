@@ -88,8 +88,12 @@ typedef struct source_ops {
 	/* The next item; END after the last one. SAMPLE_CORRUPT: that item is bad, the next one can be asked for; all
 	 * other errors are final. */
 	int (*next)(source *self, source_item *item, beton_error *err);
-	/* The first item, which next returns again; only for sources with next. Valid until then; do not clear it. */
+	/* The first item, which next returns again; only for sources with next. Valid until then; do not clear it. Only
+	 * when the wanted columns are known. SAMPLE_CORRUPT: that item is bad. */
 	int (*peek)(source *self, const source_item **item, beton_error *err);
+	/* The item that peek gives is bad: next says so in its place, and peek gives the one behind it. END: there is
+	 * none. NULL: the first item is the only one to be looked at. */
+	int (*pass_first)(source *self, const beton_error *fault, beton_error *err);
 	/* Passes over the next item without reading its content; results as next. NULL: next is used. */
 	int (*skip)(source *self, beton_error *err);
 	/* Adds the column of that name, which is none of those known so far. NULL: there are no further columns. */
@@ -107,6 +111,7 @@ struct source {
 	uint64_t num_tokens; /* above 0: the items are the chunks of a stream, to be written whole and in their order */
 	uint64_t vocabulary; /* of such a stream: one more than the largest token; 0: not known */
 	int64_t end_of_text; /* the token between its documents; -1: not known */
+	bool skip_bad;       /* bad items are left out: see source_spec */
 	source_column *columns;
 	uint32_t num_columns;
 	name_list classes; /* names of the labels, if the source has such */

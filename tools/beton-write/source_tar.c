@@ -45,9 +45,8 @@ typedef struct tar_source {
 	bool learning;     /* the first sample is being read: its endings become columns, and all are wanted */
 	bool learned_only; /* without --fields: a sample may have no other columns than the first one */
 	bool in_folder;    /* the first sample is in a folder */
-	bool skip_bad;
-	bool skipping;    /* the sample that is read is passed over */
-	beton_error *bad; /* samples in front of the first good one */
+	bool skipping;     /* the sample that is read is passed over */
+	beton_error *bad;  /* samples in front of the first good one */
 	size_t num_bad;
 	size_t bad_capacity;
 	size_t given;    /* of them */
@@ -56,6 +55,7 @@ typedef struct tar_source {
 	source_item first; /* given by peek, and by the first next */
 	int first_result;
 	bool has_first;
+	bool settled; /* its picture has been chosen */
 	beton_error first_error;
 } tar_source;
 
@@ -290,8 +290,23 @@ static int read_sample(tar_source *self, source_item *item, beton_error *err)
 }
 
 /* The first sample was read before the wanted columns were known. */
+static int settle_first(tar_source *self, beton_error *err)
+{
+	group sample = {.item = &self->first, .result = BETON_OK};
+	if (self->settled || self->first_result != BETON_OK)
+		return BETON_OK;
+	int result = choose_picture(self, &sample, err);
+	self->settled = result == BETON_OK;
+	self->first_result = sample.result;
+	self->first_error = sample.error;
+	return result;
+}
+
 static int give_first(tar_source *self, source_item *item, beton_error *err)
 {
+	int result = settle_first(self, err);
+	if (result != BETON_OK)
+		return result;
 	self->has_first = false;
 	item->name = self->first.name;
 	item->source = self->first.source;
@@ -300,17 +315,9 @@ static int give_first(tar_source *self, source_item *item, beton_error *err)
 		item->values[i] = self->first.values[i];
 		self->first.values[i] = (raw_value){.kind = RAW_MISSING};
 	}
-	if (self->first_result != BETON_OK) {
+	if (self->first_result != BETON_OK)
 		*err = self->first_error;
-		return self->first_result;
-	}
-	group sample = {.item = item, .result = BETON_OK};
-	int result = choose_picture(self, &sample, err);
-	if (result == BETON_OK && sample.result != BETON_OK) {
-		result = sample.result;
-		*err = sample.error;
-	}
-	return result;
+	return self->first_result;
 }
 
 static int next(source *base, source_item *item, beton_error *err)
@@ -339,10 +346,39 @@ static int skip(source *base, beton_error *err)
 static int peek(source *base, const source_item **item, beton_error *err)
 {
 	tar_source *self = (tar_source *)base;
+	int result = settle_first(self, err);
 	*item = &self->first;
-	if (self->first_result != BETON_OK && err)
+	if (result == BETON_OK && self->first_result != BETON_OK && err)
 		*err = self->first_error;
-	return self->first_result;
+	return result == BETON_OK ? self->first_result : result;
+}
+
+/* Keeps the fault of a sample for the one that leaves such samples out. */
+static int keep_fault(tar_source *self, const beton_error *fault, beton_error *err)
+{
+	beton_error *bad = list_grow(self->bad, self->num_bad, &self->bad_capacity, sizeof(*bad));
+	if (!bad)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+	self->bad = bad;
+	bad[self->num_bad] = *fault;
+	/* Any other code ends the source. */
+	bad[self->num_bad++].code = BETON_SAMPLE_CORRUPT;
+	return BETON_OK;
+}
+
+static int pass_first(source *base, const beton_error *fault, beton_error *err)
+{
+	tar_source *self = (tar_source *)base;
+	int result = keep_fault(self, fault, err);
+	if (result != BETON_OK)
+		return result;
+	source_item_clear(&self->first);
+	self->settled = true; /* the wanted columns are known now */
+	self->first_result = read_sample(self, &self->first, &self->first_error);
+	self->has_first = self->first_result == BETON_OK || self->first_result == BETON_SAMPLE_CORRUPT;
+	if (!self->has_first && self->first_result != BETON_END && err)
+		*err = self->first_error;
+	return self->has_first ? BETON_OK : self->first_result;
 }
 
 static void close_tar(source *base)
@@ -355,8 +391,12 @@ static void close_tar(source *base)
 	free(self);
 }
 
-static const source_ops tar_ops = {
-	.next = next, .peek = peek, .skip = skip, .add_column = add_column, .close = close_tar};
+static const source_ops tar_ops = {.next = next,
+				   .peek = peek,
+				   .pass_first = pass_first,
+				   .skip = skip,
+				   .add_column = add_column,
+				   .close = close_tar};
 
 /* The first sample's members become the fields: its picture `image`, its class `label`, the others by their endings. */
 static int name_fields(tar_source *self, beton_error *err)
@@ -393,15 +433,13 @@ static int learn_sample(tar_source *self, beton_error *err)
 	beton_error fault;
 	int result;
 	while ((result = read_sample(self, &self->first, &fault)) == BETON_SAMPLE_CORRUPT && self->learned_only) {
-		if (!self->skip_bad) {
+		if (!self->base.skip_bad) {
 			fault_name_option(&fault);
 			break;
 		}
-		beton_error *bad = list_grow(self->bad, self->num_bad, &self->bad_capacity, sizeof(*bad));
-		if (!bad)
-			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
-		self->bad = bad;
-		bad[self->num_bad++] = fault;
+		int kept = keep_fault(self, &fault, err);
+		if (kept != BETON_OK)
+			return kept;
 		forget(self);
 	}
 	if (result != BETON_OK && result != BETON_END && err)
@@ -456,7 +494,7 @@ static int open_members(const source_spec *spec, name_list *shards, source **tra
 	self->base.count = SOURCE_COUNT_UNKNOWN;
 	self->interrupt = spec->interrupt;
 	self->learned_only = !spec->has_fields;
-	self->skip_bad = spec->skip_bad;
+	self->base.skip_bad = spec->skip_bad;
 	self->shards = *shards;
 	*shards = (name_list){0};
 	bool standard_input = strcmp(spec->argument, "-") == 0;
