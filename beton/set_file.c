@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -47,21 +48,37 @@ static int make_name(set_file *self, beton_error *err)
 	return self->partial ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->path);
 }
 
+/* Waits for the lock of the partial file. Who may give up asks from time to time, others wait in the kernel. */
+static int wait_for_lock(const set_file *self, beton_error *err)
+{
+	enum { POLL_NS = 10000000 };
+	const beton_set_options *options = self->options;
+	const int operation = options->progress ? LOCK_EX | LOCK_NB : LOCK_EX;
+	while (flock(self->fd, operation) != 0) {
+		bool taken = errno == EWOULDBLOCK;
+		if (!taken && errno != EINTR)
+			return bt_fail_errno(err, errno, "%s: cannot lock", self->partial);
+		if (taken && !options->progress(options->context, self->count, self->count))
+			return bt_fail(err, BETON_CANCELLED, "%s: given up, while another process writes it",
+				       self->path);
+		if (taken)
+			nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+	}
+	return BETON_OK;
+}
+
 /* Opens the partial file and locks it. *current: whether it still has its name then. */
 static int open_locked(set_file *self, bool *current, beton_error *err)
 {
 	struct stat opened, named;
-	int locked;
 	/* In a folder that others can write to, a name can be a trap: a link to another file, or a pipe that never
 	 * opens. */
 	self->fd = open(self->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
 	if (self->fd < 0)
 		return bt_fail_errno(err, errno, "%s: cannot create", self->partial);
-	do
-		locked = flock(self->fd, LOCK_EX);
-	while (locked != 0 && errno == EINTR);
-	if (locked != 0)
-		return bt_fail_errno(err, errno, "%s: cannot lock", self->partial);
+	int result = wait_for_lock(self, err);
+	if (result != BETON_OK)
+		return result;
 	if (fstat(self->fd, &opened) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot read its status", self->partial);
 	/* The process that had the lock may have made it the index, or removed it. */
@@ -80,9 +97,10 @@ static void close_fd(set_file *self)
 	self->fd = -1;
 }
 
-int bt_set_file_lock(set_file *self, const char *path, beton_error *err)
+int bt_set_file_lock(set_file *self, const char *path, const beton_set_options *options, uint32_t count,
+		     beton_error *err)
 {
-	*self = (set_file){.path = path, .fd = -1};
+	*self = (set_file){.path = path, .options = options, .count = count, .fd = -1};
 	int result = make_name(self, err);
 	for (bool current = false; result == BETON_OK && !current;) {
 		close_fd(self);

@@ -386,7 +386,7 @@ int beton_set_write(const char *path, beton_set_mode mode, const char *const *sh
 		result = refuse_twice(added.set, 0, err);
 	if (result == BETON_OK) {
 		set_file file;
-		result = bt_set_file_lock(&file, path, err);
+		result = bt_set_file_lock(&file, path, &added.options, count, err);
 		if (result == BETON_OK)
 			result = replace(&file, mode, added.set, err);
 		bt_set_file_close(&file);

@@ -76,14 +76,6 @@ typedef struct set_job {
 	bool faulty; /* a file is not as it was */
 } set_job;
 
-static bool go_on(void *context, uint32_t done, uint32_t count)
-{
-	(void)context;
-	(void)done;
-	(void)count;
-	return !*program_stop_signal();
-}
-
 static void print_path(const char *path)
 {
 	char *text = text_utf8(path);
@@ -102,11 +94,8 @@ static void print_summary(const beton_set *set)
 
 static int write_set(set_job *job, beton_set_mode mode, beton_error *err)
 {
-	beton_set_options options;
 	beton_set *set = NULL;
-	beton_set_options_init(&options);
-	options.progress = go_on;
-	int result = beton_set_write(job->path, mode, (const char *const *)job->files, job->num_files, &options, err);
+	int result = shards_write(job->path, mode, (const char *const *)job->files, job->num_files, err);
 	if (result == BETON_EXISTS && mode == BETON_SET_CREATE)
 		bt_prefix(err, "--force replaces a set, append adds to it");
 	if (result == BETON_OK && !job->quiet)

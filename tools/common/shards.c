@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "program.h"
 
 bool shards_is_set(const char *path)
 {
@@ -51,6 +52,22 @@ void shard_inputs_free(shard_inputs *self)
 	free(self->sets);
 	free(self->list);
 	*self = (shard_inputs){0};
+}
+
+static bool go_on(void *context, uint32_t done, uint32_t count)
+{
+	(void)context;
+	(void)done;
+	(void)count;
+	return !*program_stop_signal();
+}
+
+int shards_write(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count, beton_error *err)
+{
+	beton_set_options options;
+	beton_set_options_init(&options);
+	options.progress = go_on;
+	return beton_set_write(path, mode, shards, count, &options, err);
 }
 
 int shard_input_open(const shard_input *input, beton_reader **out, beton_error *err)

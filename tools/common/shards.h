@@ -33,6 +33,9 @@ typedef struct shard_inputs {
 int shard_inputs_add(shard_inputs *self, const char *path, beton_error *err);
 void shard_inputs_free(shard_inputs *self);
 
+/* beton_set_write, which ends with CANCELLED after a signal. */
+int shards_write(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count, beton_error *err);
+
 /* Opens a file and, if it is a shard, compares it with what its set says. *out is NULL on failure. Errors: those of
  * beton_reader_open and beton_set_check. */
 int shard_input_open(const shard_input *input, beton_reader **out, beton_error *err);

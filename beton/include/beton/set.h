@@ -110,8 +110,9 @@ typedef enum beton_set_mode {
 /* Options of beton_set_write. */
 typedef struct beton_set_options {
 	size_t struct_size; /* sizeof(beton_set_options), set by beton_set_options_init */
-	/* Called in front of each file that is looked at; false gives up with CANCELLED. done: files before it, of
-	 * count. NULL (default): not called. */
+	/* Called in front of each file that is looked at, and every 10 ms while another process writes the index (done
+	 * is count then); false gives up with CANCELLED. done: files before it, of count. NULL (default): not called.
+	 */
 	bool (*progress)(void *context, uint32_t done, uint32_t count);
 	void *context;
 } beton_set_options;
