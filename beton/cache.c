@@ -35,6 +35,7 @@ struct beton_cache {
 	/* Of a cache that several files share. */
 	_Atomic uint64_t wanted; /* lines that will be asked for */
 	_Atomic uint64_t next;   /* the number of the next file's first line */
+	context_pool contexts;
 	cache_set sets[];
 };
 
@@ -98,6 +99,7 @@ void bt_cache_close(beton_cache **out)
 		return;
 	for (uint64_t i = 0; i < cache->num_sets; i++)
 		pthread_mutex_destroy(&cache->sets[i].lock);
+	bt_contexts_free(&cache->contexts);
 	free(cache->bytes);
 	free(cache);
 }
@@ -141,6 +143,11 @@ uint64_t bt_cache_join(beton_cache *cache, uint64_t file_size, uint64_t lines)
 void bt_cache_leave(beton_cache *cache, uint64_t lines)
 {
 	weigh(cache, atomic_fetch_sub(&cache->wanted, lines) - lines);
+}
+
+context_pool *bt_cache_contexts(beton_cache *cache)
+{
+	return &cache->contexts;
 }
 
 bool bt_cache_holds_all(const beton_cache *cache)

@@ -110,20 +110,20 @@ static int find_dictionary(beton_reader *reader, uint32_t field, const ZSTD_DDic
 	return result;
 }
 
-static ZSTD_DCtx *take_context(beton_reader *reader)
+static ZSTD_DCtx *take_context(context_pool *pool)
 {
 	for (int i = 0; i < SPARE_CONTEXTS; i++) {
-		ZSTD_DCtx *context = atomic_exchange(&reader->dictionaries.spare[i], NULL);
+		ZSTD_DCtx *context = atomic_exchange(&pool->spare[i], NULL);
 		if (context)
 			return context;
 	}
 	return ZSTD_createDCtx();
 }
 
-static void give_context(beton_reader *reader, ZSTD_DCtx *context)
+static void give_context(context_pool *pool, ZSTD_DCtx *context)
 {
 	for (int i = 0; i < SPARE_CONTEXTS && context; i++)
-		context = atomic_exchange(&reader->dictionaries.spare[i], context);
+		context = atomic_exchange(&pool->spare[i], context);
 	ZSTD_freeDCtx(context);
 }
 
@@ -139,7 +139,7 @@ int bt_decompress(const beton_reader *reader, const beton_value *value, const vo
 	if (dictionary && ZSTD_getDictID_fromFrame(stored, (size_t)value->blob.size) == 0 &&
 	    ZSTD_getDictID_fromDDict(dictionary) != 0)
 		dictionary = NULL;
-	ZSTD_DCtx *context = take_context(self);
+	ZSTD_DCtx *context = take_context(reader->contexts);
 	if (!context)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory to decompress", reader->path);
 	size_t got = ZSTD_decompress_usingDDict(context, destination, (size_t)value->size, stored,
@@ -152,15 +152,19 @@ int bt_decompress(const beton_reader *reader, const beton_value *value, const vo
 					reader->fields[value->field].name, (unsigned long long)value->blob.offset,
 					(unsigned long long)value->size,
 					ZSTD_isError(got) ? ZSTD_getErrorName(got) : "they give fewer");
-	give_context(self, context);
+	give_context(reader->contexts, context);
 	return result;
 }
 
 void bt_dictionaries_free(dictionary_cache *cache)
 {
 	free_table(atomic_load(&cache->table));
+}
+
+void bt_contexts_free(context_pool *pool)
+{
 	for (int i = 0; i < SPARE_CONTEXTS; i++)
-		ZSTD_freeDCtx(atomic_load(&cache->spare[i]));
+		ZSTD_freeDCtx(atomic_load(&pool->spare[i]));
 }
 
 #else
@@ -182,6 +186,11 @@ int bt_decompress(const beton_reader *reader, const beton_value *value, const vo
 void bt_dictionaries_free(dictionary_cache *cache)
 {
 	(void)cache;
+}
+
+void bt_contexts_free(context_pool *pool)
+{
+	(void)pool;
 }
 
 #endif

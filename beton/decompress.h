@@ -15,10 +15,16 @@ enum { SPARE_CONTEXTS = 16 };
 
 typedef struct dictionary_table dictionary_table;
 
+/* Idle decompression contexts, of a reader or of all that share a cache: each takes 100 KB. Zero-initialise. */
+typedef struct context_pool {
+	_Atomic(void *) spare[SPARE_CONTEXTS];
+} context_pool;
+
+void bt_contexts_free(context_pool *pool);
+
 /* Zero-initialise. */
 typedef struct dictionary_cache {
-	_Atomic(dictionary_table *) table;     /* NULL until first needed */
-	_Atomic(void *) spare[SPARE_CONTEXTS]; /* idle decompression contexts */
+	_Atomic(dictionary_table *) table; /* NULL until first needed */
 } dictionary_cache;
 
 /* Whether this build can decompress. */

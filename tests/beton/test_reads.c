@@ -5,6 +5,7 @@
 #include "support.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -248,6 +249,42 @@ static void test_readers_share_a_cache(void **state)
 	assert_non_null(strstr(err.message, "65535 bytes, less than 65536"));
 }
 
+/* Readers of one cache decompress with the same contexts, of which each takes 100 KB: there may be thousands. */
+static void test_readers_share_contexts(void **state)
+{
+	(void)state;
+	enum { MANY = 50, MOST = 16 << 10 };
+	const char *path = in_folder("packed.beton");
+	const beton_field field = {.name = "text", .type = BETON_FIELD_BYTES, .compression = BETON_COMPRESSION_ZSTD};
+	static const char text[4000];
+	static char plain[sizeof(text)];
+	beton_writer *writer;
+	if (beton_writer_open(&writer, path, &field, 1, NULL, NULL) == BETON_UNSUPPORTED)
+		skip();
+	assert_int_equal(beton_writer_append(writer, &(beton_input){.data = text, .size = sizeof(text)}, NULL),
+			 BETON_OK);
+	assert_int_equal(beton_writer_finish(writer, NULL), BETON_OK);
+	beton_writer_close(&writer);
+	beton_reader *readers[MANY];
+	beton_reader_options options;
+	beton_reader_options_init(&options);
+	assert_int_equal(beton_cache_open(&options.cache, BETON_CACHE_MIN, NULL), BETON_OK);
+	size_t before = 0;
+	for (int i = 0; i < MANY; i++) {
+		beton_value value;
+		assert_int_equal(beton_reader_open_with(&readers[i], path, &options, NULL), BETON_OK);
+		assert_int_equal(beton_reader_value(readers[i], 0, 0, &value, NULL), BETON_OK);
+		assert_int_equal(value.compression, BETON_COMPRESSION_ZSTD);
+		assert_int_equal(beton_reader_read_value(readers[i], &value, plain, NULL), BETON_OK);
+		assert_memory_equal(plain, text, sizeof(text));
+		before = i == 0 ? mallinfo2().uordblks : before;
+	}
+	assert_in_range(mallinfo2().uordblks - before, 0, (MANY - 1) * MOST);
+	for (int i = 0; i < MANY; i++)
+		beton_reader_close(&readers[i]);
+	beton_cache_close(&options.cache);
+}
+
 typedef struct lender {
 	int fd;
 	int loans, open_loans;
@@ -332,7 +369,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_few_reads_for_many_samples),  cmocka_unit_test(test_threads_share_the_cache),
 		cmocka_unit_test(test_checksums_hold_with_a_cache), cmocka_unit_test(test_readers_share_a_cache),
-		cmocka_unit_test(test_borrowed_descriptors),
+		cmocka_unit_test(test_readers_share_contexts),      cmocka_unit_test(test_borrowed_descriptors),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

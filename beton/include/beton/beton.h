@@ -147,7 +147,8 @@ typedef struct beton_reader beton_reader;
  * UNSUPPORTED (a compression that this build lacks), NO_MEMORY. */
 BETON_API int beton_reader_open(beton_reader **out, const char *path, beton_error *err);
 
-/* Memory for lines of metadata, allocation tables and checksums that several readers share. Any thread may use it. */
+/* Memory for lines of metadata, allocation tables and checksums, and for decompressing, that several readers share. Any
+ * thread may use it. */
 typedef struct beton_cache beton_cache;
 
 #define BETON_CACHE_MIN (UINT64_C(1) << 16) /* bytes */
