@@ -54,10 +54,16 @@ static bt_placement first_place(const beton_image_options *options, const pictur
 	return place;
 }
 
-/* What `part` of `size` pixels becomes where these become `whole`; rounded up. */
-static uint32_t share_of(uint32_t part, uint32_t size, uint32_t whole)
+/* The crop is decoded at 1/2, 1/4 or 1/8 of its size if that leaves a sample for each pixel that it becomes: a smaller
+ * inverse DCT costs less than a full one and averaging. A part of it has the samples of the whole. */
+static uint32_t choose_shrink(const bt_rect *crop, const bt_placement *place)
 {
-	return (uint32_t)(((uint64_t)part * whole + size - 1) / size);
+	enum { MOST = 8 };
+	uint32_t shrink = 1;
+	while (shrink < MOST && crop->width / (2 * shrink) >= place->width &&
+	       crop->height / (2 * shrink) >= place->height)
+		shrink *= 2;
+	return shrink;
 }
 
 /* A filter that was named works on its peer's pixels: RGB, or grey, at the size of the crop. Of the crop only the part
@@ -74,8 +80,7 @@ static bt_request request_image(const beton_image_options *options, const pictur
 		request.pixels = BT_WANT_RGB;
 	} else {
 		request.pixels = BT_WANT_PLANES;
-		request.width = share_of(request.crop.width, crop->width, place.width);
-		request.height = share_of(request.crop.height, crop->height, place.height);
+		request.shrink = choose_shrink(crop, &place);
 	}
 	return request;
 }

@@ -22,12 +22,11 @@ typedef enum bt_pixels_wanted {
 
 typedef struct bt_request {
 	bt_pixels_wanted pixels;
-	bool grey;      /* one channel: the JPEG's luma as libjpeg gives it (JCS_GRAYSCALE); where there is none, of RGB
-			   with Pillow's formula, with the fast DCT OpenCV's */
-	bt_rect crop;   /* inside the picture */
-	uint32_t width; /* of the output, pixels. A crop of at least twice that size comes as planes at 1/2, 1/4 or 1/8.
-			   0: in full */
-	uint32_t height;
+	bool grey;    /* one channel: the JPEG's luma as libjpeg gives it (JCS_GRAYSCALE); where there is none, of RGB
+			 with Pillow's formula, with the fast DCT OpenCV's */
+	bt_rect crop; /* inside the picture */
+	/* Planes come at 1 / shrink of their size: 1, 2, 4 or 8; 0: 1. The crop has as many pixels along both axes. */
+	uint32_t shrink;
 	const void *index; /* of the JPEG, see beton_reader_jpeg_index; borrowed */
 	size_t index_size; /* 0: none */
 } bt_request;

@@ -55,16 +55,9 @@ bool bt_planes_possible(const struct jpeg_decompress_struct *jpeg)
 	return true;
 }
 
-/* Decodes the crop at 1/2, 1/4 or 1/8 of its size if that leaves a sample for each pixel of the output: a smaller
- * inverse DCT costs less than a full one and averaging. */
 static void set_up(j_decompress_ptr jpeg, const bt_request *request)
 {
-	const bt_rect *crop = &request->crop;
-	uint32_t divisor = 1;
-	while (request->width && request->height && divisor < DCTSIZE &&
-	       crop->width / (2 * divisor) >= request->width && crop->height / (2 * divisor) >= request->height)
-		divisor *= 2;
-	jpeg->scale_num = DCTSIZE / divisor;
+	jpeg->scale_num = DCTSIZE / (request->shrink ? request->shrink : 1);
 	jpeg->scale_denom = DCTSIZE;
 	jpeg->out_color_space = jpeg->jpeg_color_space;
 	jpeg->raw_data_out = TRUE;

@@ -119,15 +119,15 @@ static bool make_job(job *out, const uint8_t *bytes, size_t size, const uint8_t 
 		     .choices = choices};
 	if (!find_size(bytes, size, &out->value))
 		return false;
-	if (choices[6] & 0x80) {
-		out->request.width = 1 + choices[4] % 64;
-		out->request.height = 1 + choices[5] % 64;
-	}
 	bt_rect *crop = &out->request.crop;
 	crop->width = 1 + choices[0] * (out->value.width - 1) / 255;
 	crop->height = 1 + choices[1] * (out->value.height - 1) / 255;
 	crop->x = choices[2] * (out->value.width - crop->width) / 255;
 	crop->y = choices[3] * (out->value.height - crop->height) / 255;
+	uint32_t least = crop->width < crop->height ? crop->width : crop->height;
+	uint32_t most = choices[6] & 0x80 ? 1u << choices[4] % 4 : 1;
+	for (out->request.shrink = 1; 2 * out->request.shrink <= least && out->request.shrink < most;)
+		out->request.shrink *= 2;
 	return true;
 }
 
@@ -165,7 +165,8 @@ static void check_whole(bt_decoder *decoder, const job *one, const outcome *part
 	bt_request all = {.pixels = one->request.pixels,
 			  .grey = one->request.grey,
 			  .crop = {.width = one->value.width, .height = one->value.height}};
-	if (!one->request.width && bt_decode(decoder, 5, &one->value, one->bytes, &all, &whole, NULL) == BETON_OK &&
+	if (one->request.shrink == 1 &&
+	    bt_decode(decoder, 5, &one->value, one->bytes, &all, &whole, NULL) == BETON_OK &&
 	    (part->result != BETON_OK || !part->samples ||
 	     !is_part(&whole, part->samples, &part->picture, &one->request.crop)))
 		abort();

@@ -485,6 +485,39 @@ static void operations_see_the_padding(void **state)
 	unload(&plain);
 }
 
+/* The part that is cut out is that of the whole resized picture, also where that is decoded at a smaller scale which
+ * the part alone would not have. */
+static void a_part_has_the_scale_of_the_whole(void **state)
+{
+	(void)state;
+	enum { SIDE = 70, CUT = 3, PIXEL = 3 };
+	static const uint32_t sizes[] = {141, 281, 282, 561, 564};
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		char *kept = file;
+		uint32_t size = sizes[i];
+		uint8_t *pixels = fixture_pixels(1, size, size);
+		unsigned long bytes;
+		uint8_t *jpeg = fixture_jpeg(pixels, size, size, (fixture_jpeg_options){0}, &bytes);
+		file = fixture_write_picture(&(beton_input){
+			.data = jpeg, .size = bytes, .mode = BETON_IMAGE_JPEG, .width = size, .height = size});
+		beton_loader_options options = make_options(SIDE, SIDE, BETON_FIT_SHORTER_SIDE);
+		options.image.shorter_side = SIDE;
+		loaded whole = load(options, 0);
+		options.image.width = options.image.height = CUT;
+		loaded part = load(options, 0);
+		size_t first = (SIDE - CUT + 1) / 2;
+		for (size_t y = 0; y < CUT; y++)
+			assert_memory_equal(part.pixels + y * CUT * PIXEL,
+					    whole.pixels + ((first + y) * SIDE + first) * PIXEL, CUT * PIXEL);
+		unload(&whole);
+		unload(&part);
+		fixture_remove(file);
+		file = kept;
+		free(jpeg);
+		free(pixels);
+	}
+}
+
 /* ---- what is refused ---- */
 
 static void what_cannot_be_is_refused(void **state)
@@ -545,6 +578,7 @@ int main(void)
 		cmocka_unit_test(views_have_fits_of_their_own),
 		cmocka_unit_test(batches_do_not_depend_on_threads_engines_and_slots),
 		cmocka_unit_test(operations_see_the_padding),
+		cmocka_unit_test(a_part_has_the_scale_of_the_whole),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -172,6 +172,18 @@ char *fixture_write(uint64_t n, int64_t damaged)
 	return path;
 }
 
+char *fixture_write_picture(const beton_input *picture)
+{
+	char *path = fixture_write(0, -1);
+	const beton_field field = {.name = "image", .type = BETON_FIELD_IMAGE};
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, path, &field, 1, NULL, err));
+	assert_ok(beton_writer_append(writer, picture, err));
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+	return path;
+}
+
 void fixture_remove(char *path)
 {
 	unlink(path);

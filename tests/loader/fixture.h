@@ -57,6 +57,9 @@ uint8_t *fixture_decode(const uint8_t *bytes, unsigned long size, bool fast);
 char *fixture_write(uint64_t n, int64_t damaged);
 void fixture_remove(char *path);
 
+/* Writes the picture, the field image alone, to a new file. */
+char *fixture_write_picture(const beton_input *picture);
+
 /* The output of that name; fixture_look: NULL if there is none, where fixture_find fails the test. */
 const beton_tensor *fixture_look(const beton_batch *batch, const char *name);
 const beton_tensor *fixture_find(const beton_batch *batch, const char *name);

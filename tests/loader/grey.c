@@ -90,10 +90,7 @@ static void check_jpeg(const uint8_t *bytes, unsigned long size, uint32_t width,
 			uint8_t *whole = luma_of(bytes, size, wanted[i] == BT_WANT_RGB_FAST_DCT, divisor, &whole_width);
 			for (size_t j = 0; j < (divisor > 1 ? 2 : sizeof(crops) / sizeof(*crops)); j++) {
 				bt_request request = {.pixels = wanted[i], .grey = true, .crop = crops[j]};
-				if (divisor > 1) {
-					request.width = crops[j].width / divisor;
-					request.height = crops[j].height / divisor;
-				}
+				request.shrink = divisor;
 				bt_picture picture;
 				assert_ok(bt_decode(decoder, 0, &value, bytes, &request, &picture, err));
 				check_plane(&picture, whole, whole_width, &crops[j], divisor);
@@ -206,19 +203,6 @@ static void the_formulas_are_pillow_s_and_opencv_s(void **state)
 	assert_memory_equal(colours, pillow_of_rgb, COLOURS);
 }
 
-/* Writes a file of one picture. */
-static char *write_picture(const beton_input *input)
-{
-	char *path = fixture_write(1, -1);
-	const beton_field field = {.name = "image", .type = BETON_FIELD_IMAGE};
-	beton_writer *writer = NULL;
-	assert_ok(beton_writer_open(&writer, path, &field, 1, NULL, err));
-	assert_ok(beton_writer_append(writer, input, err));
-	assert_ok(beton_writer_finish(writer, err));
-	beton_writer_close(&writer);
-	return path;
-}
-
 /* The first picture of an epoch; to be freed. */
 static uint8_t *load_first(const char *path, const beton_loader_options *options)
 {
@@ -240,11 +224,11 @@ static uint8_t *load_first(const char *path, const beton_loader_options *options
 static void batches_are_pillow_s_and_opencv_s(void **state)
 {
 	(void)state;
-	char *path = write_picture(&(beton_input){.data = jpeg_bytes,
-						  .size = sizeof(jpeg_bytes),
-						  .mode = BETON_IMAGE_JPEG,
-						  .width = JPEG_WIDTH,
-						  .height = JPEG_HEIGHT});
+	char *path = fixture_write_picture(&(beton_input){.data = jpeg_bytes,
+							  .size = sizeof(jpeg_bytes),
+							  .mode = BETON_IMAGE_JPEG,
+							  .width = JPEG_WIDTH,
+							  .height = JPEG_HEIGHT});
 	beton_loader_options options = fixture_options(1, 1);
 	options.image.color = BETON_COLOR_GREY;
 	options.image.width = JPEG_WIDTH;
@@ -265,11 +249,11 @@ static void batches_are_pillow_s_and_opencv_s(void **state)
 	fixture_remove(path);
 
 	uint8_t *pixels = fixture_pixels(1, JPEG_WIDTH, JPEG_HEIGHT), expected[JPEG_WIDTH * JPEG_HEIGHT];
-	path = write_picture(&(beton_input){.data = pixels,
-					    .size = sizeof(expected) * 3,
-					    .mode = BETON_IMAGE_RAW,
-					    .width = JPEG_WIDTH,
-					    .height = JPEG_HEIGHT});
+	path = fixture_write_picture(&(beton_input){.data = pixels,
+						    .size = sizeof(expected) * 3,
+						    .mode = BETON_IMAGE_RAW,
+						    .width = JPEG_WIDTH,
+						    .height = JPEG_HEIGHT});
 	options.image.width = JPEG_WIDTH;
 	options.image.height = JPEG_HEIGHT;
 	for (int mode = 0; mode < 3; mode++) {

@@ -145,11 +145,7 @@ static void check_picture(const bt_picture *picture, const whole *expected, cons
 static int decode(const beton_value *value, const uint8_t *bytes, const bt_rect *crop, uint32_t divisor,
 		  bt_picture *picture, beton_error *err)
 {
-	bt_request request = {.pixels = BT_WANT_PLANES, .crop = *crop};
-	if (divisor > 1) {
-		request.width = crop->width / divisor;
-		request.height = crop->height / divisor;
-	}
+	bt_request request = {.pixels = BT_WANT_PLANES, .crop = *crop, .shrink = divisor};
 	return bt_decode(decoder, 3, value, bytes, &request, picture, err);
 }
 
