@@ -212,6 +212,17 @@ int bt_extension_read(beton_reader *reader, const uint8_t *head, beton_error *er
 	return reader->extension.ignored ? BETON_OK : read_block(reader, footer, offset, head, err);
 }
 
+bool bt_extension_touches(const extension_block *block, uint64_t offset, uint64_t size)
+{
+	uint64_t end = offset + size, directory_end = block->directory + block->count * DIRECTORY_ENTRY_SIZE;
+	if (block->version != EXTENSION_APART || block->ignored || size == 0)
+		return false;
+	for (uint32_t i = 0; i < block->count; i++)
+		if (offset < block->list[i].offset + block->list[i].size && block->list[i].offset < end)
+			return true;
+	return offset < directory_end && block->directory < end;
+}
+
 int bt_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err)
 {
 	uint64_t sum;

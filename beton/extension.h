@@ -34,6 +34,9 @@ typedef struct extension_block {
  * IO, FILE_CHANGED, NO_MEMORY. */
 int bt_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err);
 
+/* Whether a value of the file has bytes in the block, whose sections may stand among the pages. */
+bool bt_extension_touches(const extension_block *block, uint64_t offset, uint64_t size);
+
 /* Compares a section with its checksum. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY. */
 int bt_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err);
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "alloc_table.h"
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/system.h"
@@ -289,6 +290,25 @@ static int make_old_footer(placing *self, bool *found, beton_error *err)
 	return result;
 }
 
+/* A made-up file may have values where its index is. */
+static int check_value(void *context, const alloc_entry *entry)
+{
+	const beton_reader *reader = context;
+	return bt_alloc_fault(&reader->info, entry) ||
+			       bt_extension_touches(&reader->extension, entry->pointer, entry->size)
+		       ? BETON_FORMAT
+		       : BETON_OK;
+}
+
+static int check_values(const beton_reader *reader, beton_error *err)
+{
+	int result = bt_alloc_each(reader, check_value, (void *)reader, err);
+	return result == BETON_FORMAT
+		       ? bt_fail(err, result, "%s: its allocation table is damaged, or has values in the index",
+				 reader->path)
+		       : result;
+}
+
 /* Makes the block invalid, or what it was before, and then clears what it had. */
 static int write_back(placing *self, bool alone, beton_error *err)
 {
@@ -320,6 +340,8 @@ int bt_index_place_remove(const beton_reader *reader, bool *done, beton_error *e
 	if (result == BETON_OK && !found)
 		result = bt_fail(err, BETON_UNSUPPORTED, "%s: it was written with its index, which cannot be taken out",
 				 reader->path);
+	if (result == BETON_OK)
+		result = check_values(reader, err);
 	if (result == BETON_OK)
 		result = open_to_write(&self, err);
 	if (result == BETON_OK)

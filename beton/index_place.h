@@ -19,8 +19,8 @@
 int bt_index_place_add(const beton_reader *reader, const side_index *from, bool *done, char *why, size_t size,
 		       beton_error *err);
 
-/* Undoes that. *done: false if the file has no index. Errors: UNSUPPORTED (it was written with the index), ACCESS, IO,
- * FILE_CHANGED, NO_MEMORY. */
+/* Undoes that. *done: false if the file has no index. Errors: UNSUPPORTED (it was written with the index), FORMAT (a
+ * value lies where it is to be cleared, or the allocation table is damaged), ACCESS, IO, FILE_CHANGED, NO_MEMORY. */
 int bt_index_place_remove(const beton_reader *reader, bool *done, beton_error *err);
 
 #endif

@@ -113,19 +113,6 @@ static void follow_order(check *self, const alloc_entry *entry)
 	self->disordered |= self->turned && self->end > self->first;
 }
 
-/* In files where sections may stand among the pages. */
-static bool lies_in_block(const extension_block *block, const alloc_entry *entry)
-{
-	uint64_t end = entry->pointer + entry->size;
-	uint64_t directory_end = block->directory + block->count * DIRECTORY_ENTRY_SIZE;
-	if (block->version != EXTENSION_APART || block->ignored || entry->size == 0)
-		return false;
-	for (uint32_t i = 0; i < block->count; i++)
-		if (entry->pointer < block->list[i].offset + block->list[i].size && block->list[i].offset < end)
-			return true;
-	return entry->pointer < directory_end && block->directory < end;
-}
-
 static int check_entry(void *context, const alloc_entry *entry)
 {
 	check *self = context;
@@ -135,7 +122,7 @@ static int check_entry(void *context, const alloc_entry *entry)
 	const char *text = bt_alloc_fault(&reader->info, entry);
 	if (!text && reader->info.ordered && entry->sample != entry->number / reader->num_blobs)
 		text = "does not stand at its sample's place";
-	if (!text && lies_in_block(&reader->extension, entry))
+	if (!text && bt_extension_touches(&reader->extension, entry->pointer, entry->size))
 		text = "lies in the extension block";
 	if (!text && entry->size) {
 		follow_order(self, entry);

@@ -227,6 +227,37 @@ static void test_foreign_bytes(void **state)
 	}
 }
 
+/* What is cleared of a file that was made up is not one of its values. */
+static void test_values_in_the_index(void **state)
+{
+	(void)state;
+	enum { RECORD = 40, IMAGE_POINTER = 5 };
+	beton_index_report report;
+	beton_error err;
+	const char *path = index_file_make("a.beton", &(index_file){.plain = true, .tail = 100});
+	add(path, false, 1);
+	beton_reader *reader = open_good(path);
+	const beton_file_info info = *beton_reader_info(reader);
+	beton_value value;
+	beton_blob entry;
+	assert_int_equal(beton_reader_value(reader, 0, 0, &value, NULL), BETON_OK);
+	assert_int_equal(beton_reader_jpeg_index(reader, &value, &entry, NULL), BETON_OK);
+	beton_reader_close(&reader);
+	/* The second raw picture, of 3 bytes, lies in the first entry. */
+	uint64_t number = INDEX_JPEGS + 1, pointer = entry.offset + 10;
+	patch_file(path, info.metadata_offset + number * RECORD + IMAGE_POINTER, &pointer, sizeof(pointer));
+	patch_file(path, info.alloc_table_offset + number * 2 * 24 + 8, &pointer, sizeof(pointer));
+	reader = open_good(path);
+	assert_int_equal(beton_reader_value(reader, number, 0, &value, NULL), BETON_OK);
+	assert_int_equal(value.blob.offset, pointer);
+	beton_reader_close(&reader);
+	const char *before = index_file_copy(path, "before.beton");
+	assert_int_equal(beton_index_remove(path, &report, &err), BETON_FORMAT);
+	assert_non_null(strstr(err.message, "has values in the index"));
+	assert_false(report.changed);
+	assert_true(index_file_same(path, before));
+}
+
 /* An index that the file was written with is used, also beside a side file, and stays. */
 static void test_written_with_it(void **state)
 {
@@ -558,6 +589,7 @@ int main(void)
 					   cmocka_unit_test(test_sectors),
 					   cmocka_unit_test(test_threads),
 					   cmocka_unit_test(test_foreign_bytes),
+					   cmocka_unit_test(test_values_in_the_index),
 					   cmocka_unit_test(test_written_with_it),
 					   cmocka_unit_test(test_side_files_that_are_not_used),
 					   cmocka_unit_test(test_borrowed_descriptors),

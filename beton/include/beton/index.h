@@ -69,7 +69,8 @@ BETON_API int beton_index_add(const char *path, const beton_index_options *optio
 
 /* Takes what beton_index_add added out of the file, which then has its earlier bytes, and removes its side file.
  * The time of modification changes as above. Errors: those of beton_reader_open; UNSUPPORTED (the file was written with
- * its index), ACCESS, IO, EXISTS (another process changes the index). */
+ * its index), FORMAT (also: a value lies where the index is), ACCESS, IO, EXISTS (another process changes the index).
+ */
 BETON_API int beton_index_remove(const char *path, beton_index_report *report, beton_error *err);
 
 /* Makes the index of each JPEG again, and compares. A fault is a difference, or a JPEG that should have an index and
