@@ -50,7 +50,7 @@ static bool take_finding(void *context, int64_t sample, const char *message)
 {
 	file_run *self = context;
 	(void)sample; /* the message has it */
-	progress_clear(&self->bar);
+	progress_pause(&self->bar);
 	text_print(stdout, message, 0);
 	putchar('\n');
 	return !*program_stop_signal();
@@ -59,12 +59,7 @@ static bool take_finding(void *context, int64_t sample, const char *message)
 static bool take_progress(void *context, uint64_t samples, uint64_t total, uint64_t bytes)
 {
 	file_run *self = context;
-	if (samples) {
-		self->bar.total = total;
-		self->bar.done = samples - 1;
-		self->bar.bytes = bytes;
-		progress_sample(&self->bar, 0);
-	}
+	progress_show(&self->bar, samples, total, bytes);
 	return !*program_stop_signal();
 }
 

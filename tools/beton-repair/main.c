@@ -63,8 +63,7 @@ static bool take_lost(void *context, uint64_t first, uint64_t count, const char 
 	repair_job *job = context;
 	if (!job->list)
 		return !*program_stop_signal();
-	if (job->bar.draw)
-		fputs("\r\033[K", stderr);
+	progress_pause(&job->bar);
 	char *source = count == 1 ? source_lookup_text(&job->sources, job->input, first) : NULL;
 	bool known = source && *source;
 	if (job->json) {
@@ -89,10 +88,7 @@ static bool take_lost(void *context, uint64_t first, uint64_t count, const char 
 static bool take_progress(void *context, uint64_t samples, uint64_t total, uint64_t bytes)
 {
 	repair_job *job = context;
-	job->bar.total = total;
-	job->bar.done = samples - 1;
-	job->bar.bytes = bytes;
-	progress_sample(&job->bar, 0);
+	progress_show(&job->bar, samples, total, bytes);
 	return !*program_stop_signal();
 }
 

@@ -102,8 +102,7 @@ static void print_change(file_check *self, const char *message)
 static bool take_finding(void *context, const beton_finding *finding)
 {
 	file_check *self = context;
-	if (self->bar.draw)
-		fputs("\r\033[K", stderr);
+	progress_pause(&self->bar);
 	char *source =
 		finding->sample >= 0 ? source_lookup_text(&self->sources, self->path, (uint64_t)finding->sample) : NULL;
 	if (self->json)
@@ -118,12 +117,7 @@ static bool take_finding(void *context, const beton_finding *finding)
 static bool take_progress(void *context, uint64_t samples, uint64_t total, uint64_t bytes)
 {
 	file_check *self = context;
-	if (samples) {
-		self->bar.total = total;
-		self->bar.done = samples - 1;
-		self->bar.bytes = bytes;
-		progress_sample(&self->bar, 0);
-	}
+	progress_show(&self->bar, samples, total, bytes);
 	return !*program_stop_signal();
 }
 

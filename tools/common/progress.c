@@ -68,10 +68,9 @@ static void draw(const progress *self)
 	print_line((double)self->done / (double)self->total, text);
 }
 
-void progress_sample(progress *self, uint64_t bytes)
+/* Draws, but not too often. */
+static void draw_now_and_then(progress *self)
 {
-	self->done++;
-	self->bytes += bytes;
 	if (!self->draw)
 		return;
 	uint64_t now = bt_now_ns();
@@ -79,6 +78,23 @@ void progress_sample(progress *self, uint64_t bytes)
 		return;
 	self->drawn_ns = now;
 	draw(self);
+}
+
+void progress_sample(progress *self, uint64_t bytes)
+{
+	self->done++;
+	self->bytes += bytes;
+	draw_now_and_then(self);
+}
+
+void progress_show(progress *self, uint64_t samples, uint64_t total, uint64_t bytes)
+{
+	self->total = total;
+	self->done = samples;
+	self->bytes = bytes;
+	/* Without a sample there is no rate. */
+	if (samples > 0)
+		draw_now_and_then(self);
 }
 
 void progress_pause(const progress *self)
