@@ -8,10 +8,10 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/shards.h"
 #include "common/system.h"
 #include "info.h"
 #include "tools/common/program.h"
-#include "tools/common/shards.h"
 #include "tools/common/text.h"
 
 static const char *const usage_text =
@@ -125,7 +125,7 @@ int main(int argc, char **argv)
 	if (argc - optind != 1)
 		return usage_error(&options, "expected FILE");
 	const char *path = argv[optind];
-	if (shards_is_set(path)) {
+	if (bt_is_set(path)) {
 		if (options.samples || options.histogram || options.window)
 			return usage_error(&options,
 					   "of a set of shards only the index is shown; name one of its files");

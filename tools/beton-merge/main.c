@@ -7,13 +7,13 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/shards.h"
 #include "common/system.h"
 #include "merged.h"
 #include "tools/common/copier.h"
 #include "tools/common/dataset.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
-#include "tools/common/shards.h"
 #include "tools/common/summary.h"
 #include "tools/common/text.h"
 
@@ -47,7 +47,7 @@ static const struct option long_options[] = {
 
 typedef struct merge_job {
 	const char *output;
-	shard_inputs inputs;
+	bt_shard_inputs inputs;
 	uint32_t page_size; /* 0: the largest of the inputs */
 	bool recompress;
 	bool force;
@@ -65,7 +65,7 @@ static int inspect(merge_job *job, beton_reader **first, beton_error *err)
 	int result = BETON_OK;
 	for (size_t i = 0; i < job->inputs.count && result == BETON_OK; i++) {
 		beton_reader *reader;
-		result = shard_input_open(&job->inputs.list[i], &reader, err);
+		result = bt_shard_input_open(&job->inputs.list[i], &reader, err);
 		if (result != BETON_OK)
 			break;
 		if (!*first)
@@ -110,12 +110,12 @@ static int take_labels(const merge_job *job, copier *copy, const beton_reader *r
 	return result;
 }
 
-static int copy_file(const merge_job *job, copier *copy, const beton_reader *first, const shard_input *input,
+static int copy_file(const merge_job *job, copier *copy, const beton_reader *first, const bt_shard_input *input,
 		     progress *bar, beton_error *err)
 {
 	beton_reader *reader;
 	int64_t *to = NULL;
-	int result = shard_input_open(input, &reader, err);
+	int result = bt_shard_input_open(input, &reader, err);
 	if (result == BETON_OK)
 		result = dataset_check_same_schema(first, reader, err);
 	if (result == BETON_OK)
@@ -148,7 +148,7 @@ static int merge(merge_job *job, char **names, int count, beton_error *err)
 	progress bar;
 	int result = BETON_OK;
 	for (int i = 0; i < count && result == BETON_OK; i++)
-		result = shard_inputs_add(&job->inputs, names[i], err);
+		result = bt_shard_inputs_add(&job->inputs, names[i], err);
 	if (result == BETON_OK)
 		result = inspect(job, &first, err);
 	progress_start(&bar, job->samples, job->quiet);
@@ -162,7 +162,7 @@ static int merge(merge_job *job, char **names, int count, beton_error *err)
 	progress_clear(&bar);
 	beton_reader_close(&first);
 	merged_free(&job->facts);
-	shard_inputs_free(&job->inputs);
+	bt_shard_inputs_free(&job->inputs);
 	if (result == BETON_OK && !job->quiet)
 		summary_print(job->output, &bar, job->json);
 	return result;

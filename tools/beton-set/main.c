@@ -12,8 +12,9 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/shards.h"
 #include "tools/common/program.h"
-#include "tools/common/shards.h"
+#include "tools/common/set_writer.h"
 #include "tools/common/text.h"
 
 static const char *const usage_text = "Usage: beton-set COMMAND [OPTION]... SET.betonset [FILE.beton]...\n"
@@ -95,7 +96,7 @@ static void print_summary(const beton_set *set)
 static int write_set(set_job *job, beton_set_mode mode, beton_error *err)
 {
 	beton_set *set = NULL;
-	int result = shards_write(job->path, mode, (const char *const *)job->files, job->num_files, err);
+	int result = set_write(job->path, mode, (const char *const *)job->files, job->num_files, err);
 	if (result == BETON_EXISTS && mode == BETON_SET_CREATE)
 		bt_prefix(err, "--force replaces a set, append adds to it");
 	if (result == BETON_OK && !job->quiet)
@@ -162,16 +163,16 @@ static int list(set_job *job, beton_error *err)
 
 static int check(set_job *job, beton_error *err)
 {
-	shard_inputs inputs = {0};
+	bt_shard_inputs inputs = {0};
 	size_t faults = 0;
-	int result = shard_inputs_add(&inputs, job->path, err);
+	int result = bt_shard_inputs_add(&inputs, job->path, err);
 	for (size_t i = 0; i < inputs.count && result == BETON_OK; i++) {
 		beton_reader *reader;
 		beton_error fault;
 		result = program_check_signals(err);
 		if (result != BETON_OK)
 			break;
-		if (shard_input_open(&inputs.list[i], &reader, &fault) != BETON_OK) {
+		if (bt_shard_input_open(&inputs.list[i], &reader, &fault) != BETON_OK) {
 			printf("%s\n", fault.message);
 			faults++;
 		}
@@ -183,7 +184,7 @@ static int check(set_job *job, beton_error *err)
 		printf("%s: %zu of %zu files are not as they were when they were added\n", job->path, faults,
 		       inputs.count);
 	job->faulty = faults > 0;
-	shard_inputs_free(&inputs);
+	bt_shard_inputs_free(&inputs);
 	return result;
 }
 
@@ -243,7 +244,7 @@ static int run(const set_command *command, int argc, char **argv)
 	job.path = argv[optind];
 	job.files = argv + optind + 1;
 	job.num_files = (uint32_t)(words - 1);
-	if (!shards_is_set(job.path)) {
+	if (!bt_is_set(job.path)) {
 		bt_fail(&err, BETON_INVALID_ARGUMENT, "%s: the name of a set ends in " BETON_SET_ENDING, job.path);
 		return bt_usage_error("beton-set", err.message);
 	}

@@ -17,7 +17,7 @@
 #include "tools/common/facts.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
-#include "tools/common/shards.h"
+#include "tools/common/set_writer.h"
 #include "tools/common/staging.h"
 #include "tools/common/summary.h"
 #include "tools/common/text.h"
@@ -171,8 +171,8 @@ static int write_index(split_names *names, const staging *place, beton_error *er
 		if (!paths || !(paths[k] = staged_path(names, k, place)))
 			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", names->job->output);
 	if (result == BETON_OK)
-		result = shards_write(paths[names->shards], BETON_SET_CREATE, (const char *const *)paths,
-				      (uint32_t)names->shards, err);
+		result = set_write(paths[names->shards], BETON_SET_CREATE, (const char *const *)paths,
+				   (uint32_t)names->shards, err);
 	for (uint64_t k = 0; k < names->files && paths; k++)
 		free(paths[k]);
 	free(paths);

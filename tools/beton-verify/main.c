@@ -12,10 +12,10 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/shards.h"
 #include "common/system.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
-#include "tools/common/shards.h"
 #include "tools/common/sources.h"
 #include "tools/common/text.h"
 
@@ -194,11 +194,11 @@ static void print_summary(const file_check *self, const beton_verify_report *rep
 }
 
 /* Compares a shard with its set. A file that cannot be opened is left to the check that follows. */
-static void verify_entry(const shard_input *input, file_check *self, bool *changed)
+static void verify_entry(const bt_shard_input *input, file_check *self, bool *changed)
 {
 	beton_reader *reader;
 	beton_error fault;
-	*changed = input->set && shard_input_open(input, &reader, &fault) == BETON_FILE_CHANGED;
+	*changed = input->set && bt_shard_input_open(input, &reader, &fault) == BETON_FILE_CHANGED;
 	if (*changed)
 		print_change(self, fault.message);
 	else if (input->set)
@@ -213,7 +213,7 @@ typedef struct verify_job {
 } verify_job;
 
 /* A file that cannot be read is said here. CANCELLED ends everything. */
-static int verify(verify_job *job, const shard_input *input, beton_error *err)
+static int verify(verify_job *job, const bt_shard_input *input, beton_error *err)
 {
 	file_check self = {.path = input->path, .json = job->json};
 	beton_verify_report report;
@@ -254,9 +254,9 @@ static void report_index(verify_job *job, const char *path, const beton_error *e
 /* Each file of an argument, which may be a set. */
 static int verify_argument(verify_job *job, const char *path, beton_error *err)
 {
-	shard_inputs inputs = {0};
+	bt_shard_inputs inputs = {0};
 	uint64_t before = job->faulty;
-	int result = shard_inputs_add(&inputs, path, err);
+	int result = bt_shard_inputs_add(&inputs, path, err);
 	if (result != BETON_OK) {
 		report_index(job, path, err);
 		result = BETON_OK;
@@ -270,7 +270,7 @@ static int verify_argument(verify_job *job, const char *path, beton_error *err)
 		printf(": %s, %llu with a fault\n", text_count(files, inputs.count, "shard", "shards"),
 		       (unsigned long long)faulty);
 	}
-	shard_inputs_free(&inputs);
+	bt_shard_inputs_free(&inputs);
 	return result;
 }
 

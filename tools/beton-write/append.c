@@ -6,7 +6,7 @@
 #include <beton/set.h>
 
 #include "common/error.h"
-#include "tools/common/shards.h"
+#include "tools/common/set_writer.h"
 #include "tools/common/text.h"
 
 int append_check(const char *path, const char *output, const beton_field *fields, uint32_t num_fields,
@@ -26,7 +26,7 @@ int append_output(const char *path, const char *output, bool quiet, beton_error 
 {
 	beton_set *set = NULL;
 	text_buffer shards, samples;
-	int result = shards_write(path, BETON_SET_APPEND, &output, 1, err);
+	int result = set_write(path, BETON_SET_APPEND, &output, 1, err);
 	if (result != BETON_OK)
 		bt_prefix(err, "%s is written, but not added to the set", output);
 	if (result == BETON_OK && !quiet)

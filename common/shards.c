@@ -5,9 +5,8 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "program.h"
 
-bool shards_is_set(const char *path)
+bool bt_is_set(const char *path)
 {
 	return bt_ends_with(path, BETON_SET_ENDING);
 }
@@ -17,7 +16,7 @@ static int no_memory(const char *path, beton_error *err)
 	return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 }
 
-static int add_set(shard_inputs *self, const char *path, const beton_set **out, beton_error *err)
+static int add_set(bt_shard_inputs *self, const char *path, const beton_set **out, beton_error *err)
 {
 	beton_set **sets = reallocarray(self->sets, self->num_sets + 1, sizeof(*sets));
 	if (!sets)
@@ -29,48 +28,32 @@ static int add_set(shard_inputs *self, const char *path, const beton_set **out, 
 	return result;
 }
 
-int shard_inputs_add(shard_inputs *self, const char *path, beton_error *err)
+int bt_shard_inputs_add(bt_shard_inputs *self, const char *path, beton_error *err)
 {
 	const beton_set *set = NULL;
-	int result = shards_is_set(path) ? add_set(self, path, &set, err) : BETON_OK;
+	int result = bt_is_set(path) ? add_set(self, path, &set, err) : BETON_OK;
 	if (result != BETON_OK)
 		return result;
 	uint32_t count = set ? beton_set_get_info(set)->num_shards : 1;
-	shard_input *list = reallocarray(self->list, self->count + count, sizeof(*list));
+	bt_shard_input *list = reallocarray(self->list, self->count + count, sizeof(*list));
 	if (!list)
 		return no_memory(path, err);
 	self->list = list;
 	for (uint32_t i = 0; i < count; i++)
-		list[self->count++] = (shard_input){set ? beton_set_shard(set, i)->path : path, set, i};
+		list[self->count++] = (bt_shard_input){set ? beton_set_shard(set, i)->path : path, set, i};
 	return BETON_OK;
 }
 
-void shard_inputs_free(shard_inputs *self)
+void bt_shard_inputs_free(bt_shard_inputs *self)
 {
 	for (size_t i = 0; i < self->num_sets; i++)
 		beton_set_close(&self->sets[i]);
 	free(self->sets);
 	free(self->list);
-	*self = (shard_inputs){0};
+	*self = (bt_shard_inputs){0};
 }
 
-static bool go_on(void *context, uint32_t done, uint32_t count)
-{
-	(void)context;
-	(void)done;
-	(void)count;
-	return !*program_stop_signal();
-}
-
-int shards_write(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count, beton_error *err)
-{
-	beton_set_options options;
-	beton_set_options_init(&options);
-	options.progress = go_on;
-	return beton_set_write(path, mode, shards, count, &options, err);
-}
-
-int shard_input_open(const shard_input *input, beton_reader **out, beton_error *err)
+int bt_shard_input_open(const bt_shard_input *input, beton_reader **out, beton_error *err)
 {
 	int result = beton_reader_open(out, input->path, err);
 	if (result == BETON_OK && input->set)
