@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
+ * make-beton SET.betonset FILE...: an index of these files.
  * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL [CHANGE [FACTS [MORE]]]]]: a small .beton with raw 16 x 16
  * pictures, in which a stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that
  * are no JPEG. CHANGE 1: the pictures from right to left; 2: their right halves are mirror images of the left ones; 3:
@@ -16,6 +17,7 @@
 #include <string.h>
 
 #include <beton/beton.h>
+#include <beton/set.h>
 
 #define SIZE 16
 #define CLASSES_MAX 4096
@@ -57,8 +59,20 @@ static void change(unsigned char *pixels, int how)
 		}
 }
 
+static int make_set(int argc, char **argv)
+{
+	beton_error err;
+	int result = beton_set_write(argv[1], BETON_SET_CREATE, (const char *const *)argv + 2, (uint32_t)argc - 2, NULL,
+				     &err);
+	if (result != BETON_OK)
+		fprintf(stderr, "make-beton: %s\n", err.message);
+	return result != BETON_OK;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc > 2 && strstr(argv[1], BETON_SET_ENDING))
+		return make_set(argc, argv);
 	if (argc < 4 || atoi(argv[3]) < 1 || atoi(argv[3]) > CLASSES_MAX)
 		return 2;
 	long samples = atol(argv[2]);

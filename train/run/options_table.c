@@ -69,10 +69,12 @@ const option_row run_rows[] = {
 	    "behind it. The options of one task are errors with the other.",
 	    .choices = tasks, .fact = "task"),
 	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
-	    "training set: .beton files with pictures and labels, or files of tokens (required)",
+	    "training set: .beton files with pictures and labels, or files of tokens; or sets of .beton files "
+	    "(required)",
 	    "The fields are named by --image-field and --label-field. Several files are concatenated into "
-	    "one data set; their fields must be the same. With several files, a comma in a name needs a backslash "
-	    "before it. Samples that do not fill a global batch at the end of an epoch are left out; each epoch "
+	    "one data set; their fields must be the same. A set of beton-set, NAME.betonset, stands for its shards. "
+	    "With several files, a comma in a name needs a backslash before it. Samples that do not fill a global "
+	    "batch at the end of an epoch are left out; each epoch "
 	    "leaves out different ones.",
 	    .none = false),
 	TEXT("data-weights", FIXED, data_weights, "X,...", NULL,
@@ -112,8 +114,8 @@ const option_row run_rows[] = {
 	      "As timm's --bce-target-thresh: with --mixup, both classes of a picture count as 1. The label smoothing "
 	      "is part of the target."),
 	PATH("val", PLACE, val, "FILE", "validation set (default: no evaluation)",
-	     "If both files name their classes, a label must have the same name in both. When a run with a "
-	     "validation set is resumed, an empty name means none.",
+	     "A set of beton-set stands for its shards. If both files name their classes, a label must have the same "
+	     "name in both. When a run with a validation set is resumed, an empty name means none.",
 	     .none = true),
 	ROW("recipe", FIXED, OPTION_NAME, recipe, "NAME|FILE", NULL,
 	    "take options from a recipe; the command line wins",

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/shards.h"
 #include "common/system.h"
 
 /* ---- files of numbers ---- */
@@ -77,10 +78,11 @@ static int read_numbers(const char *option, const char *path, bool whole, struct
 
 /* ---- fields ---- */
 
-static int read_field_of(const char *path, const char *name, struct numbers *out, beton_error *err)
+static int read_field_of(const bt_shard_input *input, const char *name, struct numbers *out, beton_error *err)
 {
+	const char *path = input->path;
 	beton_reader *reader = NULL;
-	int status = beton_reader_open(&reader, path, err);
+	int status = bt_shard_input_open(input, &reader, err);
 	if (status != BETON_OK)
 		return status;
 	int field = beton_reader_find_field(reader, name);
@@ -112,9 +114,13 @@ static int read_field_of(const char *path, const char *name, struct numbers *out
 
 static int read_field(const run_options *options, struct numbers *out, beton_error *err)
 {
+	bt_shard_inputs inputs = {0};
 	int status = BETON_OK;
 	for (int i = 0; i < options->data.count && status == BETON_OK; i++)
-		status = read_field_of(options->data.paths[i], options->weights, out, err);
+		status = bt_shard_inputs_add(&inputs, options->data.paths[i], err);
+	for (size_t i = 0; i < inputs.count && status == BETON_OK; i++)
+		status = read_field_of(&inputs.list[i], options->weights, out, err);
+	bt_shard_inputs_free(&inputs);
 	return status;
 }
 

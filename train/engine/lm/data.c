@@ -7,6 +7,7 @@
 #include <beton/tokens.h>
 
 #include "common/error.h"
+#include "common/shards.h"
 #include "common/system.h"
 #include "parts.h"
 
@@ -22,8 +23,10 @@ struct identity {
 };
 
 /* Adds the windows of a file. */
-static int add_file(const engine_job *job, const char *path, bool training, engine_dataset *out, beton_error *err)
+static int add_file(const engine_job *job, const bt_shard_input *input, bool training, engine_dataset *out,
+		    beton_error *err)
 {
+	const char *path = input->path;
 	beton_tokens *tokens = NULL;
 	beton_tokens_options options;
 	struct identity identity = {.before = out->fingerprint,
@@ -31,15 +34,21 @@ static int add_file(const engine_job *job, const char *path, bool training, engi
 				    .stride = stride_of(job, training)};
 	beton_tokens_options_init(&options);
 	options.field = lm_options_of(job)->token_field;
+	options.format = input->set ? BETON_TOKENS_BETON : BETON_TOKENS_AUTO;
 	int status = beton_tokens_open(&tokens, path, &options, err);
 	/* The library's message is about the format, for which the trainer has no option. */
-	if (status == BETON_INVALID_ARGUMENT && !bt_ends_with(path, ".bin") && !bt_ends_with(path, ".beton"))
+	if (status == BETON_INVALID_ARGUMENT && !input->set && !bt_ends_with(path, ".bin") &&
+	    !bt_ends_with(path, ".beton"))
 		return bt_fail(err, status,
 			       "%s: is neither a .bin nor a .beton file; beton-write --tokenizer makes a file of "
 			       "tokens of a text",
 			       path);
-	if (status != BETON_OK)
+	if (status == BETON_OK && input->set)
+		status = beton_set_check(input->set, input->shard, beton_tokens_reader(tokens), err);
+	if (status != BETON_OK) {
+		beton_tokens_close(&tokens);
 		return status;
+	}
 	uint64_t count = beton_tokens_get_info(tokens)->num_tokens;
 	if (count <= identity.window)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -52,6 +61,17 @@ static int add_file(const engine_job *job, const char *path, bool training, engi
 		status = beton_tokens_fingerprint(tokens, &identity.file, err);
 	out->fingerprint = XXH3_64bits(&identity, sizeof(identity));
 	beton_tokens_close(&tokens);
+	return status;
+}
+
+/* Adds the windows of the file at path, or of the shards of the set at path. */
+static int add_dataset(const engine_job *job, const char *path, bool training, engine_dataset *out, beton_error *err)
+{
+	bt_shard_inputs inputs = {0};
+	int status = bt_shard_inputs_add(&inputs, path, err);
+	for (size_t i = 0; i < inputs.count && status == BETON_OK; i++)
+		status = add_file(job, &inputs.list[i], training, out, err);
+	bt_shard_inputs_free(&inputs);
 	return status;
 }
 
@@ -115,8 +135,8 @@ int lm_read_data(const engine_job *job, const char *const *paths, int count, con
 	int status = check_mask(job, err);
 	*out = (engine_data){.classes = job->transformer->vocabulary, .outputs = &tokens_of_vocabulary};
 	for (int i = 0; i < count && status == BETON_OK; i++)
-		status = add_file(job, paths[i], true, &out->train, err);
-	return status == BETON_OK && val ? add_file(job, val, false, &out->val, err) : status;
+		status = add_dataset(job, paths[i], true, &out->train, err);
+	return status == BETON_OK && val ? add_dataset(job, val, false, &out->val, err) : status;
 }
 
 void lm_explain(const engine_job *job, beton_error *err)

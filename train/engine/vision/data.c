@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "class_names.h"
+#include "common/shards.h"
 #include "common/suggest.h"
 #include "common/system.h"
 #include "parts.h"
@@ -45,8 +46,9 @@ int vision_find_image(const beton_reader *reader, const vision_options *options,
 	return BETON_OK;
 }
 
-/* Found in one file; needed only for the checks. */
+/* Of the files so far; needed only for the checks. */
 struct labels {
+	int files;
 	int64_t limit;   /* valid labels are 0 .. limit - 1 */
 	bool known;      /* that is the model's number of classes */
 	int64_t ignored; /* a label that is no class; 0: none */
@@ -139,19 +141,17 @@ static int find_labels(const beton_reader *reader, const vision_options *options
 	return status;
 }
 
-static int read_dataset(const vision_options *options, const char *path, engine_dataset *out, struct labels *labels,
-			beton_error *err)
+static int read_file(const vision_options *options, const bt_shard_input *input, engine_dataset *out,
+		     struct labels *labels, beton_error *err)
 {
 	beton_reader *reader = NULL;
-	int status = beton_reader_open(&reader, path, err);
+	int status = bt_shard_input_open(input, &reader, err);
 	if (status != BETON_OK)
 		return status;
 	out->samples = beton_reader_info(reader)->num_samples;
 	status = vision_find_image(reader, options, out->fields[VISION_IMAGE], err);
 	if (status == BETON_OK)
 		status = find_labels(reader, options, out, labels, err);
-	if (status == BETON_OK && out->samples == 0)
-		status = bt_fail(err, BETON_FORMAT, "%s: holds no samples", path);
 	if (status == BETON_OK && labels->kind == VISION_CLASSES)
 		status = read_labels(reader, (uint32_t)beton_reader_find_field(reader, out->fields[VISION_LABEL]),
 				     labels, err);
@@ -165,16 +165,68 @@ static int read_dataset(const vision_options *options, const char *path, engine_
 	return status;
 }
 
+/* Adds a file to those of --data or --val. */
+static int add_file(const vision_options *options, const char *option, const bt_shard_input *input, engine_dataset *out,
+		    struct labels *labels, beton_error *err)
+{
+	struct labels found = {
+		.limit = labels->limit, .known = labels->known, .ignored = labels->ignored, .used = labels->used};
+	engine_dataset dataset = {0};
+	bool first = labels->files++ == 0;
+	int status = read_file(options, input, &dataset, &found, err);
+	if (status == BETON_OK && !first && (found.kind != labels->kind || found.elements != labels->elements))
+		status = bt_fail(err, BETON_MISMATCH, "%s: %s has other labels than the previous files", option,
+				 input->path);
+	if (status == BETON_OK && labels->names && found.names && dataset.class_names != out->class_names)
+		status = bt_fail(err, BETON_MISMATCH,
+				 "%s: %s has other class names than the previous files; beton-merge --remap-classes "
+				 "joins them",
+				 option, input->path);
+	if (status == BETON_OK && !labels->names) {
+		labels->names = json_incref(found.names);
+		out->class_names = dataset.class_names;
+	}
+	json_decref(found.names);
+	if (status != BETON_OK)
+		return status;
+	if (first)
+		memcpy(out->fields, dataset.fields, sizeof(out->fields));
+	out->samples += dataset.samples;
+	out->fingerprint =
+		first ? dataset.fingerprint
+		      : XXH3_64bits_withSeed(&dataset.fingerprint, sizeof(dataset.fingerprint), out->fingerprint);
+	labels->highest = found.highest > labels->highest ? found.highest : labels->highest;
+	labels->kind = found.kind;
+	labels->elements = found.elements;
+	return BETON_OK;
+}
+
+/* Adds the file at path, or the shards of the set at path. */
+static int add_dataset(const vision_options *options, const char *option, const char *path, engine_dataset *out,
+		       struct labels *labels, beton_error *err)
+{
+	bt_shard_inputs inputs = {0};
+	uint64_t before = out->samples;
+	int status = bt_shard_inputs_add(&inputs, path, err);
+	for (size_t i = 0; i < inputs.count && status == BETON_OK; i++)
+		status = add_file(options, option, &inputs.list[i], out, labels, err);
+	if (status == BETON_OK && out->samples == before)
+		status = bt_fail(err, BETON_FORMAT, "%s: holds no samples", path);
+	bt_shard_inputs_free(&inputs);
+	return status;
+}
+
 static int read_val(const vision_options *options, const char *data, const char *val, const json_t *names,
 		    engine_data *out, beton_error *err)
 {
 	struct labels labels = {.limit = out->classes,
 				.known = true,
 				.ignored = options->ignore_label,
+				.highest = -1,
 				.used = calloc((size_t)out->classes, sizeof(bool))};
 	int status = labels.used ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the labels of --val");
 	if (status == BETON_OK)
-		status = read_dataset(options, val, &out->val, &labels, err);
+		status = add_dataset(options, "--val", val, &out->val, &labels, err);
 	out->val.path = val;
 	if (status == BETON_OK && out->outputs &&
 	    (labels.kind != vision_kind_of(out) || (labels.kind != VISION_CLASSES && labels.elements != out->classes)))
@@ -186,38 +238,6 @@ static int read_val(const vision_options *options, const char *data, const char 
 	json_decref(labels.names);
 	free(labels.used);
 	return status;
-}
-
-static int add_dataset(const vision_options *options, const char *path, int index, engine_dataset *out,
-		       struct labels *labels, beton_error *err)
-{
-	struct labels found = {.limit = labels->limit, .known = labels->known, .ignored = labels->ignored};
-	engine_dataset dataset = {0};
-	int status = read_dataset(options, path, &dataset, &found, err);
-	if (status == BETON_OK && index && (found.kind != labels->kind || found.elements != labels->elements))
-		status = bt_fail(err, BETON_MISMATCH, "--data: %s has other labels than the previous files", path);
-	if (status == BETON_OK && labels->names && found.names && dataset.class_names != out->class_names)
-		status = bt_fail(err, BETON_MISMATCH,
-				 "--data: %s has other class names than the previous files; beton-merge "
-				 "--remap-classes joins them",
-				 path);
-	if (status == BETON_OK && !labels->names) {
-		labels->names = json_incref(found.names);
-		out->class_names = dataset.class_names;
-	}
-	json_decref(found.names);
-	if (status != BETON_OK)
-		return status;
-	if (index == 0)
-		memcpy(out->fields, dataset.fields, sizeof(out->fields));
-	out->samples += dataset.samples;
-	out->fingerprint =
-		index ? XXH3_64bits_withSeed(&dataset.fingerprint, sizeof(dataset.fingerprint), out->fingerprint)
-		      : dataset.fingerprint;
-	labels->highest = found.highest > labels->highest ? found.highest : labels->highest;
-	labels->kind = found.kind;
-	labels->elements = found.elements;
-	return BETON_OK;
 }
 
 /* Options that need a class for each picture. */
@@ -245,7 +265,7 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 	int status = BETON_OK;
 	*out = (engine_data){0};
 	for (int i = 0; i < count && status == BETON_OK; i++)
-		status = add_dataset(options, paths[i], i, &out->train, &labels, err);
+		status = add_dataset(options, "--data", paths[i], &out->train, &labels, err);
 	out->classes = options->classes ? options->classes : labels.highest + 1;
 	out->train.path = count == 1 ? paths[0] : "--data";
 	if (count) {
@@ -266,20 +286,30 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 	return status == BETON_OK ? check_kind(job, out, err) : status;
 }
 
+/* Files that have names have the same ones: see add_file. */
+static int find_class_names(const char *path, json_t **names, beton_error *err)
+{
+	bt_shard_inputs inputs = {0};
+	int status = bt_shard_inputs_add(&inputs, path, err);
+	for (size_t i = 0; i < inputs.count && status == BETON_OK && !*names; i++) {
+		beton_reader *reader = NULL;
+		status = bt_shard_input_open(&inputs.list[i], &reader, err);
+		if (status == BETON_OK)
+			status = vision_class_names_load(reader, names, err);
+		beton_reader_close(&reader);
+	}
+	bt_shard_inputs_free(&inputs);
+	return status;
+}
+
 int vision_class_names(const engine_job *job, const char *const *paths, int count, char **out, beton_error *err)
 {
 	json_t *names = NULL;
 	int status = BETON_OK;
 	(void)job;
 	*out = NULL;
-	/* Files that have names have the same ones: see add_dataset. */
-	for (int i = 0; i < count && status == BETON_OK && !names; i++) {
-		beton_reader *reader = NULL;
-		status = beton_reader_open(&reader, paths[i], err);
-		if (status == BETON_OK)
-			status = vision_class_names_load(reader, &names, err);
-		beton_reader_close(&reader);
-	}
+	for (int i = 0; i < count && status == BETON_OK && !names; i++)
+		status = find_class_names(paths[i], &names, err);
 	if (names) {
 		*out = json_dumps(names, JSON_COMPACT);
 		if (!*out)
