@@ -8,9 +8,9 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
-#include "common/shards.h"
 #include "common/system.h"
 #include "info.h"
+#include "shards/shards.h"
 #include "tools/common/program.h"
 #include "tools/common/text.h"
 

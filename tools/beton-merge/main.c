@@ -7,9 +7,9 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
-#include "common/shards.h"
 #include "common/system.h"
 #include "merged.h"
+#include "shards/shards.h"
 #include "tools/common/copier.h"
 #include "tools/common/dataset.h"
 #include "tools/common/output.h"

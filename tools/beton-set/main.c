@@ -12,7 +12,7 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
-#include "common/shards.h"
+#include "shards/shards.h"
 #include "tools/common/program.h"
 #include "tools/common/set_writer.h"
 #include "tools/common/text.h"

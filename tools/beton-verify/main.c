@@ -12,8 +12,8 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
-#include "common/shards.h"
 #include "common/system.h"
+#include "shards/shards.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/sources.h"

@@ -11,8 +11,8 @@
 #include <xxhash.h>
 
 #include "common/error.h"
-#include "common/shards.h"
 #include "common/system.h"
+#include "shards/shards.h"
 
 /* ---- files of numbers ---- */
 

@@ -7,9 +7,9 @@
 #include <beton/tokens.h>
 
 #include "common/error.h"
-#include "common/shards.h"
 #include "common/system.h"
 #include "parts.h"
+#include "shards/shards.h"
 
 static uint64_t stride_of(const engine_job *job, bool training)
 {

@@ -6,10 +6,10 @@
 #include <xxhash.h>
 
 #include "class_names.h"
-#include "common/shards.h"
 #include "common/suggest.h"
 #include "common/system.h"
 #include "parts.h"
+#include "shards/shards.h"
 
 static const char *list_pictures(const beton_reader *reader, char *text, size_t size)
 {
