@@ -184,17 +184,12 @@ static int read_block(beton_reader *reader, const uint8_t *footer, uint64_t foot
 	return BETON_OK;
 }
 
-int bt_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err)
+/* Reads the block that the footer at `offset` describes. */
+static int read_by_footer(beton_reader *reader, const uint8_t *bytes, uint64_t offset, const uint8_t *head,
+			  beton_error *err)
 {
-	const beton_file_info *info = &reader->info;
-	uint64_t data = info->metadata_offset + info->num_samples * info->record_size;
-	if (info->alloc_table_offset - data < FOOTER_SIZE)
-		return BETON_OK;
 	uint8_t footer[FOOTER_SIZE];
-	uint64_t offset = info->alloc_table_offset - FOOTER_SIZE;
-	int result = bt_read_section(reader, "extension block", footer, FOOTER_SIZE, offset, err);
-	if (result != BETON_OK)
-		return result;
+	memcpy(footer, bytes, FOOTER_SIZE);
 	/* Without the magic these bytes belong to a page, unless the magic itself is damaged. */
 	bool magic = memcmp(footer, FOOTER_MAGIC, 8) == 0;
 	memcpy(footer, FOOTER_MAGIC, 8);
@@ -210,6 +205,31 @@ int bt_extension_read(beton_reader *reader, const uint8_t *head, beton_error *er
 	reader->extension.version = version;
 	reader->extension.ignored = version > EXTENSION_APART;
 	return reader->extension.ignored ? BETON_OK : read_block(reader, footer, offset, head, err);
+}
+
+int bt_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err)
+{
+	enum { TRIES = 8 };
+	const beton_file_info *info = &reader->info;
+	uint64_t data = info->metadata_offset + info->num_samples * info->record_size;
+	if (info->alloc_table_offset - data < FOOTER_SIZE)
+		return BETON_OK;
+	uint8_t footer[FOOTER_SIZE], now[FOOTER_SIZE];
+	uint64_t offset = info->alloc_table_offset - FOOTER_SIZE;
+	int result = bt_read_section(reader, "extension block", footer, FOOTER_SIZE, offset, err);
+	for (int i = 0; result == BETON_OK && i < TRIES; i++) {
+		result = read_by_footer(reader, footer, offset, head, err);
+		/* An index may be taken out meanwhile: the directory is cleared then, but the footer before it. */
+		if (result != BETON_FORMAT ||
+		    bt_read_section(reader, "extension block", now, FOOTER_SIZE, offset, NULL) != BETON_OK ||
+		    memcmp(now, footer, FOOTER_SIZE) == 0)
+			return result;
+		free(reader->extension.list);
+		reader->extension = (extension_block){0};
+		memcpy(footer, now, FOOTER_SIZE);
+		result = i + 1 < TRIES ? BETON_OK : result;
+	}
+	return result;
 }
 
 bool bt_extension_touches(const extension_block *block, uint64_t offset, uint64_t size)

@@ -227,6 +227,48 @@ static void test_foreign_bytes(void **state)
 	}
 }
 
+static struct {
+	uint64_t offset; /* of the footer; 0: the index has been taken out */
+	const char *path;
+} removal;
+
+/* Behind the read of the footer another process takes the index out. */
+static int64_t read_and_take_out(void *context, int fd, void *to, size_t size, uint64_t offset)
+{
+	(void)context;
+	int64_t got = pread(fd, to, size, (off_t)offset);
+	if (removal.offset && offset == removal.offset) {
+		removal.offset = 0;
+		take_out(removal.path);
+	}
+	return got;
+}
+
+/* A file can be opened at any time. */
+static void test_opened_meanwhile(void **state)
+{
+	(void)state;
+	for (int plain = 0; plain < 2; plain++) {
+		const char *path = index_file_make("a.beton", &(index_file){.plain = plain, .tail = INDEX_ALL});
+		add(path, false, 1);
+		beton_reader *reader = open_good(path);
+		removal.offset = beton_reader_info(reader)->alloc_table_offset - 64;
+		removal.path = path;
+		beton_reader_close(&reader);
+		beton_reader_options options;
+		beton_error err;
+		beton_reader_options_init(&options);
+		options.read = read_and_take_out;
+		if (beton_reader_open_with(&reader, path, &options, &err) != BETON_OK)
+			fail_msg("%s", err.message);
+		assert_int_equal(removal.offset, 0);
+		assert_false(beton_reader_info(reader)->has_jpeg_indexes);
+		assert_int_equal(beton_reader_info(reader)->has_extension, !plain);
+		assert_int_equal(read_everything(reader), 0);
+		beton_reader_close(&reader);
+	}
+}
+
 /* What is cleared of a file that was made up is not one of its values. */
 static void test_values_in_the_index(void **state)
 {
@@ -589,6 +631,7 @@ int main(void)
 					   cmocka_unit_test(test_sectors),
 					   cmocka_unit_test(test_threads),
 					   cmocka_unit_test(test_foreign_bytes),
+					   cmocka_unit_test(test_opened_meanwhile),
 					   cmocka_unit_test(test_values_in_the_index),
 					   cmocka_unit_test(test_written_with_it),
 					   cmocka_unit_test(test_side_files_that_are_not_used),
