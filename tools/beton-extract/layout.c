@@ -17,7 +17,7 @@
 
 static int no_memory(const layout *self, beton_error *err)
 {
-	return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", beton_reader_path(self->reader));
+	return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->in->path);
 }
 
 static int digits_of(uint64_t number)
@@ -38,7 +38,7 @@ static int check_names(const layout *self, beton_error *err)
 		if (json_object_get(seen, name))
 			result = bt_fail(err, BETON_INVALID_ARGUMENT,
 					 "%s: two classes have the name '%s'; --class-numbers calls folders by numbers",
-					 beton_reader_path(self->reader), name);
+					 self->in->path, name);
 		else if (json_object_set_new(seen, name, json_true()) != 0)
 			result = no_memory(self, err);
 	}
@@ -52,13 +52,16 @@ static int each_label(const layout *self, const selection *chosen,
 		      beton_error *err)
 {
 	selection_cursor cursor = {0};
-	uint64_t sample;
+	const beton_reader *reader;
+	uint64_t sample, number;
 	bool found = true;
 	for (;;) {
 		beton_value value;
-		int result = selection_next(chosen, self->reader, &cursor, &sample, &found, err);
+		int result = selection_next(chosen, self->in, &cursor, &sample, &found, err);
 		if (result == BETON_OK && found)
-			result = beton_reader_value(self->reader, sample, (uint32_t)self->label, &value, err);
+			result = input_at(self->in, sample, &reader, &number, err);
+		if (result == BETON_OK && found)
+			result = beton_reader_value(reader, number, (uint32_t)self->label, &value, err);
 		if (result == BETON_OK && found)
 			result = take(context, &value, err);
 		if (result != BETON_OK || !found)
@@ -80,7 +83,7 @@ static int measure_label(void *context, const beton_value *label, beton_error *e
 		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)label->sample,
 				      "%s: sample %" PRIu64 ": label %" PRId64 " is none of the %" PRIu64
 				      " named classes; --class-numbers calls folders by numbers",
-				      beton_reader_path(self->from->reader), label->sample, label->integer,
+				      beton_reader_path(input_reader(self->from->in)), label->sample, label->integer,
 				      self->names);
 	if (label->integer > self->largest)
 		self->largest = label->integer;
@@ -100,7 +103,7 @@ static int mark_label(void *context, const beton_value *label, beton_error *err)
 	label_marks *self = context;
 	if (label->integer < 0 || (uint64_t)label->integer >= self->count)
 		return bt_fail(err, BETON_FILE_CHANGED, "%s: sample %" PRIu64 ": the label changed while it was read",
-			       beton_reader_path(self->from->reader), label->sample);
+			       beton_reader_path(input_reader(self->from->in)), label->sample);
 	self->used[label->integer] = true;
 	return BETON_OK;
 }
@@ -159,7 +162,7 @@ static int measure_labels(layout *self, const selection *chosen, beton_error *er
 	self->label_digits = digits_of((uint64_t)range.largest);
 	uint64_t labels = self->numbers ? (uint64_t)range.largest + 1 : names;
 	/* With more labels than samples some have none, and are no folders. */
-	if (self->numbers && (range.smallest < 0 || labels > beton_reader_info(self->reader)->num_samples)) {
+	if (self->numbers && (range.smallest < 0 || labels > self->in->num_samples)) {
 		self->renumbered = 1;
 		return BETON_OK;
 	}
@@ -188,7 +191,11 @@ static int name_sample(const layout *self, const beton_value *label, const beton
 	char *path = NULL;
 	*group = *name = NULL;
 	if (self->sources) {
-		int result = beton_reader_source(self->reader, sample, source, err);
+		const beton_reader *reader;
+		uint64_t number;
+		int result = input_at(self->in, sample, &reader, &number, err);
+		if (result == BETON_OK)
+			result = beton_reader_source(reader, number, source, err);
 		if (result != BETON_OK)
 			return result;
 		path = naming_path(source);
@@ -234,16 +241,20 @@ static int add_name(const layout *self, uint64_t sample, name_hashes *seen, bool
 	beton_value picture = {0};
 	char *group = NULL;
 	char *name = NULL;
-	int result = beton_reader_source(self->reader, sample, source, err);
+	const beton_reader *reader;
+	uint64_t number;
+	int result = input_at(self->in, sample, &reader, &number, err);
+	if (result == BETON_OK)
+		result = beton_reader_source(reader, number, source, err);
 	char *path = result == BETON_OK ? naming_path(source) : NULL;
 	if (result == BETON_OK && !path)
 		result = no_memory(self, err);
 	*usable = path && *path;
 	free(path);
 	if (result == BETON_OK && *usable && self->kind == LAYOUT_CLASSES) {
-		result = beton_reader_value(self->reader, sample, (uint32_t)self->label, &label, err);
+		result = beton_reader_value(reader, number, (uint32_t)self->label, &label, err);
 		if (result == BETON_OK)
-			result = beton_reader_value(self->reader, sample, (uint32_t)self->picture, &picture, err);
+			result = beton_reader_value(reader, number, (uint32_t)self->picture, &picture, err);
 	}
 	if (result == BETON_OK && *usable)
 		result = name_sample(self, &label, &picture, sample, &group, &name, err);
@@ -275,7 +286,7 @@ static int check_sources(layout *self, const selection *chosen, beton_error *err
 	while (usable && result == BETON_OK) {
 		uint64_t sample;
 		bool found;
-		result = selection_next(chosen, self->reader, &cursor, &sample, &found, err);
+		result = selection_next(chosen, self->in, &cursor, &sample, &found, err);
 		if (result != BETON_OK || !found)
 			break;
 		result = add_name(self, sample, &seen, &usable, err);
@@ -292,7 +303,7 @@ static int check_sources(layout *self, const selection *chosen, beton_error *err
 
 static int open_classes(layout *self, const selection *chosen, beton_error *err)
 {
-	int result = facts_load(&self->facts, self->reader, err);
+	int result = input_facts(self->in, &self->facts, err);
 	if (result == BETON_OK && !self->numbers)
 		result = check_names(self, err);
 	return result == BETON_OK ? measure_labels(self, chosen, err) : result;
@@ -300,26 +311,27 @@ static int open_classes(layout *self, const selection *chosen, beton_error *err)
 
 static int open_samples(layout *self, beton_error *err)
 {
-	uint32_t count = beton_reader_info(self->reader)->num_fields;
+	uint32_t count = beton_reader_info(self->schema)->num_fields;
 	self->fields = calloc(count, sizeof(*self->fields));
 	for (uint32_t i = 0; self->fields && i < count; i++) {
-		self->fields[i] = text_file_name(beton_reader_field(self->reader, i)->name);
+		self->fields[i] = text_file_name(beton_reader_field(self->schema, i)->name);
 		if (!self->fields[i])
 			return no_memory(self, err);
 	}
 	return self->fields ? BETON_OK : no_memory(self, err);
 }
 
-int layout_open(layout *self, const beton_reader *reader, const layout_request *request, const selection *chosen,
+int layout_open(layout *self, dataset_input *in, const layout_request *request, const selection *chosen,
 		beton_error *err)
 {
 	layout_kind kind = request->kind;
-	const beton_file_info *info = beton_reader_info(reader);
-	*self = (layout){.reader = reader,
+	const beton_file_info *info = beton_reader_info(in->schema);
+	*self = (layout){.in = in,
+			 .schema = in->schema,
 			 .kind = kind,
-			 .picture = dataset_picture_field(reader),
-			 .label = dataset_label_field(reader),
-			 .key_digits = digits_of(info->num_samples),
+			 .picture = dataset_picture_field(in->schema),
+			 .label = dataset_label_field(in->schema),
+			 .key_digits = digits_of(in->num_samples),
 			 .sources = info->has_sources && !request->file_numbers,
 			 .numbers = request->class_numbers};
 	if (self->key_digits < LAYOUT_KEY_DIGITS)
@@ -331,7 +343,7 @@ int layout_open(layout *self, const beton_reader *reader, const layout_request *
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: class folders need one field of pictures and an integer field; --layout=samples "
 			       "needs neither",
-			       beton_reader_path(reader));
+			       in->path);
 	self->values = calloc(info->num_fields, sizeof(*self->values));
 	if (!self->values)
 		return no_memory(self, err);
@@ -341,7 +353,7 @@ int layout_open(layout *self, const beton_reader *reader, const layout_request *
 
 void layout_free(layout *self)
 {
-	for (uint32_t i = 0; self->fields && i < beton_reader_info(self->reader)->num_fields; i++)
+	for (uint32_t i = 0; self->fields && i < beton_reader_info(self->schema)->num_fields; i++)
 		free(self->fields[i]);
 	free(self->fields);
 	free(self->values);
@@ -361,7 +373,7 @@ int layout_lost_names(const layout *self, uint64_t *count, beton_error *err)
 	*count = 0;
 	if (self->kind == LAYOUT_CLASSES && !self->numbers)
 		return BETON_OK;
-	int result = facts_load(&facts, self->reader, err);
+	int result = input_facts(self->in, &facts, err);
 	if (result == BETON_OK && self->label >= 0)
 		*count = facts_num_classes(facts);
 	json_decref(facts);
@@ -382,7 +394,7 @@ static char *file_name(const layout *self, const char *key, uint32_t field, cons
 static int add_value(layout *self, uint32_t field, const char *group, const char *key, extract_target *target,
 		     uint64_t *bytes, beton_error *err)
 {
-	int result = content_make(&self->content, self->reader, &self->values[field], err);
+	int result = content_make(&self->content, input_reader(self->in), &self->values[field], err);
 	if (result != BETON_OK)
 		return result;
 	char *name = self->kind == LAYOUT_CLASSES ? strdup(key) : file_name(self, key, field, self->content.ending);
@@ -398,7 +410,11 @@ int layout_add(layout *self, uint64_t sample, extract_target *target, uint64_t *
 	char *group;
 	char *key;
 	*bytes = 0;
-	int result = beton_reader_sample(self->reader, sample, self->values, err);
+	const beton_reader *reader;
+	uint64_t number;
+	int result = input_at(self->in, sample, &reader, &number, err);
+	if (result == BETON_OK)
+		result = beton_reader_sample(reader, number, self->values, err);
 	if (result != BETON_OK)
 		return result;
 	bool classes = self->kind == LAYOUT_CLASSES;
@@ -406,7 +422,7 @@ int layout_add(layout *self, uint64_t sample, extract_target *target, uint64_t *
 			     classes ? &self->values[self->picture] : NULL, sample, &group, &key, err);
 	if (result == BETON_OK && classes)
 		result = add_value(self, (uint32_t)self->picture, group, key, target, bytes, err);
-	for (uint32_t i = 0; i < beton_reader_info(self->reader)->num_fields && result == BETON_OK && !classes; i++)
+	for (uint32_t i = 0; i < beton_reader_info(self->schema)->num_fields && result == BETON_OK && !classes; i++)
 		result = add_value(self, i, group, key, target, bytes, err);
 	free(group);
 	free(key);

@@ -24,10 +24,11 @@ enum { LAYOUT_KEY_DIGITS = 8 };
 typedef enum layout_kind { LAYOUT_AUTOMATIC, LAYOUT_CLASSES, LAYOUT_SAMPLES } layout_kind;
 
 typedef struct layout {
-	const beton_reader *reader;
-	layout_kind kind; /* never AUTOMATIC after layout_open */
-	int picture;      /* the only field of pictures, or the one named 'image'; -1: none */
-	int label;        /* the field that holds the class, or -1 */
+	dataset_input *in;
+	const beton_reader *schema; /* its fields */
+	layout_kind kind;           /* never AUTOMATIC after layout_open */
+	int picture;                /* the only field of pictures, or the one named 'image'; -1: none */
+	int label;                  /* the field that holds the class, or -1 */
 	int key_digits;
 	char **fields;     /* samples: names of fields as parts of file names */
 	json_t *facts;     /* classes: the names */
@@ -51,7 +52,7 @@ typedef struct layout_request {
 /* Chooses the layout from the dataset and, for numbered class folders, from the labels of the selection. The caller
  * frees self, on failure too. Errors: INVALID_ARGUMENT (CLASSES without pictures or labels, two classes of one name),
  * those of reading, NO_MEMORY. */
-int layout_open(layout *self, const beton_reader *reader, const layout_request *request, const selection *chosen,
+int layout_open(layout *self, dataset_input *in, const layout_request *request, const selection *chosen,
 		beton_error *err);
 void layout_free(layout *self);
 

@@ -23,6 +23,7 @@ static const char *const usage_text =
 	"  or:  beton-extract --sample=N --field=NAME IN.beton [FILE]\n"
 	"Write the samples of a .beton file to a new folder, or to a tar file if OUT ends with .tar, .tar.gz, .tgz,\n"
 	".tar.zst or .tar.xz, or is - (standard output). JPEGs are copied as they are stored; raw pixels become PNGs.\n"
+	"IN may be a set of shards (IN.betonset).\n"
 	"\n"
 	"  -L, --layout=LAYOUT     classes: CLASS/NAME.jpg, pictures and labels only (default for folders\n"
 	"                          if the dataset has both)\n"
@@ -71,7 +72,7 @@ typedef struct extract_job {
 
 /* Reports what is left out, because otherwise the files would pass for the whole dataset; but not what the user chose
  * explicitly. */
-static int tell_left_out(const extract_job *job, const layout *files, const beton_reader *reader, beton_error *err)
+static int tell_left_out(const extract_job *job, const layout *files, beton_error *err)
 {
 	uint64_t names;
 	text_buffer count;
@@ -88,24 +89,24 @@ static int tell_left_out(const extract_job *job, const layout *files, const beto
 		fputs("beton-extract: who reads the folders as beton-write does, in the order of their names, "
 		      "gives the classes other numbers; --layout=samples keeps them\n",
 		      stderr);
-	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
+	for (uint32_t i = 0; i < beton_reader_info(files->schema)->num_fields; i++)
 		if (layout_leaves_out(files, i)) {
 			beton_error note; /* harmless for a terminal, as every message is */
 			bt_fail(&note, BETON_OK, "the field '%s' is left out; --layout=samples has every field",
-				beton_reader_field(reader, i)->name);
+				beton_reader_field(files->schema, i)->name);
 			fprintf(stderr, "beton-extract: %s\n", note.message);
 		}
 	return result;
 }
 
-static int open_target(const extract_job *job, const beton_reader *reader, extract_target **target, beton_error *err)
+static int open_target(const extract_job *job, const dataset_input *in, extract_target **target, beton_error *err)
 {
 	if (!target_is_tar(job->output))
 		return target_open_folder(target, job->output, job->force, err);
 	bool standard = strcmp(job->output, "-") == 0;
 	if (standard && isatty(STDOUT_FILENO))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "a tar file is nothing for a terminal");
-	int result = standard ? BETON_OK : output_check(job->output, reader, job->force, err);
+	int result = standard ? BETON_OK : input_check_output(in, job->output, job->force, err);
 	return result == BETON_OK ? target_open_tar(target, job->output, err) : result;
 }
 
@@ -117,7 +118,7 @@ static int extract_samples(const extract_job *job, layout *files, extract_target
 		uint64_t sample;
 		uint64_t bytes;
 		bool found;
-		int result = selection_next(&job->selection, files->reader, &cursor, &sample, &found, err);
+		int result = selection_next(&job->selection, files->in, &cursor, &sample, &found, err);
 		if (result != BETON_OK || !found)
 			return result;
 		result = layout_add(files, sample, target, &bytes, err);
@@ -134,7 +135,7 @@ static layout_kind wanted_layout(const extract_job *job)
 	return samples ? LAYOUT_SAMPLES : job->layout;
 }
 
-static int extract_all(extract_job *job, const beton_reader *reader, beton_error *err)
+static int extract_all(extract_job *job, dataset_input *in, beton_error *err)
 {
 	layout files = {0};
 	extract_target *target = NULL;
@@ -142,15 +143,15 @@ static int extract_all(extract_job *job, const beton_reader *reader, beton_error
 	uint64_t count = 0;
 	const layout_request request = {
 		.kind = wanted_layout(job), .class_numbers = job->class_numbers, .file_numbers = job->file_numbers};
-	int result = selection_bind(&job->selection, reader, err);
+	int result = selection_bind(&job->selection, in, err);
 	if (result == BETON_OK)
-		result = selection_count(&job->selection, reader, &count, err);
+		result = selection_count(&job->selection, in, &count, err);
 	if (result == BETON_OK)
-		result = layout_open(&files, reader, &request, &job->selection, err);
+		result = layout_open(&files, in, &request, &job->selection, err);
 	if (result == BETON_OK)
-		result = open_target(job, reader, &target, err);
+		result = open_target(job, in, &target, err);
 	if (result == BETON_OK && !job->quiet)
-		result = tell_left_out(job, &files, reader, err);
+		result = tell_left_out(job, &files, err);
 	progress_start(&bar, count, job->quiet);
 	if (result == BETON_OK)
 		result = extract_samples(job, &files, target, &bar, err);
@@ -165,7 +166,7 @@ static int extract_all(extract_job *job, const beton_reader *reader, beton_error
 	return result;
 }
 
-static int write_content(const extract_job *job, const beton_reader *reader, const content *value, beton_error *err)
+static int write_content(const extract_job *job, const dataset_input *in, const content *value, beton_error *err)
 {
 	if (!job->output || strcmp(job->output, "-") == 0) {
 		if (fwrite(value->data, 1, value->size, stdout) != value->size)
@@ -173,7 +174,7 @@ static int write_content(const extract_job *job, const beton_reader *reader, con
 		return BETON_OK;
 	}
 	bt_atomic_file file;
-	int result = output_check(job->output, reader, job->force, err);
+	int result = input_check_output(in, job->output, job->force, err);
 	if (result == BETON_OK)
 		result = bt_atomic_open(&file, job->output, err);
 	if (result != BETON_OK)
@@ -185,29 +186,33 @@ static int write_content(const extract_job *job, const beton_reader *reader, con
 	return result;
 }
 
-static int extract_one(const extract_job *job, const beton_reader *reader, beton_error *err)
+static int extract_one(const extract_job *job, dataset_input *in, beton_error *err)
 {
 	content file = {0};
+	const beton_reader *reader = in->schema;
+	uint64_t number = job->sample;
 	beton_value value;
 	int field = beton_reader_find_field(reader, job->field);
 	if (field < 0)
 		return dataset_no_field(reader, job->field, err);
-	int result = beton_reader_value(reader, job->sample, (uint32_t)field, &value, err);
+	int result = input_at(in, job->sample, &reader, &number, err);
+	if (result == BETON_OK)
+		result = beton_reader_value(reader, number, (uint32_t)field, &value, err);
 	if (result == BETON_OK)
 		result = content_make(&file, reader, &value, err);
 	if (result == BETON_OK)
-		result = write_content(job, reader, &file, err);
+		result = write_content(job, in, &file, err);
 	content_free(&file);
 	return result;
 }
 
 static int extract(extract_job *job, beton_error *err)
 {
-	beton_reader *reader;
-	int result = beton_reader_open(&reader, job->input, err);
+	dataset_input in;
+	int result = input_open(&in, job->input, err);
 	if (result == BETON_OK)
-		result = job->field ? extract_one(job, reader, err) : extract_all(job, reader, err);
-	beton_reader_close(&reader);
+		result = job->field ? extract_one(job, &in, err) : extract_all(job, &in, err);
+	input_close(&in);
 	return result;
 }
 

@@ -192,8 +192,9 @@ static int make_sample(const beton_reader *reader, uint64_t sample, buffer *byte
 static int print_samples(const beton_reader *reader, const selection *chosen, uint64_t *damaged, beton_error *err)
 {
 	buffer bytes = {0};
+	dataset_input in = input_of(reader);
 	int result = BETON_OK;
-	uint64_t count = beton_reader_info(reader)->num_samples;
+	uint64_t count = in.num_samples;
 	progress bar;
 	/* On a terminal the samples themselves are the progress. */
 	progress_start(&bar, count, isatty(STDOUT_FILENO));
@@ -204,7 +205,7 @@ static int print_samples(const beton_reader *reader, const selection *chosen, ui
 		uint64_t i;
 		bool found = false;
 		if (result == BETON_OK)
-			result = selection_next(chosen, reader, &cursor, &i, &found, err);
+			result = selection_next(chosen, &in, &cursor, &i, &found, err);
 		if (result != BETON_OK || !found)
 			break;
 		json_t *object = json_object();

@@ -45,8 +45,10 @@ static int show(const char *path, bool json, info_options *options)
 	int result = beton_reader_open(&reader, path, &err);
 	if (result == BETON_OK)
 		structure = beton_reader_check_structure(reader, &fault);
-	if (result == BETON_OK)
-		result = selection_bind(&options->chosen, reader, &err);
+	if (result == BETON_OK) {
+		const dataset_input in = input_of(reader);
+		result = selection_bind(&options->chosen, &in, &err);
+	}
 	if (result == BETON_OK)
 		result = json ? info_print_json(reader, options, &damaged, &err)
 			      : info_print_text(reader, options, &damaged, &err);

@@ -141,11 +141,12 @@ static void print_value(const beton_reader *reader, uint64_t sample, uint32_t in
 
 static int print_samples(const beton_reader *reader, const selection *chosen, beton_error *err)
 {
+	dataset_input in = input_of(reader);
 	selection_cursor cursor = {0};
 	for (;;) {
 		uint64_t sample;
 		bool found;
-		int result = selection_next(chosen, reader, &cursor, &sample, &found, err);
+		int result = selection_next(chosen, &in, &cursor, &sample, &found, err);
 		if (result != BETON_OK || !found)
 			return result;
 		char *source = source_text(reader, sample);

@@ -8,10 +8,10 @@
 #include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
-#include "merged.h"
 #include "shards/shards.h"
 #include "tools/common/copier.h"
 #include "tools/common/dataset.h"
+#include "tools/common/merged.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/summary.h"
@@ -118,8 +118,11 @@ static int copy_file(const merge_job *job, copier *copy, const beton_reader *fir
 	int result = bt_shard_input_open(input, &reader, err);
 	if (result == BETON_OK)
 		result = dataset_check_same_schema(first, reader, err);
-	if (result == BETON_OK)
+	if (result == BETON_OK) {
 		result = copier_check(copy, reader, err);
+		if (result == BETON_UNSUPPORTED)
+			bt_append(err->message, sizeof(err->message), "; --recompress allows to compress them again");
+	}
 	if (result == BETON_OK)
 		result = take_labels(job, copy, reader, &to, err);
 	uint64_t count = reader ? beton_reader_info(reader)->num_samples : 0;

@@ -12,9 +12,10 @@
 #include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
+#include "shards/shards.h"
 #include "split.h"
 #include "tools/common/copier.h"
-#include "tools/common/facts.h"
+#include "tools/common/input.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/set_writer.h"
@@ -26,7 +27,7 @@ static const char *const usage_text =
 	"Usage: beton-split {-n N | -c N | -s SIZE | -r SHARES} [OPTION]... IN.beton [OUT.beton]\n"
 	"Copy the samples of a .beton file in their order to several files: OUT-00000-of-00004.beton and so on, and\n"
 	"OUT.betonset, the index that makes one set of them (beton-set). Without OUT the files are next to IN. Stored\n"
-	"values are copied, not encoded again.\n"
+	"values are copied, not encoded again. IN may be a set of shards (IN.betonset).\n"
 	"\n"
 	"  -n, --shards=N          make N files with (nearly) equal numbers of samples\n"
 	"  -c, --samples=N         make files of N samples\n"
@@ -64,12 +65,21 @@ typedef struct split_job {
 	bool has_seed;
 } split_job;
 
-/* Bytes of the output's name without .beton. */
+/* Bytes of the output's name without .beton or, where a set of shards is split beside itself, .betonset. */
 static size_t stem_length(const char *output)
 {
-	static const char suffix[] = ".beton";
+	static const char *const endings[] = {".beton", BETON_SET_ENDING};
 	size_t length = strlen(output);
-	return bt_ends_with(output, suffix) ? length - strlen(suffix) : length;
+	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++)
+		if (bt_ends_with(output, endings[i]))
+			return length - strlen(endings[i]);
+	return length;
+}
+
+/* What follows the number of a shard in its name. */
+static const char *ending_of(const char *output)
+{
+	return bt_is_set(output) ? ".beton" : output + stem_length(output);
 }
 
 /* OUT.beton -> OUT-00002-of-00010.beton, or OUT.train.beton for a part with a name. NULL: no memory. */
@@ -79,9 +89,9 @@ static char *shard_name(const split_job *job, uint64_t shard, uint64_t shards)
 	size_t stem = stem_length(output);
 	const split_shares *random = &job->rule.random;
 	if (random->count && random->names[shard])
-		return bt_format("%.*s.%s%s", (int)stem, output, random->names[shard], output + stem);
+		return bt_format("%.*s.%s%s", (int)stem, output, random->names[shard], ending_of(output));
 	return bt_format("%.*s-%05llu-of-%05llu%s", (int)stem, output, (unsigned long long)shard,
-			 (unsigned long long)shards, output + stem);
+			 (unsigned long long)shards, ending_of(output));
 }
 
 /* The files that are written: the shards and, unless chance divides the samples into parts of their own, their index.
@@ -107,19 +117,24 @@ static char *make_name(void *context, uint64_t file)
 	return shard_name(self->job, file, self->shards);
 }
 
-static int write_shard(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
+static uint32_t page_size(const split_job *job, const dataset_input *in)
+{
+	return job->page_size ? job->page_size : in->page_size;
+}
+
+static int write_shard(const split_job *job, dataset_input *in, const split_plan *plan, const char *facts,
 		       uint64_t shard, const staging *place, progress *bar, beton_error *err)
 {
-	uint64_t end = beton_reader_info(reader)->num_samples;
+	uint64_t end = in->num_samples;
 	char *name = shard_name(job, shard, plan->shards);
 	char *path = name ? staging_path(place, name) : NULL;
 	copier copy = {0};
-	int result = path ? copier_open(&copy, path, reader, job->page_size, split_plan_samples(plan, shard), facts,
-					false, err)
+	int result = path ? copier_open(&copy, path, in->schema, page_size(job, in), split_plan_samples(plan, shard),
+					facts, false, err)
 			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
 	for (uint64_t i = split_plan_next(plan, shard, 0, end); i < end && result == BETON_OK;
 	     i = split_plan_next(plan, shard, i + 1, end))
-		result = copier_add(&copy, reader, i, bar, err);
+		result = copier_take(&copy, in, i, bar, err);
 	if (result == BETON_OK)
 		result = copier_finish(&copy, err);
 	copier_close(&copy);
@@ -141,12 +156,12 @@ static int check_text(const split_names *names, beton_error *err)
 }
 
 /* Every name is looked at before the first file is written. */
-static int check_names(split_names *names, const beton_reader *reader, beton_error *err)
+static int check_names(split_names *names, const dataset_input *in, beton_error *err)
 {
 	int result = check_text(names, err);
 	for (uint64_t k = 0; k < names->files && result == BETON_OK; k++) {
 		char *name = make_name(names, k);
-		result = name ? output_check(name, reader, names->job->force, err)
+		result = name ? input_check_output(in, name, names->job->force, err)
 			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", names->job->output);
 		free(name);
 	}
@@ -181,7 +196,7 @@ static int write_index(split_names *names, const staging *place, beton_error *er
 
 /* All files appear when the last one is complete, because a part of a dataset is worse than none. Until then the files
  * that they replace stay. */
-static int write_files(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
+static int write_files(const split_job *job, dataset_input *in, const split_plan *plan, const char *facts,
 		       beton_error *err)
 {
 	progress bar;
@@ -189,12 +204,12 @@ static int write_files(const split_job *job, const beton_reader *reader, const s
 	split_names names = list_names(job, plan);
 	int result = staging_recover(job->output, err);
 	if (result == BETON_OK)
-		result = check_names(&names, reader, err);
+		result = check_names(&names, in, err);
 	if (result == BETON_OK)
 		result = staging_open(&place, job->output, err);
-	progress_start(&bar, beton_reader_info(reader)->num_samples, job->quiet);
+	progress_start(&bar, in->num_samples, job->quiet);
 	for (uint64_t k = 0; k < plan->shards && result == BETON_OK; k++)
-		result = write_shard(job, reader, plan, facts, k, &place, &bar, err);
+		result = write_shard(job, in, plan, facts, k, &place, &bar, err);
 	progress_clear(&bar);
 	if (result == BETON_OK && names.files > names.shards)
 		result = write_index(&names, &place, err);
@@ -223,22 +238,21 @@ static void print_summary(const split_job *job, const split_plan *plan)
 
 static int split(const split_job *job, beton_error *err)
 {
-	beton_reader *reader;
+	dataset_input in;
 	split_plan plan = {0};
 	char *facts = NULL;
-	int result = beton_reader_open(&reader, job->input, err);
+	int result = input_open(&in, job->input, err);
 	if (result == BETON_OK)
-		result = facts_copy(&facts, reader, err);
+		result = input_facts_copy(&in, &facts, err);
 	if (result == BETON_OK)
-		result = split_plan_make(&plan, reader, &job->rule, strlen(facts),
-					 job->page_size ? job->page_size : beton_reader_info(reader)->page_size, err);
+		result = split_plan_make(&plan, &in, &job->rule, strlen(facts), page_size(job, &in), err);
 	if (result == BETON_OK)
-		result = write_files(job, reader, &plan, facts, err);
+		result = write_files(job, &in, &plan, facts, err);
 	if (result == BETON_OK && !job->quiet)
 		print_summary(job, &plan);
 	split_plan_free(&plan);
 	free(facts);
-	beton_reader_close(&reader);
+	input_close(&in);
 	return result;
 }
 

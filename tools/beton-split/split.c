@@ -55,12 +55,17 @@ static file_size with_sample(const file_size *size, uint64_t used)
 	return more;
 }
 
-static int page_bytes(const beton_reader *reader, uint64_t sample, uint64_t *used, beton_error *err)
+static int page_bytes(dataset_input *in, uint64_t sample, uint64_t *used, beton_error *err)
 {
+	const beton_reader *reader;
+	uint64_t number;
+	int found = input_at(in, sample, &reader, &number, err);
 	*used = 0;
+	if (found != BETON_OK)
+		return found;
 	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++) {
 		beton_value value;
-		int result = beton_reader_value(reader, sample, i, &value, err);
+		int result = beton_reader_value(reader, number, i, &value, err);
 		if (result != BETON_OK)
 			return result;
 		if (dataset_has_blob(value.type))
@@ -85,35 +90,35 @@ static int add_cut(split_plan *plan, uint64_t first, beton_error *err)
 	return BETON_OK;
 }
 
-static int refuse_size(const beton_reader *reader, uint64_t sample, uint64_t bytes, uint32_t page_size, uint64_t limit,
+static int refuse_size(const dataset_input *in, uint64_t sample, uint64_t bytes, uint32_t page_size, uint64_t limit,
 		       beton_error *err)
 {
 	text_buffer needed, page, given;
 	return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)sample,
 			      "%s: sample %llu alone needs a file of %s with pages of %s; --size is %s: raise it%s",
-			      beton_reader_path(reader), (unsigned long long)sample, text_size(needed, bytes),
+			      in->path, (unsigned long long)sample, text_size(needed, bytes),
 			      text_page_size(page, page_size), text_size(given, limit),
 			      page_size > BETON_PAGE_SIZE_MIN ? ", or make the pages smaller with --page-size" : "");
 }
 
-static int cut_by_bytes(split_plan *plan, const beton_reader *reader, uint64_t limit, uint64_t facts_size,
-			uint32_t page_size, beton_error *err)
+static int cut_by_bytes(split_plan *plan, dataset_input *in, uint64_t limit, uint64_t facts_size, uint32_t page_size,
+			beton_error *err)
 {
-	file_size empty = {.info = beton_reader_info(reader), .page_size = page_size};
+	file_size empty = {.info = beton_reader_info(in->schema), .page_size = page_size};
 	for (uint32_t i = 0; i < empty.info->num_fields; i++)
-		empty.blobs += dataset_has_blob(beton_reader_field(reader, i)->type);
+		empty.blobs += dataset_has_blob(beton_reader_field(in->schema, i)->type);
 	void *dictionaries;
-	int result = beton_reader_dictionaries(reader, &dictionaries, &empty.every_shard, err);
+	int result = beton_reader_dictionaries(in->schema, &dictionaries, &empty.every_shard, err);
 	beton_free(dictionaries);
 	empty.every_shard += facts_size;
 	file_size size = empty;
 	if (result == BETON_OK)
 		result = add_cut(plan, 0, err);
-	for (uint64_t i = 0; i < empty.info->num_samples && result == BETON_OK; i++) {
+	for (uint64_t i = 0; i < in->num_samples && result == BETON_OK; i++) {
 		uint64_t used;
 		result = program_check_signals(err);
 		if (result == BETON_OK)
-			result = page_bytes(reader, i, &used, err);
+			result = page_bytes(in, i, &used, err);
 		if (result != BETON_OK)
 			return result;
 		file_size more = with_sample(&size, used);
@@ -122,42 +127,42 @@ static int cut_by_bytes(split_plan *plan, const beton_reader *reader, uint64_t l
 			more = with_sample(&empty, used);
 		}
 		if (bytes_of(&more) > limit && result == BETON_OK)
-			result = refuse_size(reader, i, bytes_of(&more), page_size, limit, err);
+			result = refuse_size(in, i, bytes_of(&more), page_size, limit, err);
 		size = more;
 	}
 	return result;
 }
 
-static int divide(split_plan *plan, const beton_reader *reader, const split_shares *random, beton_error *err)
+static int divide(split_plan *plan, dataset_input *in, const split_shares *random, beton_error *err)
 {
 	const selection all = {0};
-	uint64_t count = beton_reader_info(reader)->num_samples;
+	uint64_t count = in->num_samples;
 	plan->part = calloc((size_t)count + 1, sizeof(*plan->part));
 	plan->sizes = calloc(random->count, sizeof(*plan->sizes));
 	plan->shards = random->count;
 	if (!plan->part || !plan->sizes)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu samples", beton_reader_path(reader),
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu samples", in->path,
 			       (unsigned long long)count);
-	int result = shares_divide(reader, &all, count, random->shares, random->count, random->seed, plan->part,
+	int result = shares_divide(in, &all, count, random->shares, random->count, random->seed, plan->part,
 				   plan->sizes, err);
 	for (uint32_t k = 0; k < random->count && result == BETON_OK; k++)
 		if (plan->sizes[k] == 0)
 			result = bt_fail(err, BETON_INVALID_ARGUMENT,
-					 "%s: --random: %g of %llu samples is less than one", beton_reader_path(reader),
+					 "%s: --random: %g of %llu samples is less than one", in->path,
 					 random->shares[k], (unsigned long long)count);
 	return result;
 }
 
-int split_plan_make(split_plan *plan, const beton_reader *reader, const split_rule *rule, uint64_t facts_size,
+int split_plan_make(split_plan *plan, dataset_input *in, const split_rule *rule, uint64_t facts_size,
 		    uint32_t page_size, beton_error *err)
 {
-	uint64_t count = beton_reader_info(reader)->num_samples;
+	uint64_t count = in->num_samples;
 	int result = BETON_OK;
 	*plan = (split_plan){0};
 	if (rule->random.count)
-		return divide(plan, reader, &rule->random, err);
+		return divide(plan, in, &rule->random, err);
 	if (rule->bytes) {
-		result = cut_by_bytes(plan, reader, rule->bytes, facts_size, page_size, err);
+		result = cut_by_bytes(plan, in, rule->bytes, facts_size, page_size, err);
 	} else if (rule->samples) {
 		uint64_t shards = count ? (count - 1) / rule->samples + 1 : 1;
 		for (uint64_t k = 0; k < shards && result == BETON_OK; k++)
@@ -165,7 +170,7 @@ int split_plan_make(split_plan *plan, const beton_reader *reader, const split_ru
 	} else {
 		if (rule->shards > (count ? count : 1))
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %llu sample%s cannot fill %llu shards",
-				       beton_reader_path(reader), (unsigned long long)count, bt_plural(count),
+				       in->path, (unsigned long long)count, bt_plural(count),
 				       (unsigned long long)rule->shards);
 		/* count / shards each, and one more in the first count % shards. */
 		uint64_t least = count / rule->shards;

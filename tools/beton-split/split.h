@@ -4,7 +4,7 @@
 #ifndef BETON_SPLIT_SPLIT_H
 #define BETON_SPLIT_SPLIT_H
 
-#include <beton/beton.h>
+#include "tools/common/input.h"
 
 /* Parts that are drawn by chance: "0.8,0.2", or "train=0.8,val=0.2". Zero-initialise, split_shares_free. */
 typedef struct split_shares {
@@ -40,7 +40,7 @@ enum { SPLIT_SHARDS_MAX = 100000 }; /* a shard's number has five digits */
 /* facts_size: bytes of facts in each shard; page_size: of the shards. An empty dataset gives one empty shard. Errors:
  * INVALID_ARGUMENT (more shards than samples or than SPLIT_SHARDS_MAX, a sample that is larger than a file may be),
  * SAMPLE_CORRUPT, NO_MEMORY, CANCELLED. */
-int split_plan_make(split_plan *plan, const beton_reader *reader, const split_rule *rule, uint64_t facts_size,
+int split_plan_make(split_plan *plan, dataset_input *in, const split_rule *rule, uint64_t facts_size,
 		    uint32_t page_size, beton_error *err);
 /* The samples of shard k. */
 uint64_t split_plan_samples(const split_plan *plan, uint64_t k);

@@ -8,8 +8,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "tools/common/copier.h"
-#include "tools/common/dataset.h"
-#include "tools/common/facts.h"
+#include "tools/common/input.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/selection.h"
@@ -19,7 +18,9 @@
 
 static const char *const usage_text =
 	"Usage: beton-subset [OPTION]... IN.beton OUT.beton\n"
-	"Copy some samples of a .beton file to a new one. Stored values are copied, not encoded again.\n"
+	"Copy some samples of a .beton file to a new one. Stored values are copied, not encoded again. IN may be a set "
+	"of\n"
+	"shards (IN.betonset).\n"
 	"A sample is copied if it meets every kind of option that is given.\n"
 	"\n"
 	"  -i, --index=LIST        these samples in this order: 3,10-19,100- (from 0, ends included),\n"
@@ -72,25 +73,26 @@ typedef struct subset_job {
 } subset_job;
 
 /* drawn: which of the selection are taken, or NULL: all. */
-static int copy_samples(const subset_job *job, const beton_reader *reader, const uint32_t *drawn, uint64_t count,
-			progress *bar, beton_error *err)
+static int copy_samples(const subset_job *job, dataset_input *in, const uint32_t *drawn, uint64_t count, progress *bar,
+			beton_error *err)
 {
 	copier copy = {0};
 	selection_cursor cursor = {0};
 	char *facts;
-	int result = facts_copy(&facts, reader, err);
+	int result = input_facts_copy(in, &facts, err);
 	if (result == BETON_OK)
-		result = copier_open(&copy, job->output, reader, job->page_size, count, facts, false, err);
+		result = copier_open(&copy, job->output, in->schema, job->page_size ? job->page_size : in->page_size,
+				     count, facts, false, err);
 	free(facts);
 	for (uint64_t i = 0, taken = 0; taken < count && result == BETON_OK; i++) {
 		uint64_t sample;
 		bool found;
-		result = selection_next(&job->selection, reader, &cursor, &sample, &found, err);
+		result = selection_next(&job->selection, in, &cursor, &sample, &found, err);
 		if (result != BETON_OK || (drawn && drawn[i] != PART_TAKEN))
 			continue;
 		taken++;
 		if (result == BETON_OK)
-			result = copier_add(&copy, reader, sample, bar, err);
+			result = copier_take(&copy, in, sample, bar, err);
 	}
 	if (result == BETON_OK)
 		result = copier_finish(&copy, err);
@@ -99,7 +101,7 @@ static int copy_samples(const subset_job *job, const beton_reader *reader, const
 }
 
 /* --fraction: *drawn is the caller's; *count becomes the number of samples that are taken. */
-static int draw(const subset_job *job, const beton_reader *reader, uint32_t **drawn, uint64_t *count, beton_error *err)
+static int draw(const subset_job *job, dataset_input *in, uint32_t **drawn, uint64_t *count, beton_error *err)
 {
 	const double shares[NUM_PARTS] = {job->fraction, 1 - job->fraction};
 	uint64_t totals[NUM_PARTS];
@@ -107,7 +109,7 @@ static int draw(const subset_job *job, const beton_reader *reader, uint32_t **dr
 	if (!*drawn)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu samples", job->input,
 			       (unsigned long long)*count);
-	int result = shares_divide(reader, &job->selection, *count, shares, NUM_PARTS, job->seed, *drawn, totals, err);
+	int result = shares_divide(in, &job->selection, *count, shares, NUM_PARTS, job->seed, *drawn, totals, err);
 	if (result == BETON_OK && totals[PART_TAKEN] == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--fraction: %g of %llu samples is less than one",
 			       job->fraction, (unsigned long long)*count);
@@ -117,31 +119,31 @@ static int draw(const subset_job *job, const beton_reader *reader, uint32_t **dr
 
 static int subset(subset_job *job, beton_error *err)
 {
-	beton_reader *reader;
+	dataset_input in;
 	progress bar = {0};
 	uint64_t count = 0;
-	int result = beton_reader_open(&reader, job->input, err);
+	int result = input_open(&in, job->input, err);
 	if (result == BETON_OK)
-		result = output_check(job->output, reader, job->force, err);
+		result = input_check_output(&in, job->output, job->force, err);
 	if (result == BETON_OK)
-		result = selection_bind(&job->selection, reader, err);
+		result = selection_bind(&job->selection, &in, err);
 	/* Their number, before they are copied, tells where the pages begin. */
 	if (result == BETON_OK)
-		result = selection_count(&job->selection, reader, &count, err);
+		result = selection_count(&job->selection, &in, &count, err);
 	if (result == BETON_OK && count == 0 && (job->selection.where || job->selection.num_classes))
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: none of its %llu samples is selected", job->input,
-				 (unsigned long long)beton_reader_info(reader)->num_samples);
+				 (unsigned long long)in.num_samples);
 	uint32_t *drawn = NULL;
 	if (result == BETON_OK && job->fraction < 1)
-		result = draw(job, reader, &drawn, &count, err);
+		result = draw(job, &in, &drawn, &count, err);
 	if (count > job->limit)
 		count = job->limit;
 	progress_start(&bar, count, job->quiet);
 	if (result == BETON_OK)
-		result = copy_samples(job, reader, drawn, count, &bar, err);
+		result = copy_samples(job, &in, drawn, count, &bar, err);
 	free(drawn);
 	progress_clear(&bar);
-	beton_reader_close(&reader);
+	input_close(&in);
 	if (result == BETON_OK && !job->quiet)
 		summary_print(job->output, &bar, job->json);
 	return result;

@@ -12,7 +12,7 @@
 #include "common/suggest.h"
 #include "common/system.h"
 #include "tools/common/dataset.h"
-#include "tools/common/facts.h"
+#include "tools/common/input.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/summary.h"
@@ -22,7 +22,9 @@
 static const char *const usage_text =
 	"Usage: beton-view [OPTION]... IN.beton OUT.png|OUT.html|-\n"
 	"Show pictures of a .beton file side by side with their classes. The output is a PNG, or an HTML page that\n"
-	"needs no other file. The pictures are spread evenly over the chosen samples, or over all samples.\n"
+	"needs no other file. The pictures are spread evenly over the chosen samples, or over all samples. IN may be "
+	"a\n"
+	"set of shards (IN.betonset).\n"
 	"\n"
 	"  -n, --number=N          number of pictures to show (default 64)\n"
 	"  -i, --index=LIST        choose these samples: 3,10-19,100- (from 0, ends included), or @FILE\n"
@@ -116,7 +118,7 @@ static int write_file(view_job *job, const view_options *options, uint64_t *writ
 {
 	struct stat status;
 	bt_atomic_file file;
-	int result = output_check(options->output, job->reader, options->force, err);
+	int result = input_check_output(job->in, options->output, options->force, err);
 	if (result == BETON_OK)
 		result = bt_atomic_open(&file, options->output, err);
 	if (result != BETON_OK)
@@ -147,15 +149,15 @@ static int write_file(view_job *job, const view_options *options, uint64_t *writ
 
 static int prepare(view_job *job, view_options *options, json_t **facts, beton_error *err)
 {
-	int result = choose_field(options, job->reader, &job->picture, err);
+	int result = choose_field(options, job->in->schema, &job->picture, err);
 	if (result == BETON_OK)
-		result = facts_load(facts, job->reader, err);
+		result = input_facts(job->in, facts, err);
 	if (result == BETON_OK)
-		result = selection_bind(&options->selection, job->reader, err);
+		result = selection_bind(&options->selection, job->in, err);
 	if (result == BETON_OK)
-		result = selection_count(&options->selection, job->reader, &job->chosen_count, err);
+		result = selection_count(&options->selection, job->in, &job->chosen_count, err);
 	job->facts = *facts;
-	job->label = dataset_label_field(job->reader);
+	job->label = dataset_label_field(job->in->schema);
 	job->shown = job->chosen_count < options->number ? job->chosen_count : options->number;
 	if (job->columns > job->shown && job->shown > 0)
 		job->columns = (uint32_t)job->shown;
@@ -164,7 +166,7 @@ static int prepare(view_job *job, view_options *options, json_t **facts, beton_e
 
 static int view(view_options *options, uint64_t *damaged, beton_error *err)
 {
-	beton_reader *reader;
+	dataset_input in;
 	json_t *facts = NULL;
 	progress bar = {0};
 	view_job job = {.chosen = &options->selection,
@@ -176,8 +178,8 @@ static int view(view_options *options, uint64_t *damaged, beton_error *err)
 			.bar = &bar};
 	bool standard = strcmp(options->output, "-") == 0;
 	uint64_t written = 0;
-	int result = beton_reader_open(&reader, options->input, err);
-	job.reader = reader;
+	int result = input_open(&in, options->input, err);
+	job.in = &in;
 	if (result == BETON_OK)
 		result = prepare(&job, options, &facts, err);
 	progress_start(&bar, job.shown, options->quiet);
@@ -185,7 +187,7 @@ static int view(view_options *options, uint64_t *damaged, beton_error *err)
 		result = standard ? write_view(&job, options->format, err) : write_file(&job, options, &written, err);
 	progress_clear(&bar);
 	json_decref(facts);
-	beton_reader_close(&reader);
+	input_close(&in);
 	*damaged = job.damaged;
 	if (result == BETON_OK && job.damaged)
 		*err = job.first_damage;

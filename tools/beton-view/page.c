@@ -61,12 +61,12 @@ static void put_base64(FILE *stream, const uint8_t *data, size_t size)
 }
 
 /* Makes what a browser can show of a sample. A damaged one gives SAMPLE_CORRUPT. */
-static int make_picture(const view_job *job, const view_sample *sample, png_bytes *png, beton_error *err)
+static int make_picture(const view_sample *sample, png_bytes *png, beton_error *err)
 {
 	const beton_value *value = &sample->value;
 	if (value->type == BETON_FIELD_RASTER) {
 		pixels rgb;
-		int result = raster_to_rgb(&rgb, job->reader, value, sample->stored, err);
+		int result = raster_to_rgb(&rgb, sample->reader, value, sample->stored, err);
 		if (result == BETON_OK)
 			result = png_encode(png, rgb.data, rgb.width, rgb.height, err);
 		free(rgb.data);
@@ -115,13 +115,13 @@ static void put_figure(view_job *job, const view_sample *sample, const beton_err
 static void put_head(const view_job *job)
 {
 	beton_error name; /* the path, as harmless as a message is */
-	bt_fail(&name, BETON_OK, "%s", beton_reader_path(job->reader));
+	bt_fail(&name, BETON_OK, "%s", job->in->path);
 	fputs(head, job->stream);
 	put_text(job->stream, name.message);
 	fprintf(job->stream, style, job->columns, job->side, job->side, job->side);
 	put_text(job->stream, name.message);
 	fprintf(job->stream, "</h1>\n<p>%" PRIu64 " of %" PRIu64 " sample%s</p>\n<div class=\"sheet\">\n", job->shown,
-		beton_reader_info(job->reader)->num_samples, bt_plural(beton_reader_info(job->reader)->num_samples));
+		job->in->num_samples, bt_plural(job->in->num_samples));
 }
 
 int view_write_html(view_job *job, beton_error *err)
@@ -138,7 +138,7 @@ int view_write_html(view_job *job, beton_error *err)
 		if (status == BETON_OK && !found)
 			break;
 		if (status == BETON_OK)
-			status = make_picture(job, &sample, &png, &fault);
+			status = make_picture(&sample, &png, &fault);
 		if (status != BETON_OK && status != BETON_SAMPLE_CORRUPT) {
 			*err = fault;
 			result = status;

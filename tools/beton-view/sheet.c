@@ -63,7 +63,7 @@ static int draw_strip(view_job *job, view_walk *walk, view_sample *sample, strip
 		if (result == BETON_OK && !found)
 			return BETON_OK;
 		if (result == BETON_OK)
-			result = tile_decode(&picture, job->reader, &sample->value, sample->stored, job->max_pixels,
+			result = tile_decode(&picture, sample->reader, &sample->value, sample->stored, job->max_pixels,
 					     job->side, &fault);
 		if (result == BETON_SAMPLE_CORRUPT) {
 			view_note_damage(job, &fault);
@@ -97,8 +97,7 @@ int view_write_png(view_job *job, beton_error *err)
 	uint32_t line = job->side >= LARGE_TILE ? LARGE_LINE : LINE;
 	band.height = job->side + 3 * MARGIN + line;
 	if (job->shown == 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no samples to be shown",
-			       beton_reader_path(job->reader));
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no samples to be shown", job->in->path);
 	if (rows > UINT32_MAX / band.height)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%llu rows of pictures are too many for a PNG",
 			       (unsigned long long)rows);

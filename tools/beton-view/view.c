@@ -10,18 +10,19 @@
 #include "tools/common/facts.h"
 #include "tools/common/sources.h"
 
-static int make_caption(const view_job *job, view_sample *sample, beton_error *err)
+/* number: the sample's in its file. */
+static int make_caption(const view_job *job, view_sample *sample, uint64_t number, beton_error *err)
 {
 	beton_value label;
 	beton_error line; /* a message is one line, harmless and not too long */
 	bt_fail(&line, BETON_OK, "%" PRIu64, sample->sample);
-	sample->source = source_text(job->reader, sample->sample);
+	sample->source = source_text(sample->reader, number);
 	if (!sample->source)
 		return bt_fail(err, BETON_NO_MEMORY, "no memory for a label");
 	if (job->sources && *sample->source) {
 		bt_fail(&line, BETON_OK, "%" PRIu64 " %s", sample->sample, sample->source);
 	} else if (job->label >= 0) {
-		int result = beton_reader_value(job->reader, sample->sample, (uint32_t)job->label, &label, err);
+		int result = beton_reader_value(sample->reader, number, (uint32_t)job->label, &label, err);
 		if (result != BETON_OK)
 			return result;
 		const char *name = facts_class_name(job->facts, label.integer);
@@ -36,12 +37,15 @@ static int make_caption(const view_job *job, view_sample *sample, beton_error *e
 
 static int load(const view_job *job, view_sample *sample, beton_error *err)
 {
-	int result = make_caption(job, sample, err);
+	uint64_t number;
+	int result = input_at(job->in, sample->sample, &sample->reader, &number, err);
 	if (result == BETON_OK)
-		result = beton_reader_value(job->reader, sample->sample, job->picture, &sample->value, err);
+		result = make_caption(job, sample, number, err);
 	if (result == BETON_OK)
-		result = dataset_read(job->reader, &sample->value, &sample->stored, &sample->capacity, err);
-	return result == BETON_OK ? beton_reader_check(job->reader, &sample->value, sample->stored, err) : result;
+		result = beton_reader_value(sample->reader, number, job->picture, &sample->value, err);
+	if (result == BETON_OK)
+		result = dataset_read(sample->reader, &sample->value, &sample->stored, &sample->capacity, err);
+	return result == BETON_OK ? beton_reader_check(sample->reader, &sample->value, sample->stored, err) : result;
 }
 
 int view_next(const view_job *job, view_walk *walk, view_sample *sample, bool *found, beton_error *err)
@@ -55,7 +59,7 @@ int view_next(const view_job *job, view_walk *walk, view_sample *sample, bool *f
 	/* shown <= chosen_count <= INT64_MAX; the product may need more than 64 bits. */
 	uint64_t wanted = (uint64_t)((unsigned __int128)walk->shown * job->chosen_count / job->shown);
 	do {
-		int result = selection_next(job->chosen, job->reader, &walk->cursor, &sample->sample, found, err);
+		int result = selection_next(job->chosen, job->in, &walk->cursor, &sample->sample, found, err);
 		if (result != BETON_OK || !*found)
 			return result;
 	} while (walk->passed++ < wanted);

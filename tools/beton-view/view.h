@@ -12,7 +12,7 @@
 #include "tools/common/selection.h"
 
 typedef struct view_job {
-	const beton_reader *reader;
+	dataset_input *in;
 	const json_t *facts;
 	const selection *chosen;
 	uint64_t chosen_count; /* samples in the selection */
@@ -32,8 +32,9 @@ typedef struct view_job {
 /* One sample of a view. */
 typedef struct view_sample {
 	uint64_t sample;
-	beton_value value; /* the picture */
-	uint8_t *stored;   /* its bytes; grows from sample to sample, the caller frees it */
+	const beton_reader *reader; /* the file that has it, until the next one */
+	beton_value value;          /* the picture */
+	uint8_t *stored;            /* its bytes; grows from sample to sample, the caller frees it */
 	uint64_t capacity;
 	char *caption; /* "12 cat", one line of harmless UTF-8; the caller frees it */
 	char *source;  /* likewise */

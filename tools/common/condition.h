@@ -21,7 +21,7 @@
 #ifndef TOOLS_CONDITION_H
 #define TOOLS_CONDITION_H
 
-#include <beton/beton.h>
+#include "input.h"
 
 typedef struct condition condition; /* NULL holds for every sample */
 
@@ -32,10 +32,10 @@ void condition_free(condition **all);
 
 /* Looks fields and classes up. INVALID_ARGUMENT: there is no such field or class, or they cannot be compared so; those
  * of facts_load. */
-int condition_bind(condition *all, const beton_reader *reader, beton_error *err);
+int condition_bind(condition *all, const dataset_input *in, beton_error *err);
 
-/* *holds: whether it is true for the sample. Errors: those of beton_reader_value, beton_reader_read_value and
- * beton_reader_source. */
-int condition_test(const condition *all, const beton_reader *reader, uint64_t sample, bool *holds, beton_error *err);
+/* *holds: whether it is true for a sample of the dataset. Errors: those of input_at, beton_reader_value,
+ * beton_reader_read_value and beton_reader_source. */
+int condition_test(const condition *all, dataset_input *in, uint64_t sample, bool *holds, beton_error *err);
 
 #endif

@@ -105,21 +105,21 @@ static int find_class(condition_value *value, json_t *facts, beton_error *err)
 }
 
 /* All values of the comparison with the field of the class, which are names. */
-static int find_classes(condition *one, const beton_reader *reader, beton_error *err)
+static int find_classes(condition *one, const dataset_input *in, beton_error *err)
 {
 	json_t *facts;
 	if (one->relation != CONDITION_EQUAL && one->relation != CONDITION_NOT_EQUAL)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: '%s': names of classes can be compared by ==, != and in", beton_reader_path(reader),
+			       "%s: '%s': names of classes can be compared by ==, != and in", in->path,
 			       one->values->text);
-	int result = facts_load(&facts, reader, err);
+	int result = input_facts(in, &facts, err);
 	if (result != BETON_OK)
 		return result;
 	for (size_t i = 0; i < one->num_values && result == BETON_OK; i++)
 		if (one->values[i].text)
 			result = find_class(&one->values[i], facts, err);
 	if (result != BETON_OK)
-		bt_prefix(err, "%s", beton_reader_path(reader));
+		bt_prefix(err, "%s", in->path);
 	json_decref(facts);
 	return result;
 }
@@ -133,26 +133,25 @@ static const condition_value *find_value(const condition *one, bool text)
 	return NULL;
 }
 
-static int bind_comparison(condition *one, const beton_reader *reader, beton_error *err)
+static int bind_comparison(condition *one, const dataset_input *in, beton_error *err)
 {
-	int result = find_subject(one, reader, err);
+	int result = find_subject(one, in->schema, err);
 	if (result != BETON_OK || !find_value(one, !is_text(one->subject)))
 		return result;
-	if (one->subject == SUBJECT_INTEGER && (int)one->field == dataset_label_field(reader))
-		return find_classes(one, reader, err);
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is compared with %s, and is a %s",
-		       beton_reader_path(reader), one->name, is_text(one->subject) ? "a number" : "a text",
-		       is_text(one->subject) ? "text" : "number");
+	if (one->subject == SUBJECT_INTEGER && (int)one->field == dataset_label_field(in->schema))
+		return find_classes(one, in, err);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is compared with %s, and is a %s", in->path, one->name,
+		       is_text(one->subject) ? "a number" : "a text", is_text(one->subject) ? "text" : "number");
 }
 
-int condition_bind(condition *all, const beton_reader *reader, beton_error *err)
+int condition_bind(condition *all, const dataset_input *in, beton_error *err)
 {
 	int result = BETON_OK;
 	for (; all && result == BETON_OK; all = all->left) {
 		if (all->kind == CONDITION_COMPARISON)
-			result = bind_comparison(all, reader, err);
+			result = bind_comparison(all, in, err);
 		else
-			result = condition_bind(all->right, reader, err);
+			result = condition_bind(all->right, in, err);
 	}
 	return result;
 }
@@ -285,17 +284,20 @@ static int test_source(const condition *one, const beton_reader *reader, uint64_
 	return result;
 }
 
-static int test_comparison(const condition *one, const beton_reader *reader, uint64_t sample, bool *holds,
-			   beton_error *err)
+static int test_comparison(const condition *one, dataset_input *in, uint64_t sample, bool *holds, beton_error *err)
 {
+	const beton_reader *reader;
+	uint64_t number;
 	beton_value value;
 	if (one->subject == SUBJECT_SAMPLE) {
 		*holds = integer_holds(one, (int64_t)sample);
 		return BETON_OK;
 	}
-	if (one->subject == SUBJECT_SOURCE)
-		return test_source(one, reader, sample, holds, err);
-	int result = beton_reader_value(reader, sample, one->field, &value, err);
+	int result = input_at(in, sample, &reader, &number, err);
+	if (result == BETON_OK && one->subject == SUBJECT_SOURCE)
+		return test_source(one, reader, number, holds, err);
+	if (result == BETON_OK)
+		result = beton_reader_value(reader, number, one->field, &value, err);
 	if (result != BETON_OK)
 		return result;
 	switch (one->subject) {
@@ -317,17 +319,17 @@ static int test_comparison(const condition *one, const beton_reader *reader, uin
 	}
 }
 
-int condition_test(const condition *all, const beton_reader *reader, uint64_t sample, bool *holds, beton_error *err)
+int condition_test(const condition *all, dataset_input *in, uint64_t sample, bool *holds, beton_error *err)
 {
 	*holds = true;
 	if (!all)
 		return BETON_OK;
 	if (all->kind == CONDITION_COMPARISON)
-		return test_comparison(all, reader, sample, holds, err);
-	int result = condition_test(all->left, reader, sample, holds, err);
+		return test_comparison(all, in, sample, holds, err);
+	int result = condition_test(all->left, in, sample, holds, err);
 	if (result == BETON_OK && all->kind == CONDITION_NOT)
 		*holds = !*holds;
 	else if (result == BETON_OK && *holds == (all->kind == CONDITION_AND))
-		result = condition_test(all->right, reader, sample, holds, err);
+		result = condition_test(all->right, in, sample, holds, err);
 	return result;
 }

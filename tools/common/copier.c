@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "dataset.h"
 #include "program.h"
 #include "text.h"
@@ -59,8 +60,7 @@ int copier_check(const copier *self, const beton_reader *reader, beton_error *er
 		result =
 			bt_fail(err, BETON_UNSUPPORTED,
 				"%s: its values were compressed with other dictionaries than those of the first input, "
-				"and cannot stand beside them as they are stored; --recompress allows to compress them "
-				"again",
+				"and cannot stand beside them as they are stored",
 				beton_reader_path(reader));
 	beton_free(dictionaries);
 	return result;
@@ -209,6 +209,21 @@ int copier_add(copier *self, const beton_reader *reader, uint64_t sample, progre
 		bt_prefix(err, "sample %llu of %s", (unsigned long long)sample, beton_reader_path(reader));
 	progress_sample(bar, bytes);
 	return result;
+}
+
+int copier_take(copier *self, dataset_input *in, uint64_t sample, progress *bar, beton_error *err)
+{
+	const beton_reader *reader;
+	uint64_t number;
+	int result = input_at(in, sample, &reader, &number, err);
+	if (result == BETON_OK && in->place != self->checked) {
+		result = copier_check(self, reader, err);
+		if (result == BETON_UNSUPPORTED)
+			bt_append(err->message, sizeof(err->message),
+				  "; beton-merge --recompress makes one file of them");
+		self->checked = in->place;
+	}
+	return result == BETON_OK ? copier_add(self, reader, number, bar, err) : result;
 }
 
 int copier_finish(copier *self, beton_error *err)

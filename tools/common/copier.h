@@ -7,6 +7,7 @@
 
 #include <beton/beton.h>
 
+#include "input.h"
 #include "progress.h"
 
 /* New numbers for the labels of an input. */
@@ -30,6 +31,7 @@ typedef struct copier {
 	bool keep_packed;   /* compressed values are copied as they are stored */
 	void *dictionaries; /* that these need */
 	uint64_t dictionaries_size;
+	size_t checked;                    /* the file of an input that copier_take has compared with like */
 	char source[BETON_SOURCE_MAX + 1]; /* of the sample */
 	label_map labels;                  /* set by the caller before copier_add */
 } copier;
@@ -48,6 +50,10 @@ int copier_check(const copier *self, const beton_reader *reader, beton_error *er
  * them. Errors: those of reading and of beton_writer_append, INVALID_ARGUMENT (a label that the map lacks), and
  * CANCELLED after a signal. */
 int copier_add(copier *self, const beton_reader *reader, uint64_t sample, progress *bar, beton_error *err);
+
+/* copier_add of a sample of the input whose schema is like. Further errors: those of input_at, and UNSUPPORTED: see
+ * copier_check. */
+int copier_take(copier *self, dataset_input *in, uint64_t sample, progress *bar, beton_error *err);
 
 /* Makes the file appear at its path. */
 int copier_finish(copier *self, beton_error *err);

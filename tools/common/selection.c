@@ -130,17 +130,16 @@ static int find_label(const json_t *facts, const char *text, int64_t *label, bet
 	return end != text && !*end && !errno ? BETON_OK : facts_find_class(facts, text, label, err);
 }
 
-static int bind_classes(selection *self, const beton_reader *reader, beton_error *err)
+static int bind_classes(selection *self, const dataset_input *in, beton_error *err)
 {
-	int field = dataset_label_field(reader);
+	int field = dataset_label_field(in->schema);
 	json_t *facts;
 	if (self->num_classes == 0)
 		return BETON_OK;
 	if (field < 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no integer field holds classes",
-			       beton_reader_path(reader));
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no integer field holds classes", in->path);
 	self->label_field = (uint32_t)field;
-	int result = facts_load(&facts, reader, err);
+	int result = input_facts(in, &facts, err);
 	free(self->labels);
 	self->labels = calloc(self->num_classes, sizeof(*self->labels));
 	if (!self->labels && result == BETON_OK)
@@ -148,7 +147,7 @@ static int bind_classes(selection *self, const beton_reader *reader, beton_error
 	for (size_t i = 0; i < self->num_classes && result == BETON_OK; i++) {
 		result = find_label(facts, self->classes[i], &self->labels[i], err);
 		if (result != BETON_OK)
-			bt_prefix(err, "%s", beton_reader_path(reader));
+			bt_prefix(err, "%s", in->path);
 	}
 	if (result == BETON_OK)
 		qsort(self->labels, self->num_classes, sizeof(*self->labels), order_labels);
@@ -156,51 +155,54 @@ static int bind_classes(selection *self, const beton_reader *reader, beton_error
 	return result;
 }
 
-static int check_ranges(const selection *self, const beton_reader *reader, beton_error *err)
+static int check_ranges(const selection *self, const dataset_input *in, beton_error *err)
 {
-	uint64_t count = beton_reader_info(reader)->num_samples;
+	uint64_t count = in->num_samples;
 	for (size_t i = 0; i < self->num_ranges; i++) {
 		const index_range *range = &self->ranges[i];
 		uint64_t largest = range->last == UINT64_MAX ? range->first : range->last;
 		/* "0-" is every sample, also when there are none. */
 		if (largest >= count && !(range->last == UINT64_MAX && range->first == count))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no sample %llu: the file has %llu",
-				       beton_reader_path(reader), (unsigned long long)largest,
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no sample %llu: the %s has %llu",
+				       in->path, (unsigned long long)largest, bt_is_set(in->path) ? "set" : "file",
 				       (unsigned long long)count);
 	}
 	return BETON_OK;
 }
 
-int selection_bind(selection *self, const beton_reader *reader, beton_error *err)
+int selection_bind(selection *self, const dataset_input *in, beton_error *err)
 {
-	int result = check_ranges(self, reader, err);
+	int result = check_ranges(self, in, err);
 	if (result == BETON_OK)
-		result = bind_classes(self, reader, err);
-	return result == BETON_OK ? condition_bind(self->where, reader, err) : result;
+		result = bind_classes(self, in, err);
+	return result == BETON_OK ? condition_bind(self->where, in, err) : result;
 }
 
-static int test_sample(const selection *self, const beton_reader *reader, uint64_t sample, bool *taken,
-		       beton_error *err)
+static int test_sample(const selection *self, dataset_input *in, uint64_t sample, bool *taken, beton_error *err)
 {
 	*taken = true;
 	if (self->num_classes) {
+		const beton_reader *reader;
+		uint64_t number;
 		beton_value value;
-		int result = beton_reader_value(reader, sample, self->label_field, &value, err);
+		int result = input_at(in, sample, &reader, &number, err);
+		if (result == BETON_OK)
+			result = beton_reader_value(reader, number, self->label_field, &value, err);
 		if (result != BETON_OK)
 			return result;
 		*taken = bsearch(&value.integer, self->labels, self->num_classes, sizeof(*self->labels),
 				 order_labels) != NULL;
 	}
-	return *taken ? condition_test(self->where, reader, sample, taken, err) : BETON_OK;
+	return *taken ? condition_test(self->where, in, sample, taken, err) : BETON_OK;
 }
 
-int selection_next(const selection *self, const beton_reader *reader, selection_cursor *cursor, uint64_t *sample,
-		   bool *found, beton_error *err)
+int selection_next(const selection *self, dataset_input *in, selection_cursor *cursor, uint64_t *sample, bool *found,
+		   beton_error *err)
 {
 	const index_range all = {0, UINT64_MAX};
 	const index_range *ranges = self->listed ? self->ranges : &all;
 	size_t num_ranges = self->listed ? self->num_ranges : 1;
-	uint64_t count = beton_reader_info(reader)->num_samples;
+	uint64_t count = in->num_samples;
 	*found = false;
 	while (cursor->range < num_ranges && !*found) {
 		const index_range *range = &ranges[cursor->range];
@@ -212,21 +214,21 @@ int selection_next(const selection *self, const beton_reader *reader, selection_
 		*sample = range->first + cursor->step++;
 		int result = program_check_signals(err);
 		if (result == BETON_OK)
-			result = test_sample(self, reader, *sample, found, err);
+			result = test_sample(self, in, *sample, found, err);
 		if (result != BETON_OK)
 			return result;
 	}
 	return BETON_OK;
 }
 
-int selection_count(const selection *self, const beton_reader *reader, uint64_t *count, beton_error *err)
+int selection_count(const selection *self, dataset_input *in, uint64_t *count, beton_error *err)
 {
 	selection_cursor cursor = {0};
 	uint64_t sample;
 	bool found = true;
 	*count = 0;
 	while (found) {
-		int result = selection_next(self, reader, &cursor, &sample, &found, err);
+		int result = selection_next(self, in, &cursor, &sample, &found, err);
 		if (result != BETON_OK)
 			return result;
 		*count += found;

@@ -4,8 +4,6 @@
 #ifndef TOOLS_SELECTION_H
 #define TOOLS_SELECTION_H
 
-#include <beton/beton.h>
-
 #include "condition.h"
 
 typedef struct index_range {
@@ -39,7 +37,7 @@ void selection_free(selection *self);
 
 /* Checks the selection against a dataset. INVALID_ARGUMENT: a number beyond the last sample, no such field or class;
  * those of facts_load. */
-int selection_bind(selection *self, const beton_reader *reader, beton_error *err);
+int selection_bind(selection *self, const dataset_input *in, beton_error *err);
 
 /* Position in a bound selection. Zero-initialise. */
 typedef struct selection_cursor {
@@ -47,11 +45,11 @@ typedef struct selection_cursor {
 	uint64_t step; /* samples of that range that are done */
 } selection_cursor;
 
-/* The next sample; *found false: there is none. Errors: those of beton_reader_value, CANCELLED. */
-int selection_next(const selection *self, const beton_reader *reader, selection_cursor *cursor, uint64_t *sample,
-		   bool *found, beton_error *err);
+/* The next sample; *found false: there is none. Errors: those of condition_test, CANCELLED. */
+int selection_next(const selection *self, dataset_input *in, selection_cursor *cursor, uint64_t *sample, bool *found,
+		   beton_error *err);
 
 /* How many there are. */
-int selection_count(const selection *self, const beton_reader *reader, uint64_t *count, beton_error *err);
+int selection_count(const selection *self, dataset_input *in, uint64_t *count, beton_error *err);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * The facts of a dataset that is merged from several.
  */
-#ifndef BETON_MERGE_MERGED_H
-#define BETON_MERGE_MERGED_H
+#ifndef TOOLS_MERGED_H
+#define TOOLS_MERGED_H
 
 #include <jansson.h>
 
@@ -26,7 +26,8 @@ int merged_add(merged_facts *self, const beton_reader *reader, beton_error *err)
 /* *to: the new numbers of an added input's *count classes; the caller's to free. */
 int merged_map(const merged_facts *self, const beton_reader *reader, int64_t **to, uint64_t *count, beton_error *err);
 
-/* The facts as text; the caller's to free. NULL: no memory. */
+/* The facts as an object, and as text; the caller's. NULL: no memory. */
+json_t *merged_object(const merged_facts *self);
 char *merged_text(const merged_facts *self);
 
 void merged_free(merged_facts *self);

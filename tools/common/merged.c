@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "tools/common/facts.h"
+#include "facts.h"
 
 static int no_memory(beton_error *err)
 {
@@ -126,12 +126,19 @@ int merged_map(const merged_facts *self, const beton_reader *reader, int64_t **t
 	return result;
 }
 
-char *merged_text(const merged_facts *self)
+json_t *merged_object(const merged_facts *self)
 {
 	json_t *all = json_copy(self->common);
-	char *text = NULL;
-	if (all && (!self->classes || json_object_set(all, "classes", self->classes) == 0))
-		text = json_dumps(all, JSON_COMPACT);
+	if (!all || !self->classes || json_object_set(all, "classes", self->classes) == 0)
+		return all;
+	json_decref(all);
+	return NULL;
+}
+
+char *merged_text(const merged_facts *self)
+{
+	json_t *all = merged_object(self);
+	char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
 	json_decref(all);
 	return text;
 }
