@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include <beton/set.h>
 #include <jansson.h>
 #include <xxhash.h>
 
@@ -66,29 +67,45 @@ static int run_epoch(load_run *self, uint32_t epoch, uint64_t opened_ns, beton_e
 	return result == BETON_END ? BETON_OK : result;
 }
 
+/* The field of rasters that a file, or a set of shards, has in place of images. False: it has none; what is wrong with
+ * the file, the loader says. */
+static bool find_raster(const char *path, beton_field *out)
+{
+	beton_reader *reader = NULL;
+	beton_set *set = NULL;
+	uint32_t count = 0;
+	bool images = false, found = false;
+	if (beton_reader_open(&reader, path, NULL) == BETON_OK)
+		count = beton_reader_info(reader)->num_fields;
+	else if (beton_set_open(&set, path, NULL) == BETON_OK)
+		count = beton_set_get_info(set)->num_fields;
+	for (uint32_t i = 0; i < count; i++) {
+		const beton_field *field = set ? beton_set_field(set, i) : beton_reader_field(reader, i);
+		images |= field->type == BETON_FIELD_IMAGE;
+		if (field->type == BETON_FIELD_RASTER && !found)
+			*out = *field;
+		found |= field->type == BETON_FIELD_RASTER;
+	}
+	beton_set_close(&set);
+	beton_reader_close(&reader);
+	return found && !images;
+}
+
 /* Opens the loader. ImageNet's numbers are of RGB: rasters, of any channels, are normalized to 0..1. */
 static int open_loader(load_run *self, beton_error *err)
 {
 	const load_options *options = self->options;
 	beton_loader_options loader = options->loader;
 	float statistics[2 * BETON_CHANNELS_MAX];
-	beton_reader *reader = NULL;
-	/* What is wrong with the file, the loader says. */
-	if (loader.image.normalize && !loader.tokens.window)
-		beton_reader_open(&reader, options->path, NULL);
-	int field = reader && beton_reader_find_type(reader, BETON_FIELD_IMAGE) < 0
-			    ? beton_reader_find_type(reader, BETON_FIELD_RASTER)
-			    : -1;
-	if (field >= 0) {
-		const beton_field *raster = beton_reader_field(reader, (uint32_t)field);
+	beton_field raster = {0};
+	if (loader.image.normalize && !loader.tokens.window && find_raster(options->path, &raster)) {
 		loader.image.statistics = statistics;
-		loader.image.num_statistics = (uint32_t)raster->shape[0];
+		loader.image.num_statistics = (uint32_t)raster.shape[0];
 		for (uint32_t i = 0; i < loader.image.num_statistics; i++) {
 			statistics[2 * i] = 0;
-			statistics[2 * i + 1] = raster->item_size == 2 ? UINT16_MAX : UINT8_MAX;
+			statistics[2 * i + 1] = raster.item_size == 2 ? UINT16_MAX : UINT8_MAX;
 		}
 	}
-	beton_reader_close(&reader);
 	return beton_loader_open(&self->loader, options->path, &loader, err);
 }
 
