@@ -21,9 +21,10 @@
 #include "side_index.h"
 #include "spool.h"
 
-void beton_index_options_init(beton_index_options *options)
+void beton_index_options_init_sized(beton_index_options *options, size_t size)
 {
-	*options = (beton_index_options){.struct_size = sizeof(*options)};
+	const beton_index_options defaults = {.struct_size = sizeof(defaults)};
+	bt_sized_init(options, size, &defaults);
 }
 
 static int take_options(const beton_index_options *given, beton_index_options *options, beton_error *err)

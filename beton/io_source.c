@@ -19,9 +19,10 @@ struct io_source {
 	bool cancelled;
 };
 
-void beton_io_init(beton_io *io)
+void beton_io_init_sized(beton_io *io, size_t size)
 {
-	*io = (beton_io){.struct_size = sizeof(*io), .in_flight = 1};
+	const beton_io defaults = {.struct_size = sizeof(defaults), .in_flight = 1};
+	bt_sized_init(io, size, &defaults);
 }
 
 static int read_memory(void *context, beton_io_read *read, beton_error *err)
@@ -33,9 +34,9 @@ static int read_memory(void *context, beton_io_read *read, beton_error *err)
 	return BETON_OK;
 }
 
-void beton_io_memory(beton_io *io, const char *name, const beton_memory *memory)
+void beton_io_memory_sized(beton_io *io, size_t size, const char *name, const beton_memory *memory)
 {
-	beton_io_init(io);
+	beton_io_init_sized(io, size);
 	io->name = name;
 	io->size = memory->size;
 	io->in_flight = BETON_IO_IN_FLIGHT_MAX;

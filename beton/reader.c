@@ -413,10 +413,11 @@ static int open_with(beton_reader **out, const char *path, io_source *source, in
 	return result;
 }
 
-void beton_reader_options_init(beton_reader_options *options)
+void beton_reader_options_init_sized(beton_reader_options *options, size_t size)
 {
-	*options = (beton_reader_options){
-		.struct_size = sizeof(*options), .cache_bytes = CACHE_DEFAULT, .folder = AT_FDCWD};
+	const beton_reader_options defaults = {
+		.struct_size = sizeof(defaults), .cache_bytes = CACHE_DEFAULT, .folder = AT_FDCWD};
+	bt_sized_init(options, size, &defaults);
 }
 
 int bt_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err)

@@ -36,9 +36,10 @@ typedef struct repair {
 	uint64_t bytes;
 } repair;
 
-void beton_repair_options_init(beton_repair_options *options)
+void beton_repair_options_init_sized(beton_repair_options *options, size_t size)
 {
-	*options = (beton_repair_options){.struct_size = sizeof(*options)};
+	const beton_repair_options defaults = {.struct_size = sizeof(defaults)};
+	bt_sized_init(options, size, &defaults);
 }
 
 static int take_options(const beton_repair_options *given, beton_repair_options *options, beton_error *err)

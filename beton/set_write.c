@@ -362,9 +362,10 @@ static int check_arguments(beton_set_mode mode, const char *const *shards, uint3
 	return BETON_OK;
 }
 
-void beton_set_options_init(beton_set_options *options)
+void beton_set_options_init_sized(beton_set_options *options, size_t size)
 {
-	*options = (beton_set_options){.struct_size = sizeof(*options)};
+	const beton_set_options defaults = {.struct_size = sizeof(defaults)};
+	bt_sized_init(options, size, &defaults);
 }
 
 int beton_set_write(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count,

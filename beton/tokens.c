@@ -36,11 +36,12 @@ struct beton_tokens {
 	beton_tokens_info info;
 };
 
-void beton_tokens_options_init(beton_tokens_options *options)
+void beton_tokens_options_init_sized(beton_tokens_options *options, size_t size)
 {
 	beton_reader_options reader;
 	beton_reader_options_init(&reader);
-	*options = (beton_tokens_options){.struct_size = sizeof(*options), .cache_bytes = reader.cache_bytes};
+	const beton_tokens_options defaults = {.struct_size = sizeof(defaults), .cache_bytes = reader.cache_bytes};
+	bt_sized_init(options, size, &defaults);
 }
 
 /* ---- .bin ---- */

@@ -53,9 +53,10 @@ typedef struct verification {
 	beton_error error;
 } verification;
 
-void beton_verify_options_init(beton_verify_options *options)
+void beton_verify_options_init_sized(beton_verify_options *options, size_t size)
 {
-	*options = (beton_verify_options){.struct_size = sizeof(*options)};
+	const beton_verify_options defaults = {.struct_size = sizeof(defaults)};
+	bt_sized_init(options, size, &defaults);
 }
 
 static int take_options(const beton_verify_options *given, beton_verify_options *options, beton_error *err)

@@ -17,10 +17,11 @@
 
 #define WINDOW_DEFAULT ((size_t)64 << 20)
 
-void beton_writer_options_init(beton_writer_options *options)
+void beton_writer_options_init_sized(beton_writer_options *options, size_t size)
 {
-	*options = (beton_writer_options){
-		.struct_size = sizeof(*options), .page_size = BETON_PAGE_SIZE_DEFAULT, .window = WINDOW_DEFAULT};
+	const beton_writer_options defaults = {
+		.struct_size = sizeof(defaults), .page_size = BETON_PAGE_SIZE_DEFAULT, .window = WINDOW_DEFAULT};
+	bt_sized_init(options, size, &defaults);
 }
 
 static int take_options(const beton_writer_options *given, beton_writer_options *options, beton_error *err)

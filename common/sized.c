@@ -34,15 +34,29 @@ int bt_sized_take(void *out, const void *given, const char *what, beton_error *e
 	return BETON_OK;
 }
 
-bool bt_sized_give(void *out, const void *facts)
+/* Copies what both have, and clears the rest. */
+static void copy(void *out, size_t size, const void *from)
 {
-	size_t size = size_of(out), known = size_of(facts);
-	if (!is_size(size))
-		return false;
+	size_t known = size_of(from);
 	if (size > known)
 		memset((char *)out + known, 0, size - known);
-	memcpy(out, facts, size < known ? size : known);
+	memcpy(out, from, size < known ? size : known);
 	memcpy(out, &size, sizeof(size));
+}
+
+void bt_sized_init(void *out, size_t size, const void *defaults)
+{
+	/* Anything else is no struct of ours; the call that takes it says so. */
+	if (is_size(size))
+		copy(out, size, defaults);
+}
+
+bool bt_sized_give(void *out, const void *facts)
+{
+	size_t size = size_of(out);
+	if (!is_size(size))
+		return false;
+	copy(out, size, facts);
 	return true;
 }
 

@@ -21,6 +21,10 @@
  * INVALID_ARGUMENT. */
 int bt_sized_take(void *out, const void *given, const char *what, beton_error *err);
 
+/* Sets the caller's struct of `size` bytes, its struct_size too, to *defaults, a struct of this library. Members that
+ * it lacks are left out; bytes beyond, which this library does not know, become zero. */
+void bt_sized_init(void *out, size_t size, const void *defaults);
+
 /* Copies *facts, a struct of this library, to the caller's struct, as far as that has room. Bytes beyond become zero;
  * the caller's struct_size does not change. False: struct_size is invalid, and nothing is copied. */
 bool bt_sized_give(void *out, const void *facts);

@@ -14,9 +14,10 @@
 #include "order/resume.h"
 #include "state.h"
 
-void beton_iterator_options_init(beton_iterator_options *options)
+void beton_iterator_options_init_sized(beton_iterator_options *options, size_t size)
 {
-	*options = (beton_iterator_options){.struct_size = sizeof(*options), .epochs = 1};
+	const beton_iterator_options defaults = {.struct_size = sizeof(defaults), .epochs = 1};
+	bt_sized_init(options, size, &defaults);
 }
 
 bt_shard bt_shard_of(const beton_loader *loader, uint64_t position)

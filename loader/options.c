@@ -20,10 +20,10 @@ enum {
 	CPU_MAX = 65535
 };
 
-void beton_loader_options_init(beton_loader_options *options)
+void beton_loader_options_init_sized(beton_loader_options *options, size_t size)
 {
-	*options = (beton_loader_options){
-		.struct_size = sizeof(*options),
+	const beton_loader_options defaults = {
+		.struct_size = sizeof(defaults),
 		.batch_size = 256,
 		.batches_ahead = 3,
 		.batches_leased = 2,
@@ -46,6 +46,7 @@ void beton_loader_options_init(beton_loader_options *options)
 		.window_pages = 64,
 		.tokens = {.dtype = BETON_INT64, .end_of_text = -1},
 	};
+	bt_sized_init(options, size, &defaults);
 }
 
 static int check_count(const char *field, uint64_t value, uint64_t least, uint64_t most, beton_error *err)

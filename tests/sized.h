@@ -69,6 +69,38 @@ static inline void sized_check(const sized_options *of)
 	sized_expect(of, (size_t)UINT64_C(0x5a5a5a5a5a5a5a5a), of->size, 0, BETON_INVALID_ARGUMENT);
 }
 
+/* A function that sets defaults in a struct of `size` bytes here, and of other sizes in programs of other releases:
+ * nothing behind their struct is touched. */
+static inline void sized_check_init(const char *name, size_t size, void (*call)(void *options, size_t size))
+{
+	enum { MORE = 64 };
+	char *options = malloc(size + MORE), *whole = malloc(size);
+	assert_true(options && whole);
+	call(whole, size);
+	for (size_t claimed = 0; claimed <= size + MORE; claimed++) {
+		size_t filled = claimed < sizeof(size_t) ? 0 : claimed < size ? claimed : size;
+		memset(options, 0x5a, size + MORE);
+		call(options, claimed);
+		if (filled && memcmp(options, &claimed, sizeof(claimed)) != 0)
+			fail_msg("%s: struct_size is not %zu", name, claimed);
+		if (filled && memcmp(options + sizeof(size_t), whole + sizeof(size_t), filled - sizeof(size_t)) != 0)
+			fail_msg("%s: %zu bytes of %zu: other defaults", name, claimed, size);
+		for (size_t i = filled; i < size + MORE; i++)
+			if (options[i] != (filled && i < claimed ? 0 : 0x5a))
+				fail_msg("%s: %zu bytes of %zu: byte %zu is %d", name, claimed, size, i, options[i]);
+	}
+	free(options);
+	free(whole);
+}
+
+/* The same for TYPE, whose function is TYPE_init_sized. */
+#define SIZED_INIT(type)                                        \
+	static void type##_init_any(void *options, size_t size) \
+	{                                                       \
+		type##_init_sized(options, size);               \
+	}
+#define SIZED_CHECK_INIT(type) sized_check_init(#type, sizeof(type), type##_init_any)
+
 /* A public function that fills in a struct of size bytes, always with the same. */
 static inline void sized_check_filled(const char *name, size_t size, void (*call)(void *facts))
 {

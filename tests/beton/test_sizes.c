@@ -3,7 +3,9 @@
  * Options of older and newer releases: of reader, writer, sets, verify and repair. */
 #include "support.h"
 
+#include <beton/index.h>
 #include <beton/set.h>
+#include <beton/tokens.h>
 #include <beton/verify.h>
 
 #include "../sized.h"
@@ -64,6 +66,28 @@ static void options_of_every_size(void **state)
 	sized_check(&(sized_options){"beton_repair", &repairing, sizeof(repairing), repair_with});
 }
 
+SIZED_INIT(beton_index_options)
+SIZED_INIT(beton_io)
+SIZED_INIT(beton_reader_options)
+SIZED_INIT(beton_repair_options)
+SIZED_INIT(beton_set_options)
+SIZED_INIT(beton_tokens_options)
+SIZED_INIT(beton_verify_options)
+SIZED_INIT(beton_writer_options)
+
+static void defaults_of_every_size(void **state)
+{
+	(void)state;
+	SIZED_CHECK_INIT(beton_index_options);
+	SIZED_CHECK_INIT(beton_io);
+	SIZED_CHECK_INIT(beton_reader_options);
+	SIZED_CHECK_INIT(beton_repair_options);
+	SIZED_CHECK_INIT(beton_set_options);
+	SIZED_CHECK_INIT(beton_tokens_options);
+	SIZED_CHECK_INIT(beton_verify_options);
+	SIZED_CHECK_INIT(beton_writer_options);
+}
+
 static bool never(void *context, const beton_finding *finding)
 {
 	(void)context;
@@ -119,6 +143,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_of_every_size),
+		cmocka_unit_test(defaults_of_every_size),
 		cmocka_unit_test(members_beyond_the_size_do_not_count),
 		cmocka_unit_test(the_version),
 	};

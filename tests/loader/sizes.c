@@ -32,6 +32,16 @@ static void options_of_every_size(void **state)
 	assert_int_equal(open_with(&cut, NULL), BETON_INVALID_ARGUMENT);
 }
 
+SIZED_INIT(beton_loader_options)
+SIZED_INIT(beton_iterator_options)
+
+static void defaults_of_every_size(void **state)
+{
+	(void)state;
+	SIZED_CHECK_INIT(beton_loader_options);
+	SIZED_CHECK_INIT(beton_iterator_options);
+}
+
 static void get_stats(void *stats)
 {
 	beton_loader_get_stats(loader, stats);
@@ -82,6 +92,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_of_every_size),
+		cmocka_unit_test(defaults_of_every_size),
 		cmocka_unit_test(statistics_of_every_size),
 		cmocka_unit_test(the_version),
 	};

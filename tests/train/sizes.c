@@ -5,7 +5,11 @@
 
 #include <dtrain/checkpoint.h>
 #include <dtrain/comm.h>
+#include <dtrain/hook.h>
+#include <dtrain/local.h>
+#include <dtrain/server.h>
 #include <dtrain/sync.h>
+#include <dtrain/transformer.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -118,6 +122,46 @@ static void options_of_every_size(void **state)
 	sized_check(&(sized_options){"dtrain_checkpoint_save", &content, sizeof(content), save_content});
 }
 
+SIZED_INIT(dtrain_optimizer_options)
+SIZED_INIT(dtrain_loss_options)
+SIZED_INIT(dtrain_linear_options)
+SIZED_INIT(dtrain_attention_options)
+SIZED_INIT(dtrain_batch_norm_options)
+SIZED_INIT(dtrain_server_options)
+SIZED_INIT(dtrain_sync_options)
+SIZED_INIT(dtrain_local_options)
+SIZED_INIT(dtrain_checkpoint_export_options)
+SIZED_INIT(dtrain_group_options)
+SIZED_INIT(dtrain_group_split_options)
+SIZED_INIT(dtrain_store_server_options)
+SIZED_INIT(dtrain_compression)
+SIZED_INIT(dtrain_unit_policy)
+SIZED_INIT(dtrain_transformer)
+SIZED_INIT(dtrain_transformer_inputs)
+SIZED_INIT(dtrain_transformer_outputs)
+
+static void defaults_of_every_size(void **state)
+{
+	(void)state;
+	SIZED_CHECK_INIT(dtrain_optimizer_options);
+	SIZED_CHECK_INIT(dtrain_loss_options);
+	SIZED_CHECK_INIT(dtrain_linear_options);
+	SIZED_CHECK_INIT(dtrain_attention_options);
+	SIZED_CHECK_INIT(dtrain_batch_norm_options);
+	SIZED_CHECK_INIT(dtrain_server_options);
+	SIZED_CHECK_INIT(dtrain_sync_options);
+	SIZED_CHECK_INIT(dtrain_local_options);
+	SIZED_CHECK_INIT(dtrain_checkpoint_export_options);
+	SIZED_CHECK_INIT(dtrain_group_options);
+	SIZED_CHECK_INIT(dtrain_group_split_options);
+	SIZED_CHECK_INIT(dtrain_store_server_options);
+	SIZED_CHECK_INIT(dtrain_compression);
+	SIZED_CHECK_INIT(dtrain_unit_policy);
+	SIZED_CHECK_INIT(dtrain_transformer);
+	SIZED_CHECK_INIT(dtrain_transformer_inputs);
+	SIZED_CHECK_INIT(dtrain_transformer_outputs);
+}
+
 static void get_facts(void *facts)
 {
 	dtrain_program_get_facts(n.program, facts);
@@ -169,6 +213,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_of_every_size),
+		cmocka_unit_test(defaults_of_every_size),
 		cmocka_unit_test(structs_of_every_size_are_filled_in),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -33,9 +33,11 @@ typedef struct export_job {
 	size_t first; /* of the tensors in the file that is written */
 } export_job;
 
-void dtrain_checkpoint_export_options_init(dtrain_checkpoint_export_options *options)
+void dtrain_checkpoint_export_options_init_sized(dtrain_checkpoint_export_options *options, size_t size)
 {
-	*options = (dtrain_checkpoint_export_options){.struct_size = sizeof(*options), .set = DTRAIN_CHECKPOINT_MODEL};
+	const dtrain_checkpoint_export_options defaults = {.struct_size = sizeof(defaults),
+							   .set = DTRAIN_CHECKPOINT_MODEL};
+	bt_sized_init(options, size, &defaults);
 }
 
 char *dtrain_checkpoint_export_path(const char *file, int index, int count)

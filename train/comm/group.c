@@ -48,9 +48,10 @@ void dtrain__work_describe(const dtrain_work *work, char *text, size_t size)
 		bt_append(text, size, " (%s)", work->label);
 }
 
-void dtrain_group_options_init(dtrain_group_options *options)
+void dtrain_group_options_init_sized(dtrain_group_options *options, size_t size)
 {
-	*options = (dtrain_group_options){.struct_size = sizeof(*options), .timeout_ms = DEFAULT_TIMEOUT_MS};
+	const dtrain_group_options defaults = {.struct_size = sizeof(defaults), .timeout_ms = DEFAULT_TIMEOUT_MS};
+	bt_sized_init(options, size, &defaults);
 }
 
 static int check_options(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,

@@ -99,9 +99,10 @@ static int join_part(dtrain_group *group, const int64_t *all, const dtrain_group
 	return status;
 }
 
-void dtrain_group_split_options_init(dtrain_group_split_options *options)
+void dtrain_group_split_options_init_sized(dtrain_group_split_options *options, size_t size)
 {
-	*options = (dtrain_group_split_options){.struct_size = sizeof(*options)};
+	const dtrain_group_split_options defaults = {.struct_size = sizeof(defaults)};
+	bt_sized_init(options, size, &defaults);
 }
 
 int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *given,

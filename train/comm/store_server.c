@@ -380,9 +380,10 @@ static int start_thread(dtrain_store_server *server)
 	return failure;
 }
 
-void dtrain_store_server_options_init(dtrain_store_server_options *options)
+void dtrain_store_server_options_init_sized(dtrain_store_server_options *options, size_t size)
 {
-	*options = (dtrain_store_server_options){.struct_size = sizeof(*options)};
+	const dtrain_store_server_options defaults = {.struct_size = sizeof(defaults)};
+	bt_sized_init(options, size, &defaults);
 }
 
 static int take_options(const dtrain_store_server_options *given, dtrain_store_server_options *out, beton_error *err)

@@ -11,10 +11,11 @@
 #include "params.h"
 #include "shape.h"
 
-void dtrain_unit_policy_init(dtrain_unit_policy *policy)
+void dtrain_unit_policy_init_sized(dtrain_unit_policy *policy, size_t size)
 {
-	*policy = (dtrain_unit_policy){
-		.struct_size = sizeof(*policy), .first_bytes = SIZE_MAX, .bytes = SIZE_MAX, .shards = 1};
+	const dtrain_unit_policy defaults = {
+		.struct_size = sizeof(defaults), .first_bytes = SIZE_MAX, .bytes = SIZE_MAX, .shards = 1};
+	bt_sized_init(policy, size, &defaults);
 }
 
 int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *given, beton_error *err)

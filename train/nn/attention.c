@@ -3,9 +3,10 @@
 #include "core/graph.h"
 #include "core/shape.h"
 
-void dtrain_attention_options_init(dtrain_attention_options *options)
+void dtrain_attention_options_init_sized(dtrain_attention_options *options, size_t size)
 {
-	*options = (dtrain_attention_options){.struct_size = sizeof(*options), .random = -1};
+	const dtrain_attention_options defaults = {.struct_size = sizeof(defaults), .random = -1};
+	bt_sized_init(options, size, &defaults);
 }
 
 /* False after a failure. */

@@ -49,9 +49,10 @@ dtrain_tensor dtrain_linear_of(dtrain_graph *graph, dtrain_tensor x, dtrain_tens
 	return linear_of(graph, x, w, b, &(dtrain_op_attrs){.relu = relu});
 }
 
-void dtrain_linear_options_init(dtrain_linear_options *options)
+void dtrain_linear_options_init_sized(dtrain_linear_options *options, size_t size)
 {
-	*options = (dtrain_linear_options){.struct_size = sizeof(*options)};
+	const dtrain_linear_options defaults = {.struct_size = sizeof(defaults)};
+	bt_sized_init(options, size, &defaults);
 }
 
 dtrain_tensor dtrain_linear_with(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,

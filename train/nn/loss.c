@@ -67,9 +67,10 @@ dtrain_tensor dtrain_softmax_cross_entropy_mixed(dtrain_graph *graph, dtrain_ten
 			&(dtrain_loss_attrs){.label_smoothing = label_smoothing});
 }
 
-void dtrain_loss_options_init(dtrain_loss_options *options)
+void dtrain_loss_options_init_sized(dtrain_loss_options *options, size_t size)
 {
-	*options = (dtrain_loss_options){.struct_size = sizeof(*options), .ignored = -100};
+	const dtrain_loss_options defaults = {.struct_size = sizeof(defaults), .ignored = -100};
+	bt_sized_init(options, size, &defaults);
 }
 
 /* False after a failure. */

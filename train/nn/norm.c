@@ -93,9 +93,10 @@ dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 	return batch_norm(graph, name, x, -1, &options);
 }
 
-void dtrain_batch_norm_options_init(dtrain_batch_norm_options *options)
+void dtrain_batch_norm_options_init_sized(dtrain_batch_norm_options *options, size_t size)
 {
-	*options = default_options(false);
+	const dtrain_batch_norm_options defaults = default_options(false);
+	bt_sized_init(options, size, &defaults);
 }
 
 dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *name, dtrain_tensor x,

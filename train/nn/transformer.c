@@ -61,9 +61,9 @@ static const struct {
 
 #define KNOWN_COUNT ((int)(sizeof(known) / sizeof(known[0])))
 
-void dtrain_transformer_init(dtrain_transformer *description)
+void dtrain_transformer_init_sized(dtrain_transformer *description, size_t size)
 {
-	*description = known[0].description;
+	bt_sized_init(description, size, &known[0].description);
 }
 
 static bool is_vit(int index)
@@ -105,21 +105,23 @@ int dtrain_transformer_find(const char *name, dtrain_transformer *out, beton_err
 		       name, names);
 }
 
-void dtrain_transformer_inputs_init(dtrain_transformer_inputs *inputs)
+void dtrain_transformer_inputs_init_sized(dtrain_transformer_inputs *inputs, size_t size)
 {
-	*inputs = (dtrain_transformer_inputs){.struct_size = sizeof(*inputs),
-					      .tokens = -1,
-					      .position = -1,
-					      .segment = -1,
-					      .token_types = -1,
-					      .random = -1,
-					      .past = -1};
+	const dtrain_transformer_inputs defaults = {.struct_size = sizeof(defaults),
+						    .tokens = -1,
+						    .position = -1,
+						    .segment = -1,
+						    .token_types = -1,
+						    .random = -1,
+						    .past = -1};
+	bt_sized_init(inputs, size, &defaults);
 }
 
-void dtrain_transformer_outputs_init(dtrain_transformer_outputs *outputs)
+void dtrain_transformer_outputs_init_sized(dtrain_transformer_outputs *outputs, size_t size)
 {
-	*outputs = (dtrain_transformer_outputs){
-		.struct_size = sizeof(*outputs), .hidden = -1, .head = -1, .head_bias = -1};
+	const dtrain_transformer_outputs defaults = {
+		.struct_size = sizeof(defaults), .hidden = -1, .head = -1, .head_bias = -1};
+	bt_sized_init(outputs, size, &defaults);
 }
 
 bool dtrain__transformer_check_random(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor random)

@@ -8,10 +8,11 @@
 #include "core/params.h"
 #include "optimizer.h"
 
-void dtrain_optimizer_options_init(dtrain_optimizer_options *options)
+void dtrain_optimizer_options_init_sized(dtrain_optimizer_options *options, size_t size)
 {
-	*options = (dtrain_optimizer_options){
-		.struct_size = sizeof(*options), .kind = "sgd", .num_groups = 1, .grad_divisor = 1};
+	const dtrain_optimizer_options defaults = {
+		.struct_size = sizeof(defaults), .kind = "sgd", .num_groups = 1, .grad_divisor = 1};
+	bt_sized_init(options, size, &defaults);
 }
 
 /* ---- arguments of ops ---- */

@@ -14,16 +14,17 @@ static const dtrain_hook *const methods[] = {
 	&dtrain__compress_topk, &dtrain__compress_powersgd,
 };
 
-void dtrain_compression_init(dtrain_compression *options)
+void dtrain_compression_init_sized(dtrain_compression *options, size_t size)
 {
-	*options = (dtrain_compression){.struct_size = sizeof(*options),
-					.method = "none",
-					.error_feedback = true,
-					.warm_start = true,
-					.ratio = 0.01,
-					.rank = 1,
-					.min_rate = 2,
-					.start = 1000};
+	const dtrain_compression defaults = {.struct_size = sizeof(defaults),
+					     .method = "none",
+					     .error_feedback = true,
+					     .warm_start = true,
+					     .ratio = 0.01,
+					     .rank = 1,
+					     .min_rate = 2,
+					     .start = 1000};
+	bt_sized_init(options, size, &defaults);
 }
 
 /* NULL: there is none of that name. */

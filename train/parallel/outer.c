@@ -15,12 +15,13 @@
 #define DEFAULT_LR 0.7
 #define DEFAULT_MOMENTUM 0.9
 
-void dtrain_local_options_init(dtrain_local_options *options)
+void dtrain_local_options_init_sized(dtrain_local_options *options, size_t size)
 {
-	*options = (dtrain_local_options){.struct_size = sizeof(*options),
-					  .steps = DEFAULT_STEPS,
-					  .lr = DEFAULT_LR,
-					  .momentum = DEFAULT_MOMENTUM};
+	const dtrain_local_options defaults = {.struct_size = sizeof(defaults),
+					       .steps = DEFAULT_STEPS,
+					       .lr = DEFAULT_LR,
+					       .momentum = DEFAULT_MOMENTUM};
+	bt_sized_init(options, size, &defaults);
 }
 
 static int check_options(const dtrain_local_options *options, beton_error *err)

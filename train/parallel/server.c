@@ -55,12 +55,13 @@ struct dtrain_server {
 	bool stopping;
 };
 
-void dtrain_server_options_init(dtrain_server_options *options)
+void dtrain_server_options_init_sized(dtrain_server_options *options, size_t size)
 {
-	*options = (dtrain_server_options){.struct_size = sizeof(*options),
-					   .bound = DEFAULT_BOUND,
-					   .timeout_ms = DEFAULT_TIMEOUT_MS,
-					   .join_timeout_ms = DEFAULT_JOIN_TIMEOUT_MS};
+	const dtrain_server_options defaults = {.struct_size = sizeof(defaults),
+						.bound = DEFAULT_BOUND,
+						.timeout_ms = DEFAULT_TIMEOUT_MS,
+						.join_timeout_ms = DEFAULT_JOIN_TIMEOUT_MS};
+	bt_sized_init(options, size, &defaults);
 }
 
 /* ---- a worker's thread ---- */

@@ -31,12 +31,13 @@ static const dtrain__sync_kind kinds[] = {
 	{.name = "local", .unit = "bucket", .whole_values = true, .whole_grads = true, .has_rounds = true},
 };
 
-void dtrain_sync_options_init(dtrain_sync_options *options)
+void dtrain_sync_options_init_sized(dtrain_sync_options *options, size_t size)
 {
-	*options = (dtrain_sync_options){.struct_size = sizeof(*options),
-					 .strategy = kinds[0].name,
-					 .prefetch_bytes = DEFAULT_PREFETCH_BYTES,
-					 .registration = DTRAIN_REGISTER_WITHIN_MACHINE};
+	const dtrain_sync_options defaults = {.struct_size = sizeof(defaults),
+					      .strategy = kinds[0].name,
+					      .prefetch_bytes = DEFAULT_PREFETCH_BYTES,
+					      .registration = DTRAIN_REGISTER_WITHIN_MACHINE};
+	bt_sized_init(options, size, &defaults);
 }
 
 static const dtrain__sync_kind *find_kind(const char *name)

@@ -9,7 +9,9 @@
  *
  * Structs that begin with struct_size, the size in the caller's header, may come from another release. Members that a
  * smaller struct lacks have their defaults. Members of a larger struct that this library does not know must be zero.
- * Otherwise, and for a size below that of struct_size itself or above 4096, the call fails with INVALID_ARGUMENT.
+ * Otherwise, and for a size below that of struct_size itself or above 4096, the call fails with INVALID_ARGUMENT. For
+ * this NAME_init hands the size in the caller's header to NAME_init_sized, the function that the library exports. Other
+ * languages than C and C++ call that one, with the size of their own struct.
  */
 #ifndef BETON_BETON_H
 #define BETON_BETON_H
@@ -198,7 +200,11 @@ typedef struct beton_reader_options {
 	int folder;
 } beton_reader_options;
 
-BETON_API void beton_reader_options_init(beton_reader_options *options);
+BETON_API void beton_reader_options_init_sized(beton_reader_options *options, size_t size);
+static inline void beton_reader_options_init(beton_reader_options *options)
+{
+	beton_reader_options_init_sized(options, sizeof(*options));
+}
 
 /* beton_reader_open with options, which may be NULL. Further errors: INVALID_ARGUMENT (struct_size, borrow without
  * give_back or the reverse, folder without borrow, what the function custom said), those of the function borrow, also
@@ -410,7 +416,11 @@ typedef struct beton_input {
 /* Writes one file. Needs memory for a page and the window, however many samples there are. */
 typedef struct beton_writer beton_writer;
 
-BETON_API void beton_writer_options_init(beton_writer_options *options);
+BETON_API void beton_writer_options_init_sized(beton_writer_options *options, size_t size);
+static inline void beton_writer_options_init(beton_writer_options *options)
+{
+	beton_writer_options_init_sized(options, sizeof(*options));
+}
 
 /* Starts a file that appears at path only when beton_writer_finish succeeds. Until then there are two locked files in
  * the same folder, .NAME.partial and .NAME.partial.journal. Such files of a killed writer are replaced or, with

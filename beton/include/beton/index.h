@@ -51,7 +51,11 @@ typedef struct beton_index_options {
 	void *context;
 } beton_index_options;
 
-BETON_API void beton_index_options_init(beton_index_options *options);
+BETON_API void beton_index_options_init_sized(beton_index_options *options, size_t size);
+static inline void beton_index_options_init(beton_index_options *options)
+{
+	beton_index_options_init_sized(options, sizeof(*options));
+}
 
 /* Adds the index to the file at path, unless it has one, or a valid side file; a side file that is not of this file is
  * replaced, or removed if no JPEG gets an index. Samples and checksums stay as they are, and so do the file's size, its

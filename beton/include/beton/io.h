@@ -66,7 +66,11 @@ typedef struct beton_io {
 } beton_io;
 
 /* Sets the defaults. */
-BETON_API void beton_io_init(beton_io *io);
+BETON_API void beton_io_init_sized(beton_io *io, size_t size);
+static inline void beton_io_init(beton_io *io)
+{
+	beton_io_init_sized(io, sizeof(*io));
+}
 
 /* A file in memory (the struct has no further members in any release), which must stay as it is until the reader or
  * loader is closed, as this struct must. */
@@ -76,7 +80,11 @@ typedef struct beton_memory {
 } beton_memory;
 
 /* Describes a file in memory. name: for messages. The caller may set `close`, to know when the memory is free again. */
-BETON_API void beton_io_memory(beton_io *io, const char *name, const beton_memory *memory);
+BETON_API void beton_io_memory_sized(beton_io *io, size_t size, const char *name, const beton_memory *memory);
+static inline void beton_io_memory(beton_io *io, const char *name, const beton_memory *memory)
+{
+	beton_io_memory_sized(io, sizeof(*io), name, memory);
+}
 
 #ifdef __cplusplus
 }

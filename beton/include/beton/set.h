@@ -117,7 +117,11 @@ typedef struct beton_set_options {
 	void *context;
 } beton_set_options;
 
-BETON_API void beton_set_options_init(beton_set_options *options);
+BETON_API void beton_set_options_init_sized(beton_set_options *options, size_t size);
+static inline void beton_set_options_init(beton_set_options *options)
+{
+	beton_set_options_init_sized(options, sizeof(*options));
+}
 
 /* Writes the index at path: opens the `count` .beton files in turn, checks that they can be one set, and syncs them;
  * then a new index with all shards takes the place of the old one, at once and durably. Readers see the old index or

@@ -66,7 +66,11 @@ typedef struct beton_tokens_info {
 
 typedef struct beton_tokens beton_tokens;
 
-BETON_API void beton_tokens_options_init(beton_tokens_options *options);
+BETON_API void beton_tokens_options_init_sized(beton_tokens_options *options, size_t size);
+static inline void beton_tokens_options_init(beton_tokens_options *options)
+{
+	beton_tokens_options_init_sized(options, sizeof(*options));
+}
 
 /* Opens a file and checks its header and size. options may be NULL. The caller closes *out, which is NULL on failure.
  * Errors: those of beton_reader_open; also INVALID_ARGUMENT (options; AUTO and a name that ends otherwise), FORMAT (not

@@ -57,7 +57,11 @@ typedef struct beton_verify_options {
 	uint64_t max_pixels;
 } beton_verify_options;
 
-BETON_API void beton_verify_options_init(beton_verify_options *options);
+BETON_API void beton_verify_options_init_sized(beton_verify_options *options, size_t size);
+static inline void beton_verify_options_init(beton_verify_options *options)
+{
+	beton_verify_options_init_sized(options, sizeof(*options));
+}
 
 /* Checks a file's structure and the place of every value; with deep also the values' content. Continues after a finding
  * where possible. BETON_OK: the check is complete, with report->findings findings. options may be NULL. Memory grows
@@ -88,7 +92,11 @@ typedef struct beton_repair_options {
 	uint64_t max_pixels; /* of a JPEG; larger ones are lost. 0 (default): 89,478,485 */
 } beton_repair_options;
 
-BETON_API void beton_repair_options_init(beton_repair_options *options);
+BETON_API void beton_repair_options_init_sized(beton_repair_options *options, size_t size);
+static inline void beton_repair_options_init(beton_repair_options *options)
+{
+	beton_repair_options_init_sized(options, sizeof(*options));
+}
 
 /* Copies the intact samples of input to output. input may be damaged, truncated, or left by a killed writer (also
  * FFCV's). Nothing is encoded again. Fields with damaged names become field_0, field_1... Pictures are decoded to check

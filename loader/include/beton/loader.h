@@ -18,6 +18,7 @@
  * Structs that begin with struct_size, the size in the caller's header, may come from another release. Options: members
  * that a smaller struct lacks have their defaults. Members of a larger struct that this library does not know must be
  * zero. Otherwise, and for a size below that of struct_size itself or above 4096, the call fails with INVALID_ARGUMENT.
+ * NAME_init_sized is for other languages than C and C++, see <beton/beton.h>.
  * Statistics: the library fills the members that the caller's struct has, and sets those that it does not know to zero.
  */
 #ifndef BETON_LOADER_H
@@ -575,7 +576,11 @@ typedef struct beton_iterator beton_iterator;
 /* The library's release, "0.2.0". A static string; any thread. */
 BETON_API const char *beton_loader_version(void);
 
-BETON_API void beton_loader_options_init(beton_loader_options *options);
+BETON_API void beton_loader_options_init_sized(beton_loader_options *options, size_t size);
+static inline void beton_loader_options_init(beton_loader_options *options)
+{
+	beton_loader_options_init_sized(options, sizeof(*options));
+}
 
 /* Opens the file, checks the options (naming the bad one and its value) and starts the worker threads. Of a set of
  * shards the index alone is opened, and each shard when one of its samples is first needed, and then compared with the
@@ -642,7 +647,11 @@ typedef struct beton_iterator_options {
 	uint64_t epochs;
 } beton_iterator_options;
 
-BETON_API void beton_iterator_options_init(beton_iterator_options *options);
+BETON_API void beton_iterator_options_init_sized(beton_iterator_options *options, size_t size);
+static inline void beton_iterator_options_init(beton_iterator_options *options)
+{
+	beton_iterator_options_init_sized(options, sizeof(*options));
+}
 
 /* Begins an epoch, and starts to prepare batches. Iterators share the workers, which first fill the batch whose
  * consumer is closest to it. options may be NULL: the defaults.

@@ -208,7 +208,11 @@ typedef struct dtrain_checkpoint_export_options {
 	const char *names;
 } dtrain_checkpoint_export_options;
 
-BETON_API void dtrain_checkpoint_export_options_init(dtrain_checkpoint_export_options *options);
+BETON_API void dtrain_checkpoint_export_options_init_sized(dtrain_checkpoint_export_options *options, size_t size);
+static inline void dtrain_checkpoint_export_options_init(dtrain_checkpoint_export_options *options)
+{
+	dtrain_checkpoint_export_options_init_sized(options, sizeof(*options));
+}
 
 /* Writes tensors, after checking them, in pieces smaller than a tensor: to one safetensors file like that of an
  * unsharded checkpoint, or, if max_file_bytes is less than all of them, to several, with an index for Hugging Face's

@@ -29,7 +29,11 @@ typedef struct dtrain_store_server_options {
 	int ranks;         /* ranks that will connect, at most DTRAIN_MAX_RANKS; 0 (default): not known */
 } dtrain_store_server_options;
 
-BETON_API void dtrain_store_server_options_init(dtrain_store_server_options *options);
+BETON_API void dtrain_store_server_options_init_sized(dtrain_store_server_options *options, size_t size);
+static inline void dtrain_store_server_options_init(dtrain_store_server_options *options)
+{
+	dtrain_store_server_options_init_sized(options, sizeof(*options));
+}
 
 /* Starts a server with its own thread. options may be NULL. Raises this process's limit of open files as far as
  * allowed. The server drops a connection that sends garbage, has another token, stops in the middle of a frame or does
@@ -82,7 +86,11 @@ typedef struct dtrain_group_options {
 	bool share_device;     /* ranks may share a GPU, if the backend supports it */
 } dtrain_group_options;
 
-BETON_API void dtrain_group_options_init(dtrain_group_options *options);
+BETON_API void dtrain_group_options_init_sized(dtrain_group_options *options, size_t size);
+static inline void dtrain_group_options_init(dtrain_group_options *options)
+{
+	dtrain_group_options_init_sized(options, sizeof(*options));
+}
 
 /* Joins the group as rank of world_size; returns when all ranks have joined. Every rank must make the same calls on a
  * group in the same order. Errors: TIMEOUT (names the missing ranks), PEER_LOST, MISMATCH, UNSUPPORTED,
@@ -246,7 +254,11 @@ typedef struct dtrain_group_split_options {
 	bool copy_engines; /* see dtrain_group_split; default false: as the parent */
 } dtrain_group_split_options;
 
-BETON_API void dtrain_group_split_options_init(dtrain_group_split_options *options);
+BETON_API void dtrain_group_split_options_init_sized(dtrain_group_split_options *options, size_t size);
+static inline void dtrain_group_split_options_init(dtrain_group_split_options *options)
+{
+	dtrain_group_split_options_init_sized(options, sizeof(*options));
+}
 
 /* Collective over the parent: ranks with the same color >= 0 form a group, ordered by key, then by rank; with color < 0
  * a rank joins none, and *out is NULL. options: the same on all ranks; NULL: the defaults.

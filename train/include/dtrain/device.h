@@ -12,8 +12,9 @@
  * Structs that begin with struct_size, the size in the caller's header, may come from another release, here and in the
  * other headers of <dtrain/...>. Input structs: members that a smaller struct lacks have their defaults. Members of a
  * larger struct that this library does not know must be zero. Otherwise, and for a size below that of struct_size
- * itself or above 4096, the call fails with INVALID_ARGUMENT. Output structs: the library fills the members that the
- * caller's struct has, and sets those that it does not know to zero.
+ * itself or above 4096, the call fails with INVALID_ARGUMENT. NAME_init_sized is for other languages than C and C++,
+ * see <beton/beton.h>. Output structs: the library fills the members that the caller's struct has, and sets those that
+ * it does not know to zero.
  */
 #ifndef DTRAIN_DEVICE_H
 #define DTRAIN_DEVICE_H

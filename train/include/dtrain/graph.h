@@ -83,7 +83,11 @@ typedef struct dtrain_linear_options {
 	bool weight_in_out;           /* w is [in, out], as Hugging Face's Conv1D (GPT-2); default false */
 } dtrain_linear_options;
 
-BETON_API void dtrain_linear_options_init(dtrain_linear_options *options);
+BETON_API void dtrain_linear_options_init_sized(dtrain_linear_options *options, size_t size);
+static inline void dtrain_linear_options_init(dtrain_linear_options *options)
+{
+	dtrain_linear_options_init_sized(options, sizeof(*options));
+}
 /* dtrain_linear_of with options. In training the value before the activation is kept for the gradient. */
 BETON_API dtrain_tensor dtrain_linear_with(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
 					   const dtrain_linear_options *options);
@@ -104,7 +108,11 @@ typedef struct dtrain_batch_norm_options {
 	double momentum;   /* 0 .. 1, the new value's share in the running statistics; default 0.1 */
 } dtrain_batch_norm_options;
 
-BETON_API void dtrain_batch_norm_options_init(dtrain_batch_norm_options *options);
+BETON_API void dtrain_batch_norm_options_init_sized(dtrain_batch_norm_options *options, size_t size);
+static inline void dtrain_batch_norm_options_init(dtrain_batch_norm_options *options)
+{
+	dtrain_batch_norm_options_init_sized(options, sizeof(*options));
+}
 BETON_API dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					       const dtrain_batch_norm_options *options);
 /* relu(batch norm of x + residual): one op if the device has it, else two. */
@@ -152,7 +160,11 @@ typedef struct dtrain_attention_options {
 	int layer;
 } dtrain_attention_options;
 
-BETON_API void dtrain_attention_options_init(dtrain_attention_options *options);
+BETON_API void dtrain_attention_options_init_sized(dtrain_attention_options *options, size_t size);
+static inline void dtrain_attention_options_init(dtrain_attention_options *options)
+{
+	dtrain_attention_options_init_sized(options, sizeof(*options));
+}
 /* Multi-head attention of q [b, t, heads * d] to k, v [b, s, kv_heads * d]: [b, t, heads * d]. Head h reads head h *
  * kv_heads / heads of k and v. segment (negative: none): i32 [b, t], with s = t; a position attends only to positions
  * with its own segment. */
@@ -205,7 +217,11 @@ typedef struct dtrain_loss_options {
 	double threshold; /* of dtrain_binary_cross_entropy; 0 .. 1; default 0: none */
 } dtrain_loss_options;
 
-BETON_API void dtrain_loss_options_init(dtrain_loss_options *options);
+BETON_API void dtrain_loss_options_init_sized(dtrain_loss_options *options, size_t size);
+static inline void dtrain_loss_options_init(dtrain_loss_options *options)
+{
+	dtrain_loss_options_init_sized(options, sizeof(*options));
+}
 /* Softmax cross entropy of the logits x w^T + b without the memory for all of them: x [n, ..., c], w [v, c], b [v]
  * (negative: no bias), label i64 [n, ...]; the result has one dimension, a loss for each row. */
 BETON_API dtrain_tensor dtrain_linear_cross_entropy(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w,

@@ -137,7 +137,11 @@ typedef struct dtrain_compression {
 	uint64_t seed;       /* powersgd: of the first matrices; default 0 */
 } dtrain_compression;
 
-BETON_API void dtrain_compression_init(dtrain_compression *options);
+BETON_API void dtrain_compression_init_sized(dtrain_compression *options, size_t size);
+static inline void dtrain_compression_init(dtrain_compression *options)
+{
+	dtrain_compression_init_sized(options, sizeof(*options));
+}
 
 /* Whether a sync with shards and no replicas takes the method: one that only rounds (f16, bf16), or none ("none",
  * NULL). */

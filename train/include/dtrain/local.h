@@ -37,7 +37,11 @@ typedef struct dtrain_local_options {
 	double momentum;      /* 0 .. <1, default 0.9; 0: plain SGD */
 } dtrain_local_options;
 
-BETON_API void dtrain_local_options_init(dtrain_local_options *options);
+BETON_API void dtrain_local_options_init_sized(dtrain_local_options *options, size_t size);
+static inline void dtrain_local_options_init(dtrain_local_options *options)
+{
+	dtrain_local_options_init_sized(options, sizeof(*options));
+}
 
 /* sync: of the strategy "local"; a graph must be compiled. It must outlive this object. Marks that were created before
  * do not have the times of the ends of rounds. Errors: INVALID_ARGUMENT,

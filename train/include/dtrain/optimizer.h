@@ -110,7 +110,11 @@ typedef struct dtrain_optimizer_options {
 	int norm_parts;
 } dtrain_optimizer_options;
 
-BETON_API void dtrain_optimizer_options_init(dtrain_optimizer_options *options);
+BETON_API void dtrain_optimizer_options_init_sized(dtrain_optimizer_options *options, size_t size);
+static inline void dtrain_optimizer_options_init(dtrain_optimizer_options *options)
+{
+	dtrain_optimizer_options_init_sized(options, sizeof(*options));
+}
 
 typedef struct dtrain_optimizer dtrain_optimizer;
 

@@ -154,7 +154,11 @@ BETON_API bool dtrain_pattern_matches(const char *pattern, const char *name);
 BETON_API const char *dtrain_params_unused_pattern(const dtrain_params *params);
 
 /* Call set_units before allocation. INVALID_ARGUMENT: shards; STATE: the parameters are allocated. */
-BETON_API void dtrain_unit_policy_init(dtrain_unit_policy *policy);
+BETON_API void dtrain_unit_policy_init_sized(dtrain_unit_policy *policy, size_t size);
+static inline void dtrain_unit_policy_init(dtrain_unit_policy *policy)
+{
+	dtrain_unit_policy_init_sized(policy, sizeof(*policy));
+}
 BETON_API int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *policy, beton_error *err);
 
 /* Lays out the flat space and allocates values, compute copies, gradients and buffers. No new declarations are possible

@@ -37,7 +37,11 @@ typedef struct dtrain_server_options {
 	int join_timeout_ms;   /* of each worker's joining; default 180,000 */
 } dtrain_server_options;
 
-BETON_API void dtrain_server_options_init(dtrain_server_options *options);
+BETON_API void dtrain_server_options_init_sized(dtrain_server_options *options, size_t size);
+static inline void dtrain_server_options_init(dtrain_server_options *options)
+{
+	dtrain_server_options_init_sized(options, sizeof(*options));
+}
 
 typedef struct dtrain_server dtrain_server;
 

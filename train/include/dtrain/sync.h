@@ -94,7 +94,11 @@ typedef struct dtrain_sync_options {
 	bool overlap;
 } dtrain_sync_options;
 
-BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
+BETON_API void dtrain_sync_options_init_sized(dtrain_sync_options *options, size_t size);
+static inline void dtrain_sync_options_init(dtrain_sync_options *options)
+{
+	dtrain_sync_options_init_sized(options, sizeof(*options));
+}
 
 /* Call it before the parameters are allocated: it sets their units. params must outlive the sync. mesh: the ranks are
  * those of its axes "replicate" and "shard"; a mesh with both has no others. It must exist as long as the sync is

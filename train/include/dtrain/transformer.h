@@ -64,7 +64,11 @@ typedef struct dtrain_transformer {
 } dtrain_transformer;
 
 /* GPT-2 small without dropout. */
-BETON_API void dtrain_transformer_init(dtrain_transformer *description);
+BETON_API void dtrain_transformer_init_sized(dtrain_transformer *description, size_t size);
+static inline void dtrain_transformer_init(dtrain_transformer *description)
+{
+	dtrain_transformer_init_sized(description, sizeof(*description));
+}
 
 /* Reads config.json of Hugging Face, which has at most 1 MiB. Keys that are not known are ignored: see
  * dtrain_transformer_unused. Keys that a model can do without have Hugging Face's defaults. err must not be NULL.
@@ -113,7 +117,11 @@ typedef struct dtrain_transformer_inputs {
 	dtrain_tensor past;
 } dtrain_transformer_inputs;
 
-BETON_API void dtrain_transformer_inputs_init(dtrain_transformer_inputs *inputs);
+BETON_API void dtrain_transformer_inputs_init_sized(dtrain_transformer_inputs *inputs, size_t size);
+static inline void dtrain_transformer_inputs_init(dtrain_transformer_inputs *inputs)
+{
+	dtrain_transformer_inputs_init_sized(inputs, sizeof(*inputs));
+}
 
 /* What a model of tokens makes of them. */
 typedef struct dtrain_transformer_outputs {
@@ -123,7 +131,11 @@ typedef struct dtrain_transformer_outputs {
 	dtrain_tensor head_bias; /* [vocabulary]; negative: none (all but BERT) */
 } dtrain_transformer_outputs;
 
-BETON_API void dtrain_transformer_outputs_init(dtrain_transformer_outputs *outputs);
+BETON_API void dtrain_transformer_outputs_init_sized(dtrain_transformer_outputs *outputs, size_t size);
+static inline void dtrain_transformer_outputs_init(dtrain_transformer_outputs *outputs)
+{
+	dtrain_transformer_outputs_init_sized(outputs, sizeof(*outputs));
+}
 
 /* Adds the model to a graph for training or evaluation. Returns outputs->hidden. Calls dtrain_graph_next_block before
  * each layer. On failure, also if the description is for pictures, it returns -1, and the graph has the error. */
