@@ -17,7 +17,7 @@ void bt_dataset_cancel(const bt_dataset *dataset)
 
 const char *bt_dataset_name(const bt_dataset *dataset)
 {
-	return dataset->files->list[0].path;
+	return dataset->sets[0] ? beton_set_path(dataset->sets[0]) : dataset->files->list[0].path;
 }
 
 uint64_t bt_dataset_samples(const bt_dataset *dataset)

@@ -47,7 +47,7 @@ void bt_dataset_close(bt_dataset *dataset);
 /* Ends the reads of the caller's sources, which fail then. Any thread. */
 void bt_dataset_cancel(const bt_dataset *dataset);
 
-/* The first file's path, for messages about all of them. */
+/* The path of the first source, for messages about all of them. */
 const char *bt_dataset_name(const bt_dataset *dataset);
 
 uint64_t bt_dataset_samples(const bt_dataset *dataset);

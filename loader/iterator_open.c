@@ -127,7 +127,9 @@ static int use_state(beton_iterator_options *options, const beton_loader *loader
 	if (result)
 		return result;
 	if (place.dataset != loader->fingerprint)
-		return bt_fail(err, BETON_MISMATCH, "the state is one of another data set");
+		return bt_fail(
+			err, BETON_MISMATCH,
+			"the state is one of another data set (a file changed, was added, or has another place)");
 	if (place.order != bt_orders_fingerprint(loader->orders))
 		return bt_fail(err, BETON_MISMATCH,
 			       "the state is one of another order of samples (options order, seed, indices, weights, "

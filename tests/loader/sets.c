@@ -85,6 +85,32 @@ static void states_agree(void **state)
 	}
 }
 
+/* A set that has grown is another data set, and the message names the index. */
+static void a_set_that_grew(void **state)
+{
+	(void)state;
+	beton_loader_options options = shards_options(BETON_ORDER_RANDOM, &shards_variants[1], FILES);
+	beton_loader *loader = NULL;
+	beton_iterator *iterator = NULL;
+	beton_loader_state saved;
+	beton_error fault;
+	write_index("grows.betonset", shards, 2);
+	assert_ok(beton_loader_open(&loader, "grows.betonset", &options, err));
+	fixture_start(&iterator, loader, 0, 0);
+	assert_ok(beton_iterator_get_state(iterator, &saved, err));
+	assert_ok(beton_set_write("grows.betonset", BETON_SET_APPEND, &shards[2].path, 1, NULL, err));
+	/* What is open stays as it is. */
+	beton_iterator_close(&iterator);
+	assert_ok(beton_iterator_open_state(&iterator, loader, &saved, err));
+	fixture_close(&loader, &iterator);
+	assert_ok(beton_loader_open(&loader, "grows.betonset", &options, err));
+	assert_int_equal(beton_iterator_open_state(&iterator, loader, &saved, &fault), BETON_MISMATCH);
+	assert_non_null(strstr(fault.message, "grows.betonset"));
+	assert_non_null(strstr(fault.message, "a file changed, was added"));
+	beton_loader_close(&loader);
+	assert_int_equal(unlink("grows.betonset"), 0);
+}
+
 static void samples_are_located(void **state)
 {
 	(void)state;
@@ -379,6 +405,8 @@ static int tear_down(void **state)
 
 int main(void)
 {
+	/* Where shards.c makes its folder, because files are linked. */
+	setenv("TMPDIR", "/tmp", 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_batches_of_the_list),
 		cmocka_unit_test(states_agree),
@@ -389,6 +417,7 @@ int main(void)
 		cmocka_unit_test(differing_shards_fail),
 		cmocka_unit_test(faults_of_indexes_are_named),
 		cmocka_unit_test(shards_of_tokens),
+		cmocka_unit_test(a_set_that_grew),
 		cmocka_unit_test(shards_of_tokens_are_beton_files),
 		cmocka_unit_test(the_working_folder_may_change),
 	};

@@ -692,7 +692,8 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
  *                fork.
  *   SAMPLE_CORRUPT, IO, FILE_CHANGED, NO_MEMORY, NO_SPACE (options ragged, image.output), USER_ERROR, FORMAT (the
  *   dictionary of a compressed field is damaged), INVALID_ARGUMENT (order_callback returned a number without a sample;
- *   a raster is compressed, with output STORED)
+ *   a raster is compressed, with output STORED), and of files that are opened when they are needed (sets, and more
+ *   files than files_open_max) what opening them says: NOT_FOUND, ACCESS, SYSTEM (no descriptor is left) and others
  *                This batch is lost: err->sample is the cause, the first bad sample. The next call continues with the
  *                next batch. Only NO_MEMORY for a later epoch's order loses nothing: the next call tries again.
  *
