@@ -7,7 +7,9 @@
 #include "common/arguments.h"
 #include "common/error.h"
 #include "common/suggest.h"
+#include "common/system.h"
 #include "predict.h"
+#include "run/wait_policy.h"
 
 static const char *const usage_text =
 	"Usage: dtrain-predict [OPTION]... WEIGHTS DATA\n"
@@ -213,6 +215,10 @@ int main(int argc, char **argv)
 	options.data = argv[optind + 1];
 	if (!options.format)
 		options.format = options.output && bt_ends_with(options.output, ".csv") ? PREDICT_CSV : PREDICT_JSON;
+	/* The loader has as many threads as the device. */
+	int64_t threads = (int64_t)options.threads;
+	if (run_needs_passive_wait(1, threads, threads, bt_available_cores()))
+		run_set_passive_wait(true, argv);
 	if (run(&options, &err) == BETON_OK)
 		return 0;
 	/* Whoever reads the results has seen enough: the status is that of a program that the signal ends. */
