@@ -190,6 +190,9 @@ int bt_io_source_read(io_source *source, const char *section, void *destination,
 {
 	const beton_io *io = &source->io;
 	const uint64_t most = UINT64_MAX / 2000000;
+	/* Of an empty file; read_at has no answer for it but "the end". */
+	if (size == 0)
+		return BETON_OK;
 	beton_io_read part = {.offset = offset,
 			      .size = size,
 			      .destination = destination,

@@ -121,6 +121,10 @@ static void damage_in_memory_is_found(void **state)
 		assert_int_not_equal(beton_reader_open_io(&reader, &io, NULL, &err), BETON_OK);
 		assert_null(reader);
 		expect_text(&err, "copy: ");
+		if (size == 0) {
+			assert_int_equal(err.code, BETON_TRUNCATED);
+			expect_text(&err, "the header needs 24 bytes, the file has 0");
+		}
 	}
 	free(copy);
 }
