@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "options_image.h"
+
 typedef struct stage {
 	beton_bottleneck bottleneck;
 	const char *name;
@@ -15,6 +17,29 @@ typedef struct stage {
 
 /* If the workers wait for more than this share of their time, they are not the bottleneck. */
 #define IDLE_SHARE 0.25
+
+/* Whether no view has pixels. */
+static bool are_stored(const beton_loader_options *options)
+{
+	bool stored = true;
+	for (uint32_t i = 0; i < bt_num_views(options); i++)
+		stored &= bt_view_options(options, i)->output == BETON_IMAGE_STORED;
+	return stored;
+}
+
+/* What fills batches behind decoding. */
+static stage filling(const beton_loader_stats *s, const beton_loader_options *options)
+{
+	uint64_t ns = s->transform_ns + s->batch_ns;
+	if (are_stored(options))
+		return (stage){BETON_BOTTLENECK_TRANSFORM, "copying values as they are stored into batches", ns,
+			       options->engine == BETON_ENGINE_MMAP
+				       ? "more threads (one for each core), or a file written with smaller pictures"
+				       : "more threads (one for each core), the engine mmap, which copies pictures "
+					 "once less, or a file written with smaller pictures"};
+	return (stage){BETON_BOTTLENECK_TRANSFORM, "resizing, operations and the last pass", ns,
+		       "more threads (one for each core), fewer operations, or pixels of 8 bits as output"};
+}
 
 beton_bottleneck bt_diagnose(const beton_loader_stats *s, const beton_loader_options *options, char *text, size_t size)
 {
@@ -35,8 +60,7 @@ beton_bottleneck bt_diagnose(const beton_loader_stats *s, const beton_loader_opt
 		{BETON_BOTTLENECK_VERIFY, "comparing checksums", s->verify_ns, "no checksums for files that you trust"},
 		{BETON_BOTTLENECK_DECODE, "decoding", s->decode_ns,
 		 "more threads (one for each core), or a file written with smaller pictures or as raw pixels"},
-		{BETON_BOTTLENECK_TRANSFORM, "resizing, operations and the last pass", s->transform_ns + s->batch_ns,
-		 "more threads (one for each core), fewer operations, or pixels of 8 bits as output"}};
+		filling(s, options)};
 	uint64_t busy = 0;
 	const stage *most = &stages[0];
 	for (size_t i = 0; i < sizeof(stages) / sizeof(*stages); i++) {

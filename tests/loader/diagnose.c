@@ -63,8 +63,36 @@ static void stages_are_told_apart(void **state)
 	expect(&stats, BETON_BOTTLENECK_SLOTS, "more batches ahead (now 3) would help");
 }
 
+/* Stored pictures are neither resized nor have they pixels that could be narrower. One view with pixels has both. */
+static void stored_pictures_are_copied(void **state)
+{
+	(void)state;
+	beton_loader_options options = fixture_options(4, 2);
+	beton_image_options views[2] = {options.image, options.image};
+	beton_loader_stats stats = base();
+	char line[512];
+	stats.wait_ns = 500 * MS;
+	stats.batch_ns = 1500 * MS;
+	options.views = views;
+	options.num_views = 2;
+	views[0].output = options.image.output = BETON_IMAGE_STORED;
+	assert_int_equal(bt_diagnose(&stats, &options, line, sizeof(line)), BETON_BOTTLENECK_TRANSFORM);
+	assert_non_null(strstr(line, "resizing"));
+	views[1].output = BETON_IMAGE_STORED;
+	for (int i = 0; i < 2; i++) {
+		options.num_views = i ? 0 : 2;
+		options.engine = i ? BETON_ENGINE_MMAP : BETON_ENGINE_THREADS;
+		assert_int_equal(bt_diagnose(&stats, &options, line, sizeof(line)), BETON_BOTTLENECK_TRANSFORM);
+		assert_non_null(strstr(line, "copying values as they are stored into batches"));
+		assert_null(strstr(line, "resizing"));
+		assert_null(strstr(line, "8 bits"));
+		assert_int_equal(strstr(line, "the engine mmap") != NULL, !i);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(stages_are_told_apart)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(stages_are_told_apart),
+					   cmocka_unit_test(stored_pictures_are_copied)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
