@@ -35,7 +35,7 @@ struct beton_cache {
 	/* Of a cache that several files share. */
 	_Atomic uint64_t wanted; /* lines that will be asked for */
 	_Atomic uint64_t next;   /* the number of the next file's first line */
-	context_pool contexts;
+	unpack_pool pool;
 	cache_set sets[];
 };
 
@@ -68,6 +68,7 @@ static beton_cache *allocate(uint64_t num_sets)
 		free(cache);
 		return NULL;
 	}
+	bt_unpack_pool_init(&cache->pool);
 	/* With default attributes these calls cannot fail. */
 	for (uint64_t i = 0; i < num_sets; i++)
 		pthread_mutex_init(&cache->sets[i].lock, NULL);
@@ -99,7 +100,7 @@ void bt_cache_close(beton_cache **out)
 		return;
 	for (uint64_t i = 0; i < cache->num_sets; i++)
 		pthread_mutex_destroy(&cache->sets[i].lock);
-	bt_contexts_free(&cache->contexts);
+	bt_unpack_pool_free(&cache->pool);
 	free(cache->bytes);
 	free(cache);
 }
@@ -145,9 +146,9 @@ void bt_cache_leave(beton_cache *cache, uint64_t lines)
 	weigh(cache, atomic_fetch_sub(&cache->wanted, lines) - lines);
 }
 
-context_pool *bt_cache_contexts(beton_cache *cache)
+unpack_pool *bt_cache_pool(beton_cache *cache)
 {
-	return &cache->contexts;
+	return &cache->pool;
 }
 
 bool bt_cache_holds_all(const beton_cache *cache)

@@ -29,8 +29,8 @@ uint64_t bt_cache_lines(const uint64_t *parts, size_t num_parts);
 /* Adds a file to a cache that several share: its size in bytes, and the lines of it that will be asked for. Returns the
  * number that its first line has in the cache. */
 uint64_t bt_cache_join(beton_cache *cache, uint64_t file_size, uint64_t lines);
-/* The contexts that the files of a shared cache decompress with. */
-context_pool *bt_cache_contexts(beton_cache *cache);
+/* What the files of a shared cache decompress with. */
+unpack_pool *bt_cache_pool(beton_cache *cache);
 
 /* Takes the lines that it will be asked for off again. */
 void bt_cache_leave(beton_cache *cache, uint64_t lines);

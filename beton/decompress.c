@@ -11,6 +11,10 @@
 #include <zstd.h>
 
 struct dictionary_table {
+	dictionary_table *next;
+	uint32_t users; /* readers; guarded by the pool's lock */
+	/* Of the section: what tells it from others. */
+	uint64_t size, sum;
 	uint32_t count;
 	ZSTD_DDict *of_field[]; /* [count], by field; NULL: no dictionary */
 };
@@ -61,7 +65,7 @@ static int read_dictionary(const beton_reader *reader, const uint8_t *head, uint
 static int read_dictionaries(const beton_reader *reader, dictionary_table *table, beton_error *err)
 {
 	const extension_section *section = &reader->extension.known[SECTION_DICTIONARIES];
-	int result = section->offset ? bt_extension_check(reader, section, err) : BETON_OK;
+	int result = BETON_OK;
 	for (uint64_t at = 0; at < section->size && result == BETON_OK;) {
 		uint8_t head[8];
 		if (section->size - at < sizeof(head))
@@ -76,25 +80,72 @@ static int read_dictionaries(const beton_reader *reader, dictionary_table *table
 	return result;
 }
 
-/* With the lock held: reads all dictionaries unless another thread was first. */
-static int make_table(beton_reader *reader, dictionary_table **out, beton_error *err)
+/* Whether the reader's dictionaries are these. */
+static bool is_same(const dictionary_table *table, const beton_reader *reader)
 {
-	*out = atomic_load_explicit(&reader->dictionaries.table, memory_order_relaxed);
-	if (*out)
-		return BETON_OK;
+	const extension_section *section = &reader->extension.known[SECTION_DICTIONARIES];
+	bool same =
+		table->size == section->size && table->sum == section->sum && table->count == reader->info.num_fields;
+	for (uint32_t i = 0; same && i < table->count; i++)
+		same = !table->of_field[i] || reader->fields[i].compression != BETON_COMPRESSION_NONE;
+	return same;
+}
+
+/* Those that another reader has; NULL: none. */
+static dictionary_table *share_table(const beton_reader *reader)
+{
+	unpack_pool *pool = reader->pool;
+	pthread_mutex_lock(&pool->lock);
+	dictionary_table *table = pool->tables;
+	while (table && !is_same(table, reader))
+		table = table->next;
+	if (table)
+		table->users++;
+	pthread_mutex_unlock(&pool->lock);
+	return table;
+}
+
+/* Reads those of a file whose section was checked. */
+static int read_table(const beton_reader *reader, dictionary_table **out, beton_error *err)
+{
+	const extension_section *section = &reader->extension.known[SECTION_DICTIONARIES];
+	unpack_pool *pool = reader->pool;
 	uint32_t count = reader->info.num_fields;
 	dictionary_table *table = calloc(1, sizeof(*table) + count * sizeof(ZSTD_DDict *));
 	if (!table)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its dictionaries", reader->path);
 	table->count = count;
+	table->users = 1;
+	table->size = section->size;
+	table->sum = section->sum;
 	int result = read_dictionaries(reader, table, err);
 	if (result != BETON_OK) {
 		free_table(table);
 		return result;
 	}
-	atomic_store_explicit(&reader->dictionaries.table, table, memory_order_release);
+	pthread_mutex_lock(&pool->lock);
+	table->next = pool->tables;
+	pool->tables = table;
+	pthread_mutex_unlock(&pool->lock);
 	*out = table;
 	return BETON_OK;
+}
+
+/* With the lock held: finds or reads all dictionaries unless another thread was first. */
+static int make_table(beton_reader *reader, dictionary_table **out, beton_error *err)
+{
+	const extension_section *section = &reader->extension.known[SECTION_DICTIONARIES];
+	*out = atomic_load_explicit(&reader->dictionaries.table, memory_order_relaxed);
+	if (*out)
+		return BETON_OK;
+	int result = section->offset ? bt_extension_check(reader, section, err) : BETON_OK;
+	if (result == BETON_OK)
+		*out = share_table(reader);
+	if (result == BETON_OK && !*out)
+		result = read_table(reader, out, err);
+	if (result == BETON_OK)
+		atomic_store_explicit(&reader->dictionaries.table, *out, memory_order_release);
+	return result;
 }
 
 static int find_dictionary(beton_reader *reader, uint32_t field, const ZSTD_DDict **out, beton_error *err)
@@ -110,7 +161,7 @@ static int find_dictionary(beton_reader *reader, uint32_t field, const ZSTD_DDic
 	return result;
 }
 
-static ZSTD_DCtx *take_context(context_pool *pool)
+static ZSTD_DCtx *take_context(unpack_pool *pool)
 {
 	for (int i = 0; i < SPARE_CONTEXTS; i++) {
 		ZSTD_DCtx *context = atomic_exchange(&pool->spare[i], NULL);
@@ -120,7 +171,7 @@ static ZSTD_DCtx *take_context(context_pool *pool)
 	return ZSTD_createDCtx();
 }
 
-static void give_context(context_pool *pool, ZSTD_DCtx *context)
+static void give_context(unpack_pool *pool, ZSTD_DCtx *context)
 {
 	for (int i = 0; i < SPARE_CONTEXTS && context; i++)
 		context = atomic_exchange(&pool->spare[i], context);
@@ -139,7 +190,7 @@ int bt_decompress(const beton_reader *reader, const beton_value *value, const vo
 	if (dictionary && ZSTD_getDictID_fromFrame(stored, (size_t)value->blob.size) == 0 &&
 	    ZSTD_getDictID_fromDDict(dictionary) != 0)
 		dictionary = NULL;
-	ZSTD_DCtx *context = take_context(reader->contexts);
+	ZSTD_DCtx *context = take_context(reader->pool);
 	if (!context)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory to decompress", reader->path);
 	size_t got = ZSTD_decompress_usingDDict(context, destination, (size_t)value->size, stored,
@@ -152,16 +203,27 @@ int bt_decompress(const beton_reader *reader, const beton_value *value, const vo
 					reader->fields[value->field].name, (unsigned long long)value->blob.offset,
 					(unsigned long long)value->size,
 					ZSTD_isError(got) ? ZSTD_getErrorName(got) : "they give fewer");
-	give_context(reader->contexts, context);
+	give_context(reader->pool, context);
 	return result;
 }
 
-void bt_dictionaries_free(dictionary_cache *cache)
+void bt_dictionaries_free(dictionary_cache *cache, unpack_pool *pool)
 {
-	free_table(atomic_load(&cache->table));
+	dictionary_table *table = atomic_load(&cache->table), **place = &pool->tables;
+	if (!table)
+		return;
+	pthread_mutex_lock(&pool->lock);
+	bool last = --table->users == 0;
+	while (last && *place != table)
+		place = &(*place)->next;
+	if (last)
+		*place = table->next;
+	pthread_mutex_unlock(&pool->lock);
+	if (last)
+		free_table(table);
 }
 
-void bt_contexts_free(context_pool *pool)
+static void free_contexts(unpack_pool *pool)
 {
 	for (int i = 0; i < SPARE_CONTEXTS; i++)
 		ZSTD_freeDCtx(atomic_load(&pool->spare[i]));
@@ -183,14 +245,27 @@ int bt_decompress(const beton_reader *reader, const beton_value *value, const vo
 	return bt_fail(err, BETON_UNSUPPORTED, "%s: this build cannot decompress", reader->path);
 }
 
-void bt_dictionaries_free(dictionary_cache *cache)
+void bt_dictionaries_free(dictionary_cache *cache, unpack_pool *pool)
 {
 	(void)cache;
+	(void)pool;
 }
 
-void bt_contexts_free(context_pool *pool)
+static void free_contexts(unpack_pool *pool)
 {
 	(void)pool;
 }
 
 #endif
+
+void bt_unpack_pool_init(unpack_pool *pool)
+{
+	/* With default attributes this call cannot fail. */
+	pthread_mutex_init(&pool->lock, NULL);
+}
+
+void bt_unpack_pool_free(unpack_pool *pool)
+{
+	free_contexts(pool);
+	pthread_mutex_destroy(&pool->lock);
+}

@@ -5,6 +5,7 @@
 #ifndef BETON_DECOMPRESS_H
 #define BETON_DECOMPRESS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,12 +16,15 @@ enum { SPARE_CONTEXTS = 16 };
 
 typedef struct dictionary_table dictionary_table;
 
-/* Idle decompression contexts, of a reader or of all that share a cache: each takes 100 KB. Zero-initialise. */
-typedef struct context_pool {
-	_Atomic(void *) spare[SPARE_CONTEXTS];
-} context_pool;
+/* What a reader, or all that share a cache, have to decompress with. */
+typedef struct unpack_pool {
+	_Atomic(void *) spare[SPARE_CONTEXTS]; /* idle contexts, of 100 KB each */
+	pthread_mutex_t lock;
+	dictionary_table *tables; /* in use: files that were split from one have the same. Guarded by lock */
+} unpack_pool;
 
-void bt_contexts_free(context_pool *pool);
+void bt_unpack_pool_init(unpack_pool *pool);
+void bt_unpack_pool_free(unpack_pool *pool);
 
 /* Zero-initialise. */
 typedef struct dictionary_cache {
@@ -35,6 +39,6 @@ bool bt_can_decompress(beton_compression compression);
 int bt_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
 		  beton_error *err);
 
-void bt_dictionaries_free(dictionary_cache *cache);
+void bt_dictionaries_free(dictionary_cache *cache, unpack_pool *pool);
 
 #endif

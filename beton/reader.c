@@ -300,7 +300,7 @@ static int open_cache(beton_reader *reader, const beton_reader_options *options,
 	if (options->cache) {
 		reader->cache = options->cache;
 		reader->shares_cache = true;
-		reader->contexts = bt_cache_contexts(options->cache);
+		reader->pool = bt_cache_pool(options->cache);
 		reader->cached_lines = bt_cache_lines(parts, count);
 		reader->first_line = bt_cache_join(reader->cache, reader->info.file_size, reader->cached_lines);
 	} else if (!bt_cache_open(&reader->cache, options->cache_bytes, parts, count)) {
@@ -351,8 +351,8 @@ static void close_reader(beton_reader *reader, bool released)
 	bt_io_source_close(&reader->source, released);
 	pthread_mutex_destroy(&reader->fill);
 	pthread_mutex_destroy(&reader->lock);
-	bt_dictionaries_free(&reader->dictionaries);
-	bt_contexts_free(&reader->own_contexts);
+	bt_dictionaries_free(&reader->dictionaries, reader->pool);
+	bt_unpack_pool_free(&reader->own_pool);
 	free(atomic_load(&reader->index));
 	if (reader->shares_cache)
 		bt_cache_leave(reader->cache, reader->cached_lines);
@@ -387,7 +387,8 @@ static int open_with(beton_reader **out, const char *path, io_source *source, in
 	}
 	pthread_mutex_init(&reader->fill, NULL);
 	reader->source = source;
-	reader->contexts = &reader->own_contexts;
+	reader->pool = &reader->own_pool;
+	bt_unpack_pool_init(&reader->own_pool);
 	reader->side.fd = -1;
 	reader->file = (file_access){.fd = -1,
 				     .read = options->read,

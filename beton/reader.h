@@ -46,8 +46,8 @@ struct beton_reader {
 	pthread_mutex_t lock;
 	_Atomic(alloc_index *) index; /* NULL until first needed */
 	dictionary_cache dictionaries;
-	context_pool *contexts; /* own_contexts, or those of the shared cache */
-	context_pool own_contexts;
+	unpack_pool *pool; /* own_pool, or that of the shared cache */
+	unpack_pool own_pool;
 	char *facts;
 	sources_cursor *sources; /* NULL until first needed; guarded by lock */
 };

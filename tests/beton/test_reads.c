@@ -249,22 +249,37 @@ static void test_readers_share_a_cache(void **state)
 	assert_non_null(strstr(err.message, "65535 bytes, less than 65536"));
 }
 
-/* Readers of one cache decompress with the same contexts, of which each takes 100 KB: there may be thousands. */
-static void test_readers_share_contexts(void **state)
+/* Writes compressed texts, so many that dictionaries are made for them. False: this build does not compress. */
+static bool write_packed(const char *path, int samples, const char *word)
 {
-	(void)state;
-	enum { MANY = 50, MOST = 16 << 10 };
-	const char *path = in_folder("packed.beton");
 	const beton_field field = {.name = "text", .type = BETON_FIELD_BYTES, .compression = BETON_COMPRESSION_ZSTD};
-	static const char text[4000];
-	static char plain[sizeof(text)];
 	beton_writer *writer;
-	if (beton_writer_open(&writer, path, &field, 1, NULL, NULL) == BETON_UNSUPPORTED)
-		skip();
-	assert_int_equal(beton_writer_append(writer, &(beton_input){.data = text, .size = sizeof(text)}, NULL),
-			 BETON_OK);
-	assert_int_equal(beton_writer_finish(writer, NULL), BETON_OK);
+	beton_error err;
+	int result = beton_writer_open(&writer, path, &field, 1, NULL, &err);
+	if (result == BETON_UNSUPPORTED)
+		return false;
+	for (int i = 0; i < samples && result == BETON_OK; i++) {
+		char text[1200];
+		int size = 0;
+		for (int k = 0; k < 20; k++)
+			size += snprintf(text + size, sizeof(text) - (size_t)size, "%s %d is followed by %d; ", word, i,
+					 (i * 7919 + k * 31) % 97);
+		result = beton_writer_append(writer, &(beton_input){.data = text, .size = (uint64_t)size}, &err);
+	}
+	if (result == BETON_OK)
+		result = beton_writer_finish(writer, &err);
 	beton_writer_close(&writer);
+	if (result != BETON_OK)
+		fail_msg("%s", err.message);
+	return true;
+}
+
+/* Reads the last sample of many readers of one cache, whose heap grows by less than `most` bytes for each further one.
+ * other: of other content, read in between. */
+static void read_by_many(const char *path, const char *other, size_t most)
+{
+	enum { MANY = 50 };
+	static char text[2][1200];
 	beton_reader *readers[MANY];
 	beton_reader_options options;
 	beton_reader_options_init(&options);
@@ -272,17 +287,49 @@ static void test_readers_share_contexts(void **state)
 	size_t before = 0;
 	for (int i = 0; i < MANY; i++) {
 		beton_value value;
-		assert_int_equal(beton_reader_open_with(&readers[i], path, &options, NULL), BETON_OK);
-		assert_int_equal(beton_reader_value(readers[i], 0, 0, &value, NULL), BETON_OK);
+		assert_int_equal(beton_reader_open_with(&readers[i], i == 1 ? other : path, &options, NULL), BETON_OK);
+		uint64_t last = beton_reader_info(readers[i])->num_samples - 1;
+		assert_int_equal(beton_reader_value(readers[i], last, 0, &value, NULL), BETON_OK);
 		assert_int_equal(value.compression, BETON_COMPRESSION_ZSTD);
-		assert_int_equal(beton_reader_read_value(readers[i], &value, plain, NULL), BETON_OK);
-		assert_memory_equal(plain, text, sizeof(text));
-		before = i == 0 ? mallinfo2().uordblks : before;
+		assert_int_equal(beton_reader_read_value(readers[i], &value, text[i > 0], NULL), BETON_OK);
+		assert_int_equal(memcmp(text[0], text[1], (size_t)value.size) == 0, i > 1);
+		before = i == 1 ? mallinfo2().uordblks : before;
 	}
-	assert_in_range(mallinfo2().uordblks - before, 0, (MANY - 1) * MOST);
-	for (int i = 0; i < MANY; i++)
-		beton_reader_close(&readers[i]);
+	assert_in_range(mallinfo2().uordblks - before, 0, (MANY - 2) * most);
+	/* The dictionaries stay until the last one that uses them. */
+	for (int i = 0; i < MANY; i++) {
+		beton_value value;
+		beton_reader_close(&readers[i == 0 ? 0 : MANY - i]);
+		if (i == MANY - 1)
+			break;
+		assert_int_equal(beton_reader_value(readers[1], 0, 0, &value, NULL), BETON_OK);
+		assert_int_equal(beton_reader_read_value(readers[1], &value, text[0], NULL), BETON_OK);
+	}
 	beton_cache_close(&options.cache);
+}
+
+/* Readers of one cache decompress with the same contexts, of 100 KB each, and those of one content with the same
+ * dictionaries: there may be thousands. */
+static void test_readers_share_what_decompresses(void **state)
+{
+	(void)state;
+	char path[256], other[256];
+	snprintf(path, sizeof(path), "%s", in_folder("packed.beton"));
+	snprintf(other, sizeof(other), "%s", in_folder("other.beton"));
+	const int samples[] = {1, 1500};
+	for (int i = 0; i < 2; i++) {
+		void *dictionaries;
+		uint64_t size;
+		beton_reader *reader;
+		if (!write_packed(path, samples[i], "number") || !write_packed(other, samples[i], "another number"))
+			skip();
+		assert_int_equal(beton_reader_open(&reader, path, NULL), BETON_OK);
+		assert_int_equal(beton_reader_dictionaries(reader, &dictionaries, &size, NULL), BETON_OK);
+		assert_true((size > 0) == (samples[i] > 1));
+		beton_free(dictionaries);
+		beton_reader_close(&reader);
+		read_by_many(path, other, 16 << 10);
+	}
 }
 
 typedef struct lender {
@@ -367,9 +414,9 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_few_reads_for_many_samples),  cmocka_unit_test(test_threads_share_the_cache),
-		cmocka_unit_test(test_checksums_hold_with_a_cache), cmocka_unit_test(test_readers_share_a_cache),
-		cmocka_unit_test(test_readers_share_contexts),      cmocka_unit_test(test_borrowed_descriptors),
+		cmocka_unit_test(test_few_reads_for_many_samples),      cmocka_unit_test(test_threads_share_the_cache),
+		cmocka_unit_test(test_checksums_hold_with_a_cache),     cmocka_unit_test(test_readers_share_a_cache),
+		cmocka_unit_test(test_readers_share_what_decompresses), cmocka_unit_test(test_borrowed_descriptors),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
