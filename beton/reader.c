@@ -105,6 +105,13 @@ static int refuse_kind(const beton_reader *reader, const beton_error *fault, bet
 	return bt_fail(err, fault->code, "%s", fault->message);
 }
 
+/* Whether a header of another version may be one: other files begin with two bytes that are no version. */
+static bool may_be_header(const beton_file_info *info)
+{
+	return info->version > 0 && info->version < 256 && info->num_fields > 0 && info->page_size >= 512 &&
+	       (info->page_size & (info->page_size - 1)) == 0;
+}
+
 static int read_header(beton_reader *reader, int flags, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
@@ -124,8 +131,11 @@ static int read_header(beton_reader *reader, int flags, beton_error *err)
 	info->alloc_table_offset = load_u64(header + HEADER_ALLOC_TABLE);
 	info->metadata_offset = HEADER_SIZE + (uint64_t)info->num_fields * FIELD_SIZE;
 	if (info->version != BETON_FORMAT_VERSION) {
-		bt_fail(&fault, BETON_UNSUPPORTED_VERSION, "%s: not a .beton file of version %d (it says %u)",
-			reader->path, BETON_FORMAT_VERSION, info->version);
+		if (may_be_header(info))
+			bt_fail(&fault, BETON_UNSUPPORTED_VERSION, "%s: not a .beton file of version %d (it says %u)",
+				reader->path, BETON_FORMAT_VERSION, info->version);
+		else
+			bt_fail(&fault, BETON_UNSUPPORTED_VERSION, "%s: not a .beton file", reader->path);
 		return refuse_kind(reader, &fault, err);
 	}
 	return check_header(reader, flags, err);

@@ -16,6 +16,7 @@ static const bt_file_kind
 	safetensors = {"a safetensors file", "dtrain-ffcv takes it with --init"},
 	torch = {"a file of torch.save",
 		 "dtrain-ffcv takes weights with --init, as safetensors files, to which it must be converted"},
+	tokens = {"a stream of tokens", "beton-info shows it, and dtrain-ffcv takes it with --task lm"},
 	table = {"a table of text", FOR_BETON_WRITE},
 	lines = {"a file of JSON lines", "beton-write makes a .beton file of it if it is a manifest"},
 	archive = {"an archive", FOR_BETON_WRITE}, numpy = {"a file of NumPy", FOR_BETON_WRITE};
@@ -32,9 +33,18 @@ static const struct {
 	size_t size;
 	size_t offset;
 	const bt_file_kind *kind;
-} magics[] = {{"\xff\xd8\xff", 3, 0, &picture}, {"\x89PNG", 4, 0, &picture}, {"GIF8", 4, 0, &picture},
-	      {"WEBP", 4, 8, &picture},         {"II*", 4, 0, &picture},     {"MM\0*", 4, 0, &picture},
-	      {"\x93NUMPY", 6, 0, &numpy},      {"ustar", 5, 257, &archive}};
+} magics[] = {{"\xff\xd8\xff", 3, 0, &picture},
+	      {"\x89PNG", 4, 0, &picture},
+	      {"GIF8", 4, 0, &picture},
+	      {"WEBP", 4, 8, &picture},
+	      {"II*", 4, 0, &picture},
+	      {"MM\0*", 4, 0, &picture},
+	      {"\x93NUMPY", 6, 0, &numpy},
+	      {"ustar", 5, 257, &archive},
+	      {"{\"beton_set\":", 13, 0, &set},
+	      /* llm.c's, of 16 and 32 bits: see beton/tokens.c. */
+	      {"\x88\xd8\x34\x01", 4, 0, &tokens},
+	      {"\xa1\xd9\x34\x01", 4, 0, &tokens}};
 
 static uint64_t load(const uint8_t *bytes, int count)
 {

@@ -135,12 +135,40 @@ static void test_1_every_truncation(void **state)
 static void test_2_versions(void **state)
 {
 	(void)state;
-	static const uint16_t versions[] = {0, 1, 3, 0x0200, 0xffff};
+	static const uint16_t versions[] = {1, 3, 255, 0, 0x0200, 0xffff};
 	for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++) {
 		put(0, versions[i], 2);
-		expect_refusal(path, BETON_UNSUPPORTED_VERSION);
+		const char *message = expect_refusal(path, BETON_UNSUPPORTED_VERSION);
+		assert_non_null(strstr(message, "not a .beton file"));
+		assert_int_equal(strstr(message, "of version 2 (it says") != NULL, i < 3);
 	}
+	put(0, 3, 2);
+	put(4, PAGE + 1, 4);
+	assert_null(strstr(expect_refusal(path, BETON_UNSUPPORTED_VERSION), "version"));
 	restore();
+}
+
+/* What a file is instead, if its beginning tells, whatever its name. */
+static void test_other_files(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *begin, *text;
+	} files[] = {
+		{"From: a text of more than 24 bytes\n", ": not a .beton file"},
+		{"{\"beton_set\":1,\"fields\":[]}",
+		 ": the index of a set of shards, not a .beton file; beton-set lists"},
+		{"\x88\xd8\x34\x01\x01......................", ": a stream of tokens, not a .beton file; beton-info"},
+		{"\xa1\xd9\x34\x01\x07......................", ": a stream of tokens, not a .beton file; beton-info"},
+		{"\x89PNG.......................", ": a picture, not a .beton file; beton-write"},
+	};
+	const char *name = in_folder("other");
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		write_file(name, (const uint8_t *)files[i].begin, strlen(files[i].begin));
+		const char *message = expect_refusal(name, BETON_UNSUPPORTED_VERSION);
+		assert_int_equal(strncmp(message + strlen(name), files[i].text, strlen(files[i].text)), 0);
+		assert_null(strstr(message, "version"));
+	}
 }
 
 static void test_3_numbers_of_fields(void **state)
@@ -653,6 +681,7 @@ int main(void)
 		cmocka_unit_test(test_every_code_has_a_name),
 		cmocka_unit_test(test_1_every_truncation),
 		cmocka_unit_test(test_2_versions),
+		cmocka_unit_test(test_other_files),
 		cmocka_unit_test(test_3_numbers_of_fields),
 		cmocka_unit_test(test_4_page_sizes),
 		cmocka_unit_test(test_5_numbers_of_samples),

@@ -152,7 +152,9 @@ static int read_data(const run_options *options, const engine_job *job, engine_d
 	int count = options->evaluate ? 0 : options->data.count;
 	int status = job->task->read_data(job, options->data.paths, count, options->val, out, err);
 	bool may_be = false;
-	if (status != BETON_UNSUPPORTED_VERSION || options->task != RUN_TASK_VISION)
+	/* Of a kind that is known the message says more. */
+	if (status != BETON_UNSUPPORTED_VERSION || options->task != RUN_TASK_VISION ||
+	    !bt_ends_with(err->message, "not a .beton file"))
 		return status;
 	for (int i = 0; i <= count; i++)
 		may_be = may_be || is_of_tokens(i < count ? options->data.paths[i] : options->val, err);
