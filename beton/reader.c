@@ -58,17 +58,21 @@ int bt_read_section(const beton_reader *reader, const char *section, void *desti
 	return BETON_OK;
 }
 
-static int truncated(const beton_reader *reader, const char *section, uint64_t needed, beton_error *err)
+static int truncated(const beton_reader *reader, const char *section, uint64_t needed, const char *advice,
+		     beton_error *err)
 {
-	return bt_fail(err, BETON_TRUNCATED, "%s: the %s needs %llu bytes, the file has %llu", reader->path, section,
-		       (unsigned long long)needed, (unsigned long long)reader->info.file_size);
+	return bt_fail(err, BETON_TRUNCATED, "%s: the %s needs %llu bytes, the file has %llu%s", reader->path, section,
+		       (unsigned long long)needed, (unsigned long long)reader->info.file_size, advice);
 }
+
+/* The samples in front of a table that is lost are still there. */
+#define SAVES "beton-repair saves what is there"
 
 static int check_table_offset(const beton_reader *reader, beton_error *err)
 {
 	const beton_file_info *info = &reader->info;
 	if (info->alloc_table_offset == 0)
-		return bt_fail(err, BETON_INCOMPLETE, "%s: its writer did not finish (no allocation table)",
+		return bt_fail(err, BETON_INCOMPLETE, "%s: its writer did not finish (no allocation table); " SAVES,
 			       reader->path);
 	if (info->alloc_table_offset > INT64_MAX || info->alloc_table_offset < info->metadata_offset)
 		return bt_fail(err, BETON_FORMAT, "%s: the allocation table cannot be at offset %llu (%u fields)",
@@ -86,7 +90,7 @@ static int check_header(const beton_reader *reader, int flags, beton_error *err)
 			       info->page_size, BETON_PAGE_SIZE_MIN);
 	int result = flags & OPEN_TO_SALVAGE ? BETON_OK : check_table_offset(reader, err);
 	if (result == BETON_OK && info->metadata_offset > info->file_size)
-		return truncated(reader, "list of fields", info->metadata_offset, err);
+		return truncated(reader, "list of fields", info->metadata_offset, "", err);
 	return result;
 }
 
@@ -118,7 +122,7 @@ static int read_header(beton_reader *reader, int flags, beton_error *err)
 	uint8_t header[HEADER_SIZE];
 	beton_error fault;
 	if (info->file_size < HEADER_SIZE) {
-		truncated(reader, "header", HEADER_SIZE, &fault);
+		truncated(reader, "header", HEADER_SIZE, "", &fault);
 		return refuse_kind(reader, &fault, err);
 	}
 	int result = bt_read_section(reader, "header", header, HEADER_SIZE, 0, err);
@@ -208,7 +212,8 @@ static int check_sizes(beton_reader *reader, beton_error *err)
 	info->alloc_entries = info->num_samples * blobs;
 	uint64_t needed = info->alloc_table_offset + info->alloc_entries * ALLOC_ENTRY_SIZE;
 	if (info->file_size < needed)
-		return truncated(reader, "allocation table", needed, err);
+		return truncated(reader, "allocation table", needed,
+				 "; it is cut short, or its writer did not finish; " SAVES, err);
 	if (info->file_size > needed)
 		return bt_fail(err, BETON_FORMAT, "%s: %llu bytes too many after the allocation table of %llu entries",
 			       reader->path, (unsigned long long)(info->file_size - needed),

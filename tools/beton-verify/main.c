@@ -28,7 +28,7 @@ static const char *const usage_text =
 	"\n"
 	"  -d, --deep         also read every value: compare checksums, decode every picture\n"
 	"  -m, --max-pixels=N a JPEG with more pixels is a fault and is not decoded (default 89478485)\n"
-	"  -t, --threads=N    number of threads (default: one for each core)\n"
+	"  -t, --threads=N    number of threads; 0 (default) means one for each core\n"
 	"  -j, --json         print one JSON object for each file\n"
 	"  -Q, --quiet        print no progress, and nothing about files without a fault\n"
 	"  -h, --help         show this text\n"
@@ -58,6 +58,17 @@ static const char *without_path(const char *message, const char *path)
 											      : message;
 }
 
+/* The message of a finding without what print_text says in front of it: the file and the sample. */
+static const char *bare_message(const beton_finding *finding, const char *path)
+{
+	const char *message = without_path(finding->message, path);
+	char sample[32];
+	int length = snprintf(sample, sizeof(sample), "sample %lld", (long long)finding->sample);
+	bool repeated = finding->sample >= 0 && strncmp(message, sample, (size_t)length) == 0 &&
+			(strncmp(message + length, ", ", 2) == 0 || strncmp(message + length, ": ", 2) == 0);
+	return repeated ? message + length + 2 : message;
+}
+
 static void print_text(const char *path, const beton_finding *finding, const char *source)
 {
 	text_print(stdout, path, 0);
@@ -66,7 +77,7 @@ static void print_text(const char *path, const beton_finding *finding, const cha
 		printf(", sample %lld", (long long)finding->sample);
 	if (*source)
 		printf(" (%s)", source);
-	printf(": %s\n", without_path(finding->message, path));
+	printf(": %s\n", bare_message(finding, path));
 }
 
 static void print_json(const beton_finding *finding, const char *source, bool first)
@@ -168,7 +179,9 @@ static void print_summary(const file_check *self, const beton_verify_report *rep
 	text_buffer text;
 	text_count(samples, report->samples, "sample", "samples");
 	text_print(stdout, self->path, 0);
-	if (report->findings)
+	if (report->findings && report->samples == 0)
+		printf(": %s, and no sample was looked at", text_count(text, report->findings, "finding", "findings"));
+	else if (report->findings)
 		printf(": %s, %llu of %s damaged", text_count(text, report->findings, "finding", "findings"),
 		       (unsigned long long)report->damaged_samples, samples);
 	else
@@ -294,7 +307,7 @@ int main(int argc, char **argv)
 				return bt_usage_error("beton-verify", err.message);
 			break;
 		case 't':
-			if (bt_parse_u64("--threads", optarg, 1, 1024, &threads, &err) != BETON_OK)
+			if (bt_parse_u64("--threads", optarg, 0, 1024, &threads, &err) != BETON_OK)
 				return bt_usage_error("beton-verify", err.message);
 			job.options.num_threads = (uint32_t)threads;
 			break;
