@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * make-file FILE.beton [kinds | boxes | rasters]: writes 10 samples there, for tests that are not cmocka programs. With
- * kinds: a picture of each kind that decoders treat differently; tests/golden/pictures.beton.zst is such a file. With
- * boxes: pictures with a box each. With rasters: of five channels and 16 bits. */
+ * make-file FILE.beton [kinds | boxes | rasters | numbers]: writes 10 samples there, for tests that are not cmocka
+ * programs. With kinds: a picture of each kind that decoders treat differently; tests/golden/pictures.beton.zst is such
+ * a file. With boxes: pictures with a box each. With rasters: of five channels and 16 bits. With numbers: nothing else.
+ */
 #include "fixture.h"
 
 #include <stdio.h>
@@ -122,6 +123,17 @@ static void write_rasters(const char *path)
 	beton_writer_close(&writer);
 }
 
+static void write_numbers(const char *path)
+{
+	const beton_field field = {.name = "label", .type = BETON_FIELD_INT};
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, path, &field, 1, NULL, err));
+	for (int i = 0; i < 10; i++)
+		assert_ok(beton_writer_append(writer, &(beton_input){.integer = i}, err));
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[2], "kinds") == 0) {
@@ -134,6 +146,10 @@ int main(int argc, char **argv)
 	}
 	if (argc == 3 && strcmp(argv[2], "rasters") == 0) {
 		write_rasters(argv[1]);
+		return 0;
+	}
+	if (argc == 3 && strcmp(argv[2], "numbers") == 0) {
+		write_numbers(argv[1]);
 		return 0;
 	}
 	if (argc != 2)

@@ -24,4 +24,7 @@ int bench_order(int argc, char **argv);
 /* -1: run; else the exit status of a program that has nothing more to do. */
 int load_options_parse(load_options *out, int argc, char **argv);
 
+/* Puts the command line's name of an option in place of the loader's in a message that begins with it. */
+void load_options_rename(beton_error *err);
+
 #endif

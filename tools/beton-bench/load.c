@@ -20,7 +20,8 @@ typedef struct load_run {
 	beton_loader *loader;
 	XXH3_state_t *digest; /* NULL: not wanted */
 	double *seconds;      /* of each epoch */
-	uint64_t images;      /* of an epoch; or windows */
+	uint64_t samples;     /* of an epoch; or windows */
+	const char *unit;     /* of a rate */
 	double first_batch_ms;
 } load_run;
 
@@ -48,15 +49,15 @@ static int run_epoch(load_run *self, uint32_t epoch, uint64_t opened_ns, beton_e
 	uint64_t started = bt_now_ns();
 	beton_iterator *iterator;
 	int result = beton_iterator_open(&iterator, self->loader, epoch, 0, err);
-	self->images = 0;
+	self->samples = 0;
 	while (result == BETON_OK) {
 		beton_batch *batch;
 		result = beton_iterator_next(iterator, &batch, -1, err);
 		if (result != BETON_OK)
 			break;
-		if (epoch == 0 && self->images == 0)
+		if (epoch == 0 && self->samples == 0)
 			self->first_batch_ms = (double)(bt_now_ns() - opened_ns) * 1e-6;
-		self->images += batch->count;
+		self->samples += batch->count;
 		if (self->digest)
 			add_batch(self->digest, batch);
 		beton_batch_release(&batch);
@@ -67,9 +68,9 @@ static int run_epoch(load_run *self, uint32_t epoch, uint64_t opened_ns, beton_e
 	return result == BETON_END ? BETON_OK : result;
 }
 
-/* The field of rasters that a file, or a set of shards, has in place of images. False: it has none; what is wrong with
- * the file, the loader says. */
-static bool find_raster(const char *path, beton_field *out)
+/* Whether a file, or a set of shards, has images or rasters. *raster: the field of rasters that it has in place of
+ * images. What is wrong with the file, the loader says. */
+static bool find_pictures(const char *path, beton_field *raster)
 {
 	beton_reader *reader = NULL;
 	beton_set *set = NULL;
@@ -83,12 +84,14 @@ static bool find_raster(const char *path, beton_field *out)
 		const beton_field *field = set ? beton_set_field(set, i) : beton_reader_field(reader, i);
 		images |= field->type == BETON_FIELD_IMAGE;
 		if (field->type == BETON_FIELD_RASTER && !found)
-			*out = *field;
+			*raster = *field;
 		found |= field->type == BETON_FIELD_RASTER;
 	}
 	beton_set_close(&set);
 	beton_reader_close(&reader);
-	return found && !images;
+	if (images)
+		*raster = (beton_field){0};
+	return found || images;
 }
 
 /* Opens the loader. ImageNet's numbers are of RGB: rasters, of any channels, are normalized to 0..1. */
@@ -98,7 +101,9 @@ static int open_loader(load_run *self, beton_error *err)
 	beton_loader_options loader = options->loader;
 	float statistics[2 * BETON_CHANNELS_MAX];
 	beton_field raster = {0};
-	if (loader.image.normalize && !loader.tokens.window && find_raster(options->path, &raster)) {
+	if (loader.image.normalize && !loader.tokens.window)
+		find_pictures(options->path, &raster);
+	if (raster.shape[0]) {
 		loader.image.statistics = statistics;
 		loader.image.num_statistics = (uint32_t)raster.shape[0];
 		for (uint32_t i = 0; i < loader.image.num_statistics; i++) {
@@ -126,16 +131,19 @@ static int run_epochs(load_run *self, beton_error *err)
 	return result;
 }
 
-/* What a rate counts: tokens of windows, else images. */
-static const char *unit_of(const load_run *self)
+/* What a rate counts: tokens of windows, images, or samples of a file without pictures. */
+static const char *find_unit(const load_options *options)
 {
-	return self->options->loader.tokens.window ? "tokens" : "images";
+	beton_field raster;
+	if (options->loader.tokens.window)
+		return "tokens";
+	return find_pictures(options->path, &raster) ? "images" : "samples";
 }
 
 static double units_of(const load_run *self)
 {
 	uint64_t window = self->options->loader.tokens.window;
-	return (double)self->images * (double)(window ? window : 1);
+	return (double)self->samples * (double)(window ? window : 1);
 }
 
 static double peak_rss_mb(void)
@@ -189,7 +197,7 @@ static int print_json(const load_run *self, const beton_loader_stats *stats, bet
 {
 	json_t *epochs = json_array();
 	char rate[32];
-	snprintf(rate, sizeof(rate), "%s_per_second", unit_of(self));
+	snprintf(rate, sizeof(rate), "%s_per_second", self->unit);
 	for (uint32_t i = 0; i < self->options->epochs; i++)
 		json_array_append_new(epochs, json_pack("{s:f, s:f}", rate, units_of(self) / self->seconds[i],
 							"seconds", self->seconds[i]));
@@ -203,7 +211,7 @@ static int print_json(const load_run *self, const beton_loader_stats *stats, bet
 		json_object_set_new(root, "digest", json_string(digest));
 	}
 	int result = BETON_OK;
-	if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) != 0)
+	if (!root || json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
 		result = bt_fail(err, BETON_IO, "cannot write the figures");
 	else
 		puts("");
@@ -214,8 +222,8 @@ static int print_json(const load_run *self, const beton_loader_stats *stats, bet
 static void print_text(const load_run *self, const beton_loader_stats *stats)
 {
 	for (uint32_t i = 0; i < self->options->epochs; i++)
-		printf("epoch %u: %.0f %s/s (%.0f %s, %.3f s)\n", i, units_of(self) / self->seconds[i], unit_of(self),
-		       units_of(self), unit_of(self), self->seconds[i]);
+		printf("epoch %u: %.0f %s/s (%.0f %s, %.3f s)\n", i, units_of(self) / self->seconds[i], self->unit,
+		       units_of(self), self->unit, self->seconds[i]);
 	printf("first batch after %.1f ms, peak memory %.0f MB\n", self->first_batch_ms, peak_rss_mb());
 	printf("%u threads, seconds in all:", beton_loader_get_options(self->loader)->num_threads);
 	for (int i = 0; i < STAGES; i++)
@@ -243,6 +251,7 @@ int bench_load(int argc, char **argv)
 	if (result == BETON_OK) {
 		beton_loader_stats stats = {.struct_size = sizeof(stats)};
 		beton_loader_get_stats(run.loader, &stats);
+		run.unit = find_unit(&options);
 		if (options.json)
 			result = print_json(&run, &stats, &err);
 		else
@@ -252,6 +261,8 @@ int bench_load(int argc, char **argv)
 	XXH3_freeState(run.digest);
 	free(run.seconds);
 	/* What the loader refuses is an option of the command line. */
+	if (result == BETON_INVALID_ARGUMENT)
+		load_options_rename(&err);
 	int exit_status = program_end("beton-bench", result, &err);
 	return result == BETON_INVALID_ARGUMENT ? 2 : exit_status;
 }

@@ -4,6 +4,7 @@
 
 #include "bench.h"
 #include "common/arguments.h"
+#include "common/error.h"
 #include "common/suggest.h"
 #include "common/system.h"
 #include "tools/common/text.h"
@@ -196,7 +197,7 @@ static bool take_loader(beton_loader_options *loader, int option, const char *na
 		loader->batch_size = (uint32_t)count;
 		return good;
 	case 't':
-		good = number("--threads", text, 0, 4096, &count);
+		good = number("--threads", text, 0, 1024, &count);
 		loader->num_threads = (uint32_t)count;
 		return good;
 	case 'o':
@@ -225,7 +226,7 @@ static bool take_loader(beton_loader_options *loader, int option, const char *na
 	case 'm':
 		return size("--memory-limit", text, &loader->memory_limit);
 	case 'M':
-		return number("--files-open-max", text, 0, UINT64_MAX, &loader->files_open_max);
+		return number("--files-open-max", text, 0, 1 << 20, &loader->files_open_max);
 	case 'x':
 		return number("--max-pixels", text, 1, UINT64_MAX, &loader->max_pixels);
 	case 'E':
@@ -264,6 +265,47 @@ static bool take(load_options *out, int option, const char *name, const char *te
 		return true;
 	default: /* getopt has said what */
 		return false;
+	}
+}
+
+/* Refuses options that do not go together in their own names; the loader has others. */
+static int check_pairs(const beton_loader_options *loader, beton_error *err)
+{
+	const beton_image_options *image = &loader->image;
+	const char *of_pixels = image->dtype != BETON_UINT8            ? "--dtype"
+				: image->layout != BETON_NHWC          ? "--layout"
+				: image->pixels != BETON_PIXELS_FAST   ? "--pixels"
+				: image->filter != BETON_FILTER_AUTO   ? "--filter"
+				: image->fit == BETON_FIT_SHORTER_SIDE ? "--shorter-side"
+				: image->fit != BETON_FIT_STRETCH      ? "--fit"
+				: image->color != BETON_COLOR_RGB      ? "--color"
+								       : NULL;
+	if (loader->direct && loader->engine == BETON_ENGINE_MMAP)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--direct bypasses the page cache, but --engine mmap reads from it");
+	if (image->output == BETON_IMAGE_STORED && of_pixels)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s is about pixels, but --output stored has none",
+			       of_pixels);
+	return BETON_OK;
+}
+
+void load_options_rename(beton_error *err)
+{
+	static const struct {
+		const char *member, *option;
+	} names[] = {{"memory_limit", "--memory-limit"}, {"tokens.window", "--window"}, {"tokens.stride", "--stride"}};
+	static const char begin[] = "loader options: ";
+	if (strncmp(err->message, begin, strlen(begin)) != 0)
+		return;
+	const char *member = err->message + strlen(begin);
+	size_t length = strcspn(member, " ");
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (strlen(names[i].member) != length || strncmp(member, names[i].member, length) != 0)
+			continue;
+		beton_error renamed;
+		bt_fail(&renamed, err->code, "%s%s", names[i].option, member + length);
+		*err = renamed;
+		return;
 	}
 }
 
@@ -322,5 +364,8 @@ int load_options_parse(load_options *out, int argc, char **argv)
 	if (argc - optind != 1)
 		return bt_usage_error("beton-bench load", "expected FILE");
 	out->path = argv[optind];
+	beton_error err;
+	if (check_pairs(&out->loader, &err) != BETON_OK)
+		return bt_usage_error("beton-bench load", err.message);
 	return -1;
 }

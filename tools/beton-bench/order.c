@@ -150,7 +150,8 @@ static int run(uint64_t samples, bool json, beton_error *err)
 			       row.ns_per_sample, row.begin_ms, row.open_ms);
 	}
 	json_t *root = json_pack("{s:o}", "orders", rows);
-	if (result == BETON_OK && json && (!root || json_dumpf(root, stdout, JSON_INDENT(1)) != 0))
+	if (result == BETON_OK && json &&
+	    (!root || json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0))
 		result = bt_fail(err, BETON_IO, "cannot write the figures");
 	else if (result == BETON_OK && json)
 		puts("");
