@@ -2,7 +2,9 @@
  *
  * Writes a dataset from four threads and reads it back:
  *
- *   cc write-dataset.c $(pkg-config --cflags --libs libbeton) -pthread -o write-dataset && ./write-dataset out.beton */
+ *     cc write-dataset.c $(pkg-config --cflags --libs libbeton) -pthread -o write-dataset && ./write-dataset out.beton
+ *
+ * and with -Wl,-rpath,$(pkg-config --variable=libdir libbeton) where the system does not look for libraries. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
  * fill it up. Build it against an installed library:
  *
  *     cc boxes.c $(pkg-config --cflags --libs libbeton-loader) -o boxes
+ *
+ * and with -Wl,-rpath,$(pkg-config --variable=libdir libbeton-loader) where the system does not look for libraries.
  */
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,8 @@
  * what was drawn for each. Build it against an installed library:
  *
  *     cc custom-op.c $(pkg-config --cflags --libs libbeton-loader) -o custom-op
+ *
+ * and with -Wl,-rpath,$(pkg-config --variable=libdir libbeton-loader) where the system does not look for libraries.
  */
 #include <stdio.h>
 #include <string.h>

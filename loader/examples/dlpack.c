@@ -4,6 +4,8 @@
  * knows DLPack and adds the bytes up. Build it against an installed library (Debian: libdlpack-dev has the header):
  *
  *     cc dlpack.c $(pkg-config --cflags --libs libbeton-loader) -o dlpack
+ *
+ * and with -Wl,-rpath,$(pkg-config --variable=libdir libbeton-loader) where the system does not look for libraries.
  */
 #include <dlpack/dlpack.h>
 #include <stdio.h>

@@ -5,6 +5,10 @@
  * WORLD_SIZE (torchrun does). Build it against an installed library:
  *
  *     cc multi-rank.c $(pkg-config --cflags --libs libbeton-loader) -o multi-rank
+ *
+ * and with -Wl,-rpath,$(pkg-config --variable=libdir libbeton-loader) where the system does not look for libraries.
+ * Then run it:
+ *
  *     for rank in 0 1; do RANK=$rank WORLD_SIZE=2 ./multi-rank FILE.beton & done; wait
  */
 #include <stdio.h>

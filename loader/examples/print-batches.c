@@ -3,6 +3,8 @@
  * Reads one shuffled epoch of a .beton file and prints what each batch holds. Build it against an installed library:
  *
  *     cc print-batches.c $(pkg-config --cflags --libs libbeton-loader) -o print-batches
+ *
+ * and with -Wl,-rpath,$(pkg-config --variable=libdir libbeton-loader) where the system does not look for libraries.
  */
 #include <stdio.h>
 

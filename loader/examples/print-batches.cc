@@ -3,6 +3,8 @@
  * print-batches.c in C++: owners close what they hold, errors are exceptions. Build it against an installed library:
  *
  *     c++ -std=c++17 print-batches.cc $(pkg-config --cflags --libs libbeton-loader) -o print-batches
+ *
+ * and with -Wl,-rpath,$(pkg-config --variable=libdir libbeton-loader) where the system does not look for libraries.
  */
 #include <cstdio>
 #include <memory>

@@ -3,6 +3,9 @@
 // print-batches.c in Go. Build it against an installed library:
 //
 //	go build print-batches.go
+//
+// and with CGO_LDFLAGS="-Wl,-rpath,$(pkg-config --variable=libdir libbeton-loader)" where the system does not look for
+// libraries.
 package main
 
 /*

@@ -5,6 +5,8 @@
  * This program only prints what such a decoder would get. Build it against an installed library:
  *
  *     cc stored-bytes.c $(pkg-config --cflags --libs libbeton-loader) -o stored-bytes
+ *
+ * and with -Wl,-rpath,$(pkg-config --variable=libdir libbeton-loader) where the system does not look for libraries.
  */
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,8 @@
  * "label", on the fastest device there is. Build it against installed libraries:
  *
  *     cc train-loop.c $(pkg-config --cflags --libs libdtrain libbeton-loader) -o train-loop
+ *
+ * and with -Wl,-rpath,$(pkg-config --variable=libdir libbeton-loader) where the system does not look for libraries.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +28,14 @@ static void check(int status)
 	exit(1);
 }
 
-static beton_loader *open_loader(const char *path)
+static beton_loader *open_loader(int argc, char **argv)
 {
 	beton_loader *loader;
 	beton_loader_options options;
+	if (argc != 2) {
+		fprintf(stderr, "usage: train-loop FILE.beton\n");
+		exit(2);
+	}
 	beton_loader_options_init(&options);
 	options.batch_size = BATCH;
 	options.last = BETON_LAST_DROP; /* a graph's shapes are static */
@@ -39,7 +45,7 @@ static beton_loader *open_loader(const char *path)
 	options.image.dtype = BETON_FLOAT32;
 	options.image.layout = BETON_NCHW;
 	options.image.normalize = true;
-	check(beton_loader_open(&loader, path, &options, &err));
+	check(beton_loader_open(&loader, argv[1], &options, &err));
 	return loader;
 }
 
@@ -66,7 +72,7 @@ static const void *data_of(const beton_batch *batch, const char *name)
 
 int main(int argc, char **argv)
 {
-	beton_loader *loader = open_loader(argc > 1 ? argv[1] : "train.beton");
+	beton_loader *loader = open_loader(argc, argv);
 	beton_iterator *batches = open_batches(loader);
 	dtrain_device *device;
 	dtrain_params *params;
