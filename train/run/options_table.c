@@ -570,7 +570,8 @@ const option_row run_rows[] = {
 	       "action on a picture that cannot be read or decoded: %s",
 	       "`fail` ends the run and names the sample. `skip` replaces a bad training picture by another picture "
 	       "of the epoch, so that batches are full, and leaves bad validation pictures out. The output lists "
-	       "the bad samples after each epoch, and the log has their number."),
+	       "the bad samples after each epoch, and the log has their number. A file of a set that cannot be "
+	       "opened, or is not the one that was added, ends the run with both."),
 
 	GROUP("Pictures", NULL),
 	CHOICE("crop", TOLD, vision.crop, "NAME", crops, "random", "%s crop of training pictures",

@@ -91,7 +91,9 @@ typedef enum beton_engine {
 } beton_engine;
 
 /* Treatment of a sample that cannot be read or decoded (IO, SAMPLE_CORRUPT). Bad samples are counted in the statistics
- * and listed by beton_loader_bad_samples. Results do not depend on the number of threads. */
+ * and listed by beton_loader_bad_samples. Results do not depend on the number of threads. If the file of a
+ * sample cannot be opened when it is needed, that sample is bad with IO alone; with NOT_FOUND, FILE_CHANGED and others
+ * its batch is lost in any case. */
 typedef enum beton_on_error {
 	BETON_ON_ERROR_FAIL = 0, /* the batch is lost: beton_iterator_next reports the sample, and the next call goes on
 				    with the next batch */
