@@ -112,6 +112,9 @@ int bt_spool_open(spool *self, const char *path, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is %s", path,
 			       S_ISDIR(status.st_mode) ? "a folder" : "not a regular file");
 	result = open_journal(self, err);
+	/* Nobody asked for the name that is not there. */
+	if (result == BETON_NOT_FOUND)
+		return bt_fail_errno(err, ENOENT, "%s: cannot find the folder", path);
 	if (result != BETON_OK && result != BETON_EXISTS)
 		bt_prefix(err, "%s", path);
 	return result;

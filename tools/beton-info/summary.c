@@ -52,6 +52,21 @@ static void add_value(field_facts *facts, const beton_value *value)
 #undef RAISE
 }
 
+/* Numbers of one size, or of the least and the greatest. */
+static void print_side(const char *name, uint32_t least, uint32_t most)
+{
+	printf("%s %u", name, least);
+	if (most > least)
+		printf(" to %u", most);
+}
+
+static void print_sides(const field_facts *facts)
+{
+	print_side("width", facts->width_min, facts->width_max);
+	print_side(", height", facts->height_min, facts->height_max);
+	fputs(" pixels; ", stdout);
+}
+
 static void print_facts(const beton_field *field, const field_facts *facts)
 {
 	switch (field->type) {
@@ -62,13 +77,11 @@ static void print_facts(const beton_field *field, const field_facts *facts)
 		printf("%g to %g", facts->real_min, facts->real_max);
 		return;
 	case BETON_FIELD_IMAGE:
-		printf("%" PRIu64 " jpg, %" PRIu64 " raw; width %u to %u, height %u to %u pixels; ", facts->jpegs,
-		       facts->count - facts->jpegs, facts->width_min, facts->width_max, facts->height_min,
-		       facts->height_max);
+		printf("%" PRIu64 " jpg, %" PRIu64 " raw; ", facts->jpegs, facts->count - facts->jpegs);
+		print_sides(facts);
 		break;
 	case BETON_FIELD_RASTER:
-		printf("width %u to %u, height %u to %u pixels; ", facts->width_min, facts->width_max,
-		       facts->height_min, facts->height_max);
+		print_sides(facts);
 		break;
 	case BETON_FIELD_BYTES:
 	case BETON_FIELD_NDARRAY:
@@ -143,10 +156,12 @@ static int print_samples(const beton_reader *reader, const selection *chosen, be
 {
 	dataset_input in = input_of(reader);
 	selection_cursor cursor = {0};
-	for (;;) {
+	for (uint64_t printed = 0;; printed++) {
 		uint64_t sample;
 		bool found;
 		int result = selection_next(chosen, &in, &cursor, &sample, &found, err);
+		if (result == BETON_OK && !found && printed == 0 && chosen->where)
+			printf("none of its %" PRIu64 " samples is selected\n", beton_reader_info(reader)->num_samples);
 		if (result != BETON_OK || !found)
 			return result;
 		char *source = source_text(reader, sample);

@@ -98,7 +98,7 @@ static int write_set(set_job *job, beton_set_mode mode, beton_error *err)
 	beton_set *set = NULL;
 	int result = set_write(job->path, mode, (const char *const *)job->files, job->num_files, err);
 	if (result == BETON_EXISTS && mode == BETON_SET_CREATE)
-		bt_prefix(err, "--force replaces a set, append adds to it");
+		bt_fail(err, BETON_EXISTS, "%s: exists; --force replaces it, append adds to it", job->path);
 	if (result == BETON_OK && !job->quiet)
 		result = beton_set_open(&set, job->path, err);
 	if (set)

@@ -254,7 +254,8 @@ static int verify(verify_job *job, const bt_shard_input *input, beton_error *err
 /* The index of a set that cannot be opened. */
 static void report_index(verify_job *job, const char *path, const beton_error *err)
 {
-	const file_check self = {.path = path, .json = job->json};
+	file_check self = {.path = path, .json = job->json};
+	progress_start(&self.bar, 0, true);
 	const beton_verify_report nothing = {0};
 	if (job->json) {
 		begin_json(path);

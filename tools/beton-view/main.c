@@ -74,18 +74,19 @@ typedef struct view_options {
 	bool quiet;
 } view_options;
 
-/* The only field of rasters; -1: there is none, or there are several. */
-static int only_raster(const beton_reader *reader)
+/* The only field of rasters; -1: there is none, or there are several. *several: there are more than one of pictures. */
+static int only_raster(const beton_reader *reader, bool *several)
 {
 	int found = -1;
+	uint32_t images = 0, rasters = 0;
 	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++) {
-		if (beton_reader_field(reader, i)->type != BETON_FIELD_RASTER)
-			continue;
-		if (found >= 0)
-			return -1;
-		found = (int)i;
+		beton_field_type type = beton_reader_field(reader, i)->type;
+		images += type == BETON_FIELD_IMAGE;
+		rasters += type == BETON_FIELD_RASTER;
+		found = type == BETON_FIELD_RASTER ? (int)i : found;
 	}
-	return found;
+	*several = images + rasters > 1;
+	return rasters == 1 ? found : -1;
 }
 
 static int choose_field(const view_options *options, const beton_reader *reader, uint32_t *field, beton_error *err)
@@ -93,14 +94,17 @@ static int choose_field(const view_options *options, const beton_reader *reader,
 	int found = options->field ? beton_reader_find_field(reader, options->field) : dataset_picture_field(reader);
 	if (found < 0 && options->field)
 		return dataset_no_field(reader, options->field, err);
+	bool several = false;
 	if (found < 0)
-		found = only_raster(reader);
+		found = only_raster(reader, &several);
 	beton_field_type type = found < 0 ? BETON_FIELD_INT : beton_reader_field(reader, (uint32_t)found)->type;
 	if (type != BETON_FIELD_IMAGE && type != BETON_FIELD_RASTER)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %s%s%s", options->input,
-			       options->field ? "no field of pictures has the name '"
-					      : "there is not one field of pictures",
-			       options->field ? options->field : "", options->field ? "'" : "; --field names one");
+		return options->field
+			       ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no field of pictures has the name '%s'",
+					 options->input, options->field)
+			       : bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %s", options->input,
+					 several ? "several fields of pictures; --field names one"
+						 : "no field of pictures");
 	*field = (uint32_t)found;
 	return BETON_OK;
 }
