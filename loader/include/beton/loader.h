@@ -597,11 +597,13 @@ BETON_API int beton_loader_open(beton_loader **out, const char *path, const beto
 				beton_error *err);
 
 /* beton_loader_open for several files as one data set, or for files without a path (beton_source.io). Their fields must
- * agree in name, type and shape. Sample numbers are global: each file's follow those of the file before. With weights,
- * each file gets its share of every 65536 positions, at random places. A file's samples come in passes, each a new
- * permutation. The order must be RANDOM, and an epoch has num_draws positions. An epoch can begin at any position at
- * once. Errors: those of beton_loader_open, INVALID_ARGUMENT (no source, a bad weight), MISMATCH (naming files and
- * field). */
+ * agree in name, type and shape. Names of classes (beton_reader_facts) are not compared: a label stands for whatever
+ * its own file calls so, so that files with other names, or the same in another order, give batches whose labels mean
+ * different things. beton-merge --remap-classes makes one file of them; beton_set_write refuses them. Sample numbers
+ * are global: each file's follow those of the file before. With weights, each file gets its share of every 65536
+ * positions, at random places. A file's samples come in passes, each a new permutation. The order must be RANDOM, and
+ * an epoch has num_draws positions. An epoch can begin at any position at once. Errors: those of beton_loader_open,
+ * INVALID_ARGUMENT (no source, a bad weight), MISMATCH (naming files and field). */
 BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint32_t num_sources,
 				     const beton_loader_options *options, beton_error *err);
 
