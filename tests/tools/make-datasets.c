@@ -106,6 +106,18 @@ static void write_pictures(const char *folder, const char *name, const char *fac
 	finish(writer);
 }
 
+/* Neither of the two has the name that programs look for. */
+static void write_pairs(const char *folder)
+{
+	const beton_field fields[] = {{.name = "left", .type = BETON_FIELD_IMAGE},
+				      {.name = "right", .type = BETON_FIELD_IMAGE}};
+	const uint8_t pixel[3] = {1, 2, 3};
+	const beton_input value = {.data = pixel, .size = 3, .mode = BETON_IMAGE_RAW, .width = 1, .height = 1};
+	beton_writer *writer = open_writer(folder, "pairs", fields, 2, NULL);
+	append(writer, (const beton_input[]){value, value});
+	finish(writer);
+}
+
 /* More samples than dictionaries are trained from. */
 static void write_compressed(const char *folder, const char *name, const char *word)
 {
@@ -189,6 +201,7 @@ int main(int argc, char **argv)
 	write_pictures(argv[1], "twice-pictures", "{\"classes\": [\"cat\", \"cat\", \"dog\"]}");
 	write_pictures(argv[1], "few-names", "{\"classes\": [\"cat\", \"dog\"]}");
 	write_pictures(argv[1], "script", "{\"classes\": [\"<script>\", \"a&b\", \"\uffff\\u0001\\ufffe\"]}");
+	write_pairs(argv[1]);
 	write_compressed(argv[1], "compressed", "text");
 	write_compressed(argv[1], "compressed-else", "others");
 	write_odd_names(argv[1]);
