@@ -57,3 +57,15 @@ int bt_access_read(const file_access *self, void *destination, size_t size, uint
 	end_loan(self, fd);
 	return BETON_OK;
 }
+
+int bt_access_result(const char *path, ssize_t got, size_t size, uint64_t offset, beton_error *err)
+{
+	if (got < 0)
+		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu", path, size,
+				     (unsigned long long)offset);
+	if ((size_t)got != size)
+		return bt_fail(err, BETON_FILE_CHANGED,
+			       "%s: the file became shorter while it was open (%lld of %zu bytes at offset %llu)", path,
+			       (long long)got, size, (unsigned long long)offset);
+	return BETON_OK;
+}

@@ -30,4 +30,8 @@ void bt_access_close(file_access *self);
 int bt_access_read(const file_access *self, void *destination, size_t size, uint64_t offset, ssize_t *got,
 		   beton_error *err);
 
+/* What a read of size bytes means that got so many; got and errno are as bt_access_read leaves them. Errors: IO and the
+ * like, FILE_CHANGED (the file became shorter). */
+int bt_access_result(const char *path, ssize_t got, size_t size, uint64_t offset, beton_error *err);
+
 #endif

@@ -170,14 +170,7 @@ int bt_side_read(const beton_reader *reader, void *destination, size_t size, uin
 		return bt_fail_errno(err, errno, "%s: cannot open", side->path);
 	ssize_t got = bt_read_full(reader->file.read, reader->file.context, fd, destination, size, offset);
 	give_back(side, fd);
-	if (got < 0)
-		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu", side->path, size,
-				     (unsigned long long)offset);
-	if ((size_t)got != size)
-		return bt_fail(err, BETON_FILE_CHANGED,
-			       "%s: the file became shorter while it was open (%lld of %zu bytes at offset %llu)",
-			       side->path, (long long)got, size, (unsigned long long)offset);
-	return BETON_OK;
+	return bt_access_result(side->path, got, size, offset, err);
 }
 
 bool bt_side_peek(const side_index *side, void *destination, size_t size, uint64_t offset)

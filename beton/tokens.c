@@ -50,16 +50,7 @@ static int read_bytes(const beton_tokens *tokens, void *destination, size_t size
 {
 	ssize_t got;
 	int result = bt_access_read(&tokens->file, destination, size, offset, &got, err);
-	if (result != BETON_OK)
-		return result;
-	if (got < 0)
-		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu", tokens->path, size,
-				     (unsigned long long)offset);
-	if ((size_t)got != size)
-		return bt_fail(err, BETON_FILE_CHANGED,
-			       "%s: the file became shorter while it was open (%lld of %zu bytes at offset %llu)",
-			       tokens->path, (long long)got, size, (unsigned long long)offset);
-	return BETON_OK;
+	return result == BETON_OK ? bt_access_result(tokens->path, got, size, offset, err) : result;
 }
 
 static int open_bin(beton_tokens *tokens, beton_error *err)
