@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Preloaded into a program: kills it before the rename whose number, from 1, is in KILL_AT_RENAME, or before the fsync
+ * whose number is in KILL_AT_FSYNC. With KILL_RANK only the process with that RANK is killed. With NO_EXCHANGE the file
+ * system seems to be one that cannot exchange two names. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void count(const char *variable, atomic_int *number)
+{
+	const char *last = getenv(variable), *victim = getenv("KILL_RANK"), *rank = getenv("RANK");
+	if (last && (!victim || (rank && strcmp(victim, rank) == 0)) && ++*number == atoi(last))
+		raise(SIGKILL);
+}
+
+static void count_rename(void)
+{
+	static atomic_int number;
+	count("KILL_AT_RENAME", &number);
+}
+
+int rename(const char *from, const char *to)
+{
+	count_rename();
+	return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned int flags)
+{
+	if (getenv("NO_EXCHANGE")) {
+		errno = EINVAL;
+		return -1;
+	}
+	count_rename();
+	return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
+}
+
+int fsync(int fd)
+{
+	static atomic_int number;
+	count("KILL_AT_FSYNC", &number);
+	return (int)syscall(SYS_fsync, fd);
+}
