@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/jpeg_header.h"
 #include "escape.h"
+#include "partial.h"
 #include "scan.h"
 
 /* Making a decoder takes longer than libjpeg takes for less data. */
@@ -38,6 +39,7 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 	begin(self, data, size, max_pixels);
 	facts->width = jpeg->image_width;
 	facts->height = jpeg->image_height;
+	facts->partial = false;
 	const uint8_t *end;
 	self->scan = size >= LEAST_BYTES ? bt_scan_new() : NULL;
 	/* libjpeg needs less memory, but makes no index. */
@@ -54,6 +56,7 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 	jpeg->dct_method = JDCT_IFAST;
 	jpeg->do_fancy_upsampling = FALSE;
 	jpeg_start_decompress(jpeg);
+	facts->partial = bt_jpeg_is_partial(jpeg);
 	JSAMPARRAY row = jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE,
 						 jpeg->output_width * (JDIMENSION)jpeg->output_components, 1);
 	while (jpeg->output_scanline < jpeg->output_height)

@@ -17,6 +17,7 @@ typedef struct bt_jpeg_facts {
 	uint32_t width; /* pixels */
 	uint32_t height;
 	size_t length; /* bytes up to the end of the picture; later bytes are not checked */
+	bool partial;  /* see partial.h */
 } bt_jpeg_facts;
 
 /* Decodes all coefficients of the picture, and as few pixels as the library allows. Faults are any error or warning of

@@ -3,6 +3,7 @@
 
 #include "common/jpeg.h"
 #include "decode_state.h"
+#include "jpeg/partial.h"
 #include "jpeg/rgb.h"
 
 /* Extra pixels that are decoded around a crop. Chroma upsampling treats the outermost samples, and very narrow
@@ -20,11 +21,12 @@ static bt_rect widen(const bt_rect *crop, uint32_t width, uint32_t height)
 }
 
 /* Skips the columns beside the needed ones, and returns the first column that the decoder will deliver. The library
- * moves the left edge to a block's edge. */
+ * moves the left edge to a block's edge, and smooths there as at the picture's edge: nothing is skipped where it
+ * smooths. */
 static uint32_t choose_columns(j_decompress_ptr jpeg, const bt_rect *needed)
 {
 	JDIMENSION first = needed->x, width = needed->width;
-	if (width == jpeg->output_width)
+	if (width == jpeg->output_width || bt_jpeg_is_partial(jpeg))
 		return 0;
 	jpeg_crop_scanline(jpeg, &first, &width);
 	return first;

@@ -46,6 +46,17 @@ static void pack_cmyk(const uint8_t *rgb, uint32_t width, uint8_t *out)
 	}
 }
 
+static void set_partial(struct jpeg_compress_struct *jpeg, int partial)
+{
+	static const jpeg_scan_info scripts[][3] = {
+		{{3, {0, 1, 2}, 0, 0, 0, 0}, {1, {0}, 1, 5, 0, 2}},
+		{{3, {0, 1, 2}, 0, 0, 0, 0}, {1, {0}, 1, 63, 0, 3}, {1, {0}, 1, 63, 3, 2}},
+		{{3, {0, 1, 2}, 0, 0, 0, 2}, {1, {0}, 1, 63, 0, 0}, {1, {1}, 1, 63, 0, 0}},
+	};
+	jpeg->scan_info = scripts[partial - 1];
+	jpeg->num_scans = partial == 1 ? 2 : 3;
+}
+
 uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fixture_jpeg_options options,
 		      unsigned long *size)
 {
@@ -78,6 +89,8 @@ uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fi
 	jpeg.restart_interval = (unsigned int)options.restart;
 	if (options.progressive)
 		jpeg_simple_progression(&jpeg);
+	if (options.partial)
+		set_partial(&jpeg, options.partial);
 	jpeg_start_compress(&jpeg, TRUE);
 	uint8_t *row = malloc((size_t)width * 4);
 	assert_non_null(row);

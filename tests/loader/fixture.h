@@ -43,6 +43,7 @@ typedef struct fixture_jpeg_options {
 	bool cmyk;     /* with the Adobe marker, as Photoshop writes it */
 	int restart;   /* MCUs between restart markers; 0: no markers */
 	bool unmarked; /* cmyk without it, and without YCCK, which only the marker tells */
+	int partial; /* progressive, 1..3: coefficients of AC, bits of them, or bits of DC are never sent; 0: all are */
 } fixture_jpeg_options;
 uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fixture_jpeg_options options,
 		      unsigned long *size);

@@ -60,10 +60,10 @@ static bt_plane plane_of(const bt_pixels *view)
 }
 
 /* Decodes a crop; the view of its RGB pixels in *out. */
-static int decode(int64_t sample, const beton_value *value, const uint8_t *bytes, const bt_rect *crop, bt_pixels *out,
-		  beton_error *err)
+static int decode_as(bt_pixels_wanted wanted, int64_t sample, const beton_value *value, const uint8_t *bytes,
+		     const bt_rect *crop, bt_pixels *out, beton_error *err)
 {
-	bt_request request = {.crop = *crop};
+	bt_request request = {.pixels = wanted, .crop = *crop};
 	bt_picture picture;
 	int result = bt_decode(decoder, sample, value, bytes, &request, &picture, err);
 	if (result)
@@ -74,6 +74,12 @@ static int decode(int64_t sample, const beton_value *value, const uint8_t *bytes
 	*out = (bt_pixels){plane->data + (size_t)plane->y * plane->stride + (size_t)plane->x * 3, plane->stride,
 			   (uint32_t)plane->box_width, (uint32_t)plane->box_height};
 	return BETON_OK;
+}
+
+static int decode(int64_t sample, const beton_value *value, const uint8_t *bytes, const bt_rect *crop, bt_pixels *out,
+		  beton_error *err)
+{
+	return decode_as(BT_WANT_RGB, sample, value, bytes, crop, out, err);
 }
 
 /* The whole picture, packed; freed by the caller. */
@@ -91,28 +97,37 @@ static uint8_t *decode_whole(const uint8_t *bytes, unsigned long size, uint32_t 
 	return out;
 }
 
-static void check_crops_of(fixture_jpeg_options options, uint32_t width, uint32_t height)
+/* Crops of a JPEG, beside the whole picture's pixels. */
+static void compare_crops(const fixture_jpeg_options *options, bt_pixels_wanted wanted, const beton_value *value,
+			  const uint8_t *bytes, const uint8_t *whole)
 {
-	uint8_t *pixels = fixture_pixels(5, width, height);
-	unsigned long size;
-	uint8_t *bytes = fixture_jpeg(pixels, width, height, options, &size);
-	uint8_t *whole = options.cmyk ? decode_whole(bytes, size, width, height) : fixture_decode(bytes, size, false);
-	beton_value value = jpeg_value(width, height, size);
+	uint32_t width = value->width, height = value->height;
 	for (uint32_t i = 0; i < 400; i++) {
 		bt_rect crop = {.width = 1 + i * 31 % width, .height = 1 + i * 17 % height};
 		crop.x = i * 7 % (width - crop.width + 1);
 		crop.y = i * 5 % (height - crop.height + 1);
-		bt_pixels view;
-		assert_ok(decode(0, &value, bytes, &crop, &view, err));
+		bt_pixels view = {0};
+		assert_ok(decode_as(wanted, 0, value, bytes, &crop, &view, err));
 		assert_int_equal(view.width, crop.width);
 		assert_int_equal(view.height, crop.height);
 		for (uint32_t y = 0; y < crop.height; y++)
 			if (memcmp(view.data + y * view.stride, whole + ((crop.y + y) * (size_t)width + crop.x) * 3,
 				   (size_t)crop.width * 3))
-				fail_msg("%dx%d progressive %d: crop %u,%u %ux%u differs in row %u", options.horizontal,
-					 options.vertical, options.progressive, crop.x, crop.y, crop.width, crop.height,
-					 y);
+				fail_msg("%dx%d progressive %d partial %d: crop %u,%u %ux%u of %ux%u differs in row %u",
+					 options->horizontal, options->vertical, options->progressive, options->partial,
+					 crop.x, crop.y, crop.width, crop.height, width, height, y);
 	}
+}
+
+static void check_crops_of(fixture_jpeg_options options, bt_pixels_wanted wanted, uint32_t width, uint32_t height)
+{
+	uint8_t *pixels = fixture_pixels(5, width, height);
+	unsigned long size;
+	uint8_t *bytes = fixture_jpeg(pixels, width, height, options, &size);
+	uint8_t *whole = options.cmyk ? decode_whole(bytes, size, width, height)
+				      : fixture_decode(bytes, size, wanted == BT_WANT_RGB_FAST_DCT);
+	beton_value value = jpeg_value(width, height, size);
+	compare_crops(&options, wanted, &value, bytes, whole);
 	free(whole);
 	free(bytes);
 	free(pixels);
@@ -120,9 +135,10 @@ static void check_crops_of(fixture_jpeg_options options, uint32_t width, uint32_
 
 static void check_crops(fixture_jpeg_options options)
 {
-	check_crops_of(options, WIDTH, HEIGHT);
+	check_crops_of(options, BT_WANT_RGB, WIDTH, HEIGHT);
 	for (uint32_t width = 1; width <= 40; width++)
-		check_crops_of(options, width, 1 + width * 7 % 36);
+		check_crops_of(options, width % 3 || options.cmyk ? BT_WANT_RGB : BT_WANT_RGB_FAST_DCT, width,
+			       1 + width * 7 % 36);
 }
 
 static void a_crop_has_the_pixels_of_the_whole(void **state)
@@ -132,6 +148,12 @@ static void a_crop_has_the_pixels_of_the_whole(void **state)
 		for (int vertical = 1; vertical <= 2; vertical++)
 			for (int progressive = 0; progressive < 2; progressive++)
 				check_crops((fixture_jpeg_options){horizontal, vertical, progressive});
+	for (int partial = 1; partial <= 3; partial++)
+		for (int sampling = 1; sampling <= 2; sampling++) {
+			check_crops((fixture_jpeg_options){sampling, sampling, .partial = partial});
+			check_crops_of((fixture_jpeg_options){sampling, sampling, .partial = partial},
+				       BT_WANT_RGB_FAST_DCT, WIDTH, HEIGHT);
+		}
 	check_crops((fixture_jpeg_options){.grey = true});
 	check_crops((fixture_jpeg_options){.cmyk = true});
 	for (int restart = 1; restart <= 6; restart++) {
@@ -204,7 +226,7 @@ static void check_refused(const uint8_t *bytes, const beton_value *value, const 
 	assert_int_equal(err.sample, 3);
 	if (!strstr(err.message, "sample 3") || !strstr(err.message, reason))
 		fail_msg("'%s' does not name sample 3 and '%s'", err.message, reason);
-	check_crops_of((fixture_jpeg_options){.horizontal = 2, .vertical = 2}, WIDTH, HEIGHT);
+	check_crops_of((fixture_jpeg_options){.horizontal = 2, .vertical = 2}, BT_WANT_RGB, WIDTH, HEIGHT);
 }
 
 static void damaged_jpegs_are_refused(void **state)
