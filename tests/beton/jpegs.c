@@ -34,6 +34,10 @@ static void set_parameters(struct jpeg_compress_struct *info, const jpeg_sort *s
 		info->scan_info = separate;
 		info->num_scans = info->num_components;
 	}
+	if (sort->scans) {
+		info->scan_info = sort->scans;
+		info->num_scans = sort->num_scans;
+	}
 	info->arith_code = sort->arithmetic;
 	info->optimize_coding = sort->optimized;
 	info->restart_interval = (unsigned int)sort->restart;

@@ -18,6 +18,8 @@ typedef struct jpeg_sort {
 	bool progressive;
 	bool arithmetic;
 	bool separate_scans;
+	const jpeg_scan_info *scans; /* what each scan sends; NULL: the encoder's choice */
+	int num_scans;
 	int restart;     /* MCUs; 0: none */
 	int orientation; /* of EXIF; 0: no EXIF */
 	bool comment;

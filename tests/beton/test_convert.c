@@ -121,6 +121,46 @@ static void test_rewriting_keeps_pixels(void **state)
 			}
 }
 
+/* libjpeg smooths between the blocks of a progressive JPEG whose coefficients are not all known, and of no other: its
+ * bytes are kept, and it is turned as pixels. */
+static void test_partial_coefficients_are_kept(void **state)
+{
+	(void)state;
+	static const jpeg_scan_info scripts[][4] = {
+		{{3, {0, 1, 2}, 0, 0, 0, 0}, {1, {0}, 1, 5, 0, 2}},
+		{{3, {0, 1, 2}, 0, 0, 0, 1}, {1, {0}, 1, 63, 0, 0}, {1, {1}, 1, 63, 0, 0}, {1, {2}, 1, 63, 0, 0}},
+		{{3, {0, 1, 2}, 0, 0, 0, 0}, {1, {0}, 1, 63, 0, 0}, {1, {1}, 1, 63, 0, 0}, {1, {2}, 1, 63, 0, 1}},
+		{{3, {0, 1, 2}, 0, 0, 0, 0}, {1, {0}, 1, 63, 0, 0}, {1, {1}, 1, 63, 0, 0}, {1, {2}, 1, 62, 0, 0}},
+		{{3, {0, 1, 2}, 0, 0, 0, 0}, {1, {0}, 1, 63, 0, 0}, {1, {1}, 1, 63, 0, 0}, {1, {2}, 1, 63, 0, 0}},
+	};
+	const image_settings settings = defaults(WRITE_ORIGINAL);
+	for (size_t i = 0; i < COUNT(scripts); i++) {
+		bool partial = i + 1 < COUNT(scripts);
+		const jpeg_sort sort = {.name = partial ? "partial" : "progressive",
+					.colour = JCS_YCbCr,
+					.h = 2,
+					.v = 2,
+					.scans = scripts[i],
+					.num_scans = i ? 4 : 2};
+		uint8_t *rgb = textured_pixels(96, 64), *turned;
+		size_t turned_size;
+		beton_error err;
+		jpeg_bytes source = jpeg_make(&sort, 96, 64, rgb, 60);
+		stored_image stored = convert(source.data, source.size, &settings);
+		bool kept = stored.size == source.size && memcmp(stored.data, source.data, source.size) == 0;
+		if (kept != partial)
+			fail_msg("script %zu: %s", i, partial ? "rewritten" : "kept");
+		assert_int_equal(jpeg_turn(source.data, source.size, 3, "picture", &turned, &turned_size, &err),
+				 BETON_OK);
+		if (!turned != partial)
+			fail_msg("script %zu: %s", i, partial ? "turned" : "not turned");
+		free(turned);
+		free(stored.data);
+		free(source.data);
+		free(rgb);
+	}
+}
+
 /* Whatever is cut off, it is found: by rewriting, by the check of kept bytes, and by decoding. */
 static void test_truncation_is_found(void **state)
 {
@@ -662,6 +702,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rewriting_keeps_pixels),
+		cmocka_unit_test(test_partial_coefficients_are_kept),
 		cmocka_unit_test(test_truncation_is_found),
 		cmocka_unit_test(test_upright),
 		cmocka_unit_test(test_turning_is_lossless),

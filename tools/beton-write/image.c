@@ -191,7 +191,8 @@ static int store_original(picture *self, stored_image *out, beton_error *err)
 	} else if (!self->settings->keep_bytes) {
 		result = jpeg_rewrite(file->data, file->size, self->name, &data, &size, err);
 	} else if (!self->settings->unchecked) {
-		result = jpeg_check(file->data, file->size, self->name, self->settings->no_index ? NULL : &index, err);
+		result = jpeg_check(file->data, file->size, self->name, self->settings->no_index ? NULL : &index, NULL,
+				    err);
 	}
 	if (result != BETON_OK)
 		return result;

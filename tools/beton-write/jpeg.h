@@ -30,8 +30,10 @@ int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const ch
 		 beton_error *err);
 
 /* Reads the whole picture without making pixels, to find damaged data. index: NULL, or gets the JPEG's, made on the
- * way, in one block of memory that is the caller's to free. */
-int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_jpeg_index **index, beton_error *err);
+ * way, in one block of memory that is the caller's to free. partial: NULL, or gets whether coefficients are not all
+ * sent. */
+int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_jpeg_index **index, bool *partial,
+	       beton_error *err);
 
 /* Decodes to RGB for a picture of width x height, no larger than it is: in *eighths of its size, rounded up. */
 int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t height, const char *name, rgb_image *image,
@@ -48,11 +50,11 @@ int jpeg_reencode(const uint8_t *data, size_t size, uint32_t width, uint32_t hei
 
 /* Rewrites the coefficients of a JPEG: sequential, with several restart markers in each row of MCUs, optimal Huffman
  * tables, and no metadata. Its pixels are the same. *out is the caller's to free; NULL if this JPEG cannot be written
- * so, though it can be read. */
+ * so, though it can be read: coefficients are too large, or not all sent, so that decoders smooth its pixels. */
 int jpeg_rewrite(const uint8_t *data, size_t size, const char *name, uint8_t **out, size_t *out_size, beton_error *err);
 
 /* Turns a JPEG of that orientation (2..8) upright without decoding it. *out is the caller's to free; NULL if that would
- * not keep every pixel, because a side is no multiple of the MCU's. */
+ * not keep every pixel, because a side is no multiple of the MCU's, or coefficients are not all sent. */
 int jpeg_turn(const uint8_t *data, size_t size, int orientation, const char *name, uint8_t **out, size_t *out_size,
 	      beton_error *err);
 

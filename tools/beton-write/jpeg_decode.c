@@ -56,7 +56,8 @@ int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const ch
 	return BETON_OK;
 }
 
-int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_jpeg_index **index, beton_error *err)
+int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_jpeg_index **index, bool *partial,
+	       beton_error *err)
 {
 	bt_jpeg_facts facts;
 	beton_jpeg_index *made = index ? malloc(sizeof(*made) + BT_INDEX_BYTES_MAX) : NULL;
@@ -69,6 +70,8 @@ int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_jpeg_in
 		bt_prefix(err, "%s", name);
 		return result;
 	}
+	if (partial)
+		*partial = facts.partial;
 	if (made) {
 		/* Samples wait for earlier ones, and an index takes few of these bytes. */
 		beton_jpeg_index *fitted = realloc(made, sizeof(*made) + request.size);

@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "huffman.h"
+#include "jpeg/partial.h"
 #include "jpeg.h"
 #include "jpeg_common.h"
 #include "jpeg_rewrite.h"
@@ -108,7 +109,8 @@ static int read_coefficients(rewriter *self, const uint8_t *data, size_t size, c
 	return BETON_OK;
 }
 
-/* Leaves the sink empty if the JPEG has what sequential JPEG cannot express. */
+/* Leaves the sink empty if the JPEG has what sequential JPEG cannot express, which is that coefficients are missing
+ * too. */
 static int write_coefficients(rewriter *self, size_t size, const char *name, beton_error *err)
 {
 	struct jpeg_compress_struct *out = &self->out;
@@ -118,6 +120,8 @@ static int write_coefficients(rewriter *self, size_t size, const char *name, bet
 		return self->escape.code == BETON_NO_MEMORY ? bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name)
 							    : BETON_OK;
 	}
+	if (bt_jpeg_is_partial(&self->reader.info))
+		return BETON_OK;
 	/* Looking at the coefficients may fail too, and then leads here. */
 	self->reader.info.err = &self->escape.errors;
 	jpeg_rewrite_start(out, &self->reader.info);
@@ -172,8 +176,9 @@ int jpeg_turn(const uint8_t *data, size_t size, int orientation, const char *nam
 	uint8_t *turned = NULL;
 	unsigned long turned_size = 0;
 	*out = NULL;
-	int result = jpeg_check(data, size, name, NULL, err);
-	if (result == BETON_OK && transform(data, size, orientation, &turned, &turned_size))
+	bool partial = false;
+	int result = jpeg_check(data, size, name, NULL, &partial, err);
+	if (result == BETON_OK && !partial && transform(data, size, orientation, &turned, &turned_size))
 		result = jpeg_rewrite(turned, turned_size, name, out, out_size, err);
 	tjFree(turned);
 	return result;
