@@ -22,7 +22,6 @@ typedef struct run_step_metrics {
 	double lr;
 	double units_per_second; /* of the task, over all ranks */
 	double mfu;              /* share of the device's peak that the model needs; 0: not known */
-	double peak_flops;       /* of the device of one rank, if it was measured again; 0: as at the beginning */
 	double step_ms;          /* from the end of the step before to the end of this one */
 	double data_wait_ms;
 	double compute_ms;

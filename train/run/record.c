@@ -144,8 +144,6 @@ json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 	add(&self, rate, rounded(step->units_per_second, 3));
 	if (step->mfu > 0)
 		add(&self, "mfu", rounded(step->mfu, 4));
-	if (step->peak_flops > 0)
-		add(&self, "peak_flops", rounded(step->peak_flops, 0));
 	add(&self, "step_ms", milliseconds(step->step_ms));
 	add(&self, "data_wait_ms", milliseconds(step->data_wait_ms));
 	add(&self, "compute_ms", milliseconds(step->compute_ms));

@@ -44,10 +44,9 @@ struct training {
 	uint64_t step_began_ns;
 	uint64_t trained_ns; /* without evaluations, until the steps that run */
 	uint64_t steps_began_ns;
-	double waited_ms;    /* for data, since the last settled step */
-	int64_t units;       /* of throughput in a sample */
-	double unit_flops;   /* see engine_task.flops; 0: not known */
-	bool measured_again; /* the device's peak */
+	double waited_ms;  /* for data, since the last settled step */
+	int64_t units;     /* of throughput in a sample */
+	double unit_flops; /* see engine_task.flops; 0: not known */
 	struct epoch epoch;
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* the end of an epoch and the beginning of the next have the same step */
@@ -144,24 +143,23 @@ static void account_step(struct training *training, const engine_step_result *re
 		training->epoch.bucket_ms[i] += dtrain_sync_unit_exposed_ms(result->marks, i);
 }
 
-/* On rank 0. A device that was busy when its peak was measured seems to exceed it, so it is measured again, once. What
- * still exceeds it is no share. */
-static int find_share(struct training *training, run_step_metrics *step, beton_error *err)
+/* On rank 0. A step that exceeds a timed peak shows that the peak is wrong: no later step has a share. A data sheet's
+ * peak holds: the host may see the ends of two steps closer together than they were. */
+static double find_share(struct training *training, int64_t step, double units_per_second)
 {
 	run_session *session = training->session;
-	const engine_rank *engine = &session->engine;
-	double flops = step->units_per_second * training->unit_flops / session->world_size;
-	int status = BETON_OK;
-	if (flops > session->peak_flops && session->peak_flops > 0 && engine->api->measure_flops &&
-	    !training->measured_again) {
-		double again = 0;
-		training->measured_again = true;
-		status = engine->api->measure_flops(engine->device, engine->dtype, &again, err);
-		session->peak_flops = again > session->peak_flops ? again : session->peak_flops;
+	double flops = units_per_second * training->unit_flops / session->world_size, peak = session->peak_flops;
+	if (peak <= 0)
+		return 0;
+	if (flops <= peak)
+		return flops / peak;
+	if (session->engine.api->measure_flops) {
+		session->peak_flops = 0;
+		status_line_warn("dtrain-ffcv: the peak of device '%s' could not be measured: step %" PRId64
+				 " computes %.4g GFLOP/s, and the product that was timed %.4g; the run has no MFU",
+				 session->engine.api->name, step, flops / 1e9, peak / 1e9);
 	}
-	step->mfu = flops <= session->peak_flops && session->peak_flops > 0 ? flops / session->peak_flops : 0;
-	step->peak_flops = training->measured_again ? session->peak_flops : 0;
-	return status;
+	return 0;
 }
 
 static int log_step(struct training *training, const engine_step_result *result, beton_error *err)
@@ -192,8 +190,8 @@ static int log_step(struct training *training, const engine_step_result *result,
 	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
 	if (session->rank > 0)
 		return BETON_OK;
-	int status = find_share(training, &step, err);
-	return status == BETON_OK ? run_metrics_step(training->metrics, &step, err) : status;
+	step.mfu = find_share(training, step.step, rate);
+	return run_metrics_step(training->metrics, &step, err);
 }
 
 /* Only one rank on each machine reports. */

@@ -112,14 +112,14 @@ static uint64_t far_free_memory(dtrain_device *device)
 	return device->allocated < bytes ? bytes - device->allocated : 0;
 }
 
-/* DTRAIN_FAR_PEAK=FIRST,LATER: what the first call finds, and what all others find. */
+/* DTRAIN_FAR_PEAK: what it finds. */
 static int far_measure_flops(dtrain_device *device, dtrain_dtype dtype, double *out, beton_error *err)
 {
-	const char *text = getenv("DTRAIN_FAR_PEAK"), *later = text ? strchr(text, ',') : NULL;
+	const char *text = getenv("DTRAIN_FAR_PEAK");
+	(void)device;
 	(void)dtype;
 	(void)err;
-	*out = text ? strtod(device->was_measured && later ? later + 1 : text, NULL) : 0;
-	device->was_measured = true;
+	*out = text ? strtod(text, NULL) : 0;
 	return BETON_OK;
 }
 

@@ -39,7 +39,6 @@ struct dtrain_device {
 	int index;
 	uint32_t delay_us;
 	atomic_uint_fast64_t allocated; /* bytes of device memory */
-	bool was_measured;              /* far_measure_flops was called */
 	int failing;                    /* enum far_call; -1: none */
 	uint64_t failing_at;            /* which call, from 1 */
 	atomic_uint_fast64_t made;      /* calls of that kind so far */

@@ -484,7 +484,7 @@ typedef struct dtrain_device_api {
 
 	/* (optional, of devices that do not know caps.flops) The speed of a large product of two matrices of that type
 	 * (F32, F16, BF16) on all threads, timed now: floating-point operations a second, 2 for each multiply-add. The
-	 * call takes about 50 ms, and some MiB while it runs. */
+	 * call takes about 50 ms of CPU time, and some MiB while it runs. */
 	int (*measure_flops)(dtrain_device *device, dtrain_dtype dtype, double *out, beton_error *err);
 } dtrain_device_api;
 
