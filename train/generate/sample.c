@@ -7,16 +7,18 @@
 
 #include "common/error.h"
 
+/* The first pivot is the best of so many candidates, so that about one in so many is better. */
+enum { SAMPLES = 16 };
+
 struct candidate {
 	float logit;
-	int64_t token;
+	int32_t token;
+	double weight; /* in proportion to the probability */
 };
 
-/* A heap of those that are not sorted yet, behind which the sorted ones are, the last one first: few are drawn, so that
- * most need no place. */
 struct candidates {
 	struct candidate *items;
-	int64_t count, sorted;
+	int64_t count;
 	double most, temperature;
 };
 
@@ -26,36 +28,80 @@ static bool is_before(const struct candidate *a, const struct candidate *b)
 	return a->logit != b->logit ? a->logit > b->logit : a->token < b->token;
 }
 
-/* Moves an item of the heap down to its place. */
-static void sift(struct candidate *items, int64_t count, int64_t at)
+static void swap(struct candidate *a, struct candidate *b)
 {
-	struct candidate moved = items[at];
-	for (int64_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
-		if (child + 1 < count && is_before(&items[child + 1], &items[child]))
-			child++;
-		if (!is_before(&items[child], &moved))
-			break;
-		items[at] = items[child];
-		at = child;
-	}
-	items[at] = moved;
+	struct candidate moved = *a;
+	*a = *b;
+	*b = moved;
 }
 
-static const struct candidate *candidate_at(struct candidates *c, int64_t index)
+/* Puts the first in the order of some candidates to the end. */
+static void find_high(struct candidate *items, int64_t count)
 {
-	for (; c->sorted <= index; c->sorted++) {
-		int64_t last = c->count - 1 - c->sorted;
-		struct candidate first = c->items[0];
-		c->items[0] = c->items[last];
-		sift(c->items, last, 0);
-		c->items[last] = first;
-	}
-	return &c->items[c->count - 1 - index];
+	int64_t step = count / SAMPLES + 1, first = 0;
+	for (int64_t i = step; i < count; i += step)
+		first = is_before(&items[i], &items[first]) ? i : first;
+	swap(&items[first], &items[count - 1]);
 }
 
-static double weight_of(const struct candidates *c, const struct candidate *candidate)
+/* Puts the middle one of the first, the last and the one between them to the end. */
+static void find_middle(struct candidate *items, int64_t count)
 {
-	return exp(((double)candidate->logit - c->most) / c->temperature);
+	struct candidate *middle = &items[count / 2], *last = &items[count - 1];
+	if (is_before(middle, items))
+		swap(middle, items);
+	if (is_before(last, items))
+		swap(last, items);
+	if (is_before(middle, last))
+		swap(middle, last);
+}
+
+/* Makes the last candidate the pivot: better candidates come first, then the pivot, then the others. Returns the
+ * pivot's place. */
+static int64_t split(struct candidate *items, int64_t count)
+{
+	int64_t place = 0;
+	for (int64_t i = 0; i < count - 1; i++)
+		if (is_before(&items[i], &items[count - 1]))
+			swap(&items[place++], &items[i]);
+	swap(&items[place], &items[count - 1]);
+	return place;
+}
+
+static double measure(const struct candidate *items, int64_t count, bool by_weight)
+{
+	double sum = by_weight ? 0 : (double)count;
+	for (int64_t i = 0; i < count && by_weight; i++)
+		sum += items[i].weight;
+	return sum;
+}
+
+/* Adds up the candidates in their order, each as 1 or by its weight. Returns the place of the first candidate with
+ * which the sum exceeds the target, or of the last one. All better candidates come first; nothing else is sorted. *sum:
+ * with the candidate. */
+static int64_t find_exceeding(struct candidate *items, int64_t count, double target, bool by_weight, double *sum)
+{
+	int64_t first = 0, end = count;
+	double before = 0;
+	/* Few tokens have most of the probability, mostly. */
+	find_high(items, count);
+	while (end - first > 1) {
+		int64_t place = first + split(items + first, end - first);
+		double in_front = before + measure(items + first, place - first, by_weight);
+		*sum = in_front + measure(items + place, 1, by_weight);
+		if (place > first && in_front > target) {
+			end = place;
+		} else if (*sum > target || place == count - 1) {
+			return place;
+		} else {
+			first = place + 1;
+			before = *sum;
+		}
+		if (end > first)
+			find_middle(items + first, end - first);
+	}
+	*sum = before + measure(items + first, 1, by_weight);
+	return first;
 }
 
 static int64_t find_largest(const float *logits, int64_t count)
@@ -66,39 +112,31 @@ static int64_t find_largest(const float *logits, int64_t count)
 	return largest;
 }
 
-/* The number of the first candidates to draw from, and the sum of their weights. */
-static int64_t keep(const sample_options *options, struct candidates *c, double *sum)
+/* The number of candidates that top_k leaves, which come first: with the last of them, all that are as likely. */
+static int64_t keep_some(const sample_options *options, struct candidates *c)
 {
-	bool some = options->top_k && options->top_k < c->count;
-	int64_t kept = some ? options->top_k : c->count;
-	while (kept < c->count && candidate_at(c, kept)->logit == candidate_at(c, kept - 1)->logit)
-		kept++;
-	double all = 0, part = 0;
-	for (int64_t i = 0; i < kept; i++)
-		all += weight_of(c, some ? candidate_at(c, i) : &c->items[i]);
-	*sum = all;
-	if (options->top_p >= 1)
-		return kept;
-	for (int64_t i = 0; i < kept; i++) {
-		part += weight_of(c, candidate_at(c, i));
-		if (part >= options->top_p * all) {
-			*sum = part;
-			return i + 1;
-		}
-	}
+	double sum;
+	if (!options->top_k || options->top_k >= c->count)
+		return c->count;
+	int64_t last = find_exceeding(c->items, c->count, (double)options->top_k - 0.5, false, &sum), kept = last + 1;
+	for (int64_t i = kept; i < c->count; i++)
+		if (c->items[i].logit == c->items[last].logit)
+			swap(&c->items[i], &c->items[kept++]);
 	return kept;
 }
 
 static int64_t choose(const sample_options *options, struct candidates *c, double random)
 {
-	double sum, part = 0;
-	int64_t kept = keep(options, c, &sum);
-	for (int64_t i = 0; i < kept - 1; i++) {
-		part += weight_of(c, candidate_at(c, i));
-		if (part > random * sum)
-			return candidate_at(c, i)->token;
+	int64_t kept = keep_some(options, c);
+	double sum = 0, part;
+	for (int64_t i = 0; i < kept; i++) {
+		c->items[i].weight = exp(((double)c->items[i].logit - c->most) / c->temperature);
+		sum += c->items[i].weight;
 	}
-	return candidate_at(c, kept - 1)->token;
+	/* The sum reaches the share; it need not exceed it. */
+	if (options->top_p < 1)
+		kept = 1 + find_exceeding(c->items, kept, nextafter(options->top_p * sum, 0), true, &sum);
+	return c->items[find_exceeding(c->items, kept, random * sum, true, &part)].token;
 }
 
 int sample_token(const sample_options *options, const float *logits, int64_t count, double random, int64_t *out,
@@ -115,9 +153,7 @@ int sample_token(const sample_options *options, const float *logits, int64_t cou
 	if (!c.items)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %lld tokens", (long long)count);
 	for (int64_t i = 0; i < count; i++)
-		c.items[i] = (struct candidate){logits[i], i};
-	for (int64_t i = count / 2 - 1; i >= 0; i--)
-		sift(c.items, count, i);
+		c.items[i] = (struct candidate){.logit = logits[i], .token = (int32_t)i};
 	*out = choose(options, &c, random);
 	free(c.items);
 	return BETON_OK;
