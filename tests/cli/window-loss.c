@@ -44,7 +44,6 @@ int main(int argc, char **argv)
 {
 	const dtrain_device_options options = {.struct_size = sizeof(options), .threads = 1};
 	int64_t tokens[TOKENS_MAX];
-	dtrain_device *device = NULL;
 	generate_model model = {0};
 	beton_error err = {0};
 	int64_t count = argc - 2;
@@ -52,9 +51,7 @@ int main(int argc, char **argv)
 		return 2;
 	for (int64_t i = 0; i < count; i++)
 		tokens[i] = strtoll(argv[2 + i], NULL, 10);
-	int status = dtrain_device_open("ref", &options, &device, &err);
-	if (status == BETON_OK)
-		status = generate_model_open(&model, argv[1], NULL, TEXTS, device, &err);
+	int status = generate_model_open(&model, argv[1], NULL, TEXTS, "ref", &options, &err);
 	if (status == BETON_OK)
 		status = print_loss(&model, tokens, count, &err);
 	generate_model_close(&model);

@@ -13,7 +13,9 @@
 #include "common/list.h"
 #include "common/system.h"
 #include "model.h"
+#include "run/busy.h"
 #include "run/device_choice.h"
+#include "run/wait_policy.h"
 #include "sample.h"
 #ifdef HAVE_TOKENIZER
 #include "tokenizer/tokenizer.h"
@@ -38,7 +40,7 @@ static const char *const usage_text =
 	"  -P, --top-p=X            draw from the most likely tokens with a probability of X together (default 1)\n"
 	"  -s, --seed=N             seed of the draws (default 0)\n"
 	"  -d, --device=NAME        cuda, cpu, ref, or auto (default auto)\n"
-	"  -j, --threads=N          compute threads; 0: one per core (default 0)\n"
+	"  -j, --threads=N          compute threads; 0: as many as the model gains from (default 0)\n"
 	"  -v, --speed              print the speed, of texts that are generated together in one, to standard error\n"
 	"  -h, --help               show this text\n"
 	"  -V, --version            show the version\n"
@@ -247,14 +249,19 @@ static double draw(uint64_t seed, uint64_t number, uint64_t place)
 
 /* times: when the texts began, their first tokens were there, and the last one. The first token takes as long as the
  * prompt. tokens: of all texts. */
-static void print_speed(const struct batch *batch, uint64_t tokens, const uint64_t times[3])
+static void print_speed(const generate_model *model, const struct batch *batch, uint64_t tokens,
+			const uint64_t times[3])
 {
+	dtrain_device_caps caps;
+	dtrain_device_get_api(model->device)->caps(model->device, &caps);
 	double prompt_s = (double)(times[1] - times[0]) * 1e-9, rest_s = (double)(times[2] - times[1]) * 1e-9;
 	uint64_t more = tokens > (uint64_t)batch->count ? tokens - (uint64_t)batch->count : 0;
 	fprintf(stderr, "prompt of %zu tokens: %.3f s", batch->texts[0].prompt, prompt_s);
 	if (more)
 		fprintf(stderr, "; %llu more tokens: %.3f s, %.1f tokens/s", (unsigned long long)more, rest_s,
 			(double)more / rest_s);
+	if (caps.host_memory)
+		fprintf(stderr, "; %d thread%s", caps.threads, bt_plural((uint64_t)caps.threads));
 	fputc('\n', stderr);
 }
 
@@ -303,11 +310,12 @@ static int draw_tokens(const struct options *options, const generate_model *mode
 /* The first text is written as it comes, the others behind it. wanted: of the texts; the others are computed with them.
  */
 static int generate(const struct options *options, generate_model *model, const tokenizer *words, struct batch *batch,
-		    uint64_t number, int64_t wanted, beton_error *err)
+		    uint64_t number, int64_t wanted, run_busy *busy, beton_error *err)
 {
 	struct text *first = batch->texts;
 	uint64_t times[3] = {0}, drawn = 0;
 	bool goes_on = true;
+	char note[256];
 	for (int64_t k = 0; k < batch->count; k++) {
 		batch->texts[k].count = first->prompt;
 		batch->texts[k].end = 0;
@@ -323,6 +331,8 @@ static int generate(const struct options *options, generate_model *model, const 
 			status = draw_tokens(options, model, words, batch, number, i, &drawn, &goes_on, err);
 		times[2] = bt_now_ns();
 		times[1] = i ? times[1] : times[2];
+		if (run_busy_tell(busy, note, sizeof(note)))
+			fprintf(stderr, "dtrain-generate: %s\n", note);
 		if (status == BETON_OK && !first->end)
 			status = put_tokens(words, first, count, first->count, err);
 	}
@@ -333,7 +343,7 @@ static int generate(const struct options *options, generate_model *model, const 
 			status = put_end(err);
 	}
 	if (status == BETON_OK && options->speed)
-		print_speed(batch, drawn, times);
+		print_speed(model, batch, drawn, times);
 	return status;
 }
 
@@ -386,30 +396,38 @@ static int open_vocabulary(const struct options *options, int64_t limit, tokeniz
 #endif
 }
 
+static void watch_cores(const generate_model *model, run_busy *busy)
+{
+	dtrain_device_caps caps;
+	dtrain_device_get_api(model->device)->caps(model->device, &caps);
+	if (caps.host_memory)
+		run_busy_start(busy, caps.threads);
+}
+
 static int run(const struct options *options, beton_error *err)
 {
 	dtrain_device_options device_options = {.struct_size = sizeof(device_options),
 						.threads = (int32_t)options->threads};
-	dtrain_device *device = NULL;
 	generate_model model = {0};
 	tokenizer *words = NULL;
 	struct text prompt = {0};
 	struct batch batch = {0};
 	device_options.index = options->device.index < 0 ? 0 : options->device.index;
-	int status = dtrain_device_open(options->device.name, &device_options, &device, err);
-	if (status == BETON_OK)
-		status = generate_model_open(&model, options->weights, options->model, (int64_t)options->texts, device,
-					     err);
+	int status = generate_model_open(&model, options->weights, options->model, (int64_t)options->texts,
+					 options->device.name, &device_options, err);
 	if (status == BETON_OK)
 		status = open_vocabulary(options, model.description.vocabulary, &words, err);
 	if (status == BETON_OK)
 		status = read_prompt(options, &model, words, &prompt, err);
 	if (status == BETON_OK)
 		status = make_texts(&model, &prompt, &batch, err);
+	run_busy busy = {0};
+	if (status == BETON_OK)
+		watch_cores(&model, &busy);
 	for (uint64_t i = 0; i < options->texts && status == BETON_OK; i += (uint64_t)batch.count) {
 		uint64_t left = options->texts - i;
 		status = generate(options, &model, words, &batch, i,
-				  left < (uint64_t)batch.count ? (int64_t)left : batch.count, err);
+				  left < (uint64_t)batch.count ? (int64_t)left : batch.count, &busy, err);
 	}
 	free_texts(&batch);
 	free(prompt.tokens);
@@ -444,6 +462,10 @@ int main(int argc, char **argv)
 	options.weights = argv[optind];
 	if (find_problem(&options))
 		return bt_usage_error("dtrain-generate", find_problem(&options));
+	/* Threads meet a hundred times a token: a spinning one has the core that another process has taken from a
+	 * thread it waits for. */
+	if (options.threads != 1 && bt_available_cores() > 1)
+		run_set_passive_wait(true, argv);
 	if (run(&options, &err) == BETON_OK)
 		return 0;
 	fprintf(stderr, "dtrain-generate: %s\n", err.message);

@@ -172,6 +172,34 @@ static int allocate(generate_model *model, beton_error *err)
 	return status;
 }
 
+/* Nanoseconds that a thread has to take for a product to be worth waking, at speeds of a core that most processors
+ * have: where a thread had less to do, two of them were slower than one. */
+#define WORTH_NS 1e5
+#define BYTES_A_NS 10
+#define FLOPS_A_NS 50
+
+/* A token is a row of each product, so that one text at a time takes as long as reading the weights. */
+static int32_t choose_threads(const dtrain_transformer *t, int64_t texts)
+{
+	int64_t attention = t->width * t->head_size * 2 * (t->heads + t->kv_heads);
+	bool gated = t->type == DTRAIN_TRANSFORMER_LLAMA;
+	int64_t products = t->layers * (gated ? 5 : 4) + 1, cores = bt_available_cores();
+	int64_t weights = t->layers * (attention + (gated ? 3 : 2) * t->width * t->inner) + t->width * t->vocabulary;
+	double each = (double)weights / (double)products;
+	double reads = each * sizeof(float) / BYTES_A_NS, computes = 2 * each * (double)texts / FLOPS_A_NS;
+	int64_t threads = (int64_t)((reads > computes ? reads : computes) / WORTH_NS);
+	return (int32_t)least(threads > 1 ? threads : 1, cores);
+}
+
+static int open_device(generate_model *model, const char *name, const dtrain_device_options *options, int64_t texts,
+		       beton_error *err)
+{
+	dtrain_device_options chosen = *options;
+	if (!chosen.threads)
+		chosen.threads = choose_threads(&model->description, least(texts, TEXTS_MAX));
+	return dtrain_device_open(name, &chosen, &model->device, err);
+}
+
 /* Of the texts that are wanted, as many at once as can be, so that the last time has as many as the others. */
 static void choose_texts(generate_model *model, int64_t wanted)
 {
@@ -199,16 +227,18 @@ static int load(generate_model *model, const run_source *source, int64_t texts, 
 	return status;
 }
 
-int generate_model_open(generate_model *model, const char *weights, const char *name, int64_t texts,
-			dtrain_device *device, beton_error *err)
+int generate_model_open(generate_model *model, const char *weights, const char *name, int64_t texts, const char *device,
+			const dtrain_device_options *options, beton_error *err)
 {
 	run_source source;
-	*model = (generate_model){.device = device};
+	*model = (generate_model){0};
 	int status = run_source_open(weights, &source, err);
 	if (status == BETON_OK)
 		status = find_description(&source, name, &model->description, err);
 	if (status == BETON_OK)
 		status = find_end_of_text(model, &source, err);
+	if (status == BETON_OK)
+		status = open_device(model, device, options, texts, err);
 	if (status == BETON_OK)
 		status = load(model, &source, texts, err);
 	run_source_close(&source);

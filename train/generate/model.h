@@ -32,10 +32,10 @@ typedef struct generate_model {
 
 /* weights: a safetensors file, a checkpoint, or a folder of checkpoints. name: of the model, or a file; NULL: that of
  * the weights' metadata. texts: that are wanted, at least 1; out->texts is then how many of them are computed at once,
- * which the memory for keys and values limits. What all texts have in common is computed once. Takes ownership of the
- * device, even on failure. Errors name the file. */
-int generate_model_open(generate_model *out, const char *weights, const char *name, int64_t texts,
-			dtrain_device *device, beton_error *err);
+ * which the memory for keys and values limits. What all texts have in common is computed once. device: its name, which
+ * dtrain_device_open takes; options->threads 0: as many as the model gains from. Errors name the file. */
+int generate_model_open(generate_model *out, const char *weights, const char *name, int64_t texts, const char *device,
+			const dtrain_device_options *options, beton_error *err);
 void generate_model_close(generate_model *model);
 
 /* Computes the logits [texts, vocabulary] behind model->texts texts of `count` tokens, whose documents begin at the
