@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An index of a JPEG's scan without restart markers: where the data of an MCU begins, every few MCUs of a row, so that
- * a decoder can begin there. See docs/format.md. An index is untrusted: a wrong one yields wrong samples or a fault.
+ * a decoder can begin there. See docs/format.md. An index is untrusted but for pixels: a wrong one yields wrong samples
+ * or a fault, and no other harm.
  */
 #ifndef BT_JPEG_INDEX_H
 #define BT_JPEG_INDEX_H

@@ -297,7 +297,9 @@ BETON_API bool beton_reader_peek_jpeg_index(const beton_reader *reader, const be
 BETON_API const char *beton_reader_jpeg_index_fault(const beton_reader *reader);
 
 /* Checks the bytes of an entry. stored: the JPEG, value->blob.size bytes. *index: the *size bytes of the index, which
- * are some of bytes. Errors: FORMAT (it is damaged, or belongs to another JPEG; *size is 0). */
+ * are some of bytes. The index is that which the writer stored for this JPEG, and is not compared with it: a decoder
+ * must take any numbers without harm, but wrong ones may give wrong pixels. beton_verify with deep, and
+ * beton_index_check, compare. Errors: FORMAT (it is damaged, or belongs to another JPEG; *size is 0). */
 BETON_API int beton_reader_open_jpeg_index(const beton_reader *reader, const beton_value *value,
 					   const beton_blob *entry, const void *bytes, const void *stored,
 					   const void **index, size_t *size, beton_error *err);
@@ -408,7 +410,8 @@ typedef struct beton_input {
 	uint64_t value_size; /* with options->stored_like, in a compressed field: bytes of the decompressed value,
 				including a JSON's NUL; size and data are the compressed bytes */
 	/* Of a JPEG: its index, borrowed until put returns, from a caller who has read the JPEG anyway. The writer does
-	 * not check it, but for its size. NULL (default): the writer reads the JPEG to make one. */
+	 * not check it, but for its size, and loaders take pixels from where it says. NULL (default): the writer reads
+	 * the JPEG to make one. */
 	const beton_jpeg_index *jpeg_index;
 	uint64_t reserved[1]; /* 0 */
 } beton_input;
