@@ -338,6 +338,11 @@ static void test_refused_by_name(void **state)
 	assert_non_null(strstr(refused_patch(&source, frame - 3, 0xc3), "lossless JPEG"));
 	assert_non_null(strstr(refused_patch(&source, frame - 3, 0xc5), "hierarchical JPEG"));
 	free(source.data);
+	/* Two samples of luma to three of Cb. */
+	source = jpeg_make(&sorts[5], 32, 32, rgb, 90);
+	frame = (size_t)(jpeg_find_marker(source.data, source.size, 0xc0) - source.data);
+	assert_non_null(strstr(refused_patch(&source, frame + 10, 0x31), "a fraction of a pixel"));
+	free(source.data);
 	free(rgb);
 }
 

@@ -34,6 +34,16 @@ static int orientation_of(jpeg_reader *self)
 	return orientation ? orientation : 1;
 }
 
+/* Whether each sample covers a whole number of pixels. libjpeg reads coefficients of others too, but makes no RGB. */
+static bool has_whole_samples(const struct jpeg_decompress_struct *info)
+{
+	for (int i = 0; i < info->num_components; i++)
+		if (info->max_h_samp_factor % info->comp_info[i].h_samp_factor ||
+		    info->max_v_samp_factor % info->comp_info[i].v_samp_factor)
+			return false;
+	return true;
+}
+
 int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const char *name, jpeg_facts *facts,
 		 beton_error *err)
 {
@@ -48,6 +58,8 @@ int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const ch
 				     (uint64_t)self.info.image_width * self.info.image_height > max_pixels
 					     ? "; --max-pixels=N allows more"
 					     : "");
+	if (!has_whole_samples(&self.info))
+		bt_jpeg_escape_leave(&self.escape, "JPEG with samples of a fraction of a pixel is not supported");
 	facts->width = self.info.image_width;
 	facts->height = self.info.image_height;
 	facts->colour = colour_of(&self.info);
