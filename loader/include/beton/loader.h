@@ -157,7 +157,11 @@ typedef enum beton_flip_mode {
 	BETON_FLIP_ALTERNATE = 1,
 } beton_flip_mode;
 
-/* Whose decoder's pixels a JPEG's crop has before it is resized, and the default filter. */
+/* Whose decoder's pixels a JPEG's crop has before it is resized, and the default filter. In each mode a crop has its
+ * pixels of the whole decoded picture. libjpeg-turbo 2.1.5 and 3.2 give the same pixels, but for progressive JPEGs
+ * whose scans do not send all coefficients. The libjpeg-turbo that is installed smooths these, so they have a peer's
+ * pixels if the peer has the same version. (Pillow 13 has 3.2, which smooths one in five of them in another way
+ * than 2.1.5.) */
 typedef enum beton_pixels {
 	BETON_PIXELS_FAST = 0, /* luma and chroma are resized as the JPEG stores them, decoded at 1/2, 1/4 or 1/8 where
 				  the crop is that much larger than the output; RGB if a filter is named */
