@@ -267,10 +267,10 @@ static int time_bare(const bench_job *job, bool bf16, bare_figures *f, beton_err
 	return BETON_OK;
 }
 
-/* oneDNN's speed in the type in which the step computes. */
+/* oneDNN's speed in the type in which the step computes: F32 also where oneDNN has no other. */
 static const bare_figures *of_same_type(const bench_step_options *o, const figures *f)
 {
-	return o->precision == ENGINE_PRECISION_BF16 ? &f->bf16 : &f->f32;
+	return o->precision == ENGINE_PRECISION_BF16 && f->bf16.conv.reference_rate > 0 ? &f->bf16 : &f->f32;
 }
 
 /* The compute limit is the option or, on the host, the rate that oneDNN's convolution reached in this run. */
@@ -407,8 +407,8 @@ static void print(const bench_step_options *o, figures *f)
 		printf("the host launches a step in %8.2f ms, %s\n", t->launch_seconds * 1e3,
 		       o->no_capture ? "op by op" : "as a whole");
 	} else {
-		print_bare("f32", &f->f32, o->precision == ENGINE_PRECISION_BF16 ? 0 : rate, t->step_seconds);
-		print_bare("bf16", &f->bf16, o->precision == ENGINE_PRECISION_BF16 ? rate : 0, t->step_seconds);
+		print_bare("f32", &f->f32, of_same_type(o, f) == &f->f32 ? rate : 0, t->step_seconds);
+		print_bare("bf16", &f->bf16, of_same_type(o, f) == &f->bf16 ? rate : 0, t->step_seconds);
 	}
 	if (o->data)
 		printf("waiting for data            %8.1f ms a step\n", t->data_seconds * 1e3);

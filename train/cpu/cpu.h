@@ -19,7 +19,7 @@ struct dtrain_device {
 	dnnl_stream_t stream;
 	dtrain_device *ref; /* runs small ops that have no primitive */
 	const cpu_vector *vector;
-	bool has_bf16;
+	bool has_bf16;      /* oneDNN computes in it */
 	bool has_fast_bf16; /* products in BF16 have instructions */
 	bool tf32;          /* convolutions in F32 may have the errors of TF32 */
 };
@@ -73,10 +73,10 @@ typedef struct cpu_tiling {
 
 enum { CPU_OPERANDS_MAX = 2 * DTRAIN_OP_MAX_OPERANDS };
 
-/* An op in F16: the same op in F32 on copies of the operands (half.c). */
+/* An op of half.c: the same op in F32 on copies of the operands. */
 typedef struct cpu_half {
 	dtrain_op *wide;       /* NULL: the op itself computes */
-	dtrain_op *activation; /* of a linear layer, as an op in F16; NULL: none */
+	dtrain_op *activation; /* of a linear layer, as an op in the op's type; NULL: none */
 	/* Of inputs and outputs: elements of a copy with the layout's padding (0: the op in F32 gets the operand
 	 * itself), and its place in the workspace. */
 	int64_t counts[CPU_OPERANDS_MAX];
@@ -298,10 +298,10 @@ void cpu_build_compress(cpu_build *build);
 /* See dtrain_device_api.measure_flops; OpenMP's number of threads must be the device's. */
 int cpu_time_product(dtrain_device *device, dtrain_dtype dtype, double *out, beton_error *err);
 
-/* ---- F16 (half.c) ---- */
+/* ---- types of 16 bits in which oneDNN does not compute (half.c) ---- */
 
-/* Whether an op that computes in F16 needs one in F32: all do but those that round and move elements alone. */
-bool cpu_half_widens(dtrain_op_kind kind);
+/* Whether an op that computes in that type needs one in F32: all do but those that round and move elements alone. */
+bool cpu_half_widens(const dtrain_device *device, dtrain_op_kind kind, dtrain_dtype dtype);
 void cpu_build_half(cpu_build *build);
 int cpu_run_half(const struct dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace,
 		 beton_error *err);

@@ -50,10 +50,12 @@ static bool has_isa(dnnl_cpu_isa_t isa)
 	return (dnnl_get_effective_cpu_isa() & isa) == isa;
 }
 
-/* Whether oneDNN computes in BF16 on this processor: with AVX-512's instructions for it or AMX, and with those of
- * AVX-512 alone more slowly. */
+/* Whether oneDNN trains in BF16 on this processor: with AVX-512's instructions for it or AMX, and with those of AVX-512
+ * alone more slowly. With AVX2's instructions for BF16 version 3 multiplies in it, too, but has no gradients. */
 static bool has_bf16(const dtrain_device *device)
 {
+	if (!has_isa(dnnl_cpu_isa_avx512_core))
+		return false;
 	const dnnl_dims_t dims = {1, 1}, strides = {1, 1};
 	onednn_md md = NULL;
 	dnnl_primitive_desc_t pd = NULL;
@@ -114,8 +116,8 @@ static const char *isa_name(void)
 static void cpu_caps(const dtrain_device *device, dtrain_device_caps *out)
 {
 	*out = (dtrain_device_caps){.host_memory = true,
-				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F16 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8 |
-					      1u << DTRAIN_I32 | (device->has_bf16 ? 1u << DTRAIN_BF16 : 0u),
+				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 |
+					      1u << DTRAIN_I64 | 1u << DTRAIN_U8 | 1u << DTRAIN_I32,
 				    .alignment = DTRAIN__HOST_ALIGNMENT,
 				    .weight_copies = true,
 				    .threads = device->threads};
@@ -280,17 +282,16 @@ static void place_workspace(cpu_build *build)
 	build->desc->workspace_bytes = scratchpad + build->workspace;
 }
 
-/* NULL: the device does not compute in the type. Every processor rounds to BF16. */
-static const cpu_rows *rows_of(const dtrain_device *device, dtrain_op_kind kind, dtrain_dtype dtype)
+/* NULL: the device does not compute in the type. */
+static const cpu_rows *rows_of(const dtrain_device *device, dtrain_dtype dtype)
 {
-	bool rounds = kind == DTRAIN_OP_NARROW || kind == DTRAIN_OP_WIDEN;
 	switch (dtype) {
 	case DTRAIN_F32:
 		return device->vector->f32;
 	case DTRAIN_F16:
 		return device->vector->f16;
 	case DTRAIN_BF16:
-		return device->has_bf16 || rounds ? device->vector->bf16 : NULL;
+		return device->vector->bf16;
 	default:
 		return NULL;
 	}
@@ -303,7 +304,7 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	if (status != BETON_OK)
 		return status;
 	dtrain_dtype dtype = dtrain__op_compute_type(desc);
-	if (!rows_of(device, desc->kind, dtype) || !is_supported(desc))
+	if (!rows_of(device, dtype) || !is_supported(desc))
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cpu': op %s in %s with %d operands",
 			       dtrain__op_name(desc->kind), dtrain_dtype_name(dtype),
 			       desc->num_inputs + desc->num_outputs);
@@ -314,7 +315,7 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	op->attrs = desc->attrs;
 	op->dtype = dtype;
 	op->element = dtrain_dtype_size(dtype);
-	op->rows = rows_of(device, desc->kind, dtype);
+	op->rows = rows_of(device, dtype);
 	op->num_inputs = desc->num_inputs;
 	op->num_outputs = desc->num_outputs;
 	op->count = dtrain_shape_count(&desc->inputs[0].shape);
@@ -328,7 +329,7 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	if (build.attr)
 		cpu_check(&build, dnnl_primitive_attr_set_scratchpad_mode(build.attr, dnnl_scratchpad_mode_user),
 			  "attributes");
-	if (build.status == BETON_OK && dtype == DTRAIN_F16 && cpu_half_widens(desc->kind))
+	if (build.status == BETON_OK && cpu_half_widens(device, desc->kind, dtype))
 		cpu_build_half(&build);
 	else if (build.status == BETON_OK)
 		builders[desc->kind].build(&build);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops in F16, in which oneDNN computes on few processors: the op in F32 computes on copies of the operands, and its
- * results are rounded once. A tensor has the layout that the op in F32 chose, with elements of half the size.
+ * Ops in F16, in which oneDNN computes on few processors, and in BF16 on processors where oneDNN does not compute in
+ * it: the op in F32 computes on copies of the operands, and its results are rounded once. A tensor has the layout that
+ * the op in F32 chose, with elements of half the size.
  */
 #include "common/error.h"
 #include "core/builtin.h"
@@ -13,8 +14,10 @@
 /* Elements of a piece of work, and those below which one thread is faster. */
 enum { PIECE = 4096, FEW = 65536 };
 
-bool cpu_half_widens(dtrain_op_kind kind)
+bool cpu_half_widens(const dtrain_device *device, dtrain_op_kind kind, dtrain_dtype dtype)
 {
+	if (dtype != DTRAIN_F16 && (dtype != DTRAIN_BF16 || device->has_bf16))
+		return false;
 	return kind != DTRAIN_OP_CAST && kind != DTRAIN_OP_EMBEDDING && kind != DTRAIN_OP_NARROW &&
 	       kind != DTRAIN_OP_WIDEN;
 }
@@ -44,13 +47,13 @@ static dtrain_op_desc widen_operands(cpu_build *build)
 	for (int i = 0; i < desc->num_inputs; i++) {
 		dtrain_dtype dtype = desc->inputs[i].dtype;
 		bool weight = dtrain__op_input_letter(desc->kind, i) == 'W';
-		if (dtype != DTRAIN_F16 && !(weight && dtype == DTRAIN_F32))
+		if (dtype != build->op->dtype && !(weight && dtype == DTRAIN_F32))
 			continue;
 		place_copy(build, i, elements_of(&desc->inputs[i]));
 		wide.inputs[i].dtype = DTRAIN_F32;
 	}
 	for (int i = 0; i < desc->num_outputs; i++)
-		if (desc->outputs[i].dtype == DTRAIN_F16)
+		if (desc->outputs[i].dtype == build->op->dtype)
 			wide.outputs[i].dtype = DTRAIN_F32;
 	return wide;
 }
@@ -61,7 +64,7 @@ static void take_outputs(cpu_build *build, const dtrain_op_desc *wide)
 	dtrain_op_desc *desc = build->desc;
 	for (int i = 0; i < wide->num_outputs; i++) {
 		dtrain_operand *output = &desc->outputs[i];
-		bool is_copied = output->dtype == DTRAIN_F16;
+		bool is_copied = output->dtype == build->op->dtype;
 		output->layout = wide->outputs[i].layout;
 		output->bytes = wide->outputs[i].bytes / (is_copied ? 2 : 1);
 		if (is_copied)
@@ -110,7 +113,6 @@ void cpu_build_half(cpu_build *build)
 /* A weight in F32 is rounded on the way. */
 static void widen(const struct dtrain_op *op, int input, const void *from, float *to)
 {
-	const cpu_rows *f16 = op->device->vector->f16;
 	int64_t all = op->half.counts[input];
 	bool rounds = op->dtypes[input] == DTRAIN_F32;
 #ifdef _OPENMP
@@ -120,8 +122,8 @@ static void widen(const struct dtrain_op *op, int input, const void *from, float
 		int64_t count = all - i < PIECE ? all - i : PIECE;
 		uint16_t rounded[PIECE];
 		if (rounds)
-			f16->narrow(rounded, (const float *)from + i, 1, count);
-		f16->widen(to + i, rounds ? rounded : (const uint16_t *)from + i, count);
+			op->rows->narrow(rounded, (const float *)from + i, 1, count);
+		op->rows->widen(to + i, rounds ? rounded : (const uint16_t *)from + i, count);
 	}
 }
 
@@ -132,7 +134,7 @@ static void narrow(const struct dtrain_op *op, int operand, const float *from, u
 #pragma omp parallel for num_threads(op->device->threads) if (all > FEW)
 #endif
 	for (int64_t i = 0; i < all; i += PIECE)
-		op->device->vector->f16->narrow(to + i, from + i, 1, all - i < PIECE ? all - i : PIECE);
+		op->rows->narrow(to + i, from + i, 1, all - i < PIECE ? all - i : PIECE);
 }
 
 int cpu_run_half(const struct dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace,

@@ -132,9 +132,10 @@ int cpu_time_product(dtrain_device *device, dtrain_dtype dtype, double *out, bet
 	dnnl_status_t status = dnnl_success;
 	/* A primitive for one thread. */
 	omp_set_num_threads(1);
-	/* Ops in F16 multiply in F32 (half.c). */
+	/* Ops of half.c multiply in F32. */
+	bool is_bf16 = dtype == DTRAIN_BF16 && device->has_bf16;
 	for (int i = 0; i < device->threads && status == dnnl_success; i++)
-		status = prepare(&runs[i], runs, device, dtype == DTRAIN_BF16 ? dnnl_bf16 : dnnl_f32);
+		status = prepare(&runs[i], runs, device, is_bf16 ? dnnl_bf16 : dnnl_f32);
 	omp_set_num_threads(device->threads);
 	if (status == dnnl_success)
 		status = time_runs(runs, device, out);

@@ -234,10 +234,11 @@ const option_row run_rows[] = {
 	       "stay in 32 bits. `tf32` is `f32`, but rounds the inputs of convolutions and matrix products where "
 	       "the device is faster that way; on the device `cpu` oneDNN 2 then has Winograd's algorithm, whose "
 	       "errors are "
-	       "several times those of `f32` and far below TF32's. `bf16` on the device `cpu` needs a processor with "
-	       "AVX-512; with its "
-	       "BF16 instructions or AMX it is faster than `f32`. `fp16` on the device `cpu` is for trying a GPU's "
-	       "run: it stores 16 bits and computes in 32, and `f32` and `bf16` are faster. `fp16` scales the loss as "
+	       "several times those of `f32` and far below TF32's. `bf16` on the device `cpu` is faster than `f32` on "
+	       "a "
+	       "processor with AMX or AVX-512's BF16 instructions. Without AVX-512 it stores 16 bits and computes in "
+	       "32, which is slower, and so does `fp16` on every processor: they are for trying a GPU's run. `fp16` "
+	       "scales the loss as "
 	       "torch.amp.GradScaler does: a step whose gradients are not finite is skipped, and checkpoints save the "
 	       "scale."),
 	TEXT("recompute", FREE, recompute, "HOW", "none",
