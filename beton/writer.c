@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/isa.h"
 #include "common/jpeg.h"
 #include "common/sized.h"
 #include "facts.h"
@@ -173,7 +174,9 @@ int beton_writer_open(beton_writer **out, const char *path, const beton_field *f
 {
 	*out = NULL;
 	beton_writer_options options;
-	int result = take_options(given, &options, err);
+	int result = bt_isa_check(err);
+	if (result == BETON_OK)
+		result = take_options(given, &options, err);
 	if (result != BETON_OK)
 		return result;
 	beton_writer *writer = allocate(path, &options);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "common/isa.h"
+
 enum {
 	FRACTION = 13, /* bits of constants */
 	BETWEEN = 2,   /* bits more between the passes */
@@ -102,11 +104,9 @@ const bt_idct *bt_idct_get(unsigned index)
 	const bt_idct *list[4];
 	unsigned count = 0;
 #ifdef __x86_64__
-	__builtin_cpu_init();
-	bool avx2 = __builtin_cpu_supports("avx2");
-	if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
+	if (bt_isa_level() >= BT_ISA_AVX512)
 		list[count++] = &bt_idct_avx512;
-	if (avx2)
+	if (bt_isa_level() >= BT_ISA_AVX2)
 		list[count++] = &bt_idct_avx2;
 	list[count++] = &bt_idct_sse2;
 #elif defined(__aarch64__)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/isa.h"
+
 #define TARGET
 
 #include "rgb_lanes.h"
@@ -17,8 +19,7 @@ const bt_rgb_kernels *bt_rgb_get(unsigned index)
 	const bt_rgb_kernels *list[2];
 	unsigned count = 0;
 #ifdef __x86_64__
-	__builtin_cpu_init();
-	if (__builtin_cpu_supports("avx2"))
+	if (bt_isa_level() >= BT_ISA_AVX2)
 		list[count++] = &bt_rgb_avx2;
 #elif defined(__aarch64__)
 	list[count++] = &bt_rgb_neon;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/isa.h"
 #include "common/system.h"
 #include "iterator.h"
 #include "log.h"
@@ -196,7 +197,9 @@ static void tell_choices(const beton_loader *loader)
 static int open_parts(beton_loader *loader, const beton_source *sources, uint32_t num_sources,
 		      const beton_loader_options *options, beton_error *err)
 {
-	int result = bt_options_resolve(&loader->options, options, err);
+	int result = bt_isa_check(err);
+	if (result == BETON_OK)
+		result = bt_options_resolve(&loader->options, options, err);
 	if (result == BETON_OK)
 		result = open_dataset(loader, sources, num_sources, err);
 	if (result)

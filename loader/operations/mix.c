@@ -12,6 +12,7 @@
 
 #include "common/elementary.h"
 #include "common/half.h"
+#include "common/isa.h"
 #include "order/permutation.h"
 
 /* Pictures are mixed in place, along the ring, this many bytes at a time. So only this part of the first picture must
@@ -223,9 +224,7 @@ static void wide_halves(void *to, const void *from, size_t bytes, uint32_t weigh
 static mixer choose(beton_dtype dtype, bool plain)
 {
 #ifdef __x86_64__
-	__builtin_cpu_init();
-	/* Every processor with FMA and AVX2 has F16C; compilers have no name to ask for that. */
-	if (!plain && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+	if (!plain && bt_isa_level() >= BT_ISA_AVX2)
 		return dtype == BETON_UINT8     ? wide_bytes
 		       : dtype == BETON_UINT16  ? wide_words
 		       : dtype == BETON_FLOAT32 ? wide_floats

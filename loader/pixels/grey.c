@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grey.h"
 
+#include "common/isa.h"
 #include "kernels.h"
 
 enum {
@@ -38,7 +39,7 @@ void bt_grey(const uint8_t *rgb, size_t count, bt_grey_weights weights, uint8_t 
 	const bt_kernels *kernels = bt_kernels_best();
 	void (*weigh_part)(uint8_t[3][PART], size_t, bt_grey_weights, uint8_t *) = weigh_plain;
 #ifdef __x86_64__
-	if (kernels != &bt_kernels_c)
+	if (bt_isa_level() >= BT_ISA_AVX2)
 		weigh_part = weigh_wide;
 #endif
 	uint8_t planes[3][PART];

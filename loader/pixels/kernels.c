@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "common/isa.h"
+
 static uint8_t clamp_byte(int value)
 {
 	return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -128,13 +130,9 @@ const bt_kernels *bt_kernels_get(unsigned index)
 	const bt_kernels *list[3];
 	unsigned count = 0;
 #ifdef __x86_64__
-	__builtin_cpu_init();
-	/* Every processor with FMA and AVX2 has F16C; compilers have no name to ask for that. */
-	bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-	if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	    __builtin_cpu_supports("avx512vl"))
+	if (bt_isa_level() >= BT_ISA_AVX512)
 		list[count++] = &bt_kernels_avx512;
-	if (avx2)
+	if (bt_isa_level() >= BT_ISA_AVX2)
 		list[count++] = &bt_kernels_avx2;
 #elif defined(__aarch64__)
 	list[count++] = &bt_kernels_neon;

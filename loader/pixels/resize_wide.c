@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/isa.h"
 #include "kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -122,7 +123,7 @@ const bt_sample16 *bt_wide_rows(bt_wide_resizer *resizer, uint32_t y, uint32_t c
 	}
 	*stride = (size_t)horizontal->key.out * source->channels * sizeof(uint16_t);
 #ifdef __x86_64__
-	if (bt_kernels_best() != &bt_kernels_c) {
+	if (bt_isa_level() >= BT_ISA_AVX2) {
 		resize_vectors(resizer, y, count);
 		return resizer->out;
 	}

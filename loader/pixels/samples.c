@@ -8,6 +8,7 @@
 #endif
 
 #include "common/half.h"
+#include "common/isa.h"
 #include "kernels.h"
 #include "resize_wide.h"
 
@@ -86,8 +87,7 @@ void bt_samples_store(const bt_samples *samples, const void *in, size_t count, v
 		return;
 	}
 #ifdef __x86_64__
-	/* Every processor with FMA and AVX2 has F16C. */
-	if (bt_kernels_best() != &bt_kernels_c) {
+	if (bt_isa_level() >= BT_ISA_AVX2) {
 		store_wide(samples, in, count, out);
 		return;
 	}

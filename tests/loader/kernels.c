@@ -8,8 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/isa.h"
 #include "common/system.h"
+#include "jpeg/idct.h"
 #include "jpeg/marker.h"
+#include "jpeg/rgb.h"
 #include "loader/pixels/kernels.h"
 #include "loader/pixels/transform.h"
 
@@ -367,6 +370,23 @@ static void bench(void)
 	}
 }
 
+/* The variable takes away the versions above it, here and wherever else there are several. */
+static void check_cap(void)
+{
+	static const struct {
+		const char *value, *above[2];
+	} caps[] = {{"sse2", {"avx2", "avx512"}}, {"avx2", {"avx512"}}};
+	const char *value = getenv(BT_ISA_VARIABLE);
+	const char *best[] = {bt_kernels_best()->name, bt_idct_get(0)->name, bt_rgb_get(0)->name};
+	for (int i = 0; value && i < 2; i++)
+		for (int k = 0; strcmp(value, caps[i].value) == 0 && k < 2 && caps[i].above[k]; k++)
+			for (int b = 0; b < 3; b++)
+				if (strcmp(best[b], caps[i].above[k]) == 0) {
+					printf("%s is used at most, but here %s is\n", value, best[b]);
+					failures++;
+				}
+}
+
 int main(int argc, char **argv)
 {
 	random_state = argc == 3 && strcmp(argv[1], "--seed") == 0 ? strtoull(argv[2], NULL, 0) : 1;
@@ -374,6 +394,7 @@ int main(int argc, char **argv)
 		bench();
 		return 0;
 	}
+	check_cap();
 	check_computable();
 	guarded memory = guarded_map();
 	const bt_kernels *kernels;

@@ -7,6 +7,7 @@
 
 #include "common/elementary.h"
 #include "common/error.h"
+#include "common/isa.h"
 #include "resize_kernels.h"
 
 #define TARGET
@@ -137,12 +138,9 @@ const resize_kernels *resize_kernels_get(unsigned int index)
 	const resize_kernels *list[3];
 	unsigned int count = 0;
 #ifdef __x86_64__
-	__builtin_cpu_init();
-	bool avx2 = __builtin_cpu_supports("avx2");
-	if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	    __builtin_cpu_supports("avx512vl"))
+	if (bt_isa_level() >= BT_ISA_AVX512)
 		list[count++] = &resize_avx512;
-	if (avx2)
+	if (bt_isa_level() >= BT_ISA_AVX2)
 		list[count++] = &resize_avx2;
 #endif
 	list[count++] = &resize_c;

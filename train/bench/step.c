@@ -267,7 +267,7 @@ static int time_bare(const bench_job *job, bool bf16, bare_figures *f, beton_err
 	return BETON_OK;
 }
 
-/* oneDNN's speed in the type in which the step computes: F32 also where oneDNN has no other. */
+/* oneDNN's speed in the step's type; in F32 if oneDNN does not compute in that type. */
 static const bare_figures *of_same_type(const bench_step_options *o, const figures *f)
 {
 	return o->precision == ENGINE_PRECISION_BF16 && f->bf16.conv.reference_rate > 0 ? &f->bf16 : &f->f32;

@@ -43,6 +43,7 @@
 #include <gloo/types.h>
 
 #include "common/half.h"
+#include "common/isa.h"
 
 #include "gloo_connector.h"
 
@@ -357,8 +358,7 @@ template <typename T> Reduce sum_function()
 template <> Reduce sum_function<float16>()
 {
 #ifdef __x86_64__
-	/* Every processor with AVX2 has these conversions; older compilers cannot ask for them. */
-	if (__builtin_cpu_supports("avx2"))
+	if (bt_isa_level() >= BT_ISA_AVX2)
 		return &add_float16;
 #endif
 	return &gloo::sum<float16>;

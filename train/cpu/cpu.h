@@ -298,9 +298,9 @@ void cpu_build_compress(cpu_build *build);
 /* See dtrain_device_api.measure_flops; OpenMP's number of threads must be the device's. */
 int cpu_time_product(dtrain_device *device, dtrain_dtype dtype, double *out, beton_error *err);
 
-/* ---- types of 16 bits in which oneDNN does not compute (half.c) ---- */
+/* ---- 16 bits in memory, F32 in computations (half.c) ---- */
 
-/* Whether an op that computes in that type needs one in F32: all do but those that round and move elements alone. */
+/* Whether an op of that type needs one in F32: all do but the ops that only round and move elements. */
 bool cpu_half_widens(const dtrain_device *device, dtrain_op_kind kind, dtrain_dtype dtype);
 void cpu_build_half(cpu_build *build);
 int cpu_run_half(const struct dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace,

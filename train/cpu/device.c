@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/isa.h"
 #include "common/system.h"
 #include "core/builtin.h"
 #include "core/host.h"
@@ -50,8 +51,9 @@ static bool has_isa(dnnl_cpu_isa_t isa)
 	return (dnnl_get_effective_cpu_isa() & isa) == isa;
 }
 
-/* Whether oneDNN trains in BF16 on this processor: with AVX-512's instructions for it or AMX, and with those of AVX-512
- * alone more slowly. With AVX2's instructions for BF16 version 3 multiplies in it, too, but has no gradients. */
+/* Whether oneDNN trains in BF16 on this processor. It does with AMX or AVX-512's instructions for BF16, and with
+ * AVX-512 alone more slowly. With AVX2's instructions for BF16 version 3 multiplies in it, too, but has no gradients.
+ */
 static bool has_bf16(const dtrain_device *device)
 {
 	if (!has_isa(dnnl_cpu_isa_avx512_core))
@@ -72,6 +74,9 @@ static bool has_bf16(const dtrain_device *device)
 static int cpu_open(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
 {
 	*out = NULL;
+	int status = bt_isa_check(err);
+	if (status != BETON_OK)
+		return status;
 	if (options->index != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "device 'cpu': index %d; there is only 0", options->index);
 	dtrain_device *device = calloc(1, sizeof(*device));
@@ -81,7 +86,7 @@ static int cpu_open(const dtrain_device_options *options, dtrain_device **out, b
 	device->vector = cpu_vector_find();
 	device->tf32 = options->tf32;
 	device->threads = options->threads ? options->threads : bt_available_cores();
-	int status = dtrain__ref_api.open(options, &device->ref, err);
+	status = dtrain__ref_api.open(options, &device->ref, err);
 	if (status == BETON_OK &&
 	    (dnnl_engine_create(&device->engine, dnnl_cpu, 0) != dnnl_success ||
 	     dnnl_stream_create(&device->stream, device->engine, dnnl_stream_in_order) != dnnl_success))

@@ -231,16 +231,13 @@ const option_row run_rows[] = {
 	     .name_at = device_name),
 	CHOICE("precision", TOLD, precision, "NAME", precisions, "f32", "%s, the type to compute in",
 	       "The type of activations and their gradients. Parameters, their gradients, statistics and the loss "
-	       "stay in 32 bits. `tf32` is `f32`, but rounds the inputs of convolutions and matrix products where "
-	       "the device is faster that way; on the device `cpu` oneDNN 2 then has Winograd's algorithm, whose "
-	       "errors are "
-	       "several times those of `f32` and far below TF32's. `bf16` on the device `cpu` is faster than `f32` on "
-	       "a "
-	       "processor with AMX or AVX-512's BF16 instructions. Without AVX-512 it stores 16 bits and computes in "
-	       "32, which is slower, and so does `fp16` on every processor: they are for trying a GPU's run. `fp16` "
-	       "scales the loss as "
-	       "torch.amp.GradScaler does: a step whose gradients are not finite is skipped, and checkpoints save the "
-	       "scale."),
+	       "stay in 32 bits. `tf32` is `f32`, but rounds the inputs of convolutions and matrix products where the "
+	       "device is faster that way; on the device `cpu` oneDNN 2 then has Winograd's algorithm, whose errors "
+	       "are several times larger than `f32`'s and far below TF32's. `bf16` on the device `cpu` is faster than "
+	       "`f32` on a processor with AMX or AVX-512's BF16 instructions. Without AVX-512 it stores 16 bits and "
+	       "computes in 32, which is slower, and so does `fp16` on every processor: they are for trying a GPU's "
+	       "run. `fp16` scales the loss as torch.amp.GradScaler does: a step whose gradients are not finite is "
+	       "skipped, and checkpoints save the scale."),
 	TEXT("recompute", FREE, recompute, "HOW", "none",
 	     "what backward computes again to save memory: none, selective, full, or the first N blocks",
 	     "`selective`: ops without products that move few bytes (norms, activations, gates, dropout), where "
