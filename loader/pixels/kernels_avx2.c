@@ -7,11 +7,15 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "plan_avx2.h"
 
 #define TARGET __attribute__((target("avx2,fma,f16c")))
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LINE = 64 }; /* bytes of a cache line */
+enum {
+	LINE = 64,         /* bytes of a cache line */
+	PAIRS_AT_ONCE = 2, /* of taps, whose weights registers hold for several rows */
+};
 enum { VERTICAL_SHIFT = BT_WEIGHT_BITS - BT_ROW_BITS, HORIZONTAL_SHIFT = BT_WEIGHT_BITS + BT_ROW_BITS };
 
 static int32_t weight_pair(const int16_t *weights)
@@ -82,7 +86,8 @@ static TARGET __m128i load_128(const int16_t *at)
 /* Loads 4 values from each of two places. */
 static TARGET __m128i load_64_64(const int16_t *low, const int16_t *high)
 {
-	return _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)low), _mm_loadl_epi64((const __m128i *)high));
+	__m128 both = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)low));
+	return _mm_castps_si128(_mm_loadh_pi(both, (const __m64 *)high));
 }
 
 static TARGET __m128i round_sums(__m128i sums)
@@ -100,59 +105,133 @@ INLINE TARGET __m128i sum_products(const bt_axis *axis, const int16_t *row, uint
 	return sum;
 }
 
-/* Products of outputs x and x + 1, with at most 4 taps, in 2 partial sums each. */
-INLINE TARGET __m128i sum_short(const bt_axis *axis, const int16_t *row, uint32_t x)
+INLINE TARGET __m128i outputs_4(const bt_axis *axis, const int16_t *row, uint32_t x)
 {
-	const int16_t *weights = axis->weights + (size_t)x * axis->stride;
-	__m128i in = load_64_64(row + axis->first[x], row + axis->first[x + 1]);
-	return _mm_madd_epi16(in, _mm_unpacklo_epi64(load_128(weights), load_128(weights + axis->stride)));
-}
-
-INLINE TARGET __m128i outputs_4(const bt_axis *axis, const int16_t *row, uint32_t x, bool short_taps)
-{
-	if (short_taps)
-		return round_sums(_mm_hadd_epi32(sum_short(axis, row, x), sum_short(axis, row, x + 2)));
 	__m128i low = _mm_hadd_epi32(sum_products(axis, row, x), sum_products(axis, row, x + 1));
 	__m128i high = _mm_hadd_epi32(sum_products(axis, row, x + 2), sum_products(axis, row, x + 3));
 	return round_sums(_mm_hadd_epi32(low, high));
 }
 
-INLINE TARGET void horizontal_1(const bt_axis *axis, const int16_t *row, uint8_t *out, bool short_taps)
+static TARGET void horizontal_1(const bt_axis *axis, const int16_t *row, uint8_t *out)
 {
 	for (uint32_t x = 0; x < axis->key.out; x += 8) {
 		/* The last outputs, together with those before them again. */
 		uint32_t at = x + 8 <= axis->key.out ? x : axis->key.out - 8;
-		__m128i words =
-			_mm_packs_epi32(outputs_4(axis, row, at, short_taps), outputs_4(axis, row, at + 4, short_taps));
+		__m128i words = _mm_packs_epi32(outputs_4(axis, row, at), outputs_4(axis, row, at + 4));
 		_mm_storel_epi64((__m128i *)(out + at), _mm_packus_epi16(words, words));
 	}
 }
 
-/* Pixel x of three channels. Two neighbours are interleaved; pmaddwd gives R, G, B and an unused value. pairs: number
- * of pairs of taps; 0: those of the pixel. */
-INLINE TARGET __m128i pixel(const bt_axis *axis, const int16_t *row, uint32_t x, uint32_t pairs)
+/* Four values from each of in[0], in[1], in[4] and in[5]. */
+INLINE TARGET __m256i load_4_of_4(const int16_t *const in[6], size_t ahead)
+{
+	return _mm256_set_m128i(load_64_64(in[4] + ahead, in[5] + ahead), load_64_64(in[0] + ahead, in[1] + ahead));
+}
+
+/* The same bytes for several rows, whose weights are loaded once; at most four taps. */
+static TARGET void horizontal_1_rows(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count,
+				     uint8_t *out, size_t out_stride)
+{
+	const __m256i round = _mm256_set1_epi32(1 << (HORIZONTAL_SHIFT - 1));
+	for (uint32_t x = 0; x < axis->key.out; x += 8) {
+		uint32_t at = x + 8 <= axis->key.out ? x : axis->key.out - 8;
+		const int16_t *in[8], *weights[8];
+		for (uint32_t i = 0; i < 8; i++) {
+			in[i] = rows + axis->first[at + i];
+			weights[i] = axis->weights + (size_t)(at + i) * axis->stride;
+		}
+		__m256i low = load_4_of_4(weights, 0), high = load_4_of_4(weights + 2, 0);
+		for (uint32_t y = 0; y < count; y++) {
+			size_t ahead = y * stride;
+			__m256i sums = _mm256_hadd_epi32(_mm256_madd_epi16(load_4_of_4(in, ahead), low),
+							 _mm256_madd_epi16(load_4_of_4(in + 2, ahead), high));
+			sums = _mm256_srai_epi32(_mm256_add_epi32(sums, round), HORIZONTAL_SHIFT);
+			__m128i words =
+				_mm_packs_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+			_mm_storel_epi64((__m128i *)(out + y * out_stride + at), _mm_packus_epi16(words, words));
+		}
+	}
+}
+
+/* Pixel x of three channels. Two neighbours are interleaved; pmaddwd gives R, G, B and an unused value. */
+INLINE TARGET __m128i pixel(const bt_axis *axis, const int16_t *row, uint32_t x)
 {
 	const __m128i interleaved = _mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1);
 	const int16_t *weights = axis->weights + (size_t)x * axis->stride;
 	const int16_t *in = row + (size_t)axis->first[x] * 3;
-	uint32_t taps = pairs ? 2 * pairs : axis->count[x];
 	__m128i sum = _mm_setzero_si128();
-	for (uint32_t k = 0; k < taps; k += 2, in += 6) {
+	for (uint32_t k = 0; k < axis->count[x]; k += 2, in += 6) {
 		__m128i pixels = _mm_shuffle_epi8(load_128(in), interleaved);
 		sum = _mm_add_epi32(sum, _mm_madd_epi16(pixels, _mm_set1_epi32(weight_pair(weights + k))));
 	}
 	return round_sums(sum);
 }
 
-INLINE TARGET void horizontal_3(const bt_axis *axis, const int16_t *row, uint8_t *out, uint32_t pairs)
+static TARGET void horizontal_3(const bt_axis *axis, const int16_t *row, uint8_t *out)
 {
 	const __m128i together = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
 	for (uint32_t x = 0; x < axis->key.out; x += 4) {
 		uint32_t at = x + 4 <= axis->key.out ? x : axis->key.out - 4;
-		__m128i low = _mm_packs_epi32(pixel(axis, row, at, pairs), pixel(axis, row, at + 1, pairs));
-		__m128i high = _mm_packs_epi32(pixel(axis, row, at + 2, pairs), pixel(axis, row, at + 3, pairs));
+		__m128i low = _mm_packs_epi32(pixel(axis, row, at), pixel(axis, row, at + 1));
+		__m128i high = _mm_packs_epi32(pixel(axis, row, at + 2), pixel(axis, row, at + 3));
 		__m128i bytes = _mm_shuffle_epi8(_mm_packus_epi16(low, high), together);
 		_mm_storeu_si128((__m128i *)(out + (size_t)at * 3), bytes);
+	}
+}
+
+/* How eight pixels of three channels are made, pixels i and i + 4 in the halves of register i. */
+typedef struct eight {
+	const int16_t *in[8];              /* of a row, where each pixel's samples begin */
+	__m256i weights[4][PAIRS_AT_ONCE]; /* of each register's pairs of taps */
+} eight;
+
+INLINE TARGET void prepare_8(const bt_axis *axis, const int16_t *row, uint32_t x, uint32_t pairs, eight *out)
+{
+	for (uint32_t i = 0; i < 8; i++)
+		out->in[i] = row + (size_t)axis->first[x + i] * 3;
+	for (uint32_t i = 0; i < 4; i++) {
+		const int16_t *low = axis->weights + (size_t)(x + i) * axis->stride, *high = low + 4 * axis->stride;
+		for (uint32_t p = 0; p < pairs; p++)
+			out->weights[i][p] = _mm256_set_m128i(_mm_set1_epi32(weight_pair(high + 2 * p)),
+							      _mm_set1_epi32(weight_pair(low + 2 * p)));
+	}
+}
+
+/* Register i, of a row `ahead` values further on than that of prepare_8. */
+INLINE TARGET __m256i pixels_2(const eight *e, uint32_t i, size_t ahead, uint32_t pairs)
+{
+	const __m256i interleaved =
+		_mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1));
+	__m256i sum = _mm256_set1_epi32(1 << (HORIZONTAL_SHIFT - 1));
+	for (uint32_t p = 0; p < pairs; p++) {
+		size_t at = ahead + 6 * (size_t)p;
+		__m256i pixels = _mm256_set_m128i(load_128(e->in[i + 4] + at), load_128(e->in[i] + at));
+		pixels = _mm256_shuffle_epi8(pixels, interleaved);
+		sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pixels, e->weights[i][p]));
+	}
+	return _mm256_srai_epi32(sum, HORIZONTAL_SHIFT);
+}
+
+/* The same bytes for several rows, whose weights are loaded once. */
+INLINE TARGET void horizontal_3_rows(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count,
+				     uint8_t *out, size_t out_stride, uint32_t pairs)
+{
+	const __m256i together =
+		_mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
+	for (uint32_t x = 0; x < axis->key.out; x += 8) {
+		/* The last outputs, together with those before them again. */
+		uint32_t at = x + 8 <= axis->key.out ? x : axis->key.out - 8;
+		eight e;
+		prepare_8(axis, rows, at, pairs, &e);
+		for (uint32_t y = 0; y < count; y++) {
+			size_t ahead = y * stride;
+			__m256i low = _mm256_packs_epi32(pixels_2(&e, 0, ahead, pairs), pixels_2(&e, 1, ahead, pairs));
+			__m256i high = _mm256_packs_epi32(pixels_2(&e, 2, ahead, pairs), pixels_2(&e, 3, ahead, pairs));
+			__m256i bytes = _mm256_shuffle_epi8(_mm256_packus_epi16(low, high), together);
+			uint8_t *to = out + y * out_stride + (size_t)at * 3;
+			_mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(bytes));
+			_mm_storeu_si128((__m128i *)(to + 12), _mm256_extracti128_si256(bytes, 1));
+		}
 	}
 }
 
@@ -163,18 +242,16 @@ static TARGET void horizontal(const bt_axis *axis, const int16_t *rows, size_t s
 		bt_kernels_c.horizontal(axis, rows, stride, count, out, out_stride);
 		return;
 	}
-	for (uint32_t y = 0; y < count; y++, rows += stride, out += out_stride) {
-		if (axis->key.channels == 1 && axis->pairs <= 2)
-			horizontal_1(axis, rows, out, true);
-		else if (axis->key.channels == 1)
-			horizontal_1(axis, rows, out, false);
-		else if (axis->pairs == 1)
-			horizontal_3(axis, rows, out, 1);
-		else if (axis->pairs == 2)
-			horizontal_3(axis, rows, out, 2);
-		else
-			horizontal_3(axis, rows, out, 0);
-	}
+	bool one = axis->key.channels == 1;
+	if (one && axis->pairs <= 2)
+		horizontal_1_rows(axis, rows, stride, count, out, out_stride);
+	else if (!one && axis->pairs == 1)
+		horizontal_3_rows(axis, rows, stride, count, out, out_stride, 1);
+	else if (!one && axis->pairs == 2)
+		horizontal_3_rows(axis, rows, stride, count, out, out_stride, 2);
+	else
+		for (uint32_t y = 0; y < count; y++)
+			(one ? horizontal_1 : horizontal_3)(axis, rows + y * stride, out + y * out_stride);
 }
 
 /* The loops below process 32 or 24 values at a time. The remainder is processed together with values before it again,
@@ -412,6 +489,7 @@ static void fence(void)
 }
 
 const bt_kernels bt_kernels_avx2 = {.name = "avx2",
+				    .fill = bt_fill_avx2,
 				    .vertical = vertical,
 				    .horizontal = horizontal,
 				    .ycc_to_rgb = ycc_to_rgb,
