@@ -50,27 +50,11 @@ struct bt_scan {
 	uint32_t interval;  /* MCUs of a segment */
 	const uint8_t *end; /* of the JPEG */
 	const bt_idct *idct;
+	const struct mcu_loops *loops;
 	_Alignas(16) int16_t blocks[PIECE * BT_BLOCKS_MAX * DCTSIZE2]; /* of all components */
 	uint8_t counts[PIECE * BT_BLOCKS_MAX];
 	uint8_t positions[POSITIONS]; /* of coefficients in zigzag order */
 };
-
-bt_scan *bt_scan_new(void)
-{
-	bt_scan *scan = calloc(1, sizeof(*scan));
-	if (!scan)
-		return NULL;
-	/* What ends a block writes 0 there, before any other coefficient does. */
-	memset(scan->positions, 63, sizeof(scan->positions));
-	memcpy(scan->positions, bt_zigzag, sizeof(bt_zigzag));
-	scan->idct = bt_idct_get(0);
-	return scan;
-}
-
-void bt_scan_free(bt_scan *scan)
-{
-	free(scan);
-}
 
 /* ---- the header ---- */
 
@@ -288,19 +272,60 @@ INLINE bool take_mcus(bt_scan *scan, uint32_t count, uint32_t x, kept keep)
 	return true;
 }
 
-static __attribute__((noinline)) bool skip_mcus(bt_scan *scan, uint32_t count)
+/* The loops over MCUs, once for each instruction set. */
+typedef struct mcu_loops {
+	bool (*skip)(bt_scan *scan, uint32_t count);
+	bool (*keep)(bt_scan *scan, uint32_t count, uint32_t x);
+	bool (*keep_first)(bt_scan *scan, uint32_t count, uint32_t x);
+} mcu_loops;
+
+#define LOOPS(name, target)                                                        \
+	static target bool name##_skip(bt_scan *scan, uint32_t count)              \
+	{                                                                          \
+		return take_mcus(scan, count, 0, KEEP_NONE);                       \
+	}                                                                          \
+	static target bool name##_keep(bt_scan *scan, uint32_t count, uint32_t x)  \
+	{                                                                          \
+		return take_mcus(scan, count, x, KEEP_ALL);                        \
+	}                                                                          \
+	static target bool name##_first(bt_scan *scan, uint32_t count, uint32_t x) \
+	{                                                                          \
+		return take_mcus(scan, count, x, KEEP_FIRST);                      \
+	}                                                                          \
+	static const mcu_loops name = {name##_skip, name##_keep, name##_first};
+
+LOOPS(base, )
+#ifdef __x86_64__
+/* Shifts by a count of any register, and without flags. */
+LOOPS(bmi2, __attribute__((target("bmi2"))))
+#endif
+
+static const mcu_loops *choose_loops(void)
 {
-	return take_mcus(scan, count, 0, KEEP_NONE);
+#ifdef __x86_64__
+	__builtin_cpu_init();
+	if (__builtin_cpu_supports("bmi2"))
+		return &bmi2;
+#endif
+	return &base;
 }
 
-static __attribute__((noinline)) bool keep_mcus(bt_scan *scan, uint32_t count, uint32_t x)
+bt_scan *bt_scan_new(void)
 {
-	return take_mcus(scan, count, x, KEEP_ALL);
+	bt_scan *scan = calloc(1, sizeof(*scan));
+	if (!scan)
+		return NULL;
+	/* What ends a block writes 0 there, before any other coefficient does. */
+	memset(scan->positions, 63, sizeof(scan->positions));
+	memcpy(scan->positions, bt_zigzag, sizeof(bt_zigzag));
+	scan->idct = bt_idct_get(0);
+	scan->loops = choose_loops();
+	return scan;
 }
 
-static __attribute__((noinline)) bool keep_first(bt_scan *scan, uint32_t count, uint32_t x)
+void bt_scan_free(bt_scan *scan)
 {
-	return take_mcus(scan, count, x, KEEP_FIRST);
+	free(scan);
 }
 
 /* ---- the picture ---- */
@@ -330,9 +355,10 @@ static bool write_piece(bt_scan *scan, const bt_scan_request *request, uint32_t 
 /* Decodes MCUs x .. end - 1 of a row, all wanted and in one segment. A piece that ends there is written. */
 static bool decode_wanted(bt_scan *scan, const bt_scan_request *request, uint32_t x, uint32_t y, uint32_t end)
 {
+	const struct mcu_loops *loops = scan->loops;
 	while (x < end) {
 		uint32_t at = x - request->begin_x, in_piece = at % PIECE, count = least(PIECE - in_piece, end - x);
-		if (!(scan->num_wanted < scan->num_components ? keep_first : keep_mcus)(scan, count, in_piece))
+		if (!(scan->num_wanted < scan->num_components ? loops->keep_first : loops->keep)(scan, count, in_piece))
 			return false;
 		x += count;
 		if ((in_piece + count == PIECE || x == request->end_x) &&
@@ -347,10 +373,10 @@ static bool decode_run(bt_scan *scan, const bt_scan_request *request, uint32_t x
 {
 	uint32_t end = x + count;
 	if (y < request->begin_y || x >= request->end_x || end <= request->begin_x)
-		return skip_mcus(scan, count);
+		return scan->loops->skip(scan, count);
 	uint32_t begin = x < request->begin_x ? request->begin_x : x, stop = least(end, request->end_x);
-	return skip_mcus(scan, begin - x) && decode_wanted(scan, request, begin, y, stop) &&
-	       skip_mcus(scan, end - stop);
+	return scan->loops->skip(scan, begin - x) && decode_wanted(scan, request, begin, y, stop) &&
+	       scan->loops->skip(scan, end - stop);
 }
 
 static void open_segment(bt_scan *scan, const uint8_t *at)
@@ -472,7 +498,7 @@ static bool skip_indexed(bt_scan *scan, const uint8_t *data, bt_index_request *r
 			for (int i = 0; i < scan->num_components; i++)
 				point.last[i] = scan->components[i].last;
 			fits = fits && ((x == 0 && y == 0) || bt_index_put(&index, &point));
-			if (!skip_mcus(scan, least(index.step, scan->mcus_x - x)))
+			if (!scan->loops->skip(scan, least(index.step, scan->mcus_x - x)))
 				return false;
 		}
 	request->size = fits ? index.size : 0;
@@ -527,8 +553,8 @@ bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, bt_
 	for (uint32_t first = 0, number = 0; first < total; first += scan->interval, number++) {
 		uint32_t count = least(total - first, scan->interval);
 		open_segment(scan, at);
-		if (!(indexed ? skip_indexed(scan, at, index) : skip_mcus(scan, count)) || !end_segment(scan, &at) ||
-		    !bt_pass_marker(&at, scan->end, number, first + count == total)) {
+		if (!(indexed ? skip_indexed(scan, at, index) : scan->loops->skip(scan, count)) ||
+		    !end_segment(scan, &at) || !bt_pass_marker(&at, scan->end, number, first + count == total)) {
 			if (index)
 				index->size = 0;
 			return false;
