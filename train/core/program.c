@@ -30,6 +30,25 @@ void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_fact
 	bt_sized_give(out, &program->facts);
 }
 
+dtrain__op_cost dtrain__node_cost(const dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_op_desc desc = {.kind = node->kind,
+			       .attrs = node->attrs,
+			       .num_inputs = node->num_inputs,
+			       .num_outputs = node->num_outputs};
+	for (int i = 0; i < node->num_inputs + node->num_outputs; i++) {
+		bool input = i < node->num_inputs;
+		const dtrain__tensor *tensor =
+			&graph->tensors[input ? node->inputs[i] : node->outputs[i - node->num_inputs]];
+		dtrain_operand *operand = input ? &desc.inputs[i] : &desc.outputs[i - node->num_inputs];
+		*operand = (dtrain_operand){.dtype = tensor->dtype,
+					    .shape = tensor->shape,
+					    .bytes = (size_t)dtrain_shape_count(&tensor->shape) *
+						     dtrain_dtype_size(tensor->dtype)};
+	}
+	return dtrain__op_cost_of(&desc);
+}
+
 void dtrain__program_release(dtrain_program *program)
 {
 	for (int32_t i = 0; program->steps && i < program->graph->num_nodes; i++)

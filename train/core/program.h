@@ -85,6 +85,9 @@ void dtrain__instance_use_lease(dtrain_instance *instance, int32_t lease);
 /* Puts one node's op on the stream. */
 int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err);
 
+/* With row-major operands, before there is a program. */
+dtrain__op_cost dtrain__node_cost(const dtrain_graph *graph, const dtrain__node *node);
+
 /* Frees everything but the graph. */
 void dtrain__program_release(dtrain_program *program);
 

@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "graph.h"
 #include "op.h"
+#include "program.h"
 #include "shape.h"
 
 /* Of SELECTIVE: bytes that a repeated op may move for each byte that need not be kept. Elementwise ops and norms move
@@ -97,23 +97,6 @@ static size_t bytes_of(const dtrain_graph *graph, dtrain_tensor tensor)
 	       dtrain_dtype_size(graph->tensors[tensor].dtype);
 }
 
-static dtrain__op_cost cost_of(const dtrain_graph *graph, const dtrain__node *node)
-{
-	dtrain_op_desc desc = {.kind = node->kind,
-			       .attrs = node->attrs,
-			       .num_inputs = node->num_inputs,
-			       .num_outputs = node->num_outputs};
-	for (int i = 0; i < node->num_inputs + node->num_outputs; i++) {
-		bool input = i < node->num_inputs;
-		dtrain_tensor tensor = input ? node->inputs[i] : node->outputs[i - node->num_inputs];
-		dtrain_operand *operand = input ? &desc.inputs[i] : &desc.outputs[i - node->num_inputs];
-		*operand = (dtrain_operand){.dtype = graph->tensors[tensor].dtype,
-					    .shape = graph->tensors[tensor].shape,
-					    .bytes = bytes_of(graph, tensor)};
-	}
-	return dtrain__op_cost_of(&desc);
-}
-
 /* Whether all inputs are in memory in backward without this node, or are computed again themselves. */
 static bool has_inputs(const recompute_pass *pass, const dtrain__node *node)
 {
@@ -162,7 +145,7 @@ static void choose_cheap(recompute_pass *pass, bool *wanted)
 		const dtrain__node *node = &graph->nodes[i];
 		if (pass->of[i] != ALL)
 			continue;
-		if (cost_of(graph, node).bytes > MOST_TRAFFIC * saved_bytes(pass, i, wanted))
+		if (dtrain__node_cost(graph, node).bytes > MOST_TRAFFIC * saved_bytes(pass, i, wanted))
 			pass->of[i] = NOTHING;
 		for (int k = 0; k < node->num_inputs && pass->of[i] == ALL; k++)
 			wanted[dtrain__graph_root(graph, node->inputs[k])] = true;

@@ -98,7 +98,7 @@ static const char *find_strategy(const engine_rank *engine, bool *several)
 	int index, count = engine_layouts(chosen.ranks, 0, NULL, layouts);
 	size_t limit = find_limit(engine);
 	*several = count > 1;
-	if (!limit || count == 1 || engine_memory_first(engine, layouts, count, limit, &index, NULL) != BETON_OK)
+	if (!limit || count == 1 || engine_memory_best(engine, layouts, count, limit, &index, NULL) != BETON_OK)
 		return NULL;
 	return index < 0 || engine_layout_is(&layouts[index], &chosen) ? NULL : layouts[index].strategy;
 }

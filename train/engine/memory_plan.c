@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "network.h"
 #include "update.h"
 
@@ -133,7 +134,7 @@ int engine_layouts(int32_t ranks, int32_t shard, const engine_layout *chosen, en
 
 /* ---- planning ---- */
 
-static dtrain_sync_options options_of(const engine_rank *engine, const engine_layout *layout)
+dtrain_sync_options engine_layout_options(const engine_rank *engine, const engine_layout *layout)
 {
 	dtrain_sync_options options = engine->strategy;
 	const engine_layout own = {.strategy = options.strategy, .ranks = 1};
@@ -187,7 +188,7 @@ int engine_planned_measure(engine_rank *planned, engine_memory *out, beton_error
 
 int engine_memory_plan(const engine_rank *engine, const engine_layout *layout, engine_memory *out, beton_error *err)
 {
-	const dtrain_sync_options options = options_of(engine, layout);
+	const dtrain_sync_options options = engine_layout_options(engine, layout);
 	engine_rank planned;
 	*out = (engine_memory){0};
 	int status = engine_planned_open(engine, &options, &planned, err);
@@ -199,50 +200,97 @@ int engine_memory_plan(const engine_rank *engine, const engine_layout *layout, e
 
 /* ---- the table ---- */
 
-static double mb(uint64_t bytes)
+int engine_memory_rows(const engine_rank *engine, const engine_layout *layouts, int count, engine_memory_row *out,
+		       beton_error *err)
 {
-	return (double)bytes / 1e6;
-}
-
-static int add_row(FILE *table, const engine_rank *engine, const engine_layout *layout, bool chosen, size_t limit,
-		   beton_error *err)
-{
-	engine_memory m;
-	char name[48], fits[16] = "", host[24] = "";
-	int status = engine_memory_plan(engine, layout, &m, err);
-	if (status != BETON_OK)
-		return status;
-	size_t total = engine_memory_total(&m), activations = 0;
-	for (int i = 0; i < 2; i++)
-		activations += m.activations[i] + m.scratch[i] + m.batches[i];
-	snprintf(name, sizeof(name), layout->shard > 0 ? "%s --shard %" PRId32 : "%s", layout->strategy, layout->shard);
-	if (limit)
-		snprintf(fits, sizeof(fits), " %4s", total <= limit ? "yes" : "no");
-	if (engine->job.offload)
-		snprintf(host, sizeof(host), " %12.3f", mb(engine_memory_host(&m)));
-	fprintf(table, "%c %-18s %12.3f %12.3f %12.3f %12.3f %12.3f %12.3f%s%s %13.3f\n", chosen ? '*' : ' ', name,
-		mb(m.parameters + m.copies + m.buffers), mb(m.gradients + m.sums + m.compression),
-		mb(m.states + m.updates), mb(activations), mb(m.leases[0] + m.leases[1]), mb(total), fits, host,
-		mb(engine_memory_traffic(&m)));
-	return BETON_OK;
-}
-
-int engine_memory_table(const engine_rank *engine, const engine_layout *layouts, int count, const engine_layout *chosen,
-			size_t limit, char **out, beton_error *err)
-{
-	size_t size;
 	int status = BETON_OK;
+	for (int i = 0; i < count && status == BETON_OK; i++) {
+		out[i] = (engine_memory_row){.layout = layouts[i]};
+		status = engine_memory_plan(engine, &layouts[i], &out[i].memory, err);
+	}
+	return status;
+}
+
+/* MB to the byte where all is small, else GB to a tenth. */
+typedef struct table_unit {
+	const char *name;
+	double bytes;
+	int digits;
+} table_unit;
+
+static table_unit unit_of(const engine_memory_row *rows, int count)
+{
+	static const table_unit mb = {"MB", 1e6, 3}, gb = {"GB", 1e9, 1};
+	for (int i = 0; i < count; i++)
+		if ((double)engine_memory_total(&rows[i].memory) >= gb.bytes)
+			return gb;
+	return mb;
+}
+
+static void put_bytes(FILE *table, const table_unit *unit, int width, uint64_t bytes)
+{
+	fprintf(table, " %*.*f", width, unit->digits, (double)bytes / unit->bytes);
+}
+
+static void put_header(FILE *table, const engine_memory_table_options *options, const table_unit *unit, bool offload)
+{
+	fprintf(table, "--strategy, in %s   ", unit->name);
+	if (options->batches)
+		fprintf(table, "     batch");
+	fprintf(table,
+		"   parameters    gradients    optimizer  activations    in flight          all%s%s   sent a step",
+		options->limit ? " fits" : "", offload ? "  on the host" : "");
+	if (options->times)
+		fprintf(table, "   compute, ms   exposed, ms   samples/s");
+	putc('\n', table);
+}
+
+static void put_row(FILE *table, const engine_rank *engine, const engine_memory_row *row,
+		    const engine_memory_table_options *options, const table_unit *unit)
+{
+	const engine_memory *m = &row->memory;
+	const engine_layout *layout = &row->layout;
+	size_t total = engine_memory_total(m), activations = 0;
+	char name[48];
+	for (int i = 0; i < 2; i++)
+		activations += m->activations[i] + m->scratch[i] + m->batches[i];
+	snprintf(name, sizeof(name), "%s%s", layout->strategy, strcmp(layout->strategy, "zero3") == 0 ? " (fsdp)" : "");
+	if (layout->shard > 0)
+		bt_append(name, sizeof(name), " --shard %" PRId32, layout->shard);
+	bool chosen = options->chosen && engine_layout_is(layout, options->chosen);
+	fprintf(table, "%c %-18s", chosen ? '*' : ' ', name);
+	if (options->batches)
+		fprintf(table, " %9" PRId64, row->batch);
+	put_bytes(table, unit, 12, m->parameters + m->copies + m->buffers);
+	put_bytes(table, unit, 12, m->gradients + m->sums + m->compression);
+	put_bytes(table, unit, 12, m->states + m->updates);
+	put_bytes(table, unit, 12, activations);
+	put_bytes(table, unit, 12, m->leases[0] + m->leases[1]);
+	put_bytes(table, unit, 12, total);
+	if (options->limit)
+		fprintf(table, " %4s", total <= options->limit ? "yes" : "no");
+	if (engine->job.offload)
+		put_bytes(table, unit, 12, engine_memory_host(m));
+	put_bytes(table, unit, 13, engine_memory_traffic(m));
+	if (options->times) {
+		double step_ms = row->time.compute_ms + row->time.exposed_ms;
+		fprintf(table, " %13.1f %13.1f %11.4g", row->time.compute_ms, row->time.exposed_ms,
+			1e3 * (double)(row->batch * engine->job.runs * layout->ranks) / step_ms);
+	}
+	putc('\n', table);
+}
+
+int engine_memory_table(const engine_rank *engine, const engine_memory_row *rows, int count,
+			const engine_memory_table_options *options, char **out, beton_error *err)
+{
+	const table_unit unit = unit_of(rows, count);
+	size_t size;
 	*out = NULL;
 	FILE *table = open_memstream(out, &size);
-	if (table)
-		fprintf(table,
-			"--strategy, in MB      parameters    gradients    optimizer  activations    in flight"
-			"          all%s%s   sent a step\n",
-			limit ? " fits" : "", engine->job.offload ? "  on the host" : "");
-	for (int i = 0; i < count && table && status == BETON_OK; i++)
-		status = add_row(table, engine, &layouts[i], chosen && engine_layout_is(&layouts[i], chosen), limit,
-				 err);
-	if (!table || fclose(table) != 0)
+	if (!table)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a table");
-	return status;
+	put_header(table, options, &unit, engine->job.offload != ENGINE_OFFLOAD_NONE);
+	for (int i = 0; i < count; i++)
+		put_row(table, engine, &rows[i], options, &unit);
+	return fclose(table) == 0 ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for a table");
 }

@@ -7,6 +7,12 @@
 
 #include "engine.h"
 
+/* A step of one rank, at least: see <engine/time_plan.h>. */
+typedef struct engine_time {
+	double compute_ms; /* forward, backward and update, of all runs of a step */
+	double exposed_ms; /* the step waits for communication */
+} engine_time;
+
 /* Bytes, where nothing else is said. */
 typedef struct engine_memory {
 	int64_t elements; /* of all parameters, without padding */
@@ -47,6 +53,10 @@ int engine_layouts(int32_t ranks, int32_t shard, const engine_layout *chosen, en
 /* Whether they keep the same parts on a rank. */
 bool engine_layout_is(const engine_layout *a, const engine_layout *b);
 
+/* The engine's options for that layout, without other ranks. It keeps the units of the engine's strategy if both
+ * shard, or both do not. */
+dtrain_sync_options engine_layout_options(const engine_rank *engine, const engine_layout *layout);
+
 /* What a rank would have with that layout; the engine may be open_plan'ed. Units are those of the engine's strategy if
  * it shards as well, or both do not. Errors: those of building the networks. */
 int engine_memory_plan(const engine_rank *engine, const engine_layout *layout, engine_memory *out, beton_error *err);
@@ -59,9 +69,26 @@ void engine_planned_close(engine_rank *planned);
 /* Plans its networks, that of training first. out: zeroed. */
 int engine_planned_measure(engine_rank *planned, engine_memory *out, beton_error *err);
 
-/* A table for people, freed by the caller, with a row for each layout. limit: bytes that a rank has, for a column that
- * says which fit; 0: none. */
-int engine_memory_table(const engine_rank *engine, const engine_layout *layouts, int count, const engine_layout *chosen,
-			size_t limit, char **out, beton_error *err);
+/* A line of the table. */
+typedef struct engine_memory_row {
+	engine_layout layout;
+	engine_memory memory;
+	int64_t batch;    /* samples of a rank; read where the table has batches or times */
+	engine_time time; /* read where the table has times */
+} engine_memory_row;
+
+/* Plans each layout, with the engine's batch. */
+int engine_memory_rows(const engine_rank *engine, const engine_layout *layouts, int count, engine_memory_row *out,
+		       beton_error *err);
+
+typedef struct engine_memory_table_options {
+	const engine_layout *chosen; /* is marked; NULL: none */
+	size_t limit;                /* bytes that a rank has, for a column that says which fit; 0: none */
+	bool batches, times;         /* columns */
+} engine_memory_table_options;
+
+/* A table for people, freed by the caller: in MB, or in GB if a layout needs as much. */
+int engine_memory_table(const engine_rank *engine, const engine_memory_row *rows, int count,
+			const engine_memory_table_options *options, char **out, beton_error *err);
 
 #endif

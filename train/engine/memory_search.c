@@ -3,7 +3,7 @@
 
 #include "recompute.h"
 
-enum { MOST_RANKS = 65536 };
+enum { MOST_RANKS = 65536, MOST_SAMPLES = 65536 };
 
 int engine_memory_fits(const engine_rank *engine, const engine_layout *layout, size_t limit, bool *out,
 		       beton_error *err)
@@ -14,21 +14,23 @@ int engine_memory_fits(const engine_rank *engine, const engine_layout *layout, s
 	return status;
 }
 
-int engine_memory_first(const engine_rank *engine, const engine_layout *layouts, int count, size_t limit, int *out,
-			beton_error *err)
+int engine_memory_best(const engine_rank *engine, const engine_layout *layouts, int count, size_t limit, int *out,
+		       beton_error *err)
 {
+	engine_memory memory;
+	uint64_t least = 0;
+	int status = BETON_OK;
 	*out = -1;
-	for (int i = 0; i < count; i++) {
-		bool fits;
-		int status = engine_memory_fits(engine, &layouts[i], limit, &fits, err);
-		if (status != BETON_OK)
-			return status;
-		if (fits) {
+	for (int i = 0; i < count && status == BETON_OK; i++) {
+		status = engine_memory_plan(engine, &layouts[i], &memory, err);
+		if (status != BETON_OK || engine_memory_total(&memory) > limit)
+			continue;
+		if (*out < 0 || engine_memory_traffic(&memory) < least) {
+			least = engine_memory_traffic(&memory);
 			*out = i;
-			break;
 		}
 	}
-	return BETON_OK;
+	return status;
 }
 
 /* Memory grows with the batch. */
@@ -49,6 +51,21 @@ int engine_memory_batch(const engine_rank *engine, const engine_layout *layout, 
 	}
 	*out = fitting;
 	return status;
+}
+
+int engine_memory_largest(const engine_rank *engine, const engine_layout *layout, size_t limit, int64_t *out,
+			  beton_error *err)
+{
+	engine_rank larger = *engine;
+	bool fits = true;
+	int status = BETON_OK;
+	larger.job.batch_size = 1;
+	while (fits && larger.job.batch_size <= MOST_SAMPLES && status == BETON_OK) {
+		status = engine_memory_fits(&larger, layout, limit, &fits, err);
+		larger.job.batch_size *= fits ? 2 : 1;
+	}
+	*out = MOST_SAMPLES;
+	return status == BETON_OK && !fits ? engine_memory_batch(&larger, layout, limit, out, err) : status;
 }
 
 int engine_memory_recompute(const engine_rank *engine, const engine_layout *layout, size_t limit, const char **out,

@@ -10,9 +10,13 @@
 int engine_memory_fits(const engine_rank *engine, const engine_layout *layout, size_t limit, bool *out,
 		       beton_error *err);
 
-/* The index of the first layout that fits; -1: none does. */
-int engine_memory_first(const engine_rank *engine, const engine_layout *layouts, int count, size_t limit, int *out,
-			beton_error *err);
+/* The index of the fitting layout that sends least, of equal ones the first; -1: none fits. */
+int engine_memory_best(const engine_rank *engine, const engine_layout *layouts, int count, size_t limit, int *out,
+		       beton_error *err);
+
+/* The largest batch with which the layout fits, up to 65,536; 0: none. */
+int engine_memory_largest(const engine_rank *engine, const engine_layout *layout, size_t limit, int64_t *out,
+			  beton_error *err);
 
 /* The largest batch below the job's with which the layout fits; 0: none. */
 int engine_memory_batch(const engine_rank *engine, const engine_layout *layout, size_t limit, int64_t *out,

@@ -8,6 +8,7 @@
 #include <dtrain/overlap.h>
 
 #include "comm/work.h"
+#include "core/op.h"
 #include "core/schedule.h"
 
 typedef enum sync_collective {
@@ -138,6 +139,7 @@ typedef struct sync_program {
 /* With the option overlap: what the last program with backward has. */
 typedef struct sync_timeline {
 	dtrain_overlap overlap; /* without times */
+	dtrain__op_cost *costs; /* of each node */
 	int *operations;        /* of each transfer, among the operations that have marks */
 } sync_timeline;
 

@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "core/graph.h"
+#include "core/program.h"
 #include "sync.h"
 
 /* What the calls refer to that mark where a node ends, or, with node -1, where the run begins. */
@@ -25,6 +26,7 @@ static void clear(sync_timeline *timeline)
 {
 	free(timeline->overlap.nodes);
 	free(timeline->overlap.transfers);
+	free(timeline->costs);
 	free(timeline->operations);
 	*timeline = (sync_timeline){0};
 }
@@ -74,12 +76,15 @@ int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__sch
 	clear(sync->timeline);
 	dtrain_overlap *overlap = &sync->timeline->overlap;
 	overlap->nodes = calloc((size_t)graph->num_nodes + 1, sizeof(*overlap->nodes));
+	sync->timeline->costs = calloc((size_t)graph->num_nodes + 1, sizeof(*sync->timeline->costs));
 	program->node_marks = calloc((size_t)graph->num_nodes + 1, sizeof(*program->node_marks));
-	if (!overlap->nodes || !program->node_marks)
+	if (!overlap->nodes || !sync->timeline->costs || !program->node_marks)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory for the times of %d nodes", graph->num_nodes);
 	overlap->num_nodes = graph->num_nodes;
-	for (int32_t i = 0; i < graph->num_nodes; i++)
+	for (int32_t i = 0; i < graph->num_nodes; i++) {
 		overlap->nodes[i].param = param_of(graph, &graph->nodes[i]);
+		sync->timeline->costs[i] = dtrain__node_cost(graph, &graph->nodes[i]);
+	}
 	int status = BETON_OK;
 	/* What is only planned never runs. */
 	for (int32_t i = -1; i < graph->num_nodes && !sync->options.plan_ranks && status == BETON_OK; i++) {
@@ -137,6 +142,19 @@ int dtrain_sync_get_overlap(const dtrain_sync *sync, dtrain_overlap **out, beton
 	if (transfers)
 		memcpy(copy->transfers, from->overlap.transfers, transfers);
 	*out = copy;
+	return BETON_OK;
+}
+
+int dtrain_sync_estimate_overlap(const dtrain_sync *sync, double flops, double bandwidth, dtrain_overlap *overlap,
+				 beton_error *err)
+{
+	const sync_timeline *timeline = sync->timeline;
+	if (!timeline || overlap->num_nodes != timeline->overlap.num_nodes)
+		return bt_fail(err, BETON_STATE, "sync: it has no costs of %d nodes", overlap->num_nodes);
+	for (int32_t i = 0; i < overlap->num_nodes; i++) {
+		double products = timeline->costs[i].flops / flops, memory = timeline->costs[i].bytes / bandwidth;
+		overlap->nodes[i].ms = 1e3 * (products > memory ? products : memory);
+	}
 	return BETON_OK;
 }
 

@@ -2,19 +2,24 @@
 #ifndef PLAN_ANSWER_H
 #define PLAN_ANSWER_H
 
+#include "core/gpus.h"
 #include "engine/example.h"
 #include "engine/recompute.h"
+#include "engine/time_plan.h"
 #include "run/device_choice.h"
 
 typedef struct plan_options {
-	engine_example_options example;
+	engine_example_options
+		example;       /* batch_size 0: the largest that fits, or the usual one if no memory is known */
 	const char *optimizer; /* NULL: the task's usual one */
 	run_device_choice device;
-	int precision; /* engine_precision */
+	const dtrain__gpu *gpu; /* a GPU that is described in place of a device; NULL: none is named */
+	int precision;          /* engine_precision; -1: what the device is made for */
 	engine_recompute recompute;
 	int offload;                 /* engine_offload */
 	uint64_t ranks, shard, runs; /* shard 0: none is asked for */
-	uint64_t memory;             /* bytes of a rank; 0: not given */
+	uint64_t memory;             /* bytes of a rank; 0: the described GPU's */
+	engine_speed speed;          /* 0: the device's, or the described GPU's */
 	double prefetch_mb;          /* below 0: the default */
 	bool keep_gathered;
 	dtrain_compression compression; /* method: a name, which outlives the answer */

@@ -20,10 +20,21 @@ static const char *const usage_text =
 	"\n"
 	"  -w, --world-size=N       ranks (default 1)\n"
 	"  -s, --shard=N            ranks that share a copy of the parameters with hsdp\n"
-	"  -M, --memory=SIZE        memory of a rank, in GB, or as 80GB, 79GiB, 500MB: say what fits, or what would\n"
-	"  -b, --batch-size=N       samples of a rank (default 64)\n"
+	"  -g, --gpu=NAME           a GPU that need not be here: t4, a10, l4, l40s, a100-40gb, a100, h100, h200, b200 "
+	"(default:\n"
+	"                           this machine's, else h100)\n"
+	"  -M, --memory=SIZE        memory of a rank, in GB, or as 80GB, 79GiB, 500MB: say what fits, or what would "
+	"(default: 95 %\n"
+	"                           of the --gpu's)\n"
+	"      --peak=TFLOPS        products of the --precision, for times of a step (default: the GPU's)\n"
+	"      --bandwidth=GB/S     of the GPU's memory (default: the GPU's)\n"
+	"      --link=GB/S          from a rank to others of its host (default: the --gpu's)\n"
+	"      --network=GB/S       from a rank to other hosts (default: that of hosts with the --gpu)\n"
+	"      --host-ranks=N       ranks of a host (default: 8 with a --gpu)\n"
+	"  -b, --batch-size=N       samples of a rank (default: the largest that fits; 64 if no memory is known)\n"
 	"      --accumulate=N       batches of a rank in a step (default 1)\n"
-	"  -p, --precision=NAME     f32, tf32, bf16, fp16 (default f32)\n"
+	"  -p, --precision=NAME     f32, tf32, bf16, fp16 (default: bf16 on GPUs that have it, fp16 on others, else "
+	"f32)\n"
 	"  -o, --optimizer=NAME     sgd, adam, adamw, lion, lars, lamb, muon (default: sgd; for text adamw)\n"
 	"  -r, --recompute=NAME     none, selective, full, or a number of blocks (default none)\n"
 	"      --offload=NAME       what is in the memory of the host: none, optimizer, activations, both, parameters, "
@@ -38,7 +49,8 @@ static const char *const usage_text =
 	"      --image-size=N       pictures have N x N pixels (default: those of the model, or 224)\n"
 	"      --classes=N          of pictures (default 1000)\n"
 	"      --context-length=N   tokens of a sample (default: the model's longest)\n"
-	"  -d, --device=NAME        whose operations are planned: cuda, cpu, ref, or auto (default auto)\n"
+	"  -d, --device=NAME        a device that is here, in place of a --gpu: cuda, cpu, ref, or auto (default "
+	"auto)\n"
 	"  -h, --help               show this text\n"
 	"  -V, --version            show the version\n"
 	"\n"
@@ -48,6 +60,11 @@ static const char *const usage_text =
 
 enum {
 	ACCUMULATE = 256,
+	PEAK,
+	BANDWIDTH,
+	LINK,
+	NETWORK,
+	HOST_RANKS,
 	OFFLOAD,
 	PREFETCH,
 	KEEP_GATHERED,
@@ -63,7 +80,13 @@ enum {
 
 static const struct option long_options[] = {{"world-size", required_argument, NULL, 'w'},
 					     {"shard", required_argument, NULL, 's'},
+					     {"gpu", required_argument, NULL, 'g'},
 					     {"memory", required_argument, NULL, 'M'},
+					     {"peak", required_argument, NULL, PEAK},
+					     {"bandwidth", required_argument, NULL, BANDWIDTH},
+					     {"link", required_argument, NULL, LINK},
+					     {"network", required_argument, NULL, NETWORK},
+					     {"host-ranks", required_argument, NULL, HOST_RANKS},
 					     {"batch-size", required_argument, NULL, 'b'},
 					     {"accumulate", required_argument, NULL, ACCUMULATE},
 					     {"precision", required_argument, NULL, 'p'},
@@ -130,10 +153,57 @@ static int parse_memory(uint64_t *out, beton_error *err)
 	return bt_parse_size("--memory", text, LEAST_MEMORY, out, err);
 }
 
+static int parse_gpu(const dtrain__gpu **out, beton_error *err)
+{
+	char names[160] = "";
+	bt_suggestion like;
+	*out = dtrain__gpu_find(optarg);
+	if (*out)
+		return BETON_OK;
+	bt_suggest_begin(&like, optarg);
+	for (int i = 0; dtrain__gpu_at(i); i++) {
+		bt_suggest_try(&like, dtrain__gpu_at(i)->name);
+		bt_append(names, sizeof(names), "%s%s", i ? ", " : "", dtrain__gpu_at(i)->name);
+	}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--gpu: '%s' is not one of %s%s", optarg, names,
+		       bt_suggest_text(&like));
+}
+
+static int parse_host_ranks(int32_t *out, beton_error *err)
+{
+	uint64_t ranks;
+	int status = bt_parse_u64("--host-ranks", optarg, 1, 65536, &ranks, err);
+	if (status == BETON_OK)
+		*out = (int32_t)ranks;
+	return status;
+}
+
+static int parse_speed(int option, engine_speed *out, beton_error *err)
+{
+	const bool peak = option == PEAK;
+	double *const speeds[] = {&out->flops, &out->bandwidth, &out->link, &out->network};
+	static const char *const names[] = {"--peak", "--bandwidth", "--link", "--network"};
+	double value;
+	if (option == HOST_RANKS)
+		return parse_host_ranks(&out->host_ranks, err);
+	int status = bt_parse_double(names[option - PEAK], optarg, 1e-6, 1e9, &value, err);
+	if (status == BETON_OK)
+		*speeds[option - PEAK] = value * (peak ? 1e12 : 1e9);
+	return status;
+}
+
 static int parse_option(int option, plan_options *out, beton_error *err)
 {
 	engine_example_options *example = &out->example;
 	switch (option) {
+	case 'g':
+		return parse_gpu(&out->gpu, err);
+	case PEAK:
+	case BANDWIDTH:
+	case LINK:
+	case NETWORK:
+	case HOST_RANKS:
+		return parse_speed(option, &out->speed, err);
 	case 'w':
 		return bt_parse_u64("--world-size", optarg, 1, 65536, &out->ranks, err);
 	case 's':
@@ -199,12 +269,15 @@ static int check(const plan_options *options, const bool given[OPTIONS], beton_e
 	if (options->shard && options->ranks % options->shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--shard %llu does not divide --world-size %llu",
 			       (unsigned long long)options->shard, (unsigned long long)options->ranks);
+	if (options->gpu && given['d'])
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--gpu describes a device in place of --device: give one");
 	return check_compression(&options->compression, given, err);
 }
 
 int main(int argc, char **argv)
 {
-	plan_options options = {.example = {.batch_size = 64, .classes = 1000},
+	plan_options options = {.example = {.classes = 1000},
+				.precision = -1,
 				.device = {.name = "auto", .index = -1},
 				.ranks = 1,
 				.runs = 1,
@@ -214,7 +287,7 @@ int main(int argc, char **argv)
 	int option;
 	signal(SIGPIPE, SIG_IGN);
 	dtrain_compression_init(&options.compression);
-	while ((option = bt_getopt(argc, argv, "w:s:M:b:p:o:r:d:hV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "w:s:g:M:b:p:o:r:d:hV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return bt_usage_error("dtrain-plan", NULL);
 		if (option == 'h' || option == 'V') {

@@ -77,12 +77,15 @@ static int make_strategies(const run_session *session, char **out, beton_error *
 {
 	const engine_layout chosen = layout_of(session);
 	engine_layout layouts[ENGINE_LAYOUTS];
+	engine_memory_row rows[ENGINE_LAYOUTS];
+	const engine_memory_table_options options = {.chosen = &chosen};
 	int count = engine_layouts(session->world_size, chosen.shard, &chosen, layouts);
 	*out = NULL;
 	/* Ranks that train apart have nothing in common with these. */
-	return count > 1 && !session->local
-		       ? engine_memory_table(&session->engine, layouts, count, &chosen, 0, out, err)
-		       : BETON_OK;
+	if (count == 1 || session->local)
+		return BETON_OK;
+	int status = engine_memory_rows(&session->engine, layouts, count, rows, err);
+	return status == BETON_OK ? engine_memory_table(&session->engine, rows, count, &options, out, err) : status;
 }
 
 /* What --offload and --checkpoint-async keep there. */

@@ -57,6 +57,12 @@ BETON_API void dtrain_overlap_destroy(dtrain_overlap **overlap); /* NULL allowed
  * Errors: those of the device. */
 BETON_API int dtrain_sync_read_overlap(const dtrain_sync_marks *marks, dtrain_overlap *overlap, beton_error *err);
 
+/* Fills in the nodes' times, for a simulation: each node's products at that many operations a second, or its operands
+ * at that many bytes of memory a second, whichever takes longer. No device is faster. overlap: of that sync's program.
+ * Errors: STATE (it is not). */
+BETON_API int dtrain_sync_estimate_overlap(const dtrain_sync *sync, double flops, double bandwidth,
+					   dtrain_overlap *overlap, beton_error *err);
+
 /* Milliseconds from the beginning of the step to the end of a node, waits included. node -1: 0. */
 BETON_API double dtrain_overlap_node_end(const dtrain_overlap *overlap, int32_t node);
 
