@@ -260,6 +260,19 @@ int beton_index_remove(const char *path, beton_index_report *report, beton_error
 	return result;
 }
 
+int beton_index_remove_side(const char *path, bool *removed, beton_error *err)
+{
+	bool done = false;
+	if (BT_MISSING(err, path))
+		return BETON_INVALID_ARGUMENT;
+	char *side = bt_side_path(path);
+	int result = side ? bt_side_remove(side, &done, err) : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	if (removed)
+		*removed = done;
+	free(side);
+	return result;
+}
+
 typedef struct teller {
 	const beton_index_options *options;
 	beton_index_report *report;

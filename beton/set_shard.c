@@ -92,14 +92,14 @@ static int copy_names(shard_classes *out, const json_t *list, const char *path, 
 {
 	size_t count = json_array_size(list);
 	if ((list && !json_is_array(list)) || count > INT32_MAX)
-		return bt_fail(err, BETON_FORMAT, "%s: the facts: 'classes' is no list of texts", path);
+		return bt_fail(err, BETON_FORMAT, "%s: the facts: 'classes' is not a list of texts", path);
 	out->names = count ? calloc(count, sizeof(*out->names)) : NULL;
 	if (count && !out->names)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	for (size_t i = 0; i < count; i++) {
 		const char *name = json_string_value(json_array_get(list, i));
 		if (!name)
-			return bt_fail(err, BETON_FORMAT, "%s: the facts: 'classes' is no list of texts", path);
+			return bt_fail(err, BETON_FORMAT, "%s: the facts: 'classes' is not a list of texts", path);
 		out->names[i] = strdup(name);
 		if (!out->names[i])
 			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
@@ -139,6 +139,38 @@ void bt_shard_free_classes(shard_classes *classes)
 		free(classes->names[i]);
 	free(classes->names);
 	*classes = (shard_classes){0};
+}
+
+/* One block: the pointers, then the texts. */
+static char **pack_names(const shard_classes *classes)
+{
+	size_t bytes = classes->count * sizeof(char *);
+	for (uint32_t i = 0; i < classes->count; i++)
+		bytes += strlen(classes->names[i]) + 1;
+	char **packed = malloc(bytes);
+	char *text = (char *)(packed + classes->count);
+	for (uint32_t i = 0; packed && i < classes->count; i++) {
+		size_t size = strlen(classes->names[i]) + 1;
+		packed[i] = memcpy(text, classes->names[i], size);
+		text += size;
+	}
+	return packed;
+}
+
+int beton_reader_classes(const beton_reader *reader, char ***names, uint32_t *count, beton_error *err)
+{
+	shard_classes classes = {0};
+	if (BT_MISSING(err, reader, names, count))
+		return BETON_INVALID_ARGUMENT;
+	*names = NULL;
+	*count = 0;
+	int result = bt_shard_read_classes(&classes, reader, err);
+	if (result == BETON_OK && classes.count && !(*names = pack_names(&classes)))
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", beton_reader_path(reader));
+	if (result == BETON_OK)
+		*count = classes.count;
+	bt_shard_free_classes(&classes);
+	return result;
 }
 
 #define COMMON_NUMBERS "; beton-merge --remap-classes makes one file with common numbers of several"

@@ -148,3 +148,17 @@ void bt_prefix(beton_error *err, const char *format, ...)
 	bt_sanitize(context.message); /* cutting may have split a character */
 	*err = context;
 }
+
+bool bt_missing(beton_error *err, const char *function, const char *names, const void *const *given, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t length = strcspn(names, ",");
+		if (!given[i]) {
+			bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %.*s is NULL", function, (int)length, names);
+			return true;
+		}
+		names += length;
+		names += strspn(names, ", ");
+	}
+	return false;
+}

@@ -2,6 +2,9 @@
 #ifndef BT_ERROR_H
 #define BT_ERROR_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include <beton/error.h>
 
 /* Fills err (NULL allowed) and returns code, so that a failing function can `return bt_fail(...)`. A message that does

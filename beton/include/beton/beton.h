@@ -331,6 +331,11 @@ BETON_API int beton_reader_check_structure(const beton_reader *reader, beton_err
  * on an error: NOT_FOUND (there are none), FORMAT (damaged), IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API const char *beton_reader_facts(const beton_reader *reader, beton_error *err);
 
+/* The class names among the facts, in the order of their labels. *names: an array of *count texts, all in one block of
+ * memory, which the caller frees with beton_free; NULL and 0: there are none. Errors: FORMAT (the facts are damaged, or
+ * their "classes" are not a list of texts), IO, FILE_CHANGED, NO_MEMORY. */
+BETON_API int beton_reader_classes(const beton_reader *reader, char ***names, uint32_t *count, beton_error *err);
+
 /* Bytes of a source's name, without the NUL. */
 #define BETON_SOURCE_MAX 4095
 

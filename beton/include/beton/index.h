@@ -77,6 +77,10 @@ BETON_API int beton_index_add(const char *path, const beton_index_options *optio
  */
 BETON_API int beton_index_remove(const char *path, beton_index_report *report, beton_error *err);
 
+/* Removes the side file that the name of the file at path has, whatever the file is: for programs that replace a file
+ * by another one. Another file of that name stays. *removed may be NULL. Errors: ACCESS, IO, NO_MEMORY. */
+BETON_API int beton_index_remove_side(const char *path, bool *removed, beton_error *err);
+
 /* Makes the index of each JPEG again, and compares. A fault is a difference, or a JPEG that should have an index and
  * has none. No index at all is no fault: place is NOWHERE, and nothing is read. Errors: those of beton_reader_open; IO,
  * FILE_CHANGED, NO_MEMORY, CANCELLED, UNSUPPORTED. */
