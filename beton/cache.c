@@ -107,7 +107,10 @@ void bt_cache_close(beton_cache **out)
 
 int beton_cache_open(beton_cache **out, uint64_t bytes, beton_error *err)
 {
-	*out = NULL;
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out))
+		return BETON_INVALID_ARGUMENT;
 	if (bytes < BETON_CACHE_MIN)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_cache_open: %llu bytes, less than %llu",
 			       (unsigned long long)bytes, (unsigned long long)BETON_CACHE_MIN);

@@ -36,7 +36,11 @@ static int no_memory(const beton_reader *reader, uint64_t size, beton_error *err
 
 int beton_reader_check_text(const beton_reader *reader, const beton_value *value, const void *text, beton_error *err)
 {
+	if (BT_MISSING(err, reader, value))
+		return BETON_INVALID_ARGUMENT;
 	size_t size = (size_t)value->size;
+	if (size && BT_MISSING(err, text))
+		return BETON_INVALID_ARGUMENT;
 	if (size == 0 || memchr(text, 0, size) != (const char *)text + size - 1)
 		return damaged(reader, value, "the JSON text does not end at its first NUL", err);
 	json_t *string = json_stringn(text, size - 1);

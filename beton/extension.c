@@ -282,6 +282,8 @@ static int read_facts(const beton_reader *reader, const extension_section *secti
 
 int beton_reader_dictionaries(const beton_reader *reader, void **out, uint64_t *size, beton_error *err)
 {
+	if (BT_MISSING(err, reader, out, size))
+		return BETON_INVALID_ARGUMENT;
 	const extension_section *section = &reader->extension.known[SECTION_DICTIONARIES];
 	*out = NULL;
 	*size = 0;
@@ -305,6 +307,8 @@ int beton_reader_dictionaries(const beton_reader *reader, void **out, uint64_t *
 
 const char *beton_reader_facts(const beton_reader *reader, beton_error *err)
 {
+	if (BT_MISSING(err, reader))
+		return NULL;
 	/* The facts are read once. The object is not const, and its lock guards this member. */
 	beton_reader *self = (beton_reader *)reader;
 	const extension_section *section = &reader->extension.known[SECTION_FACTS];

@@ -93,6 +93,8 @@ static int hash_pieces(const beton_reader *reader, uint64_t *sum, beton_error *e
 
 int beton_reader_fingerprint(const beton_reader *reader, uint64_t *out, beton_error *err)
 {
+	if (BT_MISSING(err, reader, out))
+		return BETON_INVALID_ARGUMENT;
 	const extension_section *known = reader->extension.known;
 	const beton_file_info *info = &reader->info;
 	bool summed = info->has_checksums && reader->metadata.sums;

@@ -214,6 +214,8 @@ static int open_file(beton_reader **reader, const char *path, char **side, beton
 
 int beton_index_add(const char *path, const beton_index_options *given, beton_index_report *report, beton_error *err)
 {
+	if (BT_MISSING(err, path, report))
+		return BETON_INVALID_ARGUMENT;
 	beton_index_options options;
 	beton_reader *reader;
 	char *side;
@@ -250,6 +252,8 @@ static int take_out(beton_reader **reader, const char *path, const char *side, b
 
 int beton_index_remove(const char *path, beton_index_report *report, beton_error *err)
 {
+	if (BT_MISSING(err, path, report))
+		return BETON_INVALID_ARGUMENT;
 	beton_reader *reader;
 	char *side;
 	int result = open_file(&reader, path, &side, report, err);
@@ -310,6 +314,8 @@ static int check_sections(const beton_reader *reader, teller *self, beton_error 
 
 int beton_index_check(const char *path, const beton_index_options *given, beton_index_report *report, beton_error *err)
 {
+	if (BT_MISSING(err, path, report))
+		return BETON_INVALID_ARGUMENT;
 	beton_index_options options;
 	beton_reader *reader;
 	char *side;

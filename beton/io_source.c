@@ -37,6 +37,8 @@ static int read_memory(void *context, beton_io_read *read, beton_error *err)
 void beton_io_memory_sized(beton_io *io, size_t size, const char *name, const beton_memory *memory)
 {
 	beton_io_init_sized(io, size);
+	if (!io || !memory || (memory->size && !memory->bytes))
+		return; /* whoever opens it says that read_at is NULL */
 	io->name = name;
 	io->size = memory->size;
 	io->in_flight = BETON_IO_IN_FLIGHT_MAX;

@@ -98,6 +98,8 @@ static int find_entry(const beton_reader *reader, const beton_value *value, beto
 
 int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value, beton_blob *entry, beton_error *err)
 {
+	if (BT_MISSING(err, reader, value, entry))
+		return BETON_INVALID_ARGUMENT;
 	*entry = (beton_blob){0};
 	if (!reader->info.has_jpeg_indexes || value->type != BETON_FIELD_IMAGE || value->mode != BETON_IMAGE_JPEG)
 		return BETON_OK;
@@ -110,6 +112,8 @@ int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value
 int beton_reader_read_jpeg_index(const beton_reader *reader, const beton_blob *entry, void *destination,
 				 beton_error *err)
 {
+	if (BT_MISSING(err, reader, entry, destination))
+		return BETON_INVALID_ARGUMENT;
 	return reader->info.jpeg_indexes_beside
 		       ? bt_side_read(reader, destination, (size_t)entry->size, entry->offset, err)
 		       : bt_read_section(reader, "JPEG indexes", destination, (size_t)entry->size, entry->offset, err);
@@ -117,12 +121,16 @@ int beton_reader_read_jpeg_index(const beton_reader *reader, const beton_blob *e
 
 bool beton_reader_peek_jpeg_index(const beton_reader *reader, const beton_blob *entry, void *destination)
 {
+	if (!reader || !entry || !destination)
+		return false;
 	return reader->info.jpeg_indexes_beside &&
 	       bt_side_peek(&reader->side, destination, (size_t)entry->size, entry->offset);
 }
 
 const char *beton_reader_jpeg_index_fault(const beton_reader *reader)
 {
+	if (!reader)
+		return NULL;
 	return reader->side.fault;
 }
 
@@ -130,6 +138,8 @@ int beton_reader_open_jpeg_index(const beton_reader *reader, const beton_value *
 				 const void *bytes, const void *stored, const void **index, size_t *size,
 				 beton_error *err)
 {
+	if (BT_MISSING(err, reader, value, entry, bytes, stored, index, size))
+		return BETON_INVALID_ARGUMENT;
 	const uint8_t *from = bytes;
 	size_t used = (size_t)entry->size - JPEG_ENTRY_SUM;
 	*size = 0;

@@ -445,9 +445,12 @@ int bt_reader_open_damaged(beton_reader **out, const char *path, int flags, faul
 
 int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *given, beton_error *err)
 {
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, path))
+		return BETON_INVALID_ARGUMENT;
 	fault_place place;
 	beton_reader_options options;
-	*out = NULL;
 	beton_reader_options_init(&options);
 	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
 	if (result == BETON_OK && options.folder != AT_FDCWD && !options.borrow)
@@ -466,10 +469,13 @@ int beton_reader_open_with(beton_reader **out, const char *path, const beton_rea
 
 int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_reader_options *given, beton_error *err)
 {
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, io))
+		return BETON_INVALID_ARGUMENT;
 	fault_place place;
 	beton_reader_options options;
 	io_source *source = NULL;
-	*out = NULL;
 	beton_reader_options_init(&options);
 	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
 	if (result == BETON_OK && (options.read || options.borrow || options.give_back || options.folder != AT_FDCWD))
@@ -487,6 +493,8 @@ int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_rea
 
 void beton_reader_cancel(const beton_reader *reader)
 {
+	if (!reader)
+		return;
 	if (reader->source)
 		bt_io_source_cancel(reader->source);
 }
@@ -506,22 +514,26 @@ void beton_reader_close(beton_reader **out)
 
 const beton_file_info *beton_reader_info(const beton_reader *reader)
 {
+	if (!reader)
+		return NULL;
 	return &reader->info;
 }
 
 const char *beton_reader_path(const beton_reader *reader)
 {
+	if (!reader)
+		return NULL;
 	return reader->path;
 }
 
 const beton_field *beton_reader_field(const beton_reader *reader, uint32_t index)
 {
-	return index < reader->info.num_fields ? &reader->fields[index] : NULL;
+	return reader && index < reader->info.num_fields ? &reader->fields[index] : NULL;
 }
 
 int beton_reader_find_field(const beton_reader *reader, const char *name)
 {
-	for (int i = 0; i < reader->info.num_fields; i++)
+	for (int i = 0; reader && name && i < reader->info.num_fields; i++)
 		if (strcmp(reader->fields[i].name, name) == 0)
 			return i;
 	return -1;
@@ -529,7 +541,7 @@ int beton_reader_find_field(const beton_reader *reader, const char *name)
 
 int beton_reader_find_type(const beton_reader *reader, beton_field_type type)
 {
-	for (int i = 0; i < reader->info.num_fields; i++)
+	for (int i = 0; reader && i < reader->info.num_fields; i++)
 		if (reader->fields[i].type == type)
 			return i;
 	return -1;
@@ -537,5 +549,7 @@ int beton_reader_find_type(const beton_reader *reader, beton_field_type type)
 
 int beton_reader_fd(const beton_reader *reader)
 {
+	if (!reader)
+		return -1;
 	return reader->file.fd;
 }

@@ -317,6 +317,8 @@ static int check_paths(const char *input, const char *output, beton_error *err)
 int beton_repair(const char *input, const char *output, const beton_repair_options *given, beton_repair_report *report,
 		 beton_error *err)
 {
+	if (BT_MISSING(err, input, output, report))
+		return BETON_INVALID_ARGUMENT;
 	beton_repair_options options;
 	*report = (beton_repair_report){0};
 	repair self = {.options = &options, .report = report};

@@ -28,9 +28,13 @@ static int check_range(const beton_reader *reader, uint32_t field, uint64_t firs
 int beton_reader_integers(const beton_reader *reader, uint32_t field, uint64_t first, uint64_t count, int64_t *out,
 			  beton_error *err)
 {
+	if (BT_MISSING(err, reader))
+		return BETON_INVALID_ARGUMENT;
 	int result = check_range(reader, field, first, count, err);
 	if (result != BETON_OK || count == 0)
 		return result;
+	if (BT_MISSING(err, out))
+		return BETON_INVALID_ARGUMENT;
 	const uint32_t record = reader->info.record_size;
 	uint64_t batch = record < PIECE ? PIECE / record : 1;
 	batch = batch < count ? batch : count;
@@ -178,7 +182,10 @@ static int sort_samples(const beton_reader *reader, uint64_t **out, beton_error 
 
 int beton_reader_storage_order(const beton_reader *reader, uint64_t **out, beton_error *err)
 {
-	*out = NULL;
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, reader))
+		return BETON_INVALID_ARGUMENT;
 	if (reader->info.ordered || reader->info.alloc_entries == 0)
 		return BETON_OK;
 	watcher self = {0};

@@ -189,6 +189,10 @@ static int read_index(const char *path, char **out, size_t *size, beton_error *e
 
 int beton_set_parse(beton_set **out, const char *path, const char *text, size_t size, beton_error *err)
 {
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, path, text))
+		return BETON_INVALID_ARGUMENT;
 	int result = bt_set_new(out, path, err);
 	if (result == BETON_OK)
 		result = bt_set_read_text(*out, text, size, err);
@@ -199,6 +203,10 @@ int beton_set_parse(beton_set **out, const char *path, const char *text, size_t 
 
 int beton_set_open(beton_set **out, const char *path, beton_error *err)
 {
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, path))
+		return BETON_INVALID_ARGUMENT;
 	char *text = NULL;
 	size_t size = 0;
 	/* Before it is read, so that a .beton file is told by its name. */
@@ -215,10 +223,10 @@ int beton_set_open(beton_set **out, const char *path, beton_error *err)
 
 void beton_set_close(beton_set **set)
 {
+	if (!set || !*set)
+		return;
 	beton_set *self = *set;
 	*set = NULL;
-	if (!self)
-		return;
 	for (uint32_t i = 0; i < self->info.num_shards; i++)
 		free((char *)self->shards[i].path);
 	for (uint32_t i = 0; i < self->info.num_classes; i++)
@@ -234,31 +242,37 @@ void beton_set_close(beton_set **set)
 
 const char *beton_set_path(const beton_set *set)
 {
+	if (!set)
+		return NULL;
 	return set->path;
 }
 
 const beton_set_info *beton_set_get_info(const beton_set *set)
 {
+	if (!set)
+		return NULL;
 	return &set->info;
 }
 
 const beton_shard *beton_set_shard(const beton_set *set, uint32_t shard)
 {
-	return shard < set->info.num_shards ? &set->shards[shard] : NULL;
+	return set && shard < set->info.num_shards ? &set->shards[shard] : NULL;
 }
 
 const beton_field *beton_set_field(const beton_set *set, uint32_t field)
 {
-	return field < set->info.num_fields ? &set->fields[field] : NULL;
+	return set && field < set->info.num_fields ? &set->fields[field] : NULL;
 }
 
 const char *beton_set_class(const beton_set *set, uint32_t label)
 {
-	return label < set->info.num_classes ? set->classes[label] : NULL;
+	return set && label < set->info.num_classes ? set->classes[label] : NULL;
 }
 
 int beton_set_locate(const beton_set *set, uint64_t sample, uint32_t *shard, uint64_t *index, beton_error *err)
 {
+	if (BT_MISSING(err, set, shard, index))
+		return BETON_INVALID_ARGUMENT;
 	if (sample >= set->info.num_samples)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %" PRIu64 ", it has %" PRIu64, set->path,
 			       sample, set->info.num_samples);
@@ -285,6 +299,8 @@ static int changed(const beton_set *set, const beton_shard *shard, const char *w
 
 int beton_set_check(const beton_set *set, uint32_t shard, const beton_reader *reader, beton_error *err)
 {
+	if (BT_MISSING(err, set, reader))
+		return BETON_INVALID_ARGUMENT;
 	const beton_shard *wanted = beton_set_shard(set, shard);
 	if (!wanted)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no shard %u, it has %u", set->path, shard,

@@ -210,6 +210,8 @@ static int refuse_foreign(const beton_set *set, beton_error *err)
 int beton_set_accepts(const beton_set *set, const char *path, const beton_field *fields, uint32_t num_fields,
 		      const char *facts, beton_error *err)
 {
+	if (BT_MISSING(err, set, path, fields))
+		return BETON_INVALID_ARGUMENT;
 	shard_classes classes = {0};
 	char *name = NULL;
 	int result = refuse_foreign(set, err);
@@ -371,6 +373,8 @@ void beton_set_options_init_sized(beton_set_options *options, size_t size)
 int beton_set_write(const char *path, beton_set_mode mode, const char *const *shards, uint32_t count,
 		    const beton_set_options *options, beton_error *err)
 {
+	if (BT_MISSING(err, path))
+		return BETON_INVALID_ARGUMENT;
 	collection added = {0};
 	beton_set_options_init(&added.options);
 	int result = bt_set_new(&added.set, path, err);

@@ -162,6 +162,8 @@ static int seek(const beton_reader *reader, sources_cursor *cursor, uint64_t sam
 
 int beton_reader_source(const beton_reader *reader, uint64_t sample, char *source, beton_error *err)
 {
+	if (BT_MISSING(err, reader, source))
+		return BETON_INVALID_ARGUMENT;
 	/* The object is not const, and its lock guards the cursor. */
 	beton_reader *self = (beton_reader *)reader;
 	*source = 0;

@@ -314,5 +314,7 @@ static bool keep_first(void *context, const char *section, uint64_t offset, int6
 
 int beton_reader_check_structure(const beton_reader *reader, beton_error *err)
 {
+	if (BT_MISSING(err, reader))
+		return BETON_INVALID_ARGUMENT;
 	return bt_structure_check(reader, true, keep_first, err, err);
 }

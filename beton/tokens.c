@@ -266,8 +266,8 @@ int beton_tokens_open(beton_tokens **out, const char *path, const beton_tokens_o
 	beton_tokens_options_init(&own);
 	if (out)
 		*out = NULL;
-	if (!out || !path)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_tokens_open: %s is NULL", out ? "path" : "out");
+	if (BT_MISSING(err, out, path))
+		return BETON_INVALID_ARGUMENT;
 	int result = options ? bt_sized_take(&own, options, "tokens options", err) : BETON_OK;
 	if (result != BETON_OK)
 		return result;
@@ -307,21 +307,29 @@ void beton_tokens_close(beton_tokens **out)
 
 const beton_tokens_info *beton_tokens_get_info(const beton_tokens *tokens)
 {
+	if (!tokens)
+		return NULL;
 	return &tokens->info;
 }
 
 const char *beton_tokens_path(const beton_tokens *tokens)
 {
+	if (!tokens)
+		return NULL;
 	return tokens->path;
 }
 
 const beton_reader *beton_tokens_reader(const beton_tokens *tokens)
 {
+	if (!tokens)
+		return NULL;
 	return tokens->reader;
 }
 
 int beton_tokens_fd(const beton_tokens *tokens)
 {
+	if (!tokens)
+		return -1;
 	return tokens->reader ? beton_reader_fd(tokens->reader) : tokens->file.fd;
 }
 
@@ -329,6 +337,8 @@ int beton_tokens_fd(const beton_tokens *tokens)
 
 uint64_t beton_tokens_parts(const beton_tokens *tokens, uint64_t count)
 {
+	if (!tokens)
+		return 0;
 	/* The worst case begins at the last token of a chunk. */
 	uint64_t chunk = tokens->info.chunk_tokens;
 	return chunk == 0 ? 1 : 1 + (count - 1) / chunk + ((count - 1) % chunk > 0);
@@ -357,6 +367,8 @@ static int locate_chunk(const beton_tokens *tokens, uint64_t chunk, beton_value 
 int beton_tokens_locate(const beton_tokens *tokens, uint64_t first, uint64_t count, beton_value *values,
 			beton_error *err)
 {
+	if (BT_MISSING(err, tokens, values))
+		return BETON_INVALID_ARGUMENT;
 	const beton_tokens_info *info = &tokens->info;
 	if (count == 0 || first > info->num_tokens || count > info->num_tokens - first)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %llu tokens from token %llu on, of %llu tokens",
@@ -397,6 +409,10 @@ static int read_part(const beton_tokens *tokens, const beton_value *value, uint6
 
 int beton_tokens_read(const beton_tokens *tokens, uint64_t first, uint64_t count, uint32_t *out, beton_error *err)
 {
+	if (BT_MISSING(err, tokens))
+		return BETON_INVALID_ARGUMENT;
+	if (count && BT_MISSING(err, out))
+		return BETON_INVALID_ARGUMENT;
 	/* In pieces, so that the buffer is small. */
 	const uint64_t most = tokens->reader ? tokens->info.chunk_tokens : 65536;
 	uint8_t *buffer = malloc(most * tokens->info.token_size);
@@ -418,6 +434,8 @@ int beton_tokens_read(const beton_tokens *tokens, uint64_t first, uint64_t count
 
 int beton_tokens_fingerprint(const beton_tokens *tokens, uint64_t *out, beton_error *err)
 {
+	if (BT_MISSING(err, tokens, out))
+		return BETON_INVALID_ARGUMENT;
 	const beton_tokens_info *info = &tokens->info;
 	if (tokens->reader)
 		return beton_reader_fingerprint(tokens->reader, out, err);

@@ -274,6 +274,8 @@ static int read_entries(const beton_reader *reader, void *destination, uint32_t 
 int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t field_index, beton_value *out,
 		       beton_error *err)
 {
+	if (BT_MISSING(err, reader, out))
+		return BETON_INVALID_ARGUMENT;
 	const beton_file_info *info = &reader->info;
 	if (sample >= info->num_samples || field_index >= info->num_fields)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -297,6 +299,8 @@ int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t fie
 int beton_reader_record(const beton_reader *reader, uint64_t sample, uint32_t field_index, void *destination,
 			beton_error *err)
 {
+	if (BT_MISSING(err, reader, destination))
+		return BETON_INVALID_ARGUMENT;
 	const beton_file_info *info = &reader->info;
 	const beton_field *field = beton_reader_field(reader, field_index);
 	if (sample >= info->num_samples || !field || !bt_type_is_custom(field->type))
@@ -348,6 +352,8 @@ static int read_sample(const beton_reader *reader, uint64_t sample, uint8_t *rec
 
 int beton_reader_sample(const beton_reader *reader, uint64_t sample, beton_value *values, beton_error *err)
 {
+	if (BT_MISSING(err, reader, values))
+		return BETON_INVALID_ARGUMENT;
 	const beton_file_info *info = &reader->info;
 	if (sample >= info->num_samples)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu: the file has %llu", reader->path,
@@ -372,15 +378,23 @@ int beton_reader_sample(const beton_reader *reader, uint64_t sample, beton_value
 
 int beton_reader_read(const beton_reader *reader, const beton_blob *blob, void *destination, beton_error *err)
 {
+	if (BT_MISSING(err, reader, blob))
+		return BETON_INVALID_ARGUMENT;
 	if (blob->size == 0)
 		return BETON_OK;
+	if (BT_MISSING(err, destination))
+		return BETON_INVALID_ARGUMENT;
 	return bt_read_section(reader, "pages", destination, (size_t)blob->size, blob->offset, err);
 }
 
 int beton_reader_check(const beton_reader *reader, const beton_value *value, const void *stored, beton_error *err)
 {
+	if (BT_MISSING(err, reader, value))
+		return BETON_INVALID_ARGUMENT;
 	if (!reader->info.has_checksums || !bt_type_has_blob(value->type))
 		return BETON_OK;
+	if (value->blob.size && BT_MISSING(err, stored))
+		return BETON_INVALID_ARGUMENT;
 	if (value->entry >= reader->info.alloc_entries || value->field >= reader->info.num_fields)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: no allocation entry %llu of field %u: the file has %llu of %u fields", reader->path,
@@ -400,6 +414,10 @@ int beton_reader_check(const beton_reader *reader, const beton_value *value, con
 int beton_reader_unpack(const beton_reader *reader, const beton_value *value, const void *stored, bool check,
 			void *destination, beton_error *err)
 {
+	if (BT_MISSING(err, reader, value))
+		return BETON_INVALID_ARGUMENT;
+	if ((value->size && BT_MISSING(err, destination)) || (value->blob.size && BT_MISSING(err, stored)))
+		return BETON_INVALID_ARGUMENT;
 	int result = check ? beton_reader_check(reader, value, stored, err) : BETON_OK;
 	if (result != BETON_OK || value->compression != BETON_COMPRESSION_NONE)
 		return result == BETON_OK ? bt_decompress(reader, value, stored, destination, err) : result;
@@ -410,16 +428,19 @@ int beton_reader_unpack(const beton_reader *reader, const beton_value *value, co
 
 int beton_reader_read_value(const beton_reader *reader, const beton_value *value, void *destination, beton_error *err)
 {
-	void *stored = destination;
-	if (value->compression != BETON_COMPRESSION_NONE)
-		stored = malloc(value->blob.size ? (size_t)value->blob.size : 1);
-	if (!stored)
+	if (BT_MISSING(err, reader, value))
+		return BETON_INVALID_ARGUMENT;
+	if (value->size && BT_MISSING(err, destination))
+		return BETON_INVALID_ARGUMENT;
+	bool packed = value->compression != BETON_COMPRESSION_NONE && value->blob.size > 0;
+	void *stored = packed ? malloc((size_t)value->blob.size) : destination;
+	if (packed && !stored)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu bytes", reader->path,
 			       (unsigned long long)value->blob.size);
 	int result = beton_reader_read(reader, &value->blob, stored, err);
 	if (result == BETON_OK)
 		result = beton_reader_unpack(reader, value, stored, true, destination, err);
-	if (stored != destination)
+	if (packed)
 		free(stored);
 	return result;
 }

@@ -374,6 +374,8 @@ static int open_file(verification *self, const char *path, beton_reader **reader
 
 int beton_verify(const char *path, const beton_verify_options *given, beton_verify_report *report, beton_error *err)
 {
+	if (BT_MISSING(err, path, report))
+		return BETON_INVALID_ARGUMENT;
 	beton_verify_options options;
 	*report = (beton_verify_report){0};
 	int result = take_options(given, &options, err);

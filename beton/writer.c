@@ -172,7 +172,10 @@ static beton_writer *allocate(const char *path, const beton_writer_options *opti
 int beton_writer_open(beton_writer **out, const char *path, const beton_field *fields, uint32_t num_fields,
 		      const beton_writer_options *given, beton_error *err)
 {
-	*out = NULL;
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, path, fields))
+		return BETON_INVALID_ARGUMENT;
 	beton_writer_options options;
 	int result = bt_isa_check(err);
 	if (result == BETON_OK)

@@ -281,6 +281,8 @@ static int put(beton_writer *writer, uint64_t index, const beton_input *values, 
 int beton_writer_put_from(beton_writer *writer, uint64_t index, const beton_input *values, const char *source,
 			  beton_error *err)
 {
+	if (BT_MISSING(err, writer, values))
+		return BETON_INVALID_ARGUMENT;
 	if (!values)
 		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index, "%s: sample %llu has no values",
 				      writer->path, (unsigned long long)index);
@@ -294,11 +296,15 @@ int beton_writer_put(beton_writer *writer, uint64_t index, const beton_input *va
 
 int beton_writer_skip(beton_writer *writer, uint64_t index, beton_error *err)
 {
+	if (BT_MISSING(err, writer))
+		return BETON_INVALID_ARGUMENT;
 	return put(writer, index, NULL, NULL, false, err);
 }
 
 int beton_writer_append_from(beton_writer *writer, const beton_input *values, const char *source, beton_error *err)
 {
+	if (BT_MISSING(err, writer, values))
+		return BETON_INVALID_ARGUMENT;
 	return put(writer, beton_writer_position(writer), values, source, true, err);
 }
 
@@ -309,6 +315,8 @@ int beton_writer_append(beton_writer *writer, const beton_input *values, beton_e
 
 uint64_t beton_writer_keep(beton_writer *writer)
 {
+	if (!writer)
+		return 0;
 	pthread_mutex_lock(&writer->mutex);
 	while (writer->placing)
 		wait_for_change(writer);
@@ -320,6 +328,8 @@ uint64_t beton_writer_keep(beton_writer *writer)
 
 void beton_writer_cancel(beton_writer *writer)
 {
+	if (!writer)
+		return;
 	pthread_mutex_lock(&writer->mutex);
 	writer->cancelled = true;
 	wake(writer);
@@ -328,6 +338,8 @@ void beton_writer_cancel(beton_writer *writer)
 
 uint64_t beton_writer_position(const beton_writer *writer)
 {
+	if (!writer)
+		return 0;
 	beton_writer *self = (beton_writer *)writer; /* not const: takes the mutex */
 	pthread_mutex_lock(&self->mutex);
 	uint64_t position = self->position;
@@ -337,9 +349,11 @@ uint64_t beton_writer_position(const beton_writer *writer)
 
 uint64_t beton_writer_samples(const beton_writer *writer)
 {
+	if (!writer)
+		return 0;
 	beton_writer *self = (beton_writer *)writer;
 	pthread_mutex_lock(&self->mutex);
-	uint64_t samples = self->samples;
+	uint64_t samples = self->samples + self->waiting_samples;
 	pthread_mutex_unlock(&self->mutex);
 	return samples;
 }
@@ -373,6 +387,8 @@ static int settle(beton_writer *writer, int result, bool *done, const beton_erro
 
 int beton_writer_prepare(beton_writer *writer, beton_error *err)
 {
+	if (BT_MISSING(err, writer))
+		return BETON_INVALID_ARGUMENT;
 	beton_error own;
 	if (!err)
 		err = &own;
@@ -399,6 +415,8 @@ static int take_name(beton_writer *writer, beton_error *err)
 
 int beton_writer_finish(beton_writer *writer, beton_error *err)
 {
+	if (BT_MISSING(err, writer))
+		return BETON_INVALID_ARGUMENT;
 	beton_error own;
 	if (!err)
 		err = &own;

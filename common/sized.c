@@ -47,7 +47,7 @@ static void copy(void *out, size_t size, const void *from)
 void bt_sized_init(void *out, size_t size, const void *defaults)
 {
 	/* Anything else is no struct of ours; the call that takes it says so. */
-	if (is_size(size))
+	if (out && is_size(size))
 		copy(out, size, defaults);
 }
 

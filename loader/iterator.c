@@ -51,6 +51,8 @@ static uint64_t place(const beton_iterator *iterator, uint32_t *count)
 
 int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err)
 {
+	if (BT_MISSING(err, iterator, out))
+		return BETON_INVALID_ARGUMENT;
 	int result = bt_refuse_child(iterator->pool, err);
 	if (result)
 		return result;
@@ -238,7 +240,10 @@ static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms,
 
 int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err)
 {
-	*out = NULL;
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, iterator))
+		return BETON_INVALID_ARGUMENT;
 	int result = bt_refuse_child(iterator->pool, err);
 	if (result)
 		return result;
@@ -255,6 +260,8 @@ int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t tim
 
 uint64_t beton_iterator_batches_left(const beton_iterator *iterator)
 {
+	if (!iterator)
+		return 0;
 	if (bt_refuse_child(iterator->pool, NULL))
 		return 0;
 	pthread_mutex_lock(&iterator->pool->lock);
@@ -265,6 +272,8 @@ uint64_t beton_iterator_batches_left(const beton_iterator *iterator)
 
 int beton_iterator_descriptor(beton_iterator *iterator, int *out, beton_error *err)
 {
+	if (BT_MISSING(err, iterator, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = -1;
 	int result = bt_refuse_child(iterator->pool, err);
 	if (result)

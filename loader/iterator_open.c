@@ -162,9 +162,12 @@ static int resolve(beton_iterator_options *out, const beton_loader *loader, cons
 int beton_iterator_open_with(beton_iterator **out, beton_loader *loader, const beton_iterator_options *options,
 			     beton_error *err)
 {
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, loader))
+		return BETON_INVALID_ARGUMENT;
 	beton_iterator_options resolved;
 	bt_views *views = NULL;
-	*out = NULL;
 	int result = bt_refuse_child(loader->pool, err);
 	if (result == BETON_OK)
 		result = resolve(&resolved, loader, options, err);
@@ -189,10 +192,11 @@ int beton_iterator_open(beton_iterator **out, beton_loader *loader, uint64_t epo
 int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const beton_loader_state *state,
 			      beton_error *err)
 {
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, loader, state))
+		return BETON_INVALID_ARGUMENT;
 	beton_iterator_options options;
-	*out = NULL;
-	if (!state)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_iterator_open_state: state is NULL");
 	beton_iterator_options_init(&options);
 	options.state = state;
 	return beton_iterator_open_with(out, loader, &options, err);

@@ -234,9 +234,8 @@ int bt_loader_open(beton_loader **out, const beton_source *sources, uint32_t num
 {
 	if (out)
 		*out = NULL;
-	if (!out || !sources)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_loader_open_many: %s is NULL",
-			       out ? "sources" : "out");
+	if (BT_MISSING(err, out, sources))
+		return BETON_INVALID_ARGUMENT;
 	beton_loader *loader = calloc(1, sizeof(*loader));
 	*out = loader;
 	if (!loader)
@@ -261,8 +260,8 @@ int beton_loader_open(beton_loader **out, const char *path, const beton_loader_o
 {
 	if (out)
 		*out = NULL;
-	if (!out || !path)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_loader_open: %s is NULL", out ? "path" : "out");
+	if (BT_MISSING(err, out, path))
+		return BETON_INVALID_ARGUMENT;
 	return beton_loader_open_many(out, &(beton_source){.path = path}, 1, options, err);
 }
 
@@ -273,16 +272,22 @@ const char *beton_loader_version(void)
 
 uint64_t beton_loader_num_samples(const beton_loader *loader)
 {
+	if (!loader)
+		return 0;
 	return bt_dataset_samples(&loader->dataset);
 }
 
 uint64_t beton_loader_epoch_length(const beton_loader *loader)
 {
+	if (!loader)
+		return 0;
 	return bt_orders_length(loader->orders);
 }
 
 uint64_t beton_loader_num_batches(const beton_loader *loader)
 {
+	if (!loader)
+		return 0;
 	bt_shard shard = bt_shard_of(loader, 0);
 	return bt_shard_batches(&shard);
 }
@@ -290,6 +295,10 @@ uint64_t beton_loader_num_batches(const beton_loader *loader)
 int beton_loader_samples_at(const beton_loader *loader, uint64_t epoch, uint64_t position, uint64_t count,
 			    uint64_t *samples, beton_error *err)
 {
+	if (BT_MISSING(err, loader))
+		return BETON_INVALID_ARGUMENT;
+	if (count && BT_MISSING(err, samples))
+		return BETON_INVALID_ARGUMENT;
 	int result = bt_refuse_child(loader->pool, err);
 	if (result) {
 		bt_prefix(err, "%s", bt_dataset_name(&loader->dataset));
@@ -318,6 +327,8 @@ uint64_t beton_loader_sample_at(const beton_loader *loader, uint64_t epoch, uint
 int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *source, uint64_t *index,
 			beton_error *err)
 {
+	if (BT_MISSING(err, loader, source, index))
+		return BETON_INVALID_ARGUMENT;
 	if (sample >= bt_dataset_samples(&loader->dataset))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sample %llu: the data set has %llu",
 			       (unsigned long long)sample, (unsigned long long)bt_dataset_samples(&loader->dataset));
@@ -327,5 +338,7 @@ int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *s
 
 const beton_loader_options *beton_loader_get_options(const beton_loader *loader)
 {
+	if (!loader)
+		return NULL;
 	return &loader->options;
 }

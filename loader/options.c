@@ -120,6 +120,17 @@ static int check_geometry(const beton_loader_options *o, beton_error *err)
 	return result;
 }
 
+static int check_names(const char *option, const char *const *names, uint32_t count, beton_error *err)
+{
+	if (count && !names)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_%s is %u, but %s is NULL", option,
+			       count, option);
+	for (uint32_t i = 0; i < count; i++)
+		if (!names[i])
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: %s[%u] is NULL", option, i);
+	return BETON_OK;
+}
+
 static int check_flow(const beton_loader_options *o, beton_error *err)
 {
 	int result;
@@ -144,16 +155,11 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 		return bt_fail(
 			err, BETON_INVALID_ARGUMENT,
 			"loader options: direct is true, but engine is BETON_ENGINE_MMAP, which is the page cache");
-	if (!o->fields && o->num_fields)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_fields is %u, but fields is NULL",
-			       o->num_fields);
 	if (o->num_joined > BETON_JOINED_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_joined is %u, and %d is the most",
 			       o->num_joined, BETON_JOINED_MAX);
-	if (o->num_joined && !o->joined)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_joined is %u, but joined is NULL",
-			       o->num_joined);
-	if ((result = check_parts(o, err)))
+	if ((result = check_names("fields", o->fields, o->num_fields, err)) ||
+	    (result = check_names("joined", o->joined, o->num_joined, err)) || (result = check_parts(o, err)))
 		return result;
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }

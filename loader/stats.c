@@ -32,6 +32,8 @@ static beton_loader_stats totals(const beton_loader *loader)
 
 void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats)
 {
+	if (!loader || !stats)
+		return;
 	beton_loader_stats copy = totals(loader);
 	copy.struct_size = sizeof(copy);
 	bt_sized_give(stats, &copy);
@@ -64,29 +66,36 @@ void bt_note_bad(const beton_loader *constant, uint64_t sample)
 
 void beton_loader_bad_samples(const beton_loader *loader, uint64_t *ids, size_t capacity, size_t *count)
 {
+	if (!count)
+		return;
 	*count = 0;
-	if (bt_refuse_child(loader->pool, NULL))
+	if (!loader || bt_refuse_child(loader->pool, NULL))
 		return;
 	pthread_mutex_lock(lock_of(loader));
 	*count = loader->num_bad;
 	size_t copied = capacity < loader->num_bad ? capacity : loader->num_bad;
-	if (copied)
+	if (copied && ids)
 		memcpy(ids, loader->bad, copied * sizeof(*ids));
 	pthread_mutex_unlock(lock_of(loader));
 }
 
 beton_bottleneck beton_loader_diagnose(const beton_loader *loader, char *text, size_t size)
 {
-	beton_loader_stats stats = totals(loader);
-	return bt_diagnose(&stats, &loader->options, text, size);
+	return beton_loader_diagnose_since(loader, NULL, text, size);
 }
 
 beton_bottleneck beton_loader_diagnose_since(const beton_loader *loader, const beton_loader_stats *before, char *text,
 					     size_t size)
 {
+	if (!loader) {
+		if (text && size > 0)
+			*text = 0;
+		return BETON_BOTTLENECK_UNKNOWN;
+	}
 	beton_loader_stats stats = totals(loader), known = {.struct_size = sizeof(known)};
 	/* Members that a smaller struct lacks are 0. */
-	memcpy(&known, before, before->struct_size < sizeof(known) ? before->struct_size : sizeof(known));
+	if (before)
+		memcpy(&known, before, before->struct_size < sizeof(known) ? before->struct_size : sizeof(known));
 	bt_stats_subtract(&stats, &known);
 	return bt_diagnose(&stats, &loader->options, text, size);
 }

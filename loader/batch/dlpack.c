@@ -55,7 +55,10 @@ static void free_managed(DLManagedTensor *managed)
 
 int beton_batch_dlpack(beton_batch *batch, uint32_t index, DLManagedTensor **out, beton_error *err)
 {
-	*out = NULL;
+	if (out)
+		*out = NULL;
+	if (BT_MISSING(err, out, batch))
+		return BETON_INVALID_ARGUMENT;
 	if (index >= batch->num_tensors)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_batch_dlpack: no tensor %u: the batch has %u", index,
 			       batch->num_tensors);

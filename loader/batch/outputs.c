@@ -201,9 +201,9 @@ static bool is_chosen(const beton_loader_options *options, const char *name)
 static int check_names(const bt_schema *schema, const beton_loader_options *options, beton_error *err)
 {
 	for (uint32_t i = 0; options->fields && i < options->num_fields; i++)
-		if (!options->fields[i] || bt_schema_find(schema, options->fields[i]) < 0)
+		if (bt_schema_find(schema, options->fields[i]) < 0)
 			return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option fields[%u])", schema->path,
-				       options->fields[i] ? options->fields[i] : "NULL", i);
+				       options->fields[i], i);
 	return BETON_OK;
 }
 
@@ -454,10 +454,10 @@ static bool add_drawn(bt_outputs *outputs, const bt_schema *schema, const beton_
 static int find_part(const bt_outputs *outputs, const bt_schema *schema, const char *name, uint32_t number,
 		     uint32_t *out, beton_error *err)
 {
-	int field = name ? bt_schema_find(schema, name) : -1;
+	int field = bt_schema_find(schema, name);
 	if (field < 0)
-		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option joined[%u])", schema->path,
-			       name ? name : "NULL", number);
+		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option joined[%u])", schema->path, name,
+			       number);
 	for (uint32_t i = 0; i < outputs->count; i++) {
 		const bt_output *output = &outputs->list[i];
 		if (output->field == (uint32_t)field &&

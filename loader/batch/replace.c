@@ -20,10 +20,12 @@ static int resolve(bt_replacements *replacements, uint32_t i, const beton_replac
 		   const bt_schema *schema, beton_error *err)
 {
 	const char *path = schema->path;
-	int field = r->field ? bt_schema_find(schema, r->field) : -1;
+	if (!r->field)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: replacements[%u].field is NULL", i);
+	int field = bt_schema_find(schema, r->field);
 	if (field < 0)
 		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option replacements[%u].field)", path,
-			       r->field ? r->field : "NULL", i);
+			       r->field, i);
 	if (!is_output(outputs, (uint32_t)field))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: field '%s' (option replacements[%u].field) is no output of integers", path,

@@ -235,6 +235,8 @@ void bt_slot_complete(bt_slot *slot)
 
 void beton_batch_retain(beton_batch *batch)
 {
+	if (!batch)
+		return;
 	bt_slot *slot = (bt_slot *)batch; /* the first member of the slot */
 	atomic_fetch_add_explicit(&slot->references, 1, memory_order_relaxed);
 }

@@ -14,6 +14,8 @@ enum { ALPHA_MAX = 1000 };
 
 void beton_loader_batch_operation_init(beton_batch_operation *operation, beton_batch_operation_kind kind)
 {
+	if (!operation)
+		return;
 	*operation = (beton_batch_operation){.kind = kind, .alpha = 1, .probability = 1};
 }
 

@@ -14,6 +14,8 @@ enum { CHOICES = 14, BINS = 31, AFFINE_MAX = 32767 };
 
 void beton_loader_operation_init(beton_operation *operation, beton_operation_kind kind)
 {
+	if (!operation)
+		return;
 	*operation = (beton_operation){.kind = kind, .probability = 0.5, .range = {1, 1}, .ratio = {0.3, 3.3}};
 	switch (kind) {
 	case BETON_ROTATE:

@@ -455,7 +455,7 @@ static void bad_replacements_are_refused(void **state)
 	char *path = fixture_write(SAMPLES, -1);
 	static const uint64_t twice[] = {1, 4, 4};
 	refuse_replacement(path, &(beton_replacement){"none", twice, 2, 0}, "'none' (option replacements[0].field)");
-	refuse_replacement(path, &(beton_replacement){NULL, twice, 2, 0}, "'NULL' (option replacements[0].field)");
+	refuse_replacement(path, &(beton_replacement){NULL, twice, 2, 0}, "replacements[0].field is NULL");
 	refuse_replacement(path, &(beton_replacement){"weight", twice, 2, 0}, "'weight'");
 	refuse_replacement(path, &(beton_replacement){"label", twice, 3, 0}, "replacements[0].indices[2] is 4");
 	refuse_replacement(path, &(beton_replacement){"label", NULL, 3, 0}, "num_indices is 3");

@@ -134,6 +134,19 @@ static void write_compressed(const char *folder, const char *name, const char *w
 		finish(writer);
 }
 
+/* The first sample has only empty values. */
+static void write_empty(const char *folder)
+{
+	const beton_field fields[] = {{.name = "first", .type = BETON_FIELD_BYTES},
+				      {.name = "second", .type = BETON_FIELD_BYTES}};
+	beton_writer *writer = open_writer(folder, "empty", fields, 2, NULL);
+	for (int i = 0; writer && i < 4; i++)
+		append(writer, (const beton_input[]){{.data = i % 2 ? "abc" : NULL, .size = i % 2 ? 3 : 0},
+						     {.data = i == 2 ? "de" : NULL, .size = i == 2 ? 2 : 0}});
+	if (writer)
+		finish(writer);
+}
+
 static void write_odd_names(const char *folder)
 {
 	const beton_field fields[] = {{.name = "image", .type = BETON_FIELD_IMAGE},
@@ -205,6 +218,7 @@ int main(int argc, char **argv)
 	write_compressed(argv[1], "compressed", "text");
 	write_compressed(argv[1], "compressed-else", "others");
 	write_odd_names(argv[1]);
+	write_empty(argv[1]);
 	remove_folder();
 	return 0;
 }

@@ -58,9 +58,9 @@ static int read_value(content *self, const beton_reader *reader, const beton_val
 {
 	if (value->size > SIZE_MAX - front)
 		return no_memory(reader, value, err);
-	if (value->size + front > self->capacity) {
+	if (!self->value || value->size + front > self->capacity) {
 		free(self->value);
-		self->value = malloc((size_t)value->size + front);
+		self->value = malloc(value->size + front ? (size_t)value->size + front : 1);
 		self->capacity = self->value ? value->size + front : 0;
 		if (!self->value)
 			return no_memory(reader, value, err);

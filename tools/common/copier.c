@@ -89,10 +89,10 @@ static int reserve(copier *self, const beton_reader *reader, uint64_t sample, ui
 			return no_memory(reader, sample, size, err);
 		*sum += size;
 	}
-	if (*sum <= self->capacity)
+	if (self->buffer && *sum <= self->capacity)
 		return BETON_OK;
 	free(self->buffer);
-	self->buffer = malloc((size_t)*sum);
+	self->buffer = malloc(*sum ? (size_t)*sum : 1);
 	self->capacity = self->buffer ? *sum : 0;
 	return self->buffer ? BETON_OK : no_memory(reader, sample, *sum, err);
 }

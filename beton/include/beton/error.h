@@ -5,6 +5,10 @@
  * Functions return BETON_OK (0) or a negative code of the list below, and never print, exit or abort on bad input. The
  * caller passes the address of a beton_error, or NULL if the code is enough; functions write it only on failure. The
  * record belongs to the caller, holds no pointers, and may be copied and reused.
+ *
+ * NULL where a function needs an object, an array or a place for its result is INVALID_ARGUMENT, and the message names
+ * the argument. A function without a code then gives NULL, 0, false or -1, or does nothing. An array or buffer of 0
+ * elements may be NULL.
  */
 #ifndef BETON_ERROR_H
 #define BETON_ERROR_H

@@ -79,7 +79,8 @@ typedef struct beton_memory {
 	uint64_t size;
 } beton_memory;
 
-/* Describes a file in memory. name: for messages. The caller may set `close`, to know when the memory is free again. */
+/* Describes a file in memory. name: for messages. The caller may set `close`, to know when the memory is free again.
+ * Without a name, or without bytes, whoever opens it is refused. */
 BETON_API void beton_io_memory_sized(beton_io *io, size_t size, const char *name, const beton_memory *memory);
 static inline void beton_io_memory(beton_io *io, const char *name, const beton_memory *memory)
 {
