@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "common/sized.h"
 #include "common/system.h"
+#include "class_names.h"
 #include "dataset.h"
 
 /* Most files: enough for 16 sets of the largest size. */
@@ -382,15 +383,21 @@ int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count
 	if (result == BETON_OK)
 		result = open_common(out, options, mixed, &config, err);
 	out->fingerprint = config.count;
+	bool compared = count > 1 && !tokens->window && !options->ignore_classes;
+	bt_class_names names = {0};
 	uint32_t file = 0;
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
 		if (mixed)
 			out->mix[i] = sources[i].weight;
 		result = out->sets[i] ? open_set(out, file, i, options, err)
 				      : open_one(out, file, i, &sources[i], options, err);
+		if (result == BETON_OK && compared)
+			result = bt_class_names_agree(&names, out->sets[i], out->sets[i] ? NULL : out->readers[file],
+						      err);
 		file += out->sets[i] ? beton_set_get_info(out->sets[i])->num_shards : 1;
 		out->source_first[i + 1] = result == BETON_OK ? out->first[file] : 0;
 	}
+	bt_class_names_free(&names);
 	return result;
 }
 

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <beton/set.h>
+
 #include "loader/dataset.h"
 
 enum { FILES = 3, BATCH = 8 };
@@ -279,13 +281,14 @@ static void bad_sources_are_named(void **state)
 }
 
 /* A file with one field of that name and type, and one sample of 0. */
-static char *write_other(const char *name, beton_field_type type, char path[])
+static char *write_other(const char *name, beton_field_type type, const char *facts, char path[])
 {
 	beton_field field = {.type = type};
 	strcpy(field.name, name);
 	beton_writer *writer = NULL;
 	beton_writer_options options;
 	beton_writer_options_init(&options);
+	options.facts = facts;
 	assert_ok(beton_writer_open(&writer, path, &field, 1, &options, err));
 	beton_input value = {0};
 	assert_ok(beton_writer_put(writer, 0, &value, err));
@@ -302,9 +305,9 @@ static void fields_must_agree(void **state)
 	assert_non_null(mkdtemp(folder));
 	for (int i = 0; i < 3; i++)
 		snprintf(paths[i], sizeof(paths[i]), "%s/%d.beton", folder, i);
-	write_other("a", BETON_FIELD_INT, paths[0]);
-	write_other("b", BETON_FIELD_INT, paths[1]);
-	write_other("a", BETON_FIELD_FLOAT, paths[2]);
+	write_other("a", BETON_FIELD_INT, NULL, paths[0]);
+	write_other("b", BETON_FIELD_INT, NULL, paths[1]);
+	write_other("a", BETON_FIELD_FLOAT, NULL, paths[2]);
 	beton_loader_options options = make_options(BETON_ORDER_RANDOM);
 	beton_source list[2] = {{.path = paths[0]}, {.path = files[0]}};
 	check_refused(list, 2, &options, BETON_MISMATCH, "has 4 fields");
@@ -313,6 +316,49 @@ static void fields_must_agree(void **state)
 	list[1].path = paths[2];
 	check_refused(list, 2, &options, BETON_MISMATCH, "field 'a' is not of the type");
 	for (int i = 0; i < 3; i++)
+		unlink(paths[i]);
+	rmdir(folder);
+}
+
+/* A label means the same in all files, unless the options give that up. */
+static void class_names_must_agree(void **state)
+{
+	(void)state;
+	static const char *const facts[] = {NULL, "{\"classes\": [\"cat\", \"dog\"]}",
+					    "{\"classes\": [\"dog\", \"cat\"]}",
+					    "{\"classes\": [\"cat\", \"dog\", \"emu\"]}", "{\"classes\": [1]}"};
+	enum { NONE, CATS, DOGS, MORE, BAD, COUNT };
+	char paths[COUNT][64], index[64];
+	char folder[] = "/tmp/beton-sources-XXXXXX";
+	assert_non_null(mkdtemp(folder));
+	for (int i = 0; i < COUNT; i++) {
+		snprintf(paths[i], sizeof(paths[i]), "%s/%d.beton", folder, i);
+		write_other("label", BETON_FIELD_INT, facts[i], paths[i]);
+	}
+	snprintf(index, sizeof(index), "%s/cats.betonset", folder);
+	const char *shard = paths[CATS];
+	assert_ok(beton_set_write(index, BETON_SET_CREATE, &shard, 1, NULL, err));
+	beton_loader_options options = make_options(BETON_ORDER_RANDOM);
+	beton_source list[3] = {{.path = paths[CATS]}, {.path = paths[NONE]}, {.path = paths[DOGS]}};
+	check_refused(list, 3, &options, BETON_MISMATCH, "2.beton: class 0 is 'dog', but 'cat' in ");
+	list[0].path = index;
+	check_refused(list, 3, &options, BETON_MISMATCH, "cats.betonset; beton-merge --remap-classes");
+	list[2].path = paths[MORE];
+	check_refused(list, 3, &options, BETON_MISMATCH, "has names of 3 classes, but ");
+	list[2].path = paths[BAD];
+	check_refused(list, 3, &options, BETON_FORMAT, "'classes' is not a list of texts");
+	options.ignore_classes = true;
+	for (int i = NONE; i < COUNT; i++) {
+		list[2].path = paths[i];
+		beton_loader *loader = open_many(list, &options);
+		beton_loader_close(&loader);
+	}
+	options.ignore_classes = false;
+	list[2].path = paths[CATS];
+	beton_loader *loader = open_many(list, &options);
+	beton_loader_close(&loader);
+	unlink(index);
+	for (int i = 0; i < COUNT; i++)
 		unlink(paths[i]);
 	rmdir(folder);
 }
@@ -333,15 +379,11 @@ static void samples_are_located(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(samples_come_from_their_files),
-		cmocka_unit_test(pictures_are_those_of_the_file_alone),
-		cmocka_unit_test(orders_are_of_all_files),
-		cmocka_unit_test(weights_mix_files),
-		cmocka_unit_test(bad_sources_are_named),
-		cmocka_unit_test(fields_must_agree),
-		cmocka_unit_test(samples_are_located),
-		cmocka_unit_test(many_files_share_rings),
-		cmocka_unit_test(the_log_has_levels),
+		cmocka_unit_test(samples_come_from_their_files), cmocka_unit_test(pictures_are_those_of_the_file_alone),
+		cmocka_unit_test(orders_are_of_all_files),       cmocka_unit_test(weights_mix_files),
+		cmocka_unit_test(bad_sources_are_named),         cmocka_unit_test(fields_must_agree),
+		cmocka_unit_test(class_names_must_agree),        cmocka_unit_test(samples_are_located),
+		cmocka_unit_test(many_files_share_rings),        cmocka_unit_test(the_log_has_levels),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -451,6 +451,10 @@ typedef struct beton_loader_options {
 	 * has no more descriptors, fewer files are open. 0 (default): files for a quarter of the descriptors that
 	 * RLIMIT_NOFILE allows when the loader is opened, at most 4096. Mapped files (MMAP) stay mapped until close. */
 	uint64_t files_open_max;
+
+	/* Do not compare the class names of several sources. A label then stands for what its own file calls so.
+	 * Default false: sources whose names differ, or have another order, are refused. */
+	bool ignore_classes;
 } beton_loader_options;
 
 /* One file of a data set, or a set of files. Initialise all members, those that are not needed with 0. */
@@ -601,13 +605,13 @@ BETON_API int beton_loader_open(beton_loader **out, const char *path, const beto
 				beton_error *err);
 
 /* beton_loader_open for several files as one data set, or for files without a path (beton_source.io). Their fields must
- * agree in name, type and shape. Names of classes (beton_reader_facts) are not compared: a label stands for whatever
- * its own file calls so, so that files with other names, or the same in another order, give batches whose labels mean
- * different things. beton-merge --remap-classes makes one file of them; beton_set_write refuses them. Sample numbers
- * are global: each file's follow those of the file before. With weights, each file gets its share of every 65536
- * positions, at random places. A file's samples come in passes, each a new permutation. The order must be RANDOM, and
- * an epoch has num_draws positions. An epoch can begin at any position at once. Errors: those of beton_loader_open,
- * INVALID_ARGUMENT (no source, a bad weight), MISMATCH (naming files and field). */
+ * agree in name, type and shape, and so must their class names (beton_reader_classes), unless options->ignore_classes
+ * is true; a file without class names agrees with all. beton-merge --remap-classes makes one file of files with other
+ * names. Sample numbers are global: each file's follow those of the file before. With weights, each file gets its share
+ * of every 65536 positions, at random places. A file's samples come in passes, each a new permutation. The order must
+ * be RANDOM, and an epoch has num_draws positions. An epoch can begin at any position at once. Errors: those of
+ * beton_loader_open, INVALID_ARGUMENT (no source, a bad weight), MISMATCH (naming both files, and the field or class),
+ * FORMAT (the facts of a file are damaged). */
 BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint32_t num_sources,
 				     const beton_loader_options *options, beton_error *err);
 
