@@ -33,17 +33,31 @@ static uint32_t at_most(uint64_t value, uint32_t most)
 	return value < most ? (uint32_t)value : most;
 }
 
-/* The arena that all blobs of one sample need, at any position of the ring. A blob, and a direct read of it, lies
- * inside one page. */
+/* Most bytes that the read of a blob takes: a direct one begins and ends at multiples of the alignment. */
+static size_t footprint(size_t blob)
+{
+	return (blob + BT_ARENA_ALIGNMENT - 1) / BT_ARENA_ALIGNMENT * BT_ARENA_ALIGNMENT + BT_ARENA_ALIGNMENT;
+}
+
+/* The arena that all blobs of one sample need, at any position of the ring. They lie in one page, which look-up checks;
+ * only the parts of a window lie in several. At the end of the ring, less than the largest one is lost. */
 static size_t least_arena(const bt_dataset *dataset, const bt_outputs *outputs)
 {
-	size_t page = 0;
+	size_t page = 0, all = 0, largest = 0;
 	for (uint32_t i = 0; i < dataset->count; i++) {
 		size_t size = dataset->files->list[i].largest;
 		page = size > page ? size : page;
 	}
-	page = (page + BT_ARENA_ALIGNMENT - 1) / BT_ARENA_ALIGNMENT * BT_ARENA_ALIGNMENT + BT_ARENA_ALIGNMENT;
-	return page * (outputs->num_reads > 1 ? outputs->num_reads + 1 : 1);
+	for (uint32_t i = 0; i < outputs->num_reads; i++) {
+		size_t one = footprint(outputs->read_most[i] < page ? (size_t)outputs->read_most[i] : page);
+		all += one;
+		largest = one > largest ? one : largest;
+	}
+	/* Each blob of a page may be rounded up at both ends. */
+	size_t in_page = footprint(page) + (size_t)outputs->num_reads * 2 * BT_ARENA_ALIGNMENT;
+	if (dataset->readers && in_page < all)
+		all = in_page;
+	return outputs->num_reads > 1 ? all + (largest < all ? largest : all) : all;
 }
 
 uint32_t bt_slots_of(const beton_loader_options *options, uint32_t iterators)

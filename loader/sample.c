@@ -546,6 +546,8 @@ static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t posit
 		return result;
 	ticket->file = bt_dataset_locate(&loader->dataset, ticket->sample, &ticket->number);
 	result = bt_dataset_look_up(&loader->dataset, ticket->file, ticket->number, ticket->values, err);
+	if (result == BETON_OK && loader->dataset.readers)
+		return bt_reads_check(loader, ticket, err);
 	if (result != BETON_SAMPLE_CORRUPT || !loader->dataset.readers)
 		return result;
 	/* Damage in a field without outputs does not matter; a damaged field with outputs is looked at again, for its
@@ -557,7 +559,7 @@ static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t posit
 			result = beton_reader_value(loader->dataset.readers[ticket->file], ticket->number, field,
 						    &ticket->values[field], err);
 	}
-	return result;
+	return result == BETON_OK ? bt_reads_check(loader, ticket, err) : result;
 }
 
 /* Fills the row from the values of a file's fields. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "geometry.h"
 #include "operations/batch_operations.h"
 #include "common/error.h"
 #include "operations/operations.h"
@@ -500,11 +501,25 @@ static bool needs_blob(const bt_output *output)
 	       output->kind == BT_OUTPUT_GEOMETRY || output->kind == BT_OUTPUT_BYTES;
 }
 
+/* Bytes of the largest stored value that an output can take. Compression may add a little (zstd: 1/256). */
+static uint64_t most_stored(const bt_output *output, const beton_field *field)
+{
+	uint64_t most = bt_is_image(output)                  ? UINT64_MAX
+			: output->kind == BT_OUTPUT_RAGGED   ? bt_ragged_room(output)
+			: output->kind == BT_OUTPUT_GEOMETRY ? bt_geometry_bytes(output)
+							     : output->sample_bytes;
+	uint64_t more = most / 128 + 1024;
+	if (field->compression == BETON_COMPRESSION_NONE)
+		return most;
+	return most < UINT64_MAX - more ? most + more : UINT64_MAX;
+}
+
 /* Plans one read for each blob. Outputs that are made from the same blob follow each other. */
-static int plan_reads(bt_outputs *outputs, beton_error *err)
+static int plan_reads(bt_outputs *outputs, const bt_schema *schema, beton_error *err)
 {
 	outputs->read_value = calloc(outputs->count, sizeof(*outputs->read_value));
-	if (!outputs->read_value)
+	outputs->read_most = calloc(outputs->count, sizeof(*outputs->read_most));
+	if (!outputs->read_value || !outputs->read_most)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u outputs", outputs->count);
 	for (uint32_t i = 0; i < outputs->count; i++) {
 		bt_output *output = &outputs->list[i];
@@ -512,8 +527,11 @@ static int plan_reads(bt_outputs *outputs, beton_error *err)
 		if (!needs_blob(output))
 			continue;
 		uint32_t reads = outputs->num_reads;
-		if (reads == 0 || outputs->read_value[reads - 1] != output->field)
-			outputs->read_value[outputs->num_reads++] = output->field;
+		if (reads == 0 || outputs->read_value[reads - 1] != output->field) {
+			outputs->read_value[reads] = output->field;
+			outputs->read_most[reads] = most_stored(output, &schema->fields[output->field]);
+			outputs->num_reads++;
+		}
 		output->read = (int)outputs->num_reads - 1;
 		output->first = outputs->num_reads > reads;
 	}
@@ -559,7 +577,7 @@ int bt_outputs_init(bt_outputs *outputs, const bt_schema *schema, const beton_lo
 					 path, fields);
 	}
 	if (result == BETON_OK)
-		result = plan_reads(outputs, err);
+		result = plan_reads(outputs, schema, err);
 	if (result)
 		bt_outputs_free(outputs);
 	return result;
@@ -585,9 +603,12 @@ int bt_outputs_init_windows(bt_outputs *outputs, const char *path, uint32_t part
 	outputs->num_values = outputs->num_reads = parts;
 	outputs->list = calloc(count, sizeof(*outputs->list));
 	outputs->read_value = calloc(parts, sizeof(*outputs->read_value));
-	bool failed = !outputs->list || !outputs->read_value;
-	for (uint32_t i = 0; !failed && i < parts; i++)
+	outputs->read_most = calloc(parts, sizeof(*outputs->read_most));
+	bool failed = !outputs->list || !outputs->read_value || !outputs->read_most;
+	for (uint32_t i = 0; !failed && i < parts; i++) {
 		outputs->read_value[i] = i;
+		outputs->read_most[i] = UINT64_MAX;
+	}
 	for (uint32_t i = 0; !failed && i < count; i++) {
 		beton_tensor tensor = {
 			.dtype = kinds[i].dtype, .ndim = 2, .shape = {options->batch_size, (int64_t)tokens->window}};
@@ -605,5 +626,6 @@ void bt_outputs_free(bt_outputs *outputs)
 {
 	free(outputs->list);
 	free(outputs->read_value);
+	free(outputs->read_most);
 	*outputs = BT_OUTPUTS_NONE;
 }

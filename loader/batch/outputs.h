@@ -89,6 +89,8 @@ typedef struct bt_outputs {
 	uint32_t num_values;  /* that a look-up of a sample fills: the fields of the file, or parts of a window */
 	uint32_t num_reads;   /* blobs that a sample's outputs need */
 	uint32_t *read_value; /* [num_reads]: index of the value that is read, rising with the outputs */
+	uint64_t *read_most;  /* [num_reads]: bytes of the largest stored value that the outputs can take; UINT64_MAX:
+			       * what a page holds */
 	size_t slot_bytes;    /* memory of one slot, sample ids included */
 	size_t ids_offset;
 } bt_outputs;

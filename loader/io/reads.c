@@ -23,8 +23,33 @@ void bt_reads_plan(const beton_loader *loader, bt_ticket *ticket)
 			continue;
 		const beton_value *value = &ticket->values[loader->outputs->read_value[i]];
 		blob->read.offset = value->blob.offset;
-		blob->read.size = value->blob.size;
+		/* A larger value is not read; the output that cannot take it refuses it by its size. */
+		blob->read.size = value->blob.size <= loader->outputs->read_most[i] ? value->blob.size : 0;
 	}
+}
+
+int bt_reads_check(const beton_loader *loader, const bt_ticket *ticket, beton_error *err)
+{
+	const bt_outputs *outputs = loader->outputs;
+	const bt_file *file = &loader->dataset.files->list[ticket->file];
+	uint64_t all = 0;
+	for (uint32_t i = 0; i < outputs->num_reads; i++) {
+		const beton_value *value = &ticket->values[outputs->read_value[i]];
+		uint64_t size = value->blob.size;
+		if (size > outputs->read_most[i] && value->size < size)
+			return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)ticket->sample,
+					      "%s: sample %llu, field '%s': %llu bytes of %llu compressed ones",
+					      file->path, (unsigned long long)ticket->number,
+					      loader->dataset.schema.fields[value->field].name,
+					      (unsigned long long)value->size, (unsigned long long)size);
+		all += size <= outputs->read_most[i] ? size : 0;
+		if (all > file->largest)
+			return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)ticket->sample,
+					      "%s: sample %llu: its values do not lie in one page of %llu bytes",
+					      file->path, (unsigned long long)ticket->number,
+					      (unsigned long long)file->largest);
+	}
+	return BETON_OK;
 }
 
 static void submit(bt_tools *tools, const bt_ticket *ticket, bt_blob_read *blob, void *buffer)

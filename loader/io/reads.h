@@ -10,6 +10,10 @@
 /* Prepares a ticket's reads; none if its look-up failed. */
 void bt_reads_plan(const beton_loader *loader, bt_ticket *ticket);
 
+/* Whether the stored values that a sample's outputs need can be read: they lie in one page, and compression did not
+ * make them larger. Errors: SAMPLE_CORRUPT. */
+int bt_reads_check(const beton_loader *loader, const bt_ticket *ticket, beton_error *err);
+
 /* Submits the reads of the tickets that were not submitted yet, as far as they fit. */
 void bt_reads_submit(bt_tools *tools);
 

@@ -136,6 +136,58 @@ static void the_least_limit_that_is_named_works(void **state)
 	}
 }
 
+static void write_texts(const char *path, uint32_t num_fields, uint32_t page_size, bool packed)
+{
+	beton_field *fields = calloc(num_fields, sizeof(*fields));
+	beton_input *values = calloc(num_fields, sizeof(*values));
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.page_size = page_size;
+	assert_true(fields && values);
+	for (uint32_t i = 0; i < num_fields; i++) {
+		fields[i].type = BETON_FIELD_BYTES;
+		fields[i].compression = packed ? BETON_COMPRESSION_ZSTD : BETON_COMPRESSION_NONE;
+		snprintf(fields[i].name, sizeof(fields[i].name), "f%u", i);
+	}
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, path, fields, num_fields, &options, err));
+	for (uint32_t k = 0; k < 5; k++) {
+		for (uint32_t i = 0; i < num_fields; i++)
+			values[i] = (beton_input){.data = "0123456789", .size = k == 4 && i == 0 ? 3 : k % 3};
+		assert_ok(beton_writer_append(writer, values, err));
+	}
+	end(writer);
+	free(fields);
+	free(values);
+}
+
+/* The least limit follows what a sample can have, not the size of a page or the number of fields. */
+static void texts_need_little(void **state)
+{
+	(void)state;
+	char *path = fixture_write(1, -1);
+	beton_loader_options options = fixture_options(2, 2);
+	options.max_bytes = 2;
+	for (int packed = 0; packed < 2; packed++) {
+		write_texts(path, 1, UINT32_C(1) << 28, packed);
+		assert_true(least_limit(path, options) < (UINT64_C(32) << 20));
+	}
+	for (int engine = BETON_ENGINE_AUTO; engine <= BETON_ENGINE_URING; engine++) {
+		options.engine = (beton_engine)engine;
+		options.memory_limit = least_limit(path, options);
+		/* One sample of batches of two is too long, and so one batch is lost. */
+		assert_int_equal(run_epoch(path, &options), 4);
+	}
+	options.engine = BETON_ENGINE_AUTO;
+	options.memory_limit = 0;
+	options.batch_size = 1;
+	write_texts(path, 3000, BETON_PAGE_SIZE_DEFAULT, false);
+	assert_int_equal(run_epoch(path, &options), 4);
+	options.max_bytes = 3;
+	assert_int_equal(run_epoch(path, &options), 5);
+	fixture_remove(path);
+}
+
 static void one_iterator_has_the_limit_for_itself(void **state)
 {
 	(void)state;
@@ -272,6 +324,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_least_limit_that_is_named_works),
 		cmocka_unit_test(one_iterator_has_the_limit_for_itself),
 		cmocka_unit_test(a_picture_that_does_not_fit_is_an_error),
+		cmocka_unit_test(texts_need_little),
 		cmocka_unit_test(the_limit_is_kept),
 	};
 	return cmocka_run_group_tests(tests, write_files, remove_files);
