@@ -159,6 +159,19 @@ static bool is_cancelled(io_source *source)
 	return cancelled;
 }
 
+/* Why read_at failed. Texts of codes that a read cannot have, such as END, would mislead. */
+static int fail_read(int code, const beton_error *given, beton_error *err)
+{
+	bool suits = code == BETON_IO || code == BETON_FILE_CHANGED || code == BETON_NO_MEMORY ||
+		     code == BETON_CANCELLED || code == BETON_NOT_FOUND || code == BETON_ACCESS ||
+		     code == BETON_TIMEOUT;
+	if (given->message[0])
+		return bt_fail(err, code, "%s", given->message);
+	if (suits)
+		return bt_fail(err, code, "%s", beton_status_text(code));
+	return bt_fail(err, code, "read_at returned %d (%s) without a message", code, beton_status_name(code));
+}
+
 /* Calls read_at until all bytes are there. */
 static int read_all(io_source *source, beton_io_read *part, beton_error *err)
 {
@@ -168,7 +181,7 @@ static int read_all(io_source *source, beton_io_read *part, beton_error *err)
 		beton_error why = {0};
 		int result = io->read_at(io->context, part, &why);
 		if (result != BETON_OK)
-			return bt_fail(err, result, "%s", why.message[0] ? why.message : beton_status_text(result));
+			return fail_read(result, &why, err);
 		if (part->done > part->size)
 			return bt_fail(err, BETON_USER_ERROR, "read_at says it read %llu bytes",
 				       (unsigned long long)part->done);

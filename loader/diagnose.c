@@ -54,7 +54,9 @@ beton_bottleneck bt_diagnose(const beton_loader_stats *s, const beton_loader_opt
 	}
 	const stage stages[] = {
 		{BETON_BOTTLENECK_ORDER, "looking samples up", s->order_ns,
-		 "a cheaper order callback, or metadata that stay in the page cache"},
+		 options->order == BETON_ORDER_CALLBACK
+			 ? "a cheaper order callback, or metadata that stay in the page cache"
+			 : "metadata that stay in the page cache"},
 		{BETON_BOTTLENECK_STORAGE, "waiting for the disk and copying from the page cache",
 		 s->read_ns + s->submit_ns, "more read-ahead, io_uring, a quasi-random order, or a faster disk"},
 		{BETON_BOTTLENECK_VERIFY, "comparing checksums", s->verify_ns, "no checksums for files that you trust"},

@@ -56,7 +56,7 @@ static void stages_are_told_apart(void **state)
 	stats.verify_ns = 1700 * MS;
 	expect(&stats, BETON_BOTTLENECK_VERIFY, "no checksums");
 	stats.order_ns = 1800 * MS;
-	expect(&stats, BETON_BOTTLENECK_ORDER, "order callback");
+	expect(&stats, BETON_BOTTLENECK_ORDER, "what would help: metadata that stay in the page cache");
 	stats = base();
 	stats.wait_ns = 300 * MS;
 	stats.idle_ns = 900 * MS;
