@@ -29,7 +29,7 @@ int bt_job_describe(const beton_writer *writer, const beton_writer_options *opti
 		XXH3_freeState(state);
 		*text = bt_format("%s\npage size: %u\nexpected samples: %llu\nflags: %u\nfields: %u (%016llx%016llx)\n"
 				  "compressor: %llu\nlibbeton: %s",
-				  options->job ? options->job : "", options->page_size,
+				  options->job ? options->job : "", writer->schema.page_size,
 				  (unsigned long long)options->expected_samples, options->flags,
 				  writer->schema.num_fields, (unsigned long long)fields.high64,
 				  (unsigned long long)fields.low64,

@@ -32,9 +32,9 @@ static int take_options(const beton_writer_options *given, beton_writer_options 
 	if (result != BETON_OK)
 		return result;
 	uint32_t page_size = options->page_size;
-	if (page_size < BETON_PAGE_SIZE_MIN || (page_size & (page_size - 1)))
+	if (page_size && (page_size < BETON_PAGE_SIZE_MIN || (page_size & (page_size - 1))))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "writer options: page_size %u is not a power of two from %u to %u", page_size,
+			       "writer options: page_size %u is not 0 or a power of two from %u to %u", page_size,
 			       BETON_PAGE_SIZE_MIN, UINT32_C(1) << 31);
 	if (options->max_pixels == 0)
 		options->max_pixels = BT_MAX_PIXELS_DEFAULT;
@@ -104,14 +104,21 @@ static int take_dictionaries(beton_writer *writer, const beton_reader *like, bet
 	return beton_reader_dictionaries(like, &writer->dictionaries, &writer->dictionaries_size, err);
 }
 
+void bt_writer_place_pages(beton_writer *writer, uint64_t samples)
+{
+	const sample_schema *schema = &writer->schema;
+	uint64_t room = bt_writer_metadata_offset(writer) + samples * schema->record_size;
+	writer->data_offset = (room + schema->page_size - 1) / schema->page_size * schema->page_size;
+}
+
 static int place_pages(beton_writer *writer, uint64_t expected_samples, beton_error *err)
 {
 	const sample_schema *schema = &writer->schema;
 	if (expected_samples > (uint64_t)INT64_MAX / 2 / schema->record_size)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: expected_samples %llu is more than a file can hold",
 			       writer->path, (unsigned long long)expected_samples);
-	uint64_t room = bt_writer_metadata_offset(writer) + expected_samples * schema->record_size;
-	writer->data_offset = (room + schema->page_size - 1) / schema->page_size * schema->page_size;
+	writer->expected_samples = expected_samples;
+	bt_writer_place_pages(writer, expected_samples);
 	if (schema->blob_fields == 0)
 		return BETON_OK;
 	writer->page = malloc(schema->page_size);
@@ -134,6 +141,7 @@ static int open_files(beton_writer *writer, const beton_writer_options *options,
 		result = bt_writer_resume(writer, job, &continued, err);
 	/* A writer that fails before it reads an earlier writer's files must keep them. */
 	writer->started = result == BETON_OK;
+	writer->undecided &= !continued;
 	if (result == BETON_OK && !continued)
 		result = bt_spool_restart(&writer->files, err);
 	if (result == BETON_OK && !continued)
@@ -148,7 +156,7 @@ static beton_writer *allocate(const char *path, const beton_writer_options *opti
 	if (!writer)
 		return NULL;
 	writer->files = (spool){.data_fd = -1, .journal_fd = -1};
-	writer->schema.page_size = options->page_size;
+	writer->schema.page_size = options->page_size ? options->page_size : BETON_PAGE_SIZE_DEFAULT;
 	writer->schema.max_pixels = options->max_pixels;
 	writer->schema.jpeg_index = !(options->flags & (BETON_WRITER_NO_EXTENSION | BETON_WRITER_NO_JPEG_INDEX));
 	writer->window_limit = options->window;
@@ -187,6 +195,7 @@ int beton_writer_open(beton_writer **out, const char *path, const beton_field *f
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	writer->schema.stored = options.stored_like != NULL;
 	result = take_schema(writer, fields, num_fields, err);
+	writer->undecided = options.page_size == 0 && writer->schema.blob_fields > 0;
 	if (result == BETON_OK && options.stored_like)
 		result = take_dictionaries(writer, options.stored_like, err);
 	if (result == BETON_OK && !(options.flags & BETON_WRITER_NO_EXTENSION))
@@ -213,6 +222,7 @@ void beton_writer_close(beton_writer **out)
 	bt_journal_free(&writer->journal);
 	bt_compressor_close(&writer->compressor);
 	bt_window_free(&writer->early);
+	bt_held_free(&writer->held);
 	pthread_cond_destroy(&writer->changed);
 	pthread_mutex_destroy(&writer->mutex);
 	free(writer->path);

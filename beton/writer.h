@@ -18,6 +18,7 @@
 
 #include "compress.h"
 #include "format.h"
+#include "held.h"
 #include "journal.h"
 #include "output.h"
 #include "sample.h"
@@ -32,7 +33,8 @@ struct beton_writer {
 	char *facts;        /* text of the FACTS section; NULL without the extension */
 	void *dictionaries; /* section of stored_like's dictionaries; NULL: none */
 	uint64_t dictionaries_size;
-	uint64_t data_offset; /* of the first page */
+	uint64_t expected_samples;
+	uint64_t data_offset; /* of the first page; known when the page size is */
 	size_t window_limit;
 	bool resumable;
 	bool started; /* the temporary files belong to this writer, new or continued */
@@ -41,10 +43,11 @@ struct beton_writer {
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	window early;
-	size_t reserved;   /* bytes of the window for samples that are being copied */
-	unsigned waiting;  /* threads that wait for `changed` */
-	uint64_t position; /* the next index to be placed */
-	uint64_t samples;  /* placed so far, without skipped ones */
+	size_t reserved;          /* bytes of the window for samples that are being copied */
+	unsigned waiting;         /* threads that wait for `changed` */
+	uint64_t position;        /* the next index to be placed */
+	uint64_t samples;         /* placed so far, without skipped ones */
+	uint64_t waiting_samples; /* held, which are placed later */
 	bool placing;
 	bool prepared; /* the data file is complete and synced */
 	bool finished; /* the data file has its final name */
@@ -53,6 +56,8 @@ struct beton_writer {
 	beton_error failure; /* that ended the writer's work; code BETON_OK: none */
 
 	/* Used by the thread that has set `placing`. */
+	bool undecided; /* the page size is not known yet: samples are held. schema.page_size is the largest then */
+	held_samples held;
 	spool files;
 	journal journal;
 	compressor *compressor; /* its training; after that any thread may compress */
@@ -84,6 +89,12 @@ static inline uint64_t bt_writer_page_offset(const beton_writer *writer, uint64_
 
 /* Writes the page being filled, if it holds anything, and the journal's entry for it. last: called by finish. */
 int bt_writer_flush_page(beton_writer *writer, bool last, beton_error *err);
+
+/* Leaves room for the metadata of so many samples before the first page. */
+void bt_writer_place_pages(beton_writer *writer, uint64_t samples);
+
+/* Decides about the page size, and places the samples that are held. all: no further ones come. */
+int bt_writer_decide(beton_writer *writer, bool all, beton_error *err);
 
 /* All of prepare except the locks. Errors: NO_SPACE, IO, NO_MEMORY, INVALID_ARGUMENT. */
 int bt_writer_complete(beton_writer *writer, beton_error *err);

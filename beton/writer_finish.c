@@ -185,7 +185,9 @@ static int write_output(beton_writer *writer, const page_move *move, const uint8
 
 int bt_writer_complete(beton_writer *writer, beton_error *err)
 {
-	int result = bt_writer_flush_page(writer, true, err);
+	int result = writer->undecided ? bt_writer_decide(writer, true, err) : BETON_OK;
+	if (result == BETON_OK)
+		result = bt_writer_flush_page(writer, true, err);
 	page_move move = bt_writer_page_move(writer, writer->samples, writer->pages);
 	if (result == BETON_OK && move.limit)
 		result = move_pages(writer, &move, err);

@@ -66,6 +66,34 @@ static int place(beton_writer *writer, const sample *one, beton_error *err)
 				 writer->facts ? one->source : NULL, err);
 }
 
+static int hold(beton_writer *writer, const sample *one, beton_error *err)
+{
+	if (!one->skipped && !bt_held_add(&writer->held, one, &writer->schema))
+		return bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)one->index, "%s: no memory to hold sample %llu",
+				      writer->path, (unsigned long long)one->index);
+	return BETON_OK;
+}
+
+int bt_writer_decide(beton_writer *writer, bool all, beton_error *err)
+{
+	uint64_t metadata = bt_writer_metadata_offset(writer) + writer->held.count * writer->schema.record_size;
+	int result = BETON_OK;
+	writer->undecided = false;
+	/* Others read it while samples still come. */
+	if (all)
+		writer->schema.page_size = bt_held_page_size(&writer->held, metadata);
+	bt_writer_place_pages(writer, all ? writer->held.count : writer->expected_samples);
+	for (size_t i = 0; i < writer->held.count && result == BETON_OK; i++) {
+		result = place(writer, writer->held.list[i], err);
+		pthread_mutex_lock(&writer->mutex);
+		writer->samples += result == BETON_OK;
+		writer->waiting_samples--;
+		pthread_mutex_unlock(&writer->mutex);
+	}
+	bt_held_free(&writer->held);
+	return result;
+}
+
 /* Trains dictionaries from the samples placed so far, and adds them to the journal. */
 static int train(beton_writer *writer, beton_error *err)
 {
@@ -132,15 +160,22 @@ static int place_and_count(beton_writer *writer, sample *one, beton_error *err)
 {
 	pthread_mutex_unlock(&writer->mutex);
 	int result = one->raw ? compress(writer, one, err) : BETON_OK;
-	bool refused = result == BETON_INVALID_ARGUMENT;
+	bool refused = result == BETON_INVALID_ARGUMENT, held = writer->undecided;
 	if (result == BETON_OK)
-		result = place(writer, one, err);
+		result = held ? hold(writer, one, err) : place(writer, one, err);
 	pthread_mutex_lock(&writer->mutex);
 	if (result == BETON_OK)
-		writer->samples += !one->skipped;
+		*(held ? &writer->waiting_samples : &writer->samples) += !one->skipped;
 	else if (refused)
 		writer->position = one->index;
 	else
+		fail(writer, result, err);
+	if (result != BETON_OK || !held || !bt_held_full(&writer->held))
+		return result;
+	pthread_mutex_unlock(&writer->mutex);
+	result = bt_writer_decide(writer, false, err);
+	pthread_mutex_lock(&writer->mutex);
+	if (result != BETON_OK)
 		fail(writer, result, err);
 	return result;
 }

@@ -541,7 +541,7 @@ static void test_good_dtypes(void **state)
 static void test_bad_options(void **state)
 {
 	(void)state;
-	static const uint32_t sizes[] = {0, 1, 3u << 20, (1u << 21) - 1, 1u << 20, (1u << 21) + 1};
+	static const uint32_t sizes[] = {1, 3u << 20, (1u << 21) - 1, 1u << 20, (1u << 21) + 1};
 	beton_writer *writer;
 	beton_writer_options options;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {

@@ -374,14 +374,31 @@ static void keep_written(write_run *self, beton_error *err)
 		bt_fail(err, BETON_CANCELLED, "%s; too few to be kept: the same command begins anew", stopped.message);
 }
 
-static uint64_t bytes_of_files(const write_run *self)
+typedef struct file_sizes {
+	uint64_t all;
+	uint64_t padding;   /* between metadata, values and what follows them; 0: unknown */
+	uint32_t page_size; /* 0: without pages */
+} file_sizes;
+
+static file_sizes sizes_of_files(const write_run *self)
 {
-	uint64_t bytes = 0;
-	struct stat facts;
-	for (int i = 0; i < NUM_SETS; i++)
-		if (self->sets[i].from && stat(self->sets[i].path, &facts) == 0)
-			bytes += (uint64_t)facts.st_size;
-	return bytes;
+	file_sizes sizes = {0};
+	uint64_t rest = 0; /* everything but values and padding */
+	for (int i = 0; i < NUM_SETS; i++) {
+		beton_reader *reader;
+		if (!self->sets[i].from || beton_reader_open(&reader, self->sets[i].path, NULL) != BETON_OK)
+			continue;
+		const beton_file_info *info = beton_reader_info(reader);
+		sizes.page_size = info->alloc_entries ? info->page_size : 0;
+		sizes.all += info->file_size;
+		rest += info->file_size - info->pages_end + info->metadata_offset +
+			info->num_samples * info->record_size;
+		beton_reader_close(&reader);
+	}
+	/* The bytes of compressed values in the file are not counted, and of a continued run not all are. */
+	if (sizes.page_size && !self->options->compress && !self->continued && sizes.all > rest + self->bar.bytes)
+		sizes.padding = sizes.all - rest - self->bar.bytes;
+	return sizes;
 }
 
 static void print_summary(const write_run *self)
@@ -397,11 +414,16 @@ static void print_summary(const write_run *self)
 		printf("; %s", text_count(text, classes, "class", "classes"));
 	if (self->faults.skipped)
 		printf("; %llu left out", (unsigned long long)self->faults.skipped);
+	const file_sizes sizes = sizes_of_files(self);
 	printf("; %s", text_size(text, self->bar.bytes));
-	/* Much more than the samples, if they are few: files are whole pages. */
-	printf(" in %s of file%s, %.2f s, %.0f samples/s\n", text_size(text, bytes_of_files(self)),
-	       self->sets[SET_VAL].from || self->sets[SET_TEST].from ? "s" : "", seconds,
-	       (double)self->bar.done / seconds);
+	printf(" in %s of file%s", text_size(text, sizes.all),
+	       self->sets[SET_VAL].from || self->sets[SET_TEST].from ? "s" : "");
+	/* Much of a small file: it consists of whole pages. */
+	if (sizes.padding)
+		printf(", %s of it padding of pages", text_size(text, sizes.padding));
+	if (sizes.padding)
+		printf(" of %s", text_page_size(text, sizes.page_size));
+	printf(", %.2f s, %.0f samples/s\n", seconds, (double)self->bar.done / seconds);
 }
 
 static void print_passed_over(const passed_over *files, const char *one, const char *many)

@@ -64,7 +64,9 @@ static const char *const usage_end =
 	"      --field=NAME          the text of a line of JSON (default: text)\n"
 	"      --llmc                write llm.c's header into OUT.bin; with 32-bit tokens it is always there\n"
 	"      --chunk-tokens=N      tokens in a sample of a stream of tokens (default 4096)\n"
-	"  -p, --page-size=SIZE      power of two, 2MiB to 2GiB (default 8MiB); no sample may be larger than a page\n"
+	"  -p, --page-size=SIZE      power of two, 2MiB to 2GiB (default 8MiB, up to 64 MiB of data 2MiB to 8MiB, what "
+	"makes\n"
+	"                            the file smallest); no sample may be larger than a page\n"
 	"      --compress=zstd[:N]   compress bytes, JSON, array and raster fields, at level N; FFCV cannot read such "
 	"a file\n"
 	"      --resume              continue an earlier run of the same command, and keep the output of this run if "
@@ -281,7 +283,6 @@ static options_outcome wrong_operands(char **operands, int count, const char *ot
 options_outcome options_parse(write_options *options, int argc, char **argv)
 {
 	*options = (write_options){.selected = {.limit = UINT64_MAX},
-				   .page_size = BETON_PAGE_SIZE_DEFAULT,
 				   .chunk_tokens = CHUNK_TOKENS_DEFAULT,
 				   .threads = bt_available_cores()};
 	image_settings_init(&options->image);

@@ -142,16 +142,21 @@ static bool take(pipeline *self, worker *own, int *result)
 	return taken;
 }
 
+static uint32_t largest_page(const pipeline_job *job)
+{
+	return job->page_size ? job->page_size : BETON_PAGE_SIZE_DEFAULT;
+}
+
 /* A sample larger than a page: says which options make room for it. */
 static int too_large(const pipeline_job *job, worker *own)
 {
 	text_buffer bytes;
 	uint64_t size = own->values.bytes;
-	uint64_t page = job->page_size;
+	uint64_t page = largest_page(job);
 	while (page < size && page <= PAGE_SIZE_MAX)
 		page *= 2;
 	bt_fail(&own->error, BETON_INVALID_ARGUMENT, "%s: %s, which do not fit a page of %u MiB: ", own->item.name,
-		text_size(bytes, size), job->page_size >> 20);
+		text_size(bytes, size), largest_page(job) >> 20);
 	if (page <= PAGE_SIZE_MAX)
 		bt_append(own->error.message, sizeof(own->error.message), "--page-size=%uMiB makes room",
 			  (uint32_t)(page >> 20));
@@ -189,7 +194,7 @@ static int write_item(pipeline *self, worker *own)
 	int result = convert_item(job->convert, &own->item, &own->values, &own->error);
 	if (result != BETON_OK)
 		return result;
-	if (own->values.bytes > job->page_size && !job->compressed)
+	if (own->values.bytes > largest_page(job) && !job->compressed)
 		return too_large(job, own);
 	result = beton_writer_put_from(job->writer, own->position, own->values.inputs,
 				       job->sources ? own->values.source : NULL, &own->error);

@@ -371,7 +371,10 @@ BETON_API int beton_reader_fd(const beton_reader *reader);
 
 typedef struct beton_writer_options {
 	size_t struct_size; /* sizeof(beton_writer_options), set by beton_writer_options_init */
-	uint32_t page_size; /* power of two, 2 MiB .. 2 GiB; default 8 MiB */
+	/* A power of two, 2 MiB .. 2 GiB; default 8 MiB. 0: 2, 4 or 8 MiB, whichever makes the file smallest, if it has
+	 * at most 64 MiB in its pages, else 8 MiB. So much is held in memory until it is known, and is lost if the
+	 * writer is killed. */
+	uint32_t page_size;
 	/* Expected number of samples, to leave room for their metadata in front of the pages; 0 (default): unknown. A
 	 * wrong guess is no error: pages that are in the metadata's way move behind the last page. */
 	uint64_t expected_samples;
@@ -421,7 +424,8 @@ typedef struct beton_input {
 	uint64_t reserved[1]; /* 0 */
 } beton_input;
 
-/* Writes one file. Needs memory for a page and the window, however many samples there are. */
+/* Writes one file. Needs memory for a page and the window, and with page_size 0 for 128 MiB, however many samples there
+ * are. */
 typedef struct beton_writer beton_writer;
 
 BETON_API void beton_writer_options_init_sized(beton_writer_options *options, size_t size);
