@@ -21,12 +21,12 @@
 
 static const char *const usage_text =
 	"Usage: beton-verify [OPTION]... FILE...\n"
-	"Check .beton files, and list every fault with its section, offset and sample. Without --deep the program\n"
-	"checks the structure, and does not read the values in the pages. Of a set of shards (FILE.betonset) each file "
-	"is\n"
-	"checked, and compared with what the set says of it.\n"
+	"Check .beton files, and list every fault with its section, offset and sample. The structure is checked, and\n"
+	"every value is read: checksums are compared, and pictures decoded. Of a set of shards (FILE.betonset) each\n"
+	"file is checked, and compared with what the set says of it.\n"
 	"\n"
-	"  -d, --deep         also read every value: compare checksums, decode every picture\n"
+	"  -q, --quick        check only the structure, and read no value in the pages\n"
+	"  -d, --deep         read every value: the default\n"
 	"  -m, --max-pixels=N a JPEG with more pixels is a fault and is not decoded (default 89478485)\n"
 	"  -t, --threads=N    number of threads; 0 (default) means one for each core\n"
 	"  -j, --json         print one JSON object for each file\n"
@@ -34,13 +34,19 @@ static const char *const usage_text =
 	"  -h, --help         show this text\n"
 	"  -V, --version      show the version\n"
 	"\n"
-	"Exit status: 0 no fault, 1 a fault or a file that cannot be read, 2 wrong usage.\n";
+	"Exit status: 0 no fault (with --quick: none in the structure), 1 a fault or a file that cannot be read, 2 "
+	"wrong\n"
+	"usage. The line of each file says what was checked.\n";
 
-static const struct option long_options[] = {
-	{"deep", no_argument, NULL, 'd'},          {"max-pixels", required_argument, NULL, 'm'},
-	{"threads", required_argument, NULL, 't'}, {"json", no_argument, NULL, 'j'},
-	{"quiet", no_argument, NULL, 'Q'},         {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},       {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {{"quick", no_argument, NULL, 'q'},
+					     {"deep", no_argument, NULL, 'd'},
+					     {"max-pixels", required_argument, NULL, 'm'},
+					     {"threads", required_argument, NULL, 't'},
+					     {"json", no_argument, NULL, 'j'},
+					     {"quiet", no_argument, NULL, 'Q'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
 
 typedef struct file_check {
 	const char *path;
@@ -190,14 +196,16 @@ static void print_summary(const file_check *self, const beton_verify_report *rep
 		       : deep        ? "no fault found"
 				     : "no fault in its structure",
 		       samples);
-	if (deep) {
-		printf("; %s", text_size(text, report->bytes));
-		printf(" and %s in %.2f s, %.0f MB/s", text_count(text, report->pictures, "picture", "pictures"),
-		       seconds, seconds > 0 ? (double)report->bytes / 1e6 / seconds : 0);
+	if (deep && report->samples) {
+		printf("; read %s", text_size(text, report->bytes));
+		printf(" and decoded %s in %.2f s, %.0f MB/s",
+		       text_count(text, report->pictures, "picture", "pictures"), seconds,
+		       seconds > 0 ? (double)report->bytes / 1e6 / seconds : 0);
 	}
 	if (report->unread)
-		printf("; %s not read: --deep does that",
-		       text_count(text, report->unread, "value in its pages was", "values in its pages were"));
+		printf("; %s not read%s",
+		       text_count(text, report->unread, "value in its pages was", "values in its pages were"),
+		       deep ? "" : ": --quick leaves them out");
 	if (!report->checksums && report->samples)
 		fputs("; it lacks checksums: in numbers and raw pixels a change cannot be seen", stdout);
 	if (report->undecoded)
@@ -292,15 +300,17 @@ int main(int argc, char **argv)
 {
 	verify_job job = {0};
 	beton_verify_options_init(&job.options);
+	job.options.deep = true;
 	job.options.finding = take_finding;
 	job.options.progress = take_progress;
 	beton_error err;
 	uint64_t threads = 0;
 	int option;
-	while ((option = bt_getopt(argc, argv, "dm:t:jQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "qdm:t:jQhV", long_options, NULL)) != -1) {
 		switch (option) {
+		case 'q':
 		case 'd':
-			job.options.deep = true;
+			job.options.deep = option == 'd';
 			break;
 		case 'm':
 			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &job.options.max_pixels, &err) !=
