@@ -9,7 +9,7 @@
 #include "source.h"
 
 /* Most classes that a column may name. */
-enum { CLASSES_MAX = 65536 };
+enum { CLASSES_MAX = 1000000 };
 
 /* If a field of the plan takes classes (type `class`), reads that column of all items, and makes their names from's
  * classes. Labels thus depend on the table alone, and not on what is selected of it. Empty and missing values, and rows

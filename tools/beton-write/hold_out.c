@@ -197,9 +197,12 @@ static int divide(const hold_out_request *request, const item_list *list, bool c
 		result = take_part(list, part, PART_TRAIN, train, err);
 	free(part);
 	if (result == BETON_OK && val->count == 0)
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--val-fraction: %g of %llu samples holds out none%s",
-				 request->fraction, (unsigned long long)list->count,
-				 keep_one ? ", as one of each class at least stays for training" : "");
+		result = bt_fail(
+			err, BETON_INVALID_ARGUMENT, "--val-fraction: %g of %llu samples holds out none%s",
+			request->fraction, (unsigned long long)list->count,
+			keep_one ? ", as one of each class at least stays for training; beton-split --random divides "
+				   "what is written without this option by chance"
+				 : "");
 	return result;
 }
 

@@ -21,7 +21,7 @@ const char *const image_options_usage =
 	"      --compress-probability=P, --compress-seed=N\n"
 	"                            for proportion (default 0.5 and 0); seed and bytes of a picture decide\n"
 	"  -r, --max-resolution=N    shrink pictures whose longer side has more than N pixels\n"
-	"      --min-resolution=N    shrink pictures whose shorter side has more than N pixels\n"
+	"      --shorter-side=N      shrink pictures whose shorter side has more than N pixels\n"
 	"      --resize-filter=NAME  area (default), bilinear, bicubic, lanczos\n"
 	"  -q, --quality=N           quality of pictures encoded as JPEG, 1 to 100 (default 90)\n"
 	"      --subsampling=420|444 chroma subsampling of these JPEGs (default 420)\n"
@@ -119,7 +119,7 @@ int image_option_parse(image_settings *settings, int option, const char *text, b
 	case 'r':
 		return parse_side("--max-resolution", text, &settings->max_resolution, err);
 	case IMAGE_OPTION_MIN_RESOLUTION:
-		return parse_side("--min-resolution", text, &settings->min_resolution, err);
+		return parse_side("--shorter-side", text, &settings->min_resolution, err);
 	case 'q':
 		result = bt_parse_u64("--quality", text, 1, 100, &number, err);
 		settings->quality = (int)number;
@@ -148,7 +148,7 @@ int image_options_check(const image_settings *settings, beton_error *err)
 {
 	const char *reason = NULL;
 	if (settings->max_resolution && settings->min_resolution)
-		reason = "--max-resolution and --min-resolution exclude each other";
+		reason = "--max-resolution and --shorter-side exclude each other";
 	else if (settings->mode == WRITE_SMART && !settings->has_threshold)
 		reason = "--write-mode=smart needs --smart-threshold";
 	else if (settings->mode != WRITE_SMART && settings->has_threshold)

@@ -30,6 +30,7 @@ enum {
 		{"smart-threshold", required_argument, NULL, IMAGE_OPTION_SMART_THRESHOLD},             \
 		{"compress-probability", required_argument, NULL, IMAGE_OPTION_COMPRESS_PROBABILITY},   \
 		{"compress-seed", required_argument, NULL, IMAGE_OPTION_COMPRESS_SEED},                 \
+		{"shorter-side", required_argument, NULL, IMAGE_OPTION_MIN_RESOLUTION},                 \
 		{"min-resolution", required_argument, NULL, IMAGE_OPTION_MIN_RESOLUTION},               \
 		{"resize-filter", required_argument, NULL, IMAGE_OPTION_RESIZE_FILTER},                 \
 		{"subsampling", required_argument, NULL, IMAGE_OPTION_SUBSAMPLING},                     \

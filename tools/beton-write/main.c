@@ -12,6 +12,7 @@
 #include "class_names.h"
 #include "common/error.h"
 #include "common/system.h"
+#include "complete.h"
 #include "convert.h"
 #include "dataset_facts.h"
 #include "faults.h"
@@ -59,6 +60,8 @@ typedef struct write_run {
 	progress bar;
 	text_request text;
 	char *characters; /* the path of their vocabulary */
+	bool continued;   /* a part was written by an earlier run */
+	bool complete;    /* --resume: an earlier run wrote all of it */
 } write_run;
 
 /* --compress */
@@ -83,7 +86,7 @@ static int compress_fields(field_plan *plan, int level, beton_error *err)
 static int check_outputs(const write_options *options, beton_error *err)
 {
 	struct stat list;
-	int result = output_check(options->output, NULL, options->force, err);
+	int result = output_check(options->output, NULL, options->force || options->resume, err);
 	if (result == BETON_OK && options->error_list && !options->resume && stat(options->error_list, &list) == 0 &&
 	    S_ISREG(list.st_mode))
 		result = output_check(options->error_list, NULL, options->force, err);
@@ -209,7 +212,7 @@ static int open_sources(write_run *self, beton_error *err)
 	for (int i = SET_TRAIN + 1; i < NUM_SETS && result == BETON_OK; i++) {
 		dataset *set = &self->sets[i];
 		if (set->from)
-			result = output_check(set->path, NULL, options->force, err);
+			result = output_check(set->path, NULL, options->force || options->resume, err);
 		if (result != BETON_OK || !sets[i])
 			continue;
 		result = field_plan_apply(&self->plan, train, set->from, err);
@@ -221,6 +224,26 @@ static int open_sources(write_run *self, beton_error *err)
 		if (result == BETON_OK)
 			result = selection_make(&set->selected, &options->selected, set->from->count, set->from->name,
 						err);
+	}
+	return result;
+}
+
+/* --resume: files that an earlier run has finished are its outputs, or an error. */
+static int find_complete(write_run *self, beton_error *err)
+{
+	int result = BETON_OK;
+	self->complete = true;
+	for (int i = 0; i < NUM_SETS && result == BETON_OK; i++) {
+		dataset *set = &self->sets[i];
+		if (!set->from)
+			continue;
+		bool there = false;
+		uint64_t samples = self->options->skip_bad ? UINT64_MAX : set->selected.count;
+		char *facts = dataset_facts_make(self->options, set->from, &self->sets[SET_TRAIN].from->classes);
+		result = facts ? complete_check(set->path, facts, samples, &there, err)
+			       : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts", set->path);
+		free(facts);
+		self->complete &= there;
 	}
 	return result;
 }
@@ -311,7 +334,7 @@ static bool is_continued(const write_run *self)
 static int note_faults(write_run *self, beton_error *err)
 {
 	int result = BETON_OK;
-	if (self->options->error_list && is_continued(self))
+	if (self->options->error_list && self->continued)
 		return result;
 	const source_notes *notes = &self->sets[SET_TRAIN].from->notes;
 	for (size_t i = 0; i < notes->num_faults && result == BETON_OK; i++)
@@ -337,9 +360,10 @@ static int write_sets(write_run *self, beton_error *err)
 	int result = BETON_OK;
 	for (int i = 0; i < NUM_SETS && result == BETON_OK; i++)
 		result = open_writer(self, &self->sets[i], err);
+	self->continued = result == BETON_OK && is_continued(self);
 	if (result == BETON_OK)
 		result = fault_policy_open(&self->faults, self->options->skip_bad, self->options->error_list,
-					   is_continued(self), err);
+					   self->continued, err);
 	if (result == BETON_OK)
 		result = note_faults(self, err);
 	progress_start(&self->bar, total_samples(self), self->options->quiet);
@@ -523,10 +547,24 @@ static int run_bin(write_run *self, beton_error *err)
 	return result;
 }
 
+/* An earlier run has written everything, but it may have ended before the set had the file. */
+static int finish_complete(const write_run *self, beton_error *err)
+{
+	const write_options *options = self->options;
+	if (!options->quiet)
+		printf("%s: complete already; nothing is left to do\n", options->output);
+	int result = options->append ? append_output(options->append, options->output, options->quiet, err) : BETON_OK;
+	return result == BETON_EXISTS ? BETON_OK : result;
+}
+
 static int run_dataset(write_run *self, beton_error *err)
 {
 	bool quiet = self->options->quiet;
 	int result = open_sources(self, err);
+	if (result == BETON_OK && self->options->resume && !self->options->force)
+		result = find_complete(self, err);
+	if (result == BETON_OK && self->complete)
+		return finish_complete(self, err);
 	if (result == BETON_OK && !quiet)
 		print_remarks(self->sets[SET_TRAIN].from);
 	if (result == BETON_OK)
