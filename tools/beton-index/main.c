@@ -8,6 +8,7 @@
 
 #include "common/arguments.h"
 #include "common/system.h"
+#include "shards/shards.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/text.h"
@@ -18,7 +19,7 @@ static const char *const usage_text =
 	"only\n"
 	"what is near a crop. The index goes into free space of the file, where FFCV does not look, or into the side "
 	"file\n"
-	"FILE.index. Samples and checksums stay as they are.\n"
+	"FILE.index. Samples and checksums stay as they are. A set of shards (FILE.betonset) stands for its files.\n"
 	"\n"
 	"  -s, --side         make a side file, though the file may have room\n"
 	"  -c, --check        change nothing: compare the index with the JPEGs\n"
@@ -147,6 +148,23 @@ static int run(const char *path, char action, beton_index_options *options, bool
 	return result == BETON_CANCELLED ? result : BETON_OK;
 }
 
+/* Each file of an argument, which may be a set. An index changes nothing of what a set says of its shards. */
+static int run_argument(const char *path, char action, beton_index_options *options, bool quiet, bool *failed,
+			beton_error *err)
+{
+	bt_shard_inputs inputs = {0};
+	int result = bt_shard_inputs_add(&inputs, path, err);
+	if (result != BETON_OK) {
+		fprintf(stderr, "beton-index: %s\n", err->message);
+		*failed = true;
+		result = BETON_OK;
+	}
+	for (size_t i = 0; i < inputs.count && result == BETON_OK; i++)
+		result = run(inputs.list[i].path, action, options, quiet, failed, err);
+	bt_shard_inputs_free(&inputs);
+	return result;
+}
+
 /* What an option of `action` cannot go with: "" or a text for the user. */
 static const char *find_conflict(char action, const beton_index_options *options, bool limits)
 {
@@ -209,7 +227,7 @@ int main(int argc, char **argv)
 	bool failed = false;
 	int result = BETON_OK;
 	for (int i = optind; i < argc && result == BETON_OK; i++)
-		result = run(argv[i], action, &options, quiet, &failed, &err);
+		result = run_argument(argv[i], action, &options, quiet, &failed, &err);
 	int status = program_end("beton-index", result, &err);
 	return status ? status : failed;
 }

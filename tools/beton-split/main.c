@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include <beton/index.h>
 #include <beton/set.h>
 
 #include "common/arguments.h"
@@ -76,12 +77,6 @@ static size_t stem_length(const char *output)
 	return length;
 }
 
-/* What follows the number of a shard in its name. */
-static const char *ending_of(const char *output)
-{
-	return bt_is_set(output) ? ".beton" : output + stem_length(output);
-}
-
 /* OUT.beton -> OUT-00002-of-00010.beton, or OUT.train.beton for a part with a name. NULL: no memory. */
 static char *shard_name(const split_job *job, uint64_t shard, uint64_t shards)
 {
@@ -89,9 +84,9 @@ static char *shard_name(const split_job *job, uint64_t shard, uint64_t shards)
 	size_t stem = stem_length(output);
 	const split_shares *random = &job->rule.random;
 	if (random->count && random->names[shard])
-		return bt_format("%.*s.%s%s", (int)stem, output, random->names[shard], ending_of(output));
-	return bt_format("%.*s-%05llu-of-%05llu%s", (int)stem, output, (unsigned long long)shard,
-			 (unsigned long long)shards, ending_of(output));
+		return bt_format("%.*s.%s.beton", (int)stem, output, random->names[shard]);
+	return bt_format("%.*s-%05llu-of-%05llu.beton", (int)stem, output, (unsigned long long)shard,
+			 (unsigned long long)shards);
 }
 
 /* The files that are written: the shards and, unless chance divides the samples into parts of their own, their index.
@@ -194,6 +189,20 @@ static int write_index(split_names *names, const staging *place, beton_error *er
 	return result;
 }
 
+/* Removes the side files of the files that were replaced. This comes last, so that an old file that keeps its name
+ * keeps its index; a reader does not use a side file of another file. */
+static int remove_side_files(split_names *names, beton_error *err)
+{
+	int result = BETON_OK;
+	for (uint64_t k = 0; k < names->shards && result == BETON_OK; k++) {
+		char *name = make_name(names, k);
+		result = name ? beton_index_remove_side(name, NULL, err)
+			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", names->job->output);
+		free(name);
+	}
+	return result;
+}
+
 /* All files appear when the last one is complete, because a part of a dataset is worse than none. Until then the files
  * that they replace stay. */
 static int write_files(const split_job *job, dataset_input *in, const split_plan *plan, const char *facts,
@@ -217,6 +226,8 @@ static int write_files(const split_job *job, dataset_input *in, const split_plan
 		result = program_check_signals(err);
 	if (result == BETON_OK)
 		result = staging_publish(&place, &(staging_names){make_name, &names, names.files}, NULL, err);
+	if (result == BETON_OK)
+		result = remove_side_files(&names, err);
 	if (!staging_close(&place))
 		fprintf(stderr, "beton-split: cannot remove the temporary folder beside %s\n", job->output);
 	return result;
