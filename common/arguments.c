@@ -10,6 +10,45 @@
 #include "suggest.h"
 #include "system.h"
 
+/* Options of our programs that mean the same, or nearly so: whoever knows one program tries its options with another.
+ */
+static const char *const same_things[][7] = {
+	{"index", "subset", "indices", "sample", "samples", NULL},
+	{"limit", "number", "samples", "count", NULL},
+	{"random", "val-fraction", "fraction", NULL},
+	{"fraction", "limit", NULL},
+	{"threads", "num-threads", "workers", "jobs", NULL},
+	{"field", "fields", NULL},
+	{"class", "classes", NULL},
+	{"force", "overwrite", NULL},
+	{"quick", "fast", NULL},
+	{"seed", "val-seed", "shuffle", NULL},
+};
+
+static bool is_name(const char *const *names, const char *word, size_t length)
+{
+	while (*names && (strncmp(*names, word, length) != 0 || (*names)[length]))
+		names++;
+	return *names;
+}
+
+static bool is_option(const struct option *options, const char *name)
+{
+	while (options->name && strcmp(options->name, name) != 0)
+		options++;
+	return options->name;
+}
+
+/* The name that a word of another program's options has here; NULL: none. */
+static const char *find_same(const char *word, size_t length, const struct option *options)
+{
+	for (size_t i = 0; i < sizeof(same_things) / sizeof(*same_things); i++)
+		for (const char *const *name = same_things[i]; *name && is_name(same_things[i], word, length); name++)
+			if (is_option(options, *name))
+				return *name;
+	return NULL;
+}
+
 /* getopt_long takes an unknown option and an abbreviation of several options for the same fault. */
 int bt_refuse_argument(const char *given, const struct option *options, beton_error *err)
 {
@@ -25,6 +64,10 @@ int bt_refuse_argument(const char *given, const struct option *options, beton_er
 	}
 	if (used)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: ambiguous; write one of %s in full", given, names);
+	const char *same = is_long ? find_same(word, length, options) : NULL;
+	if (same)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option; the one like it is '--%s'", given,
+			       same);
 	bt_suggestion like;
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option%s", given,
 		       bt_suggest_option(&like, given, options));

@@ -85,6 +85,12 @@ int bt_fail_sample(beton_error *err, int code, int64_t sample, const char *forma
 	return code;
 }
 
+bool bt_names_url(const char *text)
+{
+	const char *mark = strstr(text, "://");
+	return mark && mark > text && ((mark[-1] >= 'a' && mark[-1] <= 'z') || (mark[-1] >= '0' && mark[-1] <= '9'));
+}
+
 static int code_of_errno(int error_number)
 {
 	switch (error_number) {
@@ -130,7 +136,8 @@ int bt_fail_errno(beton_error *err, int error_number, const char *format, ...)
 		fill(err, code, -1, format, arguments);
 		va_end(arguments);
 		char buffer[128];
-		append(err, ": ", strerror_r(error_number, buffer, sizeof(buffer)));
+		bool url = code == BETON_NOT_FOUND && bt_names_url(err->message);
+		append(err, ": ", url ? "URLs are not supported" : strerror_r(error_number, buffer, sizeof(buffer)));
 	}
 	return code;
 }

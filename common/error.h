@@ -15,8 +15,20 @@ BETON_PRINTF(3, 4) int bt_fail(beton_error *err, int code, const char *format, .
 void bt_sanitize(char *text);
 
 /* bt_fail for a failed system call: the code comes from error_number (ENOENT -> NOT_FOUND ...), whose text is appended.
- */
+ * Of a missing file whose path is a URL it says that URLs are not supported. */
 BETON_PRINTF(3, 4) int bt_fail_errno(beton_error *err, int error_number, const char *format, ...);
+
+/* Whether one of the pointers is NULL that a public function needs: fills err, naming the function and the first such
+ * argument. The code is INVALID_ARGUMENT. */
+#define BT_MISSING(err, ...)                                                        \
+	bt_missing(err, __func__, #__VA_ARGS__, (const void *const[]){__VA_ARGS__}, \
+		   sizeof((const void *const[]){__VA_ARGS__}) / sizeof(const void *))
+
+/* BT_MISSING calls it. names: of the arguments, as in the call. */
+bool bt_missing(beton_error *err, const char *function, const char *names, const void *const *given, size_t count);
+
+/* Whether a path, or a message about one, names a URL: "s3://bucket/train.beton: cannot open". */
+bool bt_names_url(const char *text);
 
 /* bt_fail for one sample. */
 BETON_PRINTF(4, 5) int bt_fail_sample(beton_error *err, int code, int64_t sample, const char *format, ...);

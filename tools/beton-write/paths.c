@@ -132,13 +132,19 @@ char *paths_pattern(char *const *names, size_t count)
 	return whole;
 }
 
+static int no_such_file(const char *path, beton_error *err)
+{
+	return bt_fail(err, BETON_NOT_FOUND, "%s: %s", path,
+		       bt_names_url(path) ? "URLs are not supported" : "no such file or folder");
+}
+
 static int expand_glob(const char *pattern, name_list *paths, beton_error *err)
 {
 	glob_t found = {0};
 	int outcome = glob(pattern, GLOB_NOMAGIC | GLOB_ERR, NULL, &found);
 	int result = BETON_OK;
 	if (outcome == GLOB_NOMATCH)
-		result = bt_fail(err, BETON_NOT_FOUND, "%s: no such file or folder", pattern);
+		result = no_such_file(pattern, err);
 	else if (outcome == GLOB_NOSPACE)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", pattern);
 	else if (outcome != 0)
@@ -147,7 +153,7 @@ static int expand_glob(const char *pattern, name_list *paths, beton_error *err)
 		if (paths->count >= PATHS_MAX)
 			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: more than %d files", pattern, PATHS_MAX);
 		else if (!path_exists(found.gl_pathv[i]))
-			result = bt_fail(err, BETON_NOT_FOUND, "%s: no such file or folder", found.gl_pathv[i]);
+			result = no_such_file(found.gl_pathv[i], err);
 		else
 			result = name_list_add(paths, found.gl_pathv[i], err);
 	}
