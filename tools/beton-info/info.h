@@ -29,6 +29,9 @@ int info_print_tokens(const char *path, const info_options *options, bool json, 
 /* Prints the index of a set of shards. Errors: those of beton_set_open. */
 int info_print_set(const char *path, bool json, beton_error *err);
 
+/* Whether checksums cover the file: its values, if it has some outside of the records, which always have them. */
+bool info_has_checksums(const beton_file_info *info);
+
 /* A field as JSON; NULL: out of memory. */
 json_t *info_field_json(const beton_field *field);
 

@@ -53,6 +53,11 @@ json_t *info_field_json(const beton_field *field)
 	return object;
 }
 
+bool info_has_checksums(const beton_file_info *info)
+{
+	return info->has_checksums || (info->has_extension && info->alloc_entries == 0);
+}
+
 /* Facts that FFCV's files lack. */
 static json_t *make_extension(const beton_reader *reader, beton_error *err)
 {
@@ -60,8 +65,8 @@ static json_t *make_extension(const beton_reader *reader, beton_error *err)
 	if (facts_load(&facts, reader, err) != BETON_OK)
 		return NULL;
 	const beton_file_info *info = beton_reader_info(reader);
-	return json_pack("{s:b, s:b, s:o}", "checksums", info->has_checksums, "sources", info->has_sources, "facts",
-			 facts);
+	return json_pack("{s:b, s:b, s:o}", "checksums", info_has_checksums(info), "sources", info->has_sources,
+			 "facts", facts);
 }
 
 static json_t *make_head(const beton_reader *reader)

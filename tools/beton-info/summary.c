@@ -190,7 +190,7 @@ static int print_extension(const beton_reader *reader, beton_error *err)
 	const char *writer = json_string_value(json_object_get(facts, "writer"));
 	uint64_t classes = facts_num_classes(facts);
 	text_buffer count;
-	printf("  checksums: %s; written by ", info->has_checksums ? "yes" : "no");
+	printf("  checksums: %s; written by ", info_has_checksums(info) ? "yes" : "no");
 	text_print_utf8(stdout, writer ? writer : "an unknown program", 0);
 	if (classes)
 		printf("; %s: ", text_count(count, classes, "class", "classes"));
