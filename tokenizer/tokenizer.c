@@ -340,3 +340,11 @@ int tokenizer_encode(const tokenizer *self, const char *text, size_t size, const
 	merge_work_free(&e.work);
 	return result;
 }
+
+void tokenizer_unicode(char version[24])
+{
+	PCRE2_UCHAR text[24]; /* PCRE2 says that 24 are enough */
+	*text = 0;
+	pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, text);
+	memcpy(version, text, sizeof(text));
+}

@@ -5,7 +5,9 @@
  *
  * Tokens are those of tiktoken's encode_ordinary and of Hugging Face's GPT2Tokenizer: the text is split by the
  * vocabulary's pattern, and in each piece the two neighbours of the lowest rank, the leftmost of equal ones, are merged
- * until no two can be. The name of a special token in the text is text.
+ * until no two can be. The name of a special token in the text is text. The pattern asks which characters are letters
+ * and numbers: by the Unicode version of the PCRE2 in use (tokenizer_unicode). Those that a later version added may be
+ * split otherwise.
  *
  * Threads: any number of threads may use an open tokenizer at once.
  */
@@ -53,6 +55,9 @@ int64_t tokenizer_end_of_text(const tokenizer *self);
 /* The bytes of a token, valid until close; NULL with *size 0: there is no such token, or it is the end of text. The
  * bytes of one token need not be UTF-8. */
 const uint8_t *tokenizer_bytes(const tokenizer *self, uint32_t token, size_t *size);
+
+/* The Unicode version by which text is split, such as "14.0.0". */
+void tokenizer_unicode(char version[24]);
 
 /* Receives the next tokens. A result other than BETON_OK ends the encoding with it. */
 typedef int (*tokenizer_take)(void *context, const uint32_t *tokens, size_t count, beton_error *err);

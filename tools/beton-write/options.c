@@ -14,6 +14,7 @@
 #include "common/system.h"
 #include "image_options.h"
 #include "paths.h"
+#include "text_stream.h"
 #include "tools/common/output.h"
 #include "tools/common/text.h"
 
@@ -255,6 +256,15 @@ static const char *name_of_dataset(int option)
 	return long_options[i].name;
 }
 
+static void print_version(void)
+{
+	char unicode[24];
+	puts("beton-write " PROJECT_VERSION);
+	text_stream_unicode(unicode);
+	if (*unicode)
+		printf("text is split into tokens by Unicode %s\n", unicode);
+}
+
 static options_outcome usage_error(const char *message)
 {
 	bt_usage_error("beton-write", message);
@@ -295,7 +305,7 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 			if (option == 'h')
 				printf("%s%s%s", usage_text, image_options_usage, usage_end);
 			else
-				puts("beton-write " PROJECT_VERSION);
+				print_version();
 			return OPTIONS_DONE;
 		}
 		if (parse_option(options, option, optarg, &err) != BETON_OK)

@@ -239,3 +239,8 @@ int text_stream_write_file(const text_request *request, const char *path, text_s
 	}
 	return bt_atomic_commit(&file, err);
 }
+
+void text_stream_unicode(char version[24])
+{
+	tokenizer_unicode(version);
+}

@@ -33,4 +33,7 @@ int text_stream_write(const text_request *request, int fd, const char *name, tex
 /* The same to a file that appears at path when it is complete. */
 int text_stream_write_file(const text_request *request, const char *path, text_stream *out, beton_error *err);
 
+/* The Unicode version by which text is split into tokens; "": this build has no tokenizers. */
+void text_stream_unicode(char version[24]);
+
 #endif

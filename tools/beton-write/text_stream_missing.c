@@ -15,3 +15,8 @@ int text_stream_write_file(const text_request *request, const char *path, text_s
 {
 	return text_stream_write(request, -1, path, out, err);
 }
+
+void text_stream_unicode(char version[24])
+{
+	*version = 0;
+}
