@@ -196,7 +196,8 @@ static const struct {
 } plans[] = {
 	{"mlp", 10, 10, 1e-4, 1e-4, 10, 4e-3},
 	{"resnet20", 4, 10, 1e-3, 1e-3, 10, 2e-2},
-	{"resnet18", 1, 10, 1e-3, 1e-3, 10, 2e-2},
+	/* Two pictures: in BF16 PyTorch's loss is 1.9 % below that in double, and ours 0.6 % above it with SSE4.1. */
+	{"resnet18", 1, 10, 1e-3, 1e-3, 10, 4e-2},
 	/* Two pictures: its last batch norms see eight values each and amplify rounding. In float cpu's logits are off
 	 * by 2e-4, and gradients by up to 1e-2. PyTorch's losses in BF16 are a third away from those in double. */
 	{"resnet50", 1, 1, 5e-2, 1e-4, 1, 8e-2},
