@@ -5,6 +5,7 @@
 
 #include "bits.h"
 #include "coefficients.h"
+#include "common/isa.h"
 #include "idct.h"
 #include "marker.h"
 
@@ -303,8 +304,7 @@ LOOPS(bmi2, __attribute__((target("bmi2"))))
 static const mcu_loops *choose_loops(void)
 {
 #ifdef __x86_64__
-	__builtin_cpu_init();
-	if (__builtin_cpu_supports("bmi2"))
+	if (bt_isa_level() >= BT_ISA_AVX2 && __builtin_cpu_supports("bmi2"))
 		return &bmi2;
 #endif
 	return &base;
