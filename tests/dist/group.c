@@ -114,25 +114,79 @@ static void check_reduced(const void *data, dtrain_dtype dtype, int64_t count, i
 	}
 }
 
+/* Memory with a margin on both sides. The tests compare every byte that an operation must leave alone. */
+enum { MARGIN = 64 };
+
+struct area {
+	char *memory, *before, *data;
+	size_t bytes; /* with the margins */
+};
+
+static struct area make_area(size_t bytes)
+{
+	struct area area = {malloc(bytes + 2 * MARGIN), malloc(bytes + 2 * MARGIN), NULL, bytes + 2 * MARGIN};
+	REQUIRE(area.memory && area.before);
+	memset(area.memory, 0xa5, area.bytes);
+	area.data = area.memory + MARGIN;
+	return area;
+}
+
+static void free_area(struct area *area)
+{
+	free(area->memory);
+	free(area->before);
+}
+
+static void note_bytes(const struct area *area)
+{
+	memcpy(area->before, area->memory, area->bytes);
+}
+
+/* Only bytes `first` to `first` + `size` of the data may differ from those that were noted. */
+static void check_bytes(const struct area *area, size_t first, size_t size)
+{
+	size_t end = MARGIN + first + size;
+	REQUIRE(memcmp(area->memory, area->before, MARGIN + first) == 0);
+	REQUIRE(memcmp(area->memory + end, area->before + end, area->bytes - end) == 0);
+}
+
 static void reductions(struct rank *r, dtrain_dtype dtype, int64_t count, dtrain_reduce_op op)
 {
-	size_t each = dtrain_dtype_size(dtype);
-	char *all = malloc(((size_t)count * (size_t)r->size + 1) * each), *one = malloc(((size_t)count + 1) * each);
+	size_t part = (size_t)count * dtrain_dtype_size(dtype), whole = part * (size_t)r->size;
+	struct area all = make_area(whole), one = make_area(part), sum = make_area(whole);
 	dtrain_work *work = NULL;
 
-	REQUIRE(all && one);
-	fill(one, dtype, op, count, r->rank);
-	DO(dtrain_allreduce(r->group, one, count, dtype, op, NULL, &work, &err));
-	check_reduced(one, dtype, count, 0, r->size, op);
-	fill(one, dtype, op, count, r->rank);
-	DO(dtrain_reduce(r->group, one, count, dtype, op, r->size - 1, NULL, &work, &err));
-	if (r->rank == r->size - 1)
-		check_reduced(one, dtype, count, 0, r->size, op);
-	fill(all, dtype, op, count * r->size, r->rank);
-	DO(dtrain_reduce_scatter(r->group, one, all, count, dtype, op, NULL, &work, &err));
-	check_reduced(one, dtype, count, r->rank * count, r->size, op);
-	free(all);
-	free(one);
+	for (int root = 0; root < r->size; root++) {
+		fill(one.data, dtype, op, count, r->rank);
+		note_bytes(&one);
+		DO(dtrain_reduce(r->group, one.data, count, dtype, op, root, NULL, &work, &err));
+		check_bytes(&one, 0, r->rank == root ? part : 0);
+		if (r->rank == root)
+			check_reduced(one.data, dtype, count, 0, r->size, op);
+	}
+	fill(one.data, dtype, op, count, r->rank);
+	note_bytes(&one);
+	DO(dtrain_allreduce(r->group, one.data, count, dtype, op, NULL, &work, &err));
+	check_bytes(&one, 0, part);
+	check_reduced(one.data, dtype, count, 0, r->size, op);
+	fill(all.data, dtype, op, count * r->size, r->rank);
+	memcpy(sum.data, all.data, whole);
+	note_bytes(&all);
+	note_bytes(&one);
+	note_bytes(&sum);
+	DO(dtrain_reduce_scatter(r->group, one.data, all.data, count, dtype, op, NULL, &work, &err));
+	check_bytes(&all, 0, 0);
+	check_bytes(&one, 0, part);
+	check_reduced(one.data, dtype, count, r->rank * count, r->size, op);
+	/* An all-reduce is a reduce-scatter and an all-gather. These sums have no rounding. */
+	DO(dtrain_allreduce(r->group, sum.data, count * r->size, dtype, op, NULL, &work, &err));
+	DO(dtrain_all_gather(r->group, all.data, one.data, count, dtype, NULL, &work, &err));
+	REQUIRE(memcmp(sum.data, all.data, whole) == 0);
+	check_bytes(&sum, 0, whole);
+	check_bytes(&all, 0, whole);
+	free_area(&all);
+	free_area(&one);
+	free_area(&sum);
 }
 
 static void check_part(const void *data, dtrain_dtype dtype, int64_t at, int64_t count, int rank, int64_t first)
@@ -145,43 +199,76 @@ static void check_part(const void *data, dtrain_dtype dtype, int64_t at, int64_t
 	}
 }
 
-static void movements(struct rank *r, dtrain_dtype dtype, int64_t count, int root)
+/* Each rank's part in rank order, from its element `first`. */
+static void check_parts(struct rank *r, const struct area *out, dtrain_dtype dtype, int64_t count, int64_t first)
 {
-	size_t each = dtrain_dtype_size(dtype), bytes = ((size_t)count * (size_t)r->size + 1) * each;
-	char *in = malloc(bytes), *out = calloc(1, bytes);
+	for (int rank = 0; rank < r->size; rank++)
+		check_part(out->data, dtype, rank * count, count, rank, first);
+}
+
+static void gathers(struct rank *r, const struct area *in, const struct area *out, dtrain_dtype dtype, int64_t count,
+		    int root)
+{
+	size_t part = (size_t)count * dtrain_dtype_size(dtype), whole = part * (size_t)r->size;
 	dtrain_work *work = NULL;
 
-	REQUIRE(in && out);
-	fill(in, dtype, DTRAIN_SUM, count * r->size, r->rank);
-	DO(dtrain_all_gather(r->group, out, in, count, dtype, NULL, &work, &err));
-	for (int rank = 0; rank < r->size; rank++)
-		check_part(out, dtype, rank * count, count, rank, 0);
+	DO(dtrain_all_gather(r->group, out->data, in->data, count, dtype, NULL, &work, &err));
+	check_bytes(out, 0, whole);
+	check_parts(r, out, dtype, count, 0);
 	/* In place. */
-	memset(out, 0, bytes);
-	memcpy(out + (size_t)count * (size_t)r->rank * each, in, (size_t)count * each);
-	DO(dtrain_all_gather(r->group, out, out + (size_t)count * (size_t)r->rank * each, count, dtype, NULL, &work,
-			     &err));
-	for (int rank = 0; rank < r->size; rank++)
-		check_part(out, dtype, rank * count, count, rank, 0);
-	memset(out, 0, bytes);
-	DO(dtrain_gather(r->group, out, in, count, dtype, root, NULL, &work, &err));
-	for (int rank = 0; rank < r->size && r->rank == root; rank++)
-		check_part(out, dtype, rank * count, count, rank, 0);
-	DO(dtrain_scatter(r->group, out, in, count, dtype, root, NULL, &work, &err));
-	check_part(out, dtype, 0, count, root, r->rank * count);
-	DO(dtrain_all_to_all(r->group, out, in, count, dtype, NULL, &work, &err));
-	for (int rank = 0; rank < r->size; rank++)
-		check_part(out, dtype, rank * count, count, rank, r->rank * count);
-	DO(dtrain_broadcast(r->group, in, count, dtype, root, NULL, &work, &err));
-	check_part(in, dtype, 0, count, root, 0);
-	free(in);
-	free(out);
+	memset(out->data, 0, whole);
+	memcpy(out->data + part * (size_t)r->rank, in->data, part);
+	DO(dtrain_all_gather(r->group, out->data, out->data + part * (size_t)r->rank, count, dtype, NULL, &work, &err));
+	check_bytes(out, 0, whole);
+	check_parts(r, out, dtype, count, 0);
+	memset(out->data, 0, whole);
+	note_bytes(out);
+	DO(dtrain_gather(r->group, out->data, in->data, count, dtype, root, NULL, &work, &err));
+	check_bytes(out, 0, r->rank == root ? whole : 0);
+	if (r->rank == root)
+		check_parts(r, out, dtype, count, 0);
+	check_bytes(in, 0, 0);
+}
+
+static void movements(struct rank *r, dtrain_dtype dtype, int64_t count, int root)
+{
+	size_t part = (size_t)count * dtrain_dtype_size(dtype), whole = part * (size_t)r->size;
+	struct area in = make_area(whole), out = make_area(whole);
+	dtrain_work *work = NULL;
+
+	fill(in.data, dtype, DTRAIN_SUM, count * r->size, r->rank);
+	note_bytes(&in);
+	note_bytes(&out);
+	gathers(r, &in, &out, dtype, count, root);
+	note_bytes(&out);
+	DO(dtrain_scatter(r->group, out.data, in.data, count, dtype, root, NULL, &work, &err));
+	check_bytes(&out, 0, part);
+	check_part(out.data, dtype, 0, count, root, r->rank * count);
+	DO(dtrain_all_to_all(r->group, out.data, in.data, count, dtype, NULL, &work, &err));
+	check_bytes(&out, 0, whole);
+	check_parts(r, &out, dtype, count, r->rank * count);
+	note_bytes(&out);
+	/* From the root to the rank before it; nobody else's memory changes. */
+	int before = (root + r->size - 1) % r->size;
+	if (r->size > 1 && r->rank == root)
+		DO(dtrain_send(r->group, in.data, count, dtype, before, 3, NULL, &work, &err));
+	if (r->size > 1 && r->rank == before)
+		DO(dtrain_recv(r->group, out.data, count, dtype, root, 3, NULL, &work, &err));
+	if (r->size > 1 && r->rank == before)
+		check_part(out.data, dtype, 0, count, root, 0);
+	check_bytes(&out, 0, r->rank == before ? part : 0);
+	check_bytes(&in, 0, 0);
+	DO(dtrain_broadcast(r->group, in.data, count, dtype, root, NULL, &work, &err));
+	check_bytes(&in, 0, r->rank == root ? 0 : part);
+	check_part(in.data, dtype, 0, count, root, 0);
+	free_area(&in);
+	free_area(&out);
 }
 
 static void rank_results(struct rank *r)
 {
-	static const int64_t counts[] = {0, 1, 7, 1021, MOST};
-	for (size_t c = 0; c < 5; c++) {
+	static const int64_t counts[] = {0, 1, 2, 7, 1021, MOST};
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
 		for (dtrain_dtype type = DTRAIN_F32; type <= DTRAIN_U8; type++) {
 			bool whole = type == DTRAIN_I64 || type == DTRAIN_U8;
 

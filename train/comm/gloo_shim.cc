@@ -401,22 +401,25 @@ void allreduce(gloo_group *group, void *data, size_t count, gloo_reduction reduc
 	gloo::allreduce(options);
 }
 
+uint8_t *bytes(const void *data)
+{
+	return static_cast<uint8_t *>(
+		const_cast<void *>(data)); /* Gloo's inputs are not const, but it only reads them */
+}
+
 template <typename T>
-void reduce(gloo_group *group, void *data, size_t count, gloo_reduction reduction, int root, uint32_t tag)
+void reduce(gloo_group *group, void *output, const void *input, size_t count, gloo_reduction reduction, int root,
+	    uint32_t tag)
 {
 	gloo::ReduceOptions options(group->context);
 
 	set_common(options, group, tag);
 	options.setRoot(root);
-	options.setOutput(static_cast<T *>(data), count);
+	if (input != output)
+		options.setInput(reinterpret_cast<T *>(bytes(input)), count);
+	options.setOutput(static_cast<T *>(output), count);
 	options.setReduceFunction(reduce_function<T>(reduction));
 	gloo::reduce(options);
-}
-
-uint8_t *bytes(const void *data)
-{
-	return static_cast<uint8_t *>(
-		const_cast<void *>(data)); /* Gloo's inputs are not const, but it only reads them */
 }
 
 std::unique_ptr<gloo_message> begin_message(gloo_group *group, uint8_t *data, size_t size, bool sends)
@@ -523,23 +526,23 @@ int gloo_allreduce(gloo_group *group, void *data, size_t count, gloo_type type, 
 	});
 }
 
-int gloo_reduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction, int root,
-		uint32_t tag, gloo_failure *failure)
+int gloo_reduce(gloo_group *group, void *output, const void *input, size_t count, gloo_type type,
+		gloo_reduction reduction, int root, uint32_t tag, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		switch (type) {
 		case GLOO_F32:
-			return reduce<float>(group, data, count, reduction, root, tag);
+			return reduce<float>(group, output, input, count, reduction, root, tag);
 		case GLOO_F64:
-			return reduce<double>(group, data, count, reduction, root, tag);
+			return reduce<double>(group, output, input, count, reduction, root, tag);
 		case GLOO_F16:
-			return reduce<float16>(group, data, count, reduction, root, tag);
+			return reduce<float16>(group, output, input, count, reduction, root, tag);
 		case GLOO_BF16:
-			return reduce<bfloat16>(group, data, count, reduction, root, tag);
+			return reduce<bfloat16>(group, output, input, count, reduction, root, tag);
 		case GLOO_I64:
-			return reduce<int64_t>(group, data, count, reduction, root, tag);
+			return reduce<int64_t>(group, output, input, count, reduction, root, tag);
 		case GLOO_U8:
-			return reduce<uint8_t>(group, data, count, reduction, root, tag);
+			return reduce<uint8_t>(group, output, input, count, reduction, root, tag);
 		}
 	});
 }

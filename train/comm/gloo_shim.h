@@ -56,8 +56,10 @@ typedef struct gloo_api {
 
 	int (*allreduce)(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction,
 			 uint32_t tag, gloo_failure *failure);
-	int (*reduce)(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction, int root,
-		      uint32_t tag, gloo_failure *failure);
+	/* output: as large as the input on every rank, and undefined on ranks other than the root; it may be the input.
+	 */
+	int (*reduce)(gloo_group *group, void *output, const void *input, size_t count, gloo_type type,
+		      gloo_reduction reduction, int root, uint32_t tag, gloo_failure *failure);
 	int (*all_gather)(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
 			  gloo_failure *failure);
 	int (*broadcast)(gloo_group *group, void *data, size_t size, int root, uint32_t tag, gloo_failure *failure);
@@ -77,7 +79,7 @@ typedef struct gloo_api {
 	int (*barrier)(gloo_group *group, uint32_t tag, gloo_failure *failure);
 } gloo_api;
 
-#define GLOO_API_VERSION 1
+#define GLOO_API_VERSION 2
 
 /* The module's only exported symbol. */
 #define GLOO_MODULE_ENTRY "dtrain_gloo_entry"

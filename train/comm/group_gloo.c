@@ -72,8 +72,8 @@ static gloo_reduction reduction_of(dtrain_reduce_op op)
 	return reductions[op];
 }
 
-/* A piece of a reduce-scatter, of all ranks together: more would be memory that no plan has. With many ranks, of one.
- */
+/* A piece of a reduction, or of a reduce-scatter for all ranks together: more would be memory that no plan has. With
+ * many ranks, of one. */
 enum { PIECE_BYTES = 1 << 20, LEAST_BYTES = 32 << 10 };
 
 /* A piece of each rank's part, one behind the other. */
@@ -108,7 +108,28 @@ static int reduce_scatter(const gloo_state *state, const dtrain_group_call *call
 						call->dtype, call->reduce);
 	}
 	free(sent);
-	return failure->code;
+	return status;
+}
+
+/* Gloo's reduction computes parts of the result on every rank, in the output. Only the root's is the caller's. */
+static int reduce(const gloo_state *state, const dtrain_group_call *call, gloo_failure *failure)
+{
+	size_t count = (size_t)call->count, element = dtrain_dtype_size(call->dtype);
+	size_t piece = count < PIECE_BYTES / element ? count : PIECE_BYTES / element;
+	char *scratch = call->root == state->rank ? NULL : malloc(piece * element);
+	if (!scratch && call->root != state->rank) {
+		*failure = (gloo_failure){.code = BETON_NO_MEMORY, .message = "out of memory"};
+		return BETON_NO_MEMORY;
+	}
+	int status = BETON_OK;
+	for (size_t first = 0; first < count && status == BETON_OK; first += piece) {
+		size_t now = count - first < piece ? count - first : piece;
+		char *data = (char *)call->output + first * element;
+		status = state->gloo->reduce(state->group, scratch ? scratch : data, data, now, type_of(call->dtype),
+					     reduction_of(call->reduce), call->root, call->sequence, failure);
+	}
+	free(scratch);
+	return status;
 }
 
 static int dispatch(const gloo_state *state, const dtrain_group_call *call, gloo_failure *failure)
@@ -127,8 +148,7 @@ static int dispatch(const gloo_state *state, const dtrain_group_call *call, gloo
 	case DTRAIN_GROUP_BROADCAST:
 		return state->gloo->broadcast(group, call->output, size, call->root, tag, failure);
 	case DTRAIN_GROUP_REDUCE:
-		return state->gloo->reduce(group, call->output, count, type_of(call->dtype), reduction_of(call->reduce),
-					   call->root, tag, failure);
+		return reduce(state, call, failure);
 	case DTRAIN_GROUP_GATHER:
 		return state->gloo->gather(group, call->output, call->input, size, call->root, tag, failure);
 	case DTRAIN_GROUP_SCATTER:

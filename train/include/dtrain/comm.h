@@ -138,10 +138,13 @@ BETON_API int dtrain_all_gather(dtrain_group *group, void *output, const void *i
 				dtrain_event *after, dtrain_work **work, beton_error *err);
 BETON_API int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int root,
 			       dtrain_event *after, dtrain_work **work, beton_error *err);
+/* The root's data becomes the result; the data of the other ranks stay as they are. */
 BETON_API int dtrain_reduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 			    int root, dtrain_event *after, dtrain_work **work, beton_error *err);
+/* output: of the root. */
 BETON_API int dtrain_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 			    int root, dtrain_event *after, dtrain_work **work, beton_error *err);
+/* input: of the root. */
 BETON_API int dtrain_scatter(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 			     int root, dtrain_event *after, dtrain_work **work, beton_error *err);
 /* input and output: count * size elements, count for each rank. */
