@@ -142,7 +142,7 @@ static void note_bytes(const struct area *area)
 	memcpy(area->before, area->memory, area->bytes);
 }
 
-/* Only bytes `first` to `first` + `size` of the data may differ from those that were noted. */
+/* Only bytes `first` to `first` + `size` of the data may have changed since. */
 static void check_bytes(const struct area *area, size_t first, size_t size)
 {
 	size_t end = MARGIN + first + size;
@@ -248,7 +248,7 @@ static void movements(struct rank *r, dtrain_dtype dtype, int64_t count, int roo
 	check_bytes(&out, 0, whole);
 	check_parts(r, &out, dtype, count, r->rank * count);
 	note_bytes(&out);
-	/* From the root to the rank before it; nobody else's memory changes. */
+	/* From the root to the rank before it, whose memory alone changes. */
 	int before = (root + r->size - 1) % r->size;
 	if (r->size > 1 && r->rank == root)
 		DO(dtrain_send(r->group, in.data, count, dtype, before, 3, NULL, &work, &err));

@@ -517,7 +517,7 @@ static int with_few_files(void)
 	if (setrlimit(RLIMIT_NOFILE, &few) != 0)
 		return 1;
 	if (dtrain_store_server_start(&options, &server, &err) != BETON_NO_SPACE ||
-	    !strstr(err.message, "64 ranks need 704 open files, and this process may have 400"))
+	    !strstr(err.message, "64 ranks need 832 open files, and this process may have 400"))
 		return 2;
 	/* Where the number is not known it has what there is, and something else takes that. */
 	if (dtrain_store_server_start(NULL, &server, &err) ||

@@ -94,9 +94,13 @@ static void *watch_main(void *argument)
 	char *key = make_key(attempt, "verdict", -1);
 	void *text = NULL;
 	size_t size;
-	attempt->status = key ? dtrain_store_get(attempt->member->store, key, dtrain__remaining_ms(attempt->deadline),
-						 &text, &size, &attempt->failure)
+	dtrain_store *store = attempt->member->store;
+	attempt->status = key ? dtrain__store_get_until(store, key, dtrain__remaining_ms(attempt->deadline),
+							dtrain__store_failed_fd(store), &text, &size, &attempt->failure)
 			      : fail_memory(&attempt->failure);
+	/* A rank was lost that has not come so far as to leave its will here. */
+	if (attempt->status == BETON_TIMEOUT && dtrain__store_failure(store, &attempt->failure) != BETON_OK)
+		attempt->status = attempt->failure.code == BETON_TIMEOUT ? BETON_PEER_LOST : attempt->failure.code;
 	attempt->verdict = text;
 	free(key);
 	if (attempt->status == BETON_OK && strcmp(text, JOINED) == 0)

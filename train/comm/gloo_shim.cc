@@ -46,6 +46,7 @@
 #include "common/isa.h"
 
 #include "gloo_connector.h"
+#include "gloo_waits.h"
 
 using dtrain_gloo::connects;
 using dtrain_gloo::is_listening;
@@ -208,8 +209,10 @@ class Mesh : public gloo::Context
 		/* Connections keep this timeout for their own waits, for example in the cube. */
 		setTimeout(milliseconds(options.timeout_ms));
 		device_ = device;
-		transportContext_ = device->createContext(options.rank, options.size);
-		transportContext_->setTimeout(getTimeout());
+		own_ = device->createContext(options.rank, options.size);
+		own_->setTimeout(getTimeout());
+		waiting_ = std::make_shared<dtrain_gloo::WaitingContext>(own_);
+		transportContext_ = waiting_;
 		for (int peer = 0; peer < options.size; peer++) {
 			if (peer == options.rank)
 				continue;
@@ -225,6 +228,25 @@ class Mesh : public gloo::Context
 				connector->use(device, pair->address().bytes(), milliseconds(options.timeout_ms) * 4);
 		}
 	}
+
+	void end_waits()
+	{
+		waiting_->end_waits();
+	}
+
+	/* Closing connections of this Gloo does not end waits for them. A wait that times out does: Gloo then signals
+	 * and closes all connections of the context. So wait for a message that no rank sends. */
+	void close_pairs()
+	{
+		char byte;
+		auto buffer = own_->createUnboundBuffer(&byte, sizeof(byte));
+
+		buffer->waitRecv(milliseconds(1));
+	}
+
+      private:
+	std::shared_ptr<gloo::transport::Context> own_;
+	std::shared_ptr<dtrain_gloo::WaitingContext> waiting_;
 };
 
 } // namespace
@@ -486,14 +508,8 @@ void gloo_abort(gloo_group *group)
 	if (!pairs_listen && !group->connector.abort())
 		return;
 	gloo_failure ignored;
-	/* Closing connections of this Gloo does not end waits for them. A wait that times out does: Gloo then signals
-	 * and closes all connections of the context. So wait for a message that no rank sends. */
-	guarded(&ignored, [&] {
-		char byte;
-		auto buffer = group->context->createUnboundBuffer(&byte, sizeof(byte));
-
-		buffer->waitRecv(milliseconds(1));
-	});
+	guarded(&ignored, [&] { group->context->end_waits(); });
+	guarded(&ignored, [&] { group->context->close_pairs(); });
 }
 
 void gloo_close(gloo_group *group)

@@ -15,6 +15,7 @@
 #include "common/system.h"
 #include "core/module.h"
 #include "group_stream.h"
+#include "store.h"
 
 #define DEFAULT_TIMEOUT_MS 30000
 
@@ -91,15 +92,19 @@ static int join_with_thread(dtrain_group *group, const char *backend, beton_erro
 			       backend ? backend : "gloo", group->device ? " for this device" : "");
 	status = dtrain__group_use_device(group, group->device, err);
 	if (status == BETON_OK)
-		status = dtrain__group_meet(&group->member, group->backend->name, &group->will, err);
+		status = dtrain__group_announce(&group->member, group->backend->name, &group->will, err);
+	if (status == BETON_OK)
+		status = dtrain__group_start_alarm(group, err);
+	if (status == BETON_OK)
+		status = dtrain__group_meet(&group->member, group->backend->name, err);
 	if (status != BETON_OK)
 		return status;
-	status = group->backend->connect(&group->member, &group->state, err);
-	if (status != BETON_OK) {
-		bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name,
-			  dtrain__world_rank(&group->member, group->member.rank));
-		group->backend = NULL;
-	}
+	void *state = NULL;
+	status = group->backend->connect(&group->member, &state, err);
+	if (status == BETON_OK)
+		return dtrain__group_set_joined(group, state, err);
+	bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name,
+		  dtrain__world_rank(&group->member, group->member.rank));
 	return status;
 }
 
@@ -116,7 +121,9 @@ static int join(dtrain_group *group, const dtrain_group_options *options, const 
 		status = join_with_thread(group, options->backend, err);
 		return status == BETON_OK ? dtrain__group_start_thread(group, err) : status;
 	}
-	status = dtrain__group_meet(&group->member, streams->name, &group->will, err);
+	status = dtrain__group_announce(&group->member, streams->name, &group->will, err);
+	if (status == BETON_OK)
+		status = dtrain__group_meet(&group->member, streams->name, err);
 	return status != BETON_OK ? status
 				  : dtrain__group_connect_streams(group, streams, origin, options->share_device, err);
 }
@@ -142,7 +149,7 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 	bt_condition_init(&group->changed);
 	group->device = options->device;
 	group->api = options->device ? dtrain_device_get_api(options->device) : NULL;
-	group->will = -1;
+	group->will = group->alarm_fd = group->stop_fd = -1;
 	group->name = strdup(options->name ? options->name : "world");
 	group->interface = options->interface ? strdup(options->interface) : NULL;
 	group->world = origin->world ? copy_numbers(origin->world, world_size) : NULL;
@@ -154,7 +161,8 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 					   options->timeout_ms,
 					   options->join_timeout_ms ? options->join_timeout_ms : options->timeout_ms,
 					   "",
-					   group->world};
+					   group->world,
+					   -1};
 	group->history = dtrain__history_create();
 	if (!dtrain__sequence_init(&group->sequence, world_size) || !group->history || !group->name ||
 	    (options->interface && !group->interface) || (origin->world && !group->world))
@@ -191,6 +199,8 @@ void dtrain_group_destroy(dtrain_group **out)
 	dtrain__group_stop_thread(group);
 	if (group->backend && (group->state || group->backend == &dtrain__group_local))
 		group->backend->close(group->state);
+	if (group->noted)
+		dtrain__store_forget_failure(group->member.store);
 	if (group->will >= 0)
 		close(group->will);
 	pthread_cond_destroy(&group->changed);

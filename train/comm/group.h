@@ -70,23 +70,37 @@ struct dtrain_group {
 	group_history *history; /* of streams, if the group has streams */
 	pthread_t thread;
 	bool thread_started;
-	int will; /* descriptor of a last will: the store tells the other ranks when this process closes it or ends */
+	int will; /* descriptor of last wills: the store tells the other ranks when this process closes it or ends */
+
+	/* Only a group of several ranks with a thread has these: see group_alarm.c. */
+	pthread_t alarm_thread;
+	bool alarm_started;
+	int alarm_fd, stop_fd; /* readable: the alarm is raised, the thread is to end */
 
 	pthread_mutex_t mutex; /* guards the members below */
 	pthread_cond_t changed;
 	dtrain_work *head, *tail;
 	message_waiter *waiters, *idle;
+	dtrain_work *running; /* by the group's thread */
 	bool stopping;
+	bool joined; /* state is set */
 
 	pthread_mutex_t failing; /* held until the ranks agree on the cause; guards failure */
 	beton_error failure;     /* code 0: none. After the first failure every operation fails */
+	bool noted;              /* the store's client knows of it */
 };
 
+/* The group is connected. Fails if a rank was lost meanwhile. */
+int dtrain__group_set_joined(dtrain_group *group, void *state, beton_error *err);
 /* Starts the group's thread, which runs the queue. */
 int dtrain__group_start_thread(dtrain_group *group, beton_error *err);
-/* Ends the thread; queued operations end with CANCELLED. */
+/* Ends the threads; queued operations end with CANCELLED. If nothing failed, the other ranks learn that this one
+ * leaves. */
 void dtrain__group_stop_thread(dtrain_group *group);
-/* Fails the group, because the work failed with err. Rewrites err to the cause on which the ranks agree. */
+/* Fails the group: aborts all operations, and rewrites err to the cause on which the ranks agree. where: the operation
+ * that failed. Any thread. */
+void dtrain__group_fail(dtrain_group *group, const char *where, beton_error *err);
+/* The same, because the work failed with err. */
 void dtrain__work_fail(dtrain_group *group, dtrain_work *work, beton_error *err);
 /* Writes "allreduce (bucket 2 of 7)" or "batch of 4". */
 void dtrain__work_describe(const dtrain_work *work, char *text, size_t size);
@@ -97,6 +111,12 @@ void dtrain__work_complete(dtrain_group *group, dtrain_work *work, int status, c
 int dtrain__messages_await(dtrain_group *group, dtrain_work *work, beton_error *err);
 /* Ends those threads. Their messages must have been aborted. */
 void dtrain__messages_stop(dtrain_group *group);
+/* With the group's mutex held. A work that one of them waits for; NULL: there is none. */
+const dtrain_work *dtrain__messages_running(const dtrain_group *group);
+
+/* Starts and ends the thread that fails the group when a rank is lost. After this rank is announced. */
+int dtrain__group_start_alarm(dtrain_group *group, beton_error *err);
+void dtrain__group_stop_alarm(dtrain_group *group);
 
 /* Adds a checked operation to the open batch. */
 int dtrain__batch_add(dtrain_group *group, const dtrain_group_call *call, dtrain_event *after, beton_error *err);
@@ -104,11 +124,35 @@ int dtrain__batch_add(dtrain_group *group, const dtrain_group_call *call, dtrain
 int dtrain__group_submit(dtrain_group *group, work_item *items, int count, bool in_batch, const work_notes *notes,
 			 dtrain_work **out, beton_error *err);
 
-/* Meets the other ranks at the store. TIMEOUT names the missing ranks, MISMATCH those that were started differently.
- * Sets member->host: the interface's address; or the address from which this rank reached the store; or, if that is a
- * loopback address and ranks of other machines exist, the address at which those reach this machine. *will: see
- * dtrain_group. */
-int dtrain__group_meet(group_membership *member, const char *backend, int *will, beton_error *err);
+/* Tells the other ranks at the store that this one is there, and leaves its last wills. *will: see dtrain_group. */
+int dtrain__group_announce(group_membership *member, const char *backend, int *will, beton_error *err);
+/* Then meets them. TIMEOUT names the missing ranks, MISMATCH ranks that were started differently; a group of this
+ * process that fails ends it with its failure. Sets member->store_rank, and member->host: the interface's address; or
+ * the address from which this rank reached the store; or, if that is a loopback address and ranks of other machines
+ * exist, the address at which those reach this machine. */
+int dtrain__group_meet(group_membership *member, const char *backend, beton_error *err);
+/* Changes the last wills, before the group is destroyed without a failure: this rank is not lost. completed: its last
+ * collective; UINT32_MAX: it gives up joining, and the others do not wait for it in vain yet. */
+void dtrain__group_leave(const group_membership *member, int will, uint32_t completed);
+
+/* A rank as its report says. */
+typedef enum group_rank_state {
+	GROUP_RANK_HERE,
+	GROUP_RANK_LEFT,
+	GROUP_RANK_FAILED,
+	GROUP_RANK_GONE,
+} group_rank_state;
+
+/* completed: of a rank that left: see dtrain__group_leave. A store that does not answer says nothing. */
+group_rank_state dtrain__group_look_at(const group_membership *member, int rank, uint32_t *completed);
+/* Opens a connection that becomes readable when the alarm is raised. */
+int dtrain__group_watch_alarm(const group_membership *member, int *fd, beton_error *err);
+/* False: the connection has ended. The caller frees *text. */
+bool dtrain__group_read_alarm(const group_membership *member, int fd, char **text);
+/* Whether the alarm says that a rank has left. */
+bool dtrain__group_is_left(const char *text);
+/* Rewrites err if the store does not answer, to name the rank that runs it. */
+void dtrain__group_blame_store(const group_membership *member, const char *where, beton_error *err);
 
 /* Reports this rank's failure to the store and raises the alarm. Call it on the thread whose operation failed, before
  * its connections are closed: closing them makes the other ranks' operations fail, with this rank as the apparent
@@ -122,9 +166,8 @@ bool dtrain__group_report_fault(const group_membership *member, group_history *h
 void dtrain__group_agree_on_fault(const group_membership *member, group_history *history, const char *operation,
 				  bool follows, beton_error *err);
 
-/* The alarm: one key that a failure or, on streams, a second last will sets. Ranks that are not in an operation, or
- * whose engine may not notice a lost rank, can read it cheaply. */
-int dtrain__group_leave_alarm(const group_membership *member, int *will, beton_error *err);
+/* The alarm: one key that a failure or a last will sets. */
+
 /* Whether the alarm is raised, or the store is gone; fills err. only_faults: ignore ranks that left or are gone. */
 bool dtrain__group_is_alarmed(const group_membership *member, bool only_faults, beton_error *err);
 /* A rank asks for the first time after so long without an operation. */

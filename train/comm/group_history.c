@@ -104,6 +104,19 @@ void dtrain__history_set_duration(group_history *history, uint64_t first, int co
 	pthread_mutex_unlock(&history->mutex);
 }
 
+bool dtrain__history_waits(group_history *history, int peer, uint64_t before_ns)
+{
+	bool waits = false;
+	pthread_mutex_lock(&history->mutex);
+	for (uint64_t back = 0; back < history->count && back < DTRAIN_HISTORY_LENGTH && !waits; back++) {
+		const dtrain_record *record = &history->records[(history->count - back) % DTRAIN_HISTORY_LENGTH];
+		bool concerned = peer < 0 || (record->tag >= 0 && record->peer == peer);
+		waits = concerned && record->state == DTRAIN_RECORD_STARTED && record->started_ns < before_ns;
+	}
+	pthread_mutex_unlock(&history->mutex);
+	return waits;
+}
+
 int dtrain__history_read(group_history *history, dtrain_record *records, int capacity)
 {
 	pthread_mutex_lock(&history->mutex);

@@ -29,6 +29,9 @@ uint64_t dtrain__history_add(group_history *history, const work_item *items, int
 void dtrain__history_set(group_history *history, uint64_t first, int count, dtrain_record_state state, uint64_t now_ns);
 /* Sets the start of ended operations to their end minus duration_ns. */
 void dtrain__history_set_duration(group_history *history, uint64_t first, int count, uint64_t duration_ns);
+/* Whether an operation was started before the time, and has not ended. peer: only messages from or to this rank; -1:
+ * any operation. */
+bool dtrain__history_waits(group_history *history, int peer, uint64_t before_ns);
 /* "sum", ... */
 const char *dtrain__reduce_name(dtrain_reduce_op op);
 int dtrain__history_read(group_history *history, dtrain_record *records, int capacity);

@@ -2,9 +2,10 @@
  *
  * Lets ranks find each other at the store, and agree on the cause of a failure.
  *
- * Keys under the group's name: join/R, rank R's description and its address of the store's machine, or why it does not
- * join; report/R, that rank R saw a failure and how far it came, or that it is gone; fault, the common verdict, written
- * by the rank that the counter of the same name selected; alarm, that a rank is gone or saw a failure.
+ * Keys under the group's name: join/R, rank R's description, its address of the store's machine, and whether it runs
+ * the store, or why it does not join; report/R, that rank R saw a failure and how far it came, or that it is gone or
+ * has left; fault, the common verdict, written by the rank that the counter of the same name selected; alarm, that a
+ * rank is gone, has left or saw a failure.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +19,14 @@
 #include "socket.h"
 #include "store.h"
 
-#define MEET_VERSION 4
+#define MEET_VERSION 5
 /* How long the first failed rank waits for the others' reports, and the others for its verdict. Ranks report within
  * milliseconds, because each failure closes connections and so makes the next rank fail, and lost ranks report by last
  * will; only a rank that is stopped or cut off does not. */
 #define REPORT_MS 3000
 #define VERDICT_MS 6000
+/* How long it waits for them when it knows which rank is gone. */
+#define GONE_MS 1000
 /* Limit of a call of the store while operations wait to be aborted: the store may be stopped or cut off. */
 #define ANSWER_MS 2000
 /* A rank without an operation spends at most one part in this many of its time asking the store about the others. */
@@ -32,6 +35,10 @@
 #define GONE "gone"
 /* Value of the alarm after a failure; it may replace GONE. */
 #define FAULT "fault"
+/* A rank that has left, and in its report its last collective. */
+#define LEFT "left"
+/* Marks a rank that runs the store's server. */
+#define RUNS_STORE "store"
 /* Prefix of the reason that a rank publishes if it does not join. */
 #define DECLINED "declined: "
 
@@ -46,16 +53,23 @@ static int fail_key(beton_error *err)
 	return bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 }
 
-static int get_text(const group_membership *member, const char *what, int rank, int timeout_ms, char **out,
-		    beton_error *err)
+static int get_text_until(const group_membership *member, const char *what, int rank, int timeout_ms, int until_fd,
+			  char **out, beton_error *err)
 {
 	char *key = make_key(member, what, rank);
 	void *value = NULL;
 	size_t size;
-	int status = key ? dtrain_store_get(member->store, key, timeout_ms, &value, &size, err) : fail_key(err);
+	int status = key ? dtrain__store_get_until(member->store, key, timeout_ms, until_fd, &value, &size, err)
+			 : fail_key(err);
 	free(key);
 	*out = value; /* NUL terminated by the store's client */
 	return status;
+}
+
+static int get_text(const group_membership *member, const char *what, int rank, int timeout_ms, char **out,
+		    beton_error *err)
+{
+	return get_text_until(member, what, rank, timeout_ms, -1, out, err);
 }
 
 static int set_text(const group_membership *member, const char *what, int rank, const char *text, beton_error *err)
@@ -103,7 +117,8 @@ static int count_up_soon(const group_membership *member, const char *what, int64
 }
 
 typedef struct rank_reports {
-	rank_list gone;   /* left the group or was lost */
+	rank_list gone;   /* was lost */
+	rank_list left;   /* left the group */
 	rank_list silent; /* did not report */
 	bool late;        /* a rank's operation timed out */
 } rank_reports;
@@ -122,14 +137,6 @@ static rank_list missing_ranks(const group_membership *member, const char *what)
 			break;
 	}
 	return missing;
-}
-
-int dtrain__group_leave_alarm(const group_membership *member, int *will, beton_error *err)
-{
-	char *key = make_key(member, "alarm", -1);
-	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err) : fail_key(err);
-	free(key);
-	return status;
 }
 
 bool dtrain__group_is_alarmed(const group_membership *member, bool only_faults, beton_error *err)
@@ -160,12 +167,89 @@ bool dtrain__group_others_failed(const group_membership *member, uint64_t *patie
 	return fault;
 }
 
-static int leave_will(const group_membership *member, int *will, beton_error *err)
+bool dtrain__group_is_left(const char *text)
+{
+	return strncmp(text, LEFT, strlen(LEFT)) == 0;
+}
+
+/* Takes effect in this order: ranks that the alarm wakes find the report. */
+static int change_wills(const group_membership *member, int will, const char *report, const char *alarm, int answer_ms,
+			beton_error *err)
+{
+	char *report_key = make_key(member, "report", member->rank), *alarm_key = make_key(member, "alarm", -1);
+	int status = report_key && alarm_key
+			     ? dtrain__store_change_will(member->store, will, report_key, report, answer_ms, err)
+			     : fail_key(err);
+	if (status == BETON_OK)
+		status = dtrain__store_change_will(member->store, will, alarm_key, alarm, answer_ms, err);
+	free(report_key);
+	free(alarm_key);
+	return status;
+}
+
+static int leave_wills(const group_membership *member, int *will, beton_error *err)
 {
 	char *key = make_key(member, "report", member->rank);
 	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err) : fail_key(err);
 	free(key);
+	return status == BETON_OK ? change_wills(member, *will, GONE, GONE, ANSWER_MS, err) : status;
+}
+
+void dtrain__group_leave(const group_membership *member, int will, uint32_t completed)
+{
+	char text[32];
+	snprintf(text, sizeof(text), LEFT " %u", completed);
+	change_wills(member, will, text, LEFT, ANSWER_MS, NULL);
+}
+
+group_rank_state dtrain__group_look_at(const group_membership *member, int rank, uint32_t *completed)
+{
+	char *text = NULL;
+	group_rank_state state = GROUP_RANK_HERE;
+	if (get_text_soon(member, "report", rank, &text, NULL) == BETON_OK) {
+		state = dtrain__group_is_left(text) ? GROUP_RANK_LEFT
+			: strcmp(text, GONE) == 0   ? GROUP_RANK_GONE
+						    : GROUP_RANK_FAILED;
+		if (state == GROUP_RANK_LEFT)
+			*completed = (uint32_t)strtoul(text + strlen(LEFT), NULL, 10);
+	}
+	free(text);
+	return state;
+}
+
+int dtrain__group_watch_alarm(const group_membership *member, int *fd, beton_error *err)
+{
+	char *key = make_key(member, "alarm", -1);
+	int status = key ? dtrain__store_watch(member->store, key, fd, err) : fail_key(err);
+	free(key);
 	return status;
+}
+
+bool dtrain__group_read_alarm(const group_membership *member, int fd, char **text)
+{
+	void *value = NULL;
+	size_t size;
+	bool read = dtrain__store_watched(member->store, fd, "alarm", &value, &size, NULL) == BETON_OK;
+	*text = value;
+	return read;
+}
+
+void dtrain__group_blame_store(const group_membership *member, const char *where, beton_error *err)
+{
+	char reason[BETON_ERROR_MESSAGE_SIZE];
+	int own = dtrain__world_rank(member, member->rank);
+	snprintf(reason, sizeof(reason), "%s", err->message);
+	if (member->store_rank < 0 || member->store_rank == member->rank) {
+		bt_prefix(err, "group \"%s\": %s", member->name, where);
+		return;
+	}
+	int lost = dtrain__world_rank(member, member->store_rank);
+	if (dtrain__store_is_gone(member->store))
+		bt_fail(err, BETON_PEER_LOST, "group \"%s\": %s: rank %d, which runs the store, is lost (rank %d: %s)",
+			member->name, where, lost, own, reason);
+	else
+		bt_fail(err, err->code, "group \"%s\": %s: no sign of rank %d, which runs the store (rank %d: %s)",
+			member->name, where, lost, own, reason);
 }
 
 static int announce(const group_membership *member, const char *mine, int *will, beton_error *err)
@@ -179,7 +263,7 @@ static int announce(const group_membership *member, const char *mine, int *will,
 			       "group \"%s\": two processes say that they are rank %d (or the name is used again)",
 			       member->name, dtrain__world_rank(member, member->rank));
 	if (status == BETON_OK)
-		status = leave_will(member, will, err);
+		status = leave_wills(member, will, err);
 	return status == BETON_OK ? set_text(member, "join", member->rank, mine, err) : status;
 }
 
@@ -199,8 +283,8 @@ static int find_host(group_membership *member, const char *others, beton_error *
 }
 
 /* others: the address of the store's machine that the first rank on another machine uses. */
-static int compare(const group_membership *member, const char *mine, int rank, const char *theirs,
-		   char others[BT_HOST_SIZE], beton_error *err)
+static int compare(group_membership *member, const char *mine, int rank, char *theirs, char others[BT_HOST_SIZE],
+		   beton_error *err)
 {
 	size_t line = strcspn(theirs, "\n");
 	if (strncmp(theirs, DECLINED, strlen(DECLINED)) == 0)
@@ -210,8 +294,14 @@ static int compare(const group_membership *member, const char *mine, int rank, c
 		return bt_fail(err, BETON_MISMATCH, "group \"%s\": rank %d has %s; rank %d has %.*s", member->name,
 			       dtrain__world_rank(member, member->rank), mine, dtrain__world_rank(member, rank),
 			       (int)line, theirs);
-	if (theirs[line] && !*others && is_routable(theirs + line + 1))
-		snprintf(others, BT_HOST_SIZE, "%s", theirs + line + 1);
+	char *host = theirs[line] ? theirs + line + 1 : NULL, *end = host ? strchr(host, '\n') : NULL;
+	if (end) {
+		*end = '\0';
+		if (strcmp(end + 1, RUNS_STORE) == 0)
+			member->store_rank = rank;
+	}
+	if (host && !*others && is_routable(host))
+		snprintf(others, BT_HOST_SIZE, "%s", host);
 	return BETON_OK;
 }
 
@@ -224,20 +314,34 @@ int dtrain_group_decline(dtrain_store *store, int rank, const char *name, const 
 	return status;
 }
 
-int dtrain__group_meet(group_membership *member, const char *backend, int *will, beton_error *err)
+static void describe(const group_membership *member, const char *backend, char *text, size_t size)
 {
-	uint64_t deadline = bt_now_ns() + (uint64_t)member->join_timeout_ms * 1000000;
-	char others[BT_HOST_SIZE] = "";
+	snprintf(text, size, "protocol %d, %d ranks, backend %s", MEET_VERSION, member->size, backend);
+}
+
+int dtrain__group_announce(group_membership *member, const char *backend, int *will, beton_error *err)
+{
 	char mine[96];
-	snprintf(mine, sizeof(mine), "protocol %d, %d ranks, backend %s", MEET_VERSION, member->size, backend);
-	char *announced = bt_format("%s\n%s", mine, dtrain__store_peer_host(member->store));
+	bool runs = dtrain__store_is_own(member->store);
+	member->store_rank = runs ? member->rank : -1;
+	describe(member, backend, mine, sizeof(mine));
+	char *announced = bt_format("%s\n%s\n%s", mine, dtrain__store_peer_host(member->store), runs ? RUNS_STORE : "");
 	int status = announced ? announce(member, announced, will, err) : fail_key(err);
 	free(announced);
-	char *theirs;
+	return status;
+}
+
+int dtrain__group_meet(group_membership *member, const char *backend, beton_error *err)
+{
+	uint64_t deadline = bt_now_ns() + (uint64_t)member->join_timeout_ms * 1000000;
+	int failed_fd = dtrain__store_failed_fd(member->store), status = BETON_OK;
+	char others[BT_HOST_SIZE] = "";
+	char mine[96], *theirs;
+	describe(member, backend, mine, sizeof(mine));
 	for (int rank = 0; rank < member->size && status == BETON_OK; rank++) {
 		if (rank == member->rank)
 			continue;
-		status = get_text(member, "join", rank, dtrain__remaining_ms(deadline), &theirs, err);
+		status = get_text_until(member, "join", rank, dtrain__remaining_ms(deadline), failed_fd, &theirs, err);
 		if (status == BETON_OK)
 			status = compare(member, mine, rank, theirs, others, err);
 		free(theirs);
@@ -246,6 +350,8 @@ int dtrain__group_meet(group_membership *member, const char *backend, int *will,
 		return find_host(member, others, err);
 	if (status != BETON_TIMEOUT)
 		return status;
+	if (dtrain__store_failure(member->store, err) != BETON_OK)
+		return dtrain__store_failure(member->store, err);
 	rank_list missing = missing_ranks(member, "join");
 	if (missing.count == 0) {
 		bt_prefix(err, "group \"%s\"", member->name);
@@ -271,10 +377,21 @@ bool dtrain__group_report_fault(const group_membership *member, group_history *h
 	return true;
 }
 
+/* Whether a rank is gone, as far as the store answers. */
+static bool knows_cause(const group_membership *member)
+{
+	uint32_t completed;
+	bool gone = false;
+	for (int rank = 0; rank < member->size && !gone; rank++)
+		gone = rank != member->rank && dtrain__group_look_at(member, rank, &completed) == GROUP_RANK_GONE;
+	return gone;
+}
+
 /* Waits for the reports of all ranks; last wills report for lost ranks. */
 static rank_reports collect_reports(const group_membership *member, group_progress *progress)
 {
-	uint64_t deadline = bt_now_ns() + REPORT_MS * 1000000ull;
+	bool knows = knows_cause(member);
+	uint64_t deadline = bt_now_ns() + (knows ? GONE_MS : REPORT_MS) * 1000000ull;
 	rank_reports reports = {0};
 	bool answers = true;
 	for (int rank = 0; rank < member->size; rank++) {
@@ -289,11 +406,14 @@ static rank_reports collect_reports(const group_membership *member, group_progre
 		answers = left_ms > 0 || status != BETON_TIMEOUT;
 		if (status != BETON_OK) {
 			dtrain__rank_list_add(&reports.silent, dtrain__world_rank(member, rank));
-			set_text_soon(member, "silent", rank, "");
+			if (!knows)
+				set_text_soon(member, "silent", rank, "");
 			continue;
 		}
 		if (strcmp(text, GONE) == 0)
 			dtrain__rank_list_add(&reports.gone, dtrain__world_rank(member, rank));
+		else if (dtrain__group_is_left(text))
+			dtrain__rank_list_add(&reports.left, dtrain__world_rank(member, rank));
 		group_progress one;
 		dtrain__progress_parse(text, &code, &one);
 		if (progress)
@@ -309,6 +429,9 @@ static void write_verdict(const group_membership *member, group_history *history
 {
 	group_progress *progress = calloc((size_t)member->size, sizeof(*progress));
 	rank_reports reports = collect_reports(member, progress);
+	/* A rank that has left is missing only where no other is. */
+	if (!reports.gone.count)
+		reports.gone = reports.left;
 	bool late = reports.late || err->code == BETON_TIMEOUT;
 	int own = dtrain__world_rank(member, member->rank);
 	char reason[BETON_ERROR_MESSAGE_SIZE];

@@ -53,6 +53,14 @@ static void *wait_main(void *argument)
 	return NULL;
 }
 
+const dtrain_work *dtrain__messages_running(const dtrain_group *group)
+{
+	const message_waiter *waiter = group->waiters;
+	while (waiter && !waiter->work)
+		waiter = waiter->next;
+	return waiter ? waiter->work : NULL;
+}
+
 static int start(dtrain_group *group, dtrain_work *work, beton_error *err)
 {
 	message_waiter *waiter = calloc(1, sizeof(*waiter));

@@ -172,7 +172,6 @@ int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backen
 		return status;
 	group_streams *streams = group->streams;
 	const group_membership *member = &group->member;
-	status = dtrain__group_leave_alarm(member, &streams->alarm, err);
 	streams->machines = calloc((size_t)member->size, sizeof(*streams->machines));
 	if (status == BETON_OK && !streams->machines)
 		status = bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);

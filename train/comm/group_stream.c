@@ -93,7 +93,6 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 	streams->api = group->api;
 	streams->device = group->device;
 	streams->backend = backend;
-	streams->alarm = -1;
 	streams->references = 1;
 	pthread_mutex_init(&streams->mutex, NULL);
 	bt_condition_init(&streams->changed);

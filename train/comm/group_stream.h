@@ -49,7 +49,6 @@ struct group_streams {
 	group_lane *lane;
 	int *machines;            /* of each rank: the first one of the group that was split first on the same machine;
 				   * owned; NULL: a group of one rank */
-	int alarm;                /* descriptor of a last will: see dtrain__group_leave_alarm */
 	group_sequence sequence;  /* guarded by the lane's lock; so are the next two */
 	dtrain_group_call *calls; /* of the batch that is being put on the stream */
 	int calls_capacity;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The thread of a group that is not stream-ordered. It runs the queue, and leaves waits for messages to other threads.
- * After a second without work it asks the store whether other ranks have failed: otherwise this rank would notice only
- * at its next operation, and could not report its progress.
  */
 #include <stdlib.h>
 
 #include "common/error.h"
 #include "common/system.h"
 #include "group.h"
+#include "group_progress.h"
+#include "store.h"
 
 void dtrain__work_complete(dtrain_group *group, dtrain_work *work, int status, const beton_error *err)
 {
@@ -33,8 +33,18 @@ static bool is_stopping(dtrain_group *group)
 	return stopping;
 }
 
+static void abort_operations(dtrain_group *group)
+{
+	pthread_mutex_lock(&group->mutex);
+	bool joined = group->joined;
+	pthread_mutex_unlock(&group->mutex);
+	/* Otherwise the thread that joins sees the failure in the store's client. */
+	if (joined)
+		group->backend->abort(group->state);
+}
+
 /* After the first failure Gloo's connections are closed, so nothing works any more. */
-static void fail_group(dtrain_group *group, const char *where, beton_error *err)
+void dtrain__group_fail(dtrain_group *group, const char *where, beton_error *err)
 {
 	pthread_mutex_lock(&group->failing);
 	if (group->failure.code) {
@@ -44,13 +54,16 @@ static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 	} else {
 		bool follows;
 		bool reported = dtrain__group_report_fault(&group->member, group->history, err->code, &follows);
-		group->backend->abort(group->state);
+		abort_operations(group);
 		/* Try again: a late store may answer now. */
 		if (reported || dtrain__group_report_fault(&group->member, group->history, err->code, &follows))
 			dtrain__group_agree_on_fault(&group->member, group->history, where, follows, err);
 		else
-			bt_prefix(err, "group \"%s\": %s", group->name, where);
+			dtrain__group_blame_store(&group->member, where, err);
 		dtrain__history_keep(group->history, &group->member, err);
+		group->noted = group->member.store != NULL;
+		if (group->noted)
+			dtrain__store_note_failure(group->member.store, err);
 	}
 	group->failure = *err;
 	pthread_mutex_unlock(&group->failing);
@@ -61,7 +74,7 @@ void dtrain__work_fail(dtrain_group *group, dtrain_work *work, beton_error *err)
 	dtrain__history_set(group->history, work->record, work->count, DTRAIN_RECORD_FAILED, bt_now_ns());
 	char where[WORK_LABEL_SIZE + 32];
 	dtrain__work_describe(work, where, sizeof(where));
-	fail_group(group, where, err);
+	dtrain__group_fail(group, where, err);
 }
 
 static int failure_of(dtrain_group *group, beton_error *err)
@@ -88,68 +101,56 @@ static int begin(dtrain_group *group, dtrain_work *work, bool *messages, beton_e
 		       : dtrain__backend_begin(group->backend, group->state, work->items, work->count, messages, err);
 }
 
+/* Before the work is completed, or another thread has it: its caller may free it then. */
+static void let_go(dtrain_group *group)
+{
+	pthread_mutex_lock(&group->mutex);
+	group->running = NULL;
+	pthread_mutex_unlock(&group->mutex);
+}
+
 static void execute(dtrain_group *group, dtrain_work *work)
 {
 	beton_error err = {0};
 	bool messages = false;
 	int status = failure_of(group, &err);
 	if (status != BETON_OK) {
+		let_go(group);
 		dtrain__work_complete(group, work, status, &err);
 		return;
 	}
 	status = begin(group, work, &messages, &err);
 	/* From here on another thread owns the work. If none can be started, this thread waits, and the queue with it.
 	 */
-	if (status == BETON_OK && messages && dtrain__messages_await(group, work, NULL) == BETON_OK)
-		return;
+	if (status == BETON_OK && messages) {
+		let_go(group);
+		if (dtrain__messages_await(group, work, NULL) == BETON_OK)
+			return;
+	}
 	if (status == BETON_OK)
 		status = dtrain__backend_finish(group->backend, group->state, work->items, work->count, &err);
 	/* The group must fail: otherwise the next operation of this rank would match the others' present one. */
 	if (status != BETON_OK)
 		dtrain__work_fail(group, work, &err);
+	let_go(group);
 	dtrain__work_complete(group, work, status != BETON_OK ? err.code : BETON_OK, &err);
-}
-
-/* With the mutex held. True: no work came within this time. */
-static bool wait_for_work(dtrain_group *group, uint64_t nanoseconds)
-{
-	if (nanoseconds)
-		return !bt_wait_ns(&group->changed, &group->mutex, nanoseconds);
-	pthread_cond_wait(&group->changed, &group->mutex);
-	return false;
-}
-
-/* *patience_ns: when to ask again; 0: never. */
-static void look_for_failure(dtrain_group *group, uint64_t *patience_ns)
-{
-	beton_error err = {0};
-	if (failure_of(group, &err)) {
-		*patience_ns = 0;
-	} else if (dtrain__group_others_failed(&group->member, patience_ns, &err)) {
-		fail_group(group, "between operations", &err);
-		*patience_ns = 0;
-	}
 }
 
 /* Takes the next operation. NULL: the thread must end; dtrain__group_stop_thread completes what is in the queue. The
  * thread must complete operations that it has taken. */
-static dtrain_work *take(dtrain_group *group, uint64_t *patience_ns)
+static dtrain_work *take(dtrain_group *group)
 {
 	dtrain_work *work = NULL;
 	pthread_mutex_lock(&group->mutex);
-	while (!group->head && !group->stopping) {
-		if (!wait_for_work(group, *patience_ns) || group->head || group->stopping)
-			continue;
-		pthread_mutex_unlock(&group->mutex);
-		look_for_failure(group, patience_ns);
-		pthread_mutex_lock(&group->mutex);
-	}
+	while (!group->head && !group->stopping)
+		pthread_cond_wait(&group->changed, &group->mutex);
 	if (!group->stopping) {
 		work = group->head;
 		group->head = work->next;
 		if (!group->head)
 			group->tail = NULL;
 	}
+	group->running = work;
 	pthread_mutex_unlock(&group->mutex);
 	return work;
 }
@@ -157,11 +158,30 @@ static dtrain_work *take(dtrain_group *group, uint64_t *patience_ns)
 static void *group_main(void *argument)
 {
 	dtrain_group *group = argument;
-	uint64_t patience_ns = group->member.size > 1 ? GROUP_IDLE_NS : 0;
 	dtrain_work *work;
-	while ((work = take(group, &patience_ns)))
+	while ((work = take(group)))
 		execute(group, work);
 	return NULL;
+}
+
+int dtrain__group_set_joined(dtrain_group *group, void *state, beton_error *err)
+{
+	pthread_mutex_lock(&group->mutex);
+	group->state = state;
+	group->joined = true;
+	pthread_mutex_unlock(&group->mutex);
+	return failure_of(group, err);
+}
+
+/* Before the connections are closed, so that no rank takes that for a loss. */
+static void leave(dtrain_group *group)
+{
+	group_progress progress;
+	bool failed = failure_of(group, &(beton_error){0}) != BETON_OK;
+	if (failed || !group->alarm_started)
+		return;
+	dtrain__progress_take(group->history, &group->member, &progress);
+	dtrain__group_leave(&group->member, group->will, group->thread_started ? progress.completed : UINT32_MAX);
 }
 
 int dtrain__group_start_thread(dtrain_group *group, beton_error *err)
@@ -178,12 +198,14 @@ int dtrain__group_start_thread(dtrain_group *group, beton_error *err)
 
 void dtrain__group_stop_thread(dtrain_group *group)
 {
-	if (!group->thread_started)
-		return;
 	pthread_mutex_lock(&group->mutex);
 	group->stopping = true;
 	pthread_cond_broadcast(&group->changed);
 	pthread_mutex_unlock(&group->mutex);
+	dtrain__group_stop_alarm(group);
+	leave(group);
+	if (!group->thread_started)
+		return;
 	group->backend->abort(group->state);
 	pthread_join(group->thread, NULL);
 	dtrain__messages_stop(group);

@@ -361,8 +361,6 @@ void dtrain__streams_unwatch(group_streams *streams)
 	pthread_mutex_unlock(&streams->mutex);
 	if (streams->thread_started)
 		pthread_join(streams->thread, NULL);
-	if (streams->alarm >= 0)
-		close(streams->alarm);
 }
 
 bool dtrain__streams_are_idle(group_streams *streams)

@@ -15,6 +15,29 @@ const char *dtrain__store_peer_host(const dtrain_store *store);
 /* Leaves a last will: the server sets the key to the text, unless the key has a value, when *fd is closed, by the
  * caller, who owns it, or by the end of the process. At most STORE_MAX_WILL bytes. *fd is -1 on failure. */
 int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err);
+/* Adds a will to that connection, or changes the text of one. The first will takes effect first. */
+int dtrain__store_change_will(dtrain_store *store, int fd, const char *key, const char *text, int answer_ms,
+			      beton_error *err);
+
+/* Opens a connection, owned by the caller, that becomes readable when the key has a value, or the store is gone. */
+int dtrain__store_watch(dtrain_store *store, const char *key, int *fd, beton_error *err);
+/* The value, once the connection is readable. PEER_LOST: the connection has ended. */
+int dtrain__store_watched(dtrain_store *store, int fd, const char *key, void **value, size_t *size, beton_error *err);
+/* Whether nothing listens at the store's address any more; from then on every call fails at once. */
+bool dtrain__store_is_gone(dtrain_store *store);
+/* Whether this process runs the server. */
+bool dtrain__store_is_own(const dtrain_store *store);
+
+/* The failed groups that use this client and are not destroyed: while there is one, the descriptor is readable, and no
+ * group waits for its ranks to join. */
+void dtrain__store_note_failure(dtrain_store *store, const beton_error *failure);
+void dtrain__store_forget_failure(dtrain_store *store);
+int dtrain__store_failed_fd(const dtrain_store *store);
+/* The code, and the first failure; BETON_OK: none. */
+int dtrain__store_failure(dtrain_store *store, beton_error *err);
+
+/* Whether a server of this process has the port. */
+bool dtrain__store_server_has_port(uint16_t port);
 
 /* Calls of <dtrain/comm.h> with a limit: after answer_ms without an answer the connection is dropped, so that a late
  * answer is lost. TIMEOUT: it is not known whether the store carried out the call. */

@@ -5,12 +5,14 @@
  */
 #include "store.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -25,6 +27,8 @@
 /* A store under load from strangers may close a connection before it has read its HELLO. */
 #define HELLO_TRIES 5
 #define HELLO_PAUSE_MS 20
+/* A server that is there accepts a connection at once. */
+#define PROBE_MS 300
 
 struct dtrain_store {
 	char *host; /* as given, for messages */
@@ -32,9 +36,12 @@ struct dtrain_store {
 	uint8_t token[STORE_TOKEN_SIZE];
 	char peer_host[INET6_ADDRSTRLEN + 32]; /* the server's address, because looking up a name has no deadline */
 	char local_host[INET6_ADDRSTRLEN + 32];
-	pthread_mutex_t mutex; /* guards idle, idle_count */
+	pthread_mutex_t mutex; /* guards the members below */
 	int idle[MAX_IDLE];
 	int idle_count;
+	bool gone;
+	int failures, failed_fd; /* groups that failed and exist; an eventfd that is readable meanwhile */
+	beton_error failure;
 };
 
 typedef struct store_request {
@@ -120,9 +127,12 @@ static int take_connection(dtrain_store *store, uint64_t deadline, int *fd, beto
 {
 	*fd = -1;
 	pthread_mutex_lock(&store->mutex);
-	if (store->idle_count > 0)
+	bool gone = store->gone;
+	if (!gone && store->idle_count > 0)
 		*fd = store->idle[--store->idle_count];
 	pthread_mutex_unlock(&store->mutex);
+	if (gone)
+		return bt_fail(err, BETON_PEER_LOST, "store %s:%u: the store is gone", store->host, store->port);
 	return *fd >= 0 ? BETON_OK : open_connection(store, store->peer_host, deadline, fd, err);
 }
 
@@ -138,9 +148,8 @@ static void give_connection(dtrain_store *store, int fd)
 		close(fd);
 }
 
-/* Sends a request and receives the reply's value into *value, which the caller frees. Errors without a message:
- * TIMEOUT, PEER_LOST, NO_MEMORY, or the server's. */
-static int exchange(int fd, const store_request *request, void **value, size_t *size)
+/* Without a message: TIMEOUT or PEER_LOST. */
+static int send_request(int fd, const store_request *request)
 {
 	store_header header = {.kind = (uint8_t)request->kind,
 			       .key_size = (uint32_t)strlen(request->key),
@@ -150,12 +159,17 @@ static int exchange(int fd, const store_request *request, void **value, size_t *
 	int status = dtrain__socket_send(fd, bytes, sizeof(bytes), request->deadline);
 	if (status == BETON_OK)
 		status = dtrain__socket_send(fd, request->key, header.key_size, request->deadline);
-	if (status == BETON_OK)
-		status = dtrain__socket_send(fd, request->value, header.value_size, request->deadline);
-	if (status == BETON_OK)
-		status = dtrain__socket_wait(fd, request->until_fd, request->deadline);
-	if (status == BETON_OK)
-		status = dtrain__socket_receive(fd, bytes, sizeof(bytes), request->deadline);
+	return status == BETON_OK ? dtrain__socket_send(fd, request->value, header.value_size, request->deadline)
+				  : status;
+}
+
+/* Receives the reply's value into *value, which the caller frees. Errors without a message: TIMEOUT, PEER_LOST,
+ * NO_MEMORY, or the server's. */
+static int receive_reply(int fd, uint64_t deadline, void **value, size_t *size)
+{
+	store_header header;
+	uint8_t bytes[STORE_HEADER_SIZE];
+	int status = dtrain__socket_receive(fd, bytes, sizeof(bytes), deadline);
 	if (status != BETON_OK)
 		return status;
 	if (!dtrain__store_unpack(bytes, &header) || header.kind != STORE_REPLY)
@@ -164,9 +178,18 @@ static int exchange(int fd, const store_request *request, void **value, size_t *
 	if (!*value)
 		return BETON_NO_MEMORY;
 	*size = header.value_size;
-	status = dtrain__socket_receive(fd, *value, *size, request->deadline);
+	status = dtrain__socket_receive(fd, *value, *size, deadline);
 	((char *)*value)[*size] = '\0'; /* for callers that keep text */
 	return status == BETON_OK ? -(int)header.status : status;
+}
+
+/* Fails as receive_reply does. */
+static int exchange(int fd, const store_request *request, void **value, size_t *size)
+{
+	int status = send_request(fd, request);
+	if (status == BETON_OK)
+		status = dtrain__socket_wait(fd, request->until_fd, request->deadline);
+	return status == BETON_OK ? receive_reply(fd, request->deadline, value, size) : status;
 }
 
 static int explain(const dtrain_store *store, const store_request *request, int status, beton_error *err)
@@ -258,7 +281,10 @@ int dtrain_store_connect(const char *host, uint16_t port, const char *token, int
 	}
 	store->port = port;
 	pthread_mutex_init(&store->mutex, NULL);
-	int status = connect_first(store, token, timeout_ms, err);
+	store->failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int status = store->failed_fd < 0 ? bt_fail_errno(err, errno, "store: eventfd") : BETON_OK;
+	if (status == BETON_OK)
+		status = connect_first(store, token, timeout_ms, err);
 	if (status != BETON_OK) {
 		dtrain_store_close(&store);
 		return status;
@@ -273,6 +299,8 @@ void dtrain_store_close(dtrain_store **store)
 		return;
 	for (int i = 0; i < (*store)->idle_count; i++)
 		close((*store)->idle[i]);
+	if ((*store)->failed_fd >= 0)
+		close((*store)->failed_fd);
 	pthread_mutex_destroy(&(*store)->mutex);
 	explicit_bzero((*store)->token, sizeof((*store)->token));
 	free((*store)->host);
@@ -306,23 +334,118 @@ int dtrain_store_set(dtrain_store *store, const char *key, const void *value, si
 	return dtrain__store_set(store, key, value, size, ANSWER_TIMEOUT_MS, err);
 }
 
+int dtrain__store_change_will(dtrain_store *store, int fd, const char *key, const char *text, int answer_ms,
+			      beton_error *err)
+{
+	store_request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(answer_ms), -1};
+	void *nothing = NULL;
+	size_t size;
+	int status = exchange(fd, &request, &nothing, &size);
+	free(nothing);
+	return status == BETON_OK ? BETON_OK : explain(store, &request, status, err);
+}
+
+static int open_for(dtrain_store *store, const char *key, int *fd, beton_error *err)
+{
+	int status = open_connection(store, store->peer_host, dtrain__deadline(ANSWER_TIMEOUT_MS), fd, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "\"%s\"", key);
+	return status;
+}
+
 int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err)
 {
-	store_request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(ANSWER_TIMEOUT_MS), -1};
-	void *nothing = NULL;
-	int status = open_connection(store, store->peer_host, request.deadline, fd, err);
-	if (status != BETON_OK) {
-		bt_prefix(err, "\"%s\"", key);
+	int status = open_for(store, key, fd, err);
+	if (status != BETON_OK)
 		return status;
+	status = dtrain__store_change_will(store, *fd, key, text, ANSWER_TIMEOUT_MS, err);
+	if (status != BETON_OK) {
+		close(*fd);
+		*fd = -1;
 	}
-	size_t size;
-	status = exchange(*fd, &request, &nothing, &size);
-	free(nothing);
+	return status;
+}
+
+int dtrain__store_watch(dtrain_store *store, const char *key, int *fd, beton_error *err)
+{
+	store_request request = {STORE_WAIT, key, NULL, 0, dtrain__deadline(ANSWER_TIMEOUT_MS), -1};
+	int status = open_for(store, key, fd, err);
+	if (status != BETON_OK)
+		return status;
+	status = send_request(*fd, &request);
 	if (status == BETON_OK)
 		return BETON_OK;
 	close(*fd);
 	*fd = -1;
 	return explain(store, &request, status, err);
+}
+
+int dtrain__store_watched(dtrain_store *store, int fd, const char *key, void **value, size_t *size, beton_error *err)
+{
+	const store_request request = {.kind = STORE_WAIT, .key = key};
+	*value = NULL;
+	int status = receive_reply(fd, dtrain__deadline(ANSWER_TIMEOUT_MS), value, size);
+	if (status == BETON_OK)
+		return BETON_OK;
+	free(*value);
+	*value = NULL;
+	return explain(store, &request, status, err);
+}
+
+bool dtrain__store_is_gone(dtrain_store *store)
+{
+	pthread_mutex_lock(&store->mutex);
+	bool gone = store->gone;
+	pthread_mutex_unlock(&store->mutex);
+	if (gone)
+		return true;
+	int fd = -1;
+	gone = dtrain__socket_connect(store->peer_host, store->port, dtrain__deadline(PROBE_MS), &fd, NULL) != BETON_OK;
+	if (fd >= 0)
+		close(fd);
+	pthread_mutex_lock(&store->mutex);
+	store->gone = store->gone || gone;
+	pthread_mutex_unlock(&store->mutex);
+	return gone;
+}
+
+bool dtrain__store_is_own(const dtrain_store *store)
+{
+	return strcmp(store->peer_host, store->local_host) == 0 && dtrain__store_server_has_port(store->port);
+}
+
+void dtrain__store_note_failure(dtrain_store *store, const beton_error *failure)
+{
+	pthread_mutex_lock(&store->mutex);
+	if (store->failures++ == 0) {
+		store->failure = *failure;
+		eventfd_write(store->failed_fd, 1);
+	}
+	pthread_mutex_unlock(&store->mutex);
+}
+
+void dtrain__store_forget_failure(dtrain_store *store)
+{
+	eventfd_t one;
+	pthread_mutex_lock(&store->mutex);
+	if (--store->failures == 0)
+		eventfd_read(store->failed_fd, &one);
+	pthread_mutex_unlock(&store->mutex);
+}
+
+int dtrain__store_failed_fd(const dtrain_store *store)
+{
+	return store->failed_fd;
+}
+
+int dtrain__store_failure(dtrain_store *store, beton_error *err)
+{
+	pthread_mutex_lock(&store->mutex);
+	int status = store->failures ? store->failure.code : BETON_OK;
+	if (status != BETON_OK && err)
+		*err = store->failure;
+	pthread_mutex_unlock(&store->mutex);
+	return status;
 }
 
 int dtrain__store_look_up(dtrain_store *store, const char *key, int answer_ms, void **value, size_t *size,

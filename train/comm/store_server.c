@@ -5,8 +5,6 @@
  * A connection is a stranger's until its HELLO is accepted. It costs its struct, a descriptor and the kernel's buffers
  * for STRANGER_NS at most; if there are too many strangers, the oldest is dropped.
  */
-#include <dtrain/comm.h>
-
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,11 +22,13 @@
 #include "common/sized.h"
 #include "common/system.h"
 #include "socket.h"
+#include "store.h"
 #include "store_session.h"
 
-/* For each rank: last wills of its groups, a call in each of their threads, and two idle connections. */
-#define RANK_CONNECTIONS 16
-#define LEAST_RANK_CONNECTIONS 6 /* of a rank with two groups */
+/* For each rank: last wills of its groups, a wait for the alarm and a call in each of their threads, and two idle
+ * connections. */
+#define RANK_CONNECTIONS 24
+#define LEAST_RANK_CONNECTIONS 8 /* of a rank with two groups */
 #define MOST_STRANGERS 256
 /* Descriptors for other uses of this process. */
 #define OTHER_DESCRIPTORS 64
@@ -55,6 +55,7 @@ typedef struct connection_list {
 } connection_list;
 
 struct dtrain_store_server {
+	dtrain_store_server *next; /* of this process's servers; guarded by the lock of that list */
 	int listen_fd;
 	int epoll_fd;
 	int stop_fd;
@@ -69,6 +70,38 @@ struct dtrain_store_server {
 	pthread_mutex_t mutex; /* guards the members below, which other threads read */
 	bool was_full;
 };
+
+/* The servers of this process. */
+static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
+static dtrain_store_server *registry;
+
+static void enlist(dtrain_store_server *server)
+{
+	pthread_mutex_lock(&registry_mutex);
+	server->next = registry;
+	registry = server;
+	pthread_mutex_unlock(&registry_mutex);
+}
+
+static void strike(const dtrain_store_server *server)
+{
+	pthread_mutex_lock(&registry_mutex);
+	dtrain_store_server **link = &registry;
+	while (*link != server)
+		link = &(*link)->next;
+	*link = server->next;
+	pthread_mutex_unlock(&registry_mutex);
+}
+
+bool dtrain__store_server_has_port(uint16_t port)
+{
+	pthread_mutex_lock(&registry_mutex);
+	const dtrain_store_server *server = registry;
+	while (server && server->port != port)
+		server = server->next;
+	pthread_mutex_unlock(&registry_mutex);
+	return server != NULL;
+}
 
 static void append(connection_list *list, server_connection *connection)
 {
@@ -428,6 +461,7 @@ int dtrain_store_server_start(const dtrain_store_server_options *given, dtrain_s
 		release(server);
 		return status;
 	}
+	enlist(server);
 	*out = server;
 	return BETON_OK;
 }
@@ -450,6 +484,7 @@ void dtrain_store_server_stop(dtrain_store_server **server)
 	uint64_t one = 1;
 	if (!server || !*server)
 		return;
+	strike(*server);
 	/* Writing to a fresh eventfd cannot fail or block. */
 	if (write((*server)->stop_fd, &one, sizeof(one)) == sizeof(one))
 		pthread_join((*server)->thread, NULL);

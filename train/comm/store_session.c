@@ -146,14 +146,27 @@ static void serve_add(store_content *content, store_session *session)
 	reply(session, status, entry ? entry->value : NULL);
 }
 
+/* The session's will for this key, or room for another one; NULL: there is neither. */
+static store_will *find_will(store_session *session, const uint8_t *key, size_t key_size)
+{
+	for (int i = 0; i < STORE_MAX_WILLS; i++) {
+		store_will *will = &session->wills[i];
+		if (!will->blob || (will->key_size == key_size && memcmp(will->blob->data, key, key_size) == 0))
+			return will;
+	}
+	return NULL;
+}
+
 static void serve_will(store_content *content, store_session *session)
 {
-	int status = BETON_OK;
-	store_blob *will = dtrain__store_blob_create(&content->memory, session->body, session->body_size, &status);
-	if (will) {
-		dtrain__store_blob_release(session->will);
-		session->will = will;
-		session->will_key_size = session->header.key_size;
+	int status = BETON_NO_SPACE;
+	store_will *will = find_will(session, session->body, session->header.key_size);
+	store_blob *blob =
+		will ? dtrain__store_blob_create(&content->memory, session->body, session->body_size, &status) : NULL;
+	if (blob) {
+		status = BETON_OK;
+		dtrain__store_blob_release(will->blob);
+		*will = (store_will){blob, session->header.key_size};
 	}
 	reply(session, status, NULL);
 }
@@ -310,17 +323,17 @@ bool dtrain__store_session_is_busy(const store_session *session)
 	return session->reply_size || (session->head_size && !session->waiting);
 }
 
-static void carry_out_will(store_content *content, store_session *session)
+static void carry_out(store_content *content, const store_will *will)
 {
-	const uint8_t *key = session->will->data, *value = key + session->will_key_size;
-	size_t key_size = session->will_key_size, value_size = session->will->size - key_size;
+	const uint8_t *key = will->blob->data, *value = key + will->key_size;
+	size_t key_size = will->key_size, value_size = will->blob->size - key_size;
 	/* Without memory for it, waiting ranks reach their deadlines. */
 	if (!dtrain__store_table_find(&content->values, key, key_size) &&
 	    dtrain__store_table_set(&content->values, key, key_size, value, value_size) == BETON_OK)
 		wake(content, key, key_size);
 }
 
-void dtrain__store_session_close(store_content *content, store_session *session, bool carry_out)
+void dtrain__store_session_close(store_content *content, store_session *session, bool carries_out)
 {
 	store_session **link = &content->ready;
 	stop_waiting(content, session);
@@ -330,8 +343,10 @@ void dtrain__store_session_close(store_content *content, store_session *session,
 		*link = session->next_ready;
 	clear_input(content, session);
 	dtrain__store_blob_release(session->reply_value);
-	if (session->will && carry_out)
-		carry_out_will(content, session);
-	dtrain__store_blob_release(session->will);
+	for (int i = 0; i < STORE_MAX_WILLS && session->wills[i].blob; i++) {
+		if (carries_out)
+			carry_out(content, &session->wills[i]);
+		dtrain__store_blob_release(session->wills[i].blob);
+	}
 	content->members -= session->member;
 }

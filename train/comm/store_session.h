@@ -21,7 +21,15 @@
 #define STORE_MAX_INPUT (64u << 20)
 #define STORE_SMALL_INPUT 4096
 
+/* Last wills of one session. */
+#define STORE_MAX_WILLS 2
+
 typedef struct store_session store_session;
+
+typedef struct store_will {
+	store_blob *blob; /* key and value; NULL: none */
+	size_t key_size;
+} store_will;
 
 typedef struct store_content {
 	uint8_t token[STORE_TOKEN_SIZE];
@@ -56,8 +64,7 @@ struct store_session {
 	store_blob *reply_value; /* NULL: empty */
 	size_t reply_size, sent; /* bytes including the header; 0: nothing to send */
 
-	store_blob *will; /* key and value */
-	size_t will_key_size;
+	store_will wills[STORE_MAX_WILLS]; /* the first takes effect first */
 
 	struct store_session *next, *previous, *next_ready;
 };
@@ -82,7 +89,7 @@ int dtrain__store_session_pending(const store_session *session, struct iovec par
 bool dtrain__store_session_sent(store_session *session, size_t size);
 /* Whether a frame is partly received or sent. If that lasts long, the client hangs. */
 bool dtrain__store_session_is_busy(const store_session *session);
-/* Closes the session. carry_out: its last will takes effect; false when the whole store ends. */
-void dtrain__store_session_close(store_content *content, store_session *session, bool carry_out);
+/* Closes the session. carries_out: its last wills take effect; false when the whole store ends. */
+void dtrain__store_session_close(store_content *content, store_session *session, bool carries_out);
 
 #endif

@@ -95,8 +95,9 @@ static inline void dtrain_group_options_init(dtrain_group_options *options)
 /* Joins the group as rank of world_size; returns when all ranks have joined. Every rank must make the same calls on a
  * group in the same order. Errors: TIMEOUT (names the missing ranks), PEER_LOST, MISMATCH, UNSUPPORTED,
  * INVALID_ARGUMENT (also for two ranks on one GPU, which the message names), NOT_FOUND (the module dtrain-gloo.so, or a
- * library that it needs). A group of one rank needs no store (NULL) and no backend. The store must outlive the group,
- * and the device the group and its handles.
+ * library that it needs). While another group of this client has failed and is not destroyed, joining ends with that
+ * failure, because a rank of both is lost. A group of one rank needs no store (NULL) and no backend. The store must
+ * outlive the group, and the device the group and its handles.
  *
  * A group on a device whose module has a backend is stream-ordered: the calling thread puts operations on the group's
  * stream, and a thread of the group watches them. Operations can be captured if `after` is part of the capture, and the
@@ -118,7 +119,8 @@ BETON_API int dtrain_group_size(const dtrain_group *group);
 /* All operations are asynchronous: they are queued in call order, run on the group's thread (CPU) or stream (GPU), and
  * return a work handle, which must be waited for exactly once. The caller keeps the buffers valid until then. Counts
  * are elements. after: the operation starts when this event is complete; NULL: at once. On failure there is no handle.
- * After a failure, every later operation of the group fails with the same error.
+ * After a failure, every later operation of the group fails with the same error. With Gloo the end of a rank's process
+ * is such a failure, on all ranks and at once, unless the process has destroyed the group.
  *
  * Order: all ranks call collectives in the same order. Sends and receives involve two ranks only, which may call them
  * anywhere between collectives; they do not count in the order of collectives.
