@@ -479,6 +479,7 @@ static void check_captured(struct rank *r, const char *name, double bound)
 typedef struct own_hook {
 	int created, destroyed, rounds, finished;
 	int fails_at; /* which round fails, from 1; 0: none */
+	bool is_idle; /* it calls no operation */
 } own_hook;
 
 typedef struct own_range {
@@ -516,6 +517,8 @@ static int own_round(void *state, dtrain_hook_round *round, beton_error *error)
 		snprintf(error->message, sizeof(error->message), "this round fails");
 		return error->code = BETON_USER_ERROR;
 	}
+	if (own->hook->is_idle)
+		return BETON_OK;
 	int status = dtrain_device_get_api(own->range.device)->event_record(round->ready, round->stream, error);
 	round->bytes = (uint64_t)half * sizeof(float);
 	return status == BETON_OK
@@ -558,6 +561,10 @@ static void check_own(struct rank *r)
 	forget(&j);
 	run(&j, 1, false);
 	REQUIRE(distance(&j) == 0);
+	counts.is_idle = true;
+	put_inputs(&j, 2);
+	REQUIRE(dtrain_program_run(j.model.program, j.model.stream, false, &err) == BETON_STATE);
+	REQUIRE(strstr(err.message, "hook 'halves' called no operation"));
 	close_job(&j);
 	REQUIRE(counts.destroyed == units);
 }

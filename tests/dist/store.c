@@ -383,7 +383,7 @@ static void lost_server_is_reported(void **state)
 	/* The code comes without an error record too, now from a new connection, which nobody takes. */
 	void *value;
 	size_t size;
-	assert_int_equal(dtrain_store_get(f->client, "a", 100, &value, &size, NULL), BETON_TIMEOUT);
+	assert_int_equal(dtrain_store_get(f->client, "a", 100, &value, &size, NULL), BETON_PEER_LOST);
 }
 
 static void connecting_gives_up_at_the_deadline(void **state)
@@ -436,7 +436,7 @@ static void late_answers_are_for_nobody(void **state)
 
 		assert_int_equal(kill(pid, SIGSTOP), 0);
 		assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
-		assert_int_equal(dtrain__store_add(client, "count", 1, SHORT_MS, &sum, &err), BETON_TIMEOUT);
+		assert_int_equal(dtrain_store_add_within(client, "count", 1, SHORT_MS, &sum, &err), BETON_TIMEOUT);
 		assert_non_null(strstr(err.message, "cannot add to \"count\": no answer in time"));
 		assert_int_equal(dtrain__store_look_up(client, "key", SHORT_MS, &value, &size, NULL), BETON_TIMEOUT);
 		assert_null(value);

@@ -79,9 +79,12 @@ static bool await_alarm(dtrain_group *group, char **text)
 		/* The server may have dropped the connection alone. */
 		close(group->alarm_fd);
 		group->alarm_fd = -1;
-		if (dtrain__store_is_gone(group->member.store) ||
-		    dtrain__group_watch_alarm(&group->member, &group->alarm_fd, NULL) != BETON_OK)
-			return true;
+		while (dtrain__group_watch_alarm(&group->member, &group->alarm_fd, NULL) != BETON_OK) {
+			if (dtrain__store_is_gone(group->member.store))
+				return true;
+			if (rest(group, LOOK_NS))
+				return false;
+		}
 	}
 }
 

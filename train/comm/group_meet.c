@@ -103,7 +103,8 @@ static int get_text_soon(const group_membership *member, const char *what, int r
 static int set_text_soon(const group_membership *member, const char *what, int rank, const char *text)
 {
 	char *key = make_key(member, what, rank);
-	int status = key ? dtrain__store_set(member->store, key, text, strlen(text), ANSWER_MS, NULL) : BETON_NO_MEMORY;
+	int status = key ? dtrain_store_set_within(member->store, key, text, strlen(text), ANSWER_MS, NULL)
+			 : BETON_NO_MEMORY;
 	free(key);
 	return status;
 }
@@ -111,7 +112,7 @@ static int set_text_soon(const group_membership *member, const char *what, int r
 static int count_up_soon(const group_membership *member, const char *what, int64_t *sum)
 {
 	char *key = make_key(member, what, -1);
-	int status = key ? dtrain__store_add(member->store, key, 1, ANSWER_MS, sum, NULL) : BETON_NO_MEMORY;
+	int status = key ? dtrain_store_add_within(member->store, key, 1, ANSWER_MS, sum, NULL) : BETON_NO_MEMORY;
 	free(key);
 	return status;
 }

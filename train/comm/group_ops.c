@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "group_stream.h"
 
 static int check_call(const dtrain_group *group, const dtrain_group_call *call, bool reduces, beton_error *err)
@@ -57,7 +58,7 @@ static dtrain_work *create_work(dtrain_group *group, const work_item *items, int
 	work->op = count ? items[0].call.op : DTRAIN_GROUP_BARRIER;
 	work->api = group->api;
 	pthread_mutex_init(&work->mutex, NULL);
-	pthread_cond_init(&work->finished, NULL);
+	bt_condition_init(&work->finished);
 	return work;
 }
 
@@ -239,6 +240,17 @@ int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_BARRIER, .dtype = DTRAIN_U8};
 	return submit(group, &call, false, NULL, work, err);
+}
+
+bool dtrain__work_wait_for(dtrain_work *work, uint64_t ns)
+{
+	uint64_t deadline_ns = bt_now_ns() + ns;
+	pthread_mutex_lock(&work->mutex);
+	for (uint64_t now; !work->done && (now = bt_now_ns()) < deadline_ns;)
+		bt_wait_ns(&work->finished, &work->mutex, deadline_ns - now);
+	bool done = work->done;
+	pthread_mutex_unlock(&work->mutex);
+	return done;
 }
 
 int dtrain__work_wait_timed(dtrain_work **out, uint64_t *start_ns, uint64_t *end_ns, beton_error *err)

@@ -147,7 +147,7 @@ static int look_up(const char *host, uint16_t port, uint64_t deadline, struct ad
 	return BETON_OK;
 }
 
-int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, int *out, beton_error *err)
+int dtrain__socket_connect(const char *host, uint16_t port, bool awaits, uint64_t deadline, int *out, beton_error *err)
 {
 	uint64_t began = bt_now_ns();
 	connect_attempts attempts = {.used = 0};
@@ -163,7 +163,8 @@ int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, i
 			if (*out < 0)
 				note_attempt(&attempts, a, last);
 		}
-		if (*out >= 0 || last == EMFILE || last == ENFILE || last == EACCES || last == EPERM)
+		if (*out >= 0 || (!awaits && last == ECONNREFUSED) || last == EMFILE || last == ENFILE ||
+		    last == EACCES || last == EPERM)
 			break;
 		sleep_ms(pause_ms < dtrain__remaining_ms(deadline) ? pause_ms : dtrain__remaining_ms(deadline));
 		pause_ms = pause_ms * 2 < RETRY_MOST_MS ? pause_ms * 2 : RETRY_MOST_MS;
@@ -174,6 +175,8 @@ int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, i
 	freeaddrinfo(list);
 	if (*out >= 0)
 		return BETON_OK;
+	if (!awaits && last == ECONNREFUSED)
+		return bt_fail(err, BETON_PEER_LOST, "nothing listens at %s:%u any more; tried %s", host, port, tried);
 	if (!is_late)
 		return bt_fail_errno(err, last, "cannot connect to %s:%u; tried %s", host, port, tried);
 	return bt_fail(err, BETON_TIMEOUT, "cannot connect to %s:%u within %.3g s; tried %s", host, port,

@@ -5,6 +5,7 @@
 #ifndef DTRAIN_COMM_SOCKET_H
 #define DTRAIN_COMM_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,9 +22,9 @@ int dtrain__remaining_ms(uint64_t deadline);
 int dtrain__socket_listen(const char *host, uint16_t port, int *out, beton_error *err);
 int dtrain__socket_local_port(int fd, uint16_t *out, beton_error *err);
 
-/* Connects, and retries while nobody listens. *out is non-blocking. Errors, which say what was tried: TIMEOUT,
- * NOT_FOUND (host), SYSTEM. */
-int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, int *out, beton_error *err);
+/* Connects. awaits: retries while nothing listens; otherwise that is PEER_LOST. *out is non-blocking. Errors, which say
+ * what was tried: TIMEOUT, NOT_FOUND (host), PEER_LOST, SYSTEM. */
+int dtrain__socket_connect(const char *host, uint16_t port, bool awaits, uint64_t deadline, int *out, beton_error *err);
 
 /* Transfers all bytes, or returns an error without a message: TIMEOUT, or PEER_LOST if the connection is gone. */
 int dtrain__socket_send(int fd, const void *data, size_t size, uint64_t deadline);

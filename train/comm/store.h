@@ -39,12 +39,6 @@ int dtrain__store_failure(dtrain_store *store, beton_error *err);
 /* Whether a server of this process has the port. */
 bool dtrain__store_server_has_port(uint16_t port);
 
-/* Calls of <dtrain/comm.h> with a limit: after answer_ms without an answer the connection is dropped, so that a late
- * answer is lost. TIMEOUT: it is not known whether the store carried out the call. */
-int dtrain__store_set(dtrain_store *store, const char *key, const void *value, size_t size, int answer_ms,
-		      beton_error *err);
-int dtrain__store_add(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,
-		      beton_error *err);
 /* NOT_FOUND, without filling err: the key is not set. The caller frees *value, which is NULL on failure. */
 int dtrain__store_look_up(dtrain_store *store, const char *key, int answer_ms, void **value, size_t *size,
 			  beton_error *err);

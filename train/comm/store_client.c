@@ -27,8 +27,8 @@
 /* A store under load from strangers may close a connection before it has read its HELLO. */
 #define HELLO_TRIES 5
 #define HELLO_PAUSE_MS 20
-/* A server that is there accepts a connection at once. */
-#define PROBE_MS 300
+/* A server that is there answers within this time. */
+#define PROBE_MS 1000
 
 struct dtrain_store {
 	char *host; /* as given, for messages */
@@ -100,13 +100,14 @@ static int explain_hello(const dtrain_store *store, int status, const char *why,
 	return bt_fail(err, status, "store %s:%u: %s", store->host, store->port, reason);
 }
 
-/* Opens a connection that the server admits. */
+/* Opens a connection that the server admits. The first one waits until there is a server. */
 static int open_connection(const dtrain_store *store, const char *host, uint64_t deadline, int *fd, beton_error *err)
 {
+	bool first = host == store->host;
 	int status = BETON_OK;
 	char why[200];
 	for (int tries = 0; tries < HELLO_TRIES; tries++) {
-		status = dtrain__socket_connect(host, store->port, deadline, fd, err);
+		status = dtrain__socket_connect(host, store->port, first, deadline, fd, err);
 		if (status != BETON_OK) {
 			bt_prefix(err, "store");
 			return status;
@@ -318,8 +319,8 @@ const char *dtrain__store_peer_host(const dtrain_store *store)
 	return store->peer_host;
 }
 
-int dtrain__store_set(dtrain_store *store, const char *key, const void *value, size_t size, int answer_ms,
-		      beton_error *err)
+int dtrain_store_set_within(dtrain_store *store, const char *key, const void *value, size_t size, int answer_ms,
+			    beton_error *err)
 {
 	store_request request = {STORE_SET, key, value, size, dtrain__deadline(answer_ms), -1};
 	void *nothing;
@@ -331,7 +332,7 @@ int dtrain__store_set(dtrain_store *store, const char *key, const void *value, s
 
 int dtrain_store_set(dtrain_store *store, const char *key, const void *value, size_t size, beton_error *err)
 {
-	return dtrain__store_set(store, key, value, size, ANSWER_TIMEOUT_MS, err);
+	return dtrain_store_set_within(store, key, value, size, ANSWER_TIMEOUT_MS, err);
 }
 
 int dtrain__store_change_will(dtrain_store *store, int fd, const char *key, const char *text, int answer_ms,
@@ -399,8 +400,8 @@ bool dtrain__store_is_gone(dtrain_store *store)
 	pthread_mutex_unlock(&store->mutex);
 	if (gone)
 		return true;
-	int fd = -1;
-	gone = dtrain__socket_connect(store->peer_host, store->port, dtrain__deadline(PROBE_MS), &fd, NULL) != BETON_OK;
+	int fd = -1, status = open_connection(store, store->peer_host, dtrain__deadline(PROBE_MS), &fd, NULL);
+	gone = status == BETON_PEER_LOST;
 	if (fd >= 0)
 		close(fd);
 	pthread_mutex_lock(&store->mutex);
@@ -479,8 +480,8 @@ int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void 
 	return dtrain__store_get_until(store, key, timeout_ms, -1, value, size, err);
 }
 
-int dtrain__store_add(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,
-		      beton_error *err)
+int dtrain_store_add_within(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,
+			    beton_error *err)
 {
 	uint8_t bytes[8];
 	dtrain__store_pack_i64(delta, bytes);
@@ -498,5 +499,5 @@ int dtrain__store_add(dtrain_store *store, const char *key, int64_t delta, int a
 
 int dtrain_store_add(dtrain_store *store, const char *key, int64_t delta, int64_t *sum, beton_error *err)
 {
-	return dtrain__store_add(store, key, delta, ANSWER_TIMEOUT_MS, sum, err);
+	return dtrain_store_add_within(store, key, delta, ANSWER_TIMEOUT_MS, sum, err);
 }

@@ -36,6 +36,9 @@ int dtrain__all_to_all_noted(dtrain_group *group, void *output, const void *inpu
 /* Notes of the operations and batches that are called from now on; NULL: none. They must exist until then. */
 void dtrain__group_note(dtrain_group *group, const work_notes *notes);
 
+/* Waits for this long at most, and frees nothing. True: the operation has ended, so that dtrain_work_wait returns at
+ * once. For groups with a thread. */
+bool dtrain__work_wait_for(dtrain_work *work, uint64_t ns);
 /* dtrain_work_wait that also returns when the operation ran on the group's thread (bt_now_ns; either may be NULL). */
 int dtrain__work_wait_timed(dtrain_work **work, uint64_t *start_ns, uint64_t *end_ns, beton_error *err);
 

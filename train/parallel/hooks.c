@@ -196,14 +196,15 @@ uint64_t dtrain_sync_hook_bytes(const dtrain_sync *sync)
 
 /* ---- rounds ---- */
 
-sync_transfer dtrain__sync_hook_transfer(const sync_reduction *reduction, int round)
+sync_transfer dtrain__sync_hook_transfer(sync_reduction *reduction, int round)
 {
 	const dtrain_sync *sync = reduction->sum.sync;
 	return (sync_transfer){.kind = SYNC_HOOK,
 			       .group = reduction->shard ? sync->replicas : sync->group,
 			       .state = reduction->state,
 			       .round = round,
-			       .packed = reduction->packed};
+			       .packed = reduction->packed,
+			       .called = &reduction->called};
 }
 
 int dtrain__sync_begin_round(sync_operation *operation, const sync_transfer *transfer, dtrain_stream *stream,
@@ -217,6 +218,7 @@ int dtrain__sync_begin_round(sync_operation *operation, const sync_transfer *tra
 	if (status != BETON_OK)
 		return status;
 	operation->work = round.work;
+	*transfer->called = round.work || (transfer->round > 0 && *transfer->called);
 	if (operation->mark) {
 		operation->mark->used = round.work != NULL;
 		sync->marks->step.bytes += round.bytes;

@@ -7,8 +7,9 @@
 
 #include <dtrain/server.h>
 
-/* What is sent in front of parameters. */
-enum link_head { LINK_STOP, LINK_NUMBERS };
+/* The server's word to a worker: parameters follow; there are no more; they come later. The last is said again and
+ * again, so that each side's timeout is that of a message. */
+enum link_word { LINK_PARAMETERS, LINK_STOP, LINK_LATER };
 
 typedef struct link_arrays {
 	dtrain_params *params;

@@ -122,9 +122,11 @@ int dtrain__sync_begin_run(dtrain_sync *sync, const dtrain__run *run, beton_erro
 {
 	if (sync->within_run)
 		return BETON_OK;
-	if (sync->shards && !sync->started)
+	if (!sync->started && sync->group && dtrain_group_size(sync->group) > 1)
 		return bt_fail(err, BETON_STATE,
-			       "sync: a program of sharded parameters runs before the sync is started");
+			       "sync: a program with backward runs before the sync is started, which would sum nothing "
+			       "over the %d ranks",
+			       dtrain_group_size(sync->group));
 	sync->within_run = true;
 	int status = dtrain__sync_begin_sums(sync, run, err);
 	return status == BETON_OK && !run->more ? dtrain__sync_mark_began(sync, run->stream, err) : status;
@@ -277,7 +279,12 @@ static int finish(void *context, const dtrain__run *run, beton_error *err)
 	sync_reduction *reduction = context;
 	dtrain_sync *sync = reduction->sum.sync;
 	int status = dtrain__operation_wait(&reduction->second, run->stream, err);
-	if (status == BETON_OK && !run->more && dtrain__sync_sends(reduction, run))
+	bool sends = !run->more && dtrain__sync_sends(reduction, run);
+	if (status == BETON_OK && sends && !reduction->called)
+		status = bt_fail(err, BETON_STATE,
+				 "sync: hook '%s' called no operation for %s: the ranks would train apart",
+				 sync->hook.name, reduction->sum.label);
+	if (status == BETON_OK && sends)
 		status = sync->hook.finish(reduction->state, run->stream, err);
 	return status == BETON_OK ? dtrain__sync_tell(reduction, run, err) : status;
 }

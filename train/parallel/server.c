@@ -25,7 +25,7 @@ typedef struct server_worker {
 	dtrain_group *group;
 	pthread_t thread;
 	bool started;
-	int64_t head[LINK_NUMBERS];
+	int64_t word; /* to the worker: link_word */
 	/* What is sent, and what was received: of its thread, and of the caller's while it is PUSHED or TAKEN. */
 	float *values, *pushed;
 
@@ -83,24 +83,33 @@ static bool may_pull(const server_worker *worker)
 	return server->version >= 0 && worker->clock - least_clock(server) <= server->options.bound;
 }
 
-/* Waits until the worker may go on. False: it is to stop. */
-static bool prepare_values(server_worker *worker)
+static void wait_until(dtrain_server *server, uint64_t deadline_ns)
+{
+	struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000),
+				 .tv_nsec = (long)(deadline_ns % 1000000000)};
+	pthread_cond_clockwait(&server->changed, &server->mutex, CLOCK_MONOTONIC, &until);
+}
+
+/* Waits until the worker's gradients were used and it may go on, but not for as long as the worker would wait. */
+static enum link_word await_turn(server_worker *worker)
 {
 	dtrain_server *server = worker->server;
+	uint64_t deadline_ns = bt_now_ns() + (uint64_t)server->options.timeout_ms * 1000000 / 4;
 	pthread_mutex_lock(&server->mutex);
-	while (!server->stopping && !may_pull(worker))
-		pthread_cond_wait(&server->changed, &server->mutex);
-	bool goes_on = !server->stopping;
-	if (goes_on) {
+	while (!server->stopping && !(worker->state == AWAY && may_pull(worker)) && bt_now_ns() < deadline_ns)
+		wait_until(server, deadline_ns);
+	enum link_word word = server->stopping                            ? LINK_STOP
+			      : worker->state == AWAY && may_pull(worker) ? LINK_PARAMETERS
+									  : LINK_LATER;
+	if (word == LINK_PARAMETERS) {
 		memcpy(worker->values, server->published, (size_t)server->arrays.count * sizeof(float));
 		worker->pulled = server->version;
 		worker->lead = worker->clock - least_clock(server);
 	}
 	pthread_mutex_unlock(&server->mutex);
-	return goes_on;
+	return word;
 }
 
-/* The gradients are here; waits until they have been made a step of. */
 static void hand_over(server_worker *worker)
 {
 	dtrain_server *server = worker->server;
@@ -108,17 +117,18 @@ static void hand_over(server_worker *worker)
 	worker->state = PUSHED;
 	worker->pushed_at = ++server->pushes;
 	pthread_cond_broadcast(&server->changed);
-	while (worker->state != AWAY && !server->stopping)
-		pthread_cond_wait(&server->changed, &server->mutex);
 	pthread_mutex_unlock(&server->mutex);
 }
 
 static int serve_once(server_worker *worker, bool *stop, beton_error *err)
 {
 	const link_arrays *arrays = &worker->server->arrays;
-	*stop = !prepare_values(worker);
-	worker->head[LINK_STOP] = *stop;
-	int status = dtrain__link_send(worker->group, LINK_WORKER, worker->head, LINK_NUMBERS, DTRAIN_I64, err);
+	int status = BETON_OK;
+	do {
+		worker->word = await_turn(worker);
+		status = dtrain__link_send(worker->group, LINK_WORKER, &worker->word, 1, DTRAIN_I64, err);
+	} while (status == BETON_OK && worker->word == LINK_LATER);
+	*stop = worker->word == LINK_STOP;
 	if (status != BETON_OK || *stop)
 		return status;
 	status = dtrain__link_send(worker->group, LINK_WORKER, worker->values, arrays->count, DTRAIN_F32, err);
@@ -155,8 +165,6 @@ static int open_worker(dtrain_server *server, dtrain_store *store, int number, c
 {
 	const link_arrays *arrays = &server->arrays;
 	server_worker *worker = &server->workers[number];
-	worker->server = server;
-	worker->clock = server->options.clock;
 	worker->values = malloc((size_t)arrays->count * sizeof(float));
 	worker->pushed = malloc((size_t)dtrain__link_pushed(arrays) * sizeof(float));
 	worker->buffers = malloc((size_t)(arrays->buffers + 1) * sizeof(float));
@@ -168,7 +176,14 @@ static int open_worker(dtrain_server *server, dtrain_store *store, int number, c
 		       : status;
 }
 
-/* One after the other. */
+static int start_thread(server_worker *worker, beton_error *err)
+{
+	int failed = pthread_create(&worker->thread, NULL, serve, worker);
+	worker->started = !failed;
+	return failed ? bt_fail(err, BETON_SYSTEM, "parameter server: cannot start a thread") : BETON_OK;
+}
+
+/* One after the other. The first do not wait without a word for the last. */
 static int open_workers(dtrain_server *server, dtrain_store *store, beton_error *err)
 {
 	const link_arrays *arrays = &server->arrays;
@@ -177,22 +192,17 @@ static int open_workers(dtrain_server *server, dtrain_store *store, beton_error 
 					     (void **)&buffers, err);
 	if (status == BETON_OK)
 		status = dtrain__link_first_buffers(arrays, buffers, true, err);
-	for (int i = 0; i < server->options.workers && status == BETON_OK; i++)
+	for (int i = 0; i < server->options.workers; i++) {
+		server->workers[i].server = server;
+		server->workers[i].clock = server->options.clock;
+	}
+	for (int i = 0; i < server->options.workers && status == BETON_OK; i++) {
 		status = open_worker(server, store, i, buffers, err);
+		if (status == BETON_OK)
+			status = start_thread(&server->workers[i], err);
+	}
 	arrays->api->host_free(arrays->device, buffers);
 	return status;
-}
-
-static int start_threads(dtrain_server *server, beton_error *err)
-{
-	for (int i = 0; i < server->options.workers; i++) {
-		server_worker *worker = &server->workers[i];
-		int failed = pthread_create(&worker->thread, NULL, serve, worker);
-		if (failed)
-			return bt_fail_errno(err, failed, "parameter server: cannot start a thread");
-		worker->started = true;
-	}
-	return BETON_OK;
 }
 
 static int open_parts(dtrain_server *server, dtrain_params *params, dtrain_store *store, beton_error *err)
@@ -209,8 +219,6 @@ static int open_parts(dtrain_server *server, dtrain_params *params, dtrain_store
 	if (status == BETON_OK)
 		status = arrays->api->host_alloc(arrays->device, (size_t)dtrain__link_pushed(arrays) * sizeof(float),
 						 (void **)&server->taken, err);
-	if (status == BETON_OK)
-		status = open_workers(server, store, err);
 	if (status != BETON_OK)
 		return status;
 	if (pthread_mutex_init(&server->mutex, NULL) != 0)
@@ -220,7 +228,7 @@ static int open_parts(dtrain_server *server, dtrain_params *params, dtrain_store
 		return bt_fail(err, BETON_SYSTEM, "parameter server: no lock");
 	}
 	server->has_lock = true;
-	return start_threads(server, err);
+	return open_workers(server, store, err);
 }
 
 int dtrain_server_create(dtrain_params *params, dtrain_store *store, const dtrain_server_options *given,
@@ -333,13 +341,6 @@ static int choose(dtrain_server *server)
 		if (server->workers[i].state == PUSHED)
 			server->workers[i].state = TAKEN;
 	return pushed == here ? pushed : 0;
-}
-
-static void wait_until(dtrain_server *server, uint64_t deadline_ns)
-{
-	struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000),
-				 .tv_nsec = (long)(deadline_ns % 1000000000)};
-	pthread_cond_clockwait(&server->changed, &server->mutex, CLOCK_MONOTONIC, &until);
 }
 
 /* What workers send for a later step does not count in an evaluation of this one. */

@@ -31,6 +31,7 @@ typedef struct sync_transfer {
 	void *state;         /* SYNC_HOOK: of the hook; it has no output, input and count */
 	int round;
 	dtrain_event *packed;
+	bool *called; /* SYNC_HOOK: set if the hook called an operation in this round or the one before */
 } sync_transfer;
 
 /* A collective that runs issue and wait for. */
@@ -65,6 +66,7 @@ typedef struct sync_reduction {
 	dtrain_hook_part *parts;
 	sync_operation second;  /* its second round; the first is `sum`, or `replicas` */
 	dtrain_event *packed;   /* for its rounds */
+	bool called;            /* it has called an operation in this step */
 	void *runs;             /* sum over the runs of this step; NULL: steps have one run */
 	dtrain_op *add;         /* adds the array, or the shard, to the sum of the runs, or the other way round */
 	struct sync_tree *tree; /* of sums in the order of parts (tree.h); NULL: others */
@@ -297,7 +299,7 @@ void dtrain__sync_free_hook(const dtrain_sync_options *options, dtrain_hook *hoo
 int dtrain__sync_create_states(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_destroy_states(dtrain_sync *sync);
 /* What a round of the hook moves. */
-sync_transfer dtrain__sync_hook_transfer(const sync_reduction *reduction, int round);
+sync_transfer dtrain__sync_hook_transfer(sync_reduction *reduction, int round);
 /* Calls the hook's round: see dtrain__operation_issue. */
 int dtrain__sync_begin_round(sync_operation *operation, const sync_transfer *transfer, dtrain_stream *stream,
 			     const work_notes *notes, beton_error *err);

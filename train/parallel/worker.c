@@ -4,14 +4,20 @@
  */
 #include <stdlib.h>
 
+#include "comm/work.h"
 #include "common/error.h"
 #include "common/sized.h"
 #include "link.h"
 
+/* How often the caller is asked. */
+#define ASK_NS 200000000ull
+
 struct dtrain_worker {
 	link_arrays arrays;
 	dtrain_group *group;
-	int64_t head[LINK_NUMBERS];
+	dtrain_server_options options;
+	int64_t word;         /* of the server: link_word */
+	dtrain_work *waiting; /* for a word, given up */
 	float *values, *sent; /* host memory that the device copies from and to */
 };
 
@@ -44,6 +50,7 @@ int dtrain_worker_create(dtrain_params *params, dtrain_store *store, int number,
 	if (!worker)
 		return bt_fail(err, BETON_NO_MEMORY, "parameter server: out of memory");
 	link_arrays *arrays = &worker->arrays;
+	worker->options = options;
 	status = dtrain__link_arrays_of(params, arrays, err);
 	if (status == BETON_OK)
 		status = arrays->api->host_alloc(arrays->device, (size_t)arrays->count * sizeof(float),
@@ -69,6 +76,8 @@ void dtrain_worker_destroy(dtrain_worker **out)
 	if (!worker)
 		return;
 	dtrain_group_destroy(&worker->group);
+	if (worker->waiting)
+		dtrain_work_wait(&worker->waiting, NULL);
 	if (worker->arrays.api) {
 		worker->arrays.api->host_free(worker->arrays.device, worker->values);
 		worker->arrays.api->host_free(worker->arrays.device, worker->sent);
@@ -77,12 +86,27 @@ void dtrain_worker_destroy(dtrain_worker **out)
 	*out = NULL;
 }
 
+/* Waits for the server's word, and asks the caller meanwhile. */
+static int receive_word(dtrain_worker *worker, beton_error *err)
+{
+	const dtrain_server_options *options = &worker->options;
+	int status =
+		dtrain_recv(worker->group, &worker->word, 1, DTRAIN_I64, LINK_SERVER, 0, NULL, &worker->waiting, err);
+	while (status == BETON_OK && !dtrain__work_wait_for(worker->waiting, ASK_NS))
+		if (options->gives_up && options->gives_up(options->context))
+			return bt_fail(err, BETON_CANCELLED, "the parameter server did not answer");
+	return status == BETON_OK ? dtrain_work_wait(&worker->waiting, err) : status;
+}
+
 int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop, beton_error *err)
 {
 	const link_arrays *arrays = &worker->arrays;
 	/* The copies of the pull before have ended: a push has waited for the stream since. */
-	int status = dtrain__link_receive(worker->group, LINK_SERVER, worker->head, LINK_NUMBERS, DTRAIN_I64, err);
-	*stop = status == BETON_OK && worker->head[LINK_STOP] != 0;
+	int status = BETON_OK;
+	do
+		status = receive_word(worker, err);
+	while (status == BETON_OK && worker->word == LINK_LATER);
+	*stop = status == BETON_OK && worker->word == LINK_STOP;
 	if (status != BETON_OK || *stop)
 		return status;
 	status = dtrain__link_receive(worker->group, LINK_SERVER, worker->values, arrays->count, DTRAIN_F32, err);

@@ -12,6 +12,7 @@ int run_async(run_session *session, run_metrics *metrics, int *stopped, beton_er
 
 /* The two parts of it: rank 0 and the others. The set-up's group is closed as soon as all are connected. */
 int run_serve(run_session *session, run_metrics *metrics, int *stopped, beton_error *err);
-int run_work(run_session *session, beton_error *err);
+/* *stopped: the signal, if the server did not answer after it. */
+int run_work(run_session *session, int *stopped, beton_error *err);
 
 #endif

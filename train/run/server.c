@@ -31,6 +31,7 @@ struct serving {
 	int64_t saved_step;                /* of the last checkpoint; -1: none */
 	int64_t steps, lost;               /* of this process */
 	int64_t stale, stalest, most_lead; /* sum and maxima over its steps */
+	uint64_t looked_ns;                /* whether a worker was asked to stop */
 	bool stop;
 };
 
@@ -44,6 +45,18 @@ static void tell_lost(struct serving *serving)
 	}
 }
 
+/* Whether this rank was asked to stop, or a worker: a worker that waits says so in the store. */
+static bool is_asked_to_stop(struct serving *serving)
+{
+	uint64_t now = bt_now_ns();
+	if (engine_is_told(&serving->session->engine))
+		return true;
+	if (now - serving->looked_ns < LOOK_MS * 1000000ull)
+		return false;
+	serving->looked_ns = now;
+	return dtrain__told_any(serving->session->store);
+}
+
 /* *taken: false if this rank was told to stop meanwhile. */
 static int take(struct serving *serving, dtrain_update *update, bool *taken, beton_error *err)
 {
@@ -54,7 +67,7 @@ static int take(struct serving *serving, dtrain_update *update, bool *taken, bet
 		*taken = status == BETON_OK;
 		if (status != BETON_TIMEOUT)
 			return status;
-		if (engine_is_told(&session->engine))
+		if (is_asked_to_stop(serving))
 			return BETON_OK;
 	}
 }
@@ -133,7 +146,7 @@ static int serve_step(struct serving *serving, beton_error *err)
 	serving->stalest = taken.staleness > serving->stalest ? taken.staleness : serving->stalest;
 	serving->most_lead = taken.lead > serving->most_lead ? taken.lead : serving->most_lead;
 	/* Any worker that was told stops all. */
-	serving->stop = engine_is_told(&session->engine) || !(taken.figures[ENGINE_FIGURE_STOP] <= 0);
+	serving->stop = is_asked_to_stop(serving) || !(taken.figures[ENGINE_FIGURE_STOP] <= 0);
 	position->step++;
 	position->position += session->facts->global_batch;
 	return status;

@@ -13,6 +13,8 @@
 /* Value: the signal's number, a space, and the text. */
 #define KEY "told"
 #define CONNECT_MS 2000
+/* The store may be in a rank that hangs. */
+#define ANSWER_MS 2000
 
 /* "from pid 4711 (bash)"; the name only if the process still exists. */
 static void describe_sender(pid_t pid, char *text, size_t size)
@@ -37,7 +39,7 @@ static bool is_first(dtrain_store *store)
 	int64_t count = 1;
 	/* If the store is gone, every rank reports its own signal. */
 	if (store)
-		dtrain_store_add(store, KEY, 1, &count, NULL);
+		dtrain_store_add_within(store, KEY, 1, ANSWER_MS, &count, NULL);
 	return count == 1;
 }
 
@@ -57,7 +59,7 @@ void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher)
 		return;
 	status_line_warn("dtrain-ffcv: %s", strchr(text, ' ') + 1);
 	if (store)
-		dtrain_store_set(store, KEY, text, strlen(text), NULL);
+		dtrain_store_set_within(store, KEY, text, strlen(text), ANSWER_MS, NULL);
 	free(text);
 }
 
@@ -86,6 +88,14 @@ int dtrain__told_number(dtrain_store *store)
 		number = read_note(store, &text);
 	free(text);
 	return number ? number : SIGTERM;
+}
+
+bool dtrain__told_any(dtrain_store *store)
+{
+	char *text = NULL;
+	bool any = read_note(store, &text) != 0;
+	free(text);
+	return any;
 }
 
 bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *number)

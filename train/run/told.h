@@ -19,6 +19,9 @@ void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher);
  * NULL. */
 int dtrain__told_number(dtrain_store *store);
 
+/* Whether the store has a record of a signal. */
+bool dtrain__told_any(dtrain_store *store);
+
 /* Called by the launcher when ranks end as if told to stop: *text, freed by the caller, says which rank received a
  * signal, and *number is the signal. False: none is recorded. */
 bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *number);

@@ -6,7 +6,9 @@
 #include "bad_samples.h"
 #include "common/system.h"
 #include "engine/stepper.h"
+#include "status_line.h"
 #include "strategy.h"
+#include "told.h"
 
 struct work {
 	run_session *session;
@@ -16,8 +18,12 @@ struct work {
 	int64_t clock;            /* batches, of --accumulate parts each */
 	int64_t share;            /* of all workers: samples in a clock */
 	int64_t clocks_per_epoch;
-	int64_t bad; /* samples of this epoch that others took the place of */
+	int64_t bad;       /* samples of this epoch that others took the place of */
+	uint64_t asked_ns; /* when it was seen that this rank was asked to stop; 0: it was not */
 };
+
+/* How long a worker that was asked to stop waits for the server, which stops all workers. */
+#define ANSWER_NS 5000000000ull
 
 /* Steps of the server to clocks of a worker. */
 static int64_t first_clock(const run_session *session)
@@ -75,6 +81,17 @@ static int compute(struct work *work, beton_error *err)
 	return engine_end_epoch(&work->session->engine, work->iterator, err);
 }
 
+/* The server sees in the store that a rank was asked to stop. */
+static bool gives_up(void *context)
+{
+	struct work *work = context;
+	if (!engine_is_told(&work->session->engine))
+		return false;
+	if (!work->asked_ns)
+		work->asked_ns = bt_now_ns();
+	return bt_now_ns() - work->asked_ns > ANSWER_NS;
+}
+
 static int work_until_told(struct work *work, beton_error *err)
 {
 	dtrain_stream *stream = work->session->engine.stream;
@@ -92,7 +109,7 @@ static int work_until_told(struct work *work, beton_error *err)
 	}
 }
 
-int run_work(run_session *session, beton_error *err)
+int run_work(run_session *session, int *stopped, beton_error *err)
 {
 	const run_options *options = session->options;
 	const engine_stepper_options stepper = {.no_capture = options->no_capture};
@@ -103,7 +120,9 @@ int run_work(run_session *session, beton_error *err)
 	dtrain_server_options connection;
 	dtrain_server_options_init(&connection);
 	connection.interface = options->interface;
-	connection.timeout_ms = RUN_SLOW_TIMEOUT_MS;
+	connection.timeout_ms = (int)(options->timeout * 1000);
+	connection.gives_up = gives_up;
+	connection.context = &work;
 	int status = engine_stepper_open(&session->engine, &stepper, &work.stepper, err);
 	if (status == BETON_OK)
 		status = dtrain_worker_create(session->engine.params, session->store, session->rank - 1, &connection,
@@ -111,6 +130,11 @@ int run_work(run_session *session, beton_error *err)
 	dtrain_group_destroy(&session->slow_group);
 	if (status == BETON_OK)
 		status = work_until_told(&work, err);
+	if (status == BETON_CANCELLED && work.asked_ns) {
+		status_line_warn("dtrain-ffcv: rank %d stops although the server does not answer", session->rank);
+		*stopped = dtrain__told_number(session->store);
+		status = BETON_OK;
+	}
 	tell_bad(&work);
 	beton_iterator_close(&work.iterator);
 	engine_stepper_close(&work.stepper);
@@ -120,5 +144,5 @@ int run_work(run_session *session, beton_error *err)
 
 int run_async(run_session *session, run_metrics *metrics, int *stopped, beton_error *err)
 {
-	return session->rank == 0 ? run_serve(session, metrics, stopped, err) : run_work(session, err);
+	return session->rank == 0 ? run_serve(session, metrics, stopped, err) : run_work(session, stopped, err);
 }

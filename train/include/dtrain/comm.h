@@ -60,6 +60,12 @@ BETON_API int dtrain_store_get(dtrain_store *store, const char *key, int timeout
 			       beton_error *err);
 /* Adds to a counter, which is 0 at first, and returns the sum. */
 BETON_API int dtrain_store_add(dtrain_store *store, const char *key, int64_t delta, int64_t *sum, beton_error *err);
+/* The same for callers that must not wait for a store that hangs: after answer_ms without an answer the connection is
+ * dropped, and a late answer is lost. TIMEOUT: it is not known whether the store carried out the call. */
+BETON_API int dtrain_store_set_within(dtrain_store *store, const char *key, const void *value, size_t size,
+				      int answer_ms, beton_error *err);
+BETON_API int dtrain_store_add_within(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,
+				      beton_error *err);
 
 /* ---- process groups ---- */
 

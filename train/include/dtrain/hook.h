@@ -64,7 +64,8 @@ typedef struct dtrain_hook_round {
 	dtrain_stream *stream; /* the gradients are complete in its order; for the hook's ops */
 	dtrain_event *ready;   /* for the hook: to be recorded on the stream, and given to the group's operation */
 	int index;             /* from 0 */
-	dtrain_work *work;     /* set by the hook: the operation or batch, which the sync waits for; NULL: none */
+	dtrain_work *work;     /* set by the hook: the operation or batch, which the sync waits for; NULL: none. Without
+				  any in all rounds of a step the run fails with STATE */
 	uint64_t bytes;        /* set by the hook, for the log: of what this rank gave to the operation */
 } dtrain_hook_round;
 

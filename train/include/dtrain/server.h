@@ -33,8 +33,12 @@ typedef struct dtrain_server_options {
 	int64_t bound;         /* at least 0; default 8 */
 	int64_t clock;         /* of the workers at the beginning; default 0 */
 	const char *interface; /* see dtrain_group_options */
-	int timeout_ms;        /* of a worker from pull to push; default 30,000 */
+	int timeout_ms;        /* of a worker from pull to push, and of the server's answers; default 30,000 */
 	int join_timeout_ms;   /* of each worker's joining; default 180,000 */
+	/* A worker calls it five times a second while it waits for the server; true ends the wait. NULL (default):
+	 * never. */
+	bool (*gives_up)(void *context);
+	void *context;
 } dtrain_server_options;
 
 BETON_API void dtrain_server_options_init_sized(dtrain_server_options *options, size_t size);
@@ -79,14 +83,16 @@ BETON_API bool dtrain_server_lost(dtrain_server *server, int *worker, beton_erro
 
 typedef struct dtrain_worker dtrain_worker;
 
-/* number: of this worker, from 0. options: interface, timeout_ms (of a wait for the server or for slower workers) and
- * join_timeout_ms count. Errors: as dtrain_server_create. */
+/* number: of this worker, from 0. options: interface, timeout_ms, join_timeout_ms and gives_up count. Errors: as
+ * dtrain_server_create. */
 BETON_API int dtrain_worker_create(dtrain_params *params, dtrain_store *store, int number,
 				   const dtrain_server_options *options, dtrain_worker **out, beton_error *err);
 BETON_API void dtrain_worker_destroy(dtrain_worker **worker); /* NULL allowed */
 
-/* Waits for the server's parameters, and puts them on the stream. *stop: there are no more, and nothing is to be
- * pushed. Errors: TIMEOUT, PEER_LOST (the server is lost, or has left this worker behind). */
+/* Waits for the server's parameters, and puts them on the stream. The wait may take as long as the server says that it
+ * is there, which waits for slower workers and for its caller. *stop: there are no more, and nothing is to be pushed.
+ * Errors: TIMEOUT, PEER_LOST (the server is lost, or has left this worker behind), CANCELLED (gives_up; only destroy
+ * the worker then). */
 BETON_API int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop, beton_error *err);
 /* Sends figures, gradients and buffers, behind the stream. */
 BETON_API int dtrain_worker_push(dtrain_worker *worker, dtrain_stream *stream, beton_error *err);

@@ -116,12 +116,12 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
  * parameters. What ranks exchange (gradients; with shards the values, copies, and memory in which programs have units)
  * is memory of the group (dtrain_group_memory_create), which dtrain_sync_start registers.
  *
- * Once the sync is started, the last run of each step (dtrain_program_run with more false) sums gradients and figures
- * over the ranks, for all work that is put on the stream afterwards; the sums are the same on every rank bit for bit.
- * Earlier runs of a step send nothing but batch norm's statistics. With the option accumulates, the gradients and
- * figures of all runs of a step are summed, in extra memory as large as the gradients; as with PyTorch's no_sync, the
- * sum of k runs requires a learning rate k times smaller, or a grad_divisor k times larger. Every rank must do the same
- * runs.
+ * With several ranks, a program with backward runs only while the sync is started (STATE). The last run of each step
+ * (dtrain_program_run with more false) sums gradients and figures over the ranks, for all work that is put on the
+ * stream afterwards; the sums are the same on every rank bit for bit. Earlier runs of a step send nothing but batch
+ * norm's statistics. With the option accumulates, the gradients and figures of all runs of a step are summed, in extra
+ * memory as large as the gradients; as with PyTorch's no_sync, the sum of k runs requires a learning rate k times
+ * smaller, or a grad_divisor k times larger. Every rank must do the same runs.
  *
  * PyTorch's DistributedDataParallel divides here; NCCL has its fastest algorithms (NVLS, symmetric memory) for sums and
  * not for means, so the optimizer divides instead. If the number of ranks is a power of two, the weights are the same
@@ -168,8 +168,8 @@ BETON_API bool dtrain_sync_gathers_always(const dtrain_sync *sync);
  * on all ranks (MISMATCH names the rank), and broadcasts rank 0's parameters and buffers; work on streams that sets
  * them must be complete. Each rank sets its own shards; only copies of a shard come from the first rank that has it.
  * Registers the memory that ranks exchange with the groups that use it (dtrain_group_memory_register): the memory of
- * programs that are compiled by now, if they lie in it alike on all ranks. Runs before the start do not communicate;
- * with sharded parameters they are an error. STATE: there is no mesh, no graph was compiled, or the sync is started. */
+ * programs that are compiled by now, if they lie in it alike on all ranks. STATE: there is no mesh, no graph was
+ * compiled, or the sync is started. */
 BETON_API int dtrain_sync_start(dtrain_sync *sync, beton_error *err);
 /* Waits for reductions. The mesh may be destroyed afterwards; as long as it exists, the sync may be started again. */
 BETON_API void dtrain_sync_stop(dtrain_sync *sync);

@@ -3,8 +3,8 @@
  * A rank is killed, or stopped, while ranks communicate. No launcher ends the others: each must name the lost rank by
  * itself, also where its group waits for half an hour, and whatever is in flight.
  *
- * test-losses --matrix TRIALS [TEXT] measures how long that takes, in all cases or those with TEXT in their names: from
- * the signal until the last of the other ranks has ended.
+ * test-lost-ranks --matrix TRIALS [TEXT] measures how long that takes, in all cases or those with TEXT in their names:
+ * from the signal until the last of the other ranks has ended.
  */
 #include <poll.h>
 #include <setjmp.h>
