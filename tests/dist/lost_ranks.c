@@ -23,7 +23,7 @@
 
 enum { RANKS = 3, SMALL = 64, LARGE = 20 << 20 };
 
-/* Of groups that may wait for long; a stopped rank is missed after the other one. */
+/* Timeouts: of groups that may wait for long, and where a rank is stopped. */
 #define LONG_MS (30 * 60 * 1000)
 #define STOPPED_MS 2000
 
@@ -118,7 +118,7 @@ static int join(struct rank *r, const char *name)
 	return -status;
 }
 
-/* Of the second group some ranks are missing, one of which dies. */
+/* The second group lacks ranks, and one of these dies. */
 static int join_another(struct rank *r)
 {
 	if (r->rank == 0)
@@ -260,7 +260,7 @@ static int measure(const struct loss *loss, int bytes, bool stops, int trials)
 	return unnamed;
 }
 
-/* A group that waits for half an hour does not miss a stopped rank sooner, so that is no case. */
+/* A rank that is stopped while groups join is missed only after half an hour: that is left out. */
 static int print_matrix(int trials, const char *text)
 {
 	int unnamed = 0;

@@ -16,7 +16,7 @@
 namespace dtrain_gloo
 {
 
-/* The buffers of a context, in which threads wait. */
+/* Knows the buffers of a context: threads wait in them. */
 class Waits
 {
       public:

@@ -25,7 +25,7 @@
 #define LOOK_NS 250000000ull
 /* It spends at most one part in this many of its time on that. */
 #define LOOKING_SHARE 20
-/* What a rank has sent before it left arrives within this time, and so does the rest of a collective. */
+/* Messages of a rank that has left arrive within this time, and so does the rest of a collective. */
 #define LEFT_NS 1000000000ull
 
 /* True: the group is being destroyed. */

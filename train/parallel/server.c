@@ -183,7 +183,7 @@ static int start_thread(server_worker *worker, beton_error *err)
 	return failed ? bt_fail(err, BETON_SYSTEM, "parameter server: cannot start a thread") : BETON_OK;
 }
 
-/* One after the other. The first do not wait without a word for the last. */
+/* One after the other. The first hear from the server while they wait for the last. */
 static int open_workers(dtrain_server *server, dtrain_store *store, beton_error *err)
 {
 	const link_arrays *arrays = &server->arrays;
