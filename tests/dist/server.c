@@ -189,6 +189,8 @@ static void work_with_slow(struct rank *r, struct part *part)
 {
 	bool slow = r->rank == r->size - 1;
 	for (int step = 0; pull(part) >= 0; step++) {
+		if (slow && step == 0)
+			set_key(r, "pulled");
 		if (slow)
 			wait_for_key(r, step == 0 ? "first" : "second");
 		if (slow && step == 1)
@@ -214,6 +216,7 @@ static void rank_is_bounded(struct rank *r)
 	int64_t most = 0;
 	int published = 0, slow = r->size - 2;
 	publish(&part, 0);
+	wait_for_key(r, "pulled");
 	for (int i = 0; i < FAST * (BOUND + 1); i++) {
 		const dtrain_update update = take(&part);
 		REQUIRE(update.worker != slow && update.workers == 1 && update.lead <= BOUND);
