@@ -530,7 +530,7 @@ static void rank_that_was_told_to_stop_is_named(void **state)
 	read_until(&job, "pid ", 4);
 	kill((pid_t)atoi(strstr(job.out, "[rank 2] pid ") + 13), SIGTERM);
 	assert_int_equal(end_job(&job), 128 + SIGTERM);
-	snprintf(text, sizeof(text), ": rank 2 was told to stop by SIGTERM from pid %d (", getpid());
+	snprintf(text, sizeof(text), ": rank 2 was asked to stop by SIGTERM from pid %d (", getpid());
 	assert_non_null(strstr(job.err, text));
 	assert_null(strstr(job.err, "exited with"));
 	expect_all_gone(&job);

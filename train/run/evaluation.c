@@ -16,7 +16,7 @@ int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton
 	status = run_bad_samples_advise(status, err);
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	if (status == BETON_OK && !interrupted && session->rank == 0)
-		status = run_metrics_evaluation(metrics, &evaluation, err);
+		run_metrics_evaluation(metrics, &evaluation);
 	engine_evaluation_clear(&evaluation.result);
 	*stopped = interrupted ? dtrain__told_number(session->store) : 0;
 	return status;

@@ -227,7 +227,7 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 
 	if (exited && info->si_status == 0)
 		return;
-	if (launch->signal || launch->failed_rank >= 0 || was_told(launch, info))
+	if (launch->signal || launch->output_error || launch->failed_rank >= 0 || was_told(launch, info))
 		return;
 	if (is_left_behind(launch, number)) {
 		char how[sizeof(launch->failure)];

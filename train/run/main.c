@@ -308,14 +308,33 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 	return status;
 }
 
-static void print_stopped(const run_options *options, int stopped, int64_t step)
+/* Appends where training stopped, and how it can be continued. */
+static void append_how_to_go_on(const run_session *session, char *text, size_t size)
 {
-	printf("stopped by signal %d after step %" PRId64, stopped, step);
-	if (options->checkpoint)
-		printf("; the checkpoint is saved: dtrain-ffcv --checkpoint %s --resume continues\n",
-		       options->checkpoint);
+	const char *checkpoint = session->options->checkpoint;
+	bt_append(text, size, " after step %" PRId64, session->position.step);
+	if (checkpoint)
+		bt_append(text, size, "; the checkpoint is saved: dtrain-ffcv --checkpoint %s --resume continues",
+			  checkpoint);
 	else
-		puts("; nothing is saved: with --checkpoint a run that is stopped can be continued");
+		bt_append(text, size, "; nothing is saved: with --checkpoint a run that is stopped can be continued");
+}
+
+/* On standard output, unless that or another output was what stopped the run. */
+static void tell_stopped(const run_session *session, int stopped, beton_error *output)
+{
+	const run_options *options = session->options;
+	bool trains = !options->evaluate && !options->plan;
+	char text[sizeof(output->message)] = "";
+	if (output->code && trains && session->position.step < session->facts->total_steps) {
+		bt_append(output->message, sizeof(output->message), "; training stopped");
+		append_how_to_go_on(session, output->message, sizeof(output->message));
+	} else if (stopped && session->rank == 0 && !options->quiet) {
+		snprintf(text, sizeof(text), "stopped by signal %d", stopped);
+		if (trains)
+			append_how_to_go_on(session, text, sizeof(text));
+		puts(text);
+	}
 }
 
 /* A session of device and groups alone measures. */
@@ -380,11 +399,8 @@ static int run_rank(run_options *options, const run_facts *facts, const struct r
 		run_watchdog_leave(session.watchdog, &err);
 	beton_error output = {0};
 	run_metrics_close(&metrics, &output);
-	bool tells = status == BETON_OK && stopped && env->rank == 0 && !options->quiet;
-	if (tells && options->evaluate)
-		printf("stopped by signal %d\n", stopped);
-	else if (tells)
-		print_stopped(options, stopped, session.position.step);
+	if (status == BETON_OK)
+		tell_stopped(&session, stopped, &output);
 	run_session_close(&session);
 	/* Whoever reads the plan has seen enough: the status is that of a program that the signal ends. */
 	if (options->plan && !env->started && status == BETON_PEER_LOST)
@@ -553,5 +569,9 @@ int main(int argc, char **argv)
 	else
 		status = run(&options, argc, argv);
 	run_options_free(&options);
-	return status == EXIT_SUCCESS && fflush(stdout) != 0 ? EXIT_FAILURE : status;
+	if (status == EXIT_SUCCESS && fflush(stdout) != 0) {
+		bt_fail_errno(&err, errno, "standard output");
+		status = fail(&err);
+	}
+	return status;
 }

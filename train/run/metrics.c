@@ -12,6 +12,7 @@
 #include "common/system.h"
 #include "progress.h"
 #include "record.h"
+#include "signals.h"
 #include "tensorboard.h"
 
 struct run_metrics {
@@ -23,6 +24,7 @@ struct run_metrics {
 	run_progress progress;
 	int64_t classes;
 	json_t *class_names; /* NULL: none */
+	beton_error error;   /* of the first record that could not be written; code 0: none */
 };
 
 /* A single write for the whole line: readers never see half of one. */
@@ -53,6 +55,19 @@ static int write_record(run_metrics *metrics, json_t *record, beton_error *err)
 		status = run_tensorboard_add(metrics->tensorboard, record, err);
 	json_decref(record);
 	return status;
+}
+
+/* Takes ownership of the record. After an error nothing more is written, because the file may end with a part of a
+ * line. Training is asked to stop, so that its checkpoint is saved, and run_metrics_close returns the error. */
+static void add_record(run_metrics *metrics, json_t *record)
+{
+	beton_error err = {0};
+	if (metrics->error.code) {
+		json_decref(record);
+	} else if (write_record(metrics, record, &err) != BETON_OK) {
+		metrics->error = err;
+		run_signals_ask();
+	}
 }
 
 /* A killed run may have left an incomplete line. */
@@ -106,52 +121,42 @@ int run_metrics_open(const run_metrics_options *options, const run_beginning *be
 	return status;
 }
 
-int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err)
+void run_metrics_step(run_metrics *metrics, const run_step_metrics *step)
 {
 	bool due = step->step % metrics->options.log_every == 0 || step->step == metrics->total_steps;
-	int status = BETON_OK;
 	if (due && records(metrics))
-		status = write_record(metrics, run_record_step(metrics->task, step), err);
-	if (status == BETON_OK)
-		run_progress_step(&metrics->progress, step);
-	return status;
+		add_record(metrics, run_record_step(metrics->task, step));
+	run_progress_step(&metrics->progress, step);
 }
 
-int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation, beton_error *err)
+void run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation)
 {
-	int status = BETON_OK;
 	if (records(metrics))
-		status = write_record(metrics,
-				      run_record_evaluation(evaluation, metrics->classes, metrics->class_names), err);
-	if (status == BETON_OK)
-		run_progress_evaluation(&metrics->progress, evaluation);
-	if (status == BETON_OK && !evaluation->epoch && evaluation->result.classes)
+		add_record(metrics, run_record_evaluation(evaluation, metrics->classes, metrics->class_names));
+	run_progress_evaluation(&metrics->progress, evaluation);
+	if (!evaluation->epoch && evaluation->result.classes)
 		run_progress_classes(&metrics->progress, evaluation->result.classes, metrics->classes,
 				     metrics->class_names);
-	return status;
 }
 
-int run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch, beton_error *err)
+void run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch)
 {
-	int status = records(metrics) ? write_record(metrics, run_record_epoch(epoch), err) : BETON_OK;
-	if (status == BETON_OK)
-		run_progress_epoch(&metrics->progress, epoch);
-	return status;
+	if (records(metrics))
+		add_record(metrics, run_record_epoch(epoch));
+	run_progress_epoch(&metrics->progress, epoch);
 }
 
 int run_metrics_close(run_metrics **metrics, beton_error *err)
 {
 	run_metrics *closed = *metrics;
-	int status = BETON_OK;
 	*metrics = NULL;
 	if (!closed)
 		return BETON_OK;
 	run_progress_close(&closed->progress);
-	if (closed->progress.error.code) {
-		status = closed->progress.error.code;
-		if (err)
-			*err = closed->progress.error;
-	}
+	const beton_error *first = closed->error.code ? &closed->error : &closed->progress.error;
+	int status = first->code;
+	if (status != BETON_OK && err)
+		*err = *first;
 	int later = run_tensorboard_close(&closed->tensorboard, status == BETON_OK ? err : NULL);
 	status = status == BETON_OK ? later : status;
 	if (closed->fd >= 0 && close(closed->fd) != 0 && status == BETON_OK)

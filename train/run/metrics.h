@@ -103,13 +103,14 @@ typedef struct run_metrics run_metrics;
 int run_metrics_open(const run_metrics_options *options, const run_beginning *beginning, run_metrics **out,
 		     beton_error *err);
 
-/* Write the record at once. Errors: NO_SPACE, IO (naming the file). */
-int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err);
-int run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch, beton_error *err);
-int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation, beton_error *err);
+/* Write the record at once. If a file or standard output cannot be written, training is asked to stop, so that what was
+ * trained is saved, and run_metrics_close returns the error. */
+void run_metrics_step(run_metrics *metrics, const run_step_metrics *step);
+void run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch);
+void run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation);
 
-/* NULL allowed. Everything is closed in any case. Errors: NO_SPACE, IO (a file, or standard output, which had asked
- * training to stop). */
+/* NULL allowed. Everything is closed in any case. Errors: of the first record or line that could not be written:
+ * NO_MEMORY, NO_SPACE, IO (naming the file). */
 int run_metrics_close(run_metrics **metrics, beton_error *err);
 
 #endif

@@ -46,7 +46,7 @@ static void note_failure(run_progress *self, int error_number)
 	if (!error_number || self->error.code)
 		return;
 	bt_fail_errno(&self->error, error_number, "standard output");
-	run_signals_stop(SIGPIPE);
+	run_signals_ask();
 }
 
 /* Prints a line that stays. */

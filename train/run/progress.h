@@ -32,7 +32,7 @@ typedef struct run_progress {
 /* print_every: steps between lines; 0: a line every two seconds. */
 void run_progress_open(run_progress *self, const run_beginning *beginning, bool quiet, int64_t print_every);
 
-/* If standard output fails, training is asked to stop as if a signal had come, so that a checkpoint is saved. */
+/* If standard output fails, training is asked to stop, so that what was trained is saved. */
 void run_progress_step(run_progress *self, const run_step_metrics *step);
 void run_progress_evaluation(run_progress *self, const run_evaluation *evaluation);
 /* A line for each class that has samples. names: an array; NULL: none. */

@@ -72,8 +72,7 @@ static int take(struct serving *serving, dtrain_update *update, bool *taken, bet
 	}
 }
 
-static int log_step(struct serving *serving, const dtrain_update *update, uint64_t began_ns, uint64_t taken_ns,
-		    beton_error *err)
+static void log_step(struct serving *serving, const dtrain_update *update, uint64_t began_ns, uint64_t taken_ns)
 {
 	const run_session *session = serving->session;
 	const run_position *position = &session->position;
@@ -99,7 +98,7 @@ static int log_step(struct serving *serving, const dtrain_update *update, uint64
 				 .lead = update->lead};
 	serving->step_ns = now;
 	serving->trained_ns += (uint64_t)(took_ms * 1e6);
-	return run_metrics_step(serving->metrics, &step, err);
+	run_metrics_step(serving->metrics, &step);
 }
 
 /* The optimizer's step, and the parameters that the workers get next. */
@@ -140,7 +139,7 @@ static int serve_step(struct serving *serving, beton_error *err)
 			       position->step + 1);
 	status = update(serving, err);
 	if (status == BETON_OK)
-		status = log_step(serving, &taken, began_ns, taken_ns, err);
+		log_step(serving, &taken, began_ns, taken_ns);
 	serving->steps++;
 	serving->stale += taken.staleness;
 	serving->stalest = taken.staleness > serving->stalest ? taken.staleness : serving->stalest;
@@ -182,7 +181,7 @@ static int evaluate(struct serving *serving, beton_error *err)
 	if (status == BETON_OK && !interrupted && session->options->keep_best)
 		run_best_note(position, &evaluation.result.outputs->metrics[0], evaluation.result.metrics[0]);
 	if (status == BETON_OK && !interrupted)
-		status = run_metrics_evaluation(serving->metrics, &evaluation, err);
+		run_metrics_evaluation(serving->metrics, &evaluation);
 	engine_evaluation_clear(&evaluation.result);
 	return status;
 }

@@ -35,10 +35,10 @@
 static bool is_told(void *context)
 {
 	const run_session *session = context;
-	if (run_signals_caught())
+	if (run_signals_asked())
 		dtrain__told_note(session->store, session->rank, session->launcher);
 	/* The error is returned by the next save, which all ranks begin when all stop. */
-	return run_signals_caught() != 0 || dtrain_checkpoint_saver_has_failed(session->saver);
+	return run_signals_asked() || dtrain_checkpoint_saver_has_failed(session->saver);
 }
 
 static void arm(void *context, const char *what, bool in_step)

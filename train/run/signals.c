@@ -5,6 +5,7 @@
 #include <time.h>
 
 static volatile sig_atomic_t caught;
+static volatile sig_atomic_t asked;
 static volatile sig_atomic_t sender;
 static volatile sig_atomic_t seen[NSIG];
 static struct timespec first[NSIG]; /* time of the first of each kind */
@@ -68,10 +69,14 @@ void run_signals_catch(void)
 	}
 }
 
-void run_signals_stop(int number)
+void run_signals_ask(void)
 {
-	if (!caught)
-		caught = number;
+	asked = 1;
+}
+
+bool run_signals_asked(void)
+{
+	return asked || caught;
 }
 
 int run_signals_caught(void)

@@ -22,8 +22,11 @@ void run_signals_stopping(sigset_t *out);
  * handler has a stack of its own. Main thread only. */
 void run_signals_catch(void);
 
-/* Records a signal as if it had come, unless one has. */
-void run_signals_stop(int number);
+/* Asks to stop as a signal does. The caller reports the reason. */
+void run_signals_ask(void);
+
+/* Whether a signal came, or run_signals_ask was called. */
+bool run_signals_asked(void);
 
 /* The number of the recorded signal, or 0. */
 int run_signals_caught(void);

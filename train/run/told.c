@@ -10,7 +10,7 @@
 #include "signals.h"
 #include "status_line.h"
 
-/* Value: the signal's number, a space, and the text. */
+/* Value: the signal's number, or 0 for an output that cannot be written, a space, and the text. */
 #define KEY "told"
 #define CONNECT_MS 2000
 /* The store may be in a rank that hangs. */
@@ -48,22 +48,24 @@ void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher)
 	static bool noted;
 	int number = run_signals_caught();
 	char sender[128], *text;
-	if (noted || !number)
+	if (noted || !run_signals_asked())
 		return;
 	noted = true;
-	if ((launcher && run_signals_sender() == launcher) || !is_first(store))
+	if ((number && launcher && run_signals_sender() == launcher) || !is_first(store))
 		return;
 	describe_sender(run_signals_sender(), sender, sizeof(sender));
-	text = bt_format("%d rank %d was told to stop by SIG%s %s", number, rank, sigabbrev_np(number), sender);
+	text = number ? bt_format("%d rank %d was asked to stop by SIG%s %s", number, rank, sigabbrev_np(number), sender)
+		      : bt_format("0 rank %d cannot write its output", rank);
 	if (!text)
 		return;
-	status_line_warn("dtrain-ffcv: %s", strchr(text, ' ') + 1);
+	if (number)
+		status_line_warn("dtrain-ffcv: %s", strchr(text, ' ') + 1);
 	if (store)
 		dtrain_store_set_within(store, KEY, text, strlen(text), ANSWER_MS, NULL);
 	free(text);
 }
 
-/* The signal's number and the text after it; 0 and NULL: none. */
+/* The signal's number, or 0, and the text after it; -1 and NULL: nothing is recorded. */
 static int read_note(dtrain_store *store, char **text)
 {
 	void *value = NULL;
@@ -73,21 +75,22 @@ static int read_note(dtrain_store *store, char **text)
 	*text = NULL;
 	if (dtrain_store_get(store, KEY, 0, &value, &size, NULL) == BETON_OK) {
 		number = (int)strtol(value, &rest, 10);
-		if (number > 0 && number < NSIG && *rest == ' ')
+		if (number >= 0 && number < NSIG && *rest == ' ')
 			*text = strdup(rest + 1);
 	}
 	free(value);
-	return *text ? number : 0;
+	return *text ? number : -1;
 }
 
 int dtrain__told_number(dtrain_store *store)
 {
 	char *text = NULL;
 	int number = run_signals_caught();
-	if (!number && store)
-		number = read_note(store, &text);
+	if (number || run_signals_asked())
+		return number;
+	number = store ? read_note(store, &text) : -1;
 	free(text);
-	return number ? number : SIGTERM;
+	return number >= 0 ? number : SIGTERM;
 }
 
 bool dtrain__told_any(dtrain_store *store)
@@ -106,5 +109,10 @@ bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *nu
 		return false;
 	*number = read_note(store, text);
 	dtrain_store_close(&store);
-	return *text;
+	if (*number > 0)
+		return true;
+	free(*text);
+	*text = NULL;
+	*number = 0;
+	return false;
 }

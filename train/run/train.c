@@ -162,7 +162,7 @@ static double find_share(struct training *training, int64_t step, double units_p
 	return 0;
 }
 
-static int log_step(struct training *training, const engine_step_result *result, beton_error *err)
+static void log_step(struct training *training, const engine_step_result *result)
 {
 	run_session *session = training->session;
 	uint64_t now = bt_now_ns();
@@ -189,9 +189,9 @@ static int log_step(struct training *training, const engine_step_result *result,
 	/* The host may see the ends of two steps closer together than they were. */
 	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
 	if (session->rank > 0)
-		return BETON_OK;
+		return;
 	step.mfu = find_share(training, step.step, rate);
-	return run_metrics_step(training->metrics, &step, err);
+	run_metrics_step(training->metrics, &step);
 }
 
 /* Only one rank on each machine reports. */
@@ -222,7 +222,7 @@ static int settle_step(struct training *training, beton_error *err)
 			       session->position.step + 1);
 	account_step(training, &step);
 	tell_of_busy_cores(training);
-	status = log_step(training, &step, err);
+	log_step(training, &step);
 	memcpy(session->position.scaler, step.scaler, sizeof(step.scaler));
 	advance(session, &session->position);
 	training->stop = training->stop || step.stop;
@@ -335,7 +335,7 @@ static int evaluate(struct training *training, beton_error *err)
 	if (status == BETON_OK && !training->stop && session->options->keep_best)
 		run_best_note(&session->position, &evaluation.result.outputs->metrics[0], evaluation.result.metrics[0]);
 	if (status == BETON_OK && !training->stop && session->rank == 0)
-		status = run_metrics_evaluation(training->metrics, &evaluation, err);
+		run_metrics_evaluation(training->metrics, &evaluation);
 	else if (status != BETON_OK && intact)
 		save_unevaluated(training, status, err);
 	engine_evaluation_clear(&evaluation.result);
@@ -517,7 +517,8 @@ static int end_epoch(struct training *training, beton_error *err)
 	metrics.saving_ns = dtrain_checkpoint_saver_busy_ns(session->saver) - epoch->saving_ns;
 	metrics.total_ns = run_clock_end(&epoch->clock);
 	memcpy(metrics.part_ns, epoch->clock.ns, sizeof(metrics.part_ns));
-	return run_metrics_epoch(training->metrics, &metrics, err);
+	run_metrics_epoch(training->metrics, &metrics);
+	return BETON_OK;
 }
 
 static bool is_last(const struct training *training)
