@@ -185,6 +185,7 @@ static void initialize(parameters *p)
 
 static void initial_values_of_gpt2(void **state)
 {
+	static const double deviations[] = {0.02, 1e-6, 0.3, 0.9, 40};
 	dtrain_transformer description;
 	parameters p;
 	(void)state;
@@ -194,17 +195,20 @@ static void initial_values_of_gpt2(void **state)
 	description.inner = 384;
 	description.vocabulary = 100;
 	description.layers = 8;
-	declare(&p, &description);
-	initialize(&p);
-	expect_deviation(p.params, "transformer.wte.weight", 0.02);
-	expect_deviation(p.params, "transformer.wpe.weight", 0.02);
-	expect_deviation(p.params, "transformer.h.1.attn.c_attn.weight", 0.02);
-	expect_deviation(p.params, "transformer.h.1.attn.c_proj.weight", 0.02 / 4);
-	expect_deviation(p.params, "transformer.h.7.mlp.c_fc.weight", 0.02);
-	expect_deviation(p.params, "transformer.h.7.mlp.c_proj.weight", 0.02 / 4);
-	assert_true(deviation_of(p.params, "transformer.h.7.mlp.c_fc.bias") == 0);
-	assert_true(deviation_of(p.params, "transformer.h.7.ln_2.weight") == 1);
-	end(&p);
+	for (size_t i = 0; i < sizeof(deviations) / sizeof(deviations[0]); i++) {
+		double deviation = description.deviation = deviations[i];
+		declare(&p, &description);
+		initialize(&p);
+		expect_deviation(p.params, "transformer.wte.weight", deviation);
+		expect_deviation(p.params, "transformer.wpe.weight", deviation);
+		expect_deviation(p.params, "transformer.h.1.attn.c_attn.weight", deviation);
+		expect_deviation(p.params, "transformer.h.1.attn.c_proj.weight", deviation / 4);
+		expect_deviation(p.params, "transformer.h.7.mlp.c_fc.weight", deviation);
+		expect_deviation(p.params, "transformer.h.7.mlp.c_proj.weight", deviation / 4);
+		assert_true(deviation_of(p.params, "transformer.h.7.mlp.c_fc.bias") == 0);
+		assert_true(deviation_of(p.params, "transformer.h.7.ln_2.weight") == 1);
+		end(&p);
+	}
 }
 
 /* Of a ViT, from pictures with 3 channels in patches of 4 x 4, and of a plain one. */
@@ -516,10 +520,13 @@ static void faults_name_file_and_key(void **state)
 		{"{" GPT2_FILE ", \"n_positions\": 9, \"n_positions\": 8}", BETON_FORMAT, "duplicate"},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"bias\": 1}", BETON_FORMAT, "\"bias\" is not true or false"},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"resid_pdrop\": 1}", BETON_FORMAT, "\"resid_pdrop\" is 1"},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": 0}", BETON_FORMAT, "not positive"},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": 0}", BETON_FORMAT,
+		 "is 0, not 1e-30 .. 1"},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": 1e300}", BETON_FORMAT,
+		 "is 1e+300, not 1e-30 .. 1"},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": true}", BETON_FORMAT, "not a number"},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"initializer_range\": 1e-10}", BETON_FORMAT,
-		 "\"initializer_range\" is 1e-10, not 1e-07 .. 0.2"},
+		 "\"initializer_range\" is 1e-10, not 1e-07 .. 1e+06"},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": \"relu\"}", BETON_UNSUPPORTED,
 		 "\"activation_function\" is \"relu\""},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": 3}", BETON_FORMAT, "not a string"},
@@ -536,6 +543,9 @@ static void faults_name_file_and_key(void **state)
 		 "\"rope_parameters.rope_type\""},
 		{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_theta\": \"1\"}}", BETON_FORMAT,
 		 "\"rope_parameters.rope_theta\" is not a number"},
+		{"{" LLAMA_FILE ", \"rope_theta\": 1e-300}", BETON_FORMAT, "\"rope_theta\" is 1e-300, not 1 .. 1e+12"},
+		{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_theta\": 0.5}}", BETON_FORMAT,
+		 "\"rope_parameters.rope_theta\" is 0.5, not 1 .. 1e+12"},
 		{"{" LLAMA_FILE ", \"rope_parameters\": 1}", BETON_FORMAT, "\"rope_parameters\" is not an object"},
 		{"{" LLAMA_FILE ", \"head_dim\": 5}", BETON_FORMAT, "\"head_dim\" 5 is odd"},
 		{"{" LLAMA_FILE ", \"hidden_act\": \"gelu\"}", BETON_UNSUPPORTED, "\"hidden_act\""},

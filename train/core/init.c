@@ -59,6 +59,7 @@ static double element_value(dtrain_init init, const dtrain_shape *shape, double 
 		return 1.0;
 	case DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT:
 	case DTRAIN_INIT_NORMAL:
+	case DTRAIN_INIT_NORMAL_MILLIONTHS:
 		return scale * normal(draw(key, element));
 	case DTRAIN_INIT_DIRAC:
 		if (is_copy(shape, element))
@@ -78,6 +79,8 @@ static double scale_of(dtrain_init init, const dtrain_shape *shape, int64_t fan_
 {
 	if (init == DTRAIN_INIT_LINEAR_UNIFORM || init == DTRAIN_INIT_DIRAC || init == DTRAIN_INIT_NORMAL)
 		return 1.0 / sqrt((double)(fan_in > 0 ? fan_in : 1));
+	if (init == DTRAIN_INIT_NORMAL_MILLIONTHS)
+		return (double)fan_in / 1e6;
 	int64_t fan_out = shape->ndim > 0 ? shape->dim[0] : 1;
 	for (int i = 2; i < shape->ndim; i++)
 		fan_out *= shape->dim[i];

@@ -14,8 +14,7 @@ static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, con
 	return dtrain__dense_layer(graph, block, name, x,
 				   &(dtrain__dense){.features = features,
 						    .bias = true,
-						    .init = DTRAIN_INIT_NORMAL,
-						    .fan_in = dtrain__fan_in_of(t->deviation),
+						    .initial = dtrain__normal(t->deviation),
 						    .activation = activation});
 }
 

@@ -15,8 +15,7 @@ static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, con
 				   &(dtrain__dense){.features = features,
 						    .bias = t->bias,
 						    .in_out = true,
-						    .init = DTRAIN_INIT_NORMAL,
-						    .fan_in = dtrain__fan_in_of(t->deviation),
+						    .initial = dtrain__normal(t->deviation),
 						    .activation = activation});
 }
 
@@ -29,8 +28,7 @@ static dtrain_tensor residual(dtrain_graph *graph, const dtrain_transformer *t, 
 		&(dtrain__dense){.features = t->width,
 				 .bias = t->bias,
 				 .in_out = true,
-				 .init = DTRAIN_INIT_NORMAL,
-				 .fan_in = dtrain__fan_in_of(t->deviation / sqrt(2 * (double)t->layers))});
+				 .initial = dtrain__normal(t->deviation / sqrt(2 * (double)t->layers))});
 	return dtrain_add(graph, x, dtrain_dropout(graph, y, random, t->dropout, layer, false), false);
 }
 

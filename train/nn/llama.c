@@ -12,9 +12,7 @@ static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, con
 			   dtrain_tensor x, int64_t features)
 {
 	return dtrain__dense_layer(graph, block, name, x,
-				   &(dtrain__dense){.features = features,
-						    .init = DTRAIN_INIT_NORMAL,
-						    .fan_in = dtrain__fan_in_of(t->deviation)});
+				   &(dtrain__dense){.features = features, .initial = dtrain__normal(t->deviation)});
 }
 
 static dtrain_tensor norm(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *suffix,

@@ -14,13 +14,13 @@
 #include "transformer_parts.h"
 
 enum { MOST_LAYERS = 1 << 16, BYTES_MAX = 1 << 20 };
-#define LEAST_DEVIATION 1e-7
-#define MOST_DEVIATION 0.2
 
 typedef enum key_kind {
-	KEY_COUNT, /* whole, 1 .. INT32_MAX */
-	KEY_REAL,  /* > 0 */
-	KEY_SHARE, /* 0 <= x < 1 */
+	KEY_COUNT,     /* whole, 1 .. INT32_MAX */
+	KEY_EPSILON,   /* see `ranges` */
+	KEY_THETA,     /* see `ranges` */
+	KEY_DEVIATION, /* see `ranges` */
+	KEY_SHARE,     /* 0 <= x < 1 */
 	KEY_BOOL,
 	KEY_NOT,  /* false sets the member */
 	KEY_MEAN, /* "class" or "mean", which sets the member */
@@ -49,8 +49,8 @@ static const config_key gpt2_keys[] = {
 	KEY("activation_function", activation, KEY_ACTIVATION, false),
 	KEY("bias", bias, KEY_BOOL, false),
 	KEY("tie_word_embeddings", tied, KEY_BOOL, false),
-	KEY("layer_norm_epsilon", epsilon, KEY_REAL, false),
-	KEY("initializer_range", deviation, KEY_REAL, false),
+	KEY("layer_norm_epsilon", epsilon, KEY_EPSILON, false),
+	KEY("initializer_range", deviation, KEY_DEVIATION, false),
 	KEY("embd_pdrop", embedding_dropout, KEY_SHARE, false),
 	KEY("resid_pdrop", dropout, KEY_SHARE, false),
 	KEY("attn_pdrop", attention_dropout, KEY_SHARE, false),
@@ -67,10 +67,10 @@ static const config_key llama_keys[] = {
 	KEY("max_position_embeddings", positions, KEY_COUNT, true),
 	KEY("hidden_act", activation, KEY_ACTIVATION, false),
 	KEY("tie_word_embeddings", tied, KEY_BOOL, false),
-	KEY("rms_norm_eps", epsilon, KEY_REAL, false),
-	KEY("rope_theta", theta, KEY_REAL, false),
+	KEY("rms_norm_eps", epsilon, KEY_EPSILON, false),
+	KEY("rope_theta", theta, KEY_THETA, false),
 	KEY("attention_dropout", attention_dropout, KEY_SHARE, false),
-	KEY("initializer_range", deviation, KEY_REAL, false),
+	KEY("initializer_range", deviation, KEY_DEVIATION, false),
 };
 
 static const config_key bert_keys[] = {
@@ -83,8 +83,8 @@ static const config_key bert_keys[] = {
 	KEY("type_vocab_size", token_types, KEY_COUNT, false),
 	KEY("hidden_act", activation, KEY_ACTIVATION, false),
 	KEY("tie_word_embeddings", tied, KEY_BOOL, false),
-	KEY("layer_norm_eps", epsilon, KEY_REAL, false),
-	KEY("initializer_range", deviation, KEY_REAL, false),
+	KEY("layer_norm_eps", epsilon, KEY_EPSILON, false),
+	KEY("initializer_range", deviation, KEY_DEVIATION, false),
 	KEY("hidden_dropout_prob", embedding_dropout, KEY_SHARE, false),
 	KEY("hidden_dropout_prob", dropout, KEY_SHARE, false),
 	KEY("attention_probs_dropout_prob", attention_dropout, KEY_SHARE, false),
@@ -98,8 +98,8 @@ static const config_key vit_keys[] = {
 	KEY("image_size", image_size, KEY_COUNT, true),
 	KEY("patch_size", patch_size, KEY_COUNT, true),
 	KEY("hidden_act", activation, KEY_ACTIVATION, false),
-	KEY("layer_norm_eps", epsilon, KEY_REAL, false),
-	KEY("initializer_range", deviation, KEY_REAL, false),
+	KEY("layer_norm_eps", epsilon, KEY_EPSILON, false),
+	KEY("initializer_range", deviation, KEY_DEVIATION, false),
 	KEY("plain", plain, KEY_BOOL, false),
 	KEY("pool", mean_pool, KEY_MEAN, false),
 	KEY("class_token", no_class_token, KEY_NOT, false),
@@ -255,6 +255,26 @@ static int take_pool(const char *path, const char *name, const json_t *value, bo
 	return fail_type(path, name, "\"class\" or \"mean\"", err);
 }
 
+static bool is_real(key_kind kind)
+{
+	return kind == KEY_EPSILON || kind == KEY_THETA || kind == KEY_DEVIATION;
+}
+
+static int check_number(const char *what, const config_key *key, double number, beton_error *err)
+{
+	/* An epsilon is added as a float, and is not 0 there. A theta below 1 would make the later pairs of a head turn
+	 * faster. A deviation is a whole number in one of two units. */
+	static const struct {
+		double least, most;
+	} ranges[] = {[KEY_EPSILON] = {1e-30, 1}, [KEY_THETA] = {1, 1e12}, [KEY_DEVIATION] = {1e-7, 1e6}};
+	if (key->kind == KEY_SHARE && !(number >= 0 && number < 1))
+		return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %g, not in [0, 1)", what, key->name, number);
+	if (is_real(key->kind) && !(number >= ranges[key->kind].least && number <= ranges[key->kind].most))
+		return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %g, not %g .. %g", what, key->name, number,
+			       ranges[key->kind].least, ranges[key->kind].most);
+	return BETON_OK;
+}
+
 static int take_value(const char *path, const config_key *key, const json_t *value, dtrain_transformer *out,
 		      beton_error *err)
 {
@@ -269,15 +289,14 @@ static int take_value(const char *path, const config_key *key, const json_t *val
 			return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %lld, not 1 .. %d", path, key->name,
 				       (long long)json_integer_value(value), INT32_MAX);
 		return BETON_OK;
-	case KEY_REAL:
+	case KEY_EPSILON:
+	case KEY_THETA:
+	case KEY_DEVIATION:
 	case KEY_SHARE:
 		if (!json_is_number(value))
 			return fail_type(path, key->name, "a number", err);
-		if (key->kind == KEY_REAL ? !(number > 0 && number < 1e12) : !(number >= 0 && number < 1))
-			return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %g, %s", path, key->name, number,
-				       key->kind == KEY_REAL ? "not positive" : "not in [0, 1)");
 		*(double *)member = number;
-		return BETON_OK;
+		return check_number(path, key, number, err);
 	case KEY_BOOL:
 	case KEY_NOT:
 		if (!json_is_boolean(value))
@@ -326,7 +345,7 @@ static int check_fixed(const char *path, const json_t *root, const fixed_key *fi
 /* Newer files have rope_theta in an object. */
 static int take_rope(const char *path, const json_t *root, dtrain_transformer *out, beton_error *err)
 {
-	static const config_key theta = KEY("rope_parameters.rope_theta", theta, KEY_REAL, false);
+	static const config_key theta = KEY("rope_parameters.rope_theta", theta, KEY_THETA, false);
 	const json_t *rope = json_object_get(root, "rope_parameters");
 	if (out->type != DTRAIN_TRANSFORMER_LLAMA || !rope || json_is_null(rope))
 		return BETON_OK;
@@ -373,14 +392,16 @@ int dtrain__transformer_check(const dtrain_transformer *t, const char *what, bet
 		if (key->kind == KEY_COUNT && *count < 1)
 			return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %lld, not positive", what, key->name,
 				       (long long)*count);
+		const double *number = (const double *)((const char *)t + key->offset);
+		if (key->kind == KEY_SHARE || is_real(key->kind)) {
+			int status = check_number(what, key, *number, err);
+			if (status != BETON_OK)
+				return status;
+		}
 	}
 	if (t->layers > MOST_LAYERS)
 		return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %lld, not 1 .. %d", what, KEY_OF(t, layers),
 			       (long long)t->layers, MOST_LAYERS);
-	/* The fan_in that stands for it would be too large, or too small to tell two of them apart. */
-	if (!(t->deviation >= LEAST_DEVIATION && t->deviation <= MOST_DEVIATION))
-		return bt_fail(err, BETON_FORMAT, "%s: \"initializer_range\" is %g, not %g .. %g", what, t->deviation,
-			       LEAST_DEVIATION, MOST_DEVIATION);
 	if (t->type != DTRAIN_TRANSFORMER_LLAMA && (t->width % t->heads || t->head_size != t->width / t->heads))
 		return fail_divisor(what, KEY_OF(t, width), t->width, KEY_OF(t, heads), t->heads, err);
 	if (t->kv_heads < 1 || t->heads % t->kv_heads)

@@ -12,9 +12,14 @@ const char *dtrain__name(char name[DTRAIN__NAME_SIZE], const char *prefix, const
 	return name;
 }
 
-int64_t dtrain__fan_in_of(double deviation)
+/* Where the whole number of one rule would be small, the other one's is large. */
+#define NORMAL_MOST 0.2
+
+dtrain__initial dtrain__normal(double deviation)
 {
-	return llround(1 / (deviation * deviation));
+	if (deviation > NORMAL_MOST)
+		return (dtrain__initial){DTRAIN_INIT_NORMAL_MILLIONTHS, llround(deviation * 1e6)};
+	return (dtrain__initial){DTRAIN_INIT_NORMAL, llround(fmin(1 / (deviation * deviation), 1e18))};
 }
 
 dtrain_tensor dtrain__dense_layer(dtrain_graph *graph, const char *prefix, const char *suffix, dtrain_tensor x,
@@ -28,7 +33,9 @@ dtrain_tensor dtrain__dense_layer(dtrain_graph *graph, const char *prefix, const
 	int64_t in = source->shape.dim[source->shape.ndim - 1], out = dense->features;
 	dtrain_shape matrix = dtrain_shape_of(2, dense->in_out ? (int64_t[]){in, out} : (int64_t[]){out, in});
 	dtrain_shape vector = dtrain_shape_of(1, &out);
-	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &matrix, dense->init, dense->fan_in), b = -1;
+	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &matrix, dense->initial.init,
+					      dense->initial.fan_in),
+		      b = -1;
 	if (dense->bias)
 		b = dtrain__graph_param(graph, name, "bias", &vector, DTRAIN_INIT_ZERO, 0);
 	dtrain_linear_options options;
@@ -77,7 +84,8 @@ dtrain_attention_options dtrain__attention_options(const dtrain_transformer *t, 
 dtrain_tensor dtrain__table(dtrain_graph *graph, const char *name, int64_t rows, int64_t columns, double deviation)
 {
 	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){rows, columns});
-	return dtrain_graph_parameter(graph, name, &shape, DTRAIN_INIT_NORMAL, dtrain__fan_in_of(deviation));
+	dtrain__initial initial = dtrain__normal(deviation);
+	return dtrain_graph_parameter(graph, name, &shape, initial.init, initial.fan_in);
 }
 
 dtrain_tensor dtrain__add_positions(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor table,

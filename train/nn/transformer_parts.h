@@ -10,19 +10,24 @@
 /* Room for a parameter's or layer's name: "bert.encoder.layer.2147483647.attention.output.LayerNorm.weight". */
 #define DTRAIN__NAME_SIZE 96
 
+/* The initial values of a parameter. */
+typedef struct dtrain__initial {
+	dtrain_init init;
+	int64_t fan_in;
+} dtrain__initial;
+
 typedef struct dtrain__dense {
-	int64_t features; /* of the output */
-	bool bias;        /* of zeros at first */
-	bool in_out;      /* the weight is [in, out] */
-	dtrain_init init; /* of the weight */
-	int64_t fan_in;   /* for init */
+	int64_t features;        /* of the output */
+	bool bias;               /* of zeros at first */
+	bool in_out;             /* the weight is [in, out] */
+	dtrain__initial initial; /* of the weight */
 	dtrain_activation activation;
 } dtrain__dense;
 
 /* "prefix.suffix", or without a prefix (NULL) "suffix", in `name`, which is returned. */
 const char *dtrain__name(char name[DTRAIN__NAME_SIZE], const char *prefix, const char *suffix);
-/* The fan_in for which DTRAIN_INIT_NORMAL has that standard deviation. */
-int64_t dtrain__fan_in_of(double deviation);
+/* Normal initial values of that standard deviation. */
+dtrain__initial dtrain__normal(double deviation);
 
 /* A linear layer "prefix.suffix". */
 dtrain_tensor dtrain__dense_layer(dtrain_graph *graph, const char *prefix, const char *suffix, dtrain_tensor x,

@@ -14,11 +14,11 @@
 static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *prefix, const char *name,
 			   dtrain_tensor x, int64_t features, int64_t fans, dtrain_activation activation)
 {
+	const dtrain__initial uniform = {DTRAIN_INIT_LINEAR_UNIFORM, fans / 6};
 	return dtrain__dense_layer(graph, prefix, name, x,
 				   &(dtrain__dense){.features = features,
 						    .bias = true,
-						    .init = t->plain ? DTRAIN_INIT_LINEAR_UNIFORM : DTRAIN_INIT_NORMAL,
-						    .fan_in = t->plain ? fans / 6 : dtrain__fan_in_of(t->deviation),
+						    .initial = t->plain ? uniform : dtrain__normal(t->deviation),
 						    .activation = activation});
 }
 
@@ -87,13 +87,13 @@ static dtrain_tensor add_class_and_positions(dtrain_graph *graph, const dtrain_t
 		return dtrain__add_to_each(
 			graph, x, dtrain__graph_fixed(graph, "pos_embed", "sincos2d", &all, DTRAIN_INIT_SINCOS_2D));
 	if (!t->no_class_token) {
-		dtrain_tensor token =
-			dtrain_graph_parameter(graph, "cls_token", &one, DTRAIN_INIT_NORMAL, dtrain__fan_in_of(1e-6));
+		dtrain__initial small = dtrain__normal(1e-6);
+		dtrain_tensor token = dtrain_graph_parameter(graph, "cls_token", &one, small.init, small.fan_in);
 		x = dtrain_prepend(graph, x, dtrain_reshape(graph, token, &row));
 		all.dim[1]++;
 	}
-	dtrain_tensor places =
-		dtrain_graph_parameter(graph, "pos_embed", &all, DTRAIN_INIT_NORMAL, dtrain__fan_in_of(t->deviation));
+	dtrain__initial initial = dtrain__normal(t->deviation);
+	dtrain_tensor places = dtrain_graph_parameter(graph, "pos_embed", &all, initial.init, initial.fan_in);
 	return dtrain__add_to_each(graph, x, places);
 }
 
@@ -174,6 +174,6 @@ dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *gi
 	return dtrain__dense_layer(graph, NULL, "head", pool(graph, t, x),
 				   &(dtrain__dense){.features = classes,
 						    .bias = true,
-						    .init = t->plain ? DTRAIN_INIT_ZERO : DTRAIN_INIT_NORMAL,
-						    .fan_in = dtrain__fan_in_of(t->deviation)});
+						    .initial = t->plain ? (dtrain__initial){DTRAIN_INIT_ZERO, 0}
+									: dtrain__normal(t->deviation)});
 }

@@ -46,7 +46,9 @@ typedef enum dtrain_init {
 	/* [1, s * s, c], c a multiple of 4 and at least 8: sines and cosines of the place in a square, as
 	 * big_vision's posemb_sincos_2d */
 	DTRAIN_INIT_SINCOS_2D,
-	DTRAIN_INIT_NORMAL, /* normal, std = 1 / sqrt(fan_in): 0.02 with fan_in 2500 */
+	DTRAIN_INIT_NORMAL,            /* normal, std = 1 / sqrt(fan_in): 0.02 with fan_in 2500 */
+	DTRAIN_INIT_NORMAL_MILLIONTHS, /* normal, std = fan_in / 1e6: for a large one, which few values of NORMAL are
+					  near to */
 } dtrain_init;
 
 /* Which part of a parameter a rank has: part `part` of `parts` along dimension `dim`. Part p of a dimension with n
@@ -124,10 +126,10 @@ BETON_API int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dt
 BETON_API void dtrain_params_destroy(dtrain_params **params);
 
 /* Declare a parameter or buffer or, for a second graph of the same model, find it; shape and kind must be those of the
- * first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM, DIRAC and NORMAL use fan_in; a buffer's fan_in
- * is the product of its dimensions except the first. declare_fixed: a buffer for weights that are not trained; other
- * initial values can be copied to its data. next_block: later parameters belong to the model's next block (a residual
- * stage, a transformer layer). */
+ * first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM, DIRAC, NORMAL and NORMAL_MILLIONTHS use fan_in;
+ * a buffer's fan_in is the product of its dimensions except the first. declare_fixed: a buffer for weights that are not
+ * trained; other initial values can be copied to its data. next_block: later parameters belong to the model's next
+ * block (a residual stage, a transformer layer). */
 BETON_API int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape,
 				    dtrain_init init, int64_t fan_in, beton_error *err);
 BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape,

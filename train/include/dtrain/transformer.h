@@ -46,9 +46,9 @@ typedef struct dtrain_transformer {
 	 * zero and reads the mean of the tokens, as in "Better plain ViT baselines for ImageNet-1k" [plain, which only
 	 * this library has; default false]. */
 	bool plain;
-	double epsilon;           /* of the norms [layer_norm_epsilon; layer_norm_eps, Llama: rms_norm_eps] */
-	double theta;             /* of rotary embeddings [rope_theta]; otherwise 0 */
-	double deviation;         /* standard deviation of initial weights [initializer_range]; 1e-7 .. 0.2 */
+	double epsilon;   /* of the norms [layer_norm_epsilon; layer_norm_eps, Llama: rms_norm_eps]; 1e-30 .. 1 */
+	double theta;     /* of rotary embeddings [rope_theta], 1 .. 1e12; otherwise 0 */
+	double deviation; /* standard deviation of initial weights [initializer_range]; 1e-7 .. 1e6 */
 	double embedding_dropout; /* share of the embeddings' sum [embd_pdrop; hidden_dropout_prob]; default 0 */
 	double dropout;           /* share of what attention and MLP add [resid_pdrop; hidden_dropout_prob] */
 	/* ViT's stochastic depth [drop_path_rate, as Hugging Face's BEiT; default 0]: what attention and MLP of layer i
