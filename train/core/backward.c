@@ -125,25 +125,6 @@ static void mark_needed(dtrain_graph *graph)
 	}
 }
 
-/* The loss op computes the gradient of the mean loss itself, so backward starts there. */
-static const dtrain__node *loss_node(dtrain_graph *graph, dtrain_tensor loss)
-{
-	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, loss);
-	if (!tensor)
-		return NULL;
-	const dtrain__node *mean = tensor->producer >= 0 ? &graph->nodes[tensor->producer] : NULL;
-	const dtrain__node *node = NULL;
-	if (mean && mean->kind == DTRAIN_OP_MEAN && graph->tensors[mean->inputs[0]].producer >= 0)
-		node = &graph->nodes[graph->tensors[mean->inputs[0]].producer];
-	if (!node || !dtrain__op_rules_of(node->kind)->loss_gradients) {
-		dtrain__graph_fail(
-			graph, BETON_UNSUPPORTED,
-			"backward starts at the mean of a cross entropy that has gradients, and at nothing else");
-		return NULL;
-	}
-	return node;
-}
-
 static bool begin_backward(dtrain_graph *graph)
 {
 	if (!graph->training || graph->has_backward) {
@@ -256,8 +237,15 @@ static void append_gradients(dtrain_graph *graph, const struct views *views, int
 	if (node.kind == DTRAIN_OP_BATCH_NORM_EVAL && has_grad(graph, &node) &&
 	    dtrain__needs_grad(graph, node.outputs[0]))
 		refuse_frozen(graph, &node);
-	if (!gradients[node.kind] || !has_grad(graph, &node))
+	if (!has_grad(graph, &node))
 		return;
+	if (!gradients[node.kind]) {
+		if (dtrain__needs_grad(graph, node.outputs[0]))
+			dtrain__graph_fail(graph, BETON_UNSUPPORTED,
+					   "backward: the loss depends on what op %s computes, which has no gradient",
+					   dtrain__op_name(node.kind));
+		return;
+	}
 	gradients[node.kind](graph, &node);
 	for (int i = 0; i < graph->num_pending; i++)
 		if (dtrain__needs_grad(graph, graph->pending[i].param))
@@ -338,17 +326,121 @@ static void append_backward(dtrain_graph *graph, int32_t last)
 			dtrain_graph_keep(graph, graph->tensors[i].grad);
 }
 
+/* The sum of what the loss is made of: weight[t] times the mean of tensor t's elements, for each t. */
+struct terms {
+	double *weight;
+	dtrain_tensor count; /* of tensors, before backward */
+};
+
+/* Reshaped elements have the same mean. */
+static void add_term(const dtrain_graph *graph, const struct terms *terms, dtrain_tensor tensor, double weight)
+{
+	int64_t count = dtrain_shape_count(&graph->tensors[tensor].shape);
+	dtrain_tensor parent = graph->tensors[tensor].parent;
+	while (parent >= 0 && dtrain_shape_count(&graph->tensors[parent].shape) == count) {
+		tensor = parent;
+		parent = graph->tensors[tensor].parent;
+	}
+	terms->weight[tensor] += weight;
+}
+
+static dtrain_tensor scaled(dtrain_graph *graph, dtrain_tensor x, double factor)
+{
+	dtrain__node scale = {
+		.kind = DTRAIN_OP_SCALE, .attrs.factor = factor, .num_inputs = 1, .num_outputs = 1, .inputs = {x}};
+	return factor == 1 ? x : append_like(graph, &scale, dtrain_graph_shape(graph, x));
+}
+
+/* A tensor like x whose elements are all 1 / their number, times the scaler's scale. There is no op that fills memory:
+ * it is twice the gradient of a binary cross entropy of zeros with the targets 0, which takes the scaler, as losses do.
+ */
+static dtrain_tensor gradient_of_mean(dtrain_graph *graph, dtrain_tensor x)
+{
+	dtrain_shape shape = *dtrain_graph_shape(graph, x);
+	int64_t count = dtrain_shape_count(&shape);
+	dtrain_shape column = dtrain_shape_of(2, (int64_t[]){count, 1}), rows = dtrain_shape_of(1, &count);
+	dtrain_tensor zero = scaled(graph, dtrain__graph_view(graph, x, &column, 0), 0);
+	dtrain__node node = {.kind = DTRAIN_OP_SIGMOID_XENT, .num_inputs = 2, .num_outputs = 2, .inputs = {zero, zero}};
+	dtrain__graph_add_scaler(graph, &node);
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &rows);
+	node.outputs[1] = dtrain__graph_activation(graph, graph->dtype, &column);
+	dtrain__graph_node(graph, &node);
+	return dtrain__graph_view(graph, scaled(graph, node.outputs[1], 2), &shape, 0);
+}
+
+/* A tensor that is no sum of others. */
+static void start_at(dtrain_graph *graph, dtrain_tensor tensor, double weight)
+{
+	const dtrain__tensor *source = &graph->tensors[tensor];
+	if (!dtrain__needs_grad(graph, tensor))
+		return;
+	if (source->dtype != graph->dtype) {
+		dtrain__graph_fail(graph, BETON_UNSUPPORTED,
+				   "backward: a loss of a tensor in %s, which is no loss op's, in a graph in %s",
+				   dtrain_dtype_name(source->dtype), dtrain_dtype_name(graph->dtype));
+		return;
+	}
+	dtrain_tensor grad = gradient_of_mean(graph, tensor);
+	if (!dtrain__graph_failed(graph))
+		dtrain__add_grad(graph, tensor, scaled(graph, grad, weight));
+}
+
+/* A loss op computes the gradient of its mean itself. */
+static void start_at_loss(dtrain_graph *graph, const dtrain__node *node, double weight)
+{
+	for (int i = 0; i < dtrain__op_rules_of(node->kind)->loss_gradients; i++) {
+		dtrain_tensor input = dtrain__graph_original(graph, node->inputs[i]);
+		if (dtrain__needs_grad(graph, input))
+			dtrain__add_grad(graph, input, scaled(graph, node->outputs[1 + i], weight));
+	}
+}
+
+static void start_at_node(dtrain_graph *graph, const struct terms *terms, int32_t index)
+{
+	dtrain__node node = graph->nodes[index]; /* a copy: the list moves when it grows */
+	double weight = terms->weight[node.outputs[0]];
+	bool is_loss = dtrain__op_rules_of(node.kind)->loss_gradients > 0;
+	if (weight != 0 && node.kind == DTRAIN_OP_SCALE) {
+		add_term(graph, terms, node.inputs[0], weight * node.attrs.factor);
+	} else if (weight != 0 && node.kind == DTRAIN_OP_ADD && !node.attrs.relu) {
+		add_term(graph, terms, node.inputs[0], weight);
+		add_term(graph, terms, node.inputs[1], weight);
+	} else if (weight != 0 && node.kind == DTRAIN_OP_MEAN) {
+		add_term(graph, terms, node.inputs[0], weight);
+	} else if (weight != 0 && is_loss) {
+		start_at_loss(graph, &node, weight);
+	} else if (weight != 0) {
+		start_at(graph, node.outputs[0], weight);
+	}
+	for (int i = 1; i < node.num_outputs; i++)
+		if (terms->weight[node.outputs[i]] != 0)
+			start_at(graph, node.outputs[i], terms->weight[node.outputs[i]]);
+}
+
 void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)
 {
-	const dtrain__node *start = loss_node(graph, loss);
-	if (!start || !begin_backward(graph))
-		return;
-	int32_t last = (int32_t)(start - graph->nodes) - 1;
-	for (int i = 0; i < dtrain__op_rules_of(start->kind)->loss_gradients; i++) {
-		dtrain_tensor input = dtrain__graph_original(graph, start->inputs[i]);
-		if (dtrain__needs_grad(graph, input))
-			dtrain__add_grad(graph, input, start->outputs[1 + i]);
+	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, loss);
+	if (tensor && dtrain_shape_count(&tensor->shape) != 1) {
+		char text[DTRAIN__SHAPE_TEXT];
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "backward: a loss of the shape %s; needs a scalar",
+				   dtrain__shape_text(&tensor->shape, text));
 	}
+	if (!tensor || dtrain__graph_failed(graph) || !begin_backward(graph))
+		return;
+	int32_t last = graph->num_nodes - 1;
+	struct terms terms = {.weight = calloc((size_t)graph->num_tensors, sizeof(*terms.weight)),
+			      .count = graph->num_tensors};
+	if (!terms.weight) {
+		dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for %d tensors", graph->num_tensors);
+		return;
+	}
+	add_term(graph, &terms, loss, 1);
+	for (int32_t i = last; i >= 0 && !dtrain__graph_failed(graph); i--)
+		start_at_node(graph, &terms, i);
+	for (dtrain_tensor i = 0; i < terms.count && !dtrain__graph_failed(graph); i++)
+		if (graph->tensors[i].producer < 0 && terms.weight[i] != 0)
+			start_at(graph, i, terms.weight[i]);
+	free(terms.weight);
 	append_backward(graph, last);
 }
 

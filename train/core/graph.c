@@ -109,6 +109,13 @@ void dtrain_graph_set_scaler(dtrain_graph *graph, void *scaler)
 	graph->scaler = scaler;
 }
 
+void dtrain__graph_add_scaler(dtrain_graph *graph, dtrain__node *node)
+{
+	if (graph->scaler)
+		node->inputs[node->num_inputs++] = dtrain_graph_memory(
+			graph, DTRAIN_F32, &(dtrain_shape){.ndim = 1, .dim = {DTRAIN_SCALERS}}, graph->scaler);
+}
+
 static dtrain_tensor add_tensor(dtrain_graph *graph, const dtrain__tensor *tensor)
 {
 	if (dtrain__graph_failed(graph))

@@ -127,6 +127,9 @@ void dtrain__note_followers(dtrain_graph *graph);
 /* Appends a node; returns its first output. */
 dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node);
 
+/* Adds the graph's scaler, if there is one, to the inputs of a loss. */
+void dtrain__graph_add_scaler(dtrain_graph *graph, dtrain__node *node);
+
 /* A node with one output, a new activation of the graph's type and that shape. Weights among the inputs are read
  * through their compute copies. attrs NULL: zeros. */
 dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,

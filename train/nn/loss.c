@@ -9,13 +9,6 @@ static bool is_of_rows(const dtrain__tensor *tensor, dtrain_dtype dtype, int64_t
 	return tensor->dtype == dtype && tensor->shape.ndim == 1 && tensor->shape.dim[0] == rows;
 }
 
-static void add_scaler(dtrain_graph *graph, dtrain__node *node)
-{
-	if (graph->scaler)
-		node->inputs[node->num_inputs++] = dtrain_graph_memory(
-			graph, DTRAIN_F32, &(dtrain_shape){.ndim = 1, .dim = {DTRAIN_SCALERS}}, graph->scaler);
-}
-
 /* The loss op also computes the gradient of the logits, so it has no backward node. inputs: the
  * logits, and for each row a label, or two labels and lambda. */
 static dtrain_tensor add_loss(dtrain_graph *graph, dtrain_op_kind kind, int num_inputs, const dtrain_tensor *inputs,
@@ -47,7 +40,7 @@ static dtrain_tensor add_loss(dtrain_graph *graph, dtrain_op_kind kind, int num_
 		node.inputs[i] = inputs[i];
 	}
 	dtrain_shape rows = dtrain_shape_of(1, &shape.dim[0]);
-	add_scaler(graph, &node);
+	dtrain__graph_add_scaler(graph, &node);
 	node.outputs[0] = dtrain__graph_activation(graph, dtype, &rows);
 	node.outputs[1] = dtrain__graph_activation(graph, graph->dtype, &shape);
 	return dtrain__graph_node(graph, &node);
@@ -148,7 +141,7 @@ static dtrain_tensor add_target_loss(dtrain_graph *graph, dtrain_op_kind kind, c
 		.num_inputs = 2,
 		.num_outputs = 2,
 		.inputs = {x, target}};
-	add_scaler(graph, &node);
+	dtrain__graph_add_scaler(graph, &node);
 	node.outputs[0] = dtrain__graph_activation(graph, dtype, &rows);
 	node.outputs[1] = dtrain__graph_activation(graph, graph->dtype, &shape);
 	return dtrain__graph_node(graph, &node);
@@ -236,7 +229,7 @@ dtrain_tensor dtrain_linear_cross_entropy(dtrain_graph *graph, dtrain_tensor x, 
 	node.inputs[node.num_inputs++] = as_rows(graph, label, rows, 0);
 	node.outputs[node.num_outputs++] = dtrain__graph_activation(graph, dtype, &of_loss);
 	if (graph->training) {
-		add_scaler(graph, &node);
+		dtrain__graph_add_scaler(graph, &node);
 		node.outputs[node.num_outputs++] = dtrain__graph_activation(graph, graph->dtype, &of_x);
 		node.outputs[node.num_outputs++] = dtrain__graph_activation(graph, dtype, &of_w);
 	}

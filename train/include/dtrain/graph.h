@@ -259,7 +259,9 @@ BETON_API dtrain_tensor dtrain_binary_cross_entropy(dtrain_graph *graph, dtrain_
 BETON_API dtrain_tensor dtrain_squared_error(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor target);
 BETON_API dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x);
 
-/* Appends the backward nodes for a scalar loss. Parameter gradients are written to the flat gradient array.
+/* Appends the backward nodes for a loss of one element: a mean (of a loss or of any other tensor), sums and multiples
+ * of means, or another scalar. A loss is read by means, additions and dtrain_scale alone: anything else has no gradient
+ * with respect to it (UNSUPPORTED). Parameter gradients are written to the flat gradient array.
  * require_grad requests the gradient of a tensor (for gradient checks), readable like any kept tensor. */
 BETON_API void dtrain_graph_require_grad(dtrain_graph *graph, dtrain_tensor tensor);
 BETON_API dtrain_tensor dtrain_graph_grad(const dtrain_graph *graph, dtrain_tensor tensor);
