@@ -130,6 +130,15 @@ static void bad_options_are_errors(void **state)
 		expect_bad(&n, &bad, "numbers without what they are");
 	}
 	expect_bad(&n, &(dtrain_optimizer_options){.struct_size = 0}, "optimizer");
+	static const double rates[] = {-1, -1e-300, NAN, INFINITY, 1e39};
+	dtrain_optimizer *sgd;
+	beton_error err = {0};
+	expect_ok(dtrain_optimizer_create(n.params, &good, &sgd, &err), &err);
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+		assert_int_equal(dtrain_optimizer_step(sgd, rates[i], n.stream, &err), BETON_INVALID_ARGUMENT);
+		assert_non_null(strstr(err.message, "sgd: a rate of "));
+	}
+	dtrain_optimizer_destroy(&sgd);
 	net_close(&n);
 }
 

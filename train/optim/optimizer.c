@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -664,8 +665,9 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain__optimizer_kind *kind = optimizer->kind;
-	if (!isfinite(lr))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a rate of %g", kind->facts.name, lr);
+	if (!(lr >= 0 && lr <= (double)FLT_MAX))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a rate of %g is not in [0, %g]", kind->facts.name, lr,
+			       (double)FLT_MAX);
 	int status = dtrain_optimizer_check(optimizer, err);
 	if (status == BETON_OK)
 		status = dtrain__scalars_begin(&optimizer->scalars, err);

@@ -137,7 +137,8 @@ BETON_API void dtrain_optimizer_destroy(dtrain_optimizer **optimizer);
  * moving average are set to the current values and buffers. Other states need none. */
 BETON_API int dtrain_optimizer_start(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
 
-/* One update of all parameters of the range, in two parts. set_rate copies the step's numbers to the device. apply puts
+/* One update of all parameters of the range, in two parts. set_rate copies the step's numbers to the device; lr: at
+ * least 0, and finite as a float (INVALID_ARGUMENT). apply puts
  * only ops on the stream, the same in each step, so that it can be captured. With a scaler, apply first inspects the
  * gradients (reduced over the ranks, so that all ranks see the same), and finally updates the scaler; with clip_norm it
  * computes the norm before the update. The last op makes the parameters' compute copies, of all values, whatever the
