@@ -100,6 +100,22 @@ int bt_getopt(int argc, char **argv, const char *letters, const struct option *o
 	return '?';
 }
 
+int bt_getopt_once(int argc, char **argv, const char *letters, const struct option *options, bool *seen)
+{
+	int option = bt_getopt(argc, argv, letters, options, NULL), i = 0;
+	while (options[i].name && options[i].val != option)
+		i++;
+	if (!options[i].name || options[i].has_arg == no_argument)
+		return option;
+	if (!seen[i]) {
+		seen[i] = true;
+		return option;
+	}
+	fprintf(stderr, "%s: --%s %s: the option is given twice\n", program_invocation_short_name, options[i].name,
+		optarg ? optarg : "");
+	return '?';
+}
+
 int bt_usage_error(const char *program, const char *message)
 {
 	if (message)

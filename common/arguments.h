@@ -5,11 +5,16 @@
 #define BT_ARGUMENTS_H
 
 #include <getopt.h>
+#include <stdbool.h>
 
 #include <beton/error.h>
 
 /* getopt_long, whose messages name the argument, and the option that it is most like. It returns '?' after each. */
 int bt_getopt(int argc, char **argv, const char *letters, const struct option *options, int *index);
+
+/* The same, and '?' after a message for an option with a value that was given before: `seen`, false at first, has a
+ * place for each entry of the list. bt_getopt takes the later one. */
+int bt_getopt_once(int argc, char **argv, const char *letters, const struct option *options, bool *seen);
 
 /* INVALID_ARGUMENT for an argument that getopt_long takes for none of the options, or for an abbreviation of several.
  */

@@ -146,6 +146,12 @@ ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset)
 	return bt_read_full(NULL, NULL, fd, buffer, size, offset);
 }
 
+size_t bt_byte_order_mark(const char *text, size_t size)
+{
+	static const char mark[] = "\xef\xbb\xbf";
+	return size >= strlen(mark) && memcmp(text, mark, strlen(mark)) == 0 ? strlen(mark) : 0;
+}
+
 int bt_read_text(const char *path, size_t most, char **out, beton_error *err)
 {
 	struct stat facts;
@@ -164,8 +170,11 @@ int bt_read_text(const char *path, size_t most, char **out, beton_error *err)
 	else if ((size_t)size > most || memchr(text, 0, (size_t)size))
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is not text, or has more than %zu bytes", path,
 				 most);
-	else
-		text[size] = 0;
+	if (status == BETON_OK) {
+		size_t mark = bt_byte_order_mark(text, (size_t)size);
+		memmove(text, text + mark, (size_t)size - mark);
+		text[(size_t)size - mark] = 0;
+	}
 	if (fd >= 0)
 		close(fd);
 	if (status == BETON_OK)

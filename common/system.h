@@ -44,7 +44,11 @@ ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset);
 typedef int64_t bt_read_function(void *context, int fd, void *buffer, size_t size, uint64_t offset);
 ssize_t bt_read_full(bt_read_function *read, void *context, int fd, void *buffer, size_t size, uint64_t offset);
 
-/* Reads a regular file of text into new memory, which the caller frees, with a NUL behind it. Errors: NO_MEMORY,
+/* The size of the mark that some editors put at the beginning of UTF-8; 0: there is none. */
+size_t bt_byte_order_mark(const char *text, size_t size);
+
+/* Reads a regular file of text into new memory, which the caller frees; a NUL ends the text, and a byte order mark is
+ * left out. Errors: NO_MEMORY,
  * NOT_FOUND, IO; INVALID_ARGUMENT: it is no regular file, has more than `most` bytes or a NUL. */
 int bt_read_text(const char *path, size_t most, char **out, beton_error *err);
 

@@ -174,6 +174,10 @@ int bt_read_outcome(bt_read *read, beton_error *err)
 		return BETON_OK;
 	const char *path = read->file->path;
 	unsigned long long size = read->size, offset = read->offset;
+	if (read->ended && read->done == 0)
+		return bt_fail(err, BETON_FILE_CHANGED,
+			       "%s: has nothing of the %llu bytes at offset %llu: it shrank while it was open", path,
+			       size, offset);
 	if (read->ended)
 		return bt_fail(err, BETON_FILE_CHANGED,
 			       "%s: ends at byte %llu, in the %llu bytes at offset %llu: it shrank while it was open",

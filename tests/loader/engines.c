@@ -308,6 +308,16 @@ static void end_of_file(void **state)
 		beton_error fault = {0};
 		assert_int_equal(o.api->wait(o.lanes[0], &read, &fault), BETON_FILE_CHANGED);
 		assert_non_null(strstr(fault.message, copy));
+		char end[64];
+		snprintf(end, sizeof(end), ": ends at byte %llu, in the 10000 bytes",
+			 (unsigned long long)(file_size / 2 + 100));
+		assert_true(strstr(fault.message, end) || strstr(fault.message, "shrank"));
+		/* Where nothing is left, the end is not known. */
+		read = (bt_read){.file = &o.files->list[0], .offset = file_size - 50000, .size = 10000};
+		o.api->submit(o.lanes[0], &read, o.arenas[0]);
+		assert_int_equal(o.api->wait(o.lanes[0], &read, &fault), BETON_FILE_CHANGED);
+		if (strstr(fault.message, "ends at byte"))
+			fail_msg("%s", fault.message);
 		close_engine(&o);
 		beton_reader_close(&reader);
 		reader = whole;

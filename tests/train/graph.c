@@ -69,6 +69,7 @@ static void models_have_torchvisions_parameters(void **state)
 		{"resnet9", 12, 10, 25, 16, 4, 2274880, {"0.0.weight", "2.module.1.1.bias", "9.weight"}},
 		{"resnet20", 8, 10, 65, 42, 11, 272474, {"layer3.2.bn2.bias", "layer2.0.downsample.0.weight"}},
 		{"resnet18", 32, 1000, 62, 40, 10, 11689512, {"conv1.weight", "layer4.1.bn2.weight", "fc.bias"}},
+		{"resnet34", 32, 1000, 110, 72, 18, 21797672, {"layer3.5.bn2.weight", "layer2.3.conv1.weight"}},
 		{"resnet50",
 		 32,
 		 1000,
@@ -77,11 +78,14 @@ static void models_have_torchvisions_parameters(void **state)
 		 18,
 		 25557032,
 		 {"layer1.0.downsample.1.bias", "layer4.2.conv3.weight", "layer3.5.bn3.weight"}},
+		{"resnet101", 32, 1000, 314, 208, 35, 44549160, {"layer3.22.conv3.weight", "layer2.3.bn1.bias"}},
+		{"resnet152", 32, 1000, 467, 310, 52, 60192808, {"layer3.35.conv3.weight", "layer2.7.bn1.bias"}},
 	};
 	/* What they begin with, so that a run of long ago can be repeated. */
 	static const uint64_t values[] = {
 		UINT64_C(0x5c2090eaba7f4ca1), UINT64_C(0x76c59f2f4324a1c5), UINT64_C(0x31aad05a9e18db27),
-		UINT64_C(0x46f9b02b958aa96d), UINT64_C(0x2d7c71d2e40a5971), UINT64_C(0xecc211dd09d5109e),
+		UINT64_C(0x46f9b02b958aa96d), UINT64_C(0x2d7c71d2e40a5971), UINT64_C(0x6624a08e7ced07ee),
+		UINT64_C(0xecc211dd09d5109e), UINT64_C(0x19bedda611af9d6d), UINT64_C(0x1866b0c45077d1f3),
 	};
 	for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++) {
 		net n;

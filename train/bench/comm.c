@@ -156,9 +156,10 @@ static int parse(int argc, char **argv, comm_options *o, beton_error *err)
 					      {"json", no_argument, NULL, 'j'},
 					      {"help", no_argument, NULL, 'h'},
 					      {0}};
+	bool seen[sizeof(names) / sizeof(names[0])] = {false};
 	int option, status = BETON_OK;
 	memset(o->ops, 1, sizeof(o->ops));
-	while (status == BETON_OK && (option = bt_getopt(argc, argv, "", names, NULL)) != -1)
+	while (status == BETON_OK && (option = bt_getopt_once(argc, argv, "", names, seen)) != -1)
 		status = parse_one(option, o, err);
 	if (status == BETON_OK && optind < argc)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);

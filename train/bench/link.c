@@ -67,8 +67,9 @@ static int parse(int argc, char **argv, link_options *o, beton_error *err)
 					      {"json", no_argument, NULL, 'j'},
 					      {"help", no_argument, NULL, 'h'},
 					      {0}};
+	bool seen[sizeof(names) / sizeof(names[0])] = {false};
 	int option, status = BETON_OK;
-	while (status == BETON_OK && (option = bt_getopt(argc, argv, "", names, NULL)) != -1) {
+	while (status == BETON_OK && (option = bt_getopt_once(argc, argv, "", names, seen)) != -1) {
 		switch (option) {
 		case 'd':
 			o->device = optarg;

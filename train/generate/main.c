@@ -29,7 +29,8 @@ static const char *const usage_text =
 	"PyTorch's shards, a checkpoint of dtrain-ffcv --task lm, or a folder of checkpoints, of which the newest\n"
 	"is used.\n"
 	"\n"
-	"  -m, --model=NAME|FILE    the model, or its config.json (default: what WEIGHTS say of it)\n"
+	"  -m, --model=NAME|FILE    the model, or its config.json (default: what WEIGHTS say of it, or the\n"
+	"                           config.json beside them)\n"
 	"  -t, --tokenizer=VOCAB    vocabulary for text: as for beton-write; without it tokens are numbers\n"
 	"  -p, --prompt=TEXT        text to continue (default: the end of text, if there is one)\n"
 	"  -i, --tokens=N[,N...]    the same as tokens\n"
@@ -446,8 +447,9 @@ int main(int argc, char **argv)
 				  .device = {.name = "auto", .index = -1}};
 	beton_error err = {0};
 	int option;
+	bool seen[sizeof(long_options) / sizeof(long_options[0])] = {false};
 	signal(SIGPIPE, SIG_IGN);
-	while ((option = bt_getopt(argc, argv, "m:t:p:i:n:r:s:T:k:P:d:j:vhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt_once(argc, argv, "m:t:p:i:n:r:s:T:k:P:d:j:vhV", long_options, seen)) != -1) {
 		if (option == '?')
 			return bt_usage_error("dtrain-generate", NULL);
 		if (option == 'h' || option == 'V') {

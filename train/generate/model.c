@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
@@ -114,10 +116,26 @@ static int find_named(const char *name, dtrain_transformer *out, beton_error *er
 		name, names);
 }
 
+/* The config.json that other programs write beside their weights; NULL: there is none, or no memory. */
+static char *find_config(const char *weights)
+{
+	struct stat facts;
+	bool folder = stat(weights, &facts) == 0 && S_ISDIR(facts.st_mode);
+	const char *slash = strrchr(weights, '/');
+	char *path = folder  ? bt_format("%s/config.json", weights)
+		     : slash ? bt_format("%.*s/config.json", (int)(slash - weights), weights)
+			     : strdup("./config.json");
+	if (path && access(path, F_OK) == 0)
+		return path;
+	free(path);
+	return NULL;
+}
+
 static int find_description(const run_source *source, const char *name, dtrain_transformer *out, beton_error *err)
 {
 	const char *text = run_source_fact(source, "description"), *known = run_source_fact(source, "model");
 	const char *task = run_source_fact(source, "task");
+	char *beside = name || text || known ? NULL : find_config(source->path);
 	int status = BETON_OK;
 	*out = (dtrain_transformer){.struct_size = sizeof(*out)};
 	if (task && strcmp(task, "lm") != 0)
@@ -132,9 +150,14 @@ static int find_description(const run_source *source, const char *name, dtrain_t
 		status = dtrain_transformer_parse(text, source->path, out, err);
 	else if (known)
 		status = find_named(known, out, err);
+	else if (beside)
+		status = find_named(beside, out, err);
 	else
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--model is missing: the metadata of '%s' do not describe its model", source->path);
+		status = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "--model is missing: the metadata of '%s' do not describe its model, and there is no "
+				 "config.json beside it",
+				 source->path);
+	free(beside);
 	if (status == BETON_OK && !predicts_next(out))
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is not a model that predicts the next token",
 				 name ? name : source->path);

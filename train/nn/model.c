@@ -19,7 +19,10 @@ static const struct {
 	{"resnet9", 11, 74, dtrain__resnet9},
 	{"resnet20", 4, 0, dtrain__resnet20},
 	{"resnet18", 32, 0, dtrain__resnet18},
+	{"resnet34", 32, 0, dtrain__resnet34},
 	{"resnet50", 32, 0, dtrain__resnet50},
+	{"resnet101", 32, 0, dtrain__resnet101},
+	{"resnet152", 32, 0, dtrain__resnet152},
 };
 
 #define MODEL_COUNT ((int)(sizeof(models) / sizeof(models[0])))
@@ -41,7 +44,7 @@ static dtrain_tensor build_vit(dtrain_graph *graph, const char *model, dtrain_te
 		return dtrain_vit_build(graph, &description, image, -1, classes);
 	if (status != BETON_OK && dtrain__is_config_path(model))
 		return dtrain__graph_fail(graph, status, "%s", fault.message);
-	char names[256] = "";
+	char names[400] = "";
 	for (int i = 0; dtrain_model_name(i); i++)
 		bt_append(names, sizeof(names), "%s%s", i ? ", " : "", dtrain_model_name(i));
 	return dtrain__graph_fail(graph, BETON_NOT_FOUND, "no model '%s' of pictures; there are: %s", model, names);

@@ -12,6 +12,9 @@ dtrain_tensor dtrain__mlp(dtrain_graph *graph, dtrain_tensor image, int64_t clas
 dtrain_tensor dtrain__resnet9(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 dtrain_tensor dtrain__resnet20(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 dtrain_tensor dtrain__resnet18(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
+dtrain_tensor dtrain__resnet34(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 dtrain_tensor dtrain__resnet50(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
+dtrain_tensor dtrain__resnet101(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
+dtrain_tensor dtrain__resnet152(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 
 #endif

@@ -97,10 +97,28 @@ dtrain_tensor dtrain__resnet18(dtrain_graph *graph, dtrain_tensor image, int64_t
 	return stages_and_head(graph, x, basic_block, 64, (const int[]){2, 2, 2, 2}, 4, classes);
 }
 
+dtrain_tensor dtrain__resnet34(dtrain_graph *graph, dtrain_tensor image, int64_t classes)
+{
+	dtrain_tensor x = imagenet_stem(graph, image);
+	return stages_and_head(graph, x, basic_block, 64, (const int[]){3, 4, 6, 3}, 4, classes);
+}
+
 dtrain_tensor dtrain__resnet50(dtrain_graph *graph, dtrain_tensor image, int64_t classes)
 {
 	dtrain_tensor x = imagenet_stem(graph, image);
 	return stages_and_head(graph, x, bottleneck, 64, (const int[]){3, 4, 6, 3}, 4, classes);
+}
+
+dtrain_tensor dtrain__resnet101(dtrain_graph *graph, dtrain_tensor image, int64_t classes)
+{
+	dtrain_tensor x = imagenet_stem(graph, image);
+	return stages_and_head(graph, x, bottleneck, 64, (const int[]){3, 4, 23, 3}, 4, classes);
+}
+
+dtrain_tensor dtrain__resnet152(dtrain_graph *graph, dtrain_tensor image, int64_t classes)
+{
+	dtrain_tensor x = imagenet_stem(graph, image);
+	return stages_and_head(graph, x, bottleneck, 64, (const int[]){3, 8, 36, 3}, 4, classes);
 }
 
 /* Section 4.2 of the paper, but with option B instead of A (subsampling, zeros for new channels): the two projections

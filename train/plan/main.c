@@ -284,10 +284,11 @@ int main(int argc, char **argv)
 				.prefetch_mb = -1};
 	beton_error err = {0};
 	bool fits = true, given[OPTIONS] = {false};
+	bool seen[sizeof(long_options) / sizeof(long_options[0])] = {false};
 	int option;
 	signal(SIGPIPE, SIG_IGN);
 	dtrain_compression_init(&options.compression);
-	while ((option = bt_getopt(argc, argv, "w:s:g:M:b:p:o:r:d:hV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt_once(argc, argv, "w:s:g:M:b:p:o:r:d:hV", long_options, seen)) != -1) {
 		if (option == '?')
 			return bt_usage_error("dtrain-plan", NULL);
 		if (option == 'h' || option == 'V') {

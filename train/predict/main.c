@@ -197,9 +197,10 @@ int main(int argc, char **argv)
 	predict_options options = {.top = 5, .batch_size = 64, .device = {.name = "auto", .index = -1}};
 	beton_error err = {0};
 	int option;
+	bool seen[sizeof(long_options) / sizeof(long_options[0])] = {false};
 	/* Writing to a closed pipe must return an error: a signal would leave temporary files behind. */
 	signal(SIGPIPE, SIG_IGN);
-	while ((option = bt_getopt(argc, argv, "o:Ff:k:S:m:a:b:p:d:j:hV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt_once(argc, argv, "o:Ff:k:S:m:a:b:p:d:j:hV", long_options, seen)) != -1) {
 		if (option == '?')
 			return bt_usage_error("dtrain-predict", NULL);
 		if (option == 'h' || option == 'V') {

@@ -162,6 +162,12 @@ static const char *advice(const run_source *source)
 		       : "";
 }
 
+/* A folder that lacks a shard is damaged, rather than for another model. */
+static int fault_of(const run_source *source)
+{
+	return source->absent ? BETON_FORMAT : BETON_MISMATCH;
+}
+
 static int fail_missing(const struct job *job, const struct target *targets, int count, const char *first,
 			beton_error *err)
 {
@@ -169,7 +175,7 @@ static int fail_missing(const struct job *job, const struct target *targets, int
 	int missing = 0;
 	for (int i = 0; i < count; i++)
 		missing += !targets[i].found;
-	return bt_fail(err, BETON_MISMATCH,
+	return bt_fail(err, fault_of(job->source),
 		       "%s: has no tensor '%s', which the model needs (%d of its %d tensors are missing%s)%s%s",
 		       job->source->path, first, missing, count,
 		       missing == count ? ": the file is for another model" : "", absent_text(job->source, absent),
@@ -191,10 +197,10 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 			return fail_missing(job, targets, count, target->name, err);
 		bool resized = found->values && run_fit_is_resized(target->name, &found->shape, target->shape);
 		if (!resized && !run_shapes_equal(&found->shape, target->shape, 0))
-			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s%s%s",
-				       job->source->path, target->name, shape_text(&found->shape, theirs),
-				       shape_text(target->shape, ours), absent_text(job->source, absent),
-				       advice(job->source));
+			return bt_fail(err, fault_of(job->source),
+				       "%s: tensor '%s' has shape %s, the model needs %s%s%s", job->source->path,
+				       target->name, shape_text(&found->shape, theirs), shape_text(target->shape, ours),
+				       absent_text(job->source, absent), advice(job->source));
 		if (!found->values)
 			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' does not have a floating-point type",
 				       job->source->path, target->name);

@@ -2,10 +2,12 @@
 #include "loading.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "common/error.h"
 #include "engine/network.h"
 #include "order_input.h"
+#include "parts.h"
 #include "status_line.h"
 
 /* Prints a message of the loader, for example that the system does not allow an engine. */
@@ -41,8 +43,6 @@ static void set_order(const run_options *options, const run_facts *facts, const 
 					     [RUN_ORDER_TORCH_DISTRIBUTED] = BETON_ORDER_TORCH_DISTRIBUTED,
 					     [RUN_ORDER_UNIFORM] = BETON_ORDER_UNIFORM};
 	loader->order = orders[options->order];
-	loader->indices = input->indices;
-	loader->num_indices = input->num_indices;
 	loader->weights = input->weights;
 	loader->num_weights = input->num_weights;
 	loader->num_draws = (uint64_t)options->epoch_samples;
@@ -105,6 +105,25 @@ engine_files run_loading_files(const run_options *options)
 	return (engine_files){.open = open_plain, .context = options};
 }
 
+/* The samples of an evaluation by --eval-batches, at equal distances: a folder's pictures are in the order of their
+ * classes, and the first ones would be of one class. */
+static int spread(const run_loading *loading, uint64_t samples, run_order_input *out, beton_error *err)
+{
+	const run_options *options = loading->options;
+	int64_t batches = run_parts_eval_batches(options) * loading->world_size;
+	uint64_t count;
+	if (!batches || __builtin_mul_overflow((uint64_t)batches, (uint64_t)options->batch_size, &count) ||
+	    count >= samples)
+		return BETON_OK;
+	out->indices = malloc(count * sizeof(*out->indices));
+	if (!out->indices)
+		return bt_fail(err, BETON_NO_MEMORY, "--eval-batches: out of memory for the numbers of samples");
+	out->num_indices = count;
+	for (uint64_t i = 0; i < count; i++)
+		out->indices[i] = (uint64_t)((unsigned __int128)i * samples / count);
+	return BETON_OK;
+}
+
 int run_loading_open(const run_loading *loading, bool training, beton_loader **out, beton_error *err)
 {
 	const run_options *options = loading->options;
@@ -128,9 +147,12 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 		set_parts(options, engine, &loader);
 	if (options->bad_samples == RUN_BAD_SKIP)
 		loader.on_error = training ? BETON_ON_ERROR_SUBSTITUTE : BETON_ON_ERROR_SKIP;
-	int status = training ? run_order_input_read(options, &input, err) : BETON_OK;
+	int status = training ? run_order_input_read(options, &input, err)
+			      : spread(loading, loading->facts->data.val.samples, &input, err);
 	if (status == BETON_OK && training)
 		set_order(options, loading->facts, &input, &loader);
+	loader.indices = input.indices;
+	loader.num_indices = input.num_indices;
 	if (task->set_samples)
 		task->set_samples(&engine->job, engine->data, training, &loader);
 	/* Once a run. */
@@ -154,6 +176,8 @@ int run_loading_epoch_length(const run_options *options, const run_facts *facts,
 	loader.tokens.ignore_rest = true;
 	loader.world_size = (uint32_t)world_size;
 	loader.seed = options->seed;
+	loader.indices = input->indices;
+	loader.num_indices = input->num_indices;
 	set_order(options, facts, input, &loader);
 	if (job.task->set_samples)
 		job.task->set_samples(&job, &facts->data, true, &loader);

@@ -57,11 +57,12 @@ static int fail_rank(const struct rank_env *env, const beton_error *err)
 	return dtrain__rank_env_failure_status(env, err->code);
 }
 
-/* Of a failure before the first step: the options may be wrong, by themselves, together, or for the data. */
+/* Before the first step: the options may be wrong, by themselves, together, or for the data, the weights or
+ * the checkpoint. */
 static int fail_start(const struct rank_env *env, const beton_error *err)
 {
 	int status = fail_rank(env, err);
-	return err->code == BETON_INVALID_ARGUMENT ? LAUNCH_EXIT_USAGE : status;
+	return err->code == BETON_INVALID_ARGUMENT || err->code == BETON_MISMATCH ? LAUNCH_EXIT_USAGE : status;
 }
 
 static void print_fields_of(const run_session *session, const engine_dataset *dataset)
@@ -559,6 +560,7 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	/* A rank is started through /proc/self/exe; without this, ps and top would show "exe". */
 	prctl(PR_SET_NAME, program_invocation_short_name);
+	run_signals_explain_faults("dtrain-ffcv");
 	int status = EXIT_SUCCESS;
 	if (run_options_parse(&options, argc, argv, &err) != BETON_OK)
 		status = err.code == BETON_INVALID_ARGUMENT ? fail_usage(&err) : fail(&err);

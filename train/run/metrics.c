@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -13,7 +14,10 @@
 #include "progress.h"
 #include "record.h"
 #include "signals.h"
+#include "status_line.h"
 #include "tensorboard.h"
+
+#define FIFO_WAIT_S 60
 
 struct run_metrics {
 	run_metrics_options options;
@@ -82,6 +86,25 @@ static int end_line(const run_metrics *metrics, beton_error *err)
 	return BETON_OK;
 }
 
+/* A pipe whose reader does not come would be waited for silently, and without end. -1: errno; ENXIO: no reader. */
+static int open_fifo(const char *path)
+{
+	int fd = -1;
+	for (int tenths = 0; tenths < 10 * FIFO_WAIT_S; tenths++) {
+		fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
+		if (fd >= 0 || errno != ENXIO)
+			break;
+		if (tenths == 10)
+			status_line_warn("dtrain-ffcv: waiting for a process that reads '%s', for %d s", path,
+					 FIFO_WAIT_S);
+		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+		errno = ENXIO;
+	}
+	if (fd >= 0)
+		fcntl(fd, F_SETFL, O_WRONLY | O_APPEND);
+	return fd;
+}
+
 static int open_log(run_metrics *metrics, beton_error *err)
 {
 	struct stat facts;
@@ -90,8 +113,11 @@ static int open_log(run_metrics *metrics, beton_error *err)
 	/* A process that can read a FIFO is a reader of it: writing would fill it and wait, instead of failing when the
 	 * real reader has ended. */
 	bool fifo = stat(metrics->options.log, &facts) == 0 && S_ISFIFO(facts.st_mode);
-	int access = fifo ? O_WRONLY : O_RDWR;
-	metrics->fd = open(metrics->options.log, access | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	metrics->fd = fifo ? open_fifo(metrics->options.log)
+			   : open(metrics->options.log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (metrics->fd < 0 && fifo && errno == ENXIO)
+		return bt_fail(err, BETON_TIMEOUT, "--log: no process has opened '%s' for reading within %d s",
+			       metrics->options.log, FIFO_WAIT_S);
 	if (metrics->fd < 0)
 		return bt_fail_errno(err, errno, "--log: cannot write '%s'", metrics->options.log);
 	return end_line(metrics, err);

@@ -280,9 +280,33 @@ static void make_entries(struct option entries[ENTRIES_MAX])
 	entries[count] = (struct option){0};
 }
 
+/* again: the command line has the option already. A list of files takes both; of other values the later one would win,
+ * which is rarely intended. */
+static int apply_argument(const option_row *row, const char *value, bool again, run_options *options, beton_error *err)
+{
+	if (again && row->kind != OPTION_PATHS)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s%s%s: the option is given twice", row->name,
+			       value ? " " : "", value ? value : "");
+	run_files *files = (run_files *)((char *)options + row->offset);
+	run_files earlier = {0};
+	if (again)
+		earlier = *files;
+	int status = run_row_parse(row, value, options, err);
+	if (status != BETON_OK || !again)
+		return status;
+	if (earlier.count + files->count > RUN_FILES_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s %s: more than %d files", row->name, value,
+			       RUN_FILES_MAX);
+	memmove(files->paths + earlier.count, files->paths, (size_t)files->count * sizeof(*files->paths));
+	memcpy(files->paths, earlier.paths, (size_t)earlier.count * sizeof(*files->paths));
+	files->count += earlier.count;
+	return BETON_OK;
+}
+
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err)
 {
 	struct option entries[ENTRIES_MAX];
+	bool seen[RUN_ROWS_MAX] = {false};
 	make_entries(entries);
 	opterr = 0;
 	optind = 0; /* glibc: reset for a second call */
@@ -298,10 +322,10 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 			return bt_refuse_argument(given, entries, err);
 		if (got < FIRST_OPTION)
 			continue;
-		int status = run_row_parse(&run_rows[got - FIRST_OPTION], optarg, options, err);
+		int row = got - FIRST_OPTION, status = apply_argument(&run_rows[row], optarg, seen[row], options, err);
 		if (status != BETON_OK)
 			return status;
-		options->given[got - FIRST_OPTION] = true;
+		options->given[row] = seen[row] = true;
 	}
 	return BETON_OK;
 }
@@ -507,21 +531,28 @@ static int read_facts(run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
-/* The task of the command line, else of the recipe, else of the weights. */
+/* The task of the command line, else of the recipe, else of the weights, else of the model. */
 static int find_task(const run_options *options, int *out, beton_error *err)
 {
 	int row = run_row_find("task");
 	const run_recipe *recipe = options->recipe_file;
-	run_options other = {.task = RUN_TASK_VISION};
-	const char *text = json_string_value(json_object_get(options->facts, "task"));
+	run_options other = {.task = -1};
+	const char *text = json_string_value(json_object_get(options->facts, "task")), *model = NULL;
 	*out = options->task;
 	if (options->given[row])
 		return BETON_OK;
 	int status = text ? run_row_parse(&run_rows[row], text, &other, err) : BETON_OK;
-	for (int i = 0; recipe && i < recipe->count && status == BETON_OK; i++)
+	for (int i = 0; recipe && i < recipe->count && status == BETON_OK; i++) {
 		if (strcmp(recipe->options[i].name, "task") == 0)
 			status = apply_line(&recipe->options[i], &other, err);
-	*out = other.task;
+		if (strcmp(recipe->options[i].name, "model") == 0)
+			model = recipe->options[i].value;
+	}
+	if (is_given(options, "model"))
+		model = options->model;
+	if (other.task < 0 && model)
+		other.task = run_task_of_model(model);
+	*out = other.task < 0 ? RUN_TASK_VISION : other.task;
 	return status;
 }
 

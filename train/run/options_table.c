@@ -66,7 +66,8 @@ const option_row run_rows[] = {
 	    "what is trained: vision (a class for each picture), or lm (the next token of a text)",
 	    "With `lm` --data and --val are files of tokens: nanoGPT's and llm.c's .bin, or a .beton file that "
 	    "`beton-write` `--format=tokens` makes. A sample is a window of --context-length tokens and the token "
-	    "behind it. The options of one task are errors with the other.",
+	    "behind it. The options of one task are errors with the other. Without --task, a --model that only one "
+	    "task has decides.",
 	    .choices = tasks, .fact = "task"),
 	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
 	    "training set: .beton files with pictures and labels, or files of tokens; or sets of .beton files "
@@ -125,10 +126,11 @@ const option_row run_rows[] = {
 	    "`airbench94` is airbench94's network for CIFAR-10, for pictures of 9 to 136 pixels a side. Its "
 	    "first layer is computed before the first step, from 5000 pictures that are spread evenly over "
 	    "--data and cropped like those of --val. `resnet9` is the network of FFCV's CIFAR-10 example, for "
-	    "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5. The vision "
+	    "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50`, `resnet101` and `resnet152` are "
+	    "version 1.5. The vision "
 	    "transformers `vit-s16` and `vit-b16` have patches of 16 pixels, `vit-ti4` and `vit-mini4` of 4 pixels "
 	    "for small pictures; those with `-plain` have fixed positions and average the patches instead of having "
-	    "a class token. The models of --task `lm` are GPT-2's. FILE, with a slash or the ending `.json`, is "
+	    "a class token. GPT-2's and BERT's models imply --task `lm`. FILE, with a slash or the ending `.json`, is "
 	    "Hugging "
 	    "Face's description of a model, a config.json. Of a vision transformer, `\"pool\": \"mean\"` in it is "
 	    "timm's "
@@ -196,9 +198,10 @@ const option_row run_rows[] = {
 	    .most = 4096, .fact = "image_size"),
 
 	GROUP("Length", NULL),
-	REALS("epochs", TOLD, epochs, "X", 1, 1e-6, 1e6, NULL, "train X epochs; this or --steps is required",
-	      "Counted from the start of the run, also after a resume. X may be a fraction, and is rounded up to a "
-	      "whole step."),
+	ROW("epochs", TOLD, OPTION_REALS, epochs, "X", NULL, "train X epochs; this or --steps is required",
+	    "Counted from the start of the run, also after a resume. X may be a fraction, and is rounded up to a "
+	    "whole step.",
+	    .count = 1, .least = 1e-6, .most = 1e6, .alias = "epoch"),
 	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, NULL, "train N steps, over as many epochs as needed",
 	      "Counted from the start of the run, also after a resume."),
 	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "batch size of each rank, in samples", NULL),
@@ -699,8 +702,10 @@ const option_row run_rows[] = {
 	WHOLE("eval-every", TOLD, eval_every, "N", 0, RUN_STEPS_MAX, "0", "also evaluate every N steps; 0 = no",
 	      "Training goes on as without it. With --keep-best the best of these evaluations is kept, too."),
 	WHOLE("eval-batches", TOLD, eval_batches, "N", 0, RUN_STEPS_MAX, "0",
-	      "evaluate the first N batches of each rank; 0 = the whole --val",
-	      "They are the same samples each time, and with another number of ranks or --batch-size others. With "
+	      "evaluate N batches of each rank, spread evenly over --val; 0 = the whole --val",
+	      "The K samples of S have the numbers 0, S / K, 2 S / K and so on, rounded down. They are "
+	      "the "
+	      "same each time, and with another number of ranks or --batch-size others. With "
 	      "--reproducible, N batches of each of its parts are evaluated, which are the same samples on any number "
 	      "of "
 	      "ranks."),

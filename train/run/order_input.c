@@ -3,11 +3,14 @@
 
 #include <beton/beton.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "common/error.h"
@@ -52,18 +55,39 @@ static int parse_line(const char *what, char *line, bool whole, struct numbers *
 	return status == BETON_INVALID_ARGUMENT ? err->code = BETON_FORMAT : status;
 }
 
+/* Every process of the run reads the file, so it must be one that can be read again; opening a pipe would also wait. */
+static int open_numbers(const char *option, const char *path, FILE **out, beton_error *err)
+{
+	struct stat facts;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	*out = NULL;
+	if (fd >= 0 && fstat(fd, &facts) == 0 && !S_ISREG(facts.st_mode)) {
+		close(fd);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not a regular file", option, path);
+	}
+	*out = fd < 0 ? NULL : fdopen(fd, "r");
+	if (*out)
+		return BETON_OK;
+	int status = bt_fail_errno(err, errno, "%s: cannot read '%s'", option, path);
+	if (fd >= 0)
+		close(fd);
+	return status;
+}
+
 /* Reads one number a line, and skips empty lines and those that begin with #. */
 static int read_numbers(const char *option, const char *path, bool whole, struct numbers *out, beton_error *err)
 {
 	char *line = NULL;
 	size_t room = 0;
 	int status = BETON_OK;
-	FILE *file = fopen(path, "re");
-	if (!file)
-		return bt_fail_errno(err, errno, "%s: cannot read '%s'", option, path);
+	FILE *file;
+	status = open_numbers(option, path, &file, err);
+	if (status != BETON_OK)
+		return status;
 	for (uint64_t number = 1; status == BETON_OK && getline(&line, &room, file) >= 0; number++) {
 		char *what = bt_format("%s: %s:%" PRIu64, option, path, number);
-		status = what ? parse_line(what, line, whole, out, err)
+		size_t mark = number == 1 ? bt_byte_order_mark(line, strlen(line)) : 0;
+		status = what ? parse_line(what, line + mark, whole, out, err)
 			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", option);
 		free(what);
 	}

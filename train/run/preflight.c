@@ -16,6 +16,7 @@
 #include "common/system.h"
 #include "loading.h"
 #include "order_input.h"
+#include "shards/shards.h"
 #include "source.h"
 #include "strategy.h"
 #include "tensorboard.h"
@@ -190,11 +191,23 @@ static bool is_same_file(const struct stat *one, const char *path)
 	return path && stat(path, &other) == 0 && one->st_dev == other.st_dev && one->st_ino == other.st_ino;
 }
 
+/* Also a shard of a set. Faults of the set are reported by what reads it. */
+static bool is_part_of(const struct stat *one, const char *path)
+{
+	bt_shard_inputs inputs = {0};
+	bool found = is_same_file(one, path);
+	if (!found && path && bt_shard_inputs_add(&inputs, path, NULL) == BETON_OK)
+		for (size_t i = 0; i < inputs.count; i++)
+			found = found || is_same_file(one, inputs.list[i].path);
+	bt_shard_inputs_free(&inputs);
+	return found;
+}
+
 static bool is_dataset(const struct stat *one, const run_options *options)
 {
-	bool found = is_same_file(one, options->val);
-	for (int i = 0; i < options->data.count; i++)
-		found = found || is_same_file(one, options->data.paths[i]);
+	bool found = is_part_of(one, options->val);
+	for (int i = 0; i < options->data.count && !found; i++)
+		found = is_part_of(one, options->data.paths[i]);
 	return found;
 }
 

@@ -128,7 +128,7 @@ static int check_options(const run_saved *saved, const char *path, beton_error *
 	int status = run_position_read(path, &position, &json, err);
 	if (status == BETON_OK && (!json || strcmp(json, saved->json) != 0))
 		status = bt_fail(
-			err, BETON_MISMATCH,
+			err, BETON_FORMAT,
 			"%s: was saved with other options than a newer checkpoint, which is damaged and was set "
 			"aside; start again to continue with these options",
 			path);

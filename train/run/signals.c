@@ -2,7 +2,11 @@
 #include "signals.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t caught;
 static volatile sig_atomic_t asked;
@@ -67,6 +71,33 @@ void run_signals_catch(void)
 		if (sigismember(&stopping, stoppers[i]))
 			sigaction(stoppers[i], &action, NULL);
 	}
+}
+
+static char explanation[256];
+
+/* The fault happens again when this returns, with its default action. */
+static void explain(int number)
+{
+	(void)number;
+	if (write(STDERR_FILENO, explanation, strlen(explanation)) < 0)
+		return;
+}
+
+void run_signals_explain_faults(const char *program)
+{
+	static const int faults[] = {SIGSEGV, SIGBUS};
+	struct sigaction action = {.sa_handler = explain, .sa_flags = SA_RESETHAND | SA_ONSTACK};
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+		return;
+	snprintf(explanation, sizeof(explanation),
+		 "%s: a fault of memory; probably a library did not get the memory that it needs: the address space of "
+		 "this process is limited to %llu bytes (ulimit -v)\n",
+		 program, (unsigned long long)limit.rlim_cur);
+	use_own_stack();
+	sigemptyset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigaction(faults[i], &action, NULL);
 }
 
 void run_signals_ask(void)

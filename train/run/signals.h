@@ -22,6 +22,10 @@ void run_signals_stopping(sigset_t *out);
  * handler has a stack of its own. Main thread only. */
 void run_signals_catch(void);
 
+/* With a limited address space (ulimit -v), a fault of memory is explained on standard error before it ends the
+ * process: libraries use memory that the system did not give. program: its name, for the message. */
+void run_signals_explain_faults(const char *program);
+
 /* Asks to stop as a signal does. The caller reports the reason. */
 void run_signals_ask(void);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "engine/model.h"
 #include "optimizer.h"
 
 /* Tasks, and where in run_options their own options are. */
@@ -28,6 +29,32 @@ int run_task_find(const char *name)
 		if (strcmp(tasks[i].task->name, name) == 0)
 			return i;
 	return -1;
+}
+
+static bool has_model(const engine_task *task, const char *name, const engine_model *model)
+{
+	if (model->text)
+		return model->is_transformer && !task->find_model_problem(&model->transformer);
+	for (int i = 0; task->model_name(i); i++)
+		if (strcmp(task->model_name(i), name) == 0)
+			return true;
+	return false;
+}
+
+int run_task_of_model(const char *name)
+{
+	engine_model model;
+	int found = -1, count = 0;
+	beton_error ignored; /* it is found again when the model is made */
+	if (engine_model_find(name, NULL, &model, &ignored) != BETON_OK)
+		return -1;
+	for (int i = 0; i < TASKS; i++)
+		if (has_model(tasks[i].task, name, &model)) {
+			found = i;
+			count++;
+		}
+	engine_model_free(&model);
+	return count == 1 ? found : -1;
 }
 
 int run_task_of(const option_row *row)

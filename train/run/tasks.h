@@ -12,6 +12,9 @@ const engine_task *run_task_at(int index);
 /* The index of a name; -1: none of that name. */
 int run_task_find(const char *name);
 
+/* The index of the only task that has a model of that name, or that description; -1: none, or several. */
+int run_task_of_model(const char *name);
+
 /* The only task that has the row's option: those whose value is part of a task's own options. -1: all have it. */
 int run_task_of(const option_row *row);
 

@@ -53,9 +53,9 @@ static int check_sample(const beton_reader *reader, uint64_t sample, const visio
 		double number = is_int ? (double)value.integer : value.real;
 		const char *problem = find_problem(kind, options, number);
 		if (problem)
-			return bt_fail_sample(err, BETON_MISMATCH, (int64_t)sample,
-					      "%s: sample %" PRIu64 ": '%s' is %g, %s", beton_reader_path(reader),
-					      sample, fields->names[i], number, problem);
+			return bt_fail_sample(err, isfinite(number) ? BETON_MISMATCH : BETON_SAMPLE_CORRUPT,
+					      (int64_t)sample, "%s: sample %" PRIu64 ": '%s' is %g, %s",
+					      beton_reader_path(reader), sample, fields->names[i], number, problem);
 		*sum += number;
 	}
 	return BETON_OK;

@@ -37,9 +37,10 @@ static inline void dtrain_store_server_options_init(dtrain_store_server_options 
 
 /* Starts a server with its own thread. options may be NULL. Raises this process's limit of open files as far as
  * allowed. The server drops a connection that sends garbage, has another token, stops in the middle of a frame or does
- * not read its answer; others are not affected. The memory that clients and strangers can occupy is bounded: see
- * train/comm/store_session.h. Errors: EXISTS (the port is taken; the message names it), NO_SPACE (fewer open files are
- * allowed than the ranks need), NOT_FOUND (host), INVALID_ARGUMENT, ACCESS, SYSTEM, NO_MEMORY. */
+ * not read its answer; others are not affected. The memory that clients and strangers can occupy is bounded: frames
+ * that arrive take 64 MiB at most, all together, and 4 KiB of each connection besides. Errors: EXISTS (the port is
+ * taken; the message names it), NO_SPACE (fewer open files are allowed than the ranks need), NOT_FOUND (host),
+ * INVALID_ARGUMENT, ACCESS, SYSTEM, NO_MEMORY. */
 BETON_API int dtrain_store_server_start(const dtrain_store_server_options *options, dtrain_store_server **out,
 					beton_error *err);
 BETON_API uint16_t dtrain_store_server_port(const dtrain_store_server *server);

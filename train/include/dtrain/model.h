@@ -2,8 +2,9 @@
  *
  * Models by name: mlp, airbench94 (the network of airbench94 for CIFAR-10; the caller must set its first convolution's
  * weights, a buffer), resnet9 (the network of FFCV's CIFAR-10 example), resnet20 (CIFAR, He et al. 2015 section 4.2),
- * resnet18, resnet50 (v1.5: the stride is in the 3x3 convolution). Parameters have the names and shapes of torchvision
- * (the last two), of FFCV's example (resnet9) and of airbench94's own program.
+ * resnet18, resnet34, resnet50, resnet101, resnet152 (the last three: v1.5, the stride is in the 3x3 convolution).
+ * Parameters have the names and shapes of torchvision (the last five), of FFCV's example (resnet9) and of airbench94's
+ * own program.
  *
  * Vision transformers, with timm's names: vit-s16 and vit-b16 (patches of 16 pixels), vit-ti4 (width 192, 12 layers, 3
  * heads) and vit-mini4 (width 96, 6 layers, 3 heads) with patches of 4 pixels for small pictures. Each of them followed
