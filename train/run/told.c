@@ -54,7 +54,8 @@ void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher)
 	if ((number && launcher && run_signals_sender() == launcher) || !is_first(store))
 		return;
 	describe_sender(run_signals_sender(), sender, sizeof(sender));
-	text = number ? bt_format("%d rank %d was asked to stop by SIG%s %s", number, rank, sigabbrev_np(number), sender)
+	text = number ? bt_format("%d rank %d was asked to stop by SIG%s %s", number, rank, sigabbrev_np(number),
+				  sender)
 		      : bt_format("0 rank %d cannot write its output", rank);
 	if (!text)
 		return;
