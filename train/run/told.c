@@ -97,7 +97,7 @@ int dtrain__told_number(dtrain_store *store)
 bool dtrain__told_any(dtrain_store *store)
 {
 	char *text = NULL;
-	bool any = read_note(store, &text) != 0;
+	bool any = read_note(store, &text) >= 0;
 	free(text);
 	return any;
 }
