@@ -499,79 +499,78 @@ static void counts_of_files_are_those_of_hugging_face(void **state)
 	}
 }
 
+static const struct {
+	const char *text;
+	int status;
+	const char *words;
+} faults[] = {
+	{"{", BETON_FORMAT, "line 1"},
+	{"[]", BETON_FORMAT, "not a JSON object"},
+	{"{}", BETON_FORMAT, "no \"model_type\""},
+	{"{\"model_type\": 1}", BETON_FORMAT, "\"model_type\" is not a string"},
+	{"{\"model_type\": \"t5\"}", BETON_UNSUPPORTED, "\"model_type\" is \"t5\""},
+	{"{" GPT2_FILE "}", BETON_FORMAT, "no \"n_positions\""},
+	{"{" GPT2_FILE ", \"n_positions\": null}", BETON_FORMAT, "no \"n_positions\""},
+	{"{" GPT2_FILE ", \"n_positions\": \"16\"}", BETON_FORMAT, "\"n_positions\" is not a whole number"},
+	{"{" GPT2_FILE ", \"n_positions\": 16.5}", BETON_FORMAT, "\"n_positions\" is not a whole number"},
+	{"{" GPT2_FILE ", \"n_positions\": 0}", BETON_FORMAT, "\"n_positions\" is 0"},
+	{"{" GPT2_FILE ", \"n_positions\": 3000000000}", BETON_FORMAT, "\"n_positions\" is 3000000000"},
+	{"{" GPT2_FILE ", \"n_positions\": 9, \"n_positions\": 8}", BETON_FORMAT, "duplicate"},
+	{"{" GPT2_FILE ", \"n_positions\": 16, \"bias\": 1}", BETON_FORMAT, "\"bias\" is not true or false"},
+	{"{" GPT2_FILE ", \"n_positions\": 16, \"resid_pdrop\": 1}", BETON_FORMAT, "\"resid_pdrop\" is 1"},
+	{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": 0}", BETON_FORMAT, "is 0, not 1e-30 .. 1"},
+	{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": 1e300}", BETON_FORMAT,
+	 "is 1e+300, not 1e-30 .. 1"},
+	{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": true}", BETON_FORMAT, "not a number"},
+	{"{" GPT2_FILE ", \"n_positions\": 16, \"initializer_range\": 1e-10}", BETON_FORMAT,
+	 "\"initializer_range\" is 1e-10, not 1e-07 .. 1e+06"},
+	{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": \"relu\"}", BETON_UNSUPPORTED,
+	 "\"activation_function\" is \"relu\""},
+	{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": 3}", BETON_FORMAT, "not a string"},
+	{"{" GPT2_FILE ", \"n_positions\": 16, \"scale_attn_weights\": false}", BETON_UNSUPPORTED,
+	 "\"scale_attn_weights\" is supported only as true"},
+	{"{\"model_type\": \"gpt2\", \"n_embd\": 9, \"n_layer\": 2, \"n_head\": 2, \"vocab_size\": 11, "
+	 "\"n_positions\": 3}",
+	 BETON_FORMAT, "\"n_embd\" 9 is not divisible by \"n_head\" 2"},
+	{"{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 70000, \"n_head\": 2, \"vocab_size\": 11, "
+	 "\"n_positions\": 3}",
+	 BETON_FORMAT, "\"n_layer\" is 70000"},
+	{"{" LLAMA_FILE ", \"rope_scaling\": {\"factor\": 8.0}}", BETON_UNSUPPORTED, "\"rope_scaling\""},
+	{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_type\": \"llama3\"}}", BETON_UNSUPPORTED,
+	 "\"rope_parameters.rope_type\""},
+	{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_theta\": \"1\"}}", BETON_FORMAT,
+	 "\"rope_parameters.rope_theta\" is not a number"},
+	{"{" LLAMA_FILE ", \"rope_theta\": 1e-300}", BETON_FORMAT, "\"rope_theta\" is 1e-300, not 1 .. 1e+12"},
+	{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_theta\": 0.5}}", BETON_FORMAT,
+	 "\"rope_parameters.rope_theta\" is 0.5, not 1 .. 1e+12"},
+	{"{" LLAMA_FILE ", \"rope_parameters\": 1}", BETON_FORMAT, "\"rope_parameters\" is not an object"},
+	{"{" LLAMA_FILE ", \"head_dim\": 5}", BETON_FORMAT, "\"head_dim\" 5 is odd"},
+	{"{" LLAMA_FILE ", \"hidden_act\": \"gelu\"}", BETON_UNSUPPORTED, "\"hidden_act\""},
+	{"{" LLAMA_FILE ", \"attention_bias\": true}", BETON_UNSUPPORTED, "\"attention_bias\""},
+	{"{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": "
+	 "4, "
+	 "\"intermediate_size\": 8, \"vocab_size\": 8, \"max_position_embeddings\": 8, "
+	 "\"num_key_value_heads\": 3}",
+	 BETON_FORMAT, "\"num_attention_heads\" 4 is not divisible by \"num_key_value_heads\" 3"},
+	{"{" VIT_FILE ", \"pool\": \"max\"}", BETON_FORMAT, "\"pool\" is not \"class\" or \"mean\""},
+	{"{" VIT_FILE ", \"pool\": true}", BETON_FORMAT, "\"pool\" is not \"class\" or \"mean\""},
+	{"{" VIT_FILE ", \"class_token\": 0}", BETON_FORMAT, "\"class_token\" is not true or false"},
+	{"{" VIT_FILE ", \"class_token\": false}", BETON_FORMAT,
+	 "without a \"class_token\", \"pool\" has to be \"mean\""},
+	{"{" VIT_FILE ", \"pool\": \"mean\", \"plain\": true}", BETON_FORMAT, "cannot be combined with \"plain\""},
+	{"{" BERT_FILE ", \"position_embedding_type\": \"relative_key\"}", BETON_UNSUPPORTED,
+	 "\"position_embedding_type\" is supported only as \"absolute\""},
+};
+
 static void faults_name_file_and_key(void **state)
 {
-	static const struct {
-		const char *text;
-		int status;
-		const char *words;
-	} cases[] = {
-		{"{", BETON_FORMAT, "line 1"},
-		{"[]", BETON_FORMAT, "not a JSON object"},
-		{"{}", BETON_FORMAT, "no \"model_type\""},
-		{"{\"model_type\": 1}", BETON_FORMAT, "\"model_type\" is not a string"},
-		{"{\"model_type\": \"t5\"}", BETON_UNSUPPORTED, "\"model_type\" is \"t5\""},
-		{"{" GPT2_FILE "}", BETON_FORMAT, "no \"n_positions\""},
-		{"{" GPT2_FILE ", \"n_positions\": null}", BETON_FORMAT, "no \"n_positions\""},
-		{"{" GPT2_FILE ", \"n_positions\": \"16\"}", BETON_FORMAT, "\"n_positions\" is not a whole number"},
-		{"{" GPT2_FILE ", \"n_positions\": 16.5}", BETON_FORMAT, "\"n_positions\" is not a whole number"},
-		{"{" GPT2_FILE ", \"n_positions\": 0}", BETON_FORMAT, "\"n_positions\" is 0"},
-		{"{" GPT2_FILE ", \"n_positions\": 3000000000}", BETON_FORMAT, "\"n_positions\" is 3000000000"},
-		{"{" GPT2_FILE ", \"n_positions\": 9, \"n_positions\": 8}", BETON_FORMAT, "duplicate"},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"bias\": 1}", BETON_FORMAT, "\"bias\" is not true or false"},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"resid_pdrop\": 1}", BETON_FORMAT, "\"resid_pdrop\" is 1"},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": 0}", BETON_FORMAT,
-		 "is 0, not 1e-30 .. 1"},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": 1e300}", BETON_FORMAT,
-		 "is 1e+300, not 1e-30 .. 1"},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": true}", BETON_FORMAT, "not a number"},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"initializer_range\": 1e-10}", BETON_FORMAT,
-		 "\"initializer_range\" is 1e-10, not 1e-07 .. 1e+06"},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": \"relu\"}", BETON_UNSUPPORTED,
-		 "\"activation_function\" is \"relu\""},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": 3}", BETON_FORMAT, "not a string"},
-		{"{" GPT2_FILE ", \"n_positions\": 16, \"scale_attn_weights\": false}", BETON_UNSUPPORTED,
-		 "\"scale_attn_weights\" is supported only as true"},
-		{"{\"model_type\": \"gpt2\", \"n_embd\": 9, \"n_layer\": 2, \"n_head\": 2, \"vocab_size\": 11, "
-		 "\"n_positions\": 3}",
-		 BETON_FORMAT, "\"n_embd\" 9 is not divisible by \"n_head\" 2"},
-		{"{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 70000, \"n_head\": 2, \"vocab_size\": 11, "
-		 "\"n_positions\": 3}",
-		 BETON_FORMAT, "\"n_layer\" is 70000"},
-		{"{" LLAMA_FILE ", \"rope_scaling\": {\"factor\": 8.0}}", BETON_UNSUPPORTED, "\"rope_scaling\""},
-		{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_type\": \"llama3\"}}", BETON_UNSUPPORTED,
-		 "\"rope_parameters.rope_type\""},
-		{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_theta\": \"1\"}}", BETON_FORMAT,
-		 "\"rope_parameters.rope_theta\" is not a number"},
-		{"{" LLAMA_FILE ", \"rope_theta\": 1e-300}", BETON_FORMAT, "\"rope_theta\" is 1e-300, not 1 .. 1e+12"},
-		{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_theta\": 0.5}}", BETON_FORMAT,
-		 "\"rope_parameters.rope_theta\" is 0.5, not 1 .. 1e+12"},
-		{"{" LLAMA_FILE ", \"rope_parameters\": 1}", BETON_FORMAT, "\"rope_parameters\" is not an object"},
-		{"{" LLAMA_FILE ", \"head_dim\": 5}", BETON_FORMAT, "\"head_dim\" 5 is odd"},
-		{"{" LLAMA_FILE ", \"hidden_act\": \"gelu\"}", BETON_UNSUPPORTED, "\"hidden_act\""},
-		{"{" LLAMA_FILE ", \"attention_bias\": true}", BETON_UNSUPPORTED, "\"attention_bias\""},
-		{"{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": "
-		 "4, "
-		 "\"intermediate_size\": 8, \"vocab_size\": 8, \"max_position_embeddings\": 8, "
-		 "\"num_key_value_heads\": 3}",
-		 BETON_FORMAT, "\"num_attention_heads\" 4 is not divisible by \"num_key_value_heads\" 3"},
-		{"{" VIT_FILE ", \"pool\": \"max\"}", BETON_FORMAT, "\"pool\" is not \"class\" or \"mean\""},
-		{"{" VIT_FILE ", \"pool\": true}", BETON_FORMAT, "\"pool\" is not \"class\" or \"mean\""},
-		{"{" VIT_FILE ", \"class_token\": 0}", BETON_FORMAT, "\"class_token\" is not true or false"},
-		{"{" VIT_FILE ", \"class_token\": false}", BETON_FORMAT,
-		 "without a \"class_token\", \"pool\" has to be \"mean\""},
-		{"{" VIT_FILE ", \"pool\": \"mean\", \"plain\": true}", BETON_FORMAT,
-		 "cannot be combined with \"plain\""},
-		{"{" BERT_FILE ", \"position_embedding_type\": \"relative_key\"}", BETON_UNSUPPORTED,
-		 "\"position_embedding_type\" is supported only as \"absolute\""},
-	};
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
 		dtrain_transformer t;
 		beton_error err = {0};
-		assert_int_equal(read_text(cases[i].text, &t, &err), cases[i].status);
-		if (!strstr(err.message, cases[i].words))
-			fail_msg("'%s' does not say '%s'", err.message, cases[i].words);
+		assert_int_equal(read_text(faults[i].text, &t, &err), faults[i].status);
+		if (!strstr(err.message, faults[i].words))
+			fail_msg("'%s' does not say '%s'", err.message, faults[i].words);
 	}
 }
 
