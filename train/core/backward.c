@@ -351,7 +351,7 @@ static dtrain_tensor scaled(dtrain_graph *graph, dtrain_tensor x, double factor)
 	return factor == 1 ? x : append_like(graph, &scale, dtrain_graph_shape(graph, x));
 }
 
-/* A tensor like x whose elements are all 1 / their number, times the scaler's scale. There is no op that fills memory:
+/* A tensor like x whose elements are all 1 / their number, times the scaler's scale. No op fills memory:
  * it is twice the gradient of a binary cross entropy of zeros with the targets 0, which takes the scaler, as losses do.
  */
 static dtrain_tensor gradient_of_mean(dtrain_graph *graph, dtrain_tensor x)
@@ -368,16 +368,17 @@ static dtrain_tensor gradient_of_mean(dtrain_graph *graph, dtrain_tensor x)
 	return dtrain__graph_view(graph, scaled(graph, node.outputs[1], 2), &shape, 0);
 }
 
-/* A tensor that is no sum of others. */
+/* The tensor is not a sum of others. */
 static void start_at(dtrain_graph *graph, dtrain_tensor tensor, double weight)
 {
 	const dtrain__tensor *source = &graph->tensors[tensor];
 	if (!dtrain__needs_grad(graph, tensor))
 		return;
 	if (source->dtype != graph->dtype) {
-		dtrain__graph_fail(graph, BETON_UNSUPPORTED,
-				   "backward: a loss of a tensor in %s, which is no loss op's, in a graph in %s",
-				   dtrain_dtype_name(source->dtype), dtrain_dtype_name(graph->dtype));
+		dtrain__graph_fail(
+			graph, BETON_UNSUPPORTED,
+			"backward: the loss has a tensor in %s that a loss op did not compute; the graph is in %s",
+			dtrain_dtype_name(source->dtype), dtrain_dtype_name(graph->dtype));
 		return;
 	}
 	dtrain_tensor grad = gradient_of_mean(graph, tensor);
