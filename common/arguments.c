@@ -2,6 +2,7 @@
 #include "arguments.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -122,4 +123,14 @@ int bt_usage_error(const char *program, const char *message)
 		fprintf(stderr, "%s: %s\n", program, message);
 	fprintf(stderr, "Try '%s --help'.\n", program);
 	return 2;
+}
+
+int bt_program_error(const char *program, const beton_error *err)
+{
+	if (err->code == BETON_PEER_LOST)
+		return 128 + SIGPIPE;
+	if (err->code == BETON_INVALID_ARGUMENT || err->code == BETON_MISMATCH)
+		return bt_usage_error(program, err->message);
+	fprintf(stderr, "%s: %s\n", program, err->message);
+	return 1;
 }

@@ -24,4 +24,9 @@ int bt_refuse_argument(const char *given, const struct option *options, beton_er
  * it is not NULL, and the option that gives help, on standard error. */
 int bt_usage_error(const char *program, const char *message);
 
+/* Reports a failure, and returns the exit status for it. INVALID_ARGUMENT and MISMATCH: as bt_usage_error. PEER_LOST:
+ * the reader of the output has seen enough, so nothing is printed, and the status is that of a program that SIGPIPE
+ * ends. Others: prints the message, and returns 1. */
+int bt_program_error(const char *program, const beton_error *err);
+
 #endif

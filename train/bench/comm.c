@@ -257,6 +257,8 @@ static int open_place(const comm_options *o, const struct rank_env *env, dtrain_
 	group.share_device = o->share;
 	if (status == BETON_OK)
 		status = dtrain_group_create(store, place->rank, place->size, &group, &place->group, err);
+	if (status == BETON_UNSUPPORTED && o->backend) /* by this build, or of this device */
+		status = err->code = BETON_INVALID_ARGUMENT;
 	if (status == BETON_OK && o->copy_engines)
 		status = split_group(place, err);
 	/* At least one element for each rank, of the largest type. */

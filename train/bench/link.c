@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "core/module.h"
+#include "run/device_choice.h"
 
 #define SMALL_BYTES 4
 
@@ -73,6 +74,7 @@ static int parse(int argc, char **argv, link_options *o, beton_error *err)
 		switch (option) {
 		case 'd':
 			o->device = optarg;
+			status = run_check_device(optarg, err);
 			break;
 		case 'b':
 			status = bt_parse_u64("--bytes", optarg, SMALL_BYTES, 1ull << 36, &o->bytes, err);
@@ -358,7 +360,7 @@ int bench_link(int argc, char **argv)
 		link_find(o.root, &findings);
 		status = o.device ? measure_all(&job, &findings, &err) : BETON_OK;
 		if (status == BETON_OK && print_findings(&o, &findings, job.rows))
-			status = bt_fail(&err, BETON_IO, "cannot write the exit_status");
+			status = bt_fail(&err, BETON_IO, "cannot write the result");
 		exit_status = status != BETON_OK ? bench_failure(status) : BENCH_DONE;
 	}
 	if (status != BETON_OK)

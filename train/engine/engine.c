@@ -75,9 +75,9 @@ static int open_stream(engine_rank *engine, beton_error *err)
 	const engine_offload offload = engine->job.evaluates ? ENGINE_OFFLOAD_NONE : engine->job.offload;
 	bool has_f16 = engine->caps.dtypes >> DTRAIN_F16 & 1, has_bf16 = engine->caps.dtypes >> DTRAIN_BF16 & 1;
 	if (!(engine->caps.dtypes & 1u << engine->dtype))
-		return bt_fail(err, BETON_UNSUPPORTED, "--precision: device %s (%s) computes in f32%s%s, not in %s",
-			       engine->api->name, engine->caps.description, has_f16 ? ", fp16" : "",
-			       has_bf16 ? ", bf16" : "",
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--precision: device %s (%s) computes in f32%s%s, not in %s", engine->api->name,
+			       engine->caps.description, has_f16 ? ", fp16" : "", has_bf16 ? ", bf16" : "",
 			       engine->dtype == DTRAIN_F16 ? "fp16" : dtrain_dtype_name(engine->dtype));
 	int status = engine_offload_check(engine->api, offload, err);
 	if (status == BETON_OK)

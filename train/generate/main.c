@@ -468,8 +468,5 @@ int main(int argc, char **argv)
 	 * thread it waits for. */
 	if (options.threads != 1 && bt_available_cores() > 1)
 		run_set_passive_wait(true, argv);
-	if (run(&options, &err) == BETON_OK)
-		return 0;
-	fprintf(stderr, "dtrain-generate: %s\n", err.message);
-	return 1;
+	return run(&options, &err) == BETON_OK ? 0 : bt_program_error("dtrain-generate", &err);
 }

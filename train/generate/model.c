@@ -111,7 +111,7 @@ static int find_named(const char *name, dtrain_transformer *out, beton_error *er
 			bt_append(names, sizeof(names), "%s%s", *names ? ", " : "", dtrain_transformer_name(i));
 	}
 	return bt_fail(
-		err, status,
+		err, BETON_INVALID_ARGUMENT,
 		"no model '%s' that predicts the next token; there are: %s; a file's name has a slash or ends in .json",
 		name, names);
 }

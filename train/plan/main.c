@@ -306,11 +306,5 @@ int main(int argc, char **argv)
 		return bt_usage_error("dtrain-plan", err.message);
 	if (plan_answer(&options, &fits, &err) == BETON_OK)
 		return fits ? 0 : 1;
-	/* Whoever reads the table has seen enough: the status is that of a program that the signal ends. */
-	if (err.code == BETON_PEER_LOST)
-		return 128 + SIGPIPE;
-	if (err.code == BETON_INVALID_ARGUMENT)
-		return bt_usage_error("dtrain-plan", err.message);
-	fprintf(stderr, "dtrain-plan: %s\n", err.message);
-	return 1;
+	return bt_program_error("dtrain-plan", &err);
 }

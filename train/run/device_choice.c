@@ -6,9 +6,9 @@
 #include "common/error.h"
 #include "common/system.h"
 
-/* Opening a device that does not exist gives the reason. */
-static int check_name(const char *name, beton_error *err)
+int run_check_device(const char *name, beton_error *err)
 {
+	/* Opening a device that does not exist gives the reason. */
 	dtrain_device *none = NULL;
 	if (dtrain_device_find(name))
 		return BETON_OK;
@@ -26,12 +26,12 @@ int run_parse_device(const char *text, run_device_choice *out, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--device: '%s' is not a device", text);
 	memcpy(out->name, text, length);
 	if (!text[length])
-		return check_name(out->name, err);
+		return run_check_device(out->name, err);
 	int status = bt_parse_u64("--device: the index", text + length + 1, 0, 4095, &index, err);
 	if (status != BETON_OK)
 		return status;
 	out->index = (int32_t)index;
-	return check_name(out->name, err);
+	return run_check_device(out->name, err);
 }
 
 int32_t run_device_index(const run_device_choice *choice, int local_rank, bool shared)

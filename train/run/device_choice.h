@@ -17,6 +17,9 @@ typedef struct run_device_choice {
 	int32_t index; /* -1: not given */
 } run_device_choice;
 
+/* INVALID_ARGUMENT: this machine has no device of that name. */
+int run_check_device(const char *name, beton_error *err);
+
 /* NAME or NAME:INDEX. INVALID_ARGUMENT: there is no such device here, or the text is none. */
 int run_parse_device(const char *text, run_device_choice *out, beton_error *err);
 
