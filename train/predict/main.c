@@ -15,8 +15,8 @@ static const char *const usage_text =
 	"Usage: dtrain-predict [OPTION]... WEIGHTS DATA\n"
 	"Say what a trained model makes of pictures. WEIGHTS is a checkpoint of dtrain-ffcv, a folder of checkpoints,\n"
 	"of which the newest is used, a safetensors file, an index of several, or a folder of PyTorch's shards.\n"
-	"DATA is a .beton file, a folder, of which all pictures are taken, or a picture. A line for each has its\n"
-	"most probable classes or labels, or the model's numbers.\n"
+	"DATA is a .beton file, a set of such files (NAME.betonset), a picture, or a folder with pictures. A line for\n"
+	"each picture has its most probable classes or labels, or the model's numbers.\n"
 	"\n"
 	"  -o, --output=FILE        write to FILE (default: standard output)\n"
 	"  -F, --force              replace FILE if it exists\n"
@@ -153,8 +153,8 @@ static int find_labels(const predict_options *options, const run_source *weights
 	const char *given = options->label_field;
 	*out = find_integers(reader, given ? given : run_source_fact(weights, "label_field"));
 	if (*out < 0 && given)
-		return bt_fail(err, BETON_NOT_FOUND, "--label-field '%s': %s has no integer field of that name", given,
-			       beton_reader_path(reader));
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--label-field '%s': %s has no integer field of that name",
+			       given, options->data);
 	if (*out < 0)
 		*out = find_integers(reader, "label");
 	return BETON_OK;
@@ -220,11 +220,5 @@ int main(int argc, char **argv)
 	int64_t threads = (int64_t)options.threads;
 	if (run_needs_passive_wait(1, threads, threads, bt_available_cores()))
 		run_set_passive_wait(true, argv);
-	if (run(&options, &err) == BETON_OK)
-		return 0;
-	/* Whoever reads the results has seen enough: the status is that of a program that the signal ends. */
-	if (err.code == BETON_PEER_LOST)
-		return 128 + SIGPIPE;
-	fprintf(stderr, "dtrain-predict: %s\n", err.message);
-	return 1;
+	return run(&options, &err) == BETON_OK ? 0 : bt_program_error("dtrain-predict", &err);
 }

@@ -10,7 +10,6 @@
 #include "common/system.h"
 #include "engine/evaluate.h"
 #include "engine/model.h"
-#include "engine/vision/class_names.h"
 #include "run/init.h"
 
 /* The job's options are first: tasks get a pointer to them. */
@@ -196,7 +195,7 @@ static int open_all(struct prediction *self, const run_source *weights, predict_
 	self->data.classes = self->vision.classes;
 	/* Whatever they are: nothing is measured, and the network has no labels. */
 	self->data.outputs = &vision_outputs[VISION_CLASSES];
-	self->data.val.samples = beton_reader_info(data->reader)->num_samples;
+	self->data.val.samples = data->samples;
 	if (status == BETON_OK && self->data.val.samples == 0)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", self->options->data);
 	if (status == BETON_OK)
@@ -210,7 +209,7 @@ static int find_names(const run_source *weights, const predict_data *data, int64
 {
 	const char *text = run_source_fact(weights, "class_names");
 	*out = text ? json_loads(text, 0, NULL) : NULL;
-	int status = *out ? BETON_OK : vision_class_names_load(data->reader, out, err);
+	int status = *out ? BETON_OK : predict_data_names(data, out, err);
 	if (!text && *out && (int64_t)json_array_size(*out) != classes) {
 		json_decref(*out);
 		*out = NULL;

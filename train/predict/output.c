@@ -17,6 +17,18 @@ static bool is_same_file(const struct stat *one, const char *path)
 	return stat(path, &other) == 0 && one->st_dev == other.st_dev && one->st_ino == other.st_ino;
 }
 
+static int check_shards(const predict_options *options, const struct stat *there, beton_error *err)
+{
+	bt_shard_inputs files = {0};
+	int status = bt_is_set(options->data) ? bt_shard_inputs_add(&files, options->data, err) : BETON_OK;
+	for (size_t i = 0; i < files.count && status == BETON_OK; i++)
+		if (is_same_file(there, files.list[i].path))
+			status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the output is a shard of the data (%s)",
+					 options->output, files.list[i].path);
+	bt_shard_inputs_free(&files);
+	return status;
+}
+
 static int check(const predict_options *options, beton_error *err)
 {
 	const char *path = options->output;
@@ -36,7 +48,10 @@ static int check(const predict_options *options, beton_error *err)
 	if (!dangling && dtrain_checkpoint_holds(path))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is a file of a checkpoint, which is not replaced",
 			       path);
-	return options->force ? BETON_OK : bt_fail(err, BETON_EXISTS, "%s: exists; --force replaces it", path);
+	int status = dangling ? BETON_OK : check_shards(options, &there, err);
+	if (status != BETON_OK || options->force)
+		return status;
+	return bt_fail(err, BETON_EXISTS, "%s: exists; --force replaces it", path);
 }
 
 int predict_output_check(const predict_options *options, beton_error *err)

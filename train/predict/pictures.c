@@ -17,6 +17,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "engine/vision/class_names.h"
 
 extern char **environ;
 
@@ -208,6 +209,51 @@ static int open_pictures(const char *given, bool folder, bool skip, predict_data
 	return status;
 }
 
+static int open_file(predict_data *data, uint32_t at, beton_error *err)
+{
+	beton_reader_close(&data->reader);
+	data->at = at;
+	return bt_shard_input_open(&data->files.list[at], &data->reader, err);
+}
+
+/* NULL: a file. */
+static const beton_set *set_of(const predict_data *data)
+{
+	return data->files.list[0].set;
+}
+
+static int open_files(predict_data *data, beton_error *err)
+{
+	int status = bt_shard_inputs_add(&data->files, data->path, err);
+	if (status == BETON_OK)
+		status = open_file(data, 0, err);
+	if (status == BETON_OK)
+		data->samples = set_of(data) ? beton_set_get_info(set_of(data))->num_samples
+					     : beton_reader_info(data->reader)->num_samples;
+	return status;
+}
+
+int predict_data_seek(predict_data *data, uint64_t sample, uint64_t *index, beton_error *err)
+{
+	uint32_t at = 0;
+	*index = sample;
+	int status = set_of(data) ? beton_set_locate(set_of(data), sample, &at, index, err) : BETON_OK;
+	return status == BETON_OK && at != data->at ? open_file(data, at, err) : status;
+}
+
+int predict_data_names(const predict_data *data, json_t **out, beton_error *err)
+{
+	const beton_set *set = set_of(data);
+	if (!set)
+		return vision_class_names_load(data->reader, out, err);
+	uint32_t count = beton_set_get_info(set)->num_classes;
+	bool failed = false;
+	*out = count ? json_array() : NULL;
+	for (uint32_t i = 0; i < count && !failed; i++)
+		failed = json_array_append_new(*out, json_string(beton_set_class(set, i))) != 0;
+	return failed ? bt_fail(err, BETON_NO_MEMORY, "out of memory for the names of classes") : BETON_OK;
+}
+
 int predict_data_open(const char *given, bool skip, predict_data *out, beton_error *err)
 {
 	struct stat facts;
@@ -218,7 +264,7 @@ int predict_data_open(const char *given, bool skip, predict_data *out, beton_err
 	else if (status == BETON_OK && !((out->path = strdup(given)) && (out->prefix = strdup(""))))
 		status = bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	if (status == BETON_OK)
-		status = beton_reader_open(&out->reader, out->path, err);
+		status = open_files(out, err);
 	if (status != BETON_OK)
 		predict_data_close(out);
 	return status;
@@ -238,6 +284,7 @@ void predict_data_remove(predict_data *data)
 void predict_data_close(predict_data *data)
 {
 	beton_reader_close(&data->reader);
+	bt_shard_inputs_free(&data->files);
 	predict_data_remove(data);
 	free(data->path);
 	free(data->prefix);

@@ -14,6 +14,7 @@
 #include "engine/vision/vision.h"
 #include "run/device_choice.h"
 #include "run/source.h"
+#include "shards/shards.h"
 
 typedef enum predict_format { PREDICT_BY_NAME = 0, PREDICT_JSON = 1, PREDICT_CSV = 2 } predict_format;
 
@@ -37,16 +38,24 @@ typedef struct predict_options {
 
 /* A data set that is open for reading. */
 typedef struct predict_data {
-	char *path;   /* of the .beton file; see temporary */
+	char *path;   /* of the .beton file or the set */
 	char *folder; /* NULL: none. A temporary folder that path is in. */
 	char *prefix; /* in front of each source: the pictures' folder */
-	beton_reader *reader;
+	bt_shard_inputs files;
+	uint64_t samples;     /* of all files */
+	beton_reader *reader; /* of files.list[at]; at first of the first */
+	uint32_t at;
 } predict_data;
 
-/* Opens a .beton file, or makes one of a picture or of all pictures in and below a folder, with the program
- * beton-write. Errors: those of beton_reader_open; NOT_FOUND (no picture, no beton-write); IO (beton-write failed, and
- * has said why). */
+/* Opens a .beton file or a set of such files, or makes a file of a picture or of all pictures in and below a folder,
+ * with the program beton-write. Errors: as beton_set_open and bt_shard_input_open; NOT_FOUND (no picture, no
+ * beton-write); IO (beton-write failed, and has said why). */
 int predict_data_open(const char *given, bool skip, predict_data *out, beton_error *err);
+/* Opens the file with the sample as data->reader. *index: the number of the sample in that file. Errors: as
+ * bt_shard_input_open. */
+int predict_data_seek(predict_data *data, uint64_t sample, uint64_t *index, beton_error *err);
+/* *out: an array with the names of the classes, NULL if there are none. Errors: as vision_class_names_load. */
+int predict_data_names(const predict_data *data, json_t **out, beton_error *err);
 /* Removes the temporary files; who has opened them can go on reading. */
 void predict_data_remove(predict_data *data);
 /* A zeroed struct is allowed. */
@@ -75,8 +84,9 @@ typedef struct predict_output {
 	bt_atomic_file file;
 } predict_output;
 
-/* Whether the output may be written. INVALID_ARGUMENT: it has the name of a picture, is the data, the weights or a file
- * of a checkpoint, or is no regular file. EXISTS: it is there, and force is not given. */
+/* Whether the output may be written. INVALID_ARGUMENT: it has the name of a picture, is the data, a shard of it, the
+ * weights or a file of a checkpoint, or is not a regular file. EXISTS: it exists, and force is not given. Other errors:
+ * as beton_set_open. */
 int predict_output_check(const predict_options *options, beton_error *err);
 /* path NULL: standard output. */
 int predict_output_open(const char *path, predict_output *out, beton_error *err);
@@ -101,7 +111,7 @@ typedef struct predict_rows {
 	int64_t classes, top; /* of the model; listed for a picture: of NUMBERS all */
 	double scale;         /* of the logits */
 	const json_t *names;  /* of the classes, an array; NULL: not known */
-	const predict_data *data;
+	predict_data *data;
 	int label; /* index of the field with the pictures' labels; -1: none */
 	struct predict_class *order;
 } predict_rows;

@@ -146,11 +146,14 @@ int predict_rows_add(predict_rows *rows, uint64_t sample, const float *logits, b
 {
 	char source[BETON_SOURCE_MAX + 1];
 	beton_value label = {.integer = -1};
+	uint64_t index = 0;
 	int status = find_probabilities(rows, sample, logits, err);
 	if (status == BETON_OK)
-		status = beton_reader_source(rows->data->reader, sample, source, err);
+		status = predict_data_seek(rows->data, sample, &index, err);
+	if (status == BETON_OK)
+		status = beton_reader_source(rows->data->reader, index, source, err);
 	if (status == BETON_OK && rows->label >= 0)
-		status = beton_reader_value(rows->data->reader, sample, (uint32_t)rows->label, &label, err);
+		status = beton_reader_value(rows->data->reader, index, (uint32_t)rows->label, &label, err);
 	char *path = status == BETON_OK ? bt_format("%s%s", *source ? rows->data->prefix : "", source) : NULL;
 	if (status == BETON_OK && !path)
 		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for a line");
