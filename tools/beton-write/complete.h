@@ -5,13 +5,14 @@
 #ifndef BETON_WRITE_COMPLETE_H
 #define BETON_WRITE_COMPLETE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "options.h"
+#include "selection.h"
+#include "source.h"
 
-#include <beton/error.h>
-
-/* *there: whether there is a file at path. It must be what a run with these facts writes. samples: how many it has;
- * UINT64_MAX: any number. Errors: EXISTS (it is something else), NO_MEMORY. */
-int complete_check(const char *path, const char *facts, uint64_t samples, bool *there, beton_error *err);
+/* *there: whether there is a file at path. It must be what a run with these facts and options writes of the selected
+ * items: in a folder their names are compared, and a file must not be younger than the output. Errors: EXISTS (it is
+ * something else), NO_MEMORY. */
+int complete_check(const char *path, const char *facts, const write_options *options, source *from,
+		   const selection *selected, bool *there, beton_error *err);
 
 #endif

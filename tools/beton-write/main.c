@@ -238,9 +238,8 @@ static int find_complete(write_run *self, beton_error *err)
 		if (!set->from)
 			continue;
 		bool there = false;
-		uint64_t samples = self->options->skip_bad ? UINT64_MAX : set->selected.count;
 		char *facts = dataset_facts_make(self->options, set->from, &self->sets[SET_TRAIN].from->classes);
-		result = facts ? complete_check(set->path, facts, samples, &there, err)
+		result = facts ? complete_check(set->path, facts, self->options, set->from, &set->selected, &there, err)
 			       : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts", set->path);
 		free(facts);
 		self->complete &= there;
