@@ -400,26 +400,29 @@ static void keep_written(write_run *self, beton_error *err)
 typedef struct file_sizes {
 	uint64_t all;
 	uint64_t padding;   /* between metadata, values and what follows them; 0: unknown */
-	uint32_t page_size; /* 0: without pages */
+	uint32_t page_size; /* 0: without pages, or files differ */
 } file_sizes;
 
 static file_sizes sizes_of_files(const write_run *self)
 {
 	file_sizes sizes = {0};
 	uint64_t rest = 0; /* everything but values and padding */
+	bool paged = false;
 	for (int i = 0; i < NUM_SETS; i++) {
 		beton_reader *reader;
 		if (!self->sets[i].from || beton_reader_open(&reader, self->sets[i].path, NULL) != BETON_OK)
 			continue;
 		const beton_file_info *info = beton_reader_info(reader);
-		sizes.page_size = info->alloc_entries ? info->page_size : 0;
+		if (info->alloc_entries)
+			sizes.page_size = !paged || sizes.page_size == info->page_size ? info->page_size : 0;
+		paged |= info->alloc_entries > 0;
 		sizes.all += info->file_size;
 		rest += info->file_size - info->pages_end + info->metadata_offset +
 			info->num_samples * info->record_size;
 		beton_reader_close(&reader);
 	}
 	/* The bytes of compressed values in the file are not counted, and of a continued run not all are. */
-	if (sizes.page_size && !self->options->compress && !self->continued && sizes.all > rest + self->bar.bytes)
+	if (paged && !self->options->compress && !self->continued && sizes.all > rest + self->bar.bytes)
 		sizes.padding = sizes.all - rest - self->bar.bytes;
 	return sizes;
 }
@@ -444,7 +447,7 @@ static void print_summary(const write_run *self)
 	/* Much of a small file: it consists of whole pages. */
 	if (sizes.padding)
 		printf(", %s of it padding of pages", text_size(text, sizes.padding));
-	if (sizes.padding)
+	if (sizes.padding && sizes.page_size)
 		printf(" of %s", text_page_size(text, sizes.page_size));
 	printf(", %.2f s, %.0f samples/s\n", seconds, (double)self->bar.done / seconds);
 }
