@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Bytes in eight default pages: the padding in front of the pages and behind the last is then less than a quarter. */
+/* Bytes in eight default pages. The padding, before the pages and after the last value, is then less than a quarter. */
 #define HELD_MAX (UINT64_C(8) * BETON_PAGE_SIZE_DEFAULT)
 
 bool bt_held_add(held_samples *self, const sample *one, const sample_schema *schema)

@@ -22,8 +22,8 @@ bool bt_held_add(held_samples *self, const sample *one, const sample_schema *sch
 /* Whether there are so many that small pages would hardly make the file smaller. */
 bool bt_held_full(const held_samples *self);
 
-/* The page size with which the file is smallest, the smaller one if two are equal. metadata: bytes in front of the
- * pages. */
+/* The page size with which the file is smallest, the smaller one if two are equal. metadata: bytes before the first
+ * page. */
 uint32_t bt_held_page_size(const held_samples *self, uint64_t metadata);
 
 void bt_held_free(held_samples *self);

@@ -315,7 +315,7 @@ bt_scan *bt_scan_new(void)
 	bt_scan *scan = calloc(1, sizeof(*scan));
 	if (!scan)
 		return NULL;
-	/* What ends a block writes 0 there, before any other coefficient does. */
+	/* The end of a block writes 0 to these positions before any other coefficient is written. */
 	memset(scan->positions, 63, sizeof(scan->positions));
 	memcpy(scan->positions, bt_zigzag, sizeof(bt_zigzag));
 	scan->idct = bt_idct_get(0);

@@ -18,7 +18,7 @@ typedef struct bt_class_names {
 } bt_class_names;
 
 /* Compares the names of a source with those before. Without names it agrees with all. set: NULL: reader is the source.
- * Errors: MISMATCH naming both sources, and those of beton_reader_classes. */
+ * Errors: MISMATCH, which names both sources; all errors of beton_reader_classes. */
 int bt_class_names_agree(bt_class_names *self, const beton_set *set, const beton_reader *reader, beton_error *err);
 
 void bt_class_names_free(bt_class_names *self);

@@ -197,7 +197,7 @@ INLINE TARGET void prepare_8(const bt_axis *axis, const int16_t *row, uint32_t x
 	}
 }
 
-/* Register i, of a row `ahead` values further on than that of prepare_8. */
+/* Register i of the row that begins `ahead` values after the row of prepare_8. */
 INLINE TARGET __m256i pixels_2(const eight *e, uint32_t i, size_t ahead, uint32_t pairs)
 {
 	const __m256i interleaved =

@@ -25,7 +25,7 @@
 static const beton_field two_fields[] = {{.name = "b", .type = BETON_FIELD_BYTES},
 					 {.name = "label", .type = BETON_FIELD_INT}};
 
-/* Two samples, the first of which has an empty value. */
+/* Two samples; the first has an empty value. */
 static const char *write_data(void)
 {
 	static const char text[] = "abc";
