@@ -69,7 +69,10 @@ static dtrain_tensor cast(dtrain_graph *graph, dtrain_tensor w)
 	dtrain_shape shape = *dtrain_graph_shape(graph, w);
 	dtrain__node node = {.kind = DTRAIN_OP_CAST, .num_inputs = 1, .num_outputs = 1, .inputs = {w}};
 	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
-	return dtrain__graph_node(graph, &node);
+	dtrain_tensor copy = dtrain__graph_node(graph, &node);
+	if (copy >= 0)
+		graph->tensors[copy].original = w;
+	return copy;
 }
 
 static void make_graph(setting *s)

@@ -240,7 +240,9 @@ static void append_gradients(dtrain_graph *graph, const struct views *views, int
 	if (!has_grad(graph, &node))
 		return;
 	if (!gradients[node.kind]) {
-		if (dtrain__needs_grad(graph, node.outputs[0]))
+		/* The gradient of a compute copy is its parameter's already. */
+		bool is_copy = dtrain__graph_original(graph, node.outputs[0]) != node.outputs[0];
+		if (dtrain__needs_grad(graph, node.outputs[0]) && !is_copy)
 			dtrain__graph_fail(graph, BETON_UNSUPPORTED,
 					   "backward: the loss depends on what op %s computes, which has no gradient",
 					   dtrain__op_name(node.kind));
