@@ -23,7 +23,7 @@
 #include <dtrain/comm.h>
 
 #include "train/run/launcher.h"
-#include "train/run/rank_env.h"
+#include "train/run/rank_meet.h"
 #include "train/run/signals.h"
 #include "train/run/told.h"
 
@@ -66,22 +66,23 @@ static int rank_prints_a_long_line(int rank)
 	return 0;
 }
 
-static int rank_checks_environment(const struct rank_env *env)
+static const rank_meet_options meet = {.connect_ms = 20000, .wait_ms = 20000};
+
+static int rank_checks_environment(struct rank_env *env)
 {
-	dtrain_store_server *server = NULL;
-	dtrain_store *store = NULL;
+	rank_meeting meeting;
 	int64_t sum = 0;
 	beton_error err = {0};
 
 	if (!env->started || !env->store_hosted || env->local_rank != env->rank ||
 	    env->local_world_size != env->world_size)
 		return 3;
-	if (dtrain__rank_env_store(env, NULL, 20000, &server, &store, &err) || server ||
-	    dtrain_store_add(store, "ranks", 1, &sum, &err)) {
+	if (dtrain__rank_meet(env, &meet, &meeting, &err) || meeting.server ||
+	    dtrain_store_add(meeting.store, "ranks", 1, &sum, &err)) {
 		fprintf(stderr, "%s\n", err.message);
 		return 4;
 	}
-	dtrain_store_close(&store);
+	dtrain__rank_leave(&meeting);
 	printf("rank %d of %d, sum %d, input %d\n", env->rank, env->world_size, sum >= 1 && sum <= env->world_size,
 	       getchar());
 	return 0;
@@ -116,11 +117,11 @@ static int rank_forks(void)
 }
 
 /* Rank 2 is told to stop, and tells the others, which are done before it is. */
-static int rank_is_told(const struct rank_env *env)
+static int rank_is_told(struct rank_env *env)
 {
-	dtrain_store_server *server = NULL;
-	dtrain_store *store = NULL;
-	int status = dtrain__rank_env_store(env, NULL, 20000, &server, &store, NULL);
+	rank_meeting meeting;
+	int status = dtrain__rank_meet(env, &meet, &meeting, NULL);
+	dtrain_store *store = meeting.store;
 	void *value = NULL;
 	size_t size = 0;
 
@@ -136,7 +137,7 @@ static int rank_is_told(const struct rank_env *env)
 		poll(NULL, 0, 300);
 	}
 	free(value);
-	dtrain_store_close(&store);
+	dtrain__rank_leave(&meeting);
 	return status ? 4 : 128 + SIGTERM;
 }
 

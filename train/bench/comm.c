@@ -17,7 +17,8 @@
 #include "common/system.h"
 #include "run/device_choice.h"
 #include "run/launcher.h"
-#include "run/rank_env.h"
+#include "run/rank_meet.h"
+#include "run/status_line.h"
 
 typedef struct comm_options {
 	run_device_choice device; /* no name: host memory */
@@ -303,18 +304,25 @@ static int print_json(const comm_options *o, const comm_place *place, json_t *ro
 	return failed;
 }
 
-static int run_rank(const comm_options *o, const struct rank_env *env, beton_error *err)
+static void say(const char *line)
+{
+	status_line_warn("dtrain-bench: %s", line);
+}
+
+static int run_rank(const comm_options *o, struct rank_env *env, beton_error *err)
 {
 	comm_place place = {.rank = env->rank, .size = env->world_size, .dtype = o->dtype};
-	dtrain_store_server *server = NULL;
-	dtrain_store *store = NULL;
+	const int timeout_ms = (int)o->timeout * 1000;
+	const rank_meet_options meet = {
+		.interface = o->interface, .connect_ms = timeout_ms, .wait_ms = timeout_ms, .say = say};
+	rank_meeting meeting = {0};
 	json_t *rows = json_array();
 	int64_t wrong = 0;
 	int status = rows ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory");
-	if (status == BETON_OK && env->world_size > 1)
-		status = dtrain__rank_env_store(env, o->interface, (int)o->timeout * 1000, &server, &store, err);
 	if (status == BETON_OK)
-		status = open_place(o, env, store, &place, err);
+		status = dtrain__rank_meet(env, &meet, &meeting, err);
+	if (status == BETON_OK)
+		status = open_place(o, env, meeting.store, &place, err);
 	if (status == BETON_OK && env->rank == 0 && print_head(o, &place))
 		status = bt_fail(err, BETON_IO, "cannot write the result");
 	if (status == BETON_OK)
@@ -324,8 +332,7 @@ static int run_rank(const comm_options *o, const struct rank_env *env, beton_err
 	if (status == BETON_OK && wrong)
 		status = bt_fail(err, BETON_MISMATCH, "%lld elements of results are wrong", (long long)wrong);
 	close_place(&place);
-	dtrain_store_close(&store);
-	dtrain_store_server_stop(&server);
+	dtrain__rank_leave(&meeting);
 	json_decref(rows);
 	return status;
 }

@@ -69,6 +69,8 @@ struct dtrain_store_server {
 
 	pthread_mutex_t mutex; /* guards the members below, which other threads read */
 	bool was_full;
+	int64_t refused;                          /* connections, because of their token */
+	char refused_host[INET6_ADDRSTRLEN + 32]; /* of the last one */
 };
 
 /* The servers of this process. */
@@ -203,11 +205,21 @@ static void note_full(dtrain_store_server *server)
 	pthread_mutex_unlock(&server->mutex);
 }
 
+static void note_refused(dtrain_store_server *server, const server_connection *connection)
+{
+	char host[sizeof(server->refused_host)] = "?";
+	dtrain__socket_peer_host(connection->fd, host, sizeof(host), NULL);
+	pthread_mutex_lock(&server->mutex);
+	server->refused++;
+	memcpy(server->refused_host, host, sizeof(host));
+	pthread_mutex_unlock(&server->mutex);
+}
+
 static bool receive(dtrain_store_server *server, server_connection *connection)
 {
 	store_session *session = &connection->session;
 	bool was_member = session->member;
-	uint64_t refused = server->content.refused_members;
+	uint64_t refused = server->content.refused_members, strangers = server->content.refused_strangers;
 	/* Never beyond the frame: later bytes stay in the socket until this request is answered. */
 	size_t wanted = dtrain__store_session_wanted(session);
 	if (wanted == 0)
@@ -226,6 +238,8 @@ static bool receive(dtrain_store_server *server, server_connection *connection)
 	}
 	if (server->content.refused_members != refused)
 		note_full(server);
+	if (server->content.refused_strangers != strangers)
+		note_refused(server, connection);
 	alive = alive && flush(server, connection);
 	flush_ready(server);
 	return alive;
@@ -477,6 +491,20 @@ int dtrain_store_server_check(dtrain_store_server *server, beton_error *err)
 	bool full = server->was_full;
 	pthread_mutex_unlock(&server->mutex);
 	return full ? bt_fail(err, BETON_NO_SPACE, "store: %s", server->full) : BETON_OK;
+}
+
+int64_t dtrain_store_server_refused(dtrain_store_server *server, char *from, size_t size)
+{
+	if (from && size)
+		*from = '\0';
+	if (!server)
+		return 0;
+	pthread_mutex_lock(&server->mutex);
+	int64_t count = server->refused;
+	if (from && size)
+		snprintf(from, size, "%s", server->refused_host);
+	pthread_mutex_unlock(&server->mutex);
+	return count;
 }
 
 void dtrain_store_server_stop(dtrain_store_server **server)

@@ -17,6 +17,7 @@
 #include "common/net.h"
 #include "common/system.h"
 #include "evaluation.h"
+#include "foreign.h"
 #include "launcher.h"
 #include "metrics.h"
 #include "options.h"
@@ -38,6 +39,11 @@
 /* Added to --timeout for a stopped rank: during a step the others time out first, and their message says which rank is
  * missing and where. */
 #define STOPPED_MS 10000
+
+/* How long a rank that has failed waits for rank 0's store, to report it. Mostly all ranks have the same wrong options,
+ * rank 0 included. */
+#define DECLINE_MS 30000
+#define USAGE_DECLINE_MS 3000
 
 static int fail(const beton_error *err)
 {
@@ -339,11 +345,12 @@ static void tell_stopped(const run_session *session, int stopped, beton_error *o
 }
 
 /* A session of device and groups alone measures. */
-static int measure_overlap(const run_options *options, const run_facts *facts, const struct rank_env *env)
+static int measure_overlap(const run_options *options, const run_facts *facts, const struct rank_env *env,
+			   rank_meeting *meeting)
 {
 	beton_error err;
 	run_session session;
-	int status = run_session_join(&session, env, options, facts, &err);
+	int status = run_session_join(&session, env, meeting, options, facts, &err);
 	if (status != BETON_OK)
 		return fail_start(env, &err);
 	run_signals_catch();
@@ -351,34 +358,72 @@ static int measure_overlap(const run_options *options, const run_facts *facts, c
 	if (status == BETON_OK)
 		status = run_session_wait_for_ranks(&session, &err);
 	if (status != BETON_OK)
-		run_watchdog_leave(session.watchdog, &err);
+		run_session_fail(&session, &err);
 	run_session_close(&session);
 	return status == BETON_OK ? EXIT_SUCCESS : fail_rank(env, &err);
 }
 
-static int run_rank(run_options *options, const run_facts *facts, const struct rank_env *env, const run_cores *cores)
+static void say(const char *line)
 {
-	beton_error err;
-	run_session session;
-	run_metrics *metrics = NULL;
-	int stopped = 0;
-	if (env->started && env->world_size > 1 && !env->store_hosted && env->rank == 0)
-		fprintf(stderr, "dtrain-ffcv: waiting for %d ranks at %s:%u\n", env->world_size, env->master_addr,
-			(unsigned)env->master_port);
-	if (dtrain__rank_env_is_open(env))
+	fprintf(stderr, "dtrain-ffcv: %s\n", line);
+}
+
+/* Rank 0 describes a job that our launcher did not start. */
+static void tell_meeting(const struct rank_env *env)
+{
+	if (!dtrain__rank_env_hosts_store(env))
+		return;
+	if (env->exchange != RANK_EXCHANGE_NONE)
+		fprintf(stderr, "dtrain-ffcv: rank 0 of %d by %s; waiting for %d ranks, which get its address by %s\n",
+			env->world_size, env->source, env->world_size, env->address_source);
+	else
+		fprintf(stderr, "dtrain-ffcv: rank 0 of %d by %s; waiting for %d ranks at %s:%u (%s)\n",
+			env->world_size, env->source, env->world_size, env->master_addr, (unsigned)env->master_port,
+			env->address_source);
+	if (env->exchange == RANK_EXCHANGE_NONE && dtrain__rank_env_is_open(env))
 		fprintf(stderr,
 			"dtrain-ffcv: without DTRAIN_STORE_TOKEN, anyone who can reach port %u here can join this job, "
 			"change what its ranks exchange, and end it; set the variable to 32 hexadecimal digits, the "
 			"same for all ranks\n",
 			(unsigned)env->master_port);
+}
+
+/* The ranks meet, and share the cores of a machine whose ranks are known only then. */
+static int meet_ranks(run_options *options, struct rank_env *env, run_cores *cores, rank_meeting *meeting,
+		      beton_error *err)
+{
+	bool shared = env->local_known;
+	tell_meeting(env);
+	int status = run_session_meet(env, options, meeting, err);
+	if (status != BETON_OK || shared || !env->local_known)
+		return status;
+	run_cores_share(env, cores);
+	return run_cores_count_threads(options, cores, err);
+}
+
+static int run_rank(run_options *options, const run_facts *facts, struct rank_env *env, run_cores *cores)
+{
+	beton_error err;
+	run_session session;
+	run_metrics *metrics = NULL;
+	rank_meeting meeting;
+	int stopped = 0;
+	int status = meet_ranks(options, env, cores, &meeting, &err);
+	if (status != BETON_OK) {
+		int exit_status = fail_start(env, &err);
+		if (status == BETON_INVALID_ARGUMENT)
+			run_session_decline(env, options, DECLINE_MS, &err);
+		return exit_status;
+	}
 	if (options->overlap)
-		return measure_overlap(options, facts, env);
-	int status = run_session_open(&session, env, options, facts, &err);
+		return measure_overlap(options, facts, env, &meeting);
+	status = run_session_open(&session, env, &meeting, options, facts, &err);
 	if (status != BETON_OK)
 		return fail_start(env, &err);
 	if (env->rank == 0) {
 		if (!options->quiet)
 			print_start(&session);
+		run_foreign_tell(env->world_size > 1, say);
 		tell_why_no_gpu(&session);
 		tell_idle_cores(&session, cores);
 		tell_no_compression(&session);
@@ -397,7 +442,7 @@ static int run_rank(run_options *options, const run_facts *facts, const struct r
 	if (status == BETON_OK && !options->plan && !run_strategy_is_async(options))
 		status = run_session_wait_for_ranks(&session, &err);
 	if (status != BETON_OK)
-		run_watchdog_leave(session.watchdog, &err);
+		run_session_fail(&session, &err);
 	beton_error output = {0};
 	run_metrics_close(&metrics, &output);
 	if (status == BETON_OK)
@@ -513,7 +558,7 @@ static int run(run_options *options, int argc, char **argv)
 	status = complete_options(options, &env, first, argc, argv, &lock, &err);
 	if (status == BETON_INVALID_ARGUMENT) {
 		fail_usage(&err);
-		run_session_decline(&env, options, &err);
+		run_session_decline(&env, options, DECLINE_MS, &err);
 		dtrain_checkpoint_lock_release(&lock);
 		return LAUNCH_EXIT_USAGE;
 	}
@@ -531,12 +576,20 @@ static int run(run_options *options, int argc, char **argv)
 	int exit_status = EXIT_FAILURE;
 	if (status != BETON_OK) {
 		exit_status = fail_start(&env, &err);
-		run_session_decline(&env, options, &err);
+		run_session_decline(&env, options, DECLINE_MS, &err);
 	} else {
 		exit_status = launches ? launch(options, argv) : run_rank(options, &facts, &env, &cores);
 	}
 	dtrain_checkpoint_lock_release(&lock);
 	return exit_status;
+}
+
+/* A rank whose options are wrong tells the others, which may have other ones. */
+static void decline_usage(const run_options *options, const beton_error *why)
+{
+	struct rank_env env;
+	if (dtrain__rank_env_read(&env, NULL) == BETON_OK)
+		run_session_decline(&env, options, USAGE_DECLINE_MS, why);
 }
 
 /* Opens /dev/null for closed standard files; otherwise the first file opened would become standard output. */
@@ -562,14 +615,16 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NAME, program_invocation_short_name);
 	run_signals_explain_faults("dtrain-ffcv");
 	int status = EXIT_SUCCESS;
-	if (run_options_parse(&options, argc, argv, &err) != BETON_OK)
+	if (run_options_parse(&options, argc, argv, &err) != BETON_OK) {
 		status = err.code == BETON_INVALID_ARGUMENT ? fail_usage(&err) : fail(&err);
-	else if (options.help)
+		decline_usage(&options, &err);
+	} else if (options.help) {
 		run_options_help(stdout);
-	else if (options.version)
+	} else if (options.version) {
 		puts("dtrain-ffcv " DTRAIN_VERSION);
-	else
+	} else {
 		status = run(&options, argc, argv);
+	}
 	run_options_free(&options);
 	if (status == EXIT_SUCCESS && fflush(stdout) != 0) {
 		bt_fail_errno(&err, errno, "standard output");

@@ -5,42 +5,106 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/net.h"
 #include "common/system.h"
 #include "launcher.h"
+#include "pmix.h"
 
-/* How a launcher tells a process its rank. The first convention for which is_used() is true counts. */
-struct convention {
+/* Range of ports that are derived from a job's number, below the system's range for connections. */
+#define PORT_FIRST 10000
+#define PORT_COUNT 20000
+/* Prime to the number of ports, and more than the steps that a job runs at once. */
+#define STEPS 31
+/* A pod has its own ports, so this one is free. */
+#define POD_PORT 29500
+
+/* A launcher, as the environment of a rank shows it. The first row that is present counts. */
+struct row {
 	const char *source;
 	const char *rank;
 	const char *world_size;
-	const char *local_rank;       /* if unset: the rank */
-	const char *local_world_size; /* if unset: the world size. "": it is never set */
-	const char *launcher;         /* of ranks that are not told rank 0's address; NULL: they are */
+	const char *local_rank;
+	const char *local_world_size; /* NULL: it is not told */
+	const char *mark;             /* a variable that only this launcher sets; NULL: any */
+	bool alone;                   /* a world of one is a rank of this launcher too, and not a process by itself */
+	bool nested;                  /* other launchers may have started this one: their variables are not compared */
+	bool outer;                   /* others start their daemons with this one, whose variables ranks inherit */
+	/* Fills what MASTER_ADDR and MASTER_PORT do not tell, or chooses the exchange. NULL: they must be set. */
+	int (*find_address)(struct rank_env *env, beton_error *err);
 };
 
-static const struct convention conventions[] = {
-	{"torchrun's RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL},
-	/* Before srun's convention: mpirun may start its daemons with srun, whose variables the ranks inherit. */
+static int find_by_slurm(struct rank_env *env, beton_error *err);
+static int find_by_open_mpi(struct rank_env *env, beton_error *err);
+static int find_by_pmi(struct rank_env *env, beton_error *err);
+static int find_by_pmix(struct rank_env *env, beton_error *err);
+static int find_by_pod(struct rank_env *env, beton_error *err);
+
+#define RANK_VARIABLES "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+
+static const struct row rows[] = {
+	{"dtrain-ffcv's RANK", RANK_VARIABLES, .mark = "DTRAIN_STORE_HOSTED", .alone = true, .nested = true},
+	{"torchrun's RANK", RANK_VARIABLES, .mark = "TORCHELASTIC_RUN_ID", .alone = true, .nested = true},
+	{"RANK", RANK_VARIABLES, .alone = true},
 	{"mpirun's OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-	 "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"},
+	 "OMPI_COMM_WORLD_LOCAL_SIZE", .find_address = find_by_open_mpi},
+	{"mpiexec's PMI_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", .mark = "MPI_LOCALNRANKS",
+	 .find_address = find_by_pmi},
 	/* A batch script also has SLURM_PROCID and SLURM_NTASKS, but is not a rank; only srun sets the step's size. */
-	{"srun's SLURM_PROCID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "srun"},
+	{"srun's SLURM_PROCID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, .outer = true,
+	 .find_address = find_by_slurm},
+	{"PMI_RANK", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", .find_address = find_by_pmi},
+	/* The index is that of a pod: RANK goes before it. */
+	{"Kubernetes' JOB_COMPLETION_INDEX", "JOB_COMPLETION_INDEX", "WORLD_SIZE", NULL, NULL, .outer = true,
+	 .find_address = find_by_pod},
 };
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static int read_number(const char *name, uint64_t least, uint64_t most, const char *fallback, int *out,
-		       beton_error *err)
+/* Variables that only a rank of some launcher has, whether it is understood or not. */
+static const char *const signs[] = {"PMI_RANK",
+				    "PMI_SIZE",
+				    "PMI_ID",
+				    "PMI_FD",
+				    "PMI_PORT",
+				    "PMIX_RANK",
+				    "PMIX_NAMESPACE",
+				    "JSM_NAMESPACE_RANK",
+				    "JSM_NAMESPACE_SIZE",
+				    "PALS_RANKID",
+				    "PALS_NODEID",
+				    "PALS_LOCAL_RANKID",
+				    "ALPS_APP_PE",
+				    "FLUX_TASK_RANK",
+				    "FLUX_JOB_SIZE",
+				    "MV2_COMM_WORLD_RANK",
+				    "MV2_COMM_WORLD_SIZE",
+				    "OMPI_COMM_WORLD_RANK",
+				    "OMPI_COMM_WORLD_SIZE",
+				    "HYDI_CONTROL_FD",
+				    "JOB_COMPLETION_INDEX",
+				    "PET_NODE_RANK",
+				    "PET_NNODES"};
+
+static const char *value_of(const char *name)
+{
+	return name ? getenv(name) : NULL;
+}
+
+static bool is_set(const char *name)
+{
+	const char *text = value_of(name);
+	return text && *text;
+}
+
+static int read_number(const char *name, uint64_t least, uint64_t most, int *out, beton_error *err)
 {
 	const char *text = getenv(name);
 	uint64_t value;
-	int status;
-	if (!text)
-		text = fallback;
 	if (!text)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "the environment variable %s is not set", name);
-	status = bt_parse_u64(name, text, least, most, &value, err);
+	int status = bt_parse_u64(name, text, least, most, &value, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "environment");
 		return status;
@@ -49,74 +113,318 @@ static int read_number(const char *name, uint64_t least, uint64_t most, const ch
 	return BETON_OK;
 }
 
-static int read_ranks(const struct convention *names, struct rank_env *out, beton_error *err)
+/* Ranks find out when they meet which of them share a machine, if the launcher does not tell it. */
+static int read_local(const struct row *row, struct rank_env *out, beton_error *err)
 {
-	const char *rank_text = getenv(names->rank), *world_text = getenv(names->world_size);
-	const char *local = *names->local_world_size ? names->local_world_size : names->world_size;
-	int status = read_number(names->world_size, 1, LAUNCH_MAX_RANKS, NULL, &out->world_size, err);
-	out->local_known = *names->local_world_size && getenv(local);
-
-	if (status == BETON_OK)
-		status = read_number(names->rank, 0, (uint64_t)out->world_size - 1, NULL, &out->rank, err);
-	if (status == BETON_OK)
-		status = read_number(local, 1, (uint64_t)out->world_size, world_text, &out->local_world_size, err);
-	if (status == BETON_OK)
-		status = read_number(names->local_rank, 0, (uint64_t)out->local_world_size - 1, rank_text,
-				     &out->local_rank, err);
+	bool rank = value_of(row->local_rank), size = value_of(row->local_world_size);
+	int status = BETON_OK;
+	out->local_world_size = out->world_size;
+	if (size)
+		status = read_number(row->local_world_size, 1, (uint64_t)out->world_size, &out->local_world_size, err);
+	if (status == BETON_OK && rank)
+		status = read_number(row->local_rank, 0, (uint64_t)out->local_world_size - 1, &out->local_rank, err);
+	out->local_rank_told = rank;
+	out->local_known = (rank && size) || out->world_size == 1;
+	if (!out->local_known)
+		out->local_world_size = out->world_size;
 	return status;
 }
 
-static int read_address(const struct convention *names, struct rank_env *out, beton_error *err)
+static int read_ranks(const struct row *row, struct rank_env *out, beton_error *err)
 {
-	const char *address = getenv("MASTER_ADDR"), *number = getenv("MASTER_PORT");
-	int port = 0, status;
-	if (out->world_size == 1 && (!address || !number))
+	int status = read_number(row->world_size, 1, LAUNCH_MAX_RANKS, &out->world_size, err);
+	if (status == BETON_OK)
+		status = read_number(row->rank, 0, (uint64_t)out->world_size - 1, &out->rank, err);
+	return status == BETON_OK ? read_local(row, out, err) : status;
+}
+
+/* RANK is always used. With the others a single rank may be a shell, or a job that starts its own ranks. */
+static bool is_present(const struct row *row)
+{
+	const char *world = value_of(row->world_size);
+	if (!value_of(row->rank) || (row->mark && !is_set(row->mark)))
+		return false;
+	return row->alone || (world && strcmp(world, "1") != 0);
+}
+
+static bool is_alone(const struct row *row)
+{
+	const char *world = value_of(row->world_size);
+	return value_of(row->rank) && world && strcmp(world, "1") == 0;
+}
+
+/* Another launcher's variables must tell the same. */
+static int compare_row(const struct row *row, const struct row *other, const struct rank_env *env, beton_error *err)
+{
+	int rank = 0, world = 0;
+	bool by_hand = strcmp(row->rank, "RANK") == 0;
+	if (other == row || (other->outer && !by_hand) || strcmp(other->world_size, "WORLD_SIZE") == 0 ||
+	    !is_present(other))
 		return BETON_OK;
-	if (names->launcher && (!address || !*address || !number))
-		return bt_fail(
-			err, BETON_INVALID_ARGUMENT,
-			"the environment variable %s is not set: %s does not tell the ranks where rank 0 is; on all "
-			"ranks, set MASTER_ADDR to its machine and MASTER_PORT to a free port there; or "
-			"unset %s to train in each process separately",
-			!number ? "MASTER_PORT" : "MASTER_ADDR", names->launcher, names->rank);
-	status = read_number("MASTER_PORT", 1, UINT16_MAX, NULL, &port, err);
-	if (status != BETON_OK)
+	int status = read_number(other->world_size, 1, LAUNCH_MAX_RANKS, &world, err);
+	if (status == BETON_OK)
+		status = read_number(other->rank, 0, LAUNCH_MAX_RANKS, &rank, err);
+	if (status != BETON_OK || (rank == env->rank && world == env->world_size))
 		return status;
-	if (!address || !*address)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "the environment variable MASTER_ADDR is not set");
-	if (strlen(address) >= sizeof(out->master_addr))
+	return bt_fail(
+		err, BETON_INVALID_ARGUMENT,
+		"the environment contradicts itself: %s is %d and %s is %d, but %s is %d and %s is %d; unset the "
+		"variables of one of the two",
+		row->rank, env->rank, row->world_size, env->world_size, other->rank, rank, other->world_size, world);
+}
+
+static int compare_rows(const struct row *row, const struct rank_env *env, beton_error *err)
+{
+	int status = BETON_OK, world = 0;
+	for (size_t i = 0; i < ROWS && status == BETON_OK && !row->nested; i++)
+		status = compare_row(row, &rows[i], env, err);
+	if (status != BETON_OK || !is_set("WORLD_SIZE"))
+		return status;
+	status = read_number("WORLD_SIZE", 1, LAUNCH_MAX_RANKS, &world, err);
+	if (status != BETON_OK || world == env->world_size)
+		return status;
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "the environment contradicts itself: %s is %d, but WORLD_SIZE is %d; unset one of the two",
+		       row->world_size, env->world_size, world);
+}
+
+/* "A" or "A and B" of MASTER_ADDR and MASTER_PORT, which are missing. */
+static int fail_address(const struct rank_env *env, const char *why, beton_error *err)
+{
+	bool address = !*env->master_addr, port = !env->master_port;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "the environment variable %s%s%s is not set%s%s",
+		       address ? "MASTER_ADDR" : "", address && port ? ", or " : "", port ? "MASTER_PORT" : "",
+		       why ? ": " : "", why ? why : "");
+}
+
+static int read_address(const struct row *row, struct rank_env *out, beton_error *err)
+{
+	const char *address = getenv("MASTER_ADDR");
+	int port = 0, status = BETON_OK;
+	if (address && strlen(address) >= sizeof(out->master_addr))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "the environment variable MASTER_ADDR is too long: %zu bytes", strlen(address));
-	snprintf(out->master_addr, sizeof(out->master_addr), "%s", address);
+	snprintf(out->master_addr, sizeof(out->master_addr), "%s", address ? address : "");
+	if (is_set("MASTER_PORT"))
+		status = read_number("MASTER_PORT", 1, UINT16_MAX, &port, err);
 	out->master_port = (uint16_t)port;
+	out->address_source = "MASTER_ADDR";
+	if (status != BETON_OK || (*out->master_addr && port) || out->world_size == 1)
+		return status;
+	return row->find_address ? row->find_address(out, err) : fail_address(out, NULL, err);
+}
+
+/* The number may be any text. */
+static uint16_t derive_port(const char *job, const char *step)
+{
+	uint64_t sum = 0, last = 0;
+	for (const char *c = job; c && *c; c++)
+		sum = (sum * (*c >= '0' && *c <= '9' ? 10 : 131) + (uint64_t)(unsigned char)*c - '0') % PORT_COUNT;
+	for (const char *c = step; c && *c; c++)
+		last = (last * 10 + (uint64_t)(unsigned char)*c - '0') % PORT_COUNT;
+	return (uint16_t)(PORT_FIRST + (sum * STEPS + last) % PORT_COUNT);
+}
+
+static int find_by_slurm(struct rank_env *env, beton_error *err)
+{
+	const char *list = getenv("SLURM_STEP_NODELIST"), *node = getenv("SLURMD_NODENAME");
+	if (!env->master_port)
+		env->master_port = derive_port(getenv("SLURM_JOB_ID"), getenv("SLURM_STEP_ID"));
+	if (*env->master_addr)
+		return BETON_OK;
+	if (!list || !*list)
+		return fail_address(env, "SLURM_STEP_NODELIST is missing, so the host of rank 0 is not known", err);
+	int status = dtrain__first_host(list, env->master_addr, sizeof(env->master_addr), err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "environment: SLURM_STEP_NODELIST");
+		return status;
+	}
+	env->address_source = "SLURM_STEP_NODELIST";
+	if (env->rank == 0 && node && strcmp(node, env->master_addr) != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "rank 0 is on %s, which is not the first host of SLURM_STEP_NODELIST '%s' (another "
+			       "--distribution?): set MASTER_ADDR to it on all ranks",
+			       node, list);
 	return BETON_OK;
 }
 
-/* RANK is always used. With mpirun or srun, a single rank may be a shell, or a job that starts its own ranks. */
-static bool is_used(const struct convention *names)
+static int find_by_pmi(struct rank_env *env, beton_error *err)
 {
-	const char *world = getenv(names->world_size);
-	if (!getenv(names->rank))
+	if (!is_set("PMI_FD"))
+		return fail_address(env, "PMI_FD is missing too, by which ranks could ask the launcher where rank 0 is",
+				    err);
+	env->exchange = RANK_EXCHANGE_PMI;
+	env->address_source = "PMI";
+	return BETON_OK;
+}
+
+static int find_by_pmix(struct rank_env *env, beton_error *err)
+{
+	(void)err;
+	env->exchange = RANK_EXCHANGE_PMIX;
+	env->address_source = "PMIx";
+	return BETON_OK;
+}
+
+/* Without PMIx's library rank 0 has to be on mpirun's host, whose addresses the ranks know. */
+static int find_by_open_mpi(struct rank_env *env, beton_error *err)
+{
+	const char *uri = getenv("OMPI_MCA_orte_hnp_uri");
+	if (dtrain__pmix_is_there())
+		return find_by_pmix(env, err);
+	if (!env->master_port)
+		env->master_port = derive_port(getenv("OMPI_MCA_ess_base_jobid"), NULL);
+	if (*env->master_addr)
+		return BETON_OK;
+	if (env->local_known && env->local_world_size == env->world_size)
+		snprintf(env->master_addr, sizeof(env->master_addr), "127.0.0.1");
+	else if (!uri || !dtrain__uri_hosts(uri, env->master_addr, sizeof(env->master_addr)))
+		return fail_address(env, "mpirun tells where rank 0 is by PMIx, whose library libpmix.so.2 is not here",
+				    err);
+	env->address_source = "OMPI_MCA_orte_hnp_uri, mpirun's host";
+	return BETON_OK;
+}
+
+static int find_by_pod(struct rank_env *env, beton_error *err)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_CANONNAME}, *list = NULL;
+	char name[RANK_ADDRESSES / 2] = "";
+	bool found = *env->master_addr;
+	if (!env->master_port)
+		env->master_port = POD_PORT;
+	if (!found && gethostname(name, sizeof(name) - 1) == 0) {
+		/* With the service's name, if the system knows it. */
+		if (getaddrinfo(name, NULL, &hints, &list) == 0 && list->ai_canonname &&
+		    strncmp(list->ai_canonname, name, strlen(name)) == 0)
+			snprintf(name, sizeof(name), "%s", list->ai_canonname);
+		found = dtrain__first_pod(name, env->rank, env->master_addr, sizeof(env->master_addr));
+		env->address_source = "the pod's name";
+	}
+	if (list)
+		freeaddrinfo(list);
+	return found ? BETON_OK
+		     : fail_address(env, "this host's name does not end in JOB_COMPLETION_INDEX, so pod 0 is not known",
+				    err);
+}
+
+int dtrain__first_host(const char *list, char *out, size_t size, beton_error *err)
+{
+	size_t used = 0;
+	const char *c = list;
+	while (*c && *c != ',') {
+		if (*c == '[') {
+			size_t number = strspn(c + 1, "0123456789");
+			const char *end = strchr(c, ']');
+			if (!number || !end || !strchr("-,]", c[1 + number]) || used + number >= size)
+				break;
+			memcpy(out + used, c + 1, number);
+			used += number;
+			c = end + 1;
+		} else if (*c == ']' || used + 1 >= size) {
+			break;
+		} else {
+			out[used++] = *c++;
+		}
+	}
+	out[used] = '\0';
+	if (used && (!*c || *c == ','))
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is not a list of hosts", list);
+}
+
+bool dtrain__first_pod(const char *name, int index, char *out, size_t size)
+{
+	char suffix[16];
+	int length = (int)strcspn(name, "."), tail = snprintf(suffix, sizeof(suffix), "-%d", index);
+	if (length <= tail || strncmp(name + length - tail, suffix, (size_t)tail) != 0)
 		return false;
-	return !names->launcher || (world && strcmp(world, "1") != 0);
+	return (size_t)snprintf(out, size, "%.*s-0%s", length - tail, name, name + length) < size;
+}
+
+bool dtrain__uri_hosts(const char *uri, char *out, size_t size)
+{
+	*out = '\0';
+	for (const char *part = strstr(uri, "://"); part; part = strstr(part, "://")) {
+		part += 3;
+		size_t length = strcspn(part, ";"), address = length;
+		while (address > 0 && part[address] != ':')
+			address--;
+		const char *host = *part == '[' ? part + 1 : part;
+		int bytes = (int)(address - (size_t)(host - part)) - (*part == '[');
+		if (bytes > 0)
+			bt_append(out, size, "%s%.*s", *out ? "," : "", bytes, host);
+		part += length;
+	}
+	return *out;
+}
+
+/* "PMI_RANK=1, PMI_ID=2" of what is set. */
+static void list_signs(char *text, size_t size)
+{
+	*text = '\0';
+	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+		if (is_set(signs[i]))
+			bt_append(text, size, "%s%s=%.40s", *text ? ", " : "", signs[i], getenv(signs[i]));
+	if (*text && is_set("WORLD_SIZE"))
+		bt_append(text, size, ", WORLD_SIZE=%.40s", getenv("WORLD_SIZE"));
+	bt_sanitize(text);
+}
+
+/* PMIx's own launchers tell the rest only on demand. */
+static int read_pmix(struct rank_env *out, beton_error *err)
+{
+	int status = read_number("PMIX_RANK", 0, LAUNCH_MAX_RANKS - 1, &out->rank, err);
+	if (status == BETON_OK)
+		status = dtrain__pmix_world(&out->world_size, &out->local_rank, &out->local_world_size, err);
+	if (status != BETON_OK || out->world_size == 1)
+		return status;
+	out->started = out->local_known = out->local_rank_told = true;
+	out->source = "PMIX_RANK";
+	const struct row row = {.find_address = find_by_pmix};
+	return read_address(&row, out, err);
+}
+
+/* Checks a process to which no row applies: it must not train alone where others do the same. */
+static int check_signs(struct rank_env *out, beton_error *err)
+{
+	char text[400];
+	if (is_set("PMIX_RANK") && dtrain__pmix_is_there())
+		return read_pmix(out, err);
+	list_signs(text, sizeof(text));
+	if (is_set("WORLD_SIZE") && strcmp(getenv("WORLD_SIZE"), "1") == 0)
+		*text = '\0';
+	else if (is_set("WORLD_SIZE") && !*text)
+		snprintf(text, sizeof(text), "WORLD_SIZE=%.40s", getenv("WORLD_SIZE"));
+	if (!*text)
+		return BETON_OK;
+	return bt_fail(
+		err, BETON_INVALID_ARGUMENT,
+		"the environment has %s, which are incomplete or of an unknown launcher: each process would train by "
+		"itself; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each (WORLD_SIZE alone if "
+		"JOB_COMPLETION_INDEX is set), or WORLD_SIZE=1 to train in each process separately",
+		text);
 }
 
 int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 {
 	const char *hosted = getenv("DTRAIN_STORE_HOSTED"), *token = getenv("DTRAIN_STORE_TOKEN");
-	int status;
+	bool alone = false;
 	*out = (struct rank_env){.world_size = 1, .local_world_size = 1};
-	for (size_t i = 0; i < sizeof(conventions) / sizeof(conventions[0]); i++) {
-		if (!is_used(&conventions[i]))
+	out->store_token = token && *token ? token : NULL;
+	for (size_t i = 0; i < ROWS; i++) {
+		const struct row *row = &rows[i];
+		alone = alone || is_alone(row);
+		if (!is_present(row))
 			continue;
 		out->started = true;
-		out->source = conventions[i].source;
+		out->source = row->source;
 		out->store_hosted = hosted && strcmp(hosted, "1") == 0;
-		out->store_token = token && *token ? token : NULL;
-		status = read_ranks(&conventions[i], out, err);
-		return status != BETON_OK ? status : read_address(&conventions[i], out, err);
+		int status = read_ranks(row, out, err);
+		if (status == BETON_OK)
+			status = compare_rows(row, out, err);
+		return status == BETON_OK ? read_address(row, out, err) : status;
 	}
-	return BETON_OK;
+	return alone ? BETON_OK : check_signs(out, err);
 }
 
 int dtrain__rank_env_failure_status(const struct rank_env *env, int code)
@@ -125,86 +433,12 @@ int dtrain__rank_env_failure_status(const struct rank_env *env, int code)
 	return env->started && peer ? LAUNCH_EXIT_PEER_LOST : EXIT_FAILURE;
 }
 
-/* True if this process must host the store. */
-static bool hosts_store(const struct rank_env *env)
+bool dtrain__rank_env_hosts_store(const struct rank_env *env)
 {
 	return env->started && env->world_size > 1 && env->rank == 0 && !env->store_hosted;
 }
 
 bool dtrain__rank_env_is_open(const struct rank_env *env)
 {
-	return hosts_store(env) && !env->store_token && !bt_is_loopback(env->master_addr);
-}
-
-/* True if the name resolves only to loopback addresses here. */
-static bool means_loopback(const char *name)
-{
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-	char host[BT_HOST_SIZE];
-	bool loopback = getaddrinfo(name, NULL, &hints, &list) == 0;
-	for (struct addrinfo *a = list; a && loopback; a = a->ai_next)
-		loopback = getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), NULL, 0, NI_NUMERICHOST) == 0 &&
-			   bt_is_loopback(host);
-	if (list)
-		freeaddrinfo(list);
-	return loopback;
-}
-
-/* Chooses the address at which the store listens, if hosted here, and the address to connect to. */
-static int choose_hosts(const struct rank_env *env, const char *interface, char listen[BT_HOST_SIZE],
-			char connect[sizeof(env->master_addr)], beton_error *err)
-{
-	char host[BT_HOST_SIZE];
-	int status;
-	snprintf(listen, BT_HOST_SIZE, "*");
-	snprintf(connect, sizeof(env->master_addr), "%s", env->master_addr);
-	if (bt_is_loopback(env->master_addr)) {
-		snprintf(listen, BT_HOST_SIZE, "%.*s", BT_HOST_SIZE - 1, env->master_addr);
-		return BETON_OK;
-	}
-	if (!interface || env->store_hosted)
-		return BETON_OK;
-	status = bt_interface_host(interface, host, err);
-	if (status != BETON_OK)
-		return status;
-	snprintf(listen, BT_HOST_SIZE, "%s", host);
-	/* On Debian a machine resolves its own name to 127.0.1.1, so this is the machine of rank 0. */
-	if (means_loopback(env->master_addr))
-		snprintf(connect, sizeof(env->master_addr), "%s", host);
-	return BETON_OK;
-}
-
-static int start_store(const struct rank_env *env, const char *host, uint16_t port, dtrain_store_server **server,
-		       beton_error *err)
-{
-	dtrain_store_server_options options;
-	dtrain_store_server_options_init(&options);
-	options.host = host;
-	options.port = port;
-	options.token = env->store_token;
-	options.ranks = env->world_size;
-	return dtrain_store_server_start(&options, server, err);
-}
-
-int dtrain__rank_env_store(const struct rank_env *env, const char *interface, int timeout_ms,
-			   dtrain_store_server **server, dtrain_store **store, beton_error *err)
-{
-	/* With its static rendezvous, torchrun's agent already listens on MASTER_PORT, and sets this variable. */
-	const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
-	bool taken = !env->store_hosted && agent && strcmp(agent, "True") == 0 && env->master_port < UINT16_MAX;
-	uint16_t port = (uint16_t)(env->master_port + (taken ? 1 : 0));
-	char listen[BT_HOST_SIZE], connect[sizeof(env->master_addr)];
-	int status = choose_hosts(env, interface, listen, connect, err);
-
-	*server = NULL;
-	*store = NULL;
-	if (status == BETON_OK && hosts_store(env))
-		status = start_store(env, listen, port, server, err);
-	if (status == BETON_OK)
-		status = dtrain_store_connect(connect, port, env->store_token, timeout_ms, store, err);
-	if (status == BETON_INVALID_ARGUMENT)
-		bt_prefix(err, "DTRAIN_STORE_TOKEN");
-	if (status != BETON_OK)
-		dtrain_store_server_stop(server);
-	return status;
+	return dtrain__rank_env_hosts_store(env) && !env->store_token && !bt_is_loopback(env->master_addr);
 }

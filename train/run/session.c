@@ -10,6 +10,7 @@
 
 #include "common/system.h"
 #include "engine/batch_limit.h"
+#include "failure.h"
 #include "groups.h"
 #include "loading.h"
 #include "metadata.h"
@@ -28,8 +29,6 @@
 #define JOIN_TIMEOUT_MS (3 * 60 * 1000)
 /* Time to wait for rank 0's store, which opens first: machines may be assigned to a job at different times. */
 #define CONNECT_TIMEOUT_MS (5 * 60 * 1000)
-/* The same for a rank that has failed and only reports it. */
-#define DECLINE_TIMEOUT_MS (30 * 1000)
 #define SLOW_GROUP "slow"
 
 static bool is_told(void *context)
@@ -162,14 +161,6 @@ static int wait_for(dtrain_work *work, beton_error *err)
 	return dtrain_work_wait(&work, err);
 }
 
-static int open_store(run_session *session, const struct rank_env *env, beton_error *err)
-{
-	if (session->world_size == 1)
-		return BETON_OK;
-	return dtrain__rank_env_store(env, session->options->interface, CONNECT_TIMEOUT_MS, &session->server,
-				      &session->store, err);
-}
-
 static void tell_note(const run_session *session, const dtrain_group *group)
 {
 	const char *note = group ? dtrain_group_note(group) : NULL;
@@ -177,20 +168,30 @@ static void tell_note(const run_session *session, const dtrain_group *group)
 		status_line_warn("dtrain-ffcv: %s", note);
 }
 
-void run_session_decline(const struct rank_env *env, const run_options *options, const beton_error *why)
+static void say(const char *line)
 {
-	dtrain_store_server *server = NULL;
-	dtrain_store *store = NULL;
+	status_line_warn("dtrain-ffcv: %s", line);
+}
+
+int run_session_meet(struct rank_env *env, const run_options *options, rank_meeting *out, beton_error *err)
+{
+	const rank_meet_options meet = {.interface = options->interface,
+					.connect_ms = CONNECT_TIMEOUT_MS,
+					.wait_ms = RUN_SLOW_TIMEOUT_MS,
+					.say = say};
+	return dtrain__rank_meet(env, &meet, out, err);
+}
+
+void run_session_decline(struct rank_env *env, const run_options *options, int connect_ms, const beton_error *why)
+{
+	const rank_meet_options meet = {
+		.interface = options->interface, .connect_ms = connect_ms, .wait_ms = connect_ms, .say = say};
 	beton_error err;
 	/* The store ends with rank 0; our launcher ends the others. */
-	if (!env->started || env->rank == 0 || env->store_hosted)
+	if (!env->started || env->world_size == 1 || env->rank == 0 || env->store_hosted)
 		return;
-	int status = dtrain__rank_env_store(env, options->interface, DECLINE_TIMEOUT_MS, &server, &store, &err);
-	if (status == BETON_OK)
-		status = dtrain_group_decline(store, env->rank, SLOW_GROUP, why->message, &err);
-	if (status != BETON_OK)
+	if (dtrain__rank_decline(env, &meet, why->message, &err) != BETON_OK)
 		status_line_warn("dtrain-ffcv: cannot tell the other ranks: %s", err.message);
-	dtrain_store_close(&store);
 }
 
 int run_session_wait_for_ranks(const run_session *session, beton_error *err)
@@ -465,35 +466,43 @@ static void find_data_ranks(run_session *session)
 }
 
 /* What every session begins with. */
-static int join_ranks(run_session *session, const struct rank_env *env, const run_options *options,
-		      const run_facts *facts, beton_error *err)
+static int join_ranks(run_session *session, const struct rank_env *env, rank_meeting *meeting,
+		      const run_options *options, const run_facts *facts, beton_error *err)
 {
 	*session = (run_session){.options = options,
 				 .facts = facts,
 				 .rank = env->rank,
 				 .local_rank = env->local_rank,
-				 .world_size = env->world_size};
+				 .world_size = env->world_size,
+				 .server = meeting->server,
+				 .store = meeting->store};
+	*meeting = (rank_meeting){0};
 	session->launcher = env->store_hosted ? getppid() : 0;
 	find_data_ranks(session);
-	int status = open_store(session, env, err);
-	if (status == BETON_OK)
-		status = open_device(session, env, err);
+	int status = open_device(session, env, err);
 	return status == BETON_OK ? join(session, env, err) : status;
+}
+
+void run_session_fail(run_session *session, beton_error *err)
+{
+	run_watchdog_leave(session->watchdog, err);
+	run_failure_share(session->store, session->rank, err);
+	session->failed = err->code != BETON_PEER_LOST && err->code != BETON_TIMEOUT;
 }
 
 /* Tells the other ranks why, and closes everything. */
 static void give_up(run_session *session, beton_error *err)
 {
-	run_watchdog_leave(session->watchdog, err);
+	run_session_fail(session, err);
 	if (session->rank > 0 && session->store && !session->slow_group)
 		dtrain_group_decline(session->store, session->rank, SLOW_GROUP, err->message, NULL);
 	run_session_close(session);
 }
 
-int run_session_join(run_session *session, const struct rank_env *env, const run_options *options,
-		     const run_facts *facts, beton_error *err)
+int run_session_join(run_session *session, const struct rank_env *env, rank_meeting *meeting,
+		     const run_options *options, const run_facts *facts, beton_error *err)
 {
-	int status = join_ranks(session, env, options, facts, err);
+	int status = join_ranks(session, env, meeting, options, facts, err);
 	if (status != BETON_OK)
 		give_up(session, err);
 	return status;
@@ -528,10 +537,10 @@ static int find_peak(run_session *session, beton_error *err)
 	return engine->api->measure_flops(engine->device, engine->dtype, &session->peak_flops, err);
 }
 
-int run_session_open(run_session *session, const struct rank_env *env, run_options *options, const run_facts *facts,
-		     beton_error *err)
+int run_session_open(run_session *session, const struct rank_env *env, rank_meeting *meeting, run_options *options,
+		     const run_facts *facts, beton_error *err)
 {
-	int status = join_ranks(session, env, options, facts, err);
+	int status = join_ranks(session, env, meeting, options, facts, err);
 	if (status == BETON_OK)
 		status = run_overlap_tune(session, options, err);
 	place_at_start(session);
@@ -574,6 +583,8 @@ void run_session_close(run_session *session)
 	dtrain_group_destroy(&session->group);
 	run_saving_close(session);
 	dtrain_group_destroy(&session->slow_group);
+	if (session->failed && session->server)
+		run_failure_wait(session->store, session->world_size);
 	dtrain_store_close(&session->store);
 	dtrain_store_server_stop(&session->server);
 	dtrain_local_destroy(&session->local);

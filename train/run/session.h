@@ -11,6 +11,7 @@
 #include "position.h"
 #include "preflight.h"
 #include "rank_env.h"
+#include "rank_meet.h"
 #include "watchdog.h"
 #include "weights.h"
 
@@ -43,6 +44,7 @@ typedef struct run_session {
 	beton_loader *val_loader;
 	run_position position;
 	bool resumed;
+	bool failed;        /* by itself; the store stays until the others know why */
 	char *options_json; /* the options to store in checkpoints */
 	char *metadata;     /* rank 0: of the model, for checkpoints; NULL: none */
 	run_source source;  /* of --init, without the tensors' values; path NULL: none was read */
@@ -51,21 +53,26 @@ typedef struct run_session {
 	uint64_t prepared_ns; /* rank 0: time spent to compute weights that are not trained */
 } run_session;
 
-/* Opens everything, checks that the ranks agree, and loads a checkpoint if --resume finds one. env, options and facts
- * must outlive the session. With --tune-units the sizes of units in options are set. On failure everything is
- * closed. */
-int run_session_open(run_session *session, const struct rank_env *env, run_options *options, const run_facts *facts,
-		     beton_error *err);
-/* The same as far as device, groups and mesh alone. */
-int run_session_join(run_session *session, const struct rank_env *env, const run_options *options,
+/* The ranks of a job meet first: main.c takes their store to the session. Does nothing for a single process. */
+int run_session_meet(struct rank_env *env, const run_options *options, rank_meeting *out, beton_error *err);
+
+/* Opens everything, checks that the ranks agree, and loads a checkpoint if --resume finds one. Takes over what the
+ * meeting has opened. env, options and facts must outlive the session. With --tune-units the sizes of units in options
+ * are set. On failure everything is closed. */
+int run_session_open(run_session *session, const struct rank_env *env, rank_meeting *meeting, run_options *options,
 		     const run_facts *facts, beton_error *err);
+/* The same as far as device, groups and mesh alone. */
+int run_session_join(run_session *session, const struct rank_env *env, rank_meeting *meeting,
+		     const run_options *options, const run_facts *facts, beton_error *err);
 /* Collective: returns when all ranks have called it. They may come half an hour late, as those that share cores do. */
 int run_session_wait_for_ranks(const run_session *session, beton_error *err);
 void run_session_close(run_session *session);
+/* Called after a failure, before the session is closed: tells the other ranks why, or err which of them failed. */
+void run_session_fail(run_session *session, beton_error *err);
 
-/* Called instead by a rank that failed before: if another launcher started the ranks, tells them, since they would wait
- * for it. */
-void run_session_decline(const struct rank_env *env, const run_options *options, const beton_error *why);
+/* Called instead by a rank that failed before it met the others: if another launcher started the ranks, tells them,
+ * since they would wait for it. */
+void run_session_decline(struct rank_env *env, const run_options *options, int connect_ms, const beton_error *why);
 
 /* Averages batch norm's statistics, and their slow copies, over all ranks. Call it before evaluations and
  * checkpoints. */

@@ -46,6 +46,9 @@ BETON_API int dtrain_store_server_start(const dtrain_store_server_options *optio
 BETON_API uint16_t dtrain_store_server_port(const dtrain_store_server *server);
 /* Whether the server had to turn away clients. NO_SPACE: it did; the message names the limit. Any thread. */
 BETON_API int dtrain_store_server_check(dtrain_store_server *server, beton_error *err);
+/* How many connections were refused because of their token. from: the address of the last one, cut to size bytes; NULL:
+ * not wanted. server may be NULL. Any thread. */
+BETON_API int64_t dtrain_store_server_refused(dtrain_store_server *server, char *from, size_t size);
 BETON_API void dtrain_store_server_stop(dtrain_store_server **server);
 
 /* Connects, and retries until the deadline. token: the server's, or NULL. Several threads may use a client; a blocking

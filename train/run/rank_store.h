@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Starts and finds the store of a job, at the address that the environment tells or that ranks exchange.
+ */
+#ifndef DTRAIN_RUN_RANK_STORE_H
+#define DTRAIN_RUN_RANK_STORE_H
+
+#include "rank_meet.h"
+
+#define DTRAIN_HOST_KEY 128
+
+/* The same text on all processes of one machine (or container), and on no other. */
+void dtrain__host_key(char out[DTRAIN_HOST_KEY]);
+
+/* Fills the address in env if ranks exchange it. EXISTS with out->store set: another process hosts the store as rank 0.
+ */
+int dtrain__rank_store_open(struct rank_env *env, const rank_meet_options *options, rank_meeting *out,
+			    beton_error *err);
+
+#endif
