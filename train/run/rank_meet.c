@@ -159,7 +159,7 @@ static int gather_each(const struct wait *wait, char **all, beton_error *err)
 		status = wait_rank(wait, rank, &all[rank], err);
 		if (status != BETON_OK || strncmp(all[rank], DECLINED, strlen(DECLINED)) != 0)
 			continue;
-		bt_fail(err, BETON_PEER_LOST, "rank %d does not take part: %s", rank, all[rank] + strlen(DECLINED));
+		bt_fail(err, BETON_PEER_LOST, "rank %d did not join: %s", rank, all[rank] + strlen(DECLINED));
 		char *text = bt_format(DECLINED "%s", err->message);
 		if (text && publish(wait, text, NULL) == BETON_OK)
 			dtrain__rank_linger(wait->meeting->store, TOLD, wait->env->world_size - 2);
