@@ -180,7 +180,7 @@ static int start_thread(server_worker *worker, beton_error *err)
 {
 	int failed = pthread_create(&worker->thread, NULL, serve, worker);
 	worker->started = !failed;
-	return failed ? bt_fail(err, BETON_SYSTEM, "parameter server: cannot start a thread") : BETON_OK;
+	return failed ? bt_fail_errno(err, failed, "parameter server: cannot start a thread") : BETON_OK;
 }
 
 /* One after the other. The first hear from the server while they wait for the last. */

@@ -269,7 +269,10 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 	const run_options *options = session->options;
 	const run_facts *facts = session->facts;
 	const run_saved *saved = options->saved;
+	/* The other ranks wait for rank 0 in the first step, for --timeout at the most. */
+	const int half = (int)(options->timeout / 2);
 	const run_metrics_options wanted = {.log = options->log,
+					    .fifo_wait_s = half > 1 ? half : 1,
 					    .tensorboard = options->tensorboard,
 					    .log_every = options->log_every,
 					    .quiet = options->quiet,

@@ -17,8 +17,6 @@
 #include "status_line.h"
 #include "tensorboard.h"
 
-#define FIFO_WAIT_S 60
-
 struct run_metrics {
 	run_metrics_options options;
 	const engine_task *task;
@@ -87,16 +85,15 @@ static int end_line(const run_metrics *metrics, beton_error *err)
 }
 
 /* A pipe whose reader does not come would be waited for silently, and without end. -1: errno; ENXIO: no reader. */
-static int open_fifo(const char *path)
+static int open_fifo(const char *path, int wait_s)
 {
 	int fd = -1;
-	for (int tenths = 0; tenths < 10 * FIFO_WAIT_S; tenths++) {
+	for (int tenths = 0; tenths < 10 * wait_s; tenths++) {
 		fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
 		if (fd >= 0 || errno != ENXIO)
 			break;
 		if (tenths == 10)
-			status_line_warn("dtrain-ffcv: waiting for a process that reads '%s', for %d s", path,
-					 FIFO_WAIT_S);
+			status_line_warn("dtrain-ffcv: waiting for a process that reads '%s', for %d s", path, wait_s);
 		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 		errno = ENXIO;
 	}
@@ -113,11 +110,11 @@ static int open_log(run_metrics *metrics, beton_error *err)
 	/* A process that can read a FIFO is a reader of it: writing would fill it and wait, instead of failing when the
 	 * real reader has ended. */
 	bool fifo = stat(metrics->options.log, &facts) == 0 && S_ISFIFO(facts.st_mode);
-	metrics->fd = fifo ? open_fifo(metrics->options.log)
+	metrics->fd = fifo ? open_fifo(metrics->options.log, metrics->options.fifo_wait_s)
 			   : open(metrics->options.log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (metrics->fd < 0 && fifo && errno == ENXIO)
 		return bt_fail(err, BETON_TIMEOUT, "--log: no process has opened '%s' for reading within %d s",
-			       metrics->options.log, FIFO_WAIT_S);
+			       metrics->options.log, metrics->options.fifo_wait_s);
 	if (metrics->fd < 0)
 		return bt_fail_errno(err, errno, "--log: cannot write '%s'", metrics->options.log);
 	return end_line(metrics, err);

@@ -92,6 +92,7 @@ typedef struct run_metrics_options {
 	const char *log;         /* a file; NULL: none. Its content is kept */
 	const char *tensorboard; /* a folder; NULL: none */
 	int64_t log_every;       /* steps between records of steps, >= 1; the last step has one too */
+	int fifo_wait_s;         /* how long a log that is a FIFO waits for its reader, in seconds; >= 1 */
 	bool quiet;              /* nothing is printed */
 	int64_t print_every;     /* see run_progress_open */
 } run_metrics_options;

@@ -65,8 +65,8 @@ const option_row run_rows[] = {
 	ROW("task", FIXED, OPTION_CHOICE, task, "NAME", "vision",
 	    "what is trained: vision (a class for each picture), or lm (the next token of a text)",
 	    "With `lm` --data and --val are files of tokens: nanoGPT's and llm.c's .bin, or a .beton file that "
-	    "`beton-write` `--format=tokens` makes. A sample is a window of --context-length tokens and the token "
-	    "behind it. The options of one task are errors with the other. Without --task, a --model that only one "
+	    "`beton-write` `--format=tokens` makes. A sample is a window of --context-length tokens and the next "
+	    "token. The options of one task are errors with the other. Without --task, a --model that only one "
 	    "task has decides.",
 	    .choices = tasks, .fact = "task"),
 	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
@@ -684,7 +684,9 @@ const option_row run_rows[] = {
 	/* torchrun matches abbreviations of its own options, such as --log-dir. */
 	PATH("log", FREE, log, "FILE", "append a line of JSON for each step and evaluation",
 	     "See LOG. Without --resume the file must be new or empty. With --resume an existing file must begin "
-	     "with a line of a log. When a run with a log is resumed, an empty name means none.",
+	     "with a line of a log. When a run with a log is resumed, an empty name means none. The reader of a FIFO "
+	     "is "
+	     "waited for, for half of --timeout.",
 	     .none = true, .alias = "log-file"),
 	WHOLE("log-every", FREE, log_every, "N", 1, RUN_STEPS_MAX, "1", "log every N-th step and the last one",
 	      "Evaluations and epochs are always logged. The times of an epoch cover all its steps."),

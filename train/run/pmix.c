@@ -174,8 +174,8 @@ static int meet(const struct pmix *pmix, const struct rank_exchange_job *job, be
 	bool begun = status == BETON_OK;
 	if (begun)
 		status = wait_fence(pmix, fence, job, err);
-	/* After a timeout the library may still call: it is not freed. */
-	if (begun && !fence->done)
+	/* After a timeout the library may still call, even now: the fence is not freed. */
+	if (begun && status == BETON_TIMEOUT)
 		return status;
 	pthread_cond_destroy(&fence->changed);
 	pthread_mutex_destroy(&fence->mutex);

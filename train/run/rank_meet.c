@@ -126,7 +126,7 @@ static int wait_rank(const struct wait *wait, int rank, char **out, beton_error 
 	}
 }
 
-/* The text between two commas of a rank's description, "HOST|PROCESS". */
+/* Compares the first parts of two ranks' descriptions, "HOST|PROCESS". */
 static bool same_host(const char *a, const char *b)
 {
 	size_t length = strcspn(a, "|");

@@ -91,7 +91,7 @@ BETON_API void dtrain_worker_destroy(dtrain_worker **worker); /* NULL allowed */
 
 /* Waits for the server's parameters, and puts them on the stream. The wait may take as long as the server says that it
  * is there, which waits for slower workers and for its caller. *stop: there are no more, and nothing is to be pushed.
- * Errors: TIMEOUT, PEER_LOST (the server is lost, or has left this worker behind), CANCELLED (gives_up; only destroy
+ * Errors: TIMEOUT, PEER_LOST (the server is lost, or has given this worker up), CANCELLED (gives_up; only destroy
  * the worker then). */
 BETON_API int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop, beton_error *err);
 /* Sends figures, gradients and buffers, behind the stream. */
