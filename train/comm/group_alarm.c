@@ -58,6 +58,11 @@ static bool has_joined(dtrain_group *group)
 static void fail(dtrain_group *group, beton_error *err)
 {
 	char where[WORK_LABEL_SIZE + 32];
+	uint64_t now = bt_now_ns(), timeout_ns = (uint64_t)group->member.timeout_ms * 1000000;
+	/* An operation that has waited for its timeout is late. The alarm of a rank that it waited with may come before
+	 * its own thread says so. */
+	if (now > timeout_ns && dtrain__history_waits(group->history, -1, now - timeout_ns))
+		err->code = BETON_TIMEOUT;
 	describe_running(group, where, sizeof(where));
 	dtrain__group_fail(group, where, err);
 }
