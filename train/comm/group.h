@@ -128,8 +128,8 @@ int dtrain__group_submit(dtrain_group *group, work_item *items, int count, bool 
 int dtrain__group_announce(group_membership *member, const char *backend, int *will, beton_error *err);
 /* Then meets them. TIMEOUT names the missing ranks, MISMATCH ranks that were started differently; a group of this
  * process that fails ends it with its failure. Sets member->store_rank, and member->host: the interface's address, or
- * else the address from which this rank reached the store. If that is a loopback address, and the group has ranks of
- * other machines, it is the address at which they reach this machine. */
+ * else this rank's address on its connection to the store. Where that is a loopback address, and the group has ranks of
+ * other machines, the host is the address at which those ranks reach this machine. */
 int dtrain__group_meet(group_membership *member, const char *backend, beton_error *err);
 /* Changes the last wills, before the group is destroyed without a failure: this rank is not lost. completed: its last
  * collective; UINT32_MAX: it gives up joining, and the others do not wait for it in vain yet. */
