@@ -15,6 +15,8 @@
 
 #include <dtrain/device.h>
 
+#include "threads.h"
+
 enum { A_MINUTE = 60 };
 
 static time_t away;
@@ -32,7 +34,7 @@ int clock_gettime(clockid_t clock, struct timespec *out)
 static void other_processes_do_not_count(void **state)
 {
 	(void)state;
-	for (int32_t threads = 1; threads <= 2; threads++) {
+	for (int32_t threads = 1; threads <= TEST_THREADS; threads++) {
 		const dtrain_device_options options = {.struct_size = sizeof(options), .threads = threads};
 		dtrain_device *device;
 		double flops = 0;
