@@ -110,6 +110,8 @@ static void rank_is_refused(struct rank *r, const struct seat *seat)
 	dtrain_group *part = NULL;
 
 	REQUIRE(dtrain_group_end(r->group, &work, &err) == BETON_STATE);
+	REQUIRE(dtrain_allreduce(r->group, data, 1, DTRAIN_I64, DTRAIN_SUM, NULL, NULL, &err) ==
+		BETON_INVALID_ARGUMENT);
 	put_value(seat, data, 1);
 	put_value(seat, other, 1);
 	MUST(dtrain_group_begin(r->group, &err));

@@ -18,6 +18,8 @@
 
 int dtrain_checkpoint_prepare(const char *dir, beton_error *err)
 {
+	if (BT_MISSING(err, dir))
+		return BETON_INVALID_ARGUMENT;
 	char *probe = NULL;
 	int status = dtrain__folder_prepare(dir, err);
 	if (status == BETON_OK)
@@ -30,6 +32,8 @@ int dtrain_checkpoint_prepare(const char *dir, beton_error *err)
 
 int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, int64_t *step, beton_error *err)
 {
+	if (BT_MISSING(err, dir))
+		return BETON_INVALID_ARGUMENT;
 	int64_t *steps = NULL;
 	size_t count = 0;
 	*path = NULL;
@@ -53,6 +57,8 @@ int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, 
 
 int dtrain_checkpoint_set_aside(const char *path, beton_error *err)
 {
+	if (BT_MISSING(err, path))
+		return BETON_INVALID_ARGUMENT;
 	const char *slash = strrchr(path, '/');
 	int folder = slash ? (int)(slash + 1 - path) : 0;
 	char *name = bt_format("%.*sdamaged-%s", folder, path, path + folder);
@@ -82,6 +88,8 @@ static int open_state(dtrain_checkpoint *checkpoint, const char *path, uint64_t 
 int dtrain_checkpoint_open(const char *path, const dtrain_checkpoint_ranks *ranks, dtrain_checkpoint **out,
 			   beton_error *err)
 {
+	if (BT_MISSING(err, path, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_checkpoint *checkpoint = calloc(1, sizeof(*checkpoint));
 	beton_error own = {0};
 	uint64_t hash = 0;
@@ -104,6 +112,8 @@ int dtrain_checkpoint_open(const char *path, const dtrain_checkpoint_ranks *rank
 
 void dtrain_checkpoint_close(dtrain_checkpoint **checkpoint)
 {
+	if (!checkpoint)
+		return;
 	if (!*checkpoint)
 		return;
 	dtrain__index_free(&(*checkpoint)->index);
@@ -118,6 +128,8 @@ void dtrain_checkpoint_close(dtrain_checkpoint **checkpoint)
 
 const char *dtrain_checkpoint_state(const dtrain_checkpoint *checkpoint)
 {
+	if (!checkpoint)
+		return NULL;
 	return checkpoint->text;
 }
 
@@ -223,6 +235,8 @@ int dtrain__checkpoint_know(dtrain_checkpoint *checkpoint, const bool wanted[DTR
 int dtrain_checkpoint_tensors(dtrain_checkpoint *checkpoint, enum dtrain_checkpoint_set set,
 			      const dtrain_checkpoint_tensor **tensors, size_t *count, beton_error *err)
 {
+	if (BT_MISSING(err, checkpoint, count))
+		return BETON_INVALID_ARGUMENT;
 	bool wanted[DTRAIN_CHECKPOINT_SETS] = {false};
 	beton_error own = {0};
 	if (!err)

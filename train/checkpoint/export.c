@@ -42,6 +42,8 @@ void dtrain_checkpoint_export_options_init_sized(dtrain_checkpoint_export_option
 
 char *dtrain_checkpoint_export_path(const char *file, int index, int count)
 {
+	if (!file)
+		return NULL;
 	size_t stem = strlen(file) - (bt_ends_with(file, SUFFIX) ? strlen(SUFFIX) : 0);
 	if (count == 1)
 		return strdup(file);
@@ -278,6 +280,8 @@ static int find_giver(export_job *job, beton_error *err)
 int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, const dtrain_checkpoint_export_options *options,
 			     const char *file, int *files, beton_error *err)
 {
+	if (BT_MISSING(err, checkpoint))
+		return BETON_INVALID_ARGUMENT;
 	export_job job = {.checkpoint = checkpoint};
 	bool wanted[DTRAIN_CHECKPOINT_SETS] = {false};
 	beton_error own = {0};

@@ -440,6 +440,8 @@ static bool is_beside_state(const char *path)
 
 bool dtrain_checkpoint_holds(const char *path)
 {
+	if (!path)
+		return false;
 	char *whole = realpath(path, NULL);
 	bool found = is_beside_state(path) || (whole && is_beside_state(whole));
 	free(whole);

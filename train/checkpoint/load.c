@@ -71,6 +71,8 @@ int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
 			   const dtrain_checkpoint_list *const sets[DTRAIN_CHECKPOINT_SETS], dtrain_stream *stream,
 			   beton_error *err)
 {
+	if (BT_MISSING(err, checkpoint))
+		return BETON_INVALID_ARGUMENT;
 	bool wanted[DTRAIN_CHECKPOINT_SETS];
 	beton_error own = {0};
 	uint64_t token = 0;

@@ -80,6 +80,8 @@ static void note_start(dtrain_checkpoint_lock *lock)
 
 int dtrain_checkpoint_lock_take(const char *dir, dtrain_checkpoint_lock **out, beton_error *err)
 {
+	if (BT_MISSING(err, dir, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	int status = dtrain__folder_make(dir, err);
 	if (status != BETON_OK)
@@ -111,6 +113,8 @@ int dtrain_checkpoint_lock_take(const char *dir, dtrain_checkpoint_lock **out, b
 
 void dtrain_checkpoint_lock_release(dtrain_checkpoint_lock **lock)
 {
+	if (!lock)
+		return;
 	if (!*lock)
 		return;
 	close((*lock)->fd);

@@ -16,6 +16,8 @@
 dtrain_checkpoint_view dtrain_checkpoint_view_whole(const char *name, dtrain_dtype dtype, const dtrain_shape *shape,
 						    void *memory, dtrain_device *device)
 {
+	if (!name || !shape)
+		return (dtrain_checkpoint_view){0};
 	dtrain_checkpoint_view view = {.name = name,
 				       .dtype = dtype,
 				       .shape = *shape,

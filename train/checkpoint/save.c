@@ -408,6 +408,8 @@ void dtrain__save_free(save_job *job)
 int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_checkpoint_content *content,
 			   const dtrain_checkpoint_ranks *ranks, beton_error *err)
 {
+	if (BT_MISSING(err, dir))
+		return BETON_INVALID_ARGUMENT;
 	save_job job;
 	beton_error own = {0};
 	if (!err)
@@ -422,5 +424,7 @@ int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_checkpoint_co
 
 int dtrain_checkpoint_link(const char *dir, int64_t step, const char *name, beton_error *err)
 {
+	if (BT_MISSING(err, dir, name))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain__folder_link(dir, step, name, err);
 }

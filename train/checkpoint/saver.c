@@ -60,6 +60,8 @@ static void release(dtrain_checkpoint_saver *saver)
 
 int dtrain_checkpoint_saver_create(dtrain_device *device, dtrain_checkpoint_saver **out, beton_error *err)
 {
+	if (BT_MISSING(err, device, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_checkpoint_saver *saver = calloc(1, sizeof(*saver));
 	sigset_t before;
 	*out = NULL;
@@ -160,6 +162,8 @@ static int copy_content(dtrain_checkpoint_saver *saver, beton_error *err)
 int dtrain_checkpoint_saver_reserve(dtrain_checkpoint_saver *saver, const dtrain_checkpoint_content *content,
 				    const dtrain_checkpoint_ranks *ranks, size_t *bytes, beton_error *err)
 {
+	if (BT_MISSING(err, saver, bytes))
+		return BETON_INVALID_ARGUMENT;
 	beton_error own = {0};
 	size_t name_bytes;
 	if (!err)
@@ -180,6 +184,8 @@ int dtrain_checkpoint_saver_begin(dtrain_checkpoint_saver *saver, const char *di
 				  const dtrain_checkpoint_content *content, const dtrain_checkpoint_ranks *ranks,
 				  beton_error *err)
 {
+	if (BT_MISSING(err, saver, dir))
+		return BETON_INVALID_ARGUMENT;
 	beton_error own = {0};
 	if (!err)
 		err = &own;
@@ -238,6 +244,8 @@ uint64_t dtrain_checkpoint_saver_busy_ns(dtrain_checkpoint_saver *saver)
 
 void dtrain_checkpoint_saver_destroy(dtrain_checkpoint_saver **out)
 {
+	if (!out)
+		return;
 	dtrain_checkpoint_saver *saver = *out;
 	*out = NULL;
 	if (!saver)

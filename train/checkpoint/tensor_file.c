@@ -211,6 +211,8 @@ static int open_any(dtrain_tensor_file *self, beton_error *err)
 
 int dtrain_tensor_file_open(const char *path, dtrain_tensor_file **out, beton_error *err)
 {
+	if (BT_MISSING(err, path, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	dtrain_tensor_file *self = calloc(1, sizeof(*self));
 	if (!self)
@@ -227,6 +229,8 @@ int dtrain_tensor_file_open(const char *path, dtrain_tensor_file **out, beton_er
 
 void dtrain_tensor_file_close(dtrain_tensor_file **out)
 {
+	if (!out)
+		return;
 	dtrain_tensor_file *self = *out;
 	if (!self)
 		return;
@@ -242,11 +246,15 @@ void dtrain_tensor_file_close(dtrain_tensor_file **out)
 
 const dtrain_checkpoint_tensor *dtrain_tensor_file_at(const dtrain_tensor_file *file, size_t index)
 {
+	if (!file)
+		return NULL;
 	return index < file->set.count ? &file->tensors[index] : NULL;
 }
 
 const char *dtrain_tensor_file_metadata(const dtrain_tensor_file *file, const char *key)
 {
+	if (!file || !key)
+		return NULL;
 	const char *text = NULL;
 	for (size_t i = 0; i < file->file_count && !text; i++)
 		text = json_string_value(json_object_get(file->files[i].metadata, key));
@@ -255,6 +263,8 @@ const char *dtrain_tensor_file_metadata(const dtrain_tensor_file *file, const ch
 
 const char *dtrain_tensor_file_absent(const dtrain_tensor_file *file, bool *incomplete)
 {
+	if (!file)
+		return NULL;
 	*incomplete = file->is_incomplete;
 	return *file->absent ? file->absent : NULL;
 }
@@ -315,6 +325,8 @@ static int read_part(const dtrain_tensor_file *self, const index_tensor *tensor,
 
 int dtrain_tensor_file_read(const dtrain_tensor_file *self, size_t index, float *out, beton_error *err)
 {
+	if (BT_MISSING(err, self, out))
+		return BETON_INVALID_ARGUMENT;
 	if (index >= self->set.count)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has no tensor %zu", self->path, index);
 	const index_tensor *tensor = &self->set.tensors[index];

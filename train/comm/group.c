@@ -180,6 +180,8 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *given,
 			dtrain_group **out, beton_error *err)
 {
+	if (BT_MISSING(err, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	dtrain_group_options options;
 	dtrain_group_options_init(&options);
@@ -219,16 +221,22 @@ void dtrain_group_destroy(dtrain_group **out)
 
 const char *dtrain_group_note(const dtrain_group *group)
 {
+	if (!group)
+		return NULL;
 	return group->state && group->backend && group->backend->note ? group->backend->note(group->state) : NULL;
 }
 
 int dtrain_group_rank(const dtrain_group *group)
 {
+	if (!group)
+		return 0;
 	return group->member.rank;
 }
 
 int dtrain_group_size(const dtrain_group *group)
 {
+	if (!group)
+		return 0;
 	return group->member.size;
 }
 

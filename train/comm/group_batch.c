@@ -9,6 +9,8 @@
 
 int dtrain_group_begin(dtrain_group *group, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	group_batch *batch = &group->batch;
 	if (batch->open)
 		return bt_fail(err, BETON_STATE, "group \"%s\": a batch is open already", group->name);
@@ -42,6 +44,8 @@ int dtrain__batch_add(dtrain_group *group, const dtrain_group_call *call, dtrain
 
 int dtrain_group_end(dtrain_group *group, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group, work))
+		return BETON_INVALID_ARGUMENT;
 	group_batch *batch = &group->batch;
 	*work = NULL;
 	if (!batch->open)

@@ -308,6 +308,8 @@ static int compare(group_membership *member, const char *mine, int rank, char *t
 
 int dtrain_group_decline(dtrain_store *store, int rank, const char *name, const char *reason, beton_error *err)
 {
+	if (BT_MISSING(err, store, name))
+		return BETON_INVALID_ARGUMENT;
 	const group_membership member = {.store = store, .name = name};
 	char *text = bt_format(DECLINED "%s", reason);
 	int status = text ? set_text(&member, "join", rank, text, err) : fail_key(err);

@@ -71,6 +71,8 @@ static int allocate(const dtrain_group *group, dtrain_group_memory *memory, beto
 int dtrain_group_memory_create(const dtrain_group *group, size_t bytes, dtrain_registration when,
 			       dtrain_group_memory **out, beton_error *err)
 {
+	if (BT_MISSING(err, group, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	if (!group->device)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": memory for a group without a device",
@@ -138,6 +140,8 @@ static int open_window(dtrain_group *group, dtrain_group_memory *memory, beton_e
 
 int dtrain_group_memory_register(dtrain_group_memory *memory, dtrain_group *group, beton_error *err)
 {
+	if (BT_MISSING(err, memory, group))
+		return BETON_INVALID_ARGUMENT;
 	if (group->device != memory->device)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": memory of another device", group->name);
 	if (group->batch.open)
@@ -152,11 +156,15 @@ int dtrain_group_memory_register(dtrain_group_memory *memory, dtrain_group *grou
 
 void *dtrain_group_memory_data(const dtrain_group_memory *memory)
 {
+	if (!memory)
+		return NULL;
 	return memory->data;
 }
 
 bool dtrain_group_memory_is_registered(const dtrain_group_memory *memory, const dtrain_group *group)
 {
+	if (!memory)
+		return false;
 	const group_window *window = memory->windows;
 	while (window && window->streams != group->streams)
 		window = window->next;
@@ -192,6 +200,8 @@ void dtrain__streams_close_windows(group_streams *streams)
 
 void dtrain_group_memory_destroy(dtrain_group_memory **out)
 {
+	if (!out)
+		return;
 	dtrain_group_memory *memory = *out;
 	*out = NULL;
 	if (!memory)

@@ -125,6 +125,10 @@ static int submit_noted(dtrain_group *group, const dtrain_group_call *call, bool
 				 group->name, dtrain__group_op_name(call->op));
 	if (group->batch.open)
 		return submit_to_batch(group, call, after, status, &refused, err);
+	if (status == BETON_OK && !out)
+		status = bt_fail(&refused, BETON_INVALID_ARGUMENT,
+				 "group \"%s\": %s: work is NULL, which it may be in a batch alone", group->name,
+				 dtrain__group_op_name(call->op));
 	if (status != BETON_OK && err)
 		*err = refused;
 	return status == BETON_OK ? dtrain__group_submit(group, &item, 1, false, notes, out, err) : status;
@@ -151,6 +155,8 @@ int dtrain__allreduce_noted(dtrain_group *group, void *data, int64_t count, dtra
 int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 		     dtrain_event *after, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain__allreduce_noted(group, data, count, dtype, op, after, NULL, work, err);
 }
 
@@ -165,6 +171,8 @@ int dtrain__reduce_scatter_noted(dtrain_group *group, void *output, const void *
 int dtrain_reduce_scatter(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 			  dtrain_reduce_op op, dtrain_event *after, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain__reduce_scatter_noted(group, output, input, count, dtype, op, after, NULL, work, err);
 }
 
@@ -178,12 +186,16 @@ int dtrain__all_gather_noted(dtrain_group *group, void *output, const void *inpu
 int dtrain_all_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 		      dtrain_event *after, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain__all_gather_noted(group, output, input, count, dtype, after, NULL, work, err);
 }
 
 int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int root, dtrain_event *after,
 		     dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_group_call call = {DTRAIN_GROUP_BROADCAST, data, data, count, dtype, .root = root};
 	return submit(group, &call, false, after, work, err);
 }
@@ -191,6 +203,8 @@ int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtyp
 int dtrain_reduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op, int root,
 		  dtrain_event *after, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_group_call call = {DTRAIN_GROUP_REDUCE, data, data, count, dtype, .reduce = op, .root = root};
 	return submit(group, &call, true, after, work, err);
 }
@@ -198,6 +212,8 @@ int dtrain_reduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype d
 int dtrain_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype, int root,
 		  dtrain_event *after, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_group_call call = {DTRAIN_GROUP_GATHER, output, input, count, dtype, .root = root};
 	return submit(group, &call, false, after, work, err);
 }
@@ -205,6 +221,8 @@ int dtrain_gather(dtrain_group *group, void *output, const void *input, int64_t 
 int dtrain_scatter(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype, int root,
 		   dtrain_event *after, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_group_call call = {DTRAIN_GROUP_SCATTER, output, input, count, dtype, .root = root};
 	return submit(group, &call, false, after, work, err);
 }
@@ -219,12 +237,16 @@ int dtrain__all_to_all_noted(dtrain_group *group, void *output, const void *inpu
 int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 		      dtrain_event *after, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain__all_to_all_noted(group, output, input, count, dtype, after, NULL, work, err);
 }
 
 int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
 		dtrain_event *after, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_group_call call = {DTRAIN_GROUP_SEND, NULL, data, count, dtype, .root = peer, .tag = tag};
 	return submit(group, &call, false, after, work, err);
 }
@@ -232,12 +254,16 @@ int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dty
 int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
 		dtrain_event *after, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_group_call call = {DTRAIN_GROUP_RECV, data, NULL, count, dtype, .root = peer, .tag = tag};
 	return submit(group, &call, false, after, work, err);
 }
 
 int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_group_call call = {DTRAIN_GROUP_BARRIER, .dtype = DTRAIN_U8};
 	return submit(group, &call, false, NULL, work, err);
 }
@@ -278,16 +304,22 @@ int dtrain__work_wait_timed(dtrain_work **out, uint64_t *start_ns, uint64_t *end
 
 int dtrain_work_wait(dtrain_work **work, beton_error *err)
 {
+	if (BT_MISSING(err, work))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain__work_wait_timed(work, NULL, NULL, err);
 }
 
 int dtrain_work_stream_wait(dtrain_work **work, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, work, stream))
+		return BETON_INVALID_ARGUMENT;
 	return *work && (*work)->streams ? dtrain__stream_work_order(work, stream, err) : dtrain_work_wait(work, err);
 }
 
 bool dtrain_work_done(const dtrain_work *work)
 {
+	if (!work)
+		return false;
 	pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&work->mutex;
 	if (work->streams)
 		return dtrain__stream_work_done((dtrain_work *)(uintptr_t)work);
@@ -304,6 +336,8 @@ bool dtrain__group_is_stream_ordered(const dtrain_group *group)
 
 int dtrain_group_check(dtrain_group *group, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	if (!group->streams)
 		return BETON_OK; /* errors are returned by each operation */
 	pthread_mutex_lock(&group->streams->mutex);
@@ -314,27 +348,37 @@ int dtrain_group_check(dtrain_group *group, beton_error *err)
 
 dtrain_group_state dtrain_group_peek(dtrain_group *group, beton_error *err)
 {
+	if (!group)
+		return (dtrain_group_state){0};
 	return group->streams ? dtrain__streams_peek(group->streams, err) : DTRAIN_GROUP_WORKS;
 }
 
 int dtrain_group_watch(dtrain_group *group, dtrain_event *event, const char *what, beton_error *err)
 {
+	if (BT_MISSING(err, group))
+		return BETON_INVALID_ARGUMENT;
 	return group->streams && group->streams->state ? dtrain__streams_add_watch(group->streams, event, what, err)
 						       : BETON_OK;
 }
 
 void dtrain_group_forget(dtrain_group *group, dtrain_event *event)
 {
+	if (!group)
+		return;
 	if (group->streams)
 		dtrain__streams_forget(group->streams, event);
 }
 
 int dtrain_group_history(dtrain_group *group, dtrain_record *records, int capacity)
 {
+	if (!group)
+		return 0;
 	return dtrain__history_read(group->history, records, capacity);
 }
 
 void dtrain_group_label(dtrain_group *group, const char *label)
 {
+	if (!group)
+		return;
 	snprintf(group->label, sizeof(group->label), "%s", label ? label : "");
 }

@@ -108,6 +108,8 @@ void dtrain_group_split_options_init_sized(dtrain_group_split_options *options, 
 int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *given,
 		       dtrain_group **out, beton_error *err)
 {
+	if (BT_MISSING(err, group, out))
+		return BETON_INVALID_ARGUMENT;
 	int64_t mine[2] = {color, key};
 	void *nothing = NULL;
 	*out = NULL;

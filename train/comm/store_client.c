@@ -272,6 +272,8 @@ static int connect_first(dtrain_store *store, const char *token, int timeout_ms,
 int dtrain_store_connect(const char *host, uint16_t port, const char *token, int timeout_ms, dtrain_store **out,
 			 beton_error *err)
 {
+	if (BT_MISSING(err, host, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_store *store = calloc(1, sizeof(*store));
 	*out = NULL;
 	if (store)
@@ -322,6 +324,8 @@ const char *dtrain__store_peer_host(const dtrain_store *store)
 int dtrain_store_set_within(dtrain_store *store, const char *key, const void *value, size_t size, int answer_ms,
 			    beton_error *err)
 {
+	if (BT_MISSING(err, store, key))
+		return BETON_INVALID_ARGUMENT;
 	store_request request = {STORE_SET, key, value, size, dtrain__deadline(answer_ms), -1};
 	void *nothing;
 	size_t nothing_size;
@@ -477,12 +481,16 @@ int dtrain__store_get_until(dtrain_store *store, const char *key, int timeout_ms
 
 int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size, beton_error *err)
 {
+	if (BT_MISSING(err, store, key, size))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain__store_get_until(store, key, timeout_ms, -1, value, size, err);
 }
 
 int dtrain_store_add_within(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,
 			    beton_error *err)
 {
+	if (BT_MISSING(err, store, key))
+		return BETON_INVALID_ARGUMENT;
 	uint8_t bytes[8];
 	dtrain__store_pack_i64(delta, bytes);
 	store_request request = {STORE_ADD, key, bytes, sizeof(bytes), dtrain__deadline(answer_ms), -1};

@@ -447,6 +447,8 @@ static int take_options(const dtrain_store_server_options *given, dtrain_store_s
 
 int dtrain_store_server_start(const dtrain_store_server_options *given, dtrain_store_server **out, beton_error *err)
 {
+	if (BT_MISSING(err, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_store_server_options options;
 	int status = take_options(given, &options, err);
 	*out = NULL;
@@ -482,11 +484,15 @@ int dtrain_store_server_start(const dtrain_store_server_options *given, dtrain_s
 
 uint16_t dtrain_store_server_port(const dtrain_store_server *server)
 {
+	if (!server)
+		return 0;
 	return server->port;
 }
 
 int dtrain_store_server_check(dtrain_store_server *server, beton_error *err)
 {
+	if (BT_MISSING(err, server))
+		return BETON_INVALID_ARGUMENT;
 	pthread_mutex_lock(&server->mutex);
 	bool full = server->was_full;
 	pthread_mutex_unlock(&server->mutex);

@@ -18,6 +18,8 @@ static dtrain__gradient *const gradients[DTRAIN_OP_KIND_COUNT] = {
 
 void dtrain_graph_require_grad(dtrain_graph *graph, dtrain_tensor tensor)
 {
+	if (!graph)
+		return;
 	if (!dtrain__graph_tensor(graph, tensor))
 		return;
 	if (graph->has_backward)
@@ -27,6 +29,8 @@ void dtrain_graph_require_grad(dtrain_graph *graph, dtrain_tensor tensor)
 
 dtrain_tensor dtrain_graph_grad(const dtrain_graph *graph, dtrain_tensor tensor)
 {
+	if (!graph)
+		return -1;
 	return tensor >= 0 && tensor < graph->num_tensors ? graph->tensors[tensor].grad : -1;
 }
 
@@ -422,6 +426,8 @@ static void start_at_node(dtrain_graph *graph, const struct terms *terms, int32_
 
 void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)
 {
+	if (!graph)
+		return;
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, loss);
 	if (tensor && dtrain_shape_count(&tensor->shape) != 1) {
 		char text[DTRAIN__SHAPE_TEXT];
@@ -450,6 +456,8 @@ void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)
 void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
 				const dtrain_tensor *grads)
 {
+	if (!graph)
+		return;
 	for (int i = 0; i < count; i++) {
 		const dtrain__tensor *tensor = dtrain__graph_tensor(graph, tensors[i]);
 		const dtrain__tensor *grad = dtrain__graph_tensor(graph, grads[i]);

@@ -408,6 +408,8 @@ int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int 
 
 int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err)
 {
+	if (BT_MISSING(err, graph, out) || BT_MISSING(err, *graph))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain__graph_compile(graph, NULL, 0, out, err);
 }
 
@@ -426,5 +428,7 @@ int dtrain__graph_measure(dtrain_graph **graph, const dtrain__pass *passes, int 
 
 int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_facts *out, beton_error *err)
 {
+	if (BT_MISSING(err, graph, out) || BT_MISSING(err, *graph))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain__graph_measure(graph, NULL, 0, out, err);
 }

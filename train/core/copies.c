@@ -168,11 +168,15 @@ const void *dtrain__copies_layout(const dtrain_params *params, int index)
 
 size_t dtrain_params_copy_bytes(const dtrain_params *params)
 {
+	if (!params)
+		return 0;
 	return params->copies.bytes;
 }
 
 int dtrain_params_changed(dtrain_params *params, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, params, stream))
+		return BETON_INVALID_ARGUMENT;
 	const dtrain__copies *copies = &params->copies;
 	int status = params->offload.host ? dtrain__offload_changed(params, stream, err) : BETON_OK;
 	for (int i = 0; i < copies->count && status == BETON_OK; i++)

@@ -94,11 +94,15 @@ static int open_first(const dtrain_device_options *options, dtrain_device **out,
 
 const dtrain_device_api *dtrain_device_find(const char *name)
 {
+	if (!name)
+		return NULL;
 	return strcmp(name, "auto") == 0 ? builtin[0] : find(name, NULL);
 }
 
 int dtrain_device_open(const char *name, const dtrain_device_options *options, dtrain_device **out, beton_error *err)
 {
+	if (BT_MISSING(err, name, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	dtrain_device_options given = {.struct_size = sizeof(given)};
 	int status = options ? bt_sized_take(&given, options, "device options", err) : BETON_OK;
@@ -121,12 +125,16 @@ int dtrain_device_open(const char *name, const dtrain_device_options *options, d
 
 const dtrain_device_api *dtrain_device_get_api(const dtrain_device *device)
 {
+	if (!device)
+		return NULL;
 	/* the first member of every device's struct */
 	return *(const dtrain_device_api *const *)device;
 }
 
 void dtrain_device_close(dtrain_device **device)
 {
+	if (!device)
+		return;
 	if (!*device)
 		return;
 	dtrain_device_get_api(*device)->close(*device);

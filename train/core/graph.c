@@ -14,6 +14,8 @@
 
 int dtrain_graph_create(dtrain_params *params, bool training, dtrain_graph **out, beton_error *err)
 {
+	if (BT_MISSING(err, params, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	dtrain_graph *graph = calloc(1, sizeof(*graph));
 	if (!graph)
@@ -28,6 +30,8 @@ int dtrain_graph_create(dtrain_params *params, bool training, dtrain_graph **out
 
 void dtrain_graph_destroy(dtrain_graph **graph)
 {
+	if (!graph)
+		return;
 	if (!*graph)
 		return;
 	free((*graph)->tensors);
@@ -40,16 +44,22 @@ void dtrain_graph_destroy(dtrain_graph **graph)
 
 bool dtrain_graph_training(const dtrain_graph *graph)
 {
+	if (!graph)
+		return false;
 	return graph->training;
 }
 
 const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtrain_tensor tensor)
 {
+	if (!graph)
+		return NULL;
 	return tensor >= 0 && tensor < graph->num_tensors ? &graph->tensors[tensor].shape : NULL;
 }
 
 dtrain_dtype dtrain_graph_dtype(const dtrain_graph *graph, dtrain_tensor tensor)
 {
+	if (!graph)
+		return DTRAIN_F32;
 	return tensor >= 0 && tensor < graph->num_tensors ? graph->tensors[tensor].dtype : DTRAIN_F32;
 }
 
@@ -64,6 +74,17 @@ dtrain_tensor dtrain__graph_fail(dtrain_graph *graph, int code, const char *form
 		bt_fail(&graph->error, code, "%s", message);
 	}
 	return -1;
+}
+
+bool dtrain__graph_missing(dtrain_graph *graph, const char *function, const char *names, const void *const *given,
+			   size_t count)
+{
+	beton_error fault;
+	if (!bt_missing(&fault, function, names, given, count))
+		return false;
+	if (graph)
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s", fault.message);
+	return true;
 }
 
 const dtrain__tensor *dtrain__graph_tensor(dtrain_graph *graph, dtrain_tensor tensor)
@@ -89,6 +110,8 @@ const dtrain__tensor *dtrain__graph_operand(dtrain_graph *graph, const char *lay
 
 void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype)
 {
+	if (!graph)
+		return;
 	dtrain_dtype real = dtrain_params_dtype(graph->params);
 	dtrain_device_caps caps;
 	graph->params->api->caps(graph->params->device, &caps);
@@ -106,6 +129,8 @@ void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype)
 
 void dtrain_graph_set_scaler(dtrain_graph *graph, void *scaler)
 {
+	if (!graph)
+		return;
 	graph->scaler = scaler;
 }
 
@@ -145,6 +170,8 @@ static dtrain_tensor add_tensor(dtrain_graph *graph, const dtrain__tensor *tenso
 
 dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_dtype dtype, const dtrain_shape *shape)
 {
+	if (DTRAIN__MISSING(graph, name, shape))
+		return -1;
 	char text[DTRAIN__SHAPE_TEXT];
 	if (!dtrain__shape_valid(shape))
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "input '%s': bad shape %s", name,
@@ -206,12 +233,16 @@ static void enter_block(dtrain_graph *graph, int32_t block)
 dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape, dtrain_init init,
 				     int64_t fan_in)
 {
+	if (DTRAIN__MISSING(graph, name, shape))
+		return -1;
 	return dtrain_graph_placed_parameter(graph, name, shape, NULL, init, fan_in);
 }
 
 dtrain_tensor dtrain_graph_placed_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
 					    const dtrain_placement *placement, dtrain_init init, int64_t fan_in)
 {
+	if (DTRAIN__MISSING(graph, name, shape))
+		return -1;
 	if (dtrain__graph_failed(graph))
 		return -1;
 	beton_error error = {0};
@@ -268,6 +299,8 @@ dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, 
 
 dtrain_tensor dtrain_graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory)
 {
+	if (DTRAIN__MISSING(graph, shape, memory))
+		return -1;
 	char text[DTRAIN__SHAPE_TEXT];
 	if (!dtrain__shape_valid(shape) || !memory)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "memory of shape %s: bad shape, or no memory",
@@ -372,18 +405,24 @@ dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const d
 
 void dtrain_graph_next_block(dtrain_graph *graph)
 {
+	if (!graph)
+		return;
 	dtrain_params_next_block(graph->params);
 	graph->block_started = graph->num_nodes;
 }
 
 void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor)
 {
+	if (!graph)
+		return;
 	if (dtrain__graph_tensor(graph, tensor))
 		graph->tensors[dtrain__graph_root(graph, tensor)].keep = true;
 }
 
 void dtrain_graph_figure(dtrain_graph *graph, dtrain_tensor scalar, int slot)
 {
+	if (!graph)
+		return;
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, scalar);
 	if (!tensor)
 		return;

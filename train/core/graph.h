@@ -88,6 +88,15 @@ static inline bool dtrain__graph_failed(const dtrain_graph *graph)
 /* Remembers the first error; returns -1, an invalid handle. */
 BETON_PRINTF(3, 4) dtrain_tensor dtrain__graph_fail(dtrain_graph *graph, int code, const char *format, ...);
 
+/* BT_MISSING for a function that adds to a graph: the graph, if it is there, keeps the error. */
+#define DTRAIN__MISSING(graph, ...)                                                                                 \
+	dtrain__graph_missing(graph, __func__, #graph ", " #__VA_ARGS__, (const void *const[]){graph, __VA_ARGS__}, \
+			      sizeof((const void *const[]){graph, __VA_ARGS__}) / sizeof(const void *))
+
+/* DTRAIN__MISSING calls it. */
+bool dtrain__graph_missing(dtrain_graph *graph, const char *function, const char *names, const void *const *given,
+			   size_t count);
+
 /* NULL after an error, or for an invalid handle (which is recorded as an error). */
 const dtrain__tensor *dtrain__graph_tensor(dtrain_graph *graph, dtrain_tensor tensor);
 

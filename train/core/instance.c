@@ -55,6 +55,8 @@ static void set_bases(dtrain_instance *instance)
 
 int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out, beton_error *err)
 {
+	if (BT_MISSING(err, program, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_instance *instance = calloc(1, sizeof(*instance));
 	*out = NULL;
 	if (!instance)
@@ -72,6 +74,8 @@ int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out,
 
 void dtrain_instance_destroy(dtrain_instance **instance)
 {
+	if (!instance)
+		return;
 	if (!*instance)
 		return;
 	const dtrain_program *program = (*instance)->program;
@@ -84,6 +88,8 @@ void dtrain_instance_destroy(dtrain_instance **instance)
 
 void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor)
 {
+	if (!instance)
+		return NULL;
 	const dtrain_graph *graph = instance->program->graph;
 	if (tensor < 0 || tensor >= graph->num_tensors)
 		return NULL;
@@ -95,6 +101,8 @@ void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor
 
 int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *memory, beton_error *err)
 {
+	if (BT_MISSING(err, instance))
+		return BETON_INVALID_ARGUMENT;
 	const dtrain_program *program = instance->program;
 	const dtrain_graph *graph = program->graph;
 	if (input < 0 || input >= graph->num_tensors || graph->tensors[input].role != DTRAIN__INPUT)
@@ -145,6 +153,8 @@ static int run_call(const dtrain__run *run, const dtrain__scheduled *step, beton
 
 int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, bool more, beton_error *err)
 {
+	if (BT_MISSING(err, instance, stream))
+		return BETON_INVALID_ARGUMENT;
 	const dtrain__run run = {.instance = instance, .stream = stream, .more = more};
 	const dtrain__schedule *schedule = &instance->program->schedule;
 	int status = BETON_OK;

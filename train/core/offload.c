@@ -9,6 +9,8 @@
 
 int dtrain_params_offload(dtrain_params *params, dtrain_device *host, bool units, beton_error *err)
 {
+	if (BT_MISSING(err, params, host))
+		return BETON_INVALID_ARGUMENT;
 	const dtrain_device_api *api = dtrain_device_get_api(host);
 	dtrain_device_caps caps = {0}, of_host = {0};
 	params->api->caps(params->device, &caps);
@@ -32,6 +34,8 @@ int dtrain_params_offload(dtrain_params *params, dtrain_device *host, bool units
 
 dtrain_device *dtrain_params_host(const dtrain_params *params)
 {
+	if (!params)
+		return NULL;
 	return params->offload.host;
 }
 

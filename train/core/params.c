@@ -9,6 +9,8 @@
 
 int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_params **out, beton_error *err)
 {
+	if (BT_MISSING(err, device, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	dtrain_device_caps caps;
 	const dtrain_device_api *api = dtrain_device_get_api(device);
@@ -49,6 +51,8 @@ static void free_names(dtrain_param *param)
 
 void dtrain_params_destroy(dtrain_params **params)
 {
+	if (!params)
+		return;
 	dtrain_params *p = *params;
 	if (!p)
 		return;
@@ -87,6 +91,8 @@ static int reserve(void **array, int count, int *capacity, size_t size, beton_er
 
 int dtrain_params_freeze(dtrain_params *params, const char *pattern, beton_error *err)
 {
+	if (BT_MISSING(err, params, pattern))
+		return BETON_INVALID_ARGUMENT;
 	if (params->count || params->buffer_count)
 		return bt_fail(err, BETON_STATE, "pattern '%s' for frozen parameters comes after the first declaration",
 			       pattern);
@@ -103,6 +109,8 @@ int dtrain_params_freeze(dtrain_params *params, const char *pattern, beton_error
 
 const char *dtrain_params_unused_pattern(const dtrain_params *params)
 {
+	if (!params)
+		return NULL;
 	for (int i = 0; i < params->pattern_count; i++)
 		if (!params->patterns[i].used)
 			return params->patterns[i].text;
@@ -111,6 +119,8 @@ const char *dtrain_params_unused_pattern(const dtrain_params *params)
 
 bool dtrain_pattern_matches(const char *pattern, const char *name)
 {
+	if (!pattern || !name)
+		return false;
 	char part[256];
 	if (fnmatch(pattern, name, 0) == 0)
 		return true;
@@ -206,12 +216,16 @@ static int add_name(json_t **names, const char *name, int index, beton_error *er
 int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
 			  int64_t fan_in, beton_error *err)
 {
+	if (BT_MISSING(err, params, name, shape))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain_params_declare_placed(params, name, shape, NULL, init, fan_in, err);
 }
 
 int dtrain_params_declare_placed(dtrain_params *params, const char *name, const dtrain_shape *shape,
 				 const dtrain_placement *placement, dtrain_init init, int64_t fan_in, beton_error *err)
 {
+	if (BT_MISSING(err, params, name, shape))
+		return BETON_INVALID_ARGUMENT;
 	int known = find_name(params->param_names, name);
 	if (known >= 0)
 		return check_known_parameter(&params->params[known], shape, placement, known, err);
@@ -279,17 +293,23 @@ static int declare_buffer(dtrain_params *params, const char *name, const dtrain_
 int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
 				 beton_error *err)
 {
+	if (BT_MISSING(err, params, name, shape))
+		return BETON_INVALID_ARGUMENT;
 	return declare_buffer(params, name, shape, init, false, err);
 }
 
 int dtrain_params_declare_fixed(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
 				beton_error *err)
 {
+	if (BT_MISSING(err, params, name, shape))
+		return BETON_INVALID_ARGUMENT;
 	return declare_buffer(params, name, shape, init, true, err);
 }
 
 void dtrain_params_next_block(dtrain_params *params)
 {
+	if (!params)
+		return;
 	if (!params->block_used)
 		return;
 	params->block++;
@@ -354,6 +374,8 @@ void dtrain__params_set_source(dtrain_params *params, const dtrain__memory_sourc
 
 int dtrain_params_only_plan(dtrain_params *params, beton_error *err)
 {
+	if (BT_MISSING(err, params))
+		return BETON_INVALID_ARGUMENT;
 	if (params->allocated && !params->only_plan)
 		return bt_fail(err, BETON_STATE, "parameters are to be planned only after they were allocated");
 	params->only_plan = true;
@@ -362,6 +384,8 @@ int dtrain_params_only_plan(dtrain_params *params, beton_error *err)
 
 int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 {
+	if (BT_MISSING(err, params))
+		return BETON_INVALID_ARGUMENT;
 	if (params->allocated)
 		return BETON_OK;
 	size_t element = dtrain_dtype_size(params->dtype);
@@ -539,6 +563,8 @@ static int fill_copy(dtrain_params *params, uint64_t seed, dtrain_stream *stream
 
 int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, params, stream))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_device_caps caps = {0};
 	if (!params->allocated)
 		return bt_fail(err, BETON_STATE, "parameters are initialized before they are allocated");
@@ -558,50 +584,70 @@ int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream
 
 int dtrain_params_count(const dtrain_params *params)
 {
+	if (!params)
+		return 0;
 	return params->count;
 }
 
 const dtrain_param *dtrain_params_at(const dtrain_params *params, int index)
 {
+	if (!params)
+		return NULL;
 	return index >= 0 && index < params->count ? &params->params[index] : NULL;
 }
 
 int dtrain_params_buffer_count(const dtrain_params *params)
 {
+	if (!params)
+		return 0;
 	return params->buffer_count;
 }
 
 const dtrain_buffer *dtrain_params_buffer_at(const dtrain_params *params, int index)
 {
+	if (!params)
+		return NULL;
 	return index >= 0 && index < params->buffer_count ? &params->buffers[index] : NULL;
 }
 
 int dtrain_params_unit_count(const dtrain_params *params)
 {
+	if (!params)
+		return 0;
 	return params->unit_count;
 }
 
 const dtrain_unit *dtrain_params_unit_at(const dtrain_params *params, int index)
 {
+	if (!params)
+		return NULL;
 	return index >= 0 && index < params->unit_count ? &params->units[index] : NULL;
 }
 
 int64_t dtrain_params_flat_count(const dtrain_params *params)
 {
+	if (!params)
+		return 0;
 	return params->flat_count;
 }
 
 void *dtrain_params_figures(const dtrain_params *params)
 {
+	if (!params)
+		return NULL;
 	return params->figures;
 }
 
 dtrain_dtype dtrain_params_dtype(const dtrain_params *params)
 {
+	if (!params)
+		return DTRAIN_F32;
 	return params->dtype;
 }
 
 dtrain_device *dtrain_params_device(const dtrain_params *params)
 {
+	if (!params)
+		return NULL;
 	return params->device;
 }

@@ -134,6 +134,8 @@ static void print_plan(FILE *out, const dtrain_program *program)
 
 int dtrain_program_plan(const dtrain_program *program, char **out, beton_error *err)
 {
+	if (BT_MISSING(err, program, out))
+		return BETON_INVALID_ARGUMENT;
 	size_t size;
 	FILE *stream = open_memstream(out, &size);
 	if (stream)

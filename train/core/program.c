@@ -7,26 +7,36 @@
 
 int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, bool more, beton_error *err)
 {
+	if (BT_MISSING(err, program, stream))
+		return BETON_INVALID_ARGUMENT;
 	return dtrain_instance_run(program->first, stream, more, err);
 }
 
 void *dtrain_program_data(const dtrain_program *program, dtrain_tensor tensor)
 {
+	if (!program)
+		return NULL;
 	return dtrain_instance_data(program->first, tensor);
 }
 
 const dtrain_shape *dtrain_program_shape(const dtrain_program *program, dtrain_tensor tensor)
 {
+	if (!program)
+		return NULL;
 	return dtrain_graph_shape(program->graph, tensor);
 }
 
 dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrain_tensor tensor)
 {
+	if (!program)
+		return DTRAIN_F32;
 	return program->graph->tensors[tensor].dtype;
 }
 
 void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out)
 {
+	if (!program || !out)
+		return;
 	bt_sized_give(out, &program->facts);
 }
 
@@ -66,6 +76,8 @@ void dtrain__program_release(dtrain_program *program)
 
 void dtrain_program_destroy(dtrain_program **program)
 {
+	if (!program)
+		return;
 	if (!*program)
 		return;
 	dtrain_graph *graph = (*program)->graph;

@@ -147,16 +147,22 @@ void dtrain__ranges_free(dtrain_params *params)
 
 int dtrain_params_range_count(const dtrain_params *params)
 {
+	if (!params)
+		return 0;
 	return params->range_count;
 }
 
 const dtrain_range *dtrain_params_range_at(const dtrain_params *params, int index)
 {
+	if (!params)
+		return NULL;
 	return index >= 0 && index < params->range_count ? &params->ranges[index] : NULL;
 }
 
 void dtrain_params_get_memory(const dtrain_params *params, dtrain_params_memory *out)
 {
+	if (!params || !out)
+		return;
 	size_t element = dtrain_dtype_size(params->dtype);
 	dtrain_params_memory memory = {.struct_size = sizeof(memory)};
 	if (params->allocated) {
@@ -173,10 +179,14 @@ void dtrain_params_get_memory(const dtrain_params *params, dtrain_params_memory 
 
 void *dtrain_params_values(const dtrain_params *params)
 {
+	if (!params)
+		return NULL;
 	return params->values_count == params->flat_count && !params->offload.host ? params->values : NULL;
 }
 
 void *dtrain_params_grads(const dtrain_params *params)
 {
+	if (!params)
+		return NULL;
 	return params->grads_count == params->flat_count ? params->grads : NULL;
 }

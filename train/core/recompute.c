@@ -244,6 +244,8 @@ static int32_t count_forward(const dtrain_graph *graph)
 
 void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks)
 {
+	if (!graph)
+		return;
 	int32_t forward = count_forward(graph);
 	if (dtrain__graph_failed(graph) || what == DTRAIN_RECOMPUTE_NONE)
 		return;

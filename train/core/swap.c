@@ -135,6 +135,8 @@ static bool check_graph(dtrain_graph *graph)
 
 void dtrain_graph_offload(dtrain_graph *graph)
 {
+	if (!graph)
+		return;
 	if (dtrain__graph_failed(graph) || !check_graph(graph))
 		return;
 	graph->has_swaps = true;

@@ -36,6 +36,8 @@ dtrain_shape dtrain_shape_of(int ndim, const int64_t *dims)
 
 int64_t dtrain_shape_count(const dtrain_shape *shape)
 {
+	if (!shape)
+		return 0;
 	int64_t count = 1;
 	if (!is_possible(shape->ndim))
 		return 0;

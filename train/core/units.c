@@ -20,6 +20,8 @@ void dtrain_unit_policy_init_sized(dtrain_unit_policy *policy, size_t size)
 
 int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *given, beton_error *err)
 {
+	if (BT_MISSING(err, params))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_unit_policy policy;
 	dtrain_unit_policy_init(&policy);
 	int status = bt_sized_take(&policy, given, "unit policy", err);

@@ -42,6 +42,8 @@ dtrain_tensor dtrain__graph_view(dtrain_graph *graph, dtrain_tensor parent, cons
 
 dtrain_tensor dtrain_reshape(dtrain_graph *graph, dtrain_tensor x, const dtrain_shape *shape)
 {
+	if (DTRAIN__MISSING(graph, shape))
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
 	char text[2][DTRAIN__SHAPE_TEXT];
 	if (!source)
@@ -110,6 +112,8 @@ static void slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_t begin, 
 
 dtrain_tensor dtrain_slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_t begin, int64_t count)
 {
+	if (!graph)
+		return -1;
 	dtrain_tensor y;
 	slice(graph, x, dim, begin, count, 1, &y);
 	return y;
@@ -117,6 +121,8 @@ dtrain_tensor dtrain_slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_
 
 void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int parts, dtrain_tensor *out)
 {
+	if (!graph || !out)
+		return;
 	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
 	if (parts < 1 || parts > DTRAIN_OP_MAX_OPERANDS || !shape || dim < 0 || dim >= shape->ndim ||
 	    shape->dim[dim] % parts != 0) {
@@ -131,6 +137,8 @@ void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int parts, dtra
 
 dtrain_tensor dtrain_prepend(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "prepend", x);
 	const dtrain__tensor *row = dtrain__graph_tensor(graph, w);
 	char text[2][DTRAIN__SHAPE_TEXT];
@@ -147,6 +155,8 @@ dtrain_tensor dtrain_prepend(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor
 
 dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, const int *order)
 {
+	if (DTRAIN__MISSING(graph, order))
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "permute", x);
 	if (!source)
 		return -1;

@@ -12,26 +12,36 @@ static dtrain_tensor unary(dtrain_graph *graph, const char *name, dtrain_tensor 
 
 dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x)
 {
+	if (!graph)
+		return -1;
 	return unary(graph, "relu", x, DTRAIN_OP_RELU, NULL);
 }
 
 dtrain_tensor dtrain_gelu(dtrain_graph *graph, dtrain_tensor x)
 {
+	if (!graph)
+		return -1;
 	return unary(graph, "gelu", x, DTRAIN_OP_GELU, NULL);
 }
 
 dtrain_tensor dtrain_gelu_tanh(dtrain_graph *graph, dtrain_tensor x)
 {
+	if (!graph)
+		return -1;
 	return unary(graph, "gelu", x, DTRAIN_OP_GELU, &(dtrain_op_attrs){.gelu = {.tanh = true}});
 }
 
 dtrain_tensor dtrain_silu(dtrain_graph *graph, dtrain_tensor x)
 {
+	if (!graph)
+		return -1;
 	return unary(graph, "silu", x, DTRAIN_OP_SILU, NULL);
 }
 
 dtrain_tensor dtrain_scale(dtrain_graph *graph, dtrain_tensor x, double factor)
 {
+	if (!graph)
+		return -1;
 	return unary(graph, "scale", x, DTRAIN_OP_SCALE, &(dtrain_op_attrs){.factor = factor});
 }
 
@@ -53,10 +63,14 @@ static dtrain_tensor binary(dtrain_graph *graph, const char *name, dtrain_tensor
 
 dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, bool relu)
 {
+	if (!graph)
+		return -1;
 	return binary(graph, "add", a, b, DTRAIN_OP_ADD, &(dtrain_op_attrs){.relu = relu});
 }
 
 dtrain_tensor dtrain_swiglu(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b)
 {
+	if (!graph)
+		return -1;
 	return binary(graph, "swiglu", a, b, DTRAIN_OP_SWIGLU, NULL);
 }

@@ -82,6 +82,8 @@ static dtrain_tensor attention(dtrain_graph *graph, const dtrain_tensor *inputs,
 dtrain_tensor dtrain_attention(dtrain_graph *graph, dtrain_tensor q, dtrain_tensor k, dtrain_tensor v,
 			       dtrain_tensor segment, const dtrain_attention_options *options)
 {
+	if (!graph)
+		return -1;
 	dtrain_attention_attrs attrs;
 	dtrain_tensor random;
 	if (!take_options(graph, options, false, &attrs, &random))
@@ -92,6 +94,8 @@ dtrain_tensor dtrain_attention(dtrain_graph *graph, dtrain_tensor q, dtrain_tens
 dtrain_tensor dtrain_attention_packed(dtrain_graph *graph, dtrain_tensor qkv, dtrain_tensor segment,
 				      const dtrain_attention_options *options)
 {
+	if (!graph)
+		return -1;
 	dtrain_attention_attrs attrs;
 	dtrain_tensor random;
 	if (!take_options(graph, options, true, &attrs, &random))
@@ -103,6 +107,8 @@ dtrain_tensor dtrain_attention_cached(dtrain_graph *graph, dtrain_tensor q, dtra
 				      dtrain_tensor keys, dtrain_tensor values, dtrain_tensor past,
 				      const dtrain_attention_options *options)
 {
+	if (!graph)
+		return -1;
 	dtrain_op_attrs attrs = {.relu = false};
 	dtrain_tensor none; /* nothing is dropped in evaluation */
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "attention", q);
@@ -121,6 +127,8 @@ dtrain_tensor dtrain_attention_cached(dtrain_graph *graph, dtrain_tensor q, dtra
 dtrain_tensor dtrain_rotary(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor position, int head_dim, double theta,
 			    bool interleaved)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "rotary", x);
 	if (!source)
 		return -1;

@@ -3,6 +3,8 @@
 
 dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *name, dtrain_tensor x)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
 		return -1;

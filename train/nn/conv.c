@@ -45,6 +45,8 @@ dtrain_tensor dtrain__conv2d(dtrain_graph *graph, const char *name, dtrain_tenso
 dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels, int kernel,
 			    int stride, int padding)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	return conv2d(graph, name, x, out_channels, &(window){kernel, stride, padding},
 		      DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT, false);
 }
@@ -52,6 +54,8 @@ dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor
 dtrain_tensor dtrain_conv2d_fixed(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
 				  int kernel, int stride, int padding)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	return conv2d(graph, name, x, out_channels, &(window){kernel, stride, padding}, DTRAIN_INIT_LINEAR_UNIFORM,
 		      true);
 }

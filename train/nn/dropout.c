@@ -4,6 +4,8 @@
 dtrain_tensor dtrain_dropout(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor random, double p, int layer,
 			     bool per_row)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "dropout", x);
 	if (!source)
 		return -1;

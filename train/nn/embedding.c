@@ -4,6 +4,8 @@
 
 dtrain_tensor dtrain_embedding(dtrain_graph *graph, dtrain_tensor w, dtrain_tensor index)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *table = dtrain__graph_tensor(graph, w), *numbers = dtrain__graph_tensor(graph, index);
 	char text[2][DTRAIN__SHAPE_TEXT];
 	if (!table || !numbers)

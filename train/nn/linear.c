@@ -46,6 +46,8 @@ static dtrain_tensor linear_of(dtrain_graph *graph, dtrain_tensor x, dtrain_tens
 
 dtrain_tensor dtrain_linear_of(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b, bool relu)
 {
+	if (!graph)
+		return -1;
 	return linear_of(graph, x, w, b, &(dtrain_op_attrs){.relu = relu});
 }
 
@@ -58,6 +60,8 @@ void dtrain_linear_options_init_sized(dtrain_linear_options *options, size_t siz
 dtrain_tensor dtrain_linear_with(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
 				 const dtrain_linear_options *given)
 {
+	if (!graph)
+		return -1;
 	dtrain_linear_options options;
 	beton_error fault;
 	dtrain_linear_options_init(&options);
@@ -92,22 +96,30 @@ static dtrain_tensor linear(dtrain_graph *graph, const char *name, dtrain_tensor
 
 dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	return linear(graph, name, x, out_features, true, false);
 }
 
 dtrain_tensor dtrain_linear_relu(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	return linear(graph, name, x, out_features, true, true);
 }
 
 dtrain_tensor dtrain_linear_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	return linear(graph, name, x, out_features, false, false);
 }
 
 dtrain_tensor dtrain_matmul(dtrain_graph *graph, dtrain_tensor a, bool transpose_a, dtrain_tensor b, bool transpose_b,
 			    double alpha)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *left = dtrain__graph_operand(graph, "matmul", a);
 	const dtrain__tensor *right = dtrain__graph_operand(graph, "matmul", b);
 	if (!left || !right)

@@ -49,6 +49,8 @@ static dtrain_tensor add_loss(dtrain_graph *graph, dtrain_op_kind kind, int num_
 dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 					   double label_smoothing)
 {
+	if (!graph)
+		return -1;
 	return add_loss(graph, DTRAIN_OP_SOFTMAX_XENT, 2, (dtrain_tensor[]){logits, label},
 			&(dtrain_loss_attrs){.label_smoothing = label_smoothing});
 }
@@ -56,6 +58,8 @@ dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor lo
 dtrain_tensor dtrain_softmax_cross_entropy_mixed(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 						 dtrain_tensor mixed, dtrain_tensor lambda, double label_smoothing)
 {
+	if (!graph)
+		return -1;
 	return add_loss(graph, DTRAIN_OP_SOFTMAX_XENT_MIXED, 4, (dtrain_tensor[]){logits, label, mixed, lambda},
 			&(dtrain_loss_attrs){.label_smoothing = label_smoothing});
 }
@@ -83,6 +87,8 @@ static bool take_options(dtrain_graph *graph, const dtrain_loss_options *given, 
 dtrain_tensor dtrain_softmax_cross_entropy_with(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 						const dtrain_loss_options *options)
 {
+	if (!graph)
+		return -1;
 	dtrain_loss_attrs attrs;
 	if (!take_options(graph, options, &attrs))
 		return -1;
@@ -92,6 +98,8 @@ dtrain_tensor dtrain_softmax_cross_entropy_with(dtrain_graph *graph, dtrain_tens
 dtrain_tensor dtrain_one_hot(dtrain_graph *graph, dtrain_tensor label, dtrain_tensor mixed, dtrain_tensor lambda,
 			     int64_t classes)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *labels = dtrain__graph_tensor(graph, label);
 	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
 	if (!labels)
@@ -150,6 +158,8 @@ static dtrain_tensor add_target_loss(dtrain_graph *graph, dtrain_op_kind kind, c
 dtrain_tensor dtrain_softmax_cross_entropy_soft(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor target,
 						const dtrain_loss_options *options)
 {
+	if (!graph)
+		return -1;
 	dtrain_loss_attrs attrs;
 	if (!take_options(graph, options, &attrs))
 		return -1;
@@ -159,6 +169,8 @@ dtrain_tensor dtrain_softmax_cross_entropy_soft(dtrain_graph *graph, dtrain_tens
 dtrain_tensor dtrain_binary_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor target,
 					  const dtrain_loss_options *options)
 {
+	if (!graph)
+		return -1;
 	dtrain_loss_attrs attrs;
 	if (!take_options(graph, options, &attrs))
 		return -1;
@@ -167,6 +179,8 @@ dtrain_tensor dtrain_binary_cross_entropy(dtrain_graph *graph, dtrain_tensor log
 
 dtrain_tensor dtrain_squared_error(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor target)
 {
+	if (!graph)
+		return -1;
 	return add_target_loss(graph, DTRAIN_OP_SQUARED_ERROR, "squared error", x, target, &(dtrain_loss_attrs){0});
 }
 
@@ -209,6 +223,8 @@ static bool check_linear_loss(dtrain_graph *graph, const dtrain__tensor *x, cons
 dtrain_tensor dtrain_linear_cross_entropy(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
 					  dtrain_tensor label, const dtrain_loss_options *options)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "linear cross entropy", x);
 	const dtrain__tensor *weight = dtrain__graph_tensor(graph, w), *labels = dtrain__graph_tensor(graph, label);
 	dtrain_loss_attrs attrs;
@@ -256,6 +272,8 @@ static dtrain__node *node_of(dtrain_graph *graph, const char *what, dtrain_tenso
 
 dtrain_tensor dtrain_label_hits(dtrain_graph *graph, dtrain_tensor losses)
 {
+	if (!graph)
+		return -1;
 	dtrain__node *node = node_of(graph, "label hits", losses);
 	if (!node)
 		return -1;
@@ -295,6 +313,8 @@ static dtrain_tensor mean_of(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor
 
 dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x)
 {
+	if (!graph)
+		return -1;
 	return mean_of(graph, x, -1, &(dtrain_loss_attrs){0});
 }
 
@@ -309,6 +329,8 @@ static int label_index(dtrain_op_kind kind)
 
 dtrain_tensor dtrain_mean_loss(dtrain_graph *graph, dtrain_tensor losses)
 {
+	if (!graph)
+		return -1;
 	const dtrain__node *node = node_of(graph, "mean loss", losses);
 	if (!node)
 		return -1;

@@ -52,6 +52,8 @@ static dtrain_tensor build_vit(dtrain_graph *graph, const char *model, dtrain_te
 
 dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_tensor image, int64_t classes)
 {
+	if (DTRAIN__MISSING(graph, model))
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_tensor(graph, image);
 	if (!source)
 		return -1;

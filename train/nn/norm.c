@@ -89,6 +89,8 @@ static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 
 dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	dtrain_batch_norm_options options = default_options(relu);
 	return batch_norm(graph, name, x, -1, &options);
 }
@@ -102,6 +104,8 @@ void dtrain_batch_norm_options_init_sized(dtrain_batch_norm_options *options, si
 dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *name, dtrain_tensor x,
 				     const dtrain_batch_norm_options *given)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	dtrain_batch_norm_options options = default_options(false);
 	beton_error fault;
 	if (bt_sized_take(&options, given, "options", &fault) != BETON_OK)
@@ -117,6 +121,8 @@ dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *name, dtra
 
 dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x, dtrain_tensor residual)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	const dtrain__tensor *left = dtrain__graph_operand(graph, name, x);
 	const dtrain__tensor *right = dtrain__graph_operand(graph, name, residual);
 	char text[2][DTRAIN__SHAPE_TEXT];
@@ -165,21 +171,29 @@ static dtrain_tensor row_norm(dtrain_graph *graph, const char *name, dtrain_tens
 
 dtrain_tensor dtrain_layer_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	return row_norm(graph, name, x, epsilon, DTRAIN_OP_LAYER_NORM, true);
 }
 
 dtrain_tensor dtrain_layer_norm_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	return row_norm(graph, name, x, epsilon, DTRAIN_OP_LAYER_NORM, false);
 }
 
 dtrain_tensor dtrain_rms_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon)
 {
+	if (DTRAIN__MISSING(graph, name))
+		return -1;
 	return row_norm(graph, name, x, epsilon, DTRAIN_OP_RMS_NORM, false);
 }
 
 dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std)
 {
+	if (DTRAIN__MISSING(graph, mean, std))
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
 	if (!source)
 		return -1;

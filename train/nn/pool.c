@@ -17,6 +17,8 @@ static dtrain_tensor max_pool(dtrain_graph *graph, dtrain_tensor x, const dtrain
 
 dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, int stride, int padding)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "max pool", x);
 	if (!source)
 		return -1;
@@ -38,6 +40,8 @@ dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, 
 
 dtrain_tensor dtrain_global_max_pool(dtrain_graph *graph, dtrain_tensor x)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "global max pool", x);
 	if (!source)
 		return -1;
@@ -65,6 +69,8 @@ static dtrain_tensor to_rows(dtrain_graph *graph, dtrain_tensor x, dtrain_op_kin
 
 dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "global average pool", x);
 	if (!source)
 		return -1;
@@ -76,6 +82,8 @@ dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x)
 
 dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x)
 {
+	if (!graph)
+		return -1;
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "flatten", x);
 	if (!source)
 		return -1;

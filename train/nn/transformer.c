@@ -91,6 +91,8 @@ bool dtrain__is_config_path(const char *name)
 
 int dtrain_transformer_find(const char *name, dtrain_transformer *out, beton_error *err)
 {
+	if (BT_MISSING(err, name, out))
+		return BETON_INVALID_ARGUMENT;
 	char names[256] = "";
 	if (dtrain__is_config_path(name))
 		return dtrain_transformer_read(name, out, err);
@@ -177,6 +179,8 @@ dtrain_tensor dtrain_transformer_build(dtrain_graph *graph, const dtrain_transfo
 				       const dtrain_transformer_inputs *given_inputs,
 				       dtrain_transformer_outputs *outputs)
 {
+	if (DTRAIN__MISSING(graph, outputs))
+		return -1;
 	dtrain_transformer t;
 	dtrain_transformer_inputs inputs;
 	dtrain_transformer_outputs built;
@@ -212,6 +216,8 @@ static dtrain_tensor rows_of(dtrain_graph *graph, const dtrain_transformer_outpu
 dtrain_tensor dtrain_transformer_logits(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,
 					dtrain_tensor rows)
 {
+	if (DTRAIN__MISSING(graph, outputs))
+		return -1;
 	dtrain_tensor x = rows_of(graph, outputs);
 	if (rows >= 0)
 		x = dtrain_embedding(graph, x, rows);
@@ -221,5 +227,7 @@ dtrain_tensor dtrain_transformer_logits(dtrain_graph *graph, const dtrain_transf
 dtrain_tensor dtrain_transformer_losses(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,
 					dtrain_tensor label, const dtrain_loss_options *options)
 {
+	if (DTRAIN__MISSING(graph, outputs))
+		return -1;
 	return dtrain_linear_cross_entropy(graph, outputs->hidden, outputs->head, outputs->head_bias, label, options);
 }

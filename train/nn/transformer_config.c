@@ -471,6 +471,8 @@ static int take(const char *path, const json_t *root, dtrain_transformer *out, b
 
 int dtrain_transformer_parse(const char *text, const char *name, dtrain_transformer *out, beton_error *err)
 {
+	if (BT_MISSING(err, text, name, out))
+		return BETON_INVALID_ARGUMENT;
 	json_error_t where;
 	dtrain_transformer read = {0};
 	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
@@ -526,12 +528,16 @@ char *dtrain_transformer_unused(const char *text)
 
 int dtrain_transformer_text(const char *name, char **out, beton_error *err)
 {
+	if (BT_MISSING(err, name, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	return dtrain__is_config_path(name) ? bt_read_text(name, BYTES_MAX, out, err) : BETON_OK;
 }
 
 int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err)
 {
+	if (BT_MISSING(err, path, out))
+		return BETON_INVALID_ARGUMENT;
 	char *text = NULL;
 	int status = bt_read_text(path, BYTES_MAX, &text, err);
 	if (status == BETON_OK)

@@ -152,6 +152,8 @@ static bool check_image(dtrain_graph *graph, const dtrain_transformer *t, const 
 dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *given, dtrain_tensor image,
 			       dtrain_tensor random, int64_t classes)
 {
+	if (!graph)
+		return -1;
 	dtrain_transformer description, *t = &description;
 	beton_error fault;
 	dtrain_transformer_init(t);

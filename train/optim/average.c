@@ -90,6 +90,8 @@ static int start(dtrain_optimizer *optimizer, int which, dtrain_stream *stream, 
 
 int dtrain_optimizer_start(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer, stream))
+		return BETON_INVALID_ARGUMENT;
 	int status = BETON_OK;
 	for (int which = 0; which < DTRAIN__AVERAGES && status == BETON_OK; which++)
 		status = start(optimizer, which, stream, err);
@@ -114,12 +116,16 @@ static int add(dtrain_optimizer *optimizer, int which, const char *what, double 
 
 int dtrain_optimizer_look_ahead(dtrain_optimizer *optimizer, double weight, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer, stream))
+		return BETON_INVALID_ARGUMENT;
 	int status = add(optimizer, DTRAIN__SLOW, "lookahead", weight, stream, err);
 	return status == BETON_OK ? dtrain__optimizer_changed(optimizer, stream, err) : status;
 }
 
 int dtrain_optimizer_average(dtrain_optimizer *optimizer, double weight, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer, stream))
+		return BETON_INVALID_ARGUMENT;
 	return add(optimizer, DTRAIN__EMA, "average", weight, stream, err);
 }
 
@@ -141,6 +147,8 @@ static int exchange(dtrain_optimizer *optimizer, const struct side *side, void *
 
 int dtrain_optimizer_exchange_average(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer, stream))
+		return BETON_INVALID_ARGUMENT;
 	void *bounce = NULL;
 	size_t room = (size_t)BOUNCE_ELEMENTS * dtrain_dtype_size(dtrain_params_dtype(optimizer->params));
 	if (!optimizer->averages[DTRAIN__EMA].ops.count)

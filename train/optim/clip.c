@@ -88,5 +88,7 @@ int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err)
 
 void *dtrain_optimizer_clip(const dtrain_optimizer *optimizer)
 {
+	if (!optimizer)
+		return NULL;
 	return optimizer->clip;
 }

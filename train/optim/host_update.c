@@ -222,6 +222,8 @@ static int read_rest(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_e
 
 int dtrain_optimizer_unit_complete(void *context, int unit, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, stream))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_optimizer *optimizer = context;
 	dtrain__host_update *host = optimizer->host_update;
 	if (!host || unit < 0 || unit >= host->count)

@@ -74,6 +74,8 @@ int dtrain__optimizer_set_hypers(dtrain_optimizer *optimizer, const dtrain_optim
 
 int dtrain_optimizer_set(dtrain_optimizer *optimizer, int32_t group, const char *name, double value, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer, name))
+		return BETON_INVALID_ARGUMENT;
 	const dtrain_optimizer_kind *kind = &optimizer->kind->facts;
 	int index = hyper_find(kind, name, err);
 	if (index < 0)

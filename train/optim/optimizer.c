@@ -291,11 +291,15 @@ int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, b
 
 int dtrain_optimizer_range_count(const dtrain_optimizer *optimizer)
 {
+	if (!optimizer)
+		return 0;
 	return optimizer->num_ranges;
 }
 
 dtrain_range dtrain_optimizer_range_at(const dtrain_optimizer *optimizer, int index, int64_t *first)
 {
+	if (!optimizer)
+		return (dtrain_range){0};
 	const dtrain__update_range *range = &optimizer->ranges[index];
 	*first = range->first;
 	return (dtrain_range){.offset = range->begin,
@@ -307,11 +311,15 @@ dtrain_range dtrain_optimizer_range_at(const dtrain_optimizer *optimizer, int in
 
 const dtrain_optimizer_state *dtrain_optimizer_state_at(const dtrain_optimizer *optimizer, int index)
 {
+	if (!optimizer)
+		return NULL;
 	return index >= 0 && index < optimizer->num_states ? &optimizer->states[index] : NULL;
 }
 
 const dtrain_optimizer_state *dtrain_optimizer_state_find(const dtrain_optimizer *optimizer, const char *name)
 {
+	if (!optimizer || !name)
+		return NULL;
 	for (int i = 0; i < optimizer->num_states; i++)
 		if (strcmp(optimizer->states[i].name, name) == 0)
 			return &optimizer->states[i];
@@ -320,6 +328,8 @@ const dtrain_optimizer_state *dtrain_optimizer_state_find(const dtrain_optimizer
 
 void *dtrain_optimizer_state_buffer(const dtrain_optimizer *optimizer, const dtrain_optimizer_state *state, int index)
 {
+	if (!optimizer)
+		return NULL;
 	const dtrain_params *params = optimizer->params;
 	const dtrain_buffer *buffer = dtrain_params_buffer_at(params, index);
 	return state->buffers && buffer
@@ -329,21 +339,29 @@ void *dtrain_optimizer_state_buffer(const dtrain_optimizer *optimizer, const dtr
 
 const char *dtrain_optimizer_name(const dtrain_optimizer *optimizer)
 {
+	if (!optimizer)
+		return NULL;
 	return optimizer->kind->facts.name;
 }
 
 dtrain_device *dtrain_optimizer_memory_device(const dtrain_optimizer *optimizer)
 {
+	if (!optimizer)
+		return NULL;
 	return optimizer->host_update ? NULL : optimizer->device;
 }
 
 int dtrain_optimizer_check(const dtrain_optimizer *optimizer, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer))
+		return BETON_INVALID_ARGUMENT;
 	return optimizer->host_update ? dtrain__offload_check(optimizer->params, err) : BETON_OK;
 }
 
 void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer)
 {
+	if (!optimizer)
+		return NULL;
 	return optimizer->step ? optimizer->step + DTRAIN_STEP_COUNT : NULL;
 }
 
@@ -574,6 +592,8 @@ static int open_optimizer(dtrain_params *params, const dtrain_optimizer_options 
 int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_options *given, dtrain_optimizer **out,
 			    beton_error *err)
 {
+	if (BT_MISSING(err, params, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_optimizer_options options;
 	int status = open_optimizer(params, given, &options, out, err);
 	if (status != BETON_OK)
@@ -608,6 +628,8 @@ static void use_stand_in(dtrain_optimizer *optimizer, void *stand_in)
 int dtrain_optimizer_measure(dtrain_params *params, const dtrain_optimizer_options *given, size_t *out,
 			     beton_error *err)
 {
+	if (BT_MISSING(err, params, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_optimizer_options options;
 	dtrain_optimizer *optimizer;
 	int64_t stand_in;
@@ -632,6 +654,8 @@ int dtrain_optimizer_measure(dtrain_params *params, const dtrain_optimizer_optio
 
 void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 {
+	if (!optimizer)
+		return;
 	dtrain_optimizer *o = *optimizer;
 	if (!o)
 		return;
@@ -664,6 +688,8 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 
 int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer, stream))
+		return BETON_INVALID_ARGUMENT;
 	const dtrain__optimizer_kind *kind = optimizer->kind;
 	if (!(lr >= 0 && lr <= (double)FLT_MAX))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a rate of %g is not in [0, %g]", kind->facts.name, lr,
@@ -682,6 +708,8 @@ int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_str
 
 int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer, stream))
+		return BETON_INVALID_ARGUMENT;
 	if (optimizer->host_update)
 		return dtrain__host_update_apply(optimizer, stream, err);
 	int status = dtrain__optimizer_run(optimizer, &optimizer->before, stream, err);
@@ -694,11 +722,15 @@ int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, b
 
 int dtrain_optimizer_abandon(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer, stream))
+		return BETON_INVALID_ARGUMENT;
 	return optimizer->host_update ? dtrain__host_update_abandon(optimizer, stream, err) : BETON_OK;
 }
 
 int dtrain_optimizer_step(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, optimizer, stream))
+		return BETON_INVALID_ARGUMENT;
 	int status = dtrain_optimizer_set_rate(optimizer, lr, stream, err);
 	return status == BETON_OK ? dtrain_optimizer_apply(optimizer, stream, err) : status;
 }

@@ -15,6 +15,8 @@ struct dtrain_scaler {
 
 int dtrain_scaler_create(dtrain_device *device, dtrain_stream *stream, dtrain_scaler **out, beton_error *err)
 {
+	if (BT_MISSING(err, device, stream, out))
+		return BETON_INVALID_ARGUMENT;
 	const float initial[DTRAIN_SCALERS] = {[DTRAIN_SCALER_SCALE] = INITIAL_SCALE};
 	*out = NULL;
 	dtrain_scaler *scaler = calloc(1, sizeof(*scaler));
@@ -38,6 +40,8 @@ int dtrain_scaler_create(dtrain_device *device, dtrain_stream *stream, dtrain_sc
 
 void dtrain_scaler_destroy(dtrain_scaler **scaler)
 {
+	if (!scaler)
+		return;
 	dtrain_scaler *s = *scaler;
 	if (!s)
 		return;
@@ -48,5 +52,7 @@ void dtrain_scaler_destroy(dtrain_scaler **scaler)
 
 void *dtrain_scaler_memory(const dtrain_scaler *scaler)
 {
+	if (!scaler)
+		return NULL;
 	return scaler->memory;
 }

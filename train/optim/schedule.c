@@ -26,6 +26,8 @@ static double left_of(const dtrain_schedule *schedule, int64_t begin, int64_t st
 
 double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step)
 {
+	if (!schedule)
+		return 0;
 	if (step < 0)
 		step = 0;
 	if (step < schedule->warmup_steps && schedule->initial_lr > 0)
@@ -45,6 +47,8 @@ double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step)
 
 double dtrain_lookahead_weight(int64_t every, int64_t step, int64_t total_steps)
 {
+	if (every < 1 || total_steps < 1)
+		return -1;
 	if (step % every)
 		return step < total_steps ? -1 : 0;
 	return 1 - pow(0.95, (double)every) * pow((double)step / (double)total_steps, 3);

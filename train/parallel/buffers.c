@@ -57,6 +57,8 @@ static int start_buffers(dtrain_sync *sync, dtrain_event *after, dtrain_work **w
 
 int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, sync, stream))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_work *work = NULL;
 	dtrain_event *after;
 	if (sync->started && sync->options.parts)

@@ -52,6 +52,8 @@ static void add_reduction(const dtrain_sync *sync, const sync_reduction *reducti
 
 void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_sync_facts *out)
 {
+	if (!sync || !out)
+		return;
 	dtrain_sync_facts facts = {.struct_size = sizeof(facts),
 				   .shards = sync->num_shards,
 				   .replicas = sync->num_replicas,

@@ -145,6 +145,8 @@ static int gather_whole(dtrain_sync *sync, const sync_form *form, dtrain_stream 
 
 int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, sync, stream))
+		return BETON_INVALID_ARGUMENT;
 	int status = BETON_OK;
 	if (!sync->started || !sync->shards)
 		return BETON_OK;
@@ -172,6 +174,8 @@ static int add_on_stream(dtrain_group *group, sync_operation *operation, void *m
 
 int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, stream))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_sync *sync = context;
 	return sync->started && sync->shards
 		       ? add_on_stream(sync->shards, &sync->between_steps, memory, count, stream, err)

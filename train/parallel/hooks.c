@@ -162,6 +162,8 @@ void dtrain__sync_destroy_states(dtrain_sync *sync)
 
 bool dtrain_sync_is_settled(const dtrain_sync *sync)
 {
+	if (!sync)
+		return false;
 	bool settled = true;
 	for (int i = 1; i < sync->count && sync->hook.is_settled; i++)
 		if (sync->reductions[i].state)
@@ -171,6 +173,8 @@ bool dtrain_sync_is_settled(const dtrain_sync *sync)
 
 int dtrain_sync_tensors(const dtrain_sync *sync, dtrain_hook_tensor *out, int capacity, beton_error *err)
 {
+	if (BT_MISSING(err, sync))
+		return BETON_INVALID_ARGUMENT;
 	int count = 0;
 	for (int i = 1; i < sync->count && sync->hook.tensors; i++) {
 		int room = count < capacity ? capacity - count : 0;
@@ -185,6 +189,8 @@ int dtrain_sync_tensors(const dtrain_sync *sync, dtrain_hook_tensor *out, int ca
 
 uint64_t dtrain_sync_hook_bytes(const dtrain_sync *sync)
 {
+	if (!sync)
+		return 0;
 	uint64_t bytes = sync->rounding_workspace_bytes;
 	if (sync->hook.create && sync->options.compression)
 		bytes += ((const compression *)sync->hook.context)->workspace_bytes;

@@ -56,6 +56,8 @@ static int allocate(const dtrain_sync *sync, dtrain_sync_marks **out, beton_erro
 
 int dtrain_sync_marks_create(dtrain_sync *sync, dtrain_sync_marks **out, beton_error *err)
 {
+	if (BT_MISSING(err, sync, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	if (!sync->reductions)
 		return bt_fail(err, BETON_STATE, "sync: marks, and no graph was compiled");
@@ -81,6 +83,8 @@ static void destroy_event(const dtrain_sync *sync, dtrain_event *event)
 
 void dtrain_sync_marks_destroy(dtrain_sync_marks **out)
 {
+	if (!out)
+		return;
 	dtrain_sync_marks *marks = *out;
 	if (!marks)
 		return;
@@ -105,6 +109,8 @@ void dtrain_sync_marks_destroy(dtrain_sync_marks **out)
 
 void dtrain_sync_set_marks(dtrain_sync *sync, dtrain_sync_marks *marks)
 {
+	if (!sync)
+		return;
 	sync->marks = marks;
 }
 
@@ -198,6 +204,8 @@ static int read_times(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_err
 
 int dtrain_sync_get_step(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err)
 {
+	if (BT_MISSING(err, marks, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = marks->step;
 	int status = marks->sync->started ? dtrain_group_check(marks->sync->group, err) : BETON_OK;
 	return status == BETON_OK && marks->recorded ? read_times(marks, out, err) : status;
@@ -205,6 +213,8 @@ int dtrain_sync_get_step(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_
 
 double dtrain_sync_unit_exposed_ms(const dtrain_sync_marks *marks, int unit)
 {
+	if (!marks)
+		return 0;
 	const dtrain_sync *sync = marks->sync;
 	double exposed = unit == 0 && marks->count ? marks->operations[0].exposed_ms : 0;
 	for (int i = 1; i < marks->count; i++)

@@ -58,6 +58,8 @@ static int open_axis(dtrain_mesh *mesh, const dtrain_mesh_axis *given, int inner
 int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int count, dtrain_mesh **out,
 		       beton_error *err)
 {
+	if (BT_MISSING(err, world, out))
+		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	int status = check(world, axes, count, err);
 	if (status != BETON_OK)
@@ -79,6 +81,8 @@ int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int co
 
 void dtrain_mesh_destroy(dtrain_mesh **mesh)
 {
+	if (!mesh)
+		return;
 	if (!*mesh)
 		return;
 	for (int i = 0; i < (*mesh)->count; i++)
@@ -90,6 +94,8 @@ void dtrain_mesh_destroy(dtrain_mesh **mesh)
 
 dtrain_placement dtrain_mesh_placement(const dtrain_mesh *mesh, const char *axis, int dim)
 {
+	if (!mesh || !axis)
+		return (dtrain_placement){0};
 	const dtrain_group *group = dtrain_mesh_group(mesh, axis);
 	return group ? (dtrain_placement){.axis = axis,
 					  .dim = dim,
@@ -105,6 +111,8 @@ dtrain_group *dtrain__mesh_world(const dtrain_mesh *mesh)
 
 dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis)
 {
+	if (!mesh || !axis)
+		return NULL;
 	for (int i = 0; i < mesh->count && axis; i++)
 		if (strcmp(mesh->axes[i].name, axis) == 0)
 			return mesh->axes[i].group;

@@ -38,6 +38,8 @@ static int check_options(const dtrain_local_options *options, beton_error *err)
 
 int dtrain_local_create(dtrain_sync *sync, const dtrain_local_options *given, dtrain_local **out, beton_error *err)
 {
+	if (BT_MISSING(err, sync, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_local_options options;
 	*out = NULL;
 	dtrain_local_options_init(&options);
@@ -68,6 +70,8 @@ int dtrain_local_create(dtrain_sync *sync, const dtrain_local_options *given, dt
 
 void dtrain_local_destroy(dtrain_local **out)
 {
+	if (!out)
+		return;
 	dtrain_local *local = *out;
 	if (!local)
 		return;
@@ -94,17 +98,23 @@ static int share_values(dtrain_local *local, dtrain_stream *stream, beton_error 
 
 int dtrain_local_start(dtrain_local *local, int64_t done, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, local, stream))
+		return BETON_INVALID_ARGUMENT;
 	local->done = done;
 	return share_values(local, stream, err);
 }
 
 bool dtrain_local_is_apart(const dtrain_local *local, int64_t step)
 {
+	if (!local)
+		return false;
 	return has_begun(local, step);
 }
 
 void dtrain_local_begin(dtrain_local *local, int64_t step, dtrain_sync_marks *marks)
 {
+	if (!local)
+		return;
 	local->sync->apart = dtrain_local_is_apart(local, step);
 	dtrain_sync_set_marks(local->sync, marks);
 	if (marks)
@@ -164,6 +174,8 @@ static int end_round(dtrain_local *local, dtrain_stream *stream, beton_error *er
 int dtrain_local_end(dtrain_local *local, int64_t step, dtrain_sync_marks *marks, dtrain_stream *stream, bool *synced,
 		     beton_error *err)
 {
+	if (BT_MISSING(err, local, stream))
+		return BETON_INVALID_ARGUMENT;
 	local->done = step + 1;
 	dtrain_sync_set_marks(local->sync, marks);
 	*synced = ends_round(local, local->done);
@@ -181,6 +193,8 @@ int dtrain_local_end(dtrain_local *local, int64_t step, dtrain_sync_marks *marks
 
 int dtrain_local_show(dtrain_local *local, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, local, stream))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_params *params = local->sync->params;
 	void *values = dtrain_params_values(params);
 	int status = copy(local, dtrain_local_own(local), values, stream, err);
@@ -192,6 +206,8 @@ int dtrain_local_show(dtrain_local *local, dtrain_stream *stream, beton_error *e
 
 int dtrain_local_hide(dtrain_local *local, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, local, stream))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_params *params = local->sync->params;
 	int status = share_values(local, stream, err);
 	if (status == BETON_OK)
@@ -203,10 +219,14 @@ int dtrain_local_hide(dtrain_local *local, dtrain_stream *stream, beton_error *e
 
 void *dtrain_local_own(const dtrain_local *local)
 {
+	if (!local)
+		return NULL;
 	return dtrain_params_grads(local->sync->params);
 }
 
 void *dtrain_local_momentum(const dtrain_local *local)
 {
+	if (!local)
+		return NULL;
 	return local->momentum;
 }

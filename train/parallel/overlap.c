@@ -11,6 +11,8 @@
 
 void dtrain_overlap_destroy(dtrain_overlap **overlap)
 {
+	if (!overlap)
+		return;
 	if (!*overlap)
 		return;
 	free((*overlap)->nodes);
@@ -30,6 +32,8 @@ static double waits_before(const dtrain_overlap *overlap, int32_t node)
 
 double dtrain_overlap_node_end(const dtrain_overlap *overlap, int32_t node)
 {
+	if (!overlap)
+		return 0;
 	double end = 0;
 	for (int32_t i = 0; i <= node; i++)
 		end += waits_before(overlap, i) + overlap->nodes[i].ms;
@@ -38,6 +42,8 @@ double dtrain_overlap_node_end(const dtrain_overlap *overlap, int32_t node)
 
 dtrain_overlap_hidden dtrain_overlap_hidden_by(const dtrain_overlap *overlap, int32_t transfer)
 {
+	if (!overlap)
+		return (dtrain_overlap_hidden){0};
 	const dtrain_overlap_transfer *of = &overlap->transfers[transfer];
 	dtrain_overlap_hidden out = {.first = -1, .last = -1};
 	double ends = 0;
@@ -59,6 +65,8 @@ dtrain_overlap_hidden dtrain_overlap_hidden_by(const dtrain_overlap *overlap, in
 /* Between two of the times at which some transfer begins or ends, the same lanes are busy. */
 double dtrain_overlap_alone_ms(const dtrain_overlap *overlap, int32_t transfer)
 {
+	if (!overlap)
+		return 0;
 	const dtrain_overlap_transfer *of = &overlap->transfers[transfer];
 	double alone = 0;
 	for (double at = of->begin_ms; at < of->end_ms;) {
@@ -135,6 +143,8 @@ static dtrain_overlap_cost fit_kind(const fit_sums *sums, double fastest)
 void dtrain_overlap_fit(const dtrain_overlap_transfer *transfers, const double *alone_ms, int32_t count,
 			dtrain_overlap_cost out[DTRAIN_OVERLAP_KINDS])
 {
+	if (!transfers)
+		return;
 	double fastest = INFINITY;
 	for (int32_t i = 0; i < count; i++)
 		fastest = alone_ms[i] > 0 ? fmin(fastest, alone_ms[i]) : fastest;
@@ -311,6 +321,8 @@ static int check(const dtrain_overlap *overlap, beton_error *err)
 int dtrain_overlap_simulate(dtrain_overlap *overlap, const dtrain_overlap_cost costs[DTRAIN_OVERLAP_KINDS],
 			    const dtrain_overlap_change *change, dtrain_overlap_totals *out, beton_error *err)
 {
+	if (BT_MISSING(err, overlap, out))
+		return BETON_INVALID_ARGUMENT;
 	simulation self = {.overlap = overlap, .costs = costs, .change = change ? *change : (dtrain_overlap_change){0}};
 	size_t count = (size_t)overlap->num_transfers;
 	*out = (dtrain_overlap_totals){0};

@@ -234,6 +234,8 @@ static int open_parts(dtrain_server *server, dtrain_params *params, dtrain_store
 int dtrain_server_create(dtrain_params *params, dtrain_store *store, const dtrain_server_options *given,
 			 dtrain_server **out, beton_error *err)
 {
+	if (BT_MISSING(err, params, store, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_server_options options;
 	*out = NULL;
 	dtrain_server_options_init(&options);
@@ -273,6 +275,8 @@ static void stop_threads(dtrain_server *server)
 
 void dtrain_server_destroy(dtrain_server **out)
 {
+	if (!out)
+		return;
 	dtrain_server *server = *out;
 	if (!server)
 		return;
@@ -297,6 +301,8 @@ void dtrain_server_destroy(dtrain_server **out)
 
 int dtrain_server_publish(dtrain_server *server, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, server, stream))
+		return BETON_INVALID_ARGUMENT;
 	const link_arrays *arrays = &server->arrays;
 	pthread_mutex_lock(&server->mutex);
 	int status = arrays->api->copy(stream, server->published, dtrain_params_values(arrays->params),
@@ -381,6 +387,8 @@ static void combine(dtrain_server *server, int workers, dtrain_update *out)
 int dtrain_server_take(dtrain_server *server, int timeout_ms, dtrain_stream *stream, dtrain_update *out,
 		       beton_error *err)
 {
+	if (BT_MISSING(err, server, stream, out))
+		return BETON_INVALID_ARGUMENT;
 	const link_arrays *arrays = &server->arrays;
 	uint64_t deadline_ns = bt_now_ns() + (uint64_t)timeout_ms * 1000000;
 	int workers;
@@ -405,6 +413,8 @@ int dtrain_server_take(dtrain_server *server, int timeout_ms, dtrain_stream *str
 
 int dtrain_server_buffers(dtrain_server *server, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, server, stream))
+		return BETON_INVALID_ARGUMENT;
 	const link_arrays *arrays = &server->arrays;
 	float *mean = server->taken + DTRAIN_FIGURES + arrays->count;
 	int sent = 0;
@@ -429,6 +439,8 @@ int dtrain_server_buffers(dtrain_server *server, dtrain_stream *stream, beton_er
 
 bool dtrain_server_lost(dtrain_server *server, int *out, beton_error *why)
 {
+	if (!server || !out)
+		return false;
 	bool found = false;
 	pthread_mutex_lock(&server->mutex);
 	for (int i = 0; i < server->options.workers && !found; i++) {

@@ -167,6 +167,8 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtrain_sync_options *given,
 		       dtrain_sync **out, beton_error *err)
 {
+	if (BT_MISSING(err, params, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_sync_options options;
 	*out = NULL;
 	dtrain_sync_options_init(&options);
@@ -217,6 +219,8 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 
 void dtrain_sync_destroy(dtrain_sync **out)
 {
+	if (!out)
+		return;
 	dtrain_sync *sync = *out;
 	if (!sync)
 		return;
@@ -305,12 +309,16 @@ static int run_pass(void *context, dtrain__schedule *schedule, beton_error *err)
 
 int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err)
 {
+	if (BT_MISSING(err, sync, graph, out) || BT_MISSING(err, *graph))
+		return BETON_INVALID_ARGUMENT;
 	const dtrain__pass pass = {.run = run_pass, .context = sync};
 	return dtrain__graph_compile(graph, &pass, 1, out, err);
 }
 
 int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_facts *out, beton_error *err)
 {
+	if (BT_MISSING(err, sync, graph, out) || BT_MISSING(err, *graph))
+		return BETON_INVALID_ARGUMENT;
 	const dtrain__pass pass = {.run = run_pass, .context = sync};
 	const sync_program *before = sync->programs;
 	const uint64_t of_run = sync->gathers_of_run, of_step = sync->gathers_of_step;
@@ -333,17 +341,23 @@ int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_
 
 void dtrain_sync_set_listener(dtrain_sync *sync, dtrain_sync_listener listener, void *context)
 {
+	if (!sync)
+		return;
 	sync->listener = listener;
 	sync->listener_context = context;
 }
 
 bool dtrain_sync_is_sharded(const dtrain_sync *sync)
 {
+	if (!sync)
+		return false;
 	return sync->num_shards > 1;
 }
 
 bool dtrain_sync_gathers_always(const dtrain_sync *sync)
 {
+	if (!sync)
+		return false;
 	return sync->num_shards > 1 && (!sync->kind->whole_values || sync->params->offload.units);
 }
 
@@ -362,6 +376,8 @@ static int allocate_packed(dtrain_sync *sync, beton_error *err)
 
 int dtrain_sync_start(dtrain_sync *sync, beton_error *err)
 {
+	if (BT_MISSING(err, sync))
+		return BETON_INVALID_ARGUMENT;
 	if (!sync->group || sync->started || !sync->reductions)
 		return bt_fail(err, BETON_STATE, "sync: %s",
 			       !sync->group    ? "it was created without a mesh"
@@ -385,6 +401,8 @@ int dtrain_sync_start(dtrain_sync *sync, beton_error *err)
 
 void dtrain_sync_stop(dtrain_sync *sync)
 {
+	if (!sync)
+		return;
 	if (!sync->started)
 		return;
 	dtrain__sync_drain(sync);

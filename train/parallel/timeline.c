@@ -121,6 +121,8 @@ int dtrain__timeline_add(dtrain_sync *sync, const dtrain_overlap_transfer *trans
 
 int dtrain_sync_get_overlap(const dtrain_sync *sync, dtrain_overlap **out, beton_error *err)
 {
+	if (BT_MISSING(err, sync, out))
+		return BETON_INVALID_ARGUMENT;
 	const sync_timeline *from = sync->timeline;
 	*out = NULL;
 	if (!from || !from->overlap.num_nodes)
@@ -174,6 +176,8 @@ static void read_transfers(const dtrain_sync_marks *marks, dtrain_overlap *overl
 /* From the end of one node to that of the next one, there are the waits in front of it. */
 int dtrain_sync_read_overlap(const dtrain_sync_marks *marks, dtrain_overlap *overlap, beton_error *err)
 {
+	if (BT_MISSING(err, marks))
+		return BETON_INVALID_ARGUMENT;
 	const dtrain_sync *sync = marks->sync;
 	double before = 0;
 	int status = BETON_OK;

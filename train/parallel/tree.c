@@ -56,6 +56,8 @@ static bool sends_each_run(const dtrain_sync *sync)
 
 int dtrain_sync_part(const dtrain_sync *sync, int run)
 {
+	if (!sync)
+		return 0;
 	int ranks = (int)ranks_of(sync), rank = sync->group ? dtrain_group_rank(sync->group) : 0;
 	return sends_each_run(sync) ? run * ranks + rank : rank * dtrain__tree_runs(sync) + run;
 }

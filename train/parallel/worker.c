@@ -40,6 +40,8 @@ static int take_buffers(dtrain_worker *worker, beton_error *err)
 int dtrain_worker_create(dtrain_params *params, dtrain_store *store, int number, const dtrain_server_options *given,
 			 dtrain_worker **out, beton_error *err)
 {
+	if (BT_MISSING(err, params, store, out))
+		return BETON_INVALID_ARGUMENT;
 	dtrain_server_options options;
 	*out = NULL;
 	dtrain_server_options_init(&options);
@@ -72,6 +74,8 @@ int dtrain_worker_create(dtrain_params *params, dtrain_store *store, int number,
 
 void dtrain_worker_destroy(dtrain_worker **out)
 {
+	if (!out)
+		return;
 	dtrain_worker *worker = *out;
 	if (!worker)
 		return;
@@ -100,6 +104,8 @@ static int receive_word(dtrain_worker *worker, beton_error *err)
 
 int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop, beton_error *err)
 {
+	if (BT_MISSING(err, worker, stream, stop))
+		return BETON_INVALID_ARGUMENT;
 	const link_arrays *arrays = &worker->arrays;
 	/* The copies of the pull before have ended: a push has waited for the stream since. */
 	int status = BETON_OK;
@@ -118,6 +124,8 @@ int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop,
 
 int dtrain_worker_push(dtrain_worker *worker, dtrain_stream *stream, beton_error *err)
 {
+	if (BT_MISSING(err, worker, stream))
+		return BETON_INVALID_ARGUMENT;
 	const link_arrays *arrays = &worker->arrays;
 	float *at = worker->sent;
 	int status = arrays->api->copy(stream, at, dtrain_params_figures(arrays->params),

@@ -9,6 +9,12 @@
  *
  * Threads: streams, events and ops belong to one thread at a time; event_synchronize may be called from any thread.
  *
+ * NULL, in all headers of <dtrain/...>, where a function says nothing else: err may be NULL. Functions that destroy,
+ * close or release take the address of a handle and set the handle to NULL; the handle may be NULL, and so may the
+ * address. A function that returns a status refuses a NULL object, name, path or result with INVALID_ARGUMENT. A
+ * function that adds to a graph returns -1, and the graph keeps the error. Others do nothing, and return 0, false or
+ * NULL.
+ *
  * Structs that begin with struct_size, the size in the caller's header, may come from another release, here and in the
  * other headers of <dtrain/...>. Input structs: members that a smaller struct lacks have their defaults. Members of a
  * larger struct that this library does not know must be zero. Otherwise, and for a size below that of struct_size

@@ -28,7 +28,8 @@ BETON_API void *dtrain_scaler_memory(const dtrain_scaler *scaler);
 
 /* Lookahead's weight (dtrain_optimizer_look_ahead) after step `step` (from 1) of total_steps; pure. If every divides
  * step: 1 - 0.95^every * (step / total_steps)^3, as in the CIFAR-10 recipe airbench94 (K. Jordan 2024), where every is
- * 5. At the last step: 0, which leaves the slow weights. At other steps: -1, nothing to do. */
+ * 5. At the last step: 0, which leaves the slow weights. At other steps, and if every or total_steps is
+ * below 1: -1, nothing to do. */
 BETON_API double dtrain_lookahead_weight(int64_t every, int64_t step, int64_t total_steps);
 
 /* The weight of a moving average's (dtrain_optimizer_average) update number `update`, from 1; pure. Without warm_up:
