@@ -2,6 +2,7 @@
  *
  * What a process makes of its environment: which rank it is, and which cores it gets.
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -135,6 +138,7 @@ static const char *const known[] = {"RANK",
 				    "JSM_NAMESPACE_SIZE",
 				    "PALS_RANKID",
 				    "FLUX_TASK_RANK",
+				    "FLUX_JOB_SIZE",
 				    "PET_NNODES"};
 
 static int read_with(const char *const *set, struct rank_env *env, beton_error *err)
@@ -249,6 +253,17 @@ static const struct {
 	 "",
 	 0},
 	{{"JOB_COMPLETION_INDEX=2", "WORLD_SIZE=1"}, NULL, 0, 1, 0, 1, "", 0},
+	{{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=01"}, NULL, 0, 1, 0, 1, "", 0},
+	{{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1", "PMIX_RANK=0", "PMIX_NAMESPACE=slurm.pmix.1.0"},
+	 NULL,
+	 0,
+	 1,
+	 0,
+	 1,
+	 "",
+	 0},
+	{{"JSM_NAMESPACE_RANK=0", "JSM_NAMESPACE_SIZE=1"}, NULL, 0, 1, 0, 1, "", 0},
+	{{"FLUX_TASK_RANK=0", "FLUX_JOB_SIZE=1"}, NULL, 0, 1, 0, 1, "", 0},
 	{{"JSM_NAMESPACE_RANK=2", "JSM_NAMESPACE_SIZE=4", "WORLD_SIZE=1"}, NULL, 0, 1, 0, 1, "", 0},
 };
 
@@ -309,6 +324,21 @@ static void wrong_environments_are_refused(void **state)
 		{{"JOB_COMPLETION_INDEX=0"}, {"JOB_COMPLETION_INDEX=0", "WORLD_SIZE alone"}},
 		{{"JOB_COMPLETION_INDEX=1", "WORLD_SIZE=4"}, {"MASTER_ADDR is not set", "JOB_COMPLETION_INDEX"}},
 		{{"WORLD_SIZE=4"}, {"WORLD_SIZE=4"}},
+		{{"WORLD_SIZE=1x"}, {"WORLD_SIZE=1x"}},
+		/* srun runs one shell, and another launcher was started there. */
+		{{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1", "PMIX_RANK=1", "PMIX_NAMESPACE=prterun-1"}, {"PMI"}},
+		{{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1", "JSM_NAMESPACE_RANK=0", "JSM_NAMESPACE_SIZE=4"},
+		 {"JSM_NAMESPACE_RANK=0, JSM_NAMESPACE_SIZE=4"}},
+		{{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1", "PALS_RANKID=2"}, {"PALS_RANKID=2"}},
+		/* One process by mpirun, whose daemons srun started, or four times mpirun by srun. */
+		{{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2",
+		  SRUN_LIST},
+		 {"contradicts", "OMPI_COMM_WORLD_SIZE is 1", "SLURM_STEP_NUM_TASKS is 2"}},
+		/* The descriptor of the launcher: closed, of something else, or none. */
+		{{"PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=77"}, {"PMI_FD is 77", "MASTER_ADDR"}},
+		{{"PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=8"}, {"PMI_FD is 8", "no socket"}},
+		{{"PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=x"}, {"PMI_FD: 'x'"}},
+		{{"PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=99999999999"}, {"PMI_FD: '99999999999'"}},
 	};
 	struct rank_env env;
 
@@ -440,6 +470,18 @@ static void bad_token_is_named(void **state)
 	unsetenv("DTRAIN_STORE_TOKEN");
 }
 
+/* The tests' PMI_FD is 9. 8 is another file. */
+static int open_launcher(void **state)
+{
+	static int ends[2];
+
+	*state = ends;
+	return socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && dup2(ends[0], 9) == 9 &&
+			       dup2(open("/dev/null", O_RDWR), 8) == 8
+		       ? 0
+		       : -1;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -454,5 +496,5 @@ int main(void)
 	unsetenv("OMPI_COMM_WORLD_RANK");
 	unsetenv("DTRAIN_STORE_HOSTED");
 	unsetenv("DTRAIN_STORE_TOKEN");
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, open_launcher, NULL);
 }

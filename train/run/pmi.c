@@ -60,8 +60,8 @@ static int receive_line(struct pmi *pmi, const struct rank_exchange_job *job, be
 	return bt_fail(err, BETON_MISMATCH, "PMI: an answer of more than %d bytes", LINE - 2);
 }
 
-/* The value of a key in the answer "cmd=... key=value ..."; "": it is not there. */
-static void take_value(const struct pmi *pmi, const char *key, char *out, size_t size)
+/* The value of a key in the answer "cmd=... key=value ...". False, and "": it is not there, or too long. */
+static bool take_value(const struct pmi *pmi, const char *key, char *out, size_t size)
 {
 	size_t length = strlen(key);
 	*out = '\0';
@@ -69,30 +69,48 @@ static void take_value(const struct pmi *pmi, const char *key, char *out, size_t
 		c += strspn(c, " ");
 		if (strncmp(c, key, length) == 0 && c[length] == '=') {
 			c += length + 1;
-			snprintf(out, size, "%.*s", (int)strcspn(c, " "), c);
-			return;
+			size_t bytes = strcspn(c, " ");
+			if (bytes >= size)
+				return false;
+			memcpy(out, c, bytes);
+			out[bytes] = '\0';
+			return true;
 		}
 	}
+	return false;
+}
+
+static int fail_answer(struct pmi *pmi, const char *command, beton_error *err)
+{
+	bt_sanitize(pmi->line);
+	return bt_fail(err, BETON_MISMATCH,
+		       "PMI: the launcher answers '%.100s' to '%.*s'; set MASTER_ADDR and MASTER_PORT on all ranks",
+		       pmi->line, (int)strcspn(command, "\n"), command);
 }
 
 /* Sends a command and checks the answer's name and, if it has one, its code. */
 static int call(struct pmi *pmi, const struct rank_exchange_job *job, const char *command, const char *answer,
 		beton_error *err)
 {
-	char name[64], code[16];
+	char name[64], code[LINE];
 	if (bt_write_full(pmi->fd, command, strlen(command)) != 0)
 		return bt_fail_errno(err, errno, "PMI: cannot write to the launcher's descriptor PMI_FD");
 	int status = receive_line(pmi, job, err);
 	if (status != BETON_OK)
 		return status;
-	take_value(pmi, "cmd", name, sizeof(name));
-	take_value(pmi, "rc", code, sizeof(code));
-	if (strcmp(name, answer) == 0 && (!*code || strcmp(code, "0") == 0))
-		return BETON_OK;
-	bt_sanitize(pmi->line);
-	return bt_fail(err, BETON_MISMATCH,
-		       "PMI: the launcher answers '%.100s' to '%.*s'; set MASTER_ADDR and MASTER_PORT on all ranks",
-		       pmi->line, (int)strcspn(command, "\n"), command);
+	bool good = take_value(pmi, "cmd", name, sizeof(name)) && strcmp(name, answer) == 0;
+	if (take_value(pmi, "rc", code, sizeof(code)))
+		good = good && strcmp(code, "0") == 0;
+	return good ? BETON_OK : fail_answer(pmi, command, err);
+}
+
+/* As call; the answer must have the value. */
+static int ask(struct pmi *pmi, const struct rank_exchange_job *job, const char *command, const char *answer,
+	       const char *key, char *out, size_t size, beton_error *err)
+{
+	int status = call(pmi, job, command, answer, err);
+	return status == BETON_OK && (!take_value(pmi, key, out, size) || !*out) ? fail_answer(pmi, command, err)
+										 : status;
 }
 
 static int exchange(struct pmi *pmi, struct rank_exchange_job *job, beton_error *err)
@@ -100,11 +118,9 @@ static int exchange(struct pmi *pmi, struct rank_exchange_job *job, beton_error 
 	char command[LINE];
 	int status = call(pmi, job, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", err);
 	if (status == BETON_OK)
-		status = call(pmi, job, "cmd=get_my_kvsname\n", "my_kvsname", err);
-	if (status != BETON_OK)
-		return status;
-	take_value(pmi, "kvsname", pmi->space, sizeof(pmi->space));
-	if (job->gives) {
+		status = ask(pmi, job, "cmd=get_my_kvsname\n", "my_kvsname", "kvsname", pmi->space, sizeof(pmi->space),
+			     err);
+	if (status == BETON_OK && job->gives) {
 		snprintf(command, sizeof(command), "cmd=put kvsname=%s key=%s value=%s\n", pmi->space, KEY, job->value);
 		status = call(pmi, job, command, "put_result", err);
 	}
@@ -113,9 +129,7 @@ static int exchange(struct pmi *pmi, struct rank_exchange_job *job, beton_error 
 		status = call(pmi, job, "cmd=barrier_in\n", "barrier_out", err);
 	if (status == BETON_OK && !job->gives) {
 		snprintf(command, sizeof(command), "cmd=get kvsname=%s key=%s\n", pmi->space, KEY);
-		status = call(pmi, job, command, "get_result", err);
-		if (status == BETON_OK)
-			take_value(pmi, "value", job->value, sizeof(job->value));
+		status = ask(pmi, job, command, "get_result", "value", job->value, sizeof(job->value), err);
 	}
 	/* A process that ends without this counts as failed. */
 	return status == BETON_OK ? call(pmi, job, "cmd=finalize\n", "finalize_ack", err) : status;

@@ -20,6 +20,7 @@
 #define TYPE_UINT16 13
 #define TYPE_UINT32 14
 #define SCOPE_GLOBAL 3
+#define OPERATION_SUCCEEDED (-157)
 #define KEY "dtrain-rank-0"
 
 typedef struct pmix_proc {
@@ -107,18 +108,25 @@ static int get(const struct pmix *pmix, uint32_t rank, const char *key, pmix_val
 	return explain(pmix, failure ? failure : *value ? 0 : -1, key, err);
 }
 
-static int get_number(const struct pmix *pmix, uint32_t rank, const char *key, int *out, beton_error *err)
+static int get_number(const struct pmix *pmix, uint32_t rank, const char *key, uint32_t least, uint32_t most, int *out,
+		      beton_error *err)
 {
 	pmix_value *value;
+	uint32_t number = 0;
 	int status = get(pmix, rank, key, &value, err);
 	if (status != BETON_OK)
 		return status;
 	if (value->type == TYPE_UINT32)
-		*out = (int)value->data.uint32;
+		number = value->data.uint32;
 	else if (value->type == TYPE_UINT16)
-		*out = value->data.uint16;
+		number = value->data.uint16;
 	else
 		status = bt_fail(err, BETON_MISMATCH, "PMIx: %s is of type %u", key, value->type);
+	if (status == BETON_OK && (number < least || number > most))
+		status = bt_fail(err, BETON_MISMATCH, "PMIx: %s is %u, and should be from %u to %u", key, number, least,
+				 most);
+	if (status == BETON_OK)
+		*out = (int)number;
 	free(value);
 	return status;
 }
@@ -170,8 +178,11 @@ static int meet(const struct pmix *pmix, const struct rank_exchange_job *job, be
 		return bt_fail(err, BETON_NO_MEMORY, "PMIx: out of memory");
 	pthread_mutex_init(&fence->mutex, NULL);
 	bt_condition_init(&fence->changed);
-	int status = explain(pmix, pmix->fence(NULL, 0, NULL, 0, end_fence, fence), "waiting for all ranks", err);
-	bool begun = status == BETON_OK;
+	int begins = pmix->fence(NULL, 0, NULL, 0, end_fence, fence);
+	/* Succeeded already: the library will not call. */
+	bool done = begins == OPERATION_SUCCEEDED;
+	int status = done ? BETON_OK : explain(pmix, begins, "waiting for all ranks", err);
+	bool begun = status == BETON_OK && !done;
 	if (begun)
 		status = wait_fence(pmix, fence, job, err);
 	/* After a timeout the library may still call, even now: the fence is not freed. */
@@ -205,18 +216,30 @@ bool dtrain__pmix_is_there(void)
 	return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") && open_library(&pmix, NULL) == BETON_OK;
 }
 
-int dtrain__pmix_world(int *world_size, int *local_rank, int *local_world_size, beton_error *err)
+int dtrain__pmix_world(pmix_world *out, beton_error *err)
 {
 	struct pmix pmix = {0};
+	pmix_world world;
 	int status = start(&pmix, err);
 	if (status != BETON_OK)
 		return status;
-	status = get_number(&pmix, WILDCARD, "pmix.job.size", world_size, err);
+	status = get_number(&pmix, WILDCARD, "pmix.job.size", 1, DTRAIN_MAX_RANKS, &world.size, err);
+	if (status == BETON_OK && pmix.self.rank >= (uint32_t)world.size)
+		status = bt_fail(err, BETON_MISMATCH, "PMIx: rank %u of %d", pmix.self.rank, world.size);
+	world.rank = (int)pmix.self.rank;
 	if (status == BETON_OK)
-		status = get_number(&pmix, WILDCARD, "pmix.local.size", local_world_size, err);
+		status =
+			get_number(&pmix, WILDCARD, "pmix.local.size", 1, (uint32_t)world.size, &world.local_size, err);
 	if (status == BETON_OK)
-		status = get_number(&pmix, pmix.self.rank, "pmix.lrank", local_rank, err);
-	return status == BETON_OK ? stop(&pmix, err) : status;
+		status = get_number(&pmix, pmix.self.rank, "pmix.lrank", 0, (uint32_t)world.local_size - 1,
+				    &world.local_rank, err);
+	beton_error ignored;
+	int ended = stop(&pmix, status == BETON_OK ? err : &ignored);
+	if (status == BETON_OK)
+		status = ended;
+	if (status == BETON_OK)
+		*out = world;
+	return status;
 }
 
 int dtrain__pmix_exchange(struct rank_exchange_job *job, beton_error *err)

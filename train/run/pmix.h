@@ -11,8 +11,14 @@
 /* Whether this process has a server, and the library can be opened. */
 bool dtrain__pmix_is_there(void);
 
-/* Asks the server about this process. Errors: as dtrain__pmix_exchange. */
-int dtrain__pmix_world(int *world_size, int *local_rank, int *local_world_size, beton_error *err);
+typedef struct pmix_world {
+	int rank, size;
+	int local_rank, local_size;
+} pmix_world;
+
+/* Asks the server about this process; *out is possible in itself. Errors, with which *out stays as it is: as
+ * dtrain__pmix_exchange. */
+int dtrain__pmix_world(pmix_world *out, beton_error *err);
 
 /* Gives every rank rank 0's value. Collective over all ranks of the launcher; once in a process. Errors: NOT_FOUND (the
  * library), TIMEOUT (a rank did not come), MISMATCH (the server's answer), SYSTEM. */

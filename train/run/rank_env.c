@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rank_env.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -63,29 +65,36 @@ static const struct row rows[] = {
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
 /* Variables that only a rank of some launcher has, whether it is understood or not. */
-static const char *const signs[] = {"PMI_RANK",
-				    "PMI_SIZE",
-				    "PMI_ID",
-				    "PMI_FD",
-				    "PMI_PORT",
-				    "PMIX_RANK",
-				    "PMIX_NAMESPACE",
-				    "JSM_NAMESPACE_RANK",
-				    "JSM_NAMESPACE_SIZE",
-				    "PALS_RANKID",
-				    "PALS_NODEID",
-				    "PALS_LOCAL_RANKID",
-				    "ALPS_APP_PE",
-				    "FLUX_TASK_RANK",
-				    "FLUX_JOB_SIZE",
-				    "MV2_COMM_WORLD_RANK",
-				    "MV2_COMM_WORLD_SIZE",
-				    "OMPI_COMM_WORLD_RANK",
-				    "OMPI_COMM_WORLD_SIZE",
-				    "HYDI_CONTROL_FD",
-				    "JOB_COMPLETION_INDEX",
-				    "PET_NODE_RANK",
-				    "PET_NNODES"};
+static const struct {
+	const char *name;
+	const char *single; /* the value in a world of one process; NULL: any */
+	bool counts;        /* it is the number of processes */
+} signs[] = {
+	{"PMI_RANK", "0", false},
+	{"PMI_SIZE", "1", true},
+	{"PMI_ID", "0", false},
+	{"PMI_FD", NULL, false},
+	{"PMI_PORT", NULL, false},
+	{"PMIX_RANK", "0", false},
+	{"PMIX_NAMESPACE", NULL, false},
+	{"JSM_NAMESPACE_RANK", "0", false},
+	{"JSM_NAMESPACE_SIZE", "1", true},
+	{"PALS_RANKID", "0", false},
+	{"PALS_NODEID", "0", false},
+	{"PALS_LOCAL_RANKID", "0", false},
+	{"ALPS_APP_PE", "0", false},
+	{"FLUX_TASK_RANK", "0", false},
+	{"FLUX_JOB_SIZE", "1", true},
+	{"MV2_COMM_WORLD_RANK", "0", false},
+	{"MV2_COMM_WORLD_SIZE", "1", true},
+	{"OMPI_COMM_WORLD_RANK", "0", false},
+	{"OMPI_COMM_WORLD_SIZE", "1", true},
+	{"HYDI_CONTROL_FD", NULL, false},
+	{"JOB_COMPLETION_INDEX", NULL, false},
+	{"PET_NODE_RANK", "0", false},
+	{"PET_NNODES", "1", true},
+};
+#define SIGNS (sizeof(signs) / sizeof(signs[0]))
 
 static const char *value_of(const char *name)
 {
@@ -138,29 +147,29 @@ static int read_ranks(const struct row *row, struct rank_env *out, beton_error *
 	return status == BETON_OK ? read_local(row, out, err) : status;
 }
 
+static bool is_one(const char *name)
+{
+	uint64_t number;
+	return value_of(name) && bt_parse_u64(name, getenv(name), 1, 1, &number, NULL) == BETON_OK;
+}
+
 /* RANK is always used. With the others a single rank may be a shell, or a job that starts its own ranks. */
 static bool is_present(const struct row *row)
 {
-	const char *world = value_of(row->world_size);
 	if (!value_of(row->rank) || (row->mark && !is_set(row->mark)))
 		return false;
-	return row->alone || (world && strcmp(world, "1") != 0);
+	return row->alone || (value_of(row->world_size) && !is_one(row->world_size));
 }
 
 static bool is_alone(const struct row *row)
 {
-	const char *world = value_of(row->world_size);
-	return value_of(row->rank) && world && strcmp(world, "1") == 0;
+	return value_of(row->rank) && is_one(row->world_size);
 }
 
 /* Another launcher's variables must tell the same. */
-static int compare_row(const struct row *row, const struct row *other, const struct rank_env *env, beton_error *err)
+static int compare_ranks(const struct row *row, const struct row *other, const struct rank_env *env, beton_error *err)
 {
 	int rank = 0, world = 0;
-	bool by_hand = strcmp(row->rank, "RANK") == 0;
-	if (other == row || (other->outer && !by_hand) || strcmp(other->world_size, "WORLD_SIZE") == 0 ||
-	    !is_present(other))
-		return BETON_OK;
 	int status = read_number(other->world_size, 1, LAUNCH_MAX_RANKS, &world, err);
 	if (status == BETON_OK)
 		status = read_number(other->rank, 0, LAUNCH_MAX_RANKS, &rank, err);
@@ -171,6 +180,19 @@ static int compare_row(const struct row *row, const struct row *other, const str
 		"the environment contradicts itself: %s is %d and %s is %d, but %s is %d and %s is %d; unset the "
 		"variables of one of the two",
 		row->rank, env->rank, row->world_size, env->world_size, other->rank, rank, other->world_size, world);
+}
+
+static int compare_row(const struct row *row, const struct row *other, const struct rank_env *env, beton_error *err)
+{
+	bool by_hand = strcmp(row->rank, "RANK") == 0, pod = strcmp(other->world_size, "WORLD_SIZE") == 0;
+	/* A single process of a launcher that could be within this row's: of mpirun whose daemons srun started, or of
+	 * mpirun that srun started for each of its tasks. Only the user knows. */
+	bool inner = row->outer && other < row && !other->alone && is_alone(other);
+	if (inner)
+		return compare_ranks(row, other, env, err);
+	return other == row || (other->outer && !by_hand) || pod || !is_present(other)
+		       ? BETON_OK
+		       : compare_ranks(row, other, env, err);
 }
 
 static int compare_rows(const struct row *row, const struct rank_env *env, beton_error *err)
@@ -248,11 +270,23 @@ static int find_by_slurm(struct rank_env *env, beton_error *err)
 	return BETON_OK;
 }
 
+/* A program between the launcher and this one may have closed the descriptor; its number may be another file's since.
+ */
 static int find_by_pmi(struct rank_env *env, beton_error *err)
 {
+	struct stat facts;
+	int fd = -1;
 	if (!is_set("PMI_FD"))
 		return fail_address(env, "PMI_FD is missing too, by which ranks could ask the launcher where rank 0 is",
 				    err);
+	int status = read_number("PMI_FD", 0, INT32_MAX, &fd, err);
+	if (status != BETON_OK)
+		return status;
+	if (fstat(fd, &facts) != 0 || !S_ISSOCK(facts.st_mode))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "PMI_FD is %d, which is %s here, and not the launcher's connection; set MASTER_ADDR and "
+			       "MASTER_PORT on all ranks",
+			       fd, fcntl(fd, F_GETFD) < 0 ? "closed" : "no socket");
 	env->exchange = RANK_EXCHANGE_PMI;
 	env->address_source = "PMI";
 	return BETON_OK;
@@ -362,40 +396,63 @@ bool dtrain__uri_hosts(const char *uri, char *out, size_t size)
 static void list_signs(char *text, size_t size)
 {
 	*text = '\0';
-	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-		if (is_set(signs[i]))
-			bt_append(text, size, "%s%s=%.40s", *text ? ", " : "", signs[i], getenv(signs[i]));
-	if (*text && is_set("WORLD_SIZE"))
-		bt_append(text, size, ", WORLD_SIZE=%.40s", getenv("WORLD_SIZE"));
+	for (size_t i = 0; i < SIGNS; i++)
+		if (is_set(signs[i].name))
+			bt_append(text, size, "%s%s=%.40s", *text ? ", " : "", signs[i].name, getenv(signs[i].name));
+	if (is_set("WORLD_SIZE"))
+		bt_append(text, size, "%sWORLD_SIZE=%.40s", *text ? ", " : "", getenv("WORLD_SIZE"));
 	bt_sanitize(text);
+}
+
+/* Whether a sign shows other processes; *single: one shows that there is none. */
+static bool signs_show_others(bool *single)
+{
+	bool others = is_set("WORLD_SIZE") && !is_one("WORLD_SIZE");
+	for (size_t i = 0; i < SIGNS; i++) {
+		if (!is_set(signs[i].name) || !signs[i].single)
+			continue;
+		bool fits = strcmp(getenv(signs[i].name), signs[i].single) == 0;
+		others = others || !fits;
+		*single = *single || (fits && signs[i].counts);
+	}
+	return others;
 }
 
 /* PMIx's own launchers tell the rest only on demand. */
 static int read_pmix(struct rank_env *out, beton_error *err)
 {
-	int status = read_number("PMIX_RANK", 0, LAUNCH_MAX_RANKS - 1, &out->rank, err);
-	if (status == BETON_OK)
-		status = dtrain__pmix_world(&out->world_size, &out->local_rank, &out->local_world_size, err);
-	if (status != BETON_OK || out->world_size == 1)
+	pmix_world world;
+	int status = dtrain__pmix_world(&world, err);
+	if (status != BETON_OK || world.size == 1)
 		return status;
+	out->rank = world.rank;
+	out->world_size = world.size;
+	out->local_rank = world.local_rank;
+	out->local_world_size = world.local_size;
 	out->started = out->local_known = out->local_rank_told = true;
 	out->source = "PMIX_RANK";
 	const struct row row = {.find_address = find_by_pmix};
 	return read_address(&row, out, err);
 }
 
-/* Checks a process to which no row applies: it must not train alone where others do the same. */
-static int check_signs(struct rank_env *out, beton_error *err)
+/* Checks a process to which no row applies: it must not train alone where others do the same. alone: a row shows a
+ * single process. */
+static int check_signs(bool alone, struct rank_env *out, beton_error *err)
 {
 	char text[400];
-	if (is_set("PMIX_RANK") && dtrain__pmix_is_there())
-		return read_pmix(out, err);
+	bool single = alone, others = signs_show_others(&single);
+	/* The user's own word. */
+	if (is_one("WORLD_SIZE"))
+		return BETON_OK;
+	/* Even if srun started one task: that may be a shell, and another launcher was started there. */
+	if (is_set("PMIX_RANK") && !is_one("OMPI_COMM_WORLD_SIZE") && dtrain__pmix_is_there()) {
+		int status = read_pmix(out, err);
+		if (out->started || (status != BETON_OK && (others || !single)))
+			return status;
+		single = true;
+	}
 	list_signs(text, sizeof(text));
-	if (is_set("WORLD_SIZE") && strcmp(getenv("WORLD_SIZE"), "1") == 0)
-		*text = '\0';
-	else if (is_set("WORLD_SIZE") && !*text)
-		snprintf(text, sizeof(text), "WORLD_SIZE=%.40s", getenv("WORLD_SIZE"));
-	if (!*text)
+	if ((single && !others) || !*text)
 		return BETON_OK;
 	return bt_fail(
 		err, BETON_INVALID_ARGUMENT,
@@ -424,7 +481,7 @@ int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 			status = compare_rows(row, out, err);
 		return status == BETON_OK ? read_address(row, out, err) : status;
 	}
-	return alone ? BETON_OK : check_signs(out, err);
+	return check_signs(alone, out, err);
 }
 
 int dtrain__rank_env_failure_status(const struct rank_env *env, int code)
