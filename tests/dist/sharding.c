@@ -14,368 +14,14 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <dtrain/optimizer.h>
 
 #include "core/params.h"
-#include "far_place.h"
 #include "parallel/sync.h"
-
-enum { BATCH = 4, STEPS = 10, MAX_ELEMENTS = 4096, SEED = 11 };
+#include "training.h"
 
 static beton_error err;
-
-/* What is trained, and how. */
-typedef struct setup {
-	const char *strategy;
-	int shard;            /* ranks that share a copy; 0: all */
-	int64_t in, mid, out; /* of two linear layers, or vocabulary, width and classes of a tied head */
-	enum { PLAIN, TWICE, TIED, WIDE, BAD } network;
-	int runs; /* of a step */
-	bool locally, keep, in_one_unit, bf16, late;
-	size_t prefetch;
-	double clip; /* 0: none */
-	dtrain_norm norm;
-	const char *kind; /* NULL: adamw */
-} setup;
-
-static const setup standard = {.in = 7, .mid = 15, .out = 3, .runs = 1, .clip = 0.05, .prefetch = 64 << 20};
-
-/* What came of it, on every rank: values of the parameters, whatever is sharded, and the losses. */
-typedef struct result {
-	float values[MAX_ELEMENTS];
-	int count;
-	float losses[STEPS];
-	size_t arena, kept;          /* bytes */
-	int64_t gathered, scattered; /* elements in all steps, of whole units */
-	float norm;
-} result;
-
-typedef struct training {
-	struct rank *r;
-	const setup *job;
-	dtrain_device *device;
-	const dtrain_device_api *api;
-	dtrain_stream *stream;
-	dtrain_params *params;
-	dtrain_mesh *mesh;
-	dtrain_sync *sync;
-	dtrain_program *program;
-	dtrain_optimizer *optimizer;
-	dtrain_tensor x, label;
-} training;
-
-/* ---- networks ---- */
-
-static dtrain_tensor matrix(dtrain_graph *graph, const char *name, int64_t rows, int64_t columns)
-{
-	const dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){rows, columns});
-	return dtrain_graph_parameter(graph, name, &shape, DTRAIN_INIT_LINEAR_UNIFORM, columns);
-}
-
-static dtrain_tensor vector(dtrain_graph *graph, const char *name, int64_t count)
-{
-	const dtrain_shape shape = dtrain_shape_of(1, &count);
-	return dtrain_graph_parameter(graph, name, &shape, DTRAIN_INIT_LINEAR_UNIFORM, count);
-}
-
-/* A layer that is used twice, one that is frozen, and parameters that nothing uses. */
-static dtrain_tensor build_twice(const setup *job, dtrain_graph *graph, dtrain_tensor x)
-{
-	dtrain_tensor y = dtrain_relu(graph, dtrain_linear(graph, "fc1", x, job->mid));
-	dtrain_graph_next_block(graph);
-	dtrain_tensor w = matrix(graph, "twice.weight", job->mid, job->mid), b = vector(graph, "twice.bias", job->mid);
-	y = dtrain_relu(graph, dtrain_linear_of(graph, y, w, b, false));
-	dtrain_graph_next_block(graph);
-	y = dtrain_relu(graph, dtrain_linear(graph, "frozen", y, job->mid));
-	dtrain_graph_next_block(graph);
-	y = dtrain_linear_of(graph, y, w, b, false);
-	matrix(graph, "unused.weight", 5, 9);
-	dtrain_graph_next_block(graph);
-	return dtrain_linear(graph, "fc2", y, job->out);
-}
-
-static dtrain_tensor build_loss(const training *t, dtrain_graph *graph)
-{
-	const setup *job = t->job;
-	if (job->network == TIED) {
-		dtrain_tensor w = matrix(graph, "wte", job->in, job->mid), b = vector(graph, "head_bias", job->in);
-		dtrain_tensor y = dtrain_embedding(graph, w, t->x);
-		for (int i = 0; i < 3; i++) {
-			char name[16];
-			dtrain_graph_next_block(graph);
-			snprintf(name, sizeof(name), "h%d", i);
-			y = dtrain_relu(graph, dtrain_linear(graph, name, y, job->mid));
-		}
-		dtrain_loss_options options;
-		dtrain_loss_options_init(&options);
-		return dtrain_mean(graph, dtrain_linear_cross_entropy(graph, y, w, b, t->label, &options));
-	}
-	dtrain_tensor y;
-	if (job->network == TWICE) {
-		y = build_twice(job, graph, t->x);
-	} else {
-		y = dtrain_relu(graph, dtrain_linear(graph, "fc1", t->x, job->mid));
-		for (int i = 0; job->network == WIDE && i < 4; i++) {
-			char name[16];
-			dtrain_graph_next_block(graph);
-			snprintf(name, sizeof(name), "middle%d", i);
-			y = dtrain_relu(graph, dtrain_linear(graph, name, y, job->mid));
-		}
-		dtrain_graph_next_block(graph);
-		y = dtrain_linear(graph, "fc2", y, job->out);
-	}
-	return dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, y, t->label, 0));
-}
-
-static void make_program(training *t)
-{
-	const setup *job = t->job;
-	dtrain_graph *graph = NULL;
-	const bool tied = job->network == TIED;
-	dtrain_shape rows = dtrain_shape_of(tied ? 1 : 2, (int64_t[]){BATCH, job->in});
-	dtrain_shape labels = dtrain_shape_of(1, (int64_t[]){BATCH});
-	MUST(dtrain_graph_create(t->params, true, &graph, &err));
-	if (job->bf16)
-		dtrain_graph_set_dtype(graph, DTRAIN_BF16);
-	t->x = dtrain_graph_input(graph, "x", tied ? DTRAIN_I64 : job->bf16 ? DTRAIN_BF16 : DTRAIN_F32, &rows);
-	t->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &labels);
-	dtrain_tensor loss = build_loss(t, graph);
-	dtrain_graph_figure(graph, loss, 0);
-	dtrain_graph_backward(graph, loss);
-	MUST(dtrain_sync_compile(t->sync, &graph, &t->program, &err));
-}
-
-/* ---- one training ---- */
-
-static void open_training(training *t, struct rank *r, const setup *job, dtrain_device *on, dtrain_stream *put_on)
-{
-	*t = (training){.r = r, .job = job, .device = on, .stream = put_on};
-	t->api = dtrain_device_get_api(on);
-	int shard = job->shard ? job->shard : r->size;
-	const bool sharded = strcmp(job->strategy, "ddp") != 0;
-	const dtrain_mesh_axis axes[] = {{"replicate", sharded ? r->size / shard : r->size}, {"shard", shard}};
-	dtrain_sync_options sync;
-	dtrain_sync_options_init(&sync);
-	sync.strategy = job->strategy;
-	sync.accumulates = job->runs > 1;
-	sync.sum_runs_locally = job->locally;
-	sync.keep_gathered = job->keep;
-	sync.prefetch_bytes = job->prefetch;
-	sync.whole_params = job->kind != NULL;
-	if (job->in_one_unit)
-		sync.unit_bytes = 1 << 20;
-	MUST(dtrain_mesh_create(r->group, axes, sharded ? 2 : 1, &t->mesh, &err));
-	MUST(dtrain_params_create(on, DTRAIN_F32, &t->params, &err));
-	if (job->network == TWICE)
-		MUST(dtrain_params_freeze(t->params, "frozen", &err));
-	MUST(dtrain_sync_create(t->params, t->mesh, &sync, &t->sync, &err));
-	make_program(t);
-	MUST(dtrain_params_initialize(t->params, SEED, put_on, &err));
-	MUST(dtrain_sync_start(t->sync, &err));
-	uint8_t groups[32] = {0};
-	dtrain_optimizer_options options;
-	dtrain_optimizer_options_init(&options);
-	options.kind = job->kind ? job->kind : "adamw";
-	options.clip_norm = job->clip;
-	options.norm = job->norm;
-	options.grad_divisor = (double)r->size * job->runs;
-	options.num_groups = 2;
-	options.group_of = groups;
-	options.add = dtrain_sync_is_sharded(t->sync) ? dtrain_sync_add_shards : NULL;
-	options.add_context = t->sync;
-	for (int i = 0; i < dtrain_params_count(t->params); i++)
-		groups[i] = dtrain_params_at(t->params, i)->frozen;
-	MUST(dtrain_optimizer_create(t->params, &options, &t->optimizer, &err));
-	MUST(dtrain_optimizer_set(t->optimizer, 1, "lr_scale", 0, &err));
-	MUST(dtrain_optimizer_set(t->optimizer, 1, "weight_decay", 0, &err));
-}
-
-static void close_training(training *t)
-{
-	dtrain_sync_stop(t->sync);
-	dtrain_optimizer_destroy(&t->optimizer);
-	dtrain_program_destroy(&t->program);
-	dtrain_sync_destroy(&t->sync);
-	dtrain_mesh_destroy(&t->mesh);
-	dtrain_params_destroy(&t->params);
-}
-
-/* A rank that is late at a place of a step: another one each time. */
-static void be_late(const training *t, int step, int place)
-{
-	if (t->job->late && (step + place) % t->r->size == t->r->rank)
-		usleep(20000);
-}
-
-static void put(training *t, dtrain_tensor tensor, const void *from, size_t bytes)
-{
-	MUST(t->api->copy(t->stream, dtrain_program_data(t->program, tensor), from, bytes, DTRAIN_HOST_TO_DEVICE,
-			  &err));
-	MUST(t->api->stream_synchronize(t->stream, &err));
-}
-
-/* Sample i of a step's whole batch. */
-static void fill(training *t, int step, int run)
-{
-	const setup *job = t->job;
-	int64_t labels[BATCH], tokens[BATCH];
-	float x[BATCH * 64];
-	for (int64_t i = 0; i < BATCH; i++) {
-		int64_t sample = ((int64_t)step * job->runs + run) * BATCH * t->r->size + t->r->rank * BATCH + i;
-		labels[i] = sample * 7 % (job->network == TIED ? job->in : job->out);
-		tokens[i] = sample * 5 % job->in;
-		for (int64_t k = 0; k < job->in && job->network != TIED; k++)
-			x[i * job->in + k] = (float)((sample * 31 + k * 17) % 64) / 32 - 1;
-	}
-	if (job->network == BAD && step == 2 && t->r->rank == t->r->size - 1)
-		x[0] = INFINITY;
-	uint16_t half[BATCH * 64];
-	for (int64_t i = 0; i < BATCH * job->in && job->bf16; i++) {
-		uint32_t bits;
-		memcpy(&bits, &x[i], sizeof(bits)); /* multiples of 1/32 are exact */
-		half[i] = (uint16_t)(bits >> 16);
-	}
-	if (job->network == TIED)
-		put(t, t->x, tokens, sizeof(tokens));
-	else if (job->bf16)
-		put(t, t->x, half, (size_t)(BATCH * job->in) * sizeof(*half));
-	else
-		put(t, t->x, x, (size_t)(BATCH * job->in) * sizeof(*x));
-	put(t, t->label, labels, sizeof(labels));
-}
-
-/* Adds up host memory over the ranks, without the groups that are tested. */
-static void add_ranks(const training *t, float *numbers, int64_t count)
-{
-	dtrain_work *work = NULL;
-	void *memory = NULL;
-	size_t bytes = (size_t)count * sizeof(*numbers);
-	MUST(t->api->alloc(t->device, bytes, &memory, &err));
-	MUST(t->api->copy(t->stream, memory, numbers, bytes, DTRAIN_HOST_TO_DEVICE, &err));
-	MUST(t->api->stream_synchronize(t->stream, &err));
-	MUST(dtrain_allreduce(t->r->group, memory, count, DTRAIN_F32, DTRAIN_SUM, NULL, &work, &err));
-	MUST(dtrain_work_wait(&work, &err));
-	MUST(t->api->copy(t->stream, numbers, memory, bytes, DTRAIN_DEVICE_TO_HOST, &err));
-	MUST(t->api->stream_synchronize(t->stream, &err));
-	t->api->free(t->device, memory);
-}
-
-/* The values of all parameters, by order of declaration: each rank gives what it keeps. */
-static void collect(const training *t, result *out)
-{
-	static float numbers[2 * MAX_ELEMENTS], range_values[MAX_ELEMENTS];
-	int first = 0;
-	memset(numbers, 0, sizeof(numbers));
-	for (int i = 0; i < dtrain_params_count(t->params); i++) {
-		const dtrain_param *param = dtrain_params_at(t->params, i);
-		REQUIRE(first + param->count <= MAX_ELEMENTS);
-		for (int n = 0; n < dtrain_params_range_count(t->params); n++) {
-			const dtrain_range *range = dtrain_params_range_at(t->params, n);
-			REQUIRE(range->count <= MAX_ELEMENTS && range->offset % DTRAIN_PARAM_ALIGN == 0);
-			MUST(t->api->copy(t->stream, range_values, range->values, (size_t)range->count * sizeof(float),
-					  DTRAIN_DEVICE_TO_HOST, &err));
-			MUST(t->api->stream_synchronize(t->stream, &err));
-			for (int64_t k = 0; k < param->count; k++) {
-				int64_t at = param->offset + k - range->offset;
-				if (at < 0 || at >= range->count)
-					continue;
-				numbers[first + k] += range_values[at];
-				numbers[MAX_ELEMENTS + first + k]++;
-			}
-		}
-		first += (int)param->count;
-	}
-	add_ranks(t, numbers, 2 * MAX_ELEMENTS);
-	out->count = first;
-	for (int i = 0; i < first; i++) {
-		REQUIRE(numbers[MAX_ELEMENTS + i] >= 1);
-		out->values[i] = numbers[i] / numbers[MAX_ELEMENTS + i];
-	}
-}
-
-/* Elements of whole units that the group's operations of a kind have moved. */
-static int64_t moved(dtrain_group *group, const char *kind)
-{
-	static dtrain_record records[DTRAIN_HISTORY_LENGTH];
-	int64_t elements = 0;
-	int count = group ? dtrain_group_history(group, records, DTRAIN_HISTORY_LENGTH) : 0;
-	for (int i = 0; i < count; i++)
-		if (strcmp(records[i].kind, kind) == 0)
-			elements += records[i].count * dtrain_group_size(group);
-	return elements;
-}
-
-static void run_step(training *t, int step, result *out)
-{
-	float figure, clip[DTRAIN_CLIPS];
-	for (int run = 0; run < t->job->runs; run++) {
-		fill(t, step, run);
-		be_late(t, step, run);
-		MUST(dtrain_program_run(t->program, t->stream, run + 1 < t->job->runs, &err));
-	}
-	be_late(t, step, 2);
-	MUST(dtrain_optimizer_step(t->optimizer, 0.01, t->stream, &err));
-	MUST(t->api->copy(t->stream, &figure, dtrain_params_figures(t->params), sizeof(figure), DTRAIN_DEVICE_TO_HOST,
-			  &err));
-	if (t->job->clip > 0)
-		MUST(t->api->copy(t->stream, clip, dtrain_optimizer_clip(t->optimizer), sizeof(clip),
-				  DTRAIN_DEVICE_TO_HOST, &err));
-	MUST(t->api->stream_synchronize(t->stream, &err));
-	out->losses[step] = figure / (float)(t->r->size * t->job->runs);
-	out->norm = t->job->clip > 0 ? clip[DTRAIN_CLIP_NORM] : 0;
-}
-
-static void train_on(struct rank *r, const setup *job, dtrain_device *on, dtrain_stream *put_on, result *out)
-{
-	training t;
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-	memset(out, 0, sizeof(*out));
-	open_training(&t, r, job, on, put_on);
-	/* The group of all ranks has a history of earlier trainings. */
-	int64_t before = moved(t.sync->shards, "reduce_scatter");
-	for (int step = 0; step < STEPS; step++)
-		run_step(&t, step, out);
-	out->gathered = moved(t.sync->gathers, "all_gather");
-	out->scattered = moved(t.sync->shards, "reduce_scatter") - before;
-	dtrain_program_get_facts(t.program, &facts);
-	out->arena = facts.arena_bytes;
-	out->kept = (size_t)(t.params->values_count + t.params->grads_count) * sizeof(float);
-	collect(&t, out);
-	close_training(&t);
-}
-
-/* The group of all ranks keeps the first device that it is used with. */
 static dtrain_device *device;
 static dtrain_stream *stream;
-
-static void open_device(void)
-{
-	if (device)
-		return;
-	MUST(dtrain_device_open("ref", NULL, &device, &err));
-	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
-}
-
-static void train(struct rank *r, const setup *job, result *out)
-{
-	open_device();
-	train_on(r, job, device, stream, out);
-}
-
-static setup with(setup of, const char *strategy)
-{
-	of.strategy = strategy;
-	return of;
-}
-
-static void expect_close(const result *a, const result *b, float bound)
-{
-	REQUIRE(a->count == b->count && a->count > 0);
-	for (int i = 0; i < STEPS; i++)
-		REQUIRE(fabsf(a->losses[i] - b->losses[i]) <= bound * fabsf(b->losses[i]));
-	for (int i = 0; i < a->count; i++)
-		REQUIRE(fabsf(a->values[i] - b->values[i]) <= bound);
-}
 
 static const char *const sharding[] = {"zero1", "zero2", "zero3"};
 static result right, got;
@@ -406,7 +52,7 @@ static void shapes(struct rank *r)
 	static const int64_t all[][3] = {{16, 15, 8}, {7, 15, 3}, {16, 17, 8}, {3, 1, 2}, {1, 2, 5}};
 	for (int i = 0; i < 5; i++)
 		for (int clipped = i > 0; clipped < 2; clipped++) {
-			setup of = standard;
+			setup of = standard_setup();
 			of.in = all[i][0];
 			of.mid = all[i][1];
 			of.out = all[i][2];
@@ -420,7 +66,7 @@ static void shapes(struct rank *r)
 static void gathering(struct rank *r)
 {
 	static result all[4];
-	setup of = with(standard, "zero3");
+	setup of = with(standard_setup(), "zero3");
 	of.network = WIDE;
 	train(r, &of, &all[0]);
 	of.prefetch = 0;
@@ -436,12 +82,12 @@ static void gathering(struct rank *r)
 /* 10: a step gathers almost all values twice, and reduces all gradients once. */
 static void traffic(struct rank *r)
 {
-	setup of = with(standard, "zero3");
+	setup of = with(standard_setup(), "zero3");
 	training t;
 	int64_t all, last, first;
 	of.network = WIDE;
 	train(r, &of, &got);
-	open_device();
+	open_device(&device, &stream);
 	open_training(&t, r, &of, device, stream);
 	all = dtrain_params_flat_count(t.params);
 	last = dtrain_params_unit_at(t.params, 0)->count;
@@ -469,7 +115,7 @@ static void traffic(struct rank *r)
 static void delays(struct rank *r)
 {
 	for (int i = 0; i < 3; i++) {
-		setup of = with(standard, sharding[i]);
+		setup of = with(standard_setup(), sharding[i]);
 		of.network = WIDE;
 		train(r, &of, &right);
 		of.late = true;
@@ -481,7 +127,7 @@ static void delays(struct rank *r)
 /* 5: a unit that is used twice, one that is frozen, one that is not used. */
 static void uses(struct rank *r)
 {
-	setup of = standard;
+	setup of = standard_setup();
 	of.network = TWICE;
 	compare_all(r, &of);
 	of.runs = 2;
@@ -492,14 +138,14 @@ static void uses(struct rank *r)
 static void tied(struct rank *r)
 {
 	static result begun;
-	setup of = standard;
+	setup of = standard_setup();
 	of.network = TIED;
 	of.in = 13;
 	of.mid = 10;
 	compare_all(r, &of);
 	/* Every row moves: the softmax has a gradient for each. */
 	training t;
-	open_device();
+	open_device(&device, &stream);
 	const setup zero3 = with(of, "zero3");
 	open_training(&t, r, &zero3, device, stream);
 	collect(&t, &begun);
@@ -515,7 +161,7 @@ static void tied(struct rank *r)
 /* 7: four runs of a step, reduced each, or at the end; sums of shards. */
 static void runs(struct rank *r)
 {
-	setup of = standard;
+	setup of = standard_setup();
 	of.runs = 4;
 	compare_all(r, &of);
 	of.locally = true;
@@ -525,7 +171,7 @@ static void runs(struct rank *r)
 /* 8: two copies of two shards are four ranks; units whose shards are still being added up do not get the next one's. */
 static void hybrid(struct rank *r)
 {
-	setup of = standard;
+	setup of = standard_setup();
 	of.network = WIDE;
 	const setup ddp = with(of, "ddp");
 	train(r, &ddp, &right);
@@ -548,7 +194,7 @@ static void hybrid(struct rank *r)
 /* 11: gathers of 16 bits, sums in F32: the same as ddp with such copies, and not the same as without. */
 static void half(struct rank *r)
 {
-	setup of = standard;
+	setup of = standard_setup();
 	of.bf16 = true;
 	of.clip = 0;
 	const setup ddp = with(of, "ddp");
@@ -568,7 +214,7 @@ static void half(struct rank *r)
  */
 static void norms_of(struct rank *r, dtrain_norm type)
 {
-	setup of = standard, ddp = with(of, "ddp");
+	setup of = standard_setup(), ddp = with(of, "ddp");
 	of.clip = ddp.clip = INFINITY;
 	of.norm = ddp.norm = type;
 	train(r, &ddp, &right);
@@ -601,7 +247,7 @@ static void streams(struct rank *r)
 	struct place place;
 	setenv("DTRAIN_FAR_DELAY_US", "200", 1);
 	open_place(r, &place);
-	setup of = standard;
+	setup of = standard_setup();
 	of.network = WIDE;
 	of.late = true;
 	const setup ddp = with(of, "ddp");
@@ -623,7 +269,7 @@ static void whole_parameters(struct rank *r)
 	static const char *const kinds[] = {"lars", "lamb", "muon"};
 	for (int i = 0; i < 3; i++)
 		for (int network = 0; network < 2; network++) {
-			setup of = standard;
+			setup of = standard_setup();
 			of.kind = kinds[i];
 			of.network = network ? WIDE : PLAIN;
 			of.in_one_unit = network == 1;
@@ -636,9 +282,9 @@ static void whole_parameters(struct rank *r)
 /* What is refused, and what a program of sharded parameters needs. */
 static void misuses(struct rank *r)
 {
-	setup of = with(standard, "zero3");
+	setup of = with(standard_setup(), "zero3");
 	training t;
-	open_device();
+	open_device(&device, &stream);
 	open_training(&t, r, &of, device, stream);
 	REQUIRE(!dtrain_params_values(t.params) && !dtrain_params_grads(t.params));
 	REQUIRE(dtrain_sync_is_sharded(t.sync) && dtrain_sync_gathers_always(t.sync));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dtrain_sync and dtrain_mesh with real processes: units, the handshake, the broadcast, and gradients that are the sum
+ * dtrain_sync with real processes: units, the handshake, the broadcast, and gradients that are the sum
  * over the ranks and the runs of a step.
  */
 #include <math.h>
@@ -252,10 +252,9 @@ static void rank_misuses(struct rank *r)
 	REQUIRE(dtrain_sync_compile(model.sync, &graph, &program, &err) == BETON_UNSUPPORTED);
 	REQUIRE(strstr(err.message, "same parameters"));
 	dtrain_graph_destroy(&graph);
-	MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"other", r->size}, 1, &mesh, &err));
-	REQUIRE(dtrain_sync_create(model.params, mesh, NULL, &sync, &err) == BETON_INVALID_ARGUMENT);
-	REQUIRE(strstr(err.message, "no axis \"replicate\""));
-	dtrain_mesh_destroy(&mesh);
+	REQUIRE(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"other", r->size}, 1, &mesh, &err) ==
+		BETON_INVALID_ARGUMENT);
+	REQUIRE(!mesh && strstr(err.message, "axis 0 is 'other'; the axes are pipeline, replicate"));
 	sync_model_fill(&model, r->rank, 1);
 	if (r->size > 1) {
 		REQUIRE(dtrain_program_run(model.program, model.stream, false, &err) == BETON_STATE);
@@ -439,84 +438,6 @@ static void check_shared(struct rank *r, int positions)
 	dtrain_device_close(&device);
 }
 
-static void expect_axis(const dtrain_mesh *mesh, const char *axis, int rank, int size)
-{
-	const dtrain_group *group = dtrain_mesh_group(mesh, axis);
-	REQUIRE(group && dtrain_group_rank(group) == rank && dtrain_group_size(group) == size);
-}
-
-static int make_mesh(dtrain_group *world, int count, const dtrain_mesh_axis *axes)
-{
-	dtrain_mesh *mesh = NULL;
-	int status = dtrain_mesh_create(world, axes, count, &mesh, &err);
-	REQUIRE((status == BETON_OK) == (mesh != NULL));
-	dtrain_mesh_destroy(&mesh);
-	return status;
-}
-
-static void expect_placement(const dtrain_mesh *mesh, int rank)
-{
-	dtrain_placement placement = dtrain_mesh_placement(mesh, "shard", 1);
-	REQUIRE(strcmp(placement.axis, "shard") == 0 && placement.dim == 1 && placement.parts == 3 &&
-		placement.part == rank % 3);
-	REQUIRE(dtrain_mesh_placement(mesh, "pipeline", 1).axis == NULL);
-}
-
-/* Ranks with copies of a parameter have the same part of it. */
-static void expect_same_parts(const dtrain_mesh *mesh, dtrain_device *device, int rank)
-{
-	const dtrain_shape shape = {2, {6, 6}}, input = {2, {1, 2}};
-	for (int different = 0; different < 2; different++) {
-		dtrain_placement placement = dtrain_mesh_placement(mesh, "shard", 1);
-		dtrain_params *params = NULL;
-		dtrain_sync *sync = NULL;
-		dtrain_graph *graph = NULL;
-		dtrain_program *program = NULL;
-		if (different)
-			placement.part = rank % 2;
-		MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
-		MUST(dtrain_sync_create(params, mesh, NULL, &sync, &err));
-		MUST(dtrain_graph_create(params, true, &graph, &err));
-		dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &input);
-		dtrain_tensor w = dtrain_graph_placed_parameter(graph, "w", &shape, &placement, DTRAIN_INIT_ZERO, 6);
-		dtrain_tensor y = dtrain_linear_of(graph, x, w, -1, false);
-		dtrain_graph_backward_from(graph, 1, &y, &y);
-		MUST(dtrain_sync_compile(sync, &graph, &program, &err));
-		REQUIRE(dtrain_sync_start(sync, &err) == (different ? BETON_MISMATCH : BETON_OK));
-		REQUIRE(!different || strstr(err.message, "placements"));
-		dtrain_program_destroy(&program);
-		dtrain_sync_destroy(&sync);
-		dtrain_params_destroy(&params);
-	}
-}
-
-/* Six ranks, two by three; gradients are added up along one axis alone. */
-static void rank_meshes(struct rank *r)
-{
-	const dtrain_mesh_axis axes[] = {{"replicate", 2}, {"one", 1}, {"shard", 3}};
-	dtrain_mesh *mesh = NULL;
-	sync_model model;
-	REQUIRE(make_mesh(r->group, 2, axes) == BETON_INVALID_ARGUMENT); /* two ranks */
-	REQUIRE(make_mesh(r->group, 0, axes) == BETON_INVALID_ARGUMENT);
-	REQUIRE(make_mesh(r->group, 2, (dtrain_mesh_axis[]){{"a", 2}, {"a", 3}}) == BETON_INVALID_ARGUMENT);
-	REQUIRE(strstr(err.message, "two axes are called 'a'"));
-	REQUIRE(make_mesh(r->group, 2, (dtrain_mesh_axis[]){{"a", 0}, {"b", 6}}) == BETON_INVALID_ARGUMENT);
-	REQUIRE(make_mesh(r->group, 2, (dtrain_mesh_axis[]){{"", 1}, {"b", 6}}) == BETON_INVALID_ARGUMENT);
-	MUST(dtrain_mesh_create(r->group, axes, 3, &mesh, &err));
-	expect_axis(mesh, "replicate", r->rank / 3, 2);
-	expect_axis(mesh, "one", 0, 1);
-	expect_axis(mesh, "shard", r->rank % 3, 3);
-	REQUIRE(dtrain_mesh_group(mesh, "pipeline") == NULL);
-	expect_placement(mesh, r->rank);
-	open_model(&model, mesh, NULL, 32, 2);
-	expect_same_parts(mesh, model.device, r->rank);
-	MUST(dtrain_sync_start(model.sync, &err));
-	sync_model_fill(&model, r->rank / 3 * 3, 1);
-	MUST(dtrain_program_run(model.program, model.stream, false, &err));
-	sync_model_check(&model, 6, 3, 1, 1);
-	close_model(&model);
-}
-
 /* Two layers, batches of BATCH samples a rank or of all of them: the ranks' gradients, added up and divided by their
  * number, are those of the whole batch. */
 static void rank_trains(struct rank *r)
@@ -612,8 +533,6 @@ static int rank_main(struct rank *r)
 		check_shared(r, 1);
 	else if (strcmp(r->mode, "shares-two") == 0)
 		check_shared(r, 2);
-	else if (strcmp(r->mode, "meshes") == 0)
-		rank_meshes(r);
 	else if (strcmp(r->mode, "differs") == 0)
 		return rank_differs(r);
 	else
@@ -689,12 +608,6 @@ static void shared_gradients_are_reduced_once(void **state)
 	run_ranks("shares-two", 3);
 }
 
-static void meshes_have_a_group_for_each_axis(void **state)
-{
-	(void)state;
-	run_ranks("meshes", 6);
-}
-
 static void other_model_is_named(void **state)
 {
 	struct ranks ranks;
@@ -722,7 +635,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(failed_runs_leave_nothing_behind),
 		cmocka_unit_test(late_unit_has_the_time),
 		cmocka_unit_test(shared_gradients_are_reduced_once),
-		cmocka_unit_test(meshes_have_a_group_for_each_axis),
 		cmocka_unit_test(other_model_is_named),
 	};
 	int status;

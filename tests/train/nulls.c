@@ -383,6 +383,8 @@ static void syncs_take_null(void **state)
 	(void)dtrain_local_momentum(NULL);
 	dtrain_mesh_destroy(NULL);
 	(void)dtrain_mesh_group(NULL, NULL);
+	(void)dtrain_mesh_data_group(NULL);
+	(void)dtrain_mesh_model_group(NULL);
 	(void)dtrain_mesh_placement(NULL, NULL, 0);
 	dtrain_overlap_destroy(NULL);
 	(void)dtrain_overlap_node_end(NULL, 0);

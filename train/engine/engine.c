@@ -110,7 +110,9 @@ int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_da
 				.data = data,
 				.device = device,
 				.api = dtrain_device_get_api(device),
-				.dtype = dtypes[precision]};
+				.dtype = dtypes[precision],
+				.data_ranks = 1,
+				.model_ranks = 1};
 	engine->api->caps(device, &engine->caps);
 	engine->staged = !engine->caps.host_memory;
 	engine->strategy = *sync;
@@ -123,6 +125,12 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
 {
 	int status = engine_open_plan(engine, job, data, device, precision, sync, err);
+	if (mesh) {
+		engine->data_rank = dtrain_group_rank(dtrain_mesh_data_group(mesh));
+		engine->data_ranks = dtrain_group_size(dtrain_mesh_data_group(mesh));
+		engine->model_rank = dtrain_group_rank(dtrain_mesh_model_group(mesh));
+		engine->model_ranks = dtrain_group_size(dtrain_mesh_model_group(mesh));
+	}
 	if (status == BETON_OK)
 		status = open_parts(engine, mesh, &engine->strategy, err);
 	/* The device's description tells which of the programs' stored plans it could not use, or not store. */

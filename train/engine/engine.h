@@ -47,6 +47,9 @@ struct engine_rank {
 	dtrain_device *host; /* updates offloaded parameters; NULL: none are */
 	dtrain_params *params;
 	dtrain_sync_options strategy;
+	/* This rank among the mesh's data ranks, which share the samples, and among the ranks that compute one model.
+	 */
+	int data_rank, data_ranks, model_rank, model_ranks;
 	dtrain_sync *sync;     /* compiled the training network; started by the caller */
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
 	engine_network train;  /* not present if the job only evaluates */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
 
@@ -202,9 +203,24 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_
 	return status == BETON_OK ? engine_synchronize(evaluation->engine, "evaluation", err) : status;
 }
 
+/* The ranks of one model have the same results, which are counted once. Each may have been interrupted. */
+static void count_model_once(struct evaluation *evaluation)
+{
+	int64_t interrupted = evaluation->counts[INTERRUPTED];
+	if (evaluation->engine->model_rank == 0)
+		return;
+	memset(evaluation->counts, 0, sizeof(evaluation->counts));
+	memset(evaluation->sums, 0, sizeof(evaluation->sums));
+	if (evaluation->classes)
+		memset(evaluation->classes, 0,
+		       (size_t)evaluation->engine->data->classes * sizeof(*evaluation->classes));
+	evaluation->counts[INTERRUPTED] = interrupted;
+}
+
 static int add_ranks(struct evaluation *evaluation, dtrain_group *group, beton_error *err)
 {
 	size_t classes = (size_t)evaluation->engine->data->classes;
+	count_model_once(evaluation);
 	int status = add_array(group, evaluation->counts, COUNTS, DTRAIN_I64, DTRAIN_SUM, err);
 	if (status == BETON_OK)
 		status = add_array(group, evaluation->sums, ENGINE_SUMS, DTRAIN_F64, DTRAIN_SUM, err);
@@ -258,7 +274,8 @@ int engine_evaluate(engine_rank *engine, beton_loader *loader, int64_t batches, 
 			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the results of %ld classes",
 					 (long)engine->data->classes);
 	}
-	evaluation.together = dtrain_sync_gathers_always(engine->sync) ? group : NULL;
+	bool together = dtrain_sync_gathers_always(engine->sync) || engine->model_ranks > 1;
+	evaluation.together = together ? group : NULL;
 	if (status == BETON_OK)
 		status = open_evaluation(&evaluation, err);
 	if (status == BETON_OK)

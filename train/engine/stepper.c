@@ -268,13 +268,12 @@ static int put_random(engine_stepper *stepper, struct held *held, int64_t number
 {
 	const engine_rank *engine = stepper->engine;
 	const engine_network *network = &engine->train;
-	dtrain_group *group = stepper->options.group;
-	int64_t ranks = group ? dtrain_group_size(group) : 1, rank = group ? dtrain_group_rank(group) : 0;
+	int64_t ranks = engine->data_ranks;
 	if (!network->has_random)
 		return BETON_OK;
 	held->random[DTRAIN_RANDOM_SEED] = (int64_t)engine->job.seed;
 	held->random[DTRAIN_RANDOM_STEP] = number;
-	held->random[DTRAIN_RANDOM_FIRST_ROW] = stepper->run * engine->job.batch_size * ranks + rank;
+	held->random[DTRAIN_RANDOM_FIRST_ROW] = stepper->run * engine->job.batch_size * ranks + engine->data_rank;
 	held->random[DTRAIN_RANDOM_ROW_STRIDE] = ranks;
 	if (engine->job.parts) {
 		held->random[DTRAIN_RANDOM_FIRST_ROW] =
@@ -424,8 +423,7 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 		return status;
 	}
 	const float *figures = slot->figures->values;
-	int losses =
-		stepper->engine->job.runs * (stepper->options.group ? dtrain_group_size(stepper->options.group) : 1);
+	int losses = stepper->engine->job.runs * stepper->engine->data_ranks;
 	out->loss = (double)(figures[ENGINE_FIGURE_LOSS] / (float)losses);
 	out->hits = (double)(figures[ENGINE_FIGURE_HITS] / (float)losses);
 	out->stop = !(figures[ENGINE_FIGURE_STOP] <= 0);

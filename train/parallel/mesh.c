@@ -1,23 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dtrain/mesh.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
-#include "sync.h"
+
+/* Slowest first, in the order that suits most machines. */
+static const struct known_axis {
+	const char *name;
+	bool data;
+} known_axes[] = {{"pipeline", false}, {"replicate", true}, {"shard", true}, {"context", false}, {"tensor", false}};
 
 typedef struct mesh_axis {
-	char name[32];
-	dtrain_group *group;
+	const struct known_axis *known;
+	int size;
+	int stride; /* distance in the world between neighbours along the axis */
 } mesh_axis;
+
+/* The group of the ranks that differ along a set of axes alone. */
+typedef struct mesh_line {
+	uint32_t axes; /* bit i: axis i belongs to the set; axes of size 1 never do */
+	dtrain_group *group;
+} mesh_line;
+
+/* Each axis, the data axes, the model axes. */
+enum { MESH_LINES = DTRAIN_MESH_MAX_AXES + 2 };
 
 struct dtrain_mesh {
 	dtrain_group *world;
 	mesh_axis axes[DTRAIN_MESH_MAX_AXES];
 	int count;
+	mesh_line lines[MESH_LINES]; /* of different sets */
+	int num_lines;
 };
+
+static const struct known_axis *find_known(const char *name)
+{
+	for (size_t i = 0; i < sizeof(known_axes) / sizeof(known_axes[0]); i++)
+		if (strcmp(known_axes[i].name, name) == 0)
+			return &known_axes[i];
+	return NULL;
+}
 
 static int check(const dtrain_group *world, const dtrain_mesh_axis *axes, int count, beton_error *err)
 {
@@ -26,9 +50,13 @@ static int check(const dtrain_group *world, const dtrain_mesh_axis *axes, int co
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "mesh: %d axes, not 1 to %d", count, DTRAIN_MESH_MAX_AXES);
 	for (int i = 0; i < count; i++) {
 		const char *name = axes[i].name;
-		if (!name || !*name || strlen(name) >= sizeof(((mesh_axis *)NULL)->name) || axes[i].size < 1)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "mesh: axis %d, '%s', of size %d", i,
-				       name ? name : "", axes[i].size);
+		if (!name || !find_known(name))
+			return bt_fail(
+				err, BETON_INVALID_ARGUMENT,
+				"mesh: axis %d is '%s'; the axes are pipeline, replicate, shard, context, tensor", i,
+				name ? name : "");
+		if (axes[i].size < 1)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "mesh: axis '%s' of size %d", name, axes[i].size);
 		for (int k = 0; k < i; k++)
 			if (strcmp(axes[k].name, name) == 0)
 				return bt_fail(err, BETON_INVALID_ARGUMENT, "mesh: two axes are called '%s'", name);
@@ -40,19 +68,55 @@ static int check(const dtrain_group *world, const dtrain_mesh_axis *axes, int co
 	return BETON_OK;
 }
 
-/* inner: the product of the sizes of the axes after this one. */
-static int open_axis(dtrain_mesh *mesh, const dtrain_mesh_axis *given, int inner, beton_error *err)
+static const mesh_line *find_line(const dtrain_mesh *mesh, uint32_t axes)
 {
-	mesh_axis *axis = &mesh->axes[mesh->count++];
-	int rank = dtrain_group_rank(mesh->world);
-	snprintf(axis->name, sizeof(axis->name), "%s", given->name);
-	if (given->size == dtrain_group_size(mesh->world)) {
-		axis->group = mesh->world;
+	for (int i = 0; i < mesh->num_lines; i++)
+		if (mesh->lines[i].axes == axes)
+			return &mesh->lines[i];
+	return NULL;
+}
+
+static uint32_t bit_of(const dtrain_mesh *mesh, int axis)
+{
+	return mesh->axes[axis].size > 1 ? 1u << axis : 0;
+}
+
+static uint32_t axes_of(const dtrain_mesh *mesh, bool data)
+{
+	uint32_t axes = 0;
+	for (int i = 0; i < mesh->count; i++)
+		axes |= mesh->axes[i].known->data == data ? bit_of(mesh, i) : 0;
+	return axes;
+}
+
+static int open_line(dtrain_mesh *mesh, uint32_t axes, beton_error *err)
+{
+	if (find_line(mesh, axes))
 		return BETON_OK;
+	mesh_line *line = &mesh->lines[mesh->num_lines++];
+	int rank = dtrain_group_rank(mesh->world), size = 1;
+	/* The line's rank with coordinate 0 along all of its axes identifies it. */
+	int color = rank;
+	line->axes = axes;
+	for (int i = 0; i < mesh->count; i++) {
+		const mesh_axis *axis = &mesh->axes[i];
+		if (!(axes >> i & 1))
+			continue;
+		color -= rank / axis->stride % axis->size * axis->stride;
+		size *= axis->size;
 	}
-	/* A line is identified by its rank with coordinate 0 along the axis. */
-	int coordinate = rank / inner % given->size;
-	return dtrain_group_split(mesh->world, rank - coordinate * inner, coordinate, NULL, &axis->group, err);
+	line->group = size == dtrain_group_size(mesh->world) ? mesh->world : NULL;
+	return line->group ? BETON_OK : dtrain_group_split(mesh->world, color, rank, NULL, &line->group, err);
+}
+
+static int open_lines(dtrain_mesh *mesh, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int i = 0; i < mesh->count && status == BETON_OK; i++)
+		status = open_line(mesh, bit_of(mesh, i), err);
+	if (status == BETON_OK)
+		status = open_line(mesh, axes_of(mesh, true), err);
+	return status == BETON_OK ? open_line(mesh, axes_of(mesh, false), err) : status;
 }
 
 int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int count, dtrain_mesh **out,
@@ -68,11 +132,14 @@ int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int co
 	if (!mesh)
 		return bt_fail(err, BETON_NO_MEMORY, "mesh: out of memory");
 	mesh->world = world;
-	int inner = dtrain_group_size(world);
-	for (int i = 0; i < count && status == BETON_OK; i++) {
-		inner /= axes[i].size;
-		status = open_axis(mesh, &axes[i], inner, err);
+	mesh->count = count;
+	for (int i = 0, stride = dtrain_group_size(world); i < count; i++) {
+		stride /= axes[i].size;
+		mesh->axes[i].known = find_known(axes[i].name);
+		mesh->axes[i].size = axes[i].size;
+		mesh->axes[i].stride = stride;
 	}
+	status = open_lines(mesh, err);
 	if (status != BETON_OK)
 		dtrain_mesh_destroy(&mesh);
 	*out = mesh;
@@ -85,9 +152,9 @@ void dtrain_mesh_destroy(dtrain_mesh **mesh)
 		return;
 	if (!*mesh)
 		return;
-	for (int i = 0; i < (*mesh)->count; i++)
-		if ((*mesh)->axes[i].group != (*mesh)->world)
-			dtrain_group_destroy(&(*mesh)->axes[i].group);
+	for (int i = 0; i < (*mesh)->num_lines; i++)
+		if ((*mesh)->lines[i].group != (*mesh)->world)
+			dtrain_group_destroy(&(*mesh)->lines[i].group);
 	free(*mesh);
 	*mesh = NULL;
 }
@@ -104,17 +171,22 @@ dtrain_placement dtrain_mesh_placement(const dtrain_mesh *mesh, const char *axis
 		     : (dtrain_placement){0};
 }
 
-dtrain_group *dtrain__mesh_world(const dtrain_mesh *mesh)
-{
-	return mesh->world;
-}
-
 dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis)
 {
 	if (!mesh || !axis)
 		return NULL;
-	for (int i = 0; i < mesh->count && axis; i++)
-		if (strcmp(mesh->axes[i].name, axis) == 0)
-			return mesh->axes[i].group;
+	for (int i = 0; i < mesh->count; i++)
+		if (strcmp(mesh->axes[i].known->name, axis) == 0)
+			return find_line(mesh, bit_of(mesh, i))->group;
 	return NULL;
+}
+
+dtrain_group *dtrain_mesh_data_group(const dtrain_mesh *mesh)
+{
+	return mesh ? find_line(mesh, axes_of(mesh, true))->group : NULL;
+}
+
+dtrain_group *dtrain_mesh_model_group(const dtrain_mesh *mesh)
+{
+	return mesh ? find_line(mesh, axes_of(mesh, false))->group : NULL;
 }

@@ -312,7 +312,7 @@ static int end_reduction(plan_state *state, int index, int32_t after, int32_t en
 		return status;
 	if (sync->options.parts)
 		return add_parts_lease(state, parts, dtrain__tree_parts_bytes(reduction), ends, &parts->lease, err);
-	if (sync->num_replicas == 1 || !reduction->shard_count)
+	if (!reduction->replicas.sync)
 		return BETON_OK;
 	const dtrain__call replicas = dtrain__sync_replicas_call(sync, index);
 	return dtrain__schedule_add(state->schedule, &replicas, after, state->schedule->graph->num_nodes, err);

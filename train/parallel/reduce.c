@@ -46,7 +46,10 @@ static int open_figures(dtrain_sync *sync, beton_error *err)
 	figures->memory = dtrain_params_figures(sync->params);
 	figures->count = DTRAIN_FIGURES;
 	snprintf(figures->sum.label, sizeof(figures->sum.label), "figures");
-	return dtrain__operation_open(&figures->sum, sync, -1, true, err);
+	snprintf(figures->replicas.label, sizeof(figures->replicas.label), "figures of one model");
+	int status = dtrain__operation_open(&figures->sum, sync, -1, true, err);
+	return status == BETON_OK && sync->model ? dtrain__operation_open(&figures->replicas, sync, -1, true, err)
+						 : status;
 }
 
 /* A frozen unit has no gradients. */
@@ -111,6 +114,11 @@ static bool is_last(const sync_reduction *reduction)
 	return reduction == &sync->reductions[sync->count - 1];
 }
 
+static bool is_alone(const dtrain_sync *sync)
+{
+	return (!sync->group || dtrain_group_size(sync->group) == 1) && !sync->model;
+}
+
 bool dtrain__sync_sends(const sync_reduction *reduction, const dtrain__run *run)
 {
 	const dtrain_sync *sync = reduction->sum.sync;
@@ -122,11 +130,11 @@ int dtrain__sync_begin_run(dtrain_sync *sync, const dtrain__run *run, beton_erro
 {
 	if (sync->within_run)
 		return BETON_OK;
-	if (!sync->started && sync->group && dtrain_group_size(sync->group) > 1)
+	if (!sync->started && !is_alone(sync))
 		return bt_fail(err, BETON_STATE,
 			       "sync: a program with backward runs before the sync is started, which would sum nothing "
 			       "over the %d ranks",
-			       dtrain_group_size(sync->group));
+			       dtrain_group_size(sync->group) * (sync->model ? dtrain_group_size(sync->model) : 1));
 	sync->within_run = true;
 	int status = dtrain__sync_begin_sums(sync, run, err);
 	return status == BETON_OK && !run->more ? dtrain__sync_mark_began(sync, run->stream, err) : status;
@@ -186,15 +194,19 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 				  : dtrain__operation_issue(&reduction->sum, &transfer, run->stream, !run->more, err);
 }
 
-/* The replicas add up what is complete: the sum over the shards' ranks and the runs. */
+/* The replicas add up what is complete: the sum over the shards' ranks and the runs. The ranks of one model have the
+ * same figures but for the request to stop, so the maximum keeps the figures' bits and gives all of them the request.
+ */
 static int issue_replicas(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
 {
 	dtrain_sync *sync = reduction->sum.sync;
+	bool figures = reduction == sync->reductions;
 	sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
-				  .group = sync->replicas,
-				  .output = reduction->shard,
-				  .count = reduction->shard_count,
-				  .dtype = dtrain_params_dtype(sync->params)};
+				  .group = figures ? sync->model : sync->replicas,
+				  .output = figures ? reduction->memory : reduction->shard,
+				  .count = figures ? reduction->count : reduction->shard_count,
+				  .dtype = dtrain_params_dtype(sync->params),
+				  .op = figures ? DTRAIN_MAX : DTRAIN_SUM};
 	if (reduction->state)
 		transfer = dtrain__sync_hook_transfer(reduction, 0);
 	return dtrain__operation_issue(&reduction->replicas, &transfer, run->stream, true, err);
@@ -218,11 +230,6 @@ int dtrain__sync_tell(const sync_reduction *reduction, const dtrain__run *run, b
 	return sync->listener(sync->listener_context, sync->operation_units[reduction->sum.index], run->stream, err);
 }
 
-static bool has_replicas(const sync_reduction *reduction)
-{
-	return reduction->sum.sync->replicas && reduction->shard;
-}
-
 static int wait(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_reduction *reduction = context;
@@ -232,7 +239,7 @@ static int wait(void *context, const dtrain__run *run, beton_error *err)
 		status = dtrain__sync_unround(reduction, run->stream, err);
 	if (status == BETON_OK && reduction->each_run)
 		status = dtrain__sync_accumulate(reduction, run, err);
-	if (status == BETON_OK && has_replicas(reduction) && !run->more)
+	if (status == BETON_OK && reduction->replicas.sync && sync->started && !run->more)
 		status = issue_replicas(reduction, run, err);
 	else if (status == BETON_OK && reduction->state && !reduction->shard && dtrain__sync_sends(reduction, run))
 		status = issue_second_round(reduction, run, err);

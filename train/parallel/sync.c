@@ -82,23 +82,19 @@ static int open_gathers(dtrain_sync *sync, beton_error *err)
 /* Finds the ranks that train together in the mesh, and how they share the parameters. */
 static int find_groups(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *err)
 {
-	dtrain_group *replicate = mesh ? dtrain_mesh_group(mesh, "replicate") : NULL;
-	dtrain_group *shard = mesh && sync->kind->shards ? dtrain_mesh_group(mesh, "shard") : NULL;
 	if (!mesh)
 		return sync->options.plan_ranks > 0 ? plan_ranks(sync, err) : BETON_OK;
-	if (!replicate && !shard)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the mesh has no axis \"replicate\"%s",
-			       sync->kind->shards ? " or \"shard\"" : "");
-	sync->group = replicate && shard ? dtrain__mesh_world(mesh) : shard ? shard : replicate;
-	sync->shards = several(shard);
-	sync->replicas = sync->shards ? several(replicate) : NULL;
-	sync->num_shards = sync->shards ? dtrain_group_size(shard) : 1;
+	sync->group = dtrain_mesh_data_group(mesh);
+	sync->model = several(dtrain_mesh_model_group(mesh));
+	sync->shards = sync->kind->shards ? several(dtrain_mesh_group(mesh, "shard")) : NULL;
+	sync->replicas = sync->shards ? several(dtrain_mesh_group(mesh, "replicate")) : NULL;
+	sync->num_shards = sync->shards ? dtrain_group_size(sync->shards) : 1;
 	sync->num_replicas = dtrain_group_size(sync->group) / sync->num_shards;
-	int status = dtrain__group_use_device(sync->group, sync->device, err);
-	if (status == BETON_OK && sync->shards)
-		status = dtrain__group_use_device(sync->shards, sync->device, err);
-	if (status == BETON_OK && sync->replicas)
-		status = dtrain__group_use_device(sync->replicas, sync->device, err);
+	dtrain_group *const groups[] = {sync->group, sync->model, sync->shards, sync->replicas};
+	int status = BETON_OK;
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && status == BETON_OK; i++)
+		if (groups[i])
+			status = dtrain__group_use_device(groups[i], sync->device, err);
 	return status;
 }
 

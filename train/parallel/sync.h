@@ -53,9 +53,11 @@ typedef struct sync_rounding {
 
 /* An array that is summed over the ranks in each step: the gradients of a unit, or the figures. */
 typedef struct sync_reduction {
-	sync_operation sum;      /* over all ranks; with a shard, over the ranks that have the others */
-	sync_operation replicas; /* over the ranks that have the same shard, after that */
-	void *memory;            /* NULL: a lease that has not begun */
+	sync_operation sum; /* over the data ranks; with a shard, over the ranks that have the others */
+	/* After that: over the ranks that have the same shard; of the figures, the maximum over the model's ranks. Its
+	 * sync is NULL unless another rank takes part. */
+	sync_operation replicas;
+	void *memory; /* NULL: a lease that has not begun */
 	int64_t count;
 	void *shard;         /* this rank's part of the sum; NULL: all ranks get the whole */
 	int64_t shard_count; /* elements of it */
@@ -181,7 +183,8 @@ struct dtrain_sync {
 	const dtrain_device_api *api;
 	const dtrain__sync_kind *kind;
 	dtrain_sync_options options;
-	dtrain_group *group;    /* all ranks that train together; NULL: created without a mesh */
+	dtrain_group *group;    /* the mesh's data group; NULL: created without a mesh */
+	dtrain_group *model;    /* the ranks that compute this rank's model together; NULL: this rank alone */
 	dtrain_group *shards;   /* those among which units are divided; NULL: they are not */
 	dtrain_group *replicas; /* those that have the same shards; NULL: no others */
 	dtrain_group *gathers;  /* the same ranks as shards, with a lane of its own; owned */
@@ -228,9 +231,6 @@ struct dtrain_sync {
 	int64_t moving_count; /* elements of the buffers that are not fixed */
 	float *part_buffers;  /* [runs of a step][moving_count]: see tree_buffers.c; NULL: none */
 };
-
-/* The group of all ranks of the mesh. */
-dtrain_group *dtrain__mesh_world(const dtrain_mesh *mesh);
 
 /* ---- operations (operation.c) ---- */
 

@@ -42,6 +42,8 @@ int dtrain__tree_check(const dtrain_sync *sync, beton_error *err)
 	if (parts % ranks != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %lld ranks cannot divide %lld parts evenly",
 			       (long long)ranks, (long long)parts);
+	if (sync->model)
+		return bt_fail(err, BETON_UNSUPPORTED, "sync: parts on a mesh with a model axis");
 	/* The optimizer would not be told about complete units. */
 	if (dtrain_params_host(sync->params))
 		return bt_fail(err, BETON_UNSUPPORTED, "sync: parts of offloaded parameters");

@@ -111,7 +111,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	}
 	/* Ranks that train apart add up nothing, and a server has made the mean. */
 	bool apart = options->strategy == RUN_STRATEGY_LOCAL || options->strategy == RUN_STRATEGY_ASYNC;
-	int64_t parts = apart ? 1 : session->world_size;
+	int64_t parts = apart ? 1 : session->data_ranks;
 	optimizer.grad_divisor = (double)(parts * options->accumulate);
 	/* The log has the norm of each step; computing it reads the gradients once. */
 	bool logs = options->log || options->tensorboard;
@@ -243,13 +243,14 @@ static int restore_scaler(run_session *session, beton_error *err)
 	return status == BETON_OK ? engine_synchronize(&session->engine, "loading", err) : status;
 }
 
-/* Broadcasts device memory, which the steps' group can use once the sync has started; the slow group uses host
+/* Broadcasts device memory, which the steps' groups can use once the sync has started; the slow group uses host
  * memory. */
 static int share(run_session *session, void *memory, int64_t count, beton_error *err)
 {
 	dtrain_work *work = NULL;
-	int status = dtrain_broadcast(session->group, memory, count, dtrain_params_dtype(session->engine.params), 0,
-				      NULL, &work, err);
+	dtrain_group *group = dtrain_mesh_data_group(session->mesh);
+	int status = dtrain_broadcast(group, memory, count, dtrain_params_dtype(session->engine.params), 0, NULL, &work,
+				      err);
 	return status == BETON_OK ? wait_for(work, err) : status;
 }
 
@@ -435,12 +436,18 @@ static int take_weights(run_session *session, beton_error *err)
 	return status;
 }
 
-/* Makes the optimizer and everything's first values: those of this rank's shards; otherwise on rank 0, whose values the
- * others get. */
+/* Whether the other data ranks get this rank's values. */
+static bool gives_values(const run_session *session)
+{
+	return session->mesh ? session->data_rank == 0 : session->rank == 0;
+}
+
+/* Makes the optimizer and everything's first values: of this rank's shards; otherwise on data rank 0, whose values the
+ * other data ranks get. */
 static int begin(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
-	bool sharded = dtrain_sync_is_sharded(session->engine.sync), first = session->rank == 0;
+	bool sharded = dtrain_sync_is_sharded(session->engine.sync), first = gives_values(session);
 	int status = first || !run_strategy_is_async(options) ? open_optimizer(session, err) : BETON_OK;
 	if (status == BETON_OK)
 		status = open_local(session, err);
@@ -460,9 +467,12 @@ static int begin(run_session *session, beton_error *err)
 /* A server reads the validation set alone, and the workers share the training set. */
 static void find_data_ranks(run_session *session)
 {
-	bool async = run_strategy_is_async(session->options);
-	session->data_rank = session->rank - (async && session->rank > 0);
-	session->data_ranks = async ? (session->rank > 0 ? session->world_size - 1 : 1) : session->world_size;
+	bool works = session->rank > 0;
+	session->data_rank =
+		session->mesh ? dtrain_group_rank(dtrain_mesh_data_group(session->mesh)) : session->rank - works;
+	session->data_ranks = session->mesh ? dtrain_group_size(dtrain_mesh_data_group(session->mesh))
+			      : works       ? session->world_size - 1
+					    : 1;
 }
 
 /* What every session begins with. */
@@ -478,9 +488,12 @@ static int join_ranks(run_session *session, const struct rank_env *env, rank_mee
 				 .store = meeting->store};
 	*meeting = (rank_meeting){0};
 	session->launcher = env->store_hosted ? getppid() : 0;
-	find_data_ranks(session);
 	int status = open_device(session, env, err);
-	return status == BETON_OK ? join(session, env, err) : status;
+	if (status == BETON_OK)
+		status = join(session, env, err);
+	if (status == BETON_OK)
+		find_data_ranks(session);
+	return status;
 }
 
 void run_session_fail(run_session *session, beton_error *err)
@@ -618,16 +631,17 @@ static int restore_fixed(run_session *session, const dtrain_optimizer_state *sta
 static int sync_buffers_of(run_session *session, const dtrain_optimizer_state *state, beton_error *err)
 {
 	dtrain_work *work = NULL;
+	dtrain_group *group = dtrain_mesh_data_group(session->mesh);
 	int mode = session->options->buffers;
-	if (!state->buffers || session->world_size == 1 || mode == DTRAIN_BUFFERS_OWN)
+	if (!state->buffers || session->data_ranks == 1 || mode == DTRAIN_BUFFERS_OWN)
 		return BETON_OK;
 	int64_t count = state->count - ((float *)state->buffers - (float *)state->memory);
 	int status = engine_synchronize(&session->engine, "averaging statistics", err);
 	if (status == BETON_OK)
-		status = mode == DTRAIN_BUFFERS_BROADCAST ? dtrain_broadcast(session->group, state->buffers, count,
-									     DTRAIN_F32, 0, NULL, &work, err)
-							  : dtrain_allreduce(session->group, state->buffers, count,
-									     DTRAIN_F32, DTRAIN_AVG, NULL, &work, err);
+		status = mode == DTRAIN_BUFFERS_BROADCAST
+				 ? dtrain_broadcast(group, state->buffers, count, DTRAIN_F32, 0, NULL, &work, err)
+				 : dtrain_allreduce(group, state->buffers, count, DTRAIN_F32, DTRAIN_AVG, NULL, &work,
+						    err);
 	if (status == BETON_OK)
 		status = wait_for(work, err);
 	return status == BETON_OK ? restore_fixed(session, state, err) : status;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks of a job as a grid with named axes, each with a group: ranks that differ along one axis alone are that
- * axis's group. Strategies of parallel training take their groups from it by name: "replicate" for ranks that have
- * copies of the same parameters.
+ * The ranks of a job as a grid with named axes. Ranks that differ along one axis alone form the group of that axis.
+ * Parallel training asks the mesh, and nothing else, which ranks belong together.
+ *
+ * The axes "replicate" and "shard" are the data axes: ranks that differ along them train the same model on different
+ * samples, and add up their gradients. All other axes are model axes: ranks that differ along them compute parts of one
+ * model for the same samples. For example, {replicate 2, shard 2, tensor 2} has 8 ranks and 4 data ranks.
  */
 #ifndef DTRAIN_MESH_H
 #define DTRAIN_MESH_H
@@ -19,7 +22,7 @@ extern "C" {
 typedef struct dtrain_mesh dtrain_mesh;
 
 typedef struct dtrain_mesh_axis {
-	const char *name; /* 1 to 31 characters; copied */
+	const char *name; /* "pipeline", "replicate", "shard", "context" or "tensor" */
 	int size;         /* >= 1 */
 } dtrain_mesh_axis;
 
@@ -34,6 +37,14 @@ BETON_API void dtrain_mesh_destroy(dtrain_mesh **mesh); /* NULL allowed */
 /* The group of this rank's line along the axis: its rank in the group is its coordinate. Owned by the mesh. NULL: no
  * such axis. */
 BETON_API dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis);
+
+/* The ranks that differ along data axes alone, in the order of the world. A rank's number in this group is its data
+ * rank; the size is the number of data ranks. A mesh without a data axis has one data rank. Owned by the mesh. */
+BETON_API dtrain_group *dtrain_mesh_data_group(const dtrain_mesh *mesh);
+
+/* The ranks that differ along model axes alone, in the order of the world: together they compute one model. Its size is
+ * 1 if the mesh has no model axis. Owned by the mesh. */
+BETON_API dtrain_group *dtrain_mesh_model_group(const dtrain_mesh *mesh);
 
 /* The placement of a parameter whose dimension dim is divided among the ranks of the axis. Without such an axis each
  * rank has the whole parameter, so a model needs no case for a mesh that does not divide it. axis is borrowed. */
