@@ -53,6 +53,11 @@ static dnnl_primitive_desc_t conv_pd(cpu_build *build, dtrain_op_kind kind, dnnl
 void cpu_build_conv(cpu_build *build)
 {
 	dtrain_op_kind kind = build->desc->kind;
+	conv_operands operands = operands_of(build->desc);
+	if (cpu_winograd_fits(build, operands.w, operands.y)) {
+		cpu_build_winograd(build, operands.x, operands.w, operands.y);
+		return;
+	}
 	dnnl_primitive_desc_t hint = kind == DTRAIN_OP_CONV2D ? NULL : conv_pd(build, DTRAIN_OP_CONV2D, NULL);
 	dnnl_primitive_desc_t pd = conv_pd(build, kind, hint);
 

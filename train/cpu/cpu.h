@@ -11,6 +11,7 @@
 
 #include "onednn.h"
 #include "vector.h"
+#include "winograd.h"
 
 struct dtrain_device {
 	const dtrain_device_api *api;
@@ -19,9 +20,10 @@ struct dtrain_device {
 	dnnl_stream_t stream;
 	dtrain_device *ref; /* runs small ops that have no primitive */
 	const cpu_vector *vector;
-	bool has_bf16;      /* oneDNN computes in it */
-	bool has_fast_bf16; /* products in BF16 have instructions */
-	bool tf32;          /* convolutions in F32 may have the errors of TF32 */
+	const cpu_winograd *winograd; /* NULL: convolutions are oneDNN's */
+	bool has_bf16;                /* oneDNN computes in it */
+	bool has_fast_bf16;           /* products in BF16 have instructions */
+	bool tf32;                    /* convolutions in F32 may have the errors of TF32 */
 };
 
 /* The target of dtrain_operand.layout; belongs to the op. */
@@ -106,8 +108,9 @@ struct dtrain_op {
 	int64_t pieces; /* of an update with norms of parameters */
 	cpu_step steps[CPU_OP_MAX_STEPS];
 	int num_steps;
+	int late_steps;        /* so many of them, the last ones, come after finish */
 	cpu_layout layouts[2]; /* of the output that is not plain, and of the private output */
-	/* Called after the steps, on the host; NULL: nothing. */
+	/* Called after the first steps, on the host; NULL: nothing. */
 	int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err);
 	dtrain_op *ref;
 	cpu_half half;
@@ -115,6 +118,7 @@ struct dtrain_op {
 	dtrain_shape shapes[DTRAIN_OP_MAX_OPERANDS]; /* of the inputs */
 	dtrain_dtype dtypes[DTRAIN_OP_MAX_OPERANDS]; /* of the inputs */
 	cpu_place scratch;                           /* of finish: so many bytes for each thread, or for all */
+	cpu_place result;                            /* of a convolution by finish */
 	size_t scratch_bytes;
 	void *table; /* what a run reads, made with the op; NULL: nothing */
 	cpu_tiling tilings[CPU_OP_MAX_TILINGS];
@@ -292,6 +296,13 @@ void cpu_build_adaptive(cpu_build *build);
 void cpu_build_trust(cpu_build *build);
 void cpu_build_muon(cpu_build *build);
 void cpu_build_compress(cpu_build *build);
+
+/* ---- convolutions by Winograd's algorithm (winograd.c) ---- */
+
+/* NULL: oneDNN's convolutions are faster, or loops have no threads here. */
+const cpu_winograd *cpu_winograd_find(void);
+bool cpu_winograd_fits(const cpu_build *build, const dtrain_operand *w, const dtrain_operand *y);
+void cpu_build_winograd(cpu_build *build, const dtrain_operand *x, const dtrain_operand *w, const dtrain_operand *y);
 
 /* ---- the peak (peak.c) ---- */
 

@@ -84,6 +84,7 @@ static int cpu_open(const dtrain_device_options *options, dtrain_device **out, b
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for device 'cpu'");
 	device->api = &dtrain__cpu_api;
 	device->vector = cpu_vector_find();
+	device->winograd = cpu_winograd_find();
 	device->tf32 = options->tf32;
 	device->threads = options->threads ? options->threads : bt_available_cores();
 	status = dtrain__ref_api.open(options, &device->ref, err);
@@ -281,6 +282,7 @@ static void place_workspace(cpu_build *build)
 			if (step->places[k].operand == CPU_WORKSPACE)
 				step->places[k].offset += scratchpad;
 	}
+	build->op->result.offset += scratchpad;
 	for (int i = 0; i < DTRAIN_OP_MAX_OPERANDS; i++)
 		build->op->plain[i].offset += scratchpad;
 	build->op->scratch.offset += scratchpad;
@@ -375,6 +377,20 @@ static dnnl_status_t run_step(cpu_step *step, dnnl_stream_t stream, void *const 
 	return dnnl_primitive_execute(step->primitive, stream, step->count, step->args);
 }
 
+/* Steps [begin, end). */
+static int run_steps(dtrain_op *op, int begin, int end, void *const *operands, void *workspace, beton_error *err)
+{
+	dnnl_stream_t stream = op->device->stream;
+	dnnl_status_t answer = dnnl_success;
+	for (int i = begin; i < end && answer == dnnl_success; i++)
+		answer = run_step(&op->steps[i], stream, operands, workspace);
+	if (answer == dnnl_success && end > begin)
+		answer = dnnl_stream_wait(stream);
+	if (answer != dnnl_success)
+		return bt_fail(err, BETON_DEVICE, "oneDNN failed with status %d", (int)answer);
+	return BETON_OK;
+}
+
 static int run_on_ref(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err)
 {
 	void *plain[2 * DTRAIN_OP_MAX_OPERANDS];
@@ -389,20 +405,16 @@ static int cpu_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operand
 {
 	const dtrain_device *device = op->device;
 	int before = enter_team(device);
-	dnnl_status_t answer = dnnl_success;
-	for (int i = 0; i < op->num_steps && answer == dnnl_success; i++)
-		answer = run_step(&op->steps[i], device->stream, operands, workspace);
-	if (answer == dnnl_success && op->num_steps)
-		answer = dnnl_stream_wait(device->stream);
-	int status = BETON_OK;
-	if (answer != dnnl_success)
-		status = bt_fail(err, BETON_DEVICE, "oneDNN failed with status %d", (int)answer);
-	else if (op->half.wide)
+	int first = op->num_steps - op->late_steps;
+	int status = run_steps(op, 0, first, operands, workspace, err);
+	if (status == BETON_OK && op->half.wide)
 		status = cpu_run_half(op, stream, operands, workspace, err);
-	else if (op->ref)
+	else if (status == BETON_OK && op->ref)
 		status = run_on_ref(op, stream, operands, workspace, err);
-	else if (op->finish)
+	else if (status == BETON_OK && op->finish)
 		status = op->finish(op, operands, workspace, err);
+	if (status == BETON_OK)
+		status = run_steps(op, first, op->num_steps, operands, workspace, err);
 	leave_team(device, before);
 	return status;
 }
