@@ -396,7 +396,8 @@ static void rank_recomputes(struct rank *r, const char *mode)
 		char *plan = NULL;
 		MUST(dtrain_program_plan(again->program, &plan, &err));
 		const char *norm = strstr(plan, "batch_norm_sync ");
-		REQUIRE(norm && strstr(plan, "moments 1 of batch norm") && strstr(plan, "sums 1 of batch norm"));
+		REQUIRE(norm && strstr(plan, "all_gather 1 of batch_norm_moments") &&
+			strstr(plan, "all_reduce 1 of batch_norm_sums"));
 		free(plan);
 		MUST(dtrain_sync_start(again->sync, &err));
 		train(again, 0, 4);

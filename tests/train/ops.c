@@ -333,7 +333,7 @@ static void ref_is_right(void **state)
 	(void)state;
 	check_device("ref");
 	for (int k = 0; k < DTRAIN_OP_KIND_COUNT; k++)
-		if (!kinds_run[k])
+		if (!kinds_run[k] && !dtrain__op_rules_of((dtrain_op_kind)k)->collective)
 			fail_msg("no example and no case runs the op %s", dtrain__op_name((dtrain_op_kind)k));
 }
 

@@ -18,6 +18,18 @@ static bool is_plain(const dtrain__tensor *tensor)
 	return tensor->role != DTRAIN__ACTIVATION || tensor->keep || tensor->plain;
 }
 
+/* A call of the schedule does the work. */
+static int check_collective(const dtrain_program *program, int32_t index, const dtrain_op_desc *desc, beton_error *err)
+{
+	const dtrain__schedule *schedule = &program->schedule;
+	for (int32_t i = 0; i < schedule->num_calls; i++)
+		if (schedule->calls[i].num_tensors &&
+		    schedule->calls[i].tensors[0] == program->graph->nodes[index].outputs[0])
+			return dtrain__op_check(desc, err);
+	return bt_fail(err, BETON_STATE, "op %s: ranks compute it in programs of dtrain_sync_compile alone",
+		       dtrain__op_name(desc->kind));
+}
+
 static int create_op(dtrain_program *program, int32_t index, beton_error *err)
 {
 	const dtrain_graph *graph = program->graph;
@@ -36,6 +48,8 @@ static int create_op(dtrain_program *program, int32_t index, beton_error *err)
 		desc.outputs[i] = program->operands[node->outputs[i]];
 		desc.plain_output[i] = is_plain(&graph->tensors[node->outputs[i]]);
 	}
+	if (dtrain__op_rules_of(node->kind)->collective)
+		return check_collective(program, index, &desc, err);
 	int status = program->api->op_create(program->device, &desc, &program->steps[index].op, err);
 	if (status != BETON_OK)
 		return status;

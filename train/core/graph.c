@@ -403,6 +403,25 @@ dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const d
 	return dtrain__graph_node(graph, &node);
 }
 
+dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes,
+				       int32_t rank)
+{
+	const dtrain__tensor *known = dtrain__graph_tensor(graph, x);
+	if (!known)
+		return -1;
+	dtrain_shape shape = known->shape;
+	dtrain__node node = {.kind = kind,
+			     .attrs.collective = {.axes = axes, .rank = rank},
+			     .num_inputs = 1,
+			     .num_outputs = 1,
+			     .inputs = {x}};
+	node.outputs[0] = dtrain__graph_activation(graph, known->dtype, &shape);
+	/* Elements that ranks exchange must be at the same places. */
+	graph->tensors[dtrain__graph_root(graph, x)].plain = true;
+	graph->tensors[node.outputs[0]].plain = true;
+	return dtrain__graph_node(graph, &node);
+}
+
 void dtrain_graph_next_block(dtrain_graph *graph)
 {
 	if (!graph)

@@ -144,4 +144,8 @@ void dtrain__graph_add_scaler(dtrain_graph *graph, dtrain__node *node);
 dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 			       const dtrain_shape *shape, int num_inputs, const dtrain_tensor *inputs);
 
+/* A collective: the tensor that x becomes among the ranks of the axes (see dtrain_collective_attrs). */
+dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes,
+				       int32_t rank);
+
 #endif

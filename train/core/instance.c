@@ -129,10 +129,22 @@ void dtrain__instance_use_lease(dtrain_instance *instance, int32_t lease)
 	instance->bases[base] = (uintptr_t)dtrain__instance_lease(instance, lease);
 }
 
+/* Gives the call that follows the tensor that it changes in place. */
+static int copy_input(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err)
+{
+	const dtrain_program *program = instance->program;
+	const dtrain__step *step = &program->steps[node];
+	void *x = dtrain__address(instance, step->operands[0]), *y = dtrain__address(instance, step->operands[1]);
+	size_t bytes = program->operands[program->graph->nodes[node].outputs[0]].bytes;
+	return x == y ? BETON_OK : program->api->copy(stream, y, x, bytes, DTRAIN_DEVICE_TO_DEVICE, err);
+}
+
 int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain_program *program = instance->program;
 	const dtrain__step *step = &program->steps[node];
+	if (!step->op)
+		return copy_input(instance, node, stream, err);
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS];
 	for (int i = 0; i < step->num_operands; i++)
 		operands[i] = dtrain__address(instance, step->operands[i]);

@@ -50,8 +50,9 @@ typedef struct dtrain__op_rules {
 	/* Changes the attributes so that the op changes no input and computes the same bits. NULL: with `updates` it
 	 * cannot be repeated. */
 	void (*repeat)(dtrain_op_attrs *attrs);
-	/* A call changes the results before another op reads them: the op is not repeated, and they are kept. */
-	bool exchanged;
+	/* The ranks of attrs.collective.axes compute it together: the core makes output 0 a copy of input 0, and a call
+	 * of the schedule changes it in place. It is not repeated, so its output is kept. */
+	bool collective;
 	uint32_t in_place;   /* bits of inputs that output 0 may overwrite */
 	uint32_t read_twice; /* bits of inputs that are read twice from memory, because sums must be complete first */
 

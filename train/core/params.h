@@ -51,6 +51,18 @@ typedef struct dtrain__unit_memory {
 	bool whole_values, whole_grads, whole_copies;
 } dtrain__unit_memory;
 
+/* The ranks that differ from this one along a set of a mesh's axes alone. */
+typedef struct dtrain__line {
+	int32_t size, rank; /* size 0: the rank is alone, because it has no mesh */
+} dtrain__line;
+
+/* The lines that graphs ask for. dtrain_sync_create sets them, before layers declare parameters. */
+typedef struct dtrain__lines {
+	dtrain__line data; /* along the data axes */
+	uint32_t data_axes;
+	dtrain__line along[DTRAIN_AXES];
+} dtrain__lines;
+
 struct dtrain_params {
 	dtrain_device *device;
 	const dtrain_device_api *api;
@@ -91,8 +103,8 @@ struct dtrain_params {
 	int64_t buffer_elements; /* in buffer_memory, with the padding between buffers, which is zero */
 	dtrain__copies copies;
 
-	/* Batch norms that train have the statistics of so many ranks' batches; 0: of this rank's. */
-	int32_t norm_ranks, norm_rank;
+	dtrain__lines lines; /* this rank's place in the mesh */
+	bool sync_norms;     /* batch norms that train have the statistics of all data ranks' batches */
 	dtrain__offload offload;
 };
 

@@ -39,13 +39,12 @@ static bool may_repeat(const dtrain_graph *graph, const dtrain__node *node)
 	bool inside = true;
 	for (int i = 0; i < node->num_outputs; i++)
 		inside = inside && graph->tensors[node->outputs[i]].role == DTRAIN__ACTIVATION;
-	return inside && !rules->exchanged && (!rules->updates || rules->repeat);
+	return inside && !rules->collective && (!rules->updates || rules->repeat);
 }
 
-/* Whether a call of the schedule changes what the node computes. */
-static bool is_exchanged(const dtrain_graph *graph, int32_t node)
+static bool is_collective(const dtrain_graph *graph, int32_t node)
 {
-	return dtrain__op_rules_of(graph->nodes[node].kind)->exchanged;
+	return dtrain__op_rules_of(graph->nodes[node].kind)->collective;
 }
 
 /* Notes the tensors that backward reads, and those that are in memory anyway: inputs, parameters, kept tensors, what
@@ -57,7 +56,7 @@ static void look_at_tensors(recompute_pass *pass)
 		const dtrain__tensor *tensor = &graph->tensors[i];
 		pass->again[i] = -1;
 		pass->stays[i] = tensor->role != DTRAIN__ACTIVATION || tensor->keep || tensor->producer < 0 ||
-				 tensor->producer >= pass->forward || is_exchanged(graph, tensor->producer);
+				 tensor->producer >= pass->forward || is_collective(graph, tensor->producer);
 	}
 	for (int32_t i = 0; i < graph->num_nodes; i++)
 		for (int k = 0; k < graph->nodes[i].num_inputs; k++) {

@@ -15,6 +15,11 @@ static dtrain_batch_norm_options default_options(bool relu)
 		.struct_size = sizeof(dtrain_batch_norm_options), .relu = relu, .epsilon = 1e-5, .momentum = 0.1};
 }
 
+static bool is_synced(const dtrain_graph *graph)
+{
+	return graph->params->sync_norms && graph->params->lines.data.size > 1;
+}
+
 static void add_training_outputs(dtrain_graph *graph, dtrain__node *node, const dtrain_shape *shape,
 				 const dtrain_shape *channels)
 {
@@ -24,21 +29,23 @@ static void add_training_outputs(dtrain_graph *graph, dtrain__node *node, const 
 	node->num_outputs = 3;
 	if (node->attrs.relu)
 		node->outputs[node->num_outputs++] = dtrain__graph_activation(graph, DTRAIN_U8, shape);
-	node->kind = graph->params->norm_ranks ? DTRAIN_OP_BATCH_NORM_SYNC : DTRAIN_OP_BATCH_NORM_TRAIN;
+	node->kind = is_synced(graph) ? DTRAIN_OP_BATCH_NORM_SYNC : DTRAIN_OP_BATCH_NORM_TRAIN;
 }
 
-/* The moments of all ranks' batches: the op has this rank's, and a call of the sync's pass brings the others. */
+/* The moments of all data ranks' batches. */
 static dtrain_tensor moments_of(dtrain_graph *graph, dtrain_tensor x, const dtrain_shape *channels)
 {
 	const dtrain_params *params = graph->params;
-	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){params->norm_ranks, 2 * channels->dim[0] + 1});
+	const dtrain__lines *lines = &params->lines;
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){lines->data.size, 2 * channels->dim[0] + 1});
 	dtrain__node node = {.kind = DTRAIN_OP_BATCH_NORM_MOMENTS,
-			     .attrs.norm.rank = params->norm_rank,
+			     .attrs.norm.rank = lines->data.rank,
 			     .num_inputs = 1,
 			     .num_outputs = 1,
 			     .inputs = {x}};
 	node.outputs[0] = dtrain__graph_activation(graph, dtrain_params_dtype(params), &shape);
-	return dtrain__graph_node(graph, &node);
+	return dtrain__graph_collective(graph, DTRAIN_OP_ALL_GATHER, dtrain__graph_node(graph, &node), lines->data_axes,
+					lines->data.rank);
 }
 
 static bool has_frozen_statistics(dtrain_graph *graph, const dtrain__node *node)
@@ -77,7 +84,7 @@ static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 	node.inputs[3] = dtrain__graph_buffer(graph, name, "running_mean", &channels, DTRAIN_INIT_ZERO);
 	node.inputs[4] = dtrain__graph_buffer(graph, name, "running_var", &channels, DTRAIN_INIT_ONE);
 	bool trains = graph->training && !has_frozen_statistics(graph, &node);
-	if (trains && graph->params->norm_ranks)
+	if (trains && is_synced(graph))
 		node.inputs[node.num_inputs++] = moments_of(graph, x, &channels);
 	if (residual >= 0)
 		node.inputs[node.num_inputs++] = residual;

@@ -75,7 +75,7 @@ static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_er
 	facts[BUFFERS] = dtrain_params_buffer_count(sync->params);
 	facts[TYPE] = dtrain_params_dtype(sync->params);
 	facts[UNITS] = dtrain_params_unit_count(sync->params);
-	facts[NORMS] = sync->params->norm_ranks;
+	facts[NORMS] = sync->params->sync_norms ? sync->params->lines.data.size : 0;
 	for (int i = 0; i < facts[PARAMETERS]; i++) {
 		const dtrain_param *param = dtrain_params_at(sync->params, i);
 		hash_tensor(state, param->name, &param->shape);

@@ -5,22 +5,26 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "sync.h"
 
-/* Slowest first, in the order that suits most machines. */
-static const struct known_axis {
-	const char *name;
-	bool data;
-} known_axes[] = {{"pipeline", false}, {"replicate", true}, {"shard", true}, {"context", false}, {"tensor", false}};
+static const char *const axis_names[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = "pipeline",
+						    [DTRAIN_AXIS_REPLICATE] = "replicate",
+						    [DTRAIN_AXIS_SHARD] = "shard",
+						    [DTRAIN_AXIS_CONTEXT] = "context",
+						    [DTRAIN_AXIS_TENSOR] = "tensor"};
+
+/* Ranks that differ along these have different samples. */
+static const uint32_t data_axes = 1u << DTRAIN_AXIS_REPLICATE | 1u << DTRAIN_AXIS_SHARD;
 
 typedef struct mesh_axis {
-	const struct known_axis *known;
+	dtrain_axis axis;
 	int size;
 	int stride; /* distance in the world between neighbours along the axis */
 } mesh_axis;
 
 /* The group of the ranks that differ along a set of axes alone. */
 typedef struct mesh_line {
-	uint32_t axes; /* bit i: axis i belongs to the set; axes of size 1 never do */
+	uint32_t axes; /* bits 1 << dtrain_axis, without axes of size 1 */
 	dtrain_group *group;
 } mesh_line;
 
@@ -35,12 +39,13 @@ struct dtrain_mesh {
 	int num_lines;
 };
 
-static const struct known_axis *find_known(const char *name)
+/* DTRAIN_AXES: no axis has this name. */
+static dtrain_axis find_name(const char *name)
 {
-	for (size_t i = 0; i < sizeof(known_axes) / sizeof(known_axes[0]); i++)
-		if (strcmp(known_axes[i].name, name) == 0)
-			return &known_axes[i];
-	return NULL;
+	int axis = 0;
+	while (axis < DTRAIN_AXES && (!name || strcmp(axis_names[axis], name) != 0))
+		axis++;
+	return (dtrain_axis)axis;
 }
 
 static int check(const dtrain_group *world, const dtrain_mesh_axis *axes, int count, beton_error *err)
@@ -50,7 +55,7 @@ static int check(const dtrain_group *world, const dtrain_mesh_axis *axes, int co
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "mesh: %d axes, not 1 to %d", count, DTRAIN_MESH_MAX_AXES);
 	for (int i = 0; i < count; i++) {
 		const char *name = axes[i].name;
-		if (!name || !find_known(name))
+		if (find_name(name) == DTRAIN_AXES)
 			return bt_fail(
 				err, BETON_INVALID_ARGUMENT,
 				"mesh: axis %d is '%s'; the axes are pipeline, replicate, shard, context, tensor", i,
@@ -76,16 +81,16 @@ static const mesh_line *find_line(const dtrain_mesh *mesh, uint32_t axes)
 	return NULL;
 }
 
-static uint32_t bit_of(const dtrain_mesh *mesh, int axis)
+static uint32_t bit_of(const mesh_axis *axis)
 {
-	return mesh->axes[axis].size > 1 ? 1u << axis : 0;
+	return axis->size > 1 ? 1u << axis->axis : 0;
 }
 
 static uint32_t axes_of(const dtrain_mesh *mesh, bool data)
 {
 	uint32_t axes = 0;
 	for (int i = 0; i < mesh->count; i++)
-		axes |= mesh->axes[i].known->data == data ? bit_of(mesh, i) : 0;
+		axes |= bit_of(&mesh->axes[i]) & (data ? data_axes : ~data_axes);
 	return axes;
 }
 
@@ -100,7 +105,7 @@ static int open_line(dtrain_mesh *mesh, uint32_t axes, beton_error *err)
 	line->axes = axes;
 	for (int i = 0; i < mesh->count; i++) {
 		const mesh_axis *axis = &mesh->axes[i];
-		if (!(axes >> i & 1))
+		if (!(axes & bit_of(axis)))
 			continue;
 		color -= rank / axis->stride % axis->size * axis->stride;
 		size *= axis->size;
@@ -113,7 +118,7 @@ static int open_lines(dtrain_mesh *mesh, beton_error *err)
 {
 	int status = BETON_OK;
 	for (int i = 0; i < mesh->count && status == BETON_OK; i++)
-		status = open_line(mesh, bit_of(mesh, i), err);
+		status = open_line(mesh, bit_of(&mesh->axes[i]), err);
 	if (status == BETON_OK)
 		status = open_line(mesh, axes_of(mesh, true), err);
 	return status == BETON_OK ? open_line(mesh, axes_of(mesh, false), err) : status;
@@ -135,7 +140,7 @@ int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int co
 	mesh->count = count;
 	for (int i = 0, stride = dtrain_group_size(world); i < count; i++) {
 		stride /= axes[i].size;
-		mesh->axes[i].known = find_known(axes[i].name);
+		mesh->axes[i].axis = find_name(axes[i].name);
 		mesh->axes[i].size = axes[i].size;
 		mesh->axes[i].stride = stride;
 	}
@@ -176,17 +181,38 @@ dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis)
 	if (!mesh || !axis)
 		return NULL;
 	for (int i = 0; i < mesh->count; i++)
-		if (strcmp(mesh->axes[i].known->name, axis) == 0)
-			return find_line(mesh, bit_of(mesh, i))->group;
+		if (strcmp(axis_names[mesh->axes[i].axis], axis) == 0)
+			return find_line(mesh, bit_of(&mesh->axes[i]))->group;
 	return NULL;
+}
+
+dtrain_group *dtrain__mesh_line(const dtrain_mesh *mesh, uint32_t axes)
+{
+	const mesh_line *line = find_line(mesh, axes);
+	return line ? line->group : NULL;
 }
 
 dtrain_group *dtrain_mesh_data_group(const dtrain_mesh *mesh)
 {
-	return mesh ? find_line(mesh, axes_of(mesh, true))->group : NULL;
+	return mesh ? dtrain__mesh_line(mesh, axes_of(mesh, true)) : NULL;
 }
 
 dtrain_group *dtrain_mesh_model_group(const dtrain_mesh *mesh)
 {
-	return mesh ? find_line(mesh, axes_of(mesh, false))->group : NULL;
+	return mesh ? dtrain__mesh_line(mesh, axes_of(mesh, false)) : NULL;
+}
+
+static dtrain__line line_of(const dtrain_mesh *mesh, uint32_t axes)
+{
+	const dtrain_group *group = dtrain__mesh_line(mesh, axes);
+	return (dtrain__line){.size = dtrain_group_size(group), .rank = dtrain_group_rank(group)};
+}
+
+dtrain__lines dtrain__mesh_lines(const dtrain_mesh *mesh)
+{
+	dtrain__lines lines = {.data_axes = axes_of(mesh, true)};
+	lines.data = line_of(mesh, lines.data_axes);
+	for (int i = 0; i < mesh->count; i++)
+		lines.along[mesh->axes[i].axis] = line_of(mesh, bit_of(&mesh->axes[i]));
+	return lines;
 }

@@ -541,7 +541,7 @@ int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error
 	int status = state.trains ? dtrain__timeline_begin(sync, state.program, schedule, err) : BETON_OK;
 	/* In front of reductions at the same place, since the next op waits for them. */
 	if (status == BETON_OK)
-		status = dtrain__sync_plan_norms(sync, state.program, schedule, err);
+		status = dtrain__sync_plan_collectives(sync, state.program, schedule, err);
 	if (status == BETON_OK && state.trains && sync->part_buffers)
 		status = add_buffers(&state, err);
 	if (status == BETON_OK)
@@ -562,7 +562,7 @@ void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
 			dtrain__sync_close_gather(&program->gathers[i]);
 		for (int i = 0; i < program->num_grads; i++)
 			free(program->grads[i].gaps);
-		dtrain__sync_close_norms(program);
+		dtrain__sync_close_collectives(program);
 		free(program->gathers);
 		free(program->grads);
 		free(program->parts);

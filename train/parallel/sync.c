@@ -84,6 +84,7 @@ static int find_groups(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *
 {
 	if (!mesh)
 		return sync->options.plan_ranks > 0 ? plan_ranks(sync, err) : BETON_OK;
+	sync->mesh = mesh;
 	sync->group = dtrain_mesh_data_group(mesh);
 	sync->model = several(dtrain_mesh_model_group(mesh));
 	sync->shards = sync->kind->shards ? several(dtrain_mesh_group(mesh, "shard")) : NULL;
@@ -208,7 +209,8 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	}
 	sync->options.unit_pattern = NULL; /* borrowed */
 	dtrain__sync_supply_memory(sync);
-	dtrain__sync_set_norms(sync, options.sync_batch_norm);
+	params->lines = mesh ? dtrain__mesh_lines(mesh) : (dtrain__lines){0};
+	params->sync_norms = options.sync_batch_norm;
 	*out = sync;
 	return BETON_OK;
 }
@@ -222,7 +224,8 @@ void dtrain_sync_destroy(dtrain_sync **out)
 		return;
 	dtrain_sync_stop(sync);
 	dtrain__sync_leave_memory(sync);
-	dtrain__sync_set_norms(sync, false);
+	sync->params->lines = (dtrain__lines){0};
+	sync->params->sync_norms = false;
 	dtrain__tree_destroy(sync);
 	dtrain__sync_destroy_sums(sync);
 	dtrain__sync_destroy_programs(sync, NULL);

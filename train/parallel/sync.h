@@ -9,6 +9,7 @@
 
 #include "comm/work.h"
 #include "core/op.h"
+#include "core/params.h"
 #include "core/schedule.h"
 
 typedef enum sync_collective {
@@ -114,12 +115,14 @@ typedef struct sync_rounded {
 	int32_t lease;
 } sync_rounded;
 
-/* What batch norms of several ranks exchange: a gather of the rows of moments, or a sum, of a tensor in place. */
+/* A collective of the graph, which changes its tensor in place. */
 typedef struct sync_exchange {
 	sync_operation operation;
+	sync_collective kind;
+	dtrain_group *group; /* NULL: the sync has no mesh */
 	dtrain_tensor tensor;
-	int64_t count; /* of a rank's row, or of the sums */
-	bool gathers;
+	int64_t count; /* elements of a rank: of its row, or of the tensor */
+	dtrain_dtype dtype;
 } sync_exchange;
 
 typedef struct sync_memory sync_memory; /* memory.c */
@@ -183,16 +186,17 @@ struct dtrain_sync {
 	const dtrain_device_api *api;
 	const dtrain__sync_kind *kind;
 	dtrain_sync_options options;
-	dtrain_group *group;    /* the mesh's data group; NULL: created without a mesh */
-	dtrain_group *model;    /* the ranks that compute this rank's model together; NULL: this rank alone */
-	dtrain_group *shards;   /* those among which units are divided; NULL: they are not */
-	dtrain_group *replicas; /* those that have the same shards; NULL: no others */
-	dtrain_group *gathers;  /* the same ranks as shards, with a lane of its own; owned */
-	dtrain_stream *visits;  /* copies units from the host; NULL: none visits */
-	dtrain_stream *leaves;  /* copies their gradients there */
-	sync_memory *memories;  /* what the groups may register, the last one first */
-	dtrain_hook hook;       /* create NULL: none */
-	dtrain_dtype sent;      /* of sums over shards; the parameters' type unless a compression rounds it */
+	const dtrain_mesh *mesh; /* NULL: created without one */
+	dtrain_group *group;     /* the mesh's data group; NULL: created without a mesh */
+	dtrain_group *model;     /* the ranks that compute this rank's model together; NULL: this rank alone */
+	dtrain_group *shards;    /* those among which units are divided; NULL: they are not */
+	dtrain_group *replicas;  /* the ranks that have the same shards; NULL: this rank alone */
+	dtrain_group *gathers;   /* the same ranks as shards, with a lane of its own; owned */
+	dtrain_stream *visits;   /* copies units from the host; NULL: none visits */
+	dtrain_stream *leaves;   /* copies their gradients there */
+	sync_memory *memories;   /* what the groups may register, the last one first */
+	dtrain_hook hook;        /* create NULL: none */
+	dtrain_dtype sent;       /* of sums over shards; the parameters' type unless a compression rounds it */
 	void *rounding_workspace;
 	size_t rounding_workspace_bytes;
 	int32_t num_shards;   /* ranks among which units are divided; 1: they are not */
@@ -231,6 +235,13 @@ struct dtrain_sync {
 	int64_t moving_count; /* elements of the buffers that are not fixed */
 	float *part_buffers;  /* [runs of a step][moving_count]: see tree_buffers.c; NULL: none */
 };
+
+/* ---- the mesh (mesh.c) ---- */
+
+/* The group of the ranks that differ along these axes alone (bits 1 << dtrain_axis): one axis, the data axes, or the
+ * model axes. NULL: another set. */
+dtrain_group *dtrain__mesh_line(const dtrain_mesh *mesh, uint32_t axes);
+dtrain__lines dtrain__mesh_lines(const dtrain_mesh *mesh);
 
 /* ---- operations (operation.c) ---- */
 
@@ -346,13 +357,12 @@ int dtrain__sync_leave(sync_reduction *reduction, const dtrain__run *run, beton_
 /* The call whose wait is the end of that. The memory is free behind it, and what the listener puts on the stream. */
 dtrain__call dtrain__sync_leave_call(dtrain_sync *sync, int index);
 
-/* ---- batch norm over the ranks (batch_norm.c) ---- */
+/* ---- collectives of the graph (collectives.c) ---- */
 
-/* What batch norms of the parameters' next graphs have; on false: the statistics of the rank alone. */
-void dtrain__sync_set_norms(dtrain_sync *sync, bool on);
 /* Adds the calls of a program. */
-int dtrain__sync_plan_norms(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule, beton_error *err);
-void dtrain__sync_close_norms(sync_program *program);
+int dtrain__sync_plan_collectives(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule,
+				  beton_error *err);
+void dtrain__sync_close_collectives(sync_program *program);
 
 /* ---- the pass (plan.c) ---- */
 

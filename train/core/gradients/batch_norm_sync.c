@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/params.h"
 #include "gradients.h"
 
 /* Indices of the residual and of the mask among the forward op's inputs and outputs. */
 #define RESIDUAL 6
 #define MASK 3
 
-/* The sums of this rank: a parameter's gradient is added up over the ranks with the others. */
+/* The sums of this rank, whose gradients of parameters the data ranks add up with all others. */
 static dtrain_tensor append_sums(dtrain_graph *graph, const dtrain__node *node, dtrain_tensor d_y)
 {
 	dtrain_tensor gamma = node->inputs[1];
@@ -35,6 +36,8 @@ void dtrain__batch_norm_sync_gradient(dtrain_graph *graph, const dtrain__node *n
 	bool residual_needs = dtrain__needs_grad(graph, residual);
 	if (dtrain__graph_failed(graph) || (!dtrain__needs_grad(graph, x) && !residual_needs))
 		return;
+	const dtrain__lines *lines = &graph->params->lines;
+	sums = dtrain__graph_collective(graph, DTRAIN_OP_ALL_REDUCE, sums, lines->data_axes, lines->data.rank);
 	dtrain_shape shape = *dtrain_graph_shape(graph, x);
 	dtrain__node backward = {
 		.kind = DTRAIN_OP_BATCH_NORM_SYNC_BWD,

@@ -55,8 +55,7 @@ static void repeat(dtrain_op_attrs *attrs)
 	attrs->norm.momentum = 0;
 }
 
-const dtrain__op_rules dtrain__op_batch_norm_moments = {
-	.inputs = "X", .outputs = "M", .check = check_moments, .exchanged = true};
+const dtrain__op_rules dtrain__op_batch_norm_moments = {.inputs = "X", .outputs = "M", .check = check_moments};
 
 const dtrain__op_rules dtrain__op_batch_norm_sync = {.inputs = "XCCCCM",
 						     .optional_inputs = "X",
@@ -67,7 +66,7 @@ const dtrain__op_rules dtrain__op_batch_norm_sync = {.inputs = "XCCCCM",
 						     .repeat = repeat};
 
 const dtrain__op_rules dtrain__op_batch_norm_sums = {
-	.inputs = "XXCC", .optional_inputs = "m", .outputs = "MCC", .check = check_relu, .exchanged = true};
+	.inputs = "XXCC", .optional_inputs = "m", .outputs = "MCC", .check = check_relu};
 
 const dtrain__op_rules dtrain__op_batch_norm_sync_bwd = {
 	.inputs = "XXCCCM", .optional_inputs = "m", .outputs = "X", .optional_outputs = "X", .check = check_relu};

@@ -268,6 +268,11 @@ typedef struct dtrain_cast_attrs {
 } dtrain_cast_attrs;
 
 /* The op's kind selects the member of the union. */
+typedef struct dtrain_collective_attrs {
+	uint32_t axes; /* of the mesh: bits 1 << enum dtrain_axis (<dtrain/params.h>) */
+	int32_t rank;  /* of this rank among the ranks of these axes */
+} dtrain_collective_attrs;
+
 typedef struct dtrain_op_attrs {
 	bool relu; /* LINEAR, ADD, batch norm: y = max(result, 0) */
 	union {
@@ -292,6 +297,7 @@ typedef struct dtrain_op_attrs {
 		dtrain_attention_attrs attention; /* ATTENTION...; ATTENTION_CACHED: causal, not packed */
 		dtrain_dropout_attrs dropout;     /* DROPOUT */
 		dtrain_matmul_attrs matmul;       /* MATMUL */
+		dtrain_collective_attrs collective;
 	};
 } dtrain_op_attrs;
 

@@ -51,6 +51,16 @@ typedef enum dtrain_init {
 					  near to */
 } dtrain_init;
 
+/* The axes of a mesh (<dtrain/mesh.h>), the slowest first. Sets of axes have the bits 1 << axis. */
+typedef enum dtrain_axis {
+	DTRAIN_AXIS_PIPELINE,
+	DTRAIN_AXIS_REPLICATE,
+	DTRAIN_AXIS_SHARD,
+	DTRAIN_AXIS_CONTEXT,
+	DTRAIN_AXIS_TENSOR,
+	DTRAIN_AXES
+} dtrain_axis;
+
 /* Which part of a parameter a rank has: part `part` of `parts` along dimension `dim`. Part p of a dimension with n
  * indices starts at index p * n / parts, so the parts' sizes differ by at most one. */
 typedef struct dtrain_placement {

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph's collectives: a call after each of these nodes changes the node's output in place, and is waited for
+ * before the first node that reads it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm/group.h"
+#include "common/error.h"
+#include "core/params.h"
+#include "core/program.h"
+#include "sync.h"
+
+static int issue(void *context, const dtrain__run *run, beton_error *err)
+{
+	sync_exchange *exchange = context;
+	if (!exchange->operation.sync->started || dtrain_group_size(exchange->group) == 1)
+		return BETON_OK;
+	char *memory = dtrain__address(run->instance, run->instance->program->places[exchange->tensor]);
+	bool gathers = exchange->kind == SYNC_ALL_GATHER;
+	size_t row = gathers ? (size_t)exchange->count * dtrain_dtype_size(exchange->dtype) : 0;
+	const sync_transfer transfer = {.kind = exchange->kind,
+					.group = exchange->group,
+					.output = memory,
+					.input = memory + row * (size_t)dtrain_group_rank(exchange->group),
+					.count = exchange->count,
+					.dtype = exchange->dtype};
+	return dtrain__operation_issue(&exchange->operation, &transfer, run->stream, false, err);
+}
+
+static int wait(void *context, const dtrain__run *run, beton_error *err)
+{
+	sync_exchange *exchange = context;
+	return dtrain__operation_wait(&exchange->operation, run->stream, err);
+}
+
+static void abandon(void *context)
+{
+	sync_exchange *exchange = context;
+	dtrain__operation_abandon(&exchange->operation);
+}
+
+/* The first node that reads the tensor or a view of it; the number of nodes: none. */
+static int32_t first_reader(const dtrain_graph *graph, dtrain_tensor tensor)
+{
+	for (int32_t i = 0; i < graph->num_nodes; i++)
+		for (int k = 0; k < graph->nodes[i].num_inputs; k++)
+			if (dtrain__graph_root(graph, graph->nodes[i].inputs[k]) == tensor)
+				return i;
+	return graph->num_nodes;
+}
+
+/* "all_reduce 3 of linear": the third node of its kind. */
+static void name_operation(const dtrain_graph *graph, int32_t node, char *out, size_t size)
+{
+	int number = 0;
+	for (int32_t i = 0; i <= node; i++)
+		number += graph->nodes[i].kind == graph->nodes[node].kind;
+	int32_t producer = graph->tensors[dtrain__graph_root(graph, graph->nodes[node].inputs[0])].producer;
+	snprintf(out, size, "%s %d%s%s", dtrain__op_name(graph->nodes[node].kind), number, producer < 0 ? "" : " of ",
+		 producer < 0 ? "" : dtrain__op_name(graph->nodes[producer].kind));
+}
+
+static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule *schedule, int32_t index,
+		    beton_error *err)
+{
+	const dtrain_graph *graph = schedule->graph;
+	const dtrain__node *node = &graph->nodes[index];
+	const dtrain__tensor *tensor = &graph->tensors[node->outputs[0]];
+	bool gathers = node->kind == DTRAIN_OP_ALL_GATHER;
+	exchange->kind = gathers ? SYNC_ALL_GATHER : SYNC_ALLREDUCE;
+	exchange->group = sync->mesh ? dtrain__mesh_line(sync->mesh, node->attrs.collective.axes) : NULL;
+	exchange->tensor = node->outputs[0];
+	exchange->count = dtrain_shape_count(&tensor->shape) / (gathers ? tensor->shape.dim[0] : 1);
+	exchange->dtype = tensor->dtype;
+	name_operation(graph, index, exchange->operation.label, sizeof(exchange->operation.label));
+	if (sync->mesh && !exchange->group)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the mesh has no group for the set of axes %#x",
+			       exchange->operation.label, node->attrs.collective.axes);
+	const dtrain__call call = {.name = exchange->operation.label,
+				   .issue = issue,
+				   .wait = wait,
+				   .abandon = abandon,
+				   .context = exchange,
+				   .tensors = {exchange->tensor},
+				   .num_tensors = 1};
+	int status = dtrain__operation_open(&exchange->operation, sync, -1, false, err);
+	if (status == BETON_OK && exchange->group)
+		status = dtrain__group_use_device(exchange->group, sync->device, err);
+	return status == BETON_OK
+		       ? dtrain__schedule_add(schedule, &call, index, first_reader(graph, exchange->tensor), err)
+		       : status;
+}
+
+static bool is_collective(const dtrain_graph *graph, int32_t node)
+{
+	return dtrain__op_rules_of(graph->nodes[node].kind)->collective;
+}
+
+int dtrain__sync_plan_collectives(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule,
+				  beton_error *err)
+{
+	const dtrain_graph *graph = schedule->graph;
+	int count = 0, status = BETON_OK;
+	for (int32_t i = 0; i < graph->num_nodes; i++)
+		count += is_collective(graph, i);
+	if (count == 0)
+		return BETON_OK;
+	program->exchanges = calloc((size_t)count, sizeof(*program->exchanges));
+	if (!program->exchanges)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++)
+		if (is_collective(graph, i))
+			status = add_call(sync, &program->exchanges[program->num_exchanges++], schedule, i, err);
+	return status;
+}
+
+void dtrain__sync_close_collectives(sync_program *program)
+{
+	for (int i = 0; i < program->num_exchanges; i++)
+		if (program->exchanges[i].operation.sync)
+			dtrain__operation_close(&program->exchanges[i].operation);
+	free(program->exchanges);
+}
