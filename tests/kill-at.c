@@ -1,23 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Preloaded into a program: kills it before the rename whose number, from 1, is in KILL_AT_RENAME, or before the fsync
- * whose number is in KILL_AT_FSYNC. With KILL_RANK only the process with that RANK is killed. With NO_EXCHANGE the file
- * system seems to be one that cannot exchange two names. */
+ * whose number is in KILL_AT_FSYNC. With KILL_RANK only the process with that RANK, or with that number by an mpiexec,
+ * is killed. With KILL_HOLDS it makes that file instead, and goes no further. With NO_EXCHANGE the file system seems to
+ * be one that cannot exchange two names. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+static bool is_victim(void)
+{
+	static const char *const names[] = {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"};
+	const char *victim = getenv("KILL_RANK"), *rank = NULL;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !rank; i++)
+		rank = getenv(names[i]);
+	return !victim || (rank && strcmp(victim, rank) == 0);
+}
+
 static void count(const char *variable, atomic_int *number)
 {
-	const char *last = getenv(variable), *victim = getenv("KILL_RANK"), *rank = getenv("RANK");
-	if (last && (!victim || (rank && strcmp(victim, rank) == 0)) && ++*number == atoi(last))
+	const char *last = getenv(variable), *file = getenv("KILL_HOLDS");
+	if (!last || !is_victim() || ++*number != atoi(last))
+		return;
+	if (!file)
 		raise(SIGKILL);
+	close(creat(file, 0600));
+	for (;;)
+		pause();
 }
 
 static void count_rename(void)

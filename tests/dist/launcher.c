@@ -66,7 +66,7 @@ static int rank_prints_a_long_line(int rank)
 	return 0;
 }
 
-static const rank_meet_options meet = {.connect_ms = 20000, .wait_ms = 20000};
+static const rank_meet_options meet = {.connect_ms = 20000, .wait_ms = 20000, .lease_ms = 20000};
 
 static int rank_checks_environment(struct rank_env *env)
 {

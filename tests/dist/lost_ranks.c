@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A rank is killed, or stopped, while ranks communicate. No launcher ends the others: each must name the lost rank by
- * itself, also where its group waits for half an hour, and whatever is in flight.
+ * itself, also where its group waits for half an hour, and whatever is in flight. The same where the rank that is
+ * stopped runs the store.
  *
  * test-lost-ranks --matrix TRIALS [TEXT] measures how long that takes, in all cases or those with TEXT in their names:
  * from the signal until the last of the other ranks has ended.
@@ -23,9 +24,15 @@
 
 enum { RANKS = 3, SMALL = 64, LARGE = 20 << 20 };
 
-/* Timeouts: of groups that may wait for long, and where a rank is stopped. */
+/* Timeouts: of groups that may wait for long, and where a rank is stopped; and a lease that is one second longer. */
 #define LONG_MS (30 * 60 * 1000)
 #define STOPPED_MS 2000
+#define LEASE_MS 3000
+
+#define STORE_OF_0 "LOST_RANKS_STORE_OF_0"
+
+/* The ways to lose a rank. */
+enum how { KILLED, STOPPED, STOPPED_LONG };
 
 static beton_error err;
 
@@ -132,11 +139,27 @@ static int join_another(struct rank *r)
 	return -status;
 }
 
-static int rank_main(struct rank *r)
+static int run_mode(struct rank *r)
 {
 	if (is_mode(r, "no-group-joining"))
 		return join(r, "world");
 	return is_mode(r, "another") ? join_another(r) : communicate(r);
+}
+
+static int rank_main(struct rank *r)
+{
+	dtrain_presence_options options;
+	dtrain_presence *presence = NULL;
+	dtrain_presence_options_init(&options);
+	options.rank = r->rank;
+	/* As where rank 0 is stopped with the store. */
+	options.store_rank = r->rank > 0 && getenv(STORE_OF_0) ? 0 : -1;
+	options.lease_ms = LEASE_MS;
+	if (r->timeout_ms == LONG_MS)
+		MUST(dtrain_presence_begin(r->store, &options, &presence, &err));
+	int status = run_mode(r);
+	dtrain_presence_end(&presence);
+	return status;
 }
 
 /* ---- the cases ---- */
@@ -179,30 +202,31 @@ static int choose_victim(const struct loss *loss, int trial)
 }
 
 /* As the messages say it, after a kill and after a stop. */
-static bool is_named(const char *text, int victim, bool stops)
+static bool is_named(const char *text, int victim, enum how how)
 {
 	char name[64];
-	snprintf(name, sizeof(name), stops ? "no sign of rank %d within" : "rank %d is lost", victim);
+	snprintf(name, sizeof(name), how == KILLED ? "rank %d is lost" : "no sign of rank %d within", victim);
 	return strstr(text, name) != NULL;
 }
 
-static struct outcome lose(const struct loss *loss, int bytes, bool stops, int trial, int delay_ms)
+static struct outcome lose(const struct loss *loss, int bytes, enum how how, int trial, int delay_ms)
 {
 	struct ranks ranks;
 	struct outcome outcome = {0};
 	char mode[64];
 	int size = loss->first ? RANKS + 1 : RANKS, victim = choose_victim(loss, trial);
 	snprintf(mode, sizeof(mode), "%s-%d", loss->name, bytes);
-	start_ranks(&ranks, mode, loss->first, size, stops ? STOPPED_MS : LONG_MS);
+	start_ranks(&ranks, mode, loss->first, size, how == STOPPED ? STOPPED_MS : LONG_MS);
 	wait_for_marks(&ranks, size - loss->first);
 	poll(NULL, 0, delay_ms);
 	uint64_t began = bt_now_ns();
-	kill(ranks.pids[victim], stops ? SIGSTOP : SIGKILL);
+	kill(ranks.pids[victim], how == KILLED ? SIGKILL : SIGSTOP);
 	for (int rank = loss->first; rank < size; rank++) {
 		if (rank == victim)
 			continue;
 		int status = end_rank(&ranks, rank);
-		if (status == (stops ? -BETON_TIMEOUT : -BETON_PEER_LOST) && is_named(ranks.err[rank], victim, stops))
+		if (status == (how == KILLED ? -BETON_PEER_LOST : -BETON_TIMEOUT) &&
+		    is_named(ranks.err[rank], victim, how))
 			continue;
 		print_error("%s: rank %d, not %d: status %d: %s\n", mode, rank, victim, status, ranks.err[rank]);
 		outcome.unnamed++;
@@ -221,14 +245,58 @@ static void killed_rank_is_named(void **state)
 	int unnamed = 0;
 	(void)state;
 	for (size_t i = 0; i < LOSSES; i++)
-		unnamed += lose(&losses[i], losses[i].sized ? LARGE : SMALL, false, (int)i, 20).unnamed;
+		unnamed += lose(&losses[i], losses[i].sized ? LARGE : SMALL, KILLED, (int)i, 20).unnamed;
 	assert_int_equal(unnamed, 0);
 }
 
 static void stopped_rank_is_named(void **state)
 {
 	(void)state;
-	assert_int_equal(lose(&losses[3], LARGE, true, 1, 20).unnamed, 0);
+	assert_int_equal(lose(&losses[3], LARGE, STOPPED, 1, 20).unnamed, 0);
+}
+
+/* In a message, and where ranks wait for others to join. */
+static void rank_without_a_sign_is_named(void **state)
+{
+	(void)state;
+	assert_int_equal(lose(&losses[8], LARGE, STOPPED_LONG, 0, 20).unnamed, 0);
+	assert_int_equal(lose(&losses[LOSSES - 2], SMALL, STOPPED_LONG, 1, 20).unnamed, 0);
+	assert_int_equal(lose(&losses[LOSSES - 1], SMALL, STOPPED_LONG, 1, 20).unnamed, 0);
+}
+
+/* Rank 0 and the store stop at once. */
+static int lose_store(int timeout_ms, double *seconds)
+{
+	struct ranks ranks;
+	int unnamed = 0;
+	setenv(STORE_OF_0, "1", 1);
+	start_ranks_apart(&ranks, "allreduce-64", RANKS, timeout_ms);
+	wait_for_marks(&ranks, RANKS);
+	uint64_t began = bt_now_ns();
+	kill(ranks.store_pid, SIGSTOP);
+	kill(ranks.pids[0], SIGSTOP);
+	for (int rank = 1; rank < RANKS; rank++) {
+		int status = end_rank(&ranks, rank);
+		bool named =
+			timeout_ms != LONG_MS || strstr(ranks.err[rank], "no sign of rank 0, which runs the store");
+		if (status == -BETON_TIMEOUT && named)
+			continue;
+		print_error("the store is stopped: rank %d: status %d: %s\n", rank, status, ranks.err[rank]);
+		unnamed++;
+	}
+	*seconds = (double)(bt_now_ns() - began) / 1e9;
+	unsetenv(STORE_OF_0);
+	kill(ranks.pids[0], SIGKILL);
+	end_rank(&ranks, 0);
+	end_store(&ranks);
+	return unnamed;
+}
+
+static void stopped_store_is_named(void **state)
+{
+	double seconds;
+	(void)state;
+	assert_int_equal(lose_store(LONG_MS, &seconds), 0);
 }
 
 /* ---- the matrix ---- */
@@ -239,28 +307,43 @@ static int compare_numbers(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int measure(const struct loss *loss, int bytes, bool stops, int trials)
+static void print_row(const char *name, const char *bytes, enum how how, double *seconds, int trials, int unnamed)
+{
+	static const char *const hows[] = {"killed", "stopped, 2 s", "stopped, half an hour"};
+	qsort(seconds, (size_t)trials, sizeof(*seconds), compare_numbers);
+	printf("| %s | %s | %s | %d | %.2f | %.2f | %.2f | %d |\n", name, bytes, hows[how], trials, seconds[0],
+	       seconds[trials / 2], seconds[trials - 1], unnamed);
+	fflush(stdout);
+}
+
+static int measure(const struct loss *loss, int bytes, enum how how, int trials)
 {
 	double *seconds = calloc((size_t)trials, sizeof(*seconds));
 	int unnamed = 0;
 	REQUIRE(seconds);
 	for (int i = 0; i < trials; i++) {
-		struct outcome outcome = lose(loss, bytes, stops, i, i * 37 % 100);
+		struct outcome outcome = lose(loss, bytes, how, i, i * 37 % 100);
 		seconds[i] = outcome.seconds;
 		unnamed += outcome.unnamed;
 	}
-	qsort(seconds, (size_t)trials, sizeof(*seconds), compare_numbers);
-	printf("| %s | %s | %s | %d | %.2f | %.2f | %.2f | %d |\n", loss->name,
-	       !loss->sized     ? "-"
-	       : bytes == SMALL ? "64 B"
-				: "20 MiB",
-	       stops ? "stopped" : "killed", trials, seconds[0], seconds[trials / 2], seconds[trials - 1], unnamed);
-	fflush(stdout);
+	print_row(loss->name, !loss->sized ? "-" : bytes == SMALL ? "64 B" : "20 MiB", how, seconds, trials, unnamed);
 	free(seconds);
 	return unnamed;
 }
 
-/* A rank that is stopped while groups join is missed only after half an hour: that is left out. */
+static int measure_store(enum how how, int trials)
+{
+	double *seconds = calloc((size_t)trials, sizeof(*seconds));
+	int unnamed = 0;
+	REQUIRE(seconds);
+	for (int i = 0; i < trials; i++)
+		unnamed += lose_store(how == STOPPED ? STOPPED_MS : LONG_MS, &seconds[i]);
+	print_row("rank 0 with the store", "64 B", how, seconds, trials, unnamed);
+	free(seconds);
+	return unnamed;
+}
+
+/* Without a presence, a rank that is stopped while groups join is missed only after half an hour. */
 static int print_matrix(int trials, const char *text)
 {
 	int unnamed = 0;
@@ -270,9 +353,12 @@ static int print_matrix(int trials, const char *text)
 		const struct loss *loss = &losses[i];
 		bool joins = strstr(loss->name, "joining") || strcmp(loss->name, "another") == 0;
 		for (int large = 0; large <= loss->sized && strstr(loss->name, text); large++)
-			for (int stops = 0; stops <= !joins; stops++)
-				unnamed += measure(loss, large ? LARGE : SMALL, stops, trials);
+			for (enum how how = KILLED; how <= STOPPED_LONG; how++)
+				if (!joins || how != STOPPED)
+					unnamed += measure(loss, large ? LARGE : SMALL, how, trials);
 	}
+	for (enum how how = STOPPED; how <= STOPPED_LONG && strstr("store", text); how++)
+		unnamed += measure_store(how, trials);
 	return unnamed != 0;
 }
 
@@ -281,6 +367,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(killed_rank_is_named),
 		cmocka_unit_test(stopped_rank_is_named),
+		cmocka_unit_test(rank_without_a_sign_is_named),
+		cmocka_unit_test(stopped_store_is_named),
 	};
 	int status;
 	if (is_rank(argc, argv, rank_main, &status))

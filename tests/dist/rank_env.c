@@ -450,7 +450,7 @@ static void open_stores_are_known(void **state)
 /* A token that is none stops a rank, and is not printed. */
 static void bad_token_is_named(void **state)
 {
-	const rank_meet_options meet = {.connect_ms = 100, .wait_ms = 100};
+	const rank_meet_options meet = {.connect_ms = 100, .wait_ms = 100, .lease_ms = 20000};
 	rank_meeting meeting;
 	beton_error err = {0};
 	struct rank_env env;

@@ -128,6 +128,36 @@ static void will_comes_into_force_when_the_connection_ends(void **state)
 	assert_int_equal(first, -1);
 }
 
+/* A client that sends nothing for as long as its lease lasts is as one that has ended, and its will says so. */
+static void lease_ends_a_silent_connection(void **state)
+{
+	struct fixture *f = *state;
+	int silent, kept, taken_back;
+	size_t size;
+	void *value;
+
+	assert_int_equal(dtrain__store_leave_will(f->client, "silent", "gone", &silent, NULL), BETON_OK);
+	assert_int_equal(dtrain__store_leave_will(f->client, "kept", "gone", &kept, NULL), BETON_OK);
+	assert_int_equal(dtrain__store_leave_will(f->client, "back", "gone", &taken_back, NULL), BETON_OK);
+	assert_int_equal(dtrain__store_renew(silent, SHORT_MS), BETON_OK);
+	assert_int_equal(dtrain__store_renewed(silent, LONG_MS), BETON_OK);
+	assert_int_equal(dtrain__store_renew(kept, 3 * LONG_MS), BETON_OK);
+	assert_int_equal(dtrain__store_renewed(kept, LONG_MS), BETON_OK);
+	assert_int_equal(dtrain__store_change_will(f->client, taken_back, "back", "", LONG_MS, NULL), BETON_OK);
+	close(taken_back);
+	assert_int_equal(dtrain_store_get(f->client, "silent", LONG_MS, &value, &size, NULL), BETON_OK);
+	assert_string_equal(value, "gone 50");
+	free(value);
+	/* The connection has ended: its last bytes may be taken yet. */
+	dtrain__store_renew(silent, SHORT_MS);
+	assert_int_equal(dtrain__store_renewed(silent, LONG_MS), BETON_PEER_LOST);
+	assert_int_equal(dtrain_store_get(f->client, "kept", 0, &value, &size, NULL), BETON_TIMEOUT);
+	assert_int_equal(dtrain_store_get(f->client, "back", 0, &value, &size, NULL), BETON_TIMEOUT);
+	close(kept);
+	close(silent);
+	expect_stored(f->client, "kept", "gone", 4);
+}
+
 static void limits_are_refused_by_the_client(void **state)
 {
 	struct fixture *f = *state;
@@ -464,6 +494,7 @@ int main(int argc, char **argv)
 		TEST(values_come_back),
 		TEST(missing_key_times_out_and_is_named),
 		TEST(will_comes_into_force_when_the_connection_ends),
+		TEST(lease_ends_a_silent_connection),
 		TEST(limits_are_refused_by_the_client),
 		TEST(counters_overflow_is_an_error),
 		TEST(waiting_holds_up_nobody),

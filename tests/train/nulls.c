@@ -69,6 +69,8 @@ static void groups_refuse_null(void **state)
 	REFUSES(dtrain_store_set_within(NULL, NULL, NULL, 0, 0, &err));
 	REFUSES(dtrain_store_add_within(NULL, NULL, 0, 0, NULL, &err));
 	REFUSES(dtrain_store_get(NULL, NULL, 0, NULL, NULL, &err));
+	REFUSES(dtrain_presence_begin(NULL, NULL, NULL, &err));
+	REFUSES(dtrain_presence_check(NULL, &err));
 	REFUSES(dtrain_store_add(NULL, NULL, 0, NULL, &err));
 	REFUSES(dtrain_group_create(NULL, 0, 0, NULL, NULL, &err));
 	REFUSES(dtrain_group_decline(NULL, 0, NULL, NULL, &err));
@@ -268,6 +270,8 @@ static void groups_take_null(void **state)
 	(void)dtrain_store_server_port(NULL);
 	dtrain_store_server_stop(NULL);
 	dtrain_store_close(NULL);
+	dtrain_presence_options_init_sized(NULL, 0);
+	dtrain_presence_end(NULL);
 	dtrain_group_options_init_sized(NULL, 0);
 	dtrain_group_destroy(NULL);
 	(void)dtrain_group_note(NULL);

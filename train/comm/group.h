@@ -137,13 +137,14 @@ void dtrain__group_leave(const group_membership *member, int will, uint32_t comp
 
 /* A rank as its report says. */
 typedef enum group_rank_state {
+	GROUP_RANK_UNKNOWN, /* the store did not answer */
 	GROUP_RANK_HERE,
 	GROUP_RANK_LEFT,
 	GROUP_RANK_FAILED,
 	GROUP_RANK_GONE,
 } group_rank_state;
 
-/* completed: of a rank that left: see dtrain__group_leave. A store that does not answer says nothing. */
+/* completed: of a rank that left: see dtrain__group_leave. */
 group_rank_state dtrain__group_look_at(const group_membership *member, int rank, uint32_t *completed);
 /* Opens a connection that becomes readable when the alarm is raised. */
 int dtrain__group_watch_alarm(const group_membership *member, int *fd, beton_error *err);
@@ -157,8 +158,10 @@ void dtrain__group_blame_store(const group_membership *member, const char *where
 /* Reports this rank's failure to the store and raises the alarm. Call it on the thread whose operation failed, before
  * its connections are closed: closing them makes the other ranks' operations fail, with this rank as the apparent
  * cause. *follows: this rank lost a peer after another rank had failed, and so does not know the cause. False: the
- * store is gone, or did not answer within seconds. This function and the next wait no longer for it. */
-bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code, bool *follows);
+ * store is gone, or did not answer within seconds; again: it has not before, and gets little more time. This function
+ * and the next wait no longer for it. */
+bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code, bool again,
+				bool *follows);
 
 /* After that, lets the ranks agree through the store on the first failure. So all of them name the lost rank instead of
  * a neighbour that gave up because of it, and the operations that some ranks had begun and others not. A rank that

@@ -4,6 +4,8 @@
  * ends, whatever the other ranks do meanwhile, and raises the group's alarm: this thread waits for it, and fails the
  * group, which aborts its operations. Gloo itself wakes no wait for bytes that are on their way.
  *
+ * The same where a rank of the job is lost that is not in the group, or of which there is no sign: see presence.c.
+ *
  * A rank that destroys the group has left, and is not lost: it says how many collectives it has completed. Only
  * collectives after these, and messages from or to it that do not end soon, wait for it in vain.
  */
@@ -28,11 +30,12 @@
 /* Messages of a rank that has left arrive within this time, and so does the rest of a collective. */
 #define LEFT_NS 1000000000ull
 
-/* True: the group is being destroyed. */
+/* True: the group is being destroyed, or a rank of the job is lost. */
 static bool rest(const dtrain_group *group, uint64_t ns)
 {
-	struct pollfd stop = {.fd = group->stop_fd, .events = POLLIN};
-	return poll(&stop, 1, (int)(ns / 1000000)) != 0;
+	struct pollfd fds[] = {{.fd = group->stop_fd, .events = POLLIN},
+			       {.fd = dtrain__store_lost_fd(group->member.store), .events = POLLIN}};
+	return poll(fds, 2, (int)(ns / 1000000)) != 0;
 }
 
 /* The oldest operation in progress: the group's thread may have passed messages on to others. */
@@ -67,17 +70,18 @@ static void fail(dtrain_group *group, beton_error *err)
 	dtrain__group_fail(group, where, err);
 }
 
-/* Waits for the alarm. False: the group is being destroyed. *text: the alarm, freed by the caller; NULL: the store is
+/* Waits for the alarm. False: as rest. *text: the alarm, freed by the caller; NULL: the store is
  * gone. */
 static bool await_alarm(dtrain_group *group, char **text)
 {
 	*text = NULL;
 	for (;;) {
 		struct pollfd fds[] = {{.fd = group->alarm_fd, .events = POLLIN},
-				       {.fd = group->stop_fd, .events = POLLIN}};
-		while (poll(fds, 2, -1) < 0)
+				       {.fd = group->stop_fd, .events = POLLIN},
+				       {.fd = dtrain__store_lost_fd(group->member.store), .events = POLLIN}};
+		while (poll(fds, 3, -1) < 0)
 			;
-		if (fds[1].revents)
+		if (fds[1].revents || fds[2].revents)
 			return false;
 		if (dtrain__group_read_alarm(&group->member, group->alarm_fd, text))
 			return true;
@@ -104,7 +108,7 @@ static bool waits_for(dtrain_group *group, int rank, uint32_t completed, uint64_
 	return now - since_ns > LEFT_NS && dtrain__history_waits(group->history, rank, now - LEFT_NS);
 }
 
-/* Looks at all ranks. True: err says which one is lost. */
+/* Looks at all ranks, as long as the store answers. True: err says which one is lost. */
 static bool look_at_ranks(dtrain_group *group, uint64_t since_ns, beton_error *err)
 {
 	for (int rank = 0; rank < group->member.size; rank++) {
@@ -126,6 +130,8 @@ static bool look_at_ranks(dtrain_group *group, uint64_t since_ns, beton_error *e
 			return true;
 		case GROUP_RANK_HERE:
 			break;
+		case GROUP_RANK_UNKNOWN:
+			return false;
 		}
 	}
 	return false;
@@ -164,13 +170,12 @@ static void wait_without_store(dtrain_group *group)
 	}
 }
 
-static void *alarm_main(void *argument)
+static void watch_ranks(dtrain_group *group)
 {
-	dtrain_group *group = argument;
 	char *text;
 	beton_error err = {0};
 	if (!await_alarm(group, &text))
-		return NULL;
+		return;
 	if (!text) {
 		wait_without_store(group);
 	} else if (dtrain__group_is_left(text)) {
@@ -180,6 +185,16 @@ static void *alarm_main(void *argument)
 		fail(group, &err);
 	}
 	free(text);
+}
+
+static void *alarm_main(void *argument)
+{
+	dtrain_group *group = argument;
+	watch_ranks(group);
+	/* A group that has failed stays as it is. */
+	store_loss loss = dtrain__store_loss(group->member.store);
+	if (loss.rank >= 0)
+		fail(group, &loss.err);
 	return NULL;
 }
 

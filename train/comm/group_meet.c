@@ -29,6 +29,8 @@
 #define GONE_MS 1000
 /* Limit of a call of the store while operations wait to be aborted: the store may be stopped or cut off. */
 #define ANSWER_MS 2000
+/* The same where the last call had no answer. */
+#define AGAIN_MS 500
 /* A rank without an operation spends at most one part in this many of its time asking the store about the others. */
 #define ASKING_SHARE 20
 /* The report that a lost rank's last will makes. */
@@ -100,13 +102,18 @@ static int get_text_soon(const group_membership *member, const char *what, int r
 	return status;
 }
 
-static int set_text_soon(const group_membership *member, const char *what, int rank, const char *text)
+static int set_text_within(const group_membership *member, const char *what, int rank, const char *text, int answer_ms)
 {
 	char *key = make_key(member, what, rank);
-	int status = key ? dtrain_store_set_within(member->store, key, text, strlen(text), ANSWER_MS, NULL)
+	int status = key ? dtrain_store_set_within(member->store, key, text, strlen(text), answer_ms, NULL)
 			 : BETON_NO_MEMORY;
 	free(key);
 	return status;
+}
+
+static int set_text_soon(const group_membership *member, const char *what, int rank, const char *text)
+{
+	return set_text_within(member, what, rank, text, ANSWER_MS);
 }
 
 static int count_up_soon(const group_membership *member, const char *what, int64_t *sum)
@@ -122,6 +129,7 @@ typedef struct rank_reports {
 	rank_list left;   /* left the group */
 	rank_list silent; /* did not report */
 	bool late;        /* a rank's operation timed out */
+	int silent_ms;    /* a silent rank's lease; 0: none has ended */
 } rank_reports;
 
 /* The ranks that have not set the key, as far as the store answers. */
@@ -206,8 +214,9 @@ void dtrain__group_leave(const group_membership *member, int will, uint32_t comp
 group_rank_state dtrain__group_look_at(const group_membership *member, int rank, uint32_t *completed)
 {
 	char *text = NULL;
-	group_rank_state state = GROUP_RANK_HERE;
-	if (get_text_soon(member, "report", rank, &text, NULL) == BETON_OK) {
+	int status = get_text_soon(member, "report", rank, &text, NULL);
+	group_rank_state state = status == BETON_NOT_FOUND ? GROUP_RANK_HERE : GROUP_RANK_UNKNOWN;
+	if (status == BETON_OK) {
 		state = dtrain__group_is_left(text) ? GROUP_RANK_LEFT
 			: strcmp(text, GONE) == 0   ? GROUP_RANK_GONE
 						    : GROUP_RANK_FAILED;
@@ -364,14 +373,15 @@ int dtrain__group_meet(group_membership *member, const char *backend, beton_erro
 		       member->size, missing.count > 1 ? "s" : "", missing.names, member->join_timeout_ms);
 }
 
-bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code, bool *follows)
+bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code, bool again,
+				bool *follows)
 {
 	group_progress progress;
 	*follows = false;
 	dtrain__progress_take(history, member, &progress);
 	char text[GROUP_PROGRESS_TEXT];
 	dtrain__progress_format(&progress, code, text);
-	if (set_text_soon(member, "report", member->rank, text))
+	if (set_text_within(member, "report", member->rank, text, again ? AGAIN_MS : ANSWER_MS))
 		return false;
 	/* Only a rank that saw the alarm can follow, so the one that raises it first never does. */
 	*follows = code == BETON_PEER_LOST && dtrain__group_is_alarmed(member, true, NULL);
@@ -384,32 +394,37 @@ bool dtrain__group_report_fault(const group_membership *member, group_history *h
 static bool knows_cause(const group_membership *member)
 {
 	uint32_t completed;
-	bool gone = false;
-	for (int rank = 0; rank < member->size && !gone; rank++)
-		gone = rank != member->rank && dtrain__group_look_at(member, rank, &completed) == GROUP_RANK_GONE;
-	return gone;
+	group_rank_state state = dtrain__store_loss(member->store).rank >= 0 ? GROUP_RANK_GONE : GROUP_RANK_HERE;
+	for (int rank = 0; rank < member->size && state != GROUP_RANK_GONE && state != GROUP_RANK_UNKNOWN; rank++)
+		if (rank != member->rank)
+			state = dtrain__group_look_at(member, rank, &completed);
+	return state == GROUP_RANK_GONE;
 }
 
 /* Waits for the reports of all ranks; last wills report for lost ranks. */
 static rank_reports collect_reports(const group_membership *member, group_progress *progress)
 {
 	bool knows = knows_cause(member);
+	store_loss loss = dtrain__store_loss(member->store);
 	uint64_t deadline = bt_now_ns() + (knows ? GONE_MS : REPORT_MS) * 1000000ull;
 	rank_reports reports = {0};
 	bool answers = true;
 	for (int rank = 0; rank < member->size; rank++) {
 		int left_ms = dtrain__remaining_ms(deadline), status = BETON_TIMEOUT, code = BETON_OK;
+		bool silent = loss.silent_ms && dtrain__world_rank(member, rank) == loss.rank;
 		char *text = NULL;
 		if (rank == member->rank)
 			continue;
-		if (left_ms > 0)
+		if (silent)
+			reports.silent_ms = loss.silent_ms;
+		else if (left_ms > 0)
 			status = get_text(member, "report", rank, left_ms, &text, NULL);
 		else if (answers)
 			status = get_text_soon(member, "report", rank, &text, NULL);
-		answers = left_ms > 0 || status != BETON_TIMEOUT;
+		answers = silent || left_ms > 0 || status != BETON_TIMEOUT;
 		if (status != BETON_OK) {
 			dtrain__rank_list_add(&reports.silent, dtrain__world_rank(member, rank));
-			if (!knows)
+			if (silent || !knows)
 				set_text_soon(member, "silent", rank, "");
 			continue;
 		}
@@ -436,18 +451,19 @@ static void write_verdict(const group_membership *member, group_history *history
 	if (!reports.gone.count)
 		reports.gone = reports.left;
 	bool late = reports.late || err->code == BETON_TIMEOUT;
+	int within_ms = reports.silent_ms ? reports.silent_ms : late ? member->timeout_ms : REPORT_MS;
 	int own = dtrain__world_rank(member, member->rank);
 	char reason[BETON_ERROR_MESSAGE_SIZE];
 	snprintf(reason, sizeof(reason), "%s", err->message);
-	if (reports.gone.count)
+	/* Ranks that have gone since had learned of that loss before. */
+	if (reports.gone.count && !reports.silent_ms)
 		bt_fail(err, BETON_PEER_LOST, "group \"%s\": %s: rank%s %s %s lost (rank %d: %s)", member->name,
 			operation, reports.gone.count > 1 ? "s" : "", reports.gone.names,
 			reports.gone.count > 1 ? "are" : "is", own, reason);
 	else if (reports.silent.count)
 		bt_fail(err, late ? BETON_TIMEOUT : BETON_PEER_LOST,
 			"group \"%s\": %s: no sign of rank%s %s within %d ms (rank %d: %s)", member->name, operation,
-			reports.silent.count > 1 ? "s" : "", reports.silent.names,
-			late ? member->timeout_ms : REPORT_MS, own, reason);
+			reports.silent.count > 1 ? "s" : "", reports.silent.names, within_ms, own, reason);
 	else
 		bt_fail(err, late ? BETON_TIMEOUT : err->code, "group \"%s\": %s: rank %d: %s", member->name, operation,
 			own, reason);

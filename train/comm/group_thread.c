@@ -53,10 +53,10 @@ void dtrain__group_fail(dtrain_group *group, const char *where, beton_error *err
 		bt_fail(err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, where);
 	} else {
 		bool follows;
-		bool reported = dtrain__group_report_fault(&group->member, group->history, err->code, &follows);
+		bool reported = dtrain__group_report_fault(&group->member, group->history, err->code, false, &follows);
 		abort_operations(group);
 		/* Try again: a late store may answer now. */
-		if (reported || dtrain__group_report_fault(&group->member, group->history, err->code, &follows))
+		if (reported || dtrain__group_report_fault(&group->member, group->history, err->code, true, &follows))
 			dtrain__group_agree_on_fault(&group->member, group->history, where, follows, err);
 		else
 			dtrain__group_blame_store(&group->member, where, err);

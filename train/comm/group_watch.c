@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "group_stream.h"
+#include "store.h"
 
 #define TICK_NS 5000000ull
 /* An operation that takes longer may be waiting for a lost rank, so ask the store. */
@@ -118,10 +119,10 @@ static void settle_failure(group_streams *streams)
 	beton_error err = streams->failure, abort_err = {0};
 	pthread_mutex_unlock(&streams->mutex);
 	bool follows;
-	bool reported = dtrain__group_report_fault(&streams->member, streams->history, err.code, &follows);
+	bool reported = dtrain__group_report_fault(&streams->member, streams->history, err.code, false, &follows);
 	int status = abort_all(streams, &err, &abort_err);
 	/* Try again: a late store may answer now. */
-	if (reported || dtrain__group_report_fault(&streams->member, streams->history, err.code, &follows))
+	if (reported || dtrain__group_report_fault(&streams->member, streams->history, err.code, true, &follows))
 		dtrain__group_agree_on_fault(&streams->member, streams->history, streams->failed_in, follows, &err);
 	else
 		bt_prefix(&err, "group \"%s\": %s", streams->member.name, streams->failed_in);
@@ -248,6 +249,18 @@ static void look_for_alarm(group_streams *streams, bool begun)
 		dtrain__streams_fail(streams, where, &err);
 }
 
+/* Whether the backend has failed, or a rank of the job is lost. */
+static bool has_failed(const group_streams *streams, beton_error *err)
+{
+	store_loss loss = {.rank = -1};
+	if (streams->member.store)
+		loss = dtrain__store_loss(streams->member.store);
+	if (loss.rank < 0)
+		return streams->backend->poll(streams->state, err) != BETON_OK;
+	*err = loss.err;
+	return true;
+}
+
 /* With the mutex held. */
 static void look(group_streams *streams, uint64_t *next_alarm_ns)
 {
@@ -255,7 +268,7 @@ static void look(group_streams *streams, uint64_t *next_alarm_ns)
 	beton_error err = {0};
 	look_at_works(streams, now);
 	look_at_watches(streams, now);
-	if (streams->health == GROUP_WORKS && streams->backend->poll(streams->state, &err) != BETON_OK) {
+	if (streams->health == GROUP_WORKS && has_failed(streams, &err)) {
 		char where[WORK_LABEL_SIZE + 32];
 		describe_oldest(streams, where, sizeof(where));
 		dtrain__streams_fail(streams, where, &err);

@@ -15,7 +15,8 @@ const char *dtrain__store_peer_host(const dtrain_store *store);
 /* Leaves a last will: the server sets the key to the text, unless the key has a value, when *fd is closed, by the
  * caller, who owns it, or by the end of the process. At most STORE_MAX_WILL bytes. *fd is -1 on failure. */
 int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err);
-/* Adds a will to that connection, or changes the text of one. The first will takes effect first. */
+/* Adds a will to that connection, or changes the text of one; an empty text takes it back. The first will takes effect
+ * first. */
 int dtrain__store_change_will(dtrain_store *store, int fd, const char *key, const char *text, int answer_ms,
 			      beton_error *err);
 
@@ -23,6 +24,10 @@ int dtrain__store_change_will(dtrain_store *store, int fd, const char *key, cons
 int dtrain__store_watch(dtrain_store *store, const char *key, int *fd, beton_error *err);
 /* The value, once the connection is readable. PEER_LOST: the connection has ended. */
 int dtrain__store_watched(dtrain_store *store, int fd, const char *key, void **value, size_t *size, beton_error *err);
+/* Asks the server to end the connection of a will unless it is asked again within lease_ms; the answer follows. Both
+ * return errors without a message: TIMEOUT or PEER_LOST. */
+int dtrain__store_renew(int fd, int lease_ms);
+int dtrain__store_renewed(int fd, int answer_ms);
 /* Whether nothing listens at the store's address any more; from then on every call fails at once. */
 bool dtrain__store_is_gone(dtrain_store *store);
 /* Whether this process runs the server. */
@@ -35,6 +40,22 @@ void dtrain__store_forget_failure(dtrain_store *store);
 int dtrain__store_failed_fd(const dtrain_store *store);
 /* The code, and the first failure; BETON_OK: none. */
 int dtrain__store_failure(dtrain_store *store, beton_error *err);
+
+/* A lost rank of the job, as the presence learns of it. */
+typedef struct store_loss {
+	int rank;      /* -1: none is lost */
+	int silent_ms; /* it gave no sign for so long; 0: its process has ended */
+	bool is_store; /* it runs the store, so that every call fails at once */
+	beton_error err;
+} store_loss;
+
+/* The first counts. */
+void dtrain__store_note_loss(dtrain_store *store, const store_loss *loss);
+/* Readable once a rank is lost. */
+int dtrain__store_lost_fd(const dtrain_store *store);
+store_loss dtrain__store_loss(dtrain_store *store);
+/* Whether the store is known to be gone, without a call. */
+bool dtrain__store_was_gone(dtrain_store *store);
 
 /* Whether a server of this process has the port. */
 bool dtrain__store_server_has_port(uint16_t port);

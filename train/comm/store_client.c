@@ -42,6 +42,8 @@ struct dtrain_store {
 	bool gone;
 	int failures, failed_fd; /* groups that failed and exist; an eventfd that is readable meanwhile */
 	beton_error failure;
+	store_loss loss;
+	int lost_fd, silent_fd; /* eventfds that are readable once a rank is lost; once that is the store's */
 };
 
 typedef struct store_request {
@@ -71,6 +73,8 @@ static int say_hello(const dtrain_store *store, int fd, uint64_t deadline, char 
 	memcpy(bytes + STORE_HEADER_SIZE, store->token, STORE_TOKEN_SIZE);
 	int status = dtrain__socket_send(fd, bytes, sizeof(bytes), deadline);
 	explicit_bzero(bytes, sizeof(bytes));
+	if (status == BETON_OK)
+		status = dtrain__socket_wait(fd, store->silent_fd, deadline);
 	if (status == BETON_OK)
 		status = dtrain__socket_receive(fd, bytes, STORE_HEADER_SIZE, deadline);
 	if (status != BETON_OK)
@@ -128,12 +132,14 @@ static int take_connection(dtrain_store *store, uint64_t deadline, int *fd, beto
 {
 	*fd = -1;
 	pthread_mutex_lock(&store->mutex);
-	bool gone = store->gone;
-	if (!gone && store->idle_count > 0)
+	bool gone = store->gone, silent = store->loss.is_store;
+	if (!gone && !silent && store->idle_count > 0)
 		*fd = store->idle[--store->idle_count];
 	pthread_mutex_unlock(&store->mutex);
 	if (gone)
 		return bt_fail(err, BETON_PEER_LOST, "store %s:%u: the store is gone", store->host, store->port);
+	if (silent)
+		return bt_fail(err, BETON_TIMEOUT, "store %s:%u: the store does not answer", store->host, store->port);
 	return *fd >= 0 ? BETON_OK : open_connection(store, store->peer_host, deadline, fd, err);
 }
 
@@ -185,11 +191,12 @@ static int receive_reply(int fd, uint64_t deadline, void **value, size_t *size)
 }
 
 /* Fails as receive_reply does. */
-static int exchange(int fd, const store_request *request, void **value, size_t *size)
+static int exchange(const dtrain_store *store, int fd, const store_request *request, void **value, size_t *size)
 {
 	int status = send_request(fd, request);
 	if (status == BETON_OK)
-		status = dtrain__socket_wait(fd, request->until_fd, request->deadline);
+		status = dtrain__socket_wait(fd, request->until_fd >= 0 ? request->until_fd : store->silent_fd,
+					     request->deadline);
 	return status == BETON_OK ? receive_reply(fd, request->deadline, value, size) : status;
 }
 
@@ -243,7 +250,7 @@ static int call(dtrain_store *store, const store_request *request, void **value,
 		bt_prefix(err, "\"%s\"", request->key);
 		return status;
 	}
-	status = exchange(fd, request, value, size);
+	status = exchange(store, fd, request, value, size);
 	if (status == BETON_OK || status == BETON_NOT_FOUND || status == BETON_NO_SPACE)
 		give_connection(store, fd);
 	else
@@ -283,9 +290,13 @@ int dtrain_store_connect(const char *host, uint16_t port, const char *token, int
 		return bt_fail(err, BETON_NO_MEMORY, "store: out of memory");
 	}
 	store->port = port;
+	store->loss.rank = -1;
 	pthread_mutex_init(&store->mutex, NULL);
 	store->failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	int status = store->failed_fd < 0 ? bt_fail_errno(err, errno, "store: eventfd") : BETON_OK;
+	store->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	store->silent_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	bool opened = store->failed_fd >= 0 && store->lost_fd >= 0 && store->silent_fd >= 0;
+	int status = opened ? BETON_OK : bt_fail_errno(err, errno, "store: eventfd");
 	if (status == BETON_OK)
 		status = connect_first(store, token, timeout_ms, err);
 	if (status != BETON_OK) {
@@ -302,8 +313,11 @@ void dtrain_store_close(dtrain_store **store)
 		return;
 	for (int i = 0; i < (*store)->idle_count; i++)
 		close((*store)->idle[i]);
-	if ((*store)->failed_fd >= 0)
-		close((*store)->failed_fd);
+	for (int i = 0; i < 3; i++) {
+		int fd = (int[]){(*store)->failed_fd, (*store)->lost_fd, (*store)->silent_fd}[i];
+		if (fd >= 0)
+			close(fd);
+	}
 	pthread_mutex_destroy(&(*store)->mutex);
 	explicit_bzero((*store)->token, sizeof((*store)->token));
 	free((*store)->host);
@@ -345,7 +359,7 @@ int dtrain__store_change_will(dtrain_store *store, int fd, const char *key, cons
 	store_request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(answer_ms), -1};
 	void *nothing = NULL;
 	size_t size;
-	int status = exchange(fd, &request, &nothing, &size);
+	int status = exchange(store, fd, &request, &nothing, &size);
 	free(nothing);
 	return status == BETON_OK ? BETON_OK : explain(store, &request, status, err);
 }
@@ -397,13 +411,30 @@ int dtrain__store_watched(dtrain_store *store, int fd, const char *key, void **v
 	return explain(store, &request, status, err);
 }
 
+int dtrain__store_renew(int fd, int lease_ms)
+{
+	uint8_t bytes[sizeof(int64_t)];
+	dtrain__store_pack_i64(lease_ms, bytes);
+	const store_request request = {STORE_LEASE, "", bytes, sizeof(bytes), dtrain__deadline(0), -1};
+	return send_request(fd, &request);
+}
+
+int dtrain__store_renewed(int fd, int answer_ms)
+{
+	void *nothing = NULL;
+	size_t size;
+	int status = receive_reply(fd, dtrain__deadline(answer_ms), &nothing, &size);
+	free(nothing);
+	return status;
+}
+
 bool dtrain__store_is_gone(dtrain_store *store)
 {
 	pthread_mutex_lock(&store->mutex);
-	bool gone = store->gone;
+	bool gone = store->gone, silent = store->loss.is_store;
 	pthread_mutex_unlock(&store->mutex);
-	if (gone)
-		return true;
+	if (gone || silent)
+		return gone;
 	int fd = -1, status = open_connection(store, store->peer_host, dtrain__deadline(PROBE_MS), &fd, NULL);
 	gone = status == BETON_PEER_LOST;
 	if (fd >= 0)
@@ -453,6 +484,42 @@ int dtrain__store_failure(dtrain_store *store, beton_error *err)
 	return status;
 }
 
+void dtrain__store_note_loss(dtrain_store *store, const store_loss *loss)
+{
+	pthread_mutex_lock(&store->mutex);
+	bool first = store->loss.rank < 0;
+	if (first)
+		store->loss = *loss;
+	pthread_mutex_unlock(&store->mutex);
+	if (!first)
+		return;
+	dtrain__store_note_failure(store, &loss->err);
+	if (loss->is_store)
+		eventfd_write(store->silent_fd, 1);
+	eventfd_write(store->lost_fd, 1);
+}
+
+int dtrain__store_lost_fd(const dtrain_store *store)
+{
+	return store->lost_fd;
+}
+
+store_loss dtrain__store_loss(dtrain_store *store)
+{
+	pthread_mutex_lock(&store->mutex);
+	store_loss loss = store->loss;
+	pthread_mutex_unlock(&store->mutex);
+	return loss;
+}
+
+bool dtrain__store_was_gone(dtrain_store *store)
+{
+	pthread_mutex_lock(&store->mutex);
+	bool gone = store->gone;
+	pthread_mutex_unlock(&store->mutex);
+	return gone;
+}
+
 int dtrain__store_look_up(dtrain_store *store, const char *key, int answer_ms, void **value, size_t *size,
 			  beton_error *err)
 {
@@ -483,7 +550,13 @@ int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void 
 {
 	if (BT_MISSING(err, store, key, size))
 		return BETON_INVALID_ARGUMENT;
-	return dtrain__store_get_until(store, key, timeout_ms, -1, value, size, err);
+	int status = dtrain__store_get_until(store, key, timeout_ms, store->lost_fd, value, size, err);
+	store_loss loss = dtrain__store_loss(store);
+	if (status != BETON_TIMEOUT || timeout_ms <= 0 || loss.rank < 0)
+		return status;
+	if (err)
+		*err = loss.err;
+	return loss.err.code;
 }
 
 int dtrain_store_add_within(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,

@@ -48,6 +48,8 @@ bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], store_header *out
 		return out->key_size >= 1 && out->key_size <= STORE_MAX_KEY && out->value_size <= STORE_MAX_WILL;
 	case STORE_REPLY:
 		return out->key_size == 0;
+	case STORE_LEASE:
+		return out->key_size == 0 && out->value_size == sizeof(int64_t);
 	case STORE_HELLO:
 		return out->key_size == 0 && out->value_size == STORE_TOKEN_SIZE;
 	default:

@@ -23,7 +23,7 @@
 
 #include <beton/error.h>
 
-#define STORE_VERSION 2
+#define STORE_VERSION 3
 #define STORE_HEADER_SIZE 16
 #define STORE_TOKEN_SIZE 16
 #define STORE_HELLO_SIZE (STORE_HEADER_SIZE + STORE_TOKEN_SIZE)
@@ -36,10 +36,13 @@ typedef enum store_kind {
 	STORE_GET = 2,  /* key -> value, or NOT_FOUND at once */
 	STORE_WAIT = 3, /* key -> value, as soon as it is set; the client gives up by closing the connection */
 	STORE_ADD = 4,  /* key, i64 -> the sum, i64; counters and values have separate keys */
-	STORE_WILL = 5, /* key, value -> nothing. At the end of this connection the key is set, unless it has a value */
+	STORE_WILL = 5, /* key, value -> nothing. At the end of this connection the key is set, unless it has a value.
+			   No value: it will not be set */
 	STORE_REPLY = 6,
 	STORE_HELLO = 7, /* token, all zero for none -> nothing; or ACCESS, or NO_SPACE with the reason as text, and the
 			    connection ends */
+	STORE_LEASE = 8, /* no key, i64 of ms -> nothing. If the client then sends nothing for so long, the connection
+			    ends, and each of its wills sets "VALUE MS" */
 } store_kind;
 
 typedef struct store_header {

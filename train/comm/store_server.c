@@ -25,8 +25,8 @@
 #include "store.h"
 #include "store_session.h"
 
-/* For each rank: last wills of its groups, a wait for the alarm and a call in each of their threads, and two idle
- * connections. */
+/* For each rank: last wills of its groups, a wait for the alarm and a call in each of their threads, its presence, and
+ * two idle connections. */
 #define RANK_CONNECTIONS 24
 #define LEAST_RANK_CONNECTIONS 8 /* of a rank with two groups */
 #define MOST_STRANGERS 256
@@ -38,6 +38,7 @@
 /* Time limit of a frame that stalls in either direction: far more than a machine needs that swaps or migrates. */
 #define STALLED_NS (60ull * 1000 * 1000 * 1000)
 #define SWEEP_MS 1000
+#define SWEEP_NS (SWEEP_MS * 1000000ull)
 
 typedef struct server_connection {
 	store_session session; /* first member, because ready sessions are cast to connections */
@@ -61,7 +62,8 @@ struct dtrain_store_server {
 	int stop_fd;
 	int spare_fd; /* see accept_one; -1: in use */
 	uint16_t port;
-	bool accepting; /* false while descriptors are short, because a level-triggered listener would spin */
+	uint64_t swept_ns; /* the last sweep's time */
+	bool accepting;    /* false while descriptors are short, because a level-triggered listener would spin */
 	pthread_t thread;
 	store_content content;
 	connection_list strangers, members;
@@ -307,14 +309,29 @@ static void accept_one(dtrain_store_server *server)
 	append(&server->strangers, connection);
 }
 
+/* Whether a client has sent nothing for as long as it may. Bytes that this thread has not read yet count. */
+static bool is_silent(const server_connection *connection, uint64_t now)
+{
+	uint64_t lease_ns = (uint64_t)connection->session.lease_ms * 1000000;
+	char byte;
+	return lease_ns && now - connection->moved_ns > lease_ns &&
+	       recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
 static void sweep(dtrain_store_server *server)
 {
-	uint64_t now = bt_now_ns();
+	uint64_t now = bt_now_ns(), gap = now - server->swept_ns;
+	/* This process was stopped: its clients have as much more time. */
+	for (server_connection *c = gap > 2 * SWEEP_NS ? server->members.first : NULL; c; c = c->next)
+		c->moved_ns = c->moved_ns + gap < now ? c->moved_ns + gap : now;
+	server->swept_ns = now;
 	while (server->strangers.first && now - server->strangers.first->moved_ns > STRANGER_NS)
 		drop(server, server->strangers.first, true);
 	for (server_connection *next, *c = server->members.first; c; c = next) {
 		next = c->next;
-		if (dtrain__store_session_is_busy(&c->session) && now - c->moved_ns > STALLED_NS)
+		c->session.expired = is_silent(c, now);
+		if (c->session.expired ||
+		    (dtrain__store_session_is_busy(&c->session) && now - c->moved_ns > STALLED_NS))
 			drop(server, c, true);
 	}
 	set_accepting(server, true);
@@ -338,6 +355,7 @@ static void *server_main(void *argument)
 {
 	dtrain_store_server *server = argument;
 	uint64_t next_sweep = 0;
+	server->swept_ns = bt_now_ns();
 	for (;;) {
 		struct epoll_event event;
 		/* One event at a time: serving one connection may close another, whose event must not be pending here.
@@ -346,7 +364,7 @@ static void *server_main(void *argument)
 		if (bt_now_ns() >= next_sweep) {
 			/* Sweep first: the event's connection may be dropped. epoll reports other events again. */
 			sweep(server);
-			next_sweep = bt_now_ns() + SWEEP_MS * 1000000ull;
+			next_sweep = bt_now_ns() + SWEEP_NS;
 			continue;
 		}
 		if (count <= 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store_session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,6 +172,14 @@ static void serve_will(store_content *content, store_session *session)
 	reply(session, status, NULL);
 }
 
+static void serve_lease(store_session *session)
+{
+	int64_t lease_ms = dtrain__store_unpack_i64(session->body);
+	if (lease_ms > 0)
+		session->lease_ms = lease_ms;
+	reply(session, lease_ms > 0 ? BETON_OK : BETON_INVALID_ARGUMENT, NULL);
+}
+
 /* Serves one complete request. */
 static void serve(store_content *content, store_session *session)
 {
@@ -181,6 +190,9 @@ static void serve(store_content *content, store_session *session)
 		break;
 	case STORE_WILL:
 		serve_will(content, session);
+		break;
+	case STORE_LEASE:
+		serve_lease(session);
 		break;
 	case STORE_ADD:
 		serve_add(content, session);
@@ -323,10 +335,15 @@ bool dtrain__store_session_is_busy(const store_session *session)
 	return session->reply_size || (session->head_size && !session->waiting);
 }
 
-static void carry_out(store_content *content, const store_will *will)
+static void carry_out(store_content *content, const store_session *session, const store_will *will)
 {
-	const uint8_t *key = will->blob->data, *value = key + will->key_size;
+	char value[STORE_MAX_WILL + 32];
+	const uint8_t *key = will->blob->data;
 	size_t key_size = will->key_size, value_size = will->blob->size - key_size;
+	memcpy(value, key + key_size, value_size);
+	if (session->expired)
+		value_size += (size_t)snprintf(value + value_size, sizeof(value) - value_size, " %lld",
+					       (long long)session->lease_ms);
 	/* Without memory for it, waiting ranks reach their deadlines. */
 	if (!dtrain__store_table_find(&content->values, key, key_size) &&
 	    dtrain__store_table_set(&content->values, key, key_size, value, value_size) == BETON_OK)
@@ -344,8 +361,9 @@ void dtrain__store_session_close(store_content *content, store_session *session,
 	clear_input(content, session);
 	dtrain__store_blob_release(session->reply_value);
 	for (int i = 0; i < STORE_MAX_WILLS && session->wills[i].blob; i++) {
-		if (carries_out)
-			carry_out(content, &session->wills[i]);
+		/* An empty one was taken back. */
+		if (carries_out && session->wills[i].blob->size > session->wills[i].key_size)
+			carry_out(content, session, &session->wills[i]);
 		dtrain__store_blob_release(session->wills[i].blob);
 	}
 	content->members -= session->member;

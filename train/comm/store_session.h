@@ -65,6 +65,8 @@ struct store_session {
 	size_t reply_size, sent; /* bytes including the header; 0: nothing to send */
 
 	store_will wills[STORE_MAX_WILLS]; /* the first takes effect first */
+	int64_t lease_ms;                  /* 0: none */
+	bool expired;                      /* its lease has ended */
 
 	struct store_session *next, *previous, *next_ready;
 };

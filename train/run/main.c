@@ -38,7 +38,7 @@
 #define GRACE_MS 30000
 /* Added to --timeout for a stopped rank: during a step the others time out first, and their message says which rank is
  * missing and where. */
-#define STOPPED_MS 10000
+#define STOPPED_MS 4000
 
 /* How long a rank that has failed waits for rank 0's store, to report it. Mostly all ranks have the same wrong options,
  * rank 0 included. */

@@ -290,8 +290,8 @@ const option_row run_rows[] = {
 	     .none = false),
 	REALS("timeout", FREE, timeout, "SECONDS", 1, 1, 86400, "30", "longest wait for another rank in a step",
 	      "The job fails after this time. Set-up, evaluation and saving have half an hour, finding rank 0's "
-	      "store has five minutes, and joining has three. A rank of this program's launcher that is stopped "
-	      "(SIGSTOP) for SECONDS + 10 ends the job in any of these phases, unless all ranks are stopped. A "
+	      "store has five minutes, and joining has three. In any of these phases a rank that is stopped "
+	      "(SIGSTOP), or whose machine is cut off, for SECONDS + 1 ends the job, unless all ranks are stopped. A "
 	      "device that has not completed a step after SECONDS + 35 ends its rank."),
 
 	REALS("bucket-mb", TOLD, bucket_mb, "X", 1, 0, 4096, "0",

@@ -43,16 +43,26 @@ static int set_text(dtrain_store *store, const char *what, int rank, const char 
 	return dtrain_store_set(store, key, text, strlen(text), err);
 }
 
-/* The caller frees *out, whose text ends with a NUL. */
-static int get_text(dtrain_store *store, const char *key, uint64_t deadline, char **out, beton_error *err)
+/* Waits for so long that something is to be said. The caller frees *out, whose text ends with a NUL. */
+static int get_text(const struct wait *wait, const char *key, char **out, beton_error *err)
 {
-	uint64_t now = bt_now_ns(), left_ms = deadline > now ? (deadline - now) / 1000000 + 1 : 0;
+	uint64_t now = bt_now_ns(), left_ms = wait->deadline > now ? (wait->deadline - now) / 1000000 + 1 : 0;
 	void *value = NULL;
 	size_t size;
-	int status = dtrain_store_get(store, key, left_ms < RANK_WAIT_TELL_MS ? (int)left_ms : RANK_WAIT_TELL_MS,
-				      &value, &size, err);
+	int status =
+		dtrain_store_get(wait->meeting->store, key,
+				 left_ms < RANK_WAIT_TELL_MS ? (int)left_ms : RANK_WAIT_TELL_MS, &value, &size, err);
 	*out = value;
+	/* Not where it is a rank's loss that the presence has seen. */
+	if (status == BETON_PEER_LOST && strncmp(err->message, "store ", 6) == 0)
+		bt_prefix(err, "rank 0, which runs the store, is lost");
 	return status;
+}
+
+/* Whether all that was waited for is worth waiting for: a rank that had come may be lost. */
+static bool goes_on(const struct wait *wait, int status)
+{
+	return status == BETON_TIMEOUT && dtrain_presence_check(wait->meeting->presence, NULL) == BETON_OK;
 }
 
 /* NULL: it has not come. */
@@ -114,8 +124,8 @@ static int wait_rank(const struct wait *wait, int rank, char **out, beton_error 
 	char key[48], missing[400];
 	snprintf(key, sizeof(key), "meet/rank/%d", rank);
 	for (;;) {
-		int status = get_text(wait->meeting->store, key, wait->deadline, out, err);
-		if (status != BETON_TIMEOUT)
+		int status = get_text(wait, key, out, err);
+		if (!goes_on(wait, status))
 			return status;
 		name_missing(wait, rank, missing, sizeof(missing));
 		add_refused(wait, missing, sizeof(missing));
@@ -189,13 +199,13 @@ static int gather(const struct wait *wait, beton_error *err)
 static int wait_all(const struct wait *wait, char **out, beton_error *err)
 {
 	for (;;) {
-		int status = get_text(wait->meeting->store, ALL, wait->deadline, out, err);
+		int status = get_text(wait, ALL, out, err);
 		if (status == BETON_OK && strncmp(*out, DECLINED, strlen(DECLINED)) == 0) {
 			int64_t told;
 			dtrain_store_add(wait->meeting->store, TOLD, 1, &told, NULL);
 			return bt_fail(err, BETON_PEER_LOST, "%s", *out + strlen(DECLINED));
 		}
-		if (status != BETON_TIMEOUT)
+		if (!goes_on(wait, status))
 			return status;
 		void *missing = NULL;
 		size_t size;
@@ -261,7 +271,19 @@ static int fail_twice(const struct rank_env *env, dtrain_store *store, beton_err
 	return BETON_EXISTS;
 }
 
-static int arrive(const struct wait *wait, beton_error *err)
+/* Our launcher loses no ranks when it is stopped. */
+static int begin_presence(const struct rank_env *env, const rank_meet_options *options, rank_meeting *out,
+			  beton_error *err)
+{
+	dtrain_presence_options presence;
+	dtrain_presence_options_init(&presence);
+	presence.rank = env->rank;
+	presence.store_rank = env->store_hosted || env->rank == 0 ? -1 : 0;
+	presence.lease_ms = options->lease_ms;
+	return dtrain_presence_begin(out->store, &presence, &out->presence, err);
+}
+
+static int arrive(const struct wait *wait, rank_meeting *out, beton_error *err)
 {
 	char key[48], self[DTRAIN_HOST_KEY + 96];
 	int64_t count;
@@ -271,6 +293,9 @@ static int arrive(const struct wait *wait, beton_error *err)
 		return status;
 	if (count != 1)
 		return fail_twice(wait->env, wait->meeting->store, err);
+	status = begin_presence(wait->env, wait->options, out, err);
+	if (status != BETON_OK)
+		return status;
 	describe_self(self, sizeof(self));
 	return set_text(wait->meeting->store, "rank", wait->env->rank, self, err);
 }
@@ -287,8 +312,10 @@ int dtrain__rank_meet(struct rank_env *env, const rank_meet_options *options, ra
 	const struct wait wait = {env, options, out, now, now + (uint64_t)options->wait_ms * 1000000};
 	char *hosts = NULL;
 	/* Our launcher knows its ranks, and all that they wait for is its own. */
-	if (status == BETON_OK && !env->store_hosted) {
-		status = arrive(&wait, err);
+	if (status == BETON_OK && env->store_hosted) {
+		status = begin_presence(env, options, out, err);
+	} else if (status == BETON_OK) {
+		status = arrive(&wait, out, err);
 		if (status == BETON_OK && env->rank == 0)
 			status = gather(&wait, err);
 		if (status == BETON_OK)
@@ -329,6 +356,7 @@ void dtrain__rank_linger(dtrain_store *store, const char *counter, int count)
 
 void dtrain__rank_leave(rank_meeting *meeting)
 {
+	dtrain_presence_end(&meeting->presence);
 	dtrain_store_close(&meeting->store);
 	dtrain_store_server_stop(&meeting->server);
 }

@@ -11,13 +11,15 @@ typedef struct rank_meet_options {
 	const char *interface; /* NULL: all */
 	int connect_ms;        /* how long rank 0's store may not be there */
 	int wait_ms;           /* how long ranks may not come, once it is */
+	int lease_ms;          /* of a rank that has come: see dtrain_presence_options */
 	void (*say)(const char *line);
 } rank_meet_options;
 
 typedef struct rank_meeting {
 	dtrain_store_server
-		*server;     /* of rank 0, unless the launcher hosts the store; stop it after all have finished */
-	dtrain_store *store; /* NULL: one rank */
+		*server;           /* of rank 0, unless the launcher hosts the store; stop it after all have finished */
+	dtrain_store *store;       /* NULL: one rank */
+	dtrain_presence *presence; /* of this rank; end it before the store */
 } rank_meeting;
 
 /* Opens the store of a job of more than one rank, and returns when all ranks have come; a rank says every 10 seconds
@@ -26,8 +28,8 @@ typedef struct rank_meeting {
  * that is NULL, on all addresses, because MASTER_ADDR may be a name with another meaning here. Fills of env what only
  * the ranks together know: the address, unless it was derived, and the ranks of this machine, unless the launcher tells
  * them. Errors: as dtrain_store_server_start and dtrain_store_connect; EXISTS (two processes say that they are
- * this rank); PEER_LOST (a rank declined; the message has its reason); TIMEOUT (names the missing ranks); NOT_FOUND
- * (the interface). */
+ * this rank); PEER_LOST (a rank declined; the message has its reason; or it is lost); TIMEOUT (names the missing ranks,
+ * or one that came and gives no more sign); NOT_FOUND (the interface). */
 int dtrain__rank_meet(struct rank_env *env, const rank_meet_options *options, rank_meeting *out, beton_error *err);
 
 /* Called instead by a rank that cannot take part: the others get PEER_LOST and the reason. Not for rank 0, with which

@@ -256,6 +256,7 @@ static int connect(struct serving *serving, beton_error *err)
 						     (void **)&serving->clip, err);
 	if (status == BETON_OK)
 		status = dtrain_server_create(session->engine.params, session->store, &server, &serving->server, err);
+	dtrain_presence_end(&session->presence);
 	dtrain_group_destroy(&session->slow_group);
 	return status;
 }

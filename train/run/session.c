@@ -30,14 +30,18 @@
 /* Time to wait for rank 0's store, which opens first: machines may be assigned to a job at different times. */
 #define CONNECT_TIMEOUT_MS (5 * 60 * 1000)
 #define SLOW_GROUP "slow"
+/* A lease lasts so much longer than a step's operation may, which has more to say when it is late. */
+#define LEASE_MS 1000
 
 static bool is_told(void *context)
 {
 	const run_session *session = context;
 	if (run_signals_asked())
 		dtrain__told_note(session->store, session->rank, session->launcher);
-	/* The error is returned by the next save, which all ranks begin when all stop. */
-	return run_signals_asked() || dtrain_checkpoint_saver_has_failed(session->saver);
+	/* The error is returned by the next save, which all ranks begin when all stop; or, where a rank is lost, by the
+	 * next operation of any group. */
+	return run_signals_asked() || dtrain_checkpoint_saver_has_failed(session->saver) ||
+	       (session->presence && dtrain_presence_check(session->presence, NULL) != BETON_OK);
 }
 
 static void arm(void *context, const char *what, bool in_step)
@@ -178,6 +182,7 @@ int run_session_meet(struct rank_env *env, const run_options *options, rank_meet
 	const rank_meet_options meet = {.interface = options->interface,
 					.connect_ms = CONNECT_TIMEOUT_MS,
 					.wait_ms = RUN_SLOW_TIMEOUT_MS,
+					.lease_ms = (int)(options->timeout * 1000) + LEASE_MS,
 					.say = say};
 	return dtrain__rank_meet(env, &meet, out, err);
 }
@@ -485,7 +490,8 @@ static int join_ranks(run_session *session, const struct rank_env *env, rank_mee
 				 .local_rank = env->local_rank,
 				 .world_size = env->world_size,
 				 .server = meeting->server,
-				 .store = meeting->store};
+				 .store = meeting->store,
+				 .presence = meeting->presence};
 	*meeting = (rank_meeting){0};
 	session->launcher = env->store_hosted ? getppid() : 0;
 	int status = open_device(session, env, err);
@@ -598,6 +604,7 @@ void run_session_close(run_session *session)
 	dtrain_group_destroy(&session->slow_group);
 	if (session->failed && session->server)
 		run_failure_wait(session->store, session->world_size);
+	dtrain_presence_end(&session->presence);
 	dtrain_store_close(&session->store);
 	dtrain_store_server_stop(&session->server);
 	dtrain_local_destroy(&session->local);

@@ -33,6 +33,7 @@ typedef struct run_session {
 	dtrain_local *local; /* the ranks train apart; NULL: they do not */
 	dtrain_store_server *server;
 	dtrain_store *store;
+	dtrain_presence *presence;      /* of this rank; a server and its workers have none */
 	dtrain_group *slow_group;       /* for phases in which ranks may wait long: set-up, evaluation, saving */
 	dtrain_group *group;            /* for the steps */
 	dtrain_checkpoint_saver *saver; /* saves while training goes on; NULL: training waits */

@@ -127,6 +127,7 @@ int run_work(run_session *session, int *stopped, beton_error *err)
 	if (status == BETON_OK)
 		status = dtrain_worker_create(session->engine.params, session->store, session->rank - 1, &connection,
 					      &work.worker, err);
+	dtrain_presence_end(&session->presence);
 	dtrain_group_destroy(&session->slow_group);
 	if (status == BETON_OK)
 		status = work_until_told(&work, err);

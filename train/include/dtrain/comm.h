@@ -59,7 +59,8 @@ BETON_API int dtrain_store_connect(const char *host, uint16_t port, const char *
 BETON_API void dtrain_store_close(dtrain_store **store);
 
 BETON_API int dtrain_store_set(dtrain_store *store, const char *key, const void *value, size_t size, beton_error *err);
-/* Waits for the key. The caller frees *value. Errors: TIMEOUT (names the key), PEER_LOST (the server). */
+/* Waits for the key. The caller frees *value. Errors: TIMEOUT (names the key), PEER_LOST (the server); as
+ * dtrain_presence_check where that finds a rank lost. */
 BETON_API int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size,
 			       beton_error *err);
 /* Adds to a counter, which is 0 at first, and returns the sum. */
@@ -70,6 +71,37 @@ BETON_API int dtrain_store_set_within(dtrain_store *store, const char *key, cons
 				      int answer_ms, beton_error *err);
 BETON_API int dtrain_store_add_within(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,
 				      beton_error *err);
+
+/* ---- presence: which ranks of a job are there, whatever they do ---- */
+
+/* Each rank has a thread that renews a lease at the store. So a phase needs no time limit of its own: a rank whose
+ * process has ended, or that is stopped or cut off with its machine for as long as its lease lasts, is missed all the
+ * same. The others learn of the first such rank: all groups of that client fail at once, and name it, and no call waits
+ * any longer for a key or for ranks to join. Time for which this process, or the store's, was stopped does not count.
+ */
+typedef struct dtrain_presence dtrain_presence;
+
+typedef struct dtrain_presence_options {
+	size_t struct_size;
+	int rank;       /* the number by which messages call this rank; its groups number ranks likewise */
+	int store_rank; /* which runs the store, and is lost if the store gives no answer; -1 (default): none of the
+			   others */
+	int lease_ms;   /* default 30,000; it is renewed each second, or four times in its length */
+} dtrain_presence_options;
+
+BETON_API void dtrain_presence_options_init_sized(dtrain_presence_options *options, size_t size);
+static inline void dtrain_presence_options_init(dtrain_presence_options *options)
+{
+	dtrain_presence_options_init_sized(options, sizeof(*options));
+}
+
+/* At most one of a client, which must outlive it. Errors: as dtrain_store_connect; INVALID_ARGUMENT, NO_MEMORY. */
+BETON_API int dtrain_presence_begin(dtrain_store *store, const dtrain_presence_options *options, dtrain_presence **out,
+				    beton_error *err);
+/* Does not wait. PEER_LOST, TIMEOUT: the rank that is lost, or gives no sign; or the store is gone. */
+BETON_API int dtrain_presence_check(dtrain_presence *presence, beton_error *err);
+/* Before this rank leaves: it is not lost. */
+BETON_API void dtrain_presence_end(dtrain_presence **presence);
 
 /* ---- process groups ---- */
 

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The thread that renews a rank's lease, and learns which rank is lost.
+ *
+ * The key presence/lost says which rank is lost: "RANK", by its last will, or "RANK MS", because its lease has ended.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/sized.h"
+#include "common/system.h"
+#include "store.h"
+
+#define LOST "presence/lost"
+/* A lease is renewed so often, at least. */
+#define PERIOD_MS 1000
+#define RENEWALS 4
+#define ANSWER_MS 2000
+#define DEFAULT_LEASE_MS 30000
+
+struct dtrain_presence {
+	dtrain_store *store;
+	dtrain_presence_options options;
+	pthread_t thread;
+	bool started;
+	int stop_fd;
+	int lease_fd; /* the last will; -1: the server has ended the connection */
+	int watch_fd; /* readable: a rank is lost; -1: that is known, or the connection has ended */
+
+	/* The thread alone. */
+	bool asked;  /* the lease is to be renewed */
+	int late_ms; /* time without an answer */
+};
+
+static void note(dtrain_presence *presence, int rank, int silent_ms)
+{
+	const char *runs = rank == presence->options.store_rank ? ", which runs the store," : "";
+	store_loss loss = {.rank = rank, .silent_ms = silent_ms};
+	if (rank == presence->options.rank)
+		bt_fail(&loss.err, BETON_TIMEOUT,
+			"the other ranks have given up rank %d, which is this one and gave no sign within %d "
+			"ms",
+			rank, silent_ms);
+	else if (silent_ms)
+		bt_fail(&loss.err, BETON_TIMEOUT, "no sign of rank %d%s within %d ms", rank, runs, silent_ms);
+	else
+		bt_fail(&loss.err, BETON_PEER_LOST, "rank %d%s is lost: its process has ended", rank, runs);
+	loss.is_store = *runs;
+	dtrain__store_note_loss(presence->store, &loss);
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void read_lost(dtrain_presence *presence)
+{
+	void *text = NULL;
+	size_t size;
+	int rank, silent_ms = 0;
+	if (dtrain__store_watched(presence->store, presence->watch_fd, LOST, &text, &size, NULL) == BETON_OK &&
+	    sscanf(text, "%d %d", &rank, &silent_ms) >= 1)
+		note(presence, rank, silent_ms);
+	free(text);
+	close_fd(&presence->watch_fd);
+}
+
+static void take_answer(dtrain_presence *presence)
+{
+	presence->asked = false;
+	if (dtrain__store_renewed(presence->lease_fd, ANSWER_MS) == BETON_OK)
+		return;
+	close_fd(&presence->lease_fd);
+	/* Groups look for that themselves; others call dtrain_presence_check. */
+	dtrain__store_is_gone(presence->store);
+}
+
+/* passed_ms: without an answer. */
+static void renew(dtrain_presence *presence, int passed_ms)
+{
+	const dtrain_presence_options *options = &presence->options;
+	if (presence->lease_fd < 0)
+		return;
+	if (!presence->asked) {
+		presence->asked = true;
+		presence->late_ms = 0;
+		dtrain__store_renew(presence->lease_fd, options->lease_ms);
+		return;
+	}
+	presence->late_ms += passed_ms;
+	if (presence->late_ms >= options->lease_ms && options->store_rank >= 0)
+		note(presence, options->store_rank, options->lease_ms);
+}
+
+static void *presence_main(void *argument)
+{
+	dtrain_presence *presence = argument;
+	int period_ms = presence->options.lease_ms / RENEWALS;
+	period_ms = period_ms < PERIOD_MS ? period_ms + 1 : PERIOD_MS;
+	renew(presence, 0);
+	for (;;) {
+		struct pollfd fds[] = {{.fd = presence->stop_fd, .events = POLLIN},
+				       {.fd = presence->watch_fd, .events = POLLIN},
+				       {.fd = presence->lease_fd, .events = POLLIN}};
+		uint64_t began = bt_now_ns();
+		poll(fds, 3, period_ms);
+		uint64_t passed_ms = (bt_now_ns() - began) / 1000000;
+		if (fds[0].revents)
+			return NULL;
+		if (fds[1].revents)
+			read_lost(presence);
+		if (fds[2].revents)
+			take_answer(presence);
+		else
+			/* A longer wait means that this process was stopped. */
+			renew(presence, passed_ms < 2 * (uint64_t)period_ms ? (int)passed_ms : period_ms);
+	}
+}
+
+static int start(dtrain_presence *presence, beton_error *err)
+{
+	sigset_t before;
+	char text[16];
+	snprintf(text, sizeof(text), "%d", presence->options.rank);
+	presence->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (presence->stop_fd < 0)
+		return bt_fail_errno(err, errno, "eventfd");
+	int status = dtrain__store_watch(presence->store, LOST, &presence->watch_fd, err);
+	if (status == BETON_OK)
+		status = dtrain__store_leave_will(presence->store, LOST, text, &presence->lease_fd, err);
+	if (status != BETON_OK)
+		return status;
+	bt_block_signals(&before);
+	int failure = pthread_create(&presence->thread, NULL, presence_main, presence);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	presence->started = !failure;
+	return failure ? bt_fail_errno(err, failure, "cannot start the thread that renews the lease") : BETON_OK;
+}
+
+void dtrain_presence_options_init_sized(dtrain_presence_options *options, size_t size)
+{
+	const dtrain_presence_options defaults = {
+		.struct_size = sizeof(defaults), .store_rank = -1, .lease_ms = DEFAULT_LEASE_MS};
+	bt_sized_init(options, size, &defaults);
+}
+
+int dtrain_presence_begin(dtrain_store *store, const dtrain_presence_options *given, dtrain_presence **out,
+			  beton_error *err)
+{
+	if (BT_MISSING(err, store, given, out))
+		return BETON_INVALID_ARGUMENT;
+	dtrain_presence_options options;
+	dtrain_presence_options_init(&options);
+	*out = NULL;
+	int status = bt_sized_take(&options, given, "presence options", err);
+	if (status != BETON_OK)
+		return status;
+	if (options.rank < 0 || options.lease_ms <= 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "presence: rank %d, a lease of %d ms", options.rank,
+			       options.lease_ms);
+	dtrain_presence *presence = calloc(1, sizeof(*presence));
+	if (!presence)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	presence->store = store;
+	presence->options = options;
+	presence->stop_fd = presence->lease_fd = presence->watch_fd = -1;
+	status = start(presence, err);
+	if (status == BETON_OK)
+		*out = presence;
+	else
+		dtrain_presence_end(&presence);
+	return status;
+}
+
+int dtrain_presence_check(dtrain_presence *presence, beton_error *err)
+{
+	if (BT_MISSING(err, presence))
+		return BETON_INVALID_ARGUMENT;
+	store_loss loss = dtrain__store_loss(presence->store);
+	if (loss.rank < 0)
+		return dtrain__store_was_gone(presence->store) ? bt_fail(err, BETON_PEER_LOST, "the store is gone")
+							       : BETON_OK;
+	if (err)
+		*err = loss.err;
+	return loss.err.code;
+}
+
+void dtrain_presence_end(dtrain_presence **out)
+{
+	dtrain_presence *presence = out ? *out : NULL;
+	if (!presence)
+		return;
+	*out = NULL;
+	if (presence->started) {
+		eventfd_write(presence->stop_fd, 1);
+		pthread_join(presence->thread, NULL);
+	}
+	/* The answer to a renewal may still be on its way: it is taken first. */
+	if (presence->lease_fd >= 0 && presence->asked && !dtrain__store_loss(presence->store).is_store)
+		take_answer(presence);
+	if (presence->lease_fd >= 0)
+		dtrain__store_change_will(presence->store, presence->lease_fd, LOST, "", ANSWER_MS, NULL);
+	close_fd(&presence->lease_fd);
+	close_fd(&presence->watch_fd);
+	close_fd(&presence->stop_fd);
+	free(presence);
+}
