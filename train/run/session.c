@@ -463,7 +463,8 @@ static int begin(run_session *session, beton_error *err)
 		status = run_resume(session, err);
 	if (status != BETON_OK || !takes_part || session->resumed)
 		return status;
-	status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
+	if (!options->plan)
+		status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
 	if (status != BETON_OK || (options->resume && !reads))
 		return status;
 	return options->init ? take_weights(session, err) : first ? prepare(session, err) : BETON_OK;
