@@ -112,6 +112,8 @@ static const char *isa_name(void)
 		{dnnl_cpu_isa_avx512_core_bf16, "AVX-512 with BF16"},
 		{dnnl_cpu_isa_avx512_core, "AVX-512"},
 		{dnnl_cpu_isa_avx2, "AVX2"},
+		{dnnl_cpu_isa_avx, "AVX"},
+		{dnnl_cpu_isa_sse41, "SSE4.1"},
 	};
 	for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++)
 		if (has_isa(isas[i].isa))
