@@ -9,6 +9,8 @@ compare_logs=$(realpath "$3")
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT DTRAIN_STORE_TOKEN TORCHELASTIC_RUN_ID SLURM_PROCID \
 	SLURM_STEP_NUM_TASKS OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMI_FD MPI_LOCALNRANKS PMIX_RANK PMIX_NAMESPACE HYDI_CONTROL_FD \
 	JOB_COMPLETION_INDEX
+# shellcheck source=tests/free-port.sh
+. "$(dirname "$0")/../free-port.sh"
 folder=$(realpath "$(mktemp -d)")
 trap 'end_ranks; rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM

@@ -31,6 +31,7 @@ struct row {
 	const char *local_rank;
 	const char *local_world_size; /* NULL: it is not told */
 	const char *mark;             /* a variable that only this launcher sets; NULL: any */
+	const char *job, *step;       /* variables with the names of the job and of its part; NULL: none */
 	bool alone;                   /* a world of one is a rank of this launcher too, and not a process by itself */
 	bool nested;                  /* other launchers may have started this one: their variables are not compared */
 	bool outer;                   /* others start their daemons with this one, whose variables ranks inherit */
@@ -48,15 +49,16 @@ static int find_by_pod(struct rank_env *env, beton_error *err);
 
 static const struct row rows[] = {
 	{"dtrain-ffcv's RANK", RANK_VARIABLES, .mark = "DTRAIN_STORE_HOSTED", .alone = true, .nested = true},
-	{"torchrun's RANK", RANK_VARIABLES, .mark = "TORCHELASTIC_RUN_ID", .alone = true, .nested = true},
+	{"torchrun's RANK", RANK_VARIABLES, .mark = "TORCHELASTIC_RUN_ID", .job = "TORCHELASTIC_RUN_ID", .alone = true,
+	 .nested = true},
 	{"RANK", RANK_VARIABLES, .alone = true},
 	{"mpirun's OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-	 "OMPI_COMM_WORLD_LOCAL_SIZE", .find_address = find_by_open_mpi},
+	 "OMPI_COMM_WORLD_LOCAL_SIZE", .job = "OMPI_MCA_ess_base_jobid", .find_address = find_by_open_mpi},
 	{"mpiexec's PMI_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", .mark = "MPI_LOCALNRANKS",
 	 .find_address = find_by_pmi},
 	/* A batch script also has SLURM_PROCID and SLURM_NTASKS, but is not a rank; only srun sets the step's size. */
-	{"srun's SLURM_PROCID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, .outer = true,
-	 .find_address = find_by_slurm},
+	{"srun's SLURM_PROCID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, .job = "SLURM_JOB_ID",
+	 .step = "SLURM_STEP_ID", .outer = true, .find_address = find_by_slurm},
 	{"PMI_RANK", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", .find_address = find_by_pmi},
 	/* The index is that of a pod: RANK goes before it. */
 	{"Kubernetes' JOB_COMPLETION_INDEX", "JOB_COMPLETION_INDEX", "WORLD_SIZE", NULL, NULL, .outer = true,
@@ -137,6 +139,15 @@ static int read_local(const struct row *row, struct rank_env *out, beton_error *
 	if (!out->local_known)
 		out->local_world_size = out->world_size;
 	return status;
+}
+
+static void name_job(const struct row *row, struct rank_env *out)
+{
+	if (!is_set(row->job))
+		return;
+	snprintf(out->job, sizeof(out->job), "%s %.40s%s%.20s", row->job, getenv(row->job),
+		 is_set(row->step) ? "." : "", is_set(row->step) ? getenv(row->step) : "");
+	bt_sanitize(out->job);
 }
 
 static int read_ranks(const struct row *row, struct rank_env *out, beton_error *err)
@@ -231,6 +242,7 @@ static int read_address(const struct row *row, struct rank_env *out, beton_error
 		status = read_number("MASTER_PORT", 1, UINT16_MAX, &port, err);
 	out->master_port = (uint16_t)port;
 	out->address_source = "MASTER_ADDR";
+	out->ports = 1;
 	if (status != BETON_OK || (*out->master_addr && port) || out->world_size == 1)
 		return status;
 	return row->find_address ? row->find_address(out, err) : fail_address(out, NULL, err);
@@ -247,13 +259,25 @@ static uint16_t derive_port(const char *job, const char *step)
 	return (uint16_t)(PORT_FIRST + (sum * STEPS + last) % PORT_COUNT);
 }
 
+static void take_port(struct rank_env *env, const char *job, const char *step)
+{
+	env->master_port = derive_port(job, step);
+	env->ports = RANK_PORTS;
+}
+
 static int find_by_slurm(struct rank_env *env, beton_error *err)
 {
 	const char *list = getenv("SLURM_STEP_NODELIST"), *node = getenv("SLURMD_NODENAME");
 	if (!env->master_port)
-		env->master_port = derive_port(getenv("SLURM_JOB_ID"), getenv("SLURM_STEP_ID"));
+		take_port(env, getenv("SLURM_JOB_ID"), getenv("SLURM_STEP_ID"));
 	if (*env->master_addr)
 		return BETON_OK;
+	/* The name of a node need not be one of its network. */
+	if (is_one("SLURM_STEP_NUM_NODES")) {
+		snprintf(env->master_addr, sizeof(env->master_addr), "127.0.0.1");
+		env->address_source = "SLURM_STEP_NUM_NODES";
+		return BETON_OK;
+	}
 	if (!list || !*list)
 		return fail_address(env, "SLURM_STEP_NODELIST is missing, so the host of rank 0 is not known", err);
 	int status = dtrain__first_host(list, env->master_addr, sizeof(env->master_addr), err);
@@ -307,7 +331,7 @@ static int find_by_open_mpi(struct rank_env *env, beton_error *err)
 	if (dtrain__pmix_is_there())
 		return find_by_pmix(env, err);
 	if (!env->master_port)
-		env->master_port = derive_port(getenv("OMPI_MCA_ess_base_jobid"), NULL);
+		take_port(env, getenv("OMPI_MCA_ess_base_jobid"), NULL);
 	if (*env->master_addr)
 		return BETON_OK;
 	if (env->local_known && env->local_world_size == env->world_size)
@@ -476,6 +500,7 @@ int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 		out->started = true;
 		out->source = row->source;
 		out->store_hosted = hosted && strcmp(hosted, "1") == 0;
+		name_job(row, out);
 		int status = read_ranks(row, out, err);
 		if (status == BETON_OK)
 			status = compare_rows(row, out, err);

@@ -14,6 +14,12 @@
 /* Size of the list of rank 0's possible addresses, which commas separate. */
 #define RANK_ADDRESSES 512
 
+/* Ports that rank 0 may use if its port is derived, and not given. */
+#define RANK_PORTS 4
+#define RANK_PORT_STEP 331
+
+#define RANK_JOB_SIZE 96
+
 /* Size of a token's text with its NUL. */
 #define RANK_TOKEN_SIZE 33
 
@@ -35,6 +41,8 @@ struct rank_env {
 	bool local_rank_told;             /* by the launcher */
 	char master_addr[RANK_ADDRESSES]; /* "": exchanged, or a world of one rank */
 	uint16_t master_port;             /* 0: the same */
+	int ports;                        /* from master_port on in steps of RANK_PORT_STEP; rank 0 takes a free one */
+	char job[RANK_JOB_SIZE];          /* the launcher's name of it, "SLURM_JOB_ID 7.0"; "": not known */
 	const char *address_source;       /* "MASTER_ADDR", "SLURM_STEP_NODELIST", ... */
 	enum rank_exchange exchange;
 	bool store_hosted;               /* by our launcher; otherwise rank 0 hosts the store */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys in the store: meet/count/R counts the processes that say that they are rank R; meet/rank/R says who it is, or
- * why it does not take part; meet/missing says whom rank 0 waits for; meet/all lists the machine of each rank when all
- * have come. Rank 0 alone reads all of them, so that the messages are as many as the ranks.
+ * Keys in the store: meet/job describes the job (rank_store.c); meet/count/R counts the processes that say that they
+ * are rank R; meet/rank/R says who it is, or why it does not take part; meet/missing says whom rank 0 waits for;
+ * meet/all lists the machine of each rank when all have come. Rank 0 alone reads all of them, so that the messages are
+ * as many as the ranks.
  */
 #include "rank_meet.h"
 
@@ -20,6 +21,7 @@
 #define DECLINED "declined: "
 #define ALL "meet/all"
 #define MISSING "meet/missing"
+#define TWICE "meet/twice"
 /* Counts the ranks that know that one declined. */
 #define TOLD "meet/told"
 /* The others see a loss in milliseconds, and agree on it within three seconds if one is silent. */
@@ -89,8 +91,8 @@ static void name_missing(const struct wait *wait, int first, char *text, size_t 
 	snprintf(text, size, "rank%s %s%s", count == 1 ? "" : "s", list, count > 8 ? ", ..." : "");
 }
 
-/* Connections with another token are a rank's that has a wrong one, or a stranger's. */
-static void add_refused(const struct wait *wait, char *text, size_t size)
+/* Why a rank may not have come. Connections with another token are a rank's that has a wrong one, or a stranger's. */
+static void add_reasons(const struct wait *wait, char *text, size_t size)
 {
 	char from[REFUSED_SIZE];
 	int64_t count = dtrain_store_server_refused(wait->meeting->server, from, sizeof(from));
@@ -98,15 +100,19 @@ static void add_refused(const struct wait *wait, char *text, size_t size)
 		bt_append(text, size,
 			  "; %lld connection%s without this job's DTRAIN_STORE_TOKEN refused, the last from %s",
 			  (long long)count, count == 1 ? "" : "s", from);
-	char *twice = look_up(wait->meeting->store, "twice", 0);
-	if (twice)
-		bt_append(text, size, "; a second process says that it is rank 0: %s", twice);
+	void *twice = NULL;
+	size_t twice_size;
+	if (dtrain_store_get(wait->meeting->store, TWICE, 0, &twice, &twice_size, NULL) == BETON_OK)
+		bt_append(text, size, "; a second process says that it is rank %s", (const char *)twice);
 	free(twice);
+	if (wait->env->exchange == RANK_EXCHANGE_NONE && dtrain__is_elsewhere(wait->env->master_addr))
+		bt_append(text, size, "; the others look for rank 0 at %s (%s), but this machine has no such address",
+			  wait->env->master_addr, wait->env->address_source);
 }
 
 static void tell_waiting(const struct wait *wait, const char *missing)
 {
-	char line[512];
+	char line[1024];
 	snprintf(line, sizeof(line), "rank %d has waited %.0f s for %s", wait->env->rank,
 		 (double)(bt_now_ns() - wait->began_ns) / 1e9, missing);
 	wait->options->say(line);
@@ -121,14 +127,14 @@ static int fail_missing(const struct wait *wait, const char *missing, beton_erro
 /* Waits until rank 0 knows the rank. Rank 0 only. */
 static int wait_rank(const struct wait *wait, int rank, char **out, beton_error *err)
 {
-	char key[48], missing[400];
+	char key[48], missing[900];
 	snprintf(key, sizeof(key), "meet/rank/%d", rank);
 	for (;;) {
 		int status = get_text(wait, key, out, err);
 		if (!goes_on(wait, status))
 			return status;
 		name_missing(wait, rank, missing, sizeof(missing));
-		add_refused(wait, missing, sizeof(missing));
+		add_reasons(wait, missing, sizeof(missing));
 		if (bt_now_ns() >= wait->deadline)
 			return fail_missing(wait, missing, err);
 		tell_waiting(wait, missing);
@@ -259,10 +265,11 @@ static void describe_self(char *text, size_t size)
 /* Another process with this rank came first. */
 static int fail_twice(const struct rank_env *env, dtrain_store *store, beton_error *err)
 {
-	char self[DTRAIN_HOST_KEY + 96], *other = look_up(store, "rank", env->rank);
+	char self[DTRAIN_HOST_KEY + 96], twice[112], *other = look_up(store, "rank", env->rank);
 	const char *who = other && strchr(other, '|') ? strchr(other, '|') + 1 : "one that came first";
 	describe_self(self, sizeof(self));
-	set_text(store, "twice", env->rank, strchr(self, '|') + 1, NULL);
+	snprintf(twice, sizeof(twice), "%d: %s", env->rank, strchr(self, '|') + 1);
+	dtrain_store_set(store, TWICE, twice, strlen(twice), NULL);
 	bt_fail(err, BETON_EXISTS,
 		"two processes say that they are rank %d at %s:%u: %s, and %s, which came first (two jobs need two "
 		"ports: MASTER_PORT)",
