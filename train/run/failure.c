@@ -25,29 +25,30 @@ static void tell(dtrain_store *store, int rank, const beton_error *err)
 	free(text);
 }
 
-static void ask(dtrain_store *store, int rank, beton_error *err)
+static bool ask(dtrain_store *store, int rank, beton_error *err)
 {
 	void *value = NULL;
 	size_t size;
 	int64_t count;
 	if (dtrain_store_get(store, TEXT, 0, &value, &size, NULL) != BETON_OK)
-		return;
+		return false;
 	char *message;
 	long other = strtol(value, &message, 10);
 	if (message != value && *message == ' ' && other != rank)
 		bt_fail(err, BETON_PEER_LOST, "rank %ld failed: %s", other, message + 1);
 	free(value);
 	dtrain_store_add(store, ASKED, 1, &count, NULL);
+	return true;
 }
 
-void run_failure_share(dtrain_store *store, int rank, beton_error *err)
+bool run_failure_share(dtrain_store *store, int rank, beton_error *err)
 {
 	if (!store || err->code == BETON_TIMEOUT)
-		return;
+		return false;
 	if (err->code == BETON_PEER_LOST)
-		ask(store, rank, err);
-	else
-		tell(store, rank, err);
+		return ask(store, rank, err);
+	tell(store, rank, err);
+	return true;
 }
 
 void run_failure_wait(dtrain_store *store, int world_size)

@@ -506,8 +506,7 @@ static int join_ranks(run_session *session, const struct rank_env *env, rank_mee
 void run_session_fail(run_session *session, beton_error *err)
 {
 	run_watchdog_leave(session->watchdog, err);
-	run_failure_share(session->store, session->rank, err);
-	session->failed = err->code != BETON_PEER_LOST && err->code != BETON_TIMEOUT;
+	session->failed = run_failure_share(session->store, session->rank, err);
 }
 
 /* Tells the other ranks why, and closes everything. */

@@ -45,7 +45,7 @@ typedef struct run_session {
 	beton_loader *val_loader;
 	run_position position;
 	bool resumed;
-	bool failed;        /* by itself; the store stays until the others know why */
+	bool failed;        /* the store has the cause, and stays until the others know it */
 	char *options_json; /* the options to store in checkpoints */
 	char *metadata;     /* rank 0: of the model, for checkpoints; NULL: none */
 	run_source source;  /* of --init, without the tensors' values; path NULL: none was read */
