@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "socket.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <netdb.h>
@@ -9,6 +10,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -235,6 +237,29 @@ int dtrain__socket_listen(const char *host, uint16_t port, int *out, beton_error
 	if (errno == EADDRINUSE)
 		return bt_fail(err, BETON_EXISTS, "the port %s:%u is taken by another process", host, port);
 	return bt_fail_errno(err, errno, "cannot listen on %s:%u", host, port);
+}
+
+/* Whether a descriptor listens for TCP on the port. */
+static bool listens_on(int fd, uint16_t port)
+{
+	int listens = 0, domain = 0;
+	socklen_t size = sizeof(listens), domain_size = sizeof(domain);
+	uint16_t own = 0;
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens &&
+	       getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_size) == 0 &&
+	       (domain == AF_INET || domain == AF_INET6) && dtrain__socket_local_port(fd, &own, NULL) == BETON_OK &&
+	       own == port;
+}
+
+bool dtrain__socket_listens(uint16_t port)
+{
+	bool found = false;
+	DIR *folder = opendir("/proc/self/fd");
+	for (struct dirent *entry; folder && !found && (entry = readdir(folder));)
+		found = *entry->d_name != '.' && listens_on(atoi(entry->d_name), port);
+	if (folder)
+		closedir(folder);
+	return found;
 }
 
 int dtrain__socket_local_port(int fd, uint16_t *out, beton_error *err)

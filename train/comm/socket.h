@@ -22,6 +22,9 @@ int dtrain__remaining_ms(uint64_t deadline);
 int dtrain__socket_listen(const char *host, uint16_t port, int *out, beton_error *err);
 int dtrain__socket_local_port(int fd, uint16_t *out, beton_error *err);
 
+/* Whether this process itself listens on the port. */
+bool dtrain__socket_listens(uint16_t port);
+
 /* Connects. awaits: retries while nothing listens; otherwise that is PEER_LOST. *out is non-blocking. Errors, which say
  * what was tried: TIMEOUT, NOT_FOUND (host), PEER_LOST, SYSTEM. */
 int dtrain__socket_connect(const char *host, uint16_t port, bool awaits, uint64_t deadline, int *out, beton_error *err);

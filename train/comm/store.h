@@ -57,9 +57,6 @@ store_loss dtrain__store_loss(dtrain_store *store);
 /* Whether the store is known to be gone, without a call. */
 bool dtrain__store_was_gone(dtrain_store *store);
 
-/* Whether a server of this process has the port. */
-bool dtrain__store_server_has_port(uint16_t port);
-
 /* NOT_FOUND, without filling err: the key is not set. The caller frees *value, which is NULL on failure. */
 int dtrain__store_look_up(dtrain_store *store, const char *key, int answer_ms, void **value, size_t *size,
 			  beton_error *err);

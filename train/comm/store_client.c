@@ -447,7 +447,7 @@ bool dtrain__store_is_gone(dtrain_store *store)
 
 bool dtrain__store_is_own(const dtrain_store *store)
 {
-	return strcmp(store->peer_host, store->local_host) == 0 && dtrain__store_server_has_port(store->port);
+	return strcmp(store->peer_host, store->local_host) == 0 && dtrain__socket_listens(store->port);
 }
 
 void dtrain__store_note_failure(dtrain_store *store, const beton_error *failure)

@@ -56,7 +56,6 @@ typedef struct connection_list {
 } connection_list;
 
 struct dtrain_store_server {
-	dtrain_store_server *next; /* of this process's servers; guarded by the lock of that list */
 	int listen_fd;
 	int epoll_fd;
 	int stop_fd;
@@ -74,38 +73,6 @@ struct dtrain_store_server {
 	int64_t refused;                          /* connections, because of their token */
 	char refused_host[INET6_ADDRSTRLEN + 32]; /* of the last one */
 };
-
-/* The servers of this process. */
-static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
-static dtrain_store_server *registry;
-
-static void enlist(dtrain_store_server *server)
-{
-	pthread_mutex_lock(&registry_mutex);
-	server->next = registry;
-	registry = server;
-	pthread_mutex_unlock(&registry_mutex);
-}
-
-static void strike(const dtrain_store_server *server)
-{
-	pthread_mutex_lock(&registry_mutex);
-	dtrain_store_server **link = &registry;
-	while (*link != server)
-		link = &(*link)->next;
-	*link = server->next;
-	pthread_mutex_unlock(&registry_mutex);
-}
-
-bool dtrain__store_server_has_port(uint16_t port)
-{
-	pthread_mutex_lock(&registry_mutex);
-	const dtrain_store_server *server = registry;
-	while (server && server->port != port)
-		server = server->next;
-	pthread_mutex_unlock(&registry_mutex);
-	return server != NULL;
-}
 
 static void append(connection_list *list, server_connection *connection)
 {
@@ -495,7 +462,6 @@ int dtrain_store_server_start(const dtrain_store_server_options *given, dtrain_s
 		release(server);
 		return status;
 	}
-	enlist(server);
 	*out = server;
 	return BETON_OK;
 }
@@ -536,7 +502,6 @@ void dtrain_store_server_stop(dtrain_store_server **server)
 	uint64_t one = 1;
 	if (!server || !*server)
 		return;
-	strike(*server);
 	/* Writing to a fresh eventfd cannot fail or block. */
 	if (write((*server)->stop_fd, &one, sizeof(one)) == sizeof(one))
 		pthread_join((*server)->thread, NULL);
