@@ -305,7 +305,7 @@ static void compare_case(const json_t *expected, const char *device, dtrain_dtyp
 	open_model(&m, expected, device, activations);
 	dtrain_optimizer *sgd = make_sgd(&m);
 	assert_true(json_array_size(losses) >= 4);
-	/* Of a large model in 16 bits, the loss after a step that had those gradients. */
+	/* In 16 bits a large model shows its gradients in the loss after one step. */
 	int steps = large && is_half(activations) ? 2 : (int)json_array_size(losses);
 	for (int step = 0; step < steps; step++) {
 		expect_ok(dtrain_program_run(m.program, m.stream, false, &err), &err);

@@ -140,7 +140,8 @@ static void the_largest_are_those_of_ref(void **state)
 		for (int kind = 0; kind < NUMBERS; kind++) {
 			const int64_t n = counts[i], ks[] = {1, n / 100, n / 3, n - 1, n};
 			for (size_t m = 0; m < sizeof(ks) / sizeof(ks[0]); m++)
-				if (ks[m] > 0)
+				/* All k take long at the largest count: each kind has one there. */
+				if (ks[m] > 0 && (i + 1 < COUNTS || (size_t)kind % 5 == m))
 					check_pairs(kind, n, ks[m], (int)(m + i) % 2);
 		}
 	/* Several tiles for each thread that adds them up. */
