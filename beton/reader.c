@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/file_kind.h"
 #include "common/hash.h"
+#include "common/isa.h"
 #include "common/sized.h"
 #include "common/system.h"
 #include "fields.h"
@@ -453,6 +454,8 @@ int beton_reader_open_with(beton_reader **out, const char *path, const beton_rea
 	beton_reader_options options;
 	beton_reader_options_init(&options);
 	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
+	if (result == BETON_OK)
+		result = bt_isa_check(err);
 	if (result == BETON_OK && options.folder != AT_FDCWD && !options.borrow)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "reader options: folder is %d, but borrow is NULL",
 				 options.folder);
@@ -478,6 +481,8 @@ int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_rea
 	io_source *source = NULL;
 	beton_reader_options_init(&options);
 	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
+	if (result == BETON_OK)
+		result = bt_isa_check(err);
 	if (result == BETON_OK && (options.read || options.borrow || options.give_back || options.folder != AT_FDCWD))
 		result = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "reader options: %s is given, but the file is read by a beton_io",

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/isa.h"
 #include "common/jpeg.h"
 #include "common/sized.h"
 #include "common/system.h"
@@ -379,6 +380,8 @@ int beton_verify(const char *path, const beton_verify_options *given, beton_veri
 	beton_verify_options options;
 	*report = (beton_verify_report){0};
 	int result = take_options(given, &options, err);
+	if (result == BETON_OK)
+		result = bt_isa_check(err);
 	if (result != BETON_OK)
 		return result;
 	beton_reader *reader;

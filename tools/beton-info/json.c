@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The file as JSON. Samples are printed one at a time, so that memory does not grow with their number. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,7 +218,7 @@ static int print_samples(const beton_reader *reader, const selection *chosen, ui
 		result = make_sample(reader, i, &bytes, object, damaged, err);
 		fputs(printed++ ? ",\n  " : "\n  ", stdout);
 		if (json_dumpf(object, stdout, REAL_DIGITS) != 0 && result == BETON_OK)
-			result = bt_fail(err, BETON_IO, "cannot print sample %llu", (unsigned long long)i);
+			result = bt_fail_errno(err, errno, "standard output: sample %llu", (unsigned long long)i);
 		json_decref(object);
 		progress_sample(&bar, 0);
 	}

@@ -61,7 +61,8 @@ int program_end(const char *name, int result, const beton_error *err)
 		signal(stop_signal, SIG_DFL);
 		raise(stop_signal);
 	}
-	if (fflush(stdout) != 0 || ferror(stdout)) {
+	/* A failure that ended the work may have been this one. */
+	if ((fflush(stdout) != 0 || ferror(stdout)) && result == BETON_OK) {
 		fprintf(stderr, "%s: standard output: %s\n", name, strerror(errno));
 		return 1;
 	}
