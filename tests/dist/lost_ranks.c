@@ -193,11 +193,13 @@ struct outcome {
 	int unnamed; /* ranks that did not say which one is lost */
 };
 
-/* Any rank may be lost. In "another" rank 0 joins. */
-static int choose_victim(const struct loss *loss, int trial)
+/* Any rank may be lost. In "another" rank 0 joins; in "send" no operation waits for rank 2. */
+static int choose_victim(const struct loss *loss, enum how how, int trial)
 {
 	if (loss->first)
 		return 2;
+	if (how == STOPPED && strcmp(loss->name, "send") == 0)
+		return trial % 2;
 	return strcmp(loss->name, "another") == 0 ? 1 + trial % 2 : trial % RANKS;
 }
 
@@ -214,7 +216,7 @@ static struct outcome lose(const struct loss *loss, int bytes, enum how how, int
 	struct ranks ranks;
 	struct outcome outcome = {0};
 	char mode[64];
-	int size = loss->first ? RANKS + 1 : RANKS, victim = choose_victim(loss, trial);
+	int size = loss->first ? RANKS + 1 : RANKS, victim = choose_victim(loss, how, trial);
 	snprintf(mode, sizeof(mode), "%s-%d", loss->name, bytes);
 	start_ranks(&ranks, mode, loss->first, size, how == STOPPED ? STOPPED_MS : LONG_MS);
 	wait_for_marks(&ranks, size - loss->first);
