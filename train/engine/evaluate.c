@@ -9,6 +9,9 @@
 
 enum { COUNT, INTERRUPTED, BAD, COUNTS };
 
+/* What ranks ask each other before each batch. */
+enum { MORE, STOP, FAILED, FLAGS };
+
 enum { SLOTS = 2 };
 
 /* A batch that is being computed, and host memory for its results. */
@@ -26,6 +29,7 @@ struct evaluation {
 	int64_t batches; /* of this rank; 0: all */
 	int64_t taken;
 	dtrain_group *together; /* of ranks that must run the network equally often; NULL: each on its own */
+	bool apart;             /* this rank failed where it can no longer tell the others */
 	int64_t counts[COUNTS];
 	double sums[ENGINE_SUMS];
 	engine_class_count *classes; /* NULL: not wanted */
@@ -102,11 +106,13 @@ static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch 
 	return status == BETON_OK ? engine->api->event_record(slot->done, engine->stream, err) : status;
 }
 
+/* Where programs gather parameters, a rank that fails in the midst of one leaves the others waiting in it. */
 static int run_batch(struct evaluation *evaluation, beton_batch *batch, beton_error *err)
 {
 	struct slot *slot = &evaluation->slots[evaluation->next];
 	evaluation->next = (evaluation->next + 1) % SLOTS;
 	int status = launch(evaluation, slot, batch, err);
+	evaluation->apart = status != BETON_OK && evaluation->together;
 	/* An asynchronous device has computed the previous batch meanwhile; a synchronous one has computed this
 	 * batch. */
 	struct slot *due = evaluation->engine->staged ? &evaluation->slots[evaluation->next] : slot;
@@ -135,66 +141,79 @@ static int add_array(dtrain_group *group, void *array, size_t count, dtrain_dtyp
 	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
 }
 
-/* Where programs gather parameters, a rank that has no more batches runs them as often as the others. */
-static int agree(const struct evaluation *evaluation, bool *more, bool *stop, beton_error *err)
+/* Asks the other ranks, where programs gather parameters, and returns this one's status, or an error of the group.
+ * batch: this rank's next one, which is released unless it is run. *more: there is a program to run, the same on all
+ * ranks. */
+static int agree(struct evaluation *evaluation, int status, beton_batch **batch, bool *more, beton_error *err)
 {
-	int64_t flags[] = {*more, *stop};
-	if (!evaluation->together)
-		return BETON_OK;
-	int status = add_array(evaluation->together, flags, 2, DTRAIN_I64, DTRAIN_MAX, err);
-	*more = flags[0] != 0;
-	*stop = flags[1] != 0;
+	int64_t flags[FLAGS] = {
+		[MORE] = *batch != NULL, [STOP] = evaluation->counts[INTERRUPTED], [FAILED] = status != BETON_OK};
+	if (evaluation->together) {
+		beton_error late;
+		int asked = add_array(evaluation->together, flags, FLAGS, DTRAIN_I64, DTRAIN_MAX, &late);
+		evaluation->apart = asked != BETON_OK;
+		if (status == BETON_OK && asked != BETON_OK) {
+			*err = late;
+			status = asked;
+		}
+	}
+	*more = status == BETON_OK && flags[MORE] && !flags[STOP] && !flags[FAILED];
+	evaluation->counts[INTERRUPTED] = flags[STOP];
+	if (!*more)
+		beton_batch_release(batch);
 	return status;
 }
 
-static int run_without_batch(const struct evaluation *evaluation, beton_error *err)
+/* A rank that has no more batches runs the program as often as the others. */
+static int run_without_batch(struct evaluation *evaluation, beton_error *err)
 {
 	const engine_rank *engine = evaluation->engine;
 	const engine_task *task = engine->job.task;
 	int runs = task->count_runs ? task->count_runs(&engine->job) : 1, status = BETON_OK;
 	for (int i = 0; i < runs && status == BETON_OK; i++)
 		status = dtrain_program_run(engine->val.program, engine->stream, false, err);
+	evaluation->apart = status != BETON_OK;
 	return status;
 }
 
-/* The next batch that is not skipped; NULL: there are no more, or a rank was told to stop. *others: they have more. */
+/* The next batch that is not skipped; NULL: there are no more, or this rank was told to stop. */
 static int next_batch(struct evaluation *evaluation, beton_loader *loader, beton_iterator *iterator,
-		      beton_batch **batch, bool *others, beton_error *err)
+		      beton_batch **batch, beton_error *err)
 {
-	bool stop = engine_is_told(evaluation->engine), more = false;
+	engine_rank *engine = evaluation->engine;
+	const engine_task *task = engine->job.task;
 	int status = BETON_OK;
-	*batch = NULL;
-	while (!stop && !*batch && (!evaluation->batches || evaluation->taken < evaluation->batches)) {
-		status = engine_next_batch(evaluation->engine, iterator, batch, err);
+	if (engine_is_told(engine)) {
+		evaluation->counts[INTERRUPTED] = 1;
+		return BETON_OK;
+	}
+	while (!*batch && (!evaluation->batches || evaluation->taken < evaluation->batches)) {
+		status = engine_next_batch(engine, iterator, batch, err);
 		if (status != BETON_OK && !is_skipped(loader, status))
 			break;
 		evaluation->taken++;
 	}
 	if (status != BETON_OK && status != BETON_END && !is_skipped(loader, status))
 		return status;
-	more = *batch != NULL;
-	status = agree(evaluation, &more, &stop, err);
-	if (stop) {
-		evaluation->counts[INTERRUPTED] = 1;
-		beton_batch_release(batch);
-	}
-	*others = more && !stop;
-	return status;
+	return *batch && task->check_batch ? task->check_batch(engine, false, *batch, err) : BETON_OK;
 }
 
-static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_error *err)
+/* status: what this rank has come to so far, which it says to the others where they have to know. */
+static int run_shard(struct evaluation *evaluation, beton_loader *loader, int status, beton_error *err)
 {
-	beton_iterator *iterator;
+	beton_iterator *iterator = NULL;
 	uint64_t bad = count_bad(loader);
-	bool others = true;
-	int status = beton_iterator_open(&iterator, loader, 0, 0, err);
-	while (status == BETON_OK && others) {
-		beton_batch *batch;
-		status = next_batch(evaluation, loader, iterator, &batch, &others, err);
-		if (status == BETON_OK && batch)
-			status = run_batch(evaluation, batch, err);
-		else if (status == BETON_OK && others)
-			status = run_without_batch(evaluation, err);
+	bool more = !evaluation->apart;
+	if (status == BETON_OK)
+		status = beton_iterator_open(&iterator, loader, 0, 0, err);
+	while (more) {
+		beton_batch *batch = NULL;
+		if (status == BETON_OK)
+			status = next_batch(evaluation, loader, iterator, &batch, err);
+		status = agree(evaluation, status, &batch, &more, err);
+		if (more)
+			status = batch ? run_batch(evaluation, batch, err) : run_without_batch(evaluation, err);
+		more = more && !evaluation->apart;
 	}
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++)
 		status = settle(evaluation, &evaluation->slots[(evaluation->next + i) % SLOTS], err);
@@ -217,6 +236,29 @@ static void count_model_once(struct evaluation *evaluation)
 	evaluation->counts[INTERRUPTED] = interrupted;
 }
 
+/* Tells the ranks that have not failed of the lowest that has, in its own words. */
+static int share_failure(dtrain_group *group, int status, bool *agreed, beton_error *err)
+{
+	const int rank = dtrain_group_rank(group), size = dtrain_group_size(group);
+	int64_t failed = status == BETON_OK ? size : rank;
+	char text[sizeof(err->message)] = "";
+	beton_error why;
+	dtrain_work *work = NULL;
+	if (status != BETON_OK)
+		memcpy(text, err->message, sizeof(text));
+	int asked = add_array(group, &failed, 1, DTRAIN_I64, DTRAIN_MIN, &why);
+	if (asked == BETON_OK && failed < size)
+		asked = dtrain_broadcast(group, text, sizeof(text), DTRAIN_U8, (int)failed, NULL, &work, &why);
+	if (asked == BETON_OK && failed < size)
+		asked = dtrain_work_wait(&work, &why);
+	*agreed = asked == BETON_OK;
+	if (status != BETON_OK)
+		return status;
+	if (asked != BETON_OK)
+		return bt_fail(err, asked, "%s", why.message);
+	return failed < size ? bt_fail(err, BETON_PEER_LOST, "rank %d failed: %s", (int)failed, text) : BETON_OK;
+}
+
 static int add_ranks(struct evaluation *evaluation, dtrain_group *group, beton_error *err)
 {
 	size_t classes = (size_t)evaluation->engine->data->classes;
@@ -236,7 +278,6 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 	uint64_t samples = evaluation->engine->data->val.samples;
 	out->count = evaluation->counts[COUNT];
 	out->bad = evaluation->counts[BAD];
-	out->counted = true;
 	if ((uint64_t)(out->count + out->bad) != samples && !evaluation->batches)
 		return bt_fail(err, BETON_STATE, "evaluation: %ld of %ld samples were counted", (long)out->count,
 			       (long)samples);
@@ -262,33 +303,42 @@ void engine_evaluation_clear(engine_evaluation *evaluation)
 	*evaluation = (engine_evaluation){0};
 }
 
+/* Memory for the results. */
+static int prepare(struct evaluation *evaluation, engine_evaluation *out, beton_error *err)
+{
+	const engine_rank *engine = evaluation->engine;
+	if (engine->job.per_class) {
+		out->classes = evaluation->classes = calloc((size_t)engine->data->classes, sizeof(*out->classes));
+		if (!out->classes)
+			return bt_fail(err, BETON_NO_MEMORY, "out of memory for the results of %ld classes",
+				       (long)engine->data->classes);
+	}
+	return open_evaluation(evaluation, err);
+}
+
 int engine_evaluate(engine_rank *engine, beton_loader *loader, int64_t batches, dtrain_group *group,
 		    engine_evaluation *out, bool *interrupted, beton_error *err)
 {
 	struct evaluation evaluation = {.engine = engine, .batches = batches};
-	int status = BETON_OK;
+	beton_error late;
 	out->classes = NULL;
-	if (engine->job.per_class) {
-		out->classes = evaluation.classes = calloc((size_t)engine->data->classes, sizeof(*out->classes));
-		if (!out->classes)
-			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the results of %ld classes",
-					 (long)engine->data->classes);
-	}
 	bool together = dtrain_sync_gathers_always(engine->sync) || engine->model_ranks > 1;
 	evaluation.together = together ? group : NULL;
-	if (status == BETON_OK)
-		status = open_evaluation(&evaluation, err);
-	if (status == BETON_OK)
-		status = dtrain_sync_gather(engine->sync, engine->stream, err);
-	if (status == BETON_OK)
-		status = run_shard(&evaluation, loader, err);
+	int status = prepare(&evaluation, out, err);
+	int gathered = dtrain_sync_gather(engine->sync, engine->stream, status == BETON_OK ? err : &late);
+	evaluation.apart = gathered != BETON_OK;
+	status = run_shard(&evaluation, loader, status == BETON_OK ? gathered : status, err);
 	close_evaluation(&evaluation);
-	if (status == BETON_OK && group)
-		status = add_ranks(&evaluation, group, err);
-	if (status != BETON_OK) {
+	if (status != BETON_OK)
 		bt_prefix(err, "evaluation");
-		return status;
+	if (group && !evaluation.apart)
+		status = share_failure(group, status, &out->agreed, err);
+	if (status == BETON_OK && group) {
+		status = add_ranks(&evaluation, group, err);
+		out->agreed = status == BETON_OK;
 	}
+	if (status != BETON_OK)
+		return status;
 	*interrupted = evaluation.counts[INTERRUPTED] > 0;
 	return *interrupted ? BETON_OK : find_means(&evaluation, out, err);
 }

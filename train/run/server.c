@@ -169,6 +169,9 @@ static int evaluate(struct serving *serving, beton_error *err)
 	run_evaluation evaluation = {.epoch = position->epoch + 1,
 				     .step = position->step,
 				     .train_seconds = (double)serving->trained_ns / 1e9};
+	/* One that was due when the run was saved belongs to the epoch that had ended. */
+	if (position->position == 0 && position->epoch > 0)
+		evaluation.epoch--;
 	uint64_t began = bt_now_ns();
 	bool interrupted = false;
 	int status = dtrain_server_buffers(serving->server, session->engine.stream, err);
@@ -178,6 +181,7 @@ static int evaluate(struct serving *serving, beton_error *err)
 	status = run_bad_samples_advise(status, err);
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	serving->stop = serving->stop || interrupted;
+	position->evaluation_due = status != BETON_OK || interrupted;
 	if (status == BETON_OK && !interrupted && session->options->keep_best)
 		run_best_note(position, &evaluation.result.outputs->metrics[0], evaluation.result.metrics[0]);
 	if (status == BETON_OK && !interrupted)
@@ -190,6 +194,32 @@ static int evaluate(struct serving *serving, beton_error *err)
 static bool is_multiple(int64_t step, int64_t every)
 {
 	return every && step % every == 0;
+}
+
+/* What was trained is not lost with an evaluation that fails: a resumed run begins with it. */
+static void save_unevaluated(struct serving *serving, int failure, beton_error *err)
+{
+	const run_session *session = serving->session;
+	beton_error late;
+	if (!session->options->checkpoint || failure == BETON_DIVERGED)
+		return;
+	if (save(serving, &late) == BETON_OK && run_saving_wait(serving->session, &late) == BETON_OK)
+		bt_append(err->message, sizeof(err->message),
+			  "; the checkpoint of step %" PRId64 " has what was trained", session->position.step);
+}
+
+/* The evaluation that failed, or was interrupted, when the run was saved. */
+static int evaluate_due(struct serving *serving, beton_error *err)
+{
+	const run_session *session = serving->session;
+	if (!session->position.evaluation_due || !session->engine.val.program)
+		return BETON_OK;
+	int status = evaluate(serving, err);
+	serving->step_ns = bt_now_ns();
+	if (status != BETON_OK)
+		return status;
+	serving->saved_step = -1;
+	return save(serving, err);
 }
 
 /* Evaluations and checkpoints that are due after a step. The workers go on meanwhile, as far as they may. */
@@ -210,7 +240,9 @@ static int attend(struct serving *serving, beton_error *err)
 	}
 	bool saves = over || last || serving->stop || is_multiple(position->step, options->checkpoint_every) ||
 		     position->best_step == position->step;
-	if (status == BETON_OK && saves)
+	if (status != BETON_OK)
+		save_unevaluated(serving, status, err);
+	else if (saves)
 		status = save(serving, err);
 	if (evaluates || saves)
 		serving->step_ns = bt_now_ns();
@@ -233,6 +265,8 @@ static int serve(struct serving *serving, beton_error *err)
 	run_session *session = serving->session;
 	int status = dtrain_server_publish(serving->server, session->engine.stream, err);
 	serving->step_ns = bt_now_ns();
+	if (status == BETON_OK)
+		status = evaluate_due(serving, err);
 	while (status == BETON_OK && !serving->stop && session->position.step < session->facts->total_steps) {
 		status = serve_step(serving, err);
 		if (status == BETON_OK)

@@ -299,7 +299,7 @@ static int evaluate_weights(struct training *training, engine_evaluation *out, b
 	int back = run_session_hide(session, true, &late);
 	if (status == BETON_OK && back != BETON_OK)
 		*err = late;
-	*intact = back == BETON_OK && (out->counted || session->world_size == 1);
+	*intact = back == BETON_OK && (out->agreed || session->world_size == 1);
 	return status == BETON_OK ? back : status;
 }
 
