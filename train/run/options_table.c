@@ -379,8 +379,9 @@ const option_row run_rows[] = {
 	       "for the sums over several copies with --shard. What they do not send is added to the gradients of the "
 	       "next step, in extra memory as large as the "
 	       "gradients, and is saved in checkpoints, of which each rank writes a part. A run that is resumed with "
-	       "another METHOD or --powersgd-min-rate, or on another number of copies of the parameters (`ddp`: of "
-	       "ranks; else of ranks / --shard), begins without it."),
+	       "another METHOD or --powersgd-min-rate, on another number of copies of the parameters (`ddp`: of "
+	       "ranks; else of ranks / --shard), with shards that cut other matrices, or with another product of ranks "
+	       "and --accumulate, begins without it and says so."),
 	REALS("compress-ratio", TOLD, compress_ratio, "X", 1, 1e-6, 1, "0.01", "share of gradients that `topk` sends",
 	      NULL),
 	FLAG("no-error-feedback", TOLD, no_error_feedback, "drop what `int8`, `topk` and `powersgd` do not send", NULL),

@@ -270,14 +270,25 @@ static int share_optimizer(run_session *session, beton_error *err)
 	return status == BETON_OK && count ? share(session, count, 2, err) : status;
 }
 
-/* Whether the checkpoint is of another method, or of one that compresses other parameters. */
+static int64_t saved_number(const run_saved *saved, const char *option)
+{
+	const char *text = saved->texts[run_row_find(option)];
+	return text ? strtoll(text, NULL, 10) : 1;
+}
+
+/* Whether the checkpoint is of another method, or of one that compresses other parameters, or of sums of another number
+ * of gradients: the optimizer would divide what is left of those by the number of today. */
 static bool compresses_otherwise(const run_options *options)
 {
 	const run_saved *saved = options->saved;
-	return saved && (saved->changed[run_row_find("compress")] || saved->changed[run_row_find("powersgd-min-rate")]);
+	if (!saved)
+		return false;
+	return saved->changed[run_row_find("compress")] || saved->changed[run_row_find("powersgd-min-rate")] ||
+	       saved_number(saved, "world-size") * saved_number(saved, "accumulate") !=
+		       options->world_size * options->accumulate;
 }
 
-/* Each rank reads its parts. Those of other ranks, or of another method, are of no use. */
+/* Each rank reads its parts. Those of other ranks or shards, or of another method, are of no use. */
 static int load_hook(run_session *session, beton_error *err)
 {
 	const run_weights weights = run_session_weights(session);
@@ -285,10 +296,11 @@ static int load_hook(run_session *session, beton_error *err)
 	char *path = bt_format("%s/step-%012" PRId64, session->options->checkpoint, session->position.step);
 	if (!path)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the path of a checkpoint");
-	int status = run_weights_load_hook(&weights, path, compresses_otherwise(session->options), &dropped, err);
+	int status = run_weights_load_hook(&weights, path, compresses_otherwise(session->options), session->slow_group,
+					   &dropped, err);
 	if (status == BETON_OK && session->rank == 0 && dropped)
-		printf("%s: what its ranks had not sent yet is dropped: it is of other ranks or copies, or of another "
-		       "--compress\n",
+		printf("%s: what its ranks had not sent yet is dropped: it is of other ranks, copies or shards, or of "
+		       "another --accumulate or --compress\n",
 		       path);
 	free(path);
 	return status;

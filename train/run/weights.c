@@ -303,26 +303,61 @@ static void keep_steps(view_list *list, const dtrain_checkpoint_tensor *tensors,
 	list->count = kept;
 }
 
-int run_weights_load_hook(const run_weights *weights, const char *path, bool other, bool *dropped, beton_error *err)
+/* Ranks have shards of different parameters, and the same hook on other shards keeps tensors of other ones. *all: each
+ * of the checkpoint's tensors of a hook has a view on some rank, and each rank's views have a tensor. *any: there is
+ * one. */
+static int compare_hook(const view_list *list, const dtrain_checkpoint_tensor *tensors, size_t count,
+			dtrain_group *group, bool *all, bool *any, beton_error *err)
+{
+	enum { NEEDED, LACKING, FACTS };
+	int64_t *facts = calloc(FACTS + count, sizeof(*facts));
+	int status = facts ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the tensors of a hook");
+	size_t found = 0;
+	for (size_t i = 0; status == BETON_OK && i < count; i++) {
+		facts[FACTS + i] = is_of_hook(tensors[i].name) && has_view(list, list->count, &tensors[i]);
+		found += facts[FACTS + i] != 0;
+	}
+	dtrain_work *work = NULL;
+	if (status == BETON_OK) {
+		facts[NEEDED] = list->count > 0;
+		facts[LACKING] = found != list->count;
+	}
+	if (status == BETON_OK && group)
+		status = dtrain_allreduce(group, facts, FACTS + (int64_t)count, DTRAIN_I64, DTRAIN_MAX, NULL, &work,
+					  err);
+	if (status == BETON_OK && group)
+		status = dtrain_work_wait(&work, err);
+	*any = false;
+	*all = status == BETON_OK && facts[NEEDED] && !facts[LACKING];
+	for (size_t i = 0; status == BETON_OK && i < count; i++) {
+		if (!is_of_hook(tensors[i].name))
+			continue;
+		*any = true;
+		*all = *all && facts[FACTS + i];
+	}
+	free(facts);
+	return status;
+}
+
+int run_weights_load_hook(const run_weights *weights, const char *path, bool other, dtrain_group *group, bool *dropped,
+			  beton_error *err)
 {
 	view_list list = {0};
 	dtrain_checkpoint *checkpoint = NULL;
 	const dtrain_checkpoint_tensor *tensors;
-	size_t count = 0, own = hook_count(weights->sync), found = 0, all = 0;
+	size_t count = 0;
+	bool all = false, saved = false;
 	int status = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
 	if (status == BETON_OK)
-		status = list_reserve(&list, weights->params, own, err);
+		status = list_reserve(&list, weights->params, hook_count(weights->sync), err);
 	if (status == BETON_OK)
 		status = list_hook(&list, weights->sync, err);
 	if (status == BETON_OK)
 		status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
-	for (size_t i = 0; status == BETON_OK && i < count; i++) {
-		all += is_of_hook(tensors[i].name);
-		found += is_of_hook(tensors[i].name) && has_view(&list, list.count, &tensors[i]);
-	}
-	/* The others are of parameters that other ranks have shards of. */
-	bool loads = status == BETON_OK && !other && own && found == own;
-	*dropped = all && !loads;
+	if (status == BETON_OK)
+		status = compare_hook(&list, tensors, count, group, &all, &saved, err);
+	bool loads = status == BETON_OK && !other && all;
+	*dropped = saved && !loads;
 	if (status == BETON_OK && !loads)
 		keep_steps(&list, tensors, count);
 	bool any = list.count > 0;

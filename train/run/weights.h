@@ -12,6 +12,7 @@
 #define RUN_WEIGHTS_H
 
 #include <dtrain/checkpoint.h>
+#include <dtrain/comm.h>
 #include <dtrain/local.h>
 #include <dtrain/optimizer.h>
 #include <dtrain/sync.h>
@@ -45,10 +46,12 @@ int run_weights_reserve(const run_weights *weights, const run_position *position
 int run_weights_load(const run_weights *weights, const char *path, const dtrain_checkpoint_ranks *ranks,
 		     beton_error *err);
 
-/* Loads this rank's parts of the tensors of the sync's hook, if the checkpoint has them, of as many ranks; each rank
- * calls it by itself. other: those of the checkpoint are of another hook, even if names and shapes are the same. The
- * number of steps that powersgd has counted is loaded in any case. *dropped: it has tensors of a hook, of which no
- * other is loaded. */
-int run_weights_load_hook(const run_weights *weights, const char *path, bool other, bool *dropped, beton_error *err);
+/* Collective: loads this rank's parts of the tensors of the sync's hook, if the ranks together have a place for all
+ * that the checkpoint has, and the checkpoint has all that they need. other: those of the checkpoint are of no use,
+ * even if names and shapes are the same. group: of host memory; NULL: one rank. The number of steps that powersgd has
+ * counted is loaded in any case. *dropped, the same on all ranks: it has tensors of a hook, of which no other is
+ * loaded. */
+int run_weights_load_hook(const run_weights *weights, const char *path, bool other, dtrain_group *group, bool *dropped,
+			  beton_error *err);
 
 #endif
