@@ -2,8 +2,9 @@
  *
  * Preloaded into a program: kills it before the rename whose number, from 1, is in KILL_AT_RENAME, or before the fsync
  * whose number is in KILL_AT_FSYNC. With KILL_RANK only the process with that RANK, or with that number by an mpiexec,
- * is killed. With KILL_HOLDS it makes that file instead, and goes no further. With NO_EXCHANGE the file system seems to
- * be one that cannot exchange two names. */
+ * is killed. With KILL_HOLDS it makes that file instead, and goes no further. With STUCK_AT_FSYNC no fsync returns from
+ * the one with that number on, as on a disk that hangs. With NO_EXCHANGE the file system seems to be one that cannot
+ * exchange two names. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -60,7 +61,10 @@ int renameat2(int from_folder, const char *from, int to_folder, const char *to, 
 
 int fsync(int fd)
 {
-	static atomic_int number;
+	static atomic_int number, all;
+	const char *stuck = getenv("STUCK_AT_FSYNC");
 	count("KILL_AT_FSYNC", &number);
+	for (bool hangs = stuck && ++all >= atoi(stuck); hangs;)
+		pause();
 	return (int)syscall(SYS_fsync, fd);
 }

@@ -5,6 +5,11 @@
 #include "status_line.h"
 #include "strategy.h"
 
+/* How long whoever leaves after a failure waits for a checkpoint that is being written, in addition to the time for
+ * closing: together they are less than what the launcher gives the ranks. A slow disk may need that; one that hangs, or
+ * a network's folder that is gone, would keep the rank for ever. */
+#define FAILED_MS 10000
+
 int run_saving_open(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
@@ -80,7 +85,7 @@ void run_saving_close(run_session *session)
 {
 	beton_error err;
 	if (session->saver) {
-		run_watchdog_extend(session->watchdog, RUN_SLOW_TIMEOUT_MS);
+		run_watchdog_extend(session->watchdog, FAILED_MS);
 		if (dtrain_checkpoint_saver_wait(session->saver, &err) != BETON_OK)
 			status_line_warn("dtrain-ffcv: --checkpoint: %s", err.message);
 	}
