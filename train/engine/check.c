@@ -28,6 +28,8 @@ static int check_graph(engine_rank *engine, dtrain_graph **graph, beton_error *e
 	dtrain_tensor losses = job->task->build(engine, *graph, job->freeze != NULL, &network);
 	dtrain_program *program = NULL;
 	int status = losses >= 0 ? check_frozen(job, engine->params, err) : BETON_OK;
+	if (status == BETON_OK && losses >= 0 && job->check_params)
+		status = job->check_params(job->context, engine->params, err);
 	if (status == BETON_OK && losses >= 0 && job->freeze)
 		dtrain_graph_backward(*graph, dtrain_mean(*graph, losses));
 	if (status == BETON_OK && (losses < 0 || job->freeze))

@@ -18,12 +18,10 @@ static size_t batch_bytes(const dtrain_graph *graph, const engine_network *netwo
 	return bytes;
 }
 
-/* The last block is never computed again. The parameters are known once the graph is built. */
-static int check_recompute(const engine_rank *engine, beton_error *err)
+int engine_check_recompute(const engine_recompute *how, const dtrain_params *params, beton_error *err)
 {
-	const engine_recompute *how = &engine->job.recompute;
-	int count = dtrain_params_count(engine->params);
-	int32_t last = count ? dtrain_params_at(engine->params, count - 1)->block : 0, most = last > 1 ? last - 1 : 0;
+	int count = dtrain_params_count(params);
+	int32_t last = count ? dtrain_params_at(params, count - 1)->block : 0, most = last > 1 ? last - 1 : 0;
 	if (how->what != DTRAIN_RECOMPUTE_FULL || how->blocks == INT64_MAX || how->blocks <= most)
 		return BETON_OK;
 	return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -48,7 +46,7 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 		if (network->has_hits)
 			dtrain_graph_figure(graph, dtrain_mean(graph, network->hits), ENGINE_FIGURE_HITS);
 		dtrain_graph_backward(graph, loss);
-		status = check_recompute(engine, err);
+		status = engine_check_recompute(&engine->job.recompute, engine->params, err);
 		if (status != BETON_OK) {
 			dtrain_graph_destroy(out);
 			return status;

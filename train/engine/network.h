@@ -9,6 +9,10 @@
 int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
 		       beton_error *err);
 
+/* Whether the model has so many blocks that can be computed again: the last one never is. The parameters are known once
+ * the graph is built. INVALID_ARGUMENT. */
+int engine_check_recompute(const engine_recompute *how, const dtrain_params *params, beton_error *err);
+
 /* Lets the loader lend as many batches as training or an evaluation holds at once: one on a device that has computed it
  * when the call returns. */
 void engine_set_leases(const engine_rank *engine, bool training, beton_loader_options *loader);

@@ -55,6 +55,9 @@ typedef struct engine_job {
 	engine_offload offload;     /* in training */
 	int32_t host_threads;       /* that update there; 0: as dtrain_device_options.threads */
 	const char *freeze;         /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
+	/* Options of the caller that depend on the parameters, which engine_check_network has declared; NULL: none. */
+	int (*check_params)(const void *context, dtrain_params *params, beton_error *err);
+	const void *context;
 } engine_job;
 
 typedef struct engine_dataset {

@@ -27,8 +27,8 @@ typedef struct run_groups {
 	bool *outer; /* whether it is before the first block or behind the last one, by index: for `muon` */
 } run_groups;
 
-/* Applies --weight-decay, --bias-lr-scale, --no-bias-decay, --no-decay, --param-groups, --layer-decay. params must be
- * allocated. INVALID_ARGUMENT: a pattern that matches no parameter, or too many different groups. */
+/* Applies --weight-decay, --bias-lr-scale, --no-bias-decay, --no-decay, --param-groups, --layer-decay. params are
+ * declared. INVALID_ARGUMENT: a pattern that matches no parameter, or too many different groups. */
 int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err);
 void run_groups_free(run_groups *groups);
 /* Sets the numbers of an optimizer with groups->count groups. */

@@ -14,8 +14,11 @@
 
 #include "common/list.h"
 #include "common/system.h"
+#include "engine/network.h"
+#include "groups.h"
 #include "loading.h"
 #include "order_input.h"
+#include "parts.h"
 #include "shards/shards.h"
 #include "source.h"
 #include "strategy.h"
@@ -164,9 +167,40 @@ static int read_data(const run_options *options, const engine_job *job, engine_d
 	return status;
 }
 
+static int check_units(const char *pattern, dtrain_params *params, beton_error *err)
+{
+	dtrain_unit_policy policy;
+	dtrain_unit_policy_init(&policy);
+	policy.pattern = pattern;
+	int status = dtrain_params_set_units(params, &policy, err);
+	if (status == BETON_OK)
+		status = dtrain_params_only_plan(params, err);
+	if (status == BETON_OK)
+		status = dtrain_params_allocate(params, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "--unit-pattern");
+	return status;
+}
+
+/* What each rank would otherwise find wrong by itself. */
+static int check_params(const void *context, dtrain_params *params, beton_error *err)
+{
+	const run_options *options = context;
+	run_groups groups = {0};
+	int status = run_parts_check_buffers(options, params, err);
+	if (status == BETON_OK)
+		status = run_groups_make(options, params, &groups, err);
+	run_groups_free(&groups);
+	if (status == BETON_OK)
+		status = engine_check_recompute(&options->recomputed, params, err);
+	return status == BETON_OK && options->unit_pattern ? check_units(options->unit_pattern, params, err) : status;
+}
+
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
-	const engine_job job = run_options_job(options);
+	engine_job job = run_options_job(options);
+	job.check_params = options->evaluate ? NULL : check_params;
+	job.context = options;
 	*out = (run_facts){0};
 	int status = check_world(world_size, err);
 	if (status == BETON_OK)
