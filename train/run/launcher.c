@@ -75,10 +75,15 @@ struct launch {
 	char failure[160];
 };
 
+/* Printed at once: the ranks, which are asked to stop because of it, have their say afterwards. */
 static void note_output(struct launch *launch, int failure)
 {
-	if (failure && !launch->output_error)
-		launch->output_error = failure;
+	beton_error err;
+	if (!failure || launch->output_error)
+		return;
+	launch->output_error = failure;
+	bt_fail_errno(&err, failure, "launcher: cannot forward the output of the ranks");
+	status_line_warn("%s: %s", program_invocation_short_name, err.message);
 }
 
 static void signal_ranks(struct launch *launch, int number)
@@ -530,7 +535,7 @@ static void release(struct launch *launch)
 	free(launch->polls);
 }
 
-static int finish(struct launch *launch, int *exit_status, beton_error *err)
+static void finish(struct launch *launch, int *exit_status)
 {
 	kill_orphans();
 	note_output(launch, dtrain__merge_flush(&launch->merge, ULONG_MAX));
@@ -546,8 +551,7 @@ static int finish(struct launch *launch, int *exit_status, beton_error *err)
 	if (launch->signal)
 		*exit_status = 128 + launch->signal;
 	if (launch->output_error)
-		return bt_fail_errno(err, launch->output_error, "launcher: cannot forward the output of the ranks");
-	return BETON_OK;
+		*exit_status = EXIT_FAILURE;
 }
 
 static int start_store(const struct launch_options *options, char token[2 * TOKEN_BYTES + 1],
@@ -600,7 +604,7 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 		run(&launch);
 		if (dtrain_store_server_check(server, &refused))
 			status_line_warn("%s: %s", program_invocation_short_name, refused.message);
-		status = finish(&launch, exit_status, err);
+		finish(&launch, exit_status);
 	}
 	dtrain_store_server_stop(&server);
 	release(&launch);
