@@ -15,7 +15,8 @@
  */
 static const char *const same_things[][7] = {
 	{"index", "subset", "indices", "sample", "samples", NULL},
-	{"limit", "number", "samples", "count", NULL},
+	{"limit", "number", "samples", "count", "epoch-samples", NULL},
+	{"image-size", "min-resolution", "max-resolution", "resolution", NULL},
 	{"random", "val-fraction", "fraction", NULL},
 	{"fraction", "limit", NULL},
 	{"threads", "num-threads", "workers", "jobs", NULL},
@@ -24,6 +25,18 @@ static const char *const same_things[][7] = {
 	{"force", "overwrite", NULL},
 	{"quick", "fast", NULL},
 	{"seed", "val-seed", "shuffle", NULL},
+};
+
+/* Options of one program whose part another program has in a different place. */
+static const struct {
+	const char *names[6], *program, *place;
+} places[] = {
+	{{"checkpoint", "init", "resume", "weights"}, "dtrain-predict", "the first argument names the WEIGHTS"},
+	{{"checkpoint", "init", "resume", "weights"}, "dtrain-generate", "the argument names the WEIGHTS"},
+	{{"checkpoint", "init", "resume", "weights"}, "dtrain-export", "the first argument names the CHECKPOINT"},
+	{{"data", "val"}, "dtrain-predict", "the second argument names the DATA"},
+	{{"model"}, "dtrain-plan", "the argument names the MODEL"},
+	{{"limit", "subset", "indices", "index", "samples"}, "dtrain-predict", "beton-subset makes a smaller dataset"},
 };
 
 static bool is_name(const char *const *names, const char *word, size_t length)
@@ -50,6 +63,15 @@ static const char *find_same(const char *word, size_t length, const struct optio
 	return NULL;
 }
 
+static const char *find_place(const char *word, size_t length)
+{
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
+		if (strcmp(places[i].program, program_invocation_short_name) == 0 &&
+		    is_name(places[i].names, word, length))
+			return places[i].place;
+	return NULL;
+}
+
 /* getopt_long takes an unknown option and an abbreviation of several options for the same fault. */
 int bt_refuse_argument(const char *given, const struct option *options, beton_error *err)
 {
@@ -69,6 +91,9 @@ int bt_refuse_argument(const char *given, const struct option *options, beton_er
 	if (same)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option; the one like it is '--%s'", given,
 			       same);
+	const char *place = is_long ? find_place(word, length) : NULL;
+	if (place)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option; %s", given, place);
 	bt_suggestion like;
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option%s", given,
 		       bt_suggest_option(&like, given, options));

@@ -53,12 +53,34 @@ void bt_suggest_begin(bt_suggestion *self, const char *word)
 	begin(self, word, strlen(word));
 }
 
+/* Names of the same thing, of which each program, library and paper has its own. */
+static const char *const synonyms[][6] = {
+	{"f16", "fp16", "float16", "half"},
+	{"bf16", "bfloat16"},
+	{"f32", "fp32", "float32", "float", "single"},
+};
+
+static bool is_one_of(const char *const *names, const char *word, size_t length)
+{
+	while (*names && (strncasecmp(*names, word, length) != 0 || (*names)[length]))
+		names++;
+	return *names != NULL;
+}
+
+static bool means(const bt_suggestion *self, const char *name)
+{
+	for (size_t i = 0; i < sizeof(synonyms) / sizeof(synonyms[0]); i++)
+		if (is_one_of(synonyms[i], self->word, self->length) && is_one_of(synonyms[i], name, strlen(name)))
+			return true;
+	return false;
+}
+
 void bt_suggest_try(bt_suggestion *self, const char *name)
 {
 	size_t length = name ? strlen(name) : 0;
 	if (self->distance == 0 || length == 0 || length > BT_SUGGEST_MAX)
 		return;
-	size_t found = distance(self->word, self->length, name, length);
+	size_t found = means(self, name) ? 0 : distance(self->word, self->length, name, length);
 	if (found >= self->distance || found >= length)
 		return;
 	self->distance = found;

@@ -42,6 +42,7 @@ typedef struct figures {
 	bench_profile profile; /* no ops: none */
 	const char *unit;      /* of throughput */
 	double units;          /* in a step */
+	int64_t side;          /* of a picture, in pixels */
 	int64_t length;        /* of a sequence; 0: pictures */
 	size_t peak_bytes;     /* of the process's resident memory, when the steps had been timed */
 	char description[256];
@@ -291,6 +292,7 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 		f->asynchronous = job.engine.staged;
 		f->unit = job.engine.job.task->unit;
 		f->units = bench_job_units(&job);
+		f->side = job.example.vision.image_size;
 		f->length = job.example.model.transformer.vocabulary ? (int64_t)(f->units / (double)o->batch) : 0;
 		f->facts.struct_size = sizeof(f->facts);
 		dtrain_program_get_facts(job.engine.train.program, &f->facts);
@@ -346,7 +348,7 @@ static int print_json(const bench_step_options *o, const figures *f)
 	json_t *object = json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I}", "model", o->model, "device",
 		f->description, "precision", precisions[o->precision], f->length ? "context_length" : "image_size",
-		f->length ? (json_int_t)f->length : (json_int_t)o->side, "batch_size", (json_int_t)o->batch, "step_ms",
+		f->length ? (json_int_t)f->length : (json_int_t)f->side, "batch_size", (json_int_t)o->batch, "step_ms",
 		t->step_seconds * 1e3, key, f->units / t->step_seconds, "gflops", rate, "repeated_ops",
 		(json_int_t)f->facts.repeated, "repeated_flops", f->facts.repeated_flops, "arena_bytes",
 		(json_int_t)f->facts.arena_bytes, "unshared_bytes", (json_int_t)f->facts.unshared_bytes, "copy_bytes",
@@ -398,7 +400,7 @@ static void print(const bench_step_options *o, figures *f)
 	if (f->length)
 		printf("%lld tokens", (long long)f->length);
 	else
-		printf("%llu x %llu px", (unsigned long long)o->side, (unsigned long long)o->side);
+		printf("%llu x %llu px", (unsigned long long)f->side, (unsigned long long)f->side);
 	printf(", batch %llu, %s, %s\n", (unsigned long long)o->batch, precisions[o->precision], f->description);
 	printf("step                        %8.1f %s/s  %7.1f ms  %6.0f GFLOP/s\n", f->units / t->step_seconds, f->unit,
 	       t->step_seconds * 1e3, rate);
@@ -428,8 +430,7 @@ static void print(const bench_step_options *o, figures *f)
 
 int bench_step(int argc, char **argv)
 {
-	bench_step_options o = {
-		.device = {"auto", -1}, .model = "resnet18", .side = 128, .batch = 32, .classes = 1000, .steps = 10};
+	bench_step_options o = {.device = {"auto", -1}, .model = "resnet18", .batch = 32, .steps = 10};
 	beton_error err = {0};
 	int status = parse(argc, argv, &o, &err);
 	if (status == BETON_OK && o.help) {

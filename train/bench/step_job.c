@@ -17,6 +17,7 @@ static int open_engine(bench_job *job, beton_error *err)
 					      .batch_size = (int64_t)o->batch,
 					      .classes = (int64_t)o->classes,
 					      .image_size = (int64_t)o->side,
+					      .usual_size = 128,
 					      .context_length = (int64_t)o->context};
 	dtrain_device_options options = {.struct_size = sizeof(options),
 					 .index = run_device_index(&o->device, 0, false),

@@ -4,6 +4,8 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 
 #include "common/error.h"
 #include "common/isa.h"
@@ -71,10 +73,35 @@ static bool has_bf16(const dtrain_device *device)
 	return status == dnnl_success;
 }
 
+/* oneDNN takes what it does not know for no cap at all. Its versions know more and more names, all of which begin so.
+ */
+static int check_cap(beton_error *err)
+{
+	static const char *const variables[] = {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"};
+	static const char *const names[] = {"DEFAULT", "ALL", "SSE41", "AVX", "AVX2", "AVX2_", "AVX512_", "AVX10_"};
+	for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
+		const char *value = getenv(variables[i]);
+		bool known = !value || !*value;
+		for (size_t k = 0; k < sizeof(names) / sizeof(*names) && !known; k++) {
+			size_t length = strlen(names[k]);
+			known = strncasecmp(value, names[k], length) == 0 &&
+				(names[k][length - 1] == '_' || !value[length]);
+		}
+		if (!known)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "%s: '%.40s' is not an instruction set that oneDNN knows, such as AVX2 or "
+				       "AVX512_CORE",
+				       variables[i], value);
+	}
+	return BETON_OK;
+}
+
 static int cpu_open(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
 {
 	*out = NULL;
 	int status = bt_isa_check(err);
+	if (status == BETON_OK)
+		status = check_cap(err);
 	if (status != BETON_OK)
 		return status;
 	if (options->index != 0)

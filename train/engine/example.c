@@ -8,6 +8,9 @@
 #include "common/suggest.h"
 #include "common/system.h"
 
+/* As ImageNet has. */
+enum { CLASSES = 1000 };
+
 /* Of a model that is no transformer. The name may still be meant for one. */
 static int check_name(const engine_job *job, beton_error *err)
 {
@@ -26,9 +29,27 @@ static int check_name(const engine_job *job, beton_error *err)
 		       bt_suggest_text(&like));
 }
 
+/* Options that would change nothing. */
+static int check_given(const engine_example_options *options, bool reads_text, beton_error *err)
+{
+	const struct {
+		const char *name;
+		bool given, of_text;
+	} all[] = {{"image-size", options->image_size > 0, false},
+		   {"classes", options->classes > 0, false},
+		   {"context-length", options->context_length > 0, true}};
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].given && all[i].of_text != reads_text)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s is for models of %s, and %s is one of %s",
+				       all[i].name, all[i].of_text ? "text" : "pictures", options->model,
+				       reads_text ? "text" : "pictures");
+	return BETON_OK;
+}
+
 int engine_example_open(engine_example *out, const engine_example_options *options, beton_error *err)
 {
-	*out = (engine_example){.vision = {.image_size = options->image_size,
+	const int64_t size = options->image_size ? options->image_size : options->usual_size;
+	*out = (engine_example){.vision = {.image_size = size,
 					   .crop = BETON_CROP_RANDOM,
 					   .crop_scale = {0.08, 1},
 					   .crop_ratio = {3. / 4, 4. / 3},
@@ -53,10 +74,11 @@ int engine_example_open(engine_example *out, const engine_example_options *optio
 				.runs = 1,
 				.dropout = -1,
 				.label_smoothing = reads_text ? 0 : 0.1};
-	out->data.classes = reads_text ? transformer->vocabulary : options->classes;
+	out->data.classes = reads_text ? transformer->vocabulary : options->classes ? options->classes : CLASSES;
 	if (!reads_text)
 		out->data.outputs = &vision_outputs[VISION_CLASSES];
-	return transformer ? engine_check_model(&out->job, err) : check_name(&out->job, err);
+	status = transformer ? engine_check_model(&out->job, err) : check_name(&out->job, err);
+	return status == BETON_OK ? check_given(options, reads_text, err) : status;
 }
 
 void engine_example_close(engine_example *example)

@@ -17,14 +17,18 @@ typedef struct engine_example {
 	engine_job job;
 } engine_example;
 
-/* What the model's samples are like. image_size 0: the model's; context_length 0: the model's longest.
- */
+/* What the model's samples are like, as options of a program say; 0: not given. */
 typedef struct engine_example_options {
 	const char *model;
-	int64_t batch_size, classes, image_size, context_length;
+	int64_t batch_size;
+	int64_t classes;        /* else 1,000 */
+	int64_t image_size;     /* else usual_size */
+	int64_t usual_size;     /* of a side; 0: the model's */
+	int64_t context_length; /* else the model's longest */
 } engine_example_options;
 
-/* Fills out, whose address must not change. Close it even on failure. Errors: those of finding the model. */
+/* Fills out, whose address must not change. Close it even on failure. Errors: those of finding the model;
+ * INVALID_ARGUMENT (an option that is given is not of samples of such a model). */
 int engine_example_open(engine_example *out, const engine_example_options *options, beton_error *err);
 void engine_example_close(engine_example *example);
 

@@ -238,7 +238,8 @@ static void print_times(const question *q)
 	printf("\nA step takes at least that long: each operation at %.4g TFLOP/s or %.4g GB/s of memory",
 	       s->flops / 1e12, s->bandwidth / 1e9);
 	if (q->options->ranks > 1 && s->host_ranks > 1)
-		printf(", links of %.4g GB/s between the %" PRId32 " ranks of a host", s->link / 1e9, s->host_ranks);
+		printf(", links of %.4g GB/s between the %" PRId64 " ranks of a host", s->link / 1e9,
+		       (int64_t)q->options->ranks < s->host_ranks ? (int64_t)q->options->ranks : s->host_ranks);
 	if ((int64_t)q->options->ranks > s->host_ranks)
 		printf(", %.4g GB/s from each rank to other hosts", s->network / 1e9);
 	puts(".");

@@ -276,12 +276,8 @@ static int check(const plan_options *options, const bool given[OPTIONS], beton_e
 
 int main(int argc, char **argv)
 {
-	plan_options options = {.example = {.classes = 1000},
-				.precision = -1,
-				.device = {.name = "auto", .index = -1},
-				.ranks = 1,
-				.runs = 1,
-				.prefetch_mb = -1};
+	plan_options options = {
+		.precision = -1, .device = {.name = "auto", .index = -1}, .ranks = 1, .runs = 1, .prefetch_mb = -1};
 	beton_error err = {0};
 	bool fits = true, given[OPTIONS] = {false};
 	bool seen[sizeof(long_options) / sizeof(long_options[0])] = {false};
