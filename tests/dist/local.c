@@ -247,6 +247,124 @@ static void rank_reduces_in_warm_up_alone(struct rank *r)
 	close_model(r, &trained);
 }
 
+/* Local SGD with a warm-up in a few lines, by the book: arrays of this rank. */
+struct simulated {
+	int64_t count;
+	float *own, *shared, *momentum;
+	float *grads; /* of this rank */
+	float *all;   /* of all ranks, one array each */
+};
+
+static float *new_array(int64_t count)
+{
+	float *array = calloc((size_t)count, sizeof(float));
+	REQUIRE(array);
+	return array;
+}
+
+static void simulate_open(struct simulated *s, const struct rank *r, int64_t count)
+{
+	*s = (struct simulated){count,
+				new_array(count),
+				new_array(count),
+				new_array(count),
+				new_array(count),
+				new_array(count * r->size)};
+}
+
+static void simulate_close(struct simulated *s)
+{
+	float *arrays[] = {s->own, s->shared, s->momentum, s->grads, s->all};
+	for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays); i++)
+		free(arrays[i]);
+}
+
+static float mean_of(const struct simulated *s, const struct rank *r, int64_t i)
+{
+	float sum = 0;
+	for (int rank = 0; rank < r->size; rank++)
+		sum += s->all[rank * s->count + i];
+	return sum / (float)r->size;
+}
+
+static void gather(struct simulated *s, const struct rank *r, const float *mine)
+{
+	MUST(dtrain__group_gather_host(r->group, mine, (size_t)s->count * sizeof(float), s->all, &err));
+}
+
+/* A step of plain SGD with the mean of the ranks' gradients, or with this rank's. */
+static void simulate_step(struct simulated *s, const struct rank *r, float rate, bool apart)
+{
+	gather(s, r, s->grads);
+	for (int64_t i = 0; i < s->count; i++)
+		s->own[i] -= rate * (apart ? s->grads[i] : mean_of(s, r, i));
+}
+
+/* The end of a round: SGD with Nesterov's momentum on what the ranks share. */
+static void simulate_round_end(struct simulated *s, const struct rank *r, float rate, float momentum)
+{
+	gather(s, r, s->own);
+	for (int64_t i = 0; i < s->count; i++) {
+		float gradient = s->shared[i] - mean_of(s, r, i);
+		s->momentum[i] = momentum * s->momentum[i] + gradient;
+		s->shared[i] -= rate * (gradient + momentum * s->momentum[i]);
+		s->own[i] = s->shared[i];
+	}
+}
+
+/* The program's gradients, at the parameters of now. */
+static const float *compute(struct trained *trained, const struct rank *r, int step, bool apart)
+{
+	sync_model_fill(&trained->model, r->rank, step);
+	dtrain_local_begin(trained->local, apart ? INT32_MAX : 0, NULL);
+	MUST(dtrain_program_run(trained->model.program, trained->model.stream, false, &err));
+	MUST(trained->place.api->stream_synchronize(trained->place.stream, &err));
+	return get(trained, dtrain_params_grads(trained->model.params));
+}
+
+/* The ranks' parameters are those of the simulation after each step: three steps of warm-up, rounds of four steps
+ * behind it, and one that the end of the run cuts short. */
+static void rank_equals_a_simulation(struct rank *r)
+{
+	enum { STEPS = 13, WARMUP = 3, ROUND = 4 };
+	const float rate = 0.05f;
+	dtrain_local_options options;
+	struct trained trained;
+	struct simulated s;
+	dtrain_local_options_init(&options);
+	options.steps = ROUND;
+	options.warmup_steps = WARMUP;
+	options.last_step = STEPS;
+	open_model(r, &trained, &options);
+	simulate_open(&s, r, trained.count);
+	size_t bytes = (size_t)trained.count * sizeof(float);
+	memcpy(s.own, get_values(&trained), bytes);
+	MUST(dtrain_local_start(trained.local, 0, trained.place.stream, &err));
+	for (int step = 0; step < STEPS; step++) {
+		bool apart = step >= WARMUP, ends = apart && ((step + 1 - WARMUP) % ROUND == 0 || step + 1 == STEPS);
+		if (step == WARMUP)
+			memcpy(s.shared, s.own, bytes);
+		memcpy(s.grads, compute(&trained, r, step, true), bytes);
+		simulate_step(&s, r, rate, apart);
+		if (ends)
+			simulate_round_end(&s, r, 0.7f, 0.9f);
+		float *grads = new_array(trained.count);
+		memcpy(grads, compute(&trained, r, step, apart), bytes);
+		get_values(&trained);
+		for (int64_t i = 0; i < trained.count; i++)
+			trained.values[i] -= rate * grads[i];
+		free(grads);
+		put_values(&trained);
+		REQUIRE(end_step(&trained, step) == ends);
+		MUST(trained.place.api->stream_synchronize(trained.place.stream, &err));
+		get_values(&trained);
+		for (int64_t i = 0; i < trained.count; i++)
+			REQUIRE(fabsf(trained.values[i] - s.own[i]) <= 2e-6f * (1 + fabsf(s.own[i])));
+	}
+	simulate_close(&s);
+	close_model(r, &trained);
+}
+
 /* A checkpoint has the shared parameters, and this rank's beside them; what is loaded takes their places. */
 static void rank_shows(struct rank *r)
 {
@@ -330,6 +448,7 @@ static int rank_main(struct rank *r)
 	} modes[] = {{"averages", rank_averages},
 		     {"equals-torch", rank_equals_torch},
 		     {"warms-up", rank_reduces_in_warm_up_alone},
+		     {"simulation", rank_equals_a_simulation},
 		     {"shows", rank_shows},
 		     {"misuses", rank_misuses}};
 	const char *mode = r->mode + (strncmp(r->mode, "no-group-", 9) == 0 ? 9 : 0);
@@ -365,6 +484,14 @@ static void gradients_stay_on_the_rank_after_the_warm_up(void **state)
 	run_ranks("no-group-warms-up", 2);
 }
 
+static void steps_and_rounds_are_those_of_a_simulation(void **state)
+{
+	(void)state;
+	run_ranks("simulation", 1);
+	run_ranks("simulation", 3);
+	run_ranks("no-group-simulation", 2);
+}
+
 static void shared_parameters_are_shown_and_loaded(void **state)
 {
 	(void)state;
@@ -384,6 +511,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rounds_of_one_step_average_the_parameters),
 		cmocka_unit_test(outer_steps_are_those_of_torch),
 		cmocka_unit_test(gradients_stay_on_the_rank_after_the_warm_up),
+		cmocka_unit_test(steps_and_rounds_are_those_of_a_simulation),
 		cmocka_unit_test(shared_parameters_are_shown_and_loaded),
 		cmocka_unit_test(misuse_is_named),
 	};
