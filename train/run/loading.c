@@ -24,6 +24,7 @@ static void set_reading(const run_options *options, beton_loader_options *loader
 	loader->num_threads = (uint32_t)options->loader_threads;
 	loader->engine = (beton_engine)options->engine;
 	loader->direct = options->direct;
+	loader->ignore_classes = options->vision.ignore_classes;
 	loader->read_ahead = (uint32_t)options->read_ahead;
 	loader->max_pixels = (uint64_t)options->max_pixels;
 	loader->log = tell;
@@ -174,6 +175,7 @@ int run_loading_epoch_length(const run_options *options, const run_facts *facts,
 	loader.batch_size = 1;
 	loader.num_threads = 1;
 	loader.tokens.ignore_rest = true;
+	loader.ignore_classes = options->vision.ignore_classes;
 	loader.world_size = (uint32_t)world_size;
 	loader.seed = options->seed;
 	loader.indices = input->indices;

@@ -94,6 +94,9 @@ const option_row run_rows[] = {
 	     "classes (as a teacher gives them), with `bce` 0 or 1 for each label, with `mse` the numbers to be "
 	     "predicted. The default with `mse` is `label`, or the first field of floats.",
 	     .none = true, .fact = "label_field"),
+	FLAG("ignore-classes", TOLD, vision.ignore_classes, "do not compare the names of classes in several files",
+	     "A label then stands for what its own file calls so. Otherwise files of --data that number their classes "
+	     "differently are refused, and so is such a --val."),
 	ROW("loss", FIXED, OPTION_CHOICE, vision.loss, "NAME", "cross-entropy",
 	    "training loss: cross-entropy, bce (a binary one for each output), or mse (mean squared error)",
 	    "What it is computed from depends on --label-field. `bce` is the mean over the outputs of the binary cross "

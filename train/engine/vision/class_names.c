@@ -49,7 +49,7 @@ int vision_class_names_compare(const char *data_path, const json_t *data, const 
 		return bt_fail(err, BETON_MISMATCH,
 			       "--val: label %" PRId64
 			       " is %s%.60s%s in %s and %s%.60s%s in %s: the two files number their "
-			       "classes differently",
+			       "classes differently (--ignore-classes takes labels as they are)",
 			       label, theirs ? "'" : "", theirs ? theirs : "no class", theirs ? "'" : "", val_path,
 			       ours ? "'" : "", ours ? ours : "no class", ours ? "'" : "", data_path);
 	}

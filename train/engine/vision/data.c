@@ -177,10 +177,11 @@ static int add_file(const vision_options *options, const char *option, const bt_
 	if (status == BETON_OK && !first && (found.kind != labels->kind || found.elements != labels->elements))
 		status = bt_fail(err, BETON_MISMATCH, "%s: %s has other labels than the previous files", option,
 				 input->path);
-	if (status == BETON_OK && labels->names && found.names && dataset.class_names != out->class_names)
+	if (status == BETON_OK && labels->names && found.names && !options->ignore_classes &&
+	    dataset.class_names != out->class_names)
 		status = bt_fail(err, BETON_MISMATCH,
 				 "%s: %s has other class names than the previous files; beton-merge --remap-classes "
-				 "joins them",
+				 "joins them, --ignore-classes takes labels as they are",
 				 option, input->path);
 	if (status == BETON_OK && !labels->names) {
 		labels->names = json_incref(found.names);
@@ -233,7 +234,7 @@ static int read_val(const vision_options *options, const char *data, const char 
 		status = bt_fail(err, BETON_MISMATCH, "--val: %s has other labels than %s", val, data);
 	out->outputs = &vision_outputs[labels.kind];
 	out->classes = labels.kind == VISION_CLASSES ? out->classes : labels.elements;
-	if (status == BETON_OK)
+	if (status == BETON_OK && !options->ignore_classes)
 		status = vision_class_names_compare(data, names, val, labels.names, labels.used, labels.limit, err);
 	json_decref(labels.names);
 	free(labels.used);

@@ -53,6 +53,7 @@ typedef struct vision_options {
 	/* Names with commas between them; NULL: "label", or the first integer field, or with MSE the first field of
 	 * numbers */
 	const char *label_field;
+	bool ignore_classes;  /* several files may have other names of classes */
 	int loss;             /* vision_loss */
 	double bce_threshold; /* 0: none */
 	int64_t ignore_label; /* negative: a picture with this label has no loss; 0: none */
