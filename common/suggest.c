@@ -53,7 +53,7 @@ void bt_suggest_begin(bt_suggestion *self, const char *word)
 	begin(self, word, strlen(word));
 }
 
-/* Names of the same thing, of which each program, library and paper has its own. */
+/* Names of the same thing: each program, library and paper has its own. */
 static const char *const synonyms[][6] = {
 	{"f16", "fp16", "float16", "half"},
 	{"bf16", "bfloat16"},

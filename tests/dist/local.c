@@ -322,8 +322,8 @@ static const float *compute(struct trained *trained, const struct rank *r, int s
 	return get(trained, dtrain_params_grads(trained->model.params));
 }
 
-/* The ranks' parameters are those of the simulation after each step: three steps of warm-up, rounds of four steps
- * behind it, and one that the end of the run cuts short. */
+/* After each step the ranks have the parameters that the simulation has: three steps of warm-up, then rounds of four
+ * steps. The end of the run cuts the last round short. */
 static void rank_equals_a_simulation(struct rank *r)
 {
 	enum { STEPS = 13, WARMUP = 3, ROUND = 4 };

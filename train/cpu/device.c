@@ -73,8 +73,7 @@ static bool has_bf16(const dtrain_device *device)
 	return status == dnnl_success;
 }
 
-/* oneDNN takes what it does not know for no cap at all. Its versions know more and more names, all of which begin so.
- */
+/* oneDNN ignores an unknown name. Its newer versions know more names, which begin so, too. */
 static int check_cap(beton_error *err)
 {
 	static const char *const variables[] = {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"};

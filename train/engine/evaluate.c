@@ -9,7 +9,7 @@
 
 enum { COUNT, INTERRUPTED, BAD, COUNTS };
 
-/* What ranks ask each other before each batch. */
+/* Questions of the ranks to each other before each batch. */
 enum { MORE, STOP, FAILED, FLAGS };
 
 enum { SLOTS = 2 };
@@ -176,7 +176,7 @@ static int run_without_batch(struct evaluation *evaluation, beton_error *err)
 	return status;
 }
 
-/* The next batch that is not skipped; NULL: there are no more, or this rank was told to stop. */
+/* The next batch that is not skipped; NULL: there are no more, or this rank was asked to stop. */
 static int next_batch(struct evaluation *evaluation, beton_loader *loader, beton_iterator *iterator,
 		      beton_batch **batch, beton_error *err)
 {

@@ -17,7 +17,7 @@ typedef struct engine_example {
 	engine_job job;
 } engine_example;
 
-/* What the model's samples are like, as options of a program say; 0: not given. */
+/* The model's samples, as options of a program describe them; 0: not given. */
 typedef struct engine_example_options {
 	const char *model;
 	int64_t batch_size;
@@ -27,7 +27,7 @@ typedef struct engine_example_options {
 	int64_t context_length; /* else the model's longest */
 } engine_example_options;
 
-/* Fills out, whose address must not change. Close it even on failure. Errors: those of finding the model;
+/* Fills out, whose address must not change. Close it even on failure. Errors: the model is not found;
  * INVALID_ARGUMENT (an option that is given is not of samples of such a model). */
 int engine_example_open(engine_example *out, const engine_example_options *options, beton_error *err);
 void engine_example_close(engine_example *example);

@@ -182,7 +182,7 @@ static int check_units(const char *pattern, dtrain_params *params, beton_error *
 	return status;
 }
 
-/* What each rank would otherwise find wrong by itself. */
+/* Otherwise each rank would find these faults by itself. */
 static int check_params(const void *context, dtrain_params *params, beton_error *err)
 {
 	const run_options *options = context;

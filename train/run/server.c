@@ -196,7 +196,7 @@ static bool is_multiple(int64_t step, int64_t every)
 	return every && step % every == 0;
 }
 
-/* What was trained is not lost with an evaluation that fails: a resumed run begins with it. */
+/* A failed evaluation loses nothing: a resumed run begins with it. */
 static void save_unevaluated(struct serving *serving, int failure, beton_error *err)
 {
 	const run_session *session = serving->session;

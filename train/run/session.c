@@ -288,7 +288,7 @@ static bool compresses_otherwise(const run_options *options)
 		       options->world_size * options->accumulate;
 }
 
-/* Each rank reads its parts. Those of other ranks or shards, or of another method, are of no use. */
+/* Each rank reads its parts. Parts of other ranks or shards, or of another method, are of no use. */
 static int load_hook(run_session *session, beton_error *err)
 {
 	const run_weights weights = run_session_weights(session);

@@ -47,10 +47,9 @@ int run_weights_load(const run_weights *weights, const char *path, const dtrain_
 		     beton_error *err);
 
 /* Collective: loads this rank's parts of the tensors of the sync's hook, if the ranks together have a place for all
- * that the checkpoint has, and the checkpoint has all that they need. other: those of the checkpoint are of no use,
- * even if names and shapes are the same. group: of host memory; NULL: one rank. The number of steps that powersgd has
- * counted is loaded in any case. *dropped, the same on all ranks: it has tensors of a hook, of which no other is
- * loaded. */
+ * that the checkpoint has, and the checkpoint has all that they need. other: its tensors are of no use, even if names
+ * and shapes are the same. group: of host memory; NULL: one rank. The number of steps that powersgd has counted is
+ * loaded in any case. *dropped, the same on all ranks: it has tensors of a hook, and no other one is loaded. */
 int run_weights_load_hook(const run_weights *weights, const char *path, bool other, dtrain_group *group, bool *dropped,
 			  beton_error *err);
 
