@@ -168,6 +168,7 @@ static void syncs_refuse_null(void **state)
 	REFUSES(dtrain_sync_get_step(NULL, NULL, &err));
 	REFUSES(dtrain_sync_gather(NULL, NULL, &err));
 	REFUSES(dtrain_sync_add_shards(NULL, NULL, 0, NULL, &err));
+	REFUSES(dtrain_sync_add_model(NULL, NULL, 0, NULL, &err));
 	REFUSES(dtrain_sync_tensors(NULL, NULL, 0, &err));
 	REFUSES(dtrain_sync_buffers(NULL, NULL, &err));
 }
@@ -216,6 +217,8 @@ static void builders_without_a_graph_return_no_tensor(void **state)
 	assert_true(dtrain_slice(NULL, 0, 0, 0, 0) < 0);
 	assert_true(dtrain_prepend(NULL, 0, 0) < 0);
 	assert_true(dtrain_permute(NULL, 0, NULL) < 0);
+	assert_true(dtrain_reduce_from_axis(NULL, 0, DTRAIN_AXIS_TENSOR) < 0);
+	assert_true(dtrain_copy_to_axis(NULL, 0, DTRAIN_AXIS_TENSOR) < 0);
 	assert_true(dtrain_linear_cross_entropy(NULL, 0, 0, 0, 0, NULL) < 0);
 	assert_true(dtrain_softmax_cross_entropy_with(NULL, 0, 0, NULL) < 0);
 	assert_true(dtrain_mean_loss(NULL, 0) < 0);

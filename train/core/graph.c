@@ -256,10 +256,17 @@ dtrain_tensor dtrain_graph_placed_parameter(dtrain_graph *graph, const char *nam
 dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const char *suffix,
 				  const dtrain_shape *shape, dtrain_init init, int64_t fan_in)
 {
+	return dtrain__graph_placed(graph, prefix, suffix, shape, NULL, init, fan_in);
+}
+
+dtrain_tensor dtrain__graph_placed(dtrain_graph *graph, const char *prefix, const char *suffix,
+				   const dtrain_shape *shape, const dtrain_placement *placement, dtrain_init init,
+				   int64_t fan_in)
+{
 	char *name = bt_format("%s.%s", prefix, suffix);
 	if (!name)
 		return dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for a name");
-	dtrain_tensor tensor = dtrain_graph_parameter(graph, name, shape, init, fan_in);
+	dtrain_tensor tensor = dtrain_graph_placed_parameter(graph, name, shape, placement, init, fan_in);
 	free(name);
 	return tensor;
 }
@@ -400,25 +407,6 @@ dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const d
 		node.inputs[i] =
 			dtrain__op_input_letter(kind, i) == 'W' ? dtrain__graph_copy(graph, inputs[i]) : inputs[i];
 	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &own_shape);
-	return dtrain__graph_node(graph, &node);
-}
-
-dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes,
-				       int32_t rank)
-{
-	const dtrain__tensor *known = dtrain__graph_tensor(graph, x);
-	if (!known)
-		return -1;
-	dtrain_shape shape = known->shape;
-	dtrain__node node = {.kind = kind,
-			     .attrs.collective = {.axes = axes, .rank = rank},
-			     .num_inputs = 1,
-			     .num_outputs = 1,
-			     .inputs = {x}};
-	node.outputs[0] = dtrain__graph_activation(graph, known->dtype, &shape);
-	/* Elements that ranks exchange must be at the same places. */
-	graph->tensors[dtrain__graph_root(graph, x)].plain = true;
-	graph->tensors[node.outputs[0]].plain = true;
 	return dtrain__graph_node(graph, &node);
 }
 

@@ -7,6 +7,11 @@
 
 #include <dtrain/graph.h>
 
+/* The ranks that differ from this one along a set of a mesh's axes alone. */
+typedef struct dtrain__line {
+	int32_t size, rank; /* size 0: the rank is alone, because it has no mesh */
+} dtrain__line;
+
 typedef enum dtrain__role {
 	DTRAIN__INPUT,      /* filled by the caller; lives as long as the program */
 	DTRAIN__PARAM,      /* values of params[index] */
@@ -27,6 +32,7 @@ typedef struct dtrain__tensor {
 	int32_t producer;       /* the node that writes it; -1: none */
 	dtrain_tensor parent;   /* of a view: the tensor that contains it; -1: not a view */
 	int64_t offset;         /* in elements, in that memory */
+	uint32_t summed_axes;   /* of a view: its gradient is summed over the ranks along these axes */
 	bool plain;             /* views need it row-major */
 	dtrain_tensor copy;     /* of a weight: its compute copy; -1: none */
 	dtrain_tensor original; /* of a compute copy: the weight; -1: no copy */
@@ -106,6 +112,10 @@ const dtrain__tensor *dtrain__graph_operand(dtrain_graph *graph, const char *lay
 /* Declares "prefix.suffix" as a parameter or buffer of the model, and adds a tensor for it. */
 dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const char *suffix,
 				  const dtrain_shape *shape, dtrain_init init, int64_t fan_in);
+/* placement: see dtrain_params_declare_placed. */
+dtrain_tensor dtrain__graph_placed(dtrain_graph *graph, const char *prefix, const char *suffix,
+				   const dtrain_shape *shape, const dtrain_placement *placement, dtrain_init init,
+				   int64_t fan_in);
 dtrain_tensor dtrain__graph_buffer(dtrain_graph *graph, const char *prefix, const char *suffix,
 				   const dtrain_shape *shape, dtrain_init init);
 /* A buffer for a weight that is not trained. */
@@ -143,6 +153,11 @@ void dtrain__graph_add_scaler(dtrain_graph *graph, dtrain__node *node);
  * through their compute copies. attrs NULL: zeros. */
 dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 			       const dtrain_shape *shape, int num_inputs, const dtrain_tensor *inputs);
+
+/* The ranks that differ from this one along the axis alone; one without a mesh. */
+dtrain__line dtrain__graph_line(const dtrain_graph *graph, dtrain_axis axis);
+/* A placement over them, with as many parts; none if there is one rank. */
+dtrain_placement dtrain__graph_placement(const dtrain_graph *graph, dtrain_axis axis, int dim, int32_t blocks);
 
 /* A collective: the tensor that x becomes among the ranks of the axes (see dtrain_collective_attrs). */
 dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes,

@@ -430,12 +430,12 @@ static dtrain__init_piece *cut(dtrain__init_piece *next, const dtrain__init_piec
 static void map_part(const dtrain_param *param, dtrain__init_piece *piece)
 {
 	int dim = param->placement.dim;
-	int64_t inner = 1;
+	int64_t inner = 1, blocks = dtrain__placement_blocks(&param->placement);
 	for (int i = dim + 1; i < param->shape.ndim; i++)
 		inner *= param->shape.dim[i];
 	piece->base = param->first * inner;
-	piece->run = param->shape.dim[dim] * inner;
-	piece->pitch = param->global_shape.dim[dim] * inner;
+	piece->run = param->shape.dim[dim] / blocks * inner;
+	piece->pitch = param->global_shape.dim[dim] / blocks * inner;
 }
 
 /* The elements of a parameter that are in the range, or none. */

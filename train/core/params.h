@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "copies.h"
+#include "graph.h"
 #include "offload.h"
 
 /* What memory that ranks exchange is for. */
@@ -51,14 +52,9 @@ typedef struct dtrain__unit_memory {
 	bool whole_values, whole_grads, whole_copies;
 } dtrain__unit_memory;
 
-/* The ranks that differ from this one along a set of a mesh's axes alone. */
-typedef struct dtrain__line {
-	int32_t size, rank; /* size 0: the rank is alone, because it has no mesh */
-} dtrain__line;
-
 /* The lines that graphs ask for. dtrain_sync_create sets them, before layers declare parameters. */
 typedef struct dtrain__lines {
-	dtrain__line data; /* along the data axes */
+	dtrain__line data, model; /* along the data axes, along the model axes */
 	uint32_t data_axes;
 	dtrain__line along[DTRAIN_AXES];
 } dtrain__lines;
@@ -154,6 +150,10 @@ const char *dtrain__params_pattern_of(const dtrain_params *params, const char *n
  * INVALID_ARGUMENT, which names the parameter. */
 int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dtrain_placement *placement,
 			   dtrain_shape *part, int64_t *first, beton_error *err);
+int64_t dtrain__placement_blocks(const dtrain_placement *placement);
+const char *dtrain__axis_name(dtrain_axis axis);
+/* DTRAIN_AXES: no axis has this name. */
+dtrain_axis dtrain__axis_find(const char *name);
 bool dtrain__placement_equal(const dtrain_placement *a, const dtrain_placement *b);
 
 /* Elements of a parameter or buffer, and where their initial values go. */

@@ -8,6 +8,30 @@
 #include "params.h"
 #include "shape.h"
 
+static const char *const axis_names[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = "pipeline",
+						    [DTRAIN_AXIS_REPLICATE] = "replicate",
+						    [DTRAIN_AXIS_SHARD] = "shard",
+						    [DTRAIN_AXIS_CONTEXT] = "context",
+						    [DTRAIN_AXIS_TENSOR] = "tensor"};
+
+const char *dtrain__axis_name(dtrain_axis axis)
+{
+	return axis_names[axis];
+}
+
+dtrain_axis dtrain__axis_find(const char *name)
+{
+	int axis = 0;
+	while (axis < DTRAIN_AXES && (!name || strcmp(axis_names[axis], name) != 0))
+		axis++;
+	return (dtrain_axis)axis;
+}
+
+int64_t dtrain__placement_blocks(const dtrain_placement *placement)
+{
+	return placement->blocks ? placement->blocks : 1;
+}
+
 int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dtrain_placement *placement,
 			   dtrain_shape *part, int64_t *first, beton_error *err)
 {
@@ -20,14 +44,15 @@ int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dt
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "parameter '%s': axis '%s' divides dimension %d, and it has %d dimensions", name,
 			       placement->axis, dim, shape->ndim);
-	int64_t indices = shape->dim[dim];
-	if (placement->parts < 1 || placement->part < 0 || placement->part >= placement->parts ||
-	    placement->parts > indices)
+	int64_t blocks = dtrain__placement_blocks(placement), indices = blocks > 0 ? shape->dim[dim] / blocks : 0;
+	if (blocks < 1 || indices * blocks != shape->dim[dim] || placement->parts < 1 || placement->part < 0 ||
+	    placement->part >= placement->parts || placement->parts > indices)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "parameter '%s': part %d of %d along dimension %d, which has %" PRId64 " indices", name,
-			       placement->part, placement->parts, dim, indices);
+			       "parameter '%s': part %d of %d of %" PRId64
+			       " blocks along dimension %d, which has %" PRId64 " indices",
+			       name, placement->part, placement->parts, blocks, dim, shape->dim[dim]);
 	*first = indices * placement->part / placement->parts;
-	part->dim[dim] = indices * (placement->part + 1) / placement->parts - *first;
+	part->dim[dim] = blocks * (indices * (placement->part + 1) / placement->parts - *first);
 	return BETON_OK;
 }
 
@@ -35,5 +60,6 @@ bool dtrain__placement_equal(const dtrain_placement *a, const dtrain_placement *
 {
 	if (!a->axis || !b->axis)
 		return !a->axis && !b->axis;
-	return strcmp(a->axis, b->axis) == 0 && a->dim == b->dim && a->parts == b->parts && a->part == b->part;
+	return strcmp(a->axis, b->axis) == 0 && a->dim == b->dim && a->parts == b->parts && a->part == b->part &&
+	       dtrain__placement_blocks(a) == dtrain__placement_blocks(b);
 }

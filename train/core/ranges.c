@@ -25,6 +25,24 @@ bool dtrain__params_divided(const dtrain_params *params)
 	return params->sharding.shards > 1 || params->offload.host;
 }
 
+static bool has_ranges_of_units(const dtrain_params *params)
+{
+	bool placed = false;
+	for (int i = 0; i < params->unit_count; i++)
+		placed = placed || params->units[i].axis != DTRAIN_AXES;
+	return placed || dtrain__params_divided(params);
+}
+
+/* If several ranks of one model have the unit, one of them counts it. */
+static bool counts(const dtrain_params *params, const dtrain_unit *unit)
+{
+	static const dtrain_axis model[] = {DTRAIN_AXIS_PIPELINE, DTRAIN_AXIS_CONTEXT, DTRAIN_AXIS_TENSOR};
+	bool first = true;
+	for (size_t i = 0; i < sizeof(model) / sizeof(model[0]); i++)
+		first = first && (model[i] == unit->axis || params->lines.along[model[i]].rank == 0);
+	return first;
+}
+
 dtrain_range dtrain__unit_range(const dtrain_params *params, int unit)
 {
 	const dtrain_unit *of = &params->units[unit];
@@ -33,7 +51,8 @@ dtrain_range dtrain__unit_range(const dtrain_params *params, int unit)
 	int64_t count = divided ? of->count / sharding->shards : of->count;
 	return (dtrain_range){.offset = of->offset + (divided ? sharding->shard * count : 0),
 			      .count = count,
-			      .shared = sharding->shards > 1 && of->shared};
+			      .shared = sharding->shards > 1 && of->shared,
+			      .counts = counts(params, of)};
 }
 
 /* Ops that read copies need no whole values; copies exist for the parameters in units that are not shared. */
@@ -82,7 +101,7 @@ void *dtrain__unit_kept(const dtrain_params *params, int unit, void *memory, boo
 void *dtrain__range_grads(const dtrain_params *params, int range)
 {
 	const dtrain__unit_memory *memory = &params->memory[range];
-	return dtrain__params_divided(params)
+	return has_ranges_of_units(params)
 		       ? dtrain__unit_kept(params, range, memory->grads, memory->whole_grads, params->dtype)
 		       : params->grads;
 }
@@ -98,12 +117,14 @@ static void list(dtrain_params *params)
 		range->grads = dtrain__range_grads(params, i);
 	}
 	params->range_count = params->unit_count;
-	if (dtrain__params_divided(params))
+	if (has_ranges_of_units(params))
 		return;
+	const dtrain_unit unplaced = {.axis = DTRAIN_AXES};
 	params->ranges[0] = (dtrain_range){.count = params->flat_count,
 					   .values = params->values,
 					   .grads = params->grads,
-					   .device = params->device};
+					   .device = params->device,
+					   .counts = counts(params, &unplaced)};
 	params->range_count = params->flat_count > 0;
 }
 

@@ -39,9 +39,10 @@ typedef struct attention {
 	bool halves;                    /* factors of products are BF16, not F32 */
 	float scale;
 	const void *q, *k, *v, *y, *d_y;
-	float *lse;             /* NULL: not wanted */
-	const int32_t *segment; /* NULL: none */
-	const int64_t *random;  /* NULL: no dropout */
+	float *lse;                    /* NULL: not wanted */
+	const int32_t *segment;        /* NULL: none */
+	const int64_t *random;         /* NULL: no dropout */
+	int64_t all_heads, first_head; /* of dropout */
 	int32_t layer;
 	uint32_t threshold; /* as those of cpu_rows.dropout */
 	float factor;
@@ -117,6 +118,8 @@ static void take_rest(attention *g, const struct dtrain_op *op, void *const *ope
 	if (drops)
 		g->random = cpu_plain(op, count++, operands, workspace);
 	g->layer = a->layer;
+	g->all_heads = a->all_heads ? a->all_heads : a->heads;
+	g->first_head = a->first_head;
 	g->threshold = none ? UINT32_MAX : (uint32_t)limit;
 	g->factor = none ? 0 : (float)(1 / (1 - a->dropout));
 	g->segment = op->num_inputs > count ? cpu_plain(op, count, operands, workspace) : NULL;
@@ -127,7 +130,7 @@ static void drop(const attention *g, int64_t b, int64_t h, int64_t query, int64_
 		 float *to)
 {
 	int64_t row = g->random[DTRAIN_RANDOM_FIRST_ROW] + b * g->random[DTRAIN_RANDOM_ROW_STRIDE];
-	uint64_t at = (uint64_t)(((row * g->heads + h) * g->t + query) * g->s + key);
+	uint64_t at = (uint64_t)(((row * g->all_heads + g->first_head + h) * g->t + query) * g->s + key);
 	g->op->device->vector->f32->dropout(to, from, count, at, g->random, g->layer, g->threshold, g->factor);
 }
 

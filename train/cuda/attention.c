@@ -50,6 +50,8 @@ static void set_rest(cuda_attention *a, const dtrain_op_desc *desc, void *const 
 		a->random = operands[count++];
 	a->dropout = desc->attrs.attention.dropout;
 	a->layer = desc->attrs.attention.layer;
+	a->all_heads = desc->attrs.attention.all_heads ? desc->attrs.attention.all_heads : a->heads;
+	a->first_head = desc->attrs.attention.first_head;
 	a->segment = desc->num_inputs > count ? operands[count] : NULL;
 }
 

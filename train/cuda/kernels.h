@@ -174,6 +174,7 @@ typedef struct cuda_attention {
 	const int64_t *past; /* NULL, or forward: there are *past + queries keys, `keys` at most, and it is causal */
 	const void *d_y;     /* this and the next: of the gradients alone */
 	void *d_q, *d_k, *d_v;
+	int64_t all_heads, first_head; /* of dropout: see dtrain_attention_attrs */
 } cuda_attention;
 
 /* Heads have up to this many elements; more give cudaErrorInvalidValue. */

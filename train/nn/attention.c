@@ -37,6 +37,8 @@ static bool take_options(dtrain_graph *graph, const dtrain_attention_options *gi
 		return false;
 	*out = (dtrain_attention_attrs){.dropout = drops ? options.dropout : 0,
 					.layer = options.layer,
+					.all_heads = options.all_heads,
+					.first_head = options.first_head,
 					.heads = options.heads,
 					.kv_heads = kv_heads,
 					.causal = options.causal,

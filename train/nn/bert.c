@@ -33,7 +33,7 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 			   dtrain_tensor x, int layer)
 {
 	char name[DTRAIN__NAME_SIZE];
-	const dtrain_attention_options options = dtrain__attention_options(t, inputs->random, layer);
+	const dtrain_attention_options options = dtrain__attention_options(graph, t, inputs->random, layer);
 	snprintf(name, sizeof(name), "bert.encoder.layer.%d", layer);
 	dtrain_tensor q = dense(graph, t, name, "attention.self.query", x, t->width, DTRAIN_ACTIVATION_NONE);
 	dtrain_tensor k = dense(graph, t, name, "attention.self.key", x, t->width, DTRAIN_ACTIVATION_NONE);

@@ -9,10 +9,11 @@
 #include "transformer_parts.h"
 
 static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
-			   dtrain_tensor x, int64_t features)
+			   dtrain_tensor x, int64_t features, dtrain__split split)
 {
-	return dtrain__dense_layer(graph, block, name, x,
-				   &(dtrain__dense){.features = features, .initial = dtrain__normal(t->deviation)});
+	return dtrain__dense_layer(
+		graph, block, name, x,
+		&(dtrain__dense){.features = features, .initial = dtrain__normal(t->deviation), .split = split});
 }
 
 static dtrain_tensor norm(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *suffix,
@@ -27,12 +28,12 @@ static dtrain_tensor attention(dtrain_graph *graph, const dtrain_transformer *t,
 {
 	int head_size = (int)t->head_size;
 	int64_t keys = t->kv_heads * t->head_size;
-	dtrain_attention_options options = dtrain__attention_options(t, inputs->random, layer);
-	options.kv_heads = (int32_t)t->kv_heads;
+	dtrain_attention_options options = dtrain__attention_options(graph, t, inputs->random, layer);
 	options.causal = true;
-	dtrain_tensor q = dense(graph, t, block, "self_attn.q_proj", x, t->heads * t->head_size);
-	dtrain_tensor k = dense(graph, t, block, "self_attn.k_proj", x, keys);
-	dtrain_tensor v = dense(graph, t, block, "self_attn.v_proj", x, keys);
+	x = dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR);
+	dtrain_tensor q = dense(graph, t, block, "self_attn.q_proj", x, t->heads * t->head_size, DTRAIN__SPLIT_COLUMN);
+	dtrain_tensor k = dense(graph, t, block, "self_attn.k_proj", x, keys, DTRAIN__SPLIT_COLUMN);
+	dtrain_tensor v = dense(graph, t, block, "self_attn.v_proj", x, keys, DTRAIN__SPLIT_COLUMN);
 	q = dtrain_rotary(graph, q, inputs->position, head_size, t->theta, false);
 	k = dtrain_rotary(graph, k, inputs->position, head_size, t->theta, false);
 	if (inputs->keys)
@@ -40,7 +41,7 @@ static dtrain_tensor attention(dtrain_graph *graph, const dtrain_transformer *t,
 					    &options);
 	else
 		x = dtrain_attention(graph, q, k, v, inputs->segment, &options);
-	return dense(graph, t, block, "self_attn.o_proj", x, t->width);
+	return dense(graph, t, block, "self_attn.o_proj", x, t->width, DTRAIN__SPLIT_ROW);
 }
 
 static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
@@ -50,10 +51,10 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 	snprintf(name, sizeof(name), "model.layers.%d", layer);
 	dtrain_tensor y = attention(graph, t, inputs, name, layer, norm(graph, t, name, "input_layernorm", x));
 	x = dtrain_add(graph, x, dtrain_dropout(graph, y, inputs->random, t->dropout, 2 * layer + 1, false), false);
-	y = norm(graph, t, name, "post_attention_layernorm", x);
-	dtrain_tensor gate = dense(graph, t, name, "mlp.gate_proj", y, t->inner);
-	dtrain_tensor up = dense(graph, t, name, "mlp.up_proj", y, t->inner);
-	y = dense(graph, t, name, "mlp.down_proj", dtrain_swiglu(graph, gate, up), t->width);
+	y = dtrain_copy_to_axis(graph, norm(graph, t, name, "post_attention_layernorm", x), DTRAIN_AXIS_TENSOR);
+	dtrain_tensor gate = dense(graph, t, name, "mlp.gate_proj", y, t->inner, DTRAIN__SPLIT_COLUMN);
+	dtrain_tensor up = dense(graph, t, name, "mlp.up_proj", y, t->inner, DTRAIN__SPLIT_COLUMN);
+	y = dense(graph, t, name, "mlp.down_proj", dtrain_swiglu(graph, gate, up), t->width, DTRAIN__SPLIT_ROW);
 	return dtrain_add(graph, x, dtrain_dropout(graph, y, inputs->random, t->dropout, 2 * layer + 2, false), false);
 }
 

@@ -194,7 +194,7 @@ dtrain_tensor dtrain_transformer_build(dtrain_graph *graph, const dtrain_transfo
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s", fault.message);
 	if ((size_t)t.type >= sizeof(builders) / sizeof(builders[0]) || !builders[t.type])
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: no model of tokens");
-	if (!check_inputs(graph, &t, &inputs))
+	if (!check_inputs(graph, &t, &inputs) || !dtrain__transformer_check_split(graph, &t))
 		return -1;
 	dtrain_tensor hidden = builders[t.type](graph, &t, &inputs, &built);
 	if (!bt_sized_give(outputs, &built))

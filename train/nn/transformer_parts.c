@@ -22,6 +22,19 @@ dtrain__initial dtrain__normal(double deviation)
 	return (dtrain__initial){DTRAIN_INIT_NORMAL, llround(fmin(1 / (deviation * deviation), 1e18))};
 }
 
+/* x [..., c] + b [c] */
+static dtrain_tensor add_to_last(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor b)
+{
+	const dtrain_shape *known = dtrain_graph_shape(graph, x);
+	if (!known || b < 0)
+		return -1;
+	dtrain_shape shape = *known;
+	int64_t channels = shape.dim[shape.ndim - 1], rows = dtrain_shape_count(&shape) / channels;
+	dtrain_shape pixels = dtrain_shape_of(4, (int64_t[]){rows, channels, 1, 1});
+	dtrain_tensor inputs[] = {dtrain_reshape(graph, x, &pixels), b};
+	return dtrain_reshape(graph, dtrain__graph_op(graph, DTRAIN_OP_CHANNEL_BIAS, NULL, &pixels, 2, inputs), &shape);
+}
+
 dtrain_tensor dtrain__dense_layer(dtrain_graph *graph, const char *prefix, const char *suffix, dtrain_tensor x,
 				  const dtrain__dense *dense)
 {
@@ -30,19 +43,28 @@ dtrain_tensor dtrain__dense_layer(dtrain_graph *graph, const char *prefix, const
 	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
 		return -1;
-	int64_t in = source->shape.dim[source->shape.ndim - 1], out = dense->features;
+	bool row = dense->split == DTRAIN__SPLIT_ROW, column = dense->split == DTRAIN__SPLIT_COLUMN;
+	int32_t ranks = dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).size;
+	int64_t in = source->shape.dim[source->shape.ndim - 1] * (row ? ranks : 1), out = dense->features;
 	dtrain_shape matrix = dtrain_shape_of(2, dense->in_out ? (int64_t[]){in, out} : (int64_t[]){out, in});
 	dtrain_shape vector = dtrain_shape_of(1, &out);
-	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &matrix, dense->initial.init,
-					      dense->initial.fan_in),
+	const dtrain_placement of_weight =
+		dtrain__graph_placement(graph, DTRAIN_AXIS_TENSOR, dense->in_out == column, row ? 0 : dense->blocks);
+	const dtrain_placement of_bias = dtrain__graph_placement(graph, DTRAIN_AXIS_TENSOR, 0, dense->blocks);
+	dtrain_tensor w = dtrain__graph_placed(graph, name, "weight", &matrix, row || column ? &of_weight : NULL,
+					       dense->initial.init, dense->initial.fan_in),
 		      b = -1;
 	if (dense->bias)
-		b = dtrain__graph_param(graph, name, "bias", &vector, DTRAIN_INIT_ZERO, 0);
+		b = dtrain__graph_placed(graph, name, "bias", &vector, column ? &of_bias : NULL, DTRAIN_INIT_ZERO, 0);
 	dtrain_linear_options options;
 	dtrain_linear_options_init(&options);
 	options.activation = dense->activation;
 	options.weight_in_out = dense->in_out;
-	return dtrain_linear_with(graph, x, w, b, &options);
+	if (!row || ranks == 1)
+		return dtrain_linear_with(graph, x, w, b, &options);
+	/* The bias is added once, to the sum. */
+	x = dtrain_reduce_from_axis(graph, dtrain_linear_with(graph, x, w, -1, &options), DTRAIN_AXIS_TENSOR);
+	return b < 0 ? x : add_to_last(graph, x, b);
 }
 
 dtrain_tensor dtrain__norm(dtrain_graph *graph, const dtrain_transformer *t, const char *prefix, const char *suffix,
@@ -70,15 +92,35 @@ dtrain_tensor dtrain__add_to_each(dtrain_graph *graph, dtrain_tensor x, dtrain_t
 }
 
 /* Other dropouts of the model have the numbers from 0 on. */
-dtrain_attention_options dtrain__attention_options(const dtrain_transformer *t, dtrain_tensor random, int layer)
+dtrain_attention_options dtrain__attention_options(const dtrain_graph *graph, const dtrain_transformer *t,
+						   dtrain_tensor random, int layer)
 {
+	const dtrain__line line = dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR);
 	dtrain_attention_options options;
 	dtrain_attention_options_init(&options);
-	options.heads = (int32_t)t->heads;
+	options.heads = (int32_t)t->heads / line.size;
+	options.kv_heads = (int32_t)t->kv_heads / line.size;
+	options.all_heads = (int32_t)t->heads;
+	options.first_head = line.rank * options.heads;
 	options.dropout = t->attention_dropout;
 	options.random = random;
 	options.layer = -1 - layer;
 	return options;
+}
+
+bool dtrain__transformer_check_split(dtrain_graph *graph, const dtrain_transformer *t)
+{
+	const int32_t ranks = dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).size;
+	if (ranks > 1 && t->type != DTRAIN_TRANSFORMER_GPT2 && t->type != DTRAIN_TRANSFORMER_LLAMA)
+		dtrain__graph_fail(graph, BETON_UNSUPPORTED,
+				   "transformer: the mesh's axis \"tensor\" divides GPT-2 and Llama alone");
+	else if (t->heads % ranks || t->kv_heads % ranks || t->inner % ranks)
+		dtrain__graph_fail(
+			graph, BETON_INVALID_ARGUMENT,
+			"transformer: %d ranks of the mesh's axis \"tensor\" must divide %lld heads, %lld heads "
+			"of keys and an MLP of width %lld",
+			ranks, (long long)t->heads, (long long)t->kv_heads, (long long)t->inner);
+	return !dtrain__graph_failed(graph);
 }
 
 dtrain_tensor dtrain__table(dtrain_graph *graph, const char *name, int64_t rows, int64_t columns, double deviation)

@@ -16,12 +16,21 @@ typedef struct dtrain__initial {
 	int64_t fan_in;
 } dtrain__initial;
 
+/* How the ranks of the mesh's axis "tensor" divide a linear layer. */
+typedef enum dtrain__split {
+	DTRAIN__SPLIT_NONE,   /* all of it */
+	DTRAIN__SPLIT_COLUMN, /* a part of the outputs, from all inputs: see dtrain_copy_to_axis */
+	DTRAIN__SPLIT_ROW,    /* a part of the inputs; the outputs are summed over the ranks */
+} dtrain__split;
+
 typedef struct dtrain__dense {
-	int64_t features;        /* of the output */
-	bool bias;               /* of zeros at first */
-	bool in_out;             /* the weight is [in, out] */
-	dtrain__initial initial; /* of the weight */
-	dtrain_activation activation;
+	int64_t features;             /* of the output, on all ranks together */
+	bool bias;                    /* of zeros at first */
+	bool in_out;                  /* the weight is [in, out] */
+	dtrain__initial initial;      /* of the weight */
+	dtrain_activation activation; /* NONE with SPLIT_ROW */
+	dtrain__split split;
+	int32_t blocks; /* of the outputs, with SPLIT_COLUMN: see dtrain_placement; 0: 1 */
 } dtrain__dense;
 
 /* "prefix.suffix", or without a prefix (NULL) "suffix", in `name`, which is returned. */
@@ -37,8 +46,13 @@ dtrain_tensor dtrain__norm(dtrain_graph *graph, const dtrain_transformer *t, con
 			   dtrain_tensor x);
 /* x [b, t, c] + table [t, c] for each b. table: a parameter or a view of one. */
 dtrain_tensor dtrain__add_to_each(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor table);
-/* The options of attention in a layer, whose heads and dropout are those of the description. */
-dtrain_attention_options dtrain__attention_options(const dtrain_transformer *t, dtrain_tensor random, int layer);
+/* The options of attention in a layer, with the description's heads and dropout. With the mesh's axis "tensor" the
+ * heads are this rank's part of them. */
+dtrain_attention_options dtrain__attention_options(const dtrain_graph *graph, const dtrain_transformer *t,
+						   dtrain_tensor random, int layer);
+/* Whether the ranks of the mesh's axis "tensor" can divide the heads and the MLP. On failure the graph has the error.
+ */
+bool dtrain__transformer_check_split(dtrain_graph *graph, const dtrain_transformer *t);
 /* A parameter [rows, columns] with normal initial values. */
 dtrain_tensor dtrain__table(dtrain_graph *graph, const char *name, int64_t rows, int64_t columns, double deviation);
 /* The rows of a table of positions for each token: those that inputs->position names, or the first t. */

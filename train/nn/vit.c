@@ -38,7 +38,7 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, dtr
 			   int layer)
 {
 	char name[DTRAIN__NAME_SIZE];
-	const dtrain_attention_options attention = dtrain__attention_options(t, random, layer);
+	const dtrain_attention_options attention = dtrain__attention_options(graph, t, random, layer);
 	snprintf(name, sizeof(name), "blocks.%d", layer);
 	dtrain_tensor y = dtrain__norm(graph, t, name, "norm1", x);
 	y = dense(graph, t, name, "attn.qkv", y, 3 * t->width, 2 * t->width, DTRAIN_ACTIVATION_NONE);
@@ -164,7 +164,8 @@ dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *gi
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "vit: no model of pictures, or %lld classes",
 					  (long long)classes);
 	const dtrain_shape *shape = dtrain_graph_shape(graph, image);
-	if (!shape || !check_image(graph, t, shape) || !dtrain__transformer_check_random(graph, t, random))
+	if (!shape || !check_image(graph, t, shape) || !dtrain__transformer_check_random(graph, t, random) ||
+	    !dtrain__transformer_check_split(graph, t))
 		return -1;
 	dtrain_tensor x = add_class_and_positions(graph, t, embed_patches(graph, t, image));
 	x = dtrain_dropout(graph, x, random, t->embedding_dropout, 0, false);

@@ -162,16 +162,29 @@ int dtrain__optimizer_add_reader(dtrain_optimizer *optimizer, dtrain_op_kind kin
 	return status;
 }
 
+static int add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count, bool over_model,
+		   beton_error *err)
+{
+	dtrain__update_op *op = next_op(optimizer, to, err);
+	if (!op)
+		return BETON_NO_MEMORY;
+	op->operands[0] = memory;
+	op->count = count;
+	op->over_model = over_model;
+	to->count++;
+	return BETON_OK;
+}
+
 int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
 			      beton_error *err)
 {
-	dtrain__update_op *op = optimizer->add ? next_op(optimizer, to, err) : NULL;
-	if (!op)
-		return optimizer->add ? BETON_NO_MEMORY : BETON_OK;
-	op->operands[0] = memory;
-	op->count = count;
-	to->count++;
-	return BETON_OK;
+	return optimizer->add ? add_sum(optimizer, to, memory, count, false, err) : BETON_OK;
+}
+
+int dtrain__optimizer_add_model_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
+				    beton_error *err)
+{
+	return optimizer->model_ranks > 1 ? add_sum(optimizer, to, memory, count, true, err) : BETON_OK;
 }
 
 int dtrain__optimizer_seal(dtrain__update_ops *ops, beton_error *err)
@@ -252,7 +265,8 @@ int dtrain__optimizer_run_part(dtrain_optimizer *optimizer, const dtrain__update
 			op->operands[0] =
 				dtrain__range_grads(optimizer->params, (int)(op->leaving - optimizer->ranges));
 		status = op->op ? api->op_run(op->op, stream, op->operands, ops->workspace, err)
-				: optimizer->add(optimizer->add_context, op->operands[0], op->count, stream, err);
+				: (op->over_model ? optimizer->add_model : optimizer->add)(
+					  optimizer->add_context, op->operands[0], op->count, stream, err);
 	}
 	return status;
 }
@@ -306,7 +320,8 @@ dtrain_range dtrain_optimizer_range_at(const dtrain_optimizer *optimizer, int in
 			      .count = range->count,
 			      .values = range->values,
 			      .grads = range->grads,
-			      .shared = range->shared};
+			      .shared = range->shared,
+			      .counts = range->counts};
 }
 
 const dtrain_optimizer_state *dtrain_optimizer_state_at(const dtrain_optimizer *optimizer, int index)
@@ -424,10 +439,11 @@ static int add_inspection(dtrain_optimizer *optimizer, beton_error *err)
 		optimizer->range = &optimizer->ranges[i];
 		status = dtrain__optimizer_add_reader(optimizer, DTRAIN_OP_SCALER_INSPECT, &attrs, scaler, none, err);
 	}
-	return status == BETON_OK
-		       ? dtrain__optimizer_add_sum(optimizer, &optimizer->before,
-						   (float *)optimizer->scaler + DTRAIN_SCALER_INFINITE, 1, err)
-		       : status;
+	float *infinite = (float *)optimizer->scaler + DTRAIN_SCALER_INFINITE;
+	if (status == BETON_OK)
+		status = dtrain__optimizer_add_sum(optimizer, &optimizer->before, infinite, 1, err);
+	return status == BETON_OK ? dtrain__optimizer_add_model_sum(optimizer, &optimizer->before, infinite, 1, err)
+				  : status;
 }
 
 /* The kind's ops for each range. */
@@ -515,7 +531,8 @@ static int choose_range(dtrain_optimizer *optimizer, const dtrain_optimizer_opti
 		.begin = begin,
 		.count = end - begin,
 		.values = options->values ? options->values : element_at(optimizer, values, begin),
-		.grads = options->grads ? options->grads : element_at(optimizer, grads, begin)};
+		.grads = options->grads ? options->grads : element_at(optimizer, grads, begin),
+		.counts = true};
 	optimizer->num_ranges = 1;
 	return BETON_OK;
 }
@@ -538,7 +555,8 @@ static int open_ranges(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 					       .grads = range->grads,
 					       .raw_grads = dtrain__range_grads(params, i),
 					       .leaves = dtrain__params_divided(params) && params->memory[i].leaves,
-					       .shared = range->shared};
+					       .shared = range->shared,
+					       .counts = range->counts};
 		optimizer->of_params = true;
 	}
 	for (int i = 0; i < optimizer->num_ranges; i++) {
@@ -579,6 +597,9 @@ static int open_optimizer(dtrain_params *params, const dtrain_optimizer_options 
 	optimizer->adamw = options->adamw;
 	optimizer->scaler = options->scaler ? dtrain_scaler_memory(options->scaler) : NULL;
 	optimizer->add = options->add;
+	optimizer->add_model = options->add_model;
+	optimizer->model_ranks = params->lines.model.size > 1 ? params->lines.model.size : 1;
+	optimizer->model_rank = params->lines.model.rank;
 	optimizer->add_context = options->add_context;
 	status = open_hypers(optimizer, options, err);
 	if (status == BETON_OK)

@@ -25,6 +25,7 @@ typedef struct dtrain__update_op {
 	dtrain_op_desc desc;
 	dtrain_op *op;                              /* NULL: operands[0] is added up over ranks */
 	int64_t count;                              /* without an op: of the numbers there */
+	bool over_model;                            /* the same: over the ranks of one model, not over shards */
 	dtrain__update_range *leaving;              /* whose gradients it reads before they leave; NULL: no such */
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
 } dtrain__update_op;
@@ -46,7 +47,8 @@ struct dtrain__update_range {
 	void *raw_grads;       /* where backward leaves the gradients, on the parameters' device */
 	bool leaves;           /* they are there for a part of a run, in the arena, and otherwise in `grads` alone */
 	int first_op, num_ops; /* in the updates */
-	bool shared;           /* other ranks have the same range, so one of them counts its gradients */
+	bool shared;           /* other shards have the same range, so one of them counts its gradients */
+	bool counts;           /* see dtrain_range */
 	int64_t *pieces;       /* [num_pieces][DTRAIN_PIECE_NUMBERS] on the device; NULL: none */
 	int64_t num_pieces;
 	dtrain_matrices *matrices; /* [num_matrices]: shapes */
@@ -93,6 +95,8 @@ struct dtrain_optimizer {
 	/* See dtrain_optimizer_options. */
 	int (*add)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
 	void *add_context;
+	int (*add_model)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
+	int32_t model_ranks, model_rank;
 	double grad_divisor, clip_norm;
 	int norm_parts;
 	dtrain_norm norm;
@@ -161,6 +165,9 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 /* Adds an addition of F32 numbers over the ranks that have the other shards; nothing if all ranks have everything. */
 int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
 			      beton_error *err);
+/* The same over the ranks that compute one model. */
+int dtrain__optimizer_add_model_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
+				    beton_error *err);
 /* Allocates the workspace, when all ops are added. */
 int dtrain__optimizer_seal(dtrain__update_ops *ops, beton_error *err);
 void dtrain__optimizer_free_ops(dtrain__update_ops *ops);

@@ -36,7 +36,7 @@ static void hash_tensor(XXH3_state_t *state, const char *name, const dtrain_shap
 static void hash_placement(XXH3_state_t *state, const dtrain_param *param)
 {
 	const dtrain_placement *placement = &param->placement;
-	const int64_t part[] = {placement->dim, placement->parts, placement->part};
+	const int64_t part[] = {placement->dim, placement->parts, placement->part, dtrain__placement_blocks(placement)};
 	if (!placement->axis)
 		return;
 	hash_tensor(state, placement->axis, &param->global_shape);

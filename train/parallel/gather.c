@@ -172,6 +172,16 @@ static int add_on_stream(dtrain_group *group, sync_operation *operation, void *m
 	return status == BETON_OK ? dtrain__operation_wait(operation, stream, err) : status;
 }
 
+int dtrain_sync_add_model(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err)
+{
+	if (BT_MISSING(err, stream))
+		return BETON_INVALID_ARGUMENT;
+	dtrain_sync *sync = context;
+	return sync->started && sync->model
+		       ? add_on_stream(sync->model, &sync->between_steps, memory, count, stream, err)
+		       : BETON_OK;
+}
+
 int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err)
 {
 	if (BT_MISSING(err, stream))

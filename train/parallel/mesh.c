@@ -7,12 +7,6 @@
 #include "common/error.h"
 #include "sync.h"
 
-static const char *const axis_names[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = "pipeline",
-						    [DTRAIN_AXIS_REPLICATE] = "replicate",
-						    [DTRAIN_AXIS_SHARD] = "shard",
-						    [DTRAIN_AXIS_CONTEXT] = "context",
-						    [DTRAIN_AXIS_TENSOR] = "tensor"};
-
 /* Ranks that differ along these have different samples. */
 static const uint32_t data_axes = 1u << DTRAIN_AXIS_REPLICATE | 1u << DTRAIN_AXIS_SHARD;
 
@@ -39,15 +33,6 @@ struct dtrain_mesh {
 	int num_lines;
 };
 
-/* DTRAIN_AXES: no axis has this name. */
-static dtrain_axis find_name(const char *name)
-{
-	int axis = 0;
-	while (axis < DTRAIN_AXES && (!name || strcmp(axis_names[axis], name) != 0))
-		axis++;
-	return (dtrain_axis)axis;
-}
-
 static int check(const dtrain_group *world, const dtrain_mesh_axis *axes, int count, beton_error *err)
 {
 	int64_t ranks = 1;
@@ -55,7 +40,7 @@ static int check(const dtrain_group *world, const dtrain_mesh_axis *axes, int co
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "mesh: %d axes, not 1 to %d", count, DTRAIN_MESH_MAX_AXES);
 	for (int i = 0; i < count; i++) {
 		const char *name = axes[i].name;
-		if (find_name(name) == DTRAIN_AXES)
+		if (dtrain__axis_find(name) == DTRAIN_AXES)
 			return bt_fail(
 				err, BETON_INVALID_ARGUMENT,
 				"mesh: axis %d is '%s'; the axes are pipeline, replicate, shard, context, tensor", i,
@@ -140,7 +125,7 @@ int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int co
 	mesh->count = count;
 	for (int i = 0, stride = dtrain_group_size(world); i < count; i++) {
 		stride /= axes[i].size;
-		mesh->axes[i].axis = find_name(axes[i].name);
+		mesh->axes[i].axis = dtrain__axis_find(axes[i].name);
 		mesh->axes[i].size = axes[i].size;
 		mesh->axes[i].stride = stride;
 	}
@@ -181,7 +166,7 @@ dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis)
 	if (!mesh || !axis)
 		return NULL;
 	for (int i = 0; i < mesh->count; i++)
-		if (strcmp(axis_names[mesh->axes[i].axis], axis) == 0)
+		if (mesh->axes[i].axis == dtrain__axis_find(axis))
 			return find_line(mesh, bit_of(&mesh->axes[i]))->group;
 	return NULL;
 }
@@ -212,6 +197,7 @@ dtrain__lines dtrain__mesh_lines(const dtrain_mesh *mesh)
 {
 	dtrain__lines lines = {.data_axes = axes_of(mesh, true)};
 	lines.data = line_of(mesh, lines.data_axes);
+	lines.model = line_of(mesh, axes_of(mesh, false));
 	for (int i = 0; i < mesh->count; i++)
 		lines.along[mesh->axes[i].axis] = line_of(mesh, bit_of(&mesh->axes[i]));
 	return lines;

@@ -318,6 +318,17 @@ const option_row run_rows[] = {
 	      "With any sharding strategy. The number of ranks must be a multiple of N. There are ranks / N copies; "
 	      "the "
 	      "ranks that have the same shard of different copies add up only its gradients."),
+	TEXT("mesh", FREE, mesh, "AXIS=N[,AXIS=N...]", NULL,
+	     "how the ranks divide data and model: tensor=N, replicate=N, shard=N",
+	     "`tensor`: N neighbouring ranks compute one model together, for the same samples: each has a part of the "
+	     "heads and of the MLP of every layer, and they add up what both compute (Megatron-LM's tensor "
+	     "parallelism). "
+	     "For GPT-2 and Llama, whose heads, heads of keys and width of the MLP N must divide. The other ranks have "
+	     "other samples: there are ranks / N parts of a batch, and --strategy and --shard are about these. "
+	     "`replicate` and `shard` are checked: their product with `tensor` is the number of ranks. A run with "
+	     "`tensor` starts as the same run without does, and has the same losses but for the order of sums. It "
+	     "cannot save or load weights yet.",
+	     .none = true),
 	REALS("unit-mb", TOLD, unit_mb, "X", 1, 0, 65536, "0",
 	      "MiB of parameters that are gathered together; 0 = those of a block of the model",
 	      "Of sharding strategies. A block is a layer of a transformer or a stage of a ResNet. A parameter is in "

@@ -109,10 +109,10 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.group_of = groups.of;
 	optimizer.adamw = groups.outer;
 	optimizer.scaler = session->engine.scaler;
-	if (dtrain_sync_is_sharded(session->engine.sync)) {
+	if (dtrain_sync_is_sharded(session->engine.sync))
 		optimizer.add = dtrain_sync_add_shards;
-		optimizer.add_context = session->engine.sync;
-	}
+	optimizer.add_model = dtrain_sync_add_model;
+	optimizer.add_context = session->engine.sync;
 	/* Ranks that train apart add up nothing, and a server has made the mean. */
 	bool apart = options->strategy == RUN_STRATEGY_LOCAL || options->strategy == RUN_STRATEGY_ASYNC;
 	int64_t parts = apart ? 1 : session->data_ranks;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "axes.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "optimizer.h"
@@ -29,7 +30,7 @@ bool run_strategy_is_async(const run_options *options)
 int64_t run_strategy_shares(const run_options *options)
 {
 	if (!run_strategy_is_async(options))
-		return options->world_size;
+		return options->world_size / run_axes_model_ranks(options);
 	return options->staleness > 0 ? 1 : options->world_size - 1;
 }
 
@@ -55,7 +56,8 @@ static int64_t ranks_of_copy(const run_options *options, const struct rank_env *
 		return 1;
 	if (options->shard > 0)
 		return options->shard;
-	return options->strategy == RUN_STRATEGY_HSDP ? env->local_world_size : env->world_size;
+	int64_t ranks = options->strategy == RUN_STRATEGY_HSDP ? env->local_world_size : env->world_size;
+	return ranks / run_axes_model_ranks(options);
 }
 
 /* What a method does not send is of sums over copies. shard: ranks that share one. */
@@ -72,7 +74,8 @@ static int check_compression(const run_options *options, int64_t ranks, int64_t 
 
 int run_strategy_check_world(const run_options *options, beton_error *err)
 {
-	int64_t ranks = options->world_size, shard = options->shard > 0 ? options->shard : ranks;
+	int64_t ranks = options->world_size / run_axes_model_ranks(options),
+		shard = options->shard > 0 ? options->shard : ranks;
 	bool known = is_sharded(options) && (options->shard > 0 || options->strategy != RUN_STRATEGY_HSDP);
 	if (run_strategy_is_async(options) && ranks < 2)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -89,7 +92,10 @@ int run_strategy_check_world(const run_options *options, beton_error *err)
 	if (known && ranks % shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--shard %" PRId64 " does not divide the number of ranks, %" PRId64, shard, ranks);
-	return known ? check_compression(options, ranks, shard, err) : BETON_OK;
+	int status = known ? check_compression(options, ranks, shard, err) : BETON_OK;
+	return status == BETON_OK && (known || !is_sharded(options))
+		       ? run_axes_check_world(options, known ? shard : 1, err)
+		       : status;
 }
 
 #define SHARDING "zero1 zero2 zero3 fsdp hsdp"
@@ -207,6 +213,8 @@ int run_strategy_check(const run_options *options, beton_error *err)
 {
 	int status = check_given(options, err);
 	if (status == BETON_OK)
+		status = run_axes_check(options, err);
+	if (status == BETON_OK)
 		status = check_apart(options, err);
 	if (status == BETON_OK)
 		status = check_overlap(options, err);
@@ -230,18 +238,23 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 	if (hybrid && is_sharded(options) && !env->local_known && env->started)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--strategy hsdp: the number of ranks on a machine is not known: give --shard N");
-	if (env->world_size % shard != 0)
+	int64_t tensor = run_axes_model_ranks(options);
+	if (shard < 1 || env->world_size % (shard * tensor) != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--strategy hsdp: %d ranks cannot be divided by the %" PRId64
 			       " on this machine: give --shard N",
 			       env->world_size, shard);
 	int status = check_compression(options, env->world_size, shard, err);
+	if (status == BETON_OK)
+		status = run_axes_check_world(options, shard, err);
 	if (status != BETON_OK)
 		return status;
-	/* Neighbouring ranks share a copy, because gathers move the most. */
-	const dtrain_mesh_axis axes[] = {{.name = "replicate", .size = env->world_size / (int)shard},
-					 {.name = "shard", .size = (int)shard}};
-	return dtrain_mesh_create(world, axes, is_sharded(options) ? 2 : 1, out, err);
+	/* Neighbouring ranks compute a model together, since they wait for each other in every layer; then come the
+	 * ranks that share a copy, because gathers move more than sums. */
+	const dtrain_mesh_axis axes[] = {{.name = "replicate", .size = env->world_size / (int)(shard * tensor)},
+					 {.name = "shard", .size = (int)shard},
+					 {.name = "tensor", .size = (int)tensor}};
+	return dtrain_mesh_create(world, axes, 3, out, err);
 }
 
 void run_strategy_print(const run_options *options, const dtrain_sync *sync)

@@ -61,6 +61,9 @@ static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beto
 	if (roles->of['r'] && !(a->dropout >= 0 && a->dropout < 1))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: dropout %g", dtrain__op_name(desc->kind),
 			       a->dropout);
+	if (a->all_heads && (a->first_head < 0 || a->heads > a->all_heads - a->first_head))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: %d heads from head %d of %d",
+			       dtrain__op_name(desc->kind), a->heads, a->first_head, a->all_heads);
 	int64_t gradients = a->packed ? 1 : 3;
 	if (is_backward(desc->kind) && desc->num_outputs != gradients)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: %d gradients", dtrain__op_name(desc->kind),
@@ -182,6 +185,11 @@ static const dtrain__op_range dropout_ranges[] = {{-2, 2}, {-2, 2}, {-1, 1}, {0,
 		    {1, {DTRAIN_RANDOMS}}, {2, {b, t}}, {3, {b, t, (q_heads) * (d)}}, {3, {b, q_heads, t}}}, \
 	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = true, .packed = true, .dropout = (p)}, \
 	 .optional_inputs = (segments), .bound = 1e-5}
+#define DROP_PART(b, t, q_heads, d, p, of_heads, from_head) \
+	{.shapes = {{3, {b, t, 3 * (q_heads) * (d)}}, {3, {b, t, 3 * (q_heads) * (d)}}, {1, {DTRAIN_RANDOMS}}, {2, {b, t}}, \
+		    {3, {b, t, (q_heads) * (d)}}, {3, {b, q_heads, t}}}, \
+	 .attrs.attention = {.heads = (q_heads), .kv_heads = (q_heads), .causal = true, .packed = true, .dropout = (p), \
+			     .all_heads = (of_heads), .first_head = (from_head)}, .bound = 1e-5}
 /* clang-format on */
 static const dtrain__op_case dropout_cases[] = {
 	DROP_PACKED(2, 5, 2, 2, 4, 0, 0.5),
@@ -189,6 +197,7 @@ static const dtrain__op_case dropout_cases[] = {
 	DROP_SEPARATE(2, 6, 9, 2, 1, 3, false, 0, 0.3),
 	DROP_SEPARATE(1, 33, 33, 1, 1, 8, true, 1, 0.2),
 	DROP_SEPARATE(1, 7, 40, 2, 1, 3, true, 0, 0),
+	DROP_PART(2, 7, 2, 4, 0.4, 6, 3),
 };
 static const dtrain__op_range rotary_ranges[] = {{-2, 2}, {0, 40}};
 static const dtrain__op_case rotary_cases[] = {

@@ -62,7 +62,7 @@ double lm_flops(const engine_rank *engine)
 	for (int i = 0; i < dtrain_params_count(engine->params); i++) {
 		const dtrain_param *param = dtrain_params_at(engine->params, i);
 		bool of_positions = strstr(param->name, "wpe.") || strstr(param->name, "position_embeddings.");
-		parameters += of_positions ? 0 : (double)param->count;
+		parameters += of_positions ? 0 : (double)dtrain_shape_count(&param->global_shape);
 	}
 	return 6 * parameters +
 	       12 * (double)(model->layers * model->heads * model->head_size) * (double)lm_context_length(&engine->job);

@@ -240,6 +240,9 @@ typedef struct dtrain_attention_attrs {
 	double scale;   /* 0: 1 / sqrt(d) */
 	double dropout; /* ATTENTION_DROPOUT: 0 <= dropout < 1 */
 	int32_t layer;  /* the same: as of dtrain_dropout_attrs */
+	/* The same: the op's heads are the heads first_head, first_head + 1 ... of all_heads, so that ranks that have
+	 * parts of a model's heads drop the probabilities that one rank drops. all_heads 0: heads. */
+	int32_t all_heads, first_head;
 } dtrain_attention_attrs;
 
 typedef struct dtrain_dropout_attrs {

@@ -158,6 +158,9 @@ typedef struct dtrain_attention_options {
 	double dropout;
 	dtrain_tensor random;
 	int layer;
+	/* For dropout: these are the heads first_head, first_head + 1 ... of all_heads; other ranks have the rest.
+	 * Default 0: all_heads is heads. */
+	int32_t all_heads, first_head;
 } dtrain_attention_options;
 
 BETON_API void dtrain_attention_options_init_sized(dtrain_attention_options *options, size_t size);
@@ -208,6 +211,14 @@ BETON_API void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int p
 BETON_API dtrain_tensor dtrain_prepend(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w);
 /* Dimension i of the result is dimension order[i] of x. */
 BETON_API dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, const int *order);
+
+/* Collectives over the ranks along an axis of the mesh, in graphs of parameters whose sync has a mesh. Without such an
+ * axis both return x. reduce_from: the sum of x over these ranks. All of them compute the same from it, so its gradient
+ * passes unchanged. copy_to: x itself. From here on the ranks compute different parts, so its gradient is summed over
+ * them. A linear layer whose weight is divided along its outputs reads copy_to; a linear layer whose weight is divided
+ * along its inputs is followed by reduce_from (Shoeybi et al., "Megatron-LM", 2019, section 3). */
+BETON_API dtrain_tensor dtrain_reduce_from_axis(dtrain_graph *graph, dtrain_tensor x, dtrain_axis axis);
+BETON_API dtrain_tensor dtrain_copy_to_axis(dtrain_graph *graph, dtrain_tensor x, dtrain_axis axis);
 
 typedef struct dtrain_loss_options {
 	size_t struct_size;

@@ -108,6 +108,10 @@ typedef struct dtrain_optimizer_options {
 	 * parameters: that of norm_parts pieces of each unit. Shards must be whole pieces, and the padding of units a
 	 * multiple of them (dtrain_sync_options.parts, and units of the same policy). Default 0. */
 	int norm_parts;
+	/* The same as add, over the ranks that compute one model (dtrain_mesh_model_group), with the same context:
+	 * dtrain_sync_add_model. Needed for norms and a scaler where the mesh has a model axis. NULL (default): this
+	 * rank computes its model alone. */
+	int (*add_model)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
 } dtrain_optimizer_options;
 
 BETON_API void dtrain_optimizer_options_init_sized(dtrain_optimizer_options *options, size_t size);

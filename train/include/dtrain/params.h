@@ -62,18 +62,21 @@ typedef enum dtrain_axis {
 } dtrain_axis;
 
 /* Which part of a parameter a rank has: part `part` of `parts` along dimension `dim`. Part p of a dimension with n
- * indices starts at index p * n / parts, so the parts' sizes differ by at most one. */
+ * indices starts at index p * n / parts, so the parts' sizes differ by at most one. With blocks the dimension is so
+ * many equal blocks, which must divide it, and a rank has that part of each block, one after the other: of a weight
+ * that has queries, keys and values next to each other, with 3 blocks, it has its heads' part of each. */
 typedef struct dtrain_placement {
 	const char *axis; /* of the mesh (<dtrain/mesh.h>), "tensor" for example; NULL: each rank has all of it */
 	int32_t dim;
 	int32_t parts, part;
+	int32_t blocks; /* 0: 1 */
 } dtrain_placement;
 
 typedef struct dtrain_param {
 	const char *name;   /* torchvision's: "layer1.0.conv1.weight" */
 	dtrain_shape shape; /* of this rank's part, which is what graphs, units and optimizers see */
 	dtrain_shape global_shape;
-	int64_t first; /* the part's first index along the placement's dimension */
+	int64_t first; /* the part's first index along the placement's dimension, in the first block */
 	dtrain_placement placement;
 	int64_t offset; /* in the flat space, elements */
 	int64_t count;
@@ -99,10 +102,12 @@ typedef struct dtrain_unit {
 	int32_t block;  /* of its last parameter */
 	bool frozen;    /* all its parameters are, and those of all units behind it */
 	bool shared;    /* ranks that shard the others have all of this one */
+	/* The axis of its parameters' placements, which is one for all of them; DTRAIN_AXES: they have no placement. */
+	dtrain_axis axis;
 } dtrain_unit;
 
-/* A range of the flat space that this rank keeps and updates. Without sharding there is one, with everything. With it
- * there is one for each unit, in their order: this rank's shard, or all of a shared unit. */
+/* A range of the flat space that this rank keeps and updates. Without sharding and placements there is one, with
+ * everything. Otherwise there is one for each unit, in their order: this rank's shard, or all of a unit. */
 typedef struct dtrain_range {
 	int64_t offset; /* in the flat space, elements: a multiple of DTRAIN_PARAM_ALIGN */
 	int64_t count;
@@ -110,7 +115,10 @@ typedef struct dtrain_range {
 	/* That of values and grads; NULL: they are in host memory, where an optimizer gets the gradients that backward
 	 * leaves on the parameters' device (see dtrain_params_offload). */
 	dtrain_device *device;
-	bool shared; /* other ranks have the same range */
+	bool shared; /* other shards have the same range */
+	/* This rank counts the range's gradients in a norm: of the ranks of one model that have the same range, the one
+	 * with coordinate 0. */
+	bool counts;
 } dtrain_range;
 
 /* How the flat space is divided, in flat order. A unit has whole parameters, and ends with the one that fills it; or

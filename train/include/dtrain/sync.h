@@ -214,6 +214,10 @@ BETON_API int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton
 BETON_API int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_stream *stream,
 				     beton_error *err);
 
+/* The same over the ranks that compute one model: a dtrain_optimizer_options.add_model. */
+BETON_API int dtrain_sync_add_model(void *context, void *memory, int64_t count, dtrain_stream *stream,
+				    beton_error *err);
+
 /* ---- hooks ---- */
 
 /* Whether the next step may be captured and replayed (dtrain_hook.is_settled of all units): a compression that begins

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives in graphs, and the ranks of a mesh as graphs see them.
+ */
+#include "graph.h"
+#include "params.h"
+
+dtrain__line dtrain__graph_line(const dtrain_graph *graph, dtrain_axis axis)
+{
+	const dtrain__line line = graph->params->lines.along[axis];
+	return line.size > 1 ? line : (dtrain__line){.size = 1};
+}
+
+dtrain_placement dtrain__graph_placement(const dtrain_graph *graph, dtrain_axis axis, int dim, int32_t blocks)
+{
+	const dtrain__line line = dtrain__graph_line(graph, axis);
+	return line.size > 1 ? (dtrain_placement){.axis = dtrain__axis_name(axis),
+						  .dim = dim,
+						  .parts = line.size,
+						  .part = line.rank,
+						  .blocks = blocks}
+			     : (dtrain_placement){0};
+}
+
+dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes,
+				       int32_t rank)
+{
+	const dtrain__tensor *known = dtrain__graph_tensor(graph, x);
+	if (!known)
+		return -1;
+	dtrain_shape shape = known->shape;
+	dtrain__node node = {.kind = kind,
+			     .attrs.collective = {.axes = axes, .rank = rank},
+			     .num_inputs = 1,
+			     .num_outputs = 1,
+			     .inputs = {x}};
+	node.outputs[0] = dtrain__graph_activation(graph, known->dtype, &shape);
+	/* Elements that ranks exchange must be at the same places. */
+	graph->tensors[dtrain__graph_root(graph, x)].plain = true;
+	graph->tensors[node.outputs[0]].plain = true;
+	return dtrain__graph_node(graph, &node);
+}
+
+/* The tensor that x is another shape of, since an op overwrites no view. */
+static dtrain_tensor whole_of(const dtrain_graph *graph, dtrain_tensor x)
+{
+	dtrain_tensor root = dtrain__graph_root(graph, x);
+	const dtrain_shape *shape = &graph->tensors[x].shape;
+	bool summed = false;
+	for (dtrain_tensor i = x; i != root; i = graph->tensors[i].parent)
+		summed = summed || graph->tensors[i].summed_axes;
+	return !summed && dtrain_shape_count(shape) == dtrain_shape_count(&graph->tensors[root].shape) ? root : x;
+}
+
+dtrain_tensor dtrain_reduce_from_axis(dtrain_graph *graph, dtrain_tensor x, dtrain_axis axis)
+{
+	if (!graph)
+		return -1;
+	const dtrain__tensor *known = dtrain__graph_tensor(graph, x);
+	if (!known || dtrain__graph_line(graph, axis).size == 1)
+		return known ? x : -1;
+	dtrain_shape shape = known->shape;
+	dtrain_tensor y = dtrain__graph_collective(graph, DTRAIN_OP_ALL_REDUCE, whole_of(graph, x), 1u << axis, 0);
+	return dtrain_reshape(graph, y, &shape);
+}
+
+dtrain_tensor dtrain_copy_to_axis(dtrain_graph *graph, dtrain_tensor x, dtrain_axis axis)
+{
+	if (!graph)
+		return -1;
+	const dtrain__tensor *known = dtrain__graph_tensor(graph, x);
+	if (!known || dtrain__graph_line(graph, axis).size == 1)
+		return known ? x : -1;
+	dtrain_shape shape = known->shape;
+	dtrain_tensor view = dtrain__graph_view(graph, x, &shape, 0);
+	if (view >= 0)
+		graph->tensors[view].summed_axes = 1u << axis;
+	return view;
+}

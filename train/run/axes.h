@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The axes of --mesh. */
+#ifndef RUN_AXES_H
+#define RUN_AXES_H
+
+#include <beton/error.h>
+#include <dtrain/params.h>
+
+#include "options.h"
+
+/* Sizes; 0: --mesh does not name the axis. */
+typedef struct run_axes {
+	int64_t size[DTRAIN_AXES];
+} run_axes;
+
+/* Reads --mesh. Errors: INVALID_ARGUMENT names the option, and the axis. */
+int run_axes_read(const run_options *options, run_axes *out, beton_error *err);
+/* Checks what --mesh goes with. Errors: INVALID_ARGUMENT. */
+int run_axes_check(const run_options *options, beton_error *err);
+/* Ranks that compute one model; 1 without --mesh. The option was checked. */
+int64_t run_axes_model_ranks(const run_options *options);
+/* Checks the sizes against the number of ranks. shard: ranks that share a copy of the parameters. */
+int run_axes_check_world(const run_options *options, int64_t shard, beton_error *err);
+
+#endif
