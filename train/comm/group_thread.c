@@ -177,7 +177,9 @@ int dtrain__group_set_joined(dtrain_group *group, void *state, beton_error *err)
 static void leave(dtrain_group *group)
 {
 	group_progress progress;
-	bool failed = failure_of(group, &(beton_error){0}) != BETON_OK;
+	int status = failure_of(group, &(beton_error){0});
+	/* A failure that came after the destruction had begun was told to no rank. */
+	bool failed = status != BETON_OK && status != BETON_CANCELLED;
 	if (failed || !group->alarm_started)
 		return;
 	dtrain__progress_take(group->history, &group->member, &progress);
