@@ -286,7 +286,8 @@ static int begin_presence(const struct rank_env *env, const rank_meet_options *o
 	dtrain_presence_options_init(&presence);
 	presence.rank = env->rank;
 	presence.store_rank = env->store_hosted || env->rank == 0 ? -1 : 0;
-	presence.lease_ms = options->lease_ms;
+	if (options->lease_ms)
+		presence.lease_ms = options->lease_ms;
 	return dtrain_presence_begin(out->store, &presence, &out->presence, err);
 }
 

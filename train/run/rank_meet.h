@@ -11,7 +11,7 @@ typedef struct rank_meet_options {
 	const char *interface; /* NULL: all */
 	int connect_ms;        /* how long rank 0's store may not be there */
 	int wait_ms;           /* how long ranks may not come, once it is */
-	int lease_ms;          /* of a rank that has come: see dtrain_presence_options */
+	int lease_ms;          /* of a rank that has come: see dtrain_presence_options; 0: its default */
 	void (*say)(const char *line);
 } rank_meet_options;
 
