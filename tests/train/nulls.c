@@ -247,6 +247,7 @@ static void checkpoints_take_null(void **state)
 	(void)dtrain_checkpoint_view_whole(NULL, 0, NULL, NULL, NULL);
 	(void)dtrain_checkpoint_saver_wait(NULL, &err);
 	(void)dtrain_checkpoint_saver_has_failed(NULL);
+	(void)dtrain_checkpoint_saver_is_idle(NULL, 0);
 	(void)dtrain_checkpoint_saver_busy_ns(NULL);
 	dtrain_checkpoint_saver_destroy(NULL);
 	(void)dtrain_checkpoint_holds(NULL);

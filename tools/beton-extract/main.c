@@ -170,7 +170,7 @@ static int write_content(const extract_job *job, const dataset_input *in, const 
 {
 	if (!job->output || strcmp(job->output, "-") == 0) {
 		if (fwrite(value->data, 1, value->size, stdout) != value->size)
-			return bt_fail(err, BETON_IO, "cannot write the value");
+			return bt_fail_errno(err, errno, "standard output");
 		return BETON_OK;
 	}
 	bt_atomic_file file;

@@ -70,7 +70,7 @@ int dtrain_checkpoint_saver_create(dtrain_device *device, dtrain_checkpoint_save
 	saver->device = device;
 	saver->api = dtrain_device_get_api(device);
 	pthread_mutex_init(&saver->mutex, NULL);
-	pthread_cond_init(&saver->changed, NULL);
+	bt_condition_init(&saver->changed);
 	bt_block_signals(&before);
 	int failure = pthread_create(&saver->thread, NULL, saver_main, saver);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -220,6 +220,21 @@ int dtrain_checkpoint_saver_wait(dtrain_checkpoint_saver *saver, beton_error *er
 	saver->status = BETON_OK;
 	pthread_mutex_unlock(&saver->mutex);
 	return status;
+}
+
+bool dtrain_checkpoint_saver_is_idle(dtrain_checkpoint_saver *saver, int timeout_ms)
+{
+	if (!saver)
+		return true;
+	uint64_t until = bt_now_ns() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+	const struct timespec end = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+	int failure = 0;
+	pthread_mutex_lock(&saver->mutex);
+	while (saver->busy && !failure)
+		failure = pthread_cond_timedwait(&saver->changed, &saver->mutex, &end);
+	bool idle = !saver->busy;
+	pthread_mutex_unlock(&saver->mutex);
+	return idle;
 }
 
 bool dtrain_checkpoint_saver_has_failed(dtrain_checkpoint_saver *saver)

@@ -276,13 +276,39 @@ static void accept_one(dtrain_store_server *server)
 	append(&server->strangers, connection);
 }
 
+static uint64_t lease_ns(const server_connection *connection)
+{
+	return (uint64_t)connection->session.lease_ms * 1000000;
+}
+
+/* When a client with a lease last sent something; 0: there is none. */
+static uint64_t find_last_sign(const dtrain_store_server *server)
+{
+	uint64_t last = 0;
+	for (const server_connection *c = server->members.first; c; c = c->next)
+		if (lease_ns(c) && c->moved_ns > last)
+			last = c->moved_ns;
+	return last;
+}
+
 /* Whether a client has sent nothing for as long as it may. Bytes that this thread has not read yet count. */
 static bool is_silent(const server_connection *connection, uint64_t now)
 {
-	uint64_t lease_ns = (uint64_t)connection->session.lease_ms * 1000000;
 	char byte;
-	return lease_ns && now - connection->moved_ns > lease_ns &&
+	return lease_ns(connection) && now - connection->moved_ns > lease_ns(connection) &&
 	       recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
+/* If no client has given a sign for half a lease, they were all stopped, as a batch system suspends a job. Then no lease
+ * ends, and each client gets half of its lease to go on. */
+static void hold_leases(dtrain_store_server *server, uint64_t now)
+{
+	uint64_t last = find_last_sign(server);
+	for (server_connection *c = server->members.first; c; c = c->next) {
+		uint64_t half = lease_ns(c) / 2;
+		if (half && now - last > half && now - c->moved_ns > half)
+			c->moved_ns = now - half;
+	}
 }
 
 static void sweep(dtrain_store_server *server)
@@ -292,6 +318,7 @@ static void sweep(dtrain_store_server *server)
 	for (server_connection *c = gap > 2 * SWEEP_NS ? server->members.first : NULL; c; c = c->next)
 		c->moved_ns = c->moved_ns + gap < now ? c->moved_ns + gap : now;
 	server->swept_ns = now;
+	hold_leases(server, now);
 	while (server->strangers.first && now - server->strangers.first->moved_ns > STRANGER_NS)
 		drop(server, server->strangers.first, true);
 	for (server_connection *next, *c = server->members.first; c; c = next) {

@@ -45,12 +45,15 @@ int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dt
 			       "parameter '%s': axis '%s' divides dimension %d, and it has %d dimensions", name,
 			       placement->axis, dim, shape->ndim);
 	int64_t blocks = dtrain__placement_blocks(placement), indices = blocks > 0 ? shape->dim[dim] / blocks : 0;
-	if (blocks < 1 || indices * blocks != shape->dim[dim] || placement->parts < 1 || placement->part < 0 ||
-	    placement->part >= placement->parts || placement->parts > indices)
+	if (blocks < 1 || indices * blocks != shape->dim[dim])
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "parameter '%s': part %d of %d of %" PRId64
-			       " blocks along dimension %d, which has %" PRId64 " indices",
-			       name, placement->part, placement->parts, blocks, dim, shape->dim[dim]);
+			       "parameter '%s': %" PRId64 " blocks along dimension %d, which has %" PRId64 " indices",
+			       name, blocks, dim, shape->dim[dim]);
+	if (placement->parts < 1 || placement->part < 0 || placement->part >= placement->parts ||
+	    placement->parts > indices)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "parameter '%s': part %d of %d along dimension %d, which has %" PRId64 " indices%s",
+			       name, placement->part, placement->parts, dim, indices, blocks > 1 ? " a block" : "");
 	*first = indices * placement->part / placement->parts;
 	part->dim[dim] = blocks * (indices * (placement->part + 1) / placement->parts - *first);
 	return BETON_OK;

@@ -105,7 +105,8 @@ __device__ inline float dropped(const cuda_attention &a, int64_t batch, int64_t 
 	if (!a.random)
 		return 1;
 	const int64_t row = a.random[DTRAIN_RANDOM_FIRST_ROW] + batch * a.random[DTRAIN_RANDOM_ROW_STRIDE];
-	const uint64_t at = (uint64_t)(((row * a.all_heads + a.first_head + number) * a.queries + query) * a.keys + key);
+	const uint64_t at =
+		(uint64_t)(((row * a.all_heads + a.first_head + number) * a.queries + query) * a.keys + key);
 	uint32_t words[4];
 	dtrain__philox_at(a.random, a.layer, at / 4, words);
 	return words[at % 4] * 0x1p-32 >= a.dropout ? (float)(1 / (1 - a.dropout)) : 0;

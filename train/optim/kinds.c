@@ -125,6 +125,12 @@ static int check_clip_norm(const dtrain_params *params, const dtrain_optimizer_o
 	if (!(options->clip_norm >= 0))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: gradients clipped to a norm of %g, not one >= 0",
 			       options->kind, options->clip_norm);
+	for (int i = 0; options->clip_norm > 0 && !options->add_model && i < dtrain_params_count(params); i++)
+		if (dtrain_params_at(params, i)->placement.axis)
+			return bt_fail(
+				err, BETON_UNSUPPORTED,
+				"%s: gradients are clipped to a norm without add_model, and ranks have parts of '%s'",
+				options->kind, dtrain_params_at(params, i)->name);
 	if (params->lines.model.size > 1 && !options->add_model && (options->clip_norm > 0 || options->scaler))
 		return bt_fail(
 			err, BETON_INVALID_ARGUMENT,

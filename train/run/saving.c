@@ -5,6 +5,9 @@
 #include "status_line.h"
 #include "strategy.h"
 
+/* How often a wait for a checkpoint looks for lost ranks. */
+#define LOOK_MS 200
+
 /* How long whoever leaves after a failure waits for a checkpoint that is being written, in addition to the time for
  * closing: together they are less than what the launcher gives the ranks. A slow disk may need that; one that hangs, or
  * a network's folder that is gone, would keep the rank for ever. */
@@ -36,13 +39,25 @@ int run_saving_open(run_session *session, beton_error *err)
 	return status;
 }
 
+/* Waits until the save before is written, or a rank is lost: its disk may hang. */
+static int wait_for_saver(const run_session *session, beton_error *err)
+{
+	int status = BETON_OK;
+	while (status == BETON_OK && !dtrain_checkpoint_saver_is_idle(session->saver, LOOK_MS))
+		status = session->presence ? dtrain_presence_check(session->presence, err) : BETON_OK;
+	return status;
+}
+
 static int save(run_session *session, const dtrain_checkpoint_ranks *ranks, beton_error *err)
 {
 	const run_options *options = session->options;
 	const run_weights weights = run_session_weights(session);
+	int status = wait_for_saver(session, err);
+	if (status != BETON_OK)
+		return status;
 	run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
-	int status = run_weights_save(&weights, options->checkpoint, (int)options->keep_checkpoints, &session->position,
-				      session->options_json, ranks, err);
+	status = run_weights_save(&weights, options->checkpoint, (int)options->keep_checkpoints, &session->position,
+				  session->options_json, ranks, err);
 	run_watchdog_disarm(session->watchdog);
 	return status;
 }
@@ -74,7 +89,9 @@ int run_saving_save_alone(run_session *session, beton_error *err)
 int run_saving_wait(run_session *session, beton_error *err)
 {
 	run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
-	int status = dtrain_checkpoint_saver_wait(session->saver, err);
+	int status = wait_for_saver(session, err);
+	if (status == BETON_OK)
+		status = dtrain_checkpoint_saver_wait(session->saver, err);
 	run_watchdog_disarm(session->watchdog);
 	if (status != BETON_OK)
 		bt_prefix(err, "--checkpoint");

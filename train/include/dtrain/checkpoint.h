@@ -140,6 +140,9 @@ BETON_API int dtrain_checkpoint_saver_begin(dtrain_checkpoint_saver *saver, cons
  * save, or with saver NULL: OK. */
 BETON_API int dtrain_checkpoint_saver_wait(dtrain_checkpoint_saver *saver, beton_error *err);
 
+/* Waits until no save is being written, for timeout_ms at most. False: one is still being written. NULL: true. */
+BETON_API bool dtrain_checkpoint_saver_is_idle(dtrain_checkpoint_saver *saver, int timeout_ms);
+
 /* Whether the last save has failed, and neither wait nor begin has returned its error yet. NULL: false. */
 BETON_API bool dtrain_checkpoint_saver_has_failed(dtrain_checkpoint_saver *saver);
 
