@@ -64,7 +64,8 @@ int fsync(int fd)
 	static atomic_int number, all;
 	const char *stuck = getenv("STUCK_AT_FSYNC");
 	count("KILL_AT_FSYNC", &number);
-	for (bool hangs = stuck && ++all >= atoi(stuck); hangs;)
-		pause();
+	if (stuck && ++all >= atoi(stuck))
+		for (;;)
+			pause();
 	return (int)syscall(SYS_fsync, fd);
 }

@@ -21,7 +21,7 @@
 #include "train/run/pmi.h"
 #include "train/run/pmix.h"
 
-/* What a server answers to a rank's commands, in turn. NULL: it closes the connection. */
+/* The answers of a server to a rank's commands, in turn. NULL: it closes the connection. */
 typedef const char *const script[6];
 
 #define INIT "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n"

@@ -12,7 +12,7 @@
 
 enum { BATCH = 4, STEPS = 10, MAX_ELEMENTS = 4096 };
 
-/* What is trained, and how. */
+/* A network, and how it is trained. */
 typedef struct setup {
 	const char *strategy;
 	int shard;            /* ranks that share a copy; 0: all */
@@ -28,7 +28,7 @@ typedef struct setup {
 	dtrain_group *within; /* the ranks that train; NULL: all */
 } setup;
 
-/* What came of it, on every rank: values of the parameters, whatever is sharded, and the losses. */
+/* The result on every rank: values of all parameters, sharded or not, and the losses. */
 typedef struct result {
 	float values[MAX_ELEMENTS];
 	int count;

@@ -178,7 +178,7 @@ static void leave(dtrain_group *group)
 {
 	group_progress progress;
 	int status = failure_of(group, &(beton_error){0});
-	/* A failure that came after the destruction had begun was told to no rank. */
+	/* No rank heard of a failure that came after the destruction had begun. */
 	bool failed = status != BETON_OK && status != BETON_CANCELLED;
 	if (failed || !group->alarm_started)
 		return;

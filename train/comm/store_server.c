@@ -299,8 +299,8 @@ static bool is_silent(const server_connection *connection, uint64_t now)
 	       recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
 }
 
-/* If no client has given a sign for half a lease, they were all stopped, as a batch system suspends a job. Then no lease
- * ends, and each client gets half of its lease to go on. */
+/* If no client has given a sign for half a lease, they were all stopped, as a batch system suspends a job. Then no
+ * lease ends, and each client gets half of its lease to go on. */
 static void hold_leases(dtrain_store_server *server, uint64_t now)
 {
 	uint64_t last = find_last_sign(server);
