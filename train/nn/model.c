@@ -66,6 +66,10 @@ dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_
 	for (int i = 0; i < MODEL_COUNT; i++) {
 		if (strcmp(models[i].name, model) != 0)
 			continue;
+		if (dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).size > 1)
+			return dtrain__graph_fail(
+				graph, BETON_INVALID_ARGUMENT,
+				"model '%s': the mesh's axis \"tensor\" divides GPT-2 and Llama alone", model);
 		int64_t height = source->shape.dim[2], width = source->shape.dim[3];
 		if (height < models[i].least_side || width < models[i].least_side)
 			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,

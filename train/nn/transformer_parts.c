@@ -112,7 +112,7 @@ bool dtrain__transformer_check_split(dtrain_graph *graph, const dtrain_transform
 {
 	const int32_t ranks = dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).size;
 	if (ranks > 1 && t->type != DTRAIN_TRANSFORMER_GPT2 && t->type != DTRAIN_TRANSFORMER_LLAMA)
-		dtrain__graph_fail(graph, BETON_UNSUPPORTED,
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
 				   "transformer: the mesh's axis \"tensor\" divides GPT-2 and Llama alone");
 	else if (t->heads % ranks || t->kv_heads % ranks || t->inner % ranks)
 		dtrain__graph_fail(

@@ -68,7 +68,8 @@ static int find_largest(dtrain_optimizer *optimizer, const dtrain_op_attrs *attr
 	/* For the next step, whose gradients may be read before any other op runs, because they leave the device. */
 	if (status == BETON_OK)
 		status = dtrain__norm_table_zero(optimizer, states, err);
-	return status == BETON_OK ? add_norms(optimizer, attrs, true, clip, err) : status;
+	return status == BETON_OK && optimizer->model_ranks == 1 ? add_norms(optimizer, attrs, true, clip, err)
+								 : status;
 }
 
 static int find_norm(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err)
