@@ -255,7 +255,7 @@ static int share_failure(dtrain_group *group, int status, bool *agreed, beton_er
 	if (status != BETON_OK)
 		return status;
 	if (asked != BETON_OK)
-		return bt_fail(err, asked, "%s", why.message);
+		return bt_fail(err, asked, "evaluation: %s", why.message);
 	return failed < size ? bt_fail(err, BETON_PEER_LOST, "rank %d failed: %s", (int)failed, text) : BETON_OK;
 }
 
@@ -336,6 +336,8 @@ int engine_evaluate(engine_rank *engine, beton_loader *loader, int64_t batches, 
 	if (status == BETON_OK && group) {
 		status = add_ranks(&evaluation, group, err);
 		out->agreed = status == BETON_OK;
+		if (status != BETON_OK)
+			bt_prefix(err, "evaluation");
 	}
 	if (status != BETON_OK)
 		return status;
