@@ -14,6 +14,7 @@ enum {
 	LEAST_BYTES = 2048,
 	/* MCUs in a row that are transformed at once: their coefficients and the look-ups fit in the first cache. */
 	PIECE = 8,
+	CACHE_LINE = 64, /* bytes; a vector of coefficients that lies in two lines takes twice as long */
 	/* The least MCUs between two points of an index, and the least data for which one is made. */
 	INDEX_STEP = 8,
 	INDEX_LEAST_BYTES = 8192,
@@ -52,7 +53,7 @@ struct bt_scan {
 	const uint8_t *end; /* of the JPEG */
 	const bt_idct *idct;
 	const struct mcu_loops *loops;
-	_Alignas(16) int16_t blocks[PIECE * BT_BLOCKS_MAX * DCTSIZE2]; /* of all components */
+	_Alignas(CACHE_LINE) int16_t blocks[PIECE * BT_BLOCKS_MAX * DCTSIZE2]; /* of all components */
 	uint8_t counts[PIECE * BT_BLOCKS_MAX];
 	uint8_t positions[POSITIONS]; /* of coefficients in zigzag order */
 };
@@ -312,9 +313,10 @@ static const mcu_loops *choose_loops(void)
 
 bt_scan *bt_scan_new(void)
 {
-	bt_scan *scan = calloc(1, sizeof(*scan));
+	bt_scan *scan = aligned_alloc(CACHE_LINE, sizeof(*scan));
 	if (!scan)
 		return NULL;
+	memset(scan, 0, sizeof(*scan));
 	/* The end of a block writes 0 to these positions before any other coefficient is written. */
 	memset(scan->positions, 63, sizeof(scan->positions));
 	memcpy(scan->positions, bt_zigzag, sizeof(bt_zigzag));
