@@ -3,6 +3,8 @@
  * Strangers at the ports on which ranks wait for each other while they join: each rank lets one in, in the place of a
  * peer, just before it connects there itself. And peers that come when the rank that waits for them has given up.
  */
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -38,6 +40,7 @@ static beton_error err;
 static const char *kind; /* of stranger */
 static int attacks;      /* that are left */
 static bool late;        /* peers, not strangers: kind is how the rank that waits for one gives up */
+static bool slow;        /* the thread of Gloo's events, where it deals with a connection */
 static int stranger = -1;
 static int groups; /* that Gloo has been asked for */
 static struct rank *self;
@@ -72,6 +75,31 @@ static void speak(int fd)
 	} else {
 		stranger = fd;
 	}
+}
+
+/* Longer than the time between two attempts to interrupt a thread that is in Gloo. */
+static void be_slow(void)
+{
+	if (slow)
+		poll(NULL, 0, 50);
+}
+
+/* The module looks for a connection that has failed, and replaces it. These definitions come before the C library's. */
+DIR *opendir(const char *path)
+{
+	DIR *(*real)(const char *) = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
+
+	if (strcmp(path, "/proc/self/fd") == 0)
+		be_slow();
+	return real(path);
+}
+
+int dup2(int from, int to)
+{
+	int (*real)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "dup2"), fd = real(from, to);
+
+	be_slow();
+	return fd;
 }
 
 /* For the test to know that the rank is there, where rank 1 never comes. */
@@ -308,6 +336,7 @@ static int rank_main(struct rank *r)
 	self = r;
 	kind = strchr(r->mode, ':') + 1;
 	late = strncmp(r->mode, "no-group-late", 13) == 0;
+	slow = strncmp(r->mode, "no-group-slow", 13) == 0;
 	attacks = strncmp(r->mode, "no-group-introduced", 19) != 0;
 	if (strncmp(r->mode, "no-group-always", 15) == 0)
 		attacks = 1000;
@@ -353,6 +382,15 @@ static void ranks_join_on_other_ports(void **state)
 		snprintf(mode, sizeof(mode), "no-group-once:%s", kinds[i]);
 		expect(mode, 3, 0, HARMLESS ? "nothing" : NEXT_ATTEMPT);
 	}
+}
+
+/* Meanwhile the other ranks fail, and what they say closes the rank's connections. */
+static void slow_events_harm_nobody(void **state)
+{
+	(void)state;
+	expect("no-group-slow:reset", 3, 0, HARMLESS ? "nothing" : NEXT_ATTEMPT);
+	expect("no-group-slow:frame", 3, 0, HARMLESS ? "nothing" : NEXT_ATTEMPT);
+	expect("no-group-slow:frame and reset", 3, 0, HARMLESS ? "nothing" : NEXT_ATTEMPT);
 }
 
 /* Where Gloo is told that the wait is over, the connection that comes nevertheless ends the process. */
@@ -410,6 +448,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(signals_reach_a_rank_that_joins),
 		cmocka_unit_test(ranks_join_on_other_ports),
+		cmocka_unit_test(slow_events_harm_nobody),
 		cmocka_unit_test(late_connections_harm_nobody),
 		cmocka_unit_test(failure_ends_the_wait_for_a_rank),
 		cmocka_unit_test(who_does_not_know_the_secret_is_a_stranger),

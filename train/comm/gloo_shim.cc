@@ -1,27 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This file and gloo_connector.cc are C++, because Gloo has no other interface.
+ * This file and the others that end in .cc are C++, because Gloo has no other interface.
  */
 #include "gloo_shim.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <string>
 #include <vector>
-
-#include <dirent.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -46,10 +36,9 @@
 #include "common/isa.h"
 
 #include "gloo_connector.h"
+#include "gloo_shield.h"
 #include "gloo_waits.h"
 
-using dtrain_gloo::connects;
-using dtrain_gloo::is_listening;
 using std::chrono::milliseconds;
 
 namespace
@@ -58,154 +47,20 @@ namespace
 /* Slots of send and recv, apart from those of collectives, whose prefixes are 1 to 8. */
 constexpr uint64_t point_to_point_slots = 0x40ull << 56;
 
-/* In older Gloo each pair listens for itself and accepts the first connection. If that is closed already, or sends no
- * valid frame, the pair throws on the event loop's thread, which ends the process. In newer Gloo the device listens for
- * all pairs, and a connection must send the number of a pair. */
+/* In older Gloo each pair listens for itself and accepts the first connection (gloo_shield.h). In newer Gloo the device
+ * listens for all pairs, and a connection must send the number of a pair (gloo_connector.h). */
 #if __has_include(<gloo/transport/tcp/listener.h>)
 constexpr bool pairs_listen = false;
 #else
 constexpr bool pairs_listen = true;
 #endif
 
-/* The port of one of this process's sockets, in network order; 0: none. */
-in_port_t local_port(int fd)
-{
-	struct sockaddr_storage address = {};
-	socklen_t size = sizeof(address);
-
-	if (getsockname(fd, reinterpret_cast<struct sockaddr *>(&address), &size))
-		return 0;
-	if (address.ss_family == AF_INET)
-		return reinterpret_cast<struct sockaddr_in *>(&address)->sin_port;
-	return address.ss_family == AF_INET6 ? reinterpret_cast<struct sockaddr_in6 *>(&address)->sin6_port : 0;
-}
-
-/* The descriptor of Gloo's socket for a port: the listening one, or the accepted connection. -1: none. */
-int find_socket(in_port_t port, bool listening)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	int found = -1;
-	for (struct dirent *entry; folder && found < 0 && (entry = readdir(folder));) {
-		int fd = atoi(entry->d_name);
-		if (entry->d_name[0] != '.' && local_port(fd) == port && is_listening(fd) == listening)
-			found = fd;
-	}
-	if (folder)
-		closedir(folder);
-	return found;
-}
-
-/* Stands between Gloo's event loop and a listening pair, until its connection is closed. An exception there becomes a
- * failed connection, and an event that makes the loop spin with the pair's lock is slowed down. The pair's own headers
- * cannot be included as Gloo installs them. */
-class Shield : public gloo::transport::tcp::Handler
-{
-      public:
-	Shield(gloo::transport::tcp::Device *device, gloo::transport::Pair *pair, in_port_t port)
-	    : device_(device), handler_(dynamic_cast<gloo::transport::tcp::Handler *>(pair)), port_(port)
-	{
-		int fd = handler_ ? find_socket(port_, true) : -1;
-		if (fd >= 0)
-			device_->registerDescriptor(fd, EPOLLIN, this);
-	}
-
-	~Shield() override
-	{
-		if (silent_ >= 0)
-			::close(silent_);
-	}
-
-	/* Whether a connection to the pair was accepted. */
-	bool is_taken() const
-	{
-		return taken_;
-	}
-
-	void handleEvents(int events) override
-	{
-		bool thrown = false;
-		try {
-			handler_->handleEvents(events);
-		} catch (...) {
-			thrown = true;
-		}
-		if (connection_ < 0)
-			adopt();
-		if (thrown)
-			give_up();
-		else
-			slow_down();
-	}
-
-      private:
-	/* A connection that failed at once is not in the loop, but the pair removes it from there, so add it. */
-	void adopt()
-	{
-		int fd = find_socket(port_, false);
-		if (fd < 0)
-			return;
-		try {
-			device_->registerDescriptor(fd, EPOLLIN, this);
-			connection_ = fd;
-			taken_ = true;
-		} catch (...) {
-			/* It was closed in the meantime. */
-		}
-	}
-
-	/* The pair would throw again at its next event, which may bypass this object. Closing the pair needs its lock,
-	 * whose holder may wait for this thread. So the pair keeps its descriptor, but the connection behind it is
-	 * replaced by a silent one. */
-	void give_up()
-	{
-		int ends[2];
-		if (connection_ < 0 || silent_ >= 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-			return;
-		silent_ = ends[1];
-		dup2(ends[0], connection_);
-		::close(ends[0]);
-		try {
-			device_->registerDescriptor(connection_, 0, this);
-		} catch (...) {
-		}
-	}
-
-	/* Bytes that the pair does not read cause the next event at once. */
-	void slow_down()
-	{
-		int waiting = 0;
-		if (connection_ < 0 || ioctl(connection_, FIONREAD, &waiting) || !waiting || waiting != waiting_)
-			spins_ = 0;
-		else if (++spins_ > 16)
-			poll(nullptr, 0, 1);
-		waiting_ = waiting;
-	}
-
-	gloo::transport::tcp::Device *device_;
-	gloo::transport::tcp::Handler *handler_;
-	in_port_t port_;
-	std::atomic<bool> taken_{false};
-	int connection_ = -1, silent_ = -1, waiting_ = 0, spins_ = 0;
-};
-
-in_port_t port_of(const std::vector<char> &address)
-{
-	struct sockaddr_storage storage = {};
-
-	memcpy(&storage, address.data(), std::min(address.size(), sizeof(storage)));
-	return storage.ss_family == AF_INET6 ? reinterpret_cast<struct sockaddr_in6 *>(&storage)->sin6_port
-					     : reinterpret_cast<struct sockaddr_in *>(&storage)->sin_port;
-}
-
 class Mesh : public gloo::Context
 {
       public:
-	Mesh(const gloo_options &options, std::shared_ptr<gloo::transport::Device> device,
-	     std::vector<std::unique_ptr<Shield>> *shields, dtrain_gloo::Connector *connector)
+	Mesh(const gloo_options &options, std::shared_ptr<gloo::transport::Device> device)
 	    : gloo::Context(options.rank, options.size)
 	{
-		auto tcp = dynamic_cast<gloo::transport::tcp::Device *>(device.get());
-		uint64_t number = dtrain_gloo::random_number();
 		/* Connections keep this timeout for their own waits, for example in the cube. */
 		setTimeout(milliseconds(options.timeout_ms));
 		device_ = device;
@@ -213,20 +68,21 @@ class Mesh : public gloo::Context
 		own_->setTimeout(getTimeout());
 		waiting_ = std::make_shared<dtrain_gloo::WaitingContext>(own_);
 		transportContext_ = waiting_;
-		for (int peer = 0; peer < options.size; peer++) {
-			if (peer == options.rank)
-				continue;
-			auto &pair = transportContext_->createPair(peer);
+	}
 
-			if (pairs_listen && tcp)
-				(*shields)[static_cast<size_t>(peer)].reset(
-					new Shield(tcp, pair.get(), port_of(pair->address().bytes())));
-			if (!pairs_listen)
-				dtrain_gloo::give_number(pair.get(), number + static_cast<uint64_t>(peer));
-			/* Times out before Gloo, which waits five times as long as for anything else. */
-			if (!pairs_listen && !connector->is_used())
-				connector->use(device, pair->address().bytes(), milliseconds(options.timeout_ms) * 4);
-		}
+	/* A stranger may connect as soon as a pair listens, so no event may come before its shield. */
+	void create_pairs(dtrain_gloo::Shields *shields, dtrain_gloo::Connector *connector)
+	{
+		auto tcp = dynamic_cast<gloo::transport::tcp::Device *>(device_.get());
+
+		if (pairs_listen && tcp)
+			dtrain_gloo::run_in_loop(tcp, [&] {
+				for (int peer = 0; peer < size; peer++)
+					if (peer != rank)
+						shields->add(tcp, peer, transportContext_->createPair(peer).get());
+			});
+		else
+			create_numbered_pairs(connector);
 	}
 
 	void end_waits()
@@ -245,6 +101,22 @@ class Mesh : public gloo::Context
 	}
 
       private:
+	void create_numbered_pairs(dtrain_gloo::Connector *connector)
+	{
+		uint64_t number = dtrain_gloo::random_number();
+
+		for (int peer = 0; peer < size; peer++) {
+			if (peer == rank)
+				continue;
+			auto &pair = transportContext_->createPair(peer);
+
+			dtrain_gloo::give_number(pair.get(), number + static_cast<uint64_t>(peer));
+			/* Times out before Gloo, which waits five times as long as for anything else. */
+			if (!connector->is_used())
+				connector->use(device_, pair->address().bytes(), getTimeout() * 4);
+		}
+	}
+
 	std::shared_ptr<gloo::transport::Context> own_;
 	std::shared_ptr<dtrain_gloo::WaitingContext> waiting_;
 };
@@ -252,8 +124,8 @@ class Mesh : public gloo::Context
 } // namespace
 
 struct gloo_group {
-	/* for the peers in older Gloo; like the connector they outlive the event loop, which ends with the context */
-	std::vector<std::unique_ptr<Shield>> shields;
+	/* Outlive the event loop, which ends with the context. */
+	dtrain_gloo::Shields shields;     /* for older Gloo */
 	dtrain_gloo::Connector connector; /* for newer Gloo */
 	std::shared_ptr<Mesh> context;
 	milliseconds timeout;
@@ -454,20 +326,30 @@ std::unique_ptr<gloo_message> begin_message(gloo_group *group, uint8_t *data, si
 	return message;
 }
 
+void gloo_close(gloo_group *group)
+{
+	gloo_failure ignored;
+	guarded(&ignored, [&] {
+		group->connector.close([&] { group->shields.close([&] { group->context.reset(); }); });
+		delete group;
+	});
+}
+
 int gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure)
 {
-	*out = nullptr;
-	return guarded(failure, [&] {
-		std::unique_ptr<gloo_group> group(new gloo_group);
+	std::unique_ptr<gloo_group, void (*)(gloo_group *)> group(nullptr, gloo_close);
+	int status = guarded(failure, [&] {
 		gloo::transport::tcp::attr attr;
 
+		group.reset(new gloo_group);
 		attr.hostname = options->host;
 		group->timeout = milliseconds(options->timeout_ms);
-		group->shields.resize(static_cast<size_t>(options->size));
-		group->context = std::make_shared<Mesh>(*options, gloo::transport::tcp::CreateDevice(attr),
-							&group->shields, &group->connector);
-		*out = group.release();
+		group->context = std::make_shared<Mesh>(*options, gloo::transport::tcp::CreateDevice(attr));
+		group->context->create_pairs(&group->shields, &group->connector);
 	});
+
+	*out = status == BETON_OK ? group.release() : nullptr;
+	return status;
 }
 
 size_t gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADDRESS])
@@ -488,18 +370,13 @@ size_t gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADD
 int gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
-		auto &pair = group->context->getPair(peer);
-		const Shield *shield = group->shields[static_cast<size_t>(peer)].get();
-		bool listens = !shield || !connects(pair->address().bytes(), address, size);
+		gloo::transport::Pair *pair = group->context->getPair(peer).get();
+		std::vector<char> bytes(address, address + size);
 
-		if (!pairs_listen)
-			return group->connector.connect(pair.get(), std::vector<char>(address, address + size));
-		/* A pair that connects itself would take a stranger's bytes for its peer's. */
-		if (!listens && shield->is_taken())
-			throw gloo::IoException("a stranger has connected");
-		pair->connect(std::vector<char>(address, address + size));
-		if (!listens && shield->is_taken())
-			throw gloo::IoException("a stranger has connected");
+		if (pairs_listen)
+			group->shields.connect(peer, pair, bytes, group->timeout * 5);
+		else
+			group->connector.connect(pair, bytes);
 	});
 }
 
@@ -509,16 +386,7 @@ void gloo_abort(gloo_group *group)
 		return;
 	gloo_failure ignored;
 	guarded(&ignored, [&] { group->context->end_waits(); });
-	guarded(&ignored, [&] { group->context->close_pairs(); });
-}
-
-void gloo_close(gloo_group *group)
-{
-	gloo_failure ignored;
-	guarded(&ignored, [&] {
-		group->connector.close([&] { group->context.reset(); });
-		delete group;
-	});
+	guarded(&ignored, [&] { group->shields.close([&] { group->context->close_pairs(); }); });
 }
 
 int gloo_allreduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction, uint32_t tag,
