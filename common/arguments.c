@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "suggest.h"
@@ -106,22 +107,55 @@ static bool is_value(const struct option *options, int value)
 	return options->name;
 }
 
+void bt_note_url(char *urls, size_t size, const char *option, const char *path)
+{
+	char scheme[256];
+	if (!bt_names_url(path))
+		return;
+	snprintf(scheme, sizeof(scheme), "%.*s", (int)(strstr(path, "://") + 1 - path), path);
+	if (access(scheme, F_OK) != 0)
+		bt_append(urls, size, "%s%s%s%s%s", *urls ? ", " : "", option ? "--" : "", option ? option : "",
+			  option ? " " : "", path);
+}
+
+int bt_refuse_urls(const char *urls, beton_error *err)
+{
+	return *urls ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: URLs are not supported", urls) : BETON_OK;
+}
+
+/* What follows the last option. */
+static int check_operands(int argc, char **argv, beton_error *err)
+{
+	char urls[sizeof(err->message) - sizeof(": URLs are not supported")] = "";
+	for (int i = optind; i < argc; i++)
+		bt_note_url(urls, sizeof(urls), NULL, argv[i]);
+	return bt_refuse_urls(urls, err);
+}
+
+/* INVALID_ARGUMENT for what getopt_long has found: '?', ':', or the end of the options, where URLs follow. */
+static int check_found(int option, int argc, char **argv, const struct option *options, beton_error *err)
+{
+	if (option == -1)
+		return check_operands(argc, argv, err);
+	if (option != '?' && option != ':')
+		return BETON_OK;
+	/* optopt: 0, an unknown letter, or the value of a known option, whose argument is missing or one too many. */
+	const char letter[] = {'-', (char)optopt, 0}, *given = argv[optind - 1];
+	if (option == ':')
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the value is missing", given);
+	if (optopt && is_value(options, optopt))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the option takes no value", given);
+	return bt_refuse_argument(optopt ? letter : given, options, err);
+}
+
 int bt_getopt(int argc, char **argv, const char *letters, const struct option *options, int *index)
 {
 	char quiet[80] = ":";
 	beton_error why;
 	bt_append(quiet, sizeof(quiet), "%s", letters);
 	int option = getopt_long(argc, argv, quiet, options, index);
-	if (option != '?' && option != ':')
+	if (check_found(option, argc, argv, options, &why) == BETON_OK)
 		return option;
-	/* optopt: 0, an unknown letter, or the value of a known option, whose argument is missing or one too many. */
-	const char letter[] = {'-', (char)optopt, 0}, *given = argv[optind - 1];
-	if (option == ':')
-		bt_fail(&why, BETON_INVALID_ARGUMENT, "%s: the value is missing", given);
-	else if (optopt && is_value(options, optopt))
-		bt_fail(&why, BETON_INVALID_ARGUMENT, "%s: the option takes no value", given);
-	else
-		bt_refuse_argument(optopt ? letter : given, options, &why);
 	fprintf(stderr, "%s: %s\n", program_invocation_short_name, why.message);
 	return '?';
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/error.h"
+#include "common/suggest.h"
 
 int output_check(const char *path, const beton_reader *input, bool force, beton_error *err)
 {
@@ -54,6 +55,22 @@ static int check_name(const char *path, const char *what, bool list, beton_error
 	return BETON_OK;
 }
 
+/* Of a misspelt ".beton". Other endings are the user's choice. */
+static int check_ending(const char *path, beton_error *err)
+{
+	bt_suggestion like;
+	const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+	if (!dot || (slash && slash > dot) || strcmp(dot + 1, "beton") == 0)
+		return BETON_OK;
+	const char *name = slash ? slash + 1 : path;
+	bt_suggest_begin(&like, dot + 1);
+	bt_suggest_try(&like, "beton");
+	return *like.name ? bt_fail(err, BETON_INVALID_ARGUMENT,
+				    "%s: a dataset's name ends with '.beton'; did you mean '%.*s.beton'?", path,
+				    (int)(dot - name), name)
+			  : BETON_OK;
+}
+
 int output_check_dataset_name(const char *path, beton_error *err)
 {
 	if (!*path)
@@ -61,7 +78,8 @@ int output_check_dataset_name(const char *path, beton_error *err)
 	if (strcmp(path, "-") == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "'-': no dataset is written to standard output; './-' is a file of that name");
-	return check_name(path, "dataset", false, err);
+	int status = check_name(path, "dataset", false, err);
+	return status == BETON_OK ? check_ending(path, err) : status;
 }
 
 int output_check_list_name(const char *path, beton_error *err)

@@ -303,6 +303,22 @@ static int apply_argument(const option_row *row, const char *value, bool again, 
 	return BETON_OK;
 }
 
+/* Before anything else that may be missing. */
+static int refuse_urls(const run_options *options, beton_error *err)
+{
+	char urls[sizeof(err->message) / 2] = "";
+	for (int i = 0; i < run_row_count; i++) {
+		const option_row *row = &run_rows[i];
+		const char *const *path = (const char *const *)((const char *)options + row->offset);
+		const run_files *files = (const run_files *)path;
+		for (int k = 0; row->kind == OPTION_PATHS && k < files->count; k++)
+			bt_note_url(urls, sizeof(urls), row->name, files->paths[k]);
+		if ((row->kind == OPTION_PATH || row->kind == OPTION_NAME) && *path)
+			bt_note_url(urls, sizeof(urls), row->name, *path);
+	}
+	return bt_refuse_urls(urls, err);
+}
+
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err)
 {
 	struct option entries[ENTRIES_MAX];
@@ -327,7 +343,7 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 			return status;
 		options->given[row] = seen[row] = true;
 	}
-	return BETON_OK;
+	return refuse_urls(options, err);
 }
 
 /* A recipe must not contain --recipe, --resume, or options that end the program at once. */
