@@ -96,7 +96,7 @@ static void environment_is_checked(void **state)
 }
 
 /* Variables "NAME=VALUE" of a case. */
-typedef const char *const variables[8];
+typedef const char *const variables[10];
 
 static const char *const known[] = {"RANK",
 				    "WORLD_SIZE",
@@ -129,6 +129,7 @@ static const char *const known[] = {"RANK",
 				    "SLURM_LOCALID",
 				    "SLURM_NTASKS",
 				    "SLURM_STEP_NUM_TASKS",
+				    "SLURM_STEP_TASKS_PER_NODE",
 				    "SLURM_STEP_NODELIST",
 				    "SLURM_STEP_NUM_NODES",
 				    "SLURMD_NODENAME",
@@ -137,7 +138,11 @@ static const char *const known[] = {"RANK",
 				    "JOB_COMPLETION_INDEX",
 				    "JSM_NAMESPACE_RANK",
 				    "JSM_NAMESPACE_SIZE",
+				    "JSM_NAMESPACE_LOCAL_RANK",
 				    "PALS_RANKID",
+				    "PALS_APID",
+				    "PALS_LOCAL_RANKID",
+				    "PALS_NODEID",
 				    "FLUX_TASK_RANK",
 				    "FLUX_JOB_SIZE",
 				    "PET_NNODES"};
@@ -146,7 +151,7 @@ static int read_with(const char *const *set, struct rank_env *env, beton_error *
 {
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		unsetenv(known[i]);
-	for (int i = 0; i < 8 && set[i]; i++) {
+	for (int i = 0; i < 10 && set[i]; i++) {
 		char name[64];
 
 		snprintf(name, sizeof(name), "%.*s", (int)strcspn(set[i], "="), set[i]);
@@ -187,7 +192,26 @@ static const struct {
 	 4,
 	 "node1",
 	 29500},
+	/* Slurm started torchrun's agents. */
+	{{"TORCHELASTIC_RUN_ID=none", "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=4", PLACE,
+	  "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"},
+	 "torchrun's RANK",
+	 5,
+	 8,
+	 1,
+	 4,
+	 "node1",
+	 29500},
 	{{"RANK=1", "WORLD_SIZE=2", PLACE}, "RANK", 1, 2, 0, 0, "node1", 29500},
+	/* As in a URL. */
+	{{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=[fd00::1]", "MASTER_PORT=29500"},
+	 "RANK",
+	 1,
+	 2,
+	 0,
+	 0,
+	 "fd00::1",
+	 29500},
 	{{"RANK=0", "WORLD_SIZE=1"}, "RANK", 0, 1, 0, 1, "", 0},
 	{{SRUN, SRUN_LIST, "SLURM_JOB_ID=7", "SLURM_STEP_ID=2"},
 	 "srun's SLURM_PROCID",
@@ -264,6 +288,7 @@ static const struct {
 	 0},
 	{{"JOB_COMPLETION_INDEX=2", "WORLD_SIZE=1"}, NULL, 0, 1, 0, 1, "", 0},
 	{{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=01"}, NULL, 0, 1, 0, 1, "", 0},
+	{{"SLURM_STEP_NUM_TASKS=1", "SLURM_STEP_TASKS_PER_NODE=1"}, NULL, 0, 1, 0, 1, "", 0},
 	{{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1", "PMIX_RANK=0", "PMIX_NAMESPACE=slurm.pmix.1.0"},
 	 NULL,
 	 0,
@@ -272,7 +297,7 @@ static const struct {
 	 1,
 	 "",
 	 0},
-	{{"JSM_NAMESPACE_RANK=0", "JSM_NAMESPACE_SIZE=1"}, NULL, 0, 1, 0, 1, "", 0},
+	{{"JSM_NAMESPACE_RANK=0", "JSM_NAMESPACE_SIZE=1", "JSM_NAMESPACE_LOCAL_RANK=0"}, NULL, 0, 1, 0, 1, "", 0},
 	{{"FLUX_TASK_RANK=0", "FLUX_JOB_SIZE=1"}, NULL, 0, 1, 0, 1, "", 0},
 	{{"JSM_NAMESPACE_RANK=2", "JSM_NAMESPACE_SIZE=4", "WORLD_SIZE=1"}, NULL, 0, 1, 0, 1, "", 0},
 };
@@ -328,12 +353,22 @@ static void wrong_environments_are_refused(void **state)
 		{{"PMI_ID=3", "PMI_PORT=host:99"}, {"PMI_ID=3, PMI_PORT=host:99"}},
 		{{"PMIX_RANK=1", "PMIX_NAMESPACE=prterun-1"}, {"PMI"}},
 		{{"JSM_NAMESPACE_RANK=2", "JSM_NAMESPACE_SIZE=4"}, {"JSM_NAMESPACE_RANK=2, JSM_NAMESPACE_SIZE=4"}},
+		{{"JSM_NAMESPACE_LOCAL_RANK=1"}, {"JSM_NAMESPACE_LOCAL_RANK=1"}},
 		{{"PALS_RANKID=1"}, {"PALS_RANKID=1"}},
+		{{"PALS_APID=77", "PALS_LOCAL_RANKID=0", "PALS_NODEID=0"},
+		 {"PALS_APID=77", "PALS_NODEID=0", "PALS_LOCAL_RANKID=0"}},
 		{{"FLUX_TASK_RANK=1"}, {"FLUX_TASK_RANK=1"}},
 		{{"PET_NNODES=2"}, {"PET_NNODES=2"}},
 		{{"JOB_COMPLETION_INDEX=0"}, {"JOB_COMPLETION_INDEX=0", "WORLD_SIZE alone"}},
 		{{"JOB_COMPLETION_INDEX=1", "WORLD_SIZE=4"}, {"MASTER_ADDR is not set", "JOB_COMPLETION_INDEX"}},
 		{{"WORLD_SIZE=4"}, {"WORLD_SIZE=4"}},
+		/* A program between the launcher and this one dropped the rank. */
+		{{"SLURM_STEP_NUM_TASKS=8", SRUN_LIST}, {"SLURM_STEP_NUM_TASKS=8"}},
+		{{"SLURM_STEP_TASKS_PER_NODE=4(x2)"}, {"SLURM_STEP_TASKS_PER_NODE=4(x2)"}},
+		{{"TORCHELASTIC_RUN_ID=none", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2"},
+		 {"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2"}},
+		{{"MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=2"}, {"MPI_LOCALNRANKS=2"}},
+		{{"OMPI_COMM_WORLD_LOCAL_SIZE=2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE=2"}},
 		{{"WORLD_SIZE=1x"}, {"WORLD_SIZE=1x"}},
 		/* srun runs one shell, and another launcher was started there. */
 		{{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1", "PMIX_RANK=1", "PMIX_NAMESPACE=prterun-1"}, {"PMI"}},

@@ -66,35 +66,45 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
+#define ANY (-1)
+
 /* Variables that only a rank of some launcher has, whether it is understood or not. */
 static const struct {
 	const char *name;
-	const char *single; /* the value in a world of one process; NULL: any */
-	bool counts;        /* it is the number of processes */
+	int single;  /* the value in a world of one process; ANY: no value tells */
+	bool counts; /* it is the number of processes */
 } signs[] = {
-	{"PMI_RANK", "0", false},
-	{"PMI_SIZE", "1", true},
-	{"PMI_ID", "0", false},
-	{"PMI_FD", NULL, false},
-	{"PMI_PORT", NULL, false},
-	{"PMIX_RANK", "0", false},
-	{"PMIX_NAMESPACE", NULL, false},
-	{"JSM_NAMESPACE_RANK", "0", false},
-	{"JSM_NAMESPACE_SIZE", "1", true},
-	{"PALS_RANKID", "0", false},
-	{"PALS_NODEID", "0", false},
-	{"PALS_LOCAL_RANKID", "0", false},
-	{"ALPS_APP_PE", "0", false},
-	{"FLUX_TASK_RANK", "0", false},
-	{"FLUX_JOB_SIZE", "1", true},
-	{"MV2_COMM_WORLD_RANK", "0", false},
-	{"MV2_COMM_WORLD_SIZE", "1", true},
-	{"OMPI_COMM_WORLD_RANK", "0", false},
-	{"OMPI_COMM_WORLD_SIZE", "1", true},
-	{"HYDI_CONTROL_FD", NULL, false},
-	{"JOB_COMPLETION_INDEX", NULL, false},
-	{"PET_NODE_RANK", "0", false},
-	{"PET_NNODES", "1", true},
+	{"PMI_RANK", 0, false},
+	{"PMI_SIZE", 1, true},
+	{"PMI_ID", 0, false},
+	{"PMI_FD", ANY, false},
+	{"PMI_PORT", ANY, false},
+	{"PMIX_RANK", 0, false},
+	{"PMIX_NAMESPACE", ANY, false},
+	{"JSM_NAMESPACE_RANK", 0, false},
+	{"JSM_NAMESPACE_SIZE", 1, true},
+	{"JSM_NAMESPACE_LOCAL_RANK", 0, false},
+	{"PALS_APID", ANY, false},
+	{"PALS_RANKID", 0, false},
+	{"PALS_NODEID", 0, false},
+	{"PALS_LOCAL_RANKID", 0, false},
+	{"ALPS_APP_PE", 0, false},
+	{"FLUX_TASK_RANK", 0, false},
+	{"FLUX_JOB_SIZE", 1, true},
+	{"MV2_COMM_WORLD_RANK", 0, false},
+	{"MV2_COMM_WORLD_SIZE", 1, true},
+	{"OMPI_COMM_WORLD_RANK", 0, false},
+	{"OMPI_COMM_WORLD_SIZE", 1, true},
+	{"OMPI_COMM_WORLD_LOCAL_SIZE", 1, false},
+	{"MPI_LOCALNRANKS", 1, false},
+	{"SLURM_STEP_NUM_TASKS", 1, true},
+	{"SLURM_STEP_TASKS_PER_NODE", 1, false},
+	{"LOCAL_RANK", 0, false},
+	{"LOCAL_WORLD_SIZE", 1, false},
+	{"HYDI_CONTROL_FD", ANY, false},
+	{"JOB_COMPLETION_INDEX", ANY, false},
+	{"PET_NODE_RANK", 0, false},
+	{"PET_NNODES", 1, true},
 };
 #define SIGNS (sizeof(signs) / sizeof(signs[0]))
 
@@ -158,10 +168,15 @@ static int read_ranks(const struct row *row, struct rank_env *out, beton_error *
 	return status == BETON_OK ? read_local(row, out, err) : status;
 }
 
-static bool is_one(const char *name)
+static bool is_number(const char *name, uint64_t expected)
 {
 	uint64_t number;
-	return value_of(name) && bt_parse_u64(name, getenv(name), 1, 1, &number, NULL) == BETON_OK;
+	return value_of(name) && bt_parse_u64(name, getenv(name), expected, expected, &number, NULL) == BETON_OK;
+}
+
+static bool is_one(const char *name)
+{
+	return is_number(name, 1);
 }
 
 /* RANK is always used. With the others a single rank may be a shell, or a job that starts its own ranks. */
@@ -237,7 +252,10 @@ static int read_address(const struct row *row, struct rank_env *out, beton_error
 	if (address && strlen(address) >= sizeof(out->master_addr))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "the environment variable MASTER_ADDR is too long: %zu bytes", strlen(address));
-	snprintf(out->master_addr, sizeof(out->master_addr), "%s", address ? address : "");
+	/* "[::1]", as in a URL. */
+	bool brackets = address && *address == '[' && bt_ends_with(address, "]");
+	snprintf(out->master_addr, sizeof(out->master_addr), "%.*s", address ? (int)strlen(address) - 2 * brackets : 0,
+		 address ? address + brackets : "");
 	if (is_set("MASTER_PORT"))
 		status = read_number("MASTER_PORT", 1, UINT16_MAX, &port, err);
 	out->master_port = (uint16_t)port;
@@ -433,9 +451,9 @@ static bool signs_show_others(bool *single)
 {
 	bool others = is_set("WORLD_SIZE") && !is_one("WORLD_SIZE");
 	for (size_t i = 0; i < SIGNS; i++) {
-		if (!is_set(signs[i].name) || !signs[i].single)
+		if (!is_set(signs[i].name) || signs[i].single == ANY)
 			continue;
-		bool fits = strcmp(getenv(signs[i].name), signs[i].single) == 0;
+		bool fits = is_number(signs[i].name, (uint64_t)signs[i].single);
 		others = others || !fits;
 		*single = *single || (fits && signs[i].counts);
 	}
