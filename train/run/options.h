@@ -80,6 +80,7 @@ typedef struct run_saved {
 	char *changes[RUN_ROWS_MAX]; /* "--lr 0.05 (was 0.1)" */
 	int change_count;
 	bool changed[RUN_ROWS_MAX]; /* by row of the table; not of options that are free */
+	int64_t shares;             /* ranks that shared a step's samples */
 } run_saved;
 
 typedef enum run_strategy {

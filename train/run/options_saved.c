@@ -316,6 +316,7 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 		status = run_options_apply_arguments(options, argc, argv, err);
 	if (status != BETON_OK)
 		return status;
+	options->saved->shares = position->world_size;
 	take_description(options);
 	run_options_drop_void(options);
 	if (world_size && !options->given[run_row_find("world-size")])

@@ -270,12 +270,6 @@ static int share_optimizer(run_session *session, beton_error *err)
 	return status == BETON_OK && count ? share(session, count, 2, err) : status;
 }
 
-static int64_t saved_number(const run_saved *saved, const char *option)
-{
-	const char *text = saved->texts[run_row_find(option)];
-	return text ? strtoll(text, NULL, 10) : 1;
-}
-
 /* Whether the checkpoint is of another method, or of one that compresses other parameters, or of sums of another number
  * of gradients: the optimizer would divide what is left of those by the number of today. */
 static bool compresses_otherwise(const run_options *options)
@@ -283,9 +277,10 @@ static bool compresses_otherwise(const run_options *options)
 	const run_saved *saved = options->saved;
 	if (!saved)
 		return false;
+	const char *accumulate = saved->texts[run_row_find("accumulate")];
 	return saved->changed[run_row_find("compress")] || saved->changed[run_row_find("powersgd-min-rate")] ||
-	       saved_number(saved, "world-size") * saved_number(saved, "accumulate") !=
-		       options->world_size * options->accumulate;
+	       saved->shares * (accumulate ? strtoll(accumulate, NULL, 10) : 1) !=
+		       run_strategy_shares(options) * options->accumulate;
 }
 
 /* Each rank reads its parts. Parts of other ranks or shards, or of another method, are of no use. */
