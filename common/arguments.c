@@ -123,7 +123,7 @@ int bt_refuse_urls(const char *urls, beton_error *err)
 	return *urls ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: URLs are not supported", urls) : BETON_OK;
 }
 
-/* What follows the last option. */
+/* Refuses URLs after the last option. */
 static int check_operands(int argc, char **argv, beton_error *err)
 {
 	char urls[sizeof(err->message) - sizeof(": URLs are not supported")] = "";

@@ -55,7 +55,7 @@ static int check_name(const char *path, const char *what, bool list, beton_error
 	return BETON_OK;
 }
 
-/* Of a misspelt ".beton". Other endings are the user's choice. */
+/* Refuses a misspelt ".beton". Other endings are the user's choice. */
 static int check_ending(const char *path, beton_error *err)
 {
 	bt_suggestion like;
