@@ -164,7 +164,7 @@ static void print_recipes(void)
 	puts(".El");
 }
 
-/* ---- completion, README ---- */
+/* ---- completion, docs/reference/options.md ---- */
 
 static void print_completion(void)
 {
@@ -179,17 +179,42 @@ static void print_completion(void)
 	}
 }
 
-static void print_readme(void)
+/* Text in a cell of a Markdown table. */
+static void print_cell(const char *text)
 {
-	puts("| group | options |\n|---|---|");
+	for (; *text; text++)
+		printf("%s", *text == '|' ? "\\|" : *text == '<' ? "&lt;" : (char[2]){*text});
+}
+
+static void print_reference_row(const option_row *row)
+{
+	char text[TEXT_BYTES];
+	printf("| `--%s%s", row->name, !row->argument ? "" : row->kind == OPTION_SWITCH ? "[=" : " ");
+	print_cell(row->argument ? row->argument : "");
+	printf("%s`", row->argument && row->kind == OPTION_SWITCH ? "]" : "");
+	if (row->alias)
+		printf(", `--%s`", row->alias);
+	run_row_describe(row, true, text, sizeof(text));
+	printf(" | ");
+	print_cell(text);
+	printf(".%s", row->manual ? " " : "");
+	print_cell(row->manual ? row->manual : "");
+	puts(" |");
+}
+
+static void print_reference(void)
+{
 	for (int i = 0; i < run_row_count; i++) {
 		const option_row *row = &run_rows[i];
-		if (row->kind == OPTION_GROUP)
-			printf("%s| %s |", i ? " |\n" : "", row->name);
-		else
-			printf("%s `--%s`", run_rows[i - 1].kind == OPTION_GROUP ? "" : ",", row->name);
+		if (row->kind != OPTION_GROUP) {
+			print_reference_row(row);
+			continue;
+		}
+		printf("\n## %s\n\n", row->name);
+		if (row->manual)
+			printf("%s\n\n", row->manual);
+		puts("| option | meaning |\n|---|---|");
 	}
-	puts(" |");
 }
 
 static const struct part {
@@ -199,7 +224,7 @@ static const struct part {
 	{"manual", print_manual},
 	{"recipes", print_recipes},
 	{"completion", print_completion},
-	{"readme", print_readme},
+	{"reference", print_reference},
 };
 
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
