@@ -209,7 +209,7 @@ static void graphs_see_the_part(void **state)
 		assert_int_equal(dtrain_graph_compile(&graph, &program, &err), BETON_OK);
 		assert_int_equal(dtrain_params_initialize(params, SEED, stream, &err), BETON_OK);
 		memcpy(dtrain_program_data(program, in), x, sizeof(x));
-		assert_int_equal(dtrain_program_run(program, stream, false, &err), BETON_OK);
+		assert_int_equal(dtrain_program_run(program, stream, 0, 1, &err), BETON_OK);
 		const dtrain_shape *result = dtrain_program_shape(program, out);
 		memcpy(y[part], dtrain_program_data(program, out), sizeof(float) * (size_t)dtrain_shape_count(result));
 		dtrain_program_destroy(&program);

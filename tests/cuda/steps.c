@@ -87,7 +87,7 @@ static void build(struct job *job, dtrain_dtype dtype)
 
 static void step(struct job *job)
 {
-	ok(dtrain_program_run(job->program, job->stream, false, &job->err), &job->err);
+	ok(dtrain_program_run(job->program, job->stream, 0, 1, &job->err), &job->err);
 	ok(dtrain_optimizer_apply(job->sgd, job->stream, &job->err), &job->err);
 }
 

@@ -174,9 +174,19 @@ static void train(trainer *t, int first, int last)
 {
 	for (int step = first; step < last; step++) {
 		fill(t, step);
-		MUST(dtrain_program_run(t->program, t->stream, false, &err));
+		MUST(dtrain_program_run(t->program, t->stream, 0, 1, &err));
 		MUST(dtrain_optimizer_step(t->optimizer, LR, t->stream, &err));
 	}
+}
+
+/* A step of two micro-batches. */
+static void train_two(trainer *t, int first)
+{
+	for (int i = 0; i < 2; i++) {
+		fill(t, first + i);
+		MUST(dtrain_program_run(t->program, t->stream, i, 2, &err));
+	}
+	MUST(dtrain_optimizer_step(t->optimizer, LR, t->stream, &err));
 }
 
 /* A step with its exchanges as a captured unit; the rate is set. */
@@ -185,7 +195,7 @@ static void *capture(trainer *t)
 	void *captured = NULL;
 	MUST(dtrain_optimizer_set_rate(t->optimizer, LR, t->stream, &err));
 	MUST(t->api->capture_begin(t->stream, &err));
-	MUST(dtrain_program_run(t->program, t->stream, false, &err));
+	MUST(dtrain_program_run(t->program, t->stream, 0, 1, &err));
 	MUST(dtrain_optimizer_apply(t->optimizer, t->stream, &err));
 	MUST(t->api->capture_end(t->stream, &captured, &err));
 	return captured;
@@ -367,11 +377,8 @@ static void rank_accumulates(struct rank *r)
 	trainer *trainers[] = {open_part(r, &s, &options, DTRAIN_RECOMPUTE_NONE), open_whole(&s, &options)};
 	MUST(dtrain_sync_start(trainers[0]->sync, &err));
 	for (int i = 0; i < 2; i++)
-		for (int step = 0; step < 5; step++) {
-			fill(trainers[i], 2 * step);
-			MUST(dtrain_program_run(trainers[i]->program, trainers[i]->stream, true, &err));
-			train(trainers[i], 2 * step + 1, 2 * step + 2);
-		}
+		for (int step = 0; step < 5; step++)
+			train_two(trainers[i], 2 * step);
 	expect_same(trainers[0], trainers[1], s.bound);
 	close_trainer(trainers[0]);
 	close_trainer(trainers[1]);
@@ -415,7 +422,7 @@ static void rank_is_alone(struct rank *r)
 	take_seat(r, "ref", &s);
 	const dtrain_sync_options options = synchronized();
 	trainer *waiting = open_part(r, &s, &options, DTRAIN_RECOMPUTE_NONE);
-	REQUIRE(dtrain_program_run(waiting->program, waiting->stream, false, &err) == BETON_STATE);
+	REQUIRE(dtrain_program_run(waiting->program, waiting->stream, 0, 1, &err) == BETON_STATE);
 	REQUIRE(strstr(err.message, "before the sync is started"));
 	close_trainer(waiting);
 	leave_seat(r, &s);

@@ -126,12 +126,12 @@ static void read_results(job *j)
 		j->sent[i] += (double)j->got[i];
 }
 
-static void run(job *j, int step, bool more)
+static void run(job *j, int step, int micro_batch, int micro_batches)
 {
 	put_inputs(j, step);
 	add_given(j, step);
-	MUST(dtrain_program_run(j->model.program, j->model.stream, more, &err));
-	if (!more)
+	MUST(dtrain_program_run(j->model.program, j->model.stream, micro_batch, micro_batches, &err));
+	if (micro_batch + 1 == micro_batches)
 		read_results(j);
 }
 
@@ -244,8 +244,8 @@ static void check_half(struct rank *r, const char *name, double bound)
 	for (int step = 0; step < 2; step++) {
 		j.scale = step ? 32000 : 1;
 		forget(&j);
-		run(&j, step, true);
-		run(&j, step, false);
+		run(&j, step, 0, 2);
+		run(&j, step, 1, 2);
 		REQUIRE(distance(&j) <= (r->size > 1 ? bound : 0));
 		require_equal(&j, j.got, j.count);
 		const dtrain_sync_step times = sync_model_times(&j.model, j.model.marks);
@@ -259,12 +259,12 @@ static void check_overflow(job *j)
 {
 	int finite = 0;
 	j->scale = INFINITY;
-	run(j, 7, false);
+	run(j, 7, 0, 1);
 	for (int64_t i = 0; i < j->count; i++)
 		finite += isfinite(j->got[i]) != 0;
 	REQUIRE(finite < j->count);
 	j->scale = 0;
-	run(j, 7, false);
+	run(j, 7, 0, 1);
 	for (int64_t i = 0; i < j->count; i++)
 		REQUIRE(isfinite(j->got[i]));
 	j->scale = 1;
@@ -276,8 +276,8 @@ static void check_feedback(struct rank *r, const dtrain_compression *compression
 	open_method(r, &j, compression);
 	REQUIRE(dtrain_sync_is_settled(j.model.sync));
 	for (int step = 0; step < 5; step++) {
-		run(&j, step, true);
-		run(&j, step + 5, false);
+		run(&j, step, 0, 2);
+		run(&j, step + 5, 1, 2);
 		check_identity(&j, bound);
 	}
 	REQUIRE(distance(&j) > 1e-4);
@@ -289,7 +289,7 @@ static void check_feedback(struct rank *r, const dtrain_compression *compression
 	for (int64_t i = 0; i < j.count; i++)
 		REQUIRE(isfinite(j.given[i]));
 	for (int step = 0; step < 2; step++) {
-		run(&j, step, false);
+		run(&j, step, 0, 1);
 		check_identity(&j, bound);
 	}
 	close_job(&j);
@@ -304,13 +304,13 @@ static void check_topk(struct rank *r)
 	compression.ratio = 1;
 	job j;
 	open_method(r, &j, &compression);
-	run(&j, 0, false);
+	run(&j, 0, 0, 1);
 	REQUIRE(distance(&j) == 0);
 	close_job(&j);
 	compression.ratio = 1e-9;
 	compression.error_feedback = false;
 	open_method(r, &j, &compression);
-	run(&j, 0, false);
+	run(&j, 0, 0, 1);
 	int count = 0, units = dtrain_params_unit_count(j.model.params);
 	for (int64_t i = 0; i < j.count; i++)
 		count += j.got[i] != 0;
@@ -327,7 +327,7 @@ static void check_int8(struct rank *r)
 	compression.error_feedback = false;
 	job j;
 	open_method(r, &j, &compression);
-	run(&j, 0, false);
+	run(&j, 0, 0, 1);
 	REQUIRE(distance(&j) > 0 && distance(&j) < 0.02);
 	require_equal(&j, j.got, j.count);
 	close_job(&j);
@@ -349,15 +349,15 @@ static void check_powersgd(struct rank *r)
 		job j;
 		open_method(r, &j, &compression);
 		j.scale = 0;
-		run(&j, 0, false);
+		run(&j, 0, 0, 1);
 		REQUIRE(dtrain_sync_tensors(j.model.sync, NULL, 0, &err) > 0);
 		for (int64_t i = 0; i < j.count; i++)
 			REQUIRE(j.got[i] == 0);
 		j.scale = 1;
 		for (int step = 1; step < 4; step++) {
 			forget(&j);
-			run(&j, step, true);
-			run(&j, step + 4, false);
+			run(&j, step, 0, 2);
+			run(&j, step + 4, 1, 2);
 			REQUIRE(distance(&j) < 1e-5);
 		}
 		close_job(&j);
@@ -375,7 +375,7 @@ static void check_start(struct rank *r)
 		const uint64_t plain = 4 * ((uint64_t)j.count + DTRAIN_FIGURES);
 		REQUIRE(dtrain_sync_is_settled(j.model.sync) == (step >= 2));
 		forget(&j);
-		run(&j, step, false);
+		run(&j, step, 0, 1);
 		const dtrain_sync_step times = sync_model_times(&j.model, j.model.marks);
 		REQUIRE((distance(&j) == 0) == (step < 2));
 		REQUIRE(times.comm_ms > 0 && (times.bytes == plain) == (step < 2) && times.bytes <= plain);
@@ -422,17 +422,17 @@ static void check_resume(struct rank *r, const dtrain_compression *compression)
 	job a, b;
 	open_method(r, &a, compression);
 	for (int step = 0; step < 3; step++)
-		run(&a, step, false);
+		run(&a, step, 0, 1);
 	move_state(&a, &state, false);
-	run(&a, 3, false);
-	run(&a, 4, false);
+	run(&a, 3, 0, 1);
+	run(&a, 4, 0, 1);
 	float *right = a.got;
 	a.got = NULL;
 	close_job(&a);
 	open_method(r, &b, compression);
 	move_state(&b, &state, true);
-	run(&b, 3, false);
-	run(&b, 4, false);
+	run(&b, 3, 0, 1);
+	run(&b, 4, 0, 1);
 	REQUIRE(memcmp(right, b.got, (size_t)b.count * sizeof(*right)) == 0);
 	close_job(&b);
 	free(right);
@@ -458,9 +458,9 @@ static void check_captured(struct rank *r, const char *name, double bound)
 	void *captured = NULL;
 	job j;
 	open_method(r, &j, &compression);
-	run(&j, 0, false);
+	run(&j, 0, 0, 1);
 	MUST(place.api->capture_begin(j.model.stream, &err));
-	MUST(dtrain_program_run(j.model.program, j.model.stream, false, &err));
+	MUST(dtrain_program_run(j.model.program, j.model.stream, 0, 1, &err));
 	MUST(place.api->capture_end(j.model.stream, &captured, &err));
 	for (int step = 1; step < 6; step++) {
 		put_inputs(&j, step);
@@ -547,18 +547,18 @@ static void check_own(struct rank *r)
 	job j;
 	open_job(r, &j, &options);
 	int units = dtrain_params_unit_count(j.model.params);
-	run(&j, 0, false);
+	run(&j, 0, 0, 1);
 	REQUIRE(distance(&j) == 0 && counts.created == units && counts.rounds == 2 * units && counts.finished == units);
 	counts.fails_at = counts.rounds + units + 1;
 	put_inputs(&j, 1);
-	REQUIRE(dtrain_program_run(j.model.program, j.model.stream, false, &err) == BETON_USER_ERROR);
+	REQUIRE(dtrain_program_run(j.model.program, j.model.stream, 0, 1, &err) == BETON_USER_ERROR);
 	REQUIRE(strstr(err.message, "this round fails"));
 	forget(&j);
-	run(&j, 1, false);
+	run(&j, 1, 0, 1);
 	REQUIRE(distance(&j) == 0);
 	counts.fails_at = -1;
 	put_inputs(&j, 2);
-	REQUIRE(dtrain_program_run(j.model.program, j.model.stream, false, &err) == BETON_STATE);
+	REQUIRE(dtrain_program_run(j.model.program, j.model.stream, 0, 1, &err) == BETON_STATE);
 	REQUIRE(strstr(err.message, "called no operation"));
 	close_job(&j);
 	REQUIRE(counts.destroyed == units);

@@ -75,7 +75,7 @@ static void check(struct rank *r, dtrain_device *device, dtrain_stream *stream, 
 	MUST(dtrain_sync_start(model.sync, &err));
 	REQUIRE(dtrain_params_unit_count(model.params) > 2);
 	sync_model_fill(&model, r->rank, 0);
-	MUST(dtrain_program_run(model.program, stream, false, &err));
+	MUST(dtrain_program_run(model.program, stream, 0, 1, &err));
 	MUST(model.api->stream_synchronize(stream, &err));
 	dtrain_sync_get_facts(model.sync, 1, &facts);
 	check_traffic(&model, compression->method, r->size, &facts);

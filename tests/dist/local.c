@@ -171,7 +171,7 @@ static void *capture(struct trained *trained, int step)
 	void *captured = NULL;
 	dtrain_local_begin(trained->local, step, model->marks);
 	MUST(model->api->capture_begin(model->stream, &err));
-	MUST(dtrain_program_run(model->program, model->stream, false, &err));
+	MUST(dtrain_program_run(model->program, model->stream, 0, 1, &err));
 	MUST(model->api->capture_end(model->stream, &captured, &err));
 	return captured;
 }
@@ -219,7 +219,7 @@ static void rank_reduces_in_warm_up_alone(struct rank *r)
 		sync_model_fill(&trained.model, r->rank, WARMUP + step);
 		dtrain_local_begin(trained.local, WARMUP, NULL);
 		dtrain_sync_set_marks(trained.model.sync, NULL);
-		MUST(dtrain_program_run(trained.model.program, trained.model.stream, false, &err));
+		MUST(dtrain_program_run(trained.model.program, trained.model.stream, 0, 1, &err));
 		memcpy(own, get(&trained, dtrain_params_grads(trained.model.params)),
 		       (size_t)trained.count * sizeof(float));
 		dtrain_sync_set_marks(trained.model.sync, trained.model.marks);
@@ -230,7 +230,7 @@ static void rank_reduces_in_warm_up_alone(struct rank *r)
 		if (captured)
 			MUST(trained.model.api->capture_launch(captured, trained.model.stream, &err));
 		else
-			MUST(dtrain_program_run(trained.model.program, trained.model.stream, false, &err));
+			MUST(dtrain_program_run(trained.model.program, trained.model.stream, 0, 1, &err));
 		check_grads(&trained, r, own, apart);
 		bool synced;
 		MUST(dtrain_local_end(trained.local, step, trained.model.marks, trained.place.stream, &synced, &err));
@@ -317,7 +317,7 @@ static const float *compute(struct trained *trained, const struct rank *r, int s
 {
 	sync_model_fill(&trained->model, r->rank, step);
 	dtrain_local_begin(trained->local, apart ? INT32_MAX : 0, NULL);
-	MUST(dtrain_program_run(trained->model.program, trained->model.stream, false, &err));
+	MUST(dtrain_program_run(trained->model.program, trained->model.stream, 0, 1, &err));
 	MUST(trained->place.api->stream_synchronize(trained->place.stream, &err));
 	return get(trained, dtrain_params_grads(trained->model.params));
 }

@@ -121,12 +121,12 @@ static void rank_meshes(struct rank *r)
 	expect_same_parts(mesh, model.device, r->rank);
 	MUST(dtrain_sync_start(model.sync, &err));
 	sync_model_fill(&model, r->rank / 3 * 3, 1);
-	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 	sync_model_check(&model, 6, 3, 1, 1);
 	/* No op writes this figure, and one rank of the six asks. */
 	float *asks = (float *)dtrain_params_figures(model.params) + 1;
 	*asks = r->rank == 4;
-	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 	REQUIRE(*asks == 1);
 	sync_model_close(&model);
 }

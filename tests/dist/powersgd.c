@@ -254,7 +254,7 @@ static void run_case(struct rank *r, dtrain_device *device, const json_t *trace,
 		if (json_object_get(step, "q"))
 			put_factors(&j, json_object_get(step, "q"));
 		put_gradients(&j);
-		MUST(dtrain_program_run(j.program, j.stream, false, &err));
+		MUST(dtrain_program_run(j.program, j.stream, 0, 1, &err));
 		compare_step(&j, step);
 	}
 	REQUIRE(i > 10);

@@ -122,7 +122,7 @@ static void push(struct rank *r, struct part *part, int step)
 	for (int i = 0; i < WIDTH; i++)
 		buffer[i] = (float)(i + r->rank);
 	sync_model_fill(&part->model, r->rank - 1, step);
-	MUST(dtrain_program_run(part->model.program, part->model.stream, false, &err));
+	MUST(dtrain_program_run(part->model.program, part->model.stream, 0, 1, &err));
 	MUST(dtrain_worker_push(part->worker, part->model.stream, &err));
 }
 

@@ -298,11 +298,11 @@ static void misuses(struct rank *r)
 		REQUIRE(strstr(err.message, "of which this rank has only a part") && strstr(err.message, whole[i]));
 	}
 	dtrain_sync_stop(t.sync);
-	REQUIRE(dtrain_program_run(t.program, stream, false, &err) == BETON_STATE);
+	REQUIRE(dtrain_program_run(t.program, stream, 0, 1, &err) == BETON_STATE);
 	REQUIRE(strstr(err.message, "before the sync is started"));
 	MUST(dtrain_sync_start(t.sync, &err));
 	fill(&t, 0, 0);
-	MUST(dtrain_program_run(t.program, stream, false, &err));
+	MUST(dtrain_program_run(t.program, stream, 0, 1, &err));
 	close_training(&t);
 }
 

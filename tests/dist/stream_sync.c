@@ -69,9 +69,9 @@ static void close_model(struct rank *r, struct place *place, sync_model *model)
 	close_place(r, place);
 }
 
-static void run(const sync_model *model, bool more)
+static void run(const sync_model *model, int micro_batch, int micro_batches)
 {
-	MUST(dtrain_program_run(model->program, model->stream, more, &err));
+	MUST(dtrain_program_run(model->program, model->stream, micro_batch, micro_batches, &err));
 }
 
 static void check_step(const struct rank *r, const sync_model *model, dtrain_sync_marks *marks)
@@ -91,13 +91,13 @@ static void rank_adds_up(struct rank *r)
 	open_model(r, &place, &model);
 	for (int step = 0; step < 4; step++) {
 		sync_model_fill(&model, r->rank, step);
-		run(&model, false);
+		run(&model, 0, 1);
 		sync_model_check(&model, r->size, 1, step, step);
 		check_step(r, &model, model.marks);
 	}
 	for (int step = 4; step < 7; step++) {
 		sync_model_fill(&model, r->rank, step);
-		run(&model, step < 6);
+		run(&model, step - 4, 3);
 		/* The copy has to have read them. */
 		MUST(place.api->stream_synchronize(place.stream, &err));
 	}
@@ -114,11 +114,11 @@ static void rank_adds_up(struct rank *r)
 	close_model(r, &place, &model);
 }
 
-static void *capture(const sync_model *model, bool more)
+static void *capture(const sync_model *model, int micro_batch, int micro_batches)
 {
 	void *captured = NULL;
 	MUST(model->api->capture_begin(model->stream, &err));
-	run(model, more);
+	run(model, micro_batch, micro_batches);
 	MUST(model->api->capture_end(model->stream, &captured, &err));
 	return captured;
 }
@@ -131,11 +131,11 @@ static void rank_adds_up_captured(struct rank *r)
 	open_model(r, &place, &model);
 	for (int step = 0; step < 2; step++) {
 		sync_model_fill(&model, r->rank, step);
-		run(&model, false);
+		run(&model, 0, 1);
 		sync_model_check(&model, r->size, 1, step, step);
 	}
-	void *part = capture(&model, true);
-	void *last = capture(&model, false);
+	void *part = capture(&model, 0, 2);
+	void *last = capture(&model, 1, 2);
 	for (int step = 2; step < 10; step++) {
 		/* The first of three is a step of one run, the others are one of two. */
 		bool is_part = step % 3 == 1;
@@ -151,7 +151,7 @@ static void rank_adds_up_captured(struct rank *r)
 	dtrain_group_forget(r->group, place.event);
 	/* And eager again. */
 	sync_model_fill(&model, r->rank, 10);
-	run(&model, false);
+	run(&model, 0, 1);
 	sync_model_check(&model, r->size, 1, 10, 10);
 	place.api->capture_destroy(part);
 	place.api->capture_destroy(last);
@@ -176,14 +176,14 @@ static void rank_has_two_steps(struct rank *r)
 	sync_model_fill(&model, r->rank, 0);
 	for (int i = 0; i < 2; i++) {
 		dtrain_sync_set_marks(model.sync, marks[i]);
-		run(&model, false);
+		run(&model, 0, 1);
 	}
 	MUST(place.api->stream_synchronize(place.stream, &err));
 	check_step(r, &model, marks[0]);
 	check_step(r, &model, marks[1]);
 	for (int i = 0; i < 2; i++) {
 		dtrain_sync_set_marks(model.sync, marks[i]);
-		captured[i] = capture(&model, false);
+		captured[i] = capture(&model, 0, 1);
 	}
 	for (int i = 0; i < 4; i++)
 		MUST(place.api->capture_launch(captured[i % 2], place.stream, &err));
@@ -194,7 +194,7 @@ static void rank_has_two_steps(struct rank *r)
 	const dtrain_sync_step before = sync_model_times(&model, marks[0]);
 	MUST(place.api->capture_launch(captured[1], place.stream, &err));
 	for (int i = 0; i < 2; i++) {
-		run(&model, false);
+		run(&model, 0, 1);
 		MUST(place.api->stream_synchronize(place.stream, &err));
 		const dtrain_sync_step now = sync_model_times(&model, marks[0]);
 		expect_same(&before, &now);
@@ -218,7 +218,7 @@ static void unit_has_most_when_slow(struct rank *r, const sync_model *model, voi
 		if (captured)
 			MUST(model->api->capture_launch(captured, model->stream, &err));
 		else
-			run(model, false);
+			run(model, 0, 1);
 		MUST(model->api->stream_synchronize(model->stream, &err));
 		unsetenv("DTRAIN_FAR_SLOW");
 		has_most = sync_model_unit_has_most(model, r, unit, round++);
@@ -238,7 +238,7 @@ static void rank_waits_for_slow_unit(struct rank *r)
 	sync_model_fill(&model, r->rank, 0);
 	for (int unit = 0; unit < 2; unit++)
 		unit_has_most_when_slow(r, &model, NULL, unit);
-	void *captured = capture(&model, false);
+	void *captured = capture(&model, 0, 1);
 	for (int unit = 0; unit < 2; unit++)
 		unit_has_most_when_slow(r, &model, captured, unit);
 	model.api->capture_destroy(captured);
@@ -256,7 +256,7 @@ static void rank_fails(struct rank *r)
 	open_model(r, &place, &model);
 	sync_model_fill(&model, r->rank, 0);
 	while (status == BETON_OK && steps++ < 100) {
-		status = dtrain_program_run(model.program, model.stream, false, &err);
+		status = dtrain_program_run(model.program, model.stream, 0, 1, &err);
 		if (status != BETON_OK)
 			break;
 		MUST(place.api->stream_synchronize(place.stream, &err));
@@ -265,12 +265,12 @@ static void rank_fails(struct rank *r)
 	REQUIRE(status == BETON_DEVICE && steps > 1);
 	MUST(place.api->stream_synchronize(place.stream, &err));
 	REQUIRE(sync_model_times(&model, model.marks).exposed_ms == 0);
-	run(&model, false);
+	run(&model, 0, 1);
 	sync_model_check(&model, r->size, 1, 0, 0);
 	check_step(r, &model, model.marks);
 	dtrain_sync_stop(model.sync);
 	check_step(r, &model, model.marks);
-	REQUIRE(dtrain_program_run(model.program, model.stream, false, &err) == BETON_STATE);
+	REQUIRE(dtrain_program_run(model.program, model.stream, 0, 1, &err) == BETON_STATE);
 	close_model(r, &place, &model);
 }
 
@@ -288,7 +288,7 @@ static int rank_loses_another(struct rank *r)
 		if (i == 3 && r->rank == 1)
 			raise(SIGKILL);
 		sync_model_fill(&model, r->rank, 0);
-		status = dtrain_program_run(model.program, model.stream, false, &err);
+		status = dtrain_program_run(model.program, model.stream, 0, 1, &err);
 		if (status == BETON_OK)
 			status = place.api->stream_synchronize(place.stream, &err);
 		if (status == BETON_OK)
@@ -318,7 +318,7 @@ static void rank_registers(struct rank *r, const char *mode)
 	options.registration = (dtrain_registration)registration;
 	open_model_with(r, &place, &model, &options);
 	sync_model_fill(&model, r->rank, 0);
-	run(&model, false);
+	run(&model, 0, 1);
 	sync_model_check(&model, r->size, 1, 0, 0);
 	close_model(r, &place, &model);
 }
@@ -342,7 +342,7 @@ static void rank_registers_shards(struct rank *r, const char *mode)
 	sync_model_open(&model, place.device, place.stream, mesh, &options, WIDTH, LAYERS);
 	MUST(dtrain_sync_start(model.sync, &err));
 	sync_model_fill(&model, r->rank, 0);
-	run(&model, false);
+	run(&model, 0, 1);
 	sync_model_check(&model, r->size, 1, 0, 0);
 	close_model(r, &place, &model);
 }

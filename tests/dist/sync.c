@@ -65,7 +65,7 @@ static void rank_adds_up(struct rank *r)
 	MUST(dtrain_sync_start(model.sync, &err));
 	for (int i = 0; i < 5; i++) {
 		sync_model_fill(&model, r->rank, i);
-		MUST(dtrain_program_run(model.program, model.stream, false, &err));
+		MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 		step = sync_model_times(&model, model.marks);
 		sync_model_check(&model, r->size, 1, i, i);
 		REQUIRE((step.comm_ms > 0) == (r->size > 1) && (step.backward_ms > 0) == (r->size > 1));
@@ -89,18 +89,18 @@ static void rank_accumulates(struct rank *r)
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 3; i++) {
 			sync_model_fill(&model, r->rank, i);
-			MUST(dtrain_program_run(model.program, model.stream, true, &err));
+			MUST(dtrain_program_run(model.program, model.stream, i, 4, &err));
 			/* The step before is still the last one that ended. */
 			MUST(dtrain_sync_get_step(model.marks, &step, &err));
 			REQUIRE(step.bytes == (round ? bytes : 0) && (step.exposed_ms > 0) == (step.bytes > 0));
 		}
 		sync_model_fill(&model, r->rank, 3);
-		MUST(dtrain_program_run(model.program, model.stream, false, &err));
+		MUST(dtrain_program_run(model.program, model.stream, 3, 4, &err));
 		sync_model_check(&model, r->size, 1, 0, 3);
 		REQUIRE(sync_model_times(&model, model.marks).bytes == bytes);
 		/* Nothing is left of it. */
 		sync_model_fill(&model, r->rank, 4);
-		MUST(dtrain_program_run(model.program, model.stream, false, &err));
+		MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 		sync_model_check(&model, r->size, 1, 4, 4);
 		REQUIRE(sync_model_times(&model, model.marks).bytes == bytes);
 	}
@@ -257,15 +257,15 @@ static void rank_misuses(struct rank *r)
 	REQUIRE(!mesh && strstr(err.message, "axis 0 is 'other'; the axes are pipeline, replicate"));
 	sync_model_fill(&model, r->rank, 1);
 	if (r->size > 1) {
-		REQUIRE(dtrain_program_run(model.program, model.stream, false, &err) == BETON_STATE);
+		REQUIRE(dtrain_program_run(model.program, model.stream, 0, 1, &err) == BETON_STATE);
 		REQUIRE(strstr(err.message, "before the sync is started"));
 	}
 	MUST(dtrain_sync_start(model.sync, &err));
 	REQUIRE(dtrain_sync_start(model.sync, &err) == BETON_STATE);
-	REQUIRE(dtrain_program_run(model.program, model.stream, true, &err) == BETON_STATE);
+	REQUIRE(dtrain_program_run(model.program, model.stream, 0, 2, &err) == BETON_STATE);
 	REQUIRE(strstr(err.message, "accumulates"));
 	sync_model_fill(&model, r->rank, 1);
-	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 	sync_model_check(&model, r->size, 1, 1, 1);
 	open_model(&other, NULL, NULL, 32, 2);
 	REQUIRE(dtrain_sync_start(other.sync, &err) == BETON_STATE && strstr(err.message, "without a mesh"));
@@ -322,8 +322,8 @@ static void open_failing_model(sync_model *model, dtrain_mesh *mesh, const dtrai
 	sync_model_open(model, device, stream, mesh, options, 100, LAYERS);
 }
 
-/* A run that fails, at any op, leaves nothing behind: neither what was added up of the step, nor a reduction that still
- * writes. */
+/* A micro-batch that fails at any op, and a step that ends early, leave no sums to the next step, and no reduction that
+ * still writes. */
 static void rank_fails(struct rank *r)
 {
 	dtrain_sync_options options = small_units();
@@ -333,24 +333,22 @@ static void rank_fails(struct rank *r)
 	MUST(dtrain_sync_start(model.sync, &err));
 	for (int at = 0; at < 20; at += 3) {
 		sync_model_fill(&model, r->rank, 1);
-		MUST(dtrain_program_run(model.program, model.stream, true, &err));
+		MUST(dtrain_program_run(model.program, model.stream, 0, 2 + at % 2, &err));
 		fails_in = at;
-		bool part = at % 2;
-		int status = dtrain_program_run(model.program, model.stream, part, &err);
+		int status = dtrain_program_run(model.program, model.stream, 1, 2 + at % 2, &err);
 		REQUIRE((status == BETON_DEVICE) == (fails_in < 0));
 		fails_in = -1;
 		sync_model_fill(&model, r->rank, 2);
-		MUST(dtrain_program_run(model.program, model.stream, false, &err));
-		if (status != BETON_OK)
-			sync_model_check(&model, r->size, 1, 2, 2);
+		MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
+		sync_model_check(&model, r->size, 1, 2, 2);
 	}
 	/* The same for a step that was begun before a stop. */
-	MUST(dtrain_program_run(model.program, model.stream, true, &err));
+	MUST(dtrain_program_run(model.program, model.stream, 0, 2, &err));
 	dtrain_sync_stop(model.sync);
 	MUST(dtrain_sync_buffers(model.sync, model.stream, &err));
 	MUST(dtrain_sync_start(model.sync, &err));
 	sync_model_fill(&model, r->rank, 3);
-	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 	sync_model_check(&model, r->size, 1, 3, 3);
 	close_model(&model);
 }
@@ -365,7 +363,7 @@ static void rank_waits_for_late_unit(struct rank *r)
 	MUST(dtrain_sync_start(model.sync, &err));
 	sync_model_fill(&model, r->rank, 0);
 	late_in = 1000;
-	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 	int ops = 1000 - late_in, units = dtrain_params_unit_count(model.params);
 	for (int last = 0; last < 2; last++) {
 		bool has_most = false;
@@ -373,7 +371,7 @@ static void rank_waits_for_late_unit(struct rank *r)
 			REQUIRE(late_us < 10000000);
 			/* Backward has an op for each layer. */
 			late_in = r->rank == 1 ? ops - (last ? 1 : LAYERS) : -1;
-			MUST(dtrain_program_run(model.program, model.stream, false, &err));
+			MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 			has_most = sync_model_unit_has_most(&model, r, last ? units - 1 : 0, round++);
 		}
 	}
@@ -419,8 +417,8 @@ static void check_shared(struct rank *r, int positions)
 	MUST(dtrain_sync_start(sync, &err));
 	for (int i = 0; i < 4; i++)
 		((float *)dtrain_program_data(program, x))[i] = ((float *)dtrain_program_data(program, d_y))[i] = 1;
-	MUST(dtrain_program_run(program, stream, true, &err));
-	MUST(dtrain_program_run(program, stream, false, &err));
+	MUST(dtrain_program_run(program, stream, 0, 2, &err));
+	MUST(dtrain_program_run(program, stream, 1, 2, &err));
 	for (int i = 0; i < dtrain_params_count(params); i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
 		/* b's input is 5 and the positions; what is before b gets 4 ways from its output. */
@@ -486,7 +484,7 @@ static void rank_trains(struct rank *r)
 			((float *)dtrain_program_data(program, x))[i] = (float)((first * IN + i) * 37 % 101) / 50 - 1;
 		for (int64_t i = 0; i < samples; i++)
 			((int64_t *)dtrain_program_data(program, label))[i] = (first + i) % CLASSES;
-		MUST(dtrain_program_run(program, stream, false, &err));
+		MUST(dtrain_program_run(program, stream, 0, 1, &err));
 		grads = dtrain_params_grads(params);
 		REQUIRE(dtrain_params_flat_count(params) + 1 <= 8192);
 		for (int64_t i = -1; i < dtrain_params_flat_count(params); i++) {

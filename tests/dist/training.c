@@ -265,7 +265,7 @@ static void run_step(training *t, int step, result *out)
 	for (int run = 0; run < t->job->runs; run++) {
 		fill(t, step, run);
 		be_late(t, step, run);
-		MUST(dtrain_program_run(t->program, t->stream, run + 1 < t->job->runs, &err));
+		MUST(dtrain_program_run(t->program, t->stream, run, t->job->runs, &err));
 	}
 	be_late(t, step, 2);
 	MUST(dtrain_optimizer_step(t->optimizer, 0.01, t->stream, &err));

@@ -60,7 +60,7 @@ static void train(trained *t, const struct rank *r, int step, bool captured)
 	sync_model_fill(&t->model, r->rank, step);
 	if (captured)
 		MUST(model->api->capture_begin(model->stream, &err));
-	MUST(dtrain_program_run(model->program, model->stream, false, &err));
+	MUST(dtrain_program_run(model->program, model->stream, 0, 1, &err));
 	if (captured) {
 		MUST(model->api->capture_end(model->stream, &capture, &err));
 		MUST(model->api->capture_launch(capture, model->stream, &err));
@@ -77,7 +77,7 @@ static void evaluate(const trained *t, float y[WIDTH])
 		x[i] = (float)(i % 7);
 	MUST(dtrain_sync_gather(t->model.sync, t->model.stream, &err));
 	sync_model_upload(&t->model, dtrain_program_data(t->evaluation, t->x), x, sizeof(x));
-	MUST(dtrain_program_run(t->evaluation, t->model.stream, false, &err));
+	MUST(dtrain_program_run(t->evaluation, t->model.stream, 0, 1, &err));
 	sync_model_download(&t->model, y, dtrain_program_data(t->evaluation, t->y), WIDTH * sizeof(*y));
 }
 

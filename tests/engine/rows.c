@@ -62,7 +62,7 @@ static int open_loader(const engine_rank *engine, bool training, beton_loader_op
 static int run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err)
 {
 	int status = engine_feed_network(engine, &engine->val, batch, err);
-	return status == BETON_OK ? dtrain_program_run(engine->val.program, engine->stream, false, err) : status;
+	return status == BETON_OK ? dtrain_program_run(engine->val.program, engine->stream, 0, 1, err) : status;
 }
 
 static int add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
@@ -237,7 +237,7 @@ static void train_by_hand(double losses[STEPS])
 		for (int k = 0; k < network->num_inputs; k++)
 			memcpy(dtrain_program_data(network->program, network->inputs[k].tensor), batch->tensors[k].data,
 			       BATCH * (k == 0 ? WIDTH * sizeof(float) : sizeof(int64_t)));
-		expect_ok(dtrain_program_run(network->program, s.engine.stream, false, &err), &err);
+		expect_ok(dtrain_program_run(network->program, s.engine.stream, 0, 1, &err), &err);
 		expect_ok(dtrain_optimizer_set_rate(s.optimizer, 0.1, s.engine.stream, &err), &err);
 		expect_ok(dtrain_optimizer_apply(s.optimizer, s.engine.stream, &err), &err);
 		losses[i] = (double)figures[ENGINE_FIGURE_LOSS];

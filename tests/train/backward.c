@@ -110,11 +110,11 @@ static void expect_gradient(dtrain_params *params, dtrain_stream *stream, loss_b
 		double values[2];
 		for (int side = 0; side < 2; side++) {
 			x[i] = sin(i + 1) + (side ? step : -step);
-			expect_ok(dtrain_program_run(program, stream, false, &err), &err);
+			expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
 			values[side] = *(const double *)dtrain_program_data(program, loss);
 		}
 		x[i] = sin(i + 1);
-		expect_ok(dtrain_program_run(program, stream, false, &err), &err);
+		expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
 		double got = ((const double *)dtrain_program_data(program, d_x))[i];
 		double right = (values[1] - values[0]) / (2 * step) * (scaler ? (double)scaler[0] : 1);
 		if (!(fabs(got - right) < 1e-6))

@@ -470,7 +470,7 @@ static void captured_updates_are_copied(void **state)
 	expect_ok(dtrain_optimizer_step(sgd, 0.1, n.stream, &err), &err);
 	int runs = spy.runs;
 	expect_ok(n.api->capture_begin(n.stream, &err), &err);
-	expect_ok(dtrain_program_run(n.program, n.stream, false, &err), &err);
+	expect_ok(dtrain_program_run(n.program, n.stream, 0, 1, &err), &err);
 	expect_ok(dtrain_optimizer_apply(sgd, n.stream, &err), &err);
 	expect_ok(n.api->capture_end(n.stream, &captured, &err), &err);
 	assert_int_equal(spy.runs, runs + 1);
@@ -502,10 +502,10 @@ static void a_step_makes_the_copies_once(void **state)
 	int runs = spy.runs;
 	for (int step = 1; step <= 2; step++) {
 		for (int i = 0; i < 3; i++)
-			expect_ok(dtrain_program_run(n.program, n.stream, i < 2, &err), &err);
+			expect_ok(dtrain_program_run(n.program, n.stream, i, 3, &err), &err);
 		assert_int_equal(spy.runs, runs + step - 1);
 		expect_ok(dtrain_optimizer_step(sgd, 0.1, n.stream, &err), &err);
-		expect_ok(dtrain_program_run(evaluation, n.stream, false, &err), &err);
+		expect_ok(dtrain_program_run(evaluation, n.stream, 0, 1, &err), &err);
 		assert_int_equal(spy.runs, runs + step);
 	}
 	expect_ok(n.api->stream_synchronize(n.stream, &err), &err);

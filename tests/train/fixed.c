@@ -77,7 +77,7 @@ static void fixed_weights_are_buffers_that_stay(void **state)
 static double loss_of(dtrain_program *program, dtrain_stream *stream, dtrain_tensor loss)
 {
 	beton_error err = {0};
-	expect_ok(dtrain_program_run(program, stream, false, &err), &err);
+	expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
 	return *(double *)dtrain_program_data(program, loss);
 }
 

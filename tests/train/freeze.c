@@ -73,7 +73,7 @@ static int open_network(network *n, const char *const *patterns, beton_error *er
 	for (int i = 0; i < BATCH * 3 * SIZE * SIZE; i++)
 		pixels[i] = (float)(i * 37 % 101) / 50 - 1;
 	((int64_t *)dtrain_program_data(n->program, label))[0] = 2;
-	expect_ok(dtrain_program_run(n->program, n->stream, false, err), err);
+	expect_ok(dtrain_program_run(n->program, n->stream, 0, 1, err), err);
 	expect_ok(n->api->stream_synchronize(n->stream, err), err);
 	return BETON_OK;
 }

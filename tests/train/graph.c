@@ -310,10 +310,10 @@ static void evaluation_shares_the_parameters(void **state)
 	dtrain_graph_keep(graph, logits);
 	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
 	memcpy(dtrain_program_data(program, x), dtrain_program_data(n.program, n.image), 3 * 64 * sizeof(float));
-	expect_ok(dtrain_program_run(program, n.stream, false, &err), &err);
+	expect_ok(dtrain_program_run(program, n.stream, 0, 1, &err), &err);
 	float before = *(float *)dtrain_program_data(program, logits);
 	net_run(&n); /* moves the running statistics */
-	expect_ok(dtrain_program_run(program, n.stream, false, &err), &err);
+	expect_ok(dtrain_program_run(program, n.stream, 0, 1, &err), &err);
 	assert_true(isfinite(before) && *(float *)dtrain_program_data(program, logits) != before);
 	dtrain_program_destroy(&program);
 	/* Another number of classes is another model. */
@@ -517,7 +517,7 @@ static void halves_stay_halves(void **state)
 		uint8_t *pixels = dtrain_program_data(program, x);
 		for (int k = 0; k < 2 * 3 * 64; k++)
 			pixels[k] = (uint8_t)(k * 89);
-		expect_ok(dtrain_program_run(program, n.stream, false, &err), &err);
+		expect_ok(dtrain_program_run(program, n.stream, 0, 1, &err), &err);
 		for (int k = 0; k < 2 * 3 * 64; k++) {
 			int c = k / 64 % 3, pixel = k / 192 * 64 + k % 64;
 			double right = ((double)pixels[pixel * 3 + c] - (double)mean[c]) / (double)deviation[c];
@@ -621,7 +621,7 @@ static void build_residuals(residual_net *r, dtrain_device *device, dtrain_strea
 	for (int i = 0; i < 72; i++)
 		((double *)dtrain_program_data(r->program, r->x))[i] = sin(i);
 	((int64_t *)dtrain_program_data(r->program, r->label))[1] = 2;
-	expect_ok(dtrain_program_run(r->program, stream, false, &err), &err);
+	expect_ok(dtrain_program_run(r->program, stream, 0, 1, &err), &err);
 }
 
 static void expect_equal(const void *a, const void *b, int64_t count)
@@ -695,7 +695,7 @@ static void labels_with_the_highest_logit_are_hits(void **state)
 	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
 	memcpy(dtrain_program_data(program, x), logits, sizeof(logits));
 	memcpy(dtrain_program_data(program, label), labels, sizeof(labels));
-	expect_ok(dtrain_program_run(program, stream, false, &err), &err);
+	expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
 	assert_memory_equal(dtrain_program_data(program, hits), expected, sizeof(expected));
 	dtrain_program_destroy(&program);
 	/* Only such losses have hits. */

@@ -91,7 +91,7 @@ static void fill(const net *n, dtrain_instance *instance, int seed)
 static void run(const net *n, dtrain_instance *instance)
 {
 	beton_error err = {0};
-	expect_ok(dtrain_instance_run(instance, n->stream, false, &err), &err);
+	expect_ok(dtrain_instance_run(instance, n->stream, DTRAIN_ALL_PHASES, 0, 1, &err), &err);
 	expect_ok(n->api->stream_synchronize(n->stream, &err), &err);
 }
 

@@ -186,7 +186,7 @@ static inline double *net_values(const net *n, const void *array, int64_t count)
 static inline double net_run(net *n)
 {
 	beton_error err = {0};
-	expect_ok(dtrain_program_run(n->program, n->stream, false, &err), &err);
+	expect_ok(dtrain_program_run(n->program, n->stream, 0, 1, &err), &err);
 	double *value = net_values(n, dtrain_program_data(n->program, n->loss), 1), loss = *value;
 	free(value);
 	return loss;

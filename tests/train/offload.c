@@ -197,8 +197,8 @@ static void expect_equal(const machine *a, const machine *b)
 static void put_step(machine *m)
 {
 	beton_error err = {0};
-	for (int run = 1; run <= m->runs; run++)
-		expect_ok(dtrain_program_run(m->n.program, m->n.stream, run < m->runs, &err), &err);
+	for (int run = 0; run < m->runs; run++)
+		expect_ok(dtrain_program_run(m->n.program, m->n.stream, run, m->runs, &err), &err);
 	expect_ok(dtrain_optimizer_apply(m->optimizer, m->n.stream, &err), &err);
 }
 
@@ -243,7 +243,7 @@ static double *evaluate(machine *m, dtrain_dtype dtype)
 	expect_ok(dtrain_sync_compile(m->sync, &graph, &program, &err), &err);
 	n.program = program;
 	net_fill(&n);
-	expect_ok(dtrain_program_run(program, n.stream, false, &err), &err);
+	expect_ok(dtrain_program_run(program, n.stream, 0, 1, &err), &err);
 	n.dtype = dtype;
 	double *logits = net_values(&n, dtrain_program_data(program, n.logits), BATCH * CLASSES);
 	dtrain_program_destroy(&program);
@@ -341,7 +341,7 @@ static void abandon_step(machine *m)
 		expect_ok(n->api->stream_synchronize(n->stream, &err), &err);
 		expect_ok(n->api->copy(n->stream, scaler, &scale, sizeof(scale), DTRAIN_HOST_TO_DEVICE, &err), &err);
 	}
-	expect_ok(dtrain_program_run(n->program, n->stream, false, &err), &err);
+	expect_ok(dtrain_program_run(n->program, n->stream, 0, 1, &err), &err);
 	assert_int_equal(dtrain_optimizer_unit_complete(m->optimizer, 0, n->stream, &err), BETON_STATE);
 	assert_non_null(strstr(err.message, "unit 1 are complete twice"));
 	expect_ok(dtrain_optimizer_abandon(m->optimizer, n->stream, &err), &err);
@@ -523,7 +523,7 @@ static void test_refusals_of_units(void **state)
 	dtrain_optimizer *optimizer;
 	dtrain_optimizer_options options;
 	open_machine(&m, &(setting){.kind = "sgd", .offloads = true, .units = true, .clip_norm = 1});
-	expect_ok(dtrain_program_run(m.n.program, m.n.stream, false, &err), &err);
+	expect_ok(dtrain_program_run(m.n.program, m.n.stream, 0, 1, &err), &err);
 	expect_failure(dtrain_optimizer_apply(m.optimizer, m.n.stream, &err), BETON_STATE, &err,
 		       "gradients have left the device");
 	dtrain_optimizer_options_init(&options);

@@ -129,7 +129,7 @@ static void check_result(const char *device)
 		expect_ok(n.api->copy(n.stream, dtrain_program_data(n.program, n.x), x, sizeof(x),
 				      DTRAIN_HOST_TO_DEVICE, &err),
 			  &err);
-		expect_ok(dtrain_program_run(n.program, n.stream, false, &err), &err);
+		expect_ok(dtrain_program_run(n.program, n.stream, 0, 1, &err), &err);
 		expect_ok(n.api->copy(n.stream, y, dtrain_program_data(n.program, n.y), sizeof(y),
 				      DTRAIN_DEVICE_TO_HOST, &err),
 			  &err);
@@ -194,7 +194,7 @@ static void failures_have_the_calls_name(void **state)
 		net n;
 		open_net(&n, "ref");
 		n.courier.fail = fail;
-		assert_int_equal(dtrain_program_run(n.program, n.stream, false, &err), BETON_DEVICE);
+		assert_int_equal(dtrain_program_run(n.program, n.stream, 0, 1, &err), BETON_DEVICE);
 		assert_string_equal(err.message, fail == 1 ? "letter: nobody is there" : "letter: nobody came");
 		close_net(&n);
 	}

@@ -145,7 +145,7 @@ static void open_model(model *m, const char *device, int threads, bool fused, bo
 
 static int run(model *m, beton_error *err)
 {
-	int status = dtrain_program_run(m->program, m->stream, false, err);
+	int status = dtrain_program_run(m->program, m->stream, 0, 1, err);
 	return status == BETON_OK ? m->api->stream_synchronize(m->stream, err) : status;
 }
 

@@ -123,7 +123,7 @@ static int run_network(const fixture *f, const network *n, int64_t past, beton_e
 	}
 	if (n->past >= 0)
 		*(int64_t *)dtrain_program_data(n->program, n->past) = past;
-	int status = dtrain_program_run(n->program, f->stream, false, err);
+	int status = dtrain_program_run(n->program, f->stream, 0, 1, err);
 	return status == BETON_OK ? f->api->stream_synchronize(f->stream, err) : status;
 }
 

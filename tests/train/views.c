@@ -227,7 +227,7 @@ static void open_run(run *r, int index, const char *device, dtrain_dtype dtype)
 static void run_program(run *r)
 {
 	beton_error err = {0};
-	expect(r, dtrain_program_run(r->program, r->stream, false, &err), &err);
+	expect(r, dtrain_program_run(r->program, r->stream, 0, 1, &err), &err);
 	expect(r, r->api->stream_synchronize(r->stream, &err), &err);
 }
 

@@ -331,7 +331,11 @@ static int make_schedule(dtrain_program *program, const dtrain__pass *passes, in
 	int status = dtrain__schedule_create(program->graph, &program->schedule, err);
 	for (int i = 0; i < num_passes && status == BETON_OK; i++)
 		status = passes[i].run(passes[i].context, &program->schedule, err);
-	return status == BETON_OK ? dtrain__swaps_plan(program, &program->swaps, err) : status;
+	if (status == BETON_OK)
+		status = dtrain__swaps_plan(program, &program->swaps, err);
+	if (status == BETON_OK)
+		dtrain__schedule_cut(&program->schedule);
+	return status;
 }
 
 /* Of an offloaded parameter the device has a copy alone, if ops read one when the parameters were allocated; or
@@ -407,9 +411,9 @@ int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int 
 			     ? bt_fail(err, BETON_STATE, "a graph of parameters that are only planned is compiled")
 			     : make_program(*graph, passes, num_passes, &program, err);
 	if (status == BETON_OK)
-		status = dtrain_instance_create(program, &program->first, err);
+		status = dtrain__swaps_open(program->swaps, err);
 	if (status == BETON_OK)
-		status = dtrain__swaps_allocate(program->swaps, err);
+		status = dtrain_instance_create(program, &program->first, err);
 	if (status != BETON_OK) {
 		if (program)
 			dtrain__program_release(program);

@@ -418,6 +418,14 @@ void dtrain_graph_next_block(dtrain_graph *graph)
 	graph->block_started = graph->num_nodes;
 }
 
+int32_t dtrain__graph_forward_nodes(const dtrain_graph *graph)
+{
+	int32_t count = 0;
+	while (count < graph->num_nodes && !graph->nodes[count].is_backward)
+		count++;
+	return count;
+}
+
 void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor)
 {
 	if (!graph)

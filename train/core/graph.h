@@ -52,6 +52,7 @@ typedef struct dtrain__node {
 	int32_t block;
 	bool is_backward;
 	bool is_repeated; /* in backward: computes again what a forward node computed */
+	bool is_deferred; /* in backward: only gradients of parameters depend on it, and it comes after all others */
 } dtrain__node;
 
 /* Indices of parameters or buffers. */
@@ -131,6 +132,8 @@ dtrain_tensor dtrain__graph_view(dtrain_graph *graph, dtrain_tensor parent, cons
 /* root: the tensor whose memory contains a view, or the tensor itself if it is not a view. The other: the position
  * there, in elements. */
 dtrain_tensor dtrain__graph_root(const dtrain_graph *graph, dtrain_tensor tensor);
+/* The nodes before those of backward. */
+int32_t dtrain__graph_forward_nodes(const dtrain_graph *graph);
 int64_t dtrain__graph_offset(const dtrain_graph *graph, dtrain_tensor tensor);
 
 /* copy: the tensor that an op reads as its weight: the compute copy of w, which is a parameter or a view of one, or w

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory that a program runs in, and running it.
+ * The memory that a program runs in, and its runs.
  */
 #include <stdlib.h>
 
@@ -27,9 +27,54 @@ static int allocate(dtrain_instance *instance, beton_error *err)
 	}
 	if (facts->workspace_bytes)
 		status = program->api->alloc(program->device, facts->workspace_bytes, &instance->workspace, err);
-	if (status != BETON_OK)
+	if (status != BETON_OK) {
 		bt_prefix(err, "scratch memory of ops");
+		return status;
+	}
+	if (facts->host_bytes)
+		status = program->api->host_alloc(program->device, facts->host_bytes, &instance->swapped, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "pinned memory of activations");
 	return status;
+}
+
+static dtrain_event **event_at(void *state, size_t offset)
+{
+	return (dtrain_event **)((char *)state + offset);
+}
+
+static int open_states(dtrain_instance *instance, beton_error *err)
+{
+	const dtrain_program *program = instance->program;
+	const dtrain__schedule *schedule = &program->schedule;
+	int status = BETON_OK;
+	instance->states = calloc((size_t)schedule->num_states + 1, sizeof(*instance->states));
+	if (!instance->states)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
+	for (int32_t i = 0; i < schedule->num_states && status == BETON_OK; i++) {
+		const dtrain__state *state = &schedule->states[i];
+		instance->states[i] = calloc(1, state->bytes);
+		if (!instance->states[i])
+			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
+		for (int k = 0; k < state->num_events && status == BETON_OK; k++)
+			status = program->api->event_create(program->device,
+							    event_at(instance->states[i], state->events[k]), err);
+	}
+	return status;
+}
+
+static void close_states(dtrain_instance *instance)
+{
+	const dtrain__schedule *schedule = &instance->program->schedule;
+	for (int32_t i = 0; instance->states && i < schedule->num_states; i++) {
+		for (int k = 0; instance->states[i] && k < schedule->states[i].num_events; k++) {
+			dtrain_event *event = *event_at(instance->states[i], schedule->states[i].events[k]);
+			if (event)
+				instance->program->api->event_destroy(event);
+		}
+		free(instance->states[i]);
+	}
+	free(instance->states);
 }
 
 static void set_bases(dtrain_instance *instance)
@@ -63,6 +108,8 @@ int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out,
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
 	instance->program = program;
 	int status = allocate(instance, err);
+	if (status == BETON_OK)
+		status = open_states(instance, err);
 	if (status != BETON_OK) {
 		dtrain_instance_destroy(&instance);
 		return status;
@@ -79,6 +126,10 @@ void dtrain_instance_destroy(dtrain_instance **instance)
 	if (!*instance)
 		return;
 	const dtrain_program *program = (*instance)->program;
+	dtrain_instance_abandon(*instance);
+	close_states(*instance);
+	if ((*instance)->swapped)
+		program->api->host_free(program->device, (*instance)->swapped);
 	dtrain__params_give(program->api, program->device, (*instance)->arena, (*instance)->arena_owner);
 	program->api->free(program->device, (*instance)->workspace);
 	free((*instance)->bases);
@@ -154,29 +205,81 @@ int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtr
 	return status;
 }
 
+/* ---- phases ---- */
+
 static int run_call(const dtrain__run *run, const dtrain__scheduled *step, beton_error *err)
 {
 	const dtrain__call *call = &run->instance->program->schedule.calls[step->index];
-	int status = (step->kind == DTRAIN__CALL ? call->issue : call->wait)(call->context, run, err);
+	int (*part)(void *, const dtrain__run *, beton_error *) = step->kind == DTRAIN__CALL ? call->issue : call->wait;
+	dtrain__run own = *run;
+	own.state = call->state ? run->instance->states[call->state - 1] : NULL;
+	int status = part ? part(call->context, &own, err) : BETON_OK;
 	if (status != BETON_OK)
 		bt_prefix(err, "%s", call->name);
 	return status;
 }
 
-int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, bool more, beton_error *err)
+void dtrain_instance_abandon(dtrain_instance *instance)
+{
+	if (!instance || !instance->next_phase)
+		return;
+	const dtrain__schedule *schedule = &instance->program->schedule;
+	instance->next_phase = 0;
+	for (int32_t i = 0; i < schedule->num_calls; i++) {
+		const dtrain__call *call = &schedule->calls[i];
+		if (call->abandon)
+			call->abandon(call->context, call->state ? instance->states[call->state - 1] : NULL);
+	}
+}
+
+static const char *const phase_names[] = {"forward", "backward", "the gradients of weights"};
+
+static int check_run(const dtrain_instance *instance, unsigned phases, int32_t micro_batch, int32_t micro_batches,
+		     int *first, int *end, beton_error *err)
+{
+	for (*first = 0; *first < DTRAIN__PHASES && !(phases >> *first & 1);)
+		++*first;
+	for (*end = *first; phases >> *end & 1;)
+		++*end;
+	if (*first == *end || *end > DTRAIN__PHASES || phases >> *end)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "run: phases %#x are none, or do not follow each other",
+			       phases);
+	if (micro_batch < 0 || micro_batch >= micro_batches)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "run: micro-batch %d of %d", micro_batch, micro_batches);
+	if (*first != instance->next_phase)
+		return bt_fail(err, BETON_STATE, "run: %s, and the instance's next phase is %s", phase_names[*first],
+			       phase_names[instance->next_phase]);
+	if (*first > 0 && (micro_batch != instance->micro_batch || micro_batches != instance->micro_batches))
+		return bt_fail(err, BETON_STATE,
+			       "run: %s of micro-batch %d of %d, and the instance has begun micro-batch %d of %d",
+			       phase_names[*first], micro_batch, micro_batches, instance->micro_batch,
+			       instance->micro_batches);
+	return BETON_OK;
+}
+
+int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, unsigned phases, int32_t micro_batch,
+			int32_t micro_batches, beton_error *err)
 {
 	if (BT_MISSING(err, instance, stream))
 		return BETON_INVALID_ARGUMENT;
-	const dtrain__run run = {.instance = instance, .stream = stream, .more = more};
+	int first, end, status = check_run(instance, phases, micro_batch, micro_batches, &first, &end, err);
+	if (status != BETON_OK)
+		return status;
+	const dtrain__run run = {
+		.instance = instance, .stream = stream, .micro_batch = micro_batch, .micro_batches = micro_batches};
 	const dtrain__schedule *schedule = &instance->program->schedule;
-	int status = BETON_OK;
-	for (int32_t i = 0; i < schedule->count && status == BETON_OK; i++) {
+	instance->next_phase = end;
+	instance->micro_batch = micro_batch;
+	instance->micro_batches = micro_batches;
+	for (int32_t i = first ? schedule->phase_ends[first - 1] : 0;
+	     i < schedule->phase_ends[end - 1] && status == BETON_OK; i++) {
 		const dtrain__scheduled *step = &schedule->steps[i];
 		status = step->kind == DTRAIN__RUN ? dtrain__instance_run_node(instance, step->index, stream, err)
 						   : run_call(&run, step, err);
 	}
-	for (int32_t i = 0; i < schedule->num_calls && status != BETON_OK; i++)
-		if (schedule->calls[i].abandon)
-			schedule->calls[i].abandon(schedule->calls[i].context);
+	if (status != BETON_OK)
+		dtrain_instance_abandon(instance);
+	else if (end == DTRAIN__PHASES)
+		instance->next_phase = 0;
 	return status;
 }

@@ -5,11 +5,12 @@
 
 #include "common/sized.h"
 
-int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, bool more, beton_error *err)
+int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, int32_t micro_batch, int32_t micro_batches,
+		       beton_error *err)
 {
 	if (BT_MISSING(err, program, stream))
 		return BETON_INVALID_ARGUMENT;
-	return dtrain_instance_run(program->first, stream, more, err);
+	return dtrain_instance_run(program->first, stream, DTRAIN_ALL_PHASES, micro_batch, micro_batches, err);
 }
 
 void *dtrain_program_data(const dtrain_program *program, dtrain_tensor tensor)

@@ -70,6 +70,11 @@ struct dtrain_instance {
 	void *arena, *workspace;
 	struct dtrain__memory_owner *arena_owner; /* NULL: the device */
 	uintptr_t *bases;
+	void *swapped; /* activations in pinned host memory; NULL: none */
+	void **states; /* of the schedule's calls */
+	/* The execution whose next phase this is; phase 0: none has begun. */
+	int next_phase;
+	int32_t micro_batch, micro_batches;
 };
 
 static inline void *dtrain__address(const dtrain_instance *instance, dtrain__place place)

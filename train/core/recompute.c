@@ -233,19 +233,11 @@ static void rewrite(recompute_pass *pass)
 			graph->tensors[graph->nodes[i].outputs[k]].producer = i;
 }
 
-static int32_t count_forward(const dtrain_graph *graph)
-{
-	int32_t count = 0;
-	while (count < graph->num_nodes && !graph->nodes[count].is_backward)
-		count++;
-	return count;
-}
-
 void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks)
 {
 	if (!graph)
 		return;
-	int32_t forward = count_forward(graph);
+	int32_t forward = dtrain__graph_forward_nodes(graph);
 	if (dtrain__graph_failed(graph) || what == DTRAIN_RECOMPUTE_NONE)
 		return;
 	if (!graph->has_backward || graph->has_repeated || forward == 0) {

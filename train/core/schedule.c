@@ -24,6 +24,7 @@ void dtrain__schedule_free(dtrain__schedule *schedule)
 	for (int32_t i = 0; i < schedule->num_leases; i++)
 		free((char *)schedule->leases[i].name);
 	free(schedule->leases);
+	free(schedule->states);
 	free(schedule->calls);
 	free(schedule->steps);
 }
@@ -89,6 +90,34 @@ int dtrain__schedule_add(dtrain__schedule *schedule, const dtrain__call *call, i
 	insert(schedule, place_behind(schedule, after), DTRAIN__CALL, schedule->num_calls);
 	schedule->num_calls++;
 	return BETON_OK;
+}
+
+int dtrain__schedule_state(dtrain__schedule *schedule, const dtrain__state *state, int32_t *out, beton_error *err)
+{
+	dtrain__state *states = realloc(schedule->states, (size_t)(schedule->num_states + 1) * sizeof(*states));
+	if (!states)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the state of a call");
+	schedule->states = states;
+	states[schedule->num_states++] = *state;
+	*out = schedule->num_states;
+	return BETON_OK;
+}
+
+/* The end of the nodes before `node`, with the calls that are issued there. */
+static int32_t end_of(const dtrain__schedule *schedule, int32_t node)
+{
+	return node < schedule->graph->num_nodes ? place_behind(schedule, node - 1) : schedule->count;
+}
+
+void dtrain__schedule_cut(dtrain__schedule *schedule)
+{
+	const dtrain_graph *graph = schedule->graph;
+	int32_t forward = dtrain__graph_forward_nodes(graph), backward;
+	for (backward = forward; backward < graph->num_nodes && !graph->nodes[backward].is_deferred;)
+		backward++;
+	schedule->phase_ends[0] = end_of(schedule, forward);
+	schedule->phase_ends[1] = end_of(schedule, backward);
+	schedule->phase_ends[2] = schedule->count;
 }
 
 int dtrain__schedule_lease(dtrain__schedule *schedule, const dtrain__lease *lease, beton_error *err)

@@ -11,22 +11,39 @@
 
 enum { DTRAIN__CALL_TENSORS = 8 };
 
-/* What is being run: see dtrain_instance_run. */
+/* An execution of a program: see dtrain_instance_run. */
 typedef struct dtrain__run {
 	dtrain_instance *instance;
 	dtrain_stream *stream;
-	bool more;
+	int32_t micro_batch, micro_batches;
+	void *state; /* of the call, in this instance; NULL: the call has none */
 } dtrain__run;
+
+static inline bool dtrain__run_is_last(const dtrain__run *run)
+{
+	return run->micro_batch + 1 == run->micro_batches;
+}
+
+enum { DTRAIN__STATE_EVENTS = 8 };
+
+/* What a call keeps in each instance, so that several executions can be in flight: `bytes`, zero at first, of which the
+ * instance creates the events at these offsets. */
+typedef struct dtrain__state {
+	size_t bytes;
+	size_t events[DTRAIN__STATE_EVENTS];
+	int32_t num_events;
+} dtrain__state;
 
 typedef struct dtrain__call {
 	const char *name; /* for messages and the plan; copied */
-	/* Starts the work behind everything on the stream. */
-	int (*issue)(void *context, const dtrain__run *run, beton_error *err);
+	/* Starts the work after everything on the stream. */
+	int (*issue)(void *context, const dtrain__run *run, beton_error *err); /* NULL: nothing to do; so the next */
 	/* Makes everything put on the stream from here on wait for the result. */
 	int (*wait)(void *context, const dtrain__run *run, beton_error *err);
 	/* After a run that failed, whether the call was issued or not: nothing may write to its memory afterwards. */
-	void (*abandon)(void *context); /* NULL: nothing to do */
-	void *context;                  /* must outlive the program */
+	void (*abandon)(void *context, void *state);
+	void *context; /* must outlive the program */
+	int32_t state; /* of dtrain__schedule_state, shared with other calls; 0: none */
 	/* Activations that the call reads or writes. One that no node writes is alive from the issue on. */
 	dtrain_tensor tensors[DTRAIN__CALL_TENSORS];
 	int32_t num_tensors;
@@ -54,6 +71,8 @@ typedef struct dtrain__scheduled {
 	int32_t index;
 } dtrain__scheduled;
 
+enum { DTRAIN__PHASES = 3 };
+
 typedef struct dtrain__schedule {
 	const dtrain_graph *graph;
 	dtrain__scheduled *steps;
@@ -62,6 +81,9 @@ typedef struct dtrain__schedule {
 	int32_t num_calls;
 	dtrain__lease *leases;
 	int32_t num_leases;
+	dtrain__state *states;
+	int32_t num_states;
+	int32_t phase_ends[DTRAIN__PHASES]; /* the number of steps to the end of each phase; see dtrain__schedule_cut */
 } dtrain__schedule;
 
 /* Changes the schedule; may read, but not change, the graph. */
@@ -80,6 +102,12 @@ void dtrain__schedule_free(dtrain__schedule *schedule);
  * `before` is not behind `after`, or a tensor is invalid; NO_MEMORY. */
 int dtrain__schedule_add(dtrain__schedule *schedule, const dtrain__call *call, int32_t after, int32_t before,
 			 beton_error *err);
+
+/* Adds a state of calls that are added afterwards. *out: for dtrain__call.state. Errors: NO_MEMORY. */
+int dtrain__schedule_state(dtrain__schedule *schedule, const dtrain__state *state, int32_t *out, beton_error *err);
+
+/* Finds the ends of the phases, when all calls are added. What is issued after a phase's last op belongs to it. */
+void dtrain__schedule_cut(dtrain__schedule *schedule);
 
 /* Adds a lease; its index is the number of leases before it. Errors: INVALID_ARGUMENT (no such call), NO_MEMORY. */
 int dtrain__schedule_lease(dtrain__schedule *schedule, const dtrain__lease *lease, beton_error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "swap.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "common/error.h"
@@ -15,10 +16,14 @@ enum { STAY = 2 };
 struct dtrain__swap {
 	dtrain__swaps *all;
 	dtrain_tensor from, to;
-	int32_t last_use, next_use;          /* nodes: the last one of forward, the first one of backward */
-	size_t place;                        /* in the pinned memory */
-	dtrain_event *left[2], *returned[2]; /* may begin; has ended */
+	int32_t last_use, next_use; /* nodes: the last one of forward, the first one of backward */
+	size_t place; /* in the instance's pinned memory */
 };
+
+/* Of an instance: when each copy may begin, and when it has ended. */
+typedef struct swap_state {
+	dtrain_event *left[2], *returned[2];
+} swap_state;
 
 /* ---- which tensors, and what replaces them in backward ---- */
 
@@ -111,14 +116,6 @@ static void replace(swap_pass *pass)
 			graph->nodes[i].inputs[k] = renew(pass, graph->nodes[i].inputs[k]);
 }
 
-static int32_t count_forward(const dtrain_graph *graph)
-{
-	int32_t count = 0;
-	while (count < graph->num_nodes && !graph->nodes[count].is_backward)
-		count++;
-	return count;
-}
-
 static bool check_graph(dtrain_graph *graph)
 {
 	dtrain_device_caps caps;
@@ -142,7 +139,7 @@ void dtrain_graph_offload(dtrain_graph *graph)
 	graph->has_swaps = true;
 	size_t tensors = (size_t)graph->num_tensors;
 	swap_pass pass = {.graph = graph,
-			  .forward = count_forward(graph),
+			  .forward = dtrain__graph_forward_nodes(graph),
 			  .tensors = graph->num_tensors,
 			  .last_use = calloc(4 * tensors, sizeof(int32_t)),
 			  .leaves = calloc(tensors, sizeof(bool))};
@@ -180,18 +177,20 @@ static int issue_leave(void *context, const dtrain__run *run, beton_error *err)
 	const dtrain__swap *swap = context;
 	const dtrain_program *program = swap->all->program;
 	dtrain_stream *own = swap->all->leaving;
-	int status = begin(swap, swap->left, own, run, err);
+	swap_state *state = run->state;
+	int status = begin(swap, state->left, own, run, err);
 	if (status == BETON_OK)
-		status = program->api->copy(own, (char *)swap->all->memory + swap->place,
+		status = program->api->copy(own, (char *)run->instance->swapped + swap->place,
 					    address_of(swap, run, swap->from), program->operands[swap->from].bytes,
 					    DTRAIN_DEVICE_TO_HOST, err);
-	return status == BETON_OK ? program->api->event_record(swap->left[1], own, err) : status;
+	return status == BETON_OK ? program->api->event_record(state->left[1], own, err) : status;
 }
 
 static int wait_leave(void *context, const dtrain__run *run, beton_error *err)
 {
 	const dtrain__swap *swap = context;
-	return swap->all->program->api->stream_wait(run->stream, swap->left[1], err);
+	const swap_state *state = run->state;
+	return swap->all->program->api->stream_wait(run->stream, state->left[1], err);
 }
 
 static int issue_return(void *context, const dtrain__run *run, beton_error *err)
@@ -199,25 +198,29 @@ static int issue_return(void *context, const dtrain__run *run, beton_error *err)
 	const dtrain__swap *swap = context;
 	const dtrain_program *program = swap->all->program;
 	dtrain_stream *own = swap->all->returning;
-	int status = begin(swap, swap->returned, own, run, err);
+	swap_state *state = run->state;
+	int status = begin(swap, state->returned, own, run, err);
 	if (status == BETON_OK)
-		status = program->api->stream_wait(own, swap->left[1], err);
+		status = program->api->stream_wait(own, state->left[1], err);
 	if (status == BETON_OK)
 		status = program->api->copy(own, address_of(swap, run, swap->to),
-					    (char *)swap->all->memory + swap->place, program->operands[swap->to].bytes,
+					    (char *)run->instance->swapped + swap->place,
+					    program->operands[swap->to].bytes,
 					    DTRAIN_HOST_TO_DEVICE, err);
-	return status == BETON_OK ? program->api->event_record(swap->returned[1], own, err) : status;
+	return status == BETON_OK ? program->api->event_record(state->returned[1], own, err) : status;
 }
 
 static int wait_return(void *context, const dtrain__run *run, beton_error *err)
 {
 	const dtrain__swap *swap = context;
-	return swap->all->program->api->stream_wait(run->stream, swap->returned[1], err);
+	const swap_state *state = run->state;
+	return swap->all->program->api->stream_wait(run->stream, state->returned[1], err);
 }
 
-static void abandon(void *context)
+static void abandon(void *context, void *state)
 {
 	const dtrain__swap *swap = context;
+	(void)state;
 	const dtrain_device_api *api = swap->all->program->api;
 	api->stream_synchronize(swap->all->leaving, NULL);
 	api->stream_synchronize(swap->all->returning, NULL);
@@ -251,11 +254,20 @@ static int32_t returns_after(const dtrain__swaps *swaps, int32_t index, int32_t 
 static int add_calls(dtrain_program *program, dtrain__swaps *swaps, int32_t index, int32_t forward, beton_error *err)
 {
 	dtrain__swap *swap = &swaps->list[index];
+	const dtrain__state events = {.bytes = sizeof(swap_state),
+				      .events = {offsetof(swap_state, left[0]), offsetof(swap_state, left[1]),
+						 offsetof(swap_state, returned[0]), offsetof(swap_state, returned[1])},
+				      .num_events = 4};
+	int32_t state;
+	int status = dtrain__schedule_state(&program->schedule, &events, &state, err);
+	if (status != BETON_OK)
+		return status;
 	const dtrain__call leave = {.name = "activation to the host",
 				    .issue = issue_leave,
 				    .wait = wait_leave,
 				    .abandon = abandon,
 				    .context = swap,
+				    .state = state,
 				    .tensors = {swap->from},
 				    .num_tensors = 1};
 	const dtrain__call back = {.name = "activation from the host",
@@ -263,10 +275,11 @@ static int add_calls(dtrain_program *program, dtrain__swaps *swaps, int32_t inde
 				   .wait = wait_return,
 				   .abandon = abandon,
 				   .context = swap,
+				   .state = state,
 				   .tensors = {swap->to},
 				   .num_tensors = 1};
-	int status = dtrain__schedule_add(&program->schedule, &leave, swap->last_use,
-					  leaves_before(swaps, index, forward), err);
+	status = dtrain__schedule_add(&program->schedule, &leave, swap->last_use, leaves_before(swaps, index, forward),
+				      err);
 	return status == BETON_OK ? dtrain__schedule_add(&program->schedule, &back,
 							 returns_after(swaps, index, forward), swap->next_use, err)
 				  : status;
@@ -294,21 +307,10 @@ static void find_swaps(const dtrain_graph *graph, dtrain__swaps *swaps, int32_t 
 	qsort(swaps->list, (size_t)swaps->count, sizeof(*swaps->list), by_last_use);
 }
 
-static int open_events(const dtrain_program *program, dtrain__swap *swap, beton_error *err)
-{
-	int status = BETON_OK;
-	for (int i = 0; i < 2 && status == BETON_OK; i++) {
-		status = program->api->event_create(program->device, &swap->left[i], err);
-		if (status == BETON_OK)
-			status = program->api->event_create(program->device, &swap->returned[i], err);
-	}
-	return status;
-}
-
 int dtrain__swaps_plan(dtrain_program *program, dtrain__swaps **out, beton_error *err)
 {
 	const dtrain_graph *graph = program->graph;
-	int32_t forward = count_forward(graph);
+	int32_t forward = dtrain__graph_forward_nodes(graph);
 	*out = NULL;
 	if (!graph->has_swaps)
 		return BETON_OK;
@@ -333,46 +335,28 @@ size_t dtrain__swaps_bytes(const dtrain__swaps *swaps)
 	return bytes;
 }
 
-int dtrain__swaps_allocate(dtrain__swaps *swaps, beton_error *err)
+int dtrain__swaps_open(dtrain__swaps *swaps, beton_error *err)
 {
 	size_t place = 0;
 	if (!swaps || !swaps->count)
 		return BETON_OK;
 	const dtrain_program *program = swaps->program;
-	const dtrain_device_api *api = program->api;
-	int status = api->host_alloc(program->device, dtrain__swaps_bytes(swaps), &swaps->memory, err);
-	if (status != BETON_OK)
-		bt_prefix(err, "pinned memory of activations");
-	if (status == BETON_OK)
-		status = api->stream_create(program->device, &swaps->leaving, err);
-	if (status == BETON_OK)
-		status = api->stream_create(program->device, &swaps->returning, err);
-	for (int32_t i = 0; i < swaps->count && status == BETON_OK; i++) {
+	for (int32_t i = 0; i < swaps->count; i++) {
 		swaps->list[i].place = place;
 		place += dtrain__round_up(program->operands[swaps->list[i].from].bytes, DTRAIN_PARAM_ALIGN);
-		status = open_events(program, &swaps->list[i], err);
 	}
-	return status;
+	int status = program->api->stream_create(program->device, &swaps->leaving, err);
+	return status == BETON_OK ? program->api->stream_create(program->device, &swaps->returning, err) : status;
 }
 
 void dtrain__swaps_destroy(dtrain__swaps *swaps)
 {
 	if (!swaps)
 		return;
-	const dtrain_device_api *api = swaps->program ? swaps->program->api : NULL;
-	for (int32_t i = 0; i < swaps->count; i++)
-		for (int k = 0; k < 2; k++) {
-			if (swaps->list[i].left[k])
-				api->event_destroy(swaps->list[i].left[k]);
-			if (swaps->list[i].returned[k])
-				api->event_destroy(swaps->list[i].returned[k]);
-		}
 	if (swaps->leaving)
-		api->stream_destroy(swaps->leaving);
+		swaps->program->api->stream_destroy(swaps->leaving);
 	if (swaps->returning)
-		api->stream_destroy(swaps->returning);
-	if (swaps->memory)
-		api->host_free(swaps->program->device, swaps->memory);
+		swaps->program->api->stream_destroy(swaps->returning);
 	free(swaps->list);
 	free(swaps);
 }

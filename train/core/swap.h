@@ -16,15 +16,14 @@ typedef struct dtrain__swaps {
 	dtrain_stream *leaving, *returning;
 	dtrain__swap *list;
 	int32_t count;
-	void *memory; /* pinned */
 } dtrain__swaps;
 
 /* Adds the calls of the graph's swaps to the program's schedule. *out NULL: the graph has none. */
 int dtrain__swaps_plan(dtrain_program *program, dtrain__swaps **out, beton_error *err);
-/* Bytes of host memory, when the ops are created. NULL is allowed. */
+/* Bytes of pinned host memory of an instance, when the ops are created. NULL is allowed. */
 size_t dtrain__swaps_bytes(const dtrain__swaps *swaps);
-/* NULL is allowed. */
-int dtrain__swaps_allocate(dtrain__swaps *swaps, beton_error *err);
+/* The streams of the copies, when the ops are created. NULL is allowed. */
+int dtrain__swaps_open(dtrain__swaps *swaps, beton_error *err);
 /* Runs must be complete. NULL is allowed. */
 void dtrain__swaps_destroy(dtrain__swaps *swaps);
 

@@ -171,7 +171,7 @@ static int run_without_batch(struct evaluation *evaluation, beton_error *err)
 	const engine_task *task = engine->job.task;
 	int runs = task->count_runs ? task->count_runs(&engine->job) : 1, status = BETON_OK;
 	for (int i = 0; i < runs && status == BETON_OK; i++)
-		status = dtrain_program_run(engine->val.program, engine->stream, false, err);
+		status = dtrain_program_run(engine->val.program, engine->stream, 0, 1, err);
 	evaluation->apart = status != BETON_OK;
 	return status;
 }

@@ -173,13 +173,19 @@ int engine_stepper_warm_up(const engine_stepper *stepper)
 	return stepper->captures ? EAGER_STEPS + 2 * SLOTS : EAGER_STEPS;
 }
 
+static int put_micro_batch(engine_stepper *stepper, int index, beton_error *err)
+{
+	const engine_rank *engine = stepper->engine;
+	return dtrain_program_run(engine->train.program, engine->stream, index, engine->job.runs, err);
+}
+
 static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
 	const dtrain_device_api *api = engine->api;
 	dtrain_stream *stream = engine->stream;
 	dtrain_sync_set_marks(engine->sync, slot->marks);
-	int status = dtrain_program_run(engine->train.program, stream, false, err);
+	int status = put_micro_batch(stepper, engine->job.runs - 1, err);
 	if (status == BETON_OK && stepper->options.optimizer)
 		status = dtrain_optimizer_apply(stepper->options.optimizer, stream, err);
 	if (status == BETON_OK)
@@ -196,11 +202,9 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 }
 
 /* The part of a step that is the same every time, except for its slot, so that it can be captured. */
-static int put_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, beton_error *err)
+static int put_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, int run, beton_error *err)
 {
-	const engine_rank *engine = stepper->engine;
-	return kind == PART ? dtrain_program_run(engine->train.program, engine->stream, true, err)
-			    : put_last(stepper, slot, err);
+	return kind == PART ? put_micro_batch(stepper, run, err) : put_last(stepper, slot, err);
 }
 
 static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, int run, beton_error *err)
@@ -211,7 +215,7 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kin
 	if (status == BETON_OK) {
 		void *captured = NULL;
 		beton_error late = {0};
-		status = put_body(stepper, slot, kind, err);
+		status = put_body(stepper, slot, kind, run, err);
 		int ended = api->capture_end(stream, &captured, &late);
 		if (status == BETON_OK && ended != BETON_OK) {
 			status = ended;
@@ -340,7 +344,7 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 		status = captured ? engine->api->capture_launch(
 					    slot->captured[capture_index(stepper, kind, stepper->run)], engine->stream,
 					    err)
-				  : put_body(stepper, slot, kind, err);
+				  : put_body(stepper, slot, kind, stepper->run, err);
 	if (status != BETON_OK || kind == PART)
 		return status;
 	status = end_round(stepper, slot, number, err);

@@ -109,7 +109,7 @@ int main(int argc, char **argv)
 					sizeof(float[BATCH][3][SIZE][SIZE]), DTRAIN_HOST_TO_DEVICE, &err));
 			check(api->copy(stream, dtrain_program_data(program, label), data_of(batch, "label"),
 					sizeof(int64_t[BATCH]), DTRAIN_HOST_TO_DEVICE, &err));
-			check(dtrain_program_run(program, stream, false, &err));
+			check(dtrain_program_run(program, stream, 0, 1, &err));
 			check(dtrain_optimizer_step(sgd, 0.05, stream, &err));
 			check(api->copy(stream, &now, dtrain_params_figures(params), sizeof(now), DTRAIN_DEVICE_TO_HOST,
 					&err));

@@ -327,7 +327,7 @@ static int capture(const generate_model *model, struct generate_network *network
 	int status = api->capture_begin(model->stream, err);
 	if (status != BETON_OK)
 		return status;
-	status = dtrain_program_run(network->program, model->stream, false, err);
+	status = dtrain_program_run(network->program, model->stream, 0, 1, err);
 	int ended = api->capture_end(model->stream, &network->captured, &late);
 	if (status == BETON_OK && ended != BETON_OK) {
 		status = ended;
@@ -345,7 +345,7 @@ static int put_program(const generate_model *model, struct generate_network *net
 	bool first = !network->has_run;
 	network->has_run = true;
 	if (first || !caps.graph_capture)
-		return dtrain_program_run(network->program, model->stream, false, err);
+		return dtrain_program_run(network->program, model->stream, 0, 1, err);
 	int status = network->captured ? BETON_OK : capture(model, network, err);
 	return status == BETON_OK ? api->capture_launch(network->captured, model->stream, err) : status;
 }

@@ -17,7 +17,7 @@ static int64_t count_of(const sync_reduction *reduction)
 
 static size_t bytes_of(const sync_reduction *reduction)
 {
-	return (size_t)count_of(reduction) * dtrain_dtype_size(dtrain_params_dtype(reduction->sum.sync->params));
+	return (size_t)count_of(reduction) * dtrain_dtype_size(dtrain_params_dtype(reduction->sync->params));
 }
 
 int dtrain__sync_create_add(const dtrain_sync *sync, int64_t count, dtrain_op **out, size_t *workspace,
@@ -53,40 +53,32 @@ int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
 	return BETON_OK;
 }
 
-int dtrain__sync_begin_sums(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
+/* The array is added to the sum of the step's micro-batches; with the last one the sum is added to the array. */
+static int add(const sync_reduction *reduction, void *array, const dtrain__run *run, beton_error *err)
 {
-	int status = sync->sums_stale ? sync->api->zero(run->stream, sync->sums, sync->sums_bytes, err) : BETON_OK;
-	if (status != BETON_OK)
-		return status;
-	sync->sums_stale = false;
-	sync->sums_open = sync->sums != NULL;
-	return BETON_OK;
-}
-
-void dtrain__sync_give_up_step(dtrain_sync *sync)
-{
-	sync->sums_stale = sync->sums_stale || sync->sums_open;
-	sync->sums_open = sync->within_run = sync->within_step = false;
-	sync->run = 0;
-}
-
-int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
-{
-	dtrain_sync *sync = reduction->sum.sync;
-	void *array = reduction->each_run ? reduction->shard : reduction->memory;
-	void *to = run->more ? reduction->runs : array;
-	void *from = run->more ? array : reduction->runs;
-	if (reduction->tree)
-		return dtrain__tree_accumulate(reduction, run, err);
+	const dtrain_sync *sync = reduction->sync;
+	bool last = dtrain__run_is_last(run);
+	void *to = last ? array : reduction->runs, *from = last ? reduction->runs : array;
 	if (!reduction->runs)
-		return run->more
-			       ? bt_fail(err, BETON_STATE, "sync: several runs a step call for the option accumulates")
-			       : BETON_OK;
+		return BETON_OK;
 	int status = sync->api->op_run(reduction->add, run->stream, (void *[]){to, from, to}, sync->add_workspace, err);
-	return status == BETON_OK && !run->more
-		       ? sync->api->zero(run->stream, reduction->runs, bytes_of(reduction), err)
-		       : status;
+	return status == BETON_OK && last ? sync->api->zero(run->stream, reduction->runs, bytes_of(reduction), err)
+					  : status;
 }
+
+/* Only the last micro-batch goes on to the next stage. */
+static int issue(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	const sync_reduction *reduction = stage->reduction;
+	void *array = reduction->each_run && reduction->shard_count ? arrays->shard : arrays->memory;
+	int status = reduction->tree ? dtrain__tree_accumulate(reduction, array, run, err)
+				     : add(reduction, array, run, err);
+	if (!dtrain__run_is_last(run))
+		arrays->at = reduction->num_stages;
+	return status;
+}
+
+const sync_stage_kind dtrain__stage_accumulate = {.issue = issue};
 
 void dtrain__sync_destroy_sums(dtrain_sync *sync)
 {

@@ -3,6 +3,7 @@
  * The graph's collectives: a call after each of these nodes changes the node's output in place, and is waited for
  * before the first node that reads it.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,19 +27,19 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 					.input = memory + row * (size_t)dtrain_group_rank(exchange->group),
 					.count = exchange->count,
 					.dtype = exchange->dtype};
-	return dtrain__operation_issue(&exchange->operation, &transfer, run->stream, false, err);
+	return dtrain__operation_issue(&exchange->operation, run->state, &transfer, run->stream, false, err);
 }
 
 static int wait(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_exchange *exchange = context;
-	return dtrain__operation_wait(&exchange->operation, run->stream, err);
+	return dtrain__operation_wait(&exchange->operation, run->state, run->stream, err);
 }
 
-static void abandon(void *context)
+static void abandon(void *context, void *state)
 {
-	sync_exchange *exchange = context;
-	dtrain__operation_abandon(&exchange->operation);
+	(void)context;
+	dtrain__flight_abandon(state);
 }
 
 /* The first node that reads the tensor or a view of it; the number of nodes: none. */
@@ -78,14 +79,18 @@ static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule
 	if (sync->mesh && !exchange->group)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the mesh has no group for the set of axes %#x",
 			       exchange->operation.label, node->attrs.collective.axes);
-	const dtrain__call call = {.name = exchange->operation.label,
-				   .issue = issue,
-				   .wait = wait,
-				   .abandon = abandon,
-				   .context = exchange,
-				   .tensors = {exchange->tensor},
-				   .num_tensors = 1};
-	int status = dtrain__operation_open(&exchange->operation, sync, -1, false, err);
+	const dtrain__state flight = {
+		.bytes = sizeof(sync_flight), .events = {offsetof(sync_flight, ready)}, .num_events = 1};
+	dtrain__call call = {.name = exchange->operation.label,
+			     .issue = issue,
+			     .wait = wait,
+			     .abandon = abandon,
+			     .context = exchange,
+			     .tensors = {exchange->tensor},
+			     .num_tensors = 1};
+	int status = dtrain__schedule_state(schedule, &flight, &call.state, err);
+	if (status == BETON_OK)
+		status = dtrain__operation_open(&exchange->operation, sync, -1, false, err);
 	if (status == BETON_OK && exchange->group)
 		status = dtrain__group_use_device(exchange->group, sync->device, err);
 	return status == BETON_OK
@@ -114,12 +119,4 @@ int dtrain__sync_plan_collectives(dtrain_sync *sync, sync_program *program, dtra
 		if (is_collective(graph, i))
 			status = add_call(sync, &program->exchanges[program->num_exchanges++], schedule, i, err);
 	return status;
-}
-
-void dtrain__sync_close_collectives(sync_program *program)
-{
-	for (int i = 0; i < program->num_exchanges; i++)
-		if (program->exchanges[i].operation.sync)
-			dtrain__operation_close(&program->exchanges[i].operation);
-	free(program->exchanges);
 }

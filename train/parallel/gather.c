@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gathers of sharded units in front of the ops that read them, and the memory of gradients that are not kept whole.
+ * Gathers of sharded units before the ops that read them.
  */
+#include <stddef.h>
 #include <stdio.h>
 
 #include "common/error.h"
@@ -28,19 +29,11 @@ bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_f
 int dtrain__sync_open_gather(sync_gather *gather, const sync_form *form, dtrain_sync *sync, bool trains,
 			     beton_error *err)
 {
-	*gather = (sync_gather){.form = *form, .lease = -1};
+	*gather = (sync_gather){.form = *form, .trains = trains, .lease = -1};
 	snprintf(gather->gather.label, sizeof(gather->gather.label), "%s of %s %d%s",
 		 sync->num_shards > 1 ? "gather" : "copy", sync->kind->unit, form->unit + 1,
 		 form->copies ? "" : " in f32");
-	int status = dtrain__operation_open(&gather->gather, sync, form->unit, trains, err);
-	return status == BETON_OK && form->visits ? sync->api->event_create(sync->device, &gather->begun, err) : status;
-}
-
-void dtrain__sync_close_gather(sync_gather *gather)
-{
-	if (gather->begun)
-		gather->gather.sync->api->event_destroy(gather->begun);
-	dtrain__operation_close(&gather->gather);
+	return dtrain__operation_open(&gather->gather, sync, form->unit, trains, err);
 }
 
 /* Where the shard is in the unit's memory. */
@@ -60,87 +53,81 @@ static sync_transfer transfer_of(const dtrain_sync *sync, const sync_form *form,
 			       .dtype = form->dtype};
 }
 
+/* Of an execution. */
+typedef struct gather_state {
+	sync_flight flight;
+	dtrain_event *begun; /* of a unit that visits: its memory is free */
+} gather_state;
+
 static int issue_gather(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_gather *gather = context;
+	gather_state *state = run->state;
 	dtrain_sync *sync = gather->gather.sync;
 	const sync_form *form = &gather->form;
-	bool trains = gather->gather.index >= 0;
-	int status = trains ? dtrain__sync_begin_run(sync, run, err) : BETON_OK;
-	if (status == BETON_OK && sync->num_shards > 1 && !sync->started)
-		status = bt_fail(err, BETON_STATE,
-				 "sync: a program of sharded parameters runs before the sync is started");
-	/* No update has come between the runs of a step. */
-	if (status != BETON_OK || (form->is_whole && sync->within_step))
-		return status;
+	if (sync->num_shards > 1 && !sync->started)
+		return bt_fail(err, BETON_STATE,
+			       "sync: a program of sharded parameters runs before the sync is started");
+	/* No update has come between the micro-batches of a step. */
+	if (form->is_whole && run->micro_batch > 0)
+		return BETON_OK;
 	void *unit = form->is_whole ? form->memory : dtrain__instance_lease(run->instance, gather->lease);
 	const sync_transfer transfer = transfer_of(sync, form, unit);
-	if (form->visits)
-		status = dtrain__sync_visit(gather, place_of(form, unit), run->stream, err);
+	int status = form->visits ? dtrain__sync_visit(gather, state->begun, state->flight.ready,
+						       place_of(form, unit), run->stream, err)
+				  : BETON_OK;
 	return status == BETON_OK && sync->shards
-		       ? dtrain__operation_issue(&gather->gather, &transfer, form->visits ? sync->visits : run->stream,
-						 trains && !run->more, err)
+		       ? dtrain__operation_issue(&gather->gather, &state->flight, &transfer,
+						 form->visits ? sync->visits : run->stream,
+						 gather->trains && dtrain__run_is_last(run), err)
 		       : status;
 }
 
 static int wait_for_gather(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_gather *gather = context;
+	gather_state *state = run->state;
 	const dtrain_sync *sync = gather->gather.sync;
 	/* Not earlier: ops between issue and wait may read what was gathered before. */
 	if (!gather->form.is_whole)
 		dtrain__instance_use_lease(run->instance, gather->lease);
 	/* A capture ends with its own stream alone, so that waits for the copy, too. */
-	int status = gather->form.visits ? sync->api->stream_wait(run->stream, gather->gather.ready, err) : BETON_OK;
-	return status == BETON_OK ? dtrain__operation_wait(&gather->gather, run->stream, err) : status;
+	int status = gather->form.visits ? sync->api->stream_wait(run->stream, state->flight.ready, err) : BETON_OK;
+	return status == BETON_OK ? dtrain__operation_wait(&gather->gather, &state->flight, run->stream, err) : status;
 }
 
-static void abandon_gather(void *context)
+static void abandon_gather(void *context, void *state)
 {
-	sync_gather *gather = context;
+	const sync_gather *gather = context;
 	const dtrain_sync *sync = gather->gather.sync;
-	dtrain__operation_abandon(&gather->gather);
+	dtrain__flight_abandon(&((gather_state *)state)->flight);
 	if (gather->form.visits)
 		sync->api->stream_synchronize(sync->visits, NULL);
-	dtrain__sync_give_up_step(gather->gather.sync);
 }
 
-dtrain__call dtrain__sync_gather_call(sync_gather *gather)
+int dtrain__sync_add_gather(sync_gather *gather, dtrain__schedule *schedule, int32_t after, int32_t before,
+			    beton_error *err)
 {
-	return (dtrain__call){.name = gather->gather.label,
-			      .issue = issue_gather,
-			      .wait = wait_for_gather,
-			      .abandon = abandon_gather,
-			      .context = gather};
-}
-
-static int begin_grads(void *context, const dtrain__run *run, beton_error *err)
-{
-	sync_grads *grads = context;
-	const dtrain_device_api *api = grads->sync->api;
-	char *memory = dtrain__instance_lease(run->instance, grads->lease);
-	int status = BETON_OK;
-	dtrain__instance_use_lease(run->instance, grads->lease);
-	grads->reduction->memory = memory;
-	if (grads->reduction->leaves)
-		dtrain__sync_place_grads(grads->reduction, memory);
-	for (int i = 0; i < grads->num_gaps && status == BETON_OK; i++)
-		status = api->zero(run->stream, memory + grads->gaps[i].begin, grads->gaps[i].count, err);
-	return status;
-}
-
-dtrain__call dtrain__sync_grads_call(sync_grads *grads)
-{
-	return (dtrain__call){
-		.name = "gradients' memory", .issue = begin_grads, .wait = dtrain__sync_nothing, .context = grads};
+	const dtrain__state state = {
+		.bytes = sizeof(gather_state),
+		.events = {offsetof(gather_state, flight.ready), offsetof(gather_state, begun)},
+		.num_events = gather->form.visits ? 2 : 1,
+	};
+	dtrain__call call = {.name = gather->gather.label,
+			     .issue = issue_gather,
+			     .wait = wait_for_gather,
+			     .abandon = abandon_gather,
+			     .context = gather};
+	int status = dtrain__schedule_state(schedule, &state, &call.state, err);
+	return status == BETON_OK ? dtrain__schedule_add(schedule, &call, after, before, err) : status;
 }
 
 static int gather_whole(dtrain_sync *sync, const sync_form *form, dtrain_stream *stream, beton_error *err)
 {
 	sync_operation *operation = &sync->between_steps;
 	const sync_transfer transfer = transfer_of(sync, form, form->memory);
-	int status = dtrain__operation_issue(operation, &transfer, stream, false, err);
-	return status == BETON_OK ? dtrain__operation_wait(operation, stream, err) : status;
+	int status = dtrain__operation_issue(operation, &sync->between, &transfer, stream, false, err);
+	return status == BETON_OK ? dtrain__operation_wait(operation, &sync->between, stream, err) : status;
 }
 
 int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
@@ -163,13 +150,13 @@ int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton_error *er
 	return status;
 }
 
-static int add_on_stream(dtrain_group *group, sync_operation *operation, void *memory, int64_t count,
-			 dtrain_stream *stream, beton_error *err)
+static int add_on_stream(dtrain_sync *sync, dtrain_group *group, void *memory, int64_t count, dtrain_stream *stream,
+			 beton_error *err)
 {
 	const sync_transfer transfer = {
 		.kind = SYNC_ALLREDUCE, .group = group, .output = memory, .count = count, .dtype = DTRAIN_F32};
-	int status = dtrain__operation_issue(operation, &transfer, stream, false, err);
-	return status == BETON_OK ? dtrain__operation_wait(operation, stream, err) : status;
+	int status = dtrain__operation_issue(&sync->between_steps, &sync->between, &transfer, stream, false, err);
+	return status == BETON_OK ? dtrain__operation_wait(&sync->between_steps, &sync->between, stream, err) : status;
 }
 
 int dtrain_sync_add_model(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err)
@@ -178,7 +165,7 @@ int dtrain_sync_add_model(void *context, void *memory, int64_t count, dtrain_str
 		return BETON_INVALID_ARGUMENT;
 	dtrain_sync *sync = context;
 	return sync->started && sync->model
-		       ? add_on_stream(sync->model, &sync->between_steps, memory, count, stream, err)
+		       ? add_on_stream(sync, sync->model, memory, count, stream, err)
 		       : BETON_OK;
 }
 
@@ -188,6 +175,6 @@ int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_st
 		return BETON_INVALID_ARGUMENT;
 	dtrain_sync *sync = context;
 	return sync->started && sync->shards
-		       ? add_on_stream(sync->shards, &sync->between_steps, memory, count, stream, err)
+		       ? add_on_stream(sync, sync->shards, memory, count, stream, err)
 		       : BETON_OK;
 }

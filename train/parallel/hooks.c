@@ -66,7 +66,7 @@ static int compare_parts(const void *a, const void *b)
 /* Parameters, or parts of them, in elements first .. first + count of the flat space. */
 static int find_parts(sync_reduction *reduction, int64_t first, int64_t count, int *found, beton_error *err)
 {
-	const dtrain_params *params = reduction->sum.sync->params;
+	const dtrain_params *params = reduction->sync->params;
 	reduction->parts = calloc((size_t)dtrain_params_count(params), sizeof(*reduction->parts));
 	*found = 0;
 	if (!reduction->parts)
@@ -88,7 +88,7 @@ static int find_parts(sync_reduction *reduction, int64_t first, int64_t count, i
 /* The unit, or this rank's shard of it. */
 static dtrain_hook_range range_of(const sync_reduction *reduction, int index)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
+	const dtrain_sync *sync = reduction->sync;
 	bool sharded = reduction->shard_count > 0;
 	return (dtrain_hook_range){.struct_size = sizeof(dtrain_hook_range),
 				   .group = sharded ? sync->replicas : sync->group,
@@ -97,21 +97,18 @@ static dtrain_hook_range range_of(const sync_reduction *reduction, int index)
 				   .count = sharded ? reduction->shard_count : reduction->count,
 				   .dtype = dtrain_params_dtype(sync->params),
 				   .index = index,
-				   .label = reduction->second.label};
+				   .label = reduction->label};
 }
 
 static int create_state(sync_reduction *reduction, int index, beton_error *err)
 {
-	dtrain_sync *sync = reduction->sum.sync;
-	int unit = sync->operation_units[reduction->sum.index];
+	dtrain_sync *sync = reduction->sync;
+	int unit = reduction->unit;
 	dtrain_hook_range range = range_of(reduction, index);
 	int64_t first = reduction->shard_count ? dtrain__unit_range(sync->params, unit).offset
 					       : dtrain_params_unit_at(sync->params, unit)->offset;
-	memcpy(reduction->second.label, reduction->sum.label, sizeof(reduction->second.label));
 	int status = find_parts(reduction, first, range.count, &range.num_parts, err);
 	range.parts = reduction->parts;
-	if (status == BETON_OK)
-		status = dtrain__operation_open(&reduction->second, sync, unit, true, err);
 	if (status == BETON_OK)
 		status = sync->api->event_create(sync->device, &reduction->packed, err);
 	if (status != BETON_OK)
@@ -119,7 +116,7 @@ static int create_state(sync_reduction *reduction, int index, beton_error *err)
 	status = sync->hook.create(sync->hook.context, &range, &reduction->state, err);
 	if (status != BETON_OK) {
 		reduction->state = NULL;
-		bt_prefix(err, "sync: hook '%s': %s", sync->hook.name, reduction->sum.label);
+		bt_prefix(err, "sync: hook '%s': %s", sync->hook.name, reduction->label);
 	}
 	return status;
 }
@@ -127,7 +124,7 @@ static int create_state(sync_reduction *reduction, int index, beton_error *err)
 /* What all ranks have to the same shape: units of ddp, and shards that have replicas. */
 static bool is_hooked(const sync_reduction *reduction)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
+	const dtrain_sync *sync = reduction->sync;
 	return sync->num_replicas > 1 && (reduction->shard_count > 0 || sync->num_shards == 1);
 }
 
@@ -202,19 +199,8 @@ uint64_t dtrain_sync_hook_bytes(const dtrain_sync *sync)
 
 /* ---- rounds ---- */
 
-sync_transfer dtrain__sync_hook_transfer(sync_reduction *reduction, int round)
-{
-	const dtrain_sync *sync = reduction->sum.sync;
-	return (sync_transfer){.kind = SYNC_HOOK,
-			       .group = reduction->shard ? sync->replicas : sync->group,
-			       .state = reduction->state,
-			       .round = round,
-			       .packed = reduction->packed,
-			       .called = &reduction->called};
-}
-
-int dtrain__sync_begin_round(sync_operation *operation, const sync_transfer *transfer, dtrain_stream *stream,
-			     const work_notes *notes, beton_error *err)
+int dtrain__sync_begin_round(const sync_operation *operation, sync_flight *flight, const sync_transfer *transfer,
+			     dtrain_stream *stream, const work_notes *notes, beton_error *err)
 {
 	dtrain_sync *sync = operation->sync;
 	dtrain_hook_round round = {.stream = stream, .ready = transfer->packed, .index = transfer->round};
@@ -223,11 +209,45 @@ int dtrain__sync_begin_round(sync_operation *operation, const sync_transfer *tra
 	dtrain__group_note(transfer->group, NULL);
 	if (status != BETON_OK)
 		return status;
-	operation->work = round.work;
+	flight->work = round.work;
 	*transfer->called = round.work || (transfer->round > 0 && *transfer->called);
-	if (operation->mark) {
-		operation->mark->used = round.work != NULL;
+	if (flight->mark) {
+		flight->mark->used = round.work != NULL;
 		sync->marks->step.bytes += round.bytes;
 	}
 	return BETON_OK;
 }
+
+static int issue_round(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	sync_reduction *reduction = stage->reduction;
+	const sync_transfer transfer = {.kind = SYNC_HOOK,
+					.group = stage->group,
+					.state = reduction->state,
+					.round = stage->round,
+					.packed = reduction->packed,
+					.called = &reduction->called};
+	return dtrain__operation_issue(&stage->operation, &arrays->flights[stage->index], &transfer, run->stream, true,
+				       err);
+}
+
+static int wait_for_round(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	return dtrain__operation_wait(&stage->operation, &arrays->flights[stage->index], run->stream, err);
+}
+
+const sync_stage_kind dtrain__stage_hook = {
+	.sends = true, .end = SYNC_END_OF_RUN, .issue = issue_round, .wait = wait_for_round};
+
+static int finish(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	const sync_reduction *reduction = stage->reduction;
+	const dtrain_hook *hook = &reduction->sync->hook;
+	(void)arrays;
+	return reduction->called ? hook->finish(reduction->state, run->stream, err)
+				 : bt_fail(err, BETON_STATE,
+					   "sync: hook '%s' called no operation for %s: the ranks would train apart",
+					   hook->name, reduction->label);
+}
+
+const sync_stage_kind dtrain__stage_finish = {.sends = true, .issue = finish};

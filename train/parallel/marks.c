@@ -25,6 +25,8 @@ static int create_events(dtrain_sync_marks *marks, beton_error *err)
 	int status = sync->api->event_create(sync->device, &marks->began, err);
 	if (status == BETON_OK)
 		status = sync->api->event_create(sync->device, &marks->forward, err);
+	if (status == BETON_OK)
+		status = sync->api->event_create(sync->device, &marks->backward, err);
 	for (int i = 0; i < marks->count && status == BETON_OK; i++) {
 		dtrain_event **events[EVENTS];
 		events_of(&marks->operations[i], events);
@@ -93,6 +95,7 @@ void dtrain_sync_marks_destroy(dtrain_sync_marks **out)
 		sync->marks = NULL;
 	destroy_event(sync, marks->began);
 	destroy_event(sync, marks->forward);
+	destroy_event(sync, marks->backward);
 	for (int i = 0; i < marks->count; i++) {
 		dtrain_event **events[EVENTS];
 		events_of(&marks->operations[i], events);
@@ -136,12 +139,25 @@ int dtrain__sync_mark_began(dtrain_sync *sync, dtrain_stream *stream, beton_erro
 	return sync->api->event_mark(marks->began, stream, err);
 }
 
-int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, bool sends, beton_error *err)
+static bool sends(const dtrain_sync *sync)
 {
-	dtrain_sync_marks *marks = sync->marks;
-	if (!marks || !sends)
-		return BETON_OK;
-	return sync->api->event_mark(marks->forward, stream, err);
+	return sync->group && dtrain_group_size(sync->group) > 1;
+}
+
+int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
+{
+	return sync->marks && sends(sync) ? sync->api->event_mark(sync->marks->forward, stream, err) : BETON_OK;
+}
+
+int dtrain__sync_mark_backward(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
+{
+	return sync->marks && sends(sync) ? sync->api->event_mark(sync->marks->backward, stream, err) : BETON_OK;
+}
+
+void dtrain__sync_mark_ended(dtrain_sync *sync)
+{
+	if (sync->marks)
+		sync->marks->recorded = sync->marks->operations[0].used;
 }
 
 static int read_event_times(const dtrain_sync_marks *marks, sync_mark *mark, beton_error *err)
@@ -180,19 +196,11 @@ static int add_union(const dtrain_sync_marks *marks, double *out, beton_error *e
 	return BETON_OK;
 }
 
-/* From the end of forward to the last gradient: to the wait for the figures, the first one behind backward. */
-static int read_backward(const dtrain_sync_marks *marks, double *out, beton_error *err)
-{
-	const dtrain_sync *sync = marks->sync;
-	dtrain_event *end = dtrain__group_is_stream_ordered(sync->group) ? marks->operations[0].waiting
-									 : sync->reductions[sync->count - 1].sum.ready;
-	return sync->api->event_elapsed_ms(marks->forward, end, out, err);
-}
-
 static int read_times(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err)
 {
 	bool events = dtrain__group_is_stream_ordered(marks->sync->group);
-	int status = read_backward(marks, &out->backward_ms, err);
+	int status =
+		marks->sync->api->event_elapsed_ms(marks->forward, marks->backward, &out->backward_ms, err);
 	for (int i = 0; i < marks->count && status == BETON_OK; i++) {
 		sync_mark *mark = &marks->operations[i];
 		if (mark->used && events)

@@ -25,32 +25,36 @@ int dtrain__operation_open(sync_operation *operation, dtrain_sync *sync, int uni
 {
 	operation->sync = sync;
 	operation->index = -1;
-	int status = has_marks ? add_to_marked(operation, unit, err) : BETON_OK;
-	return status != BETON_OK ? status : sync->api->event_create(sync->device, &operation->ready, err);
+	return has_marks ? add_to_marked(operation, unit, err) : BETON_OK;
 }
 
-void dtrain__operation_close(sync_operation *operation)
+int dtrain__flight_open(const dtrain_sync *sync, sync_flight *flight, beton_error *err)
 {
-	if (operation->ready)
-		operation->sync->api->event_destroy(operation->ready);
-	operation->ready = NULL;
+	return sync->api->event_create(sync->device, &flight->ready, err);
 }
 
-static int start(sync_operation *operation, const sync_transfer *t, const work_notes *notes, beton_error *err)
+void dtrain__flight_close(const dtrain_sync *sync, sync_flight *flight)
+{
+	if (flight->ready)
+		sync->api->event_destroy(flight->ready);
+	flight->ready = NULL;
+}
+
+static int start(sync_flight *flight, const sync_transfer *t, const work_notes *notes, beton_error *err)
 {
 	switch (t->kind) {
 	case SYNC_REDUCE_SCATTER:
 		return dtrain__reduce_scatter_noted(t->group, t->output, t->input, t->count, t->dtype, t->op,
-						    operation->ready, notes, &operation->work, err);
+						    flight->ready, notes, &flight->work, err);
 	case SYNC_ALL_GATHER:
-		return dtrain__all_gather_noted(t->group, t->output, t->input, t->count, t->dtype, operation->ready,
-						notes, &operation->work, err);
+		return dtrain__all_gather_noted(t->group, t->output, t->input, t->count, t->dtype, flight->ready,
+						notes, &flight->work, err);
 	case SYNC_ALL_TO_ALL:
-		return dtrain__all_to_all_noted(t->group, t->output, t->input, t->count, t->dtype, operation->ready,
-						notes, &operation->work, err);
+		return dtrain__all_to_all_noted(t->group, t->output, t->input, t->count, t->dtype, flight->ready,
+						notes, &flight->work, err);
 	default:
-		return dtrain__allreduce_noted(t->group, t->output, t->count, t->dtype, t->op, operation->ready, notes,
-					       &operation->work, err);
+		return dtrain__allreduce_noted(t->group, t->output, t->count, t->dtype, t->op, flight->ready, notes,
+					       &flight->work, err);
 	}
 }
 
@@ -61,41 +65,42 @@ static uint64_t bytes_of(const sync_transfer *transfer)
 	return parts * (uint64_t)transfer->count * dtrain_dtype_size(transfer->dtype);
 }
 
-int dtrain__operation_issue(sync_operation *operation, const sync_transfer *transfer, dtrain_stream *stream,
-			    bool marked, beton_error *err)
+int dtrain__operation_issue(const sync_operation *operation, sync_flight *flight, const sync_transfer *transfer,
+			    dtrain_stream *stream, bool marked, beton_error *err)
 {
 	dtrain_sync *sync = operation->sync;
 	work_notes notes = {.label = operation->label};
-	sync_mark *mark = operation->mark = marked ? dtrain__sync_mark_of(sync, operation) : NULL;
+	sync_mark *mark = flight->mark = marked ? dtrain__sync_mark_of(sync, operation) : NULL;
 	if (mark) {
 		mark->used = true;
 		notes.begin = mark->begin;
 		notes.end = mark->end;
 		sync->marks->step.bytes += transfer->kind == SYNC_HOOK ? 0 : bytes_of(transfer);
 	}
-	operation->on_stream = dtrain__group_is_stream_ordered(transfer->group);
-	int status = sync->api->event_record(operation->ready, stream, err);
+	flight->on_stream = dtrain__group_is_stream_ordered(transfer->group);
+	int status = sync->api->event_record(flight->ready, stream, err);
 	if (status == BETON_OK && transfer->kind == SYNC_HOOK)
-		return dtrain__sync_begin_round(operation, transfer, stream, &notes, err);
-	return status == BETON_OK ? start(operation, transfer, &notes, err) : status;
+		return dtrain__sync_begin_round(operation, flight, transfer, stream, &notes, err);
+	return status == BETON_OK ? start(flight, transfer, &notes, err) : status;
 }
 
-static int wait_on_stream(sync_operation *operation, sync_mark *mark, dtrain_stream *stream, beton_error *err)
+static int wait_on_stream(const dtrain_device_api *api, sync_flight *flight, dtrain_stream *stream, beton_error *err)
 {
-	const dtrain_device_api *api = operation->sync->api;
+	sync_mark *mark = flight->mark;
 	int status = mark ? api->event_mark(mark->waiting, stream, err) : BETON_OK;
 	if (status == BETON_OK)
-		status = dtrain_work_stream_wait(&operation->work, stream, err);
+		status = dtrain_work_stream_wait(&flight->work, stream, err);
 	return status == BETON_OK && mark ? api->event_mark(mark->passed, stream, err) : status;
 }
 
-static int wait_on_host(sync_operation *operation, sync_mark *mark, dtrain_stream *stream, beton_error *err)
+static int wait_on_host(const dtrain_device_api *api, sync_flight *flight, dtrain_stream *stream, beton_error *err)
 {
+	sync_mark *mark = flight->mark;
 	uint64_t start_ns, end_ns;
-	int status = operation->sync->api->stream_synchronize(stream, err);
+	int status = api->stream_synchronize(stream, err);
 	uint64_t began = bt_now_ns();
 	if (status == BETON_OK)
-		status = dtrain__work_wait_timed(&operation->work, &start_ns, &end_ns, err);
+		status = dtrain__work_wait_timed(&flight->work, &start_ns, &end_ns, err);
 	if (status != BETON_OK || !mark)
 		return status;
 	mark->exposed_ms = (double)(bt_now_ns() - began) / 1e6;
@@ -104,26 +109,19 @@ static int wait_on_host(sync_operation *operation, sync_mark *mark, dtrain_strea
 	return BETON_OK;
 }
 
-int dtrain__operation_wait(sync_operation *operation, dtrain_stream *stream, beton_error *err)
+int dtrain__operation_wait(const sync_operation *operation, sync_flight *flight, dtrain_stream *stream,
+			   beton_error *err)
 {
-	if (!operation->work)
+	const dtrain_device_api *api = operation->sync->api;
+	if (!flight->work)
 		return BETON_OK;
-	return operation->on_stream ? wait_on_stream(operation, operation->mark, stream, err)
-				    : wait_on_host(operation, operation->mark, stream, err);
+	return flight->on_stream ? wait_on_stream(api, flight, stream, err) : wait_on_host(api, flight, stream, err);
 }
 
-void dtrain__operation_abandon(sync_operation *operation)
+void dtrain__flight_abandon(sync_flight *flight)
 {
-	if (operation->work)
-		dtrain_work_wait(&operation->work, NULL);
-}
-
-int dtrain__sync_nothing(void *context, const dtrain__run *run, beton_error *err)
-{
-	(void)context;
-	(void)run;
-	(void)err;
-	return BETON_OK;
+	if (flight->work)
+		dtrain_work_wait(&flight->work, NULL);
 }
 
 int dtrain__sync_create_op(const dtrain_sync *sync, dtrain_op_desc *desc, dtrain_op **out, size_t *workspace,

@@ -75,7 +75,7 @@ void dtrain_local_destroy(dtrain_local **out)
 	dtrain_local *local = *out;
 	if (!local)
 		return;
-	local->sync->apart = false;
+	local->sync->unsynchronized = false;
 	dtrain__outer_destroy(local);
 	free(local);
 	*out = NULL;
@@ -115,7 +115,7 @@ void dtrain_local_begin(dtrain_local *local, int64_t step, dtrain_sync_marks *ma
 {
 	if (!local)
 		return;
-	local->sync->apart = dtrain_local_is_apart(local, step);
+	local->sync->unsynchronized = dtrain_local_is_apart(local, step);
 	dtrain_sync_set_marks(local->sync, marks);
 	if (marks)
 		dtrain__outer_reset(local, marks);
@@ -163,7 +163,7 @@ static int end_round(dtrain_local *local, dtrain_stream *stream, beton_error *er
 {
 	int status = put_differences(local, stream, err);
 	for (int i = 0; i < local->count && status == BETON_OK; i++) {
-		status = dtrain__operation_wait(&local->units[i].sum, stream, err);
+		status = dtrain__operation_wait(&local->units[i].sum, &local->units[i].flight, stream, err);
 		if (status == BETON_OK)
 			status = update(local, &local->units[i], stream, err);
 	}

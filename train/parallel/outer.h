@@ -18,6 +18,7 @@ typedef struct outer_unit {
 	dtrain_op *negate, *add; /* delta = -values; delta = delta + shared */
 	dtrain_op *update;
 	sync_operation sum; /* of the differences, over the ranks: "outer bucket 2 of 7" */
+	sync_flight flight;
 } outer_unit;
 
 struct dtrain_local {

@@ -73,7 +73,7 @@ static int create_units(dtrain_local *local, size_t *workspace, beton_error *err
 	for (int i = 0; i < local->count && status == BETON_OK; i++) {
 		outer_unit *unit = &local->units[i];
 		const sync_reduction *reduction = &sync->reductions[i + 1];
-		int number = sync->operation_units[reduction->sum.index];
+		int number = reduction->unit;
 		size_t at = (size_t)dtrain_params_unit_at(sync->params, number)->offset * element;
 		unit->delta = reduction->memory;
 		unit->values = (char *)dtrain_params_values(sync->params) + at;
@@ -81,10 +81,12 @@ static int create_units(dtrain_local *local, size_t *workspace, beton_error *err
 		unit->momentum = (char *)local->momentum + at;
 		unit->count = reduction->count;
 		unit->bytes = (size_t)unit->count * element;
-		snprintf(unit->sum.label, sizeof(unit->sum.label), "outer %.40s", reduction->sum.label);
+		snprintf(unit->sum.label, sizeof(unit->sum.label), "outer %.40s", reduction->label);
 		status = create_ops(local, unit, workspace, err);
 		if (status == BETON_OK)
 			status = dtrain__operation_open(&unit->sum, local->sync, number, true, err);
+		if (status == BETON_OK)
+			status = dtrain__flight_open(sync, &unit->flight, err);
 	}
 	return status;
 }
@@ -143,7 +145,7 @@ void dtrain__outer_destroy(dtrain_local *local)
 		for (size_t k = 0; k < sizeof(ops) / sizeof(ops[0]); k++)
 			if (ops[k])
 				sync->api->op_destroy(ops[k]);
-		dtrain__operation_close(&local->units[i].sum);
+		dtrain__flight_close(local->sync, &local->units[i].flight);
 	}
 	free(local->units);
 	sync->api->free(sync->device, local->workspace);
@@ -165,14 +167,14 @@ int dtrain__outer_send(dtrain_local *local, int index, dtrain_stream *stream, be
 					.count = unit->count,
 					.dtype = dtrain_params_dtype(sync->params)};
 	return sync->started && dtrain_group_size(sync->group) > 1
-		       ? dtrain__operation_issue(&unit->sum, &transfer, stream, true, err)
+		       ? dtrain__operation_issue(&unit->sum, &unit->flight, &transfer, stream, true, err)
 		       : BETON_OK;
 }
 
 void dtrain__outer_abandon(dtrain_local *local)
 {
 	for (int i = 0; i < local->count; i++)
-		dtrain__operation_abandon(&local->units[i].sum);
+		dtrain__flight_abandon(&local->units[i].flight);
 }
 
 void dtrain__outer_reset(const dtrain_local *local, dtrain_sync_marks *marks)

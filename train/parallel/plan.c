@@ -36,14 +36,6 @@ typedef struct plan_state {
 	int32_t *first_grads, *last_grads;
 } plan_state;
 
-static int32_t last_forward_node(const dtrain_graph *graph)
-{
-	int32_t node = -1;
-	while (node + 1 < graph->num_nodes && !graph->nodes[node + 1].is_backward)
-		node++;
-	return node;
-}
-
 /* ---- reductions ---- */
 
 /* A parameter without a gradient in this graph keeps zeros, because no other program of the sync writes it either, and
@@ -70,19 +62,15 @@ static int find_gradients(plan_state *state, beton_error *err)
 	return BETON_OK;
 }
 
-static int unit_of(const dtrain_sync *sync, int index)
+static bool is_leased(const sync_reduction *reduction)
 {
-	return index > 0 ? sync->operation_units[sync->reductions[index].sum.index] : -1;
-}
-
-static bool is_leased(const dtrain_sync *sync, int index)
-{
-	return index > 0 && !sync->params->memory[unit_of(sync, index)].whole_grads;
+	return reduction->unit >= 0 && !reduction->sync->params->memory[reduction->unit].whole_grads;
 }
 
 /* Lists what no op of the graph writes in a unit's gradients. */
-static int find_gaps(const plan_state *state, int unit, sync_grads *out, beton_error *err)
+static int find_gaps(const plan_state *state, sync_planned *out, beton_error *err)
 {
+	int unit = out->reduction->unit;
 	const dtrain_params *params = state->sync->params;
 	const dtrain_graph *graph = state->schedule->graph;
 	size_t element = dtrain_dtype_size(params->dtype);
@@ -115,48 +103,56 @@ static int find_gaps(const plan_state *state, int unit, sync_grads *out, beton_e
 	return BETON_OK;
 }
 
-/* Adds the call that begins the memory of a unit's gradients. after: the node behind which they are complete. */
-static int add_grads(plan_state *state, int index, int32_t after, int32_t *begins, beton_error *err)
+/* Adds the call that begins the memory of a unit's gradients. after: the node that completes them. */
+static int add_grads(plan_state *state, sync_planned *planned, int32_t after, int32_t *begins, beton_error *err)
 {
-	dtrain_sync *sync = state->sync;
-	int unit = unit_of(sync, index);
-	sync_grads *grads = &state->program->grads[state->program->num_grads++];
-	*grads = (sync_grads){.sync = sync, .reduction = &sync->reductions[index]};
-	int status = find_gaps(state, unit, grads, err);
+	int unit = planned->reduction->unit, status = find_gaps(state, planned, err);
 	/* A unit without gradients in this graph has zeros. */
 	int32_t first = state->first_grads[unit] < 0 ? after + 1 : state->first_grads[unit];
-	const dtrain__call call = dtrain__sync_grads_call(grads);
+	const dtrain__call call = dtrain__sync_grads_call(planned);
 	*begins = state->schedule->num_calls;
 	return status == BETON_OK ? dtrain__schedule_add(state->schedule, &call, first - 1, first, err) : status;
 }
 
-/* Memory in the arena for what of a unit is on its way; base: of the ops that use it. */
-static int add_lease(plan_state *state, const char *what, const sync_reduction *reduction, dtrain__lease lease,
+/* Reserves arena memory for a unit's data in flight, from one call to the wait for another one. */
+static int add_lease(plan_state *state, const char *what, const sync_planned *planned, dtrain__lease lease,
 		     int32_t *out, beton_error *err)
 {
 	char name[80];
-	snprintf(name, sizeof(name), "%s of %s", what, reduction->sum.label);
+	snprintf(name, sizeof(name), "%s of %s", what, planned->reduction->label);
 	lease.name = name;
 	lease.last_node = -1;
 	*out = state->schedule->num_leases;
 	return dtrain__schedule_lease(state->schedule, &lease, err);
 }
 
-static int add_grads_lease(plan_state *state, int index, int32_t begins, int32_t ends, beton_error *err)
+static int add_grads_lease(plan_state *state, sync_planned *planned, int32_t begins, int32_t ends, beton_error *err)
 {
-	const sync_reduction *reduction = &state->sync->reductions[index];
-	const dtrain__lease lease = {.base = dtrain__base_of_grads(unit_of(state->sync, index)),
+	const sync_reduction *reduction = planned->reduction;
+	const dtrain__lease lease = {.base = dtrain__base_of_grads(reduction->unit),
 				     .bytes = (size_t)reduction->count * dtrain_dtype_size(state->sync->params->dtype),
 				     .begin = begins,
 				     .end = ends};
-	sync_grads *grads = &state->program->grads[state->program->num_grads - 1];
-	return add_lease(state, "gradients", reduction, lease, &grads->lease, err);
+	return add_lease(state, "gradients", planned, lease, &planned->grads, err);
+}
+
+/* Memory of a stage, which no op reads. */
+static int add_stage_lease(plan_state *state, sync_planned *planned, int stage, int32_t begins, int32_t ends,
+			   beton_error *err)
+{
+	const sync_stage *of = &planned->reduction->stages[stage];
+	const dtrain__lease lease = {.base = dtrain__base_of_grads(0),
+				     .bytes = of->kind->bytes ? of->kind->bytes(of) : 0,
+				     .begin = begins,
+				     .end = ends};
+	return lease.bytes ? add_lease(state, "exchanged data", planned, lease, &planned->leases[stage], err)
+			   : BETON_OK;
 }
 
 /* The node in front of which the last copy of a unit from the host is waited for; 0: there is none. */
 static int32_t last_visit(const plan_state *state, int index)
 {
-	int unit = unit_of(state->sync, index);
+	int unit = state->sync->reductions[index].unit;
 	bool visits = unit >= 0 && state->sync->params->memory[unit].visits;
 	int32_t last = 0;
 	for (int i = 0; i < state->count && visits; i++)
@@ -174,78 +170,15 @@ static int32_t wait_before(const plan_state *state, int index, int units, int32_
 	int32_t end = state->schedule->graph->num_nodes, visit = last_visit(state, index);
 	int later = index + units;
 	const sync_reduction *reduction = &sync->reductions[index];
-	bool wants_memory = is_leased(sync, index) || reduction->rounding.narrow ||
+	bool wants_memory = is_leased(reduction) || reduction->narrow ||
 			    (index > 0 && (reduction->tree || dtrain_params_host(sync->params)));
-	if (!wants_memory || later >= sync->count || state->first_grads[unit_of(sync, later)] < 0)
+	if (!wants_memory || later >= sync->count || state->first_grads[sync->reductions[later].unit] < 0)
 		return end;
 	/* Calls are issued in front of waits, and that memory begins with a call in front of its node. */
-	int32_t before = state->first_grads[unit_of(sync, later)] - 1;
+	int32_t before = state->first_grads[sync->reductions[later].unit] - 1;
 	before = before > after ? before : after + 1;
 	before = before > visit ? before : visit;
 	return before < end ? before : end;
-}
-
-/* Adds the call for the copy to the host, which begins when the reduction was waited for: in front of node `before`. */
-static int add_leave(plan_state *state, int index, int32_t after, int32_t before, int32_t *ends, beton_error *err)
-{
-	const dtrain__call call = dtrain__sync_leave_call(state->sync, index);
-	int32_t wanted = wait_before(state, index, UNITS_LEAVING, after);
-	*ends = state->schedule->num_calls;
-	return dtrain__schedule_add(state->schedule, &call, after, wanted > before ? wanted : before, err);
-}
-
-/* Hooks write their results behind all waits, because a unit's second round begins when its first is waited for. */
-static int add_finishes(plan_state *state, int32_t after, beton_error *err)
-{
-	dtrain_sync *sync = state->sync;
-	int status = BETON_OK;
-	for (int i = 1; i < sync->count && status == BETON_OK; i++) {
-		if (!sync->reductions[i].state)
-			continue;
-		const dtrain__call call = dtrain__sync_finish_call(sync, i);
-		status = dtrain__schedule_add(state->schedule, &call, after, state->schedule->graph->num_nodes, err);
-	}
-	return status;
-}
-
-/* Memory for parts of the ranks, which no op reads. */
-static int add_parts_lease(plan_state *state, const sync_parts *parts, size_t bytes, int32_t ends, int32_t *out,
-			   beton_error *err)
-{
-	const dtrain__lease lease = {
-		.base = dtrain__base_of_grads(0), .bytes = bytes, .begin = parts->begins, .end = ends};
-	return bytes ? add_lease(state, "parts", parts->reduction, lease, out, err) : BETON_OK;
-}
-
-/* Adds the call that begins the memory of a unit's rounded gradients. */
-static int add_rounded(plan_state *state, int index, int32_t after, int32_t *begins, beton_error *err)
-{
-	sync_rounded *rounded = &state->program->rounded[state->program->num_rounded++];
-	*rounded = (sync_rounded){.reduction = &state->sync->reductions[index]};
-	const dtrain__call call = dtrain__sync_rounded_call(rounded);
-	*begins = state->schedule->num_calls;
-	return dtrain__schedule_add(state->schedule, &call, after, after + 1, err);
-}
-
-static int add_rounded_lease(plan_state *state, int32_t begins, int32_t ends, beton_error *err)
-{
-	sync_rounded *rounded = &state->program->rounded[state->program->num_rounded - 1];
-	const dtrain__lease lease = {.base = dtrain__base_of_grads(0),
-				     .bytes = dtrain__sync_rounded_bytes(rounded->reduction),
-				     .begin = begins,
-				     .end = ends};
-	return add_lease(state, "rounded gradients", rounded->reduction, lease, &rounded->lease, err);
-}
-
-static int add_parts(plan_state *state, int index, int32_t after, beton_error *err)
-{
-	sync_parts *parts = &state->program->parts[index];
-	*parts = (sync_parts){.reduction = &state->sync->reductions[index],
-			      .begins = state->schedule->num_calls,
-			      .lease = -1,
-			      .replica_lease = -1};
-	const dtrain__call call = dtrain__tree_memory_call(parts);
-	return dtrain__schedule_add(state->schedule, &call, after, after + 1, err);
 }
 
 /* before: the node in front of which the reduction is waited for. */
@@ -253,7 +186,8 @@ static int note_reduction(const plan_state *state, int index, int32_t after, int
 {
 	dtrain_sync *sync = state->sync;
 	const sync_reduction *reduction = &sync->reductions[index];
-	int unit = unit_of(sync, index);
+	const sync_stage *first = &reduction->stages[dtrain__stage_after(reduction, -1)];
+	int unit = reduction->unit;
 	int32_t last = unit < 0 ? -1 : state->last_grads[unit];
 	size_t element = dtrain_dtype_size(sync->params->dtype);
 	dtrain_overlap_transfer transfer = {.kind = reduction->shard_count ? DTRAIN_OVERLAP_SCATTER
@@ -264,103 +198,118 @@ static int note_reduction(const plan_state *state, int index, int32_t after, int
 					    .issue = after,
 					    .wait = before,
 					    .behind = -1};
-	int status = dtrain__timeline_add(sync, &transfer, &reduction->sum, err);
+	int status = dtrain__timeline_add(sync, &transfer, &first->operation, err);
 	if (status != BETON_OK || !reduction->shard_count || sync->num_replicas == 1 || !sync->timeline)
 		return status;
 	transfer.kind = DTRAIN_OVERLAP_REPLICAS;
 	transfer.bytes = (uint64_t)reduction->shard_count * element;
 	transfer.wait = state->schedule->graph->num_nodes;
 	transfer.behind = sync->timeline->overlap.num_transfers - 1;
-	return dtrain__timeline_add(sync, &transfer, &reduction->replicas, err);
+	const sync_stage *replicas = &reduction->stages[dtrain__stage_after(reduction, first->index)];
+	return dtrain__timeline_add(sync, &transfer, &replicas->operation, err);
 }
 
-static dtrain__call reduce_call(const plan_state *state, int index)
-{
-	sync_reduction *reduction = &state->sync->reductions[index];
-	return reduction->tree ? dtrain__tree_reduce_call(reduction) : dtrain__sync_reduce_call(state->sync, index);
-}
-
-/* What makes the sums complete is waited for behind all reductions. */
-static int finish_trees(plan_state *state, int32_t after, beton_error *err)
+/* Adds the call that waits for a stage, and the leases that end there: of the stage, and of those before it that are not
+ * waited for. */
+static int add_stage(plan_state *state, sync_planned *planned, const dtrain__call *call, int stage, int32_t after,
+		     int32_t before, beton_error *err)
 {
 	dtrain__schedule *schedule = state->schedule;
-	int status = BETON_OK;
-	for (int i = 0; i < state->sync->count && status == BETON_OK; i++) {
-		sync_parts *parts = &state->program->parts[i];
-		const dtrain__call call = dtrain__tree_finish_call(parts->reduction);
-		int32_t ends = schedule->num_calls;
-		status = dtrain__schedule_add(schedule, &call, after, schedule->graph->num_nodes, err);
-		if (status == BETON_OK)
-			status = add_parts_lease(state, parts, dtrain__tree_replica_bytes(parts->reduction), ends,
-						 &parts->replica_lease, err);
+	int32_t ends = schedule->num_calls;
+	int status = dtrain__schedule_add(schedule, call, after, before, err);
+	for (int i = stage; i >= 0 && status == BETON_OK; i--) {
+		if (i < stage && planned->reduction->stages[i].kind->wait)
+			break;
+		status = add_stage_lease(state, planned, i, planned->issued, ends, err);
 	}
 	return status;
 }
 
-/* Adds what follows a unit's reduction, whose call is `ends`: the memory that it was the last to use, and the sum over
- * the replicas. */
-static int end_reduction(plan_state *state, int index, int32_t after, int32_t ends, int32_t rounded_begins,
-			 beton_error *err)
-{
-	dtrain_sync *sync = state->sync;
-	sync_reduction *reduction = &sync->reductions[index];
-	sync_parts *parts = &state->program->parts[index];
-	int status = BETON_OK;
-	if (reduction->rounding.narrow)
-		status = add_rounded_lease(state, rounded_begins, ends, err);
-	if (status != BETON_OK)
-		return status;
-	if (sync->options.parts)
-		return add_parts_lease(state, parts, dtrain__tree_parts_bytes(reduction), ends, &parts->lease, err);
-	if (!reduction->replicas.sync)
-		return BETON_OK;
-	const dtrain__call replicas = dtrain__sync_replicas_call(sync, index);
-	return dtrain__schedule_add(state->schedule, &replicas, after, state->schedule->graph->num_nodes, err);
-}
-
-/* before: in front of which node the reduction is waited for. */
+/* before: in front of which node the first stage is waited for. */
 static int add_reduction(plan_state *state, int index, int32_t after, int32_t before, beton_error *err)
 {
-	dtrain_sync *sync = state->sync;
-	int32_t grads_begin = -1, rounded_begins = -1;
-	int status = is_leased(sync, index) ? add_grads(state, index, after, &grads_begin, err) : BETON_OK;
-	if (status == BETON_OK && sync->options.parts)
-		status = add_parts(state, index, after, err);
-	if (status == BETON_OK && sync->reductions[index].rounding.narrow)
-		status = add_rounded(state, index, after, &rounded_begins, err);
-	const dtrain__call call = reduce_call(state, index);
-	int32_t ends = state->schedule->num_calls;
+	sync_planned *planned = &state->program->planned[index];
+	const sync_reduction *reduction = planned->reduction;
+	const dtrain__state arrays = dtrain__sync_arrays_state();
+	int32_t grads_begin = -1;
+	int status = dtrain__schedule_state(state->schedule, &arrays, &planned->state, err);
+	if (status == BETON_OK && is_leased(reduction))
+		status = add_grads(state, planned, after, &grads_begin, err);
+	planned->issued = state->schedule->num_calls;
+	int first = dtrain__stage_after(reduction, -1), next = dtrain__stage_after(reduction, first);
+	int32_t ends = planned->issued;
+	const dtrain__call call = dtrain__sync_reduce_call(planned);
 	if (status == BETON_OK)
-		status = dtrain__schedule_add(state->schedule, &call, after, before, err);
+		status = add_stage(state, planned, &call, first, after, before, err);
 	if (status == BETON_OK)
 		status = note_reduction(state, index, after, before, err);
-	int32_t left = ends;
-	if (status == BETON_OK && sync->reductions[index].leaves)
-		status = add_leave(state, index, after, before, &left, err);
-	if (status == BETON_OK && is_leased(sync, index))
-		status = add_grads_lease(state, index, grads_begin, left, err);
-	return status == BETON_OK ? end_reduction(state, index, after, ends, rounded_begins, err) : status;
+	if (status == BETON_OK && next < reduction->num_stages &&
+	    reduction->stages[next].kind->end == SYNC_END_LEAVING) {
+		const dtrain__call leave = dtrain__sync_stage_call(planned, next);
+		int32_t wanted = wait_before(state, index, UNITS_LEAVING, after);
+		ends = state->schedule->num_calls;
+		status = add_stage(state, planned, &leave, next, after, wanted > before ? wanted : before, err);
+	}
+	return status == BETON_OK && is_leased(reduction) ? add_grads_lease(state, planned, grads_begin, ends, err)
+							  : status;
 }
 
-/* All ranks must reduce the units in the same order, so a unit that is complete early waits for those in front of
- * it. */
+/* The later stages of all units are waited for behind backward, those of the same place in the lists together, so that
+ * operations overlap. */
+static int add_later_stages(plan_state *state, int32_t after, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int place = 1; place < SYNC_STAGES && status == BETON_OK; place++) {
+		for (int i = 0; i < state->sync->count && status == BETON_OK; i++) {
+			sync_planned *planned = &state->program->planned[i];
+			const sync_reduction *reduction = planned->reduction;
+			int stage = -1;
+			for (int k = 0; k <= place && stage < reduction->num_stages; k++)
+				stage = dtrain__stage_after(reduction, stage);
+			if (stage >= reduction->num_stages || reduction->stages[stage].kind->end != SYNC_END_OF_RUN)
+				continue;
+			const dtrain__call call = dtrain__sync_stage_call(planned, stage);
+			status = add_stage(state, planned, &call, stage, after, state->schedule->graph->num_nodes, err);
+		}
+	}
+	return status;
+}
+
+static int open_planned(plan_state *state, beton_error *err)
+{
+	dtrain_sync *sync = state->sync;
+	sync_planned *planned = state->program->planned = calloc((size_t)sync->count, sizeof(*planned));
+	if (!planned)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	for (int i = 0; i < sync->count; i++) {
+		planned[i].reduction = &sync->reductions[i];
+		planned[i].grads = -1;
+		for (int k = 0; k < SYNC_STAGES; k++) {
+			planned[i].steps[k] = (sync_step){&planned[i], k};
+			planned[i].leases[k] = -1;
+		}
+	}
+	return BETON_OK;
+}
+
+/* All ranks must reduce the units in the same order, so a unit that is complete early waits for those before it. */
 static int add_reductions(plan_state *state, beton_error *err)
 {
 	dtrain_sync *sync = state->sync;
-	int32_t after = last_forward_node(state->schedule->graph), before = -1;
+	int32_t after = dtrain__graph_forward_nodes(state->schedule->graph) - 1, before = -1;
 	int32_t end = state->schedule->graph->num_nodes;
-	int status = find_gradients(state, err);
+	int status = open_planned(state, err);
+	if (status == BETON_OK)
+		status = find_gradients(state, err);
 	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
-		int32_t last = i > 0 ? state->last_grads[unit_of(sync, i)] : -1;
+		int32_t last = i > 0 ? state->last_grads[sync->reductions[i].unit] : -1;
 		after = last > after ? last : after;
 		/* Units are waited for in order, the figures at the end. */
 		int32_t wanted = wait_before(state, i, UNITS_IN_REDUCTION, after);
 		before = i > 0 && wanted > before ? wanted : before;
 		status = add_reduction(state, i, after, i > 0 ? before : end, err);
 	}
-	if (status == BETON_OK && sync->options.parts)
-		status = finish_trees(state, after, err);
-	return status == BETON_OK ? add_finishes(state, after, err) : status;
+	return status == BETON_OK ? add_later_stages(state, after, err) : status;
 }
 
 /* ---- gathers ---- */
@@ -477,10 +426,9 @@ static int add_gather(plan_state *state, int index, beton_error *err)
 	int status = dtrain__sync_open_gather(gather, &form, state->sync, state->trains, err);
 	if (status != BETON_OK)
 		return status;
-	const dtrain__call call = dtrain__sync_gather_call(gather);
 	bool whole = gather->form.is_whole;
 	int32_t begins = schedule->num_calls, after = whole ? -1 : issue_behind(state, index);
-	status = dtrain__schedule_add(schedule, &call, after, of->first, err);
+	status = dtrain__sync_add_gather(gather, schedule, after, of->first, err);
 	if (status == BETON_OK)
 		status = note_gather(state, gather, of, after, err);
 	if (status != BETON_OK || whole)
@@ -509,45 +457,32 @@ static int add_gathers(plan_state *state, beton_error *err)
 	return status;
 }
 
-static int add_buffers(plan_state *state, beton_error *err)
-{
-	const dtrain__call call = dtrain__tree_buffers_call(state->sync);
-	return dtrain__schedule_add(state->schedule, &call, -1, state->schedule->graph->num_nodes, err);
-}
-
 int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err)
 {
 	plan_state state = {.sync = sync,
 			    .schedule = schedule,
 			    .trains = schedule->graph->has_backward,
 			    .program = calloc(1, sizeof(*state.program))};
-	if (state.program) {
-		state.program->grads = calloc((size_t)sync->count + 1, sizeof(*state.program->grads));
-		state.program->parts = calloc((size_t)sync->count + 1, sizeof(*state.program->parts));
-		state.program->rounded = calloc((size_t)sync->count + 1, sizeof(*state.program->rounded));
-	}
-	if (!state.program || !state.program->grads || !state.program->parts || !state.program->rounded) {
-		if (state.program) {
-			free(state.program->grads);
-			free(state.program->parts);
-			free(state.program->rounded);
-		}
-		free(state.program);
+	if (!state.program)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
-	}
 	state.program->next = sync->programs;
 	sync->programs = state.program;
+	int32_t execution = 0;
+	int status = state.trains ? dtrain__sync_plan_begin(sync, schedule, &execution, err) : BETON_OK;
 	/* A node ends in front of the calls behind it. */
-	int status = state.trains ? dtrain__timeline_begin(sync, state.program, schedule, err) : BETON_OK;
+	if (status == BETON_OK && state.trains)
+		status = dtrain__timeline_begin(sync, state.program, schedule, err);
 	/* In front of reductions at the same place, since the next op waits for them. */
 	if (status == BETON_OK)
 		status = dtrain__sync_plan_collectives(sync, state.program, schedule, err);
 	if (status == BETON_OK && state.trains && sync->part_buffers)
-		status = add_buffers(&state, err);
+		status = dtrain__tree_plan_buffers(sync, schedule, err);
 	if (status == BETON_OK)
 		status = add_gathers(&state, err);
 	if (status == BETON_OK && state.trains)
 		status = add_reductions(&state, err);
+	if (status == BETON_OK && state.trains)
+		status = dtrain__sync_plan_end(sync, schedule, execution, err);
 	free(state.first_grads);
 	free(state.readings);
 	return status;
@@ -558,15 +493,11 @@ void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
 	while (sync->programs != until) {
 		sync_program *program = sync->programs;
 		sync->programs = program->next;
-		for (int i = 0; i < program->num_gathers; i++)
-			dtrain__sync_close_gather(&program->gathers[i]);
-		for (int i = 0; i < program->num_grads; i++)
-			free(program->grads[i].gaps);
-		dtrain__sync_close_collectives(program);
+		for (int i = 0; program->planned && i < sync->count; i++)
+			free(program->planned[i].gaps);
+		free(program->planned);
 		free(program->gathers);
-		free(program->grads);
-		free(program->parts);
-		free(program->rounded);
+		free(program->exchanges);
 		free(program->node_marks);
 		free(program);
 	}

@@ -1,103 +1,218 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reductions of units and figures while backward goes on, and the waits for them.
+ * Reductions of units and figures while backward goes on. A reduction is a list of stages; the strategy, and the
+ * options of the sync, decide which (list_stages). A stage with `wait` runs beside backward; the next stage is issued
+ * when it is waited for.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/error.h"
 #include "core/params.h"
+#include "core/program.h"
 #include "sync.h"
+#include "tree.h"
 
-static int open_unit(dtrain_sync *sync, int index, int unit, beton_error *err)
+/* ---- sums over ranks ---- */
+
+static int issue_sum(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	sync_reduction *reduction = &sync->reductions[index];
+	const sync_reduction *reduction = stage->reduction;
+	const sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
+					.group = stage->group,
+					.output = stage->of_shard ? arrays->shard : arrays->memory,
+					.count = stage->of_shard ? reduction->shard_count : reduction->count,
+					.dtype = dtrain_params_dtype(reduction->sync->params),
+					.op = stage->op};
+	return dtrain__operation_issue(&stage->operation, &arrays->flights[stage->index], &transfer, run->stream,
+				       dtrain__run_is_last(run), err);
+}
+
+static int issue_scatter(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	const sync_reduction *reduction = stage->reduction;
+	void *rounded = reduction->narrow ? arrays->transient[stage->index - 1] : NULL;
+	const sync_transfer transfer = {.kind = SYNC_REDUCE_SCATTER,
+					.group = stage->group,
+					.input = rounded ? rounded : arrays->memory,
+					.output = rounded ? dtrain__sync_rounded_part(reduction, rounded)
+							  : arrays->shard,
+					.count = reduction->shard_count,
+					.dtype = rounded ? reduction->sync->sent
+							 : dtrain_params_dtype(reduction->sync->params)};
+	return dtrain__operation_issue(&stage->operation, &arrays->flights[stage->index], &transfer, run->stream,
+				       dtrain__run_is_last(run), err);
+}
+
+static int wait_for_operation(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	return dtrain__operation_wait(&stage->operation, &arrays->flights[stage->index], run->stream, err);
+}
+
+const sync_stage_kind dtrain__stage_sum = {
+	.sends = true, .end = SYNC_END_OF_RUN, .issue = issue_sum, .wait = wait_for_operation};
+
+const sync_stage_kind dtrain__stage_scatter = {.sends = true, .issue = issue_scatter, .wait = wait_for_operation};
+
+/* ---- the lists ---- */
+
+sync_stage *dtrain__stage_add(sync_reduction *reduction, const sync_stage_kind *kind, dtrain_group *group)
+{
+	sync_stage *stage = &reduction->stages[reduction->num_stages];
+	*stage = (sync_stage){.kind = kind, .reduction = reduction, .index = reduction->num_stages++, .group = group};
+	return stage;
+}
+
+/* The figures of one model's ranks are the same but for the request to stop, so the maximum keeps their bits and gives
+ * all of them the request. */
+static void list_figures(sync_reduction *figures)
+{
+	dtrain_sync *sync = figures->sync;
+	dtrain__stage_add(figures, &dtrain__stage_accumulate, NULL);
+	dtrain__stage_add(figures, &dtrain__stage_sum, sync->group);
+	if (sync->model)
+		dtrain__stage_add(figures, &dtrain__stage_sum, sync->model)->op = DTRAIN_MAX;
+}
+
+static void list_hook(sync_reduction *reduction, dtrain_group *group)
+{
+	for (int round = 0; round < reduction->sync->hook.rounds; round++)
+		dtrain__stage_add(reduction, &dtrain__stage_hook, group)->round = round;
+	dtrain__stage_add(reduction, &dtrain__stage_finish, group);
+}
+
+/* Where every micro-batch is reduced, the sum over the micro-batches is that of shards. */
+static void list_shard(sync_reduction *reduction)
+{
+	dtrain_sync *sync = reduction->sync;
+	if (!reduction->each_run)
+		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
+	if (reduction->narrow)
+		dtrain__stage_add(reduction, &dtrain__stage_round, NULL);
+	dtrain__stage_add(reduction, &dtrain__stage_scatter, sync->shards);
+	if (reduction->narrow)
+		dtrain__stage_add(reduction, &dtrain__stage_unround, NULL);
+	if (reduction->each_run)
+		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
+	if (reduction->state)
+		list_hook(reduction, sync->replicas);
+	else if (sync->num_replicas > 1)
+		dtrain__stage_add(reduction, &dtrain__stage_sum, sync->replicas)->of_shard = true;
+}
+
+static void list_unit(sync_reduction *reduction)
+{
+	dtrain_sync *sync = reduction->sync;
+	dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
+	if (reduction->state)
+		list_hook(reduction, sync->group);
+	else
+		dtrain__stage_add(reduction, &dtrain__stage_sum, sync->group)->op = sync->kind->has_rounds ? DTRAIN_AVG : DTRAIN_SUM;
+}
+
+static void list_stages(sync_reduction *reduction)
+{
+	if (reduction->sync->options.parts)
+		dtrain__tree_list(reduction);
+	else if (reduction->unit < 0)
+		list_figures(reduction);
+	else if (reduction->shard_count)
+		list_shard(reduction);
+	else
+		list_unit(reduction);
+	if (reduction->leaves)
+		dtrain__stage_add(reduction, &dtrain__stage_leave, NULL);
+}
+
+static int open_stages(sync_reduction *reduction, beton_error *err)
+{
+	int status = BETON_OK;
+	list_stages(reduction);
+	for (int i = 0; i < reduction->num_stages && status == BETON_OK; i++) {
+		sync_stage *stage = &reduction->stages[i];
+		const char *of = stage->of_shard ? "'s replicas" : stage->op == DTRAIN_MAX ? " of one model" : "";
+		if (!stage->kind->sends || !stage->kind->wait)
+			continue;
+		snprintf(stage->operation.label, sizeof(stage->operation.label), "%.32s%s", reduction->label, of);
+		status = dtrain__operation_open(&stage->operation, reduction->sync, reduction->unit, true, err);
+	}
+	return status;
+}
+
+static int open_unit(dtrain_sync *sync, sync_reduction *reduction, int unit, beton_error *err)
+{
 	const dtrain_params *params = sync->params;
 	const dtrain__unit_memory *memory = &params->memory[unit];
 	const dtrain_range kept = dtrain__unit_range(params, unit);
-	bool divided = sync->num_shards > 1 && !params->units[unit].shared;
 	reduction->count = params->units[unit].count;
 	reduction->memory = memory->whole_grads ? memory->grads : NULL;
 	reduction->leaves = memory->leaves;
-	if (divided) {
+	if (sync->num_shards > 1 && !params->units[unit].shared) {
 		int64_t first = memory->whole_grads ? kept.offset - params->units[unit].offset : 0;
 		reduction->shard =
 			dtrain__params_place(memory->grads, (size_t)first * dtrain_dtype_size(params->dtype));
 		reduction->shard_count = kept.count;
 		reduction->each_run = !sync->kind->whole_grads && !sync->options.sum_runs_locally;
 	}
-	snprintf(reduction->sum.label, sizeof(reduction->sum.label), "%s %d of %d", sync->kind->unit, unit + 1,
+	snprintf(reduction->label, sizeof(reduction->label), "%s %d of %d", sync->kind->unit, unit + 1,
 		 params->unit_count);
-	snprintf(reduction->replicas.label, sizeof(reduction->replicas.label), "%s %d's replicas", sync->kind->unit,
-		 unit + 1);
-	int status = dtrain__operation_open(&reduction->sum, sync, unit, true, err);
-	if (status == BETON_OK && memory->leaves)
-		status = sync->api->event_create(sync->device, &reduction->complete, err);
-	if (status == BETON_OK && memory->leaves)
-		status = sync->api->event_create(sync->device, &reduction->left, err);
-	return status == BETON_OK && divided && sync->num_replicas > 1
-		       ? dtrain__operation_open(&reduction->replicas, sync, unit, true, err)
-		       : status;
+	return memory->leaves ? sync->api->event_create(sync->device, &reduction->left, err) : BETON_OK;
 }
 
-static int open_figures(dtrain_sync *sync, beton_error *err)
+static void open_figures(const dtrain_sync *sync, sync_reduction *figures)
 {
-	sync_reduction *figures = &sync->reductions[0];
 	figures->memory = dtrain_params_figures(sync->params);
 	figures->count = DTRAIN_FIGURES;
-	snprintf(figures->sum.label, sizeof(figures->sum.label), "figures");
-	snprintf(figures->replicas.label, sizeof(figures->replicas.label), "figures of one model");
-	int status = dtrain__operation_open(&figures->sum, sync, -1, true, err);
-	return status == BETON_OK && sync->model ? dtrain__operation_open(&figures->replicas, sync, -1, true, err)
-						 : status;
+	snprintf(figures->label, sizeof(figures->label), "figures");
 }
 
 /* A frozen unit has no gradients. */
+static int open_reductions(dtrain_sync *sync, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int unit = -1; unit < dtrain_params_unit_count(sync->params) && status == BETON_OK; unit++) {
+		if (unit >= 0 && dtrain_params_unit_at(sync->params, unit)->frozen)
+			continue;
+		sync_reduction *reduction = &sync->reductions[sync->count++];
+		reduction->sync = sync;
+		reduction->unit = unit;
+		if (unit < 0)
+			open_figures(sync, reduction);
+		else
+			status = open_unit(sync, reduction, unit, err);
+	}
+	return status;
+}
+
 int dtrain__sync_create_reductions(dtrain_sync *sync, beton_error *err)
 {
 	int units = dtrain_params_unit_count(sync->params);
 	sync->reductions = calloc((size_t)units + 1, sizeof(*sync->reductions));
 	if (!sync->reductions)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
-	sync->count = 1;
-	int status = open_figures(sync, err);
+	int status = sync->api->event_create(sync->device, &sync->packed_ready, err);
 	if (status == BETON_OK)
-		status = sync->api->event_create(sync->device, &sync->packed_ready, err);
+		status = dtrain__flight_open(sync, &sync->between, err);
 	if (status == BETON_OK)
 		status = dtrain__operation_open(&sync->between_steps, sync, -1, false, err);
-	for (int i = 0; i < units && status == BETON_OK; i++)
-		if (!dtrain_params_unit_at(sync->params, i)->frozen)
-			status = open_unit(sync, sync->count++, i, err);
-	return status;
+	return status == BETON_OK ? open_reductions(sync, err) : status;
 }
 
-void dtrain__sync_drain(dtrain_sync *sync)
+int dtrain__sync_open_stages(dtrain_sync *sync, beton_error *err)
 {
-	for (int i = 0; i < sync->count; i++) {
-		dtrain__operation_abandon(&sync->reductions[i].sum);
-		dtrain__operation_abandon(&sync->reductions[i].replicas);
-		dtrain__operation_abandon(&sync->reductions[i].second);
-	}
-	for (sync_program *program = sync->programs; program; program = program->next) {
-		for (int i = 0; i < program->num_gathers; i++)
-			dtrain__operation_abandon(&program->gathers[i].gather);
-		for (int i = 0; i < program->num_exchanges; i++)
-			dtrain__operation_abandon(&program->exchanges[i].operation);
-	}
+	int status = BETON_OK;
+	for (int i = 0; i < sync->count && status == BETON_OK; i++)
+		status = open_stages(&sync->reductions[i], err);
+	return status;
 }
 
 void dtrain__sync_destroy_reductions(dtrain_sync *sync)
 {
-	for (int i = 0; i < sync->count; i++) {
-		dtrain__operation_close(&sync->reductions[i].sum);
-		dtrain__operation_close(&sync->reductions[i].replicas);
-		dtrain__operation_close(&sync->reductions[i].second);
-		if (sync->reductions[i].complete)
-			sync->api->event_destroy(sync->reductions[i].complete);
+	for (int i = 0; i < sync->count; i++)
 		if (sync->reductions[i].left)
 			sync->api->event_destroy(sync->reductions[i].left);
-	}
-	dtrain__operation_close(&sync->between_steps);
+	dtrain__flight_close(sync, &sync->between);
 	if (sync->packed_ready)
 		sync->api->event_destroy(sync->packed_ready);
 	free(sync->reductions);
@@ -108,206 +223,149 @@ void dtrain__sync_destroy_reductions(dtrain_sync *sync)
 	sync->packed_ready = NULL;
 }
 
-static bool is_last(const sync_reduction *reduction)
+/* ---- executions ---- */
+
+static bool is_skipped(const sync_stage *stage)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
-	return reduction == &sync->reductions[sync->count - 1];
+	const sync_reduction *reduction = stage->reduction;
+	bool stays = reduction->sync->unsynchronized && reduction->unit >= 0;
+	return stage->kind->sends && (stays || !stage->group || dtrain_group_size(stage->group) == 1);
 }
 
-static bool is_alone(const dtrain_sync *sync)
+/* The listener hears about units only, on the last micro-batch. */
+static int tell(const sync_reduction *reduction, const dtrain__run *run, beton_error *err)
 {
-	return (!sync->group || dtrain_group_size(sync->group) == 1) && !sync->model;
+	const dtrain_sync *sync = reduction->sync;
+	return sync->listener && dtrain__run_is_last(run) && reduction->unit >= 0
+		       ? sync->listener(sync->listener_context, reduction->unit, run->stream, err)
+		       : BETON_OK;
 }
 
-bool dtrain__sync_sends(const sync_reduction *reduction, const dtrain__run *run)
+/* Issues stages until one has to be waited for. A stage may end the execution's part by setting `at`. */
+static int advance(const sync_reduction *reduction, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
-	bool stays = sync->apart && reduction != sync->reductions;
-	return (!run->more || reduction->each_run) && !stays && sync->started && dtrain_group_size(sync->group) > 1;
+	int status = BETON_OK;
+	while (arrays->at < reduction->num_stages && status == BETON_OK) {
+		const sync_stage *stage = &reduction->stages[arrays->at];
+		bool skipped = is_skipped(stage);
+		if (!skipped)
+			status = stage->kind->issue(stage, arrays, run, err);
+		if (!skipped && stage->kind->wait)
+			return status;
+		arrays->at++;
+	}
+	return status == BETON_OK ? tell(reduction, run, err) : status;
 }
 
-int dtrain__sync_begin_run(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
+static void take_memory(const sync_planned *planned, sync_arrays *arrays, const dtrain__run *run)
 {
-	if (sync->within_run)
-		return BETON_OK;
-	if (!sync->started && !is_alone(sync))
-		return bt_fail(err, BETON_STATE,
-			       "sync: a program with backward runs before the sync is started, which would sum nothing "
-			       "over the %d ranks",
-			       dtrain_group_size(sync->group) * (sync->model ? dtrain_group_size(sync->model) : 1));
-	sync->within_run = true;
-	int status = dtrain__sync_begin_sums(sync, run, err);
-	return status == BETON_OK && !run->more ? dtrain__sync_mark_began(sync, run->stream, err) : status;
-}
-
-void dtrain__sync_end_run(dtrain_sync *sync, const dtrain__run *run)
-{
-	sync->within_run = false;
-	sync->within_step = run->more;
-	sync->run = run->more ? sync->run + 1 : 0;
-	if (run->more)
-		return;
-	sync->sums_open = false;
-	if (sync->marks)
-		sync->marks->recorded = sync->marks->operations[0].used;
-}
-
-int dtrain__sync_begin_reduction(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
-{
-	dtrain_sync *sync = reduction->sum.sync;
-	bool figures = reduction == sync->reductions;
-	int status = figures ? dtrain__sync_begin_run(sync, run, err) : BETON_OK;
-	if (status == BETON_OK && figures && !run->more)
-		status = dtrain__sync_mark_forward(sync, run->stream, dtrain__sync_sends(reduction, run), err);
-	return status == BETON_OK && !reduction->each_run ? dtrain__sync_accumulate(reduction, run, err) : status;
+	const sync_reduction *reduction = planned->reduction;
+	if (planned->grads < 0)
+		arrays->memory = reduction->memory;
+	if (!reduction->leaves)
+		arrays->shard = reduction->shard;
+	for (int i = 0; i < reduction->num_stages; i++)
+		arrays->transient[i] =
+			planned->leases[i] < 0 ? NULL : dtrain__instance_lease(run->instance, planned->leases[i]);
+	arrays->at = 0;
 }
 
 static int issue(void *context, const dtrain__run *run, beton_error *err)
 {
-	sync_reduction *reduction = context;
-	dtrain_sync *sync = reduction->sum.sync;
-	int status = dtrain__sync_begin_reduction(reduction, run, err);
-	/* The times of a step apart have its end of backward from there. */
-	if (status == BETON_OK && sync->apart && is_last(reduction))
-		status = sync->api->event_record(reduction->sum.ready, run->stream, err);
-	if (status != BETON_OK || !dtrain__sync_sends(reduction, run))
-		return status;
-	sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
-				  .group = sync->group,
-				  .output = reduction->memory,
-				  .count = reduction->count,
-				  .dtype = dtrain_params_dtype(sync->params)};
-	if (sync->kind->has_rounds && reduction != sync->reductions)
-		transfer.op = DTRAIN_AVG;
-	if (reduction->state && !reduction->shard)
-		transfer = dtrain__sync_hook_transfer(reduction, 0);
-	if (reduction->shard) {
-		transfer.kind = SYNC_REDUCE_SCATTER;
-		transfer.group = sync->shards;
-		transfer.input = reduction->memory;
-		transfer.output = reduction->shard;
-		transfer.count = reduction->shard_count;
-	}
-	if (reduction->rounding.narrow)
-		status = dtrain__sync_round(reduction, run->stream, &transfer, err);
-	return status != BETON_OK ? status
-				  : dtrain__operation_issue(&reduction->sum, &transfer, run->stream, !run->more, err);
+	const sync_step *step = context;
+	const sync_reduction *reduction = step->planned->reduction;
+	dtrain_sync *sync = reduction->sync;
+	int status = BETON_OK;
+	take_memory(step->planned, run->state, run);
+	if (dtrain__run_is_last(run) && reduction->unit < 0)
+		status = dtrain__sync_mark_forward(sync, run->stream, err);
+	if (status == BETON_OK && dtrain__run_is_last(run) && reduction == &sync->reductions[sync->count - 1])
+		status = dtrain__sync_mark_backward(sync, run->stream, err);
+	return status == BETON_OK ? advance(reduction, run->state, run, err) : status;
 }
 
-/* The replicas add up what is complete: the sum over the shards' ranks and the runs. The ranks of one model have the
- * same figures but for the request to stop, so the maximum keeps the figures' bits and gives all of them the request.
- */
-static int issue_replicas(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
-{
-	dtrain_sync *sync = reduction->sum.sync;
-	bool figures = reduction == sync->reductions;
-	sync_transfer transfer = {.kind = SYNC_ALLREDUCE,
-				  .group = figures ? sync->model : sync->replicas,
-				  .output = figures ? reduction->memory : reduction->shard,
-				  .count = figures ? reduction->count : reduction->shard_count,
-				  .dtype = dtrain_params_dtype(sync->params),
-				  .op = figures ? DTRAIN_MAX : DTRAIN_SUM};
-	if (reduction->state)
-		transfer = dtrain__sync_hook_transfer(reduction, 0);
-	return dtrain__operation_issue(&reduction->replicas, &transfer, run->stream, true, err);
-}
-
-/* The first round of all units is waited for in front of the second one of any, so that operations overlap. */
-static int issue_second_round(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
-{
-	const sync_transfer transfer = dtrain__sync_hook_transfer(reduction, 1);
-	return reduction->sum.sync->hook.rounds > 1
-		       ? dtrain__operation_issue(&reduction->second, &transfer, run->stream, true, err)
-		       : BETON_OK;
-}
-
-/* Of the figures, and before the last run of a step, nobody is told. */
-int dtrain__sync_tell(const sync_reduction *reduction, const dtrain__run *run, beton_error *err)
-{
-	const dtrain_sync *sync = reduction->sum.sync;
-	if (!sync->listener || run->more || reduction == sync->reductions)
-		return BETON_OK;
-	return sync->listener(sync->listener_context, sync->operation_units[reduction->sum.index], run->stream, err);
-}
-
+/* Another stage is under way if this one was skipped. */
 static int wait(void *context, const dtrain__run *run, beton_error *err)
 {
-	sync_reduction *reduction = context;
-	dtrain_sync *sync = reduction->sum.sync;
-	int status = dtrain__operation_wait(&reduction->sum, run->stream, err);
-	if (status == BETON_OK && reduction->rounding.widen && dtrain__sync_sends(reduction, run))
-		status = dtrain__sync_unround(reduction, run->stream, err);
-	if (status == BETON_OK && reduction->each_run)
-		status = dtrain__sync_accumulate(reduction, run, err);
-	if (status == BETON_OK && reduction->replicas.sync && sync->started && !run->more)
-		status = issue_replicas(reduction, run, err);
-	else if (status == BETON_OK && reduction->state && !reduction->shard && dtrain__sync_sends(reduction, run))
-		status = issue_second_round(reduction, run, err);
-	else if (status == BETON_OK && !reduction->state)
-		status = reduction->leaves ? dtrain__sync_leave(reduction, run, err)
-					   : dtrain__sync_tell(reduction, run, err);
-	if (status == BETON_OK && is_last(reduction))
-		dtrain__sync_end_run(sync, run);
+	const sync_step *step = context;
+	const sync_stage *stage = &step->planned->reduction->stages[step->stage];
+	sync_arrays *arrays = run->state;
+	if (arrays->at != step->stage)
+		return BETON_OK;
+	int status = stage->kind->wait(stage, arrays, run, err);
+	arrays->at++;
+	return status == BETON_OK ? advance(stage->reduction, arrays, run, err) : status;
+}
+
+static void abandon(void *context, void *state)
+{
+	const sync_step *step = context;
+	const sync_reduction *reduction = step->planned->reduction;
+	sync_arrays *arrays = state;
+	for (int i = 0; i < reduction->num_stages; i++) {
+		dtrain__flight_abandon(&arrays->flights[i]);
+		if (reduction->stages[i].kind->abandon)
+			reduction->stages[i].kind->abandon(&reduction->stages[i]);
+	}
+}
+
+int dtrain__stage_after(const sync_reduction *reduction, int stage)
+{
+	do
+		stage++;
+	while (stage < reduction->num_stages && !reduction->stages[stage].kind->wait);
+	return stage;
+}
+
+dtrain__state dtrain__sync_arrays_state(void)
+{
+	dtrain__state state = {.bytes = sizeof(sync_arrays), .num_events = SYNC_STAGES};
+	for (size_t i = 0; i < SYNC_STAGES; i++)
+		state.events[i] = offsetof(sync_arrays, flights) + i * sizeof(sync_flight) + offsetof(sync_flight, ready);
+	return state;
+}
+
+dtrain__call dtrain__sync_reduce_call(sync_planned *planned)
+{
+	int first = dtrain__stage_after(planned->reduction, -1);
+	return (dtrain__call){.name = planned->reduction->label,
+			      .issue = issue,
+			      .wait = wait,
+			      .abandon = abandon,
+			      .context = &planned->steps[first],
+			      .state = planned->state};
+}
+
+dtrain__call dtrain__sync_stage_call(sync_planned *planned, int stage)
+{
+	const sync_operation *operation = &planned->reduction->stages[stage].operation;
+	return (dtrain__call){.name = operation->sync ? operation->label : "gradients to the host",
+			      .wait = wait,
+			      .context = &planned->steps[stage],
+			      .state = planned->state};
+}
+
+/* ---- gradients in the arena ---- */
+
+static int begin_grads(void *context, const dtrain__run *run, beton_error *err)
+{
+	const sync_planned *planned = context;
+	const sync_reduction *reduction = planned->reduction;
+	const dtrain_params *params = reduction->sync->params;
+	sync_arrays *arrays = run->state;
+	int status = BETON_OK;
+	arrays->memory = dtrain__instance_lease(run->instance, planned->grads);
+	dtrain__instance_use_lease(run->instance, planned->grads);
+	if (reduction->leaves)
+		arrays->shard = dtrain__unit_kept(params, reduction->unit, arrays->memory, true, params->dtype);
+	for (int i = 0; i < planned->num_gaps && status == BETON_OK; i++)
+		status = reduction->sync->api->zero(run->stream, (char *)arrays->memory + planned->gaps[i].begin,
+						    planned->gaps[i].count, err);
 	return status;
 }
 
-void dtrain__sync_abandon(void *context)
+dtrain__call dtrain__sync_grads_call(sync_planned *planned)
 {
-	sync_reduction *reduction = context;
-	dtrain__operation_abandon(&reduction->sum);
-	dtrain__operation_abandon(&reduction->replicas);
-	dtrain__operation_abandon(&reduction->second);
-	dtrain__sync_give_up_step(reduction->sum.sync);
-}
-
-dtrain__call dtrain__sync_reduce_call(dtrain_sync *sync, int index)
-{
-	return (dtrain__call){.name = sync->reductions[index].sum.label,
-			      .issue = issue,
-			      .wait = wait,
-			      .abandon = dtrain__sync_abandon,
-			      .context = &sync->reductions[index]};
-}
-
-static int wait_for_replicas(void *context, const dtrain__run *run, beton_error *err)
-{
-	sync_reduction *reduction = context;
-	int status = dtrain__operation_wait(&reduction->replicas, run->stream, err);
-	if (status != BETON_OK)
-		return status;
-	if (reduction->state)
-		return dtrain__sync_sends(reduction, run) && !run->more ? issue_second_round(reduction, run, err)
-									: BETON_OK;
-	return dtrain__sync_tell(reduction, run, err);
-}
-
-static int finish(void *context, const dtrain__run *run, beton_error *err)
-{
-	sync_reduction *reduction = context;
-	dtrain_sync *sync = reduction->sum.sync;
-	int status = dtrain__operation_wait(&reduction->second, run->stream, err);
-	bool sends = !run->more && dtrain__sync_sends(reduction, run);
-	if (status == BETON_OK && sends && !reduction->called)
-		status = bt_fail(err, BETON_STATE,
-				 "sync: hook '%s' called no operation for %s: the ranks would train apart",
-				 sync->hook.name, reduction->sum.label);
-	if (status == BETON_OK && sends)
-		status = sync->hook.finish(reduction->state, run->stream, err);
-	return status == BETON_OK ? dtrain__sync_tell(reduction, run, err) : status;
-}
-
-dtrain__call dtrain__sync_finish_call(dtrain_sync *sync, int index)
-{
-	return (dtrain__call){.name = sync->reductions[index].second.label,
-			      .issue = dtrain__sync_nothing,
-			      .wait = finish,
-			      .context = &sync->reductions[index]};
-}
-
-dtrain__call dtrain__sync_replicas_call(dtrain_sync *sync, int index)
-{
-	return (dtrain__call){.name = sync->reductions[index].replicas.label,
-			      .issue = dtrain__sync_nothing,
-			      .wait = wait_for_replicas,
-			      .context = &sync->reductions[index]};
+	return (dtrain__call){
+		.name = "gradients' memory", .issue = begin_grads, .context = planned, .state = planned->state};
 }

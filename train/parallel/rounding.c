@@ -6,16 +6,15 @@
 #include "common/error.h"
 #include "compress.h"
 #include "core/params.h"
-#include "core/program.h"
 #include "sync.h"
 
 static int create(sync_reduction *reduction, size_t *workspace, beton_error *err)
 {
-	dtrain_sync *sync = reduction->sum.sync;
+	dtrain_sync *sync = reduction->sync;
 	dtrain_op_desc narrow = dtrain__compression_narrow(reduction->count, sync->sent, sync->num_shards);
 	dtrain_op_desc widen = dtrain__compression_widen(reduction->shard_count, sync->sent, sync->num_shards);
-	int status = dtrain__sync_create_op(sync, &narrow, &reduction->rounding.narrow, workspace, err);
-	return status == BETON_OK ? dtrain__sync_create_op(sync, &widen, &reduction->rounding.widen, workspace, err)
+	int status = dtrain__sync_create_op(sync, &narrow, &reduction->narrow, workspace, err);
+	return status == BETON_OK ? dtrain__sync_create_op(sync, &widen, &reduction->widen, workspace, err)
 				  : status;
 }
 
@@ -38,60 +37,47 @@ int dtrain__sync_create_roundings(dtrain_sync *sync, beton_error *err)
 void dtrain__sync_destroy_roundings(dtrain_sync *sync)
 {
 	for (int i = 0; i < sync->count; i++) {
-		sync_rounding *rounding = &sync->reductions[i].rounding;
-		if (rounding->narrow)
-			sync->api->op_destroy(rounding->narrow);
-		if (rounding->widen)
-			sync->api->op_destroy(rounding->widen);
-		*rounding = (sync_rounding){0};
+		sync_reduction *reduction = &sync->reductions[i];
+		if (reduction->narrow)
+			sync->api->op_destroy(reduction->narrow);
+		if (reduction->widen)
+			sync->api->op_destroy(reduction->widen);
+		reduction->narrow = reduction->widen = NULL;
 	}
 	sync->api->free(sync->device, sync->rounding_workspace);
 	sync->rounding_workspace = NULL;
 	sync->rounding_workspace_bytes = 0;
 }
 
-static int take_memory(void *context, const dtrain__run *run, beton_error *err)
+void *dtrain__sync_rounded_part(const sync_reduction *reduction, void *rounded)
 {
-	const sync_rounded *rounded = context;
-	(void)err;
-	rounded->reduction->rounding.memory = dtrain__instance_lease(run->instance, rounded->lease);
-	return BETON_OK;
-}
-
-dtrain__call dtrain__sync_rounded_call(sync_rounded *rounded)
-{
-	return (dtrain__call){.name = "rounded gradients' memory",
-			      .issue = take_memory,
-			      .wait = dtrain__sync_nothing,
-			      .context = rounded};
-}
-
-size_t dtrain__sync_rounded_bytes(const sync_reduction *reduction)
-{
-	return (size_t)reduction->count * dtrain_dtype_size(reduction->sum.sync->sent);
-}
-
-static void *own_part(const sync_reduction *reduction)
-{
-	const dtrain_sync *sync = reduction->sum.sync;
+	const dtrain_sync *sync = reduction->sync;
 	size_t part = (size_t)reduction->shard_count * dtrain_dtype_size(sync->sent);
-	return (char *)reduction->rounding.memory + (size_t)dtrain_group_rank(sync->shards) * part;
+	return (char *)rounded + (size_t)dtrain_group_rank(sync->shards) * part;
 }
 
-int dtrain__sync_round(sync_reduction *reduction, dtrain_stream *stream, sync_transfer *transfer, beton_error *err)
+static size_t rounded_bytes(const sync_stage *stage)
 {
-	dtrain_sync *sync = reduction->sum.sync;
-	sync_rounding *rounding = &reduction->rounding;
-	transfer->dtype = sync->sent;
-	transfer->input = rounding->memory;
-	transfer->output = own_part(reduction);
-	return sync->api->op_run(rounding->narrow, stream, (void *[]){reduction->memory, rounding->memory},
-				 sync->rounding_workspace, err);
+	return (size_t)stage->reduction->count * dtrain_dtype_size(stage->reduction->sync->sent);
 }
 
-int dtrain__sync_unround(sync_reduction *reduction, dtrain_stream *stream, beton_error *err)
+static int round_gradients(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	dtrain_sync *sync = reduction->sum.sync;
-	return sync->api->op_run(reduction->rounding.widen, stream, (void *[]){own_part(reduction), reduction->shard},
-				 sync->rounding_workspace, err);
+	const dtrain_sync *sync = stage->reduction->sync;
+	return sync->api->op_run(stage->reduction->narrow, run->stream,
+				 (void *[]){arrays->memory, arrays->transient[stage->index]}, sync->rounding_workspace,
+				 err);
 }
+
+const sync_stage_kind dtrain__stage_round = {.issue = round_gradients, .bytes = rounded_bytes};
+
+/* After the scatter, which comes after the rounding. */
+static int widen_sum(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	const sync_reduction *reduction = stage->reduction;
+	void *part = dtrain__sync_rounded_part(reduction, arrays->transient[stage->index - 2]);
+	return reduction->sync->api->op_run(reduction->widen, run->stream, (void *[]){part, arrays->shard},
+					    reduction->sync->rounding_workspace, err);
+}
+
+const sync_stage_kind dtrain__stage_unround = {.issue = widen_sum};

@@ -256,6 +256,8 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 		status = dtrain__sync_create_roundings(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_create_states(sync, err);
+	if (status == BETON_OK)
+		status = dtrain__sync_open_stages(sync, err);
 	if (status != BETON_OK) {
 		dtrain__tree_destroy(sync);
 		dtrain__sync_destroy_sums(sync);

@@ -35,47 +35,114 @@ typedef struct sync_transfer {
 	bool *called; /* SYNC_HOOK: set if the hook called an operation in this round or the one before */
 } sync_transfer;
 
-/* A collective that runs issue and wait for. */
+/* A collective that executions issue and wait for. */
 typedef struct sync_operation {
 	dtrain_sync *sync;
-	int index;              /* among the operations that have marks; -1: it has none */
-	dtrain_event *ready;    /* on the stream, in front of the operation */
-	dtrain_work *work;      /* NULL: it is not running */
-	bool on_stream;         /* while it is running */
-	struct sync_mark *mark; /* of the run that it is in; NULL: none */
-	char label[48];         /* "bucket 2 of 7" */
+	int index;      /* among the operations that have marks; -1: it has none */
+	char label[48]; /* "bucket 2 of 7" */
 } sync_operation;
 
-/* How a sum over shards is sent in a type of 16 bits (rounding.c). */
-typedef struct sync_rounding {
-	dtrain_op *narrow, *widen; /* NULL: it is sent as it is */
-	void *memory;              /* of the unit's rounded gradients: a lease */
-} sync_rounding;
+/* An operation of one execution. */
+typedef struct sync_flight {
+	dtrain_event *ready; /* on the stream, before the operation */
+	dtrain_work *work;   /* NULL: it is not running */
+	bool on_stream;      /* while it is running */
+	struct sync_mark *mark;
+} sync_flight;
 
-/* An array that is summed over the ranks in each step: the gradients of a unit, or the figures. */
-typedef struct sync_reduction {
-	sync_operation sum; /* over the data ranks; with a shard, over the ranks that have the others */
-	/* After that: over the ranks that have the same shard; of the figures, the maximum over the model's ranks. Its
-	 * sync is NULL unless another rank takes part. */
-	sync_operation replicas;
-	void *memory; /* NULL: a lease that has not begun */
+typedef struct sync_reduction sync_reduction;
+typedef struct sync_stage sync_stage;
+typedef struct sync_tree sync_tree; /* tree.h */
+
+enum { SYNC_STAGES = 6 };
+
+/* The arrays of a reduction in one execution, and the operations on them. */
+typedef struct sync_arrays {
+	void *memory; /* what backward writes */
+	void *shard;  /* this rank's part of the sum; NULL: all ranks get the whole */
+	void *transient[SYNC_STAGES]; /* of each stage that has bytes */
+	sync_flight flights[SYNC_STAGES];
+	int at; /* the stage that has been issued, and is not complete; the number of stages: none */
+} sync_arrays;
+
+/* When a stage that is waited for ends. */
+typedef enum sync_stage_end {
+	SYNC_END_SOON,    /* in the order of the reductions, when memory is wanted back; only the first stage that ends */
+	SYNC_END_LEAVING, /* some units later */
+	SYNC_END_OF_RUN,  /* after backward, when all reductions have ended the stage before */
+} sync_stage_end;
+
+/* A way to treat the array of a reduction. Stages without `wait` put everything on the run's stream. */
+typedef struct sync_stage_kind {
+	bool sends; /* skipped by a rank alone, and by units of a step that is not synchronized */
+	sync_stage_end end;
+	/* Begins when the stage before is complete on the run's stream. */
+	int (*issue)(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err);
+	int (*wait)(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err);
+	/* After a run that failed, besides the operation. NULL: nothing to do. */
+	void (*abandon)(const sync_stage *stage);
+	/* Memory in the arena from the issue of the reduction until the stage, or the next one with `wait`, is waited
+	 * for. NULL: none. */
+	size_t (*bytes)(const sync_stage *stage);
+} sync_stage_kind;
+
+struct sync_stage {
+	const sync_stage_kind *kind;
+	sync_reduction *reduction;
+	int index;                /* in the list */
+	sync_operation operation; /* sync NULL: the kind has none */
+	dtrain_group *group;      /* NULL: the rank is alone */
+	dtrain_reduce_op op;
+	bool of_shard; /* it changes the shard, not the whole array */
+	int round;     /* of the hook */
+};
+
+/* An array that is summed over the ranks in each step: the gradients of a unit, or the figures. It passes through its
+ * stages in their order (reduce.c). */
+struct sync_reduction {
+	dtrain_sync *sync;
+	int unit;       /* -1: the figures */
+	char label[48]; /* "bucket 2 of 7" */
+	void *memory;   /* NULL: in a program's arena */
 	int64_t count;
-	void *shard;         /* this rank's part of the sum; NULL: all ranks get the whole */
+	void *shard;         /* NULL: there is none, or it is in a program's arena */
 	int64_t shard_count; /* elements of it */
-	sync_rounding rounding;
-	bool each_run; /* every run of a step is reduced, and the runs' shards are added up */
-	/* With a hook for this array, or for the shard, in place of the allreduce. */
+	bool leaves;         /* memory and shard are in the arena until they are in host memory */
+	sync_stage stages[SYNC_STAGES];
+	int num_stages;
+
+	dtrain_op *add;            /* accumulate.c: adds an array to the sum over the micro-batches */
+	void *runs;                /* that sum; NULL: steps have one micro-batch */
+	bool each_run;             /* every micro-batch is reduced, and its shard is added up */
+	dtrain_op *narrow, *widen; /* rounding.c; NULL: the sum is sent as it is */
+	sync_tree *tree;           /* of sums in the order of parts (tree.h); NULL: others */
+	dtrain_event *left;        /* visits.c; NULL: gradients stay */
+	/* hooks.c, with a hook for this array, or for the shard, in place of the allreduce */
 	void *state; /* NULL: none */
 	dtrain_hook_part *parts;
-	sync_operation second;  /* its second round; the first is `sum`, or `replicas` */
-	dtrain_event *packed;   /* for its rounds */
-	bool called;            /* it has called an operation in this step */
-	void *runs;             /* sum over the runs of this step; NULL: steps have one run */
-	dtrain_op *add;         /* adds the array, or the shard, to the sum of the runs, or the other way round */
-	struct sync_tree *tree; /* of sums in the order of parts (tree.h); NULL: others */
-	bool leaves;            /* memory and shard are in the arena until they are in host memory */
-	dtrain_event *complete, *left;
-} sync_reduction;
+	dtrain_event *packed; /* for its rounds */
+	bool called;          /* it has called an operation in this step */
+};
+
+/* A stage of a reduction in a program: the context of its call. */
+typedef struct sync_step {
+	struct sync_planned *planned;
+	int stage;
+} sync_step;
+
+/* A reduction in a program. Its calls share a state, sync_arrays. */
+typedef struct sync_planned {
+	sync_reduction *reduction;
+	sync_step steps[SYNC_STAGES];
+	int32_t state, issued;       /* of its calls; the call that issues it */
+	int32_t grads;               /* the lease of its memory; -1: it is not in the arena */
+	int32_t leases[SYNC_STAGES]; /* of what stages need; -1: nothing */
+	/* What no op of the program writes: padding, parameters without a gradient. Bytes. */
+	struct {
+		size_t begin, count;
+	} * gaps;
+	int num_gaps;
+} sync_planned;
 
 /* What a unit's values, or its compute copies, are gathered from, and into. */
 typedef struct sync_form {
@@ -89,31 +156,13 @@ typedef struct sync_form {
 	dtrain_dtype dtype;
 } sync_form;
 
-/* Leases of a program, and the gathers that fill them: what its calls refer to. */
+/* A gather of a program, and the lease that it fills: what its call refers to. */
 typedef struct sync_gather {
 	sync_operation gather;
 	sync_form form;
-	int32_t lease;       /* -1: into the whole */
-	dtrain_event *begun; /* of a unit that visits: its memory is free; NULL: it does not */
+	bool trains;
+	int32_t lease; /* -1: into the whole */
 } sync_gather;
-
-/* The gradients of a unit in a program's arena, from the first to the end of their reduction. */
-typedef struct sync_grads {
-	dtrain_sync *sync;
-	sync_reduction *reduction;
-	int32_t lease;
-	/* What no op of the program writes: padding, parameters without a gradient. Bytes. */
-	struct {
-		size_t begin, count;
-	} * gaps;
-	int num_gaps;
-} sync_grads;
-
-/* The rounded gradients of a unit in a program's arena, while they are sent. */
-typedef struct sync_rounded {
-	sync_reduction *reduction;
-	int32_t lease;
-} sync_rounded;
 
 /* A collective of the graph, which changes its tensor in place. */
 typedef struct sync_exchange {
@@ -126,18 +175,18 @@ typedef struct sync_exchange {
 } sync_exchange;
 
 typedef struct sync_memory sync_memory; /* memory.c */
-typedef struct sync_parts sync_parts;   /* tree.h */
-typedef struct sync_tree sync_tree;
+
+/* An execution of a program with backward, while it is not complete: the state of the calls that begin and end it. */
+typedef struct sync_execution {
+	struct sync_execution *next;
+	dtrain_instance *instance; /* NULL: it is complete */
+} sync_execution;
 
 typedef struct sync_program {
 	struct sync_program *next;
-	sync_parts *parts; /* of each reduction; NULL: none */
+	sync_planned *planned; /* of each reduction; NULL: no backward */
 	sync_gather *gathers;
 	int num_gathers;
-	sync_grads *grads;
-	int num_grads;
-	sync_rounded *rounded;
-	int num_rounded;
 	sync_exchange *exchanges;
 	int num_exchanges;
 	struct sync_node_mark *node_marks; /* NULL: none */
@@ -161,7 +210,7 @@ typedef struct sync_mark {
 
 struct dtrain_sync_marks {
 	dtrain_sync *sync;
-	dtrain_event *began, *forward; /* marks: the first operation; the end of forward */
+	dtrain_event *began, *forward, *backward; /* marks: the first op; the ends of forward and backward */
 	double began_ms;               /* the same time on the host's clock */
 	sync_mark *operations;
 	int count;
@@ -202,21 +251,19 @@ struct dtrain_sync {
 	int32_t num_shards;   /* ranks among which units are divided; 1: they are not */
 	int32_t num_replicas; /* of what this rank has */
 	bool started;
-	bool apart; /* runs reduce the figures alone */
+	bool unsynchronized; /* micro-batches reduce the figures alone */
 
 	sync_reduction *reductions; /* the figures, then each unit that is trained; created with the first program */
 	int count;
 	int *operation_units; /* for each operation that has marks */
 	int num_operations;
 	sync_program *programs; /* all that were compiled */
-	bool within_run;        /* a run that trains has begun */
-	bool within_step;       /* earlier runs of the step were put on the stream */
-	int run;                /* the runs of the step before this one; counted with the option parts */
-	void *sums;             /* memory of all reductions' sums; NULL: steps have one run */
+	sync_execution *executions; /* those that are not complete */
+	void *sums;                 /* memory of all reductions' sums; NULL: steps have one micro-batch */
 	size_t sums_bytes;
 	void *add_workspace;
-	bool sums_open;   /* a step has begun, and the sums are not zero again */
-	bool sums_stale;  /* the sums belong to a step that is not continued */
+	bool begun;       /* the first micro-batch of a step was put on the stream, and none was abandoned */
+	bool sums_open;   /* the sums are not zero */
 	uint8_t *covered; /* for each parameter, then each figure: the programs write it; NULL: no program yet */
 
 	dtrain_sync_listener listener; /* of complete units; NULL: none */
@@ -229,6 +276,7 @@ struct dtrain_sync {
 	uint64_t gathers_of_run, gathers_of_step;
 
 	sync_operation between_steps; /* collectives outside of programs, one at a time */
+	sync_flight between;
 	dtrain_event *packed_ready;   /* recorded when the buffers are packed */
 	void *packed;                 /* all buffers, for a single reduction; in device memory, as the group requires */
 	int64_t packed_count;
@@ -247,50 +295,60 @@ dtrain__lines dtrain__mesh_lines(const dtrain_mesh *mesh);
 
 /* has_marks: it belongs to programs that train. unit: -1 of the figures. */
 int dtrain__operation_open(sync_operation *operation, dtrain_sync *sync, int unit, bool has_marks, beton_error *err);
-void dtrain__operation_close(sync_operation *operation);
-/* Starts it behind everything on the stream. marked: this run is the one of the step that has marks. */
-int dtrain__operation_issue(sync_operation *operation, const sync_transfer *transfer, dtrain_stream *stream,
-			    bool marked, beton_error *err);
+/* Starts it after everything on the stream. marked: this micro-batch is the one of the step that has marks. */
+int dtrain__operation_issue(const sync_operation *operation, sync_flight *flight, const sync_transfer *transfer,
+			    dtrain_stream *stream, bool marked, beton_error *err);
 /* Makes later work on the stream wait for it, if it is running. */
-int dtrain__operation_wait(sync_operation *operation, dtrain_stream *stream, beton_error *err);
+int dtrain__operation_wait(const sync_operation *operation, sync_flight *flight, dtrain_stream *stream,
+			   beton_error *err);
 /* Nothing writes to its memory afterwards. */
-void dtrain__operation_abandon(sync_operation *operation);
-
-/* For calls whose issue or wait has nothing to do. */
-int dtrain__sync_nothing(void *context, const dtrain__run *run, beton_error *err);
+void dtrain__flight_abandon(sync_flight *flight);
+/* Of operations outside of programs. */
+int dtrain__flight_open(const dtrain_sync *sync, sync_flight *flight, beton_error *err);
+void dtrain__flight_close(const dtrain_sync *sync, sync_flight *flight);
 
 /* Makes an op with one output, in memory that is plain. The inputs' bytes are set here; *workspace grows to what the op
  * needs. */
 int dtrain__sync_create_op(const dtrain_sync *sync, dtrain_op_desc *desc, dtrain_op **out, size_t *workspace,
 			   beton_error *err);
 
+/* ---- executions and steps (step.c) ---- */
+
+/* Adds the call that begins an execution, as the first one, and the call that ends it, as the last one. */
+int dtrain__sync_plan_begin(dtrain_sync *sync, dtrain__schedule *schedule, int32_t *state, beton_error *err);
+int dtrain__sync_plan_end(dtrain_sync *sync, dtrain__schedule *schedule, int32_t state, beton_error *err);
+/* Gives up executions whose last phase has not run: groups still write to their arrays and wait for their events. */
+void dtrain__sync_drain(dtrain_sync *sync);
+/* The next micro-batch begins a step, whatever was summed so far. */
+void dtrain__sync_give_up_step(dtrain_sync *sync);
+
 /* ---- reductions (reduce.c) ---- */
 
-/* At the first call of a run that trains. */
-int dtrain__sync_begin_run(dtrain_sync *sync, const dtrain__run *run, beton_error *err);
-
-/* What every reduction begins with: the run's begin, and the sums over runs that are not sent. */
-int dtrain__sync_begin_reduction(sync_reduction *reduction, const dtrain__run *run, beton_error *err);
-/* Whether this run sends the array. */
-bool dtrain__sync_sends(const sync_reduction *reduction, const dtrain__run *run);
-/* Behind the last wait of a run that trains. */
-void dtrain__sync_end_run(dtrain_sync *sync, const dtrain__run *run);
-/* dtrain__call.abandon of a reduction. */
-void dtrain__sync_abandon(void *reduction);
-/* Tells the listener that a unit's gradients are complete. */
-int dtrain__sync_tell(const sync_reduction *reduction, const dtrain__run *run, beton_error *err);
-
-/* The call that starts reduction `index` (0: the figures; otherwise of a unit), and the wait for it. Every index must
- * be waited for, in order. */
-dtrain__call dtrain__sync_reduce_call(dtrain_sync *sync, int index);
-/* The call that adds up the shards of the replicas, which begins when the call above is waited for. */
-dtrain__call dtrain__sync_replicas_call(dtrain_sync *sync, int index);
-
-/* The parameters must be allocated. */
+/* The reductions with their stages. The parameters must be allocated. */
 int dtrain__sync_create_reductions(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_destroy_reductions(dtrain_sync *sync);
-/* Waits for running operations: groups still write to the arrays and wait for the events. */
-void dtrain__sync_drain(dtrain_sync *sync);
+
+/* Lists the stages of each reduction, when all that they use exists. */
+int dtrain__sync_open_stages(dtrain_sync *sync, beton_error *err);
+sync_stage *dtrain__stage_add(sync_reduction *reduction, const sync_stage_kind *kind, dtrain_group *group);
+/* The next stage after `stage` (-1: the first one) that is waited for. The number of stages: none. */
+int dtrain__stage_after(const sync_reduction *reduction, int stage);
+/* The state of a reduction's calls. */
+dtrain__state dtrain__sync_arrays_state(void);
+/* The call that issues a reduction and waits for its first stage, and that for a later stage. */
+dtrain__call dtrain__sync_reduce_call(sync_planned *planned);
+dtrain__call dtrain__sync_stage_call(sync_planned *planned, int stage);
+/* The call that begins the memory of gradients in the arena. */
+dtrain__call dtrain__sync_grads_call(sync_planned *planned);
+
+extern const sync_stage_kind dtrain__stage_accumulate; /* accumulate.c */
+extern const sync_stage_kind dtrain__stage_sum;        /* reduce.c; so the next */
+extern const sync_stage_kind dtrain__stage_scatter;
+extern const sync_stage_kind dtrain__stage_round; /* rounding.c */
+extern const sync_stage_kind dtrain__stage_unround;
+extern const sync_stage_kind dtrain__stage_leave; /* visits.c */
+extern const sync_stage_kind dtrain__stage_hook;  /* hooks.c: a round */
+extern const sync_stage_kind dtrain__stage_finish;
 
 /* ---- memory that groups register (memory.c) ---- */
 
@@ -309,13 +367,9 @@ void dtrain__sync_free_hook(const dtrain_sync_options *options, dtrain_hook *hoo
 /* States of the hook for all units; nothing without a hook, or with one rank. */
 int dtrain__sync_create_states(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_destroy_states(dtrain_sync *sync);
-/* What a round of the hook moves. */
-sync_transfer dtrain__sync_hook_transfer(sync_reduction *reduction, int round);
 /* Calls the hook's round: see dtrain__operation_issue. */
-int dtrain__sync_begin_round(sync_operation *operation, const sync_transfer *transfer, dtrain_stream *stream,
-			     const work_notes *notes, beton_error *err);
-/* The call that ends the hook's last round with a unit, and writes its results. */
-dtrain__call dtrain__sync_finish_call(dtrain_sync *sync, int index);
+int dtrain__sync_begin_round(const sync_operation *operation, sync_flight *flight, const sync_transfer *transfer,
+			     dtrain_stream *stream, const work_notes *notes, beton_error *err);
 /* What the ranks must agree on: method and options, or the name of the caller's hook. */
 uint64_t dtrain__sync_hash_hook(const dtrain_sync *sync);
 
@@ -324,13 +378,8 @@ uint64_t dtrain__sync_hash_hook(const dtrain_sync *sync);
 /* Makes the ops, if the compression is a rounding and units are divided. */
 int dtrain__sync_create_roundings(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_destroy_roundings(dtrain_sync *sync);
-/* The call that begins the memory of the rounded gradients. */
-dtrain__call dtrain__sync_rounded_call(sync_rounded *rounded);
-size_t dtrain__sync_rounded_bytes(const sync_reduction *reduction);
-/* Rounds the gradients of a unit on the stream, and makes the transfer that of the rounded ones. */
-int dtrain__sync_round(sync_reduction *reduction, dtrain_stream *stream, sync_transfer *transfer, beton_error *err);
-/* Puts on the stream what writes the received sum to the shard. */
-int dtrain__sync_unround(sync_reduction *reduction, dtrain_stream *stream, beton_error *err);
+/* This rank's part of the rounded gradients. */
+void *dtrain__sync_rounded_part(const sync_reduction *reduction, void *rounded);
 
 /* ---- gathers (gather.c) ---- */
 
@@ -339,30 +388,25 @@ int dtrain__sync_unround(sync_reduction *reduction, dtrain_stream *stream, beton
 bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_form *out);
 int dtrain__sync_open_gather(sync_gather *gather, const sync_form *form, dtrain_sync *sync, bool trains,
 			     beton_error *err);
-void dtrain__sync_close_gather(sync_gather *gather);
-dtrain__call dtrain__sync_gather_call(sync_gather *gather);
-dtrain__call dtrain__sync_grads_call(sync_grads *grads);
+/* The call and its state. */
+int dtrain__sync_add_gather(sync_gather *gather, dtrain__schedule *schedule, int32_t after, int32_t before,
+			    beton_error *err);
 
 /* ---- units in host memory (visits.c) ---- */
 
 /* The streams, if units visit the device. */
 int dtrain__sync_open_visits(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_close_visits(dtrain_sync *sync);
-/* Copies the shard to its place in the unit's memory behind everything on the stream, beside what comes later. */
-int dtrain__sync_visit(sync_gather *gather, void *place, dtrain_stream *stream, beton_error *err);
-/* The unit's gradients have memory in the arena, and this rank's part of them. */
-void dtrain__sync_place_grads(sync_reduction *reduction, void *memory);
-/* When a unit's sums are complete on the run's stream: copies this rank's part to the host, at the end of a step. */
-int dtrain__sync_leave(sync_reduction *reduction, const dtrain__run *run, beton_error *err);
-/* The call whose wait is the end of that. The memory is free behind it, and what the listener puts on the stream. */
-dtrain__call dtrain__sync_leave_call(dtrain_sync *sync, int index);
+/* Copies the shard to its place in the unit's memory after everything on the stream, beside what comes later. begun,
+ * ready: events around the copy. */
+int dtrain__sync_visit(const sync_gather *gather, dtrain_event *begun, dtrain_event *ready, void *place,
+		       dtrain_stream *stream, beton_error *err);
 
 /* ---- collectives of the graph (collectives.c) ---- */
 
 /* Adds the calls of a program. */
 int dtrain__sync_plan_collectives(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule,
 				  beton_error *err);
-void dtrain__sync_close_collectives(sync_program *program);
 
 /* ---- the pass (plan.c) ---- */
 
@@ -388,9 +432,12 @@ void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program);
 
 /* ---- marks (marks.c): the times of the last run of a step, for the marks that are set ---- */
 
-/* At the first operation of a run, and at the end of forward. */
+/* When a micro-batch begins, and at the ends of forward and backward. */
 int dtrain__sync_mark_began(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
-int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, bool sends, beton_error *err);
+int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
+int dtrain__sync_mark_backward(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
+/* The marks of the step are complete. */
+void dtrain__sync_mark_ended(dtrain_sync *sync);
 /* The marks of an operation; NULL: none. */
 sync_mark *dtrain__sync_mark_of(const dtrain_sync *sync, const sync_operation *operation);
 
@@ -399,15 +446,8 @@ sync_mark *dtrain__sync_mark_of(const dtrain_sync *sync, const sync_operation *o
 int dtrain__sync_create_add(const dtrain_sync *sync, int64_t count, dtrain_op **out, size_t *workspace,
 			    beton_error *err);
 
-/* Memory and ops for the sums of a step's runs. */
+/* Memory and ops for the sums over a step's micro-batches. */
 int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err);
-/* The next run begins a step, whatever was summed so far. */
-void dtrain__sync_give_up_step(dtrain_sync *sync);
-/* At the beginning of a run: zeroes the sums of a step that was given up. */
-int dtrain__sync_begin_sums(dtrain_sync *sync, const dtrain__run *run, beton_error *err);
-/* Puts an addition on the stream. With run->more the array is added to the sum of the step's runs; otherwise the sum is
- * added to the array. */
-int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err);
 void dtrain__sync_destroy_sums(dtrain_sync *sync);
 
 /* Collective: MISMATCH when the ranks have different models or units. */

@@ -10,7 +10,7 @@
 #include "core/program.h"
 #include "sync.h"
 
-/* What the calls refer to that mark where a node ends, or, with node -1, where the run begins. */
+/* The context of a call that marks where a node ends. */
 typedef struct sync_node_mark {
 	dtrain_sync *sync;
 	int32_t node;
@@ -62,10 +62,9 @@ static int mark_node(void *context, const dtrain__run *run, beton_error *err)
 {
 	const sync_node_mark *self = context;
 	dtrain_sync *sync = self->sync;
-	if (self->node < 0)
-		return dtrain__sync_begin_run(sync, run, err);
-	return sync->marks && !run->more ? sync->api->event_mark(sync->marks->nodes[self->node], run->stream, err)
-					 : BETON_OK;
+	return sync->marks && dtrain__run_is_last(run)
+		       ? sync->api->event_mark(sync->marks->nodes[self->node], run->stream, err)
+		       : BETON_OK;
 }
 
 int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule, beton_error *err)
@@ -77,7 +76,7 @@ int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__sch
 	dtrain_overlap *overlap = &sync->timeline->overlap;
 	overlap->nodes = calloc((size_t)graph->num_nodes + 1, sizeof(*overlap->nodes));
 	sync->timeline->costs = calloc((size_t)graph->num_nodes + 1, sizeof(*sync->timeline->costs));
-	program->node_marks = calloc((size_t)graph->num_nodes + 1, sizeof(*program->node_marks));
+	program->node_marks = calloc((size_t)graph->num_nodes, sizeof(*program->node_marks));
 	if (!overlap->nodes || !sync->timeline->costs || !program->node_marks)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory for the times of %d nodes", graph->num_nodes);
 	overlap->num_nodes = graph->num_nodes;
@@ -87,12 +86,10 @@ int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__sch
 	}
 	int status = BETON_OK;
 	/* What is only planned never runs. */
-	for (int32_t i = -1; i < graph->num_nodes && !sync->options.plan_ranks && status == BETON_OK; i++) {
-		program->node_marks[i + 1] = (sync_node_mark){.sync = sync, .node = i};
-		const dtrain__call call = {.name = "mark of a node",
-					   .issue = mark_node,
-					   .wait = dtrain__sync_nothing,
-					   .context = &program->node_marks[i + 1]};
+	for (int32_t i = 0; i < graph->num_nodes && !sync->options.plan_ranks && status == BETON_OK; i++) {
+		program->node_marks[i] = (sync_node_mark){.sync = sync, .node = i};
+		const dtrain__call call = {
+			.name = "mark of a node", .issue = mark_node, .context = &program->node_marks[i]};
 		status = dtrain__schedule_add(schedule, &call, i, i + 1, err);
 	}
 	return status;

@@ -69,15 +69,10 @@ int dtrain_sync_part(const dtrain_sync *sync, int run)
 /* This rank's part of the array while the ranks exchange parts. */
 static int64_t part_count(const sync_reduction *reduction)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
-	if (reduction == sync->reductions)
+	const dtrain_sync *sync = reduction->sync;
+	if (reduction->unit < 0)
 		return reduction->count;
 	return reduction->shard_count ? reduction->shard_count : reduction->count / ranks_of(sync);
-}
-
-static void *array_of(const sync_reduction *reduction)
-{
-	return reduction->each_run && reduction->shard ? reduction->shard : reduction->memory;
 }
 
 static int64_t array_count(const sync_reduction *reduction)
@@ -92,20 +87,16 @@ static size_t bytes_of(const dtrain_sync *sync, int64_t count)
 
 static int open_reduction(sync_reduction *reduction, size_t *workspace, beton_error *err)
 {
-	dtrain_sync *sync = reduction->sum.sync;
+	dtrain_sync *sync = reduction->sync;
 	sync_tree *tree = reduction->tree = calloc(1, sizeof(*tree));
 	if (!tree)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
-	bool figures = reduction == sync->reductions;
-	int unit = figures ? -1 : sync->operation_units[reduction->sum.index];
 	reduction->each_run = sends_each_run(sync);
-	tree->spreads = !figures && !reduction->shard_count;
+	tree->spreads = reduction->unit >= 0 && !reduction->shard_count;
 	int status = dtrain__sync_create_add(sync, part_count(reduction), &tree->add, workspace, err);
-	if (status == BETON_OK)
-		status = dtrain__sync_create_add(sync, array_count(reduction), &reduction->add, workspace, err);
-	if (status == BETON_OK && tree->spreads)
-		status = dtrain__operation_open(&reduction->replicas, sync, unit, true, err);
-	return status;
+	return status == BETON_OK
+		       ? dtrain__sync_create_add(sync, array_count(reduction), &reduction->add, workspace, err)
+		       : status;
 }
 
 static int levels_of(const dtrain_sync *sync)
@@ -151,27 +142,24 @@ void dtrain__tree_destroy(dtrain_sync *sync)
 	}
 }
 
-/* ---- over the runs of a step ---- */
+/* ---- over the micro-batches of a step ---- */
 
-/* After run i, level k has a sum of 2^k runs if bit k of i + 1 is set, as a binary counter. */
-int dtrain__tree_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+/* After micro-batch i, level k has a sum of 2^k micro-batches if bit k of i + 1 is set, as a binary counter. */
+int dtrain__tree_accumulate(const sync_reduction *reduction, void *array, const dtrain__run *run, beton_error *err)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
+	const dtrain_sync *sync = reduction->sync;
 	size_t bytes = bytes_of(sync, array_count(reduction));
 	char *levels = reduction->runs;
-	int number = sync->run, runs = dtrain__tree_runs(sync), level = 0, status = BETON_OK;
-	if (run->more != (number + 1 < runs))
-		return bt_fail(err, BETON_STATE, "sync: run %d is %s of its step, which has %d", number + 1,
-			       run->more ? "not the last" : "the last", runs);
+	bool last = dtrain__run_is_last(run);
+	int number = run->micro_batch, level = 0, status = BETON_OK;
 	for (; number >> level & 1 && status == BETON_OK; level++) {
-		bool rests = run->more && !(number >> (level + 1) & 1);
-		void *to = rests ? levels + (size_t)(level + 1) * bytes : array_of(reduction);
-		void *operands[] = {levels + (size_t)level * bytes, array_of(reduction), to};
+		bool rests = !last && !(number >> (level + 1) & 1);
+		void *to = rests ? levels + (size_t)(level + 1) * bytes : array;
+		void *operands[] = {levels + (size_t)level * bytes, array, to};
 		status = sync->api->op_run(reduction->add, run->stream, operands, sync->add_workspace, err);
 	}
-	return level == 0 && run->more
-		       ? sync->api->copy(run->stream, levels, array_of(reduction), bytes, DTRAIN_DEVICE_TO_DEVICE, err)
-		       : status;
+	return level == 0 && !last ? sync->api->copy(run->stream, levels, array, bytes, DTRAIN_DEVICE_TO_DEVICE, err)
+				   : status;
 }
 
 /* ---- over ranks ---- */
@@ -180,7 +168,7 @@ int dtrain__tree_accumulate(sync_reduction *reduction, const dtrain__run *run, b
 static int add_up(const sync_reduction *reduction, char *parts, int64_t ranks, void *out, const dtrain__run *run,
 		  beton_error *err)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
+	const dtrain_sync *sync = reduction->sync;
 	size_t bytes = bytes_of(sync, part_count(reduction));
 	int status = BETON_OK;
 	for (int64_t apart = 1; apart < ranks; apart *= 2) {
@@ -194,136 +182,116 @@ static int add_up(const sync_reduction *reduction, char *parts, int64_t ranks, v
 	return status;
 }
 
-static dtrain_group *first_group(const sync_reduction *reduction)
-{
-	const dtrain_sync *sync = reduction->sum.sync;
-	return reduction->shard_count ? sync->shards : sync->group;
-}
-
 static int64_t first_ranks(const sync_reduction *reduction)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
+	const dtrain_sync *sync = reduction->sync;
 	return reduction->shard_count ? sync->num_shards : ranks_of(sync);
 }
 
 /* This rank's part of the sum. */
-static void *own_part(const sync_reduction *reduction)
+static void *own_part(const sync_reduction *reduction, const sync_arrays *arrays)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
-	if (reduction->shard)
-		return reduction->shard;
+	const dtrain_sync *sync = reduction->sync;
+	if (arrays->shard)
+		return arrays->shard;
 	size_t bytes = reduction->tree->spreads ? bytes_of(sync, part_count(reduction)) : 0;
-	return (char *)reduction->memory + (size_t)dtrain_group_rank(sync->group) * bytes;
+	return (char *)arrays->memory + (size_t)dtrain_group_rank(sync->group) * bytes;
 }
 
-static int issue(void *context, const dtrain__run *run, beton_error *err)
+static int put_operation(const sync_stage *stage, sync_arrays *arrays, sync_transfer transfer, const dtrain__run *run,
+			 beton_error *err)
 {
-	sync_reduction *reduction = context;
-	const dtrain_sync *sync = reduction->sum.sync;
-	int status = dtrain__sync_begin_reduction(reduction, run, err);
-	if (status != BETON_OK || !dtrain__sync_sends(reduction, run))
-		return status;
-	/* Figures are few: every rank gets all, and adds them up itself. */
-	const sync_transfer transfer = {.kind = reduction == sync->reductions ? SYNC_ALL_GATHER : SYNC_ALL_TO_ALL,
-					.group = first_group(reduction),
-					.input = reduction->memory,
-					.output = reduction->tree->parts,
-					.count = part_count(reduction),
-					.dtype = dtrain_params_dtype(sync->params)};
-	return dtrain__operation_issue(&reduction->sum, &transfer, run->stream, !run->more, err);
+	transfer.group = stage->group;
+	transfer.count = part_count(stage->reduction);
+	transfer.dtype = dtrain_params_dtype(stage->reduction->sync->params);
+	return dtrain__operation_issue(&stage->operation, &arrays->flights[stage->index], &transfer, run->stream,
+				       dtrain__run_is_last(run), err);
 }
 
-/* Gives the sum to all ranks, or the sum over the shards' ranks to those that have the same shard. */
-static int issue_second(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+/* Figures are few: every rank gets all, and adds them up itself. */
+static int issue_exchange(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
-	bool spreads = reduction->tree->spreads;
-	const sync_transfer transfer = {.kind = SYNC_ALL_GATHER,
-					.group = spreads ? sync->group : sync->replicas,
-					.input = own_part(reduction),
-					.output = spreads ? reduction->memory : reduction->tree->replica_parts,
-					.count = part_count(reduction),
-					.dtype = dtrain_params_dtype(sync->params)};
-	return dtrain__operation_issue(&reduction->replicas, &transfer, run->stream, !run->more, err);
+	const sync_transfer transfer = {.kind = stage->reduction->unit < 0 ? SYNC_ALL_GATHER : SYNC_ALL_TO_ALL,
+					.input = arrays->memory,
+					.output = arrays->transient[stage->index]};
+	return put_operation(stage, arrays, transfer, run, err);
 }
 
-static bool has_second(const sync_reduction *reduction)
+static int wait_for_exchange(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	return reduction->tree->spreads || (reduction->shard_count && reduction->sum.sync->num_replicas > 1);
+	const sync_reduction *reduction = stage->reduction;
+	int status = dtrain__operation_wait(&stage->operation, &arrays->flights[stage->index], run->stream, err);
+	return status == BETON_OK ? add_up(reduction, arrays->transient[stage->index], first_ranks(reduction),
+					   own_part(reduction, arrays), run, err)
+				  : status;
 }
 
-static int wait(void *context, const dtrain__run *run, beton_error *err)
+static size_t exchanged_bytes(const sync_stage *stage)
 {
-	sync_reduction *reduction = context;
-	int status = dtrain__operation_wait(&reduction->sum, run->stream, err);
-	if (status != BETON_OK || !dtrain__sync_sends(reduction, run))
-		return status;
-	status = add_up(reduction, reduction->tree->parts, first_ranks(reduction), own_part(reduction), run, err);
-	return status == BETON_OK && has_second(reduction) ? issue_second(reduction, run, err) : status;
-}
-
-static int wait_for_second(void *context, const dtrain__run *run, beton_error *err)
-{
-	sync_reduction *reduction = context;
-	dtrain_sync *sync = reduction->sum.sync;
-	int status = BETON_OK;
-	if (has_second(reduction) && dtrain__sync_sends(reduction, run)) {
-		status = dtrain__operation_wait(&reduction->replicas, run->stream, err);
-		if (status == BETON_OK && !reduction->tree->spreads)
-			status = add_up(reduction, reduction->tree->replica_parts, sync->num_replicas, reduction->shard,
-					run, err);
-	}
-	if (status == BETON_OK && reduction->each_run)
-		status = dtrain__tree_accumulate(reduction, run, err);
-	if (status == BETON_OK && reduction == &sync->reductions[sync->count - 1])
-		dtrain__sync_end_run(sync, run);
-	return status;
-}
-
-static int take_memory(void *context, const dtrain__run *run, beton_error *err)
-{
-	const sync_parts *parts = context;
-	sync_tree *tree = parts->reduction->tree;
-	(void)err;
-	tree->parts = parts->lease < 0 ? NULL : dtrain__instance_lease(run->instance, parts->lease);
-	tree->replica_parts =
-		parts->replica_lease < 0 ? NULL : dtrain__instance_lease(run->instance, parts->replica_lease);
-	return BETON_OK;
-}
-
-dtrain__call dtrain__tree_memory_call(sync_parts *parts)
-{
-	return (dtrain__call){
-		.name = "the ranks' parts", .issue = take_memory, .wait = dtrain__sync_nothing, .context = parts};
-}
-
-dtrain__call dtrain__tree_reduce_call(sync_reduction *reduction)
-{
-	return (dtrain__call){.name = reduction->sum.label,
-			      .issue = issue,
-			      .wait = wait,
-			      .abandon = dtrain__sync_abandon,
-			      .context = reduction};
-}
-
-dtrain__call dtrain__tree_finish_call(sync_reduction *reduction)
-{
-	return (dtrain__call){.name = reduction->sum.label,
-			      .issue = dtrain__sync_nothing,
-			      .wait = wait_for_second,
-			      .context = reduction};
-}
-
-size_t dtrain__tree_parts_bytes(const sync_reduction *reduction)
-{
+	const sync_reduction *reduction = stage->reduction;
 	int64_t ranks = first_ranks(reduction);
-	return ranks > 1 ? (size_t)ranks * bytes_of(reduction->sum.sync, part_count(reduction)) : 0;
+	return ranks > 1 ? (size_t)ranks * bytes_of(reduction->sync, part_count(reduction)) : 0;
 }
 
-size_t dtrain__tree_replica_bytes(const sync_reduction *reduction)
+static const sync_stage_kind exchange = {
+	.sends = true, .issue = issue_exchange, .wait = wait_for_exchange, .bytes = exchanged_bytes};
+
+/* Gives the sum to all ranks. */
+static int issue_spread(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
-	return reduction->shard_count && sync->num_replicas > 1
-		       ? (size_t)sync->num_replicas * bytes_of(sync, part_count(reduction))
-		       : 0;
+	const sync_transfer transfer = {.kind = SYNC_ALL_GATHER,
+					.input = own_part(stage->reduction, arrays),
+					.output = arrays->memory};
+	return put_operation(stage, arrays, transfer, run, err);
+}
+
+static int wait_for_spread(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	return dtrain__operation_wait(&stage->operation, &arrays->flights[stage->index], run->stream, err);
+}
+
+static const sync_stage_kind spread = {
+	.sends = true, .end = SYNC_END_OF_RUN, .issue = issue_spread, .wait = wait_for_spread};
+
+/* Gives the sums over the shards' ranks to the ranks that have the same shard. */
+static int issue_replicas(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	const sync_transfer transfer = {
+		.kind = SYNC_ALL_GATHER, .input = arrays->shard, .output = arrays->transient[stage->index]};
+	return put_operation(stage, arrays, transfer, run, err);
+}
+
+static int wait_for_replicas(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	const sync_reduction *reduction = stage->reduction;
+	int status = dtrain__operation_wait(&stage->operation, &arrays->flights[stage->index], run->stream, err);
+	return status == BETON_OK ? add_up(reduction, arrays->transient[stage->index], reduction->sync->num_replicas,
+					   arrays->shard, run, err)
+				  : status;
+}
+
+static size_t replica_bytes(const sync_stage *stage)
+{
+	const sync_reduction *reduction = stage->reduction;
+	return (size_t)reduction->sync->num_replicas * bytes_of(reduction->sync, part_count(reduction));
+}
+
+static const sync_stage_kind replicas = {.sends = true,
+					 .end = SYNC_END_OF_RUN,
+					 .issue = issue_replicas,
+					 .wait = wait_for_replicas,
+					 .bytes = replica_bytes};
+
+void dtrain__tree_list(sync_reduction *reduction)
+{
+	dtrain_sync *sync = reduction->sync;
+	if (!reduction->each_run)
+		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
+	dtrain__stage_add(reduction, &exchange, reduction->shard_count ? sync->shards : sync->group);
+	if (reduction->tree->spreads)
+		dtrain__stage_add(reduction, &spread, sync->group);
+	else if (reduction->shard_count && sync->num_replicas > 1)
+		dtrain__stage_add(reduction, &replicas, sync->replicas);
+	if (reduction->each_run)
+		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
 }

@@ -7,19 +7,10 @@
 
 #include "sync.h"
 
-/* What a reduction has besides. */
+/* Of a reduction. */
 struct sync_tree {
-	dtrain_op *add;      /* adds two ranks' parts */
-	bool spreads;        /* each rank adds up a part, and all get the whole */
-	char *parts;         /* of the ranks among which the array is exchanged: memory of the program that runs */
-	char *replica_parts; /* shards of the ranks that have the same */
-};
-
-/* The memory of a program for the parts of a reduction. */
-struct sync_parts {
-	sync_reduction *reduction;
-	int32_t begins;               /* the call that takes it */
-	int32_t lease, replica_lease; /* -1: none */
+	dtrain_op *add; /* adds two ranks' parts */
+	bool spreads;   /* each rank adds up a part, and all get the whole */
 };
 
 /* INVALID_ARGUMENT: the ranks cannot share the parts. */
@@ -31,8 +22,10 @@ int dtrain__tree_runs(const dtrain_sync *sync);
 int dtrain__tree_create(dtrain_sync *sync, beton_error *err);
 void dtrain__tree_destroy(dtrain_sync *sync);
 
-/* Puts on the stream what a run adds to the sums of the step's runs. With the last run the array gets the sum. */
-int dtrain__tree_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err);
+/* Adds the array of a micro-batch to the sums of the step. With the last one the array gets the sum. */
+int dtrain__tree_accumulate(const sync_reduction *reduction, void *array, const dtrain__run *run, beton_error *err);
+/* Lists the stages: the exchange of the ranks' parts, and the gather of the sum, or of the shards' sums. */
+void dtrain__tree_list(sync_reduction *reduction);
 
 /* Memory for the buffers of each part, after the parameters are allocated. */
 int dtrain__tree_create_buffers(dtrain_sync *sync, beton_error *err);
@@ -40,17 +33,7 @@ int dtrain__tree_create_buffers(dtrain_sync *sync, beton_error *err);
 int dtrain__tree_share_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
 /* Collective: makes all buffers the mean over the parts. Waits for the stream. */
 int dtrain__tree_average_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
-/* From the beginning to the end of a run: the buffers of its part are in place. */
-dtrain__call dtrain__tree_buffers_call(dtrain_sync *sync);
-
-/* Bytes of the parts; 0: none are exchanged. */
-size_t dtrain__tree_parts_bytes(const sync_reduction *reduction);
-size_t dtrain__tree_replica_bytes(const sync_reduction *reduction);
-
-/* Calls in the order of issue: the memory for parts, the exchange, and what makes the sum complete, whose waits are in
- * the order of the reductions, the last one at the end of the run. */
-dtrain__call dtrain__tree_memory_call(sync_parts *parts);
-dtrain__call dtrain__tree_reduce_call(sync_reduction *reduction);
-dtrain__call dtrain__tree_finish_call(sync_reduction *reduction);
+/* Adds the calls to a program: during forward the buffers of its part are in place. */
+int dtrain__tree_plan_buffers(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Buffers that steps change (running statistics of batch norm), with the option parts. Every part of a step has buffers
  * of its own, which follow the batches of that part alone, so they do not depend on which rank computes it. A rank that
- * computes several parts keeps their buffers in an array, and puts those of a run in place while it runs. The mean over
+ * computes several parts keeps their buffers in an array, and puts those of a micro-batch in place while it runs forward. The mean over
  * the parts is made on the host, between steps.
  */
 #include <stdlib.h>
@@ -65,23 +65,27 @@ int dtrain__tree_share_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_e
 static int begin(void *context, const dtrain__run *run, beton_error *err)
 {
 	dtrain_sync *sync = context;
-	int status = dtrain__sync_begin_run(sync, run, err);
-	return status == BETON_OK && sync->started && dtrain__tree_runs(sync) > 1
-		       ? copy_buffers(sync, buffers_of_run(sync, sync->run), false, run->stream, err)
-		       : status;
+	return sync->started && dtrain__tree_runs(sync) > 1
+		       ? copy_buffers(sync, buffers_of_run(sync, run->micro_batch), false, run->stream, err)
+		       : BETON_OK;
 }
 
 static int end(void *context, const dtrain__run *run, beton_error *err)
 {
 	dtrain_sync *sync = context;
 	return sync->started && dtrain__tree_runs(sync) > 1
-		       ? copy_buffers(sync, buffers_of_run(sync, sync->run), true, run->stream, err)
+		       ? copy_buffers(sync, buffers_of_run(sync, run->micro_batch), true, run->stream, err)
 		       : BETON_OK;
 }
 
-dtrain__call dtrain__tree_buffers_call(dtrain_sync *sync)
+/* Backward changes no buffers. The next micro-batch may run forward before it. */
+int dtrain__tree_plan_buffers(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err)
 {
-	return (dtrain__call){.name = "buffers of the part", .issue = begin, .wait = end, .context = sync};
+	int32_t forward = dtrain__graph_forward_nodes(schedule->graph);
+	const dtrain__call puts = {.name = "buffers of the part", .issue = begin, .context = sync};
+	const dtrain__call gets = {.name = "buffers back to the part", .issue = end, .context = sync};
+	int status = dtrain__schedule_add(schedule, &puts, -1, 0, err);
+	return status == BETON_OK ? dtrain__schedule_add(schedule, &gets, forward - 1, forward, err) : status;
 }
 
 /* all: [ranks][runs][moving_count]. Makes the first array the mean over the parts, added up as gradients are. */

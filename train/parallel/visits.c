@@ -31,60 +31,41 @@ static int follow(const dtrain_sync *sync, dtrain_stream *stream, dtrain_event *
 	return status == BETON_OK ? sync->api->stream_wait(stream, event, err) : status;
 }
 
-int dtrain__sync_visit(sync_gather *gather, void *place, dtrain_stream *stream, beton_error *err)
+int dtrain__sync_visit(const sync_gather *gather, dtrain_event *begun, dtrain_event *ready, void *place,
+		       dtrain_stream *stream, beton_error *err)
 {
 	const dtrain_sync *sync = gather->gather.sync;
 	const sync_form *form = &gather->form;
-	int status = follow(sync, sync->visits, gather->begun, stream, err);
+	int status = follow(sync, sync->visits, begun, stream, err);
 	if (status == BETON_OK)
 		status = dtrain__offload_visit(sync->params, form->unit, form->copies, place, sync->visits, err);
 	/* A gather over the ranks records it, too. */
-	return status == BETON_OK ? sync->api->event_record(gather->gather.ready, sync->visits, err) : status;
+	return status == BETON_OK ? sync->api->event_record(ready, sync->visits, err) : status;
 }
 
-void dtrain__sync_place_grads(sync_reduction *reduction, void *memory)
+/* The optimizer finds the gradients there until the listener has heard of the unit. */
+static int issue_leave(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	const dtrain_sync *sync = reduction->sum.sync;
-	int unit = sync->operation_units[reduction->sum.index];
-	int64_t first = dtrain__unit_range(sync->params, unit).offset - sync->params->units[unit].offset;
-	void *part = dtrain__params_place(memory, (size_t)first * dtrain_dtype_size(sync->params->dtype));
-	sync->params->memory[unit].grads = part;
-	reduction->shard = reduction->shard_count ? part : NULL;
-}
-
-int dtrain__sync_leave(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
-{
-	const dtrain_sync *sync = reduction->sum.sync;
-	int unit = sync->operation_units[reduction->sum.index];
-	if (run->more)
-		return BETON_OK;
-	int status = follow(sync, sync->leaves, reduction->complete, run->stream, err);
+	const sync_reduction *reduction = stage->reduction;
+	const dtrain_sync *sync = reduction->sync;
+	sync->params->memory[reduction->unit].grads = arrays->shard;
+	int status = follow(sync, sync->leaves, arrays->flights[stage->index].ready, run->stream, err);
 	if (status == BETON_OK)
-		status = dtrain__offload_fetch(sync->params, unit, sync->leaves, err);
+		status = dtrain__offload_fetch(sync->params, reduction->unit, sync->leaves, err);
 	return status == BETON_OK ? sync->api->event_record(reduction->left, sync->leaves, err) : status;
 }
 
-/* The copy began when the reduction was waited for. */
-static int wait_for_leave(void *context, const dtrain__run *run, beton_error *err)
+static int wait_for_leave(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	const sync_reduction *reduction = context;
-	const dtrain_sync *sync = reduction->sum.sync;
-	int status = run->more ? BETON_OK : sync->api->stream_wait(run->stream, reduction->left, err);
-	return status == BETON_OK ? dtrain__sync_tell(reduction, run, err) : status;
+	(void)arrays;
+	return stage->reduction->sync->api->stream_wait(run->stream, stage->reduction->left, err);
 }
 
-static void abandon(void *context)
+static void abandon_leave(const sync_stage *stage)
 {
-	const sync_reduction *reduction = context;
-	const dtrain_sync *sync = reduction->sum.sync;
+	const dtrain_sync *sync = stage->reduction->sync;
 	sync->api->stream_synchronize(sync->leaves, NULL);
 }
 
-dtrain__call dtrain__sync_leave_call(dtrain_sync *sync, int index)
-{
-	return (dtrain__call){.name = "gradients to the host",
-			      .issue = dtrain__sync_nothing,
-			      .wait = wait_for_leave,
-			      .abandon = abandon,
-			      .context = &sync->reductions[index]};
-}
+const sync_stage_kind dtrain__stage_leave = {
+	.end = SYNC_END_LEAVING, .issue = issue_leave, .wait = wait_for_leave, .abandon = abandon_leave};

@@ -102,7 +102,7 @@ static void train(struct job *job, float *losses)
 {
 	beton_error err = {0};
 	for (int i = 0; i < STEPS; i++) {
-		expect(dtrain_program_run(job->program, job->stream, false, &err), &err);
+		expect(dtrain_program_run(job->program, job->stream, 0, 1, &err), &err);
 		expect(dtrain_optimizer_step(job->sgd, 0.1, job->stream, &err), &err);
 		losses[i] = read_loss(job);
 	}
@@ -145,7 +145,7 @@ static void captures_are_replayed(void **state)
 		expect(api->event_create(far.device, events[i], &err), &err);
 	expect(api->capture_begin(far.stream, &err), &err);
 	expect(api->event_mark(marks[0], far.stream, &err), &err);
-	expect(dtrain_program_run(far.program, far.stream, false, &err), &err);
+	expect(dtrain_program_run(far.program, far.stream, 0, 1, &err), &err);
 	expect(api->event_record(forked, far.stream, &err), &err);
 	expect(api->stream_wait(side, forked, &err), &err);
 	expect(api->copy(side, fetched, dtrain_program_data(far.program, far.loss), sizeof(float),

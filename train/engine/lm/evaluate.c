@@ -4,7 +4,7 @@
 int lm_run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err)
 {
 	int status = engine_feed_network(engine, &engine->val, batch, err);
-	return status == BETON_OK ? dtrain_program_run(engine->val.program, engine->stream, false, err) : status;
+	return status == BETON_OK ? dtrain_program_run(engine->val.program, engine->stream, 0, 1, err) : status;
 }
 
 static int64_t count_masked(const int64_t *targets, int64_t length)

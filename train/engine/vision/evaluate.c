@@ -43,7 +43,7 @@ int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error 
 		if (status == BETON_OK && views > 1)
 			status = add_views(engine, view, err);
 		if (status == BETON_OK)
-			status = dtrain_program_run(network.program, engine->stream, false, err);
+			status = dtrain_program_run(network.program, engine->stream, 0, 1, err);
 	}
 	return status;
 }

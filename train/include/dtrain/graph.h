@@ -299,9 +299,8 @@ typedef enum dtrain_recompute {
 BETON_API void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks);
 
 /* Behind dtrain_graph_backward and dtrain_graph_recompute, once: activations that backward reads are kept in pinned
- * host memory in between, but for small ones and the last ones. Copies go on beside ops. The bits are the same. The
- * program's instances share the memory, so one of them runs at a time. Error (when the graph is compiled): UNSUPPORTED
- * on devices in host memory. */
+ * host memory in between, but for small ones and the last ones. Copies go on beside ops. The bits are the same. Error
+ * (when the graph is compiled): UNSUPPORTED on devices in host memory. */
 BETON_API void dtrain_graph_offload(dtrain_graph *graph);
 
 /* Keeps a tensor's memory, plain row-major, until the end of the program, so that it can be read after a run. */
@@ -330,22 +329,40 @@ BETON_API const dtrain_shape *dtrain_program_shape(const dtrain_program *program
 /* tensor: a tensor of the program. */
 BETON_API dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrain_tensor tensor);
 
-/* Puts the whole program on the stream. more: other runs of the same step follow, and gradients accumulate
- * (<dtrain/sync.h>; without it the next run overwrites them). Errors: DEVICE, and those of the calls in the program's
- * schedule. */
-BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, bool more, beton_error *err);
+/* Puts the whole program on the stream, for micro-batch `micro_batch` (0 .. micro_batches - 1) of a step. With
+ * <dtrain/sync.h> the gradients of a step's micro-batches are added up, and reduced with the last one; without it each
+ * run overwrites them. A step of one micro-batch: 0, 1. Errors: INVALID_ARGUMENT (no such micro-batch), DEVICE, and
+ * those of the calls in the program's schedule. */
+BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, int32_t micro_batch,
+				 int32_t micro_batches, beton_error *err);
 
-/* The memory that a program runs in: activations and inputs. A program has one instance, used by the functions above.
- * More instances allow the activations of several batches at the same time; parameters, gradients and buffers are
- * shared. An instance belongs to one thread at a time, and so does the program. */
+/* The memory that a program runs in: activations, inputs, and the state of its calls. A program has one instance, used
+ * by the functions above. More instances allow several micro-batches at the same time; parameters, gradients and
+ * buffers are shared. An instance belongs to one thread at a time, and so does the program. */
 typedef struct dtrain_instance dtrain_instance;
+
+/* The phases of a run, in their order. A program without backward has only the first. */
+typedef enum dtrain_phase {
+	DTRAIN_FORWARD = 1,
+	DTRAIN_BACKWARD = 2, /* the gradients of activations, and those of weights unless these are deferred */
+	DTRAIN_WEIGHTS = 4,  /* the gradients of weights after dtrain_graph_defer_weights; nothing otherwise */
+	DTRAIN_ALL_PHASES = 7
+} dtrain_phase;
 
 /* program must outlive the instance. Errors: NO_MEMORY, DEVICE. */
 BETON_API int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out, beton_error *err);
 BETON_API void dtrain_instance_destroy(dtrain_instance **instance); /* NULL allowed */
 /* Like dtrain_program_data and dtrain_program_run. */
 BETON_API void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor);
-BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, bool more, beton_error *err);
+/* phases: one, or several that follow each other. An instance runs the phases of a micro-batch in their order, and in
+ * between other instances may run theirs. With <dtrain/sync.h> each phase runs for the micro-batches of a step in their
+ * order, on all ranks alike. Errors: those of dtrain_program_run; STATE (not the instance's next phase, or another
+ * micro-batch). After an error the instance begins with forward. */
+BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, unsigned phases,
+				  int32_t micro_batch, int32_t micro_batches, beton_error *err);
+/* Gives up a micro-batch whose last phase has not run, and with it the step. NULL, and an instance that has run all
+ * phases, are allowed. */
+BETON_API void dtrain_instance_abandon(dtrain_instance *instance);
 /* Later runs read the input from other device memory, which is owned by the caller and has the device's alignment;
  * NULL: from the instance's own again. A captured run keeps the memory that it was captured with. Errors:
  * INVALID_ARGUMENT. */

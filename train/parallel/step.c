@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The begin and the end of an execution that trains, and the step to which its micro-batch belongs.
+ */
+#include "common/error.h"
+#include "core/program.h"
+#include "tree.h"
+
+static bool is_alone(const dtrain_sync *sync)
+{
+	return (!sync->group || dtrain_group_size(sync->group) == 1) && !sync->model;
+}
+
+static int check(const dtrain_sync *sync, const dtrain__run *run, beton_error *err)
+{
+	if (!sync->started && !is_alone(sync))
+		return bt_fail(err, BETON_STATE,
+			       "sync: a program with backward runs before the sync is started, which would sum nothing "
+			       "over the %d ranks",
+			       dtrain_group_size(sync->group) * (sync->model ? dtrain_group_size(sync->model) : 1));
+	if (run->micro_batches > 1 && !sync->options.accumulates && !sync->options.parts)
+		return bt_fail(err, BETON_STATE,
+			       "sync: a step of %d micro-batches, which need the option accumulates",
+			       run->micro_batches);
+	if (sync->options.parts && run->micro_batches != dtrain__tree_runs(sync))
+		return bt_fail(err, BETON_STATE, "sync: a step of %d micro-batches, and each rank has %d parts",
+			       run->micro_batches, dtrain__tree_runs(sync));
+	return run->micro_batch == 0 || sync->begun
+		       ? BETON_OK
+		       : bt_fail(err, BETON_STATE, "sync: micro-batch %d of %d, and the step has no first one",
+				 run->micro_batch, run->micro_batches);
+}
+
+/* A step that was not completed has left its sums. */
+static int clear_sums(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
+{
+	bool clears = run->micro_batch == 0 && sync->sums_open;
+	sync->sums_open = sync->sums != NULL;
+	return clears ? sync->api->zero(run->stream, sync->sums, sync->sums_bytes, err) : BETON_OK;
+}
+
+static int begin(void *context, const dtrain__run *run, beton_error *err)
+{
+	dtrain_sync *sync = context;
+	sync_execution *execution = run->state;
+	int status = check(sync, run, err);
+	if (status != BETON_OK)
+		return status;
+	execution->instance = run->instance;
+	execution->next = sync->executions;
+	sync->executions = execution;
+	sync->begun = true;
+	status = clear_sums(sync, run, err);
+	return status == BETON_OK && dtrain__run_is_last(run) ? dtrain__sync_mark_began(sync, run->stream, err)
+							       : status;
+}
+
+static void leave(dtrain_sync *sync, sync_execution *execution)
+{
+	for (sync_execution **link = &sync->executions; *link; link = &(*link)->next) {
+		if (*link != execution)
+			continue;
+		*link = execution->next;
+		execution->instance = NULL;
+		return;
+	}
+}
+
+static int end(void *context, const dtrain__run *run, beton_error *err)
+{
+	dtrain_sync *sync = context;
+	(void)err;
+	leave(sync, run->state);
+	if (!dtrain__run_is_last(run))
+		return BETON_OK;
+	sync->sums_open = false;
+	dtrain__sync_mark_ended(sync);
+	return BETON_OK;
+}
+
+static void abandon(void *context, void *state)
+{
+	dtrain_sync *sync = context;
+	leave(sync, state);
+	dtrain__sync_give_up_step(sync);
+}
+
+void dtrain__sync_give_up_step(dtrain_sync *sync)
+{
+	sync->begun = false;
+}
+
+void dtrain__sync_drain(dtrain_sync *sync)
+{
+	while (sync->executions) {
+		sync_execution *execution = sync->executions;
+		dtrain_instance_abandon(execution->instance);
+		leave(sync, execution);
+	}
+}
+
+int dtrain__sync_plan_begin(dtrain_sync *sync, dtrain__schedule *schedule, int32_t *state, beton_error *err)
+{
+	const dtrain__state execution = {.bytes = sizeof(sync_execution)};
+	int status = dtrain__schedule_state(schedule, &execution, state, err);
+	const dtrain__call call = {
+		.name = "begin of a micro-batch", .issue = begin, .abandon = abandon, .context = sync, .state = *state};
+	return status == BETON_OK ? dtrain__schedule_add(schedule, &call, -1, 0, err) : status;
+}
+
+int dtrain__sync_plan_end(dtrain_sync *sync, dtrain__schedule *schedule, int32_t state, beton_error *err)
+{
+	int32_t nodes = schedule->graph->num_nodes;
+	const dtrain__call call = {.name = "end of a micro-batch", .wait = end, .context = sync, .state = state};
+	return dtrain__schedule_add(schedule, &call, nodes - 1, nodes, err);
+}
