@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/params.h"
+#include "core/program.h"
 #include "parallel/sync.h"
 
 enum { SEED = 11 };
@@ -91,7 +92,16 @@ static void make_program(training *t)
 	dtrain_tensor loss = build_loss(t, graph);
 	dtrain_graph_figure(graph, loss, 0);
 	dtrain_graph_backward(graph, loss);
+	if (job->deferred)
+		dtrain_graph_defer_weights(graph);
 	MUST(dtrain_sync_compile(t->sync, &graph, &t->program, &err));
+	const dtrain__schedule *schedule = &t->program->schedule;
+	bool has_deferred = false;
+	for (int32_t i = schedule->phase_ends[1]; i < schedule->phase_ends[2]; i++)
+		has_deferred = has_deferred || schedule->steps[i].kind == DTRAIN__RUN;
+	REQUIRE(has_deferred == job->deferred);
+	for (int i = 0; i < job->runs && job->order; i++)
+		MUST(dtrain_instance_create(t->program, &t->instances[i], &err));
 }
 
 /* ---- one training ---- */
@@ -148,6 +158,8 @@ void close_training(training *t)
 {
 	dtrain_sync_stop(t->sync);
 	dtrain_optimizer_destroy(&t->optimizer);
+	for (int i = 0; i < t->job->runs; i++)
+		dtrain_instance_destroy(&t->instances[i]);
 	dtrain_program_destroy(&t->program);
 	dtrain_sync_destroy(&t->sync);
 	dtrain_mesh_destroy(&t->mesh);
@@ -163,8 +175,8 @@ static void be_late(const training *t, int step, int place)
 
 static void put(training *t, dtrain_tensor tensor, const void *from, size_t bytes)
 {
-	MUST(t->api->copy(t->stream, dtrain_program_data(t->program, tensor), from, bytes, DTRAIN_HOST_TO_DEVICE,
-			  &err));
+	void *to = t->filled ? dtrain_instance_data(t->filled, tensor) : dtrain_program_data(t->program, tensor);
+	MUST(t->api->copy(t->stream, to, from, bytes, DTRAIN_HOST_TO_DEVICE, &err));
 	MUST(t->api->stream_synchronize(t->stream, &err));
 }
 
@@ -259,14 +271,31 @@ static int64_t moved(dtrain_group *group, const char *kind)
 	return elements;
 }
 
+static void run_phase(training *t, int step, char phase, int run)
+{
+	unsigned phases = phase == 'F'      ? DTRAIN_FORWARD
+			  : phase == 'W'    ? DTRAIN_WEIGHTS
+			  : t->job->deferred ? DTRAIN_BACKWARD
+					     : DTRAIN_BACKWARD | DTRAIN_WEIGHTS;
+	t->filled = t->instances[run];
+	if (phase == 'F')
+		fill(t, step, run);
+	be_late(t, step, run);
+	MUST(dtrain_instance_run(t->instances[run], t->stream, phases, run, t->job->runs, &err));
+}
+
 static void run_step(training *t, int step, result *out)
 {
 	float figure, clip[DTRAIN_CLIPS];
-	for (int run = 0; run < t->job->runs; run++) {
+	for (int run = 0; run < t->job->runs && !t->job->order; run++) {
 		fill(t, step, run);
 		be_late(t, step, run);
+		if (run == 0 && t->job->restarts)
+			MUST(dtrain_program_run(t->program, t->stream, 0, t->job->runs, &err));
 		MUST(dtrain_program_run(t->program, t->stream, run, t->job->runs, &err));
 	}
+	for (const char *at = t->job->order; at && *at; at += 2)
+		run_phase(t, step, at[0], at[1] - '0');
 	be_late(t, step, 2);
 	MUST(dtrain_optimizer_step(t->optimizer, 0.01, t->stream, &err));
 	MUST(t->api->copy(t->stream, &figure, dtrain_params_figures(t->params), sizeof(figure), DTRAIN_DEVICE_TO_HOST,

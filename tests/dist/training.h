@@ -18,7 +18,12 @@ typedef struct setup {
 	int shard;            /* ranks that share a copy; 0: all */
 	int64_t in, mid, out; /* of two linear layers, or vocabulary, width and classes of a tied head */
 	enum { PLAIN, TWICE, TIED, WIDE, BAD } network;
-	int runs; /* of a step */
+	int runs; /* micro-batches of a step */
+	/* The phases of a step with an instance for each micro-batch: "F0F1B0B1". Without `deferred` B is all of backward,
+	 * with it the gradients of weights are W. NULL: each micro-batch as a whole, in turn. */
+	const char *order;
+	bool deferred;
+	bool restarts; /* each step begins with a micro-batch that is given up */
 	bool locally, keep, in_one_unit, bf16, late;
 	size_t prefetch;
 	double clip; /* 0: none */
@@ -48,6 +53,8 @@ typedef struct training {
 	dtrain_mesh *mesh;
 	dtrain_sync *sync;
 	dtrain_program *program;
+	dtrain_instance *instances[8];
+	dtrain_instance *filled; /* what `fill` writes to; NULL: the program's own */
 	dtrain_optimizer *optimizer;
 	dtrain_tensor x, label;
 	int rank, ranks; /* among the data ranks */

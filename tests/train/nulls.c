@@ -320,6 +320,8 @@ static void graphs_take_null(void **state)
 	dtrain_graph_backward(NULL, 0);
 	dtrain_graph_backward_from(NULL, 0, NULL, NULL);
 	dtrain_graph_recompute(NULL, 0, 0);
+	dtrain_graph_defer_weights(NULL);
+	dtrain_instance_abandon(NULL);
 	dtrain_graph_offload(NULL);
 	dtrain_graph_keep(NULL, 0);
 	dtrain_graph_figure(NULL, 0, 0);

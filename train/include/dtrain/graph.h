@@ -298,6 +298,11 @@ typedef enum dtrain_recompute {
  * blocks, and what is in front of the first one; INT64_MAX: all. Gradients are completed in the same order. */
 BETON_API void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks);
 
+/* After dtrain_graph_backward and dtrain_graph_recompute: ops on which only gradients of parameters depend come after
+ * all others, as the phase DTRAIN_WEIGHTS of dtrain_instance_run. The bits are the same; activations that these ops read
+ * are kept longer. Error (when the graph is compiled): STATE if the graph has no backward. */
+BETON_API void dtrain_graph_defer_weights(dtrain_graph *graph);
+
 /* Behind dtrain_graph_backward and dtrain_graph_recompute, once: activations that backward reads are kept in pinned
  * host memory in between, but for small ones and the last ones. Copies go on beside ops. The bits are the same. Error
  * (when the graph is compiled): UNSUPPORTED on devices in host memory. */
