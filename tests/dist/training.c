@@ -273,8 +273,8 @@ static int64_t moved(dtrain_group *group, const char *kind)
 
 static void run_phase(training *t, int step, char phase, int run)
 {
-	unsigned phases = phase == 'F'      ? DTRAIN_FORWARD
-			  : phase == 'W'    ? DTRAIN_WEIGHTS
+	unsigned phases = phase == 'F'       ? DTRAIN_FORWARD
+			  : phase == 'W'     ? DTRAIN_WEIGHTS
 			  : t->job->deferred ? DTRAIN_BACKWARD
 					     : DTRAIN_BACKWARD | DTRAIN_WEIGHTS;
 	t->filled = t->instances[run];

@@ -19,8 +19,8 @@ typedef struct setup {
 	int64_t in, mid, out; /* of two linear layers, or vocabulary, width and classes of a tied head */
 	enum { PLAIN, TWICE, TIED, WIDE, BAD } network;
 	int runs; /* micro-batches of a step */
-	/* The phases of a step with an instance for each micro-batch: "F0F1B0B1". Without `deferred` B is all of backward,
-	 * with it the gradients of weights are W. NULL: each micro-batch as a whole, in turn. */
+	/* The phases of a step with an instance for each micro-batch: "F0F1B0B1". Without `deferred` B is all of
+	 * backward, with it the gradients of weights are W. NULL: each micro-batch as a whole, in turn. */
 	const char *order;
 	bool deferred;
 	bool restarts; /* each step begins with a micro-batch that is given up */

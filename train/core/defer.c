@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gradients of weights after those of activations, for schedules that fill the time in which a rank waits for
- * another stage ("zero bubble").
+ * Moves the gradients of weights after the gradients of activations. A pipeline schedule without bubbles computes them
+ * while a rank waits for another stage ("zero bubble").
  */
 #include <stdlib.h>
 #include <string.h>

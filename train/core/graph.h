@@ -132,7 +132,7 @@ dtrain_tensor dtrain__graph_view(dtrain_graph *graph, dtrain_tensor parent, cons
 /* root: the tensor whose memory contains a view, or the tensor itself if it is not a view. The other: the position
  * there, in elements. */
 dtrain_tensor dtrain__graph_root(const dtrain_graph *graph, dtrain_tensor tensor);
-/* The nodes before those of backward. */
+/* The number of forward nodes, which come before all backward nodes. */
 int32_t dtrain__graph_forward_nodes(const dtrain_graph *graph);
 int64_t dtrain__graph_offset(const dtrain_graph *graph, dtrain_tensor tensor);
 

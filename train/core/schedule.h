@@ -26,8 +26,8 @@ static inline bool dtrain__run_is_last(const dtrain__run *run)
 
 enum { DTRAIN__STATE_EVENTS = 8 };
 
-/* What a call keeps in each instance, so that several executions can be in flight: `bytes`, zero at first, of which the
- * instance creates the events at these offsets. */
+/* A call's data in each instance, so that several executions can be in flight: `bytes` of memory, zero at first. The
+ * instance creates an event at each of the offsets `events`. */
 typedef struct dtrain__state {
 	size_t bytes;
 	size_t events[DTRAIN__STATE_EVENTS];

@@ -17,10 +17,10 @@ struct dtrain__swap {
 	dtrain__swaps *all;
 	dtrain_tensor from, to;
 	int32_t last_use, next_use; /* nodes: the last one of forward, the first one of backward */
-	size_t place; /* in the instance's pinned memory */
+	size_t place;               /* in the instance's pinned memory */
 };
 
-/* Of an instance: when each copy may begin, and when it has ended. */
+/* Each instance's events: a copy may begin; it has ended. */
 typedef struct swap_state {
 	dtrain_event *left[2], *returned[2];
 } swap_state;
@@ -205,8 +205,7 @@ static int issue_return(void *context, const dtrain__run *run, beton_error *err)
 	if (status == BETON_OK)
 		status = program->api->copy(own, address_of(swap, run, swap->to),
 					    (char *)run->instance->swapped + swap->place,
-					    program->operands[swap->to].bytes,
-					    DTRAIN_HOST_TO_DEVICE, err);
+					    program->operands[swap->to].bytes, DTRAIN_HOST_TO_DEVICE, err);
 	return status == BETON_OK ? program->api->event_record(state->returned[1], own, err) : status;
 }
 

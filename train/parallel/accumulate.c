@@ -71,8 +71,8 @@ static int issue(const sync_stage *stage, sync_arrays *arrays, const dtrain__run
 {
 	const sync_reduction *reduction = stage->reduction;
 	void *array = reduction->each_run && reduction->shard_count ? arrays->shard : arrays->memory;
-	int status = reduction->tree ? dtrain__tree_accumulate(reduction, array, run, err)
-				     : add(reduction, array, run, err);
+	int status =
+		reduction->tree ? dtrain__tree_accumulate(reduction, array, run, err) : add(reduction, array, run, err);
 	if (!dtrain__run_is_last(run))
 		arrays->at = reduction->num_stages;
 	return status;

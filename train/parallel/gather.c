@@ -53,7 +53,7 @@ static sync_transfer transfer_of(const dtrain_sync *sync, const sync_form *form,
 			       .dtype = form->dtype};
 }
 
-/* Of an execution. */
+/* The state of a gather's call. */
 typedef struct gather_state {
 	sync_flight flight;
 	dtrain_event *begun; /* of a unit that visits: its memory is free */
@@ -73,8 +73,8 @@ static int issue_gather(void *context, const dtrain__run *run, beton_error *err)
 		return BETON_OK;
 	void *unit = form->is_whole ? form->memory : dtrain__instance_lease(run->instance, gather->lease);
 	const sync_transfer transfer = transfer_of(sync, form, unit);
-	int status = form->visits ? dtrain__sync_visit(gather, state->begun, state->flight.ready,
-						       place_of(form, unit), run->stream, err)
+	int status = form->visits ? dtrain__sync_visit(gather, state->begun, state->flight.ready, place_of(form, unit),
+						       run->stream, err)
 				  : BETON_OK;
 	return status == BETON_OK && sync->shards
 		       ? dtrain__operation_issue(&gather->gather, &state->flight, &transfer,
@@ -164,9 +164,7 @@ int dtrain_sync_add_model(void *context, void *memory, int64_t count, dtrain_str
 	if (BT_MISSING(err, stream))
 		return BETON_INVALID_ARGUMENT;
 	dtrain_sync *sync = context;
-	return sync->started && sync->model
-		       ? add_on_stream(sync, sync->model, memory, count, stream, err)
-		       : BETON_OK;
+	return sync->started && sync->model ? add_on_stream(sync, sync->model, memory, count, stream, err) : BETON_OK;
 }
 
 int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err)
@@ -174,7 +172,5 @@ int dtrain_sync_add_shards(void *context, void *memory, int64_t count, dtrain_st
 	if (BT_MISSING(err, stream))
 		return BETON_INVALID_ARGUMENT;
 	dtrain_sync *sync = context;
-	return sync->started && sync->shards
-		       ? add_on_stream(sync, sync->shards, memory, count, stream, err)
-		       : BETON_OK;
+	return sync->started && sync->shards ? add_on_stream(sync, sync->shards, memory, count, stream, err) : BETON_OK;
 }

@@ -199,8 +199,7 @@ static int add_union(const dtrain_sync_marks *marks, double *out, beton_error *e
 static int read_times(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err)
 {
 	bool events = dtrain__group_is_stream_ordered(marks->sync->group);
-	int status =
-		marks->sync->api->event_elapsed_ms(marks->forward, marks->backward, &out->backward_ms, err);
+	int status = marks->sync->api->event_elapsed_ms(marks->forward, marks->backward, &out->backward_ms, err);
 	for (int i = 0; i < marks->count && status == BETON_OK; i++) {
 		sync_mark *mark = &marks->operations[i];
 		if (mark->used && events)

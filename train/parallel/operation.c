@@ -47,11 +47,11 @@ static int start(sync_flight *flight, const sync_transfer *t, const work_notes *
 		return dtrain__reduce_scatter_noted(t->group, t->output, t->input, t->count, t->dtype, t->op,
 						    flight->ready, notes, &flight->work, err);
 	case SYNC_ALL_GATHER:
-		return dtrain__all_gather_noted(t->group, t->output, t->input, t->count, t->dtype, flight->ready,
-						notes, &flight->work, err);
+		return dtrain__all_gather_noted(t->group, t->output, t->input, t->count, t->dtype, flight->ready, notes,
+						&flight->work, err);
 	case SYNC_ALL_TO_ALL:
-		return dtrain__all_to_all_noted(t->group, t->output, t->input, t->count, t->dtype, flight->ready,
-						notes, &flight->work, err);
+		return dtrain__all_to_all_noted(t->group, t->output, t->input, t->count, t->dtype, flight->ready, notes,
+						&flight->work, err);
 	default:
 		return dtrain__allreduce_noted(t->group, t->output, t->count, t->dtype, t->op, flight->ready, notes,
 					       &flight->work, err);

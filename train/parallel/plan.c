@@ -209,8 +209,8 @@ static int note_reduction(const plan_state *state, int index, int32_t after, int
 	return dtrain__timeline_add(sync, &transfer, &replicas->operation, err);
 }
 
-/* Adds the call that waits for a stage, and the leases that end there: of the stage, and of those before it that are not
- * waited for. */
+/* Adds the call that waits for a stage, and the leases that end there: of the stage, and of those before it that are
+ * not waited for. */
 static int add_stage(plan_state *state, sync_planned *planned, const dtrain__call *call, int stage, int32_t after,
 		     int32_t before, beton_error *err)
 {
@@ -225,7 +225,7 @@ static int add_stage(plan_state *state, sync_planned *planned, const dtrain__cal
 	return status;
 }
 
-/* before: in front of which node the first stage is waited for. */
+/* before: the first stage is waited for before this node. */
 static int add_reduction(plan_state *state, int index, int32_t after, int32_t before, beton_error *err)
 {
 	sync_planned *planned = &state->program->planned[index];
@@ -254,7 +254,7 @@ static int add_reduction(plan_state *state, int index, int32_t after, int32_t be
 							  : status;
 }
 
-/* The later stages of all units are waited for behind backward, those of the same place in the lists together, so that
+/* After backward each later stage is waited for unit by unit, before the stage after it begins for any unit, so that
  * operations overlap. */
 static int add_later_stages(plan_state *state, int32_t after, beton_error *err)
 {

@@ -33,14 +33,13 @@ static int issue_scatter(const sync_stage *stage, sync_arrays *arrays, const dtr
 {
 	const sync_reduction *reduction = stage->reduction;
 	void *rounded = reduction->narrow ? arrays->transient[stage->index - 1] : NULL;
-	const sync_transfer transfer = {.kind = SYNC_REDUCE_SCATTER,
-					.group = stage->group,
-					.input = rounded ? rounded : arrays->memory,
-					.output = rounded ? dtrain__sync_rounded_part(reduction, rounded)
-							  : arrays->shard,
-					.count = reduction->shard_count,
-					.dtype = rounded ? reduction->sync->sent
-							 : dtrain_params_dtype(reduction->sync->params)};
+	const sync_transfer transfer = {
+		.kind = SYNC_REDUCE_SCATTER,
+		.group = stage->group,
+		.input = rounded ? rounded : arrays->memory,
+		.output = rounded ? dtrain__sync_rounded_part(reduction, rounded) : arrays->shard,
+		.count = reduction->shard_count,
+		.dtype = rounded ? reduction->sync->sent : dtrain_params_dtype(reduction->sync->params)};
 	return dtrain__operation_issue(&stage->operation, &arrays->flights[stage->index], &transfer, run->stream,
 				       dtrain__run_is_last(run), err);
 }
@@ -108,7 +107,8 @@ static void list_unit(sync_reduction *reduction)
 	if (reduction->state)
 		list_hook(reduction, sync->group);
 	else
-		dtrain__stage_add(reduction, &dtrain__stage_sum, sync->group)->op = sync->kind->has_rounds ? DTRAIN_AVG : DTRAIN_SUM;
+		dtrain__stage_add(reduction, &dtrain__stage_sum, sync->group)->op =
+			sync->kind->has_rounds ? DTRAIN_AVG : DTRAIN_SUM;
 }
 
 static void list_stages(sync_reduction *reduction)
@@ -321,7 +321,8 @@ dtrain__state dtrain__sync_arrays_state(void)
 {
 	dtrain__state state = {.bytes = sizeof(sync_arrays), .num_events = SYNC_STAGES};
 	for (size_t i = 0; i < SYNC_STAGES; i++)
-		state.events[i] = offsetof(sync_arrays, flights) + i * sizeof(sync_flight) + offsetof(sync_flight, ready);
+		state.events[i] =
+			offsetof(sync_arrays, flights) + i * sizeof(sync_flight) + offsetof(sync_flight, ready);
 	return state;
 }
 

@@ -14,8 +14,7 @@ static int create(sync_reduction *reduction, size_t *workspace, beton_error *err
 	dtrain_op_desc narrow = dtrain__compression_narrow(reduction->count, sync->sent, sync->num_shards);
 	dtrain_op_desc widen = dtrain__compression_widen(reduction->shard_count, sync->sent, sync->num_shards);
 	int status = dtrain__sync_create_op(sync, &narrow, &reduction->narrow, workspace, err);
-	return status == BETON_OK ? dtrain__sync_create_op(sync, &widen, &reduction->widen, workspace, err)
-				  : status;
+	return status == BETON_OK ? dtrain__sync_create_op(sync, &widen, &reduction->widen, workspace, err) : status;
 }
 
 int dtrain__sync_create_roundings(dtrain_sync *sync, beton_error *err)

@@ -19,8 +19,7 @@ static int check(const dtrain_sync *sync, const dtrain__run *run, beton_error *e
 			       "over the %d ranks",
 			       dtrain_group_size(sync->group) * (sync->model ? dtrain_group_size(sync->model) : 1));
 	if (run->micro_batches > 1 && !sync->options.accumulates && !sync->options.parts)
-		return bt_fail(err, BETON_STATE,
-			       "sync: a step of %d micro-batches, which need the option accumulates",
+		return bt_fail(err, BETON_STATE, "sync: a step of %d micro-batches, which need the option accumulates",
 			       run->micro_batches);
 	if (sync->options.parts && run->micro_batches != dtrain__tree_runs(sync))
 		return bt_fail(err, BETON_STATE, "sync: a step of %d micro-batches, and each rank has %d parts",
@@ -52,7 +51,7 @@ static int begin(void *context, const dtrain__run *run, beton_error *err)
 	sync->begun = true;
 	status = clear_sums(sync, run, err);
 	return status == BETON_OK && dtrain__run_is_last(run) ? dtrain__sync_mark_began(sync, run->stream, err)
-							       : status;
+							      : status;
 }
 
 static void leave(dtrain_sync *sync, sync_execution *execution)

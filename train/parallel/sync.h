@@ -58,8 +58,8 @@ enum { SYNC_STAGES = 6 };
 
 /* The arrays of a reduction in one execution, and the operations on them. */
 typedef struct sync_arrays {
-	void *memory; /* what backward writes */
-	void *shard;  /* this rank's part of the sum; NULL: all ranks get the whole */
+	void *memory;                 /* what backward writes */
+	void *shard;                  /* this rank's part of the sum; NULL: all ranks get the whole */
 	void *transient[SYNC_STAGES]; /* of each stage that has bytes */
 	sync_flight flights[SYNC_STAGES];
 	int at; /* the stage that has been issued, and is not complete; the number of stages: none */
@@ -67,7 +67,7 @@ typedef struct sync_arrays {
 
 /* When a stage that is waited for ends. */
 typedef enum sync_stage_end {
-	SYNC_END_SOON,    /* in the order of the reductions, when memory is wanted back; only the first stage that ends */
+	SYNC_END_SOON, /* in the order of the reductions, when memory is wanted back; only the first stage that ends */
 	SYNC_END_LEAVING, /* some units later */
 	SYNC_END_OF_RUN,  /* after backward, when all reductions have ended the stage before */
 } sync_stage_end;
@@ -137,7 +137,7 @@ typedef struct sync_planned {
 	int32_t state, issued;       /* of its calls; the call that issues it */
 	int32_t grads;               /* the lease of its memory; -1: it is not in the arena */
 	int32_t leases[SYNC_STAGES]; /* of what stages need; -1: nothing */
-	/* What no op of the program writes: padding, parameters without a gradient. Bytes. */
+	/* Ranges in bytes that no op of the program writes: padding, parameters without a gradient. */
 	struct {
 		size_t begin, count;
 	} * gaps;
@@ -211,7 +211,7 @@ typedef struct sync_mark {
 struct dtrain_sync_marks {
 	dtrain_sync *sync;
 	dtrain_event *began, *forward, *backward; /* marks: the first op; the ends of forward and backward */
-	double began_ms;               /* the same time on the host's clock */
+	double began_ms;                          /* the same time on the host's clock */
 	sync_mark *operations;
 	int count;
 	dtrain_event **nodes; /* marked behind each; NULL: the sync has no timeline */
@@ -257,8 +257,8 @@ struct dtrain_sync {
 	int count;
 	int *operation_units; /* for each operation that has marks */
 	int num_operations;
-	sync_program *programs; /* all that were compiled */
-	sync_execution *executions; /* those that are not complete */
+	sync_program *programs;     /* all that were compiled */
+	sync_execution *executions; /* not complete yet */
 	void *sums;                 /* memory of all reductions' sums; NULL: steps have one micro-batch */
 	size_t sums_bytes;
 	void *add_workspace;
@@ -277,8 +277,8 @@ struct dtrain_sync {
 
 	sync_operation between_steps; /* collectives outside of programs, one at a time */
 	sync_flight between;
-	dtrain_event *packed_ready;   /* recorded when the buffers are packed */
-	void *packed;                 /* all buffers, for a single reduction; in device memory, as the group requires */
+	dtrain_event *packed_ready; /* recorded when the buffers are packed */
+	void *packed;               /* all buffers, for a single reduction; in device memory, as the group requires */
 	int64_t packed_count;
 	int64_t moving_count; /* elements of the buffers that are not fixed */
 	float *part_buffers;  /* [runs of a step][moving_count]: see tree_buffers.c; NULL: none */
@@ -295,7 +295,7 @@ dtrain__lines dtrain__mesh_lines(const dtrain_mesh *mesh);
 
 /* has_marks: it belongs to programs that train. unit: -1 of the figures. */
 int dtrain__operation_open(sync_operation *operation, dtrain_sync *sync, int unit, bool has_marks, beton_error *err);
-/* Starts it after everything on the stream. marked: this micro-batch is the one of the step that has marks. */
+/* Starts it after everything on the stream. marked: the step's marks take its times. */
 int dtrain__operation_issue(const sync_operation *operation, sync_flight *flight, const sync_transfer *transfer,
 			    dtrain_stream *stream, bool marked, beton_error *err);
 /* Makes later work on the stream wait for it, if it is running. */
@@ -303,7 +303,7 @@ int dtrain__operation_wait(const sync_operation *operation, sync_flight *flight,
 			   beton_error *err);
 /* Nothing writes to its memory afterwards. */
 void dtrain__flight_abandon(sync_flight *flight);
-/* Of operations outside of programs. */
+/* For operations outside of programs. */
 int dtrain__flight_open(const dtrain_sync *sync, sync_flight *flight, beton_error *err);
 void dtrain__flight_close(const dtrain_sync *sync, sync_flight *flight);
 

@@ -239,9 +239,8 @@ static const sync_stage_kind exchange = {
 /* Gives the sum to all ranks. */
 static int issue_spread(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	const sync_transfer transfer = {.kind = SYNC_ALL_GATHER,
-					.input = own_part(stage->reduction, arrays),
-					.output = arrays->memory};
+	const sync_transfer transfer = {
+		.kind = SYNC_ALL_GATHER, .input = own_part(stage->reduction, arrays), .output = arrays->memory};
 	return put_operation(stage, arrays, transfer, run, err);
 }
 

@@ -7,7 +7,7 @@
 
 #include "sync.h"
 
-/* Of a reduction. */
+/* A reduction's ops and form. */
 struct sync_tree {
 	dtrain_op *add; /* adds two ranks' parts */
 	bool spreads;   /* each rank adds up a part, and all get the whole */

@@ -2,8 +2,8 @@
  *
  * Buffers that steps change (running statistics of batch norm), with the option parts. Every part of a step has buffers
  * of its own, which follow the batches of that part alone, so they do not depend on which rank computes it. A rank that
- * computes several parts keeps their buffers in an array, and puts those of a micro-batch in place while it runs forward. The mean over
- * the parts is made on the host, between steps.
+ * computes several parts keeps their buffers in an array, and puts those of a micro-batch in place while it runs
+ * forward. The mean over the parts is made on the host, between steps.
  */
 #include <stdlib.h>
 

@@ -299,8 +299,8 @@ typedef enum dtrain_recompute {
 BETON_API void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks);
 
 /* After dtrain_graph_backward and dtrain_graph_recompute: ops on which only gradients of parameters depend come after
- * all others, as the phase DTRAIN_WEIGHTS of dtrain_instance_run. The bits are the same; activations that these ops read
- * are kept longer. Error (when the graph is compiled): STATE if the graph has no backward. */
+ * all others, as the phase DTRAIN_WEIGHTS of dtrain_instance_run. The bits are the same; activations that these ops
+ * read are kept longer. Error (when the graph is compiled): STATE if the graph has no backward. */
 BETON_API void dtrain_graph_defer_weights(dtrain_graph *graph);
 
 /* Behind dtrain_graph_backward and dtrain_graph_recompute, once: activations that backward reads are kept in pinned
@@ -335,9 +335,9 @@ BETON_API const dtrain_shape *dtrain_program_shape(const dtrain_program *program
 BETON_API dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrain_tensor tensor);
 
 /* Puts the whole program on the stream, for micro-batch `micro_batch` (0 .. micro_batches - 1) of a step. With
- * <dtrain/sync.h> the gradients of a step's micro-batches are added up, and reduced with the last one; without it each
+ * <dtrain/sync.h> the gradients of a step's micro-batches are added up, and the last one reduces them; without it each
  * run overwrites them. A step of one micro-batch: 0, 1. Errors: INVALID_ARGUMENT (no such micro-batch), DEVICE, and
- * those of the calls in the program's schedule. */
+ * the errors of calls in the program's schedule. */
 BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, int32_t micro_batch,
 				 int32_t micro_batches, beton_error *err);
 
@@ -349,7 +349,7 @@ typedef struct dtrain_instance dtrain_instance;
 /* The phases of a run, in their order. A program without backward has only the first. */
 typedef enum dtrain_phase {
 	DTRAIN_FORWARD = 1,
-	DTRAIN_BACKWARD = 2, /* the gradients of activations, and those of weights unless these are deferred */
+	DTRAIN_BACKWARD = 2, /* the gradients of activations; also of weights unless they are deferred */
 	DTRAIN_WEIGHTS = 4,  /* the gradients of weights after dtrain_graph_defer_weights; nothing otherwise */
 	DTRAIN_ALL_PHASES = 7
 } dtrain_phase;
@@ -359,10 +359,10 @@ BETON_API int dtrain_instance_create(const dtrain_program *program, dtrain_insta
 BETON_API void dtrain_instance_destroy(dtrain_instance **instance); /* NULL allowed */
 /* Like dtrain_program_data and dtrain_program_run. */
 BETON_API void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor);
-/* phases: one, or several that follow each other. An instance runs the phases of a micro-batch in their order, and in
- * between other instances may run theirs. With <dtrain/sync.h> each phase runs for the micro-batches of a step in their
- * order, on all ranks alike. Errors: those of dtrain_program_run; STATE (not the instance's next phase, or another
- * micro-batch). After an error the instance begins with forward. */
+/* phases: one, or several that follow each other. An instance runs the phases of a micro-batch in their order; other
+ * instances may run in between. With <dtrain/sync.h> each phase runs for the micro-batches of a step in their order, on
+ * all ranks alike. Errors: as dtrain_program_run; STATE (not the instance's next phase, or another micro-batch). After
+ * an error the instance begins with forward. */
 BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, unsigned phases,
 				  int32_t micro_batch, int32_t micro_batches, beton_error *err);
 /* Gives up a micro-batch whose last phase has not run, and with it the step. NULL, and an instance that has run all
