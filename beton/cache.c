@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "decompress.h"
 
 /* Lines in a set. Parts of a file begin anywhere, so some sets get one line more of each part than others. */
 enum { WAYS = 8 };

@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "common/error.h"
+#include "decompress.h"
 #include "reader.h"
 #ifdef HAVE_JPEG
 #include "jpeg/check.h"

@@ -2,6 +2,7 @@
 #include "decompress.h"
 
 #include "common/error.h"
+#include "extension.h"
 #include "format.h"
 #include "reader.h"
 

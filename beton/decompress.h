@@ -12,24 +12,10 @@
 
 #include <beton/beton.h>
 
-enum { SPARE_CONTEXTS = 16 };
-
-typedef struct dictionary_table dictionary_table;
-
-/* What a reader, or all that share a cache, have to decompress with. */
-typedef struct unpack_pool {
-	_Atomic(void *) spare[SPARE_CONTEXTS]; /* idle contexts, of 100 KB each */
-	pthread_mutex_t lock;
-	dictionary_table *tables; /* in use: files that were split from one have the same. Guarded by lock */
-} unpack_pool;
+#include "reader.h"
 
 void bt_unpack_pool_init(unpack_pool *pool);
 void bt_unpack_pool_free(unpack_pool *pool);
-
-/* Zero-initialise. */
-typedef struct dictionary_cache {
-	_Atomic(dictionary_table *) table; /* NULL until first needed */
-} dictionary_cache;
 
 /* Whether this build can decompress. */
 bool bt_can_decompress(beton_compression compression);

@@ -8,9 +8,10 @@
 
 #include "common/error.h"
 #include "common/hash.h"
-#include "jpeg_index.h"
 #include "reader.h"
-#include "sums.h"
+
+/* Bytes that are read at once to take a checksum. */
+enum { RANGE_BUFFER = 1 << 18 };
 
 const char *bt_section_name(uint32_t kind)
 {
@@ -55,7 +56,7 @@ static uint64_t expected_size(const beton_reader *reader, uint32_t kind)
 	case SECTION_METADATA_SUMS:
 		return (metadata / METADATA_SUM_PIECE + (metadata % METADATA_SUM_PIECE != 0)) * sizeof(uint64_t);
 	case SECTION_JPEG_PLACES:
-		return bt_jpeg_pictures(reader) * sizeof(uint64_t);
+		return bt_pictures(reader) * sizeof(uint64_t);
 	case SECTION_TABLE_SUMS:
 		return (table / TABLE_SUM_PIECE + (table % TABLE_SUM_PIECE != 0)) * sizeof(uint64_t);
 	default:
@@ -243,11 +244,37 @@ bool bt_extension_touches(const extension_block *block, uint64_t offset, uint64_
 	return offset < directory_end && block->directory < end;
 }
 
+/* XXH3-64 of size bytes of the file at offset. Errors: IO, FILE_CHANGED, NO_MEMORY. */
+static int sum_range(const beton_reader *reader, const char *section, uint64_t offset, uint64_t size, uint64_t *sum,
+		     beton_error *err)
+{
+	uint8_t *buffer = malloc(RANGE_BUFFER);
+	XXH3_state_t *state = XXH3_createState();
+	int result = BETON_OK;
+	if (!buffer || !state)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
+	else
+		XXH3_64bits_reset(state);
+	while (result == BETON_OK && size > 0) {
+		size_t count = size < RANGE_BUFFER ? (size_t)size : RANGE_BUFFER;
+		result = bt_read_section(reader, section, buffer, count, offset, err);
+		if (result == BETON_OK)
+			XXH3_64bits_update(state, buffer, count);
+		offset += count;
+		size -= count;
+	}
+	if (result == BETON_OK)
+		*sum = XXH3_64bits_digest(state);
+	XXH3_freeState(state);
+	free(buffer);
+	return result;
+}
+
 int bt_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err)
 {
 	uint64_t sum;
 	const char *name = bt_section_name(section->kind);
-	int result = bt_sum_range(reader, name, section->offset, section->size, &sum, err);
+	int result = sum_range(reader, name, section->offset, section->size, &sum, err);
 	if (result == BETON_OK && sum != section->sum)
 		result = bt_fail(err, BETON_FORMAT,
 				 "%s: extension block: the %s at offset %llu do not match their checksum", reader->path,

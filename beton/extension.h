@@ -10,24 +10,7 @@
 
 #include <beton/beton.h>
 
-#include "format.h"
-
-typedef struct extension_section {
-	uint32_t kind;
-	uint64_t offset; /* in the file; 0: no such section */
-	uint64_t size;
-	uint64_t sum;
-} extension_section;
-
-typedef struct extension_block {
-	uint32_t count;
-	extension_section *list;                /* [count], by offset; the reader frees it */
-	extension_section known[SECTION_KINDS]; /* by kind */
-	uint32_t version;
-	uint64_t directory; /* offset */
-	uint64_t begin;     /* lowest offset of sections and directory */
-	bool ignored;       /* there may be a block that cannot be used: of a later version, or damaged */
-} extension_block;
+#include "reader.h"
 
 /* Reads the block, if the file has one of a known version, and sets the members of info about it. head: header and
  * field descriptors, info->metadata_offset bytes. Does not read the sections. Errors: FORMAT (the block is damaged),

@@ -9,6 +9,7 @@
 #include "common/hash.h"
 #include "format.h"
 #include "reader.h"
+#include "sums.h"
 
 /* Pieces of metadata, of allocation table and of blobs that are read of a file without checksums, and their most bytes.
  */

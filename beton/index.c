@@ -12,6 +12,7 @@
 #include "common/jpeg.h"
 #include "common/sized.h"
 #include "common/system.h"
+#include "extension.h"
 #include "format.h"
 #include "index_place.h"
 #include "index_run.h"
@@ -73,7 +74,7 @@ static int make_side(const beton_reader *reader, const beton_index_options *opti
 {
 	entry_writer self = {.reader = reader};
 	uint8_t header[SIDE_SIZE];
-	uint64_t pictures = bt_jpeg_pictures(reader);
+	uint64_t pictures = bt_pictures(reader);
 	int result = bt_index_sections_begin(&self.sections, files->data_fd, files->path, SIDE_SIZE, pictures, err);
 	if (result == BETON_OK)
 		result = bt_index_run_make(reader, options, put_entry, &self, report, err);

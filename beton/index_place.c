@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/system.h"
+#include "extension.h"
 #include "format.h"
 #include "index_room.h"
 #include "reader.h"

@@ -10,6 +10,8 @@
 #include "reader.h"
 #ifdef HAVE_JPEG
 #include "jpeg/check.h"
+#include "side_index.h"
+#include "sums.h"
 #endif
 
 _Static_assert(JPEG_ENTRY_SUM + BT_INDEX_BYTES_MAX == BETON_JPEG_INDEX_MAX, "the room for an entry");
@@ -50,22 +52,12 @@ static int damaged(const beton_reader *reader, const beton_value *value, const c
 		       what);
 }
 
-uint64_t bt_jpeg_pictures(const beton_reader *reader)
-{
-	uint64_t count = 0;
-	for (uint32_t i = 0; i < reader->info.num_fields; i++)
-		count += reader->fields[i].type == BETON_FIELD_IMAGE;
-	return count * reader->info.num_samples;
-}
-
 uint64_t bt_jpeg_picture_number(const beton_reader *reader, const beton_value *value)
 {
-	uint64_t pictures = 0, before = 0;
-	for (uint32_t i = 0; i < reader->info.num_fields; i++) {
-		before += i < value->field && reader->fields[i].type == BETON_FIELD_IMAGE;
-		pictures += reader->fields[i].type == BETON_FIELD_IMAGE;
-	}
-	return value->sample * pictures + before;
+	uint64_t before = 0;
+	for (uint32_t i = 0; i < value->field; i++)
+		before += reader->fields[i].type == BETON_FIELD_IMAGE;
+	return value->sample * reader->num_pictures + before;
 }
 
 /* Reads `size` bytes at `from` of the places. */

@@ -15,9 +15,6 @@
 
 #define JPEG_ENTRY_SUM 8 /* bytes of the checksum that begins an entry */
 
-/* Pictures of all samples of a file. */
-uint64_t bt_jpeg_pictures(const beton_reader *reader);
-
 /* The number of a picture among those of all samples: by sample and then by field. */
 uint64_t bt_jpeg_picture_number(const beton_reader *reader, const beton_value *value);
 

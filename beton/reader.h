@@ -1,22 +1,82 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The state of a reader, with its parts, and the functions that its files share. Types only of what each part needs:
+ * the part's own header has its functions.
+ */
 #ifndef BETON_READER_H
 #define BETON_READER_H
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include <beton/beton.h>
 
-#include "alloc_table.h"
-#include "cache.h"
-#include "decompress.h"
 #include "file_access.h"
-#include "extension.h"
+#include "format.h"
 #include "io_source.h"
-#include "side_index.h"
-#include "sources.h"
-#include "sums.h"
 
 #include "common/system.h"
+
+/* A part of the file that may have checksums for pieces: see sums.h. */
+typedef struct summed_part {
+	const char *name; /* for messages */
+	uint64_t offset;  /* in the file */
+	uint64_t size;
+	uint32_t piece;         /* bytes under one checksum; the last piece may be shorter */
+	uint64_t sums;          /* offset of the checksums; 0: none, and every piece counts as good */
+	_Atomic uint64_t *good; /* a bit for each piece that was verified; threads may verify one twice */
+} summed_part;
+
+/* The extension block: see extension.h. */
+typedef struct extension_section {
+	uint32_t kind;
+	uint64_t offset; /* in the file; 0: no such section */
+	uint64_t size;
+	uint64_t sum;
+} extension_section;
+
+typedef struct extension_block {
+	uint32_t count;
+	extension_section *list;                /* [count], by offset; the reader frees it */
+	extension_section known[SECTION_KINDS]; /* by kind */
+	uint32_t version;
+	uint64_t directory; /* offset */
+	uint64_t begin;     /* lowest offset of sections and directory */
+	bool ignored;       /* there may be a block that cannot be used: of a later version, or damaged */
+} extension_block;
+
+/* The side file of JPEG indexes: see side_index.h. */
+typedef struct side_index {
+	char *path; /* NULL: it is not used */
+	int fd;     /* -1: it is opened for each read, because the reader keeps no descriptor */
+	int folder; /* that a relative path begins in; borrowed. AT_FDCWD: the working folder */
+	uint64_t places_size;
+	uint64_t places_sum;
+	uint64_t entries_size;
+	uint64_t entries_sum;
+	char *fault; /* why a file of that name is not used; NULL: there is none */
+} side_index;
+
+enum { SPARE_CONTEXTS = 16 };
+
+typedef struct dictionary_table dictionary_table;
+
+/* What a reader, or all that share a cache, have to decompress with. */
+typedef struct unpack_pool {
+	_Atomic(void *) spare[SPARE_CONTEXTS]; /* idle contexts, of 100 KB each */
+	pthread_mutex_t lock;
+	dictionary_table *tables; /* in use: files that were split from one have the same. Guarded by lock */
+} unpack_pool;
+
+/* Zero-initialise. */
+typedef struct dictionary_cache {
+	_Atomic(dictionary_table *) table; /* NULL until first needed */
+} dictionary_cache;
+
+typedef struct alloc_index alloc_index;
+typedef struct sources_cursor sources_cursor;
 
 /* Constant after open, except members that are made when first needed: atomic members are read without the lock, and
  * set with it. */
@@ -26,9 +86,10 @@ struct beton_reader {
 	char *path;
 	beton_file_info info;
 	beton_field *fields;
-	uint32_t *blob_index; /* [num_fields]: number of the field among the blobs of a sample */
-	uint32_t num_blobs;   /* in a sample */
-	uint64_t fields_sum;  /* XXH3 of the list of fields */
+	uint32_t *blob_index;  /* [num_fields]: number of the field among the blobs of a sample */
+	uint32_t num_blobs;    /* in a sample */
+	uint32_t num_pictures; /* in a sample: RGB images */
+	uint64_t fields_sum;   /* XXH3 of the list of fields */
 	extension_block extension;
 	side_index side; /* used where the file itself has no index */
 	summed_part metadata;
@@ -51,6 +112,12 @@ struct beton_reader {
 	char *facts;
 	sources_cursor *sources; /* NULL until first needed; guarded by lock */
 };
+
+/* Pictures of all samples. */
+static inline uint64_t bt_pictures(const beton_reader *reader)
+{
+	return reader->num_pictures * reader->info.num_samples;
+}
 
 /* Flags to open a file that may be damaged. */
 enum {

@@ -19,6 +19,7 @@
 #include "layout.h"
 #include "reader.h"
 #include "salvage.h"
+#include "sums.h"
 
 /* Bytes that are read first of a picture whose size is not known. */
 #define PICTURE_GUESS (UINT64_C(1) << 20)

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "alloc_table.h"
 #include "common/error.h"
 #include "format.h"
 #include "layout.h"

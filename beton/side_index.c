@@ -13,7 +13,6 @@
 #include "common/hash.h"
 #include "common/system.h"
 #include "format.h"
-#include "jpeg_index.h"
 #include "reader.h"
 
 char *bt_side_path(const char *path)
@@ -53,7 +52,7 @@ static bool is_of_file(const beton_reader *reader, const uint8_t *header, uint64
 		 beton_reader_fingerprint(reader, &fingerprint, NULL) != BETON_OK ||
 		 load_u64(header + SIDE_FINGERPRINT) != fingerprint)
 		*why = "it is the index of another dataset, or of an earlier one of this name";
-	else if (places != bt_jpeg_pictures(reader) * sizeof(uint64_t) || entries > size ||
+	else if (places != bt_pictures(reader) * sizeof(uint64_t) || entries > size ||
 		 size - entries != SIDE_SIZE + places)
 		*why = "it has not the size that its header says";
 	else

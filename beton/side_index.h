@@ -11,16 +11,7 @@
 
 #include <beton/beton.h>
 
-typedef struct side_index {
-	char *path; /* NULL: it is not used */
-	int fd;     /* -1: it is opened for each read, because the reader keeps no descriptor */
-	int folder; /* that a relative path begins in; borrowed. AT_FDCWD: the working folder */
-	uint64_t places_size;
-	uint64_t places_sum;
-	uint64_t entries_size;
-	uint64_t entries_sum;
-	char *fault; /* why a file of that name is not used; NULL: there is none */
-} side_index;
+#include "reader.h"
 
 /* The side file's path, which the caller frees; NULL: out of memory. */
 char *bt_side_path(const char *path);

@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc_table.h"
 #include "common/error.h"
+#include "extension.h"
 #include "fields.h"
 #include "format.h"
 #include "layout.h"
 #include "reader.h"
+#include "sources.h"
+#include "sums.h"
 
 typedef struct check {
 	const beton_reader *reader;

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache.h"
 #include "common/error.h"
 #include "common/hash.h"
 #include "format.h"
 #include "reader.h"
 
-enum { BITS = 64, RANGE_BUFFER = 1 << 18 };
+enum { BITS = 64 };
 
 static uint64_t count_pieces(const summed_part *part)
 {
@@ -213,30 +214,5 @@ int bt_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t 
 		if (!(word >> i % BITS & 1))
 			result = verify(reader, part, i, sample, err);
 	}
-	return result;
-}
-
-int bt_sum_range(const beton_reader *reader, const char *section, uint64_t offset, uint64_t size, uint64_t *sum,
-		 beton_error *err)
-{
-	uint8_t *buffer = malloc(RANGE_BUFFER);
-	XXH3_state_t *state = XXH3_createState();
-	int result = BETON_OK;
-	if (!buffer || !state)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
-	else
-		XXH3_64bits_reset(state);
-	while (result == BETON_OK && size > 0) {
-		size_t count = size < RANGE_BUFFER ? (size_t)size : RANGE_BUFFER;
-		result = bt_read_section(reader, section, buffer, count, offset, err);
-		if (result == BETON_OK)
-			XXH3_64bits_update(state, buffer, count);
-		offset += count;
-		size -= count;
-	}
-	if (result == BETON_OK)
-		*sum = XXH3_64bits_digest(state);
-	XXH3_freeState(state);
-	free(buffer);
 	return result;
 }

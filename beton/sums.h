@@ -11,14 +11,7 @@
 
 #include <beton/beton.h>
 
-typedef struct summed_part {
-	const char *name; /* for messages */
-	uint64_t offset;  /* in the file */
-	uint64_t size;
-	uint32_t piece;         /* bytes under one checksum; the last piece may be shorter */
-	uint64_t sums;          /* offset of the checksums; 0: none, and every piece counts as good */
-	_Atomic uint64_t *good; /* a bit for each piece that was verified; threads may verify one twice */
-} summed_part;
+#include "reader.h"
 
 /* Bytes that are read at once to fill a cache that holds everything: at least, and of a source at most. */
 enum { READ_AT_ONCE = 1 << 14, READ_AT_ONCE_MAX = 8 << 20 };
@@ -34,10 +27,6 @@ int bt_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t 
 
 /* Reads size bytes at `from` of the part. Errors: IO, FILE_CHANGED. */
 int bt_part_read(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination, size_t size,
-		 beton_error *err);
-
-/* XXH3-64 of size bytes of the file at offset. Errors: IO, FILE_CHANGED, NO_MEMORY. */
-int bt_sum_range(const beton_reader *reader, const char *section, uint64_t offset, uint64_t size, uint64_t *sum,
 		 beton_error *err);
 
 #endif

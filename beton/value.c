@@ -7,13 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc_table.h"
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/system.h"
+#include "decompress.h"
 #include "fields.h"
 #include "format.h"
 #include "layout.h"
 #include "reader.h"
+#include "sums.h"
 
 /* Limits of records and entries that are read to the stack. */
 enum { SMALL_RECORD = 1024, SMALL_ENTRIES = 16 * ALLOC_ENTRY_SIZE };

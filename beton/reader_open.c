@@ -3,6 +3,9 @@
  * Opens files, which are untrusted: no length, count or pointer is used before it is checked, and memory is allocated
  * only for bytes that the file has.
  */
+#include "cache.h"
+#include "decompress.h"
+#include "extension.h"
 #include "reader.h"
 
 #include <errno.h>
@@ -19,8 +22,10 @@
 #include "common/system.h"
 #include "fields.h"
 #include "format.h"
-#include "jpeg_index.h"
 #include "layout.h"
+#include "side_index.h"
+#include "sources.h"
+#include "sums.h"
 
 /* Enough for tools, which read files from beginning to end. */
 enum { CACHE_DEFAULT = 4 << 20 };
@@ -184,6 +189,7 @@ static int parse_fields(beton_reader *reader, const uint8_t *head, const beton_r
 				       field->name);
 		reader->blob_index[i] = reader->num_blobs;
 		reader->num_blobs += bt_type_has_blob(field->type);
+		reader->num_pictures += field->type == BETON_FIELD_IMAGE;
 	}
 	int64_t duplicate = bt_duplicate_name(reader->fields, info->num_fields);
 	if (duplicate == -2)
@@ -461,7 +467,7 @@ int beton_reader_open_with(beton_reader **out, const char *path, const beton_rea
 				 options.folder);
 	if (result == BETON_OK)
 		result = open_with(out, path, NULL, 0, &options, &place, err);
-	if (result == BETON_OK && !(*out)->info.has_jpeg_indexes && bt_jpeg_pictures(*out))
+	if (result == BETON_OK && !(*out)->info.has_jpeg_indexes && bt_pictures(*out))
 		result = bt_side_open(&(*out)->side, *out, options.folder, err);
 	if (result != BETON_OK)
 		beton_reader_close(out);
