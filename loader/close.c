@@ -1,6 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "close.h"
-
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a loader ends. A file system that hangs can block the loader's threads, and any thread that closes a file, for
+ * ever. It must not block the thread that closes the loader. So the loader's last thread closes the files and frees the
+ * loader, while the closing thread waits for that up to a deadline.
+ */
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>

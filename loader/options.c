@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "operations/batch_operations.h"
+#include "operations/batch_operations_check.h"
 #include "common/error.h"
 #include "common/jpeg.h"
 #include "common/sized.h"

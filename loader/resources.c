@@ -3,8 +3,7 @@
 
 #include "common/error.h"
 #include "io/engine.h"
-#include "sample.h"
-#include "workers.h"
+#include "tools.h"
 
 /* Limit of automatic read-ahead, for each worker: two such workers keep any disk of one machine busy. */
 enum { AHEAD_MAX = 64 };

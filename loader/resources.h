@@ -13,6 +13,9 @@
 #include "dataset.h"
 #include "batch/outputs.h"
 
+/* Most samples that a worker holds besides those that it reads ahead. */
+enum { BT_CLAIM_MAX = 16 };
+
 typedef struct bt_resources {
 	uint32_t ahead;       /* samples that a worker reads ahead at first */
 	uint32_t ahead_max;   /* most that adaptation may raise it to; 0: no adaptation */

@@ -14,6 +14,7 @@
 #include "operations/random.h"
 #include "io/reads.h"
 #include "state.h"
+#include "window_fill.h"
 
 static bt_random stream(const beton_loader *loader, const bt_ticket *ticket, uint32_t view, enum bt_operation operation)
 {

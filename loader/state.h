@@ -17,7 +17,6 @@
 #include "order/order.h"
 #include "batch/replace.h"
 #include "resources.h"
-#include "sample.h"
 #include "batch/slot.h"
 #include "batch/views.h"
 
@@ -111,6 +110,10 @@ struct beton_loader {
 /* beton_loader_open_many with another table of system calls for its engines; the table must outlive the loader. */
 int bt_loader_open(beton_loader **out, const beton_source *sources, uint32_t num_sources,
 		   const beton_loader_options *options, const struct bt_io *io, beton_error *err);
+
+/* The last call of each thread of a loader (a worker, or the announcer of pages). The loader may be gone afterwards:
+ * see close.c. */
+void bt_thread_end(beton_loader *loader);
 
 /* Counts a bad sample and lists it. Takes the lock. */
 void bt_note_bad(const beton_loader *loader, uint64_t sample);

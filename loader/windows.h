@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Windows of token streams as samples: the seam between streams and the rest of the loader. A look-up turns the number
- * of a window into the values that hold its tokens, which are read like those of any sample; filling turns their bytes
- * into the row of a batch.
+ * of a window into the values that hold its tokens, which are read like those of any sample; window_fill.h turns their
+ * bytes into the row of a batch.
  */
 #ifndef BT_LOADER_WINDOWS_H
 #define BT_LOADER_WINDOWS_H
@@ -33,12 +33,5 @@ uint64_t bt_windows_rest(uint64_t tokens, uint64_t window, uint64_t stride);
 struct bt_file;
 int bt_windows_open(bt_windows *windows, uint32_t file, const char *path, const beton_token_options *options,
 		    beton_cache *cache, uint64_t cache_bytes, struct bt_file *metadata, beton_error *err);
-
-struct bt_tools;
-struct bt_ticket;
-
-/* Fills the row of a ticket whose reads were submitted. Errors: SAMPLE_CORRUPT (checksum, token out of range), those of
- * bt_reads_wait and of beton_reader_unpack. */
-int bt_window_fill(struct bt_tools *tools, struct bt_ticket *ticket, beton_error *err);
 
 #endif

@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 #include "operations/batch_operations.h"
-#include "close.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "iterator.h"
 #include "batch/joined.h"
 #include "io/pages.h"
 #include "batch/ragged.h"
+#include "sample.h"
 #include "state.h"
 
 /* A sample that a worker has finished. */

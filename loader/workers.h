@@ -9,9 +9,6 @@
 #include "batch/slot.h"
 #include "io/file.h"
 
-/* Most samples that a worker holds besides those that it reads ahead. */
-enum { BT_CLAIM_MAX = 16 };
-
 /* Starts options.num_threads workers. After a failure, those already started must still be ended. Errors: SYSTEM,
  * NO_MEMORY. */
 int bt_workers_start(beton_loader *loader, beton_error *err);

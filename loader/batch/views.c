@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "operations/batch_operations.h"
+#include "operations/batch_operations_check.h"
 #include "options_image.h"
 
 /* The formats that follow from the view's options. A raster's have its channels, and no tables for bytes. */

@@ -22,9 +22,6 @@ typedef struct bt_engine bt_engine;
 typedef struct bt_lane bt_lane;
 struct bt_io;
 
-/* In an aligned arena, buffers begin at multiples of this; footprints are multiples of it. */
-enum { BT_ARENA_ALIGNMENT = 4096 };
-
 /* One read. The worker sets file, offset and size, inside the file; the other members belong to the engine from submit
  * to wait. The struct must not move in between. Zero-initialise. */
 typedef struct bt_read {

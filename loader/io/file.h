@@ -8,6 +8,9 @@
 
 #include <beton/set.h>
 
+/* In an aligned arena, buffers begin at multiples of this; footprints are multiples of it. */
+enum { BT_ARENA_ALIGNMENT = 4096 };
+
 typedef struct bt_files bt_files;
 
 /* Descriptors of a file: files.c alone uses the members. */

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "engine.h"
 #include "io.h"
 
 /* In `users`: the file is not open. */

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "close.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "io.h"

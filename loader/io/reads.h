@@ -5,7 +5,7 @@
 #ifndef BT_LOADER_READS_H
 #define BT_LOADER_READS_H
 
-#include "sample.h"
+#include "tools.h"
 
 /* Prepares a ticket's reads; none if its look-up failed. */
 void bt_reads_plan(const beton_loader *loader, bt_ticket *ticket);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "jpegs.h"
-#include "tools/beton-write/image.h"
+#include "tools/beton-write/image_convert.h"
 #include "tools/beton-write/jpeg.h"
 #include "tools/beton-write/resize.h"
 

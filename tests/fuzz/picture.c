@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/beton-write/image.h"
+#include "tools/beton-write/image_convert.h"
 #include "tools/beton-write/jpeg.h"
 #include "tools/beton-write/jpeg_rewrite.h"
 #include "tools/beton-write/raster.h"

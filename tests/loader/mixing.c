@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/half.h"
-#include "loader/operations/batch_operations.h"
+#include "loader/operations/batch_operations_check.h"
 #include "loader/operations/mix.h"
 
 enum { SAMPLES = 23, BATCH = 8, WIDTH = 16, HEIGHT = 12, IMAGE = WIDTH * HEIGHT * 3 };

@@ -4,7 +4,9 @@
 #ifndef BETON_VIEW_RASTER_H
 #define BETON_VIEW_RASTER_H
 
-#include "tile.h"
+#include <beton/beton.h>
+
+#include "pixels.h"
 
 /* Makes RGB of a stored raster (value, whose bytes are at stored): the first three channels; of fewer the first, as
  * grey. What samples of 16 bits mean does not show, so the least of the picture becomes black and the greatest white.

@@ -6,12 +6,7 @@
 
 #include <beton/beton.h>
 
-/* RGB rows without padding; zero-initialise, free data. */
-typedef struct pixels {
-	uint8_t *data;
-	uint32_t width;
-	uint32_t height;
-} pixels;
+#include "pixels.h"
 
 /* How many times as large a picture of width x height pixels is shown in a tile of side x side: at least 1. */
 uint32_t tile_factor(uint32_t width, uint32_t height, uint32_t side);

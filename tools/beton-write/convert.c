@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "file_bytes.h"
+#include "image_convert.h"
 #include "npy.h"
 
 /* A number in a text is at most this long. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Converts picture files to stored pictures.
+ * Pixels of pictures, and the settings of their conversion.
  */
 #ifndef BETON_WRITE_IMAGE_H
 #define BETON_WRITE_IMAGE_H
@@ -10,8 +10,6 @@
 #include <stdint.h>
 
 #include <beton/beton.h>
-
-#include "file_bytes.h"
 
 typedef enum write_mode {
 	WRITE_ORIGINAL,   /* JPEG stays JPEG, with the same pixels; other pictures as raw pixels */
@@ -58,16 +56,6 @@ typedef struct rgb_image {
 	uint32_t height;
 } rgb_image;
 
-/* A picture as it is stored; data is the owner's to free. */
-typedef struct stored_image {
-	uint8_t *data;
-	size_t size;
-	beton_image_mode mode;
-	uint32_t width;
-	uint32_t height;
-	beton_jpeg_index *index; /* NULL: not known; in one block of memory with its data, the owner's to free */
-} stored_image;
-
 typedef enum image_kind {
 	IMAGE_UNKNOWN,
 	IMAGE_JPEG,
@@ -80,16 +68,6 @@ typedef enum image_kind {
 
 /* The kind of a file with this beginning, of which 12 bytes are enough. */
 image_kind image_kind_of(const uint8_t *head, size_t size);
-
-/* Converts a picture file in memory; its content determines its kind. name: of the picture, for messages. out may take
- * over file->data, which is NULL then. Decodes everything once to find damage: SAMPLE_CORRUPT. Further errors:
- * NO_MEMORY. Any thread. */
-int image_convert(file_bytes *file, const char *name, const image_settings *settings, stored_image *out,
-		  beton_error *err);
-
-/* The same for pixels that are decoded already, as those of a PNG would be; image->data may be taken or replaced. */
-int image_convert_pixels(rgb_image *image, const char *name, const image_settings *settings, stored_image *out,
-			 beton_error *err);
 
 /* Whether a picture file of that size is decoded. Errors: SAMPLE_CORRUPT. */
 int image_check_size(const image_settings *settings, uint64_t width, uint64_t height, const char *name,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "geometry.h"
-#include "operations/batch_operations.h"
+#include "operations/batch_operations_check.h"
 #include "common/error.h"
 #include "operations/operations.h"
 #include "numbers.h"

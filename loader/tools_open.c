@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tools.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "common/error.h"
-#include "sample.h"
 #include "state.h"
 
 static bool open_ticket(bt_ticket *ticket, uint32_t num_values, uint32_t num_reads)
