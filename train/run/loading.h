@@ -4,8 +4,8 @@
 #ifndef RUN_LOADING_H
 #define RUN_LOADING_H
 
+#include "facts.h"
 #include "order_input.h"
-#include "preflight.h"
 
 /* What the loaders of a run share. */
 typedef struct run_loading {

@@ -275,6 +275,9 @@ static inline const char *run_options_weights(const run_options *options)
 /* The optimizer's states, each as large as the parameters (optimizer.c). */
 int run_options_states(const run_options *options);
 
+/* The models of all tasks, NULL past the end (tasks.c). */
+const char *run_task_model(int index);
+
 /* The engine's configuration; options must outlive it (tasks.c). */
 engine_job run_options_job(const run_options *options);
 

@@ -8,7 +8,6 @@
 #include <dtrain/sync.h>
 
 #include "options.h"
-#include "tasks.h"
 
 static const char *const tasks[] = {
 	[RUN_TASK_VISION] = "vision",

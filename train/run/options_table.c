@@ -12,7 +12,6 @@
 
 #include "engine/recompute.h"
 #include "options_choices.h"
-#include "tasks.h"
 
 static const char *device_name(int index)
 {

@@ -7,20 +7,7 @@
 #include <beton/beton.h>
 #include <dtrain/checkpoint.h>
 
-#include "options.h"
-
-typedef struct run_facts {
-	engine_data data;      /* the fingerprint includes the input of the samples' order */
-	uint64_t epoch_length; /* positions; by default the number of samples */
-	int64_t global_batch;
-	double lr_factor; /* by --lr-scale: of every learning rate */
-	int64_t steps_per_epoch;
-	int64_t total_steps;
-	int64_t warmup_steps;
-	int64_t decay_steps; /* of the schedule wsd */
-	int64_t milestones[RUN_MILESTONES_MAX];
-	int32_t num_milestones;
-} run_facts;
+#include "facts.h"
 
 /* Reads the task's facts about the data files, and checks model and lengths. The same on every rank. Errors name the
  * file or the option. */

@@ -5,7 +5,7 @@
 #ifndef DTRAIN_RUN_RANK_STORE_H
 #define DTRAIN_RUN_RANK_STORE_H
 
-#include "rank_meet.h"
+#include "rank_meeting.h"
 
 #define DTRAIN_HOST_KEY 128
 

@@ -24,7 +24,4 @@ const char *run_task_default(const engine_task *task, const option_row *row);
 /* INVALID_ARGUMENT: an option on the command line or in the recipe is another task's. */
 int run_task_check(const run_options *options, beton_error *err);
 
-/* The models of all tasks, NULL past the end. */
-const char *run_task_model(int index);
-
 #endif
