@@ -63,7 +63,7 @@ enum { SPARE_CONTEXTS = 16 };
 
 typedef struct dictionary_table dictionary_table;
 
-/* What a reader, or all that share a cache, have to decompress with. */
+/* Contexts and dictionaries to decompress with: of one reader, or of all that share a cache. */
 typedef struct unpack_pool {
 	_Atomic(void *) spare[SPARE_CONTEXTS]; /* idle contexts, of 100 KB each */
 	pthread_mutex_t lock;

@@ -71,7 +71,7 @@ static int truncated(const beton_reader *reader, const char *section, uint64_t n
 		       (unsigned long long)needed, (unsigned long long)reader->info.file_size, advice);
 }
 
-/* The samples in front of a table that is lost are still there. */
+/* If the table is lost, the samples before it are still there. */
 #define SAVES "beton-repair saves what is there"
 
 static int check_table_offset(const beton_reader *reader, beton_error *err)
@@ -115,7 +115,7 @@ static int refuse_kind(const beton_reader *reader, const beton_error *fault, bet
 	return bt_fail(err, fault->code, "%s", fault->message);
 }
 
-/* Whether a header of another version may be one: other files begin with two bytes that are no version. */
+/* Whether it may be the header of another version: most other files begin with two bytes that cannot be a version. */
 static bool may_be_header(const beton_file_info *info)
 {
 	return info->version > 0 && info->version < 256 && info->num_fields > 0 && info->page_size >= 512 &&
@@ -308,7 +308,7 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 	return result;
 }
 
-/* Opens the cache for data that each sample needs, or joins the one that several readers share. */
+/* Opens the cache for data that each sample needs, or joins a cache that several readers share. */
 static int open_cache(beton_reader *reader, const beton_reader_options *options, beton_error *err)
 {
 	const extension_section *known = reader->extension.known;

@@ -32,7 +32,7 @@ static int fail_cancelled(const beton_iterator *iterator, beton_error *err)
 		       (unsigned long long)bt_iterator_epoch(iterator));
 }
 
-/* With the lock held. The number behind the last batch of the consumer's epoch. */
+/* With the lock held. The end of the consumer's epoch: one more than the number of its last batch. */
 static uint64_t epoch_end(const beton_iterator *iterator)
 {
 	return bt_epochs_end(&iterator->epochs, iterator->current);

@@ -13,7 +13,7 @@
 #include "dataset.h"
 #include "batch/outputs.h"
 
-/* Most samples that a worker holds besides those that it reads ahead. */
+/* Maximum number of samples that a worker holds, without the samples read ahead. */
 enum { BT_CLAIM_MAX = 16 };
 
 typedef struct bt_resources {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a worker works with: its tickets, arena, decoder and buffers.
+ * A worker's tickets, arena, decoder and buffers.
  */
 #ifndef BT_LOADER_TOOLS_H
 #define BT_LOADER_TOOLS_H

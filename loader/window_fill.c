@@ -188,7 +188,7 @@ static bool is_special(const beton_loader *loader, int64_t token)
 	return false;
 }
 
-/* What a chosen input becomes. */
+/* Replaces a chosen input. */
 static int64_t masked(const beton_token_options *options, int64_t token, bt_random *random)
 {
 	double u = bt_random_uniform(random, 0, 1);
@@ -197,7 +197,7 @@ static int64_t masked(const beton_token_options *options, int64_t token, bt_rand
 	return u < 0.9 ? (int64_t)(bt_random_bits(random) % options->vocabulary) : token;
 }
 
-/* The inputs are stored, and what is told of their documents. */
+/* Call it after the inputs and their documents are stored. */
 static void mask(const bt_tools *tools, const bt_ticket *ticket)
 {
 	enum { IGNORED = -100, DRAWS = 3 };

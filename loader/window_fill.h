@@ -7,8 +7,8 @@
 
 #include "tools.h"
 
-/* Fills the row of a ticket whose reads were submitted. Errors: SAMPLE_CORRUPT (checksum, token out of range), those of
- * bt_reads_wait and of beton_reader_unpack. */
+/* Fills the row of a ticket whose reads were submitted. Errors: SAMPLE_CORRUPT (checksum, token out of range), and
+ * the errors of bt_reads_wait and beton_reader_unpack. */
 int bt_window_fill(bt_tools *tools, bt_ticket *ticket, beton_error *err);
 
 #endif

@@ -40,7 +40,7 @@ static int choose_field(int *out, const bt_schema *schema, const beton_image_opt
 	return BETON_OK;
 }
 
-/* What the messages call the options of a view. */
+/* The name of a view's options in messages. */
 static void name_view(char name[32], const beton_loader_options *options, uint32_t view)
 {
 	snprintf(name, 32, options->num_views ? "views[%u]" : "image", view);
@@ -208,7 +208,7 @@ static int check_names(const bt_schema *schema, const beton_loader_options *opti
 	return BETON_OK;
 }
 
-/* The suffix of a view's outputs behind the field's name: "" for the field's first view, then ".1", ".2"... */
+/* The suffix of a view's outputs, after the field's name: "" for the field's first view, then ".1", ".2"... */
 static void make_suffix(char suffix[24], const bt_outputs *outputs, uint32_t view, const char *rest)
 {
 	uint32_t before = 0;

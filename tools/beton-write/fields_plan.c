@@ -206,7 +206,7 @@ typedef int look(source *from, const source_item *item, uint32_t column, void *o
 /* Bad items that are passed over in search of one that tells a type. */
 enum { LOOKS_MAX = 1000 };
 
-/* Of a source that returns items one after the other. */
+/* The source returns items one after the other. */
 static int look_in_order(source *from, uint32_t column, look *function, void *out, beton_error *err)
 {
 	beton_error passed;

@@ -24,7 +24,7 @@ typedef struct stored_image {
 int image_convert(file_bytes *file, const char *name, const image_settings *settings, stored_image *out,
 		  beton_error *err);
 
-/* The same for pixels that are decoded already, as those of a PNG would be; image->data may be taken or replaced. */
+/* The same for decoded pixels, as if they came from a PNG; image->data may be taken or replaced. */
 int image_convert_pixels(rgb_image *image, const char *name, const image_settings *settings, stored_image *out,
 			 beton_error *err);
 

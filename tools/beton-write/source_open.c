@@ -13,7 +13,7 @@
 #include "paths.h"
 #include "sources.h"
 
-/* The kinds of one set, and those that may have several. */
+/* Open a source with one set, or with several. */
 typedef int (*open_one)(const source_spec *spec, source **train, beton_error *err);
 typedef int (*open_sets)(const source_spec *spec, source *sets[], beton_error *err);
 

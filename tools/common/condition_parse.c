@@ -153,7 +153,7 @@ static int parse_value(parser *self, condition *to, beton_error *err)
 	return parse_number(self, value, err);
 }
 
-/* The values behind `in`. */
+/* The values after `in`. */
 static int parse_values(parser *self, condition *to, beton_error *err)
 {
 	to->relation = CONDITION_EQUAL;

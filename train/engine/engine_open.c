@@ -69,7 +69,7 @@ int engine_create_params(const engine_rank *engine, dtrain_params **out, beton_e
 	return status;
 }
 
-/* What a plan needs, too. */
+/* A plan needs this, too. */
 static int open_stream(engine_rank *engine, beton_error *err)
 {
 	const engine_offload offload = engine->job.evaluates ? ENGINE_OFFLOAD_NONE : engine->job.offload;
@@ -177,7 +177,7 @@ int engine_end_epoch(const engine_rank *engine, beton_iterator *iterator, beton_
 		beton_batch_release(&batch);
 		if (status == BETON_END)
 			return BETON_OK;
-		/* Nobody misses a batch that is lost. */
+		/* A failed batch may be skipped here. */
 		if (status != BETON_OK && beton_iterator_batches_left(iterator) == left)
 			return status;
 	}

@@ -443,7 +443,7 @@ static void drop_void_order(run_options *options)
 		options->epoch_samples = 0;
 }
 
-/* Of two options that conflict, keeps the one on the command line. */
+/* If two options conflict, keeps the option on the command line. */
 static void drop_void_engine(run_options *options)
 {
 	if (!options->direct || options->engine != BETON_ENGINE_MMAP)

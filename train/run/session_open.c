@@ -206,7 +206,7 @@ int run_session_wait_for_ranks(const run_session *session, beton_error *err)
 	return status == BETON_OK ? wait_for(work, err) : status;
 }
 
-/* Creates the slow group first, in which ranks may come late. */
+/* Creates the slow group first: ranks may come late. */
 static int join(run_session *session, const struct rank_env *env, beton_error *err)
 {
 	dtrain_group_options options;
@@ -488,7 +488,7 @@ static void find_data_ranks(run_session *session)
 					    : 1;
 }
 
-/* What every session begins with. */
+/* Every session begins with this. */
 static int join_ranks(run_session *session, const struct rank_env *env, rank_meeting *meeting,
 		      const run_options *options, const run_facts *facts, beton_error *err)
 {

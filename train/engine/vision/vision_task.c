@@ -74,7 +74,7 @@ static const char *find_model_problem(const dtrain_transformer *model)
 /* As timm's vision transformers have it. */
 static const char *const no_decay[] = {"cls_token", "pos_embed", NULL};
 
-/* Of the metrics the first one decides which weights are the best. */
+/* The first metric decides which weights are the best. */
 const engine_outputs vision_outputs[VISION_KINDS] = {
 	[VISION_CLASSES] = {.key = "classes",
 			    .names = {"class", "classes"},
