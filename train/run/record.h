@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records of a run's log, as JSON objects; docs/reference/log.md describes each member, and docs/reference/log.schema.json is their JSON
- * schema. Every record has a type, the time of day and the number of completed steps. */
+ * Records of a run's log, as JSON objects; docs/reference/log.md describes each member, and
+ * docs/reference/log.schema.json is their JSON schema. Every record has a type, the time of day and the number of
+ * completed steps. */
 #ifndef RUN_RECORD_H
 #define RUN_RECORD_H
 
