@@ -167,8 +167,8 @@ BETON_API void beton_cache_close(beton_cache **cache);
 typedef struct beton_reader_options {
 	size_t struct_size; /* sizeof(beton_reader_options), set by beton_reader_options_init */
 	/* Bytes of memory to cache metadata, allocation table and checksums, in lines of 4 KiB. Neighbouring and
-	 * repeated samples then cost no read. At most the size of these parts is taken. Default 4 MiB; below 33 KiB
-	 * there is no cache. */
+	 * repeated samples then cost no read. At most the size of these parts is taken. Default 4 MiB; a value below
+	 * 33 KiB disables the cache. */
 	uint64_t cache_bytes;
 	/* Replaces pread for all reads, with pread's return value (a read may be short). Called by the threads that use
 	 * the reader. NULL (default): pread. Not with beton_reader_open_io. */
@@ -207,14 +207,14 @@ static inline void beton_reader_options_init(beton_reader_options *options)
 }
 
 /* beton_reader_open with options, which may be NULL. Further errors: INVALID_ARGUMENT (struct_size, borrow without
- * give_back or the reverse, folder without borrow, what the function custom said), those of the function borrow, also
- * of all other calls that read. */
+ * give_back or the reverse, folder without borrow, errors of the function custom), and the errors of the function
+ * borrow, as for all other calls that read. */
 BETON_API int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *options,
 				     beton_error *err);
 
 /* beton_reader_open_with of a file that the caller's functions read; io is copied. beton_reader_path is then io->name,
  * and beton_reader_fd -1. Reads that fail name io->name, the offset and the function's message; their codes are IO (a
- * passed deadline too), FILE_CHANGED, NO_MEMORY, and CANCELLED. Errors: those of beton_reader_open_with but NOT_FOUND
+ * passed deadline too), FILE_CHANGED, NO_MEMORY, and CANCELLED. Errors: as for beton_reader_open_with but NOT_FOUND
  * and ACCESS; CANCELLED (if read_at says so), INVALID_ARGUMENT (a member of io). */
 BETON_API int beton_reader_open_io(beton_reader **out, const beton_io *io, const beton_reader_options *options,
 				   beton_error *err);
@@ -297,7 +297,7 @@ BETON_API bool beton_reader_peek_jpeg_index(const beton_reader *reader, const be
 BETON_API const char *beton_reader_jpeg_index_fault(const beton_reader *reader);
 
 /* Checks the bytes of an entry. stored: the JPEG, value->blob.size bytes. *index: the *size bytes of the index, which
- * are some of bytes. The index is that which the writer stored for this JPEG, and is not compared with it: a decoder
+ * are some of bytes. The index is the writer's for this JPEG, and is not compared with it: a decoder
  * must take any numbers without harm, but wrong ones may give wrong pixels. beton_verify with deep, and
  * beton_index_check, compare. Errors: FORMAT (it is damaged, or belongs to another JPEG; *size is 0). */
 BETON_API int beton_reader_open_jpeg_index(const beton_reader *reader, const beton_value *value,
@@ -310,7 +310,7 @@ BETON_API int beton_reader_read_value(const beton_reader *reader, const beton_va
 				      beton_error *err);
 
 /* Decompresses the stored bytes of a value (value->blob.size bytes), which the caller has read, into destination
- * (value->size bytes). check: compare them with their checksum first. Errors: those of beton_reader_check, NO_MEMORY,
+ * (value->size bytes). check: compare them with their checksum first. Errors: as for beton_reader_check, NO_MEMORY,
  * FORMAT (the field's dictionary is damaged). */
 BETON_API int beton_reader_unpack(const beton_reader *reader, const beton_value *value, const void *stored, bool check,
 				  void *destination, beton_error *err);
@@ -320,7 +320,7 @@ BETON_API int beton_reader_unpack(const beton_reader *reader, const beton_value 
 BETON_API int beton_reader_check_text(const beton_reader *reader, const beton_value *value, const void *text,
 				      beton_error *err);
 
-/* Reads the whole file except its blobs, and checks every checksum except those of blobs, the field descriptors, every
+/* Reads the whole file except its blobs, and checks every checksum except the blobs', the field descriptors, every
  * value's place, and every allocation: that none overlaps another, that each belongs to one value, and that the file
  * has nothing that the header does not count. Stops at the first fault; if it belongs to a sample, err has the sample's
  * number. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY (a bit for each allocation; a table out of order takes that of
@@ -375,8 +375,8 @@ typedef struct beton_writer_options {
 	 * at most 64 MiB in its pages, else 8 MiB. So much is held in memory until it is known, and is lost if the
 	 * writer is killed. */
 	uint32_t page_size;
-	/* Expected number of samples, to leave room for their metadata in front of the pages; 0 (default): unknown. A
-	 * wrong guess is no error: pages that are in the metadata's way move behind the last page. */
+	/* Expected number of samples, to leave room for their metadata before the pages; 0 (default): unknown. A
+	 * wrong guess is allowed: pages that are in the metadata's way move to the end. */
 	uint64_t expected_samples;
 	uint32_t flags; /* BETON_WRITER_...; default 0 */
 	const char
@@ -417,9 +417,9 @@ typedef struct beton_input {
 	double real;
 	uint64_t value_size; /* with options->stored_like, in a compressed field: bytes of the decompressed value,
 				including a JSON's NUL; size and data are the compressed bytes */
-	/* Of a JPEG: its index, borrowed until put returns, from a caller who has read the JPEG anyway. The writer does
-	 * not check it, but for its size, and loaders take pixels from where it says. NULL (default): the writer reads
-	 * the JPEG to make one. */
+	/* A JPEG: its index, borrowed until put returns, from a caller that has read the JPEG anyway. The writer
+	 * checks only its size, and loaders take pixels from the places in it. NULL (default): the writer reads the
+	 * JPEG to make one. */
 	const beton_jpeg_index *jpeg_index;
 	uint64_t reserved[1]; /* 0 */
 } beton_input;
@@ -458,7 +458,7 @@ BETON_API int beton_writer_put(beton_writer *writer, uint64_t index, const beton
 BETON_API int beton_writer_put_from(beton_writer *writer, uint64_t index, const beton_input *values, const char *source,
 				    beton_error *err);
 
-/* Leaves out an index: the samples behind it move up by one. Threads and errors: as put. */
+/* Leaves out an index: the samples after it move up by one. Threads and errors: as put. */
 BETON_API int beton_writer_skip(beton_writer *writer, uint64_t index, beton_error *err);
 
 /* Puts the next sample. */
@@ -491,7 +491,7 @@ BETON_API int beton_writer_prepare(beton_writer *writer, beton_error *err);
 BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
 
 /* Lets close keep an unfinished file for a later writer of the same job, as options->resume does: for a run that was
- * asked to stop. Returns how many samples that writer will find, those of complete pages; 0: nothing is kept. */
+ * asked to stop. Returns how many samples that writer will find, in complete pages; 0: nothing is kept. */
 BETON_API uint64_t beton_writer_keep(beton_writer *writer);
 
 /* Closes *writer and sets it to NULL; NULL is allowed. Without a successful finish the temporary files are removed or,

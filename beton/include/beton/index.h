@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The index of JPEGs without restart markers (docs/format.md) of an existing .beton file, also FFCV's: a loader then
- * decodes only what is near a crop. The index goes where the file has free space: zeros behind the last value, in front
- * of the first one, or pages without a value. FFCV does not look there. Otherwise it becomes a side file, NAME.index
+ * decodes only the part near a crop. The index goes where the file has free space: zeros after the last value, before
+ * the first one, or pages without a value. FFCV does not look there. Otherwise it becomes a side file, NAME.index
  * beside NAME, which beton_reader_open finds.
  */
 #ifndef BETON_INDEX_H
@@ -26,9 +26,9 @@ typedef enum beton_index_place {
 
 #define BETON_INDEX_TEXT 192
 
-/* What a function found and did. */
+/* Result of a function. */
 typedef struct beton_index_report {
-	beton_index_place place;    /* of the index; of the one that was removed */
+	beton_index_place place;    /* of the index, also of a removed one */
 	bool changed;               /* it was added or removed; false: it is as it was */
 	uint64_t samples;           /* that were read */
 	uint64_t pictures;          /* JPEGs that were read */
@@ -63,16 +63,16 @@ static inline void beton_index_options_init(beton_index_options *options)
  * bytes are others: a loader that opens the file again, having closed it meanwhile, takes it for another one
  * (FILE_CHANGED). So choose `side` while loaders of many files are at work. A process that ends at any time leaves
  * a file that can be read, with the index or without; the next call completes what it left. Meanwhile there are two
- * files .NAME.index.partial in the folder, of which the second is locked. The call needs no memory for each sample,
- * except for one bit for each page. options may be NULL. A JPEG that is damaged gets no index. Errors: those of
+ * files .NAME.index.partial in the folder; the second is locked. The call needs no memory for each sample,
+ * except for one bit for each page. options may be NULL. A JPEG that is damaged gets no index. Errors: as for
  * beton_reader_open; EXISTS (another process changes the index, also by another name of the file; or a file that
  * does not begin as a side file has the name of one), ACCESS, NO_SPACE, IO, FILE_CHANGED, NO_MEMORY, SYSTEM, CANCELLED,
  * UNSUPPORTED (this build has no JPEG decoder). */
 BETON_API int beton_index_add(const char *path, const beton_index_options *options, beton_index_report *report,
 			      beton_error *err);
 
-/* Takes what beton_index_add added out of the file, which then has its earlier bytes, and removes its side file.
- * The time of modification changes as above. Errors: those of beton_reader_open; UNSUPPORTED (the file was written with
+/* Takes the index of beton_index_add out of the file, which then has its earlier bytes, and removes its side file.
+ * The time of modification changes as above. Errors: as for beton_reader_open; UNSUPPORTED (the file was written with
  * its index), FORMAT (also: a value lies where the index is), ACCESS, IO, EXISTS (another process changes the index).
  */
 BETON_API int beton_index_remove(const char *path, beton_index_report *report, beton_error *err);
@@ -82,8 +82,8 @@ BETON_API int beton_index_remove(const char *path, beton_index_report *report, b
 BETON_API int beton_index_remove_side(const char *path, bool *removed, beton_error *err);
 
 /* Makes the index of each JPEG again, and compares. A fault is a difference, or a JPEG that should have an index and
- * has none. No index at all is no fault: place is NOWHERE, and nothing is read. Errors: those of beton_reader_open; IO,
- * FILE_CHANGED, NO_MEMORY, CANCELLED, UNSUPPORTED. */
+ * has none. A file without any index has no fault: place is NOWHERE, and nothing is read. Errors: as for
+ * beton_reader_open; IO, FILE_CHANGED, NO_MEMORY, CANCELLED, UNSUPPORTED. */
 BETON_API int beton_index_check(const char *path, const beton_index_options *options, beton_index_report *report,
 				beton_error *err);
 

@@ -73,7 +73,7 @@ static inline void beton_tokens_options_init(beton_tokens_options *options)
 }
 
 /* Opens a file and checks its header and size. options may be NULL. The caller closes *out, which is NULL on failure.
- * Errors: those of beton_reader_open; also INVALID_ARGUMENT (options; AUTO and a name that ends otherwise), FORMAT (not
+ * Errors: as for beton_reader_open; also INVALID_ARGUMENT (options; AUTO and a name that ends otherwise), FORMAT (not
  * the magic number, a negative or too small count, another file of llm.c, half a token at the end), TRUNCATED (the
  * header counts more tokens than the file has), UNSUPPORTED_VERSION, NOT_FOUND and UNSUPPORTED_FIELD (no such field, or
  * none that holds tokens), SAMPLE_CORRUPT (the last chunk's length). */
@@ -94,14 +94,14 @@ BETON_API int beton_tokens_fd(const beton_tokens *tokens);
 BETON_API uint64_t beton_tokens_parts(const beton_tokens *tokens, uint64_t count);
 
 /* Finds the stored bytes of tokens first .. first + count - 1: sets values[0 .. beton_tokens_parts(count) - 1], in the
- * order of the stream, of which the last may be empty (blob.size 0). RAW and LLMC: one value, exactly these tokens.
- * BETON: whole chunks, the first of which begins at token first - first % chunk_tokens; a chunk of fewer tokens than
- * its row has zeros behind them. Errors: INVALID_ARGUMENT (no such tokens), SAMPLE_CORRUPT (also: a chunk that is not
+ * order of the stream; the last may be empty (blob.size 0). RAW and LLMC: one value, exactly these tokens.
+ * BETON: whole chunks; the first begins at token first - first % chunk_tokens; a chunk of fewer tokens than
+ * its row ends with zeros. Errors: INVALID_ARGUMENT (no such tokens), SAMPLE_CORRUPT (also: a chunk that is not
  * full, but not the last one), IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API int beton_tokens_locate(const beton_tokens *tokens, uint64_t first, uint64_t count, beton_value *values,
 				  beton_error *err);
 
-/* Reads tokens first .. first + count - 1, and compares chunks with their checksums. Errors: those of
+/* Reads tokens first .. first + count - 1, and compares chunks with their checksums. Errors: as for
  * beton_tokens_locate, FORMAT (the field's dictionary is damaged). */
 BETON_API int beton_tokens_read(const beton_tokens *tokens, uint64_t first, uint64_t count, uint32_t *out,
 				beton_error *err);

@@ -100,8 +100,8 @@ static inline void beton_repair_options_init(beton_repair_options *options)
 
 /* Copies the intact samples of input to output. input may be damaged, truncated, or left by a killed writer (also
  * FFCV's). Nothing is encoded again. Fields with damaged names become field_0, field_1... Pictures are decoded to check
- * that they are whole. Without any intact sample there is no output. Errors: those of opening input if nothing can be
- * saved (FORMAT, UNSUPPORTED_VERSION, UNSUPPORTED_FIELD, INCOMPLETE...), those of beton_writer_open and
+ * that they are whole. If no sample is intact, nothing is written. Errors: as for opening input if nothing can be
+ * saved (FORMAT, UNSUPPORTED_VERSION, UNSUPPORTED_FIELD, INCOMPLETE...), as for beton_writer_open and
  * beton_writer_put, UNSUPPORTED (pictures must be found, and this build has no JPEG decoder), CANCELLED. */
 BETON_API int beton_repair(const char *input, const char *output, const beton_repair_options *options,
 			   beton_repair_report *report, beton_error *err);

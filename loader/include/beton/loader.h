@@ -19,7 +19,7 @@
  * that a smaller struct lacks have their defaults. Members of a larger struct that this library does not know must be
  * zero. Otherwise, and for a size below that of struct_size itself or above 4096, the call fails with INVALID_ARGUMENT.
  * NAME_init_sized is for other languages than C and C++, see <beton/beton.h>.
- * Statistics: the library fills the members that the caller's struct has, and sets those that it does not know to zero.
+ * Statistics: the library fills the members that the caller's struct has, and sets unknown ones to zero.
  */
 #ifndef BETON_LOADER_H
 #define BETON_LOADER_H
@@ -46,8 +46,8 @@ typedef enum beton_order {
 	BETON_ORDER_RANDOM = 1,     /* a keyed permutation of all samples, new for each epoch */
 	/* For files larger than memory on disks that are fast only for sequential reads. window_pages random pages form
 	 * a window, whose samples are permuted. An epoch needs each page in one window only. Unless reads are direct,
-	 * the system is told in time (as in a SEQUENTIAL order) to read whole pages into the page cache, once for all
-	 * ranks of a machine.
+	 * the loader asks the system in time (as in a SEQUENTIAL order) to read whole pages into the page cache, once
+	 * for all ranks of a machine.
 	 * How well it mixes: if a share p of all samples has some property, their number among B samples of a window
 	 * has a variance of at most B p (1-p) (1 + B / window_pages), even in a sorted file; in a random order it is B
 	 * p (1-p). 8 bytes for each sample of a file that several processes wrote. */
@@ -72,7 +72,7 @@ typedef enum beton_order {
 	BETON_ORDER_UNIFORM = 10,
 } beton_order;
 
-/* What happens at the end of an epoch of n positions, n = beton_loader_epoch_length. */
+/* The end of an epoch of n positions, n = beton_loader_epoch_length. */
 typedef enum beton_last {
 	/* Each position exactly once over all ranks: the last batch may be short, and ranks may differ by one sample,
 	 * and so by one batch. */
@@ -83,9 +83,9 @@ typedef enum beton_last {
 } beton_last;
 
 typedef enum beton_engine {
-	BETON_ENGINE_AUTO = 0, /* URING with option direct, else THREADS */
-	BETON_ENGINE_MMAP = 1, /* maps the page cache; only for files that nobody truncates: a truncation under a sample
-				  that is being decoded kills the process (SIGBUS) */
+	BETON_ENGINE_AUTO = 0,    /* URING with option direct, else THREADS */
+	BETON_ENGINE_MMAP = 1,    /* maps the page cache; only for files that are never truncated: a truncation under a
+				     sample    that is being decoded kills the process (SIGBUS) */
 	BETON_ENGINE_THREADS = 2, /* copies from the page cache; a pool of threads reads what is not there */
 	BETON_ENGINE_URING = 3,   /* io_uring; THREADS, with one line of log, where io_uring is missing or forbidden */
 } beton_engine;
@@ -104,7 +104,7 @@ typedef enum beton_on_error {
 	BETON_ON_ERROR_SUBSTITUTE = 2,
 } beton_on_error;
 
-/* What a line of the option log is about. */
+/* The kind of a line of the option log. */
 typedef enum beton_log_level {
 	BETON_LOG_DEBUG = 0, /* what the loader has chosen by itself, once, when it opens */
 	BETON_LOG_INFO = 1,  /* data that the options leave out, such as tokens in no window */
@@ -131,7 +131,7 @@ typedef enum beton_crop {
 } beton_crop;
 
 /* How the crop gets to height x width. All but STRETCH keep its aspect.
- * PAD: it becomes as large as fits, and padding surrounds it. Size and place are those of Pillow's ImageOps.pad, in its
+ * PAD: it becomes as large as fits, and padding surrounds it. Size and place are as in Pillow's ImageOps.pad, in its
  * arithmetic (doubles, halves to even): with w x h pixels of the crop and W x H of the output, W x round(h / w * W) if
  * w / h > W / H, round(w / h * H) x H if it is less, and W x H otherwise; no side is 0.
  * SHORTER_SIDE: torchvision's Resize(shorter_side) and CenterCrop((H, W)), the usual way of evaluation: the shorter
@@ -172,12 +172,12 @@ typedef enum beton_pixels {
 					 (antialias) differ by at most 1, transforms.v2 by at most 2 */
 } beton_pixels;
 
-/* What an output holds of each picture. */
+/* The output for each picture. */
 typedef enum beton_image_output {
 	BETON_IMAGE_DECODED = 0, /* pixels */
 	/* The bytes that the file holds, a JPEG, raw RGB or a raster's samples (not compressed), for consumers that
 	 * decode, crop and resize themselves, as on a GPU: see beton_batch. With option drawn they get crop and flip,
-	 * whose draws equal those of the pixels. A JPEG is not decoded, so without a checksum damage to it is not seen.
+	 * with the same draws as for pixels. A JPEG is not decoded, so without a checksum damage to it is not seen.
 	 * Not with operations, normalize, and dtype, layout, pixels, filter, fit or color other than their defaults. */
 	BETON_IMAGE_STORED = 1,
 } beton_image_output;
@@ -233,8 +233,8 @@ typedef enum beton_filter {
  * Rasters (BETON_FIELD_RASTER) are converted likewise, with all their channels, to UINT8 (8 bits), UINT16 (16 bits) or
  * floats, which without normalize are the samples: with 16 bits BFLOAT16 rounds them, and FLOAT16 makes those from
  * 65520 on infinite. Scaling 16 bits down to bytes is the caller's: any one factor would be wrong for most. Not with
- * pixels and color other than their defaults, and of operations only with those that move pixels, leave some out, or
- * are the caller's: see beton_operation_kind. */
+ * pixels and color other than their defaults, and only with operations that move pixels, leave some out, or are the
+ * caller's: see beton_operation_kind. */
 typedef struct beton_image_options {
 	const char *field; /* NULL = the first image field; without one, the first raster field */
 	uint32_t height;   /* output pixels, 1..65535; default 224 */
@@ -272,7 +272,7 @@ typedef struct beton_image_options {
 	 * with the pixel next to `mean`. */
 	uint16_t pad[4];
 	uint32_t color; /* a beton_color; default RGB. GREY: only mean[0], std[0] and pad[0] are used */
-	/* Of rasters, for normalize, in place of mean and std: the mean and the std of each channel, in pairs, on the
+	/* For normalize of rasters, instead of mean and std: the mean and the std of each channel, in pairs, on the
 	 * samples' scale (0..255, or 0..65535); num_statistics is the number of channels. Borrowed until open returns.
 	 * Default none. */
 	uint32_t num_statistics;
@@ -299,19 +299,19 @@ typedef struct beton_replacement {
 /* Windows of token streams. With a window T above 0 the data set's files are streams (see beton/tokens.h), and sample i
  * of a file is the window of T + 1 tokens from token i * stride on: its inputs are the first T of them, its targets the
  * last T. A file of n tokens has (n - 1 - T) / stride + 1 windows; with stride T that is (n - 1) / T, each token is the
- * target of one window, and neighbours share one token. The option log is told how many tokens at the ends of files are
- * in no window. A window lies in one file. All options but those of fields and pictures work as for other samples; a
- * sample id is the number of a window. */
+ * target of one window, and neighbours share one token. The option log gets the number of tokens at the ends of files
+ * that are in no window. A window lies in one file. All options except for fields and pictures work as for other
+ * samples; a sample id is the number of a window. */
 typedef struct beton_token_options {
 	uint64_t window;            /* T, 1..2^31 - 2; 0 (default): the files hold samples */
 	uint64_t stride;            /* tokens from one window to the next, 1..T; 0 (default): T */
 	beton_tokens_format format; /* of all files; default AUTO: of each file by itself */
 	const char *field; /* of .beton files; borrowed until open returns. NULL (default): see beton_tokens_options */
-	beton_dtype dtype; /* of input and target: INT64 (default), or INT32, in which a window with a token above
+	beton_dtype dtype; /* of input and target: INT64 (default), or INT32, where a window with a token above
 			      2^31 - 1 is a bad sample */
 	uint64_t vocabulary; /* a window with this token or a larger one is a bad sample; 0 (default): not checked */
-	/* The token behind each document, 0..2^32 - 1; -1 (default): none. A document ends with it, as in Megatron-LM:
-	 * the token behind it is the first of the next document. */
+	/* The last token of each document, 0..2^32 - 1; -1 (default): none. As in Megatron-LM, the token after it is
+	 * the first of the next document. */
 	int64_t end_of_text;
 	bool segment;     /* also output `segment`; needs end_of_text. See beton_batch */
 	bool position;    /* also output `position`; needs end_of_text */
@@ -337,7 +337,7 @@ typedef struct beton_loader_options {
 	uint32_t batches_ahead;  /* batches prepared in advance, 1..64; default 3 */
 	uint32_t batches_leased; /* batches that the consumer may hold at once for each open iterator, 1..64; default 2.
 				    Batches of closed iterators count too */
-	/* Samples that each thread reads ahead of the one that it works on, up to 1024. 0 (default): automatic: none
+	/* Samples that each thread reads ahead of its current one, up to 1024. 0 (default): automatic: none
 	 * while the file is in memory, and more while data is late. MMAP reads nothing ahead. */
 	uint32_t read_ahead;
 	/* Limit, in bytes, of batches, read-ahead, cached metadata (at most a sixteenth, or 64 MiB) and working memory
@@ -365,8 +365,8 @@ typedef struct beton_loader_options {
 	beton_last last; /* default SHORT */
 
 	beton_image_options image; /* checked, but ignored for a file without images */
-	/* Replaces image: several outputs, of one image field or of several. Each view has its own draws; those of view
-	 * 0 equal those of `image`. A blob is read and verified once for all views of its field. At most
+	/* Replaces image: several outputs, of one image field or of several. Each view has its own draws; view 0 has
+	 * the draws of `image`. A blob is read and verified once for all views of its field. At most
 	 * BETON_VIEWS_MAX; borrowed until open returns. Default none. */
 	const beton_image_options *views;
 	uint32_t num_views;
@@ -444,8 +444,8 @@ typedef struct beton_loader_options {
 	const beton_geometry *geometry;
 	uint32_t num_geometry;
 
-	/* Files of a data set that are open at a time, 0..2^20. When one more is needed, that which nobody reads and
-	 * nobody has read for the longest time is closed; it is opened again when it is needed, and must be unchanged
+	/* Files of a data set that are open at a time, 0..2^20. When one more is needed, the least recently used
+	 * idle file is closed; it is opened again when it is needed, and must be unchanged
 	 * then (the same inode, size and time of modification), else its samples fail with FILE_CHANGED. Each takes a
 	 * descriptor, with the option direct two, and the engine URING takes one more for each thread. If the process
 	 * has no more descriptors, fewer files are open. 0 (default): files for a quarter of the descriptors that
@@ -457,7 +457,7 @@ typedef struct beton_loader_options {
 	bool ignore_classes;
 } beton_loader_options;
 
-/* One file of a data set, or a set of files. Initialise all members, those that are not needed with 0. */
+/* One file of a data set, or a set of files. Initialise all members, unused ones with 0. */
 typedef struct beton_source {
 	/* A file; or an index of shards (beton/set.h), whose name ends in BETON_SET_ENDING. NULL: see io. */
 	const char *path;
@@ -490,11 +490,11 @@ typedef struct beton_tensor {
  *                    With output STORED uint8, [bytes of all]; then "NAME.offsets", int64, [count + 1]: picture i is
  *                    from [i] to [i + 1]; and "NAME.shape", int32, [count, 3]: height, width, and beton_image_mode
  *   INT, FLOAT       int64 and float64, [count]
- *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, more than 16 pages of
+ *   arrays           the field's dtype and shape after count. Left out: more than 4 dimensions, more than 16 pages of
  *                    bytes, big-endian numbers and types that beton_dtype lacks
  *                    With the option geometry float32; then "NAME.kept", float32, of the same shape without the last
  *                    dimension. Further entries of the field: "NAME.1", "NAME.1.kept"...
- *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes;
+ *   bytes, JSON      uint8, [count, max_bytes], the value and zeros; then "NAME.length", int64, [count]: its bytes;
  *                    with the option ragged uint8, [bytes of all], which may be 0; then "NAME.offsets", int64,
  *                    [count + 1]: value i is from [i] to [i + 1]. For arrays of many shapes: the format's arrays are of
  *                    one, but a bytes field holds what the user packs and unpacks
@@ -580,7 +580,7 @@ typedef struct beton_loader_state {
 
 typedef struct beton_loader beton_loader;
 
-/* Delivers an epoch, or the rest of one, to the consumer; then, by option, those that follow. */
+/* Delivers an epoch, or the rest of one, to the consumer; then, by option, the following ones. */
 typedef struct beton_iterator beton_iterator;
 
 /* The library's release, "0.2.0". A static string; any thread. */
@@ -594,12 +594,12 @@ static inline void beton_loader_options_init(beton_loader_options *options)
 
 /* Opens the file, checks the options (naming the bad one and its value) and starts the worker threads. Of a set of
  * shards the index alone is opened, and each shard when one of its samples is first needed, and then compared with the
- * index: a sample of a shard that is missing or differs fails with what opening it says (NOT_FOUND, FILE_CHANGED). All
- * shards are opened at once for the order BALANCED, for windows of tokens, and, for QUASI_RANDOM, if their allocation
- * tables are not in order (FFCV's). Batches and states are those of the list of the shards. Errors: those of
+ * index: a sample of a shard that is missing or differs fails with the error of opening it (NOT_FOUND, FILE_CHANGED).
+ * All shards are opened at once for the order BALANCED, for windows of tokens, and, for QUASI_RANDOM, if their
+ * allocation tables are not in order (FFCV's). Batches and states are as for a list of the shards. Errors: as for
  * beton_reader_open and beton_set_open, INVALID_ARGUMENT, NOT_FOUND (a field that an option names), SAMPLE_CORRUPT, IO,
  * FILE_CHANGED (of orders that read the file: BALANCED, QUASI_RANDOM), UNSUPPORTED_FIELD (no field that a batch could
- * hold), NO_MEMORY, SYSTEM (a thread did not start). With the option tokens also those of beton_tokens_open, and
+ * hold), NO_MEMORY, SYSTEM (a thread did not start). With the option tokens also as for beton_tokens_open, and
  * INVALID_ARGUMENT for a file that has no window. options may be NULL: the defaults. */
 BETON_API int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options,
 				beton_error *err);
@@ -607,11 +607,11 @@ BETON_API int beton_loader_open(beton_loader **out, const char *path, const beto
 /* beton_loader_open for several files as one data set, or for files without a path (beton_source.io). Their fields must
  * agree in name, type and shape, and so must their class names (beton_reader_classes), unless options->ignore_classes
  * is true; a file without class names agrees with all. beton-merge --remap-classes makes one file of files with other
- * names. Sample numbers are global: each file's follow those of the file before. With weights, each file gets its share
- * of every 65536 positions, at random places. A file's samples come in passes, each a new permutation. The order must
- * be RANDOM, and an epoch has num_draws positions. An epoch can begin at any position at once. Errors: those of
- * beton_loader_open, INVALID_ARGUMENT (no source, a bad weight), MISMATCH (naming both files, and the field or class),
- * FORMAT (the facts of a file are damaged). */
+ * names. Sample numbers are global: each file continues the numbers of the file before. With weights, each file gets
+ * its share of every 65536 positions, at random places. A file's samples come in passes, each a new permutation. The
+ * order must be RANDOM, and an epoch has num_draws positions. An epoch can begin at any position at once. Errors: as
+ * for beton_loader_open, INVALID_ARGUMENT (no source, a bad weight), MISMATCH (naming both files, and the field or
+ * class), FORMAT (the facts of a file are damaged). */
 BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint32_t num_sources,
 				     const beton_loader_options *options, beton_error *err);
 
@@ -627,9 +627,9 @@ BETON_API int beton_loader_locate(const beton_loader *loader, uint64_t sample, u
  * system that hangs cannot be cancelled. TIMEOUT: err names what is late. Then the loader's last thread frees the rest
  * (threads, files, read-ahead, and batches that were being filled) when the reads end; if they never end, that memory
  * stays until the process ends. Until then the library must not be unloaded, and the loader calls none of the caller's
- * functions but allocator's release and those of sources (beton_io), whose reads closing cancels. Running calls of the
- * caller's functions are waited for without a limit. In the child of a fork the call only sets *loader to NULL. NULL is
- * allowed. */
+ * functions but allocator's release and the functions of sources (beton_io), whose reads closing cancels. Running calls
+ * of the caller's functions are waited for without a limit. In the child of a fork the call only sets *loader to NULL.
+ * NULL is allowed. */
 BETON_API int beton_loader_close_within(beton_loader **loader, int64_t timeout_ms, beton_error *err);
 
 /* beton_loader_close_within with 10 s; reports TIMEOUT to the option log. */
@@ -646,13 +646,13 @@ typedef struct beton_iterator_options {
 	const beton_loader_state *state;
 	/* The size of the pictures of view i, or with index 0 of `image`, in pixels; 0 (default): the loader's, which
 	 * is the largest. So training can begin with small pictures, and iterators of different sizes may be open at
-	 * once. Pixels and draws are those of a loader with this size; shorter_side stays, so that less is seen of a
+	 * once. Pixels and draws are as in a loader with this size; shorter_side stays, so that less is seen of a
 	 * picture. memory_limit counts batches of the loader's size, whatever the iterator's. Not for a view with
 	 * POISON, whose mask has a size. */
 	uint32_t height[BETON_VIEWS_MAX];
 	uint32_t width[BETON_VIEWS_MAX];
 	/* Epochs that it delivers one after the other, its first included, even if nothing of that is left. 0: without
-	 * end; default 1. beton_iterator_next answers END once after each. The batches are those of an iterator for
+	 * end; default 1. beton_iterator_next answers END once after each. The batches are as from an iterator for
 	 * each epoch, but the next one's first are prepared before this one ends. An order that is drawn as a whole is
 	 * drawn by a worker, once the consumer has a batch of the epoch before: memory holds two, or as many as
 	 * batches_ahead batches span. */
@@ -670,7 +670,7 @@ static inline void beton_iterator_options_init(beton_iterator_options *options)
  * Errors: INVALID_ARGUMENT (position beyond the epoch's; epochs beyond number 2^64 - 1; height and width: larger than
  * the loader's, of a view that it does not have, or refused for an operation as the loader's would be), STATE (the
  * child of a fork), NO_MEMORY (for one more iterator's batches, by memory_limit too, or for an order that is drawn as a
- * whole); with a state those of beton_iterator_open_state. */
+ * whole); with a state as for beton_iterator_open_state. */
 BETON_API int beton_iterator_open_with(beton_iterator **out, beton_loader *loader,
 				       const beton_iterator_options *options, beton_error *err);
 
@@ -678,8 +678,8 @@ BETON_API int beton_iterator_open_with(beton_iterator **out, beton_loader *loade
 BETON_API int beton_iterator_open(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position,
 				  beton_error *err);
 
-/* beton_iterator_open_with at a state: the global sequence of samples equals that of the uninterrupted epoch, even with
- * another world size, batch size, number of threads, engine, `last` or outputs. Errors: those of
+/* beton_iterator_open_with at a state: the global sequence of samples is the same as in the uninterrupted epoch, even
+ * with another world size, batch size, number of threads, engine, `last` or outputs. Errors: as for
  * beton_iterator_open_with, FORMAT (no state, or a damaged one), UNSUPPORTED_VERSION (of another release; version 1
  * cannot identify the data set, and the message gives epoch and position), MISMATCH (another data set, or other options
  * of the order: order, seed, indices, weights, class_field, window_pages; callbacks are not compared).
@@ -688,9 +688,9 @@ BETON_API int beton_iterator_open(beton_iterator **out, beton_loader *loader, ui
 BETON_API int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const beton_loader_state *state,
 					beton_error *err);
 
-/* The state behind the last batch that the consumer got, assuming that all ranks got as many: epoch, position, and
- * hashes of data set and order. Behind an epoch's last batch it is the epoch's end, from which END comes first; behind
- * END it is the next epoch's start, if the iterator has one. Errors: STATE (the loader is closed, or this is the child
+/* The state after the last batch that the consumer got, assuming that all ranks got as many: epoch, position, and
+ * hashes of data set and order. After an epoch's last batch it is the epoch's end, where END comes first; after END it
+ * is the next epoch's start, if the iterator has one. Errors: STATE (the loader is closed, or this is the child
  * of a fork). */
 BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err);
 
@@ -719,7 +719,7 @@ BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, i
 
 /* Ends a wait of beton_iterator_next in another thread, for a consumer that must stop while a file system hangs: that
  * call and all later ones answer CANCELLED, even if a batch is ready. beton_iterator_get_state still gives the place
- * behind the last batch that the consumer got, and leased batches stay leased. Any thread may call it until the
+ * after the last batch that the consumer got, and leased batches stay leased. Any thread may call it until the
  * iterator is closed, also after the loader is closed; not a signal handler, because it takes a lock. NULL is allowed;
  * in the child of a fork it does nothing. */
 BETON_API void beton_iterator_cancel(beton_iterator *iterator);
@@ -766,7 +766,7 @@ BETON_API int beton_loader_samples_at(const beton_loader *loader, uint64_t epoch
 				      uint64_t *samples, beton_error *err);
 
 /* Fills ids with the bad samples so far, each once, in rising order, at most capacity of them. *count becomes their
- * total number, of which at most 65536 are listed. ids may be NULL if capacity is 0. */
+ * total number; at most 65536 are listed. ids may be NULL if capacity is 0. */
 BETON_API void beton_loader_bad_samples(const beton_loader *loader, uint64_t *ids, size_t capacity, size_t *count);
 
 /* The stage that has limited the speed since open. text: one line with figures and advice, NUL-terminated, cut to size

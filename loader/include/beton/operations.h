@@ -61,7 +61,7 @@ typedef enum beton_operation_kind {
 #define BETON_BLUR_MAX 127
 #define BETON_OPERATIONS_MAX 64
 
-/* What fills the pixels that a translation uncovers. */
+/* The pixels that a translation uncovers. */
 typedef enum beton_padding {
 	BETON_PADDING_FILL = 0,
 	BETON_PADDING_EDGE = 1,
@@ -159,11 +159,11 @@ typedef struct beton_batch_operation {
 /* Sets the kind, with alpha 1 and probability 1. */
 BETON_API void beton_loader_batch_operation_init(beton_batch_operation *operation, beton_batch_operation_kind kind);
 
-/* What the rows of an array are. */
+/* The meaning of an array's rows. */
 typedef enum beton_geometry_kind {
 	BETON_BOXES_XYXY = 0, /* 4 numbers: left, top, right, bottom */
 	BETON_BOXES_XYWH = 1, /* 4 numbers: left, top, width, height */
-	BETON_POINTS = 2,     /* 2 numbers: x, y; or 3, of which the third (a visibility, say) stays as it is */
+	BETON_POINTS = 2,     /* 2 numbers: x, y; or 3: the third (a visibility, say) stays as it is */
 } beton_geometry_kind;
 
 typedef enum beton_geometry_units {
@@ -182,7 +182,7 @@ typedef enum beton_geometry_units {
  * nothing is left the row is zeros. Points are not cut off: their kept is 1, or 0 if they were beyond an edge after any
  * step. A row that pads the array is output as it is, with a kept of 0: a box without area (all zeros, or all -1), a
  * point neither of whose x and y is above 0, and a row with a number that is not from -2^31 to 2^31.
- * No draw depends on these options. MIXUP and CUTMIX leave the rows: those of the partner are in row
+ * No draw depends on these options. MIXUP and CUTMIX leave the rows: the partner's rows are in row
  * "IMAGE.partner". */
 typedef struct beton_geometry {
 	const char *field; /* borrowed until open returns; may be listed again for another view */

@@ -105,7 +105,7 @@ typedef struct dtrain_checkpoint_content {
  * All ranks fail with the error of the first rank that failed, which the message names. Nothing is then visible under
  * the final name, and an older checkpoint of the step stays. Only if ranks are lost during the final rename, some may
  * fail although the checkpoint is there. Errors: MISMATCH (of tensors between ranks: it names tensor and ranks),
- * NO_SPACE, IO, ACCESS, NO_MEMORY, INVALID_ARGUMENT, those of all_gather. */
+ * NO_SPACE, IO, ACCESS, NO_MEMORY, INVALID_ARGUMENT, errors of all_gather. */
 BETON_API int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_checkpoint_content *content,
 				     const dtrain_checkpoint_ranks *ranks, beton_error *err);
 
@@ -130,13 +130,13 @@ BETON_API int dtrain_checkpoint_saver_reserve(dtrain_checkpoint_saver *saver, co
 /* Collective. Waits for the save before, if there is one, and begins nothing if it failed: then the error is that
  * save's. On success the content is copied, and may be changed or freed. ranks is copied, too, but its context must
  * exist until the save has ended, and nothing else may use it until then: the saver's thread calls all_gather. Other
- * errors: those of dtrain_checkpoint_save that are found before anything is written, and of the copies; all ranks have
- * them, and nothing was begun. */
+ * errors: as for dtrain_checkpoint_save if it fails before anything is written, and errors of the copies; all ranks
+ * have them, and nothing was begun. */
 BETON_API int dtrain_checkpoint_saver_begin(dtrain_checkpoint_saver *saver, const char *dir, int keep,
 					    const dtrain_checkpoint_content *content,
 					    const dtrain_checkpoint_ranks *ranks, beton_error *err);
 
-/* Waits until the save has ended. Errors: those of dtrain_checkpoint_save, once: the next call returns OK. Without a
+/* Waits until the save has ended. Errors: as for dtrain_checkpoint_save, once: the next call returns OK. Without a
  * save, or with saver NULL: OK. */
 BETON_API int dtrain_checkpoint_saver_wait(dtrain_checkpoint_saver *saver, beton_error *err);
 
@@ -152,7 +152,7 @@ BETON_API uint64_t dtrain_checkpoint_saver_busy_ns(dtrain_checkpoint_saver *save
 /* Waits until the save has ended, whose error is lost. */
 BETON_API void dtrain_checkpoint_saver_destroy(dtrain_checkpoint_saver **saver);
 
-/* Makes dir/<name> a symbolic link to the checkpoint of that step, in place of an older link. Errors: those of the file
+/* Makes dir/<name> a symbolic link to the checkpoint of that step, in place of an older link. Errors: as for the file
  * system, which name the link. */
 BETON_API int dtrain_checkpoint_link(const char *dir, int64_t step, const char *name, beton_error *err);
 
@@ -161,7 +161,7 @@ BETON_API int dtrain_checkpoint_link(const char *dir, int64_t step, const char *
 BETON_API int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, int64_t *step,
 				       beton_error *err);
 
-/* Whether a file of that path is, or would be, in the folder of a checkpoint, also behind links. */
+/* Whether a file of that path is, or would be, in the folder of a checkpoint, also through links. */
 BETON_API bool dtrain_checkpoint_holds(const char *path);
 
 typedef struct dtrain_checkpoint dtrain_checkpoint;
@@ -191,7 +191,7 @@ BETON_API int dtrain_checkpoint_tensors(dtrain_checkpoint *checkpoint, enum dtra
  * that it needs; one rank checks a file that has a single checksum. Names, shapes and dtypes must be the checkpoint's,
  * and for each of its tensors a rank must have a view, which may be empty: MISMATCH names the first exception. All
  * ranks check everything before any value is changed. After values of parameters were loaded: dtrain_params_changed.
- * Errors: as open; INVALID_ARGUMENT, those of the device. */
+ * Errors: as open; INVALID_ARGUMENT, errors of the device. */
 BETON_API int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
 				     const dtrain_checkpoint_list *const sets[DTRAIN_CHECKPOINT_SETS],
 				     dtrain_stream *stream, beton_error *err);
@@ -217,7 +217,7 @@ static inline void dtrain_checkpoint_export_options_init(dtrain_checkpoint_expor
 	dtrain_checkpoint_export_options_init_sized(options, sizeof(*options));
 }
 
-/* Writes tensors, after checking them, in pieces smaller than a tensor: to one safetensors file like that of an
+/* Writes tensors, after checking them, in pieces smaller than a tensor: to one safetensors file as in an
  * unsharded checkpoint, or, if max_file_bytes is less than all of them, to several, with an index for Hugging Face's
  * programs and dtrain_tensor_file_open. Tensors are taken in the order of their names. Each file is visible, and
  * replaces an older one, when it is complete; the index comes last. Files of an older export are not removed.

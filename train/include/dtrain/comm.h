@@ -121,7 +121,7 @@ typedef struct dtrain_group_options {
 	const char *backend; /* "gloo", or the backend of the device's module ("nccl"); NULL: the device's default */
 	const char *name;    /* prefix of keys in the store, which a store accepts once; groups with different names are
 				independent; default "world" */
-	const char *interface; /* network interface; NULL: the one that reaches the store */
+	const char *interface; /* network interface; NULL: the interface to the store */
 	int timeout_ms;        /* of each operation; default 30,000 */
 	int join_timeout_ms;   /* of joining and splitting; 0 (default): timeout_ms */
 	dtrain_device *device; /* whose memory and events the operations use; NULL: host memory, no events */
@@ -147,7 +147,7 @@ static inline void dtrain_group_options_init(dtrain_group_options *options)
 BETON_API int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 				  dtrain_group **out, beton_error *err);
 /* Tells the other ranks that this rank cannot join: instead of waiting for it they get PEER_LOST with the rank and the
- * reason. name: of the group, as in its options. Errors: those of dtrain_store_set. */
+ * reason. name: of the group, as in its options. Errors: as for dtrain_store_set. */
 BETON_API int dtrain_group_decline(dtrain_store *store, int rank, const char *name, const char *reason,
 				   beton_error *err);
 /* Local; work in flight ends with CANCELLED. */
@@ -160,7 +160,7 @@ BETON_API int dtrain_group_size(const dtrain_group *group);
 
 /* All operations are asynchronous: they are queued in call order, run on the group's thread (CPU) or stream (GPU), and
  * return a work handle, which must be waited for exactly once. The caller keeps the buffers valid until then. Counts
- * are elements. after: the operation starts when this event is complete; NULL: at once. On failure there is no handle.
+ * are elements. after: the operation starts when this event is complete; NULL: at once. A failed call gives no handle.
  * After a failure, every later operation of the group fails with the same error. With Gloo the end of a rank's process
  * is such a failure, on all ranks and at once, unless the process has destroyed the group.
  *
@@ -201,7 +201,7 @@ BETON_API int dtrain_all_to_all(dtrain_group *group, void *output, const void *i
  * With Gloo, messages with different tags may be received in any order, and a message does not delay later operations.
  * On streams, a message delays later operations, and two ranks that both send before they receive wait until the
  * timeout: put such messages into a batch. NCCL has no tags: the nth message that a rank sends is the nth that its peer
- * receives, in a batch too. A program for both backends must receive in the order in which it sends. */
+ * receives, in a batch too. A program for both backends must receive in the order of sending. */
 BETON_API int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
 			  dtrain_event *after, dtrain_work **work, beton_error *err);
 BETON_API int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
@@ -233,7 +233,7 @@ typedef enum dtrain_registration {
 	DTRAIN_REGISTER_NEVER,
 } dtrain_registration;
 
-/* Device memory in which operations of groups are fastest, for buffers that are used often. With NCCL 2.27 and newer it
+/* Device memory that makes operations of groups fastest, for buffers that are used often. With NCCL 2.27 and newer it
  * can have a symmetric window of each group that uses it: each rank's GPU can reach the others' memory, at the same
  * offset. Operations whose buffers are in windows of their group must have them at the same offsets of the memory on
  * all ranks. All other work, and other groups, can use it like any memory of the device. */
@@ -245,10 +245,10 @@ typedef struct dtrain_group_memory dtrain_group_memory;
 BETON_API int dtrain_group_memory_create(const dtrain_group *group, size_t bytes, dtrain_registration when,
 					 dtrain_group_memory **out, beton_error *err);
 /* Collective: each rank of the group registers memory of the same size, which then has a window of the group. If one
- * rank's memory cannot have one, or the GPUs do not reach each other, there is none on any rank, and that is no error.
+ * rank's memory cannot have one, or the GPUs do not reach each other, no rank has one, and the call succeeds.
  * A second call with a group does nothing. If the group is not stream-ordered, nothing is communicated. Errors:
  * INVALID_ARGUMENT (another device), STATE (within a batch), MISMATCH (names a rank that has memory of another size),
- * NO_MEMORY, and those of operations. */
+ * NO_MEMORY, and errors of operations. */
 BETON_API int dtrain_group_memory_register(dtrain_group_memory *memory, dtrain_group *group, beton_error *err);
 /* Owned by the memory. */
 BETON_API void *dtrain_group_memory_data(const dtrain_group_memory *memory);
@@ -285,12 +285,12 @@ typedef enum dtrain_group_state {
  * stream-ordered always works. */
 BETON_API dtrain_group_state dtrain_group_peek(dtrain_group *group, beton_error *err);
 
-/* Watches an event that was recorded, outside any capture, behind a launched capture with operations of the group,
+/* Watches an event that was recorded, outside any capture, after a launched capture with operations of the group,
  * which the group cannot watch itself. The event must be complete within the group's timeout, from now or from the
  * completion of the event watched before it. Otherwise the group fails: its operations are aborted, and the message
  * names `what` (for example a step). The event must exist until it is complete or forgotten; if it is recorded again,
  * watch it again. Does nothing for groups that are not stream-ordered, whose operations have their own deadlines.
- * Errors: those of dtrain_group_check, NO_MEMORY. */
+ * Errors: as for dtrain_group_check, NO_MEMORY. */
 BETON_API int dtrain_group_watch(dtrain_group *group, dtrain_event *event, const char *what, beton_error *err);
 /* Stops watching the event, which may then be destroyed. */
 BETON_API void dtrain_group_forget(dtrain_group *group, dtrain_event *event);

@@ -19,8 +19,8 @@
  * other headers of <dtrain/...>. Input structs: members that a smaller struct lacks have their defaults. Members of a
  * larger struct that this library does not know must be zero. Otherwise, and for a size below that of struct_size
  * itself or above 4096, the call fails with INVALID_ARGUMENT. NAME_init_sized is for other languages than C and C++,
- * see <beton/beton.h>. Output structs: the library fills the members that the caller's struct has, and sets those that
- * it does not know to zero.
+ * see <beton/beton.h>. Output structs: the library fills the members that the caller's struct has, and sets unknown
+ * ones to zero.
  */
 #ifndef DTRAIN_DEVICE_H
 #define DTRAIN_DEVICE_H
@@ -86,7 +86,7 @@ typedef enum dtrain_op_kind {
 } dtrain_op_kind;
 
 /* The batch norm in training whose x is a CONV2D's y. A hint: a device may compute the norm's statistics along with y,
- * and keep them behind y's elements, in a layout and with bytes of its own. */
+ * and keep them after y's elements, in a layout and with bytes of its own. */
 typedef enum dtrain_follower {
 	DTRAIN_FOLLOWER_NONE = 0,
 	DTRAIN_FOLLOWER_NORM,
@@ -145,7 +145,7 @@ typedef struct dtrain_lars_attrs {
 	bool nesterov;
 } dtrain_lars_attrs;
 
-/* Matrices of equal shape that MUON updates: one behind the other in what the op computes with. */
+/* Matrices of equal shape that MUON updates: consecutive in the op's operands. */
 typedef struct dtrain_matrices {
 	int64_t rows, columns, count;
 	int64_t place; /* of the first matrix's first element there: a multiple of DTRAIN_MATRIX_ALIGN */
@@ -491,8 +491,8 @@ typedef struct dtrain_device_api {
 	int (*capture_launch)(void *captured, dtrain_stream *stream, beton_error *err);
 	void (*capture_destroy)(void *captured);
 
-	/* (optional, not of devices in host memory) Calls the function once everything in front of it on the stream is
-	 * complete, in a thread of the device's; what is behind it on the stream waits for its end. A capture calls it
+	/* (optional, not of devices in host memory) Calls the function once all earlier work on the stream is
+	 * complete, in a thread of the device's; later work on the stream waits for its end. A capture calls it
 	 * at each launch. The function must not use the device. It reports failures by means of its context, which must
 	 * stay valid. */
 	int (*call_host)(dtrain_stream *stream, void (*function)(void *context), void *context, beton_error *err);
@@ -503,9 +503,9 @@ typedef struct dtrain_device_api {
 	int (*measure_flops)(dtrain_device *device, dtrain_dtype dtype, double *out, beton_error *err);
 } dtrain_device_api;
 
-/* The registered tables ("ref", "cpu" if built with oneDNN, those of modules) by name or by index (NULL past the end).
- * "auto" is the fastest one that is built in; opening tries modules first. Other names are searched for as modules: see
- * <dtrain/module.h>. While "cpu" computes, oneDNN may use memory of the heap as the stack: a program that catches
+/* The registered tables ("ref", "cpu" if built with oneDNN, those from modules) by name or by index (NULL past the
+ * end). "auto" is the fastest built-in device; opening tries modules first. Other names are searched for as modules:
+ * see <dtrain/module.h>. While "cpu" computes, oneDNN may use memory of the heap as the stack: a program that catches
  * signals in such a thread needs sigaltstack and SA_ONSTACK. */
 BETON_API const dtrain_device_api *dtrain_device_find(const char *name);
 BETON_API const dtrain_device_api *dtrain_device_at(int index);

@@ -23,7 +23,7 @@ typedef int32_t dtrain_tensor; /* index in its graph; negative after an error */
 BETON_API int dtrain_graph_create(dtrain_params *params, bool training, dtrain_graph **out, beton_error *err);
 BETON_API void dtrain_graph_destroy(dtrain_graph **graph);
 BETON_API bool dtrain_graph_training(const dtrain_graph *graph);
-/* Of a tensor; NULL and F32 for one that is none. */
+/* A tensor's shape and type; NULL and F32 if it is invalid. */
 BETON_API const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtrain_tensor tensor);
 BETON_API dtrain_dtype dtrain_graph_dtype(const dtrain_graph *graph, dtrain_tensor tensor);
 
@@ -57,7 +57,7 @@ BETON_API dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, c
 BETON_API dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
 				      int kernel, int stride, int padding);
 /* dtrain_conv2d with a weight that is not trained: name.weight is a buffer, saved with the model, without gradient or
- * optimizer state. Its initial values are those of PyTorch's nn.Conv2d; other values can be copied to it
+ * optimizer state. Its initial values are as in PyTorch's nn.Conv2d; other values can be copied to it
  * (dtrain_params_buffer_at). The input gets a gradient only if it needs one. */
 BETON_API dtrain_tensor dtrain_conv2d_fixed(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					    int64_t out_channels, int kernel, int stride, int padding);
@@ -66,7 +66,7 @@ BETON_API dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *nam
 /* A parameter by its full name, for several layers: its gradient is the sum of theirs. */
 BETON_API dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
 					       dtrain_init init, int64_t fan_in);
-/* The same for a parameter of which this rank has a part: the tensor has the part's shape. shape, fan_in: the whole
+/* The same if this rank has a part of the parameter: the tensor has the part's shape. shape, fan_in: the whole
  * parameter's. placement: see dtrain_params_declare_placed. */
 BETON_API dtrain_tensor dtrain_graph_placed_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
 						      const dtrain_placement *placement, dtrain_init init,
@@ -154,7 +154,7 @@ typedef struct dtrain_attention_options {
 	bool causal;      /* query i of t attends to keys 0 .. i + s - t of s; default false */
 	double scale;     /* of the products, >= 0; default 0: 1 / sqrt(head size) */
 	/* Share of the probabilities that training sets to 0, drawn as by dtrain_dropout of [b, heads, t, s]; default
-	 * 0. random and layer are those of dtrain_dropout. */
+	 * 0. random and layer: as for dtrain_dropout. */
 	double dropout;
 	dtrain_tensor random;
 	int layer;
@@ -177,7 +177,7 @@ BETON_API dtrain_tensor dtrain_attention(dtrain_graph *graph, dtrain_tensor q, d
 BETON_API dtrain_tensor dtrain_attention_packed(dtrain_graph *graph, dtrain_tensor qkv, dtrain_tensor segment,
 						const dtrain_attention_options *options);
 /* Causal attention to a text that grows from run to run: dtrain_attention of q [b, t, heads * d] to keys and values
- * [b, s, kv_heads * d], of which this run adds k, v [b, t, kv_heads * d]. keys and values: of dtrain_graph_memory, in
+ * [b, s, kv_heads * d]; this run adds k, v [b, t, kv_heads * d] to them. keys and values: of dtrain_graph_memory, in
  * the graph's type. past: i64 [1], the rows of keys and values that earlier runs have added, 0 .. s - t; anything else
  * is an error of the run. It has no gradient. */
 BETON_API dtrain_tensor dtrain_attention_cached(dtrain_graph *graph, dtrain_tensor q, dtrain_tensor k, dtrain_tensor v,
@@ -207,7 +207,7 @@ BETON_API dtrain_tensor dtrain_reshape(dtrain_graph *graph, dtrain_tensor x, con
 BETON_API dtrain_tensor dtrain_slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_t begin, int64_t count);
 /* Splits a dimension into `parts` equal parts (at most DTRAIN_OP_MAX_OPERANDS), stored in out. */
 BETON_API void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int parts, dtrain_tensor *out);
-/* x [n, t, c] with the row w [c], a parameter or a view of one, in front of each t: [n, t + 1, c]. */
+/* x [n, t, c] with the row w [c], a parameter or a view of one, before each t: [n, t + 1, c]. */
 BETON_API dtrain_tensor dtrain_prepend(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w);
 /* Dimension i of the result is dimension order[i] of x. */
 BETON_API dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, const int *order);
@@ -244,7 +244,7 @@ BETON_API dtrain_tensor dtrain_softmax_cross_entropy_with(dtrain_graph *graph, d
  * entropy.
  */
 BETON_API dtrain_tensor dtrain_mean_loss(dtrain_graph *graph, dtrain_tensor losses);
-/* Loss of each sample [n], none of which is ignored; mean of a vector []. */
+/* Loss of each sample [n], ignoring none; mean of a vector []. */
 BETON_API dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 						     double label_smoothing);
 /* The same for samples mixed from two, as by MixUp and CutMix: lambda * loss(label) + (1 - lambda) * loss(mixed).
@@ -282,7 +282,7 @@ BETON_API void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss);
 BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
 					  const dtrain_tensor *gradients);
 
-/* What of the activations is not kept from forward to backward, but computed again there. All of it gives the same
+/* Activations that backward computes again, instead of keeping them from forward. Each choice gives the same
  * bits: statistics of batch norm change once, and dropout draws the same. */
 typedef enum dtrain_recompute {
 	DTRAIN_RECOMPUTE_NONE,
@@ -293,9 +293,9 @@ typedef enum dtrain_recompute {
 	DTRAIN_RECOMPUTE_FULL,
 } dtrain_recompute;
 
-/* Behind dtrain_graph_backward, once: repeats forward ops in front of the backward ops that need their results. The
+/* After dtrain_graph_backward, once: repeats forward ops before the backward ops that need their results. The
  * last block, whose backward begins when its forward ends, is never repeated. blocks: of FULL, the first so many
- * blocks, and what is in front of the first one; INT64_MAX: all. Gradients are completed in the same order. */
+ * blocks, and all ops before the first one; INT64_MAX: all. Gradients are completed in the same order. */
 BETON_API void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks);
 
 /* After dtrain_graph_backward and dtrain_graph_recompute: ops on which only gradients of parameters depend come after
@@ -303,7 +303,7 @@ BETON_API void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what
  * read are kept longer. Error (when the graph is compiled): STATE if the graph has no backward. */
 BETON_API void dtrain_graph_defer_weights(dtrain_graph *graph);
 
-/* Behind dtrain_graph_backward and dtrain_graph_recompute, once: activations that backward reads are kept in pinned
+/* After dtrain_graph_backward and dtrain_graph_recompute, once: activations that backward reads are kept in pinned
  * host memory in between, but for small ones and the last ones. Copies go on beside ops. The bits are the same. Error
  * (when the graph is compiled): UNSUPPORTED on devices in host memory. */
 BETON_API void dtrain_graph_offload(dtrain_graph *graph);
@@ -374,8 +374,8 @@ BETON_API void dtrain_instance_abandon(dtrain_instance *instance);
 BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *memory, beton_error *err);
 
 /* arena_bytes: shared by the activations; unshared_bytes: the same without sharing; workspace_bytes: scratch memory;
- * flops: of one run's products (2 per multiply-add), without those that dtrain_graph_recompute repeats; repeated_flops:
- * of these; nodes: all of them; repeated: those that are repeated; lease_bytes: the part of arena_bytes that is not for
+ * flops: one run's products (2 per multiply-add), without the ones repeated by dtrain_graph_recompute; repeated_flops:
+ * of these; nodes: all of them; repeated: the repeated ones; lease_bytes: the part of arena_bytes that is not for
  * activations and inputs but for units of parameters that are gathered, and gradients on their way to a shard, where
  * most is alive; host_bytes: activations in pinned host memory. */
 typedef struct dtrain_program_facts {
@@ -391,7 +391,7 @@ typedef struct dtrain_program_facts {
 	size_t host_bytes;
 } dtrain_program_facts;
 /* The facts of the program that the graph would become, without its memory; parameters are allocated. The graph is
- * used up, also on failure. Errors: those of dtrain_graph_compile. */
+ * used up, also on failure. Errors: as for dtrain_graph_compile. */
 BETON_API int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_facts *out, beton_error *err);
 BETON_API void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out);
 

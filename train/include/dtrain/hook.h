@@ -19,7 +19,7 @@
  * Gradients are sums over the ranks, and the optimizer divides them (see <dtrain/sync.h>): a hook whose results are
  * means multiplies them by the number of ranks. The results must be the same on all ranks, bit for bit; otherwise the
  * ranks' weights drift apart. With the option accumulates a step's runs are summed up before; a hook sees that sum once
- * for each step. With loss scaling gradients are those of the scaled loss, and may be infinite or NaN: such values must
+ * for each step. With loss scaling, gradients belong to the scaled loss, and may be infinite or NaN: such values must
  * reach the result, because the scaler looks for them there, and must not stay in a state.
  *
  * Threads: all functions are called by the thread that uses the sync.
@@ -53,7 +53,7 @@ typedef struct dtrain_hook_range {
 	void *memory;          /* on the device: `count` elements of this rank */
 	int64_t count;         /* on all ranks the same */
 	dtrain_dtype dtype;
-	int index; /* of the range among those of the hook, in the order of the calls */
+	int index; /* of the range among the hook's ranges, in the order of the calls */
 	int num_parts;
 	const dtrain_hook_part *parts; /* by offset */
 	const char *label;             /* for messages: "bucket 2 of 7" */
@@ -104,13 +104,13 @@ typedef struct dtrain_hook {
 	/* (optional) Bytes of device memory that the state takes, for facts. */
 	uint64_t (*bytes)(const void *state);
 	/* (optional) Bytes that leave this rank in round `round` of a step that is settled, if the operation sends as
-	 * few as are possible, for facts. NULL: they are counted as those of an allreduce of the range. */
+	 * few as are possible, for facts. NULL: they are counted as for an allreduce of the range. */
 	uint64_t (*sent)(const void *state, int round);
 } dtrain_hook;
 
 /* ---- compression ---- */
 
-/* Methods. n: elements of a range, N: ranks; bytes are those that a rank gives to operations, an allreduce of F32 4 n.
+/* Methods. n: elements of a range, N: ranks; bytes: given to operations by a rank; an allreduce of F32 has 4 n.
  *
  *   - none: an allreduce.
  *   - f16, bf16: an allreduce of that type, 2 n bytes. Gradients are divided by the number of ranks before they are
@@ -122,7 +122,7 @@ typedef struct dtrain_hook {
  *     (all-gather), 8 ratio n bytes, which N ranks receive from N - 1 others. The rest is fed back.
  *   - powersgd: PowerSGD (Vogels et al. 2019), as PyTorch's hook. With r = min(rank, a, b) a matrix of a x b elements
  *     (a weight, seen as its first dimension and the rest) becomes r * (a + b), if (a + b) * r * min_rate < a * b; all
- *     else is added up as it is. The first `start` steps are those of none. What the approximation leaves is fed back.
+ *     else is added up as it is. The first `start` steps work as none. The error of the approximation is fed back.
  *
  * Feeding back: what a step does not send is added to the gradients of the next one ("error feedback"). With loss
  * scaling it is of the scaled loss: after a change of the scale it counts too much or too little once. */
@@ -130,7 +130,7 @@ typedef struct dtrain_compression {
 	size_t struct_size;
 	const char *method;  /* default "none" */
 	bool error_feedback; /* of int8, topk and powersgd; default true */
-	bool warm_start;     /* powersgd: a step's matrices begin with those of the last one; default true */
+	bool warm_start;     /* powersgd: a step's matrices begin with the last step's; default true */
 	double ratio;        /* topk: 0 < ratio <= 1; default 0.01 */
 	int32_t rank;        /* powersgd: at least 1; default 1 */
 	double min_rate;     /* powersgd: > 0; default 2 */

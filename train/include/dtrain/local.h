@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Local SGD and DiLoCo (Douillard et al. 2023): ranks that communicate less often than in every step. Each rank trains
- * parameters of its own for a round of steps. Then an outer optimizer changes the shared parameters, those that all
- * ranks began the round with: its gradient is the mean over the ranks of shared - own, and every rank goes on from its
+ * parameters of its own for a round of steps. Then an outer optimizer changes the shared parameters, the values at
+ * the beginning of the round: its gradient is the mean over the ranks of shared - own, and every rank goes on from its
  * result. The outer optimizer is torch.optim.SGD with Nesterov's form. With a rate of 1 and no momentum its result is
  * the mean of the ranks' parameters, as in local SGD. The ranks' own optimizers, the inner ones, know nothing of it:
  * their states stay.
@@ -14,8 +14,8 @@
  *   create -> start -> for each step: begin, the step's runs and the inner optimizer, end
  *
  * Steps are numbered from 0. All ranks make the same calls, from one thread. Beside the parameters, the outer optimizer
- * has two arrays as large: the shared parameters and its momentum. The differences are computed where the gradients
- * are, which no one needs by then.
+ * has two arrays as large: the shared parameters and its momentum. The differences take the place of the
+ * gradients, which are not needed by then.
  */
 #ifndef DTRAIN_LOCAL_H
 #define DTRAIN_LOCAL_H
@@ -32,7 +32,7 @@ typedef struct dtrain_local_options {
 	size_t struct_size;
 	int64_t steps;        /* of a round, at least 1; default 500 */
 	int64_t warmup_steps; /* before the first round, at least 0; default 0 */
-	int64_t last_step;    /* number of steps after which the round ends in any case; 0 (default): none */
+	int64_t last_step;    /* the round ends after so many steps in any case; 0 (default): none */
 	double lr;            /* above 0, finite; default 0.7 */
 	double momentum;      /* 0 .. <1, default 0.9; 0: plain SGD */
 } dtrain_local_options;
@@ -45,7 +45,7 @@ static inline void dtrain_local_options_init(dtrain_local_options *options)
 
 /* sync: of the strategy "local"; a graph must be compiled. It must outlive this object. Marks that were created before
  * do not have the times of the ends of rounds. Errors: INVALID_ARGUMENT,
- * STATE, NO_MEMORY, those of the device. */
+ * STATE, NO_MEMORY, errors of the device. */
 BETON_API int dtrain_local_create(dtrain_sync *sync, const dtrain_local_options *options, dtrain_local **out,
 				  beton_error *err);
 /* Its work on streams must be complete. NULL allowed. */
@@ -59,19 +59,19 @@ BETON_API int dtrain_local_start(dtrain_local *local, int64_t done, dtrain_strea
  * of step must not be launched in the other. */
 BETON_API bool dtrain_local_is_apart(const dtrain_local *local, int64_t step);
 
-/* In front of the step's runs, captured or not. marks: those that the step records; NULL: none. */
+/* Call it before the step's runs, captured or not. marks: recorded by the step; NULL: none. */
 BETON_API void dtrain_local_begin(dtrain_local *local, int64_t step, dtrain_sync_marks *marks);
 
-/* Behind the inner optimizer, never in a capture. If the round ends with this step, puts the outer update on the
- * stream. Unit by unit: a unit is updated while those behind it are reduced. *synced: it did. The marks then also have
- * what was sent here. After an error the parameters are undefined. Errors: those of the device and of the group. */
+/* Call it after the inner optimizer, never in a capture. If the round ends with this step, puts the outer update on
+ * the stream. Unit by unit: a unit is updated while later ones are reduced. *synced: it did. The marks then also have
+ * this communication. After an error the parameters are undefined. Errors: as for the device and of the group. */
 BETON_API int dtrain_local_end(dtrain_local *local, int64_t step, dtrain_sync_marks *marks, dtrain_stream *stream,
 			       bool *synced, beton_error *err);
 
 /* Between steps: show puts on the stream that the parameters are the shared ones, for an evaluation or a checkpoint,
  * and hide that they are the rank's own again. In a warm-up both are the same. Between the two no program with backward
  * runs. What was written to the parameters meanwhile becomes the shared ones: a checkpoint is loaded between them, too.
- * Errors: those of the device. */
+ * Errors: as for the device. */
 BETON_API int dtrain_local_show(dtrain_local *local, dtrain_stream *stream, beton_error *err);
 BETON_API int dtrain_local_hide(dtrain_local *local, dtrain_stream *stream, beton_error *err);
 

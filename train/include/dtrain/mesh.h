@@ -29,7 +29,7 @@ typedef struct dtrain_mesh_axis {
 /* Collective over world. count: 1 to DTRAIN_MESH_MAX_AXES axes, the same on all ranks; the product of their sizes is
  * the world size. Neighbouring ranks differ along the last axis, so the axis with most traffic comes last. The mesh
  * splits world, which must outlive it; an axis with all ranks uses world itself as its group. Errors: INVALID_ARGUMENT,
- * and those of dtrain_group_split. */
+ * and errors of dtrain_group_split. */
 BETON_API int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int count, dtrain_mesh **out,
 				 beton_error *err);
 BETON_API void dtrain_mesh_destroy(dtrain_mesh **mesh); /* NULL allowed */

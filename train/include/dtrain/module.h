@@ -105,8 +105,8 @@ typedef struct dtrain_group_backend {
 	int (*split)(void *parent, int color, const dtrain_group_place *place, int timeout_ms, void **state,
 		     beton_error *err);
 
-	/* Puts `count` >= 1 operations on the stream as one submission, in which no order of messages may deadlock. The
-	 * stream may be capturing. Allocates nothing and does not wait for a device. */
+	/* Puts `count` >= 1 operations on the stream as one submission, so that any order of messages is free of
+	 * deadlocks. The stream may be capturing. Allocates nothing and does not wait for a device. */
 	int (*enqueue)(void *state, const dtrain_group_call *calls, int count, dtrain_stream *stream, beton_error *err);
 	/* Returns the communicator's asynchronous error, if any. */
 	int (*poll)(void *state, beton_error *err);
@@ -121,11 +121,11 @@ typedef struct dtrain_group_backend {
 	 * does. Any thread. */
 	int (*memory_alloc)(dtrain_device *device, size_t bytes, void **memory, beton_error *err);
 	void (*memory_free)(dtrain_device *device, void *memory);
-	/* Collective: makes memory of memory_alloc known to all ranks, each of which gives the same number of bytes; or
-	 * to this rank's engine, if it has nothing better. *window NULL: the ranks cannot reach it, which is no error.
+	/* Collective: makes memory of memory_alloc known to all ranks, each with the same number of bytes; or to this
+	 * rank's engine, if it has nothing better. *window NULL with success: the ranks cannot reach it.
 	 * TIMEOUT: the state is aborted. */
 	int (*window_open)(void *state, void *memory, size_t bytes, int timeout_ms, void **window, beton_error *err);
-	/* Local: in front of memory_free and close, also after abort. No rank's operation uses the memory. */
+	/* Local: before memory_free and close, also after abort. No rank's operation uses the memory. */
 	void (*window_close)(void *state, void *window);
 } dtrain_group_backend;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes with an optimizer (<dtrain/optimizer.h>): dynamic loss scaling as torch.amp.GradScaler, and schedules of
+ * Companions of an optimizer (<dtrain/optimizer.h>): dynamic loss scaling as torch.amp.GradScaler, and schedules of
  * learning rates and of Lookahead.
  */
 #ifndef DTRAIN_OPTIM_H
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Dynamic loss scaling, for graphs in F16, in which small gradients would become 0. The graph gets the scaler's memory
+/* Dynamic loss scaling, for graphs in F16, where small gradients would become 0. The graph gets the scaler's memory
  * (dtrain_graph_set_scaler) and multiplies all gradients by its scale. The optimizer gets the scaler, divides by the
  * scale, and skips a step if a gradient is infinite or NaN. Everything runs on the device: the scale starts at 65536,
  * is halved with each skipped step, and doubled after 2000 steps in a row that were not skipped. */

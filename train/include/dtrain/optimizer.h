@@ -51,7 +51,7 @@ typedef struct dtrain_optimizer_kind {
  * exp_avg_sq.
  *
  * "muon": torch.optim.Muon for the matrices of hidden layers, with Nesterov's momentum, and AdamW for the rest.
- * Matrices are the parameters of two or more dimensions, of which all but the first are taken as one (the filters of a
+ * Matrices are the parameters of two or more dimensions, with all but the first taken as one (the filters of a
  * convolution are rows), that are neither frozen nor named by dtrain_optimizer_options.adamw. momentum 0.95; ns_steps 1
  * .. 99, default 5; match_rms_adamw, the factor of the rate that gives updates the size of AdamW's; weight_decay,
  * default 0.1. Of AdamW: adamw_lr_scale >= 0, default 1, a factor of its rate; beta1 0.9, beta2 0.95, epsilon 1e-8.
@@ -92,12 +92,12 @@ typedef struct dtrain_optimizer_options {
 	 * (dtrain_params_range_at). Gradients outside the range do not count in the norm. */
 	int64_t begin, end;
 	/* Device memory of the range's values and gradients, of the parameters' type; must outlive the optimizer. NULL
-	 * (default): those of the parameters; values of sharded parameters need memory of their own. With values of the
+	 * (default): the parameters' own; values of sharded parameters need memory of their own. With values of the
 	 * caller's, the parameters' compute copies stay as they are. */
 	void *values, *grads;
 	bool average; /* default false; see dtrain_optimizer_average */
-	/* Of "muon": whether AdamW updates a parameter of two or more dimensions, by index; others are ignored. Copied.
-	 * NULL (default): none. Usual for embeddings and the last layer. */
+	/* For "muon": whether AdamW updates a parameter of two or more dimensions, by index; others are ignored.
+	 * Copied. NULL (default): none. Usual for embeddings and the last layer. */
 	const bool *adamw;
 	/* Adds F32 numbers on the stream over the ranks that have the other shards of the parameters: what norms
 	 * are made of, and whether any gradient is infinite. dtrain_sync_add_shards with the sync as context. NULL
@@ -131,7 +131,7 @@ BETON_API int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimi
 				      dtrain_optimizer **out, beton_error *err);
 /* Bytes of scratch memory that updates by such an optimizer have, on the device that has its states; nothing is
  * allocated there, and params may be only planned (dtrain_params_only_plan). Without what options add besides the kind.
- * Errors: those of create. */
+ * Errors: as for create. */
 BETON_API int dtrain_optimizer_measure(dtrain_params *params, const dtrain_optimizer_options *options, size_t *bytes,
 				       beton_error *err);
 /* The optimizer's work on streams must be complete. */
@@ -150,18 +150,18 @@ BETON_API int dtrain_optimizer_start(dtrain_optimizer *optimizer, dtrain_stream 
 BETON_API int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream,
 					beton_error *err);
 BETON_API int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
-/* Of offloaded parameters, and optional: the gradients of a unit are complete on the stream (for
+/* For offloaded parameters, and optional: the gradients of a unit are complete on the stream (for
  * dtrain_sync_set_listener, with the optimizer as context). They go to the host meanwhile, and unless a norm or a
  * scaler needs all units first, the host updates the unit. The next apply belongs to the same step. Does nothing if
  * nothing is offloaded. Of offloaded units, whose gradients leave the device, a norm or a scaler needs the call:
- * without it apply fails with STATE. STATE: the step was told about the unit already. */
+ * without it apply fails with STATE. STATE: a second call for the unit in this step. */
 BETON_API int dtrain_optimizer_unit_complete(void *optimizer, int unit, dtrain_stream *stream, beton_error *err);
-/* Gives up a step that was told about units and gets no apply: its run failed, or its gradients are not wanted. What is
- * put on the stream afterwards finds the state in which a step begins. Units that the host has updated stay so, and
- * their step counts; where a norm or a scaler needs all units first, there are none. The scaler's scale stays. Does
- * nothing if nothing is offloaded, since then a step begins with apply. Errors: those of the device. */
+/* Gives up a step that has complete units and gets no apply: its run failed, or its gradients are not wanted. Later
+ * work on the stream finds the state of a step's beginning. Units that the host has updated stay so, and their step
+ * counts; if a norm or a scaler needs all units first, the host has updated none. The scaler's scale stays. Does
+ * nothing if nothing is offloaded, since then a step begins with apply. Errors: as for the device. */
 BETON_API int dtrain_optimizer_abandon(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
-/* The first failure of an update on the host, after which the values are not to be used. */
+/* The first failure of an update on the host; the values must not be used after it. */
 BETON_API int dtrain_optimizer_check(const dtrain_optimizer *optimizer, beton_error *err);
 /* The device of the states and of the number of the step; NULL: they are in host memory. */
 BETON_API dtrain_device *dtrain_optimizer_memory_device(const dtrain_optimizer *optimizer);
@@ -203,8 +203,8 @@ BETON_API void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer);
  * dtrain_optimizer_memory_device. */
 typedef struct dtrain_optimizer_state {
 	const char *name;
-	void *memory;  /* the elements of the ranges, one range behind the other */
-	int64_t count; /* elements of the parameters' type: those of the ranges, then those of the buffers */
+	void *memory;  /* the elements of the ranges, one range after the other */
+	int64_t count; /* elements of the parameters' type: the ranges', then the buffers' */
 	void *buffers; /* the buffers' elements in memory; NULL: none */
 } dtrain_optimizer_state;
 
@@ -213,7 +213,7 @@ typedef struct dtrain_optimizer_state {
 BETON_API int dtrain_optimizer_range_count(const dtrain_optimizer *optimizer);
 BETON_API dtrain_range dtrain_optimizer_range_at(const dtrain_optimizer *optimizer, int index, int64_t *first);
 
-/* The state at an index from 0: those of the kind, then "slow" and "ema"; NULL: no more. */
+/* The state at an index from 0: the kind's own, then "slow" and "ema"; NULL: no more. */
 BETON_API const dtrain_optimizer_state *dtrain_optimizer_state_at(const dtrain_optimizer *optimizer, int index);
 /* NULL: no state of that name. */
 BETON_API const dtrain_optimizer_state *dtrain_optimizer_state_find(const dtrain_optimizer *optimizer,

@@ -21,15 +21,15 @@ typedef enum dtrain_overlap_kind {
 	DTRAIN_OVERLAP_KINDS = 4
 } dtrain_overlap_kind;
 
-/* A transfer of a step. Nodes are those of the program, in the order in which they run. */
+/* A transfer of a step. Nodes are the program's, in the order of execution. */
 typedef struct dtrain_overlap_transfer {
 	dtrain_overlap_kind kind;
 	int32_t unit;     /* -1: the figures */
 	uint64_t bytes;   /* of the array that all of the transfer's ranks together make or read */
-	int32_t lane;     /* transfers of a lane run one at a time, in the order in which they are issued */
-	int32_t complete; /* node behind which the data is complete; -1: from the beginning */
-	int32_t issue;    /* node behind which it is issued, because those in front of it are; -1: at the beginning */
-	int32_t wait;     /* node in front of which the step waits for it; the number of nodes: at the end */
+	int32_t lane;     /* transfers of a lane run one at a time, in the order of issue */
+	int32_t complete; /* the data is complete after this node; -1: from the beginning */
+	int32_t issue;    /* it is issued after this node, because earlier transfers are; -1: at the beginning */
+	int32_t wait;     /* the step waits for it before this node; the number of nodes: at the end */
 	int32_t behind;   /* the transfer whose wait issues this one; -1: `issue` does */
 	/* Milliseconds from the beginning of the step: measured, or simulated. */
 	double begin_ms, end_ms;
@@ -44,7 +44,7 @@ typedef struct dtrain_overlap_node {
 typedef struct dtrain_overlap {
 	dtrain_overlap_node *nodes;
 	int32_t num_nodes;
-	dtrain_overlap_transfer *transfers; /* those of a place in the order in which they are issued there */
+	dtrain_overlap_transfer *transfers; /* at the same place: in the order of issue */
 	int32_t num_transfers;
 } dtrain_overlap;
 
@@ -54,7 +54,7 @@ BETON_API int dtrain_sync_get_overlap(const dtrain_sync *sync, dtrain_overlap **
 BETON_API void dtrain_overlap_destroy(dtrain_overlap **overlap); /* NULL allowed */
 
 /* Fills in the times of the step that dtrain_sync_get_step got with these marks. overlap: of that sync's program.
- * Errors: those of the device. */
+ * Errors: as for the device. */
 BETON_API int dtrain_sync_read_overlap(const dtrain_sync_marks *marks, dtrain_overlap *overlap, beton_error *err);
 
 /* Fills in the nodes' times, for a simulation: each node's products at that many operations a second, or its operands
@@ -66,7 +66,7 @@ BETON_API int dtrain_sync_estimate_overlap(const dtrain_sync *sync, double flops
 /* Milliseconds from the beginning of the step to the end of a node, waits included. node -1: 0. */
 BETON_API double dtrain_overlap_node_end(const dtrain_overlap *overlap, int32_t node);
 
-/* What a step computed while a transfer ran. */
+/* The computation during a transfer. */
 typedef struct dtrain_overlap_hidden {
 	double ms;
 	int32_t first, last; /* nodes; -1: none */
@@ -78,7 +78,7 @@ typedef struct dtrain_overlap_cost {
 	double latency_ms, byte_ms;
 } dtrain_overlap_cost;
 
-/* Milliseconds that a transfer of a measured step would have taken alone: of a time in which n lanes were busy, an nth
+/* Milliseconds that a transfer of a measured step would have taken alone: while n lanes were busy, an nth of the time
  * counts. It includes the wait for ranks that began it later. */
 BETON_API double dtrain_overlap_alone_ms(const dtrain_overlap *overlap, int32_t transfer);
 
@@ -88,10 +88,10 @@ BETON_API double dtrain_overlap_alone_ms(const dtrain_overlap *overlap, int32_t 
 BETON_API void dtrain_overlap_fit(const dtrain_overlap_transfer *transfers, const double *alone_ms, int32_t count,
 				  dtrain_overlap_cost out[DTRAIN_OVERLAP_KINDS]);
 
-/* What a simulation changes; zeros: nothing. */
+/* Changes for a simulation; zeros: none. */
 typedef struct dtrain_overlap_change {
 	int32_t lanes;      /* above 0: transfers are issued to so many lanes in turn */
-	bool as_complete;   /* a unit is reduced when its gradients are complete, whatever is in front of it */
+	bool as_complete;   /* a unit is reduced when its gradients are complete, whatever comes before it */
 	bool gathers_first; /* a gather has the whole link; otherwise lanes that are busy share it */
 } dtrain_overlap_change;
 
@@ -102,7 +102,7 @@ typedef struct dtrain_overlap_totals {
 
 /* Fills in the times that the transfers would have, and adds them up. Nothing else is read than the nodes' times, the
  * transfers without their times, and the costs. change NULL: none. Errors: INVALID_ARGUMENT (a transfer is waited for
- * in front of its issue, or is behind one that is not in front of it), NO_MEMORY. */
+ * before its issue, or follows one that does not precede it), NO_MEMORY. */
 BETON_API int dtrain_overlap_simulate(dtrain_overlap *overlap, const dtrain_overlap_cost costs[DTRAIN_OVERLAP_KINDS],
 				      const dtrain_overlap_change *change, dtrain_overlap_totals *out,
 				      beton_error *err);

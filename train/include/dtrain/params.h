@@ -3,19 +3,19 @@
  * A model's persistent tensors: parameters, their gradients, and buffers (batch norm's running statistics, weights that
  * are not trained).
  *
- * All parameters are in one flat space of elements, in reverse order of declaration, which is the order in which
- * backward completes their gradients. Values, gradients and optimizer state are arrays over that space, so
+ * All parameters are in one flat space of elements, in reverse order of declaration: backward completes
+ * their gradients in this order. Values, gradients and optimizer state are arrays over that space, so
  *   - a unit is a contiguous range: parameters that are reduced, gathered, sharded and updated together (a DDP bucket
  *     is a unit with one shard);
  *   - the optimizer updates a whole range in one op.
  * Each parameter starts at a multiple of DTRAIN_PARAM_ALIGN elements. Each unit is padded to a multiple of
  * DTRAIN_PARAM_ALIGN times the number of its shards, so that it divides evenly among ranks. Padding is always zero.
  *
- * Figures are a few numbers of a step (the loss, whether a rank was told to stop). They have an array of their own, of
- * the parameters' type.
+ * Figures are a few numbers of a step (the loss, whether a rank got a request to stop). They have an array of their
+ * own, of the parameters' type.
  *
  * A parameter that several ranks share (tensor parallelism) has a placement: each of them declares the whole parameter
- * and has one part of it. Initial values and checkpoints are those of the whole, whatever the number of parts.
+ * and has one part of it. Initial values and checkpoints do not depend on the number of parts.
  *
  * Compute copies are all values once more, rounded to a 16-bit type, which graphs of that type (dtrain_graph_set_dtype)
  * read as their weights. They exist if, before the parameters are allocated, such a graph is begun on a device with
@@ -100,7 +100,7 @@ typedef struct dtrain_unit {
 	int64_t offset; /* in the flat space, elements */
 	int64_t count;  /* including padding: a multiple of DTRAIN_PARAM_ALIGN times the shards */
 	int32_t block;  /* of its last parameter */
-	bool frozen;    /* all its parameters are, and those of all units behind it */
+	bool frozen;    /* all its parameters are, and all later units */
 	bool shared;    /* ranks that shard the others have all of this one */
 	/* The axis of its parameters' placements, which is one for all of them; DTRAIN_AXES: they have no placement. */
 	dtrain_axis axis;
@@ -121,7 +121,7 @@ typedef struct dtrain_range {
 	bool counts;
 } dtrain_range;
 
-/* How the flat space is divided, in flat order. A unit has whole parameters, and ends with the one that fills it; or
+/* How the flat space is divided, in flat order. A unit has whole parameters, and ends when it is full; or
  * earlier, where a new block, or a new module whose name matches the pattern, begins or ends. */
 typedef struct dtrain_unit_policy {
 	size_t struct_size;
@@ -143,7 +143,7 @@ typedef struct dtrain_params dtrain_params;
 BETON_API int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_params **out, beton_error *err);
 BETON_API void dtrain_params_destroy(dtrain_params **params);
 
-/* Declare a parameter or buffer or, for a second graph of the same model, find it; shape and kind must be those of the
+/* Declare a parameter or buffer or, for a second graph of the same model, find it; shape and kind must be as in the
  * first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM, DIRAC, NORMAL and NORMAL_MILLIONTHS use fan_in;
  * a buffer's fan_in is the product of its dimensions except the first. declare_fixed: a buffer for weights that are not
  * trained; other initial values can be copied to its data. next_block: later parameters belong to the model's next
@@ -155,7 +155,7 @@ BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *na
 BETON_API int dtrain_params_declare_fixed(dtrain_params *params, const char *name, const dtrain_shape *shape,
 					  dtrain_init init, beton_error *err);
 BETON_API void dtrain_params_next_block(dtrain_params *params);
-/* Declares a parameter of which this rank has a part. shape and fan_in: the whole parameter's. The placement is copied
+/* Declares a parameter that this rank has a part of. shape and fan_in: the whole parameter's. The placement is copied
  * (NULL: the whole parameter). Each part must have at least one index: INVALID_ARGUMENT. */
 BETON_API int dtrain_params_declare_placed(dtrain_params *params, const char *name, const dtrain_shape *shape,
 					   const dtrain_placement *placement, dtrain_init init, int64_t fan_in,
@@ -163,10 +163,10 @@ BETON_API int dtrain_params_declare_placed(dtrain_params *params, const char *na
 
 /* Freezes parameters and buffers that are declared later and whose name, or the part of it before some dot, matches
  * the pattern (fnmatch; * matches dots, too): "conv1", "layer[12]", "*.bias". A frozen parameter gets no gradient, so
- * that backward ends in front of the last trained layer; its part of the gradients stays zero, and its units are not
+ * that backward ends before the last trained layer; its part of the gradients stays zero, and its units are not
  * reduced; optimizers have to have it in a group with lr_scale and weight_decay 0. A frozen buffer does not change: a
- * batch norm whose running statistics are frozen normalizes with them in training, too, and then neither it nor a
- * layer in front of it can be trained. STATE: something has been declared. */
+ * batch norm whose running statistics are frozen normalizes with them in training, too, and then neither it nor an
+ * earlier layer can be trained. STATE: something has been declared. */
 BETON_API int dtrain_params_freeze(dtrain_params *params, const char *pattern, beton_error *err);
 /* Whether such a pattern matches a name; pure. */
 BETON_API bool dtrain_pattern_matches(const char *pattern, const char *name);

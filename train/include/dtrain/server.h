@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A parameter server, for training in which no worker waits for all others. The server has the parameters and the
+ * A parameter server, for training without a worker that waits for all others. The server has the parameters and the
  * optimizer. A worker pulls the parameters, computes gradients with them, and pushes these; the gradients of one worker
  * are a step of the optimizer, whatever the others do meanwhile. They may have been computed with parameters that other
  * workers' gradients have changed since: staleness is the number of such steps.
@@ -11,7 +11,7 @@
  *
  * Messages number the processes as ranks: the server is rank 0, worker n rank n + 1.
  *
- * A worker that is lost, or that does not push for as long as the timeout, is left behind: the others go on without it.
+ * A worker that is lost, or that does not push for as long as the timeout, is dropped: the others go on without it.
  * Parameters and gradients go through host memory and a group of two for each worker, over Gloo.
  *
  * Server and workers have the same parameters (names, shapes, order). Buffers (batch norm's statistics) are the
@@ -50,7 +50,7 @@ static inline void dtrain_server_options_init(dtrain_server_options *options)
 typedef struct dtrain_server dtrain_server;
 
 /* Waits for all workers, and gives them all buffers as they are. params must be allocated, and with the store outlive
- * the server. Errors: those of dtrain_group_create (a worker that does not come, or declines), MISMATCH (another number
+ * the server. Errors: as for dtrain_group_create (a worker that does not come, or declines), MISMATCH (another number
  * of elements; the message names the worker), UNSUPPORTED (parameters that are not F32), INVALID_ARGUMENT, SYSTEM,
  * NO_MEMORY. */
 BETON_API int dtrain_server_create(dtrain_params *params, dtrain_store *store, const dtrain_server_options *options,
@@ -58,7 +58,7 @@ BETON_API int dtrain_server_create(dtrain_params *params, dtrain_store *store, c
 /* Tells the workers to stop, and waits until each has been told or is lost. NULL allowed. */
 BETON_API void dtrain_server_destroy(dtrain_server **server);
 
-/* What the next step of the optimizer is made of. */
+/* Input of the next step of the optimizer. */
 typedef struct dtrain_update {
 	int worker;        /* from 0; with a bound of 0 the first of them */
 	int workers;       /* whose gradients they are */
@@ -67,18 +67,18 @@ typedef struct dtrain_update {
 	float figures[DTRAIN_FIGURES]; /* of a run: the mean over these workers */
 } dtrain_update;
 
-/* Puts values on the stream to the workers: those that wait get these. Call it before the first take, and after each
+/* Puts values on the stream to the workers: waiting workers get these. Call it before the first take, and after each
  * step. */
 BETON_API int dtrain_server_publish(dtrain_server *server, dtrain_stream *stream, beton_error *err);
 /* Waits for gradients, and puts the oldest on the stream into the parameters' gradients. The worker waits until the
- * next publish. PEER_LOST: there is no worker left. TIMEOUT: none within timeout_ms; call it again. */
+ * next publish. PEER_LOST: all workers are gone. TIMEOUT: none within timeout_ms; call it again. */
 BETON_API int dtrain_server_take(dtrain_server *server, int timeout_ms, dtrain_stream *stream, dtrain_update *out,
 				 beton_error *err);
 
-/* Puts on the stream: the buffers that are not fixed become the mean of those that the workers have sent last. */
+/* Puts on the stream: the buffers that are not fixed become the mean of the workers' latest. */
 BETON_API int dtrain_server_buffers(dtrain_server *server, dtrain_stream *stream, beton_error *err);
 
-/* Whether a worker was left behind of which this has not told yet: its number, and why. */
+/* Whether a worker was dropped that no earlier call has reported: its number, and why. */
 BETON_API bool dtrain_server_lost(dtrain_server *server, int *worker, beton_error *why);
 
 typedef struct dtrain_worker dtrain_worker;
@@ -94,7 +94,7 @@ BETON_API void dtrain_worker_destroy(dtrain_worker **worker); /* NULL allowed */
  * Errors: TIMEOUT, PEER_LOST (the server is lost, or has given this worker up), CANCELLED (gives_up; only destroy
  * the worker then). */
 BETON_API int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop, beton_error *err);
-/* Sends figures, gradients and buffers, behind the stream. */
+/* Sends figures, gradients and buffers, after the work on the stream. */
 BETON_API int dtrain_worker_push(dtrain_worker *worker, dtrain_stream *stream, beton_error *err);
 
 #ifdef __cplusplus

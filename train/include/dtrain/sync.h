@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What keeps the parameters of several ranks the same: a strategy, which puts its communication into the schedules of
- * the programs that train, so that it goes on while backward does.
+ * A strategy keeps the parameters of several ranks the same. It puts its communication into the schedules of the
+ * programs that train, so that it overlaps with backward.
  *
  * "ddp", distributed data parallel: every rank of the mesh's axis "replicate" has all parameters, and gradients are
  * added up over the ranks. Its units are PyTorch's buckets (1 MiB first, 25 MiB after: kDefaultFirstBucketBytes and
@@ -19,7 +19,7 @@
  * "local" does what ddp does with means in place of sums, until the ranks train apart: see <dtrain/local.h>.
  *
  * When the last gradient of a unit is complete, the unit is given to the group's thread or
- * stream at once. Because the flat order is the order in which backward completes gradients, units start in order and
+ * stream at once. Because backward completes gradients in flat order, units start in order and
  * nothing is copied. Figures are added up on their own, from the end of forward on.
  *
  *   create (with the ranks' mesh) -> compile each graph that trains -> start -> dtrain_program_run for each step
@@ -37,11 +37,11 @@ extern "C" {
 
 typedef struct dtrain_sync dtrain_sync;
 
-/* What dtrain_sync_buffers does with buffers that steps change, such as batch norm's running statistics. */
+/* How dtrain_sync_buffers treats buffers that steps change, such as batch norm's running statistics. */
 typedef enum dtrain_sync_buffers_mode {
 	DTRAIN_BUFFERS_AVERAGE = 0, /* all ranks get the mean */
-	/* All ranks get those of rank 0. PyTorch's DistributedDataParallel (broadcast_buffers) sends them before each
-	 * forward; no training step reads them, so evaluations and checkpoints see the same. */
+	/* All ranks get the buffers of rank 0. PyTorch's DistributedDataParallel (broadcast_buffers) sends them before
+	 * each forward; no training step reads them, so evaluations and checkpoints see the same. */
 	DTRAIN_BUFFERS_BROADCAST = 1,
 	DTRAIN_BUFFERS_OWN = 2, /* each rank keeps its own */
 } dtrain_sync_buffers_mode;
@@ -54,36 +54,36 @@ typedef struct dtrain_sync_options {
 	bool accumulates;                 /* steps may have several runs; default false */
 	dtrain_registration registration; /* see dtrain_sync_start; default DTRAIN_REGISTER_WITHIN_MACHINE */
 	const char *unit_pattern;         /* see dtrain_unit_policy; default NULL */
-	/* Of zero3, and of offloaded units. Bytes of units that are gathered ahead of use, default 64 MiB: at least one
-	 * unit. 0: none. */
+	/* For zero3, and of offloaded units. Bytes of units that are gathered ahead of use, default 64 MiB: at least
+	 * one unit. 0: none. */
 	size_t prefetch_bytes;
 	bool whole_params;  /* see dtrain_unit_policy.whole */
 	bool keep_gathered; /* units stay gathered from forward to backward (PyTorch: no reshard_after_forward) */
-	/* Of zero2 and zero3 with several runs a step. Default false: each run's gradients are reduced, and shards are
+	/* For zero2 and zero3 with several runs a step. Default false: each run's gradients are reduced, and shards are
 	 * added up. true: a rank adds up the gradients of its runs in extra memory as large as all gradients, and
 	 * reduces once a step, as ddp and zero1 do. */
 	bool sum_runs_locally;
 	/* Batch norms that are added to graphs of training from now on use the statistics of the ranks' batches
 	 * together, as torch.nn.SyncBatchNorm does: each run of a step, in forward and in backward, waits for the
 	 * other ranks at each batch norm. The batches may have different sizes. With one rank, and before the start,
-	 * the statistics are those of the rank's batch. Default false. */
+	 * the statistics cover the rank's batch. Default false. */
 	bool sync_batch_norm;
 	dtrain_sync_buffers_mode buffers; /* default DTRAIN_BUFFERS_AVERAGE */
 	/* How gradients are added up, see <dtrain/hook.h>: by a method of compression, or by the caller's hook, whose
-	 * context must outlive the sync. Both are copied. With shards, it adds up those of the replicas; the
-	 * methods f16 and bf16 are also those of the sums over shards, whose runs are added up in the parameters' type.
-	 * Other methods and hooks are refused where there are no replicas (UNSUPPORTED). NULL (default): by an
+	 * context must outlive the sync. Both are copied. With shards, it adds up the replicas' gradients;
+	 * f16 and bf16 also apply to the sums over shards, whose runs are added up in the parameters' type.
+	 * Other methods and hooks are refused without replicas (UNSUPPORTED). NULL (default): by an
 	 * allreduce; at most one is given. */
 	const dtrain_compression *compression;
 	const dtrain_hook *hook;
-	/* Above 0, without a mesh: the sync of rank plan_rank of so many ranks, of which plan_shard neighbours share a
-	 * copy of the parameters (0, the default: all of them; ddp: 1), as it would be. It makes the parameters ones
+	/* Above 0, without a mesh: the sync of rank plan_rank of so many ranks; plan_shard neighbours share a copy
+	 * of the parameters (0, the default: all of them; ddp: 1), as it would be. It makes the parameters ones
 	 * that are only planned (dtrain_params_only_plan), and only measures programs. A compression is planned as far
 	 * as the strategy has sums for it; a hook of the caller's is not. */
 	int32_t plan_ranks, plan_shard, plan_rank;
 	/* Sums of the same bits for any number of ranks, with any strategy: V > 0, a power of two and a multiple of the
 	 * number of ranks. Every step has V / ranks runs on each rank, each with one of the V parts of the step
-	 * (dtrain_sync_part), and an element is added up in one binary tree over the parts. The units are those of a
+	 * (dtrain_sync_part), and an element is added up in one binary tree over the parts. The units are as for a
 	 * sharding strategy, padded for V shards. Extra memory: the logarithm (base 2) of the runs times the gradients
 	 * that a rank keeps, and the parts of the units that are being exchanged. With runs of the step, zero2 and
 	 * zero3 send V / ranks times as often. Default 0: sums in whatever order is fastest. */
@@ -100,8 +100,8 @@ static inline void dtrain_sync_options_init(dtrain_sync_options *options)
 	dtrain_sync_options_init_sized(options, sizeof(*options));
 }
 
-/* Call it before the parameters are allocated: it sets their units. params must outlive the sync. mesh: the ranks are
- * those of its axes "replicate" and "shard"; a mesh with both has no others. It must exist as long as the sync is
+/* Call it before the parameters are allocated: it sets their units. params must outlive the sync. mesh: the ranks of
+ * its axes "replicate" and "shard" are used; a mesh with both has no others. It must exist as long as the sync is
  * compiled for or started. NULL: a sync of this rank alone, which cannot be started. Errors: INVALID_ARGUMENT (no such
  * strategy or axis; the axis's group is of another device; ranks to plan for that do not divide), UNSUPPORTED (the
  * group cannot use the device's memory), STATE, NO_MEMORY. */
@@ -113,7 +113,7 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 /* dtrain_graph_compile for a graph of the same parameters. Graphs without backward need it if the parameters are
  * sharded: every rank must run such a program as often as the others. Several programs with backward must give
  * gradients to the same parameters, and write the same figures (UNSUPPORTED). The first compilation allocates the
- * parameters. What ranks exchange (gradients; with shards the values, copies, and memory in which programs have units)
+ * parameters. The ranks' exchanged data (gradients; with shards the values, copies, and the programs' memory for units)
  * is memory of the group (dtrain_group_memory_create), which dtrain_sync_start registers.
  *
  * With several ranks, a program with backward runs only while the sync is started (STATE). The last run of each step
@@ -129,15 +129,15 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
  * numbers by 1/n before it adds them.
  *
  * If the group is stream-ordered the host does not wait, so a run can be captured; otherwise the run waits for all
- * reductions. A run's errors: those of the group that are known by then; see dtrain_group_check. After an error the
+ * reductions. A run's errors: the group's errors that are known by then; see dtrain_group_check. After an error the
  * gradients are invalid, and nothing writes to them any more; the next run begins a new step. */
 BETON_API int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err);
 
 /* dtrain_graph_measure for a program that dtrain_sync_compile would make. */
 BETON_API int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_facts *out, beton_error *err);
 
-/* What a rank keeps and sends for its strategy. Bytes of a step are those that leave this rank, if each collective
- * sends as few as are possible: with n ranks (n - 1)/n of an array that is gathered or reduced to shards, and 2 (n -
+/* A rank's memory and traffic for its strategy. Bytes of a step: sent by this rank, if each collective sends as few
+ * as possible: with n ranks (n - 1)/n of an array that is gathered or reduced to shards, and 2 (n -
  * 1)/n of one that is added up. A compression sends what a settled step does (dtrain_sync_is_settled). */
 typedef struct dtrain_sync_facts {
 	size_t struct_size; /* set by the caller before the call */
@@ -146,14 +146,14 @@ typedef struct dtrain_sync_facts {
 	size_t sums_bytes;  /* memory of the sums of a step's runs */
 	uint64_t gathered, scattered, added_up;
 } dtrain_sync_facts;
-/* Of steps of so many runs of the program with backward that was compiled last, or measured last while none is
- * compiled; before that, no bytes. */
+/* The bytes of steps with so many runs of the program with backward that was compiled last, or measured last before any
+ * is compiled; before that, 0 bytes. */
 BETON_API void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_sync_facts *out);
 /* With the option parts, the part of the step that this rank computes in run `run` (from 0). The strategies divide the
  * parts in different ways; the distance between the parts of two consecutive runs is always the same. */
 BETON_API int dtrain_sync_part(const dtrain_sync *sync, int run);
 
-/* Tells the listener about each unit in each step: behind everything on the stream its gradients are the sums of the
+/* Tells the listener about each unit in each step: after all work on the stream, its gradients are the sums of the
  * step. A run that trains calls it, in the thread of dtrain_program_run and in captures; its errors are the run's.
  * NULL: none. It must exist until the sync is destroyed, or another is set. */
 typedef int (*dtrain_sync_listener)(void *context, int unit, dtrain_stream *stream, beton_error *err);
@@ -168,7 +168,7 @@ BETON_API bool dtrain_sync_gathers_always(const dtrain_sync *sync);
  * on all ranks (MISMATCH names the rank), and broadcasts rank 0's parameters and buffers; work on streams that sets
  * them must be complete. Each rank sets its own shards; only copies of a shard come from the first rank that has it.
  * Registers the memory that ranks exchange with the groups that use it (dtrain_group_memory_register): the memory of
- * programs that are compiled by now, if they lie in it alike on all ranks. STATE: there is no mesh, no graph was
+ * programs that are compiled by now, if they lie in it alike on all ranks. STATE: without a mesh, no graph was
  * compiled, or the sync is started. */
 BETON_API int dtrain_sync_start(dtrain_sync *sync, beton_error *err);
 /* Waits for reductions. The mesh may be destroyed afterwards; as long as it exists, the sync may be started again. */
@@ -185,8 +185,8 @@ typedef struct dtrain_sync_step {
 
 /* Records the times of one step, as events if the group is stream-ordered; a step that is captured records them at each
  * launch. With several marks, several steps may be in progress. Create them after the first compilation; destroy them
- * before the sync, and behind captures that record them. Errors: STATE (no graph was compiled), NO_MEMORY, those of the
- * device. */
+ * before the sync, and after captures that record them. Errors: STATE (no graph was compiled), NO_MEMORY, errors of
+ * the device. */
 typedef struct dtrain_sync_marks dtrain_sync_marks;
 BETON_API int dtrain_sync_marks_create(dtrain_sync *sync, dtrain_sync_marks **out, beton_error *err);
 BETON_API void dtrain_sync_marks_destroy(dtrain_sync_marks **marks); /* NULL allowed */
@@ -194,9 +194,9 @@ BETON_API void dtrain_sync_marks_destroy(dtrain_sync_marks **marks); /* NULL all
 /* The last run of each later step records these marks. NULL: none, the default. The caller keeps ownership. */
 BETON_API void dtrain_sync_set_marks(dtrain_sync *sync, dtrain_sync_marks *marks);
 
-/* Gets the times of the last step that recorded the marks; if its last run is captured, those of the capture's last
- * launch. Call it after the stream, or an event behind the step, was synchronized. Errors: those of dtrain_group_check;
- * a step is valid only if this returns BETON_OK. */
+/* Gets the times of the last step that recorded the marks; if its last run is captured, the times of the capture's
+ * last launch. Call it after the stream, or an event after the step, was synchronized. Errors: as for
+ * dtrain_group_check; a step is valid only if this returns BETON_OK. */
 BETON_API int dtrain_sync_get_step(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err);
 
 /* For the step that get_step got: the part of exposed_ms, in milliseconds, from the end of the wait for the previous
@@ -205,7 +205,7 @@ BETON_API int dtrain_sync_get_step(dtrain_sync_marks *marks, dtrain_sync_step *o
 BETON_API double dtrain_sync_unit_exposed_ms(const dtrain_sync_marks *marks, int unit);
 
 /* Collective: puts gathers on the stream that make whole the values, or compute copies, that a rank keeps of all units
- * (zero1, zero2), for other programs than those that train. Between a step and this call, only a rank's own ranges are
+ * (zero1, zero2), for programs that do not train. Between a step and this call, only a rank's own ranges are
  * true. Nothing is done if there are none. */
 BETON_API int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
 
@@ -234,7 +234,7 @@ BETON_API int dtrain_sync_tensors(const dtrain_sync *sync, dtrain_hook_tensor *o
 BETON_API uint64_t dtrain_sync_hook_bytes(const dtrain_sync *sync);
 
 /* Collective: gives the ranks the same buffers, by the option buffers, for work that is put on the stream afterwards;
- * those that are fixed stay. Call it before evaluation and checkpoints. */
+ * fixed ones stay. Call it before evaluation and checkpoints. */
 BETON_API int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
 
 #ifdef __cplusplus

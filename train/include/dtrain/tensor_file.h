@@ -17,13 +17,13 @@ typedef struct dtrain_tensor_file dtrain_tensor_file;
 /* Opens a file and checks its header. A path that ends with ".index.json" is an index: each of its tensors is read from
  * the file that it names, which must be in the index's folder. A folder is one of shards as PyTorch's
  * HuggingFaceStorageWriter(save_distributed=True) and this library write them,
- * shard-00001-model-00001-of-00001.safetensors and so on: the tensors are those that the boxes in all files make up,
- * and end where the last box ends. All files stay open; for several the limit of open files (RLIMIT_NOFILE) is raised
+ * shard-00001-model-00001-of-00001.safetensors and so on: the boxes in all files make up the tensors,
+ * which end where the last box ends. All files stay open; for several the limit of open files (RLIMIT_NOFILE) is raised
  * to the hard limit. The functions below belong to one thread at a time. Errors: NOT_FOUND (also a folder without
  * shards), ACCESS, IO, TRUNCATED, FORMAT (also for files of torch.save; the message says how to convert one; if a file
  * lacks a tensor that the index has there; and if shards have boxes that overlap, differ in type, or are not all of
- * their tensor, the name of a shard that is missing included), UNSUPPORTED (more than DTRAIN_MAX_DIMS dimensions,
- * another DCP_VERSION), INVALID_ARGUMENT (an index that is no text), NO_MEMORY. */
+ * their tensor, including the name of a missing shard), UNSUPPORTED (more than DTRAIN_MAX_DIMS dimensions,
+ * another DCP_VERSION), INVALID_ARGUMENT (an index that is not text), NO_MEMORY. */
 BETON_API int dtrain_tensor_file_open(const char *path, dtrain_tensor_file **out, beton_error *err);
 BETON_API void dtrain_tensor_file_close(dtrain_tensor_file **file); /* NULL allowed */
 
@@ -34,7 +34,7 @@ BETON_API const dtrain_checkpoint_tensor *dtrain_tensor_file_at(const dtrain_ten
 /* A text of the metadata, of the first file that has it; NULL: none of that name. Belongs to the file. */
 BETON_API const char *dtrain_tensor_file_metadata(const dtrain_tensor_file *file, const char *key);
 
-/* Of a folder: the name of the first shard that it does not have. Shards do not tell how many ranks there were: without
+/* For a folder: the name of the first shard that it does not have. Shards do not contain the number of ranks: without
  * the last ones a tensor ends earlier, or is not there. *incomplete: other shards' names tell that this one was
  * written, or had nothing to hold. NULL: not a folder. Belongs to the file. */
 BETON_API const char *dtrain_tensor_file_absent(const dtrain_tensor_file *file, bool *incomplete);

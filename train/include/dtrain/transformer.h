@@ -42,7 +42,7 @@ typedef struct dtrain_transformer {
 	dtrain_activation activation; /* of the MLP [activation_function; hidden_act]; Llama: of its gate */
 	bool bias;                    /* linear layers and layer norms have one [bias, as nanoGPT]; Llama: false */
 	bool tied;                    /* the head is the token embedding [tie_word_embeddings] */
-	/* ViT: positions are sines and cosines that are not trained, there is no class token, and the head starts at
+	/* ViT: positions are sines and cosines that are not trained, without a class token, and the head starts at
 	 * zero and reads the mean of the tokens, as in "Better plain ViT baselines for ImageNet-1k" [plain, which only
 	 * this library has; default false]. */
 	bool plain;
@@ -80,14 +80,13 @@ BETON_API int dtrain_transformer_read(const char *path, dtrain_transformer *out,
 /* The same for the text of such a file. name: for messages. */
 BETON_API int dtrain_transformer_parse(const char *text, const char *name, dtrain_transformer *out, beton_error *err);
 
-/* The keys of such a text that are not used and may change what the model computes, or be misspelt: "a, b", malloc'ed.
- * Keys of which Hugging Face knows that they do not, such as "torch_dtype" and "bos_token_id", and those that begin
- * with
- * "_", are left out. NULL: there are none, or the text is no such file, or there is no memory. */
+/* The keys of such a text that are not used and may change the model's results, or be misspelt: "a, b", malloc'ed.
+ * Keys without an effect on results, such as "torch_dtype" and "bos_token_id", and keys that begin with "_", are left
+ * out. NULL: none, or the text is not such a file, or memory is short. */
 BETON_API char *dtrain_transformer_unused(const char *text);
 
 /* The text of the file, malloc'ed, if name is that of a file: it has a slash or ends in ".json". Otherwise NULL. It is
- * for programs that keep the description beside the weights. Errors: those of reading the file. */
+ * for programs that keep the description beside the weights. Errors: as for reading the file. */
 BETON_API int dtrain_transformer_text(const char *name, char **out, beton_error *err);
 
 /* The names of the models of tokens that come with the library: gpt2, gpt2-medium, gpt2-large, gpt2-xl (Hugging Face's,
@@ -97,7 +96,7 @@ BETON_API int dtrain_transformer_text(const char *name, char **out, beton_error 
 BETON_API const char *dtrain_transformer_name(int index);
 
 /* The description of that name, also that of a ViT (<dtrain/model.h>), or of that file: see
- * dtrain_transformer_text. Errors: NOT_FOUND, which lists the names, and those of dtrain_transformer_read. */
+ * dtrain_transformer_text. Errors: NOT_FOUND, which lists the names, and errors of dtrain_transformer_read. */
 BETON_API int dtrain_transformer_find(const char *name, dtrain_transformer *out, beton_error *err);
 
 /* Tensors that a model of tokens reads; negative: none. dtrain_transformer_inputs_init sets all to -1. */
@@ -123,7 +122,7 @@ static inline void dtrain_transformer_inputs_init(dtrain_transformer_inputs *inp
 	dtrain_transformer_inputs_init_sized(inputs, sizeof(*inputs));
 }
 
-/* What a model of tokens makes of them. */
+/* Outputs of a model of tokens. */
 typedef struct dtrain_transformer_outputs {
 	size_t struct_size;
 	dtrain_tensor hidden;    /* [b, t, width]: what the head multiplies */
