@@ -27,6 +27,7 @@
 extern "C" {
 #endif
 
+/* The version of the format. */
 #define BETON_FORMAT_VERSION 2
 #define BETON_NAME_MAX 16                           /* bytes of a field name, without a terminating NUL */
 #define BETON_DIMS_MAX 32                           /* dimensions of an array field */
@@ -41,6 +42,7 @@ BETON_API const char *beton_version(void);
  * the library (another language, another allocator) need it. Any thread. */
 BETON_API void beton_free(void *memory);
 
+/* Types of fields. */
 typedef enum beton_field_type {
 	BETON_FIELD_FLOAT = 0, /* float64 */
 	BETON_FIELD_INT = 1,   /* int64 */
@@ -62,6 +64,7 @@ typedef enum beton_field_type {
  * "raster"; "unknown" for others. A static string; any thread. */
 BETON_API const char *beton_field_type_name(beton_field_type type);
 
+/* How a picture is stored. */
 typedef enum beton_image_mode {
 	BETON_IMAGE_JPEG = 0,
 	BETON_IMAGE_RAW = 1,

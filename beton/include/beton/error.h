@@ -19,6 +19,7 @@
 extern "C" {
 #endif
 
+/* Marks what a library exports, and functions that take a format as printf does. */
 #if defined(__GNUC__)
 #define BETON_API __attribute__((visibility("default")))
 #define BETON_PRINTF(format_index, first_argument) __attribute__((format(printf, format_index, first_argument)))
@@ -61,12 +62,14 @@ extern "C" {
 	X(DEVICE, -62, "the device failed")                                                \
 	X(DIVERGED, -63, "a loss or gradient is not finite")
 
+/* The codes of BETON_STATUS_LIST with the prefix BETON_. */
 enum beton_status {
 #define BETON_STATUS_ENUM(name, value, text) BETON_##name = (value),
 	BETON_STATUS_LIST(BETON_STATUS_ENUM)
 #undef BETON_STATUS_ENUM
 };
 
+/* Bytes of a message, with its NUL. */
 #define BETON_ERROR_MESSAGE_SIZE 496
 
 /* An error. message: one line of UTF-8 without a newline, NUL terminated, that names the file, the place and the value.

@@ -18,12 +18,14 @@
 extern "C" {
 #endif
 
+/* Where an index is stored. */
 typedef enum beton_index_place {
 	BETON_INDEX_NOWHERE = 0,
 	BETON_INDEX_IN_FILE = 1,
 	BETON_INDEX_BESIDE = 2, /* in a side file */
 } beton_index_place;
 
+/* Bytes of a text about an index. */
 #define BETON_INDEX_TEXT 192
 
 /* Result of a function. */

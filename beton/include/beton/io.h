@@ -30,6 +30,7 @@ typedef struct beton_io_read {
 /* Reads do not wait (for memory, or a map): the thread that needs the bytes reads them itself. */
 #define BETON_IO_IMMEDIATE UINT32_C(1)
 
+/* Reads of one source at a time. */
 #define BETON_IO_IN_FLIGHT_MAX 1024
 
 /* Initialise with beton_io_init or beton_io_memory, then change any member. Whoever opens a reader or a loader with it

@@ -27,6 +27,7 @@
 extern "C" {
 #endif
 
+/* The version of the index. */
 #define BETON_SET_VERSION 1
 #define BETON_SET_ENDING ".betonset"             /* of the name of each index */
 #define BETON_SET_SHARDS_MAX (UINT32_C(1) << 20) /* in a set */

@@ -22,6 +22,7 @@
 extern "C" {
 #endif
 
+/* Formats of token files. */
 typedef enum beton_tokens_format {
 	/* LLMC if the file begins with one of its magic numbers; else BETON or RAW by the name's end, .beton or .bin.
 	 * (A raw file of GPT-2's tokens cannot begin with a magic number: its first token would be 55432 or 55713.) */

@@ -82,6 +82,7 @@ typedef enum beton_last {
 	BETON_LAST_PAD = 2,
 } beton_last;
 
+/* How files are read. */
 typedef enum beton_engine {
 	BETON_ENGINE_AUTO = 0,    /* URING with option direct, else THREADS */
 	BETON_ENGINE_MMAP = 1,    /* maps the page cache; only for files that are never truncated: a truncation under a
@@ -124,6 +125,7 @@ typedef struct beton_allocator {
 	uint64_t reserved[2]; /* 0 */
 } beton_allocator;
 
+/* The part of a picture that is used. */
 typedef enum beton_crop {
 	BETON_CROP_NONE = 0,   /* the whole picture, resized to the output */
 	BETON_CROP_RANDOM = 1, /* random-resized-crop: crop_scale, crop_ratio; torchvision's and FFCV's algorithm */
@@ -194,6 +196,7 @@ typedef enum beton_color {
 	BETON_COLOR_GREY = 1,
 } beton_color;
 
+/* Types of elements. */
 typedef enum beton_dtype {
 	BETON_UINT8 = 0,
 	BETON_FLOAT32 = 1,
@@ -211,6 +214,7 @@ typedef enum beton_dtype {
 	BETON_BOOL = 12, /* one byte, 0 or 1 */
 } beton_dtype;
 
+/* The order of a batch's dimensions. */
 typedef enum beton_layout {
 	BETON_NHWC = 0,
 	BETON_NCHW = 1,
@@ -280,6 +284,7 @@ typedef struct beton_image_options {
 	uint64_t reserved[1]; /* 0: for later options, since views are an array of this struct */
 } beton_image_options;
 
+/* Outputs of images. */
 #define BETON_VIEWS_MAX 16
 
 /* Replaces the value of an integer field for some samples, as FFCV's ReplaceLabel. */
@@ -291,9 +296,11 @@ typedef struct beton_replacement {
 	uint64_t reserved[2]; /* 0 */
 } beton_replacement;
 
+/* Replacements of labels, and joined fields. */
 #define BETON_REPLACEMENTS_MAX 256
 #define BETON_JOINED_MAX 64
 
+/* Tokens that a mask leaves alone. */
 #define BETON_SPECIAL_TOKENS_MAX 64
 
 /* Windows of token streams. With a window T above 0 the data set's files are streams (see beton/tokens.h), and sample i
@@ -777,6 +784,7 @@ BETON_API beton_bottleneck beton_loader_diagnose(const beton_loader *loader, cha
 BETON_API beton_bottleneck beton_loader_diagnose_since(const beton_loader *loader, const beton_loader_stats *before,
 						       char *text, size_t size);
 
+/* Copies the statistics since the loader was opened. Any thread. */
 BETON_API void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats);
 
 /* The options in use, with defaults, number of threads, engine and filter filled in; valid until close. Arrays that

@@ -58,6 +58,7 @@ typedef enum beton_operation_kind {
 		       -65535..65535; below 0: left, up), always the same; for views of test-time augmentation */
 } beton_operation_kind;
 
+/* Largest size of a blur's kernel. */
 #define BETON_BLUR_MAX 127
 #define BETON_OPERATIONS_MAX 64
 
@@ -134,6 +135,7 @@ typedef enum beton_batch_operation_kind {
 	BETON_BATCH_CUSTOM = 2, /* apply, context */
 } beton_batch_operation_kind;
 
+/* Operations on a batch. */
 #define BETON_BATCH_OPERATIONS_MAX 16
 
 /* One batch, for the user's operation, which may change the tensors' data. */
@@ -166,6 +168,7 @@ typedef enum beton_geometry_kind {
 	BETON_POINTS = 2,     /* 2 numbers: x, y; or 3: the third (a visibility, say) stays as it is */
 } beton_geometry_kind;
 
+/* The units of coordinates. */
 typedef enum beton_geometry_units {
 	BETON_UNITS_PIXELS = 0, /* of the picture as it is stored; in batches, of the output */
 	BETON_UNITS_SHARES = 1, /* 0..1 of its width and height; in batches, of the output's */
@@ -192,6 +195,7 @@ typedef struct beton_geometry {
 	uint64_t reserved[4]; /* 0 */
 } beton_geometry;
 
+/* Arrays of boxes or points. */
 #define BETON_GEOMETRY_MAX 64
 
 #ifdef __cplusplus

@@ -66,6 +66,7 @@ BETON_API dtrain_checkpoint_view dtrain_checkpoint_view_whole(const char *name, 
 							      const dtrain_shape *shape, void *memory,
 							      dtrain_device *device);
 
+/* Views of tensors. */
 typedef struct dtrain_checkpoint_list {
 	const dtrain_checkpoint_view *views;
 	size_t count;
@@ -83,6 +84,7 @@ typedef struct dtrain_checkpoint_ranks {
 	int (*all_gather)(void *context, const void *mine, size_t bytes, void *all, beton_error *err);
 } dtrain_checkpoint_ranks;
 
+/* Everything that a checkpoint has. */
 typedef struct dtrain_checkpoint_content {
 	size_t struct_size; /* set by the caller */
 	int64_t step;       /* at least 0; the same on all ranks */
@@ -166,6 +168,7 @@ BETON_API bool dtrain_checkpoint_holds(const char *path);
 
 typedef struct dtrain_checkpoint dtrain_checkpoint;
 
+/* A tensor of an open checkpoint. */
 typedef struct dtrain_checkpoint_tensor {
 	const char *name;
 	const char *dtype; /* in safetensors' spelling: "F32" */

@@ -58,6 +58,7 @@ BETON_API int dtrain_store_connect(const char *host, uint16_t port, const char *
 				   dtrain_store **out, beton_error *err);
 BETON_API void dtrain_store_close(dtrain_store **store);
 
+/* Sets a key to a value. */
 BETON_API int dtrain_store_set(dtrain_store *store, const char *key, const void *value, size_t size, beton_error *err);
 /* Waits for the key. The caller frees *value. Errors: TIMEOUT (names the key), PEER_LOST (the server); as
  * dtrain_presence_check where that finds a rank lost. */
@@ -273,6 +274,7 @@ BETON_API int dtrain_work_stream_wait(dtrain_work **work, dtrain_stream *stream,
  * dtrain_work_wait. */
 BETON_API int dtrain_group_check(dtrain_group *group, beton_error *err);
 
+/* The state of a group. */
 typedef enum dtrain_group_state {
 	DTRAIN_GROUP_WORKS = 0,
 	DTRAIN_GROUP_BUSY,    /* unknown: telling would need waiting */
@@ -330,6 +332,7 @@ BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, const 
 /* Number of operations that are kept. */
 #define DTRAIN_HISTORY_LENGTH 1024
 
+/* The state of an operation in the history. */
 typedef enum dtrain_record_state {
 	DTRAIN_RECORD_QUEUED = 0, /* called, and not yet started */
 	DTRAIN_RECORD_STARTED,    /* it may be waiting for other ranks */

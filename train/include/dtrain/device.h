@@ -35,8 +35,10 @@
 extern "C" {
 #endif
 
+/* The version of the tables of devices. */
 #define DTRAIN_DEVICE_API_VERSION 19
 
+/* Types of elements. */
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
 	DTRAIN_F64 = 1, /* on ref only, for checking gradients */
@@ -50,6 +52,7 @@ typedef enum dtrain_dtype {
 BETON_API size_t dtrain_dtype_size(dtrain_dtype dtype);      /* bytes per element */
 BETON_API const char *dtrain_dtype_name(dtrain_dtype dtype); /* "f32" ... */
 
+/* Dimensions of a tensor. */
 #define DTRAIN_MAX_DIMS 6
 
 /* Logical shape, outermost dimension first; pictures are N, C, H, W in any layout. ndim 0 is a scalar. */
@@ -387,6 +390,7 @@ enum {
 	DTRAIN_PAIR_BYTES = 8,
 };
 
+/* Inputs or outputs of an op. */
 #define DTRAIN_OP_MAX_OPERANDS 8
 
 /* The caller fills outputs[].dtype and .shape; op_create fills outputs[].layout and .bytes, and workspace_bytes. */
@@ -414,6 +418,7 @@ typedef struct dtrain_device_options {
 	bool deterministic; /* the same inputs give the same bits, on the same device and versions */
 } dtrain_device_options;
 
+/* Abilities of a device. */
 typedef struct dtrain_device_caps {
 	bool asynchronous;   /* work may still run after the call returned */
 	bool graph_capture;  /* the device has the capture functions */
@@ -431,6 +436,7 @@ typedef struct dtrain_device_caps {
 	char description[256];
 } dtrain_device_caps;
 
+/* Directions of copies. */
 typedef enum dtrain_copy {
 	DTRAIN_HOST_TO_DEVICE,
 	DTRAIN_DEVICE_TO_HOST,

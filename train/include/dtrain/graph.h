@@ -113,6 +113,7 @@ static inline void dtrain_batch_norm_options_init(dtrain_batch_norm_options *opt
 {
 	dtrain_batch_norm_options_init_sized(options, sizeof(*options));
 }
+/* dtrain_batch_norm with options. NULL: the defaults. */
 BETON_API dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					       const dtrain_batch_norm_options *options);
 /* relu(batch norm of x + residual): one op if the device has it, else two. */

@@ -17,10 +17,12 @@
 extern "C" {
 #endif
 
+/* Axes of a mesh. */
 #define DTRAIN_MESH_MAX_AXES 6
 
 typedef struct dtrain_mesh dtrain_mesh;
 
+/* An axis of a mesh. */
 typedef struct dtrain_mesh_axis {
 	const char *name; /* "pipeline", "replicate", "shard", "context" or "tensor" */
 	int size;         /* >= 1 */

@@ -17,8 +17,10 @@
 extern "C" {
 #endif
 
+/* The version of the tables of modules. */
 #define DTRAIN_MODULE_API_VERSION 4
 
+/* Operations of groups. */
 typedef enum dtrain_group_op {
 	DTRAIN_GROUP_ALLREDUCE,
 	DTRAIN_GROUP_REDUCE_SCATTER,
@@ -129,6 +131,7 @@ typedef struct dtrain_group_backend {
 	void (*window_close)(void *state, void *window);
 } dtrain_group_backend;
 
+/* The table of a module. */
 typedef struct dtrain_module {
 	uint32_t api_version;              /* DTRAIN_MODULE_API_VERSION */
 	const char *version;               /* of the libraries it was built with, for people */
@@ -136,6 +139,7 @@ typedef struct dtrain_module {
 	const dtrain_group_backend *group; /* NULL: none */
 } dtrain_module;
 
+/* The function that a module exports, and its type. */
 #define DTRAIN_MODULE_ENTRY "dtrain_module_entry"
 typedef const dtrain_module *dtrain_module_entry_function(void);
 

@@ -37,6 +37,7 @@ BETON_API double dtrain_lookahead_weight(int64_t every, int64_t step, int64_t to
  * ModelEmaV3 with use_warmup: after n updates 1 - (n + 1)^(-2/3), if that is less. */
 BETON_API double dtrain_average_weight(double decay, bool warm_up, int64_t update);
 
+/* Schedules of the learning rate. */
 typedef enum dtrain_schedule_kind {
 	DTRAIN_SCHEDULE_CONSTANT = 0,
 	DTRAIN_SCHEDULE_LINEAR = 1, /* falls to final_lr */

@@ -65,6 +65,7 @@ typedef struct dtrain_optimizer_kind {
  * zero: it and its states stay as they are. */
 BETON_API const dtrain_optimizer_kind *dtrain_optimizer_kind_at(int index);
 
+/* A hyperparameter by name. */
 typedef struct dtrain_hyper_value {
 	const char *name;
 	double value;

@@ -36,11 +36,13 @@ typedef struct dtrain_overlap_transfer {
 	double exposed_ms; /* the step waited for it */
 } dtrain_overlap_transfer;
 
+/* An op of a measured step. */
 typedef struct dtrain_overlap_node {
 	double ms;     /* its time, without waits */
 	int32_t param; /* the parameter that it reads, or whose gradient it writes; -1: none */
 } dtrain_overlap_node;
 
+/* A measured or simulated step. */
 typedef struct dtrain_overlap {
 	dtrain_overlap_node *nodes;
 	int32_t num_nodes;
@@ -71,6 +73,7 @@ typedef struct dtrain_overlap_hidden {
 	double ms;
 	int32_t first, last; /* nodes; -1: none */
 } dtrain_overlap_hidden;
+/* The computation during this transfer. */
 BETON_API dtrain_overlap_hidden dtrain_overlap_hidden_by(const dtrain_overlap *overlap, int32_t transfer);
 
 /* A transfer alone takes latency_ms + bytes * byte_ms. */
@@ -95,6 +98,7 @@ typedef struct dtrain_overlap_change {
 	bool gathers_first; /* a gather has the whole link; otherwise lanes that are busy share it */
 } dtrain_overlap_change;
 
+/* Sums over a step. */
 typedef struct dtrain_overlap_totals {
 	double step_ms;    /* of forward and backward, with what is exposed */
 	double exposed_ms; /* of that */

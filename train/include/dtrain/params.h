@@ -34,8 +34,10 @@
 extern "C" {
 #endif
 
+/* Figures of a step. */
 #define DTRAIN_FIGURES 16
 
+/* Initial values of parameters. */
 typedef enum dtrain_init {
 	DTRAIN_INIT_ZERO,
 	DTRAIN_INIT_ONE,
@@ -72,6 +74,7 @@ typedef struct dtrain_placement {
 	int32_t blocks; /* 0: 1 */
 } dtrain_placement;
 
+/* A parameter. */
 typedef struct dtrain_param {
 	const char *name;   /* torchvision's: "layer1.0.conv1.weight" */
 	dtrain_shape shape; /* of this rank's part, which is what graphs, units and optimizers see */
@@ -88,6 +91,7 @@ typedef struct dtrain_param {
 	bool copied; /* ops read a compute copy of it; known when the parameters are allocated */
 } dtrain_param;
 
+/* A buffer: saved with the model, without gradient. */
 typedef struct dtrain_buffer {
 	const char *name; /* "bn1.running_mean" */
 	dtrain_shape shape;
@@ -96,6 +100,7 @@ typedef struct dtrain_buffer {
 	bool fixed; /* no step changes it, so ranks do not average it */
 } dtrain_buffer;
 
+/* Consecutive parameters that are gathered and reduced together. */
 typedef struct dtrain_unit {
 	int64_t offset; /* in the flat space, elements */
 	int64_t count;  /* including padding: a multiple of DTRAIN_PARAM_ALIGN times the shards */
@@ -179,6 +184,7 @@ static inline void dtrain_unit_policy_init(dtrain_unit_policy *policy)
 {
 	dtrain_unit_policy_init_sized(policy, sizeof(*policy));
 }
+/* Sets the policy of units, before the parameters are allocated. */
 BETON_API int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *policy, beton_error *err);
 
 /* Lays out the flat space and allocates values, compute copies, gradients and buffers. No new declarations are possible
@@ -217,6 +223,7 @@ BETON_API dtrain_device *dtrain_params_host(const dtrain_params *params);
  * values on every device, rank and number of threads, and however the parameters are sharded. */
 BETON_API int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err);
 
+/* The declared parameters and buffers, by index. */
 BETON_API int dtrain_params_count(const dtrain_params *params);
 BETON_API const dtrain_param *dtrain_params_at(const dtrain_params *params, int index);
 BETON_API int dtrain_params_buffer_count(const dtrain_params *params);

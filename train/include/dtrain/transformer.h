@@ -17,6 +17,7 @@
 extern "C" {
 #endif
 
+/* Families of transformers. */
 typedef enum dtrain_transformer_type {
 	DTRAIN_TRANSFORMER_GPT2 = 0,
 	DTRAIN_TRANSFORMER_LLAMA = 1,
