@@ -140,20 +140,20 @@ static void lease_ends_a_silent_connection(void **state)
 	assert_int_equal(dtrain__store_leave_will(f->client, "kept", "gone", &kept, NULL), BETON_OK);
 	assert_int_equal(dtrain__store_leave_will(f->client, "back", "gone", &taken_back, NULL), BETON_OK);
 	assert_int_equal(dtrain__store_renew(silent, SHORT_MS), BETON_OK);
-	assert_int_equal(dtrain__store_renewed(silent, LONG_MS), BETON_OK);
+	assert_int_equal(dtrain__store_answered(silent, LONG_MS), BETON_OK);
 	assert_int_equal(dtrain__store_change_will(f->client, taken_back, "back", "", LONG_MS, NULL), BETON_OK);
 	close(taken_back);
 	/* If all are silent, they were stopped. */
 	assert_int_equal(dtrain_store_get(f->client, "silent", 50 * SHORT_MS, &value, &size, NULL), BETON_TIMEOUT);
 	do {
 		assert_int_equal(dtrain__store_renew(kept, 3 * LONG_MS), BETON_OK);
-		assert_int_equal(dtrain__store_renewed(kept, LONG_MS), BETON_OK);
+		assert_int_equal(dtrain__store_answered(kept, LONG_MS), BETON_OK);
 	} while (dtrain_store_get(f->client, "silent", 1, &value, &size, NULL) != BETON_OK);
 	assert_string_equal(value, "gone 50");
 	free(value);
 	/* The connection has ended: its last bytes may be taken yet. */
 	dtrain__store_renew(silent, SHORT_MS);
-	assert_int_equal(dtrain__store_renewed(silent, LONG_MS), BETON_PEER_LOST);
+	assert_int_equal(dtrain__store_answered(silent, LONG_MS), BETON_PEER_LOST);
 	assert_int_equal(dtrain_store_get(f->client, "kept", 0, &value, &size, NULL), BETON_TIMEOUT);
 	assert_int_equal(dtrain_store_get(f->client, "back", 0, &value, &size, NULL), BETON_TIMEOUT);
 	close(kept);
@@ -284,7 +284,7 @@ static int raw_connection(const struct fixture *f)
 static int raw_member(const struct fixture *f)
 {
 	store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
-	uint8_t hello[STORE_HELLO_SIZE] = {0}, answer[STORE_HEADER_SIZE];
+	uint8_t hello[STORE_HELLO_SIZE] = {0}, answer[STORE_HEADER_SIZE + STORE_IDENTITY_SIZE];
 	int fd = raw_connection(f);
 
 	dtrain__store_pack(&header, hello);
@@ -328,6 +328,10 @@ static void garbage_drops_only_its_connection(void **state)
 		{.kind = STORE_SET, .key_size = 0},
 		{.kind = STORE_ADD, .key_size = 1, .value_size = 7},
 		{.kind = STORE_GET, .key_size = 1, .value_size = 1},
+		{.kind = STORE_LEASE, .key_size = 1, .value_size = 8},
+		{.kind = STORE_LEASE, .value_size = 7},
+		{.kind = STORE_LEASE, .value_size = STORE_MAX_VALUE},
+		{.kind = STORE_WILL, .key_size = 1, .value_size = STORE_MAX_WILL + 1},
 		{.kind = STORE_REPLY},
 		{.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE + 1},
 		{.kind = STORE_HELLO, .key_size = 1, .value_size = STORE_TOKEN_SIZE},
@@ -348,6 +352,31 @@ static void garbage_drops_only_its_connection(void **state)
 	expect_stored(f->client, "kept", "v", 1);
 }
 
+static uint16_t ask_for_lease(int fd, int64_t lease_ms)
+{
+	store_header header = {.kind = STORE_LEASE, .value_size = sizeof(lease_ms)};
+	uint8_t frame[STORE_HEADER_SIZE + sizeof(lease_ms)];
+	dtrain__store_pack(&header, frame);
+	dtrain__store_pack_i64(lease_ms, frame + STORE_HEADER_SIZE);
+	assert_int_equal(send(fd, frame, sizeof(frame), MSG_NOSIGNAL), sizeof(frame));
+	assert_int_equal(recv(fd, frame, STORE_HEADER_SIZE, MSG_WAITALL), STORE_HEADER_SIZE);
+	assert_true(dtrain__store_unpack(frame, &header) && header.kind == STORE_REPLY);
+	return header.status;
+}
+
+/* More milliseconds than an int has would be too many nanoseconds for 64 bits, which then keep a few. */
+static void lease_of_no_length_is_refused(void **state)
+{
+	static const int64_t bad[] = {0, -1, INT64_MIN, INT32_MAX + INT64_C(1), INT64_C(18446744073710), INT64_MAX};
+	struct fixture *f = *state;
+	int fd = raw_member(f);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(ask_for_lease(fd, bad[i]), -BETON_INVALID_ARGUMENT);
+	assert_int_equal(ask_for_lease(fd, INT32_MAX), 0);
+	assert_int_equal(ask_for_lease(fd, 1), 0);
+	close(fd);
+}
+
 static void random_bytes_never_harm(void **state)
 {
 	struct fixture *f = *state;
@@ -357,7 +386,7 @@ static void random_bytes_never_harm(void **state)
 		uint8_t bytes[200];
 		int fd = round % 4 ? raw_member(f) : raw_connection(f);
 
-		dtrain__store_pack(&(store_header){.kind = (uint8_t)(1 + round % 7),
+		dtrain__store_pack(&(store_header){.kind = (uint8_t)(1 + round % 8),
 						   .key_size = (uint32_t)(round % 40),
 						   .value_size = (uint32_t)(round % 90)},
 				   bytes);
@@ -417,6 +446,42 @@ static void lost_server_is_reported(void **state)
 	void *value;
 	size_t size;
 	assert_int_equal(dtrain_store_get(f->client, "a", 100, &value, &size, NULL), BETON_PEER_LOST);
+}
+
+/* Another job's store, or that of a job that was started again, takes the port before the loss of the first is seen. */
+static void another_store_is_not_ones_own(void **state)
+{
+	static const char *const tokens[][2] = {
+		{NULL, NULL},
+		{NULL, "00112233445566778899aabbccddeeff"},
+		{"00112233445566778899aabbccddeeff", NULL},
+		{"00112233445566778899aabbccddeeff", "ffeeddccbbaa99887766554433221100"},
+	};
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		dtrain_store_server_options options;
+		dtrain_store_server *server = NULL;
+		dtrain_store *client = NULL;
+		beton_error err = {0};
+		dtrain_store_server_options_init(&options);
+		options.token = tokens[i][0];
+		MUST(dtrain_store_server_start(&options, &server, &err));
+		options.port = dtrain_store_server_port(server);
+		MUST(dtrain_store_connect("127.0.0.1", options.port, options.token, LONG_MS, &client, &err));
+		assert_false(dtrain__store_is_gone(client));
+		dtrain_store_server_stop(&server);
+		options.token = tokens[i][1];
+		MUST(dtrain_store_server_start(&options, &server, &err));
+		/* The first call finds the connection to the first store closed. */
+		assert_int_equal(dtrain_store_set(client, "a", "x", 1, NULL), BETON_PEER_LOST);
+		int status = dtrain_store_set(client, "a", "x", 1, &err);
+		assert_int_equal(status, i < 2 && tokens[i][1] == tokens[i][0] ? BETON_PEER_LOST : BETON_ACCESS);
+		if (status == BETON_PEER_LOST)
+			assert_non_null(strstr(err.message, "another store has taken its place"));
+		assert_true(dtrain__store_is_gone(client));
+		dtrain_store_close(&client);
+		dtrain_store_server_stop(&server);
+	}
 }
 
 static void connecting_gives_up_at_the_deadline(void **state)
@@ -503,10 +568,12 @@ int main(int argc, char **argv)
 		TEST(waiting_holds_up_nobody),
 		TEST(many_clients_count_together),
 		TEST(garbage_drops_only_its_connection),
+		TEST(lease_of_no_length_is_refused),
 		TEST(random_bytes_never_harm),
 		TEST(taken_port_is_named),
 		TEST(port_is_free_again_at_once),
 		TEST(lost_server_is_reported),
+		cmocka_unit_test(another_store_is_not_ones_own),
 		TEST(connecting_gives_up_at_the_deadline),
 		cmocka_unit_test(silent_stranger_is_no_store),
 		cmocka_unit_test(late_answers_are_for_nobody),

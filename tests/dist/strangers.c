@@ -170,8 +170,10 @@ static int member(const struct fixture *f)
 {
 	int fd = stranger(f);
 
+	uint8_t identity[STORE_IDENTITY_SIZE];
 	say_hello(fd, TOKEN);
 	assert_int_equal(receive_status(fd, NULL), BETON_OK);
+	assert_int_equal(recv(fd, identity, sizeof(identity), MSG_WAITALL), sizeof(identity));
 	return fd;
 }
 

@@ -33,6 +33,8 @@ static uint8_t next(struct input *input)
 
 static void begin_anew(struct store *store, int number, bool carry_out)
 {
+	/* As if it had sent nothing since. */
+	store->sessions[number].expired = store->sessions[number].lease_ms > 0;
 	dtrain__store_session_close(&store->content, &store->sessions[number], carry_out);
 	store->sessions[number] = (store_session){0};
 	store->received[number] = 0;
@@ -109,16 +111,17 @@ static void send_hello(struct store *store, int number)
 	dtrain__store_pack(&header, bytes);
 	memcpy(bytes + STORE_HEADER_SIZE, token, STORE_TOKEN_SIZE);
 	send_bytes(store, number, bytes, sizeof(bytes));
-	drain(store, number, STORE_HEADER_SIZE);
+	drain(store, number, STORE_HEADER_SIZE + STORE_IDENTITY_SIZE);
 }
 
 static void send_frame(struct store *store, int number, struct input *input)
 {
 	uint8_t bytes[STORE_HEADER_SIZE + 4 + 255];
-	store_header header = {.kind = (uint8_t)(1 + next(input) % 7), .key_size = 1 + next(input) % 3};
+	store_header header = {.kind = (uint8_t)(1 + next(input) % 8), .key_size = 1 + next(input) % 3};
 	uint8_t key = next(input), size = next(input);
 
-	header.value_size = header.kind == STORE_ADD                                ? 8
+	header.key_size *= header.kind != STORE_LEASE;
+	header.value_size = header.kind == STORE_ADD || header.kind == STORE_LEASE  ? 8
 			    : header.kind == STORE_GET || header.kind == STORE_WAIT ? 0
 										    : size;
 	memset(bytes, 'a' + key % 4, sizeof(bytes));
@@ -166,6 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memset(&store, 0, sizeof(store));
 	dtrain__store_content_init(&store.content, token, MOST_MEMBERS, "the store is full");
+	require(dtrain__store_content_identify(&store.content, token) == BETON_OK, "there is room for it");
 	while (input.at < input.end) {
 		step(&store, &input);
 		require(store.content.members >= 0 && store.content.members <= MOST_MEMBERS,

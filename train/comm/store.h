@@ -24,11 +24,12 @@ int dtrain__store_change_will(dtrain_store *store, int fd, const char *key, cons
 int dtrain__store_watch(dtrain_store *store, const char *key, int *fd, beton_error *err);
 /* The value, once the connection is readable. PEER_LOST: the connection has ended. */
 int dtrain__store_watched(dtrain_store *store, int fd, const char *key, void **value, size_t *size, beton_error *err);
-/* Asks the server to end the connection of a will unless it is asked again within lease_ms; the answer follows. Both
- * return errors without a message: TIMEOUT or PEER_LOST. */
+/* Asks the server to end the connection of a will unless it is asked again within lease_ms; or to take the will back.
+ * The answer follows. All return errors without a message: TIMEOUT or PEER_LOST. */
 int dtrain__store_renew(int fd, int lease_ms);
-int dtrain__store_renewed(int fd, int answer_ms);
-/* Whether nothing listens at the store's address any more; from then on every call fails at once. */
+int dtrain__store_take_back(int fd, const char *key);
+int dtrain__store_answered(int fd, int answer_ms);
+/* Whether nothing, or another server, listens at the store's address; from then on every call fails at once. */
 bool dtrain__store_is_gone(dtrain_store *store);
 /* Whether this process runs the server. */
 bool dtrain__store_is_own(const dtrain_store *store);

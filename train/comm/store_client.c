@@ -34,6 +34,7 @@ struct dtrain_store {
 	char *host; /* as given, for messages */
 	uint16_t port;
 	uint8_t token[STORE_TOKEN_SIZE];
+	uint8_t identity[STORE_IDENTITY_SIZE]; /* of the server of the first connection */
 	char peer_host[INET6_ADDRSTRLEN + 32]; /* the server's address, because looking up a name has no deadline */
 	char local_host[INET6_ADDRSTRLEN + 32];
 	pthread_mutex_t mutex; /* guards the members below */
@@ -64,7 +65,8 @@ static int receive_text(int fd, size_t text_size, uint64_t deadline, char *text,
 }
 
 /* Without a message: TIMEOUT, PEER_LOST or MISMATCH. why: the server's text if it refuses. */
-static int say_hello(const dtrain_store *store, int fd, uint64_t deadline, char *why, size_t why_size)
+static int say_hello(const dtrain_store *store, int fd, uint64_t deadline, uint8_t identity[STORE_IDENTITY_SIZE],
+		     char *why, size_t why_size)
 {
 	store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
 	why[0] = '\0';
@@ -81,6 +83,10 @@ static int say_hello(const dtrain_store *store, int fd, uint64_t deadline, char 
 		return status;
 	if (!dtrain__store_unpack(bytes, &header) || header.kind != STORE_REPLY)
 		return BETON_MISMATCH;
+	if (!header.status)
+		return header.value_size == STORE_IDENTITY_SIZE
+			       ? dtrain__socket_receive(fd, identity, STORE_IDENTITY_SIZE, deadline)
+			       : BETON_MISMATCH;
 	if (header.value_size)
 		status = receive_text(fd, header.value_size, deadline, why, why_size);
 	return status == BETON_OK ? -(int)header.status : status;
@@ -91,7 +97,7 @@ static int explain_hello(const dtrain_store *store, int status, const char *why,
 	const char *reason = why;
 	if (status == BETON_TIMEOUT)
 		reason = "no answer in time";
-	else if (status == BETON_PEER_LOST)
+	else if (status == BETON_PEER_LOST && !*why)
 		reason = "it ends each connection without an answer: no store of this version?";
 	else if (status == BETON_MISMATCH)
 		reason = "the server is no store of this version";
@@ -104,24 +110,39 @@ static int explain_hello(const dtrain_store *store, int status, const char *why,
 	return bt_fail(err, status, "store %s:%u: %s", store->host, store->port, reason);
 }
 
+/* Whether the server is that of the first connection: its port may be another one's since. */
+static int check_identity(dtrain_store *store, bool first, const uint8_t identity[STORE_IDENTITY_SIZE], char *why,
+			  size_t why_size)
+{
+	if (first)
+		memcpy(store->identity, identity, STORE_IDENTITY_SIZE);
+	if (memcmp(store->identity, identity, STORE_IDENTITY_SIZE) == 0)
+		return BETON_OK;
+	snprintf(why, why_size, "the store is gone, and another store has taken its place");
+	return BETON_PEER_LOST;
+}
+
 /* Opens a connection that the server admits. The first one waits until there is a server. */
-static int open_connection(const dtrain_store *store, const char *host, uint64_t deadline, int *fd, beton_error *err)
+static int open_connection(dtrain_store *store, const char *host, uint64_t deadline, int *fd, beton_error *err)
 {
 	bool first = host == store->host;
 	int status = BETON_OK;
 	char why[200];
+	uint8_t identity[STORE_IDENTITY_SIZE];
 	for (int tries = 0; tries < HELLO_TRIES; tries++) {
 		status = dtrain__socket_connect(host, store->port, first, deadline, fd, err);
 		if (status != BETON_OK) {
 			bt_prefix(err, "store");
 			return status;
 		}
-		status = say_hello(store, *fd, deadline, why, sizeof(why));
+		status = say_hello(store, *fd, deadline, identity, why, sizeof(why));
+		if (status == BETON_OK)
+			status = check_identity(store, first, identity, why, sizeof(why));
 		if (status == BETON_OK)
 			return BETON_OK;
 		close(*fd);
 		*fd = -1;
-		if (status != BETON_PEER_LOST)
+		if (status != BETON_PEER_LOST || *why)
 			break;
 		poll(NULL, 0, HELLO_PAUSE_MS << tries);
 	}
@@ -419,7 +440,13 @@ int dtrain__store_renew(int fd, int lease_ms)
 	return send_request(fd, &request);
 }
 
-int dtrain__store_renewed(int fd, int answer_ms)
+int dtrain__store_take_back(int fd, const char *key)
+{
+	const store_request request = {STORE_WILL, key, NULL, 0, dtrain__deadline(0), -1};
+	return send_request(fd, &request);
+}
+
+int dtrain__store_answered(int fd, int answer_ms)
 {
 	void *nothing = NULL;
 	size_t size;
@@ -436,7 +463,8 @@ bool dtrain__store_is_gone(dtrain_store *store)
 	if (gone || silent)
 		return gone;
 	int fd = -1, status = open_connection(store, store->peer_host, dtrain__deadline(PROBE_MS), &fd, NULL);
-	gone = status == BETON_PEER_LOST;
+	/* Another server has its port. */
+	gone = status == BETON_PEER_LOST || status == BETON_ACCESS || status == BETON_MISMATCH;
 	if (fd >= 0)
 		close(fd);
 	pthread_mutex_lock(&store->mutex);

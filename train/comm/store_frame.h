@@ -23,9 +23,10 @@
 
 #include <beton/error.h>
 
-#define STORE_VERSION 3
+#define STORE_VERSION 4
 #define STORE_HEADER_SIZE 16
 #define STORE_TOKEN_SIZE 16
+#define STORE_IDENTITY_SIZE 16
 #define STORE_HELLO_SIZE (STORE_HEADER_SIZE + STORE_TOKEN_SIZE)
 #define STORE_MAX_KEY 1024
 #define STORE_MAX_VALUE (16u << 20)
@@ -39,10 +40,10 @@ typedef enum store_kind {
 	STORE_WILL = 5, /* key, value -> nothing. At the end of this connection the key is set, unless it has a value.
 			   No value: it will not be set */
 	STORE_REPLY = 6,
-	STORE_HELLO = 7, /* token, all zero for none -> nothing; or ACCESS, or NO_SPACE with the reason as text, and the
-			    connection ends */
-	STORE_LEASE = 8, /* no key, i64 of ms -> nothing. If the client then sends nothing for so long, the connection
-			    ends, and each of its wills sets "VALUE MS" */
+	STORE_HELLO = 7, /* token, all zero for none -> the store's identity, drawn when it starts; or ACCESS, or
+			    NO_SPACE with the reason as text, and the connection ends */
+	STORE_LEASE = 8, /* no key, i64 of 1 to INT32_MAX ms -> nothing. If the client then sends nothing for so long,
+			    the connection ends, and each of its wills sets "VALUE MS" */
 } store_kind;
 
 typedef struct store_header {

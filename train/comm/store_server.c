@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -281,14 +282,13 @@ static uint64_t lease_ns(const server_connection *connection)
 	return (uint64_t)connection->session.lease_ms * 1000000;
 }
 
-/* When a client with a lease last sent something; 0: there is none. */
-static uint64_t find_last_sign(const dtrain_store_server *server)
+/* Whether no client with a lease has given a sign for half of it. */
+static bool are_all_silent(const dtrain_store_server *server, uint64_t now)
 {
-	uint64_t last = 0;
 	for (const server_connection *c = server->members.first; c; c = c->next)
-		if (lease_ns(c) && c->moved_ns > last)
-			last = c->moved_ns;
-	return last;
+		if (lease_ns(c) && now - c->moved_ns <= lease_ns(c) / 2)
+			return false;
+	return true;
 }
 
 /* Whether a client has sent nothing for as long as it may. Bytes that this thread has not read yet count. */
@@ -299,16 +299,13 @@ static bool is_silent(const server_connection *connection, uint64_t now)
 	       recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
 }
 
-/* If no client has given a sign for half a lease, they were all stopped, as a batch system suspends a job. Then no
- * lease ends, and each client gets half of its lease to go on. */
+/* Clients that are all silent were all stopped, as a batch system suspends a job. Then no lease ends, and each client
+ * gets half of its lease to go on. */
 static void hold_leases(dtrain_store_server *server, uint64_t now)
 {
-	uint64_t last = find_last_sign(server);
-	for (server_connection *c = server->members.first; c; c = c->next) {
-		uint64_t half = lease_ns(c) / 2;
-		if (half && now - last > half && now - c->moved_ns > half)
-			c->moved_ns = now - half;
-	}
+	for (server_connection *c = are_all_silent(server, now) ? server->members.first : NULL; c; c = c->next)
+		if (lease_ns(c))
+			c->moved_ns = now - lease_ns(c) / 2;
 }
 
 static void sweep(dtrain_store_server *server)
@@ -387,6 +384,15 @@ static int prepare(dtrain_store_server *server, beton_error *err)
 	return dtrain__socket_local_port(server->listen_fd, &server->port, err);
 }
 
+static int identify(dtrain_store_server *server, beton_error *err)
+{
+	uint8_t identity[STORE_IDENTITY_SIZE];
+	if (getrandom(identity, sizeof(identity), 0) != sizeof(identity))
+		return bt_fail_errno(err, errno, "store: cannot draw its identity");
+	int status = dtrain__store_content_identify(&server->content, identity);
+	return status == BETON_OK ? BETON_OK : bt_fail(err, status, "store: out of memory");
+}
+
 /* Makes room for the ranks' connections, as far as this process may have descriptors. */
 static int make_room(dtrain_store_server *server, const dtrain_store_server_options *options, beton_error *err)
 {
@@ -410,7 +416,7 @@ static int make_room(dtrain_store_server *server, const dtrain_store_server_opti
 		 wanted, (unsigned long long)limit, ranks);
 	dtrain__store_content_init(&server->content, token, wanted, server->full);
 	explicit_bzero(token, sizeof(token));
-	return BETON_OK;
+	return identify(server, err);
 }
 
 static void release(dtrain_store_server *server)

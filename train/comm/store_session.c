@@ -15,8 +15,16 @@ void dtrain__store_content_init(store_content *content, const uint8_t token[STOR
 	content->values.memory = content->counters.memory = &content->memory;
 }
 
+int dtrain__store_content_identify(store_content *content, const uint8_t identity[STORE_IDENTITY_SIZE])
+{
+	int status = BETON_OK;
+	content->identity = dtrain__store_blob_create(&content->memory, identity, STORE_IDENTITY_SIZE, &status);
+	return content->identity ? BETON_OK : status;
+}
+
 void dtrain__store_content_free(store_content *content)
 {
+	dtrain__store_blob_release(content->identity);
 	dtrain__store_table_free(&content->values);
 	dtrain__store_table_free(&content->counters);
 }
@@ -116,7 +124,7 @@ static void admit(store_content *content, store_session *session)
 	} else {
 		content->members++;
 		session->member = true;
-		reply(session, BETON_OK, NULL);
+		reply(session, BETON_OK, content->identity);
 	}
 	explicit_bzero(session->head, sizeof(session->head));
 }
@@ -175,9 +183,10 @@ static void serve_will(store_content *content, store_session *session)
 static void serve_lease(store_session *session)
 {
 	int64_t lease_ms = dtrain__store_unpack_i64(session->body);
-	if (lease_ms > 0)
-		session->lease_ms = lease_ms;
-	reply(session, lease_ms > 0 ? BETON_OK : BETON_INVALID_ARGUMENT, NULL);
+	bool valid = lease_ms > 0 && lease_ms <= INT32_MAX;
+	if (valid)
+		session->lease_ms = (int)lease_ms;
+	reply(session, valid ? BETON_OK : BETON_INVALID_ARGUMENT, NULL);
 }
 
 /* Serves one complete request. */
@@ -342,8 +351,8 @@ static void carry_out(store_content *content, const store_session *session, cons
 	size_t key_size = will->key_size, value_size = will->blob->size - key_size;
 	memcpy(value, key + key_size, value_size);
 	if (session->expired)
-		value_size += (size_t)snprintf(value + value_size, sizeof(value) - value_size, " %lld",
-					       (long long)session->lease_ms);
+		value_size +=
+			(size_t)snprintf(value + value_size, sizeof(value) - value_size, " %d", session->lease_ms);
 	/* Without memory for it, waiting ranks reach their deadlines. */
 	if (!dtrain__store_table_find(&content->values, key, key_size) &&
 	    dtrain__store_table_set(&content->values, key, key_size, value, value_size) == BETON_OK)

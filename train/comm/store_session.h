@@ -33,8 +33,9 @@ typedef struct store_will {
 
 typedef struct store_content {
 	uint8_t token[STORE_TOKEN_SIZE];
-	int most_members; /* most sessions past their HELLO */
-	const char *full; /* the answer to sessions beyond them */
+	store_blob *identity; /* NULL: empty */
+	int most_members;     /* most sessions past their HELLO */
+	const char *full;     /* the answer to sessions beyond them */
 	int members;
 	uint64_t refused_members;
 	uint64_t refused_strangers; /* for a wrong token */
@@ -65,7 +66,7 @@ struct store_session {
 	size_t reply_size, sent; /* bytes including the header; 0: nothing to send */
 
 	store_will wills[STORE_MAX_WILLS]; /* the first takes effect first */
-	int64_t lease_ms;                  /* 0: none */
+	int lease_ms;                      /* 0: none */
 	bool expired;                      /* its lease has ended */
 
 	struct store_session *next, *previous, *next_ready;
@@ -74,6 +75,8 @@ struct store_session {
 /* token: all zero for none. */
 void dtrain__store_content_init(store_content *content, const uint8_t token[STORE_TOKEN_SIZE], int most_members,
 				const char *full);
+/* The answer to each HELLO. Returns BETON_OK, NO_MEMORY or NO_SPACE. */
+int dtrain__store_content_identify(store_content *content, const uint8_t identity[STORE_IDENTITY_SIZE]);
 /* After all sessions are closed. */
 void dtrain__store_content_free(store_content *content);
 /* A session to which another session's request gave something to send; NULL: no more. */
