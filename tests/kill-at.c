@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Preloaded into a program: kills it before the rename whose number, from 1, is in KILL_AT_RENAME, or before the fsync
- * whose number is in KILL_AT_FSYNC. With KILL_RANK only the process with that RANK, or with that number by an mpiexec,
- * is killed. With KILL_HOLDS it makes that file instead, and goes no further. With STUCK_AT_FSYNC no fsync returns from
- * the one with that number on, as on a disk that hangs. With NO_EXCHANGE the file system seems to be one that cannot
- * exchange two names. */
+ * whose number is in KILL_AT_FSYNC. With KILL_RANK only the process with that RANK, or with that number by another
+ * launcher, is killed. With KILL_HOLDS it makes that file instead, and goes no further. With STUCK_AT_FSYNC no fsync
+ * returns from the one with that number on, as on a disk that hangs. With NO_EXCHANGE the file system seems to be one
+ * that cannot exchange two names. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 
 static bool is_victim(void)
 {
-	static const char *const names[] = {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"};
+	static const char *const names[] = {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
 	const char *victim = getenv("KILL_RANK"), *rank = NULL;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !rank; i++)
 		rank = getenv(names[i]);
