@@ -24,7 +24,7 @@
 #include "train/comm/store.h"
 
 #define LONG_MS 20000
-/* A lease in which four renewals do not take long. */
+/* A short lease, with time for four renewals. */
 #define LEASE_MS 2000
 /* After this time a lease that lasts for LONG_MS has been asked for again. */
 #define RENEWED_MS 1100
@@ -68,7 +68,7 @@ static int rank_main(struct rank *r)
 	return raise(SIGKILL);
 }
 
-/* What rank 0 says once it has learned of the loss of rank 1. */
+/* Leaves in err the message of rank 0 about the loss of rank 1. */
 static void lose(const char *mode, struct ranks *ranks)
 {
 	dtrain_store *store = NULL;
