@@ -44,12 +44,25 @@ constexpr int MULTIPROCESSORS = 3;
 
 enum class place { ENDED, AT_BARRIER };
 
-/* How to go on with a stack. swapcontext, which sanitizers know, asks the kernel for the signal mask each time; longjmp
- * does not. */
+/* How to go on with a stack. swapcontext asks the kernel for the signal mask each time; longjmp does not. In
+ * AddressSanitizer's swapcontext the whole stack is valid memory again, which takes long and hides faults, and so is a
+ * part of it in its longjmp. It does not see the compiler's own. ThreadSanitizer needs swapcontext. */
 struct continuation {
 	ucontext_t context;
+#ifdef WITH_ASAN
+	void *jump[5];
+#else
 	jmp_buf jump;
+#endif
 };
+
+#ifdef WITH_ASAN
+#define save_place(place) __builtin_setjmp(place)
+#define go_to(place) __builtin_longjmp(place, 1)
+#else
+#define save_place(place) _setjmp(place)
+#define go_to(place) _longjmp(place, 1)
+#endif
 
 struct fiber {
 	continuation self;
@@ -79,13 +92,13 @@ scheduler now;
 }
 
 /* Leaves for another stack until somebody comes back to this one. started: that one was left so itself. */
-void switch_to(continuation *from, continuation *to, bool started)
+__attribute__((noinline, no_sanitize("address"))) void switch_to(continuation *from, continuation *to, bool started)
 {
-#if !defined(WITH_ASAN) && !defined(WITH_TSAN)
-	if (_setjmp(from->jump) != 0)
+#ifndef WITH_TSAN
+	if (save_place(from->jump) != 0)
 		return;
 	if (started)
-		_longjmp(to->jump, 1);
+		go_to(to->jump);
 #endif
 	(void)started;
 	if (swapcontext(&from->context, &to->context) != 0)
