@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What --help says. */
+ * The text of --help. */
 #include <string.h>
 
 #include "common/system.h"

@@ -62,7 +62,7 @@ static const char *optimizer_name(int index)
 const option_row run_rows[] = {
 	GROUP("Data and model", NULL),
 	ROW("task", FIXED, OPTION_CHOICE, task, "NAME", "vision",
-	    "what is trained: vision (a class for each picture), or lm (the next token of a text)",
+	    "the task: vision (a class for each picture), or lm (the next token of a text)",
 	    "With `lm` --data and --val are files of tokens: nanoGPT's and llm.c's .bin, or a .beton file that "
 	    "`beton-write` `--format=tokens` makes. A sample is a window of --context-length tokens and the next "
 	    "token. The options of one task are errors with the other. Without --task, a --model that only one "
@@ -98,7 +98,7 @@ const option_row run_rows[] = {
 	     "differently are refused, and so is such a --val."),
 	ROW("loss", FIXED, OPTION_CHOICE, vision.loss, "NAME", "cross-entropy",
 	    "training loss: cross-entropy, bce (a binary one for each output), or mse (mean squared error)",
-	    "What it is computed from depends on --label-field. `bce` is the mean over the outputs of the binary cross "
+	    "Its targets depend on --label-field. `bce` is the mean over the outputs of the binary cross "
 	    "entropy with logits, as timm's --bce-loss. With classes its target is 1 for the class and 0 elsewhere, "
 	    "with --mixup and --cutmix the two shares; evaluation then has the cross entropy, so that runs can be "
 	    "compared. With several labels, evaluation has the loss, F1 (the mean over the pictures), the share of "
@@ -110,7 +110,7 @@ const option_row run_rows[] = {
 	    "pictures with the label N, which is negative, have no loss; 0 = none",
 	    "As ignore_index of PyTorch's cross_entropy: a rank's loss is the mean over the other pictures of its "
 	    "batch, "
-	    "and an evaluation leaves them out. The accuracy in training is not told then.",
+	    "and an evaluation leaves them out. The log then has no accuracy in training.",
 	    .least = INT32_MIN, .most = 0, .fact = "ignore_label"),
 	REALS("bce-threshold", TOLD, vision.bce_threshold, "X", 1, 0, 1, "0",
 	      "with --loss `bce`, targets above X count as 1, others as 0; 0 = they count as they are",
@@ -125,22 +125,22 @@ const option_row run_rows[] = {
 	    "NAME is a recipe that comes with the program. FILE needs a slash, as in `./recipe`. See RECIPES.",
 	    .none = false),
 	ROW("model", FIXED, OPTION_NAME, model, "NAME|FILE", NULL, "%s (required)",
-	    "`airbench94` is airbench94's network for CIFAR-10, for pictures of 9 to 136 pixels a side. Its "
-	    "first layer is computed before the first step, from 5000 pictures that are spread evenly over "
-	    "--data and cropped like those of --val. `resnet9` is the network of FFCV's CIFAR-10 example, for "
+	    "`airbench94` is airbench94's network for CIFAR-10, for pictures of 9 to 136 pixels a side. Its first "
+	    "layer is computed before the first step, from 5000 pictures that are spread evenly over --data and "
+	    "cropped as in --val. `resnet9` is the network of FFCV's CIFAR-10 example, for "
 	    "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50`, `resnet101` and `resnet152` are "
 	    "version 1.5. The vision "
 	    "transformers `vit-s16` and `vit-b16` have patches of 16 pixels, `vit-ti4` and `vit-mini4` of 4 pixels "
 	    "for small pictures; those with `-plain` have fixed positions and average the patches instead of having "
 	    "a class token. GPT-2's and BERT's models imply --task `lm`. FILE, with a slash or the ending `.json`, is "
 	    "Hugging "
-	    "Face's description of a model, a config.json. Of a vision transformer, `\"pool\": \"mean\"` in it is "
+	    "Face's description of a model, a config.json. For a vision transformer, `\"pool\": \"mean\"` in it is "
 	    "timm's "
 	    "global_pool='avg', and `\"class_token\": false` besides that its class_token=False.",
 	    .name_at = run_task_model, .suffix = ".json", .fact = "model"),
 	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, an index of several, or a folder",
-	     "Tensor names are torchvision's, which timm's resnets share, or Hugging Face's; those of vision "
-	     "transformers are timm's, torchvision's or Hugging Face's, and their positions are resized for pictures "
+	     "Tensor names are torchvision's, which timm's resnets share, or Hugging Face's; for vision transformers "
+	     "they are timm's, torchvision's or Hugging Face's, and their positions are resized for pictures "
 	     "of another size, as timm "
 	     "does. A prefix `module.`, `_orig_mod.` or `model.` of all names is ignored. Numbers of 16 or 64 bits are "
 	     "converted, and a number that is not finite is an error. If the number of classes differs, the head (the "
@@ -164,7 +164,7 @@ const option_row run_rows[] = {
 	     .none = true),
 	FLAG("evaluate", TOLD, evaluate, "evaluate --init or the newest of --checkpoint on --val; do not train",
 	     "The weights' metadata supply what they have of the model, its classes, --label-field, --loss, "
-	     "--image-size, --mean, --std and --val-ratio; these need not be given. Nothing is trained or saved. "
+	     "--image-size, --mean, --std and --val-ratio; these need not be given. It trains and saves nothing. "
 	     "Training options such as "
 	     "--data and --epochs are not needed."),
 	SWITCH("plan", TOLD, plan, plans, "full", "print the memory that the run needs, and exit; full: all items",
@@ -176,22 +176,21 @@ const option_row run_rows[] = {
 	       "that "
 	       "are alive in the step with the most bytes; with `full` all of them, and each step of the program with "
 	       "its "
-	       "bytes. Neither --epochs nor --steps is needed. dtrain-plan(1) needs neither data nor ranks. Nothing is "
-	       "written: `--checkpoint`, `--log` and `--tensorboard` stay as they are."),
+	       "bytes. Neither --epochs nor --steps is needed. dtrain-plan(1) needs neither data nor ranks. It writes "
+	       "nothing: `--checkpoint`, `--log` and `--tensorboard` stay as they are."),
 	FLAG("overlap", TOLD, overlap,
 	     "measure what communication the ranks wait for, and what would hide it, and exit",
-	     "Some steps on made-up samples are measured, on all ranks; they update nothing. Of each unit of "
-	     "parameters "
-	     "the table has the bytes of its transfer, when its gradients were complete, when the transfer began and "
+	     "Some steps on made-up samples are measured, on all ranks; they update nothing. For each unit of "
+	     "parameters the table has the bytes of its transfer, when its gradients were complete, when the transfer "
+	     "began and "
 	     "ended, how long the step waited for it, and what was computed meanwhile. The cost of transfers, a "
 	     "latency "
 	     "and a time for each byte, is fitted to these times. Then the step is simulated with units of other "
 	     "sizes, "
-	     "another order, and transfers in more or fewer lanes. Nothing is written: `--checkpoint`, `--log` and "
+	     "another order, and transfers in more or fewer lanes. It writes nothing: `--checkpoint`, `--log` and "
 	     "`--tensorboard` stay as they are. Needs several ranks, and a strategy whose ranks "
-	     "take each step together, but neither --epochs nor --steps. On a busy machine the times that are measured "
-	     "and "
-	     "those that are simulated differ; if it is more than twofold, a warning says so."),
+	     "take each step together, but neither --epochs nor --steps. On a busy machine the measured and the "
+	     "simulated times differ; if it is more than twofold, a warning says so."),
 	ROW("classes", FREE, OPTION_WHOLE, vision.classes, "N", NULL,
 	    "number of classes (default: highest label of the data + 1)", NULL, .least = 1, .most = 1000000,
 	    .fact = "classes"),
@@ -244,25 +243,26 @@ const option_row run_rows[] = {
 	       "run. `fp16` scales the loss as torch.amp.GradScaler does: a step whose gradients are not finite is "
 	       "skipped, and checkpoints save the scale."),
 	TEXT("recompute", FREE, recompute, "HOW", "none",
-	     "what backward computes again to save memory: none, selective, full, or the first N blocks",
+	     "results that backward computes again to save memory: none, selective, full, or the first N blocks",
 	     "`selective`: ops without products that move few bytes (norms, activations, gates, dropout), where "
 	     "backward has their inputs in any case. `full`: everything but the inputs of blocks (a transformer's "
 	     "layers, a ResNet's residual blocks), which takes up to a third more products. N: the same for the "
-	     "first N blocks, as Megatron-LM's method `block`, and for what is in front of them; N above their number "
+	     "first N blocks, as Megatron-LM's method `block`, and for everything before them; N above their number "
 	     "is "
 	     "an error. The last block, "
 	     "whose backward begins at once, is never computed again. The results have the same bits. `--plan` "
 	     "prints the memory of each.",
 	     .name_at = engine_recompute_name),
 	CHOICE("offload", TOLD, offload, "NAME", engine_offload_names, "none",
-	       "what a GPU leaves in the memory of the host: %s",
+	       "data that a GPU leaves in the memory of the host: %s",
 	       "`optimizer`: the F32 values of parameters and the states of the optimizer, which the host updates on "
 	       "--threads threads. Gradients go to the host while backward goes on, and the new values, or their "
 	       "16-bit copies, come back unit by unit. With --clip-norm or fp16 the updates begin when the gradients "
 	       "of all units are complete. AdamW with 16-bit types then takes 6 bytes of the GPU for each parameter, "
 	       "not 18. Not with --lookahead, --ema, --reproducible and the strategies `local` and `async`. "
-	       "`activations`: those that backward reads and that take more than a hundredth of the largest one's "
-	       "bytes, except the last two. They go to the host when forward has used them, and come back in front of "
+	       "`activations`: each activation that backward reads and that takes more than a hundredth of the largest "
+	       "one's "
+	       "bytes, except the last two. They go to the host when forward has used them, and come back before "
 	       "backward's first use; the results have the same bits. With --recompute it is the activations that are "
 	       "kept. `both`: both. `parameters`: all of `optimizer`, and what ops read of the parameters. Each unit "
 	       "of "
@@ -313,7 +313,7 @@ const option_row run_rows[] = {
 	       "`lars`, `lamb` and `muon` need whole parameters: shards then begin and end between parameters, and are "
 	       "as large as the fullest. A run may be resumed with another strategy, but not from or to `local`."),
 	WHOLE("shard", TOLD, shard, "N", 0, DTRAIN_MAX_RANKS, "0",
-	      "neighbouring ranks that share one copy of the parameters; 0 = all, with hsdp those of a machine",
+	      "neighbouring ranks that share one copy of the parameters; 0 = all, with hsdp the ranks of a machine",
 	      "With any sharding strategy. The number of ranks must be a multiple of N. There are ranks / N copies; "
 	      "the "
 	      "ranks that have the same shard of different copies add up only its gradients."),
@@ -329,8 +329,8 @@ const option_row run_rows[] = {
 	     "cannot save or load weights yet.",
 	     .none = true),
 	REALS("unit-mb", TOLD, unit_mb, "X", 1, 0, 65536, "0",
-	      "MiB of parameters that are gathered together; 0 = those of a block of the model",
-	      "Of sharding strategies. A block is a layer of a transformer or a stage of a ResNet. A parameter is in "
+	      "MiB of parameters that are gathered together; 0 = a block of the model",
+	      "For sharding strategies. A block is a layer of a transformer or a stage of a ResNet. A parameter is in "
 	      "one "
 	      "unit, so a unit may be larger."),
 	FLAG("tune-units", FREE, tune_units, "choose --bucket-mb or --unit-mb from a few steps before the first",
@@ -340,31 +340,34 @@ const option_row run_rows[] = {
 	     "that with the size given by hand: `ddp` may add up in another order. The log and checkpoints have the "
 	     "size in the place of this option, so a resumed run keeps it."),
 	TEXT("unit-pattern", TOLD, unit_pattern, "PATTERN", NULL, "modules whose parameters are gathered together",
-	     "Of sharding strategies, in place of blocks. PATTERN is a shell pattern that matches the names of "
+	     "For sharding strategies, in place of blocks. PATTERN is a shell pattern that matches the names of "
 	     "modules, "
-	     "which are those of parameters without their last part. `transformer.h.*` makes a unit of each layer of a "
-	     "GPT-2, `layer[1-4].*` of each block of a ResNet. What is between two such modules is a unit, too."),
+	     "which are the names of parameters without their last part. `transformer.h.*` makes a unit of each layer "
+	     "of a "
+	     "GPT-2, `layer[1-4].*` of each block of a ResNet. The parameters between two such modules are a unit, "
+	     "too."),
 	REALS("prefetch-mb", FREE, prefetch_mb, "X", 1, 0, 65536, "64",
 	      "MiB of units that are gathered ahead of use; 0 = none",
-	      "Of zero3 and hsdp, and with --offload parameters. The next unit is gathered ahead in any case, unless X "
+	      "For zero3 and hsdp, and with --offload parameters. The next unit is gathered ahead in any case, unless "
+	      "X "
 	      "is 0."),
 	FLAG("keep-gathered", FREE, keep_gathered, "keep units gathered from forward to backward",
-	     "Of zero3 and hsdp, and with --offload parameters: a third less traffic, and as much memory as zero2."),
+	     "For zero3 and hsdp, and with --offload parameters: a third less traffic, and as much memory as zero2."),
 	FLAG("accumulate-locally", FREE, accumulate_locally, "with --accumulate, reduce gradients once a step",
-	     "Of zero2, zero3 and hsdp, which otherwise reduce the gradients of each batch, so that a rank has "
+	     "For zero2, zero3 and hsdp, which otherwise reduce the gradients of each batch, so that a rank has "
 	     "gradients "
 	     "of its shards only. `ddp` and `zero1` always reduce once."),
 	FLAG("sync-batch-norm", TOLD, sync_batch_norm, "batch norm over the batches of all ranks together",
-	     "As torch.nn.SyncBatchNorm: mean and variance are those of the ranks' batches together, and so are the "
+	     "As torch.nn.SyncBatchNorm: mean and variance are taken over the ranks' batches together, and so are the "
 	     "running statistics. For batches that are small on each rank. Each batch norm waits for the other ranks, "
 	     "in forward and in backward. Batches of --accumulate are still separate. With one rank this changes "
 	     "nothing."),
 	CHOICE("buffers", TOLD, buffers, "HOW", buffers, "average",
-	       "%s: what evaluations and checkpoints have of the ranks' running statistics",
+	       "%s: which of the ranks' running statistics evaluations and checkpoints use",
 	       "Each rank's batch norms collect running statistics of its own batches. `average`: the mean of the "
-	       "ranks'. `broadcast`: those of rank 0, as with PyTorch's broadcast_buffers; PyTorch sends them before "
+	       "ranks'. `broadcast`: rank 0's, as with PyTorch's broadcast_buffers; PyTorch sends them before "
 	       "each forward, but no training step reads them, so they are sent when they are needed. `own`: each "
-	       "rank evaluates with its own, and a checkpoint has those of rank 0, which all ranks get when a run is "
+	       "rank evaluates with its own, and a checkpoint has rank 0's, which all ranks get when a run is "
 	       "resumed."),
 	WHOLE("local-steps", TOLD, local_steps, "N", 1, RUN_STEPS_MAX, "500",
 	      "with --strategy `local`, steps that the ranks train apart",
@@ -389,9 +392,10 @@ const option_row run_rows[] = {
 	       "strategy runs of a step are still added up in F32. `int8`: a byte for each, and a scale for each block "
 	       "of 256. `topk`: the largest of each bucket alone. `powersgd`: of each weight, seen as a matrix of its "
 	       "first dimension and the rest, two narrow matrices (Vogels et al. 2019). These three are for ddp, and "
-	       "for the sums over several copies with --shard. What they do not send is added to the gradients of the "
+	       "for the sums over several copies with --shard. The rest of the gradients is added to the gradients of "
+	       "the "
 	       "next step, in extra memory as large as the "
-	       "gradients, and is saved in checkpoints, of which each rank writes a part. A run that is resumed with "
+	       "gradients, and is saved in checkpoints; each rank writes a part. A run that is resumed with "
 	       "another METHOD or --powersgd-min-rate, on another number of copies of the parameters (`ddp`: of "
 	       "ranks; else of ranks / --shard), with shards that cut other matrices, or with another product of ranks "
 	       "and --accumulate, begins without it and says so."),
@@ -408,7 +412,7 @@ const option_row run_rows[] = {
 	REALS("powersgd-min-rate", TOLD, powersgd_min_rate, "X", 1, 1e-6, 1e6, "2",
 	      "compress only matrices that become X times smaller, and more", NULL),
 	FLAG("no-warm-start", TOLD, no_warm_start, "let `powersgd` draw its matrices in each step anew",
-	     "By default a step begins with those of the last one."),
+	     "By default a step begins with the matrices of the last one."),
 
 	GROUP("Optimizer", NULL),
 	TEXT("optimizer", FIXED, optimizer, "NAME", "sgd", "%s",
@@ -416,8 +420,8 @@ const option_row run_rows[] = {
 	     "of their numbers depend on the name. `lars` and `lamb` scale the update of each parameter by norms, "
 	     "unless its weight decay is 0: --no-bias-decay leaves biases and batch norm unscaled. `lamb` clips "
 	     "gradients to a norm of 1. `muon` is PyTorch's for the matrices and convolutions in the network's blocks, "
-	     "with Nesterov's momentum, and `adamw` for all else: biases, norms, and what is before the first block "
-	     "and behind the last one, as embeddings and the last layer are. On `cuda` its products are BF16, as "
+	     "with Nesterov's momentum, and `adamw` for all else: biases, norms, and the parameters before the first "
+	     "block and after the last one, such as embeddings and the last layer. On `cuda` its products are BF16, as "
 	     "PyTorch's are, elsewhere F32. A resumed run has the optimizer of its checkpoint.",
 	     .name_at = optimizer_name),
 	NUMBER("lr", TOLD, lr, 0, FLT_MAX, "0.1", "learning rate", NULL),
@@ -462,7 +466,7 @@ const option_row run_rows[] = {
 	KIND_FLAG("nesterov", TOLD, nesterov, "use Nesterov momentum", NULL),
 	NUMBER("beta1", TOLD, beta1, 0, 1 - DBL_EPSILON, NULL, "decay of the mean of gradients", NULL),
 	NUMBER("beta2", TOLD, beta2, 0, 1 - DBL_EPSILON, NULL, "decay of the mean of squared gradients",
-	       "Of `lion` the decay of the mean of gradients; beta1 mixes that mean with the gradient."),
+	       "For `lion` the decay of the mean of gradients; beta1 mixes that mean with the gradient."),
 	NUMBER("epsilon", TOLD, epsilon, FLT_MIN, FLT_MAX, NULL, "added to the divisor of the update", NULL),
 	KIND_FLAG("amsgrad", FIXED, amsgrad, "divide by the largest mean of squared gradients so far",
 		  "The largest one before its bias is corrected, as PyTorch computes it."),
@@ -495,20 +499,21 @@ const option_row run_rows[] = {
 	CHOICE("clip-norm-type", TOLD, clip_norm_type, "TYPE", norms, "2", "norm of --clip-norm and of the log: %s",
 	       "The root of the sum of squares, the sum of magnitudes, or the largest magnitude."),
 	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and norms",
-	     "Of the parameters of one dimension. Common in recipes for ImageNet and for language models."),
+	     "These are the parameters of one dimension. Common in recipes for ImageNet and for language models."),
 	TEXT("no-decay", TOLD, no_decay, "PATTERN[,...]", NULL, "no weight decay of the parameters that match",
-	     "Patterns are those of --freeze. A pattern that matches no parameter, or only frozen ones, is an error.",
+	     "Patterns are as for --freeze. A pattern that matches no parameter, or only frozen ones, is an error.",
 	     .none = true),
 	TEXT("param-groups", TOLD, param_groups, "PATTERN=X[:DECAY][,...]", NULL,
 	     "factor on the learning rate, and weight decay, of the parameters that match",
-	     "Patterns are those of --freeze; of several that match the first counts. X is a factor on the rate that "
+	     "Patterns are as for --freeze; of several that match the first counts. X is a factor on the rate that "
 	     "the parameter has otherwise. Without DECAY its weight decay stays as it is. An example for a pretrained "
 	     "network: `fc=10,conv1=0.1:0`. A pattern that matches no parameter, or only frozen ones, is an error.",
 	     .none = true),
 	REALS("layer-decay", TOLD, layer_decay, "X", 1, 1e-6, 1, "1",
 	      "factor on the learning rate from each block of the network to the one before",
-	      "The last block has the rate of --lr, the block before it X times that rate, and so on. Blocks are what "
-	      "the network repeats (residual blocks, layers of a transformer), and what is before and behind them."),
+	      "The last block has the rate of --lr, the block before it X times that rate, and so on. Blocks are the "
+	      "repeated parts of the network (residual blocks, layers of a transformer), and the parts before and "
+	      "after them."),
 	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6, "0",
 	      "Lookahead: go back to slow weights every N steps; 0 = never",
 	      "Lookahead (Zhang et al. 2019) keeps slow weights of the parameters and of batch norm's statistics. "
@@ -525,19 +530,19 @@ const option_row run_rows[] = {
 	     "option, the average of a short run is mostly the initial weights."),
 	WHOLE("ema-every", TOLD, ema_every, "N", 1, 1e6, "1", "update the average every N steps", NULL),
 	REALS("whiten-bias-epochs", TOLD, vision.whiten_bias_epochs, "X", 1, 0, 1e6, "3",
-	      "epochs in which `airbench94` trains its first layer's bias", "After them the bias is frozen."),
+	      "epochs during which `airbench94` trains its first layer's bias", "Later the bias is frozen."),
 	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "label smoothing of the training loss",
 	      NULL),
 	REALS("dropout", TOLD, dropout, "P", 1, 0, 0.999, NULL,
 	      "share of the values that training of a transformer sets to 0 (default: the model's)",
-	      "Of the sum of the embeddings, of the probabilities of attention, and of what attention and MLP of each "
-	      "layer add. Which values, depends on --seed, the step and the place in the global batch, not on the "
+	      "It applies to the sum of the embeddings, the probabilities of attention, and the outputs of attention "
+	      "and MLP of each layer. Which values, depends on --seed, the step and the place in the global batch, not "
+	      "on the "
 	      "number of ranks."),
 	REALS("drop-path", TOLD, vision.drop_path, "P", 1, 0, 0.999, NULL,
 	      "stochastic depth: how often the last layer of a vision transformer is left out (default: the model's)",
 	      "Attention and MLP of layer i of n, from 0, are left out of a picture with the probability P * i / (n - "
-	      "1), each by itself, as timm's --drop-path. What remains is scaled up. The draws are as those of "
-	      "--dropout."),
+	      "1), each by itself, as timm's --drop-path. The rest is scaled up. The draws are as for --dropout."),
 	SEED("seed", FIXED, seed, "N", "0", "seed of weights, order and augmentation", NULL),
 
 	GROUP("Order and loading", NULL),
@@ -586,7 +591,7 @@ const option_row run_rows[] = {
 	       "`fail` ends the run and names the sample. `skip` replaces a bad training picture by another picture "
 	       "of the epoch, so that batches are full, and leaves bad validation pictures out. The output lists "
 	       "the bad samples after each epoch, and the log has their number. A file of a set that cannot be "
-	       "opened, or is not the one that was added, ends the run with both."),
+	       "opened, or differs from the one added, ends the run with both."),
 
 	GROUP("Pictures", NULL),
 	CHOICE("crop", TOLD, vision.crop, "NAME", crops, "random", "%s crop of training pictures",
@@ -673,24 +678,24 @@ const option_row run_rows[] = {
 	      "With 1 and --order `uniform` windows begin at random tokens, as in nanoGPT. --epoch-samples then sets "
 	      "how often the run is evaluated."),
 	ROW("end-of-text", FIXED, OPTION_WHOLE, lm.end_of_text, "TOKEN", NULL,
-	    "the token behind each document: tokens of one document do not see another (default: none)",
+	    "the last token of each document: tokens of one document do not see another (default: none)",
 	    "Positions count from the beginning of each document.", .least = 0, .most = UINT32_MAX,
 	    .fact = "end_of_text"),
 	TEXT("token-field", FIXED, lm.token_field, "NAME", NULL,
 	     "field of .beton files with tokens (default: the first one that can hold them)", NULL, .none = true),
 	ROW("mask-token", FIXED, OPTION_WHOLE, lm.mask_token, "TOKEN", NULL,
-	    "of a BERT: the token in place of masked ones (required; 103 in bert-base-uncased)",
-	    "A BERT learns to tell the masked tokens of a window. Of the tokens that --mask-probability chooses, 80 % "
+	    "for a BERT: the token in place of masked ones (required; 103 in bert-base-uncased)",
+	    "A BERT learns to tell the masked tokens of a window. 80 % of the tokens that --mask-probability chooses "
 	    "become this token, 10 % a random one, and 10 % stay. Which ones, depends on --seed, the epoch and the "
 	    "place in the file, not on the number of ranks; evaluations mask the same tokens each time, and with any "
 	    "--seed. Each rank's loss is the mean over its own masked tokens, and gradients are the mean of the "
 	    "ranks', as with PyTorch's DistributedDataParallel; evaluations have the mean over all masked tokens.",
 	    .least = 0, .most = UINT32_MAX, .fact = "mask_token"),
 	ROW("mask-probability", FIXED, OPTION_REALS, lm.mask_probability, "P", NULL,
-	    "of a BERT: share of the tokens that are masked (default: 0.15)", NULL, .count = 1, .least = 1e-6,
+	    "for a BERT: share of the tokens that are masked (default: 0.15)", NULL, .count = 1, .least = 1e-6,
 	    .most = 1, .fact = "mask_probability"),
 	ROW("special-tokens", FIXED, OPTION_TOKENS, lm.special, "TOKEN[,TOKEN...]", NULL,
-	    "of a BERT: tokens that are never masked (default: none)",
+	    "for a BERT: tokens that are never masked (default: none)",
 	    "In bert-base-uncased 0,101,102,103: padding, the ends of a text, and the mask.", .least = 0,
 	    .most = UINT32_MAX, .none = true, .fact = "special_tokens"),
 
@@ -742,12 +747,12 @@ const option_row run_rows[] = {
 	     "run ends with that error after one of the next steps."),
 	FLAG("keep-best", TOLD, keep_best, "also keep the checkpoint with the best evaluation on --val, as DIR/best",
 	     "The best one has the highest top-1; with several labels (--loss `bce`) the highest F1, with --loss `mse` "
-	     "and --task `lm` the lowest loss. Of equal ones the first is kept. `best` is a link to "
+	     "and --task `lm` the lowest loss. Among equal ones it keeps the first. `best` is a link to "
 	     "the checkpoint's folder. It does not count for --keep-checkpoints, and is kept until a better one "
 	     "is saved."),
 	SWITCH("resume", FREE, resume, resumes, "auto",
 	       "continue from the newest checkpoint of --checkpoint, with its options; auto: or start a new run",
-	       "See RESUMING. If there is no checkpoint, that is an error, or with `auto` the start of a new run, "
+	       "See RESUMING. Without a checkpoint it fails, or with `auto` starts a new run, "
 	       "so that a scheduler can give the same command each time."),
 	FLAG("help", FREE, help, "show this help and exit (-h)", NULL),
 	FLAG("version", FREE, version, "show the version and exit (-V)", NULL),
