@@ -58,7 +58,7 @@ static void print_text(const beton_tokens *tokens, uint64_t window)
 	putchar('\n');
 	if (window) {
 		uint64_t rest, windows = count_windows(info, window, &rest);
-		printf("  %s of %" PRIu64 " tokens and the token behind them; %s at the end in none\n",
+		printf("  %s of %" PRIu64 " tokens and the next token; %s at the end in no window\n",
 		       text_count(size, windows, "window", "windows"), window,
 		       text_count(count, rest, "token", "tokens"));
 	}

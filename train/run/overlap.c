@@ -301,13 +301,13 @@ static void tell_choice(const run_overlap *self, const run_options *options)
 	const char *unit = run_overlap_unit(options);
 	printf("--tune-units: ");
 	if (self->best)
-		printf("--%s %.3g is chosen: a step of %.1f ms is expected with its %d %s%s, of which %.1f wait for "
+		printf("--%s %.3g is chosen: a step of %.1f ms is expected with its %d %s%s; %.1f of it wait for "
 		       "communication; ",
 		       run_overlap_option(options), chosen->mb, chosen->totals.step_ms, chosen->units, unit,
 		       bt_plural((uint64_t)chosen->units), chosen->totals.exposed_ms);
 	else
 		printf("the default %ss are kept: ", unit);
-	printf("a step of %.1f ms is expected with the default %d %s%s, of which %.1f wait%s (measured: %.1f, %.1f)\n",
+	printf("a step of %.1f ms is expected with the default %d %s%s; %.1f of it wait%s (measured: %.1f, %.1f)\n",
 	       standard->totals.step_ms, standard->units, unit, bt_plural((uint64_t)standard->units),
 	       standard->totals.exposed_ms, self->best ? "" : " for communication", self->step_ms, self->exposed_ms);
 	fflush(stdout);

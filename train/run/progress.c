@@ -249,7 +249,7 @@ void run_progress_epoch(run_progress *self, const run_epoch_metrics *epoch)
 	if (epoch->limit != BETON_BOTTLENECK_UNKNOWN)
 		snprintf(limit, sizeof(limit), " (limited by %s)", run_limit_names[epoch->limit]);
 	print_line(self,
-		   "epoch %" PRId64 ": %.1f s, of which %.0f %% computing, %.0f %% waiting for data%s, "
+		   "epoch %" PRId64 ": %.1f s: %.0f %% computing, %.0f %% waiting for data%s, "
 		   "%.0f %% exposed communication, %.0f %% evaluation, %.0f %% checkpoints%s",
 		   epoch->epoch, (double)epoch->total_ns / 1e9, percent * (double)ns[RUN_PART_COMPUTE],
 		   percent * (double)ns[RUN_PART_DATA], limit, percent * (double)ns[RUN_PART_COMM],
