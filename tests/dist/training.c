@@ -146,6 +146,7 @@ void open_training(training *t, struct rank *r, const setup *job, dtrain_device 
 	options.group_of = groups;
 	options.add = dtrain_sync_is_sharded(t->sync) ? dtrain_sync_add_shards : NULL;
 	options.add_model = dtrain_sync_add_model;
+	options.gather = dtrain_sync_gather_axis;
 	options.add_context = t->sync;
 	for (int i = 0; i < dtrain_params_count(t->params); i++)
 		groups[i] = dtrain_params_at(t->params, i)->frozen;

@@ -169,6 +169,7 @@ static void syncs_refuse_null(void **state)
 	REFUSES(dtrain_sync_gather(NULL, NULL, &err));
 	REFUSES(dtrain_sync_add_shards(NULL, NULL, 0, NULL, &err));
 	REFUSES(dtrain_sync_add_model(NULL, NULL, 0, NULL, &err));
+	REFUSES(dtrain_sync_gather_axis(NULL, DTRAIN_AXIS_TENSOR, NULL, NULL, 0, NULL, &err));
 	REFUSES(dtrain_sync_tensors(NULL, NULL, 0, &err));
 	REFUSES(dtrain_sync_buffers(NULL, NULL, &err));
 }

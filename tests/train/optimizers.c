@@ -238,8 +238,7 @@ static void check_ranges(const char *device, size_t index)
 		options.kind = golden[index].kind;
 		options.end = middles[1];
 		assert_int_equal(dtrain_optimizer_create(n.params, &options, &optimizer, &err), BETON_UNSUPPORTED);
-		snprintf(message, sizeof(message), ": needs %s of 'p5', of which this rank has only a part",
-			 needs(index));
+		snprintf(message, sizeof(message), ": needs %s of 'p5'; this rank has a part", needs(index));
 		assert_non_null(strstr(err.message, message));
 		assert_null(optimizer);
 	}

@@ -16,267 +16,6 @@ void dtrain_optimizer_options_init_sized(dtrain_optimizer_options *options, size
 	bt_sized_init(options, size, &defaults);
 }
 
-/* ---- arguments of ops ---- */
-
-static dtrain__argument argument_of(dtrain_dtype dtype, int ndim, const int64_t *dims, void *memory)
-{
-	const dtrain_shape shape = dtrain_shape_of(ndim, dims);
-	return (dtrain__argument){.operand = {.dtype = dtype,
-					      .shape = shape,
-					      .bytes = (size_t)dtrain_shape_count(&shape) * dtrain_dtype_size(dtype)},
-				  .memory = memory};
-}
-
-dtrain__argument dtrain__argument_array(dtrain_dtype dtype, int64_t count, void *memory)
-{
-	return argument_of(dtype, 1, &count, memory);
-}
-
-static dtrain__argument range_of(const dtrain_optimizer *optimizer, void *memory)
-{
-	return argument_of(dtrain_params_dtype(optimizer->params), 1, &optimizer->range->count, memory);
-}
-
-static void *element_at(const dtrain_optimizer *optimizer, void *array, int64_t element)
-{
-	return (char *)array + (size_t)element * dtrain_dtype_size(dtrain_params_dtype(optimizer->params));
-}
-
-dtrain__argument dtrain__optimizer_values(const dtrain_optimizer *optimizer)
-{
-	return range_of(optimizer, optimizer->range->values);
-}
-
-dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer)
-{
-	return range_of(optimizer, optimizer->range->grads);
-}
-
-dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int index)
-{
-	return range_of(optimizer, element_at(optimizer, optimizer->states[index].memory, optimizer->range->first));
-}
-
-dtrain__argument dtrain__optimizer_scalars(const dtrain_optimizer *optimizer)
-{
-	const int64_t dims[] = {optimizer->num_groups, optimizer->kind->num_scalars};
-	return argument_of(DTRAIN_F32, 2, dims, optimizer->scalars.memory);
-}
-
-dtrain__argument dtrain__optimizer_groups(const dtrain_optimizer *optimizer)
-{
-	const dtrain__update_range *range = optimizer->range;
-	const int64_t runs = (range->count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
-	return argument_of(DTRAIN_U8, 1, &runs, optimizer->group + range->first / DTRAIN_PARAM_ALIGN);
-}
-
-dtrain__argument dtrain__optimizer_step(const dtrain_optimizer *optimizer)
-{
-	return argument_of(DTRAIN_F32, 1, (int64_t[]){DTRAIN_STEPS}, optimizer->step);
-}
-
-dtrain__argument dtrain__optimizer_pieces(const dtrain_optimizer *optimizer)
-{
-	const int64_t dims[] = {optimizer->range->num_pieces, DTRAIN_PIECE_NUMBERS};
-	return argument_of(DTRAIN_I64, 2, dims, optimizer->range->pieces);
-}
-
-dtrain__argument dtrain__argument_four(void *memory)
-{
-	return argument_of(DTRAIN_F32, 1, (int64_t[]){DTRAIN_SCALERS}, memory);
-}
-
-/* Without clipping the host has no reason to wait for the norm. */
-void *dtrain__optimizer_scale(const dtrain_optimizer *optimizer)
-{
-	bool clips = optimizer->clip && !(optimizer->host_update && isinf(optimizer->clip_norm));
-	return clips ? optimizer->clip : optimizer->scaler;
-}
-
-dtrain__argument dtrain__optimizer_scaler(const dtrain_optimizer *optimizer)
-{
-	void *state = dtrain__optimizer_scale(optimizer);
-	return dtrain__argument_four(state && optimizer->host_update ? dtrain__host_update_scaler(optimizer) : state);
-}
-
-/* Room for one more op; NULL: out of memory. */
-static dtrain__update_op *next_op(const dtrain_optimizer *optimizer, dtrain__update_ops *to, beton_error *err)
-{
-	if (to->count == to->capacity) {
-		int grown = to->capacity ? 2 * to->capacity : 8;
-		dtrain__update_op *ops = realloc(to->ops, (size_t)grown * sizeof(*ops));
-		if (!ops) {
-			bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->facts.name);
-			return NULL;
-		}
-		to->ops = ops;
-		to->capacity = grown;
-	}
-	to->ops[to->count] = (dtrain__update_op){0};
-	return &to->ops[to->count];
-}
-
-int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, dtrain_op_kind kind,
-			  const dtrain_op_attrs *attrs, const dtrain__argument *inputs, const dtrain__argument *outputs,
-			  beton_error *err)
-{
-	dtrain__update_op *op = next_op(optimizer, to, err);
-	if (!op)
-		return BETON_NO_MEMORY;
-	dtrain_op_desc *desc = &op->desc;
-	*desc = (dtrain_op_desc){.kind = kind};
-	if (attrs)
-		desc->attrs = *attrs;
-	for (; inputs[desc->num_inputs].memory; desc->num_inputs++) {
-		desc->inputs[desc->num_inputs] = inputs[desc->num_inputs].operand;
-		op->operands[desc->num_inputs] = inputs[desc->num_inputs].memory;
-	}
-	for (; outputs[desc->num_outputs].memory; desc->num_outputs++) {
-		desc->outputs[desc->num_outputs] = outputs[desc->num_outputs].operand;
-		desc->plain_output[desc->num_outputs] = true;
-		op->operands[desc->num_inputs + desc->num_outputs] = outputs[desc->num_outputs].memory;
-	}
-	int status = dtrain_device_get_api(to->device)->op_create(to->device, desc, &op->op, err);
-	if (status != BETON_OK)
-		return status;
-	to->count++;
-	if (desc->workspace_bytes > to->workspace_bytes)
-		to->workspace_bytes = desc->workspace_bytes;
-	return BETON_OK;
-}
-
-int dtrain__optimizer_add_reader(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
-				 dtrain__argument state, dtrain__argument more, beton_error *err)
-{
-	const dtrain__argument none = {.memory = NULL};
-	dtrain__update_range *range = optimizer->range;
-	int index = (int)(range - optimizer->ranges);
-	if (range->leaves && dtrain_params_unit_at(optimizer->params, index)->frozen)
-		return BETON_OK;
-	int status = dtrain__optimizer_add(
-		optimizer, &optimizer->before, kind, attrs,
-		(const dtrain__argument[]){range_of(optimizer, range->raw_grads), state, more, none},
-		(const dtrain__argument[]){state, none}, err);
-	if (status == BETON_OK && range->leaves)
-		optimizer->before.ops[optimizer->before.count - 1].leaving = range;
-	return status;
-}
-
-static int add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count, bool over_model,
-		   beton_error *err)
-{
-	dtrain__update_op *op = next_op(optimizer, to, err);
-	if (!op)
-		return BETON_NO_MEMORY;
-	op->operands[0] = memory;
-	op->count = count;
-	op->over_model = over_model;
-	to->count++;
-	return BETON_OK;
-}
-
-int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
-			      beton_error *err)
-{
-	return optimizer->add ? add_sum(optimizer, to, memory, count, false, err) : BETON_OK;
-}
-
-int dtrain__optimizer_add_model_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
-				    beton_error *err)
-{
-	return optimizer->model_ranks > 1 ? add_sum(optimizer, to, memory, count, true, err) : BETON_OK;
-}
-
-int dtrain__optimizer_seal(dtrain__update_ops *ops, beton_error *err)
-{
-	return ops->workspace_bytes ? dtrain_device_get_api(ops->device)
-					      ->alloc(ops->device, ops->workspace_bytes, &ops->workspace, err)
-				    : BETON_OK;
-}
-
-void dtrain__optimizer_free_ops(dtrain__update_ops *ops)
-{
-	const dtrain_device_api *api = ops->device ? dtrain_device_get_api(ops->device) : NULL;
-	if (!api)
-		return;
-	for (int i = 0; i < ops->count; i++)
-		if (ops->ops[i].op)
-			api->op_destroy(ops->ops[i].op);
-	api->free(ops->device, ops->workspace);
-	free(ops->ops);
-	*ops = (dtrain__update_ops){.device = ops->device};
-}
-
-static bool has_pieces(const dtrain_optimizer *optimizer)
-{
-	return optimizer->kind->facts.whole;
-}
-
-int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
-				   beton_error *err)
-{
-	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
-	const dtrain__argument scaler = dtrain__optimizer_scaler(optimizer), none = {.memory = NULL};
-	const dtrain__argument inputs[] = {w,
-					   dtrain__optimizer_grads(optimizer),
-					   m,
-					   dtrain__optimizer_scalars(optimizer),
-					   dtrain__optimizer_groups(optimizer),
-					   has_pieces(optimizer) ? dtrain__optimizer_pieces(optimizer) : scaler,
-					   has_pieces(optimizer) ? scaler : none,
-					   none};
-	/* A range without parameters has no pieces. */
-	return has_pieces(optimizer) && !optimizer->range->num_pieces
-		       ? BETON_OK
-		       : dtrain__optimizer_add(optimizer, &optimizer->update, kind, attrs, inputs,
-					       (const dtrain__argument[]){w, m, none}, err);
-}
-
-int dtrain__optimizer_add_moments(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
-				  beton_error *err)
-{
-	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
-	const dtrain__argument v = dtrain__optimizer_state(optimizer, 1), none = {.memory = NULL};
-	const dtrain__argument most = optimizer->num_states > 2 ? dtrain__optimizer_state(optimizer, 2) : none;
-	const dtrain__argument inputs[] = {w,
-					   dtrain__optimizer_grads(optimizer),
-					   m,
-					   v,
-					   dtrain__optimizer_scalars(optimizer),
-					   dtrain__optimizer_groups(optimizer),
-					   dtrain__optimizer_step(optimizer),
-					   has_pieces(optimizer) ? dtrain__optimizer_pieces(optimizer) : most,
-					   none};
-	/* A range without parameters has no pieces. */
-	return has_pieces(optimizer) && !optimizer->range->num_pieces
-		       ? BETON_OK
-		       : dtrain__optimizer_add(optimizer, &optimizer->update, kind, attrs, inputs,
-					       (const dtrain__argument[]){w, m, v, most, none}, err);
-}
-
-int dtrain__optimizer_run_part(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, int first, int count,
-			       dtrain_stream *stream, beton_error *err)
-{
-	const dtrain_device_api *api = ops->device ? dtrain_device_get_api(ops->device) : NULL;
-	int status = BETON_OK;
-	for (int i = first; i < first + count && status == BETON_OK; i++) {
-		dtrain__update_op *op = &ops->ops[i];
-		if (op->leaving)
-			op->operands[0] =
-				dtrain__range_grads(optimizer->params, (int)(op->leaving - optimizer->ranges));
-		status = op->op ? api->op_run(op->op, stream, op->operands, ops->workspace, err)
-				: (op->over_model ? optimizer->add_model : optimizer->add)(
-					  optimizer->add_context, op->operands[0], op->count, stream, err);
-	}
-	return status;
-}
-
-int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
-			  beton_error *err)
-{
-	return dtrain__optimizer_run_part(optimizer, ops, 0, ops->count, stream, err);
-}
-
 int dtrain__optimizer_changed(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
 	return optimizer->of_params ? dtrain_params_changed(optimizer->params, stream, err) : BETON_OK;
@@ -454,7 +193,11 @@ static int add_updates(dtrain_optimizer *optimizer, beton_error *err)
 		dtrain__update_range *range = &optimizer->ranges[i];
 		optimizer->range = range;
 		range->first_op = optimizer->update.count;
-		status = optimizer->kind->create(optimizer, err);
+		status = dtrain__whole_add_gathers(optimizer, err);
+		if (status == BETON_OK)
+			status = optimizer->kind->create(optimizer, err);
+		if (status == BETON_OK)
+			status = dtrain__whole_add_parts(optimizer, err);
 		range->num_ops = optimizer->update.count - range->first_op;
 	}
 	return status;
@@ -469,7 +212,11 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 		status = dtrain__clip_create(optimizer, err);
 	if (status == BETON_OK && optimizer->kind->beta1)
 		status = dtrain__step_create(optimizer, err);
-	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && has_pieces(optimizer); i++) {
+	if (status == BETON_OK && optimizer->kind->facts.whole)
+		status = dtrain__whole_open(optimizer, err);
+	if (status == BETON_OK)
+		status = dtrain__whole_allocate(optimizer, options->group_of, err);
+	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && optimizer->kind->facts.whole; i++) {
 		optimizer->range = &optimizer->ranges[i];
 		status = dtrain__pieces_count(optimizer, err);
 		if (status == BETON_OK)
@@ -530,8 +277,8 @@ static int choose_range(dtrain_optimizer *optimizer, const dtrain_optimizer_opti
 	optimizer->ranges[0] = (dtrain__update_range){
 		.begin = begin,
 		.count = end - begin,
-		.values = options->values ? options->values : element_at(optimizer, values, begin),
-		.grads = options->grads ? options->grads : element_at(optimizer, grads, begin),
+		.values = options->values ? options->values : dtrain__optimizer_element(optimizer, values, begin),
+		.grads = options->grads ? options->grads : dtrain__optimizer_element(optimizer, grads, begin),
 		.counts = true};
 	optimizer->num_ranges = 1;
 	return BETON_OK;
@@ -598,6 +345,7 @@ static int open_optimizer(dtrain_params *params, const dtrain_optimizer_options 
 	optimizer->scaler = options->scaler ? dtrain_scaler_memory(options->scaler) : NULL;
 	optimizer->add = options->add;
 	optimizer->add_model = options->add_model;
+	optimizer->gather = options->gather;
 	optimizer->model_ranks = params->lines.model.size > 1 ? params->lines.model.size : 1;
 	optimizer->model_rank = params->lines.model.rank;
 	optimizer->add_context = options->add_context;
@@ -639,10 +387,13 @@ static void use_stand_in(dtrain_optimizer *optimizer, void *stand_in)
 {
 	optimizer->stand_in = optimizer->scalars.memory = optimizer->step = stand_in;
 	optimizer->group = stand_in;
+	optimizer->whole.gathered = optimizer->whole.parts = stand_in;
+	for (size_t i = 0; i < sizeof(optimizer->whole.arrays) / sizeof(optimizer->whole.arrays[0]); i++)
+		optimizer->whole.arrays[i] = stand_in;
 	for (int i = 0; i < optimizer->num_ranges; i++) {
 		dtrain__update_range *range = &optimizer->ranges[i];
 		range->first = 0;
-		range->values = range->grads = range->raw_grads = range->pieces = stand_in;
+		range->values = range->grads = range->raw_grads = range->pieces = range->whole_groups = stand_in;
 	}
 }
 
@@ -660,7 +411,9 @@ int dtrain_optimizer_measure(dtrain_params *params, const dtrain_optimizer_optio
 		return status;
 	use_stand_in(optimizer, &stand_in);
 	status = add_states(optimizer, err);
-	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && has_pieces(optimizer); i++) {
+	if (status == BETON_OK && optimizer->kind->facts.whole)
+		status = dtrain__whole_open(optimizer, err);
+	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && optimizer->kind->facts.whole; i++) {
 		optimizer->range = &optimizer->ranges[i];
 		status = dtrain__pieces_count(optimizer, err);
 	}
@@ -695,6 +448,7 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 		dtrain_device_get_api(o->before.device)->free(o->before.device, o->norm_table);
 	}
 	o->api->free(o->device, o->step);
+	dtrain__whole_close(o);
 	for (int i = 0; i < o->num_ranges; i++) {
 		o->api->free(o->device, o->ranges[i].pieces);
 		free(o->ranges[i].matrices);

@@ -20,11 +20,13 @@ typedef struct dtrain__argument {
 
 typedef struct dtrain__update_range dtrain__update_range;
 
-/* One op, or an addition over the ranks that have the other shards. */
+/* One op; without `op` an addition over the ranks that have the other shards, or a gather. */
 typedef struct dtrain__update_op {
 	dtrain_op_desc desc;
-	dtrain_op *op;                              /* NULL: operands[0] is added up over ranks */
-	int64_t count;                              /* without an op: of the numbers there */
+	dtrain_op *op; /* NULL: operands[0] is added up or gathered over ranks */
+	int64_t count; /* without an op: of the numbers there */
+	bool gathers;  /* operands[1] gets the numbers of all ranks along `axis` */
+	dtrain_axis axis;
 	bool over_model;                            /* the same: over the ranks of one model, not over shards */
 	dtrain__update_range *leaving;              /* whose gradients it reads before they leave; NULL: no such */
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
@@ -53,7 +55,21 @@ struct dtrain__update_range {
 	int64_t num_pieces;
 	dtrain_matrices *matrices; /* [num_matrices]: shapes */
 	int32_t num_matrices;
+	/* Whole parameters, where ranks along the axis have parts (whole.c). */
+	int64_t *wholes; /* [parameters] their places in an array of whole_count elements; NULL: no parts */
+	int64_t whole_count;
+	int32_t parts;
+	dtrain_axis axis;
+	void *whole_groups; /* as dtrain_optimizer.group */
 };
+
+/* Memory for one range's whole parameters at a time, on the device that updates. */
+typedef struct dtrain__whole {
+	int64_t count, gathered_count; /* elements of each array, of `gathered` and of `parts`; 0: none is needed */
+	void *arrays[4];               /* values, gradients, states */
+	void *gathered, *parts;
+	void *groups; /* of all ranges */
+} dtrain__whole;
 
 /* A second set of weights: see average.c. */
 typedef struct dtrain__average {
@@ -96,7 +112,10 @@ struct dtrain_optimizer {
 	int (*add)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
 	void *add_context;
 	int (*add_model)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
+	int (*gather)(void *context, dtrain_axis axis, void *out, const void *in, int64_t count, dtrain_stream *stream,
+		      beton_error *err);
 	int32_t model_ranks, model_rank;
+	dtrain__whole whole;
 	double grad_divisor, clip_norm;
 	int norm_parts;
 	dtrain_norm norm;
@@ -135,6 +154,9 @@ int dtrain__optimizer_set_hypers(dtrain_optimizer *optimizer, const dtrain_optim
 
 /* ---- for kinds ---- */
 
+/* An element of an array in the parameters' type. */
+void *dtrain__optimizer_element(const dtrain_optimizer *optimizer, void *array, int64_t element);
+
 /* The values, gradients, and a state by its index, of the range for which ops are being added. */
 dtrain__argument dtrain__optimizer_values(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer);
@@ -168,6 +190,9 @@ int dtrain__optimizer_add_sum(dtrain_optimizer *optimizer, dtrain__update_ops *t
 /* The same over the ranks that compute one model. */
 int dtrain__optimizer_add_model_sum(dtrain_optimizer *optimizer, dtrain__update_ops *to, float *memory, int64_t count,
 				    beton_error *err);
+/* Adds a gather of the current range: out [parts][elements of the range]. */
+int dtrain__optimizer_add_gather(dtrain_optimizer *optimizer, dtrain__update_ops *to, void *in, void *out,
+				 beton_error *err);
 /* Allocates the workspace, when all ops are added. */
 int dtrain__optimizer_seal(dtrain__update_ops *ops, beton_error *err);
 void dtrain__optimizer_free_ops(dtrain__update_ops *ops);
@@ -202,6 +227,17 @@ int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err);
 int dtrain__pieces_count(dtrain_optimizer *optimizer, beton_error *err);
 /* Makes the table of the pieces that are counted. */
 int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);
+
+/* ---- updates of whole parameters where ranks have parts (whole.c) ---- */
+
+/* For kinds that need whole parameters, before their pieces are counted: lays out all ranges. UNSUPPORTED: parts that
+ * differ in size. */
+int dtrain__whole_open(dtrain_optimizer *optimizer, beton_error *err);
+int dtrain__whole_allocate(dtrain_optimizer *optimizer, const uint8_t *group_of, beton_error *err);
+void dtrain__whole_close(dtrain_optimizer *optimizer);
+/* Before and after the kind's ops of a range; nothing for ranges without parts. */
+int dtrain__whole_add_gathers(dtrain_optimizer *optimizer, beton_error *err);
+int dtrain__whole_add_parts(dtrain_optimizer *optimizer, beton_error *err);
 
 /* ---- parts that can be combined with any kind: ops and states ---- */
 

@@ -54,9 +54,11 @@ static int compare_matrices(const void *a, const void *b)
 	return left->columns < right->columns ? -1 : left->columns > right->columns;
 }
 
+/* Where ranks have parts, the update is that of the whole matrix. */
 static dtrain_matrices shape_of(const dtrain_param *param)
 {
-	return (dtrain_matrices){param->shape.dim[0], param->count / param->shape.dim[0], 1, 0};
+	int64_t rows = param->global_shape.dim[0];
+	return (dtrain_matrices){rows, dtrain_shape_count(&param->global_shape) / rows, 1, 0};
 }
 
 /* Lists the shapes of matrices, each with the place of its first matrix. */
@@ -111,35 +113,41 @@ static int check_whole(const dtrain_optimizer *optimizer, int index, beton_error
 	int64_t begin = optimizer->range->begin, end = begin + optimizer->range->count;
 	bool matrix = is_matrix(optimizer, index);
 	if (!(optimizer->kind->needs_norms || matrix) ||
-	    (!param->placement.axis && param->offset >= begin && param->offset + param->count <= end))
+	    (param->offset >= begin && param->offset + param->count <= end))
 		return BETON_OK;
-	return bt_fail(err, BETON_UNSUPPORTED, "%s: needs %s '%s', of which this rank has only a part",
-		       optimizer->kind->facts.name, matrix ? "all of" : "the norm of", param->name);
+	return bt_fail(err, BETON_UNSUPPORTED, "%s: needs %s '%s'; this rank has a part", optimizer->kind->facts.name,
+		       matrix ? "all of" : "the norm of", param->name);
 }
 
-/* A parameter's elements in the range. */
-static int64_t count_inside(const dtrain_optimizer *optimizer, const dtrain_param *param, int64_t *begin)
+/* A parameter's elements in the range, or of the whole parameter in the array of whole ones. begin: in that array. */
+static int64_t count_inside(const dtrain_optimizer *optimizer, int index, int64_t *begin)
 {
 	const dtrain__update_range *range = optimizer->range;
+	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
+	if (range->wholes) {
+		*begin = range->wholes[index];
+		return dtrain_shape_count(&param->global_shape);
+	}
 	int64_t end = range->begin + range->count, last = param->offset + param->count;
-	*begin = param->offset > range->begin ? param->offset : range->begin;
-	return (last < end ? last : end) - *begin;
+	int64_t first = param->offset > range->begin ? param->offset : range->begin;
+	*begin = first - range->begin;
+	return (last < end ? last : end) - first;
 }
 
-static int64_t pieces_of(const dtrain_optimizer *optimizer, const dtrain_param *param)
+static int64_t pieces_of(const dtrain_optimizer *optimizer, int index)
 {
-	int64_t begin, count = is_inside(optimizer, param) ? count_inside(optimizer, param, &begin) : 0;
+	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
+	int64_t begin, count = is_inside(optimizer, param) ? count_inside(optimizer, index, &begin) : 0;
 	return (count + DTRAIN_PIECE_ELEMENTS - 1) / DTRAIN_PIECE_ELEMENTS;
 }
 
 static void list_pieces(const dtrain_optimizer *optimizer, int index, int64_t first, int64_t *out)
 {
-	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
-	int64_t parts = pieces_of(optimizer, param), begin, count = count_inside(optimizer, param, &begin);
+	int64_t parts = pieces_of(optimizer, index), begin, count = count_inside(optimizer, index, &begin);
 	int64_t place = is_matrix(optimizer, index) ? place_of(optimizer, index) : -1;
 	for (int64_t i = 0; i < parts; i++, out += DTRAIN_PIECE_NUMBERS) {
 		int64_t done = i * DTRAIN_PIECE_ELEMENTS, left = count - done;
-		out[DTRAIN_PIECE_BEGIN] = begin - optimizer->range->begin + done;
+		out[DTRAIN_PIECE_BEGIN] = begin + done;
 		out[DTRAIN_PIECE_COUNT] = left < DTRAIN_PIECE_ELEMENTS ? left : DTRAIN_PIECE_ELEMENTS;
 		out[DTRAIN_PIECE_FIRST] = first;
 		out[DTRAIN_PIECE_PARTS] = parts;
@@ -154,7 +162,7 @@ int dtrain__pieces_count(dtrain_optimizer *optimizer, beton_error *err)
 	for (int i = 0; i < params && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(optimizer->params, i);
 		status = is_inside(optimizer, param) ? check_whole(optimizer, i, err) : BETON_OK;
-		optimizer->range->num_pieces += pieces_of(optimizer, param);
+		optimizer->range->num_pieces += pieces_of(optimizer, i);
 	}
 	return status;
 }
@@ -172,7 +180,7 @@ int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	for (int i = 0; i < params; i++) {
-		int64_t count = pieces_of(optimizer, dtrain_params_at(optimizer->params, i));
+		int64_t count = pieces_of(optimizer, i);
 		if (count)
 			list_pieces(optimizer, i, first, host + first * DTRAIN_PIECE_NUMBERS);
 		first += count;

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "comm/group.h"
 #include "common/error.h"
 #include "core/params.h"
 #include "core/program.h"
@@ -156,6 +157,27 @@ static int add_on_stream(dtrain_sync *sync, dtrain_group *group, void *memory, i
 	const sync_transfer transfer = {
 		.kind = SYNC_ALLREDUCE, .group = group, .output = memory, .count = count, .dtype = DTRAIN_F32};
 	int status = dtrain__operation_issue(&sync->between_steps, &sync->between, &transfer, stream, false, err);
+	return status == BETON_OK ? dtrain__operation_wait(&sync->between_steps, &sync->between, stream, err) : status;
+}
+
+int dtrain_sync_gather_axis(void *context, dtrain_axis axis, void *out, const void *in, int64_t count,
+			    dtrain_stream *stream, beton_error *err)
+{
+	if (BT_MISSING(err, context, out, in, stream))
+		return BETON_INVALID_ARGUMENT;
+	dtrain_sync *sync = context;
+	dtrain_group *group = sync->mesh && axis < DTRAIN_AXES ? dtrain__mesh_line(sync->mesh, 1u << axis) : NULL;
+	if (!group || !sync->started)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: no ranks along axis %d", (int)axis);
+	const sync_transfer transfer = {.kind = SYNC_ALL_GATHER,
+					.group = group,
+					.output = out,
+					.input = in,
+					.count = count,
+					.dtype = dtrain_params_dtype(sync->params)};
+	int status = dtrain__group_use_device(group, sync->device, err);
+	if (status == BETON_OK)
+		status = dtrain__operation_issue(&sync->between_steps, &sync->between, &transfer, stream, false, err);
 	return status == BETON_OK ? dtrain__operation_wait(&sync->between_steps, &sync->between, stream, err) : status;
 }
 

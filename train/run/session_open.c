@@ -112,6 +112,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	if (dtrain_sync_is_sharded(session->engine.sync))
 		optimizer.add = dtrain_sync_add_shards;
 	optimizer.add_model = dtrain_sync_add_model;
+	optimizer.gather = dtrain_sync_gather_axis;
 	optimizer.add_context = session->engine.sync;
 	/* Ranks that train apart add up nothing, and a server has made the mean. */
 	bool apart = options->strategy == RUN_STRATEGY_LOCAL || options->strategy == RUN_STRATEGY_ASYNC;

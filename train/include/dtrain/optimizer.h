@@ -113,6 +113,11 @@ typedef struct dtrain_optimizer_options {
 	 * dtrain_sync_add_model. Needed for norms and a scaler where the mesh has a model axis. NULL (default): this
 	 * rank computes its model alone. */
 	int (*add_model)(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err);
+	/* Gathers, with the same context, numbers of the parameters' type of all ranks along an axis, on the stream:
+	 * out is [ranks][count]. dtrain_sync_gather_axis. Needed by lars, lamb and muon where ranks have parts of
+	 * parameters (dtrain_placement), which must be equal in size. NULL (default): none. */
+	int (*gather)(void *context, dtrain_axis axis, void *out, const void *in, int64_t count, dtrain_stream *stream,
+		      beton_error *err);
 } dtrain_optimizer_options;
 
 BETON_API void dtrain_optimizer_options_init_sized(dtrain_optimizer_options *options, size_t size);

@@ -218,6 +218,11 @@ BETON_API int dtrain_sync_add_shards(void *context, void *memory, int64_t count,
 BETON_API int dtrain_sync_add_model(void *context, void *memory, int64_t count, dtrain_stream *stream,
 				    beton_error *err);
 
+/* Gathers elements of the parameters' type over the ranks along an axis: a dtrain_optimizer_options.gather. in:
+ * [count], out: [ranks][count], on the device. Error: INVALID_ARGUMENT (the mesh has no such axis). */
+BETON_API int dtrain_sync_gather_axis(void *context, dtrain_axis axis, void *out, const void *in, int64_t count,
+				      dtrain_stream *stream, beton_error *err);
+
 /* ---- hooks ---- */
 
 /* Whether the next step may be captured and replayed (dtrain_hook.is_settled of all units): a compression that begins
