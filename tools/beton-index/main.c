@@ -23,14 +23,14 @@ static const char *const usage_text =
 	"\n"
 	"  -s, --side         make a side file, though the file may have room\n"
 	"  -c, --check        change nothing: compare the index with the JPEGs\n"
-	"  -r, --remove       take the index out again: the file's bytes are then those of before\n"
+	"  -r, --remove       take the index out again: the file then has its earlier bytes\n"
 	"  -m, --max-pixels=N a JPEG with more pixels gets no index (default 89478485)\n"
 	"  -t, --threads=N    number of threads (default: one for each core)\n"
 	"  -Q, --quiet        print no progress, and nothing about files without a fault\n"
 	"  -h, --help         show this text\n"
 	"  -V, --version      show the version\n"
 	"\n"
-	"Exit status: 0 done, 1 a file that failed, or in which --check found a fault or no index, 2 wrong usage.\n";
+	"Exit status: 0 done, 1 a file failed, or --check found a fault or no index, 2 wrong usage.\n";
 
 static const struct option long_options[] = {{"side", no_argument, NULL, 's'},
 					     {"check", no_argument, NULL, 'c'},

@@ -46,7 +46,7 @@ static const char *const create_text =
 
 static const char *const append_text =
 	"Usage: beton-set append [OPTION]... SET.betonset FILE.beton...\n"
-	"Add .beton files to a set, behind those that it has. Readers see the set of before or the new one; several\n"
+	"Add .beton files to the end of a set. Readers see the earlier set or the new one; several\n"
 	"programs may add to one set at a time.\n"
 	"\n"
 	"  -Q, --quiet    print no summary\n" USUAL_OPTIONS "Exit status: 0 success, 1 failure, 2 wrong usage.\n";

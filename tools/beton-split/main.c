@@ -35,7 +35,7 @@ static const char *const usage_text =
 	"  -s, --size=SIZE         make files of at most SIZE (30MB, 4GiB), with as many samples in each as fit\n"
 	"  -r, --random=SHARES     make a file for each share, such as 0.9,0.1, with random samples of each class;\n"
 	"                          with names, train=0.9,val=0.1, the files are OUT.train.beton and OUT.val.beton;\n"
-	"                          these are no set\n"
+	"                          these do not become a set\n"
 	"  -S, --seed=N            seed of the random choice (default 0)\n"
 	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: that of IN)\n"
 	"  -F, --force             replace files that exist\n"

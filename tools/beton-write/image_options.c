@@ -29,7 +29,7 @@ const char *const image_options_usage =
 	"      --no-check            with --keep-bytes: do not read JPEGs to find damage\n"
 	"      --ignore-orientation  do not turn pictures upright according to their EXIF\n"
 	"      --max-pixels=N        a picture with more pixels is a bad sample (default 89478485)\n"
-	"      --background=RRGGBB   colour behind transparent pixels (default FFFFFF); none: drop transparency\n";
+	"      --background=RRGGBB   colour under transparent pixels (default FFFFFF); none: drop transparency\n";
 
 static const char *const mode_names[] = {
 	[WRITE_ORIGINAL] = "original",

@@ -54,8 +54,8 @@ static void usage(void)
 	     "  --timeout N       seconds that an operation may take (default 60)\n"
 	     "  --json            one JSON object instead of a table\n"
 	     "  --help            this text\n\n"
-	     "Sizes and bandwidths are those of nccl-tests: bytes are those of the larger buffer of a call, algbw is\n"
-	     "bytes by time on the slowest rank, and busbw what the links carry, which does not depend on the ranks.\n"
+	     "Sizes and bandwidths are as in nccl-tests: bytes is the size of the larger buffer of a call, algbw is\n"
+	     "bytes by time on the slowest rank, and busbw the load of the links, which does not depend on the ranks.\n"
 	     "In send_recv each rank sends to the next one and receives from the one before it at once.");
 }
 

@@ -57,10 +57,9 @@ static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",
 static void usage(void)
 {
 	puts("Usage: dtrain-bench step [OPTION]...\n"
-	     "Times training steps on made-up samples or those of a file. On a CPU also, in the same run, oneDNN's\n"
-	     "convolutions and products with nothing around them: one of a usual size, and those of the model. On a\n"
-	     "GPU also how long the host needs to launch a step, and the share of the time in which the device\n"
-	     "computes.\n\n"
+	     "Times training steps on made-up samples or samples of a file. On a CPU it also times, in the same run,\n"
+	     "oneDNN's convolutions and products alone: one of a usual size, and the model's. On a GPU it also times\n"
+	     "the launch of a step by the host, and the share of the time that the device computes.\n\n"
 	     "  --model NAME      a model of dtrain-ffcv, or a config.json of Hugging Face (default resnet18)\n"
 	     "  --image-size N    pixels a side (default 128)\n"
 	     "  --context-length N  tokens of a sequence (default: the model's longest)\n"

@@ -26,10 +26,10 @@ enum { TOKENS_MAX = 1 << 24 };
 static const char *const usage_text =
 	"Usage: dtrain-generate [OPTION]... WEIGHTS\n"
 	"Continue a text with a language model. WEIGHTS is a safetensors file, an index of several, a folder of\n"
-	"PyTorch's shards, a checkpoint of dtrain-ffcv --task lm, or a folder of checkpoints, of which the newest\n"
-	"is used.\n"
+	"PyTorch's shards, a checkpoint of dtrain-ffcv --task lm, or a folder of checkpoints (the newest is\n"
+	"used).\n"
 	"\n"
-	"  -m, --model=NAME|FILE    the model, or its config.json (default: what WEIGHTS say of it, or the\n"
+	"  -m, --model=NAME|FILE    the model, or its config.json (default: as WEIGHTS describe it, or the\n"
 	"                           config.json beside them)\n"
 	"  -t, --tokenizer=VOCAB    vocabulary for text: as for beton-write; without it tokens are numbers\n"
 	"  -p, --prompt=TEXT        text to continue (default: the end of text, if there is one)\n"

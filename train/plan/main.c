@@ -46,7 +46,7 @@ static const char *const usage_text =
 	"      --compress-ratio=X   of topk (default 0.01)\n"
 	"      --powersgd-rank=N    of powersgd (default 1)\n"
 	"      --no-error-feedback  what is not sent is not kept for the next step\n"
-	"      --image-size=N       pictures have N x N pixels (default: those of the model, or 224)\n"
+	"      --image-size=N       pictures have N x N pixels (default: the model's, or 224)\n"
 	"      --classes=N          of pictures (default 1000)\n"
 	"      --context-length=N   tokens of a sample (default: the model's longest)\n"
 	"  -d, --device=NAME        a device that is here, in place of a --gpu: cuda, cpu, ref, or auto (default "

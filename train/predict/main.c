@@ -13,8 +13,8 @@
 
 static const char *const usage_text =
 	"Usage: dtrain-predict [OPTION]... WEIGHTS DATA\n"
-	"Say what a trained model makes of pictures. WEIGHTS is a checkpoint of dtrain-ffcv, a folder of checkpoints,\n"
-	"of which the newest is used, a safetensors file, an index of several, or a folder of PyTorch's shards.\n"
+	"Classify pictures with a trained model. WEIGHTS is a checkpoint of dtrain-ffcv, a folder of checkpoints\n"
+	"(the newest is used), a safetensors file, an index of several, or a folder of PyTorch's shards.\n"
 	"DATA is a .beton file, a set of such files (NAME.betonset), a picture, or a folder with pictures. A line for\n"
 	"each picture has its most probable classes or labels, or the model's numbers.\n"
 	"\n"
@@ -27,7 +27,7 @@ static const char *const usage_text =
 	"      --label-field=NAME   field with the labels, which are copied to the results (default: the model's, or "
 	"label)\n"
 	"\n"
-	"What WEIGHTS say of their model, these options replace:\n"
+	"These options replace WEIGHTS' own description of the model:\n"
 	"  -m, --model=NAME|FILE    the model, or its config.json\n"
 	"      --classes=N          classes that the model tells apart\n"
 	"      --image-size=N       pictures are scaled to N x N pixels (else the model's size, or 224)\n"
