@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our ops as cuDNN's graphs. The graphs that cuDNN 9.19 has engines for were found by trial; see docs/design.md,
- * "CUDA".
+ * Our ops as cuDNN's graphs. The graphs that cuDNN 9.19 has engines for were found by trial; see
+ * docs/architecture/cuda.md.
  */
 #include "common/error.h"
 #include "core/op.h"

@@ -6,7 +6,7 @@
  * one kind of GPU: the order of sums depends on shapes and the number of multiprocessors alone.
  *
  * Types are DTRAIN_F32, DTRAIN_F16 or DTRAIN_BF16; others give cudaErrorInvalidValue. Arithmetic is in F32.
- * docs/design.md, "CUDA kernels", has the bytes that each moves.
+ * docs/architecture/cuda.md, "Kernels of our own", has the bytes that each moves.
  */
 #ifndef DTRAIN_CUDA_KERNELS_H
 #define DTRAIN_CUDA_KERNELS_H
