@@ -94,11 +94,6 @@ static void lose_a_peer(int number)
 	_exit(LAUNCH_EXIT_PEER_LOST);
 }
 
-static void ignore_signal(int number)
-{
-	(void)number;
-}
-
 static int rank_forks(void)
 {
 	pid_t child = fork();
@@ -141,6 +136,23 @@ static int rank_is_told(struct rank_env *env)
 	return status ? 4 : 128 + SIGTERM;
 }
 
+/* Rank 3 says so, and rank 1 waits for that. */
+static bool has_rank_3_come(struct rank_env *env)
+{
+	rank_meeting meeting;
+	void *value = NULL;
+	size_t size = 0;
+	int status = dtrain__rank_meet(env, &meet, &meeting, NULL);
+
+	if (!status && env->rank == 3)
+		status = dtrain_store_set(meeting.store, "come", NULL, 0, NULL);
+	else if (!status)
+		status = dtrain_store_get(meeting.store, "come", 60000, &value, &size, NULL);
+	free(value);
+	dtrain__rank_leave(&meeting);
+	return !status;
+}
+
 static int rank_main(const char *mode)
 {
 	struct rank_env env;
@@ -166,12 +178,13 @@ static int rank_main(const char *mode)
 	}
 	signal(SIGUSR1, lose_a_peer);
 	bool peer_lost = strcmp(mode, "peer-lost") == 0 || strcmp(mode, "peer-fails") == 0;
+	bool graceful = strcmp(mode, "graceful") == 0;
 	sigset_t asked;
 	int number;
 	sigemptyset(&asked);
 	sigaddset(&asked, SIGTERM);
 	/* Blocked, the signal waits for sigwait; it may come before that. */
-	if (peer_lost && env.rank == 3)
+	if (graceful || (peer_lost && env.rank == 3))
 		sigprocmask(SIG_BLOCK, &asked, NULL);
 	print_pid();
 	if (strcmp(mode, "all-say") == 0) {
@@ -182,7 +195,9 @@ static int rank_main(const char *mode)
 		fprintf(stderr, "the reason of rank 2\n");
 		return 7;
 	}
-	if (peer_lost && env.rank == 1 && poll(NULL, 0, 300) == 0)
+	if (peer_lost && (env.rank == 1 || env.rank == 3) && !has_rank_3_come(&env))
+		return 2;
+	if (peer_lost && env.rank == 1)
 		return LAUNCH_EXIT_PEER_LOST;
 	if (peer_lost && env.rank == 3) {
 		sigwait(&asked, &number); /* until it is asked to stop: the true culprit may be slow to die */
@@ -193,9 +208,8 @@ static int rank_main(const char *mode)
 	}
 	if (strcmp(mode, "one-dies") == 0 && env.rank == 3)
 		kill(getpid(), SIGKILL);
-	if (strcmp(mode, "graceful") == 0) {
-		signal(SIGTERM, ignore_signal);
-		pause();
+	if (graceful) {
+		sigwait(&asked, &number);
 		printf("rank %d says goodbye\n", env.rank);
 		return 0;
 	}
@@ -208,7 +222,7 @@ static int launch_main(char **argv)
 	struct launch_options options = {.world_size = atoi(argv[2]),
 					 .master_port = (uint16_t)atoi(argv[4]),
 					 .grace_ms = atoi(argv[5]),
-					 .stopped_ms = strncmp(argv[3], "waits", 5) == 0 ? 500 : 0,
+					 .stopped_ms = strncmp(argv[3], "waits", 5) == 0 ? 2000 : 0,
 					 .argv = argv};
 	beton_error err = {0};
 	int exit_status = 0;
@@ -596,7 +610,7 @@ static void ranks_that_are_all_stopped_are_waited_for(void **state)
 			pids[1] = (pid_t)atoi(at + 4);
 	for (int i = 0; i < 2; i++)
 		kill(pids[i], SIGSTOP);
-	poll(NULL, 0, 1500);
+	poll(NULL, 0, 3000);
 	for (int i = 0; i < 2; i++)
 		kill(pids[i], SIGCONT);
 	kill(job.pid, SIGTERM);
@@ -613,7 +627,6 @@ static void ranks_may_finish_their_work(void **state)
 	(void)state;
 	start_job(&job, 2, "graceful", 0, 20000);
 	read_until(&job, "pid ", 2);
-	poll(NULL, 0, 200); /* until they pause */
 	kill(job.pid, SIGTERM);
 	assert_int_equal(end_job(&job), 128 + SIGTERM);
 	assert_non_null(strstr(job.out, "rank 0 says goodbye\n"));

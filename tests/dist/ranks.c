@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #define LONG_MS 60000
+#define FAULT_STATUS 10
 
 static void start_rank(struct ranks *ranks, const char *mode, int rank, int size, int timeout_ms)
 {
@@ -149,6 +150,28 @@ void run_ranks(const char *mode, int size)
 	assert_int_equal(failed, 0);
 }
 
+/* How many ranks still run. Fails if one has ended by a fault. */
+static int count_running(struct ranks *ranks)
+{
+	int running = 0;
+
+	for (int rank = 0; rank < ranks->count; rank++) {
+		siginfo_t end = {.si_pid = 0};
+
+		if (ranks->pids[rank] == 0)
+			continue;
+		assert_int_equal(waitid(P_PID, (id_t)ranks->pids[rank], &end, WEXITED | WNOHANG | WNOWAIT), 0);
+		running += end.si_pid == 0;
+		if (end.si_pid != 0 &&
+		    (end.si_code == CLD_EXITED ? end.si_status == FAULT_STATUS : end.si_status != SIGKILL)) {
+			int status = end_rank(ranks, rank);
+
+			fail_msg("rank %d: status %d: %s", rank, status, ranks->err[rank]);
+		}
+	}
+	return running;
+}
+
 void wait_for_marks(struct ranks *ranks, int count)
 {
 	dtrain_store *store = NULL;
@@ -156,8 +179,12 @@ void wait_for_marks(struct ranks *ranks, int count)
 
 	assert_int_equal(dtrain_store_connect("127.0.0.1", ranks->port, NULL, LONG_MS, &store, NULL), BETON_OK);
 	while (sum < count) {
-		poll(NULL, 0, 5);
+		int running = count_running(ranks);
+
 		assert_int_equal(dtrain_store_add(store, "marks", 0, &sum, NULL), BETON_OK);
+		if (sum + running < count)
+			fail_msg("%d ranks run and there are %d marks: there will not be %d", running, (int)sum, count);
+		poll(NULL, 0, 5);
 	}
 	dtrain_store_close(&store);
 }
@@ -170,12 +197,23 @@ void mark(struct rank *rank)
 	MUST(dtrain_store_add(rank->store, "marks", 1, &sum, &err));
 }
 
+void await_marks(struct rank *rank, int count)
+{
+	beton_error err = {0};
+	int64_t sum = 0;
+
+	while (sum < count) {
+		poll(NULL, 0, 5);
+		MUST(dtrain_store_add(rank->store, "marks", 0, &sum, &err));
+	}
+}
+
 void must(int status, const beton_error *err, const char *what)
 {
 	if (!status)
 		return;
 	fprintf(stderr, "%s: %d %s\n", what, status, err ? err->message : "");
-	exit(10);
+	exit(FAULT_STATUS);
 }
 
 bool is_rank(int argc, char **argv, int (*run)(struct rank *rank), int *status)

@@ -46,9 +46,11 @@ void end_store(struct ranks *ranks);
 /* All at once: each must return 0. */
 void run_ranks(const char *mode, int size);
 
-/* Waits until ranks have called mark(): counts in the store. */
+/* Waits until ranks have called mark(): counts in the store. Fails if they cannot any more. */
 void wait_for_marks(struct ranks *ranks, int count);
 void mark(struct rank *rank);
+/* The same in a rank. */
+void await_marks(struct rank *rank, int count);
 
 /* A store in a process of its own, which dies with this one. token: see dtrain_store_server_options. */
 pid_t start_store(uint16_t *port);

@@ -357,10 +357,8 @@ static int rank_has_two_groups(struct rank *r)
 	MUST(dtrain_group_split(r->group, 0, r->rank, NULL, &second, &err));
 	MUST(dtrain_allreduce(second, memory, 1, DTRAIN_F32, DTRAIN_SUM, NULL, &work, &err));
 	MUST(dtrain_work_wait(&work, &err));
-	if (r->rank == 2) {
-		poll(NULL, 0, 60000); /* the test ends it */
-		return 9;
-	}
+	while (r->rank == 2)
+		pause(); /* the test ends it */
 	MUST(dtrain_allreduce(second, memory, 1, DTRAIN_F32, DTRAIN_SUM, NULL, &work, &err));
 	REQUIRE(dtrain_work_wait(&work, &err) == BETON_TIMEOUT);
 	fprintf(stderr, "%s\n", err.message);
@@ -429,8 +427,7 @@ static int rank_destroys_with_work(struct rank *r)
 	open_place(r, &place);
 	memory = device_memory(&place, 4);
 	if (r->rank == 1) {
-		mark(r);
-		poll(NULL, 0, 300);
+		await_marks(r, r->size - 1);
 		dtrain_group_destroy(&r->group);
 		_exit(0);
 	}
@@ -438,6 +435,7 @@ static int rank_destroys_with_work(struct rank *r)
 		MUST(dtrain_allreduce(r->group, memory, 1, DTRAIN_F32, DTRAIN_SUM, NULL, &work[i], &err));
 	poll(NULL, 0, 50);
 	dtrain_group_destroy(&r->group);
+	mark(r);
 	MUST(place.api->stream_synchronize(place.stream, &err));
 	REQUIRE(dtrain_work_done(work[0]));
 	REQUIRE(dtrain_work_wait(&work[0], &err) == BETON_CANCELLED);
