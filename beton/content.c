@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "decompress.h"
 #include "reader.h"
+#include "types/types.h"
 #ifdef HAVE_JPEG
 #include "jpeg/check.h"
 #endif
@@ -111,9 +112,9 @@ int bt_content_check(const beton_reader *reader, const beton_value *value, uint6
 		result = beton_reader_check(reader, value, stored, err);
 	if (result == BETON_OK && value->compression != BETON_COMPRESSION_NONE)
 		result = decompress(reader, value, buffer, out, err);
-	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
+	if (result == BETON_OK && bt_form_of(value->type) == BT_FORM_TEXT)
 		result = beton_reader_check_text(reader, value, out->data, err);
-	if (result == BETON_OK && value->type == BETON_FIELD_IMAGE && value->mode == BETON_IMAGE_JPEG)
+	if (result == BETON_OK && bt_value_is_jpeg(value))
 		result = check_jpeg(reader, value, max_pixels, index, out, err);
 	return result;
 }

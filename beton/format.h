@@ -31,9 +31,6 @@
 
 #define ALLOC_ENTRY_SIZE 24 /* u64 sample_id, u64 pointer, u64 size */
 
-#define IMAGE_RECORD_SIZE 13 /* u8 mode, u16 width, u16 height, u64 pointer */
-#define BYTES_RECORD_SIZE 16 /* u64 pointer, u64 size */
-
 /* Compressed fields have a type of their own, with the inner type's arguments and, behind them, this mark. */
 #define FIELD_TYPE_CUSTOM 255
 #define COMPRESSED_MARK 960 /* u8 magic[8], u32 inner type, u32 codec */
@@ -47,11 +44,9 @@
 #define COMPRESSED_VALUE_MAX (UINT64_C(1) << 32) /* bytes when decompressed */
 
 /* Rasters are of that type, too; their arguments begin with this mark, also where the values are compressed. */
-#define RASTER_MAGIC "BETONRAS" /* u8[8] at 0 */
 #define RASTER_CHANNELS 8
 #define RASTER_ITEM_SIZE 12 /* bytes of a sample: 1 or 2 */
 #define RASTER_ARGUMENTS 16
-#define RASTER_RECORD_SIZE 16 /* u64 pointer, u32 width, u32 height */
 #define RASTER_SIDES 8        /* where these two are */
 #define RASTER_SIDE_MAX 65535 /* pixels */
 

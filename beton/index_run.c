@@ -11,6 +11,7 @@
 #include "format.h"
 #include "jpeg_index.h"
 #include "reader.h"
+#include "types/types.h"
 
 enum { CHUNK = 64, THREADS_MAX = 1024 };
 
@@ -158,7 +159,7 @@ static int read_chunk(worker *own, uint64_t chunk, beton_error *err)
 			result = BETON_OK;
 		for (uint32_t j = 0; j < self->reader->info.num_fields && result == BETON_OK; j++) {
 			const beton_value *value = &own->values[j];
-			if (value->status == BETON_OK && value->type == BETON_FIELD_IMAGE &&
+			if (value->status == BETON_OK && bt_form_of(value->type) == BT_FORM_IMAGE &&
 			    value->mode == BETON_IMAGE_JPEG)
 				result = read_picture(own, value, err);
 		}

@@ -12,6 +12,7 @@
 #include "jpeg/check.h"
 #include "side_index.h"
 #include "sums.h"
+#include "types/types.h"
 #endif
 
 _Static_assert(JPEG_ENTRY_SUM + BT_INDEX_BYTES_MAX == BETON_JPEG_INDEX_MAX, "the room for an entry");
@@ -56,7 +57,7 @@ uint64_t bt_jpeg_picture_number(const beton_reader *reader, const beton_value *v
 {
 	uint64_t before = 0;
 	for (uint32_t i = 0; i < value->field; i++)
-		before += reader->fields[i].type == BETON_FIELD_IMAGE;
+		before += bt_form_of(reader->fields[i].type) == BT_FORM_IMAGE;
 	return value->sample * reader->num_pictures + before;
 }
 
@@ -93,7 +94,7 @@ int beton_reader_jpeg_index(const beton_reader *reader, const beton_value *value
 	if (BT_MISSING(err, reader, value, entry))
 		return BETON_INVALID_ARGUMENT;
 	*entry = (beton_blob){0};
-	if (!reader->info.has_jpeg_indexes || value->type != BETON_FIELD_IMAGE || value->mode != BETON_IMAGE_JPEG)
+	if (!reader->info.has_jpeg_indexes || !bt_value_is_jpeg(value))
 		return BETON_OK;
 	if (value->sample >= reader->info.num_samples || value->field >= reader->info.num_fields)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu, field %u", reader->path,

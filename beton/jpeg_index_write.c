@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "layout.h"
 #include "format.h"
 #include "jpeg_index.h"
+#include "types/types.h"
 
 /* In front of an entry of a sample: u32 number of the picture in the sample, u32 size of the entry. */
 #define HEAD_SIZE 8
@@ -47,12 +47,12 @@ int bt_sample_index(sample *one, const sample_schema *schema, const beton_input 
 	uint32_t picture = 0, blob = 0;
 	for (uint32_t i = 0; i < schema->num_fields; i++) {
 		beton_field_type type = schema->fields[i].type;
-		if (type == BETON_FIELD_IMAGE && values[i].mode == BETON_IMAGE_JPEG &&
+		if (bt_form_of(type) == BT_FORM_IMAGE && values[i].mode == BETON_IMAGE_JPEG &&
 		    !add_entry(one, picture, &values[i], one->blobs[blob].sum, schema->max_pixels))
 			return bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)one->index,
 					      "%s: no memory for the index of sample %llu", schema->path,
 					      (unsigned long long)one->index);
-		picture += type == BETON_FIELD_IMAGE;
+		picture += bt_form_of(type) == BT_FORM_IMAGE;
 		blob += bt_type_has_blob(type);
 	}
 	return BETON_OK;
@@ -148,7 +148,7 @@ int bt_jpeg_index_write(journal *from, output_job *job, const sample_schema *sch
 {
 	uint64_t pictures = 0, at = bt_output_index(job);
 	for (uint32_t i = 0; i < schema->num_fields; i++)
-		pictures += schema->fields[i].type == BETON_FIELD_IMAGE;
+		pictures += bt_form_of(schema->fields[i].type) == BT_FORM_IMAGE;
 	index_sections self = {0};
 	uint8_t *bytes = malloc(BETON_JPEG_INDEX_MAX);
 	int result = bytes ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the index", job->path);

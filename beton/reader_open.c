@@ -26,6 +26,7 @@
 #include "side_index.h"
 #include "sources.h"
 #include "sums.h"
+#include "types/types.h"
 
 /* Enough for tools, which read files from beginning to end. */
 enum { CACHE_DEFAULT = 4 << 20 };
@@ -162,7 +163,7 @@ static int describe_custom(const beton_reader *reader, const beton_reader_option
 	    options->custom(options->custom_context, descriptor + FIELD_ARGUMENTS, &described) != BETON_OK)
 		return BETON_UNSUPPORTED_FIELD;
 	field->type = described.type;
-	if (bt_type_is_custom(described.type)) {
+	if (bt_type_of(described.type)->described) {
 		field->item_size = described.item_size;
 		memcpy(field->shape, described.shape, 2 * sizeof(*field->shape));
 	}
@@ -189,7 +190,7 @@ static int parse_fields(beton_reader *reader, const uint8_t *head, const beton_r
 				       field->name);
 		reader->blob_index[i] = reader->num_blobs;
 		reader->num_blobs += bt_type_has_blob(field->type);
-		reader->num_pictures += field->type == BETON_FIELD_IMAGE;
+		reader->num_pictures += bt_form_of(field->type) == BT_FORM_IMAGE;
 	}
 	int64_t duplicate = bt_duplicate_name(reader->fields, info->num_fields);
 	if (duplicate == -2)

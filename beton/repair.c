@@ -16,10 +16,10 @@
 #include "common/sized.h"
 #include "content.h"
 #include "format.h"
-#include "layout.h"
 #include "reader.h"
 #include "salvage.h"
 #include "sums.h"
+#include "types/types.h"
 
 /* Bytes that are read first of a picture whose size is not known. */
 #define PICTURE_GUESS (UINT64_C(1) << 20)
@@ -63,7 +63,7 @@ static int check_blob(const repair *self, uint32_t field, checked_content *conte
 {
 	beton_value value = self->values[field];
 	uint64_t bound = value.blob.size;
-	bool guess = self->reader->table_lost && value.type == BETON_FIELD_IMAGE && value.mode == BETON_IMAGE_JPEG;
+	bool guess = self->reader->table_lost && bt_value_is_jpeg(&value);
 	if (guess && bound > PICTURE_GUESS) {
 		value.blob.size = PICTURE_GUESS;
 		int result = bt_content_check(self->reader, &value, self->options->max_pixels, NULL,
@@ -94,7 +94,7 @@ static int take_sample(repair *self, beton_error *err)
 			return result;
 		self->inputs[i].data = content.data;
 		/* The writer adds the NUL of JSON text. */
-		self->inputs[i].size = content.size - (value->type == BETON_FIELD_JSON);
+		self->inputs[i].size = content.size - (bt_form_of(value->type) == BT_FORM_TEXT);
 		if (self->keep_packed && value->compression != BETON_COMPRESSION_NONE) {
 			self->inputs[i].data = self->buffers[i].stored;
 			self->inputs[i].size = value->blob.size;

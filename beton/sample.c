@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec.h"
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/sized.h"
-#include "fields.h"
 #include "format.h"
-#include "jpeg_index.h"
-#include "layout.h"
+#include "types/types.h"
 
 /* Whether the input of a value is compressed already, or is to be compressed here. */
 static bool to_compress(const sample_schema *schema, const beton_field *field)
@@ -23,49 +22,6 @@ static bool is_compressed(const sample_schema *schema, const beton_field *field)
 	return field->compression != BETON_COMPRESSION_NONE && schema->stored;
 }
 
-static int check_image(const sample_schema *schema, uint64_t index, const beton_field *field, const beton_input *value,
-		       uint64_t *expected, beton_error *err)
-{
-	if (value->width < 1 || value->width > UINT16_MAX || value->height < 1 || value->height > UINT16_MAX ||
-	    (value->mode != BETON_IMAGE_JPEG && value->mode != BETON_IMAGE_RAW) || value->size == 0)
-		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
-				      "%s: sample %llu, field '%s': an image of %u x %u pixels, mode %d, %llu bytes; "
-				      "sides are 1 to %u",
-				      schema->path, (unsigned long long)index, field->name, value->width, value->height,
-				      (int)value->mode, (unsigned long long)value->size, UINT16_MAX);
-	if (value->mode == BETON_IMAGE_JPEG && (uint64_t)value->width * value->height > schema->max_pixels)
-		return bt_fail_sample(
-			err, BETON_INVALID_ARGUMENT, (int64_t)index,
-			"%s: sample %llu, field '%s': a JPEG of %u x %u pixels, more than max_pixels (%llu)",
-			schema->path, (unsigned long long)index, field->name, value->width, value->height,
-			(unsigned long long)schema->max_pixels);
-	if (value->jpeg_index &&
-	    (value->mode != BETON_IMAGE_JPEG || value->jpeg_index->size > BETON_JPEG_INDEX_MAX - JPEG_ENTRY_SUM ||
-	     (value->jpeg_index->size && !value->jpeg_index->data)))
-		return bt_fail_sample(
-			err, BETON_INVALID_ARGUMENT, (int64_t)index,
-			"%s: sample %llu, field '%s': an index of %llu bytes for an image of mode %d; only "
-			"JPEGs have one, of at most %u bytes",
-			schema->path, (unsigned long long)index, field->name,
-			(unsigned long long)value->jpeg_index->size, (int)value->mode,
-			BETON_JPEG_INDEX_MAX - JPEG_ENTRY_SUM);
-	if (value->mode == BETON_IMAGE_RAW)
-		*expected = (uint64_t)value->width * value->height * 3;
-	return BETON_OK;
-}
-
-static int check_raster(const sample_schema *schema, uint64_t index, const beton_field *field, const beton_input *value,
-			uint64_t *expected, beton_error *err)
-{
-	if (value->width < 1 || value->width > RASTER_SIDE_MAX || value->height < 1 || value->height > RASTER_SIDE_MAX)
-		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
-				      "%s: sample %llu, field '%s': a raster of %u x %u pixels; sides are 1 to %d",
-				      schema->path, (unsigned long long)index, field->name, value->width, value->height,
-				      RASTER_SIDE_MAX);
-	*expected = bt_raster_bytes(field, value->width, value->height);
-	return BETON_OK;
-}
-
 static int check_value(const sample_schema *schema, uint64_t index, const beton_field *field, const beton_input *value,
 		       beton_error *err)
 {
@@ -75,18 +31,10 @@ static int check_value(const sample_schema *schema, uint64_t index, const beton_
 		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
 				      "%s: sample %llu, field '%s': %llu bytes at NULL", schema->path,
 				      (unsigned long long)index, field->name, (unsigned long long)value->size);
-	if (field->type == BETON_FIELD_IMAGE) {
-		int result = check_image(schema, index, field, value, &expected, err);
-		if (result != BETON_OK)
-			return result;
-	}
-	if (field->type == BETON_FIELD_RASTER) {
-		int result = check_raster(schema, index, field, value, &expected, err);
-		if (result != BETON_OK)
-			return result;
-	}
-	if (bt_type_is_array(field->type))
-		expected = bt_array_bytes(field);
+	const bt_codec *codec = bt_type_of(field->type)->codec;
+	int result = codec->check ? codec->check(schema, index, field, value, &expected, err) : BETON_OK;
+	if (result != BETON_OK)
+		return result;
 	if (size != expected)
 		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
 				      "%s: sample %llu, field '%s': %llu bytes, expected %llu", schema->path,
@@ -124,7 +72,7 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 		if (result != BETON_OK)
 			return result;
 		/* JSON text to check, which needs a NUL. */
-		bool json = field->type == BETON_FIELD_JSON && !is_compressed(schema, field);
+		bool json = bt_form_of(field->type) == BT_FORM_TEXT && !is_compressed(schema, field);
 		bool compressed = to_compress(schema, field);
 		uint64_t left = schema->page_size - *used;
 		/* The first test also prevents overflow of JSON's + 1. */
@@ -149,45 +97,15 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 /* Fills the record except pointers, which are set when the sample gets its place. */
 static void fill_slot(uint8_t *slot, const sample_schema *schema, const beton_field *field, const beton_input *value)
 {
-	uint64_t bits = (uint64_t)value->integer;
-	if (field->type == BETON_FIELD_RASTER) {
-		store_u32(slot + bt_raster_sides(field), value->width);
-		store_u32(slot + bt_raster_sides(field) + 4, value->height);
-	}
-	if (is_compressed(schema, field)) {
+	const bt_type *type = bt_type_of(field->type);
+	bool compressed = field->compression != BETON_COMPRESSION_NONE;
+	if (type->codec->fill && (!compressed || type->codec->fills_compressed))
+		type->codec->fill(slot, field, value);
+	if (compressed && schema->stored) {
 		store_u64(slot + 8, value->size);
 		store_u64(slot + 16, value->value_size);
-		return;
-	}
-	if (field->compression != BETON_COMPRESSION_NONE) {
-		store_u64(slot + 16, value->size + (field->type == BETON_FIELD_JSON));
-		return;
-	}
-	switch (field->type) {
-	case BETON_FIELD_FLOAT:
-		memcpy(&bits, &value->real, sizeof(bits));
-		store_u64(slot, bits);
-		break;
-	case BETON_FIELD_INT:
-		store_u64(slot, bits);
-		break;
-	case BETON_FIELD_IMAGE:
-		slot[0] = (uint8_t)value->mode;
-		store_u16(slot + 1, (uint16_t)value->width);
-		store_u16(slot + 3, (uint16_t)value->height);
-		break;
-	case BETON_FIELD_BYTES:
-		store_u64(slot + 8, value->size);
-		break;
-	case BETON_FIELD_JSON:
-		store_u64(slot + 8, value->size + 1);
-		break;
-	case BETON_FIELD_NDARRAY:
-	case BETON_FIELD_TORCH_TENSOR:
-	case BETON_FIELD_CUSTOM:
-	case BETON_FIELD_CUSTOM_BLOB:
-	case BETON_FIELD_RASTER:
-		break;
+	} else if (compressed) {
+		store_u64(slot + 16, value->size + (type->form == BT_FORM_TEXT));
 	}
 }
 
@@ -226,7 +144,7 @@ int bt_sample_make(sample **out, const sample_schema *schema, uint64_t index, co
 		if (!bt_type_has_blob(field->type))
 			continue;
 		*blob = (sample_blob){.data = value->data, .size = value->size};
-		if (field->type == BETON_FIELD_JSON && !is_compressed(schema, field)) {
+		if (bt_form_of(field->type) == BT_FORM_TEXT && !is_compressed(schema, field)) {
 			if (value->size)
 				memcpy(text, value->data, (size_t)value->size);
 			*blob = (sample_blob){.data = text, .size = value->size + 1};

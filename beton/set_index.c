@@ -15,7 +15,7 @@
 #include "common/hash.h"
 #include "fields.h"
 #include "format.h"
-#include "layout.h"
+#include "types/types.h"
 
 /* Bytes of the least record of a sample: a number. */
 enum { RECORD_MIN = 8 };
@@ -125,12 +125,10 @@ static int get_shape(index_part *part, beton_field *field, beton_error *err)
 
 static int find_type(const index_part *part, const char *name, beton_field_type *type, beton_error *err)
 {
-	static const beton_field_type types[] = {BETON_FIELD_FLOAT,        BETON_FIELD_INT,     BETON_FIELD_IMAGE,
-						 BETON_FIELD_BYTES,        BETON_FIELD_NDARRAY, BETON_FIELD_JSON,
-						 BETON_FIELD_TORCH_TENSOR, BETON_FIELD_RASTER};
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-		if (strcmp(beton_field_type_name(types[i]), name) == 0) {
-			*type = types[i];
+	const bt_type *row;
+	for (size_t i = 0; (row = bt_type_at(i)) != NULL; i++)
+		if (!row->described && strcmp(row->name, name) == 0) {
+			*type = row->type;
 			return BETON_OK;
 		}
 	return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: %s has the unknown type '%s'", part->set->path, part->name,
@@ -143,7 +141,7 @@ int bt_set_check_field(const beton_set *self, uint32_t number, beton_error *err)
 	uint8_t descriptor[FIELD_SIZE];
 	beton_error fault;
 	/* Compressed values may be larger than a page. */
-	field->compression = bt_type_compresses(field->type) ? BETON_COMPRESSION_ZSTD : BETON_COMPRESSION_NONE;
+	field->compression = bt_type_of(field->type)->compresses ? BETON_COMPRESSION_ZSTD : BETON_COMPRESSION_NONE;
 	int result = bt_field_format(field, number, BETON_PAGE_SIZE_MIN, descriptor, &fault);
 	field->compression = BETON_COMPRESSION_NONE;
 	return result == BETON_OK ? result : bt_fail(err, BETON_FORMAT, "%s: %s", self->path, fault.message);

@@ -9,10 +9,10 @@
 #include "extension.h"
 #include "fields.h"
 #include "format.h"
-#include "layout.h"
 #include "reader.h"
 #include "sources.h"
 #include "sums.h"
+#include "types/types.h"
 
 typedef struct check {
 	const beton_reader *reader;

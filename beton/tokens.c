@@ -15,6 +15,7 @@
 #include "common/system.h"
 #include "file_access.h"
 #include "format.h"
+#include "types/types.h"
 
 /* llm.c's header. */
 enum { LLMC_HEADER = 1024, LLMC_MAGIC = 20240520, LLMC_VERSION = 1, LLMC_WIDE_MAGIC = 20240801, LLMC_WIDE_VERSION = 7 };
@@ -116,7 +117,7 @@ static int take_llmc(beton_tokens *tokens, beton_error *err)
 
 static bool holds_tokens(const beton_field *field)
 {
-	bool array = field->type == BETON_FIELD_NDARRAY || field->type == BETON_FIELD_TORCH_TENSOR;
+	bool array = bt_form_of(field->type) == BT_FORM_ARRAY;
 	return array && field->ndim == 1 && field->shape[0] > 0 && field->shape[0] <= BETON_TOKENS_CHUNK_MAX &&
 	       (strcmp(field->dtype, "<u2") == 0 || strcmp(field->dtype, "<u4") == 0);
 }

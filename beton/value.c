@@ -8,28 +8,19 @@
 #include <string.h>
 
 #include "alloc_table.h"
+#include "codec.h"
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/system.h"
 #include "decompress.h"
-#include "fields.h"
 #include "format.h"
 #include "layout.h"
 #include "reader.h"
 #include "sums.h"
+#include "types/types.h"
 
 /* Limits of records and entries that are read to the stack. */
 enum { SMALL_RECORD = 1024, SMALL_ENTRIES = 16 * ALLOC_ENTRY_SIZE };
-
-/* The expected place of a value, and of its entry in the table. */
-typedef struct value_place {
-	uint64_t sample;
-	uint32_t field;
-	const uint8_t *likely; /* the packed entry at its usual place; NULL for integers and floats */
-	uint64_t pointer;
-	uint64_t size; /* of the stored bytes; meaningless with any_size */
-	bool any_size; /* only the table has the size: a JPEG */
-} value_place;
 
 static const char *name_of(const beton_reader *reader, const value_place *place)
 {
@@ -116,76 +107,17 @@ static int find_blob(const beton_reader *reader, const value_place *place, beton
 	return corrupt(reader, place, "its allocated size", entry.size, place->size, err);
 }
 
-static int image_value(const beton_reader *reader, value_place *place, const uint8_t *slot, beton_value *out,
-		       beton_error *err)
+static int check_empty(const beton_reader *reader, const value_place *place, const bt_codec *codec,
+		       const beton_value *value, beton_error *err)
 {
-	uint8_t mode = slot[0];
-	out->width = load_u16(slot + 1);
-	out->height = load_u16(slot + 3);
-	if (mode != BETON_IMAGE_JPEG && mode != BETON_IMAGE_RAW)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
-				      "%s: sample %llu, field '%s': unknown image mode %u", reader->path,
-				      (unsigned long long)place->sample, name_of(reader, place), mode);
-	if (out->width == 0 || out->height == 0)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
-				      "%s: sample %llu, field '%s': an image of %u x %u pixels", reader->path,
-				      (unsigned long long)place->sample, name_of(reader, place), out->width,
-				      out->height);
-	out->mode = (beton_image_mode)mode;
-	place->pointer = load_u64(slot + 5);
-	place->any_size = out->mode == BETON_IMAGE_JPEG;
-	place->size = (uint64_t)out->width * out->height * 3;
-	int result = find_blob(reader, place, out, err);
-	out->size = out->blob.size;
-	if (result == BETON_OK && out->blob.size == 0)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
-				      "%s: sample %llu, field '%s': an image without bytes", reader->path,
-				      (unsigned long long)place->sample, name_of(reader, place));
-	return result;
-}
-
-/* Reads width and height, and sets *size to the bytes that they take. */
-static int raster_size(const beton_reader *reader, const value_place *place, const uint8_t *slot, beton_value *out,
-		       uint64_t *size, beton_error *err)
-{
-	const beton_field *field = &reader->fields[place->field];
-	const uint8_t *sides = slot + bt_raster_sides(field);
-	out->mode = BETON_IMAGE_RAW;
-	out->width = load_u32(sides);
-	out->height = load_u32(sides + 4);
-	if (out->width < 1 || out->width > RASTER_SIDE_MAX || out->height < 1 || out->height > RASTER_SIDE_MAX)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
-				      "%s: sample %llu, field '%s': a raster of %u x %u pixels; sides are 1 to %d",
-				      reader->path, (unsigned long long)place->sample, field->name, out->width,
-				      out->height, RASTER_SIDE_MAX);
-	*size = bt_raster_bytes(field, out->width, out->height);
-	return BETON_OK;
-}
-
-static int raster_value(const beton_reader *reader, value_place *place, const uint8_t *slot, beton_value *out,
-			beton_error *err)
-{
-	place->pointer = load_u64(slot);
-	int result = raster_size(reader, place, slot, out, &place->size, err);
-	if (result == BETON_OK)
-		result = find_blob(reader, place, out, err);
-	out->size = out->blob.size;
-	return result;
-}
-
-/* The shortest text is a NUL. */
-static int check_json_size(const beton_reader *reader, const value_place *place, const beton_value *value,
-			   beton_error *err)
-{
-	if (value->type != BETON_FIELD_JSON || value->size)
+	if (!codec->empty || value->size)
 		return BETON_OK;
-	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
-			      "%s: sample %llu, field '%s': a JSON text of 0 bytes, without its NUL", reader->path,
-			      (unsigned long long)place->sample, name_of(reader, place));
+	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample, "%s: sample %llu, field '%s': %s",
+			      reader->path, (unsigned long long)place->sample, name_of(reader, place), codec->empty);
 }
 
-static int compressed_value(const beton_reader *reader, value_place *place, const uint8_t *slot, beton_value *out,
-			    beton_error *err)
+static int compressed_value(const beton_reader *reader, value_place *place, const bt_codec *codec, const uint8_t *slot,
+			    beton_value *out, beton_error *err)
 {
 	const beton_field *field = &reader->fields[place->field];
 	place->pointer = load_u64(slot);
@@ -195,21 +127,19 @@ static int compressed_value(const beton_reader *reader, value_place *place, cons
 	int result = find_blob(reader, place, out, err);
 	if (result != BETON_OK)
 		return result;
-	uint64_t expected = bt_type_is_array(field->type) ? bt_array_bytes(field) : out->size;
-	if (field->type == BETON_FIELD_RASTER)
-		result = raster_size(reader, place, slot, out, &expected, err);
+	uint64_t expected = out->size;
+	if (codec->expect)
+		result = codec->expect(reader, place, slot, out, &expected, err);
 	if (result != BETON_OK)
 		return result;
 	if (out->size != expected)
-		return corrupt(reader, place,
-			       field->type == BETON_FIELD_RASTER ? "the size of the raster" : "the size of the array",
-			       out->size, expected, err);
+		return corrupt(reader, place, codec->sized, out->size, expected, err);
 	if (out->size > COMPRESSED_VALUE_MAX || out->size / COMPRESSED_RATIO_MAX > place->size)
 		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
 				      "%s: sample %llu, field '%s': %llu bytes cannot come from %llu compressed ones",
 				      reader->path, (unsigned long long)place->sample, field->name,
 				      (unsigned long long)out->size, (unsigned long long)place->size);
-	return check_json_size(reader, place, out, err);
+	return check_empty(reader, place, codec, out, err);
 }
 
 /* slot: the field's part of the record. */
@@ -217,40 +147,16 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 		      beton_error *err)
 {
 	const beton_field *field = &reader->fields[place->field];
+	const bt_type *type = bt_type_of(field->type);
 	*out = (beton_value){.type = field->type, .sample = place->sample, .field = place->field};
 	if (field->compression != BETON_COMPRESSION_NONE)
-		return compressed_value(reader, place, slot, out, err);
-	if (field->type == BETON_FIELD_CUSTOM)
-		return BETON_OK;
-	uint64_t bits = load_u64(slot + (field->type == BETON_FIELD_CUSTOM_BLOB ? field->shape[1] : 0));
-	switch (field->type) {
-	case BETON_FIELD_INT:
-		out->integer = (int64_t)bits;
-		return BETON_OK;
-	case BETON_FIELD_FLOAT:
-		memcpy(&out->real, &bits, sizeof(bits));
-		return BETON_OK;
-	case BETON_FIELD_IMAGE:
-		return image_value(reader, place, slot, out, err);
-	case BETON_FIELD_RASTER:
-		return raster_value(reader, place, slot, out, err);
-	case BETON_FIELD_BYTES:
-	case BETON_FIELD_JSON:
-		place->size = load_u64(slot + 8);
-		break;
-	case BETON_FIELD_NDARRAY:
-	case BETON_FIELD_TORCH_TENSOR:
-		place->size = bt_array_bytes(field);
-		break;
-	case BETON_FIELD_CUSTOM:
-	case BETON_FIELD_CUSTOM_BLOB:
-		place->any_size = true;
-		break;
-	}
-	place->pointer = bits;
-	int result = find_blob(reader, place, out, err);
+		return compressed_value(reader, place, type->codec, slot, out, err);
+	int result = type->codec->take(reader, place, slot, out, err);
+	if (result != BETON_OK || !type->blob)
+		return result;
+	result = find_blob(reader, place, out, err);
 	out->size = out->blob.size;
-	return result == BETON_OK ? check_json_size(reader, place, out, err) : result;
+	return result == BETON_OK ? check_empty(reader, place, type->codec, out, err) : result;
 }
 
 int bt_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
@@ -306,7 +212,7 @@ int beton_reader_record(const beton_reader *reader, uint64_t sample, uint32_t fi
 		return BETON_INVALID_ARGUMENT;
 	const beton_file_info *info = &reader->info;
 	const beton_field *field = beton_reader_field(reader, field_index);
-	if (sample >= info->num_samples || !field || !bt_type_is_custom(field->type))
+	if (sample >= info->num_samples || !field || !bt_type_of(field->type)->described)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu, or field %u is not of a custom type",
 			       reader->path, (unsigned long long)sample, field_index);
 	return bt_read_metadata(reader, sample, destination, field->item_size,

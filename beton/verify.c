@@ -16,9 +16,9 @@
 #include "common/system.h"
 #include "content.h"
 #include "jpeg_index.h"
-#include "layout.h"
 #include "reader.h"
 #include "structure.h"
+#include "types/types.h"
 
 enum { CHUNK = 32, THREADS_MAX = 1024, CHUNKS_FOR_EACH = 8 };
 

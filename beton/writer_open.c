@@ -2,6 +2,7 @@
  *
  * Opens and closes a writer: options, schema, and the place of the first page.
  */
+#include "types/types.h"
 #include "writer.h"
 
 #include <stdlib.h>

@@ -11,6 +11,7 @@
 #include "beton/fields.h"
 #include "beton/format.h"
 #include "beton/layout.h"
+#include "beton/types/types.h"
 #include "exercise.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -33,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(field.name[BETON_NAME_MAX] == 0, "a name ends");
 	require(bt_layout_record(&field, 1) > 0, "a field has a record");
 	bool compressed = field.compression != BETON_COMPRESSION_NONE;
-	if (bt_type_is_array(field.type)) {
+	if (bt_form_of(field.type) == BT_FORM_ARRAY) {
 		require(field.ndim >= 1 && field.ndim <= BETON_DIMS_MAX && field.item_size > 0, "an array has a shape");
 		require(bt_array_bytes(&field) <= (compressed ? COMPRESSED_VALUE_MAX : page_size),
 			"an array fits a page");
@@ -51,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		"it is the same field");
 	require(bt_field_contradiction(again, &written) == NULL, "what is written does not contradict itself");
 	/* The type of an array can be spelt with blanks. */
-	require(contradiction || bt_type_is_array(field.type) || memcmp(descriptor, again, FIELD_SIZE) == 0,
+	require(contradiction || bt_form_of(field.type) == BT_FORM_ARRAY || memcmp(descriptor, again, FIELD_SIZE) == 0,
 		"a descriptor without a contradiction is one that could have been written");
 	return 0;
 }
