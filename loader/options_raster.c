@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 
 /* The place of a fault, for its message. */
@@ -16,7 +17,7 @@ typedef struct place {
 static int refuse(const place *at, const char *what)
 {
 	const beton_field *field = at->field;
-	if (field->type == BETON_FIELD_IMAGE)
+	if (bt_form_of(field->type) == BT_FORM_IMAGE)
 		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
 			       "loader options: %s.%s, but field '%s' holds RGB images of 8 bits", at->name, what,
 			       field->name);
@@ -154,5 +155,6 @@ int bt_options_check_field(const beton_image_options *image, const char *name, c
 			   beton_error *err)
 {
 	const place at = {name, field, err};
-	return field->type == BETON_FIELD_RASTER ? check_raster_field(&at, image) : check_image_field(&at, image);
+	return bt_form_of(field->type) == BT_FORM_RASTER ? check_raster_field(&at, image)
+							 : check_image_field(&at, image);
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "pixels/crop.h"
@@ -359,7 +360,7 @@ static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 				err);
 	uint64_t begin = bt_now_ns();
 	int result = beton_reader_unpack(reader, value, bytes, true, destination, err);
-	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
+	if (result == BETON_OK && bt_form_of(value->type) == BT_FORM_TEXT)
 		result = beton_reader_check_text(reader, value, destination, err);
 	memset(destination + value->size, 0, output->sample_bytes - value->size);
 	tools->stats.decode_ns += bt_now_ns() - begin;
@@ -413,7 +414,7 @@ static int check_ragged(bt_tools *tools, const bt_ticket *ticket, uint32_t numbe
 			       : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %llu bytes",
 					 beton_reader_path(reader), (unsigned long long)value->size);
 	}
-	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
+	if (result == BETON_OK && bt_form_of(value->type) == BT_FORM_TEXT)
 		result = beton_reader_check_text(reader, value, ragged->bytes, err);
 	tools->stats.decode_ns += bt_now_ns() - begin;
 	return result;

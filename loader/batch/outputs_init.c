@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "beton/types/types.h"
 #include "geometry.h"
 #include "operations/batch_operations_check.h"
 #include "common/error.h"
@@ -14,11 +15,6 @@
 #include "options_raster.h"
 #include "pixels/transform.h"
 #include "ragged.h"
-
-static bool holds_pictures(const beton_field *field)
-{
-	return field->type == BETON_FIELD_IMAGE || field->type == BETON_FIELD_RASTER;
-}
 
 /* Chooses the field of a view. */
 static int choose_field(int *out, const bt_schema *schema, const beton_image_options *image, const char *option,
@@ -33,7 +29,7 @@ static int choose_field(int *out, const bt_schema *schema, const beton_image_opt
 	if (image->field && index < 0)
 		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option %s.field)", schema->path, image->field,
 			       option);
-	if (image->field && !holds_pictures((&schema->fields[index])))
+	if (image->field && !bt_type_is_picture(schema->fields[index].type))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option %s.field) holds no images",
 			       schema->path, image->field, option);
 	*out = index;
@@ -111,21 +107,20 @@ static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_fie
 		     const beton_loader_options *options, uint32_t page_size)
 {
 	*tensor = (beton_tensor){.ndim = 1, .shape = {options->batch_size}};
-	switch (field->type) {
-	case BETON_FIELD_INT:
+	switch (bt_form_of(field->type)) {
+	case BT_FORM_INTEGER:
 		*kind = BT_OUTPUT_INT;
 		tensor->dtype = BETON_INT64;
 		return true;
-	case BETON_FIELD_FLOAT:
+	case BT_FORM_REAL:
 		*kind = BT_OUTPUT_FLOAT;
 		tensor->dtype = BETON_FLOAT64;
 		return true;
-	case BETON_FIELD_NDARRAY:
-	case BETON_FIELD_TORCH_TENSOR:
+	case BT_FORM_ARRAY:
 		*kind = BT_OUTPUT_ARRAY;
 		return describe_array(tensor, field, page_size);
-	case BETON_FIELD_BYTES:
-	case BETON_FIELD_JSON:
+	case BT_FORM_BYTES:
+	case BT_FORM_TEXT:
 		*kind = BT_OUTPUT_BYTES;
 		tensor->dtype = BETON_UINT8;
 		tensor->ndim = 2;
@@ -261,7 +256,7 @@ static bool add_views(bt_outputs *outputs, uint32_t index, const beton_field *fi
 		      const beton_loader_options *options, bool *overflow)
 {
 	const char *name = field->name;
-	bool raster = field->type == BETON_FIELD_RASTER;
+	bool raster = bt_form_of(field->type) == BT_FORM_RASTER;
 	uint32_t before = outputs->count;
 	for (uint32_t i = 0; i < bt_num_views(options); i++) {
 		if (outputs->view_field[i] != (int)index)
@@ -357,7 +352,7 @@ static int add_field(bt_outputs *outputs, const bt_schema *schema, uint32_t inde
 		return BETON_OK;
 	beton_tensor tensor;
 	bt_output_kind kind = BT_OUTPUT_IMAGE;
-	bool image = holds_pictures(field);
+	bool image = bt_type_is_picture(field->type);
 	int result = image ? check_views(outputs, schema, index, options, err) : BETON_OK;
 	if (result)
 		return result;
@@ -365,7 +360,7 @@ static int add_field(bt_outputs *outputs, const bt_schema *schema, uint32_t inde
 		  : !describe(&tensor, &kind, field, options, schema->page_size)) {
 		if (!options->fields)
 			return BETON_OK;
-		bool bytes = field->type == BETON_FIELD_BYTES || field->type == BETON_FIELD_JSON;
+		bool bytes = kind == BT_OUTPUT_BYTES;
 		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field '%s' (option fields) cannot be an output: %s",
 			       schema->path, field->name,
 			       bytes ? "option max_bytes is 0" : "no tensor of a batch holds it");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "operations/batch_operations_check.h"
 #include "options_image.h"
@@ -44,7 +45,7 @@ static int open_formats(bt_view *view, beton_image_options *image, const beton_l
 			const beton_field *field, beton_error *err)
 {
 	int result = BETON_OK;
-	if (field && field->type == BETON_FIELD_RASTER)
+	if (field && bt_form_of(field->type) == BT_FORM_RASTER)
 		result = set_up_raster(view, image, options, field, err);
 	else
 		set_formats(view, options, 0, 0);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/jpeg_header.h"
 #include "decode_segments.h"
@@ -124,7 +125,7 @@ int bt_decode_check(int64_t sample, const beton_value *value, uint64_t max_pixel
 	if (pixels == 0)
 		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, sample, "sample %lld: an image of %u x %u pixels",
 				      (long long)sample, value->width, value->height);
-	if (value->type == BETON_FIELD_RASTER) /* the reader has compared its size with its bytes */
+	if (bt_form_of(value->type) == BT_FORM_RASTER) /* the reader has compared its size with its bytes */
 		return BETON_OK;
 	if (value->mode == BETON_IMAGE_RAW && value->blob.size != pixels * 3)
 		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, sample,
