@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "bench.h"
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "tools/common/program.h"
@@ -82,10 +83,11 @@ static bool find_pictures(const char *path, beton_field *raster)
 		count = beton_set_get_info(set)->num_fields;
 	for (uint32_t i = 0; i < count; i++) {
 		const beton_field *field = set ? beton_set_field(set, i) : beton_reader_field(reader, i);
-		images |= field->type == BETON_FIELD_IMAGE;
-		if (field->type == BETON_FIELD_RASTER && !found)
+		bt_form form = bt_form_of(field->type);
+		images |= form == BT_FORM_IMAGE;
+		if (form == BT_FORM_RASTER && !found)
 			*raster = *field;
-		found |= field->type == BETON_FIELD_RASTER;
+		found |= form == BT_FORM_RASTER;
 	}
 	beton_set_close(&set);
 	beton_reader_close(&reader);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "content.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/system.h"
 
@@ -42,13 +42,13 @@ static size_t npy_header(const char *dtype, const uint64_t *shape, uint32_t ndim
 static int make_number(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
 {
 	free(self->text);
-	bool whole = value->type == BETON_FIELD_INT;
-	self->text = whole ? bt_format("%" PRId64 "\n", value->integer) : bt_format("%.17g\n", value->real);
+	char text[BT_TYPE_TEXT];
+	bt_type_of(value->type)->print(value, text, sizeof(text));
+	self->text = bt_format("%s\n", text);
 	if (!self->text)
 		return no_memory(reader, value, err);
 	self->data = (const uint8_t *)self->text;
 	self->size = strlen(self->text);
-	self->ending = whole ? "int" : "float";
 	return BETON_OK;
 }
 
@@ -87,7 +87,6 @@ static int make_picture(content *self, const beton_reader *reader, const beton_v
 static int make_json(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
 {
 	int result = read_value(self, reader, value, 0, err);
-	self->ending = "json";
 	if (result != BETON_OK)
 		return result;
 	if (self->size == 0 || self->value[self->size - 1] != 0)
@@ -105,11 +104,10 @@ static int make_array(content *self, const beton_reader *reader, const beton_val
 	char header[NPY_HEADER_MAX];
 	const beton_field *field = beton_reader_field(reader, value->field);
 	const uint64_t raster[3] = {value->height, value->width, field->shape[0]};
-	size_t front = value->type == BETON_FIELD_RASTER
+	size_t front = bt_form_of(value->type) == BT_FORM_RASTER
 			       ? npy_header(field->dtype, raster, field->shape[0] > 1 ? 3 : 2, header)
 			       : npy_header(field->dtype, field->shape, field->ndim, header);
 	int result = read_value(self, reader, value, front, err);
-	self->ending = "npy";
 	if (result == BETON_OK)
 		memcpy(self->value, header, front);
 	return result;
@@ -117,24 +115,23 @@ static int make_array(content *self, const beton_reader *reader, const beton_val
 
 int content_make(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
 {
-	switch (value->type) {
-	case BETON_FIELD_INT:
-	case BETON_FIELD_FLOAT:
+	const bt_type *type = bt_type_of(value->type);
+	self->ending = type->ending;
+	switch (type->form) {
+	case BT_FORM_INTEGER:
+	case BT_FORM_REAL:
 		return make_number(self, reader, value, err);
-	case BETON_FIELD_IMAGE:
+	case BT_FORM_IMAGE:
 		return make_picture(self, reader, value, err);
-	case BETON_FIELD_JSON:
+	case BT_FORM_TEXT:
 		return make_json(self, reader, value, err);
-	case BETON_FIELD_NDARRAY:
-	case BETON_FIELD_TORCH_TENSOR:
-	case BETON_FIELD_RASTER:
+	case BT_FORM_ARRAY:
+	case BT_FORM_RASTER:
 		return make_array(self, reader, value, err);
-	case BETON_FIELD_BYTES:
-	case BETON_FIELD_CUSTOM:
-	case BETON_FIELD_CUSTOM_BLOB:
+	case BT_FORM_BYTES:
+	case BT_FORM_OTHER:
 		break;
 	}
-	self->ending = "bin";
 	return read_value(self, reader, value, 0, err);
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
@@ -91,7 +92,7 @@ static int count_sample(histogram *self, uint64_t sample, beton_value *values, b
 	for (uint32_t i = 0; i < beton_reader_info(self->reader)->num_fields && result == BETON_OK; i++) {
 		if (values[i].status != BETON_OK)
 			self->damaged++;
-		else if (dataset_has_blob(values[i].type))
+		else if (bt_type_has_blob(values[i].type))
 			self->sizes[i][bucket_of(values[i].blob.size)]++;
 		else if ((int)i == self->label_field)
 			result = count_label(self, values[i].integer, err);
@@ -163,7 +164,7 @@ json_t *histogram_json(const histogram *self)
 	json_t *sizes = json_object();
 	for (uint32_t i = 0; i < beton_reader_info(self->reader)->num_fields; i++) {
 		const beton_field *field = beton_reader_field(self->reader, i);
-		if (!dataset_has_blob(field->type))
+		if (!bt_type_has_blob(field->type))
 			continue;
 		char *name = text_utf8(field->name);
 		if (name)
@@ -222,7 +223,7 @@ static void print_class(const void *node, VISIT visit, void *context)
 void histogram_print(const histogram *self)
 {
 	for (uint32_t i = 0; i < beton_reader_info(self->reader)->num_fields; i++)
-		if (dataset_has_blob(beton_reader_field(self->reader, i)->type))
+		if (bt_type_has_blob(beton_reader_field(self->reader, i)->type))
 			print_sizes(self, i);
 	if (self->label_field < 0)
 		return;

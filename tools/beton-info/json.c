@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <nettle/sha2.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "histogram.h"
 #include "info.h"
@@ -128,9 +129,9 @@ static int make_blob(const beton_reader *reader, const beton_value *value, const
 	if (result != BETON_OK)
 		return result;
 	*out = json_object();
-	if (value->type == BETON_FIELD_IMAGE)
+	if (bt_form_of(value->type) == BT_FORM_IMAGE)
 		json_object_set_new(*out, "mode", json_string(dataset_mode_name(value->mode)));
-	if (value->type == BETON_FIELD_IMAGE || value->type == BETON_FIELD_RASTER) {
+	if (bt_type_is_picture(value->type)) {
 		json_object_set_new(*out, "width", json_integer(value->width));
 		json_object_set_new(*out, "height", json_integer(value->height));
 	}
@@ -138,7 +139,7 @@ static int make_blob(const beton_reader *reader, const beton_value *value, const
 	json_object_set_new(*out, "sha256", make_digest(bytes->data, (size_t)value->blob.size));
 	if (value->compression != BETON_COMPRESSION_NONE)
 		json_object_set_new(*out, "value_size", json_integer((json_int_t)value->size));
-	else if (value->type == BETON_FIELD_JSON)
+	else if (bt_form_of(value->type) == BT_FORM_TEXT)
 		result = check_text((const char *)bytes->data, (size_t)value->blob.size, place, err);
 	return result;
 }
@@ -150,9 +151,10 @@ static int make_value(const beton_reader *reader, uint64_t sample, uint32_t inde
 	int result = beton_reader_value(reader, sample, index, &value, err);
 	if (result != BETON_OK)
 		return result;
-	if (value.type == BETON_FIELD_INT) {
+	bt_form form = bt_form_of(value.type);
+	if (form == BT_FORM_INTEGER) {
 		*out = json_integer(value.integer);
-	} else if (value.type == BETON_FIELD_FLOAT) {
+	} else if (form == BT_FORM_REAL) {
 		*out = json_real(value.real);
 		if (!*out)
 			*out = json_null(); /* JSON has no NaN and no infinity */

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "beton/types/types.h"
 #include "histogram.h"
 #include "info.h"
-#include "tools/common/dataset.h"
 #include "tools/common/facts.h"
 #include "tools/common/progress.h"
 #include "tools/common/sources.h"
@@ -35,7 +35,7 @@ static void add_value(field_facts *facts, const beton_value *value)
 				       .integer_max = value->integer,
 				       .real_min = value->real,
 				       .real_max = value->real};
-	facts->jpegs += value->type == BETON_FIELD_IMAGE && value->mode == BETON_IMAGE_JPEG;
+	facts->jpegs += bt_value_is_jpeg(value);
 	facts->bytes += value->blob.size;
 #define LOWER(member, seen) (facts->member = (seen) < facts->member ? (seen) : facts->member)
 #define RAISE(member, seen) (facts->member = (seen) > facts->member ? (seen) : facts->member)
@@ -69,26 +69,24 @@ static void print_sides(const field_facts *facts)
 
 static void print_facts(const beton_field *field, const field_facts *facts)
 {
-	switch (field->type) {
-	case BETON_FIELD_INT:
+	switch (bt_form_of(field->type)) {
+	case BT_FORM_INTEGER:
 		printf("%" PRId64 " to %" PRId64, facts->integer_min, facts->integer_max);
 		return;
-	case BETON_FIELD_FLOAT:
+	case BT_FORM_REAL:
 		printf("%g to %g", facts->real_min, facts->real_max);
 		return;
-	case BETON_FIELD_IMAGE:
+	case BT_FORM_IMAGE:
 		printf("%" PRIu64 " jpg, %" PRIu64 " raw; ", facts->jpegs, facts->count - facts->jpegs);
 		print_sides(facts);
 		break;
-	case BETON_FIELD_RASTER:
+	case BT_FORM_RASTER:
 		print_sides(facts);
 		break;
-	case BETON_FIELD_BYTES:
-	case BETON_FIELD_NDARRAY:
-	case BETON_FIELD_JSON:
-	case BETON_FIELD_TORCH_TENSOR:
-	case BETON_FIELD_CUSTOM:
-	case BETON_FIELD_CUSTOM_BLOB:
+	case BT_FORM_BYTES:
+	case BT_FORM_ARRAY:
+	case BT_FORM_TEXT:
+	case BT_FORM_OTHER:
 		break;
 	}
 	text_buffer size;
@@ -137,19 +135,13 @@ static void print_value(const beton_reader *reader, uint64_t sample, uint32_t in
 	beton_value value;
 	beton_error fault;
 	text_print(stdout, beton_reader_field(reader, index)->name, 0);
-	if (beton_reader_value(reader, sample, index, &value, &fault) != BETON_OK)
+	if (beton_reader_value(reader, sample, index, &value, &fault) != BETON_OK) {
 		fputs("=DAMAGED", stdout);
-	else if (value.type == BETON_FIELD_INT)
-		printf("=%" PRId64, value.integer);
-	else if (value.type == BETON_FIELD_FLOAT)
-		printf("=%.17g", value.real);
-	else if (value.type == BETON_FIELD_IMAGE)
-		printf("=%s,%ux%u,%" PRIu64 "B@%" PRIu64, dataset_mode_name(value.mode), value.width, value.height,
-		       value.blob.size, value.blob.offset);
-	else if (value.type == BETON_FIELD_RASTER)
-		printf("=%ux%u,%" PRIu64 "B@%" PRIu64, value.width, value.height, value.blob.size, value.blob.offset);
-	else
-		printf("=%" PRIu64 "B@%" PRIu64, value.blob.size, value.blob.offset);
+		return;
+	}
+	char text[BT_TYPE_TEXT];
+	bt_type_of(value.type)->describe(&value, text, sizeof(text));
+	printf("=%s", text);
 }
 
 static int print_samples(const beton_reader *reader, const selection *chosen, beton_error *err)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "tools/common/dataset.h"
@@ -68,7 +69,7 @@ static int page_bytes(dataset_input *in, uint64_t sample, uint64_t *used, beton_
 		int result = beton_reader_value(reader, number, i, &value, err);
 		if (result != BETON_OK)
 			return result;
-		if (dataset_has_blob(value.type))
+		if (bt_type_has_blob(value.type))
 			*used += value.blob.size ? value.blob.size : 1;
 	}
 	return BETON_OK;
@@ -106,7 +107,7 @@ static int cut_by_bytes(split_plan *plan, dataset_input *in, uint64_t limit, uin
 {
 	file_size empty = {.info = beton_reader_info(in->schema), .page_size = page_size};
 	for (uint32_t i = 0; i < empty.info->num_fields; i++)
-		empty.blobs += dataset_has_blob(beton_reader_field(in->schema, i)->type);
+		empty.blobs += bt_type_has_blob(beton_reader_field(in->schema, i)->type);
 	void *dictionaries;
 	int result = beton_reader_dictionaries(in->schema, &dictionaries, &empty.every_shard, err);
 	beton_free(dictionaries);

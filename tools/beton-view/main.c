@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "beton/types/types.h"
 #include "common/arguments.h"
 #include "common/error.h"
 #include "common/jpeg.h"
@@ -80,10 +81,10 @@ static int only_raster(const beton_reader *reader, bool *several)
 	int found = -1;
 	uint32_t images = 0, rasters = 0;
 	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++) {
-		beton_field_type type = beton_reader_field(reader, i)->type;
-		images += type == BETON_FIELD_IMAGE;
-		rasters += type == BETON_FIELD_RASTER;
-		found = type == BETON_FIELD_RASTER ? (int)i : found;
+		bt_form form = bt_form_of(beton_reader_field(reader, i)->type);
+		images += form == BT_FORM_IMAGE;
+		rasters += form == BT_FORM_RASTER;
+		found = form == BT_FORM_RASTER ? (int)i : found;
 	}
 	*several = images + rasters > 1;
 	return rasters == 1 ? found : -1;
@@ -97,8 +98,7 @@ static int choose_field(const view_options *options, const beton_reader *reader,
 	bool several = false;
 	if (found < 0)
 		found = only_raster(reader, &several);
-	beton_field_type type = found < 0 ? BETON_FIELD_INT : beton_reader_field(reader, (uint32_t)found)->type;
-	if (type != BETON_FIELD_IMAGE && type != BETON_FIELD_RASTER)
+	if (found < 0 || !bt_type_is_picture(beton_reader_field(reader, (uint32_t)found)->type))
 		return options->field
 			       ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no field of pictures has the name '%s'",
 					 options->input, options->field)

@@ -9,6 +9,7 @@
 
 #include <nettle/base64.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "raster.h"
@@ -64,7 +65,7 @@ static void put_base64(FILE *stream, const uint8_t *data, size_t size)
 static int make_picture(const view_sample *sample, png_bytes *png, beton_error *err)
 {
 	const beton_value *value = &sample->value;
-	if (value->type == BETON_FIELD_RASTER) {
+	if (bt_form_of(value->type) == BT_FORM_RASTER) {
 		pixels rgb;
 		int result = raster_to_rgb(&rgb, sample->reader, value, sample->stored, err);
 		if (result == BETON_OK)
@@ -78,7 +79,7 @@ static int make_picture(const view_sample *sample, png_bytes *png, beton_error *
 
 static void put_picture(const view_job *job, const view_sample *sample, const png_bytes *png)
 {
-	bool jpeg = sample->value.type == BETON_FIELD_IMAGE && sample->value.mode == BETON_IMAGE_JPEG;
+	bool jpeg = bt_value_is_jpeg(&sample->value);
 	uint32_t factor = tile_factor(sample->value.width, sample->value.height, job->side);
 	fputs("<img alt=\"\" ", job->stream);
 	if (factor > 1)

@@ -7,6 +7,7 @@
 
 #include <turbojpeg.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/jpeg.h"
 #include "raster.h"
@@ -140,7 +141,7 @@ int tile_decode(pixels *out, const beton_reader *reader, const beton_value *valu
 	pixels full = {0};
 	int result = BETON_OK;
 	*out = (pixels){0};
-	if (value->type == BETON_FIELD_RASTER)
+	if (bt_form_of(value->type) == BT_FORM_RASTER)
 		result = raster_to_rgb(&full, reader, value, stored, err);
 	else if (value->mode == BETON_IMAGE_RAW)
 		full = (pixels){.data = (uint8_t *)stored, .width = value->width, .height = value->height};

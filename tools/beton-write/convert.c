@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 
+#include "beton/types/types.h"
 #include "class_names.h"
 #include "common/error.h"
 #include "common/system.h"
@@ -216,11 +217,9 @@ static int convert_int(const context *self, beton_error *err)
 	int result = number_text(self, text, err);
 	if (result != BETON_OK)
 		return result;
-	char *end;
-	errno = 0;
-	self->input->integer = strtoll(text, &end, 10);
-	if (*end == 0 && errno == 0)
+	if (bt_type_of(self->field->type)->parse(text, self->input))
 		return BETON_OK;
+	char *end;
 	strtod(text, &end);
 	return wrong_guess(self,
 			   *end == 0              ? "float"
@@ -247,13 +246,11 @@ static int convert_float(const context *self, beton_error *err)
 	int result = number_text(self, text, err);
 	if (result != BETON_OK)
 		return result;
+	if (bt_type_of(self->field->type)->parse(text, self->input))
+		return BETON_OK;
 	char *end;
-	errno = 0;
-	self->input->real = strtod(text, &end);
-	if (*end || (errno == ERANGE && (self->input->real > 1 || self->input->real < -1)))
-		return wrong_guess(self, "text", err, "is not a number%s: %s", *end ? "" : " that 64 bits can hold",
-				   text);
-	return BETON_OK;
+	strtod(text, &end);
+	return wrong_guess(self, "text", err, "is not a number%s: %s", *end ? "" : " that 64 bits can hold", text);
 }
 
 /* Pixels: uint8, height x width with 3 values, 1 value or no third dimension. */
@@ -552,22 +549,24 @@ static int convert_value(const context *self, beton_error *err)
 {
 	if (self->raw->kind == RAW_MISSING)
 		return bad_value(self, err, "is missing");
-	switch (self->field->type) {
-	case BETON_FIELD_INT:
+	switch (bt_form_of(self->field->type)) {
+	case BT_FORM_INTEGER:
 		return convert_int(self, err);
-	case BETON_FIELD_FLOAT:
+	case BT_FORM_REAL:
 		return convert_float(self, err);
-	case BETON_FIELD_IMAGE:
+	case BT_FORM_IMAGE:
 		return convert_image(self, err);
-	case BETON_FIELD_JSON:
+	case BT_FORM_TEXT:
 		return convert_json(self, err);
-	case BETON_FIELD_NDARRAY:
+	case BT_FORM_ARRAY:
 		return convert_array(self, err);
-	case BETON_FIELD_RASTER:
+	case BT_FORM_RASTER:
 		return convert_raster(self, err);
-	default:
-		return convert_bytes(self, err);
+	case BT_FORM_BYTES:
+	case BT_FORM_OTHER:
+		break;
 	}
+	return convert_bytes(self, err);
 }
 
 int convert_item(const converter *self, source_item *item, converted *values, beton_error *err)

@@ -5,21 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/suggest.h"
 #include "common/system.h"
 #include "convert.h"
 #include "faults.h"
 
-static const struct {
+/* A word of --fields for a type. */
+typedef struct type_word {
 	const char *name;
 	beton_field_type type;
-	bool classes;
-} type_names[] = {
-	{"int", BETON_FIELD_INT},       {"float", BETON_FIELD_FLOAT},     {"image", BETON_FIELD_IMAGE},
-	{"bytes", BETON_FIELD_BYTES},   {"text", BETON_FIELD_BYTES},      {"json", BETON_FIELD_JSON},
-	{"array", BETON_FIELD_NDARRAY}, {"class", BETON_FIELD_INT, true}, {"raster", BETON_FIELD_RASTER},
-};
+	bool classes; /* names of classes become integers */
+} type_word;
+
+/* The word at an index from 0; false: past the end. */
+static bool word_at(size_t index, type_word *out)
+{
+	const bt_type *type;
+	for (size_t i = 0; (type = bt_type_at(i)) != NULL; i++)
+		for (int k = 0; k < 2 && type->words[k]; k++)
+			if (index-- == 0) {
+				*out = (type_word){type->words[k], type->type, k > 0 && type->form == BT_FORM_INTEGER};
+				return true;
+			}
+	return false;
+}
 
 static const beton_field_type natural_types[] = {
 	[COLUMN_INT] = BETON_FIELD_INT,       [COLUMN_CLASS] = BETON_FIELD_INT,   [COLUMN_FLOAT] = BETON_FIELD_FLOAT,
@@ -129,26 +140,25 @@ static int plan_part(field_plan *plan, char *part, source *from, beton_error *er
 		return no_such_column(from, column_name, err);
 	if (!type_name)
 		return add_natural(plan, part, from, (uint32_t)column, err);
-	for (size_t i = 0; i < sizeof(type_names) / sizeof(*type_names); i++) {
-		if (strcmp(type_name, type_names[i].name) != 0)
+	bt_suggestion like;
+	bt_suggest_begin(&like, type_name);
+	char list[256] = "";
+	type_word word;
+	for (size_t i = 0; word_at(i, &word); i++) {
+		bt_suggest_try(&like, word.name);
+		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", word.name);
+		if (strcmp(type_name, word.name) != 0)
 			continue;
 		int result = add_field(plan, part, (uint32_t)column, err);
 		if (result != BETON_OK)
 			return result;
-		plan->fields[plan->count - 1].type = type_names[i].type;
-		plan->classes[plan->count - 1] = type_names[i].classes;
+		plan->fields[plan->count - 1].type = word.type;
+		plan->classes[plan->count - 1] = word.classes;
 		plan->guessed[plan->count - 1] = false;
 		return BETON_OK;
 	}
-	bt_suggestion like;
-	bt_suggest_begin(&like, type_name);
-	for (size_t i = 0; i < sizeof(type_names) / sizeof(*type_names); i++)
-		bt_suggest_try(&like, type_names[i].name);
-	return bt_fail(
-		err, BETON_INVALID_ARGUMENT,
-		"--fields: '%s' has the unknown type '%s'; there are int, class, float, image, raster, bytes, text, "
-		"json, array%s",
-		part, type_name, bt_suggest_text(&like));
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--fields: '%s' has the unknown type '%s'; there are %s%s", part,
+		       type_name, list, bt_suggest_text(&like));
 }
 
 bool field_text_names(const char *text, const char *column)
@@ -187,9 +197,10 @@ char *field_plan_text(const field_plan *plan, const source *from, uint32_t chang
 		const char *name = plan->fields[i].name;
 		const char *column = from->columns[plan->columns[i]].name;
 		const char *own = type;
-		for (size_t t = 0; i != changed && t < sizeof(type_names) / sizeof(*type_names); t++)
-			if (type_names[t].type == plan->fields[i].type && type_names[t].classes == plan->classes[i])
-				own = type_names[t].name;
+		type_word word;
+		for (size_t t = 0; i != changed && word_at(t, &word); t++)
+			if (word.type == plan->fields[i].type && word.classes == plan->classes[i])
+				own = word.name;
 		bool same = strcmp(name, column) == 0;
 		bool said = i == changed || !plan->guessed[i];
 		char *longer = bt_format("%s%s%s%s%s%s%s", text, i ? "," : "", name, same ? "" : "=",
@@ -310,10 +321,10 @@ int field_plan_make(field_plan *plan, const char *text, source *from, beton_erro
 	for (uint32_t i = 0; i < plan->count && result == BETON_OK; i++)
 		from->columns[plan->columns[i]].wanted = true;
 	for (uint32_t i = 0; i < plan->count && result == BETON_OK; i++)
-		if (plan->fields[i].type == BETON_FIELD_NDARRAY)
+		if (bt_form_of(plan->fields[i].type) == BT_FORM_ARRAY)
 			result = plan_array(&plan->fields[i], from, plan->columns[i], err);
 	for (uint32_t i = 0; i < plan->count && result == BETON_OK; i++)
-		if (plan->fields[i].type == BETON_FIELD_RASTER)
+		if (bt_form_of(plan->fields[i].type) == BT_FORM_RASTER)
 			result = plan_raster(&plan->fields[i], from, plan->columns[i], &plan->first[i], err);
 	return result;
 }

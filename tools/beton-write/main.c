@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "append.h"
+#include "beton/types/types.h"
 #include "class_names.h"
 #include "common/error.h"
 #include "common/system.h"
@@ -70,8 +71,7 @@ static int compress_fields(field_plan *plan, int level, beton_error *err)
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < plan->count; i++) {
 		beton_field *field = &plan->fields[i];
-		if (field->type == BETON_FIELD_INT || field->type == BETON_FIELD_FLOAT ||
-		    field->type == BETON_FIELD_IMAGE)
+		if (!bt_type_of(field->type)->compresses)
 			continue;
 		field->compression = BETON_COMPRESSION_ZSTD;
 		field->compression_level = level;

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "condition_tree.h"
 #include "dataset.h"
@@ -25,14 +26,14 @@ static bool is_text(condition_subject subject)
 
 static condition_subject subject_of(beton_field_type type)
 {
-	switch (type) {
-	case BETON_FIELD_FLOAT:
+	switch (bt_form_of(type)) {
+	case BT_FORM_REAL:
 		return SUBJECT_REAL;
-	case BETON_FIELD_INT:
+	case BT_FORM_INTEGER:
 		return SUBJECT_INTEGER;
-	case BETON_FIELD_BYTES:
+	case BT_FORM_BYTES:
 		return SUBJECT_TEXT;
-	case BETON_FIELD_JSON:
+	case BT_FORM_TEXT:
 		return SUBJECT_JSON;
 	default:
 		return SUBJECT_BYTES;
@@ -66,8 +67,7 @@ static bool find_part(condition *one, const beton_reader *reader)
 			continue;
 		one->field = (uint32_t)index;
 		one->subject = parts[i].subject;
-		bool picture = type == BETON_FIELD_IMAGE || type == BETON_FIELD_RASTER;
-		return one->subject == SUBJECT_BYTES ? dataset_has_blob(type) : picture;
+		return one->subject == SUBJECT_BYTES ? bt_type_has_blob(type) : bt_type_is_picture(type);
 	}
 	return false;
 }

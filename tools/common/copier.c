@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "dataset.h"
@@ -73,7 +74,7 @@ static int reserve(copier *self, const beton_reader *reader, uint64_t sample, ui
 	uint64_t stored = 0; /* of the bytes that are copied as they are */
 	*sum = 0;
 	for (uint32_t i = 0; i < self->num_fields; i++) {
-		if (!dataset_has_blob(self->stored[i].type))
+		if (!bt_type_has_blob(self->stored[i].type))
 			continue;
 		const beton_value *value = &self->stored[i];
 		bool as_stored = value->compression == BETON_COMPRESSION_NONE || self->keep_packed;
@@ -128,7 +129,7 @@ static int read_blob(const beton_reader *reader, const beton_value *value, uint8
 	int result = beton_reader_read_value(reader, value, data, err);
 	input->data = data;
 	input->size = value->size;
-	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
+	if (result == BETON_OK && bt_form_of(value->type) == BT_FORM_TEXT)
 		result = drop_nul(reader, value, input, err);
 	return result;
 }
@@ -141,8 +142,8 @@ static int read_index(copier *self, const beton_reader *reader, const beton_valu
 	uint8_t **entry = &self->entries[value->field];
 	beton_blob place;
 	size_t size = 0;
-	if (value->type != BETON_FIELD_IMAGE || beton_reader_jpeg_index(reader, value, &place, NULL) != BETON_OK ||
-	    place.size == 0)
+	if (bt_form_of(value->type) != BT_FORM_IMAGE ||
+	    beton_reader_jpeg_index(reader, value, &place, NULL) != BETON_OK || place.size == 0)
 		return BETON_OK;
 	if (!*entry && !(*entry = malloc(BETON_JPEG_INDEX_MAX)))
 		return no_memory(reader, value->sample, BETON_JPEG_INDEX_MAX, err);
@@ -180,7 +181,7 @@ static int read_sample(copier *self, const beton_reader *reader, uint64_t sample
 						.height = value->height,
 						.integer = value->integer,
 						.real = value->real};
-		if (!dataset_has_blob(value->type))
+		if (!bt_type_has_blob(value->type))
 			continue;
 		bool packed = self->keep_packed && value->compression != BETON_COMPRESSION_NONE;
 		result = packed ? read_packed(reader, value, data, &self->values[i], err)

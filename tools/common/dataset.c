@@ -13,11 +13,6 @@ const char *dataset_mode_name(beton_image_mode mode)
 	return mode == BETON_IMAGE_JPEG ? "jpg" : "raw";
 }
 
-bool dataset_has_blob(beton_field_type type)
-{
-	return type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT;
-}
-
 int dataset_label_field(const beton_reader *reader)
 {
 	int named = beton_reader_find_field(reader, "label");

@@ -8,7 +8,6 @@
 #include <beton/beton.h>
 
 const char *dataset_mode_name(beton_image_mode mode);
-bool dataset_has_blob(beton_field_type type);
 
 /* The field that holds the class: the integer field named 'label', else the first integer field; -1 if there is none.
  */
