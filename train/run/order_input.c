@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "shards/shards.h"
@@ -110,8 +111,7 @@ static int read_field_of(const bt_shard_input *input, const char *name, struct n
 	if (status != BETON_OK)
 		return status;
 	int field = beton_reader_find_field(reader, name);
-	beton_field_type type = field < 0 ? BETON_FIELD_IMAGE : beton_reader_field(reader, (uint32_t)field)->type;
-	if (type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT)
+	if (field < 0 || !bt_type_is_number(beton_reader_field(reader, (uint32_t)field)->type))
 		status = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "--weights: %s has no numeric field '%s'; the name of a file needs a slash, as in "
 				 "./weights",
@@ -126,7 +126,7 @@ static int read_field_of(const bt_shard_input *input, const char *name, struct n
 			status = beton_reader_value(reader, sample, (uint32_t)field, &value, err);
 		if (status != BETON_OK)
 			break;
-		*weight = type == BETON_FIELD_INT ? (double)value.integer : value.real;
+		*weight = bt_form_of(value.type) == BT_FORM_INTEGER ? (double)value.integer : value.real;
 		if (!(*weight >= 0 && *weight <= DBL_MAX))
 			status = bt_fail(err, BETON_FORMAT,
 					 "--weights: %s: sample %" PRIu64 " has %s %g, which is not a weight", path,

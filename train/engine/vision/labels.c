@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "common/list.h"
 #include "common/suggest.h"
@@ -12,16 +13,16 @@
 static const char *const loss_names[] = {
 	[VISION_LOSS_CROSS_ENTROPY] = "cross-entropy", [VISION_LOSS_BCE] = "bce", [VISION_LOSS_MSE] = "mse"};
 
-/* Of arrays the types that the loader makes tensors of. */
+/* The loader makes tensors of little-endian arrays alone. */
 static bool has_numbers(const beton_field *field)
 {
-	bool array = field->type == BETON_FIELD_NDARRAY || field->type == BETON_FIELD_TORCH_TENSOR;
-	return field->type == BETON_FIELD_INT || field->type == BETON_FIELD_FLOAT || (array && field->dtype[0] != '>');
+	bool array = bt_form_of(field->type) == BT_FORM_ARRAY;
+	return bt_type_is_number(field->type) || (array && field->dtype[0] != '>');
 }
 
 static int64_t count_elements(const beton_field *field)
 {
-	bool array = field->type == BETON_FIELD_NDARRAY || field->type == BETON_FIELD_TORCH_TENSOR;
+	bool array = bt_form_of(field->type) == BT_FORM_ARRAY;
 	int64_t count = 1;
 	for (uint32_t i = 0; array && i < field->ndim; i++)
 		if (__builtin_mul_overflow(count, (int64_t)field->shape[i], &count))

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "beton/types/types.h"
 #include "common/error.h"
 #include "parts.h"
 
@@ -49,8 +50,8 @@ static int check_sample(const beton_reader *reader, uint64_t sample, const visio
 			bt_prefix(err, "%s", beton_reader_path(reader));
 			return status;
 		}
-		bool is_int = beton_reader_field(reader, fields->indices[i])->type == BETON_FIELD_INT;
-		double number = is_int ? (double)value.integer : value.real;
+		bool whole = bt_form_of(value.type) == BT_FORM_INTEGER;
+		double number = whole ? (double)value.integer : value.real;
 		const char *problem = find_problem(kind, options, number);
 		if (problem)
 			return bt_fail_sample(err, isfinite(number) ? BETON_MISMATCH : BETON_SAMPLE_CORRUPT,
@@ -67,8 +68,7 @@ int vision_targets_read(const beton_reader *reader, const vision_options *option
 	scalar_fields fields = {.count = 0};
 	for (int i = 0; i < labels->count; i++) {
 		uint32_t index = (uint32_t)beton_reader_find_field(reader, labels->names[i]);
-		beton_field_type type = beton_reader_field(reader, index)->type;
-		if (type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT)
+		if (!bt_type_is_number(beton_reader_field(reader, index)->type))
 			continue;
 		fields.indices[fields.count] = index;
 		fields.names[fields.count++] = labels->names[i];
