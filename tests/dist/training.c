@@ -119,6 +119,8 @@ void open_training(training *t, struct rank *r, const setup *job, dtrain_device 
 	dtrain_sync_options_init(&sync);
 	sync.strategy = job->strategy;
 	sync.accumulates = job->runs > 1;
+	sync.parts = job->in_parts ? ranks * job->runs : 0;
+	sync.compression = job->compression;
 	sync.sum_runs_locally = job->locally;
 	sync.keep_gathered = job->keep;
 	sync.prefetch_bytes = job->prefetch;

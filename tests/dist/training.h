@@ -23,6 +23,8 @@ typedef struct setup {
 	 * backward, with it the gradients of weights are W. NULL: each micro-batch as a whole, in turn. */
 	const char *order;
 	bool deferred;
+	bool in_parts; /* sums in the order of parts: one for each micro-batch of each rank */
+	const dtrain_compression *compression;
 	bool restarts; /* each step begins with a micro-batch that is given up */
 	bool locally, keep, in_one_unit, bf16, late;
 	size_t prefetch;

@@ -279,7 +279,7 @@ int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, unsign
 	}
 	if (status != BETON_OK)
 		dtrain_instance_abandon(instance);
-	else if (end == DTRAIN__PHASES)
+	else if (end == DTRAIN__PHASES || !instance->program->graph->has_backward)
 		instance->next_phase = 0;
 	return status;
 }

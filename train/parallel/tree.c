@@ -281,11 +281,39 @@ static const sync_stage_kind replicas = {.sends = true,
 					 .wait = wait_for_replicas,
 					 .bytes = replica_bytes};
 
+/* Forward of the next micro-batch may write the figures before those of this one are added up. */
+static int take_figures(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	const sync_reduction *figures = stage->reduction;
+	arrays->memory = arrays->transient[stage->index];
+	return figures->sync->api->copy(run->stream, arrays->memory, figures->memory,
+					bytes_of(figures->sync, figures->count), DTRAIN_DEVICE_TO_DEVICE, err);
+}
+
+static size_t figures_bytes(const sync_stage *stage)
+{
+	return bytes_of(stage->reduction->sync, stage->reduction->count);
+}
+
+static const sync_stage_kind take = {.issue = take_figures, .bytes = figures_bytes};
+
+static int give_figures(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+{
+	const sync_reduction *figures = stage->reduction;
+	return figures->sync->api->copy(run->stream, figures->memory, arrays->memory,
+					bytes_of(figures->sync, figures->count), DTRAIN_DEVICE_TO_DEVICE, err);
+}
+
+static const sync_stage_kind give = {.issue = give_figures};
+
 void dtrain__tree_list(sync_reduction *reduction)
 {
 	dtrain_sync *sync = reduction->sync;
+	bool figures_each = reduction->unit < 0 && reduction->each_run;
 	if (!reduction->each_run)
 		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
+	if (figures_each)
+		dtrain__stage_add(reduction, &take, NULL);
 	dtrain__stage_add(reduction, &exchange, reduction->shard_count ? sync->shards : sync->group);
 	if (reduction->tree->spreads)
 		dtrain__stage_add(reduction, &spread, sync->group);
@@ -293,4 +321,6 @@ void dtrain__tree_list(sync_reduction *reduction)
 		dtrain__stage_add(reduction, &replicas, sync->replicas);
 	if (reduction->each_run)
 		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
+	if (figures_each)
+		dtrain__stage_add(reduction, &give, NULL);
 }
