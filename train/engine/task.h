@@ -155,9 +155,6 @@ struct engine_task {
 	/* Floating-point operations to train on a unit, for a model's utilization of the device; NULL: not known. */
 	double (*flops)(const engine_rank *engine);
 
-	/* Returns a sentence about options that conflict; NULL: none do. validates: --val is given. */
-	const char *(*find_problem)(const engine_job *job, bool validates);
-
 	/* Reads and checks the facts about the files. val NULL: none. Errors name the file. */
 	int (*read_data)(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 			 beton_error *err);

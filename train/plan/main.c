@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "common/suggest.h"
 #include "common/system.h"
+#include "run/options_table.h"
 
 static const char *const usage_text =
 	"Usage: dtrain-plan [OPTION]... MODEL\n"
@@ -248,30 +249,25 @@ static int parse_option(int option, plan_options *out, beton_error *err)
 	}
 }
 
-/* Options that have an effect with some methods alone. given: by the code of an option. */
-static int check_compression(const dtrain_compression *compression, const bool given[OPTIONS], beton_error *err)
+/* context: the texts that are given, by the code of an option; other options have the trainer's defaults. */
+static bool find_value(const void *context, const char *name, option_value *out)
 {
-	static const struct {
-		const char *name, *methods;
-		int option;
-	} all[] = {{"compress-ratio", "topk", COMPRESS_RATIO},
-		   {"powersgd-rank", "powersgd", POWERSGD_RANK},
-		   {"no-error-feedback", "int8, topk or powersgd", NO_ERROR_FEEDBACK}};
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (given[all[i].option] && !strstr(all[i].methods, compression->method))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s needs --compress %s; this plan has %s",
-				       all[i].name, all[i].methods, compression->method);
-	return BETON_OK;
-}
-
-static int check(const plan_options *options, const bool given[OPTIONS], beton_error *err)
-{
-	if (options->shard && options->ranks % options->shard != 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--shard %llu does not divide --world-size %llu",
-			       (unsigned long long)options->shard, (unsigned long long)options->ranks);
-	if (options->gpu && given['d'])
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--gpu describes a device in place of --device: give one");
-	return check_compression(&options->compression, given, err);
+	const char *const *given = context;
+	const struct option *option = long_options;
+	while (option->name && strcmp(option->name, name) != 0)
+		option++;
+	*out = (option_value){.text = NULL};
+	if (!option->name)
+		return false;
+	const int row = run_row_find(name);
+	out->text = given[option->val];
+	out->given = out->text;
+	out->toggles = option->has_arg == no_argument;
+	if (!out->text && row >= 0)
+		out->text = run_rows[row].standard;
+	out->number = out->text ? strtod(out->text, NULL) : 0;
+	out->set = out->text && strcmp(out->text, "none") != 0 && strcmp(out->text, "0") != 0;
+	return true;
 }
 
 int main(int argc, char **argv)
@@ -279,7 +275,9 @@ int main(int argc, char **argv)
 	plan_options options = {
 		.precision = -1, .device = {.name = "auto", .index = -1}, .ranks = 1, .runs = 1, .prefetch_mb = -1};
 	beton_error err = {0};
-	bool fits = true, given[OPTIONS] = {false};
+	bool fits = true;
+	const char *given[OPTIONS] = {NULL};
+	const option_values values = {.context = given, .find = find_value, .what = "plan"};
 	bool seen[sizeof(long_options) / sizeof(long_options[0])] = {false};
 	int option;
 	signal(SIGPIPE, SIG_IGN);
@@ -293,12 +291,12 @@ int main(int argc, char **argv)
 		}
 		if (parse_option(option, &options, &err) != BETON_OK)
 			return bt_usage_error("dtrain-plan", err.message);
-		given[option] = true;
+		given[option] = optarg ? optarg : "yes";
 	}
 	if (argc - optind != 1)
 		return bt_usage_error("dtrain-plan", "expected MODEL");
 	options.example.model = argv[optind];
-	if (check(&options, given, &err) != BETON_OK)
+	if (run_constraints_check(&values, false, &err) != BETON_OK)
 		return bt_usage_error("dtrain-plan", err.message);
 	if (plan_answer(&options, &fits, &err) == BETON_OK)
 		return fits ? 0 : 1;

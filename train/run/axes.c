@@ -7,7 +7,6 @@
 #include "common/error.h"
 #include "common/list.h"
 #include "common/system.h"
-#include "options_table.h"
 
 static const char *const names[DTRAIN_AXES] = {
 	[DTRAIN_AXIS_REPLICATE] = "replicate", [DTRAIN_AXIS_SHARD] = "shard", [DTRAIN_AXIS_TENSOR] = "tensor"};
@@ -44,47 +43,21 @@ int run_axes_read(const run_options *options, run_axes *out, beton_error *err)
 	return status;
 }
 
-int64_t run_axes_model_ranks(const run_options *options)
+int64_t run_axes_size(const run_options *options, const char *name)
 {
 	run_axes axes;
-	return run_axes_read(options, &axes, NULL) == BETON_OK && axes.size[DTRAIN_AXIS_TENSOR]
-		       ? axes.size[DTRAIN_AXIS_TENSOR]
-		       : 1;
+	if (run_axes_read(options, &axes, NULL) != BETON_OK)
+		return 0;
+	for (int i = 0; i < DTRAIN_AXES; i++)
+		if (names[i] && strcmp(names[i], name) == 0)
+			return axes.size[i];
+	return 0;
 }
 
-/* Options that need whole parameters on every rank, or that know nothing of the collectives of a model. */
-static const struct {
-	const char *name;
-	const char *why;
-} excludes[] = {
-	{"checkpoint", "a checkpoint has whole parameters"},
-	{"init", "a file of weights has whole parameters"},
-	{"reproducible", "sums have another order"},
-	{"offload", "units in host memory are whole"},
-	{"compress", "it is for whole gradients"},
-	{"overlap", "it measures the transfers of units alone"},
-	{"tune-units", "it measures the transfers of units alone"},
-	{"plan", "it prices the transfers of units alone"},
-};
-
-int run_axes_check(const run_options *options, beton_error *err)
+int64_t run_axes_model_ranks(const run_options *options)
 {
-	run_axes axes;
-	int status = run_axes_read(options, &axes, err);
-	if (status != BETON_OK || axes.size[DTRAIN_AXIS_TENSOR] < 2)
-		return status;
-	for (size_t i = 0; i < sizeof(excludes) / sizeof(excludes[0]); i++)
-		if (options->given[run_row_find(excludes[i].name)])
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--mesh tensor=%" PRId64 " excludes --%s: %s",
-				       axes.size[DTRAIN_AXIS_TENSOR], excludes[i].name, excludes[i].why);
-	if (options->strategy >= RUN_STRATEGY_LOCAL)
-		return bt_fail(
-			err, BETON_INVALID_ARGUMENT,
-			"--mesh tensor=%" PRId64
-			" needs a strategy whose ranks take their steps together: ddp, zero1, zero2, zero3, fsdp or "
-			"hsdp",
-			axes.size[DTRAIN_AXIS_TENSOR]);
-	return BETON_OK;
+	int64_t tensor = run_axes_size(options, names[DTRAIN_AXIS_TENSOR]);
+	return tensor ? tensor : 1;
 }
 
 int run_axes_check_world(const run_options *options, int64_t shard, beton_error *err)
@@ -95,9 +68,6 @@ int run_axes_check_world(const run_options *options, int64_t shard, beton_error 
 	int64_t given_shard = axes.size[DTRAIN_AXIS_SHARD], given_copies = axes.size[DTRAIN_AXIS_REPLICATE];
 	if (status != BETON_OK)
 		return status;
-	if (ranks % tensor != 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh: tensor=%" PRId64 " does not divide %" PRId64 " ranks", tensor, ranks);
 	if (given_shard && given_shard != shard)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--mesh: shard=%" PRId64 ", and %" PRId64

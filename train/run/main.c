@@ -524,6 +524,8 @@ static int complete_options(run_options *options, const struct rank_env *env, bo
 	if (status == BETON_OK && env->started)
 		options->world_size = env->world_size;
 	if (status == BETON_OK)
+		status = run_options_check(options, err);
+	if (status == BETON_OK)
 		status = run_parts_divide(options, err);
 	return status == BETON_OK ? run_options_divide_batch(options, err) : status;
 }
@@ -561,7 +563,7 @@ static int run(run_options *options, int argc, char **argv)
 	status = complete_options(options, &env, first, argc, argv, &lock, &err);
 	if (status == BETON_INVALID_ARGUMENT) {
 		fail_usage(&err);
-		run_session_decline(&env, options, DECLINE_MS, &err);
+		run_session_decline(&env, options, USAGE_DECLINE_MS, &err);
 		dtrain_checkpoint_lock_release(&lock);
 		return LAUNCH_EXIT_USAGE;
 	}

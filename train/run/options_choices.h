@@ -132,4 +132,16 @@ static const char *const resumes[] = {
 	NULL,
 };
 
+static const char *device_name(int index)
+{
+	static const char *const names[] = {"auto", "cuda", "cpu", "ref"};
+	return index < (int)(sizeof(names) / sizeof(names[0])) ? names[index] : NULL;
+}
+
+static const char *optimizer_name(int index)
+{
+	const dtrain_optimizer_kind *kind = dtrain_optimizer_kind_at(index);
+	return kind ? kind->name : NULL;
+}
+
 #endif

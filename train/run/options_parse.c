@@ -10,6 +10,7 @@
 #include <dtrain/comm.h>
 #include <dtrain/model.h>
 
+#include "axes.h"
 #include "common/arguments.h"
 #include "common/list.h"
 #include "common/suggest.h"
@@ -18,7 +19,6 @@
 #include "engine/recompute.h"
 #include "optimizer.h"
 #include "options_table.h"
-#include "parts.h"
 #include "recipes.h"
 #include "source.h"
 #include "strategy.h"
@@ -100,30 +100,6 @@ static bool draws(const run_options *options)
 	       options->data_weights;
 }
 
-static const char *find_order_problem(const run_options *options)
-{
-	if (is_weighted(options) && !options->weights)
-		return "--order weighted and weighted-unique need --weights";
-	if (!is_weighted(options) && options->weights)
-		return "--weights needs --order weighted or weighted-unique";
-	if (options->order == RUN_ORDER_LIST && !options->indices)
-		return "--order list needs --indices";
-	if (options->order == RUN_ORDER_BALANCED && run_task_at(options->task)->class_field < 0)
-		return "--order balanced needs samples with classes, which this task does not have";
-	if (options->order != RUN_ORDER_BALANCED && options->class_field)
-		return "--class-field needs --order balanced";
-	if (options->data_weights && options->order != RUN_ORDER_RANDOM)
-		return "--data-weights needs --order random";
-	if (options->data_weights && options->indices)
-		return "--data-weights and --indices cannot be combined";
-	if (options->epoch_samples && !draws(options))
-		return "--epoch-samples needs --order weighted, weighted-unique, balanced or uniform, or "
-		       "--data-weights";
-	if (options->direct && options->engine == BETON_ENGINE_MMAP)
-		return "--direct cannot be combined with --engine mmap, which uses the page cache";
-	return NULL;
-}
-
 static bool is_given(const run_options *options, const char *name)
 {
 	int row = run_row_find(name);
@@ -173,95 +149,28 @@ int run_options_divide_batch(run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
-static const char *find_schedule_problem(const run_options *options)
-{
-	const int schedule = options->schedule;
-	if ((options->warmup_epochs > 0) + (options->warmup_steps > 0) + (options->warmup_share > 0) > 1)
-		return "give one of --warmup-epochs, --warmup-steps and --warmup-share";
-	if (options->initial_lr > 0 && !has_warmup(options))
-		return "--initial-lr needs a warm-up: --warmup-epochs, --warmup-steps or --warmup-share";
-	if (options->milestones && schedule != DTRAIN_SCHEDULE_STEP)
-		return "--milestones needs --schedule step";
-	if (!options->milestones && schedule == DTRAIN_SCHEDULE_STEP)
-		return "--schedule step needs --milestones";
-	if (is_given(options, "milestone-factor") && schedule != DTRAIN_SCHEDULE_STEP)
-		return "--milestone-factor needs --schedule step";
-	if (is_given(options, "decay-share") && schedule != DTRAIN_SCHEDULE_WSD)
-		return "--decay-share needs --schedule wsd";
-	if (is_given(options, "schedule-power") && schedule != DTRAIN_SCHEDULE_POLYNOMIAL)
-		return "--schedule-power needs --schedule polynomial";
-	return NULL;
-}
-
-static const char *find_training_problem(const run_options *options)
-{
-	if (options->nesterov && options->momentum == 0)
-		return "--nesterov needs a --momentum above 0";
-	if (is_given(options, "batch-size") && is_given(options, "global-batch"))
-		return "give either --batch-size or --global-batch";
-	if (options->ema_warmup && options->ema == 0)
-		return "--ema-warmup needs an --ema above 0";
-	if (options->keep_best && (!options->checkpoint || !options->val))
-		return "--keep-best needs --checkpoint and --val";
-	if ((options->eval_every || options->eval_batches) && !options->val)
-		return options->eval_every ? "--eval-every needs --val" : "--eval-batches needs --val";
-	if (engine_offloads_optimizer((engine_offload)options->offload) && (options->lookahead > 0 || options->ema > 0))
-		return options->ema > 0 ? "--ema and an --offload of the optimizer cannot be combined"
-					: "--lookahead and an --offload of the optimizer cannot be combined";
-	if (is_given(options, "clip-norm-type") && options->clip_norm == 0 && !options->log && !options->tensorboard)
-		return "--clip-norm-type needs --clip-norm, --log or --tensorboard: nothing else has the norm";
-	if (options->checkpoint_every && !options->checkpoint)
-		return "--checkpoint-every needs --checkpoint";
-	if (options->checkpoint_async && !options->checkpoint)
-		return "--checkpoint-async needs --checkpoint";
-	return find_order_problem(options);
-}
-
-/* Neither is needed by what trains nothing; both would contradict each other. */
-static bool needs_length(const run_options *options)
-{
-	return !options->evaluate && ((!options->plan && !options->overlap) || options->epochs > 0);
-}
-
 int run_options_check(run_options *options, beton_error *err)
 {
+	const option_values values = run_options_values(options);
+	run_axes axes;
 	int status = run_task_check(options, err);
 	if (status == BETON_OK)
 		status = run_optimizer_complete(options, err);
 	if (status == BETON_OK && options->model)
 		status = find_model(options, err);
-	if (status != BETON_OK)
-		return status;
-	const engine_job job = run_options_job(options);
-	const char *problem = NULL, *of_schedule, *of_task;
-	if (options->evaluate && !options->val)
-		problem = "--evaluate needs --val";
-	else if (options->evaluate && !options->init == !options->checkpoint)
-		problem = "--evaluate needs either --init or --checkpoint";
-	else if (options->evaluate && !options->model)
-		problem = "--model is missing: the metadata of the weights do not name it";
-	else if (options->data.count == 0 && !options->evaluate)
-		problem = "--data is missing";
-	else if (!options->model)
-		problem = "--model is missing";
-	else if (!options->epochs == !options->steps && needs_length(options))
-		problem = "give either --epochs or --steps";
-	else if ((of_schedule = find_schedule_problem(options)) != NULL)
-		problem = of_schedule;
-	else if ((of_task = job.task->find_problem(&job, options->val != NULL)) != NULL)
-		problem = of_task;
-	else
-		problem = find_training_problem(options);
-	if (problem)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem);
-	status = check_scale(options, err);
 	if (status == BETON_OK)
-		status = run_strategy_check(options, err);
+		status = run_axes_read(options, &axes, err);
 	if (status == BETON_OK)
-		status = run_parts_check(options, err);
+		status = run_constraints_check(&values, false, err);
+	if (status == BETON_OK)
+		status = check_scale(options, err);
 	if (status == BETON_OK)
 		status = read_data_weights(options, err);
-	return status == BETON_OK ? check_names(options, err) : status;
+	if (status == BETON_OK)
+		status = check_names(options, err);
+	if (status != BETON_OK)
+		run_options_blame_recipe(options, err);
+	return status;
 }
 
 static void make_entries(struct option entries[ENTRIES_MAX])
@@ -595,11 +504,6 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 	if (options->evaluate)
 		options->vision.weights = run_options_weights(options);
 	run_options_drop_void(options);
-	if (status != BETON_OK)
-		return status;
-	status = run_options_check(options, err);
-	if (status != BETON_OK)
-		run_options_blame_recipe(options, err);
 	return status;
 }
 
@@ -613,9 +517,7 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
 		return status;
 	if (optind < argc)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': a value without an option", argv[optind]);
-	if (options->resume && options->evaluate)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--evaluate and --resume cannot be combined");
-	if (!options->resume)
-		return run_options_combine(options, argc, argv, err);
-	return options->checkpoint ? BETON_OK : bt_fail(err, BETON_INVALID_ARGUMENT, "--resume needs --checkpoint");
+	const option_values values = run_options_values(options);
+	status = run_constraints_check(&values, true, err);
+	return status == BETON_OK && !options->resume ? run_options_combine(options, argc, argv, err) : status;
 }

@@ -324,9 +324,7 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 	status = run_parts_divide(options, err);
 	if (status == BETON_OK)
 		status = share_batch(options, position, err);
-	if (status == BETON_OK)
-		status = find_changes(options, known, err);
-	return status == BETON_OK ? run_options_check(options, err) : status;
+	return status == BETON_OK ? find_changes(options, known, err) : status;
 }
 
 int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err)

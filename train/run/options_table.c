@@ -8,22 +8,9 @@
 #include <string.h>
 
 #include <dtrain/comm.h>
-#include <dtrain/optimizer.h>
 
 #include "engine/recompute.h"
 #include "options_choices.h"
-
-static const char *device_name(int index)
-{
-	static const char *const names[] = {"auto", "cuda", "cpu", "ref"};
-	return index < (int)(sizeof(names) / sizeof(names[0])) ? names[index] : NULL;
-}
-
-static const char *optimizer_name(int index)
-{
-	const dtrain_optimizer_kind *kind = dtrain_optimizer_kind_at(index);
-	return kind ? kind->name : NULL;
-}
 
 #define AT(member) offsetof(run_options, member)
 #define GROUP(title, more)                                                                 \
@@ -39,25 +26,25 @@ static const char *optimizer_name(int index)
 	ROW(name, change, OPTION_TEXT, member, argument, standard, text, manual, __VA_ARGS__)
 #define PATH(name, change, member, argument, text, manual, ...) \
 	ROW(name, change, OPTION_PATH, member, argument, NULL, text, manual, __VA_ARGS__)
-#define WHOLE(name, change, member, argument, low, high, standard, text, manual) \
-	ROW(name, change, OPTION_WHOLE, member, argument, standard, text, manual, .least = low, .most = high)
+#define WHOLE(name, change, member, argument, low, high, standard, text, ...) \
+	ROW(name, change, OPTION_WHOLE, member, argument, standard, text, __VA_ARGS__, .least = low, .most = high)
 #define SEED(name, change, member, argument, standard, text, manual) \
 	ROW(name, change, OPTION_SEED, member, argument, standard, text, manual, .least = 0)
-#define REALS(name, change, member, argument, number, low, high, standard, text, manual)                         \
-	ROW(name, change, OPTION_REALS, member, argument, standard, text, manual, .count = number, .least = low, \
+#define REALS(name, change, member, argument, number, low, high, standard, text, ...)                                 \
+	ROW(name, change, OPTION_REALS, member, argument, standard, text, __VA_ARGS__, .count = number, .least = low, \
 	    .most = high)
-#define CHOICE(name, change, member, argument, list, standard, text, manual) \
-	ROW(name, change, OPTION_CHOICE, member, argument, standard, text, manual, .choices = list)
-#define FLAG(name, change, member, text, manual) \
-	ROW(name, change, OPTION_FLAG, member, NULL, NULL, text, manual, .choices = flags)
+#define CHOICE(name, change, member, argument, list, standard, text, ...) \
+	ROW(name, change, OPTION_CHOICE, member, argument, standard, text, __VA_ARGS__, .choices = list)
+#define FLAG(name, change, member, text, ...) \
+	ROW(name, change, OPTION_FLAG, member, NULL, NULL, text, __VA_ARGS__, .choices = flags)
 /* Numbers of the optimizer. */
 #define NUMBER(name, change, member, low, high, standard, text, manual)                                              \
 	ROW(name, change, OPTION_REALS, member, "X", standard, text, manual, .count = 1, .least = low, .most = high, \
 	    .of_kind = true)
-#define KIND_FLAG(name, change, member, text, manual) \
-	ROW(name, change, OPTION_FLAG, member, NULL, NULL, text, manual, .choices = flags, .of_kind = true)
-#define SWITCH(name, change, member, list, argument, text, manual) \
-	ROW(name, change, OPTION_SWITCH, member, argument, NULL, text, manual, .choices = list)
+#define KIND_FLAG(name, change, member, text, ...) \
+	ROW(name, change, OPTION_FLAG, member, NULL, NULL, text, __VA_ARGS__, .choices = flags, .of_kind = true)
+#define SWITCH(name, change, member, list, argument, text, ...) \
+	ROW(name, change, OPTION_SWITCH, member, argument, NULL, text, __VA_ARGS__, .choices = list)
 
 const option_row run_rows[] = {
 	GROUP("Data and model", NULL),
@@ -82,7 +69,7 @@ const option_row run_rows[] = {
 	     "One number per file. In every 65536 positions each file gets its share, at positions drawn at "
 	     "random. The samples of a file come in passes, as many as needed; each pass is a new permutation of "
 	     "the file.",
-	     .none = true),
+	     .none = true, NEEDS(SET, IS("order", "random"))),
 	TEXT("image-field", FIXED, vision.image_field, "NAME", NULL,
 	     "picture field of --data and --val (default: `image`, or the first picture field)",
 	     "The first line of the output shows the fields in use.", .none = true),
@@ -111,11 +98,12 @@ const option_row run_rows[] = {
 	    "As ignore_index of PyTorch's cross_entropy: a rank's loss is the mean over the other pictures of its "
 	    "batch, "
 	    "and an evaluation leaves them out. The log then has no accuracy in training.",
-	    .least = INT32_MIN, .most = 0, .fact = "ignore_label"),
+	    .least = INT32_MIN, .most = 0, .fact = "ignore_label", NEEDS(SET, IS("loss", "cross-entropy"))),
 	REALS("bce-threshold", TOLD, vision.bce_threshold, "X", 1, 0, 1, "0",
 	      "with --loss `bce`, targets above X count as 1, others as 0; 0 = they count as they are",
 	      "As timm's --bce-target-thresh: with --mixup, both classes of a picture count as 1. The label smoothing "
-	      "is part of the target."),
+	      "is part of the target.",
+	      NEEDS(SET, IS("loss", "bce"))),
 	PATH("val", PLACE, val, "FILE", "validation set (default: no evaluation)",
 	     "A set of beton-set stands for its shards. If both files name their classes, a label must have the same "
 	     "name in both. When a run with a validation set is resumed, an empty name means none.",
@@ -177,7 +165,8 @@ const option_row run_rows[] = {
 	       "are alive in the step with the most bytes; with `full` all of them, and each step of the program with "
 	       "its "
 	       "bytes. Neither --epochs nor --steps is needed. dtrain-plan(1) needs neither data nor ranks. It writes "
-	       "nothing: `--checkpoint`, `--log` and `--tensorboard` stay as they are."),
+	       "nothing: `--checkpoint`, `--log` and `--tensorboard` stay as they are.",
+	       NEEDS(SET, IS("strategy", STRATEGY_TOGETHER " local"))),
 	FLAG("overlap", TOLD, overlap,
 	     "measure what communication the ranks wait for, and what would hide it, and exit",
 	     "Some steps on made-up samples are measured, on all ranks; they update nothing. For each unit of "
@@ -190,7 +179,8 @@ const option_row run_rows[] = {
 	     "another order, and transfers in more or fewer lanes. It writes nothing: `--checkpoint`, `--log` and "
 	     "`--tensorboard` stay as they are. Needs several ranks, and a strategy whose ranks "
 	     "take each step together, but neither --epochs nor --steps. On a busy machine the measured and the "
-	     "simulated times differ; if it is more than twofold, a warning says so."),
+	     "simulated times differ; if it is more than twofold, a warning says so.",
+	     NEEDS(SET, IS("strategy", STRATEGY_TOGETHER))),
 	ROW("classes", FREE, OPTION_WHOLE, vision.classes, "N", NULL,
 	    "number of classes (default: highest label of the data + 1)", NULL, .least = 1, .most = 1000000,
 	    .fact = "classes"),
@@ -214,7 +204,6 @@ const option_row run_rows[] = {
 	      "Each rank adds up the gradients of its batches, and the ranks reduce them once a step; the update "
 	      "uses the mean. Batch norm computes its statistics for each batch separately. Samples that do not "
 	      "fill a step at the end of an epoch are left out."),
-
 	WHOLE("reproducible", FIXED, reproducible, "V", 0, 4096, "0",
 	      "divide a step into V parts, for the same bits on any number of ranks; 0 = not",
 	      "A part is a batch of --batch-size samples, and each rank computes V / ranks of them in a step, which "
@@ -295,11 +284,11 @@ const option_row run_rows[] = {
 	      "store has five minutes, and joining has three. In any of these phases a rank that is stopped "
 	      "(SIGSTOP), or whose machine is cut off, for SECONDS + 1 ends the job, unless all ranks are stopped. A "
 	      "device that has not completed a step after SECONDS + 35 ends its rank."),
-
 	REALS("bucket-mb", TOLD, bucket_mb, "X", 1, 0, 4096, "0",
 	      "MiB of gradients in a bucket; 0 = 1 for the first, then 25",
 	      "The ranks reduce a bucket as a whole. A parameter is never split, so a bucket may be larger. With "
-	      "ring reduction, another size may change the last bits of the sums."),
+	      "ring reduction, another size may change the last bits of the sums.",
+	      NEEDS(GIVEN, IS("strategy", "ddp local"))),
 
 	GROUP("Several ranks", NULL),
 	CHOICE("strategy", TOLD, strategy, "NAME", strategies, "ddp", "how ranks share the parameters: %s",
@@ -316,7 +305,8 @@ const option_row run_rows[] = {
 	      "neighbouring ranks that share one copy of the parameters; 0 = all, with hsdp the ranks of a machine",
 	      "With any sharding strategy. The number of ranks must be a multiple of N. There are ranks / N copies; "
 	      "the "
-	      "ranks that have the same shard of different copies add up only its gradients."),
+	      "ranks that have the same shard of different copies add up only its gradients.",
+	      NEEDS(USED, IS("strategy", STRATEGY_SHARDS))),
 	TEXT("mesh", FREE, mesh, "AXIS=N[,AXIS=N...]", NULL,
 	     "how the ranks divide data and model: tensor=N, replicate=N, shard=N",
 	     "`tensor`: N neighbouring ranks compute one model together, for the same samples: each has a part of the "
@@ -332,31 +322,38 @@ const option_row run_rows[] = {
 	      "MiB of parameters that are gathered together; 0 = a block of the model",
 	      "For sharding strategies. A block is a layer of a transformer or a stage of a ResNet. A parameter is in "
 	      "one "
-	      "unit, so a unit may be larger."),
+	      "unit, so a unit may be larger.",
+	      NEEDS(GIVEN, IS("strategy", STRATEGY_SHARDS))),
 	FLAG("tune-units", FREE, tune_units, "choose --bucket-mb or --unit-mb from a few steps before the first",
 	     "Steps are measured as with --overlap, with the default units. The size from a sixteenth to four times "
 	     "that of the largest one with which a step is expected to be shortest is chosen, if it gains a hundredth "
 	     "and its memory is free; otherwise the default units are kept. All ranks have the same. Training is "
 	     "that with the size given by hand: `ddp` may add up in another order. The log and checkpoints have the "
-	     "size in the place of this option, so a resumed run keeps it."),
+	     "size in the place of this option, so a resumed run keeps it.",
+	     NEEDS(GIVEN, IS("strategy", STRATEGY_TOGETHER))),
 	TEXT("unit-pattern", TOLD, unit_pattern, "PATTERN", NULL, "modules whose parameters are gathered together",
 	     "For sharding strategies, in place of blocks. PATTERN is a shell pattern that matches the names of "
 	     "modules, "
 	     "which are the names of parameters without their last part. `transformer.h.*` makes a unit of each layer "
 	     "of a "
 	     "GPT-2, `layer[1-4].*` of each block of a ResNet. The parameters between two such modules are a unit, "
-	     "too."),
+	     "too.",
+	     NEEDS(GIVEN, IS("strategy", STRATEGY_SHARDS))),
 	REALS("prefetch-mb", FREE, prefetch_mb, "X", 1, 0, 65536, "64",
 	      "MiB of units that are gathered ahead of use; 0 = none",
 	      "For zero3 and hsdp, and with --offload parameters. The next unit is gathered ahead in any case, unless "
 	      "X "
-	      "is 0."),
+	      "is 0.",
+	      NEEDS(GIVEN, IS("strategy", "zero3 fsdp hsdp"), IS("offload", OFFLOAD_UNITS))),
 	FLAG("keep-gathered", FREE, keep_gathered, "keep units gathered from forward to backward",
-	     "For zero3 and hsdp, and with --offload parameters: a third less traffic, and as much memory as zero2."),
+	     "For zero3 and hsdp, and with --offload parameters: a third less traffic, and as much memory as zero2.",
+	     NEEDS(GIVEN, IS("strategy", "zero3 fsdp hsdp"), IS("offload", OFFLOAD_UNITS))),
 	FLAG("accumulate-locally", FREE, accumulate_locally, "with --accumulate, reduce gradients once a step",
 	     "For zero2, zero3 and hsdp, which otherwise reduce the gradients of each batch, so that a rank has "
 	     "gradients "
-	     "of its shards only. `ddp` and `zero1` always reduce once."),
+	     "of its shards only. `ddp` and `zero1` always reduce once.",
+	     RULES(OWN(NEEDS, GIVEN, LIST(IS("strategy", "zero2 zero3 fsdp hsdp")), .early = false),
+		   OWN(NEEDS, GIVEN, LIST(ABOVE("accumulate", 1)), .early = false))),
 	FLAG("sync-batch-norm", TOLD, sync_batch_norm, "batch norm over the batches of all ranks together",
 	     "As torch.nn.SyncBatchNorm: mean and variance are taken over the ranks' batches together, and so are the "
 	     "running statistics. For batches that are small on each rank. Each batch norm waits for the other ranks, "
@@ -368,24 +365,30 @@ const option_row run_rows[] = {
 	       "ranks'. `broadcast`: rank 0's, as with PyTorch's broadcast_buffers; PyTorch sends them before "
 	       "each forward, but no training step reads them, so they are sent when they are needed. `own`: each "
 	       "rank evaluates with its own, and a checkpoint has rank 0's, which all ranks get when a run is "
-	       "resumed."),
+	       "resumed.",
+	       NEEDS(GIVEN, IS("strategy", STRATEGY_TOGETHER " local"))),
 	WHOLE("local-steps", TOLD, local_steps, "N", 1, RUN_STEPS_MAX, "500",
 	      "with --strategy `local`, steps that the ranks train apart",
-	      "A round ends after so many steps, and with the run. 500 is what DiLoCo's authors use."),
+	      "A round ends after so many steps, and with the run. 500 is what DiLoCo's authors use.",
+	      NEEDS(GIVEN, IS("strategy", "local"))),
 	WHOLE("local-warmup", FIXED, local_warmup, "N", 0, RUN_STEPS_MAX, "0",
 	      "with --strategy `local`, steps before the first round",
-	      "In these the ranks reduce gradients, as with `ddp` (post-local SGD)."),
+	      "In these the ranks reduce gradients, as with `ddp` (post-local SGD).",
+	      NEEDS(GIVEN, IS("strategy", "local"))),
 	REALS("outer-lr", TOLD, outer_lr, "X", 1, 1e-6, 1e6, "0.7",
 	      "with --strategy `local`, learning rate of the outer optimizer",
 	      "1 with --outer-momentum 0 makes the mean of the ranks' parameters the new ones, as in local SGD. The "
-	      "default is DiLoCo's."),
+	      "default is DiLoCo's.",
+	      NEEDS(GIVEN, IS("strategy", "local"))),
 	REALS("outer-momentum", TOLD, outer_momentum, "X", 1, 0, 1 - DBL_EPSILON, "0.9",
-	      "with --strategy `local`, Nesterov momentum of the outer optimizer", NULL),
+	      "with --strategy `local`, Nesterov momentum of the outer optimizer", NULL,
+	      NEEDS(GIVEN, IS("strategy", "local"))),
 	WHOLE("staleness", TOLD, staleness, "N", 0, 1000000000, "8",
 	      "with --strategy `async`, batches that a worker may be ahead of the slowest; 0 = synchronous",
 	      "With 0 the gradients of all workers make one step, as with `ddp`. Otherwise each worker's gradients are "
 	      "a "
-	      "step of their own."),
+	      "step of their own.",
+	      NEEDS(GIVEN, IS("strategy", "async"))),
 	CHOICE("compress", TOLD, compress, "METHOD", compressions, "none",
 	       "%s: what ranks send in place of gradients in F32",
 	       "`f16` and `bf16`: that type; gradients are divided by the number of ranks before, and with a sharding "
@@ -400,19 +403,22 @@ const option_row run_rows[] = {
 	       "ranks; else of ranks / --shard), with shards that cut other matrices, or with another product of ranks "
 	       "and --accumulate, begins without it and says so."),
 	REALS("compress-ratio", TOLD, compress_ratio, "X", 1, 1e-6, 1, "0.01", "share of gradients that `topk` sends",
-	      NULL),
-	FLAG("no-error-feedback", TOLD, no_error_feedback, "drop what `int8`, `topk` and `powersgd` do not send", NULL),
+	      NULL, NEEDS(GIVEN, IS("compress", "topk"))),
+	FLAG("no-error-feedback", TOLD, no_error_feedback, "drop what `int8`, `topk` and `powersgd` do not send", NULL,
+	     NEEDS(GIVEN, IS("compress", "int8 topk powersgd"))),
 	WHOLE("powersgd-rank", TOLD, powersgd_rank, "N", 1, 65536, "1", "columns of the matrices that `powersgd` sends",
-	      NULL),
+	      NULL, NEEDS(GIVEN, IS("compress", "powersgd"))),
 	WHOLE("powersgd-start", TOLD, powersgd_start, "N", 0, RUN_STEPS_MAX, "1000",
 	      "steps before `powersgd` begins; until then gradients are sent as they are",
 	      "Gradients of the first steps are approximated badly. On a GPU, steps are captured from then on. A "
 	      "resumed run "
-	      "goes on counting, on any number of ranks above one."),
+	      "goes on counting, on any number of ranks above one.",
+	      NEEDS(GIVEN, IS("compress", "powersgd"))),
 	REALS("powersgd-min-rate", TOLD, powersgd_min_rate, "X", 1, 1e-6, 1e6, "2",
-	      "compress only matrices that become X times smaller, and more", NULL),
+	      "compress only matrices that become X times smaller, and more", NULL,
+	      NEEDS(GIVEN, IS("compress", "powersgd"))),
 	FLAG("no-warm-start", TOLD, no_warm_start, "let `powersgd` draw its matrices in each step anew",
-	     "By default a step begins with the matrices of the last one."),
+	     "By default a step begins with the matrices of the last one.", NEEDS(GIVEN, IS("compress", "powersgd"))),
 
 	GROUP("Optimizer", NULL),
 	TEXT("optimizer", FIXED, optimizer, "NAME", "sgd", "%s",
@@ -439,20 +445,22 @@ const option_row run_rows[] = {
 	       "as the share of the steps that are left to the power of --schedule-power, as PyTorch's PolynomialLR. "
 	       "`step` is multiplied by --milestone-factor at each of --milestones, as PyTorch's MultiStepLR."),
 	REALS("decay-share", TOLD, decay_share, "X", 1, 0, 1, "0.2",
-	      "length of the decay of `wsd` as a share of the run", "Rounded to a step."),
+	      "length of the decay of `wsd` as a share of the run", "Rounded to a step.",
+	      NEEDS(GIVEN, IS("schedule", "wsd"))),
 	REALS("schedule-power", TOLD, schedule_power, "X", 1, 1e-3, 1e3, "1", "power of the schedule `polynomial`",
-	      NULL),
+	      NULL, NEEDS(GIVEN, IS("schedule", "polynomial"))),
 	TEXT("milestones", TOLD, milestones, "X[,...]", NULL, "epochs at which the schedule `step` changes the rate",
 	     "Counted from the start of the run, in rising order. X may be a fraction, and is rounded to a step.",
-	     .none = true),
+	     .none = true, NEEDS(USED, IS("schedule", "step"))),
 	REALS("milestone-factor", TOLD, milestone_factor, "X", 1, 0, 1e3, "0.1",
-	      "factor on the learning rate at each of --milestones", NULL),
+	      "factor on the learning rate at each of --milestones", NULL, NEEDS(GIVEN, IS("schedule", "step"))),
 	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX, NULL,
 	      "learning rate of the warm-up's first step (default: --lr / warm-up steps)",
 	      "The rate rises linearly from there and reaches --lr at the first step after the warm-up. By default "
 	      "it reaches --lr at the last step of the warm-up. --lr / (warm-up steps + 1) gives nanoGPT's warm-up. A "
 	      "warm-up is required. If the warm-up rounds to no "
-	      "steps, the run starts at --lr."),
+	      "steps, the run starts at --lr.",
+	      NEEDS(USED, SET("warmup-epochs"), SET("warmup-steps"), SET("warmup-share"))),
 	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "0", "learning rate at the end of the schedule",
 	      "`constant` and `step` do not use it."),
 	REALS("warmup-epochs", TOLD, warmup_epochs, "X", 1, 0, 1e6, "0", "length of the warm-up in epochs",
@@ -463,7 +471,7 @@ const option_row run_rows[] = {
 	REALS("warmup-share", TOLD, warmup_share, "X", 1, 0, 1, "0", "length of the warm-up as a share of the run",
 	      "Rounded to a step."),
 	NUMBER("momentum", TOLD, momentum, 0, 1 - DBL_EPSILON, "0.9", "momentum", NULL),
-	KIND_FLAG("nesterov", TOLD, nesterov, "use Nesterov momentum", NULL),
+	KIND_FLAG("nesterov", TOLD, nesterov, "use Nesterov momentum", NULL, NEEDS(USED, ABOVE("momentum", 0))),
 	NUMBER("beta1", TOLD, beta1, 0, 1 - DBL_EPSILON, NULL, "decay of the mean of gradients", NULL),
 	NUMBER("beta2", TOLD, beta2, 0, 1 - DBL_EPSILON, NULL, "decay of the mean of squared gradients",
 	       "For `lion` the decay of the mean of gradients; beta1 mixes that mean with the gradient."),
@@ -497,7 +505,9 @@ const option_row run_rows[] = {
 	       "finite gradients become 0 and infinite ones NaN. If the norm is NaN, all gradients become NaN. With "
 	       "`fp16` such a step is skipped."),
 	CHOICE("clip-norm-type", TOLD, clip_norm_type, "TYPE", norms, "2", "norm of --clip-norm and of the log: %s",
-	       "The root of the sum of squares, the sum of magnitudes, or the largest magnitude."),
+	       "The root of the sum of squares, the sum of magnitudes, or the largest magnitude.",
+	       RULES(OWN(NEEDS, GIVEN, LIST(SET("clip-norm"), SET("log"), SET("tensorboard")),
+			 .reason = "nothing else has the norm"))),
 	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and norms",
 	     "These are the parameters of one dimension. Common in recipes for ImageNet and for language models."),
 	TEXT("no-decay", TOLD, no_decay, "PATTERN[,...]", NULL, "no weight decay of the parameters that match",
@@ -527,7 +537,8 @@ const option_row run_rows[] = {
 	      "with the weights themselves. Evaluation uses the average. Checkpoints have both; see CHECKPOINTS."),
 	FLAG("ema-warmup", TOLD, ema_warmup, "raise the average's decay from 0 to --ema",
 	     "As in timm: after n updates the decay is the smaller of --ema and 1 - (n + 1)^(-2/3). Without this "
-	     "option, the average of a short run is mostly the initial weights."),
+	     "option, the average of a short run is mostly the initial weights.",
+	     NEEDS(USED, ABOVE("ema", 0))),
 	WHOLE("ema-every", TOLD, ema_every, "N", 1, 1e6, "1", "update the average every N steps", NULL),
 	REALS("whiten-bias-epochs", TOLD, vision.whiten_bias_epochs, "X", 1, 0, 1e6, "3",
 	      "epochs during which `airbench94` trains its first layer's bias", "Later the bias is frozen."),
@@ -560,14 +571,16 @@ const option_row run_rows[] = {
 	    "weights of the samples, for the weighted orders",
 	    "FIELD is an integer or floating-point field of --data. FILE needs a slash, and has one number per "
 	    "line: for each sample, or for each of --indices. A sample of weight 0 is never drawn.",
-	    .none = true),
+	    .none = true, NEEDS(USED, IS("order", "weighted weighted-unique"))),
 	TEXT("class-field", FIXED, class_field, "NAME", NULL,
-	     "class of a sample for the order `balanced` (default: the label)", NULL, .none = true),
+	     "class of a sample for the order `balanced` (default: the label)", NULL, .none = true,
+	     NEEDS(USED, IS("order", "balanced"))),
 	WHOLE("window-pages", FIXED, window_pages, "N", 1, UINT32_MAX, "64",
 	      "pages in a window of the order `quasi-random`", NULL),
 	WHOLE("epoch-samples", FIXED, epoch_samples, "N", 0, 1e12, "0",
 	      "samples per epoch where samples are drawn; 0 = as many as there are",
-	      "For the orders `weighted`, `weighted-unique`, `balanced` and `uniform`, and for --data-weights."),
+	      "For the orders `weighted`, `weighted-unique`, `balanced` and `uniform`, and for --data-weights.",
+	      NEEDS(USED, IS("order", "weighted weighted-unique balanced uniform"), SET("data-weights"))),
 	CHOICE("engine", FREE, engine, "NAME", engines, "auto", "how to read files: %s",
 	       "`mmap` maps files into memory; a file that becomes shorter during the run kills the process. "
 	       "`threads` copies from the page cache, and a pool of threads reads what is not cached. `uring` is "
@@ -585,7 +598,6 @@ const option_row run_rows[] = {
 	      "smallest possible one."),
 	WHOLE("max-pixels", FREE, max_pixels, "N", 0, 1e15, "0",
 	      "a JPEG with more pixels is a bad sample; 0 = 89478485", "It is not decoded."),
-
 	CHOICE("bad-samples", TOLD, bad_samples, "NAME", bad_samples, "fail",
 	       "action on a picture that cannot be read or decoded: %s",
 	       "`fail` ends the run and names the sample. `skip` replaces a bad training picture by another picture "
@@ -659,7 +671,8 @@ const option_row run_rows[] = {
 	       "`flip` adds the logits of a validation picture and of its mirror image, and computes class and loss "
 	       "from the sum. `flip-shift` computes class and loss from a mean of logits. Half of it is the mean of "
 	       "those two views. The other half is the mean of four views: the picture shifted by one pixel to the "
-	       "lower right and to the upper left, with mirrored edges, and the mirror images of both."),
+	       "lower right and to the upper left, with mirrored edges, and the mirror images of both.",
+	       NEEDS(USED, SET("val"))),
 	ROW("mean", TOLD, OPTION_REALS, vision.mean, "R,G,B", "123.675,116.28,103.53",
 	    "mean to subtract from each channel, on the scale 0..255", "The default is ImageNet's.", .count = 3,
 	    .least = -1e6, .most = 1e6, .fact = "mean"),
@@ -723,7 +736,8 @@ const option_row run_rows[] = {
 	WHOLE("eval-every", TOLD, eval_every, "N", 0, RUN_STEPS_MAX, "0", "also evaluate every N steps; 0 = no",
 	      "Training goes on as without it. Besides its samples an evaluation costs the start of its loader, some "
 	      "0.03 ms. "
-	      "With --keep-best the best of these evaluations is kept, too."),
+	      "With --keep-best the best of these evaluations is kept, too.",
+	      NEEDS(USED, SET("val"))),
 	WHOLE("eval-batches", TOLD, eval_batches, "N", 0, RUN_STEPS_MAX, "0",
 	      "evaluate N batches of each rank, spread evenly over --val; 0 = the whole --val",
 	      "The K samples of S have the numbers 0, S / K, 2 S / K and so on, rounded down. They are "
@@ -731,29 +745,34 @@ const option_row run_rows[] = {
 	      "same each time, and with another number of ranks or --batch-size others. With "
 	      "--reproducible, N batches of each of its parts are evaluated, which are the same samples on any number "
 	      "of "
-	      "ranks."),
+	      "ranks.",
+	      NEEDS(USED, SET("val"))),
 	FLAG("val-per-class", TOLD, val_per_class, "also log the accuracy of each class",
-	     "The record of each evaluation has a list `val_classes`. With --evaluate the list is printed."),
+	     "The record of each evaluation has a list `val_classes`. With --evaluate the list is printed.",
+	     RULES(OWN(NEEDS, SET, LIST(IS("task", "vision")), .reason = "samples of other tasks have no classes"))),
 	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints to DIR, at the end of each epoch and of the run",
 	     "Also when a signal ends training; see CHECKPOINTS.", .none = false),
 	WHOLE("checkpoint-every", FREE, checkpoint_every, "N", 0, RUN_STEPS_MAX, "0",
-	      "also write a checkpoint every N steps; 0 = no", NULL),
+	      "also write a checkpoint every N steps; 0 = no", NULL, NEEDS(SET, SET("checkpoint"))),
 	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N checkpoints; 0 = all",
 	      NULL),
 	FLAG("checkpoint-async", FREE, checkpoint_async, "write checkpoints while training goes on",
 	     "Each rank copies what it writes to host memory, which --plan tells, and a thread writes the copy. "
 	     "Training waits for the copy only, and for the checkpoint before if that is still being written. The "
 	     "files are the same. The run ends when its last checkpoint is on disk. If one cannot be written, the "
-	     "run ends with that error after one of the next steps."),
+	     "run ends with that error after one of the next steps.",
+	     NEEDS(SET, SET("checkpoint"))),
 	FLAG("keep-best", TOLD, keep_best, "also keep the checkpoint with the best evaluation on --val, as DIR/best",
 	     "The best one has the highest top-1; with several labels (--loss `bce`) the highest F1, with --loss `mse` "
 	     "and --task `lm` the lowest loss. Among equal ones it keeps the first. `best` is a link to "
 	     "the checkpoint's folder. It does not count for --keep-checkpoints, and is kept until a better one "
-	     "is saved."),
+	     "is saved.",
+	     RULES(OWN(NEEDS_ALL, USED, LIST(SET("checkpoint"), SET("val")), .early = false))),
 	SWITCH("resume", FREE, resume, resumes, "auto",
 	       "continue from the newest checkpoint of --checkpoint, with its options; auto: or start a new run",
 	       "See RESUMING. Without a checkpoint it fails, or with `auto` starts a new run, "
-	       "so that a scheduler can give the same command each time."),
+	       "so that a scheduler can give the same command each time.",
+	       RULES(OWN(NEEDS, SET, LIST(SET("checkpoint")), .early = true))),
 	FLAG("help", FREE, help, "show this help and exit (-h)", NULL),
 	FLAG("version", FREE, version, "show the version and exit (-V)", NULL),
 };

@@ -6,6 +6,7 @@
 #define RUN_OPTIONS_TABLE_H
 
 #include "options.h"
+#include "options_constraints.h"
 
 typedef enum option_kind {
 	OPTION_GROUP, /* a heading of --help */
@@ -54,6 +55,7 @@ typedef struct option_row {
 	const char *fact;   /* its key in the metadata of weights, which --evaluate reads; NULL: none */
 	/* For a text from a list elsewhere: the name at an index from 0, NULL at the end. NULL: any text. */
 	const char *(*name_at)(int index);
+	const option_constraint *constraints; /* of this option; the last one is OPTION_NO_MORE. NULL: none */
 } option_row;
 
 extern const option_row run_rows[];
@@ -76,6 +78,9 @@ void run_recipe_print(FILE *out, const run_recipe *recipe, const char *indent, i
  * message names the option, the text and the possible values. */
 int run_row_parse(const option_row *row, const char *text, run_options *options, beton_error *err);
 
+/* The options as constraints see them. */
+option_values run_options_values(const run_options *options);
+
 /* A copy that lives as long as the options; NULL: no memory. */
 const char *run_options_keep(run_options *options, const char *text);
 
@@ -88,9 +93,10 @@ int run_options_set_defaults(run_options *options, int task, beton_error *err);
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err);
 /* Drops options that the command line overrides under another name, or that have no effect with it. */
 void run_options_drop_void(run_options *options);
-/* Checks combinations of options, and names. */
+/* Completes the options and checks them: constraints, and names. Call it when world_size is final. INVALID_ARGUMENT:
+ * the message also says what of it the recipe has. */
 int run_options_check(run_options *options, beton_error *err);
-/* Applies the recipe of a run that begins, and checks the options. argv's must have been applied. */
+/* Applies the recipe of a run that begins. argv's must have been applied. */
 int run_options_combine(run_options *options, int argc, char **argv, beton_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "common/list.h"
 #include "common/suggest.h"
+#include "axes.h"
 #include "common/system.h"
 #include "options_table.h"
 
@@ -281,4 +282,77 @@ int run_row_text(const option_row *row, const run_options *options, char **out, 
 		return BETON_OK;
 	*out = text_of(row, member);
 	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "--%s: out of memory", row->name);
+}
+
+/* A part of several reals, by its name in the argument: MAX of MIN,MAX. */
+static double real_at(const option_row *row, const double *reals, const char *part)
+{
+	int index = 0;
+	size_t length = strlen(part);
+	for (const char *at = row->argument; strncmp(at, part, length) != 0; at++)
+		index += *at == ',';
+	return reals[index];
+}
+
+/* part NULL: the option as a whole. */
+static void look(const option_row *row, const char *part, const run_options *options, option_value *out)
+{
+	const void *member = (const char *)options + row->offset;
+	switch (row->kind) {
+	case OPTION_TEXT:
+	case OPTION_PATH:
+	case OPTION_NAME:
+		out->text = *(const char *const *)member;
+		if (part)
+			out->number = (double)run_axes_size(options, part);
+		break;
+	case OPTION_PATHS:
+		out->number = ((const run_files *)member)->count;
+		break;
+	case OPTION_WHOLE:
+		out->number = (double)*(const int64_t *)member;
+		break;
+	case OPTION_SEED:
+		out->number = (double)*(const uint64_t *)member;
+		break;
+	case OPTION_REALS:
+		out->number = part ? real_at(row, member, part) : *(const double *)member;
+		break;
+	case OPTION_CHOICE:
+	case OPTION_SWITCH:
+		out->text = row->choices[*(const int *)member];
+		break;
+	case OPTION_FLAG:
+		out->text = row->choices[*(const bool *)member];
+		break;
+	case OPTION_TOKENS:
+	case OPTION_GROUP:
+		break;
+	}
+}
+
+static bool find_value(const void *context, const char *name, option_value *out)
+{
+	const run_options *options = context;
+	const char *part = strchr(name, '.');
+	char whole[64];
+	snprintf(whole, sizeof(whole), "%.*s", (int)strcspn(name, "."), name);
+	int row = run_row_find(whole);
+	*out = (option_value){.text = NULL};
+	if (row < 0)
+		return false;
+	out->given = options->given[row];
+	out->toggles = run_rows[row].kind == OPTION_FLAG || run_rows[row].kind == OPTION_SWITCH;
+	if (!is_none(&run_rows[row], (const char *)options + run_rows[row].offset))
+		look(&run_rows[row], part ? part + 1 : NULL, options, out);
+	/* A path may be called none. */
+	bool chosen = out->text && run_rows[row].choices;
+	out->set = chosen ? strcmp(out->text, "none") != 0 && strcmp(out->text, "no") != 0
+			  : (out->text && !part) || out->number != 0;
+	return true;
+}
+
+option_values run_options_values(const run_options *options)
+{
+	return (option_values){.context = options, .find = find_value, .what = "run"};
 }

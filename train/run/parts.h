@@ -8,9 +8,6 @@
 
 #include "options.h"
 
-/* INVALID_ARGUMENT: --reproducible, or another option that does not go with it. */
-int run_parts_check(const run_options *options, beton_error *err);
-
 /* With --reproducible, sets accumulate to the parts of a rank. Call it when world_size is final. INVALID_ARGUMENT: the
  * ranks cannot share the parts. */
 int run_parts_divide(run_options *options, beton_error *err);

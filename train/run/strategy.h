@@ -9,16 +9,13 @@
 #include "options.h"
 #include "rank_env.h"
 
-/* Checks the options of --strategy against each other. Errors: INVALID_ARGUMENT. */
-int run_strategy_check(const run_options *options, beton_error *err);
-
 /* Whether rank 0 is a parameter server, and the others its workers. An evaluation has neither. */
 bool run_strategy_is_async(const run_options *options);
 /* The number of ranks whose batches make a step. */
 int64_t run_strategy_shares(const run_options *options);
 /* What they are called: "rank" or "worker". */
 const char *run_strategy_sharer(const run_options *options);
-/* INVALID_ARGUMENT: too few ranks. Call it when world_size is final. */
+/* INVALID_ARGUMENT: the ranks cannot be divided so. Call it when world_size is final. */
 int run_strategy_check_world(const run_options *options, beton_error *err);
 
 /* Collective: the mesh of the strategy over the world. INVALID_ARGUMENT: the ranks cannot be divided like that. */

@@ -3,17 +3,6 @@
 
 #include "parts.h"
 
-static const char *find_problem(const engine_job *job, bool validates)
-{
-	const lm_options *options = lm_options_of(job);
-	(void)validates;
-	if (job->per_class)
-		return "--val-per-class needs samples with classes, which --task lm does not have";
-	if (options->context_length && options->window_stride > options->context_length)
-		return "--window-stride is above --context-length";
-	return NULL;
-}
-
 static const char *find_model_problem(const dtrain_transformer *model)
 {
 	return model->vocabulary ? NULL : "a model of pictures, not of tokens; see --task";
@@ -37,7 +26,6 @@ const engine_task lm_task = {
 	.find_model_problem = find_model_problem,
 	.units = units,
 	.flops = lm_flops,
-	.find_problem = find_problem,
 	.read_data = lm_read_data,
 	.check = lm_check,
 	.set_samples = lm_set_samples,

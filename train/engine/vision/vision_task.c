@@ -6,40 +6,6 @@
 #include "common/error.h"
 #include "parts.h"
 
-static const char *find_problem(const engine_job *job, bool validates)
-{
-	const vision_options *options = vision_options_of(job);
-	if (options->crop_scale[0] > options->crop_scale[1])
-		return "--crop-scale: MIN is above MAX";
-	if (options->crop_ratio[0] > options->crop_ratio[1])
-		return "--crop-ratio: MIN is above MAX";
-	if (options->translate >= options->image_size)
-		return "--translate is not below --image-size";
-	if (options->flip_mode == BETON_FLIP_ALTERNATE && options->flip == 0)
-		return "--flip-mode alternate needs a --flip above 0";
-	if (options->cutout > options->image_size)
-		return "--cutout is above --image-size";
-	if (options->color_jitter[3] > 0.5)
-		return "--color-jitter: the hue is above 0.5";
-	if (options->tta != VISION_TTA_NONE && !validates)
-		return "--tta needs --val";
-	if (options->tta != VISION_TTA_NONE && options->loss == VISION_LOSS_MSE)
-		return "--tta adds logits, which --loss mse does not have";
-	if (options->bce_threshold > 0 && options->loss != VISION_LOSS_BCE)
-		return "--bce-threshold needs --loss bce";
-	if (options->ignore_label && options->loss != VISION_LOSS_CROSS_ENTROPY)
-		return "--ignore-label needs --loss cross-entropy";
-	if (options->ignore_label && (options->mixup > 0 || options->cutmix > 0))
-		return "--ignore-label cannot be combined with --mixup and --cutmix, which mix labels";
-	if (job->label_smoothing > 0 && options->loss == VISION_LOSS_MSE)
-		return "--label-smoothing cannot be combined with --loss mse, which has no classes";
-	if (job->evaluates && !options->classes)
-		return "--classes is missing: the metadata of the weights do not have it";
-	if (options->tta == VISION_TTA_FLIP_SHIFT && options->image_size < 2)
-		return "--tta flip-shift needs an --image-size above 1";
-	return NULL;
-}
-
 /* A standard deviation of 0..1, on the scale 0..255; the default and other large ones are there already. */
 static double scaled(double std)
 {
@@ -112,7 +78,6 @@ const engine_task vision_task = {
 	.no_decay = no_decay,
 	.model_name = dtrain_model_name,
 	.find_model_problem = find_model_problem,
-	.find_problem = find_problem,
 	.read_data = vision_read_data,
 	.class_names = vision_class_names,
 	.check = vision_check,
