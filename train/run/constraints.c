@@ -183,9 +183,10 @@ static int check_one(const constraint_check *check, const option_test *subject, 
 		bt_append(text, sizeof(text), " is missing");
 		return refuse(check, text, err);
 	}
-	if (subject)
+	const bool needs = subject && constraint->relation == OPTION_ONE;
+	if (needs)
 		append_option(check, subject, value, false, text);
-	bt_append(text, sizeof(text), "%s %s ", subject ? " needs" : "give", count == 2 ? "either" : "one of");
+	bt_append(text, sizeof(text), "%s %s ", needs ? " needs" : "give", count == 2 ? "either" : "one of");
 	append_objects(check, count == 2 ? "or " : "and ", text);
 	return refuse(check, text, err);
 }

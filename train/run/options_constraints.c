@@ -20,7 +20,8 @@ const option_constraint run_constraints[] = {
 		   .unless = LIST(SET("evaluate"), SET("plan"), SET("overlap"))),
 
 	/* Several options for one thing. */
-	CONSTRAINT(AT_MOST_ONE, ALWAYS, LIST(SET("epochs"), SET("steps")), .unless = LIST(SET("evaluate"))),
+	CONSTRAINT(AT_MOST_ONE, LIST(SET("plan"), SET("overlap")), LIST(SET("epochs"), SET("steps")),
+		   .unless = LIST(SET("evaluate"))),
 	CONSTRAINT(AT_MOST_ONE, ALWAYS, LIST(SET("warmup-epochs"), SET("warmup-steps"), SET("warmup-share"))),
 	CONSTRAINT(AT_MOST_ONE, ALWAYS, LIST(GIVEN("batch-size"), GIVEN("global-batch"))),
 	CONSTRAINT(AT_MOST_ONE, ALWAYS, LIST(SET("unit-mb"), SET("unit-pattern"))),
