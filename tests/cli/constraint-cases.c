@@ -3,7 +3,7 @@
  * constraint-cases PLAN_OPTION...: a line for each way to violate a constraint of dtrain-ffcv's options, and no other
  * one:
  *
- *   message|the options of dtrain-ffcv|those of dtrain-plan, or -
+ *   message|options of dtrain-ffcv|options of dtrain-plan, or -
  *
  * PLAN_OPTION: the options that dtrain-plan has, without dashes. Fails for a row that names an unknown option, and for
  * one that cannot be violated alone. */
@@ -358,7 +358,7 @@ static void violate(const command_line *begun, const trial *now)
 			}
 		break;
 	default:
-		/* 3 is no power of two, 3 does not divide 4, and what is above 4 is above it. */
+		/* 3 is not a power of two, 3 does not divide 4, and 5 is above 4. */
 		if (objects[0].option && objects[0].is != OPTION_LITERAL) {
 			set_number(&line, objects[0].option, run_rows[row_of(name)].kind == OPTION_REALS ? 0.25 : 4);
 			fix(&line, &objects[0], NULL);

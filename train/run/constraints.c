@@ -5,7 +5,7 @@
 #include "common/system.h"
 #include "options_table.h"
 
-enum { TEXT_BYTES = 400 };
+enum { TEXT_BYTES = RUN_CONSTRAINT_BYTES };
 
 /* A constraint, with the option in whose row it is; NULL: it is in the table of several. */
 typedef struct constraint_check {
@@ -74,43 +74,60 @@ static void append_option(const constraint_check *check, const option_test *test
 		bt_append(text, TEXT_BYTES, " %.15g", value->number);
 }
 
-/* " zero3, fsdp or hsdp" for "zero3 fsdp hsdp" */
-static void append_words(const char *words, char *text)
+/* " zero3, fsdp or hsdp" for "zero3 fsdp hsdp"; mark: around each */
+static void append_words(const char *words, const char *mark, char *text)
 {
 	for (const char *at = words; *at;) {
 		size_t length = strcspn(at, " ");
 		const char *next = at + length + strspn(at + length, " ");
-		bt_append(text, TEXT_BYTES, "%s%.*s", at == words ? " " : *next ? ", " : " or ", (int)length, at);
+		bt_append(text, TEXT_BYTES, "%s%s%.*s%s",
+			  at == words ? " "
+			  : *next     ? ", "
+				      : " or ",
+			  mark, (int)length, at, mark);
 		at = next;
 	}
 }
 
 /* "--val", "--strategy ddp or local", "a --momentum above 0" */
-static void append_wanted(const option_test *test, char *text)
+static void append_wanted(const option_test *test, const char *mark, char *text)
 {
 	bool bounds = test->is == OPTION_ABOVE || test->is == OPTION_AT_LEAST;
 	const char *article = !bounds ? "" : strchr("aeiou", test->option[0]) ? "an " : "a ";
-	bt_append(text, TEXT_BYTES, "%s--%s", article, test->option);
+	const size_t length = strcspn(test->option, ".");
+	if (test->is == OPTION_LITERAL)
+		bt_append(text, TEXT_BYTES, "%g", test->bound);
+	else
+		bt_append(text, TEXT_BYTES, "%s--%.*s", article, (int)length, test->option);
+	if (test->option[length])
+		bt_append(text, TEXT_BYTES, " %s", test->option + length + 1);
 	if (test->is == OPTION_IS)
-		append_words(test->values, text);
+		append_words(test->values, mark, text);
 	else if (bounds)
 		bt_append(text, TEXT_BYTES, test->is == OPTION_ABOVE ? " above %.15g" : " of %.15g at least",
 			  test->bound);
 }
 
-/* between: the last two */
-static void append_objects(const constraint_check *check, const char *between, char *text)
+static int count_tests(const option_test *tests)
 {
-	const option_test *objects = check->constraint->objects;
+	int count = 0;
+	while (!is_last(tests, count))
+		count++;
+	return count;
+}
+
+/* between: the last two */
+static void append_tests(const option_test *tests, const char *between, const char *mark, char *text)
+{
+	const int count = count_tests(tests);
 	bool nested = false;
-	for (int i = 0; !is_last(objects, i); i++)
-		nested = nested || (objects[i].is == OPTION_IS && strchr(objects[i].values, ' '));
-	for (int i = 0; !is_last(objects, i); i++) {
+	for (int i = 0; i < count; i++)
+		nested = nested || (tests[i].is == OPTION_IS && strchr(tests[i].values, ' '));
+	for (int i = 0; i < count; i++) {
 		if (i)
-			bt_append(text, TEXT_BYTES, "%s", !is_last(objects, i + 1) || nested ? "," : "");
-		if (i)
-			bt_append(text, TEXT_BYTES, " %s", is_last(objects, i + 1) ? between : "");
-		append_wanted(&objects[i], text);
+			bt_append(text, TEXT_BYTES, "%s %s", i + 1 < count || nested ? "," : "",
+				  i + 1 < count ? "" : between);
+		append_wanted(&tests[i], mark, text);
 	}
 }
 
@@ -139,7 +156,7 @@ static int check_needs(const constraint_check *check, const option_test *subject
 		return BETON_OK;
 	append_option(check, subject, value, false, text);
 	bt_append(text, sizeof(text), " needs ");
-	append_objects(check, all ? "and " : "or ", text);
+	append_tests(objects, all ? "and " : "or ", "", text);
 	if (has.text)
 		bt_append(text, sizeof(text), "; this %s has %s", check->values->what, has.text);
 	return refuse(check, text, err);
@@ -179,7 +196,7 @@ static int check_one(const constraint_check *check, const option_test *subject, 
 	if (held == 1 || (held == 0 && constraint->relation == OPTION_AT_MOST_ONE))
 		return BETON_OK;
 	if (count == 1) {
-		append_wanted(&constraint->objects[0], text);
+		append_wanted(&constraint->objects[0], "", text);
 		bt_append(text, sizeof(text), " is missing");
 		return refuse(check, text, err);
 	}
@@ -187,7 +204,7 @@ static int check_one(const constraint_check *check, const option_test *subject, 
 	if (needs)
 		append_option(check, subject, value, false, text);
 	bt_append(text, sizeof(text), "%s %s ", needs ? " needs" : "give", count == 2 ? "either" : "one of");
-	append_objects(check, count == 2 ? "or " : "and ", text);
+	append_tests(constraint->objects, count == 2 ? "or " : "and ", "", text);
 	return refuse(check, text, err);
 }
 
@@ -290,4 +307,37 @@ int run_constraints_check(const option_values *values, bool early, beton_error *
 	for (int i = 0; i < run_row_count && status == BETON_OK; i++)
 		status = check_list(values, run_rows[i].constraints, run_rows[i].name, early, err);
 	return status;
+}
+
+void run_constraint_describe(const option_constraint *constraint, char *out)
+{
+	static const char *const verbs[][2] = {
+		[OPTION_NEEDS] = {"needs ", "need "},
+		[OPTION_NEEDS_ALL] = {"needs ", "need "},
+		[OPTION_EXCLUDES] = {"excludes ", "exclude "},
+		[OPTION_ONE] = {"needs ", "need "},
+		[OPTION_BELOW] = {"is below ", "are below "},
+		[OPTION_AT_MOST] = {"is at most ", "are at most "},
+		[OPTION_DIVIDES] = {"divides ", "divide "},
+		[OPTION_POWER_OF_TWO] = {"is a power of two", "are powers of two"},
+	};
+	const option_test *subjects = constraint->subjects;
+	const int others = count_tests(constraint->objects), owners = count_tests(subjects);
+	const bool all = constraint->relation == OPTION_NEEDS_ALL || constraint->relation == OPTION_EXCLUDES;
+	const bool most = constraint->relation == OPTION_AT_MOST_ONE, one = constraint->relation == OPTION_ONE;
+	*out = 0;
+	append_tests(subjects, "and ", "`", out);
+	if (most)
+		bt_append(out, TEXT_BYTES, "%sonly one of ", owners ? " allow " : "");
+	else if (!(one && !owners))
+		bt_append(out, TEXT_BYTES, " %s%s", verbs[constraint->relation][owners > 1],
+			  one && others > 1 ? "either " : "");
+	append_tests(constraint->objects, all || most ? "and " : "or ", "`", out);
+	if (one && !owners)
+		bt_append(out, TEXT_BYTES, " is required");
+	if (!is_last(constraint->unless, 0))
+		bt_append(out, TEXT_BYTES, ", except with ");
+	append_tests(constraint->unless, "or ", "`", out);
+	if (constraint->reason)
+		bt_append(out, TEXT_BYTES, ": %s", constraint->reason);
 }

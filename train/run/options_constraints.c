@@ -38,10 +38,6 @@ const option_constraint run_constraints[] = {
 	CONSTRAINT(NEEDS, LIST(IS("tta", "flip-shift")), LIST(ABOVE("image-size", 1))),
 	CONSTRAINT(NEEDS, LIST(IS("buffers", "own")), LIST(IS("strategy", "ddp local")),
 		   .reason = "with shards each rank writes a part of a checkpoint"),
-	CONSTRAINT(NEEDS, LIST(IS("strategy", "async")), LIST(AT_LEAST("world-size", 2)),
-		   .unless = LIST(SET("evaluate")), .reason = "a server and its workers"),
-	CONSTRAINT(NEEDS, LIST(SET("overlap"), SET("tune-units")), LIST(AT_LEAST("world-size", 2)),
-		   .reason = "transfers between ranks are measured"),
 
 	/* Ranges. */
 	CONSTRAINT(AT_MOST, LIST(SET("crop-scale.MIN")), LIST(SET("crop-scale.MAX"))),
@@ -51,9 +47,6 @@ const option_constraint run_constraints[] = {
 	CONSTRAINT(AT_MOST, LIST(SET("cutout")), LIST(SET("image-size"))),
 	CONSTRAINT(AT_MOST, LIST(SET("window-stride")), LIST(SET("context-length"))),
 	CONSTRAINT(POWER_OF_TWO, LIST(SET("reproducible")), ALWAYS),
-	CONSTRAINT(DIVIDES, LIST(USED("shard")), LIST(SET("world-size")),
-		   .unless = LIST(IS("strategy", "ddp " STRATEGY_APART), SET("evaluate"))),
-	CONSTRAINT(DIVIDES, LIST(SET("mesh.tensor")), LIST(SET("world-size"))),
 
 	/* Reading. */
 	CONSTRAINT(EXCLUDES, LIST(SET("indices")), LIST(SET("data-weights"))),
@@ -112,5 +105,14 @@ const option_constraint run_constraints[] = {
 		   .reason = "it is for whole gradients"),
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.tensor", 1)), LIST(SET("overlap"), SET("tune-units"), SET("plan")),
 		   .reason = "transfers within the model are not counted"),
+
+	/* The number of ranks. */
+	CONSTRAINT(NEEDS, LIST(IS("strategy", "async")), LIST(AT_LEAST("world-size", 2)),
+		   .unless = LIST(SET("evaluate")), .reason = "a server and its workers"),
+	CONSTRAINT(NEEDS, LIST(SET("overlap"), SET("tune-units")), LIST(AT_LEAST("world-size", 2)),
+		   .reason = "transfers between ranks are measured"),
+	CONSTRAINT(DIVIDES, LIST(USED("shard")), LIST(SET("world-size")),
+		   .unless = LIST(IS("strategy", "ddp " STRATEGY_APART), SET("evaluate"))),
+	CONSTRAINT(DIVIDES, LIST(SET("mesh.tensor")), LIST(SET("world-size"))),
 	{.relation = OPTION_NO_MORE},
 };

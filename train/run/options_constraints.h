@@ -81,6 +81,12 @@ int run_constraints_check(const option_values *values, bool early, beton_error *
 int run_constraint_check(const option_values *values, const option_constraint *constraint, const char *owner,
 			 beton_error *err);
 
+#define RUN_CONSTRAINT_BYTES 400
+
+/* Writes the constraint as a sentence without a full stop, with backquotes around values; one in the row of an option
+ * begins with " needs". out: RUN_CONSTRAINT_BYTES. */
+void run_constraint_describe(const option_constraint *constraint, char *out);
+
 /* ---- how rows are written ---- */
 
 #define SET(name)                                \

@@ -20,6 +20,17 @@ static bool is_possible(const option_row *row, const char *word, size_t length)
 	return false;
 }
 
+/* A sentence. False: it is about options of dtrain-plan alone. */
+static bool describe_constraint(const option_constraint *constraint, char text[TEXT_BYTES])
+{
+	const char *option = constraint->objects[0].option;
+	char sentence[RUN_CONSTRAINT_BYTES];
+	run_constraint_describe(constraint, sentence);
+	size_t blank = strspn(sentence, " ");
+	snprintf(text, TEXT_BYTES, "%c%s.", toupper((unsigned char)sentence[blank]), sentence + blank + 1);
+	return !option || constraint->objects[0].is != OPTION_GIVEN || run_row_find(option) >= 0;
+}
+
 /* ---- the manual page ---- */
 
 /* True if a word in capitals is part of the row's argument, for example MIN of MIN,MAX. */
@@ -121,6 +132,23 @@ static void print_option(const option_row *row)
 	print_sentences(row, text);
 	if (row->manual)
 		print_sentences(row, row->manual);
+	for (const option_constraint *c = row->constraints; c && c->relation != OPTION_NO_MORE; c++) {
+		describe_constraint(c, text);
+		print_sentences(row, text);
+	}
+}
+
+static void print_constraints(void)
+{
+	static const option_row no_row = {0};
+	char text[TEXT_BYTES];
+	puts(".Bl -bullet -compact");
+	for (const option_constraint *c = run_constraints; c->relation != OPTION_NO_MORE; c++)
+		if (describe_constraint(c, text)) {
+			puts(".It");
+			print_sentences(&no_row, text);
+		}
+	puts(".El");
 }
 
 static void print_manual(void)
@@ -199,7 +227,22 @@ static void print_reference_row(const option_row *row)
 	print_cell(text);
 	printf(".%s", row->manual ? " " : "");
 	print_cell(row->manual ? row->manual : "");
+	for (const option_constraint *c = row->constraints; c && c->relation != OPTION_NO_MORE; c++) {
+		describe_constraint(c, text);
+		printf(" ");
+		print_cell(text);
+	}
 	puts(" |");
+}
+
+static void print_reference_constraints(void)
+{
+	char text[TEXT_BYTES];
+	puts("");
+	for (const option_constraint *c = run_constraints; c->relation != OPTION_NO_MORE; c++)
+		if (describe_constraint(c, text))
+			printf("* %s\n", text);
+	puts("");
 }
 
 static void print_reference(void)
@@ -221,10 +264,9 @@ static const struct part {
 	const char *name;
 	void (*print)(void);
 } parts[] = {
-	{"manual", print_manual},
-	{"recipes", print_recipes},
-	{"completion", print_completion},
-	{"reference", print_reference},
+	{"manual", print_manual},       {"constraints", print_constraints},
+	{"recipes", print_recipes},     {"completion", print_completion},
+	{"reference", print_reference}, {"listed-constraints", print_reference_constraints},
 };
 
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
