@@ -60,7 +60,8 @@ static void products_are_those_of_the_shapes(void **state)
 	      bytes, 2 * 32000);
 }
 
-/* For each element of x, of two bytes: docs/architecture/cuda.md, "Kernels of our own". Statistics, gamma and beta are apart. */
+/* For each element of x, of two bytes: docs/architecture/cuda.md, "Kernels of our own". Statistics, gamma and beta are
+ * apart. */
 static void sums_take_a_pass_of_their_own(void **state)
 {
 	(void)state;

@@ -281,7 +281,7 @@ static const sync_stage_kind replicas = {.sends = true,
 					 .wait = wait_for_replicas,
 					 .bytes = replica_bytes};
 
-/* Forward of the next micro-batch may write the figures before those of this one are added up. */
+/* The next forward may write the figures before the sum of these is complete. */
 static int take_figures(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
 	const sync_reduction *figures = stage->reduction;
