@@ -2,7 +2,7 @@
  *
  * A rank is killed, or stopped, while ranks communicate. No launcher ends the others: each must name the lost rank by
  * itself, also where its group waits for half an hour, and whatever is in flight. The same where the rank that is
- * stopped runs the store.
+ * stopped runs the store. Ranks that are all stopped for a while are not lost.
  *
  * test-lost-ranks --matrix TRIALS [TEXT] measures how long that takes, in all cases or those with TEXT in their names:
  * from the signal until the last of the other ranks has ended.
@@ -28,6 +28,10 @@ enum { RANKS = 3, SMALL = 64, LARGE = 20 << 20 };
 #define LONG_MS (30 * 60 * 1000)
 #define STOPPED_MS 2000
 #define LEASE_MS 3000
+
+/* For all ranks: longer than an operation may take, as the last of them notices. */
+#define SUSPENDED_MS (2 * STOPPED_MS)
+#define SUSPENDED_NS (STOPPED_MS * 1000000ull)
 
 #define STORE_OF_0 "LOST_RANKS_STORE_OF_0"
 
@@ -98,9 +102,13 @@ static int communicate(struct rank *r)
 	int status = BETON_OK;
 	REQUIRE(in && out);
 	bool waits = is_mode(r, "send") && r->rank > 1;
+	uint64_t began = bt_now_ns();
 	for (int i = 0; status == BETON_OK; i++) {
-		if (i == (waits ? 0 : 2))
+		uint64_t now = bt_now_ns();
+		/* Once more after they were suspended. */
+		if (i == (waits ? 0 : 2) || now - began > SUSPENDED_NS)
 			mark(r);
+		began = now;
 		status = begin(r, in, out, count, &work);
 		if (status == BETON_OK)
 			status = dtrain_work_wait(&work, &err);
@@ -301,6 +309,34 @@ static void stopped_store_is_named(void **state)
 	assert_int_equal(lose_store(LONG_MS, &seconds), 0);
 }
 
+/* As a batch system suspends a job: the ranks wait for the first one before they are stopped themselves. */
+static void suspend(const char *mode)
+{
+	struct ranks ranks;
+	start_ranks(&ranks, mode, 0, RANKS, STOPPED_MS);
+	wait_for_marks(&ranks, RANKS);
+	for (int rank = 0; rank < RANKS; rank++) {
+		kill(ranks.pids[rank], SIGSTOP);
+		poll(NULL, 0, 50);
+	}
+	poll(NULL, 0, SUSPENDED_MS);
+	for (int rank = 0; rank < RANKS; rank++)
+		kill(ranks.pids[rank], SIGCONT);
+	wait_for_marks(&ranks, 2 * RANKS);
+	for (int rank = 0; rank < RANKS; rank++)
+		kill(ranks.pids[rank], SIGKILL);
+	for (int rank = 0; rank < RANKS; rank++)
+		assert_int_equal(end_rank(&ranks, rank), 1000 + SIGKILL);
+	end_store(&ranks);
+}
+
+static void suspended_ranks_go_on(void **state)
+{
+	(void)state;
+	suspend("allreduce-64");
+	suspend("batch-1000000");
+}
+
 /* ---- the matrix ---- */
 
 static int compare_numbers(const void *a, const void *b)
@@ -367,10 +403,9 @@ static int print_matrix(int trials, const char *text)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(killed_rank_is_named),
-		cmocka_unit_test(stopped_rank_is_named),
-		cmocka_unit_test(rank_without_a_sign_is_named),
-		cmocka_unit_test(stopped_store_is_named),
+		cmocka_unit_test(killed_rank_is_named),         cmocka_unit_test(stopped_rank_is_named),
+		cmocka_unit_test(rank_without_a_sign_is_named), cmocka_unit_test(stopped_store_is_named),
+		cmocka_unit_test(suspended_ranks_go_on),
 	};
 	int status;
 	if (is_rank(argc, argv, rank_main, &status))

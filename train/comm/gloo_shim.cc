@@ -85,6 +85,11 @@ class Mesh : public gloo::Context
 			create_numbered_pairs(connector);
 	}
 
+	std::shared_ptr<dtrain_gloo::Waits> waits() const
+	{
+		return waiting_->waits();
+	}
+
 	void end_waits()
 	{
 		waiting_->end_waits();
@@ -134,7 +139,13 @@ struct gloo_group {
 struct gloo_message {
 	std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
 	bool sends;
-	std::chrono::steady_clock::time_point deadline;
+	std::shared_ptr<dtrain_gloo::Waits> waits;
+	dtrain_gloo::Limit limit;
+
+	~gloo_message()
+	{
+		waits->finish(&limit);
+	}
 };
 
 namespace
@@ -318,11 +329,10 @@ void reduce(gloo_group *group, void *output, const void *input, size_t count, gl
 
 std::unique_ptr<gloo_message> begin_message(gloo_group *group, uint8_t *data, size_t size, bool sends)
 {
-	std::unique_ptr<gloo_message> message(new gloo_message);
+	std::unique_ptr<gloo_message> message(new gloo_message{nullptr, sends, group->context->waits(), {}});
 
+	message->waits->begin(&message->limit, group->timeout, nullptr);
 	message->buffer = group->context->createUnboundBuffer(data, size);
-	message->sends = sends;
-	message->deadline = std::chrono::steady_clock::now() + group->timeout;
 	return message;
 }
 
@@ -532,10 +542,8 @@ int gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag
 int gloo_message_wait(gloo_message *message, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
-		/* Leave a moment after the deadline: otherwise a message that has long arrived would count as late. */
-		auto left =
-			std::chrono::duration_cast<milliseconds>(message->deadline - std::chrono::steady_clock::now());
-		auto timeout = std::max(left, milliseconds(1));
+		/* Leave a moment after the limit: otherwise a message that has long arrived would count as late. */
+		auto timeout = std::max(message->waits->left(&message->limit), milliseconds(1));
 
 		if (message->sends)
 			message->buffer->waitSend(timeout);
