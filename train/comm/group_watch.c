@@ -20,8 +20,10 @@
 #define TICK_NS 5000000ull
 /* An operation that takes longer may be waiting for a lost rank, so ask the store. */
 #define STALL_NS 1000000000ull
-/* After a tick that took longer than this, the process had been stopped. */
+/* If more time than this has passed between two looks, the process had been stopped; unless the store was asked, which
+ * may take as long as ASKED_NS. */
 #define STOPPED_NS 1000000000ull
+#define ASKED_NS 5000000000ull
 
 /* Guards the list of all groups that have a communicator. */
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -261,10 +263,9 @@ static bool has_failed(const group_streams *streams, beton_error *err)
 	return true;
 }
 
-/* With the mutex held. */
-static void look(group_streams *streams, uint64_t *next_alarm_ns)
+/* With the mutex held. now: the time of this look. Returns the time that the next one is compared with. */
+static uint64_t look(group_streams *streams, uint64_t now, uint64_t *next_alarm_ns)
 {
-	uint64_t now = bt_now_ns();
 	beton_error err = {0};
 	look_at_works(streams, now);
 	look_at_watches(streams, now);
@@ -276,9 +277,13 @@ static void look(group_streams *streams, uint64_t *next_alarm_ns)
 	bool begun = running_ns(streams, now) > STALL_NS;
 	if (streams->health == GROUP_WORKS && (begun || pending_ns(streams, now) > STALL_NS) && now >= *next_alarm_ns) {
 		look_for_alarm(streams, begun);
+		uint64_t asked_ns = bt_now_ns();
 		/* Counted from now: if the store is slow, deadlines must be checked in between. */
-		*next_alarm_ns = bt_now_ns() + STALL_NS;
+		*next_alarm_ns = asked_ns + STALL_NS;
+		if (asked_ns - now < ASKED_NS)
+			return asked_ns;
 	}
+	return now;
 }
 
 /* Extends deadlines by the time for which this process was stopped, by a debugger or with its whole job. */
@@ -312,30 +317,26 @@ static void idle(group_streams *streams, uint64_t *patience_ns)
 	streams->idle_thread = false;
 }
 
-/* With the mutex held; releases it meanwhile. */
-static void rest(group_streams *streams)
-{
-	uint64_t began = bt_now_ns();
-	bt_wait_ns(&streams->changed, &streams->mutex, TICK_NS);
-	uint64_t woke = bt_now_ns();
-	if (woke - began > STOPPED_NS)
-		forgive(streams, woke - began);
-}
-
 static void *watch_main(void *argument)
 {
 	group_streams *streams = argument;
-	uint64_t next_alarm_ns = 0, patience_ns = GROUP_IDLE_NS;
+	/* looked_ns: when this thread looked last; 0: it has had nothing to look at. */
+	uint64_t next_alarm_ns = 0, patience_ns = GROUP_IDLE_NS, looked_ns = 0;
 	pthread_mutex_lock(&streams->mutex);
 	while (!streams->stopping) {
 		if (streams->health == GROUP_FAILING) {
 			settle_failure(streams);
+			looked_ns = 0;
 		} else if (streams->health == GROUP_FAILED || (!streams->first && !streams->watches)) {
 			idle(streams, &patience_ns);
+			looked_ns = 0;
 		} else {
-			look(streams, &next_alarm_ns);
+			uint64_t now = bt_now_ns();
+			if (looked_ns && now - looked_ns > STOPPED_NS)
+				forgive(streams, now - looked_ns);
+			looked_ns = look(streams, now, &next_alarm_ns);
 			if (streams->health == GROUP_WORKS && !streams->stopping)
-				rest(streams);
+				bt_wait_ns(&streams->changed, &streams->mutex, TICK_NS);
 		}
 	}
 	pthread_mutex_unlock(&streams->mutex);
