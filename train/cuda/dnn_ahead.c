@@ -120,7 +120,9 @@ static int plan_graph(const options *o, const dtrain_op_desc *desc, int index, d
 	dnn_compile(desc, index, target, choices, count, UINT64_MAX);
 	sums->compiled_s += seconds() - start;
 	sums->processor_s += processor_seconds() - used;
-	return load(graph, target, choices, count, sums, err);
+	/* A plan that was not written would be loaded from the memory of this process. */
+	status = dnn_store_failure(target->store, err);
+	return status == BETON_OK ? load(graph, target, choices, count, sums, err) : status;
 }
 
 /* If a signature cannot be recorded, it counts as new each time. */
@@ -251,9 +253,6 @@ static int run(const options *o, beton_error *err)
 	double start = seconds(), used = processor_seconds();
 	if (status == BETON_OK)
 		status = plan_ops(o, ops, &target, w, err);
-	/* They were loaded from the memory of this process. */
-	if (status == BETON_OK)
-		status = dnn_store_failure(target.store, err);
 	if (status == BETON_OK)
 		sums = print_kinds(w);
 	if (status == BETON_OK && sums.plans == 0)
