@@ -224,8 +224,9 @@ static int parse_layout(const char *text, layout_kind *kind, beton_error *err)
 	return status;
 }
 
-static int parse_option(extract_job *job, int option, const char *text, beton_error *err)
+static int parse_option(void *context, int option, const char *text, beton_error *err)
 {
+	extract_job *job = context;
 	int result = BETON_OK;
 	switch (option) {
 	case 'L':
@@ -270,21 +271,16 @@ static int usage_error(extract_job *job, const char *message)
 	return bt_usage_error("beton-extract", message);
 }
 
+static const program_command command = {"beton-extract", PROJECT_VERSION, usage_text, long_options, parse_option};
+
 int main(int argc, char **argv)
 {
 	extract_job job = {0};
 	beton_error err;
-	int option;
-	while ((option = bt_getopt(argc, argv, "L:NKi:c:w:n:f:FjQhV", long_options, NULL)) != -1) {
-		if (option == '?')
-			return usage_error(&job, NULL);
-		if (option == 'h' || option == 'V') {
-			selection_free(&job.selection);
-			fputs(option == 'h' ? usage_text : "beton-extract " PROJECT_VERSION "\n", stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		}
-		if (parse_option(&job, option, optarg, &err) != BETON_OK)
-			return usage_error(&job, err.message);
+	int status;
+	if (!program_options(&command, argc, argv, &job, &status)) {
+		selection_free(&job.selection);
+		return status;
 	}
 	int operands = argc - optind;
 	if (job.one_sample != !!job.field)

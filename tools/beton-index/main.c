@@ -174,51 +174,58 @@ static const char *find_conflict(char action, const beton_index_options *options
 	return action == 'r' && limits ? "--remove reads no JPEG: it goes without --max-pixels and --threads" : "";
 }
 
+/* The command line. */
+typedef struct index_line {
+	beton_index_options options;
+	char action; /* 0, or the letter of --check or --remove */
+	bool quiet, limits;
+} index_line;
+
+static int parse_option(void *context, int option, const char *text, beton_error *err)
+{
+	index_line *line = context;
+	uint64_t threads;
+	int result = BETON_OK;
+	switch (option) {
+	case 's':
+		line->options.side = true;
+		break;
+	case 'c':
+	case 'r':
+		if (line->action && line->action != option)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--check and --remove exclude each other");
+		line->action = (char)option;
+		break;
+	case 'm':
+		line->limits = true;
+		result = bt_parse_u64("--max-pixels", text, 1, UINT64_MAX, &line->options.max_pixels, err);
+		break;
+	case 't':
+		line->limits = true;
+		result = bt_parse_u64("--threads", text, 1, 1024, &threads, err);
+		if (result == BETON_OK)
+			line->options.num_threads = (uint32_t)threads;
+		break;
+	case 'Q':
+		line->quiet = true;
+		break;
+	}
+	return result;
+}
+
+static const program_command command = {"beton-index", PROJECT_VERSION, usage_text, long_options, parse_option};
+
 int main(int argc, char **argv)
 {
-	beton_index_options options;
-	beton_index_options_init(&options);
-	options.finding = take_finding;
-	options.progress = take_progress;
-	char action = 0;
-	bool quiet = false, limits = false;
+	index_line line = {.action = 0};
+	beton_index_options_init(&line.options);
+	line.options.finding = take_finding;
+	line.options.progress = take_progress;
 	beton_error err;
-	uint64_t threads = 0;
-	int option;
-	while ((option = bt_getopt(argc, argv, "scrm:t:QhV", long_options, NULL)) != -1) {
-		switch (option) {
-		case 's':
-			options.side = true;
-			break;
-		case 'c':
-		case 'r':
-			if (action && action != option)
-				return bt_usage_error("beton-index", "--check and --remove exclude each other");
-			action = (char)option;
-			break;
-		case 'm':
-			limits = true;
-			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &options.max_pixels, &err) != BETON_OK)
-				return bt_usage_error("beton-index", err.message);
-			break;
-		case 't':
-			limits = true;
-			if (bt_parse_u64("--threads", optarg, 1, 1024, &threads, &err) != BETON_OK)
-				return bt_usage_error("beton-index", err.message);
-			options.num_threads = (uint32_t)threads;
-			break;
-		case 'Q':
-			quiet = true;
-			break;
-		case 'h':
-		case 'V':
-			fputs(option == 'h' ? usage_text : "beton-index " PROJECT_VERSION "\n", stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		default:
-			return bt_usage_error("beton-index", NULL);
-		}
-	}
-	const char *conflict = find_conflict(action, &options, limits);
+	int status;
+	if (!program_options(&command, argc, argv, &line, &status))
+		return status;
+	const char *conflict = find_conflict(line.action, &line.options, line.limits);
 	if (*conflict)
 		return bt_usage_error("beton-index", conflict);
 	if (optind == argc)
@@ -227,7 +234,7 @@ int main(int argc, char **argv)
 	bool failed = false;
 	int result = BETON_OK;
 	for (int i = optind; i < argc && result == BETON_OK; i++)
-		result = run_argument(argv[i], action, &options, quiet, &failed, &err);
-	int status = program_end("beton-index", result, &err);
+		result = run_argument(argv[i], line.action, &line.options, line.quiet, &failed, &err);
+	status = program_end("beton-index", result, &err);
 	return status ? status : failed;
 }

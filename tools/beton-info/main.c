@@ -70,12 +70,20 @@ static int usage_error(info_options *options, const char *message)
 	return bt_usage_error("beton-info", message);
 }
 
-static int parse_option(info_options *options, bool *json, int option, const char *text, beton_error *err)
+/* The command line. */
+typedef struct info_line {
+	info_options options;
+	bool json;
+} info_line;
+
+static int parse_option(void *context, int option, const char *text, beton_error *err)
 {
+	info_line *line = context;
+	info_options *options = &line->options;
 	int result = BETON_OK;
 	switch (option) {
 	case 'j':
-		*json = true;
+		line->json = true;
 		break;
 	case 'i':
 		options->samples = true;
@@ -98,46 +106,42 @@ static int parse_option(info_options *options, bool *json, int option, const cha
 	return result;
 }
 
+static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
+					     {"samples", no_argument, NULL, 's'},
+					     {"index", required_argument, NULL, 'i'},
+					     {"where", required_argument, NULL, 'w'},
+					     {"histogram", no_argument, NULL, 'H'},
+					     {"window", required_argument, NULL, 'T'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
+
+static const program_command command = {"beton-info", PROJECT_VERSION, usage_text, long_options, parse_option};
+
 int main(int argc, char **argv)
 {
-	static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
-						     {"samples", no_argument, NULL, 's'},
-						     {"index", required_argument, NULL, 'i'},
-						     {"where", required_argument, NULL, 'w'},
-						     {"histogram", no_argument, NULL, 'H'},
-						     {"window", required_argument, NULL, 'T'},
-						     {"help", no_argument, NULL, 'h'},
-						     {"version", no_argument, NULL, 'V'},
-						     {NULL, 0, NULL, 0}};
-	bool json = false;
-	info_options options = {0};
+	info_line line = {.json = false};
+	info_options *options = &line.options;
 	beton_error err;
-	int option;
-	while ((option = bt_getopt(argc, argv, "jsi:w:HT:hV", long_options, NULL)) != -1) {
-		if (option == '?')
-			return usage_error(&options, NULL);
-		if (option == 'h' || option == 'V') {
-			selection_free(&options.chosen);
-			fputs(option == 'h' ? usage_text : "beton-info " PROJECT_VERSION "\n", stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		}
-		if (parse_option(&options, &json, option, optarg, &err) != BETON_OK)
-			return usage_error(&options, err.message);
+	int status;
+	if (!program_options(&command, argc, argv, &line, &status)) {
+		selection_free(&options->chosen);
+		return status;
 	}
 	if (argc - optind != 1)
-		return usage_error(&options, "expected FILE");
+		return usage_error(options, "expected FILE");
 	const char *path = argv[optind];
 	if (bt_is_set(path)) {
-		if (options.samples || options.histogram || options.window)
-			return usage_error(&options,
+		if (options->samples || options->histogram || options->window)
+			return usage_error(options,
 					   "of a set of shards only the index is shown; name one of its files");
-		return program_end("beton-info", info_print_set(path, json, &err), &err);
+		return program_end("beton-info", info_print_set(path, line.json, &err), &err);
 	}
-	bool stream = options.window || bt_ends_with(path, ".bin");
-	if (stream && (options.samples || options.histogram))
-		return usage_error(&options, "a stream of tokens has no samples and no histogram");
-	int status = stream ? program_end("beton-info", info_print_tokens(path, &options, json, &err), &err)
-			    : show(path, json, &options);
-	selection_free(&options.chosen);
+	bool stream = options->window || bt_ends_with(path, ".bin");
+	if (stream && (options->samples || options->histogram))
+		return usage_error(options, "a stream of tokens has no samples and no histogram");
+	status = stream ? program_end("beton-info", info_print_tokens(path, options, line.json, &err), &err)
+			: show(path, line.json, options);
+	selection_free(&options->chosen);
 	return status;
 }

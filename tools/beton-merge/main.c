@@ -171,40 +171,42 @@ static int merge(merge_job *job, char **names, int count, beton_error *err)
 	return result;
 }
 
+static int parse_option(void *context, int option, const char *text, beton_error *err)
+{
+	merge_job *job = context;
+	int result = BETON_OK;
+	switch (option) {
+	case 'r':
+		job->facts.remap = true;
+		break;
+	case 'p':
+		result = text_parse_page_size("--page-size", text, &job->page_size, err);
+		break;
+	case 'z':
+		job->recompress = true;
+		break;
+	case 'F':
+		job->force = true;
+		break;
+	case 'j':
+		job->json = true;
+		break;
+	case 'Q':
+		job->quiet = true;
+		break;
+	}
+	return result;
+}
+
+static const program_command command = {"beton-merge", PROJECT_VERSION, usage_text, long_options, parse_option};
+
 int main(int argc, char **argv)
 {
 	merge_job job = {0};
 	beton_error err;
-	int option;
-	while ((option = bt_getopt(argc, argv, "rp:zFjQhV", long_options, NULL)) != -1) {
-		switch (option) {
-		case 'r':
-			job.facts.remap = true;
-			break;
-		case 'p':
-			if (text_parse_page_size("--page-size", optarg, &job.page_size, &err) != BETON_OK)
-				return bt_usage_error("beton-merge", err.message);
-			break;
-		case 'z':
-			job.recompress = true;
-			break;
-		case 'F':
-			job.force = true;
-			break;
-		case 'j':
-			job.json = true;
-			break;
-		case 'Q':
-			job.quiet = true;
-			break;
-		case 'h':
-		case 'V':
-			fputs(option == 'h' ? usage_text : "beton-merge " PROJECT_VERSION "\n", stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		default:
-			return bt_usage_error("beton-merge", NULL);
-		}
-	}
+	int status;
+	if (!program_options(&command, argc, argv, &job, &status))
+		return status;
 	if (argc - optind < 2)
 		return bt_usage_error("beton-merge", "expected OUT.beton and at least one IN.beton");
 	job.output = argv[optind];

@@ -159,48 +159,56 @@ static int repair(repair_job *job, beton_repair_options *options, beton_error *e
 	return result;
 }
 
+/* The command line. */
+typedef struct repair_line {
+	repair_job job;
+	beton_repair_options options;
+} repair_line;
+
+static int parse_option(void *context, int option, const char *text, beton_error *err)
+{
+	repair_line *line = context;
+	int result = BETON_OK;
+	switch (option) {
+	case 'l':
+		line->job.list = true;
+		break;
+	case 's':
+		line->options.strict = true;
+		break;
+	case 'm':
+		result = bt_parse_u64("--max-pixels", text, 1, UINT64_MAX, &line->options.max_pixels, err);
+		break;
+	case 'F':
+		line->job.force = true;
+		break;
+	case 'j':
+		line->job.json = true;
+		break;
+	case 'Q':
+		line->job.quiet = true;
+		break;
+	}
+	return result;
+}
+
+static const program_command command = {"beton-repair", PROJECT_VERSION, usage_text, long_options, parse_option};
+
 int main(int argc, char **argv)
 {
-	repair_job job = {0};
-	beton_repair_options options;
-	beton_repair_options_init(&options);
+	repair_line line = {0};
+	repair_job *job = &line.job;
+	beton_repair_options_init(&line.options);
 	beton_error err;
-	int option;
-	while ((option = bt_getopt(argc, argv, "lsm:FjQhV", long_options, NULL)) != -1) {
-		switch (option) {
-		case 'l':
-			job.list = true;
-			break;
-		case 's':
-			options.strict = true;
-			break;
-		case 'm':
-			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &options.max_pixels, &err) != BETON_OK)
-				return bt_usage_error("beton-repair", err.message);
-			break;
-		case 'F':
-			job.force = true;
-			break;
-		case 'j':
-			job.json = true;
-			break;
-		case 'Q':
-			job.quiet = true;
-			break;
-		case 'h':
-		case 'V':
-			fputs(option == 'h' ? usage_text : "beton-repair " PROJECT_VERSION "\n", stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		default:
-			return bt_usage_error("beton-repair", NULL);
-		}
-	}
+	int status;
+	if (!program_options(&command, argc, argv, &line, &status))
+		return status;
 	if (argc - optind != 2)
 		return bt_usage_error("beton-repair", "expected IN.beton and OUT.beton");
-	job.input = argv[optind];
-	job.output = argv[optind + 1];
-	if (output_check_dataset_name(job.output, &err) != BETON_OK)
+	job->input = argv[optind];
+	job->output = argv[optind + 1];
+	if (output_check_dataset_name(job->output, &err) != BETON_OK)
 		return bt_usage_error("beton-repair", err.message);
 	program_start();
-	return program_end("beton-repair", repair(&job, &options, &err), &err);
+	return program_end("beton-repair", repair(job, &line.options, &err), &err);
 }

@@ -267,8 +267,9 @@ static int split(const split_job *job, beton_error *err)
 	return result;
 }
 
-static int parse_option(split_job *job, int option, const char *text, beton_error *err)
+static int parse_option(void *context, int option, const char *text, beton_error *err)
 {
+	split_job *job = context;
 	switch (option) {
 	case 'n':
 		return bt_parse_u64("--shards", text, 1, SPLIT_SHARDS_MAX, &job->rule.shards, err);
@@ -302,21 +303,16 @@ static int usage_error(split_job *job, const char *message)
 	return bt_usage_error("beton-split", message);
 }
 
+static const program_command command = {"beton-split", PROJECT_VERSION, usage_text, long_options, parse_option};
+
 int main(int argc, char **argv)
 {
 	split_job job = {0};
 	beton_error err;
-	int option;
-	while ((option = bt_getopt(argc, argv, "n:c:s:r:S:p:FjQhV", long_options, NULL)) != -1) {
-		if (option == '?')
-			return usage_error(&job, NULL);
-		if (option == 'h' || option == 'V') {
-			split_shares_free(&job.rule.random);
-			fputs(option == 'h' ? usage_text : "beton-split " PROJECT_VERSION "\n", stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		}
-		if (parse_option(&job, option, optarg, &err) != BETON_OK)
-			return usage_error(&job, err.message);
+	int status;
+	if (!program_options(&command, argc, argv, &job, &status)) {
+		split_shares_free(&job.rule.random);
+		return status;
 	}
 	if (argc - optind != 1 && argc - optind != 2)
 		return usage_error(&job, "expected IN.beton, and OUT.beton if you like");

@@ -149,8 +149,9 @@ static int subset(subset_job *job, beton_error *err)
 	return result;
 }
 
-static int parse_option(subset_job *job, int option, const char *text, beton_error *err)
+static int parse_option(void *context, int option, const char *text, beton_error *err)
 {
+	subset_job *job = context;
 	int result = BETON_OK;
 	switch (option) {
 	case 'i':
@@ -190,21 +191,16 @@ static int usage_error(subset_job *job, const char *message)
 	return bt_usage_error("beton-subset", message);
 }
 
+static const program_command command = {"beton-subset", PROJECT_VERSION, usage_text, long_options, parse_option};
+
 int main(int argc, char **argv)
 {
 	subset_job job = {.limit = UINT64_MAX, .fraction = 1};
 	beton_error err;
-	int option;
-	while ((option = bt_getopt(argc, argv, "i:c:w:r:S:l:p:FjQhV", long_options, NULL)) != -1) {
-		if (option == '?')
-			return usage_error(&job, NULL);
-		if (option == 'h' || option == 'V') {
-			selection_free(&job.selection);
-			fputs(option == 'h' ? usage_text : "beton-subset " PROJECT_VERSION "\n", stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		}
-		if (parse_option(&job, option, optarg, &err) != BETON_OK)
-			return usage_error(&job, err.message);
+	int status;
+	if (!program_options(&command, argc, argv, &job, &status)) {
+		selection_free(&job.selection);
+		return status;
 	}
 	if (argc - optind != 2)
 		return usage_error(&job, "expected IN.beton and OUT.beton");

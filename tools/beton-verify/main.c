@@ -296,6 +296,36 @@ static int verify_argument(verify_job *job, const char *path, beton_error *err)
 	return result;
 }
 
+static int parse_option(void *context, int option, const char *text, beton_error *err)
+{
+	verify_job *job = context;
+	uint64_t threads;
+	int result = BETON_OK;
+	switch (option) {
+	case 'q':
+	case 'd':
+		job->options.deep = option == 'd';
+		break;
+	case 'm':
+		result = bt_parse_u64("--max-pixels", text, 1, UINT64_MAX, &job->options.max_pixels, err);
+		break;
+	case 't':
+		result = bt_parse_u64("--threads", text, 0, 1024, &threads, err);
+		if (result == BETON_OK)
+			job->options.num_threads = (uint32_t)threads;
+		break;
+	case 'j':
+		job->json = true;
+		break;
+	case 'Q':
+		job->quiet = true;
+		break;
+	}
+	return result;
+}
+
+static const program_command command = {"beton-verify", PROJECT_VERSION, usage_text, long_options, parse_option};
+
 int main(int argc, char **argv)
 {
 	verify_job job = {0};
@@ -304,44 +334,15 @@ int main(int argc, char **argv)
 	job.options.finding = take_finding;
 	job.options.progress = take_progress;
 	beton_error err;
-	uint64_t threads = 0;
-	int option;
-	while ((option = bt_getopt(argc, argv, "qdm:t:jQhV", long_options, NULL)) != -1) {
-		switch (option) {
-		case 'q':
-		case 'd':
-			job.options.deep = option == 'd';
-			break;
-		case 'm':
-			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &job.options.max_pixels, &err) !=
-			    BETON_OK)
-				return bt_usage_error("beton-verify", err.message);
-			break;
-		case 't':
-			if (bt_parse_u64("--threads", optarg, 0, 1024, &threads, &err) != BETON_OK)
-				return bt_usage_error("beton-verify", err.message);
-			job.options.num_threads = (uint32_t)threads;
-			break;
-		case 'j':
-			job.json = true;
-			break;
-		case 'Q':
-			job.quiet = true;
-			break;
-		case 'h':
-		case 'V':
-			fputs(option == 'h' ? usage_text : "beton-verify " PROJECT_VERSION "\n", stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		default:
-			return bt_usage_error("beton-verify", NULL);
-		}
-	}
+	int status;
+	if (!program_options(&command, argc, argv, &job, &status))
+		return status;
 	if (optind == argc)
 		return bt_usage_error("beton-verify", "expected FILE");
 	program_start();
 	int result = BETON_OK;
 	for (int i = optind; i < argc && result == BETON_OK; i++)
 		result = verify_argument(&job, argv[i], &err);
-	int status = program_end("beton-verify", result, &err);
+	status = program_end("beton-verify", result, &err);
 	return status ? status : job.faulty > 0;
 }

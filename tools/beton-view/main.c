@@ -209,8 +209,9 @@ static int parse_format(const char *text, view_format *format, beton_error *err)
 	return status;
 }
 
-static int parse_option(view_options *options, int option, const char *text, beton_error *err)
+static int parse_option(void *context, int option, const char *text, beton_error *err)
 {
+	view_options *options = context;
 	int result = BETON_OK;
 	switch (option) {
 	case 'n':
@@ -268,23 +269,18 @@ static view_format format_of(const view_options *options)
 	return strcmp(dot, ".html") == 0 || strcmp(dot, ".htm") == 0 ? FORMAT_HTML : FORMAT_BY_NAME;
 }
 
+static const program_command command = {"beton-view", PROJECT_VERSION, usage_text, long_options, parse_option};
+
 int main(int argc, char **argv)
 {
 	view_options options = {.number = 64, .columns = 8, .side = 160, .max_pixels = BT_MAX_PIXELS_DEFAULT};
 	beton_error err;
 	uint64_t damaged = 0;
 	text_buffer count;
-	int option;
-	while ((option = bt_getopt(argc, argv, "n:i:c:w:Sf:k:s:m:t:FjQhV", long_options, NULL)) != -1) {
-		if (option == '?')
-			return usage_error(&options, NULL);
-		if (option == 'h' || option == 'V') {
-			selection_free(&options.selection);
-			fputs(option == 'h' ? usage_text : "beton-view " PROJECT_VERSION "\n", stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		}
-		if (parse_option(&options, option, optarg, &err) != BETON_OK)
-			return usage_error(&options, err.message);
+	int status;
+	if (!program_options(&command, argc, argv, &options, &status)) {
+		selection_free(&options.selection);
+		return status;
 	}
 	if (argc - optind != 2)
 		return usage_error(&options, "expected IN.beton and the output");
@@ -300,6 +296,6 @@ int main(int argc, char **argv)
 	if (result == BETON_OK && damaged)
 		fprintf(stderr, "beton-view: %s; the first: %s\n",
 			text_count(count, damaged, "damaged picture", "damaged pictures"), err.message);
-	int status = program_end("beton-view", result, &err);
+	status = program_end("beton-view", result, &err);
 	return damaged ? 1 : status;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 
 /* The signal that asked to stop, or 0: the one thing that a handler and the program share. */
@@ -67,4 +68,36 @@ int program_end(const char *name, int result, const beton_error *err)
 		return 1;
 	}
 	return result == BETON_OK ? 0 : 1;
+}
+
+/* More than any tool has. */
+enum { OPTIONS_MAX = 64 };
+
+bool program_options(const program_command *command, int argc, char **argv, void *context, int *status)
+{
+	beton_error err;
+	char letters[2 * OPTIONS_MAX + 1];
+	size_t used = 0;
+	for (const struct option *row = command->options; row->name; row++) {
+		letters[used++] = (char)row->val;
+		if (row->has_arg == required_argument)
+			letters[used++] = ':';
+	}
+	letters[used] = 0;
+	int option;
+	while ((option = bt_getopt(argc, argv, letters, command->options, NULL)) != -1) {
+		if (option == 'h' || option == 'V') {
+			if (option == 'h')
+				fputs(command->usage, stdout);
+			else
+				printf("%s %s\n", command->name, command->version);
+			*status = fflush(stdout) == 0 ? 0 : 1;
+			return false;
+		}
+		if (option == '?' || command->take(context, option, optarg, &err) != BETON_OK) {
+			*status = bt_usage_error(command->name, option == '?' ? NULL : err.message);
+			return false;
+		}
+	}
+	return true;
 }
