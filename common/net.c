@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 bool bt_is_loopback(const char *host)
 {
@@ -18,6 +19,24 @@ bool bt_is_loopback(const char *host)
 	if (inet_pton(AF_INET6, host, &six) == 1)
 		return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
 	return strcmp(host, "localhost") == 0;
+}
+
+static bool has_address(const struct sockaddr *address, socklen_t size)
+{
+	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool found = fd >= 0 && bind(fd, address, size) == 0;
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
+const char *bt_loopback_host(void)
+{
+	struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+	bool six_alone = !has_address((const struct sockaddr *)&four, sizeof(four)) &&
+			 has_address((const struct sockaddr *)&six, sizeof(six));
+	return six_alone ? "::1" : "127.0.0.1";
 }
 
 /* How suitable an address is for other ranks; 0: not at all. */

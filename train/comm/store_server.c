@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/net.h"
 #include "common/sized.h"
 #include "common/system.h"
 #include "socket.h"
@@ -479,7 +480,7 @@ int dtrain_store_server_start(const dtrain_store_server_options *given, dtrain_s
 	pthread_mutex_init(&server->mutex, NULL);
 	status = make_room(server, &options, err);
 	if (status == BETON_OK) {
-		status = dtrain__socket_listen(options.host ? options.host : "127.0.0.1", options.port,
+		status = dtrain__socket_listen(options.host ? options.host : bt_loopback_host(), options.port,
 					       &server->listen_fd, err);
 		if (status != BETON_OK)
 			bt_prefix(err, "store");

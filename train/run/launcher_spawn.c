@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/net.h"
 #include "common/system.h"
 #include "launcher_cores.h"
 #include "status_line.h"
@@ -49,7 +50,7 @@ static char **make_environment(const struct spawn_job *job, int rank)
 	all[1] = bt_format("LOCAL_RANK=%d", rank);
 	all[2] = bt_format("WORLD_SIZE=%d", job->world_size);
 	all[3] = bt_format("LOCAL_WORLD_SIZE=%d", job->world_size);
-	all[4] = bt_format("MASTER_ADDR=127.0.0.1");
+	all[4] = bt_format("MASTER_ADDR=%s", bt_loopback_host());
 	all[5] = bt_format("MASTER_PORT=%u", job->port);
 	all[6] = bt_format("DTRAIN_STORE_HOSTED=1");
 	all[7] = bt_format("DTRAIN_STORE_TOKEN=%s", job->store_token);

@@ -292,7 +292,7 @@ static int find_by_slurm(struct rank_env *env, beton_error *err)
 		return BETON_OK;
 	/* The name of a node need not be one of its network. */
 	if (is_one("SLURM_STEP_NUM_NODES")) {
-		snprintf(env->master_addr, sizeof(env->master_addr), "127.0.0.1");
+		snprintf(env->master_addr, sizeof(env->master_addr), "%s", bt_loopback_host());
 		env->address_source = "SLURM_STEP_NUM_NODES";
 		return BETON_OK;
 	}
@@ -353,7 +353,7 @@ static int find_by_open_mpi(struct rank_env *env, beton_error *err)
 	if (*env->master_addr)
 		return BETON_OK;
 	if (env->local_known && env->local_world_size == env->world_size)
-		snprintf(env->master_addr, sizeof(env->master_addr), "127.0.0.1");
+		snprintf(env->master_addr, sizeof(env->master_addr), "%s", bt_loopback_host());
 	else if (!uri || !dtrain__uri_hosts(uri, env->master_addr, sizeof(env->master_addr)))
 		return fail_address(env, "mpirun tells where rank 0 is by PMIx, whose library libpmix.so.2 is not here",
 				    err);

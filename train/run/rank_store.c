@@ -79,7 +79,8 @@ static int choose_hosts(const struct rank_env *env, const char *interface, char 
 	char host[BT_HOST_SIZE];
 	/* MASTER_ADDR may have no meaning on rank 0's own machine. */
 	snprintf(listen, BT_HOST_SIZE, "*");
-	snprintf(connect, RANK_ADDRESSES, "%s", dtrain__rank_env_hosts_store(env) ? "127.0.0.1" : env->master_addr);
+	snprintf(connect, RANK_ADDRESSES, "%s",
+		 dtrain__rank_env_hosts_store(env) ? bt_loopback_host() : env->master_addr);
 	if (bt_is_loopback(env->master_addr)) {
 		snprintf(listen, BT_HOST_SIZE, "%.*s", BT_HOST_SIZE - 1, env->master_addr);
 		snprintf(connect, RANK_ADDRESSES, "%s", env->master_addr);
@@ -359,8 +360,8 @@ static int give_address(struct rank_env *env, const rank_meet_options *options, 
 		if (!given)
 			snprintf(env->master_addr, sizeof(env->master_addr), "%s", listen);
 	} else if (here && !given) {
-		snprintf(listen, sizeof(listen), "127.0.0.1");
-		snprintf(env->master_addr, sizeof(env->master_addr), "127.0.0.1");
+		snprintf(listen, sizeof(listen), "%s", bt_loopback_host());
+		snprintf(env->master_addr, sizeof(env->master_addr), "%s", bt_loopback_host());
 	} else if (!given) {
 		list_addresses(env->master_addr, sizeof(env->master_addr));
 	}
@@ -390,7 +391,7 @@ static int take_address(struct rank_env *env, const char *value, beton_error *er
 		return bt_fail(err, BETON_MISMATCH, "rank 0 gives its address in another form: another version?");
 	dtrain__host_key(host);
 	if (strcmp(parts[4], host) == 0)
-		snprintf(env->master_addr, sizeof(env->master_addr), "127.0.0.1");
+		snprintf(env->master_addr, sizeof(env->master_addr), "%s", bt_loopback_host());
 	else if (!*env->master_addr)
 		snprintf(env->master_addr, sizeof(env->master_addr), "%s", parts[1]);
 	env->master_port = (uint16_t)port;
@@ -431,7 +432,7 @@ static int open_by_exchange(struct rank_env *env, const rank_meet_options *optio
 	if (status != BETON_OK)
 		return status;
 	bool own = job.gives && !options->interface;
-	const struct places all = {own ? "127.0.0.1" : env->master_addr, env->master_port, 1};
+	const struct places all = {own ? bt_loopback_host() : env->master_addr, env->master_port, 1};
 	return connect_store(env, options, &all, &out->store, err);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/net.h"
 #include "common/system.h"
 #include "signals.h"
 #include "status_line.h"
@@ -106,7 +107,7 @@ bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *nu
 {
 	dtrain_store *store = NULL;
 	*text = NULL;
-	if (dtrain_store_connect("127.0.0.1", port, token, CONNECT_MS, &store, NULL))
+	if (dtrain_store_connect(bt_loopback_host(), port, token, CONNECT_MS, &store, NULL))
 		return false;
 	*number = read_note(store, text);
 	dtrain_store_close(&store);

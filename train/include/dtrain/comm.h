@@ -21,9 +21,9 @@ typedef struct dtrain_store dtrain_store;
 
 typedef struct dtrain_store_server_options {
 	size_t struct_size;
-	const char
-		*host; /* name or address to listen on; "*": all addresses of this machine; NULL (default): 127.0.0.1 */
-	uint16_t port; /* 0 (default): the system chooses */
+	const char *host;  /* name or address to listen on; "*": all addresses of this machine; NULL (default): the
+			    * loopback  address */
+	uint16_t port;     /* 0 (default): the system chooses */
 	const char *token; /* 32 hexadecimal digits that clients must know; NULL (default): any host that can reach the
 			      port can read and overwrite every key, and so break the job */
 	int ranks;         /* ranks that will connect, at most DTRAIN_MAX_RANKS; 0 (default): not known */
