@@ -274,8 +274,8 @@ static void put_row(FILE *table, const engine_rank *engine, const engine_memory_
 	put_bytes(table, unit, 13, engine_memory_traffic(m));
 	if (options->times) {
 		double step_ms = row->time.compute_ms + row->time.exposed_ms;
-		fprintf(table, " %13.1f %13.1f %11.4g", row->time.compute_ms, row->time.exposed_ms,
-			1e3 * (double)(row->batch * engine->job.runs * layout->ranks) / step_ms);
+		double rate = 1e3 * (double)(row->batch * engine->job.runs * layout->ranks) / step_ms;
+		fprintf(table, " %13.1f %13.1f %11.*f", row->time.compute_ms, row->time.exposed_ms, rate < 1000, rate);
 	}
 	putc('\n', table);
 }
