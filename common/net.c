@@ -94,3 +94,32 @@ int bt_interface_host(const char *name, char out[BT_HOST_SIZE], beton_error *err
 			       "no network interface '%s' that is up and has an address; there are %s", name, names);
 	return BETON_OK;
 }
+
+bool bt_is_address(const char *host)
+{
+	struct in6_addr any;
+	return inet_pton(AF_INET, host, &any) == 1 || inet_pton(AF_INET6, host, &any) == 1;
+}
+
+static bool is_same(const struct sockaddr *address, const char *host)
+{
+	struct in6_addr six;
+	struct in_addr four;
+	if (address->sa_family == AF_INET)
+		return inet_pton(AF_INET, host, &four) == 1 &&
+		       memcmp(&((const struct sockaddr_in *)address)->sin_addr, &four, sizeof(four)) == 0;
+	return address->sa_family == AF_INET6 && inet_pton(AF_INET6, host, &six) == 1 &&
+	       memcmp(&((const struct sockaddr_in6 *)address)->sin6_addr, &six, sizeof(six)) == 0;
+}
+
+bool bt_interface_has(const char *name, const char *host)
+{
+	struct ifaddrs *list = NULL;
+	bool found = false;
+	if (getifaddrs(&list) != 0)
+		return false;
+	for (const struct ifaddrs *entry = list; entry && !found; entry = entry->ifa_next)
+		found = entry->ifa_addr && strcmp(entry->ifa_name, name) == 0 && is_same(entry->ifa_addr, host);
+	freeifaddrs(list);
+	return found;
+}

@@ -23,4 +23,8 @@ const char *bt_loopback_host(void);
  * NOT_FOUND: no such interface, or it has no address; the message lists interfaces with one. */
 int bt_interface_host(const char *name, char out[BT_HOST_SIZE], beton_error *err);
 
+/* Whether host is an address in numbers, and whether a network interface has it. */
+bool bt_is_address(const char *host);
+bool bt_interface_has(const char *name, const char *host);
+
 #endif

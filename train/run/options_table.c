@@ -274,7 +274,8 @@ const option_row run_rows[] = {
 	WHOLE("master-port", FREE, master_port, "N", 0, 65535, "0", "TCP port where ranks meet; 0 = a free one", NULL),
 	TEXT("interface", FREE, interface, "NAME", NULL,
 	     "network interface between ranks (default: the one towards rank 0's machine)",
-	     "If another launcher starts the ranks, rank 0's store listens on this interface, too. By default "
+	     "If another launcher starts the ranks, rank 0's store listens on this interface, too: at MASTER_ADDR if "
+	     "the interface has it, else at its first address. By default "
 	     "that store listens on all interfaces, or only on the loopback interface if MASTER_ADDR is a "
 	     "loopback address. If this program starts the ranks, their store is on the loopback interface. The "
 	     "variable NCCL_SOCKET_IFNAME is set to NAME, unless it is set already.",

@@ -72,6 +72,22 @@ bool dtrain__is_elsewhere(const char *name)
 	return elsewhere;
 }
 
+/* Where rank 0 listens with --interface: at the interface's address in MASTER_ADDR, if that is one, else at `host`, the
+ * first. An address that another interface of this machine has cannot be reached by ranks that look for rank 0 there.
+ */
+static int choose_listen(const char *address, const char *interface, char host[BT_HOST_SIZE], beton_error *err)
+{
+	if (!bt_is_address(address))
+		return BETON_OK;
+	if (bt_interface_has(interface, address))
+		snprintf(host, BT_HOST_SIZE, "%.*s", BT_HOST_SIZE - 1, address);
+	else if (!dtrain__is_elsewhere(address))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--interface %s has %s, but MASTER_ADDR is %s, which is another address of this machine",
+			       interface, host, address);
+	return BETON_OK;
+}
+
 /* Chooses the address at which the store listens, if hosted here, and the address to connect to. */
 static int choose_hosts(const struct rank_env *env, const char *interface, char listen[BT_HOST_SIZE],
 			char connect[RANK_ADDRESSES], beton_error *err)
@@ -89,6 +105,8 @@ static int choose_hosts(const struct rank_env *env, const char *interface, char 
 	if (!interface || env->store_hosted)
 		return BETON_OK;
 	int status = bt_interface_host(interface, host, err);
+	if (status == BETON_OK && dtrain__rank_env_hosts_store(env))
+		status = choose_listen(env->master_addr, interface, host, err);
 	if (status != BETON_OK)
 		return status;
 	snprintf(listen, BT_HOST_SIZE, "%s", host);
