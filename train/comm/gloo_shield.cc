@@ -48,7 +48,9 @@ class Task : public Handler
 		device->registerDescriptor(fd_, EPOLLIN, this);
 		changed_.wait(lock, [&] { return done_; });
 		lock.unlock();
+		/* Returns when no event is handled any more; what the last one did is seen with the lock. */
 		device->unregisterDescriptor(fd_, this);
+		lock.lock();
 		if (thrown_)
 			std::rethrow_exception(thrown_);
 	}
