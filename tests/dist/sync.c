@@ -235,7 +235,7 @@ static void rank_misuses(struct rank *r)
 	REQUIRE(create_with("ddp", false, 0) == BETON_OK && create_with("ddp", true, 0) == BETON_STATE);
 	REQUIRE(create_with("none", false, 0) == BETON_INVALID_ARGUMENT && strstr(err.message, "no strategy 'none'"));
 	REQUIRE(create_with("ddp", false, 4) == BETON_OK && create_with("ddp", false, 6) == BETON_INVALID_ARGUMENT);
-	REQUIRE(strstr(err.message, "6 parts are no power of two"));
+	REQUIRE(strstr(err.message, "6 parts are not a power of two"));
 	open_model(&model, sync_model_mesh(r->group), NULL, 32, 2);
 	REQUIRE(dtrain_sync_create(model.params, NULL, NULL, &sync, &err) == BETON_STATE);
 	sync_model_fill(&model, r->rank, 0);

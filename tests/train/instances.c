@@ -177,9 +177,9 @@ static void check_bound_input(const char *device)
 	read_results(&n, instance, &bound);
 	assert_memory_equal(&own, &bound, sizeof(own));
 	assert_int_equal(dtrain_instance_bind(instance, n.logits, memory, &err), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(err.message, "is no input"));
+	assert_non_null(strstr(err.message, "is not an input"));
 	assert_int_equal(dtrain_instance_bind(instance, n.x, (char *)memory + 4, &err), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(err.message, "is no multiple of"));
+	assert_non_null(strstr(err.message, "is not a multiple of"));
 	expect_ok(dtrain_instance_bind(instance, n.x, NULL, &err), &err);
 	assert_ptr_not_equal(dtrain_instance_data(instance, n.x), memory);
 	n.api->free(n.device, memory);

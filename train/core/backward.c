@@ -204,7 +204,7 @@ static void fold_views(dtrain_graph *graph, const struct views *views, dtrain_te
 			fold_view(graph, i);
 }
 
-/* The trained parameter nearest to the node: its own, or of a node in front of it. NULL: there is none. */
+/* The trained parameter nearest to the node: its own, or that of an earlier node. NULL: there is none. */
 static const char *find_trained(const dtrain_graph *graph, const dtrain__node *node)
 {
 	while (node) {

@@ -338,7 +338,7 @@ static int make_schedule(dtrain_program *program, const dtrain__pass *passes, in
 	return status;
 }
 
-/* Of an offloaded parameter the device has a copy alone, if ops read one when the parameters were allocated; or
+/* The device has only a copy of an offloaded parameter, if ops read one when the parameters were allocated; or
  * nothing, and a pass has to copy it there. */
 static int check_readers(const dtrain_program *program, int num_passes, beton_error *err)
 {

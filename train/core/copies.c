@@ -105,7 +105,7 @@ static int add_shard(dtrain_params *params, int unit, beton_error *err)
 		      dtrain__unit_kept(params, unit, memory->copies, memory->whole_copies, params->copies.dtype), err);
 }
 
-/* The copies of all units that have memory for them, one behind the other. Nothing reads copies of a shared unit. */
+/* The copies of all units that have memory for them, one after the other. Nothing reads copies of a shared unit. */
 static int64_t lay_out(dtrain_params *params)
 {
 	int64_t count = 0;

@@ -66,7 +66,7 @@ static const dtrain_device_api *find(const char *name, beton_error *err)
 	return NULL;
 }
 
-/* An index is for devices of which there can be several; if there are some, but not that one, it is an error. Built-in
+/* An index is for kinds with several devices; if there are some, but not that one, it is an error. Built-in
  * devices exist once. */
 static int open_first(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
 {

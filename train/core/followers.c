@@ -8,7 +8,7 @@ static dtrain_follower follower_of(const dtrain__node *norm)
 	return norm->num_inputs > 5 ? DTRAIN_FOLLOWER_NORM_ADD_RELU : DTRAIN_FOLLOWER_NORM_RELU;
 }
 
-/* Of both kinds x is the first input. */
+/* In both kinds x is the first input. */
 static bool reads_as_x(const dtrain__node *node, int input)
 {
 	return input == 0 && (node->kind == DTRAIN_OP_CONV2D || node->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT);

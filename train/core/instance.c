@@ -87,7 +87,7 @@ static void set_bases(dtrain_instance *instance)
 	bases[DTRAIN__BASE_FIGURES] = (uintptr_t)dtrain_params_figures(params);
 	bases[DTRAIN__BASE_ARENA] = arena;
 	for (int i = 0; i < dtrain_params_unit_count(params); i++) {
-		/* What is not whole is in the arena, from the beginning of a lease on. */
+		/* An array that is not whole is in the arena, from the beginning of a lease on. */
 		const dtrain__unit_memory *memory = &params->memory[i];
 		bases[dtrain__base_of_values(i)] = memory->whole_values ? (uintptr_t)memory->values : 0;
 		bases[dtrain__base_of_grads(i)] = memory->whole_grads ? (uintptr_t)memory->grads : 0;
@@ -157,11 +157,11 @@ int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *m
 	const dtrain_program *program = instance->program;
 	const dtrain_graph *graph = program->graph;
 	if (input < 0 || input >= graph->num_tensors || graph->tensors[input].role != DTRAIN__INPUT)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "tensor %d is no input", input);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "tensor %d is not an input", input);
 	dtrain_device_caps caps;
 	program->api->caps(program->device, &caps);
 	if (memory && (uintptr_t)memory % caps.alignment != 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "memory for input %d is no multiple of %zu bytes", input,
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "memory for input %d is not a multiple of %zu bytes", input,
 			       caps.alignment);
 	instance->bases[program->places[input].base] =
 		memory ? (uintptr_t)memory : (uintptr_t)instance->arena + program->spans[input].offset;

@@ -59,7 +59,7 @@ typedef struct dtrain__op_rules {
 	/* For the tests. An op without cases is run as the backward op of another one's cases. */
 	const dtrain__op_case *cases;
 	int num_cases;
-	/* Of the values of each input and optional input, cut off where it has whole numbers. NULL: -1 .. 1. */
+	/* The range of values of each input and optional input, cut off where it has whole numbers. NULL: -1 .. 1. */
 	const dtrain__op_range *ranges;
 	const double *edges; /* first values of input 0: where the function bends, and its tails */
 	int num_edges;
@@ -78,7 +78,7 @@ const char *dtrain__op_name(dtrain_op_kind kind);
 const dtrain__op_rules *dtrain__op_rules_of(dtrain_op_kind kind);
 /* Whether core/gradients has a function for the kind. */
 bool dtrain__op_is_differentiable(dtrain_op_kind kind);
-/* The letter of an input, with optional inputs behind the others; 0: no such input. Likewise for outputs. */
+/* The letter of an input, with optional inputs after the others; 0: no such input. Likewise for outputs. */
 char dtrain__op_input_letter(dtrain_op_kind kind, int index);
 char dtrain__op_output_letter(dtrain_op_kind kind, int index);
 /* The type of an operand with that letter in an op that computes in `compute`. */

@@ -12,14 +12,14 @@
 #include "graph.h"
 #include "offload.h"
 
-/* What memory that ranks exchange is for. */
+/* The use of memory that ranks exchange. */
 typedef enum dtrain__memory_use {
 	DTRAIN__MEMORY_GRADS,
 	DTRAIN__MEMORY_VALUES, /* or compute copies */
 	DTRAIN__MEMORY_ARENA,  /* of a program that has leases */
 } dtrain__memory_use;
 
-/* What memory belongs to that is not simply the device's; the first member of it. */
+/* The owner of memory, if that is not the device; the first member of a larger struct. */
 typedef struct dtrain__memory_owner {
 	void (*free)(struct dtrain__memory_owner *owner);
 } dtrain__memory_owner;
@@ -64,7 +64,7 @@ struct dtrain_params {
 	const dtrain_device_api *api;
 	dtrain_dtype dtype;
 	bool allocated;
-	bool only_plan; /* allocated means laid out: there is no memory */
+	bool only_plan; /* allocated means laid out, without memory */
 
 	dtrain_param *params; /* by order of declaration */
 	int count, capacity;
@@ -110,7 +110,7 @@ bool dtrain__params_divided(const dtrain_params *params);
 /* Before the parameters are allocated. shards: the policy of the units must have as many. */
 int dtrain__params_shard(dtrain_params *params, const dtrain__sharding *sharding, beton_error *err);
 
-/* Where this rank's range of a unit begins in the unit's memory, of which it has all or its shard. */
+/* Where this rank's range of a unit begins in the unit's memory, which has all of the unit or this rank's shard. */
 void *dtrain__unit_kept(const dtrain_params *params, int unit, void *memory, bool whole, dtrain_dtype dtype);
 
 /* Where backward, and the reduction, leave the gradients of a range: on the device. */
@@ -146,7 +146,7 @@ int dtrain__units_lay_out(dtrain_params *params, beton_error *err);
 /* The first pattern of dtrain_params_freeze that matches the name; NULL: none. */
 const char *dtrain__params_pattern_of(const dtrain_params *params, const char *name);
 
-/* What a placement makes of a parameter's shape: the part's shape and first index. NULL: the whole parameter. Errors:
+/* The shape and first index of a parameter's part under a placement. NULL: the whole parameter. Errors:
  * INVALID_ARGUMENT, which names the parameter. */
 int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dtrain_placement *placement,
 			   dtrain_shape *part, int64_t *first, beton_error *err);

@@ -44,7 +44,7 @@ static void print_life(FILE *out, const dtrain_program *program, const dtrain__s
 	fprintf(out, "\n");
 }
 
-/* index: of a tensor or, behind these, of a lease. */
+/* index: of a tensor or, after the tensors, of a lease. */
 static void print_tensor(FILE *out, const dtrain_program *program, int32_t index)
 {
 	const dtrain__span *span = &program->spans[index];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activation checkpointing: forward nodes are repeated in front of the backward nodes that read what they computed, so
+ * Activation checkpointing: forward nodes are repeated before the backward nodes that read what they computed, so
  * that it need not stay in memory in between. The plan of the memory follows from the new list of nodes.
  */
 #include <stdlib.h>
@@ -13,7 +13,7 @@
  * two to four. */
 #define MOST_TRAFFIC 4
 
-/* What of a forward node is computed again where backward reads it. */
+/* The part of a forward node that is computed again where backward reads it. */
 typedef enum repetition {
 	NOTHING,
 	ALL,        /* the node */
@@ -23,7 +23,7 @@ typedef enum repetition {
 typedef struct recompute_pass {
 	dtrain_graph *graph;
 	int32_t forward;      /* number of forward nodes */
-	int32_t tensors;      /* number of tensors in front of the pass */
+	int32_t tensors;      /* number of tensors before the pass */
 	int32_t last_block;   /* whose backward follows its forward at once */
 	bool *stays;          /* for each tensor: it is in memory anyway */
 	bool *read;           /* for each tensor: some backward node reads it */
@@ -196,7 +196,7 @@ static void repeat(recompute_pass *pass, int32_t index)
 	pass->nodes[pass->count++] = node;
 }
 
-/* What backward reads in place of the tensor. */
+/* The tensor that backward reads in its place. */
 static dtrain_tensor renew(recompute_pass *pass, dtrain_tensor tensor)
 {
 	dtrain_graph *graph = pass->graph;
@@ -212,7 +212,7 @@ static dtrain_tensor renew(recompute_pass *pass, dtrain_tensor tensor)
 	return pass->again[tensor];
 }
 
-/* Repeats each node as late as possible: in front of the first backward node that reads its results. */
+/* Repeats each node as late as possible: before the first backward node that reads its results. */
 static void rewrite(recompute_pass *pass)
 {
 	dtrain_graph *graph = pass->graph;

@@ -29,7 +29,7 @@ void dtrain__schedule_free(dtrain__schedule *schedule)
 	free(schedule->steps);
 }
 
-/* The index in front of node's op; for the number of nodes, the end. */
+/* The index before node's op; for the number of nodes, the end. */
 static int32_t place_before(const dtrain__schedule *schedule, int32_t node)
 {
 	for (int32_t i = 0; i < schedule->count; i++)
@@ -38,7 +38,7 @@ static int32_t place_before(const dtrain__schedule *schedule, int32_t node)
 	return schedule->count;
 }
 
-/* The index behind node's op and the calls that are issued there; -1: the beginning. */
+/* The index after node's op and the calls that are issued there; -1: the beginning. */
 static int32_t place_behind(const dtrain__schedule *schedule, int32_t node)
 {
 	int32_t place = node < 0 ? 0 : place_before(schedule, node) + 1;

@@ -96,10 +96,10 @@ typedef struct dtrain__pass {
 int dtrain__schedule_create(const dtrain_graph *graph, dtrain__schedule *out, beton_error *err);
 void dtrain__schedule_free(dtrain__schedule *schedule);
 
-/* Adds a call that is issued behind node `after` (-1: at the beginning) and waited for in front of node `before` (the
+/* Adds a call that is issued after node `after` (-1: at the beginning) and waited for before node `before` (the
  * number of nodes: at the end). Calls at the same place keep the order in which they were added, and come before
  * waits. Its index is the number of calls before it. Errors: INVALID_ARGUMENT if
- * `before` is not behind `after`, or a tensor is invalid; NO_MEMORY. */
+ * `before` is not after `after`, or a tensor is invalid; NO_MEMORY. */
 int dtrain__schedule_add(dtrain__schedule *schedule, const dtrain__call *call, int32_t after, int32_t before,
 			 beton_error *err);
 

@@ -29,7 +29,7 @@ typedef struct swap_state {
 
 typedef struct swap_pass {
 	dtrain_graph *graph;
-	int32_t forward, tensors;     /* numbers of forward nodes, and of tensors in front of the pass */
+	int32_t forward, tensors;     /* numbers of forward nodes, and of tensors before the pass */
 	int32_t *last_use, *next_use; /* of each root; -1: none */
 	dtrain_tensor *order;         /* roots that may leave, by last use */
 	int32_t count;
@@ -86,7 +86,7 @@ static void choose(swap_pass *pass)
 		pass->leaves[pass->order[i]] = true;
 }
 
-/* What backward reads in place of a tensor, or of a view of one. */
+/* The tensor that backward reads in place of a tensor, or of a view of one. */
 static dtrain_tensor renew(swap_pass *pass, dtrain_tensor tensor)
 {
 	dtrain_graph *graph = pass->graph;
@@ -240,7 +240,7 @@ static int32_t leaves_before(const dtrain__swaps *swaps, int32_t index, int32_t 
 	return forward;
 }
 
-/* Behind which node it begins to return: when the one that is wanted before it is used. */
+/* It begins to return after this node: when the one that is wanted before it is used. */
 static int32_t returns_after(const dtrain__swaps *swaps, int32_t index, int32_t forward)
 {
 	int32_t after = forward - 1;

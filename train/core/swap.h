@@ -10,7 +10,7 @@
 
 typedef struct dtrain__swap dtrain__swap;
 
-/* Of a program; graphs whose activations stay where they are have none. */
+/* A program's swaps; graphs whose activations stay on the device have none. */
 typedef struct dtrain__swaps {
 	dtrain_program *program;
 	dtrain_stream *leaving, *returning;

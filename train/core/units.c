@@ -41,7 +41,7 @@ int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *giv
 	return BETON_OK;
 }
 
-/* What is known while parameters are laid out, from the last declared to the first. */
+/* The state while parameters are laid out, from the last declared to the first. */
 typedef struct layout {
 	dtrain_params *params;
 	size_t offset;            /* of the next parameter */
@@ -142,7 +142,7 @@ static size_t module_length(const char *pattern, const char *name)
 	return 0;
 }
 
-/* Appends the module of a parameter: its name without what is behind the last dot. */
+/* Appends the module of a parameter: its name up to the last dot. */
 static void append_module(char *text, size_t size, const char *name)
 {
 	const char *dot = strrchr(name, '.');
@@ -170,7 +170,7 @@ static bool are_of_one_module(const char *pattern, const char *a, const char *b)
 	return length == module_length(pattern, b) && strncmp(a, b, length) == 0;
 }
 
-/* Whether a unit must end in front of the parameter. */
+/* Whether a unit must end before the parameter. */
 static bool ends_unit(const layout *l, const dtrain_param *param, bool frozen)
 {
 	const dtrain_params *params = l->params;

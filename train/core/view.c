@@ -146,7 +146,7 @@ dtrain_tensor dtrain_prepend(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor
 		return -1;
 	dtrain_shape shape = source->shape;
 	if (shape.ndim != 3 || row->shape.ndim != 1 || row->shape.dim[0] != shape.dim[2])
-		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "prepend: %s in front of %s",
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "prepend: %s before %s",
 					  dtrain__shape_text(&row->shape, text[0]),
 					  dtrain__shape_text(&shape, text[1]));
 	shape.dim[1]++;

@@ -9,7 +9,7 @@
 #include "sync.h"
 #include "tree.h"
 
-/* What is summed over the runs: all of the array, or only this rank's part of what each run has reduced. */
+/* Elements that are summed over the micro-batches: all of the array, or this rank's part of each reduced array. */
 static int64_t count_of(const sync_reduction *reduction)
 {
 	return reduction->each_run ? reduction->shard_count : reduction->count;

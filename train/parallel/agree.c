@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ranks compare before they train together.
+ * Facts that the ranks compare before they train together.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void hash_placement(XXH3_state_t *state, const dtrain_param *param)
 	XXH3_64bits_update(state, part, sizeof(part));
 }
 
-/* What decides which transfers a step has, and in which order. */
+/* Everything that decides a step's transfers and their order. */
 static int64_t hash_strategy(XXH3_state_t *state, const dtrain_sync *sync)
 {
 	const dtrain__sync_kind *kind = sync->kind;

@@ -9,7 +9,7 @@
 #include "sync.h"
 #include "tree.h"
 
-/* Of the values in host memory that are on their way at a time. */
+/* Bytes of values in host memory that are copied at a time. */
 enum { BOUNCE_BYTES = 1 << 20 };
 
 /* fixed: include the buffers that no step changes. */

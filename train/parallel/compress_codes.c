@@ -35,7 +35,7 @@ static size_t part_bytes(const codes_range *codes)
 	return (size_t)codes->part * DTRAIN_CODE_BYTES;
 }
 
-/* What a rank gives to the exchange of parts, and to the gather of their sums. */
+/* A rank's inputs of the exchange of parts, and of the gather of their sums. */
 static uint64_t given(const codes_range *codes, int round)
 {
 	return part_bytes(codes) * (round == 0 ? (uint64_t)codes->base.ranks : 1);

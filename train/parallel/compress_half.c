@@ -40,7 +40,7 @@ dtrain_op_desc dtrain__compression_widen(int64_t count, dtrain_dtype dtype, int 
 				.outputs = {dtrain__compress_operand(DTRAIN_F32, count, 0, 0)}};
 }
 
-/* What a rank gives to the allreduce. */
+/* A rank's input of the allreduce. */
 static uint64_t given(const half_range *half)
 {
 	return (uint64_t)half->base.range.count * dtrain_dtype_size(half->dtype);

@@ -255,7 +255,7 @@ static float *gradient_of(const matrices_range *range, const dtrain_hook_part *p
 	return (float *)range->base.range.memory + part->offset;
 }
 
-/* What is sent of a matrix. */
+/* The numbers that are sent for a matrix. */
 static float *source_of(const matrices_range *range, const matrix *m)
 {
 	return range->error ? range->error + m->part->offset : gradient_of(range, m->part);
@@ -311,7 +311,7 @@ static int send_left(matrices_range *range, dtrain_hook_round *round, beton_erro
 {
 	bool warm = range->base.context->options.warm_start;
 	int status = BETON_OK;
-	/* What is zero is drawn anew. */
+	/* Zeros are drawn anew. */
 	if (!warm && range->right_count)
 		status = range->base.api->zero(round->stream, range->right, (size_t)range->right_count * sizeof(float),
 					       err);

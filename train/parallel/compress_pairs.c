@@ -20,7 +20,7 @@ static void destroy(void *state)
 	dtrain__compress_close(&pairs->base);
 }
 
-/* What a rank gives to the gather. */
+/* A rank's input of the gather. */
 static uint64_t given(const pairs_range *pairs)
 {
 	return (uint64_t)pairs->k * DTRAIN_PAIR_BYTES;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank keeps and sends for its strategy.
+ * Bytes that a rank keeps and sends for its strategy.
  */
 #include "common/sized.h"
 #include "core/params.h"
@@ -45,7 +45,7 @@ static void add_reduction(const dtrain_sync *sync, const sync_reduction *reducti
 	uint64_t shard = (uint64_t)reduction->shard_count * dtrain_dtype_size(sync->params->dtype);
 	facts->scattered += times * dtrain__sent_of_parts((uint64_t)reduction->count * dtrain_dtype_size(sync->sent),
 							  sync->num_shards);
-	/* In the order of parts each replica gets all the others' shards, behind each sum over shards. */
+	/* In the order of parts each replica gets all the others' shards, after each sum over shards. */
 	facts->added_up += reduction->tree ? times * shard * (uint64_t)(sync->num_replicas - 1)
 					   : sent_for_sum(sync, reduction, reduction->shard_count, sync->num_replicas);
 }

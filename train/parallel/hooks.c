@@ -121,7 +121,7 @@ static int create_state(sync_reduction *reduction, int index, beton_error *err)
 	return status;
 }
 
-/* What all ranks have to the same shape: units of ddp, and shards that have replicas. */
+/* Arrays that several ranks have in the same shape: units of ddp, and shards with replicas. */
 static bool is_hooked(const sync_reduction *reduction)
 {
 	const dtrain_sync *sync = reduction->sync;

@@ -175,7 +175,7 @@ static int compare_begins(const void *a, const void *b)
 	return left->begin_ms < right->begin_ms ? -1 : left->begin_ms > right->begin_ms;
 }
 
-/* The time in which at least one operation was running. Two lanes run at the same time. */
+/* The time while at least one operation was running. Two lanes run at the same time. */
 static int add_union(const dtrain_sync_marks *marks, double *out, beton_error *err)
 {
 	sync_mark **order = calloc((size_t)marks->count, sizeof(*order));

@@ -109,7 +109,7 @@ static int compare_arenas(dtrain_sync *sync, bool *alike, beton_error *err)
 	return status;
 }
 
-/* Gathers read values and copies, and write those or an arena, from which gradients go to their shards. */
+/* Gathers read values and copies, and write those or an arena; gradients go from the arena to their shards. */
 static int register_one(dtrain_sync *sync, const sync_memory *memory, beton_error *err)
 {
 	int status = BETON_OK;

@@ -27,9 +27,9 @@ void dtrain_local_options_init_sized(dtrain_local_options *options, size_t size)
 static int check_options(const dtrain_local_options *options, beton_error *err)
 {
 	if (options->steps < 1 || options->warmup_steps < 0 || options->last_step < 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "local: rounds of %lld steps behind %lld, until step %lld",
-			       (long long)options->steps, (long long)options->warmup_steps,
-			       (long long)options->last_step);
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT, "local: bad schedule: steps %lld, warmup %lld, last step %lld",
+			(long long)options->steps, (long long)options->warmup_steps, (long long)options->last_step);
 	if (!(options->lr > 0 && isfinite(options->lr) && options->momentum >= 0 && options->momentum < 1))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "local: an outer rate of %g and a momentum of %g",
 			       options->lr, options->momentum);

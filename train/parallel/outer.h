@@ -38,9 +38,9 @@ struct dtrain_local {
 int dtrain__outer_create(dtrain_local *local, beton_error *err);
 void dtrain__outer_destroy(dtrain_local *local);
 
-/* Starts the sum of a unit's differences over the ranks, behind the stream; one rank alone sends nothing. */
+/* Starts the sum of a unit's differences over the ranks, after the stream; one rank alone sends nothing. */
 int dtrain__outer_send(dtrain_local *local, int unit, dtrain_stream *stream, beton_error *err);
-/* Waits for the sums that nobody has waited for. */
+/* Waits for the sums that are still running. */
 void dtrain__outer_abandon(dtrain_local *local);
 /* Forgets what the marks, which are set, have of the end of a round: those of a captured step are used again. */
 void dtrain__outer_reset(const dtrain_local *local, dtrain_sync_marks *marks);

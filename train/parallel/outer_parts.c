@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the outer optimizer is made of, and its reductions.
+ * Memory and ops of the outer optimizer, and its reductions.
  */
 #include <stdio.h>
 #include <stdlib.h>

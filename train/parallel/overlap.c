@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a step's communication was hidden by, what transfers cost, and a simulation of a step from both.
+ * The ops that hid a step's communication, the cost of transfers, and a simulation of a step from both.
  */
 #include <dtrain/overlap.h>
 
@@ -21,7 +21,7 @@ void dtrain_overlap_destroy(dtrain_overlap **overlap)
 	*overlap = NULL;
 }
 
-/* What the step waits for in front of the node. */
+/* Transfers that the step waits for before the node. */
 static double waits_before(const dtrain_overlap *overlap, int32_t node)
 {
 	double ms = 0;
@@ -229,13 +229,13 @@ static void share_link(simulation *self, int32_t count)
 	}
 }
 
-/* What is smaller than rounding is nothing. */
+/* A time below rounding counts as 0. */
 static void reduce_by(const simulation *self, double *left_ms, double ms)
 {
 	*left_ms = *left_ms - ms > 1e-12 * self->now_ms ? *left_ms - ms : 0;
 }
 
-/* Until the next transfer has its latency behind it, or is over; at most until `limit`. Returns false if none runs. */
+/* Until the next transfer has passed its latency, or is over; at most until `limit`. Returns false if none runs. */
 static bool progress(simulation *self, double limit)
 {
 	int32_t count = find_heads(self);
@@ -280,7 +280,7 @@ static int32_t issue_of(const simulation *self, const dtrain_overlap_transfer *t
 	return self->change.as_complete && reduces ? transfer->complete : transfer->issue;
 }
 
-/* Issues what is issued behind the node, and waits for what is waited for in front of the next one. */
+/* Issues the transfers that come after the node, and waits for the transfers that the next node needs. */
 static void pass_node(simulation *self, int32_t node, dtrain_overlap_totals *out)
 {
 	dtrain_overlap *overlap = self->overlap;
@@ -310,7 +310,7 @@ static int check(const dtrain_overlap *overlap, beton_error *err)
 					   : t->behind < i && overlap->transfers[t->behind].wait <= t->wait;
 		if (!after || t->wait > overlap->num_nodes || t->lane < 0 || (unsigned)t->kind >= DTRAIN_OVERLAP_KINDS)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "overlap: transfer %d of %d: from node %d to node %d of %d, behind transfer %d, "
+				       "overlap: transfer %d of %d: from node %d to node %d of %d, after transfer %d, "
 				       "lane %d",
 				       i, overlap->num_transfers, t->issue, t->wait, overlap->num_nodes, t->behind,
 				       t->lane);

@@ -2,7 +2,7 @@
  *
  * The pass that puts a strategy's communication into a schedule. Figures are added up from the end of forward on, a
  * unit from its last gradient on. What is not kept whole is gathered some time before its first reader, and its memory
- * is free behind the last one; gradients that are not kept whole have memory from the first to the end of their
+ * is free after the last one; gradients that are not kept whole have memory from the first to the end of their
  * reduction.
  */
 #include <stdio.h>
@@ -18,7 +18,7 @@
 /* How many later units' gradients begin before a unit's reduction is waited for, and before its copy to the host is. */
 enum { UNITS_IN_REDUCTION = 2, UNITS_LEAVING = 3 };
 
-/* A part of a run in which ops read a unit's values or copies. */
+/* A part of a run while ops read a unit's values or copies. */
 typedef struct reading {
 	int unit;
 	bool copies;
@@ -149,7 +149,7 @@ static int add_stage_lease(plan_state *state, sync_planned *planned, int stage, 
 			   : BETON_OK;
 }
 
-/* The node in front of which the last copy of a unit from the host is waited for; 0: there is none. */
+/* The last copy of a unit from the host is waited for before this node; 0: there is none. */
 static int32_t last_visit(const plan_state *state, int index)
 {
 	int unit = state->sync->reductions[index].unit;
@@ -161,7 +161,7 @@ static int32_t last_visit(const plan_state *state, int index)
 	return last;
 }
 
-/* In front of which node a unit's reduction is waited for. Memory in the arena is wanted back soon, and the host waits
+/* A unit's reduction is waited for before this node. Memory in the arena is wanted back soon, and the host waits
  * for the gradients of offloaded parameters. It then changes the values, so no copy of them may be on its way. units:
  * how many later ones' gradients begin before that. */
 static int32_t wait_before(const plan_state *state, int index, int units, int32_t after)
@@ -174,14 +174,14 @@ static int32_t wait_before(const plan_state *state, int index, int units, int32_
 			    (index > 0 && (reduction->tree || dtrain_params_host(sync->params)));
 	if (!wants_memory || later >= sync->count || state->first_grads[sync->reductions[later].unit] < 0)
 		return end;
-	/* Calls are issued in front of waits, and that memory begins with a call in front of its node. */
+	/* Calls are issued before waits, and that memory begins with a call before its node. */
 	int32_t before = state->first_grads[sync->reductions[later].unit] - 1;
 	before = before > after ? before : after + 1;
 	before = before > visit ? before : visit;
 	return before < end ? before : end;
 }
 
-/* before: the node in front of which the reduction is waited for. */
+/* before: the reduction is waited for before this node. */
 static int note_reduction(const plan_state *state, int index, int32_t after, int32_t before, beton_error *err)
 {
 	dtrain_sync *sync = state->sync;
@@ -379,7 +379,7 @@ static size_t whole_bytes(const dtrain_sync *sync, const sync_form *form)
 	return (size_t)form->count * (size_t)sync->params->sharding.shards * dtrain_dtype_size(form->dtype);
 }
 
-/* Where a gather begins: as far ahead of its reader as the memory for prefetched units allows, and in front of another
+/* Where a gather begins: as far ahead of its reader as the memory for prefetched units allows, and before another
  * unit's first reader at least. */
 static int32_t issue_behind(const plan_state *state, int index)
 {
@@ -469,10 +469,10 @@ int dtrain__sync_plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error
 	sync->programs = state.program;
 	int32_t execution = 0;
 	int status = state.trains ? dtrain__sync_plan_begin(sync, schedule, &execution, err) : BETON_OK;
-	/* A node ends in front of the calls behind it. */
+	/* A node ends before the calls that follow it. */
 	if (status == BETON_OK && state.trains)
 		status = dtrain__timeline_begin(sync, state.program, schedule, err);
-	/* In front of reductions at the same place, since the next op waits for them. */
+	/* Before reductions at the same place, since the next op waits for them. */
 	if (status == BETON_OK)
 		status = dtrain__sync_plan_collectives(sync, state.program, schedule, err);
 	if (status == BETON_OK && state.trains && sync->part_buffers)

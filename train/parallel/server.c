@@ -17,7 +17,7 @@
 #define DEFAULT_JOIN_TIMEOUT_MS (3 * 60 * 1000)
 
 /* AWAY: it computes, or waits for parameters. PUSHED: its gradients are here. TAKEN: they are a part of the step that
- * the caller makes. LOST: it was left behind. */
+ * the caller makes. LOST: the server goes on without it. */
 enum worker_state { AWAY, PUSHED, TAKEN, LOST };
 
 typedef struct server_worker {
@@ -26,7 +26,8 @@ typedef struct server_worker {
 	pthread_t thread;
 	bool started;
 	int64_t word; /* to the worker: link_word */
-	/* What is sent, and what was received: of its thread, and of the caller's while it is PUSHED or TAKEN. */
+	/* Buffers for sending and receiving. They belong to its thread, and to the caller while it is PUSHED or TAKEN.
+	 */
 	float *values, *pushed;
 
 	/* Guarded by the server's mutex. */
@@ -66,7 +67,7 @@ void dtrain_server_options_init_sized(dtrain_server_options *options, size_t siz
 
 /* ---- a worker's thread ---- */
 
-/* Of the workers that are here. */
+/* The least clock of the workers that are connected. */
 static int64_t least_clock(const dtrain_server *server)
 {
 	int64_t least = INT64_MAX;
@@ -349,7 +350,7 @@ static int choose(dtrain_server *server)
 	return pushed == here ? pushed : 0;
 }
 
-/* What workers send for a later step does not count in an evaluation of this one. */
+/* Gradients that workers send for a later step do not count in an evaluation of this one. */
 static void take_buffers(server_worker *worker)
 {
 	const link_arrays *arrays = &worker->server->arrays;

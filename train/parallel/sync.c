@@ -48,7 +48,7 @@ static const dtrain__sync_kind *find_kind(const char *name)
 	return NULL;
 }
 
-/* How ranks of which there are no groups would share the parameters. */
+/* How ranks without groups would share the parameters. */
 static int plan_ranks(dtrain_sync *sync, beton_error *err)
 {
 	const dtrain_sync_options *options = &sync->options;
@@ -68,7 +68,7 @@ static dtrain_group *several(dtrain_group *group)
 	return group && dtrain_group_size(group) > 1 ? group : NULL;
 }
 
-/* Gathers need a lane of their own, so that they are not behind reductions. */
+/* Gathers need a lane of their own, so that they do not wait for reductions. */
 static int open_gathers(dtrain_sync *sync, beton_error *err)
 {
 	dtrain_group_split_options split;
@@ -110,7 +110,7 @@ static int check_hook(const dtrain_sync *sync, beton_error *err)
 		       sync->hook.name, sync->kind->name, dtrain_group_size(sync->group));
 }
 
-/* Hooks, and sums over replicas, end behind backward, and need memory for all gradients until then. */
+/* Hooks, and sums over replicas, end after backward, and need memory for all gradients until then. */
 static bool grads_leave(const dtrain_sync *sync)
 {
 	dtrain_dtype type;
@@ -268,7 +268,7 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 	return status;
 }
 
-/* What a program does not write would be the sum of the one before, and be added up again. */
+/* A gradient that a program does not write would still be the last program's sum, and be added up again. */
 static int compare_covered(dtrain_sync *sync, const dtrain_graph *graph, beton_error *err)
 {
 	int count = dtrain_params_count(sync->params);

@@ -20,7 +20,7 @@ typedef enum sync_collective {
 	SYNC_ALL_TO_ALL
 } sync_collective;
 
-/* What an operation moves. */
+/* The data that an operation moves. */
 typedef struct sync_transfer {
 	sync_collective kind;
 	dtrain_group *group;
@@ -144,14 +144,14 @@ typedef struct sync_planned {
 	int num_gaps;
 } sync_planned;
 
-/* What a unit's values, or its compute copies, are gathered from, and into. */
+/* The source and destination when a unit's values, or its compute copies, are gathered. */
 typedef struct sync_form {
 	int unit;
 	bool copies;
 	bool is_whole; /* the unit has memory; otherwise it is in the arena, by lease */
 	bool visits;   /* the shard is copied from the host to its place in the unit; see dtrain_params_offload */
 	void *memory;  /* of the unit if it is whole, otherwise of the shard; NULL: that of the host */
-	int64_t first; /* elements of the unit in front of the shard */
+	int64_t first; /* elements of the unit before the shard */
 	int64_t count; /* elements of the shard */
 	dtrain_dtype dtype;
 } sync_form;
@@ -214,7 +214,7 @@ struct dtrain_sync_marks {
 	double began_ms;                          /* the same time on the host's clock */
 	sync_mark *operations;
 	int count;
-	dtrain_event **nodes; /* marked behind each; NULL: the sync has no timeline */
+	dtrain_event **nodes; /* marked after each; NULL: the sync has no timeline */
 	int num_nodes;
 	bool recorded;         /* the last step marked all events, which have its times */
 	dtrain_sync_step step; /* what is not in the events */
@@ -301,7 +301,7 @@ int dtrain__operation_issue(const sync_operation *operation, sync_flight *flight
 /* Makes later work on the stream wait for it, if it is running. */
 int dtrain__operation_wait(const sync_operation *operation, sync_flight *flight, dtrain_stream *stream,
 			   beton_error *err);
-/* Nothing writes to its memory afterwards. */
+/* Waits for it, so that its memory is free. */
 void dtrain__flight_abandon(sync_flight *flight);
 /* For operations outside of programs. */
 int dtrain__flight_open(const dtrain_sync *sync, sync_flight *flight, beton_error *err);
@@ -354,7 +354,7 @@ extern const sync_stage_kind dtrain__stage_finish;
 
 /* Allocates what the ranks exchange of the parameters, and of programs, from now on. */
 void dtrain__sync_supply_memory(dtrain_sync *sync);
-/* No more; what there is goes on without the sync. */
+/* Stops that; existing memory stays valid without the sync. */
 void dtrain__sync_leave_memory(dtrain_sync *sync);
 /* Collective: registers what there is with the groups that use it. The ranks must have compared their models. */
 int dtrain__sync_register_memory(dtrain_sync *sync, beton_error *err);
@@ -370,7 +370,7 @@ void dtrain__sync_destroy_states(dtrain_sync *sync);
 /* Calls the hook's round: see dtrain__operation_issue. */
 int dtrain__sync_begin_round(const sync_operation *operation, sync_flight *flight, const sync_transfer *transfer,
 			     dtrain_stream *stream, const work_notes *notes, beton_error *err);
-/* What the ranks must agree on: method and options, or the name of the caller's hook. */
+/* A hash for the ranks to compare: method and options, or the name of the caller's hook. */
 uint64_t dtrain__sync_hash_hook(const dtrain_sync *sync);
 
 /* ---- sums over shards in 16 bits (rounding.c) ---- */
@@ -421,7 +421,7 @@ int dtrain__timeline_create(dtrain_sync *sync, beton_error *err);
 void dtrain__timeline_destroy(dtrain_sync *sync);
 /* Notes the nodes of a program with backward in place of those of the one before, and adds calls that mark them. */
 int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule, beton_error *err);
-/* Notes a transfer behind the earlier ones. */
+/* Notes a transfer after the earlier ones. */
 int dtrain__timeline_add(dtrain_sync *sync, const dtrain_overlap_transfer *transfer, const sync_operation *operation,
 			 beton_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a step consists of, node by node and transfer by transfer, and when each of them ran.
+ * The nodes and transfers of a step, and when each of them ran.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__sch
 		sync->timeline->costs[i] = dtrain__node_cost(graph, &graph->nodes[i]);
 	}
 	int status = BETON_OK;
-	/* What is only planned never runs. */
+	/* A program that is only planned never runs. */
 	for (int32_t i = 0; i < graph->num_nodes && !sync->options.plan_ranks && status == BETON_OK; i++) {
 		program->node_marks[i] = (sync_node_mark){.sync = sync, .node = i};
 		const dtrain__call call = {
@@ -170,7 +170,7 @@ static void read_transfers(const dtrain_sync_marks *marks, dtrain_overlap *overl
 	}
 }
 
-/* From the end of one node to that of the next one, there are the waits in front of it. */
+/* The time from the end of one node to the end of the next one includes the waits between them. */
 int dtrain_sync_read_overlap(const dtrain_sync_marks *marks, dtrain_overlap *overlap, beton_error *err)
 {
 	if (BT_MISSING(err, marks))

@@ -16,7 +16,7 @@
 #include "core/params.h"
 #include "core/program.h"
 
-/* Of all, or of a plan. */
+/* The number of all ranks, or of a plan's ranks. */
 static int64_t ranks_of(const dtrain_sync *sync)
 {
 	return (int64_t)sync->num_shards * sync->num_replicas;
@@ -38,7 +38,8 @@ int dtrain__tree_check(const dtrain_sync *sync, beton_error *err)
 	if (!parts)
 		return BETON_OK;
 	if (!is_power_of_two(parts))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %lld parts are no power of two", (long long)parts);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %lld parts are not a power of two",
+			       (long long)parts);
 	if (parts % ranks != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %lld ranks cannot divide %lld parts evenly",
 			       (long long)ranks, (long long)parts);

@@ -15,7 +15,7 @@ struct sync_tree {
 
 /* INVALID_ARGUMENT: the ranks cannot share the parts. */
 int dtrain__tree_check(const dtrain_sync *sync, beton_error *err);
-/* Of a rank in a step. */
+/* The number of parts of a rank in a step. */
 int dtrain__tree_runs(const dtrain_sync *sync);
 
 /* Ops and sums for all reductions. */

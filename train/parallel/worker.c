@@ -21,7 +21,7 @@ struct dtrain_worker {
 	float *values, *sent; /* host memory that the device copies from and to */
 };
 
-/* What the server has, instead of what this process began with. */
+/* The server's buffers replace the initial ones. */
 static int take_buffers(dtrain_worker *worker, beton_error *err)
 {
 	const link_arrays *arrays = &worker->arrays;

@@ -93,7 +93,7 @@ static int check_cached(const dtrain_op_desc *desc, const dtrain__op_roles *role
 		       : dtrain__op_bad(desc, "needs one number of rows", roles->of['q'], err);
 }
 
-/* Of the two products; causal attention of as many queries as keys has half of them. */
+/* The two products; causal attention of as many queries as keys has half of them. */
 static double forward_flops(const dtrain_op_desc *desc)
 {
 	bool backward = is_backward(desc->kind);

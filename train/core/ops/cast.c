@@ -23,7 +23,7 @@ static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beto
 		if (count < 1 || segment->offset < end || segment->offset % DTRAIN_PARAM_ALIGN != 0 ||
 		    segment->offset > flat->dim[0] - count)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "op %s: segment %d, %s from element %lld on, behind element %lld of %lld",
+				       "op %s: segment %d, %s from element %lld on, after element %lld of %lld",
 				       dtrain__op_name(desc->kind), i, dtrain__shape_text(&segment->shape, text),
 				       (long long)segment->offset, (long long)end, (long long)flat->dim[0]);
 		end = segment->offset + count;

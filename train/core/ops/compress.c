@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What compresses gradients before they are sent, and makes gradients again of what was received.
+ * Compressing gradients before they are sent, and decompressing received ones.
  */
 #include "core/op.h"
 

@@ -39,7 +39,7 @@ static const dtrain__op_case cases[] = {
 	CASE(2, 16, 8, 8, 32, 1, 1, 2, 2, 0, 0, 4, 4),
 	CASE(1, 3, 33, 33, 64, 7, 7, 2, 2, 3, 3, 17, 17),
 	CASE(2, 64, 7, 7, 64, 1, 1, 1, 1, 0, 0, 7, 7),
-	/* Channels that are no multiple of a vector, odd sizes, one element, rectangles. */
+	/* Channels that are not a multiple of a vector, odd sizes, one element, rectangles. */
 	CASE(1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1),
 	CASE(1, 5, 7, 9, 3, 3, 3, 1, 1, 1, 1, 7, 9),
 	CASE(3, 17, 5, 5, 19, 3, 3, 2, 2, 1, 1, 3, 3),

@@ -10,7 +10,7 @@ static int check_share(const dtrain_op_desc *desc, const char *what, double valu
 						  dtrain__op_name(desc->kind), what, value);
 }
 
-/* What all losses of labels have in common. rows: of the logits. */
+/* Checks that all losses of labels share. rows: of the logits. */
 static int check_rows(const dtrain_op_desc *desc, const dtrain__op_roles *roles, int64_t rows, beton_error *err)
 {
 	if (!dtrain__op_is_vector(roles->of['l'], rows) || !dtrain__op_is_vector(roles->of['N'], rows))

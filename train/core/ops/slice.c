@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of a tensor, a row in front of others, and other orders of dimensions.
+ * Parts of a tensor, a row before others, and other orders of dimensions.
  */
 #include "core/op.h"
 

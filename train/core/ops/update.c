@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is done to parameters after the gradients are there.
+ * Updates of parameters by their gradients.
  */
 #include "common/error.h"
 #include "core/op.h"
@@ -12,7 +12,7 @@ static int check_divisor(const dtrain_op_desc *desc, double divisor, beton_error
 				     dtrain__op_name(desc->kind), divisor);
 }
 
-/* What updates have in common. */
+/* Checks that all updates share. */
 static int check_update(const dtrain_op_desc *desc, const dtrain__op_roles *roles, double divisor, beton_error *err)
 {
 	const dtrain_shape *scalars = &roles->of['R']->shape;
@@ -96,7 +96,7 @@ static int check_muon(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 	return status == BETON_OK ? check_update(desc, roles, muon->adamw.grad_divisor, err) : status;
 }
 
-/* Of the products: three for each step, of which one is of two squares of the shorter side. */
+/* Of the products: three for each step; one of them multiplies two squares of the shorter side. */
 static double flops_of_muon(const dtrain_op_desc *desc)
 {
 	double sum = 0;
