@@ -430,7 +430,7 @@ static void rank_misuses(struct rank *r)
 	expect_refusal(other.sync, &options, "local: the sync has the strategy 'ddp'");
 	sync_model_close(&other);
 	options.steps = 0;
-	expect_refusal(trained.model.sync, &options, "local: rounds of 0 steps");
+	expect_refusal(trained.model.sync, &options, "local: bad schedule: steps 0, warmup");
 	dtrain_local_options_init(&options);
 	options.lr = NAN;
 	expect_refusal(trained.model.sync, &options, "local: an outer rate of nan");
