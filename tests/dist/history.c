@@ -276,7 +276,7 @@ static void expect_verdict(const char *mode, int timeout_ms, int status, const c
 static void run_until_the_last_answers(struct ranks *ranks, const char *mode)
 {
 	for (int tries = 9;; tries--) {
-		start_ranks(ranks, mode, 0, 3, 1000);
+		start_ranks(ranks, mode, 0, 3, 3000);
 		for (int rank = 0; rank < 3; rank++)
 			assert_int_equal(end_rank(ranks, rank), -BETON_TIMEOUT);
 		if (tries == 0 || !strstr(ranks->err[0], "no sign of rank 2"))
@@ -314,9 +314,9 @@ static void ranks_that_differ_are_named(void **state)
 		"on rank 2; the last that all ranks completed is allreduce #3 (bucket 2)";
 
 	(void)state;
-	expect_verdict("differs", 1000, BETON_TIMEOUT, differs, differs);
+	expect_verdict("differs", 3000, BETON_TIMEOUT, differs, differs);
 	/* Of a part, whose ranks have other numbers. */
-	expect_verdict("reversed", 1000, BETON_TIMEOUT, "collective #4 is allreduce of 2 i64 (sum) on ranks 1, 0 and ",
+	expect_verdict("reversed", 3000, BETON_TIMEOUT, "collective #4 is allreduce of 2 i64 (sum) on ranks 1, 0 and ",
 		       "broadcast of 1 f32 (root 2) on rank 2");
 }
 
@@ -405,7 +405,7 @@ static void failure_leaves_a_file_for_each_rank(void **state)
 	end_store(&ranks);
 	assert_int_equal(rmdir(folder), 0);
 	/* What cannot be written is told with the failure, and changes nothing else. */
-	start_ranks(&ranks, "late", 0, 3, 1000);
+	start_ranks(&ranks, "late", 0, 3, 3000);
 	expect_all(&ranks, -1, BETON_TIMEOUT, "; DTRAIN_HISTORY: /tmp/dtrain-history-");
 	end_store(&ranks);
 	unsetenv("DTRAIN_HISTORY");

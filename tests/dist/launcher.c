@@ -136,19 +136,19 @@ static int rank_is_told(struct rank_env *env)
 	return status ? 4 : 128 + SIGTERM;
 }
 
-/* Rank 3 says so, and rank 1 waits for that. */
-static bool has_rank_3_come(struct rank_env *env)
+/* Waits for all ranks to have come so far. */
+static bool have_all_come(struct rank_env *env)
 {
 	rank_meeting meeting;
-	void *value = NULL;
-	size_t size = 0;
+	int64_t come = 0;
 	int status = dtrain__rank_meet(env, &meet, &meeting, NULL);
 
-	if (!status && env->rank == 3)
-		status = dtrain_store_set(meeting.store, "come", NULL, 0, NULL);
-	else if (!status)
-		status = dtrain_store_get(meeting.store, "come", 60000, &value, &size, NULL);
-	free(value);
+	if (!status)
+		status = dtrain_store_add(meeting.store, "come", 1, &come, NULL);
+	while (!status && come < env->world_size) {
+		poll(NULL, 0, 5);
+		status = dtrain_store_add(meeting.store, "come", 0, &come, NULL);
+	}
 	dtrain__rank_leave(&meeting);
 	return !status;
 }
@@ -187,6 +187,8 @@ static int rank_main(const char *mode)
 	if (graceful || (peer_lost && env.rank == 3))
 		sigprocmask(SIG_BLOCK, &asked, NULL);
 	print_pid();
+	if ((peer_lost || strcmp(mode, "all-say") == 0) && !have_all_come(&env))
+		return 2;
 	if (strcmp(mode, "all-say") == 0) {
 		fprintf(stderr, "%sall say this\nrank %d says this\n", env.rank == 2 ? "" : "but one ", env.rank);
 		return 0;
@@ -195,8 +197,6 @@ static int rank_main(const char *mode)
 		fprintf(stderr, "the reason of rank 2\n");
 		return 7;
 	}
-	if (peer_lost && (env.rank == 1 || env.rank == 3) && !has_rank_3_come(&env))
-		return 2;
 	if (peer_lost && env.rank == 1)
 		return LAUNCH_EXIT_PEER_LOST;
 	if (peer_lost && env.rank == 3) {
