@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks that exchange rank 0's address by a launcher which answers well, wrongly, or no longer: a PMI server of the
- * test's, and a PMIx library of its own (made_pmix.c).
+ * test's, and a PMIx library of its own (pmix/made_pmix.c).
  */
 #include <pthread.h>
 #include <setjmp.h>
