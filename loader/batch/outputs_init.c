@@ -333,11 +333,11 @@ static int check_geometry(const bt_outputs *outputs, const bt_schema *schema, co
 				       schema->path, geometry->field, i);
 		if (!is_output)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "%s: field '%s' (option geometry[%u].field) is no output of an array",
+				       "%s: field '%s' (option geometry[%u].field) is not an output of an array",
 				       schema->path, geometry->field, i);
 		if (!view_is_output)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "%s: the picture of option geometry[%u].view, which is %u, is no output",
+				       "%s: the picture of option geometry[%u].view (%u) is not an output",
 				       schema->path, i, geometry->view);
 	}
 	return BETON_OK;
@@ -463,7 +463,7 @@ static int find_part(const bt_outputs *outputs, const bt_schema *schema, const c
 			return BETON_OK;
 		}
 	}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option joined[%u]) is no output of numbers",
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option joined[%u]) is not an output of numbers",
 		       schema->path, name, number);
 }
 

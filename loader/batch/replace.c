@@ -28,7 +28,7 @@ static int resolve(bt_replacements *replacements, uint32_t i, const beton_replac
 			       r->field, i);
 	if (!is_output(outputs, (uint32_t)field))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: field '%s' (option replacements[%u].field) is no output of integers", path,
+			       "%s: field '%s' (option replacements[%u].field) is not an output of integers", path,
 			       r->field, i);
 	if (!BT_RESERVED_IS_ZERO(r))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: replacements[%u].reserved is not 0", i);

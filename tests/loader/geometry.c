@@ -668,13 +668,15 @@ static void what_cannot_be_is_refused(void **state)
 	geometry.field = "none";
 	refuse(path, &options, BETON_NOT_FOUND, "no field 'none' (option geometry[0].field)");
 	geometry.field = "image";
-	refuse(path, &options, BETON_INVALID_ARGUMENT, "'image' (option geometry[0].field) is no output of an array");
+	refuse(path, &options, BETON_INVALID_ARGUMENT,
+	       "'image' (option geometry[0].field) is not an output of an array");
 	geometry = BOXES;
 	options.fields = (const char *const[]){"image"};
 	options.num_fields = 1;
-	refuse(path, &options, BETON_INVALID_ARGUMENT, "'boxes' (option geometry[0].field) is no output of an array");
+	refuse(path, &options, BETON_INVALID_ARGUMENT,
+	       "'boxes' (option geometry[0].field) is not an output of an array");
 	options.fields = (const char *const[]){"boxes"};
-	refuse(path, &options, BETON_INVALID_ARGUMENT, "the picture of option geometry[0].view, which is 0");
+	refuse(path, &options, BETON_INVALID_ARGUMENT, "the picture of option geometry[0].view (0) is not an output");
 	options.fields = NULL;
 	options.num_fields = 0;
 	geometry.kind = BETON_POINTS;

@@ -144,7 +144,7 @@ static void numbers_are_joined(void **state)
 	fixture_close(&loader, &iterator);
 	options.joined = (const char *const[]){"wide", "text"};
 	assert_int_equal(beton_loader_open(&loader, path, &options, &fault), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(fault.message, "'text' (option joined[1]) is no output of numbers"));
+	assert_non_null(strstr(fault.message, "'text' (option joined[1]) is not an output of numbers"));
 	options.joined = (const char *const[]){"none"};
 	options.num_joined = 1;
 	assert_int_equal(beton_loader_open(&loader, path, &options, &fault), BETON_NOT_FOUND);

@@ -221,6 +221,9 @@ void dtrain__fill_rates(const double *hypers, double lr, float *scalars);
 
 /* ---- the state of the step, and the table of pieces (parts.c) ---- */
 
+/* Whether the parameter is in the range, wholly or not. */
+bool dtrain__range_has(const dtrain__update_range *range, const dtrain_param *param);
+
 int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err);
 /* Counts the range's pieces, and makes the table of matrices, as the kind needs them. UNSUPPORTED: the range, or a
  * placement, divides a parameter of which the kind needs all. */

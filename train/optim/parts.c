@@ -29,10 +29,8 @@ int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err)
 				     (const dtrain__argument[]){step, none}, err);
 }
 
-/* Whether the parameter is in the range, wholly or not. */
-static bool is_inside(const dtrain_optimizer *optimizer, const dtrain_param *param)
+bool dtrain__range_has(const dtrain__update_range *range, const dtrain_param *param)
 {
-	const dtrain__update_range *range = optimizer->range;
 	return param->offset < range->begin + range->count && param->offset + param->count > range->begin;
 }
 
@@ -43,7 +41,7 @@ static bool is_matrix(const dtrain_optimizer *optimizer, int index)
 {
 	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
 	return optimizer->kind->needs_matrices && param->shape.ndim >= 2 && !param->frozen &&
-	       !(optimizer->adamw && optimizer->adamw[index]) && is_inside(optimizer, param);
+	       !(optimizer->adamw && optimizer->adamw[index]) && dtrain__range_has(optimizer->range, param);
 }
 
 static int compare_matrices(const void *a, const void *b)
@@ -137,7 +135,7 @@ static int64_t count_inside(const dtrain_optimizer *optimizer, int index, int64_
 static int64_t pieces_of(const dtrain_optimizer *optimizer, int index)
 {
 	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
-	int64_t begin, count = is_inside(optimizer, param) ? count_inside(optimizer, index, &begin) : 0;
+	int64_t begin, count = dtrain__range_has(optimizer->range, param) ? count_inside(optimizer, index, &begin) : 0;
 	return (count + DTRAIN_PIECE_ELEMENTS - 1) / DTRAIN_PIECE_ELEMENTS;
 }
 
@@ -161,7 +159,7 @@ int dtrain__pieces_count(dtrain_optimizer *optimizer, beton_error *err)
 	int status = optimizer->kind->needs_matrices ? find_shapes(optimizer, err) : BETON_OK;
 	for (int i = 0; i < params && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(optimizer->params, i);
-		status = is_inside(optimizer, param) ? check_whole(optimizer, i, err) : BETON_OK;
+		status = dtrain__range_has(optimizer->range, param) ? check_whole(optimizer, i, err) : BETON_OK;
 		optimizer->range->num_pieces += pieces_of(optimizer, i);
 	}
 	return status;

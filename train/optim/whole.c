@@ -27,11 +27,6 @@ static layout layout_of(const dtrain_param *param)
 	return out;
 }
 
-static bool is_inside(const dtrain__update_range *range, const dtrain_param *param)
-{
-	return param->offset < range->begin + range->count && param->offset + param->count > range->begin;
-}
-
 static int check_param(const dtrain_optimizer *optimizer, const dtrain_param *param, beton_error *err)
 {
 	const dtrain__update_range *range = optimizer->range;
@@ -54,9 +49,14 @@ static int open_range(dtrain_optimizer *optimizer, beton_error *err)
 {
 	dtrain__update_range *range = optimizer->range;
 	const dtrain_params *params = optimizer->params;
+	int placed = 0, inside = 0;
 	for (int i = 0; i < dtrain_params_count(params); i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
-		if (!param->placement.axis || !is_inside(range, param))
+		if (!dtrain__range_has(range, param))
+			continue;
+		placed += param->placement.axis != NULL;
+		inside++;
+		if (!param->placement.axis)
 			continue;
 		int status = check_param(optimizer, param, err);
 		if (status == BETON_OK && !range->wholes)
@@ -71,7 +71,13 @@ static int open_range(dtrain_optimizer *optimizer, beton_error *err)
 		range->parts = param->placement.parts;
 		range->axis = dtrain__axis_find(param->placement.axis);
 	}
-	return BETON_OK;
+	/* A unit has parameters of one kind; a range of the caller's choice may have both. */
+	return placed == 0 || placed == inside
+		       ? BETON_OK
+		       : bt_fail(err, BETON_UNSUPPORTED,
+				 "%s: elements %lld to %lld have %d parameters in parts and %d whole parameters",
+				 optimizer->kind->facts.name, (long long)range->begin,
+				 (long long)(range->begin + range->count), placed, inside - placed);
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -107,7 +113,7 @@ static int place_groups(dtrain_optimizer *optimizer, const uint8_t *group_of, be
 		for (int k = 0; range->wholes && group_of && k < dtrain_params_count(optimizer->params); k++) {
 			const dtrain_param *param = dtrain_params_at(optimizer->params, k);
 			size_t count = (size_t)dtrain_shape_count(&param->global_shape);
-			if (is_inside(range, param))
+			if (dtrain__range_has(range, param))
 				memset(at + range->wholes[k] / DTRAIN_PARAM_ALIGN, group_of[k],
 				       dtrain__round_up(count, DTRAIN_PARAM_ALIGN) / DTRAIN_PARAM_ALIGN);
 		}
@@ -223,7 +229,7 @@ int dtrain__whole_add_gathers(dtrain_optimizer *optimizer, beton_error *err)
 		status = dtrain__optimizer_add_gather(optimizer, &optimizer->update, own_of(optimizer, i),
 						      optimizer->whole.gathered, err);
 		for (int k = 0; k < dtrain_params_count(optimizer->params) && status == BETON_OK; k++)
-			if (is_inside(range, dtrain_params_at(optimizer->params, k)))
+			if (dtrain__range_has(range, dtrain_params_at(optimizer->params, k)))
 				status = add_join(optimizer, k, optimizer->whole.arrays[i], err);
 	}
 	return status;
@@ -235,7 +241,7 @@ int dtrain__whole_add_parts(dtrain_optimizer *optimizer, beton_error *err)
 	int status = BETON_OK;
 	for (int i = 0; range->wholes && i < 2 + optimizer->kind->facts.num_states && status == BETON_OK; i++)
 		for (int k = 0; i != 1 && k < dtrain_params_count(optimizer->params) && status == BETON_OK; k++)
-			if (is_inside(range, dtrain_params_at(optimizer->params, k)))
+			if (dtrain__range_has(range, dtrain_params_at(optimizer->params, k)))
 				status = add_take(optimizer, k, optimizer->whole.arrays[i], own_of(optimizer, i), err);
 	return status;
 }
