@@ -9,7 +9,7 @@
  *     AVX-512.
  *   - here: OpenCV leaves out shares of up to 1e-3 of a sample and does not make up for them, and its linear weights
  * are floats from a scale that it rounds twice. Each weight is rounded by itself, and not all outputs add up to 1.
- *   - tools/beton-write/resize.c: floats, and kernels of up to 6 samples, which only a writer has.
+ *   - tools/beton-write/images/resize.c: floats, and kernels of up to 6 samples, which only a writer has.
  * What they share is the tent. Pillow's sums, taken in place of those of resize_axis.c, gave the same 14 bits in 17
  * million outputs of random sizes, but nothing proves it for all sizes; in floats one output in 3,000 differed, and so
  * would the writer's files. One routine of the tent alone would leave the others where they are.

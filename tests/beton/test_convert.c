@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "jpegs.h"
-#include "tools/beton-write/image_convert.h"
-#include "tools/beton-write/jpeg.h"
-#include "tools/beton-write/resize.h"
+#include "tools/beton-write/images/image_convert.h"
+#include "tools/beton-write/images/jpeg.h"
+#include "tools/beton-write/images/resize.h"
 
 static const jpeg_sort sorts[] = {
 	{.name = "grey", .colour = JCS_GRAYSCALE, .h = 1, .v = 1},

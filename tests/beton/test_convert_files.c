@@ -12,7 +12,7 @@
 #endif
 
 #include "jpegs.h"
-#include "tools/beton-write/image_convert.h"
+#include "tools/beton-write/images/image_convert.h"
 
 #if defined(__has_feature)
 #define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tools/beton-write/folder.h"
+#include "tools/beton-write/sources/folder.h"
 
 static void test_interrupted(void **state)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/beton-write/resize_kernels.h"
+#include "tools/beton-write/images/resize_kernels.h"
 
 enum { COUNT_MAX = 40, TAPS_MAX = 9, IN_MAX = 60, VALUES_MAX = 150 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "jpegs.h"
-#include "tools/beton-write/jpeg_rewrite.h"
+#include "tools/beton-write/images/jpeg_rewrite.h"
 
 static const jpeg_sort sorts[] = {
 	{.name = "grey", .colour = JCS_GRAYSCALE, .h = 1, .v = 1},

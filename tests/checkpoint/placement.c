@@ -13,7 +13,7 @@
 
 #include <dtrain/graph.h>
 
-#include "../../train/run/weights.h"
+#include "train/programs/ffcv/weights.h"
 #include "../temporary.h"
 #include "common/error.h"
 #include "core/params.h"

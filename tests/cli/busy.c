@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "run/busy.h"
+#include "launch/busy.h"
 
 #define SECOND UINT64_C(1000000000)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Parts of an epoch's time are all of it, whatever is said of its steps. */
-#include "train/run/clock.h"
+#include "train/report/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

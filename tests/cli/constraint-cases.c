@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "common/system.h"
-#include "train/run/tasks.h"
+#include "train/options/tasks.h"
 
 enum { TEXT_BYTES = 64, REPAIRS_MAX = 40 };
 

@@ -12,7 +12,7 @@
 #include <dtrain/model.h>
 #include <dtrain/transformer.h>
 
-#include "run/groups.h"
+#include "programs/ffcv/param_groups.h"
 
 /* Convolutions, batch norm, a linear layer with a bias. */
 static dtrain_params *make_params(dtrain_device *device, const char *model)

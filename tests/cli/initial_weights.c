@@ -13,8 +13,8 @@
 #include <dtrain/transformer.h>
 
 #include "common/tensor_names.h"
-#include "run/fit.h"
-#include "run/init.h"
+#include "engine/pretrained/fit.h"
+#include "engine/pretrained/pretrained.h"
 #include "tests/golden/positions.h"
 
 static void expect_ok(int status, const beton_error *err)

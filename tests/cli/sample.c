@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "generate/sample.h"
+#include "programs/generate/sample.h"
 
 enum { COUNT = 5, DRAWS = 1000 };
 

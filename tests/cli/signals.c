@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "train/run/signals.h"
+#include "train/launch/signals.h"
 
 enum { STACK = 256 << 10, PAINT = 0xa5 };
 

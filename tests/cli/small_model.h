@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "core/params.h"
-#include "run/weights.h"
+#include "programs/ffcv/weights.h"
 
 /* A "model" with the tensors of one linear and one batch norm layer, and of a convolution that is not trained. Its
  * parameters have compute copies. */

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "engine/vision/topk.h"
+#include "engine/tasks/vision/topk.h"
 
 static void distinct_logits(void **state)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "run/wait_policy.h"
+#include "launch/wait_policy.h"
 
 static void threads_that_have_their_cores(void **state)
 {

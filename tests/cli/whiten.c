@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "engine/vision/whiten_filters.h"
+#include "engine/tasks/vision/whiten_filters.h"
 
 enum { N = VISION_WHITEN_PATCH, COUNT = 500 };
 

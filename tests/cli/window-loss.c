@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
-#include "generate/model.h"
+#include "programs/generate/text_model.h"
 
 enum { TOKENS_MAX = 256, TEXTS = 2 };
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "cuda/cuda.h"
+#include "devices/cuda/cuda.h"
 #include "device.h"
 
 #define COUNT 100003 /* bytes of a test's buffers: not a multiple of anything */

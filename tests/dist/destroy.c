@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "comm/group.h"
+#include "comm/group/group.h"
 
 static struct {
 	pthread_mutex_t *mutex; /* the group's; NULL: nobody is held */

@@ -18,8 +18,8 @@
 #include <cmocka.h>
 
 #include "common/system.h"
-#include "train/run/pmi.h"
-#include "train/run/pmix.h"
+#include "train/launch/pmi.h"
+#include "train/launch/pmix.h"
 
 /* The answers of a server to a rank's commands, in turn. NULL: it closes the connection. */
 typedef const char *const script[6];

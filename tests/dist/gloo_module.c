@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "train/comm/gloo_module.h"
+#include "train/comm/gloo/gloo_module.h"
 
 #define THREADS 8
 

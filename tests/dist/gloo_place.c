@@ -18,7 +18,7 @@
 
 #include <dtrain/comm.h>
 
-#include "train/comm/gloo_place.h"
+#include "train/comm/gloo/gloo_place.h"
 
 #define RANKS 5
 #define SELF 2

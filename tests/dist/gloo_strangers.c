@@ -22,8 +22,8 @@
 #include <cmocka.h>
 
 #include "ranks.h"
-#include "train/comm/gloo_module.h"
-#include "train/comm/gloo_place.h"
+#include "train/comm/gloo/gloo_module.h"
+#include "train/comm/gloo/gloo_place.h"
 
 /* There a stranger would have to guess a number of 63 bits as well, and is left alone otherwise. */
 #if __has_include(<gloo/transport/tcp/listener.h>)

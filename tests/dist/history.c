@@ -19,7 +19,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "comm/group_progress.h"
+#include "comm/group/group_progress.h"
 #include "common/system.h"
 #include "seat.h"
 

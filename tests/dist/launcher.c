@@ -22,10 +22,10 @@
 
 #include <dtrain/comm.h>
 
-#include "train/run/launcher.h"
-#include "train/run/rank_meet.h"
-#include "train/run/signals.h"
-#include "train/run/told.h"
+#include "train/launch/launcher.h"
+#include "train/launch/rank_meet.h"
+#include "train/launch/signals.h"
+#include "train/launch/stop_request.h"
 
 #define LINES 400
 #define CAPTURE_BYTES (8u << 20)

@@ -15,7 +15,7 @@
 
 #include <dtrain/local.h>
 
-#include "comm/work.h"
+#include "comm/group/work.h"
 
 #include "far_place.h"
 #include "sync_model.h"

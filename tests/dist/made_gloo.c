@@ -4,7 +4,7 @@
  */
 #include <signal.h>
 
-#include "train/comm/gloo_shim.h"
+#include "train/comm/gloo/gloo_shim.h"
 
 /* As UCX does, which Gloo of Debian 13 brings. */
 static void handle(int number)

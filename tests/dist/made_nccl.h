@@ -5,7 +5,7 @@
 #ifndef TESTS_DIST_MADE_NCCL_H
 #define TESTS_DIST_MADE_NCCL_H
 
-#include "train/cuda/nccl_comm.h"
+#include "train/devices/cuda/nccl/nccl_comm.h"
 
 /* Compiled with HAS_ALL_TO_ALL, HAS_WINDOWS and HAS_REGISTRATIONS for an NCCL that has calls for these, which came with
  * 2.28, 2.27 and 2.19.1. One with windows also has registrations, which nobody may then use. */

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "parallel/sync.h"
+#include "parallel/data/sync.h"
 #include "training.h"
 
 static beton_error err;

@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "ranks.h"
-#include "train/comm/store.h"
+#include "train/comm/store/store.h"
 
 #define LONG_MS 20000
 /* A short lease, with time for four renewals. */

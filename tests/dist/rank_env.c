@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "train/run/launcher_cores.h"
-#include "train/run/rank_meet.h"
+#include "train/launch/launcher_cores.h"
+#include "train/launch/rank_meet.h"
 
 static void cores_are_shared_out(void **state)
 {

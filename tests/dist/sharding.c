@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "core/params.h"
-#include "parallel/sync.h"
+#include "parallel/data/sync.h"
 #include "training.h"
 
 static beton_error err;

@@ -22,8 +22,8 @@
 #include <dtrain/comm.h>
 
 #include "ranks.h"
-#include "train/comm/store.h"
-#include "train/comm/store_frame.h"
+#include "train/comm/store/store.h"
+#include "train/comm/store/store_frame.h"
 
 #define SHORT_MS 50
 #define LONG_MS 20000

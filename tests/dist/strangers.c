@@ -28,8 +28,8 @@
 
 #include "common/system.h"
 #include "ranks.h"
-#include "train/comm/store_frame.h"
-#include "train/comm/store_table.h"
+#include "train/comm/store/store_frame.h"
+#include "train/comm/store/store_table.h"
 
 #define TOKEN "0123456789abcdefFEDCBA9876543210"
 #define OTHER "0123456789abcdefFEDCBA9876543211"

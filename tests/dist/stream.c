@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "comm/group.h"
+#include "comm/group/group.h"
 #include "common/system.h"
 #include "far_place.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/params.h"
 #include "core/program.h"
-#include "parallel/sync.h"
+#include "parallel/data/sync.h"
 
 enum { SEED = 11 };
 

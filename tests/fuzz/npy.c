@@ -6,7 +6,7 @@
 
 #include "exercise.h"
 #include "fuzz.h"
-#include "tools/beton-write/npy.h"
+#include "tools/beton-write/sources/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/beton-write/image_convert.h"
-#include "tools/beton-write/jpeg.h"
-#include "tools/beton-write/jpeg_rewrite.h"
-#include "tools/beton-write/raster.h"
+#include "tools/beton-write/images/image_convert.h"
+#include "tools/beton-write/images/jpeg.h"
+#include "tools/beton-write/images/jpeg_rewrite.h"
+#include "tools/beton-write/images/raster.h"
 
 enum { PIXELS_MAX = 1 << 18, RASTER_PIXELS_MAX = 1 << 12 };
 

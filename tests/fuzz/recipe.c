@@ -10,7 +10,7 @@
 #include "common/system.h"
 #include "exercise.h"
 #include "fuzz.h"
-#include "train/run/options_table.h"
+#include "train/options/options_table.h"
 
 static void forget(run_options *options)
 {

@@ -8,7 +8,7 @@
 
 #include "exercise.h"
 #include "fuzz.h"
-#include "train/comm/store_session.h"
+#include "train/comm/store/store_session.h"
 
 enum { SESSIONS = 4, MOST_MEMBERS = 3 };
 

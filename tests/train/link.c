@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "bench/link.h"
+#include "programs/bench/bench_link.h"
 
 static unsigned long blocks, available; /* of 1 MiB */
 

@@ -13,7 +13,7 @@
 
 #include "core/program.h"
 #include "net.h"
-#include "parallel/sync.h"
+#include "parallel/data/sync.h"
 
 enum { BATCH = 4, SIDE = 5, CLASSES = 7, STEPS = 4, WAIT_US = 200, GIVE_UP = 300 * 1000000 / WAIT_US };
 

@@ -15,7 +15,7 @@
 
 #include "common/half.h"
 #include "common/isa.h"
-#include "cpu/vector.h"
+#include "devices/cpu/vector.h"
 
 enum { MOST = 96, ARRAYS = 6 };
 

@@ -15,7 +15,7 @@
 
 #include <dtrain/device.h>
 
-#include "cpu/cpu.h"
+#include "devices/cpu/cpu.h"
 
 typedef struct shape {
 	int64_t batch, in, out, height, width;

@@ -6,8 +6,8 @@
 #define BETON_WRITE_COMPLETE_H
 
 #include "options.h"
-#include "selection.h"
-#include "source.h"
+#include "tools/beton-write/sources/selection.h"
+#include "tools/beton-write/sources/source.h"
 
 /* *there: whether there is a file at path. It must be what a run with these facts and options writes of the selected
  * items: in a folder their names are compared, and a file must not be younger than the output. Errors: EXISTS (it is

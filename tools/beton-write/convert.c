@@ -10,12 +10,12 @@
 #include <jansson.h>
 
 #include "beton/types/types.h"
-#include "class_names.h"
+#include "tools/beton-write/sources/class_names.h"
 #include "common/error.h"
 #include "common/system.h"
-#include "file_bytes.h"
-#include "image_convert.h"
-#include "npy.h"
+#include "tools/beton-write/images/file_bytes.h"
+#include "tools/beton-write/images/image_convert.h"
+#include "tools/beton-write/sources/npy.h"
 
 /* A number in a text is at most this long. */
 #define NUMBER_MAX 64

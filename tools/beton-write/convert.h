@@ -6,9 +6,9 @@
 #define BETON_WRITE_CONVERT_H
 
 #include "fields.h"
-#include "image.h"
-#include "raster.h"
-#include "source.h"
+#include "tools/beton-write/images/image.h"
+#include "tools/beton-write/images/raster.h"
+#include "tools/beton-write/sources/source.h"
 
 typedef struct converter {
 	const field_plan *plan;

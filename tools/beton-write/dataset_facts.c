@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "image_options.h"
+#include "tools/beton-write/images/image_options.h"
 
 /* Sets key to value, which it takes. False: no memory. */
 static bool set(json_t *object, const char *key, json_t *value)

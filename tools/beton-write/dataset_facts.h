@@ -6,7 +6,7 @@
 #define BETON_WRITE_DATASET_FACTS_H
 
 #include "options.h"
-#include "source.h"
+#include "tools/beton-write/sources/source.h"
 
 /* JSON text for beton_writer_options.facts: program, kind and name of the source, names of its classes, and the options
  * that affect the stored data. It has no folders of this machine, so that the same input gives the same bytes anywhere,

@@ -5,7 +5,7 @@
 #ifndef BETON_WRITE_FIELDS_H
 #define BETON_WRITE_FIELDS_H
 
-#include "source.h"
+#include "tools/beton-write/sources/source.h"
 
 /* Field i takes its value from column columns[i]. */
 typedef struct field_plan {

@@ -3,7 +3,7 @@
 #define BETON_WRITE_JOB_H
 
 #include "options.h"
-#include "source.h"
+#include "tools/beton-write/sources/source.h"
 
 /* Identifies a job by lines "what: value", so that one run may continue another's file (beton_writer_options.job). It
  * covers facts (with the options that affect the stored data), the selection, and the source's name with the names of a

@@ -11,7 +11,7 @@
 
 #include <beton/error.h>
 
-#include "name_list.h"
+#include "tools/beton-write/sources/name_list.h"
 
 /* Files that were ignored. */
 typedef struct passed_over {

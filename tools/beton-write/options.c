@@ -12,9 +12,9 @@
 #include "common/error.h"
 #include "common/suggest.h"
 #include "common/system.h"
-#include "image_options.h"
-#include "paths.h"
-#include "text_stream.h"
+#include "tools/beton-write/images/image_options.h"
+#include "tools/beton-write/sources/paths.h"
+#include "tools/beton-write/text/text_stream.h"
 #include "tools/common/output.h"
 #include "tools/common/text.h"
 

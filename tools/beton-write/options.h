@@ -2,8 +2,8 @@
 #ifndef BETON_WRITE_OPTIONS_H
 #define BETON_WRITE_OPTIONS_H
 
-#include "image.h"
-#include "selection.h"
+#include "tools/beton-write/images/image.h"
+#include "tools/beton-write/sources/selection.h"
 
 typedef struct write_options {
 	const char *source;

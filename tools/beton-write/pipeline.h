@@ -10,7 +10,7 @@
 
 #include "convert.h"
 #include "faults.h"
-#include "selection.h"
+#include "tools/beton-write/sources/selection.h"
 #include "tools/common/progress.h"
 
 typedef struct pipeline_job {

@@ -6,7 +6,7 @@
 #include "common/system.h"
 #include "core/shape.h"
 #include "folder.h"
-#include "plan.h"
+#include "save_plan.h"
 #include "ranks.h"
 
 /* The name of a set's location for messages. */

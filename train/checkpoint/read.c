@@ -8,7 +8,7 @@
 
 #include "checkpoint.h"
 #include "common/system.h"
-#include "plan.h"
+#include "save_plan.h"
 
 /* Runs closer together than GAP_BYTES are read together, up to the size of the window. */
 #define WINDOW_BYTES ((uint64_t)1 << 20)

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "plan.h"
+#include "save_plan.h"
 
 /* Must not be moved. */
 typedef struct save_job {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "batch_limit.h"
+#include "engine/memory/batch_limit.h"
 #include "common/error.h"
 #include "common/list.h"
 #include "network.h"

@@ -5,9 +5,9 @@
 #define ENGINE_EXAMPLE_H
 
 #include "engine.h"
-#include "lm/lm.h"
-#include "model.h"
-#include "vision/vision.h"
+#include "engine/tasks/lm/lm.h"
+#include "model_choice.h"
+#include "engine/tasks/vision/vision.h"
 
 typedef struct engine_example {
 	engine_model model;

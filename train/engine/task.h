@@ -9,7 +9,7 @@
 #include <beton/loader.h>
 #include <dtrain/transformer.h>
 
-#include "offload.h"
+#include "engine/memory/offload_option.h"
 
 enum {
 	ENGINE_FIELDS = 2,              /* data fields that a task reads */

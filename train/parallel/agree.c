@@ -9,10 +9,10 @@
 #include <xxhash.h>
 
 #include "common/system.h"
-#include "comm/group.h"
-#include "comm/work.h"
+#include "comm/group/group.h"
+#include "comm/group/work.h"
 #include "core/params.h"
-#include "sync.h"
+#include "parallel/data/sync.h"
 
 enum { PARAMETERS, ELEMENTS, BUFFERS, TYPE, MODEL, UNITS, PLAN, NORMS, HOOK, STRATEGY, HOST, FACTS };
 

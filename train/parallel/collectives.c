@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/group.h"
+#include "comm/group/group.h"
 #include "common/error.h"
 #include "core/params.h"
 #include "core/program.h"
-#include "sync.h"
+#include "parallel/data/sync.h"
 
 static int issue(void *context, const dtrain__run *run, beton_error *err)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "sync.h"
+#include "parallel/data/sync.h"
 
 /* Ranks that differ along these have different samples. */
 static const uint32_t data_axes = 1u << DTRAIN_AXIS_REPLICATE | 1u << DTRAIN_AXIS_SHARD;

@@ -18,7 +18,7 @@
 #include "../../temporary.h"
 #include "common/hash.h"
 #include "common/system.h"
-#include "cuda/algorithms.h"
+#include "devices/cuda/algorithms.h"
 
 static char folder[] = "/tmp/dtrain-algorithms-XXXXXX";
 

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "common/half.h"
-#include "cuda/algorithms_bench.h"
-#include "cuda/cuda.h"
+#include "devices/cuda/algorithms_bench.h"
+#include "devices/cuda/cuda.h"
 #include "standin/standin.h"
 
 enum { FORBIDDEN = 1 }; /* a capture refuses it */

@@ -2,7 +2,7 @@
 #ifndef TESTS_CUDA_DNN_CASES_H
 #define TESTS_CUDA_DNN_CASES_H
 
-#include "cuda/dnn_record.h"
+#include "devices/cuda/cudnn/dnn_record.h"
 
 /* Adds the examples (train/core/ops) of the ops that cuDNN could have a graph for, and their backward ops. */
 void record_examples(record *out, dtrain_dtype dtype);

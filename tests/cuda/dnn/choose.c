@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "../../temporary.h"
-#include "cuda/algorithms.h"
-#include "cuda/dnn_run.h"
+#include "devices/cuda/algorithms.h"
+#include "devices/cuda/cudnn/dnn_run.h"
 #include "standin/standin.h"
 
 static char folder[] = "/tmp/dtrain-choose-XXXXXX";

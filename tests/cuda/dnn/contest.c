@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "../../temporary.h"
-#include "cuda/algorithms.h"
-#include "cuda/contest.h"
+#include "devices/cuda/algorithms.h"
+#include "devices/cuda/autotune.h"
 #include "standin/standin.h"
 
 const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_nhwc_padded[] = "NHWC with zeros",

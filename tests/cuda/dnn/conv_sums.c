@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "core/op.h"
-#include "cuda/cuda.h"
-#include "cuda/kernels.h"
+#include "devices/cuda/cuda.h"
+#include "devices/cuda/kernels/kernels.h"
 #include "../kernels/numbers.h"
 #include "operations.h"
 #include "reference.h"

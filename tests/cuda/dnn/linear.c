@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "cuda/algorithms.h"
-#include "cuda/cuda.h"
-#include "cuda/kernels.h"
+#include "devices/cuda/algorithms.h"
+#include "devices/cuda/cuda.h"
+#include "devices/cuda/kernels/kernels.h"
 #include "fake_cublaslt.h"
 #include "standin/standin.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "cuda/cuda.h"
+#include "devices/cuda/cuda.h"
 #include "fake_cublaslt.h"
 #include "kernels/support.h"
 

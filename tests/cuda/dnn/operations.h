@@ -6,7 +6,7 @@
 #ifndef TESTS_CUDA_DNN_OPERATIONS_H
 #define TESTS_CUDA_DNN_OPERATIONS_H
 
-#include "cuda/dnn.h"
+#include "devices/cuda/cudnn/dnn.h"
 
 enum { MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS };
 

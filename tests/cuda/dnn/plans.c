@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/dnn.h"
+#include "devices/cuda/cudnn/dnn.h"
 #include "cases.h"
 
 /* Engines that compute in true F32 need the most: copies of both pictures in another layout. */

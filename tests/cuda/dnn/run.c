@@ -14,10 +14,10 @@
 #include <cmocka.h>
 
 #include "core/op.h"
-#include "cuda/contest.h"
-#include "cuda/cuda.h"
-#include "cuda/dnn_run.h"
-#include "cuda/kernels.h"
+#include "devices/cuda/autotune.h"
+#include "devices/cuda/cuda.h"
+#include "devices/cuda/cudnn/dnn_run.h"
+#include "devices/cuda/kernels/kernels.h"
 #include "../kernels/numbers.h"
 #include "cases.h"
 

@@ -15,8 +15,8 @@
 
 #include "../../temporary.h"
 #include "common/system.h"
-#include "cuda/cache.h"
-#include "cuda/dnn_store.h"
+#include "devices/cuda/cache.h"
+#include "devices/cuda/cudnn/dnn_store.h"
 
 static char folder[] = "/tmp/dtrain-plans-XXXXXX";
 

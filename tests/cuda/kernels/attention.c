@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "support.h"
-#include "train/cuda/kernels.h"
+#include "train/devices/cuda/kernels/kernels.h"
 
 enum { QUERIES = 19, KEYS = 21, HEADS = 2, OPERANDS = 9 };
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "support.h"
-#include "train/cuda/kernels.h"
+#include "train/devices/cuda/kernels/kernels.h"
 
 /* Rows, channels: those of the op cases, around 8 channels and a block's width, one row to many threads, many chunks.
  */

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "support.h"
-#include "train/cuda/kernels.h"
+#include "train/devices/cuda/kernels/kernels.h"
 
 /* Batch, rows, columns: one of each, around 8 channels and a block's width, more rows than one block takes. */
 static const int64_t matrices[][3] = {{1, 1, 1},    {1, 1, 8},     {1, 7, 3},     {2, 49, 64},   {3, 15, 7},

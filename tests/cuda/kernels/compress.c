@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "support.h"
-#include "train/cuda/kernels.h"
+#include "train/devices/cuda/kernels/kernels.h"
 
 /* Around a thread's eight, a scale's 256, a block's 2048, and what all blocks of a multiprocessor do at once. */
 static const int64_t counts[] = {1, 7, 8, 9, 255, 256, 257, 2047, 2048, 2049, 4096, 60001};

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "support.h"
-#include "train/cuda/kernels.h"
+#include "train/devices/cuda/kernels/kernels.h"
 
 /* Around the width of a vector, of what a block does at once, and of what all blocks do at once. */
 static const int64_t counts[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 1023, 1024, 1025, 4096, 8191, 8193, 100003};

@@ -13,8 +13,8 @@
 #include "common/error.h"
 #include "core/builtin.h"
 #include "core/host.h"
-#include "train/cuda/kernel_op.h"
-#include "train/cuda/kernels.h"
+#include "train/devices/cuda/ops/kernel_op.h"
+#include "train/devices/cuda/kernels/kernels.h"
 #include "numbers.h"
 
 #define ALIGNMENT 256

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "support.h"
-#include "train/cuda/kernels.h"
+#include "train/devices/cuda/kernels/kernels.h"
 
 static const cuda_pool pools[] = {
 	/* The models', those of the op cases, then windows that overlap more than twice, and as large as the picture.

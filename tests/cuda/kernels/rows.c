@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "support.h"
-#include "train/cuda/kernels.h"
+#include "train/devices/cuda/kernels/kernels.h"
 
 static void free_all(array **arrays)
 {

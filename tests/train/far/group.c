@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/group_backend.h"
-#include "comm/group_sequence.h"
+#include "comm/group/group_backend.h"
+#include "comm/group/group_sequence.h"
 #include "comm/socket.h"
-#include "comm/store.h"
+#include "comm/store/store.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "far.h"

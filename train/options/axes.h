@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The axes of --mesh. */
+#ifndef OPTIONS_AXES_H
+#define OPTIONS_AXES_H
+
+#include <beton/error.h>
+#include <dtrain/params.h>
+
+#include "options.h"
+
+/* Sizes; 0: --mesh does not name the axis. */
+typedef struct run_axes {
+	int64_t size[DTRAIN_AXES];
+} run_axes;
+
+/* Reads --mesh. Errors: INVALID_ARGUMENT names the option, and the axis. */
+int run_axes_read(const run_options *options, run_axes *out, beton_error *err);
+/* The size of an axis; 0: --mesh does not name it. */
+int64_t run_axes_size(const run_options *options, const char *name);
+/* Ranks that compute one model; 1 without --mesh. The option was checked. */
+int64_t run_axes_model_ranks(const run_options *options);
+/* Checks the sizes against the number of ranks, which tensor divides. shard: ranks that share a copy of the parameters.
+ */
+int run_axes_check_world(const run_options *options, int64_t shard, beton_error *err);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run's loaders: what its options mean to <beton/loader.h>. */
+#ifndef PROGRAMS_FFCV_LOADERS_H
+#define PROGRAMS_FFCV_LOADERS_H
+
+#include "run_info.h"
+#include "order_input.h"
+
+/* What the loaders of a run share. */
+typedef struct run_loading {
+	const run_options *options;
+	const run_facts *facts;
+	const engine_rank *engine;
+	int rank;
+	int world_size;
+} run_loading;
+
+/* Opens --data (training) or --val. Errors: those of beton_loader_open_many, and of run_order_input_read. */
+int run_loading_open(const run_loading *loading, bool training, beton_loader **out, beton_error *err);
+
+/* Opens all files of --data as one data set, concatenated. options must outlive the result. */
+engine_files run_loading_files(const run_options *options);
+
+/* The number of positions in a training epoch: the number of samples, unless the order's options say otherwise. Also
+ * checks these options. facts: about --data. Errors: those of beton_loader_open_many. */
+int run_loading_epoch_length(const run_options *options, const run_facts *facts, const run_order_input *input,
+			     int world_size, uint64_t *out, beton_error *err);
+
+#endif

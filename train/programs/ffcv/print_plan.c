@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "print_plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "engine/memory/memory_plan.h"
+#include "engine/memory/recompute_option.h"
+#include "options/options_table.h"
+
+/* Tensors that are listed, unless all are wanted. */
+enum { LARGEST = 8 };
+
+static void print_bytes(const char *what, size_t bytes)
+{
+	if (bytes)
+		printf("  %-26s %12.3f MB\n", what, (double)bytes / 1e6);
+}
+
+static void print_memory(const run_session *session, const engine_memory *memory)
+{
+	const engine_rank *engine = &session->engine;
+	/* The shared parameters and their momentum. */
+	size_t outer = session->local ? 2 * memory->parameters : 0;
+	/* Gathered values, and gradients on their way to a shard, are placed with the activations. */
+	const struct {
+		const char *what;
+		size_t bytes;
+	} lines[] = {{"parameters", memory->parameters},
+		     {"gradients", memory->gradients},
+		     {"optimizer state", memory->states - outer},
+		     {"outer optimizer", outer},
+		     {"scratch memory, updates", memory->updates},
+		     {"compute copies", memory->copies},
+		     {"sums of gradients", memory->sums},
+		     {"compression of gradients", memory->compression},
+		     {"buffers", memory->buffers},
+		     {"activations, training", memory->activations[0]},
+		     {"units in flight, training", memory->leases[0]},
+		     {"scratch memory, training", memory->scratch[0]},
+		     {"activations, evaluation", memory->activations[1]},
+		     {"units in flight, evaluation", memory->leases[1]},
+		     {"scratch memory, evaluation", memory->scratch[1]},
+		     {engine->staged ? "batches" : "batches, training", memory->batches[0]},
+		     {engine->staged ? "batches" : "batches, evaluation", memory->batches[1]},
+		     {"all of these", engine_memory_total(memory)}};
+	printf("memory of each rank on device %s:\n", engine->api->name);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		print_bytes(lines[i].what, lines[i].bytes);
+}
+
+static void print_traffic(const engine_memory *memory)
+{
+	if (!engine_memory_traffic(memory))
+		return;
+	puts("sent by each rank in a step:");
+	print_bytes("gathers of units", memory->gathered);
+	print_bytes("gradients to shards", memory->scattered);
+	print_bytes("sums over all ranks", memory->added_up);
+}
+
+/* The layout that the run has. */
+static engine_layout layout_of(const run_session *session)
+{
+	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_sync_get_facts(session->engine.sync, 1, &facts);
+	return (engine_layout){.strategy = session->engine.strategy.strategy,
+			       .ranks = session->world_size,
+			       .shard = facts.shards < session->world_size ? facts.shards : 0};
+}
+
+/* What each strategy would need of the ranks. */
+static int make_strategies(const run_session *session, char **out, beton_error *err)
+{
+	const engine_layout chosen = layout_of(session);
+	engine_layout layouts[ENGINE_LAYOUTS];
+	engine_memory_row rows[ENGINE_LAYOUTS];
+	const engine_memory_table_options options = {.chosen = &chosen};
+	int count = engine_layouts(session->world_size, chosen.shard, &chosen, layouts);
+	*out = NULL;
+	/* Ranks that train apart have nothing in common with these. */
+	if (count == 1 || session->local)
+		return BETON_OK;
+	int status = engine_memory_rows(&session->engine, layouts, count, rows, err);
+	return status == BETON_OK ? engine_memory_table(&session->engine, rows, count, &options, out, err) : status;
+}
+
+/* What --offload and --checkpoint-async keep there. */
+static void print_host(const engine_memory *memory, size_t saving)
+{
+	size_t bytes = engine_memory_host(memory) + saving;
+	if (!bytes)
+		return;
+	puts("in the memory of the host:");
+	print_bytes("parameters, gradients", memory->host_parameters);
+	print_bytes("optimizer state", memory->host_states);
+	print_bytes("scratch memory, updates", memory->host_updates);
+	print_bytes("activations, training", memory->host_activations);
+	print_bytes("copy of a checkpoint", saving);
+	print_bytes("all of these", bytes);
+}
+
+/* The end of the totals and of the largest tensors, which the text of a plan begins with. */
+static int short_length(const char *text)
+{
+	const char *end = text;
+	for (int line = 0; line < 2 + LARGEST && *end && *end != '\n'; line++) {
+		end += strcspn(end, "\n");
+		end += *end == '\n';
+	}
+	return (int)(end - text);
+}
+
+int run_plan_print(run_session *session, beton_error *err)
+{
+	engine_rank *engine = &session->engine;
+	const dtrain_program *program = engine->train.program ? engine->train.program : engine->val.program;
+	char *text = NULL, *table = NULL, *strategies = NULL;
+	engine_memory memory;
+	int status = dtrain_program_plan(program, &text, err);
+	if (status == BETON_OK && engine->train.program)
+		status = engine_recompute_table(engine, &table, err);
+	if (status == BETON_OK && engine->train.program)
+		status = make_strategies(session, &strategies, err);
+	if (status == BETON_OK)
+		status = engine_memory_read(engine, &memory, err);
+	if (status == BETON_OK) {
+		print_memory(session, &memory);
+		print_host(&memory, session->saving_bytes);
+		/* Ranks that train apart send once a round. */
+		if (!session->local)
+			print_traffic(&memory);
+		bool full = session->options->plan == RUN_PLAN_FULL;
+		int length = full ? (int)strlen(text) : short_length(text);
+		int printed = printf("\n%s%s%s%s%.*s%s", strategies ? strategies : "", strategies ? "\n" : "",
+				     table ? table : "", table ? "\n" : "", length, text,
+				     full ? "" : "(--plan=full lists all tensors, and each step of the program)\n");
+		if (printed < 0 || fflush(stdout) != 0)
+			status = bt_fail_errno(err, errno, "standard output");
+	}
+	free(text);
+	free(table);
+	free(strategies);
+	return status;
+}
