@@ -123,7 +123,7 @@ static void fill_source(model *m, size_t letters)
 {
 	dtrain_shape mask = dtrain_shape_of(4, (int64_t[]){1, 1, 4, 4});
 	int count = dtrain_params_count(m->params);
-	m->source = (run_source){.path = strdup("gpt2.safetensors"), .facts = json_object()};
+	m->source = (run_source){.path = strdup("gpt2.safetensors"), .info = json_object()};
 	m->source.tensors = calloc((size_t)count + 2, sizeof(*m->source.tensors));
 	assert_true(m->source.path && m->source.tensors);
 	for (int i = 0; i < count; i++)
@@ -278,7 +278,7 @@ static void queries_keys_and_values_are_joined(void **state)
 	(void)state;
 	open_vit(&m);
 	assert_int_equal(dtrain_params_count(m.params), COUNT);
-	m.source = (run_source){.path = strdup("vit.safetensors"), .facts = json_object()};
+	m.source = (run_source){.path = strdup("vit.safetensors"), .info = json_object()};
 	m.source.tensors = calloc(COUNT + 4, sizeof(*m.source.tensors));
 	for (int i = 0; i < COUNT; i++) {
 		dtrain_shape shape = dtrain_params_at(m.params, i)->shape;

@@ -85,7 +85,7 @@ static void make_program(trainer *t, dtrain_recompute recompute)
 	t->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
 	dtrain_tensor losses = dtrain_softmax_cross_entropy(graph, add_network(graph, t->image), t->label, 0.1);
 	dtrain_tensor loss = dtrain_mean(graph, losses);
-	dtrain_graph_figure(graph, loss, 0);
+	dtrain_graph_step_metric(graph, loss, 0);
 	dtrain_graph_backward(graph, loss);
 	dtrain_graph_recompute(graph, recompute, INT64_MAX);
 	MUST(dtrain_sync_compile(t->sync, &graph, &t->program, &err));
@@ -395,9 +395,9 @@ static void rank_recomputes(struct rank *r, const char *mode)
 	MUST(dtrain_sync_start(kept->sync, &err));
 	train(kept, 0, 4);
 	for (int how = DTRAIN_RECOMPUTE_SELECTIVE; how <= DTRAIN_RECOMPUTE_FULL; how++) {
-		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+		dtrain_program_info facts = {.struct_size = sizeof(facts)};
 		trainer *again = open_part(r, &s, &options, (dtrain_recompute)how);
-		dtrain_program_get_facts(again->program, &facts);
+		dtrain_program_get_info(again->program, &facts);
 		/* Rows of moments are large beside the tensors of so small a network. */
 		REQUIRE(facts.repeated >= (how == DTRAIN_RECOMPUTE_FULL ? 12 : 1));
 		char *plan = NULL;

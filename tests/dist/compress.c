@@ -248,8 +248,8 @@ static void check_half(struct rank *r, const char *name, double bound)
 		run(&j, step, 1, 2);
 		REQUIRE(distance(&j) <= (r->size > 1 ? bound : 0));
 		require_equal(&j, j.got, j.count);
-		const dtrain_sync_step times = sync_model_times(&j.model, j.model.marks);
-		REQUIRE(times.bytes == (r->size > 1 ? 2 * (uint64_t)j.count + 4 * DTRAIN_FIGURES : 0));
+		const dtrain_sync_step times = sync_model_times(&j.model, j.model.trace);
+		REQUIRE(times.bytes == (r->size > 1 ? 2 * (uint64_t)j.count + 4 * DTRAIN_STEP_METRICS : 0));
 	}
 	close_job(&j);
 }
@@ -372,11 +372,11 @@ static void check_start(struct rank *r)
 	job j;
 	open_method(r, &j, &compression);
 	for (int step = 0; step < 4; step++) {
-		const uint64_t plain = 4 * ((uint64_t)j.count + DTRAIN_FIGURES);
+		const uint64_t plain = 4 * ((uint64_t)j.count + DTRAIN_STEP_METRICS);
 		REQUIRE(dtrain_sync_is_settled(j.model.sync) == (step >= 2));
 		forget(&j);
 		run(&j, step, 0, 1);
-		const dtrain_sync_step times = sync_model_times(&j.model, j.model.marks);
+		const dtrain_sync_step times = sync_model_times(&j.model, j.model.trace);
 		REQUIRE((distance(&j) == 0) == (step < 2));
 		REQUIRE(times.comm_ms > 0 && (times.bytes == plain) == (step < 2) && times.bytes <= plain);
 	}
@@ -468,7 +468,7 @@ static void check_captured(struct rank *r, const char *name, double bound)
 		MUST(place.api->capture_launch(captured, j.model.stream, &err));
 		read_results(&j);
 		check_identity(&j, bound);
-		REQUIRE(sync_model_times(&j.model, j.model.marks).comm_ms > 0);
+		REQUIRE(sync_model_times(&j.model, j.model.trace).comm_ms > 0);
 	}
 	place.api->capture_destroy(captured);
 	close_job(&j);

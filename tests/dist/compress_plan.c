@@ -17,7 +17,7 @@
 
 #define LAYERS 4
 #define WIDTH 60
-#define FIGURES_BYTES (4.0 * DTRAIN_FIGURES)
+#define STEP_METRICS_BYTES (4.0 * DTRAIN_STEP_METRICS)
 
 static beton_error err;
 
@@ -40,25 +40,27 @@ static double leaving(const char *name, double given, double n)
 	return 2 * given * (n - 1) / (strcmp(name, "int8") == 0 ? n + 1 : n);
 }
 
-static void check_traffic(const sync_model *model, const char *name, double n, const dtrain_sync_facts *facts)
+static void check_traffic(const sync_model *model, const char *name, double n, const dtrain_sync_info *facts)
 {
-	const dtrain_sync_step step = sync_model_times(model, model->marks);
+	const dtrain_sync_step step = sync_model_times(model, model->trace);
 	double units = dtrain_params_unit_count(model->params);
-	double right = leaving(name, (double)step.bytes - FIGURES_BYTES, n) + leaving("none", FIGURES_BYTES, n);
-	REQUIRE(n == 1 ? step.bytes == 0 && facts->added_up == 0 : step.bytes > FIGURES_BYTES && facts->added_up > 0);
+	double right =
+		leaving(name, (double)step.bytes - STEP_METRICS_BYTES, n) + leaving("none", STEP_METRICS_BYTES, n);
+	REQUIRE(n == 1 ? step.bytes == 0 && facts->added_up == 0
+		       : step.bytes > STEP_METRICS_BYTES && facts->added_up > 0);
 	/* Each array is divided on its own. */
 	REQUIRE(n == 1 || fabs((double)facts->added_up - right) <= 2 * (units + 1));
 }
 
 static void check_plan(const sync_model *model, const dtrain_compression *compression, int ranks,
-		       const dtrain_sync_facts *facts)
+		       const dtrain_sync_info *facts)
 {
 	const dtrain_sync_options options = options_of(compression, ranks);
-	dtrain_sync_facts planned = {.struct_size = sizeof(planned)};
+	dtrain_sync_info planned = {.struct_size = sizeof(planned)};
 	dtrain_params *params;
 	dtrain_sync *sync;
 	sync_model_plan(model->device, &options, WIDTH, LAYERS, &params, &sync);
-	dtrain_sync_get_facts(sync, 1, &planned);
+	dtrain_sync_get_info(sync, 1, &planned);
 	REQUIRE(planned.added_up == facts->added_up && planned.replicas == ranks);
 	REQUIRE(dtrain_sync_hook_bytes(sync) == dtrain_sync_hook_bytes(model->sync));
 	REQUIRE((dtrain_sync_hook_bytes(sync) == 0) == (ranks == 1 || strcmp(compression->method, "none") == 0));
@@ -69,7 +71,7 @@ static void check_plan(const sync_model *model, const dtrain_compression *compre
 static void check(struct rank *r, dtrain_device *device, dtrain_stream *stream, const dtrain_compression *compression)
 {
 	const dtrain_sync_options options = options_of(compression, 0);
-	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_sync_info facts = {.struct_size = sizeof(facts)};
 	sync_model model;
 	sync_model_open(&model, device, stream, sync_model_mesh(r->group), &options, WIDTH, LAYERS);
 	MUST(dtrain_sync_start(model.sync, &err));
@@ -77,7 +79,7 @@ static void check(struct rank *r, dtrain_device *device, dtrain_stream *stream, 
 	sync_model_fill(&model, r->rank, 0);
 	MUST(dtrain_program_run(model.program, stream, 0, 1, &err));
 	MUST(model.api->stream_synchronize(stream, &err));
-	dtrain_sync_get_facts(model.sync, 1, &facts);
+	dtrain_sync_get_info(model.sync, 1, &facts);
 	check_traffic(&model, compression->method, r->size, &facts);
 	check_plan(&model, compression, r->size, &facts);
 	sync_model_close(&model);

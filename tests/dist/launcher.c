@@ -127,7 +127,7 @@ static int rank_is_told(struct rank_env *env)
 	} else if (!status) {
 		while (!run_signals_caught())
 			poll(NULL, 0, 10);
-		dtrain__told_note(store, env->rank, getppid());
+		dtrain__stop_request_note(store, env->rank, getppid());
 		status = dtrain_store_set(store, "stop", NULL, 0, NULL);
 		poll(NULL, 0, 300);
 	}

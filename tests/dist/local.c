@@ -54,8 +54,8 @@ static void open_model(struct rank *r, struct trained *trained, const dtrain_loc
 	sync_model_open(&trained->model, place->device, place->stream, sync_model_mesh(r->group), &sync, WIDTH, LAYERS);
 	MUST(dtrain_local_create(trained->model.sync, options, &trained->local, &err));
 	/* Those of the model do not have the ends of rounds. */
-	dtrain_sync_marks_destroy(&trained->model.marks);
-	MUST(dtrain_sync_marks_create(trained->model.sync, &trained->model.marks, &err));
+	dtrain_sync_trace_destroy(&trained->model.trace);
+	MUST(dtrain_sync_trace_create(trained->model.sync, &trained->model.trace, &err));
 	MUST(dtrain_sync_start(trained->model.sync, &err));
 	REQUIRE(dtrain_params_unit_count(trained->model.params) >= 3);
 	trained->count = dtrain_params_flat_count(trained->model.params);
@@ -97,8 +97,8 @@ static const float *get_values(struct trained *trained)
 static bool end_step(struct trained *trained, int64_t step)
 {
 	bool synced;
-	dtrain_local_begin(trained->local, step, trained->model.marks);
-	MUST(dtrain_local_end(trained->local, step, trained->model.marks, trained->place.stream, &synced, &err));
+	dtrain_local_begin(trained->local, step, trained->model.trace);
+	MUST(dtrain_local_end(trained->local, step, trained->model.trace, trained->place.stream, &synced, &err));
 	return synced;
 }
 
@@ -125,7 +125,7 @@ static void rank_averages(struct rank *r)
 			REQUIRE(fabsf(trained.values[i] - mean) <= 1e-5f);
 		}
 		dtrain_sync_step times;
-		MUST(dtrain_sync_get_step(trained.model.marks, &times, &err));
+		MUST(dtrain_sync_get_step(trained.model.trace, &times, &err));
 		REQUIRE(times.bytes == (r->size > 1 ? 4 * (uint64_t)trained.count : 0));
 	}
 	close_model(r, &trained);
@@ -169,7 +169,7 @@ static void *capture(struct trained *trained, int step)
 {
 	sync_model *model = &trained->model;
 	void *captured = NULL;
-	dtrain_local_begin(trained->local, step, model->marks);
+	dtrain_local_begin(trained->local, step, model->trace);
 	MUST(model->api->capture_begin(model->stream, &err));
 	MUST(dtrain_program_run(model->program, model->stream, 0, 1, &err));
 	MUST(model->api->capture_end(model->stream, &captured, &err));
@@ -210,34 +210,34 @@ static void rank_reduces_in_warm_up_alone(struct rank *r)
 	float *own = malloc((size_t)trained.count * sizeof(float));
 	REQUIRE(own);
 	MUST(dtrain_local_start(trained.local, 0, trained.place.stream, &err));
-	uint64_t figures = r->size > 1 ? 4 * DTRAIN_FIGURES : 0;
+	uint64_t figures = r->size > 1 ? 4 * DTRAIN_STEP_METRICS : 0;
 	uint64_t units = r->size > 1 ? 4 * (uint64_t)trained.count : 0;
 	for (int step = 0; step < STEPS; step++) {
 		bool apart = step >= WARMUP;
-		REQUIRE(dtrain_local_is_apart(trained.local, step) == apart);
+		REQUIRE(dtrain_local_is_unsynchronized(trained.local, step) == apart);
 		/* In a step apart the gradients are this rank's. */
 		sync_model_fill(&trained.model, r->rank, WARMUP + step);
 		dtrain_local_begin(trained.local, WARMUP, NULL);
-		dtrain_sync_set_marks(trained.model.sync, NULL);
+		dtrain_sync_set_trace(trained.model.sync, NULL);
 		MUST(dtrain_program_run(trained.model.program, trained.model.stream, 0, 1, &err));
 		memcpy(own, get(&trained, dtrain_params_grads(trained.model.params)),
 		       (size_t)trained.count * sizeof(float));
-		dtrain_sync_set_marks(trained.model.sync, trained.model.marks);
+		dtrain_sync_set_trace(trained.model.sync, trained.model.trace);
 		sync_model_fill(&trained.model, r->rank, WARMUP + step);
 		if (trained.far && step == WARMUP + 1)
 			captured = capture(&trained, step);
-		dtrain_local_begin(trained.local, step, trained.model.marks);
+		dtrain_local_begin(trained.local, step, trained.model.trace);
 		if (captured)
 			MUST(trained.model.api->capture_launch(captured, trained.model.stream, &err));
 		else
 			MUST(dtrain_program_run(trained.model.program, trained.model.stream, 0, 1, &err));
 		check_grads(&trained, r, own, apart);
 		bool synced;
-		MUST(dtrain_local_end(trained.local, step, trained.model.marks, trained.place.stream, &synced, &err));
+		MUST(dtrain_local_end(trained.local, step, trained.model.trace, trained.place.stream, &synced, &err));
 		/* After 4 and 6 steps, and with the last one. */
 		REQUIRE(synced == (step == 3 || step == 5 || step == STEPS - 1));
 		MUST(trained.place.api->stream_synchronize(trained.place.stream, &err));
-		const dtrain_sync_step times = sync_model_times(&trained.model, trained.model.marks);
+		const dtrain_sync_step times = sync_model_times(&trained.model, trained.model.trace);
 		REQUIRE(times.bytes == figures + (!apart || synced ? units : 0));
 		REQUIRE((times.comm_ms > 0) == (r->size > 1) && (times.exposed_ms > 0) == (r->size > 1));
 	}

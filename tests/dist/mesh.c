@@ -124,7 +124,7 @@ static void rank_meshes(struct rank *r)
 	MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 	sync_model_check(&model, 6, 3, 1, 1);
 	/* No op writes this figure, and one rank of the six asks. */
-	float *asks = (float *)dtrain_params_figures(model.params) + 1;
+	float *asks = (float *)dtrain_params_step_metrics(model.params) + 1;
 	*asks = r->rank == 4;
 	MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 	REQUIRE(*asks == 1);

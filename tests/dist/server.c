@@ -153,11 +153,11 @@ static void rank_is_synchronous(struct rank *r)
 		REQUIRE(update.workers == r->size - 1 && update.worker == 0);
 		REQUIRE(update.staleness == 0 && update.lead == 0);
 		float *grads = dtrain_params_grads(part.model.params);
-		float *figures = dtrain_params_figures(part.model.params);
+		float *figures = dtrain_params_step_metrics(part.model.params);
 		for (int64_t i = 0; i < part.count; i++)
 			grads[i] *= (float)update.workers;
-		for (int i = 0; i < DTRAIN_FIGURES; i++)
-			figures[i] = update.figures[i] * (float)update.workers;
+		for (int i = 0; i < DTRAIN_STEP_METRICS; i++)
+			figures[i] = update.step_metrics[i] * (float)update.workers;
 		sync_model_check(&part.model, update.workers, 1, step, step);
 		publish(&part, (float)(step + 1));
 	}

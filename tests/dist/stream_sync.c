@@ -74,13 +74,13 @@ static void run(const sync_model *model, int micro_batch, int micro_batches)
 	MUST(dtrain_program_run(model->program, model->stream, micro_batch, micro_batches, &err));
 }
 
-static void check_step(const struct rank *r, const sync_model *model, dtrain_sync_marks *marks)
+static void check_step(const struct rank *r, const sync_model *model, dtrain_sync_trace *trace)
 {
-	const dtrain_sync_step step = sync_model_times(model, marks);
+	const dtrain_sync_step step = sync_model_times(model, trace);
 	REQUIRE((step.backward_ms > 0) == (r->size > 1) && (step.exposed_ms > 0) == (r->size > 1));
 	REQUIRE((step.comm_ms > 0) == (r->size > 1));
 	REQUIRE(step.bytes ==
-		(r->size > 1 ? 4 * ((uint64_t)dtrain_params_flat_count(model->params) + DTRAIN_FIGURES) : 0));
+		(r->size > 1 ? 4 * ((uint64_t)dtrain_params_flat_count(model->params) + DTRAIN_STEP_METRICS) : 0));
 }
 
 static void rank_adds_up(struct rank *r)
@@ -93,7 +93,7 @@ static void rank_adds_up(struct rank *r)
 		sync_model_fill(&model, r->rank, step);
 		run(&model, 0, 1);
 		sync_model_check(&model, r->size, 1, step, step);
-		check_step(r, &model, model.marks);
+		check_step(r, &model, model.trace);
 	}
 	for (int step = 4; step < 7; step++) {
 		sync_model_fill(&model, r->rank, step);
@@ -102,7 +102,7 @@ static void rank_adds_up(struct rank *r)
 		MUST(place.api->stream_synchronize(place.stream, &err));
 	}
 	sync_model_check(&model, r->size, 1, 4, 6);
-	check_step(r, &model, model.marks);
+	check_step(r, &model, model.trace);
 	void *buffer = dtrain_params_buffer_at(model.params, 1)->data;
 	for (int i = 0; i < WIDTH; i++)
 		values[i] = (float)(i + r->rank);
@@ -146,7 +146,7 @@ static void rank_adds_up_captured(struct rank *r)
 			continue;
 		MUST(dtrain_group_watch(r->group, after(&place), "a step", &err));
 		sync_model_check(&model, r->size, 1, step % 3 == 2 && step > 2 ? step - 1 : step, step);
-		check_step(r, &model, model.marks);
+		check_step(r, &model, model.trace);
 	}
 	dtrain_group_forget(r->group, place.event);
 	/* And eager again. */
@@ -163,43 +163,43 @@ static void expect_same(const dtrain_sync_step *a, const dtrain_sync_step *b)
 	REQUIRE(a->exposed_ms == b->exposed_ms && a->comm_ms == b->comm_ms && a->backward_ms == b->backward_ms);
 }
 
-/* Two steps in progress, each with marks of its own: put on the stream one by one, then captured. */
+/* Two steps in progress, each with trace events of its own: put on the stream one by one, then captured. */
 static void rank_has_two_steps(struct rank *r)
 {
 	struct place place;
 	sync_model model;
-	dtrain_sync_marks *marks[2];
+	dtrain_sync_trace *trace[2];
 	void *captured[2];
 	open_model(r, &place, &model);
-	marks[0] = model.marks;
-	MUST(dtrain_sync_marks_create(model.sync, &marks[1], &err));
+	trace[0] = model.trace;
+	MUST(dtrain_sync_trace_create(model.sync, &trace[1], &err));
 	sync_model_fill(&model, r->rank, 0);
 	for (int i = 0; i < 2; i++) {
-		dtrain_sync_set_marks(model.sync, marks[i]);
+		dtrain_sync_set_trace(model.sync, trace[i]);
 		run(&model, 0, 1);
 	}
 	MUST(place.api->stream_synchronize(place.stream, &err));
-	check_step(r, &model, marks[0]);
-	check_step(r, &model, marks[1]);
+	check_step(r, &model, trace[0]);
+	check_step(r, &model, trace[1]);
 	for (int i = 0; i < 2; i++) {
-		dtrain_sync_set_marks(model.sync, marks[i]);
+		dtrain_sync_set_trace(model.sync, trace[i]);
 		captured[i] = capture(&model, 0, 1);
 	}
 	for (int i = 0; i < 4; i++)
 		MUST(place.api->capture_launch(captured[i % 2], place.stream, &err));
 	MUST(place.api->stream_synchronize(place.stream, &err));
-	check_step(r, &model, marks[0]);
-	check_step(r, &model, marks[1]);
+	check_step(r, &model, trace[0]);
+	check_step(r, &model, trace[1]);
 	/* A step leaves the other's times alone, whether it has marks or not. */
-	const dtrain_sync_step before = sync_model_times(&model, marks[0]);
+	const dtrain_sync_step before = sync_model_times(&model, trace[0]);
 	MUST(place.api->capture_launch(captured[1], place.stream, &err));
 	for (int i = 0; i < 2; i++) {
 		run(&model, 0, 1);
 		MUST(place.api->stream_synchronize(place.stream, &err));
-		const dtrain_sync_step now = sync_model_times(&model, marks[0]);
+		const dtrain_sync_step now = sync_model_times(&model, trace[0]);
 		expect_same(&before, &now);
 		place.api->capture_destroy(captured[1 - i]);
-		dtrain_sync_marks_destroy(&marks[1]);
+		dtrain_sync_trace_destroy(&trace[1]);
 	}
 	sync_model_check(&model, r->size, 1, 0, 0);
 	close_model(r, &place, &model);
@@ -260,16 +260,16 @@ static void rank_fails(struct rank *r)
 		if (status != BETON_OK)
 			break;
 		MUST(place.api->stream_synchronize(place.stream, &err));
-		check_step(r, &model, model.marks);
+		check_step(r, &model, model.trace);
 	}
 	REQUIRE(status == BETON_DEVICE && steps > 1);
 	MUST(place.api->stream_synchronize(place.stream, &err));
-	REQUIRE(sync_model_times(&model, model.marks).exposed_ms == 0);
+	REQUIRE(sync_model_times(&model, model.trace).exposed_ms == 0);
 	run(&model, 0, 1);
 	sync_model_check(&model, r->size, 1, 0, 0);
-	check_step(r, &model, model.marks);
+	check_step(r, &model, model.trace);
 	dtrain_sync_stop(model.sync);
-	check_step(r, &model, model.marks);
+	check_step(r, &model, model.trace);
 	REQUIRE(dtrain_program_run(model.program, model.stream, 0, 1, &err) == BETON_STATE);
 	close_model(r, &place, &model);
 }
@@ -292,7 +292,7 @@ static int rank_loses_another(struct rank *r)
 		if (status == BETON_OK)
 			status = place.api->stream_synchronize(place.stream, &err);
 		if (status == BETON_OK)
-			status = dtrain_sync_get_step(model.marks, &step, &err);
+			status = dtrain_sync_get_step(model.trace, &step, &err);
 	}
 	fprintf(stderr, "%s\n", err.message);
 	close_model(r, &place, &model);

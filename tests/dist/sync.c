@@ -66,12 +66,12 @@ static void rank_adds_up(struct rank *r)
 	for (int i = 0; i < 5; i++) {
 		sync_model_fill(&model, r->rank, i);
 		MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
-		step = sync_model_times(&model, model.marks);
+		step = sync_model_times(&model, model.trace);
 		sync_model_check(&model, r->size, 1, i, i);
 		REQUIRE((step.comm_ms > 0) == (r->size > 1) && (step.backward_ms > 0) == (r->size > 1));
 		REQUIRE((step.exposed_ms > 0) == (r->size > 1));
-		REQUIRE(dtrain_sync_unit_exposed_ms(model.marks, -1) == 0);
-		REQUIRE(dtrain_sync_unit_exposed_ms(model.marks, 1000) == 0);
+		REQUIRE(dtrain_sync_unit_exposed_ms(model.trace, -1) == 0);
+		REQUIRE(dtrain_sync_unit_exposed_ms(model.trace, 1000) == 0);
 	}
 	close_model(&model);
 }
@@ -85,24 +85,24 @@ static void rank_accumulates(struct rank *r)
 	options.accumulates = true;
 	open_model(&model, sync_model_mesh(r->group), &options, 100, LAYERS);
 	MUST(dtrain_sync_start(model.sync, &err));
-	uint64_t bytes = r->size > 1 ? 4 * ((uint64_t)dtrain_params_flat_count(model.params) + DTRAIN_FIGURES) : 0;
+	uint64_t bytes = r->size > 1 ? 4 * ((uint64_t)dtrain_params_flat_count(model.params) + DTRAIN_STEP_METRICS) : 0;
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 3; i++) {
 			sync_model_fill(&model, r->rank, i);
 			MUST(dtrain_program_run(model.program, model.stream, i, 4, &err));
 			/* The step before is still the last one that ended. */
-			MUST(dtrain_sync_get_step(model.marks, &step, &err));
+			MUST(dtrain_sync_get_step(model.trace, &step, &err));
 			REQUIRE(step.bytes == (round ? bytes : 0) && (step.exposed_ms > 0) == (step.bytes > 0));
 		}
 		sync_model_fill(&model, r->rank, 3);
 		MUST(dtrain_program_run(model.program, model.stream, 3, 4, &err));
 		sync_model_check(&model, r->size, 1, 0, 3);
-		REQUIRE(sync_model_times(&model, model.marks).bytes == bytes);
+		REQUIRE(sync_model_times(&model, model.trace).bytes == bytes);
 		/* Nothing is left of it. */
 		sync_model_fill(&model, r->rank, 4);
 		MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 		sync_model_check(&model, r->size, 1, 4, 4);
-		REQUIRE(sync_model_times(&model, model.marks).bytes == bytes);
+		REQUIRE(sync_model_times(&model, model.trace).bytes == bytes);
 	}
 	close_model(&model);
 }
@@ -174,7 +174,7 @@ static void check_order(const sync_model *model)
 {
 	char *plan = NULL, wanted[32];
 	MUST(dtrain_program_plan(model->program, &plan, &err));
-	const char *at = strstr(plan, "figures");
+	const char *at = strstr(plan, "metrics");
 	for (int i = 0; i < dtrain_params_unit_count(model->params); i++) {
 		REQUIRE(at && (at = strstr(at, "linear_bwd_weight")));
 		snprintf(wanted, sizeof(wanted), ", bucket %d of %d", i + 1, LAYERS);
@@ -473,7 +473,7 @@ static void rank_trains(struct rank *r)
 		y = dtrain_relu(graph, dtrain_linear(graph, "fc1", x, 20));
 		y = dtrain_linear(graph, "fc2", y, CLASSES);
 		y = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, y, label, 0.1));
-		dtrain_graph_figure(graph, y, 0);
+		dtrain_graph_step_metric(graph, y, 0);
 		dtrain_graph_backward(graph, y);
 		MUST(run ? dtrain_sync_compile(sync, &graph, &program, &err)
 			 : dtrain_graph_compile(&graph, &program, &err));
@@ -489,7 +489,7 @@ static void rank_trains(struct rank *r)
 		REQUIRE(dtrain_params_flat_count(params) + 1 <= 8192);
 		for (int64_t i = -1; i < dtrain_params_flat_count(params); i++) {
 			/* The loss is figure 0. */
-			float got = i < 0 ? *(float *)dtrain_params_figures(params) : grads[i];
+			float got = i < 0 ? *(float *)dtrain_params_step_metrics(params) : grads[i];
 			if (run)
 				REQUIRE(fabsf(got / (float)r->size - whole[i + 1]) <=
 					1e-6f + 1e-5f * fabsf(whole[i + 1]));

@@ -36,7 +36,7 @@ static dtrain_graph *make_graph(sync_model *model)
 	MUST(dtrain_graph_create(model->params, true, &graph, &err));
 	model->x = dtrain_graph_input(graph, "x", DTRAIN_F32, &row);
 	model->numbers = dtrain_graph_input(graph, "numbers", DTRAIN_F32, &(dtrain_shape){1, {NUMBERS}});
-	dtrain_graph_figure(graph, dtrain_mean(graph, model->numbers), FIGURE);
+	dtrain_graph_step_metric(graph, dtrain_mean(graph, model->numbers), FIGURE);
 	for (int i = 0; i < model->layers; i++) {
 		snprintf(name, sizeof(name), "layer%d", i);
 		y[i] = dtrain_linear(graph, name, model->x, model->width);
@@ -69,8 +69,8 @@ void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *st
 	REQUIRE(dtrain_params_declare_buffer(model->params, "statistics", &vector, DTRAIN_INIT_ZERO, &err) >= 0);
 	dtrain_graph *graph = make_graph(model);
 	MUST(dtrain_sync_compile(model->sync, &graph, &model->program, &err));
-	MUST(dtrain_sync_marks_create(model->sync, &model->marks, &err));
-	dtrain_sync_set_marks(model->sync, model->marks);
+	MUST(dtrain_sync_trace_create(model->sync, &model->trace, &err));
+	dtrain_sync_set_trace(model->sync, model->trace);
 	model->inputs = calloc((size_t)(layers + 2) * (size_t)width, sizeof(float));
 	REQUIRE(model->inputs);
 }
@@ -79,7 +79,7 @@ void sync_model_plan(dtrain_device *device, const dtrain_sync_options *options, 
 		     dtrain_params **params, dtrain_sync **sync)
 {
 	sync_model model = {.width = width, .layers = layers};
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_program_info facts = {.struct_size = sizeof(facts)};
 	MUST(dtrain_params_create(device, DTRAIN_F32, &model.params, &err));
 	MUST(dtrain_sync_create(model.params, NULL, options, &model.sync, &err));
 	dtrain_graph *graph = make_graph(&model);
@@ -91,7 +91,7 @@ void sync_model_plan(dtrain_device *device, const dtrain_sync_options *options, 
 void sync_model_close(sync_model *model)
 {
 	dtrain_program_destroy(&model->program);
-	dtrain_sync_marks_destroy(&model->marks);
+	dtrain_sync_trace_destroy(&model->trace);
 	dtrain_sync_destroy(&model->sync);
 	if (model->mesh)
 		dtrain_mesh_destroy(&model->mesh);
@@ -161,24 +161,24 @@ static void check_range(const sync_model *model, const dtrain_range *range, int 
 
 void sync_model_check(const sync_model *model, int ranks, int stride, int first, int last)
 {
-	float figures[DTRAIN_FIGURES], number = 0;
+	float figures[DTRAIN_STEP_METRICS], number = 0;
 	for (int i = 0; i < dtrain_params_range_count(model->params); i++)
 		check_range(model, dtrain_params_range_at(model->params, i), ranks, stride, first, last);
-	sync_model_download(model, figures, dtrain_params_figures(model->params), sizeof(figures));
+	sync_model_download(model, figures, dtrain_params_step_metrics(model->params), sizeof(figures));
 	for (int step = first; step <= last; step++)
 		for (int rank = 0; rank < ranks; rank += stride)
 			number += number_at(rank, step);
-	for (int i = 0; i < DTRAIN_FIGURES; i++)
+	for (int i = 0; i < DTRAIN_STEP_METRICS; i++)
 		REQUIRE(figures[i] == (i == FIGURE ? number : 0));
 }
 
-dtrain_sync_step sync_model_times(const sync_model *model, dtrain_sync_marks *marks)
+dtrain_sync_step sync_model_times(const sync_model *model, dtrain_sync_trace *trace)
 {
 	dtrain_sync_step step;
 	double sum = 0;
-	MUST(dtrain_sync_get_step(marks, &step, &err));
+	MUST(dtrain_sync_get_step(trace, &step, &err));
 	for (int i = 0; i < dtrain_params_unit_count(model->params); i++) {
-		double part = dtrain_sync_unit_exposed_ms(marks, i);
+		double part = dtrain_sync_unit_exposed_ms(trace, i);
 		REQUIRE(part >= 0);
 		sum += part;
 	}
@@ -191,8 +191,8 @@ bool sync_model_unit_has_most(const sync_model *model, struct rank *r, int unit,
 	char key[32];
 	void *answer = NULL;
 	size_t size;
-	dtrain_sync_step step = sync_model_times(model, model->marks);
-	bool has_most = dtrain_sync_unit_exposed_ms(model->marks, unit) > step.exposed_ms / 2;
+	dtrain_sync_step step = sync_model_times(model, model->trace);
+	bool has_most = dtrain_sync_unit_exposed_ms(model->trace, unit) > step.exposed_ms / 2;
 	snprintf(key, sizeof(key), "most-%d", round);
 	if (r->rank == 0)
 		MUST(dtrain_store_set(r->store, key, &has_most, sizeof(has_most), &err));

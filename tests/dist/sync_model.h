@@ -18,7 +18,7 @@ typedef struct sync_model {
 	dtrain_params
 		*params; /* "layer0.weight" [width, width], "layer0.bias" [width] ...; buffers "fixed", "statistics" */
 	dtrain_sync *sync;
-	dtrain_sync_marks *marks;
+	dtrain_sync_trace *trace;
 	dtrain_program *program;
 	dtrain_mesh *mesh;
 	int64_t width;
@@ -43,8 +43,8 @@ void sync_model_fill(sync_model *model, int rank, int step);
  * stride ... < ranks and the steps first .. last. */
 void sync_model_check(const sync_model *model, int ranks, int stride, int first, int last);
 
-/* The times of the step that the marks have. Requires that those of the units sum up to exposed_ms. */
-dtrain_sync_step sync_model_times(const sync_model *model, dtrain_sync_marks *marks);
+/* The times of the step that the trace events have. Requires that those of the units sum up to exposed_ms. */
+dtrain_sync_step sync_model_times(const sync_model *model, dtrain_sync_trace *trace);
 /* Whether this unit's part of the step is more than half of exposed_ms, on rank 0; the other ranks get its answer.
  * round: unique in the test. */
 bool sync_model_unit_has_most(const sync_model *model, struct rank *r, int unit, int round);

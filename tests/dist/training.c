@@ -90,7 +90,7 @@ static void make_program(training *t)
 	t->x = dtrain_graph_input(graph, "x", tied ? DTRAIN_I64 : job->bf16 ? DTRAIN_BF16 : DTRAIN_F32, &rows);
 	t->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &labels);
 	dtrain_tensor loss = build_loss(t, graph);
-	dtrain_graph_figure(graph, loss, 0);
+	dtrain_graph_step_metric(graph, loss, 0);
 	dtrain_graph_backward(graph, loss);
 	if (job->deferred)
 		dtrain_graph_defer_weights(graph);
@@ -301,8 +301,8 @@ static void run_step(training *t, int step, result *out)
 		run_phase(t, step, at[0], at[1] - '0');
 	be_late(t, step, 2);
 	MUST(dtrain_optimizer_step(t->optimizer, 0.01, t->stream, &err));
-	MUST(t->api->copy(t->stream, &figure, dtrain_params_figures(t->params), sizeof(figure), DTRAIN_DEVICE_TO_HOST,
-			  &err));
+	MUST(t->api->copy(t->stream, &figure, dtrain_params_step_metrics(t->params), sizeof(figure),
+			  DTRAIN_DEVICE_TO_HOST, &err));
 	if (t->job->clip > 0)
 		MUST(t->api->copy(t->stream, clip, dtrain_optimizer_clip(t->optimizer), sizeof(clip),
 				  DTRAIN_DEVICE_TO_HOST, &err));
@@ -314,7 +314,7 @@ static void run_step(training *t, int step, result *out)
 void train_on(struct rank *r, const setup *job, dtrain_device *on, dtrain_stream *put_on, result *out)
 {
 	training t;
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_program_info facts = {.struct_size = sizeof(facts)};
 	memset(out, 0, sizeof(*out));
 	open_training(&t, r, job, on, put_on);
 	/* The group of all ranks has a history of earlier trainings. */
@@ -323,7 +323,7 @@ void train_on(struct rank *r, const setup *job, dtrain_device *on, dtrain_stream
 		run_step(&t, step, out);
 	out->gathered = moved(t.sync->gathers, "all_gather");
 	out->scattered = moved(t.sync->shards, "reduce_scatter") - before;
-	dtrain_program_get_facts(t.program, &facts);
+	dtrain_program_get_info(t.program, &facts);
 	out->arena = facts.arena_bytes;
 	out->kept = (size_t)(t.params->values_count + t.params->grads_count) * sizeof(float);
 	collect(&t, out);

@@ -91,7 +91,7 @@ static const engine_task rows_task = {
 	.add_batch = add_batch,
 };
 
-static bool is_told(void *context)
+static bool stop_requested(void *context)
 {
 	(void)context;
 	return caller.told_in >= 0 && caller.told_in-- == 0;
@@ -141,7 +141,7 @@ static void set_up_runs(struct setup *s, const char *device_name, int64_t batch,
 	expect_ok(dtrain_device_open(device_name, NULL, &device, &err), &err);
 	dtrain_sync_options_init(&sync);
 	expect_ok(engine_open(&s->engine, &job, &s->data, device, ENGINE_PRECISION_F32, NULL, &sync, &err), &err);
-	s->engine.caller = (engine_caller){.is_told = is_told, .arm = arm, .disarm = disarm};
+	s->engine.caller = (engine_caller){.stop_requested = stop_requested, .arm = arm, .disarm = disarm};
 	expect_ok(dtrain_params_initialize(s->engine.params, 3, s->engine.stream, &err), &err);
 	expect_ok(engine_synchronize(&s->engine, "parameters", &err), &err);
 	dtrain_optimizer_options_init(&optimizer);
@@ -230,7 +230,7 @@ static void train_by_hand(double losses[STEPS])
 	uint64_t epoch = 0;
 	beton_error err = {0};
 	set_up(&s, "ref", BATCH, true);
-	const float *figures = dtrain_params_figures(s.engine.params);
+	const float *figures = dtrain_params_step_metrics(s.engine.params);
 	for (int i = 0; i < STEPS; i++) {
 		beton_batch *batch = next_batch(&s, &iterator, &epoch);
 		const engine_network *network = &s.engine.train;
@@ -240,7 +240,7 @@ static void train_by_hand(double losses[STEPS])
 		expect_ok(dtrain_program_run(network->program, s.engine.stream, 0, 1, &err), &err);
 		expect_ok(dtrain_optimizer_set_rate(s.optimizer, 0.1, s.engine.stream, &err), &err);
 		expect_ok(dtrain_optimizer_apply(s.optimizer, s.engine.stream, &err), &err);
-		losses[i] = (double)figures[ENGINE_FIGURE_LOSS];
+		losses[i] = (double)figures[ENGINE_STEP_METRIC_LOSS];
 		beton_batch_release(&batch);
 	}
 	beton_iterator_close(&iterator);

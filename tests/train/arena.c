@@ -150,8 +150,8 @@ static void programs_never_overwrite_what_is_read_later(void **state)
 			added += g->nodes[i].kind == DTRAIN_OP_CONV2D_BWD_DATA && g->nodes[i].num_inputs > 2;
 			in_place += adds_in_place(program, &g->nodes[i]);
 		}
-		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-		dtrain_program_get_facts(program, &facts);
+		dtrain_program_info facts = {.struct_size = sizeof(facts)};
+		dtrain_program_get_info(program, &facts);
 		assert_true(facts.arena_bytes <= facts.unshared_bytes + 64 * (size_t)g->num_tensors);
 		dtrain_program_destroy(&program);
 		dtrain_params_destroy(&params);

@@ -120,10 +120,10 @@ static void check_nodes(const dtrain_program *program, dtrain_dtype dtype)
 		assert_true(graph->tensors[i].role != DTRAIN__GRAD || graph->tensors[i].dtype == DTRAIN_F32);
 }
 
-static dtrain_program_facts facts_of(const net *n)
+static dtrain_program_info facts_of(const net *n)
 {
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-	dtrain_program_get_facts(n->program, &facts);
+	dtrain_program_info facts = {.struct_size = sizeof(facts)};
+	dtrain_program_get_info(n->program, &facts);
 	return facts;
 }
 
@@ -136,7 +136,7 @@ static void weights_are_read_from_copies(void **state)
 		int weights;
 	} cases[] = {{"mlp", 8, 3}, {SMALL_NET, 9, 3}, {"resnet20", 8, 22}, {"resnet50", 32, 54}};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		dtrain_program_facts facts[2];
+		dtrain_program_info facts[2];
 		for (int copies = 0; copies < 2; copies++) {
 			net n;
 			open_net(&n, copies, DTRAIN_BF16, cases[i].model, cases[i].side);
@@ -155,7 +155,7 @@ static void weights_are_read_from_copies(void **state)
 static void graphs_of_the_parameters_type_have_no_copies(void **state)
 {
 	(void)state;
-	dtrain_program_facts facts[2];
+	dtrain_program_info facts[2];
 	for (int copies = 0; copies < 2; copies++) {
 		net n;
 		open_net(&n, copies, DTRAIN_F32, SMALL_NET, 9);

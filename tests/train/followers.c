@@ -40,8 +40,8 @@ static void build_norms(dtrain_graph *graph)
 static void convolutions_know_the_batch_norm_behind(void **state)
 {
 	(void)state;
-	static const dtrain_follower wanted[] = {DTRAIN_FOLLOWER_NORM_RELU, DTRAIN_FOLLOWER_NORM,
-						 DTRAIN_FOLLOWER_NORM_ADD_RELU, DTRAIN_FOLLOWER_NONE};
+	static const dtrain_fusion wanted[] = {DTRAIN_FUSION_NORM_RELU, DTRAIN_FUSION_NORM, DTRAIN_FUSION_NORM_ADD_RELU,
+					       DTRAIN_FUSION_NONE};
 	for (int training = 0; training < 2; training++) {
 		dtrain_params *params;
 		dtrain_program *program = compile(&params, training, build_norms);
@@ -49,8 +49,8 @@ static void convolutions_know_the_batch_norm_behind(void **state)
 		for (int32_t i = 0; i < program->graph->num_nodes; i++) {
 			const dtrain__node *node = &program->graph->nodes[i];
 			if (node->kind == DTRAIN_OP_CONV2D)
-				assert_int_equal(node->attrs.window.follower,
-						 training ? wanted[seen] : DTRAIN_FOLLOWER_NONE);
+				assert_int_equal(node->attrs.window.fusion,
+						 training ? wanted[seen] : DTRAIN_FUSION_NONE);
 			seen += node->kind == DTRAIN_OP_CONV2D;
 		}
 		assert_int_equal(seen, 4);

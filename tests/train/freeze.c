@@ -65,8 +65,8 @@ static int open_network(network *n, const char *const *patterns, beton_error *er
 	dtrain_graph_destroy(&graph);
 	if (status != BETON_OK)
 		return status;
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-	dtrain_program_get_facts(n->program, &facts);
+	dtrain_program_info facts = {.struct_size = sizeof(facts)};
+	dtrain_program_get_info(n->program, &facts);
 	n->flops = facts.flops;
 	expect_ok(dtrain_params_initialize(n->params, 1, n->stream, err), err);
 	float *pixels = dtrain_program_data(n->program, image);

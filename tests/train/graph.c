@@ -507,7 +507,7 @@ static void halves_stay_halves(void **state)
 		dtrain_tensor loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, y, label, 0));
 		dtrain_graph_keep(graph, normal);
 		dtrain_graph_keep(graph, y);
-		dtrain_graph_figure(graph, loss, 0);
+		dtrain_graph_step_metric(graph, loss, 0);
 		dtrain_graph_backward(graph, loss);
 		expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
 		assert_int_equal(dtrain_program_dtype(program, x), DTRAIN_U8);
@@ -525,11 +525,11 @@ static void halves_stay_halves(void **state)
 				    0.01);
 		}
 		losses[i] = *(float *)dtrain_program_data(program, loss);
-		assert_ptr_equal(dtrain_program_data(program, loss), dtrain_params_figures(n.params));
+		assert_ptr_equal(dtrain_program_data(program, loss), dtrain_params_step_metrics(n.params));
 		logits[i] = (float)net_number(dtypes[i], dtrain_program_data(program, y), 1);
 		assert_true(fabsf(losses[i] - losses[0]) < 0.02f * losses[0] && fabsf(logits[i] - logits[0]) < 0.05f);
-		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-		dtrain_program_get_facts(program, &facts);
+		dtrain_program_info facts = {.struct_size = sizeof(facts)};
+		dtrain_program_get_info(program, &facts);
 		bytes[i] = facts.unshared_bytes;
 		copies = 2 * (double)dtrain_params_flat_count(n.params);
 		dtrain_program_destroy(&program);
@@ -653,9 +653,9 @@ static void fused_residuals_equal_additions(void **state)
 		for (int i = 0; i < dtrain_params_buffer_count(nets[0].params); i++)
 			expect_equal(dtrain_params_buffer_at(nets[0].params, i)->data,
 				     dtrain_params_buffer_at(nets[1].params, i)->data, 4);
-		dtrain_program_facts facts[2] = {{.struct_size = sizeof(facts[0])}, {.struct_size = sizeof(facts[0])}};
+		dtrain_program_info facts[2] = {{.struct_size = sizeof(facts[0])}, {.struct_size = sizeof(facts[0])}};
 		for (int i = 0; i < 2; i++) {
-			dtrain_program_get_facts(nets[i].program, &facts[i]);
+			dtrain_program_get_info(nets[i].program, &facts[i]);
 			dtrain_program_destroy(&nets[i].program);
 		}
 		/* An addition each, and its relu on the way back. */

@@ -119,7 +119,7 @@ static inline void net_build(net *n, const char *model, int64_t side, bool backw
 	dtrain_graph_keep(graph, n->logits);
 	n->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, n->logits, n->label, 0.1));
 	dtrain_graph_keep(graph, n->loss);
-	dtrain_graph_figure(graph, n->loss, 2);
+	dtrain_graph_step_metric(graph, n->loss, 2);
 	if (backward)
 		dtrain_graph_backward(graph, n->loss);
 	expect_ok(dtrain_graph_compile(&graph, &n->program, &err), &err);

@@ -164,7 +164,7 @@ static void syncs_refuse_null(void **state)
 	REFUSES(dtrain_sync_compile(NULL, NULL, NULL, &err));
 	REFUSES(dtrain_sync_measure(NULL, NULL, NULL, &err));
 	REFUSES(dtrain_sync_start(NULL, &err));
-	REFUSES(dtrain_sync_marks_create(NULL, NULL, &err));
+	REFUSES(dtrain_sync_trace_create(NULL, NULL, &err));
 	REFUSES(dtrain_sync_get_step(NULL, NULL, &err));
 	REFUSES(dtrain_sync_gather(NULL, NULL, &err));
 	REFUSES(dtrain_sync_add_shards(NULL, NULL, 0, NULL, &err));
@@ -325,14 +325,14 @@ static void graphs_take_null(void **state)
 	dtrain_instance_abandon(NULL);
 	dtrain_graph_offload(NULL);
 	dtrain_graph_keep(NULL, 0);
-	dtrain_graph_figure(NULL, 0, 0);
+	dtrain_graph_step_metric(NULL, 0, 0);
 	dtrain_program_destroy(NULL);
 	(void)dtrain_program_data(NULL, 0);
 	(void)dtrain_program_shape(NULL, 0);
 	(void)dtrain_program_dtype(NULL, 0);
 	dtrain_instance_destroy(NULL);
 	(void)dtrain_instance_data(NULL, 0);
-	dtrain_program_get_facts(NULL, NULL);
+	dtrain_program_get_info(NULL, NULL);
 	(void)dtrain_model_name(0);
 }
 
@@ -375,7 +375,7 @@ static void optimizers_take_null(void **state)
 	(void)dtrain_params_flat_count(NULL);
 	(void)dtrain_params_values(NULL);
 	(void)dtrain_params_grads(NULL);
-	(void)dtrain_params_figures(NULL);
+	(void)dtrain_params_step_metrics(NULL);
 	(void)dtrain_params_dtype(NULL);
 	(void)dtrain_params_device(NULL);
 }
@@ -388,7 +388,7 @@ static void syncs_take_null(void **state)
 	(void)dtrain_compression_is_for_shards(NULL);
 	dtrain_local_options_init_sized(NULL, 0);
 	dtrain_local_destroy(NULL);
-	(void)dtrain_local_is_apart(NULL, 0);
+	(void)dtrain_local_is_unsynchronized(NULL, 0);
 	dtrain_local_begin(NULL, 0, NULL);
 	(void)dtrain_local_own(NULL);
 	(void)dtrain_local_momentum(NULL);
@@ -407,14 +407,14 @@ static void syncs_take_null(void **state)
 	(void)dtrain_server_lost(NULL, NULL, &err);
 	dtrain_sync_options_init_sized(NULL, 0);
 	dtrain_sync_destroy(NULL);
-	dtrain_sync_get_facts(NULL, 0, NULL);
+	dtrain_sync_get_info(NULL, 0, NULL);
 	(void)dtrain_sync_part(NULL, 0);
 	dtrain_sync_set_listener(NULL, NULL, NULL);
 	(void)dtrain_sync_is_sharded(NULL);
 	(void)dtrain_sync_gathers_always(NULL);
 	dtrain_sync_stop(NULL);
-	dtrain_sync_marks_destroy(NULL);
-	dtrain_sync_set_marks(NULL, NULL);
+	dtrain_sync_trace_destroy(NULL);
+	dtrain_sync_set_trace(NULL, NULL);
 	(void)dtrain_sync_unit_exposed_ms(NULL, 0);
 	(void)dtrain_sync_is_settled(NULL);
 	(void)dtrain_sync_hook_bytes(NULL);

@@ -34,7 +34,7 @@ typedef struct setting {
 } setting;
 
 /* All copies of a unit are made before the host is told about its gradients, and changes the values. */
-static void check_visits(const machine *m)
+static void check_prefetches(const machine *m)
 {
 	const dtrain__schedule *schedule = &m->n.program->schedule;
 	int units = dtrain_params_unit_count(m->n.params), visits = 0;
@@ -134,7 +134,7 @@ static void open_machine(machine *m, const setting *s)
 	build(m);
 	assert_true(dtrain_params_unit_count(n->params) >= 3);
 	if (s->offloads && s->units)
-		check_visits(m);
+		check_prefetches(m);
 	assert_ptr_equal(dtrain_params_host(n->params), m->host);
 	dtrain_params_memory memory = {.struct_size = sizeof(memory)};
 	dtrain_params_get_memory(n->params, &memory);
@@ -464,8 +464,8 @@ static void test_late_copies(void **state)
 		for (int step = 0; step < STEPS; step++) {
 			expect_ok(dtrain_optimizer_set_rate(visit.optimizer, 0.1 / (step + 1), visit.n.stream, &err),
 				  &err);
-			expect_ok(visit.n.api->call_host(late ? visit.sync->leaves : visit.sync->visits, sleep_a_while,
-							 NULL, &err),
+			expect_ok(visit.n.api->call_host(late ? visit.sync->offloaded_grads : visit.sync->prefetched,
+							 sleep_a_while, NULL, &err),
 				  &err);
 			put_step(&visit);
 		}
@@ -476,7 +476,7 @@ static void test_late_copies(void **state)
 	}
 }
 
-/* Device memory is what the plan says: nothing of the units but leases, whatever their number. */
+/* Device memory is what the plan says: nothing of the units but transient buffers, whatever their number. */
 static void test_memory_of_units(void **state)
 {
 	(void)state;
@@ -489,9 +489,9 @@ static void test_memory_of_units(void **state)
 		s.units = true;
 		open_machine(&visit, &s);
 		dtrain_params_memory memory = {.struct_size = sizeof(memory)};
-		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+		dtrain_program_info facts = {.struct_size = sizeof(facts)};
 		dtrain_params_get_memory(visit.n.params, &memory);
-		dtrain_program_get_facts(visit.n.program, &facts);
+		dtrain_program_get_info(visit.n.program, &facts);
 		size_t planned = memory.values + memory.grads + memory.copies + memory.buffers + facts.arena_bytes +
 				 facts.workspace_bytes;
 		size_t used = bytes_in_use(&visit);
@@ -499,7 +499,7 @@ static void test_memory_of_units(void **state)
 		/* What ops read in F32 beside copies stays: an element in fifty here. */
 		size_t all = (size_t)dtrain_params_flat_count(visit.n.params) * sizeof(float);
 		assert_true(memory.values + memory.grads + memory.copies < all / 10);
-		assert_true(facts.lease_bytes > 0 && used < bytes_in_use(&stay));
+		assert_true(facts.transient_bytes > 0 && used < bytes_in_use(&stay));
 		close_machine(&stay);
 		close_machine(&visit);
 	}

@@ -43,7 +43,7 @@ static void plan_says_what_is_alive(void **state)
 	assert_int_equal(sscanf(line, "peak: %zu bytes are alive at step %d,", &peak, &node), 2);
 	assert_int_equal(peak, most);
 	assert_int_equal(alive_at(n.program, node), most);
-	assert_true(peak <= n.program->facts.arena_bytes);
+	assert_true(peak <= n.program->info.arena_bytes);
 	for (line = strchr(line, '\n') + 1; *line != '\n'; line = strchr(line, '\n') + 1) {
 		assert_int_equal(sscanf(line, "%zu", &bytes), 1);
 		listed += bytes;

@@ -15,10 +15,10 @@ typedef struct planned {
 	dtrain_params *params;
 	dtrain_sync *sync;
 	dtrain_params_memory memory;
-	dtrain_program_facts program;
-	dtrain_sync_facts facts; /* of a step of one run */
-	double parameters;       /* elements, without padding */
-	double padding;          /* at most so many elements */
+	dtrain_program_info program;
+	dtrain_sync_info facts; /* of a step of one run */
+	double parameters;      /* elements, without padding */
+	double padding;         /* at most so many elements */
 } planned;
 
 static beton_error err;
@@ -80,7 +80,7 @@ static void plan(planned *p, dtrain_device *device, const dtrain_transformer *mo
 	dtrain_graph *graph = build(p->params, model, dtype, length);
 	expect_ok(dtrain_sync_measure(p->sync, &graph, &p->program, &err), &err);
 	dtrain_params_get_memory(p->params, &p->memory);
-	dtrain_sync_get_facts(p->sync, 1, &p->facts);
+	dtrain_sync_get_info(p->sync, 1, &p->facts);
 	for (int i = 0; i < dtrain_params_count(p->params); i++)
 		p->parameters += (double)dtrain_params_at(p->params, i)->count;
 	p->padding = DTRAIN_PARAM_ALIGN *
@@ -110,7 +110,7 @@ static void expect_formulas(const planned *p, const char *strategy, double n)
 	bool ddp = strcmp(strategy, "ddp") == 0, whole_values = strcmp(strategy, "zero3") != 0;
 	bool whole_grads = ddp || strcmp(strategy, "zero1") == 0;
 	/* Gradients are added up with the figures. */
-	double figures = 2 * part * DTRAIN_FIGURES * 4;
+	double figures = 2 * part * DTRAIN_STEP_METRICS * 4;
 	expect_about((double)p->memory.values, whole_values ? all : all / n, padding);
 	expect_about((double)p->memory.grads, whole_grads ? all : all / n, padding);
 	expect_about((double)p->memory.updated, ddp ? all : all / n, padding);
@@ -124,8 +124,8 @@ static void expect_formulas(const planned *p, const char *strategy, double n)
 		assert_true((double)p->facts.gathered > 1.5 * part * all &&
 			    (double)p->facts.gathered <= part * (2 * all + 2 * padding));
 	assert_int_equal(p->memory.copies, 0);
-	assert_true(ddp || n == 1 || whole_grads == (p->program.lease_bytes == 0));
-	assert_true(p->program.lease_bytes < p->program.arena_bytes);
+	assert_true(ddp || n == 1 || whole_grads == (p->program.transient_bytes == 0));
+	assert_true(p->program.transient_bytes < p->program.arena_bytes);
 }
 
 static void strategies_keep_and_send_what_formulas_say(void **state)
@@ -178,17 +178,17 @@ static void runs_of_a_step_are_counted(void **state)
 	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
 	for (int local = 0; local < 2; local++) {
 		planned p;
-		dtrain_sync_facts step = {.struct_size = sizeof(step)};
+		dtrain_sync_info step = {.struct_size = sizeof(step)};
 		dtrain_sync_options options = options_for("zero3", 4, 0, 0);
 		options.accumulates = true;
 		options.sum_runs_locally = local;
 		plan(&p, device, &model, DTRAIN_F32, 16, &options);
-		dtrain_sync_get_facts(p.sync, RUNS, &step);
+		dtrain_sync_get_info(p.sync, RUNS, &step);
 		assert_int_equal(step.gathered, RUNS * p.facts.gathered);
 		assert_int_equal(step.scattered, (local ? 1 : RUNS) * p.facts.scattered);
 		assert_int_equal(step.added_up, p.facts.added_up);
 		expect_about((double)step.sums_bytes, 4 * p.parameters / (local ? 1 : 4),
-			     4 * p.padding + 4 * DTRAIN_FIGURES);
+			     4 * p.padding + 4 * DTRAIN_STEP_METRICS);
 		unplan(&p);
 	}
 	dtrain_device_close(&device);
@@ -204,16 +204,16 @@ static void parts_are_counted_by_rank(void **state)
 	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
 	for (int local = 0; local < 2; local++) {
 		planned p;
-		dtrain_sync_facts step = {.struct_size = sizeof(step)};
+		dtrain_sync_info step = {.struct_size = sizeof(step)};
 		dtrain_sync_options options = options_for("hsdp", 8, 2, 0);
 		options.parts = 16;
 		options.sum_runs_locally = local;
 		plan(&p, device, &model, DTRAIN_F32, 16, &options);
-		dtrain_sync_get_facts(p.sync, 2, &step);
+		dtrain_sync_get_info(p.sync, 2, &step);
 		assert_int_equal(step.gathered, 2 * p.facts.gathered);
 		assert_int_equal(step.scattered, (local ? 1 : 2) * p.facts.scattered);
 		assert_int_equal(step.added_up - p.facts.added_up, local ? 0 : 3 * p.memory.grads);
-		assert_int_equal(step.sums_bytes, (local ? 2 : 1) * p.memory.grads + 4 * DTRAIN_FIGURES);
+		assert_int_equal(step.sums_bytes, (local ? 2 : 1) * p.memory.grads + 4 * DTRAIN_STEP_METRICS);
 		unplan(&p);
 	}
 	dtrain_device_close(&device);

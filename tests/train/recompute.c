@@ -47,7 +47,7 @@ typedef struct result {
 	double losses[STEPS];
 	char *memory; /* values, gradients, buffers */
 	size_t bytes;
-	dtrain_program_facts facts;
+	dtrain_program_info facts;
 } result;
 
 /* ---- a model that is trained ---- */
@@ -152,7 +152,7 @@ static void train(const char *model, const char *device, dtrain_dtype activation
 	beton_error err = {0};
 	*out = (result){.facts.struct_size = sizeof(out->facts)};
 	open_job(&j, model, device, activations, how);
-	dtrain_program_get_facts(j.n.program, &out->facts);
+	dtrain_program_get_info(j.n.program, &out->facts);
 	for (int64_t step = 0; step < STEPS; step++) {
 		feed(&j, step);
 		out->losses[step] = net_run(&j.n);

@@ -202,7 +202,7 @@ static void train(const training *how, const char *model, double *losses)
 	expect_ok(dtrain_optimizer_create(n.params, &options, &sgd, &err), &err);
 	for (int i = 0; i < STEPS; i++) {
 		losses[i] = net_run(&n);
-		double *figures = net_values(&n, dtrain_params_figures(n.params), DTRAIN_FIGURES);
+		double *figures = net_values(&n, dtrain_params_step_metrics(n.params), DTRAIN_STEP_METRICS);
 		assert_true(figures[2] == losses[i]);
 		free(figures);
 		expect_ok(dtrain_optimizer_step(sgd, how->lr, n.stream, &err), &err);

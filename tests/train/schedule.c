@@ -177,7 +177,7 @@ static void memory_is_kept_from_issue_to_wait(void **state)
 		}
 	}
 	/* The other layers still share: sent, received, input, and two that change places. */
-	assert_true(p->facts.arena_bytes <= 5 * ELEMENTS * sizeof(float));
+	assert_true(p->info.arena_bytes <= 5 * ELEMENTS * sizeof(float));
 	char *text;
 	assert_int_equal(dtrain_program_plan(p, &text, NULL), BETON_OK);
 	assert_non_null(strstr(text, "1, letter\n"));

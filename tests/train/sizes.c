@@ -162,9 +162,9 @@ static void defaults_of_every_size(void **state)
 	SIZED_CHECK_INIT(dtrain_transformer_outputs);
 }
 
-static void get_facts(void *facts)
+static void get_info(void *facts)
 {
-	dtrain_program_get_facts(n.program, facts);
+	dtrain_program_get_info(n.program, facts);
 }
 
 static void get_memory(void *memory)
@@ -172,14 +172,14 @@ static void get_memory(void *memory)
 	dtrain_params_get_memory(n.params, memory);
 }
 
-static void get_sync_facts(void *facts)
+static void get_sync_info(void *facts)
 {
 	beton_error err;
 	dtrain_params *params;
 	dtrain_sync *sync;
 	expect_ok(dtrain_params_create(n.device, DTRAIN_F32, &params, &err), &err);
 	expect_ok(dtrain_sync_create(params, NULL, NULL, &sync, &err), &err);
-	dtrain_sync_get_facts(sync, 1, facts);
+	dtrain_sync_get_info(sync, 1, facts);
 	dtrain_sync_destroy(&sync);
 	dtrain_params_destroy(&params);
 }
@@ -188,8 +188,8 @@ static void structs_of_every_size_are_filled_in(void **state)
 {
 	(void)state;
 	sized_check_filled("dtrain_params_get_memory", sizeof(dtrain_params_memory), get_memory);
-	sized_check_filled("dtrain_sync_get_facts", sizeof(dtrain_sync_facts), get_sync_facts);
-	sized_check_filled("dtrain_program_get_facts", sizeof(dtrain_program_facts), get_facts);
+	sized_check_filled("dtrain_sync_get_facts", sizeof(dtrain_sync_info), get_sync_info);
+	sized_check_filled("dtrain_program_get_facts", sizeof(dtrain_program_info), get_info);
 }
 
 static int set_up(void **state)

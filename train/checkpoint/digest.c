@@ -105,10 +105,10 @@ static int check_chunk(const checkpoint_digest *digest, const char *path, int fd
 int dtrain__digest_check(const checkpoint_digest *digest, const char *path, int fd, size_t first, size_t last,
 			 beton_error *err)
 {
-	struct stat facts;
-	if (fstat(fd, &facts) != 0)
+	struct stat info;
+	if (fstat(fd, &info) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot stat", path);
-	uint64_t size = (uint64_t)facts.st_size;
+	uint64_t size = (uint64_t)info.st_size;
 	if (size != digest->size)
 		return bt_fail(err, size < digest->size ? BETON_TRUNCATED : BETON_FORMAT,
 			       "%s: has %" PRIu64 " bytes, %" PRIu64 " were written", path, size, digest->size);

@@ -294,12 +294,12 @@ static int parse_header(safetensors_file *file, json_t *header, uint64_t data_st
 static int read_header(safetensors_file *file, beton_error *err)
 {
 	uint64_t length;
-	struct stat facts;
-	if (fstat(file->fd, &facts) != 0)
+	struct stat info;
+	if (fstat(file->fd, &info) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot stat", file->path);
-	if (!S_ISREG(facts.st_mode))
+	if (!S_ISREG(info.st_mode))
 		return bt_fail(err, BETON_FORMAT, "%s: is not a regular file", file->path);
-	file->size = (uint64_t)facts.st_size;
+	file->size = (uint64_t)info.st_size;
 	if (file->size < LENGTH_BYTES)
 		return bt_fail(err, BETON_TRUNCATED, "%s: has %" PRIu64 " bytes, a safetensors file at least %d",
 			       file->path, file->size, LENGTH_BYTES);

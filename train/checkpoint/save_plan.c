@@ -122,47 +122,47 @@ static int list_pieces(const dtrain_checkpoint_content *content, int rank, check
 }
 
 /* A piece as sent to other ranks; the tensor's name follows, with its NUL. */
-typedef struct told_piece {
+typedef struct sent_piece {
 	int32_t set, dtype;
 	dtrain_shape shape;
 	checkpoint_box box;
 	uint64_t name_bytes;
-} told_piece;
+} sent_piece;
 
 static int tell(const checkpoint_piece *pieces, size_t count, char **out, size_t *bytes, beton_error *err)
 {
 	*bytes = 0;
 	for (size_t i = 0; i < count; i++)
-		*bytes += sizeof(told_piece) + strlen(pieces[i].name) + 1;
+		*bytes += sizeof(sent_piece) + strlen(pieces[i].name) + 1;
 	char *at = *out = malloc(*bytes + 1);
 	if (!at)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for what this rank has of the tensors");
 	for (size_t i = 0; i < count; i++) {
-		told_piece told;
-		memset(&told, 0, sizeof(told));
-		told.set = pieces[i].set;
-		told.dtype = (int32_t)pieces[i].dtype;
-		told.shape.ndim = pieces[i].shape.ndim;
-		for (int k = 0; k < told.shape.ndim; k++) {
-			told.shape.dim[k] = pieces[i].shape.dim[k];
-			told.box.offset[k] = pieces[i].box.offset[k];
-			told.box.extent[k] = pieces[i].box.extent[k];
+		sent_piece sent;
+		memset(&sent, 0, sizeof(sent));
+		sent.set = pieces[i].set;
+		sent.dtype = (int32_t)pieces[i].dtype;
+		sent.shape.ndim = pieces[i].shape.ndim;
+		for (int k = 0; k < sent.shape.ndim; k++) {
+			sent.shape.dim[k] = pieces[i].shape.dim[k];
+			sent.box.offset[k] = pieces[i].box.offset[k];
+			sent.box.extent[k] = pieces[i].box.extent[k];
 		}
-		told.name_bytes = strlen(pieces[i].name) + 1;
-		memcpy(at, &told, sizeof(told));
-		memcpy(at + sizeof(told), pieces[i].name, told.name_bytes);
-		at += sizeof(told) + told.name_bytes;
+		sent.name_bytes = strlen(pieces[i].name) + 1;
+		memcpy(at, &sent, sizeof(sent));
+		memcpy(at + sizeof(sent), pieces[i].name, sent.name_bytes);
+		at += sizeof(sent) + sent.name_bytes;
 	}
 	return BETON_OK;
 }
 
-static size_t count_told(const char *text, size_t bytes)
+static size_t count_sent(const char *text, size_t bytes)
 {
 	size_t count = 0;
 	for (size_t at = 0; at < bytes; count++) {
-		told_piece told;
-		memcpy(&told, text + at, sizeof(told));
-		at += sizeof(told) + told.name_bytes;
+		sent_piece sent;
+		memcpy(&sent, text + at, sizeof(sent));
+		at += sizeof(sent) + sent.name_bytes;
 	}
 	return count;
 }
@@ -170,20 +170,20 @@ static size_t count_told(const char *text, size_t bytes)
 /* Adds the pieces received from another rank; their names point into the text. */
 static int hear(const char *text, size_t bytes, int rank, checkpoint_piece **pieces, size_t *count, beton_error *err)
 {
-	checkpoint_piece *grown = realloc(*pieces, (*count + count_told(text, bytes) + 1) * sizeof(*grown));
+	checkpoint_piece *grown = realloc(*pieces, (*count + count_sent(text, bytes) + 1) * sizeof(*grown));
 	if (!grown)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for what rank %d has of the tensors", rank);
 	*pieces = grown;
 	for (size_t at = 0; at < bytes;) {
-		told_piece told;
-		memcpy(&told, text + at, sizeof(told));
-		grown[(*count)++] = (checkpoint_piece){.set = told.set,
-						       .name = text + at + sizeof(told),
-						       .dtype = (dtrain_dtype)told.dtype,
-						       .shape = told.shape,
-						       .box = told.box,
+		sent_piece sent;
+		memcpy(&sent, text + at, sizeof(sent));
+		grown[(*count)++] = (checkpoint_piece){.set = sent.set,
+						       .name = text + at + sizeof(sent),
+						       .dtype = (dtrain_dtype)sent.dtype,
+						       .shape = sent.shape,
+						       .box = sent.box,
 						       .rank = rank};
-		at += sizeof(told) + told.name_bytes;
+		at += sizeof(sent) + sent.name_bytes;
 	}
 	return BETON_OK;
 }
@@ -319,12 +319,12 @@ static int distribute(const checkpoint_piece *pieces, size_t count, int self, in
 }
 
 /* Adds the other ranks' pieces to own, which may be reallocated. told: own pieces as sent to them. */
-static int plan_sharded(checkpoint_piece **own, size_t count, const char *told, size_t bytes,
+static int plan_sharded(checkpoint_piece **own, size_t count, const char *sent, size_t bytes,
 			const dtrain_checkpoint_ranks *ranks, checkpoint_plan *plan, beton_error *err)
 {
 	int self = dtrain__ranks_self(ranks), size = dtrain__ranks_size(ranks);
 	ranks_texts texts = {0};
-	int status = dtrain__ranks_gather_texts(ranks, told, bytes, &texts, err);
+	int status = dtrain__ranks_gather_texts(ranks, sent, bytes, &texts, err);
 	if (status != BETON_OK)
 		return status;
 	for (int rank = 0; rank < size && status == BETON_OK; rank++)
@@ -344,18 +344,18 @@ static int plan_sharded(checkpoint_piece **own, size_t count, const char *told, 
 int dtrain__plan_make(const dtrain_checkpoint_content *content, const dtrain_checkpoint_ranks *ranks,
 		      checkpoint_plan *out, beton_error *err)
 {
-	struct facts {
+	struct info {
 		uint64_t hash, whole;
 	} mine, *all = NULL;
 	checkpoint_piece *own = NULL;
 	size_t count = 0, bytes = 0;
-	char *told = NULL;
+	char *sent = NULL;
 	bool whole = false;
 	*out = (checkpoint_plan){0};
 	int status = list_pieces(content, dtrain__ranks_self(ranks), &own, &count, &whole, err);
 	if (status == BETON_OK)
-		status = tell(own, count, &told, &bytes, err);
-	mine = (struct facts){.hash = told ? XXH3_64bits(told, bytes) : 0, .whole = whole};
+		status = tell(own, count, &sent, &bytes, err);
+	mine = (struct info){.hash = sent ? XXH3_64bits(sent, bytes) : 0, .whole = whole};
 	status = dtrain__ranks_agree(ranks, 0, "", status, err);
 	if (status == BETON_OK)
 		status = dtrain__ranks_gather(ranks, &mine, sizeof(mine), (void **)&all, err);
@@ -363,14 +363,14 @@ int dtrain__plan_make(const dtrain_checkpoint_content *content, const dtrain_che
 	for (int rank = 0; rank < dtrain__ranks_size(ranks) && out->whole; rank++)
 		out->whole = all[rank].whole && all[rank].hash == mine.hash;
 	if (status == BETON_OK && !out->whole) {
-		status = plan_sharded(&own, count, told, bytes, ranks, out, err);
+		status = plan_sharded(&own, count, sent, bytes, ranks, out, err);
 	} else if (status == BETON_OK && dtrain__ranks_self(ranks) == 0) {
 		out->pieces = own;
 		out->count = count;
 		own = NULL;
 	}
 	free(own);
-	free(told);
+	free(sent);
 	free(all);
 	if (status != BETON_OK)
 		dtrain__plan_free(out);

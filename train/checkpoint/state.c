@@ -125,18 +125,18 @@ static int read_file(const char *path, json_t **out, beton_error *err)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return bt_fail_errno(err, errno, "%s: cannot open", path);
-	struct stat facts;
+	struct stat info;
 	char *text = NULL;
 	ssize_t size = 0;
 	int status = BETON_OK;
 	json_error_t problem;
-	if (fstat(fd, &facts) != 0)
+	if (fstat(fd, &info) != 0)
 		status = bt_fail_errno(err, errno, "%s: cannot read", path);
-	else if (facts.st_size > STATE_BYTES_MAX)
+	else if (info.st_size > STATE_BYTES_MAX)
 		status = bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);
-	else if (!(text = malloc((size_t)facts.st_size + 1)))
+	else if (!(text = malloc((size_t)info.st_size + 1)))
 		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	else if ((size = bt_pread_full(fd, text, (size_t)facts.st_size, 0)) < 0)
+	else if ((size = bt_pread_full(fd, text, (size_t)info.st_size, 0)) < 0)
 		status = bt_fail_errno(err, errno, "%s: cannot read", path);
 	else if (!(*out = json_loadb(text, (size_t)size, JSON_REJECT_DUPLICATES, &problem)))
 		status = bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);

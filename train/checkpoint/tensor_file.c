@@ -203,8 +203,8 @@ static int open_folder(dtrain_tensor_file *self, beton_error *err)
 
 static int open_any(dtrain_tensor_file *self, beton_error *err)
 {
-	struct stat facts;
-	if (stat(self->path, &facts) == 0 && S_ISDIR(facts.st_mode))
+	struct stat info;
+	if (stat(self->path, &info) == 0 && S_ISDIR(info.st_mode))
 		return open_folder(self, err);
 	return bt_ends_with(self->path, WEIGHT_MAP_SUFFIX) ? open_index(self, err) : open_file(self, err);
 }

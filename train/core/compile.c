@@ -55,14 +55,14 @@ static int create_op(dtrain_program *program, int32_t index, beton_error *err)
 		return status;
 	for (int i = 0; i < node->num_outputs; i++)
 		program->operands[node->outputs[i]] = desc.outputs[i];
-	if (desc.workspace_bytes > program->facts.workspace_bytes)
-		program->facts.workspace_bytes = desc.workspace_bytes;
+	if (desc.workspace_bytes > program->info.workspace_bytes)
+		program->info.workspace_bytes = desc.workspace_bytes;
 	program->steps[index].cost = dtrain__op_cost_of(&desc);
 	if (node->is_repeated) {
-		program->facts.repeated++;
-		program->facts.repeated_flops += program->steps[index].cost.flops;
+		program->info.repeated++;
+		program->info.repeated_flops += program->steps[index].cost.flops;
 	} else {
-		program->facts.flops += program->steps[index].cost.flops;
+		program->info.flops += program->steps[index].cost.flops;
 	}
 	return BETON_OK;
 }
@@ -106,14 +106,14 @@ static int32_t step_of(const dtrain__schedule *schedule, dtrain__step_kind kind,
 	return -1;
 }
 
-static dtrain__span life_of_lease(const dtrain_program *program, int32_t index)
+static dtrain__span life_of_transient(const dtrain_program *program, int32_t index)
 {
 	const dtrain__schedule *schedule = &program->schedule;
-	const dtrain__lease *lease = &schedule->leases[index];
-	int32_t end = lease->end < 0 ? -1 : step_of(schedule, DTRAIN__WAIT, lease->end);
-	int32_t used = lease->last_node < 0 ? -1 : step_of(schedule, DTRAIN__RUN, lease->last_node);
-	return (dtrain__span){.bytes = lease->bytes,
-			      .first = step_of(schedule, DTRAIN__CALL, lease->begin),
+	const dtrain__transient *transient = &schedule->transients[index];
+	int32_t end = transient->end < 0 ? -1 : step_of(schedule, DTRAIN__WAIT, transient->end);
+	int32_t used = transient->last_node < 0 ? -1 : step_of(schedule, DTRAIN__RUN, transient->last_node);
+	return (dtrain__span){.bytes = transient->bytes,
+			      .first = step_of(schedule, DTRAIN__CALL, transient->begin),
 			      .last = end > used ? end : used,
 			      .home = program->graph->num_tensors + index};
 }
@@ -152,8 +152,8 @@ static void find_lives(dtrain_program *program)
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (program->spans[i].last < program->spans[i].first)
 			program->spans[i] = (dtrain__span){.home = i};
-	for (int32_t i = 0; i < program->schedule.num_leases; i++)
-		program->spans[graph->num_tensors + i] = life_of_lease(program, i);
+	for (int32_t i = 0; i < program->schedule.num_transients; i++)
+		program->spans[graph->num_tensors + i] = life_of_transient(program, i);
 }
 
 static bool is_read_besides(const dtrain_graph *graph, const dtrain__node *node, int index)
@@ -208,23 +208,23 @@ static void add_life(const dtrain__span *span, int64_t *changes)
 }
 
 /* Leases' bytes at the step with most bytes alive. */
-static int find_lease_bytes(dtrain_program *program, beton_error *err)
+static int find_transient_bytes(dtrain_program *program, beton_error *err)
 {
 	int32_t steps = program->schedule.count + 3, tensors = program->graph->num_tensors;
-	int64_t *all = calloc(2 * (size_t)steps, sizeof(*all)), *leases = all + steps;
+	int64_t *all = calloc(2 * (size_t)steps, sizeof(*all)), *transients = all + steps;
 	int64_t alive = 0, leased = 0, most = 0;
 	if (!all)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d steps", steps);
 	for (int32_t i = 0; i < program->num_spans; i++) {
 		add_life(&program->spans[i], all);
 		if (i >= tensors)
-			add_life(&program->spans[i], leases);
+			add_life(&program->spans[i], transients);
 	}
 	for (int32_t i = 0; i < steps; i++) {
 		alive += all[i];
-		leased += leases[i];
+		leased += transients[i];
 		if (alive > most)
-			program->facts.lease_bytes = (size_t)leased;
+			program->info.transient_bytes = (size_t)leased;
 		most = alive > most ? alive : most;
 	}
 	free(all);
@@ -235,20 +235,19 @@ static int plan_arena(dtrain_program *program, beton_error *err)
 {
 	dtrain_device_caps caps;
 	program->api->caps(program->device, &caps);
-	int32_t count = program->graph->num_tensors + program->schedule.num_leases;
+	int32_t count = program->graph->num_tensors + program->schedule.num_transients;
 	program->spans = calloc((size_t)count + 1, sizeof(*program->spans));
 	if (!program->spans)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d tensors", count);
 	program->num_spans = count;
 	find_lives(program);
 	for (int32_t i = 0; i < count; i++)
-		program->facts.unshared_bytes += program->spans[i].bytes;
+		program->info.unshared_bytes += program->spans[i].bytes;
 
 	reuse_inputs(program);
-	int status = program->schedule.num_leases ? find_lease_bytes(program, err) : BETON_OK;
-	return status == BETON_OK
-		       ? dtrain__plan(program->spans, count, caps.alignment, &program->facts.arena_bytes, err)
-		       : status;
+	int status = program->schedule.num_transients ? find_transient_bytes(program, err) : BETON_OK;
+	return status == BETON_OK ? dtrain__plan(program->spans, count, caps.alignment, &program->info.arena_bytes, err)
+				  : status;
 }
 
 /* The place of a tensor in its parameter's unit, relative to that base. */
@@ -277,8 +276,8 @@ static dtrain__place place_of(dtrain_program *program, int32_t index)
 		return place_in_unit(params, tensor, dtrain__base_of_grads);
 	case DTRAIN__COPY:
 		return place_in_unit(params, tensor, dtrain__base_of_copies);
-	case DTRAIN__FIGURE:
-		return (dtrain__place){DTRAIN__BASE_FIGURES,
+	case DTRAIN__STEP_METRIC:
+		return (dtrain__place){DTRAIN__BASE_STEP_METRICS,
 				       (uint64_t)tensor->index * dtrain_dtype_size(tensor->dtype)};
 	case DTRAIN__BUFFER:
 		return (dtrain__place){DTRAIN__BASE_BUFFERS,
@@ -321,8 +320,8 @@ static int allocate_tables(dtrain_program *program, beton_error *err)
 	program->places = calloc((size_t)graph->num_tensors, sizeof(*program->places));
 	if (!program->steps || !program->operands || !program->places)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a program of %d nodes", graph->num_nodes);
-	program->facts.struct_size = sizeof(program->facts);
-	program->facts.nodes = graph->num_nodes;
+	program->info.struct_size = sizeof(program->info);
+	program->info.nodes = graph->num_nodes;
 	return BETON_OK;
 }
 
@@ -352,7 +351,7 @@ static int check_readers(const dtrain_program *program, int num_passes, beton_er
 			const dtrain_param *param =
 				tensor->role == DTRAIN__PARAM ? dtrain_params_at(graph->params, tensor->index) : NULL;
 			const dtrain__unit_memory *memory = param ? &graph->params->memory[param->unit] : NULL;
-			if (memory && memory->offloaded && !memory->visits)
+			if (memory && memory->offloaded && !memory->prefetched)
 				return bt_fail(err, BETON_UNSUPPORTED,
 					       "op %s reads the values of '%s', which are offloaded: the device has "
 					       "copies of 16 bits",
@@ -374,7 +373,7 @@ static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num
 	}
 	if (graph->num_nodes == 0)
 		return bt_fail(err, BETON_STATE, "the graph is empty");
-	dtrain__note_followers(graph);
+	dtrain__note_fusions(graph);
 	int status = dtrain_params_allocate(graph->params, err);
 	if (status != BETON_OK)
 		return status;
@@ -393,7 +392,7 @@ static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num
 		status = create_ops(program, err);
 	if (status == BETON_OK)
 		status = place_tensors(program, err);
-	program->facts.host_bytes = dtrain__swaps_bytes(program->swaps);
+	program->info.host_bytes = dtrain__swaps_bytes(program->swaps);
 	if (status != BETON_OK) {
 		dtrain__program_release(program);
 		return status;
@@ -431,20 +430,20 @@ int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error
 	return dtrain__graph_compile(graph, NULL, 0, out, err);
 }
 
-int dtrain__graph_measure(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program_facts *out,
+int dtrain__graph_measure(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program_info *out,
 			  beton_error *err)
 {
 	dtrain_program *program = NULL;
 	int status = make_program(*graph, passes, num_passes, &program, err);
 	if (status == BETON_OK) {
-		dtrain_program_get_facts(program, out);
+		dtrain_program_get_info(program, out);
 		dtrain__program_release(program);
 	}
 	dtrain_graph_destroy(graph);
 	return status;
 }
 
-int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_facts *out, beton_error *err)
+int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_info *out, beton_error *err)
 {
 	if (BT_MISSING(err, graph, out) || BT_MISSING(err, *graph))
 		return BETON_INVALID_ARGUMENT;

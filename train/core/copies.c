@@ -111,7 +111,7 @@ static int64_t lay_out(dtrain_params *params)
 	int64_t count = 0;
 	for (int i = 0; i < params->unit_count; i++) {
 		dtrain__unit_memory *memory = &params->memory[i];
-		if (memory->visits || (dtrain__params_divided(params) && params->units[i].shared))
+		if (memory->prefetched || (dtrain__params_divided(params) && params->units[i].shared))
 			continue;
 		memory->copies = dtrain__params_place(params->copies.memory,
 						      (size_t)count * dtrain_dtype_size(params->copies.dtype));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph.h"
 
-static dtrain_follower follower_of(const dtrain__node *norm)
+static dtrain_fusion fusion_of(const dtrain__node *norm)
 {
 	if (!norm->attrs.relu)
-		return DTRAIN_FOLLOWER_NORM;
-	return norm->num_inputs > 5 ? DTRAIN_FOLLOWER_NORM_ADD_RELU : DTRAIN_FOLLOWER_NORM_RELU;
+		return DTRAIN_FUSION_NORM;
+	return norm->num_inputs > 5 ? DTRAIN_FUSION_NORM_ADD_RELU : DTRAIN_FUSION_NORM_RELU;
 }
 
 /* In both kinds x is the first input. */
@@ -25,14 +25,14 @@ static bool is_convolved(const dtrain_graph *graph, dtrain_tensor y)
 	return true;
 }
 
-void dtrain__note_followers(dtrain_graph *graph)
+void dtrain__note_fusions(dtrain_graph *graph)
 {
 	for (int32_t i = 0; i < graph->num_nodes; i++) {
 		dtrain__node *node = &graph->nodes[i];
 		int32_t producer =
 			node->kind == DTRAIN_OP_BATCH_NORM_TRAIN ? graph->tensors[node->inputs[0]].producer : -1;
 		if (producer >= 0 && graph->nodes[producer].kind == DTRAIN_OP_CONV2D)
-			graph->nodes[producer].attrs.window.follower = follower_of(node);
+			graph->nodes[producer].attrs.window.fusion = fusion_of(node);
 		if (node->kind == DTRAIN_OP_NORMALIZE)
 			node->attrs.pixels.convolved = is_convolved(graph, node->outputs[0]);
 	}

@@ -434,20 +434,20 @@ void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor)
 		graph->tensors[dtrain__graph_root(graph, tensor)].keep = true;
 }
 
-void dtrain_graph_figure(dtrain_graph *graph, dtrain_tensor scalar, int slot)
+void dtrain_graph_step_metric(dtrain_graph *graph, dtrain_tensor scalar, int slot)
 {
 	if (!graph)
 		return;
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, scalar);
 	if (!tensor)
 		return;
-	if (slot < 0 || slot >= DTRAIN_FIGURES) {
+	if (slot < 0 || slot >= DTRAIN_STEP_METRICS) {
 		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "figure: slot %d is not in 0..%d", slot,
-				   DTRAIN_FIGURES - 1);
+				   DTRAIN_STEP_METRICS - 1);
 		return;
 	}
 	for (int32_t i = 0; i < graph->num_tensors; i++)
-		if (graph->tensors[i].role == DTRAIN__FIGURE && graph->tensors[i].index == slot) {
+		if (graph->tensors[i].role == DTRAIN__STEP_METRIC && graph->tensors[i].index == slot) {
 			dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "figure: slot %d is taken", slot);
 			return;
 		}
@@ -458,6 +458,6 @@ void dtrain_graph_figure(dtrain_graph *graph, dtrain_tensor scalar, int slot)
 				   "figure: slot %d is given something that is no scalar of an op", slot);
 		return;
 	}
-	graph->tensors[scalar].role = DTRAIN__FIGURE;
+	graph->tensors[scalar].role = DTRAIN__STEP_METRIC;
 	graph->tensors[scalar].index = slot;
 }

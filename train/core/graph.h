@@ -13,21 +13,21 @@ typedef struct dtrain__line {
 } dtrain__line;
 
 typedef enum dtrain__role {
-	DTRAIN__INPUT,      /* filled by the caller; lives as long as the program */
-	DTRAIN__PARAM,      /* values of params[index] */
-	DTRAIN__GRAD,       /* gradient of params[index], in the flat array */
-	DTRAIN__COPY,       /* compute copy of params[index] */
-	DTRAIN__BUFFER,     /* params' buffers[index] */
-	DTRAIN__FIGURE,     /* params' figures[index] */
-	DTRAIN__ACTIVATION, /* in the arena */
-	DTRAIN__MEMORY,     /* device memory owned by the caller */
+	DTRAIN__INPUT,       /* filled by the caller; lives as long as the program */
+	DTRAIN__PARAM,       /* values of params[index] */
+	DTRAIN__GRAD,        /* gradient of params[index], in the flat array */
+	DTRAIN__COPY,        /* compute copy of params[index] */
+	DTRAIN__BUFFER,      /* params' buffers[index] */
+	DTRAIN__STEP_METRIC, /* params->step_metrics[index] */
+	DTRAIN__ACTIVATION,  /* in the arena */
+	DTRAIN__MEMORY,      /* device memory owned by the caller */
 } dtrain__role;
 
 typedef struct dtrain__tensor {
 	dtrain__role role;
 	dtrain_dtype dtype;
 	dtrain_shape shape;
-	int32_t index;          /* of the parameter, buffer or figure */
+	int32_t index;          /* of the parameter, buffer or step metric */
 	void *memory;           /* of DTRAIN__MEMORY */
 	int32_t producer;       /* the node that writes it; -1: none */
 	dtrain_tensor parent;   /* of a view: the tensor that contains it; -1: not a view */
@@ -142,9 +142,9 @@ int64_t dtrain__graph_offset(const dtrain_graph *graph, dtrain_tensor tensor);
 dtrain_tensor dtrain__graph_copy(dtrain_graph *graph, dtrain_tensor w);
 dtrain_tensor dtrain__graph_original(const dtrain_graph *graph, dtrain_tensor tensor);
 
-/* Tells each convolution of a complete graph which batch norm reads its result (dtrain_follower), and each NORMALIZE
+/* Tells each convolution of a complete graph which batch norm reads its result (dtrain_fusion), and each NORMALIZE
  * whether convolutions alone do. */
-void dtrain__note_followers(dtrain_graph *graph);
+void dtrain__note_fusions(dtrain_graph *graph);
 
 /* Appends a node; returns its first output. */
 dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node);

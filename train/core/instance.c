@@ -12,27 +12,27 @@
 static int allocate(dtrain_instance *instance, beton_error *err)
 {
 	const dtrain_program *program = instance->program;
-	const dtrain_program_facts *facts = &program->facts;
+	const dtrain_program_info *info = &program->info;
 	instance->bases = calloc(program->num_bases, sizeof(*instance->bases));
 	if (!instance->bases)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
-	/* Ranks exchange what is in leases. */
-	int status = program->schedule.num_leases
+	/* Ranks exchange what is in transient buffers. */
+	int status = program->schedule.num_transients
 			     ? dtrain__params_take(program->graph->params, DTRAIN__MEMORY_ARENA, program,
-						   facts->arena_bytes, &instance->arena, &instance->arena_owner, err)
-			     : program->api->alloc(program->device, facts->arena_bytes, &instance->arena, err);
+						   info->arena_bytes, &instance->arena, &instance->arena_owner, err)
+			     : program->api->alloc(program->device, info->arena_bytes, &instance->arena, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "activations");
 		return status;
 	}
-	if (facts->workspace_bytes)
-		status = program->api->alloc(program->device, facts->workspace_bytes, &instance->workspace, err);
+	if (info->workspace_bytes)
+		status = program->api->alloc(program->device, info->workspace_bytes, &instance->workspace, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "scratch memory of ops");
 		return status;
 	}
-	if (facts->host_bytes)
-		status = program->api->host_alloc(program->device, facts->host_bytes, &instance->swapped, err);
+	if (info->host_bytes)
+		status = program->api->host_alloc(program->device, info->host_bytes, &instance->swapped, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "pinned memory of activations");
 	return status;
@@ -84,10 +84,10 @@ static void set_bases(dtrain_instance *instance)
 	const dtrain_params *params = graph->params;
 	uintptr_t *bases = instance->bases, arena = (uintptr_t)instance->arena;
 	bases[DTRAIN__BASE_BUFFERS] = (uintptr_t)params->buffer_memory;
-	bases[DTRAIN__BASE_FIGURES] = (uintptr_t)dtrain_params_figures(params);
+	bases[DTRAIN__BASE_STEP_METRICS] = (uintptr_t)dtrain_params_step_metrics(params);
 	bases[DTRAIN__BASE_ARENA] = arena;
 	for (int i = 0; i < dtrain_params_unit_count(params); i++) {
-		/* An array that is not whole is in the arena, from the beginning of a lease on. */
+		/* An array that is not whole is in the arena, from the beginning of a transient buffer on. */
 		const dtrain__unit_memory *memory = &params->memory[i];
 		bases[dtrain__base_of_values(i)] = memory->whole_values ? (uintptr_t)memory->values : 0;
 		bases[dtrain__base_of_grads(i)] = memory->whole_grads ? (uintptr_t)memory->grads : 0;
@@ -145,7 +145,7 @@ void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor
 	if (tensor < 0 || tensor >= graph->num_tensors)
 		return NULL;
 	const dtrain__tensor *root = &graph->tensors[dtrain__graph_root(graph, tensor)];
-	if (root->role != DTRAIN__INPUT && root->role != DTRAIN__FIGURE && !root->keep)
+	if (root->role != DTRAIN__INPUT && root->role != DTRAIN__STEP_METRIC && !root->keep)
 		return NULL;
 	return dtrain__address(instance, instance->program->places[tensor]);
 }
@@ -168,16 +168,16 @@ int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *m
 	return BETON_OK;
 }
 
-void *dtrain__instance_lease(const dtrain_instance *instance, int32_t lease)
+void *dtrain__instance_transient(const dtrain_instance *instance, int32_t transient)
 {
 	const dtrain_program *program = instance->program;
-	return (char *)instance->arena + program->spans[program->graph->num_tensors + lease].offset;
+	return (char *)instance->arena + program->spans[program->graph->num_tensors + transient].offset;
 }
 
-void dtrain__instance_use_lease(dtrain_instance *instance, int32_t lease)
+void dtrain__instance_use_transient(dtrain_instance *instance, int32_t transient)
 {
-	uint32_t base = instance->program->schedule.leases[lease].base;
-	instance->bases[base] = (uintptr_t)dtrain__instance_lease(instance, lease);
+	uint32_t base = instance->program->schedule.transients[transient].base;
+	instance->bases[base] = (uintptr_t)dtrain__instance_transient(instance, transient);
 }
 
 /* Gives the call that follows the tensor that it changes in place. */

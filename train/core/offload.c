@@ -70,7 +70,7 @@ static void find_device_side(const dtrain_params *params, int index)
 	dtrain__offload_range *range = &params->offload.ranges[index];
 	bool copied = is_copied(params, index);
 	dtrain_dtype dtype = copied ? params->copies.dtype : params->dtype;
-	if (memory->visits)
+	if (memory->prefetched)
 		return;
 	range->bytes = (size_t)params->ranges[index].count * dtrain_dtype_size(dtype);
 	range->to = dtrain__unit_kept(params, index, copied ? memory->copies : memory->values,
@@ -159,8 +159,8 @@ int dtrain__offload_send(const dtrain_params *params, int index, dtrain_stream *
 			 : BETON_OK;
 }
 
-int dtrain__offload_visit(const dtrain_params *params, int index, bool copies, void *to, dtrain_stream *stream,
-			  beton_error *err)
+int dtrain__offload_prefetch(const dtrain_params *params, int index, bool copies, void *to, dtrain_stream *stream,
+			     beton_error *err)
 {
 	const dtrain__offload_range *range = &params->offload.ranges[index];
 	dtrain_dtype dtype = copies ? params->copies.dtype : params->dtype;

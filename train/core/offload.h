@@ -44,8 +44,8 @@ int dtrain__offload_round(const dtrain_params *params, int range, beton_error *e
 int dtrain__offload_send(const dtrain_params *params, int range, dtrain_stream *stream, beton_error *err);
 /* Puts the copy of a range of a unit that visits the device on the stream: of its values, or of its copies. to: the
  * place of the range in the unit's memory. */
-int dtrain__offload_visit(const dtrain_params *params, int range, bool copies, void *to, dtrain_stream *stream,
-			  beton_error *err);
+int dtrain__offload_prefetch(const dtrain_params *params, int range, bool copies, void *to, dtrain_stream *stream,
+			     beton_error *err);
 /* Puts the copy of a range's gradients into host memory on the stream. */
 int dtrain__offload_fetch(const dtrain_params *params, int range, dtrain_stream *stream, beton_error *err);
 /* dtrain_params_changed: both, for all ranges. */

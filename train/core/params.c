@@ -35,10 +35,10 @@ static void free_memory(dtrain_params *params)
 	dtrain__offload_free(params);
 	dtrain__copies_free(params);
 	dtrain__ranges_free(params);
-	params->api->free(params->device, params->figures);
+	params->api->free(params->device, params->step_metrics);
 	params->api->free(params->device, params->buffer_memory);
 	free(params->units);
-	params->figures = params->buffer_memory = NULL;
+	params->step_metrics = params->buffer_memory = NULL;
 	params->units = NULL;
 	params->unit_count = 0;
 }
@@ -393,7 +393,7 @@ int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 	if (status == BETON_OK)
 		status = dtrain__ranges_allocate(params, err);
 	if (status == BETON_OK)
-		status = allocate(params, "figures", DTRAIN_FIGURES * element, &params->figures, err);
+		status = allocate(params, "step metrics", DTRAIN_STEP_METRICS * element, &params->step_metrics, err);
 	if (status == BETON_OK)
 		status = allocate_buffers(params, err);
 	if (status == BETON_OK)
@@ -631,11 +631,11 @@ int64_t dtrain_params_flat_count(const dtrain_params *params)
 	return params->flat_count;
 }
 
-void *dtrain_params_figures(const dtrain_params *params)
+void *dtrain_params_step_metrics(const dtrain_params *params)
 {
 	if (!params)
 		return NULL;
-	return params->figures;
+	return params->step_metrics;
 }
 
 dtrain_dtype dtrain_params_dtype(const dtrain_params *params)

@@ -16,7 +16,7 @@
 typedef enum dtrain__memory_use {
 	DTRAIN__MEMORY_GRADS,
 	DTRAIN__MEMORY_VALUES, /* or compute copies */
-	DTRAIN__MEMORY_ARENA,  /* of a program that has leases */
+	DTRAIN__MEMORY_ARENA,  /* of a program that has transient buffers */
 } dtrain__memory_use;
 
 /* The owner of memory, if that is not the device; the first member of a larger struct. */
@@ -38,7 +38,7 @@ typedef struct dtrain__sharding {
 	int32_t shards, shard;          /* of each unit, this rank has `shard`; 1 and 0: nothing is divided */
 	bool whole_values, whole_grads; /* the other ranks' shards have memory here, too: what ops read and write */
 	bool alike;                     /* with 1 shard the layout is that of several */
-	bool grads_leave;               /* gradients of units that visit the device leave it when they are complete */
+	bool offload_grads;             /* gradients of units that visit the device leave it when they are complete */
 } dtrain__sharding;
 
 /* A unit's memory on the device: from its first element on if it is whole, otherwise that of this rank's shard. */
@@ -46,9 +46,9 @@ typedef struct dtrain__unit_memory {
 	void *values;
 	void *grads;  /* of a unit whose gradients leave: of this rank's shard while it is in the arena, set by a run */
 	void *copies; /* NULL: the unit has none */
-	bool offloaded; /* the values are in host memory alone */
-	bool visits;    /* so is all that ops read: it is in the arena while it is read */
-	bool leaves;    /* and its gradients are in the arena until they are in host memory */
+	bool offloaded;       /* the values are in host memory alone */
+	bool prefetched;      /* so is all that ops read: it is in the arena while it is read */
+	bool offloaded_grads; /* and its gradients are in the arena until they are in host memory */
 	bool whole_values, whole_grads, whole_copies;
 } dtrain__unit_memory;
 
@@ -94,7 +94,7 @@ struct dtrain_params {
 	dtrain__memory_owner *values_owner, *grads_owner;
 	int64_t values_count, grads_count; /* elements of these: flat_count if all units are whole */
 	dtrain__memory_source source;      /* alloc NULL: the device */
-	void *figures;
+	void *step_metrics;
 	void *buffer_memory;
 	int64_t buffer_elements; /* in buffer_memory, with the padding between buffers, which is zero */
 	dtrain__copies copies;

@@ -44,14 +44,14 @@ static void print_life(FILE *out, const dtrain_program *program, const dtrain__s
 	fprintf(out, "\n");
 }
 
-/* index: of a tensor or, after the tensors, of a lease. */
+/* index: of a tensor or, after the tensors, of a transient buffer. */
 static void print_tensor(FILE *out, const dtrain_program *program, int32_t index)
 {
 	const dtrain__span *span = &program->spans[index];
 	char text[DTRAIN__SHAPE_TEXT];
 	if (index >= program->graph->num_tensors) {
-		const dtrain__lease *lease = &program->schedule.leases[index - program->graph->num_tensors];
-		fprintf(out, "%12zu  %s ", span->bytes, lease->name);
+		const dtrain__transient *transient = &program->schedule.transients[index - program->graph->num_tensors];
+		fprintf(out, "%12zu  %s ", span->bytes, transient->name);
 		print_life(out, program, span);
 		return;
 	}
@@ -115,7 +115,7 @@ static void print_steps(FILE *out, const dtrain_program *program)
 
 static void print_plan(FILE *out, const dtrain_program *program)
 {
-	const dtrain_program_facts *facts = &program->facts;
+	const dtrain_program_info *info = &program->info;
 	int32_t peak = 0;
 	size_t most = 0;
 	for (int32_t i = 0; i < program->schedule.count; i++) {
@@ -124,7 +124,7 @@ static void print_plan(FILE *out, const dtrain_program *program)
 		most = bytes > most ? bytes : most;
 	}
 	fprintf(out, "activations and inputs: %zu bytes, without sharing %zu; workspace: %zu bytes\n",
-		facts->arena_bytes, facts->unshared_bytes, facts->workspace_bytes);
+		info->arena_bytes, info->unshared_bytes, info->workspace_bytes);
 	fprintf(out, "peak: %zu bytes are alive at step ", most);
 	print_step(out, program, peak);
 	fprintf(out, ":\n");

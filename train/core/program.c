@@ -34,11 +34,11 @@ dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrain_tensor t
 	return program->graph->tensors[tensor].dtype;
 }
 
-void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out)
+void dtrain_program_get_info(const dtrain_program *program, dtrain_program_info *out)
 {
 	if (!program || !out)
 		return;
-	bt_sized_give(out, &program->facts);
+	bt_sized_give(out, &program->info);
 }
 
 dtrain__op_cost dtrain__node_cost(const dtrain_graph *graph, const dtrain__node *node)

@@ -14,8 +14,8 @@
 /* The memory that contains a program's tensors. Each unit and each input has its own bases. */
 enum dtrain__base {
 	DTRAIN__BASE_NONE,    /* places are addresses of memory owned by the caller */
-	DTRAIN__BASE_BUFFERS, /* the parameters' buffers; the next: their figures */
-	DTRAIN__BASE_FIGURES,
+	DTRAIN__BASE_BUFFERS, /* the parameters' buffers; the next: their step metrics */
+	DTRAIN__BASE_STEP_METRICS,
 	DTRAIN__BASE_ARENA,
 	DTRAIN__BASE_UNITS, /* each unit's values, gradients and compute copies; then each input */
 };
@@ -56,13 +56,13 @@ struct dtrain_program {
 	dtrain__step *steps;      /* one for each node */
 	dtrain_operand *operands; /* one for each tensor, like the next two */
 	dtrain__place *places;
-	/* Of tensors, then of leases: first and last steps of the schedule, and offsets in the arena. */
+	/* Of tensors, then of transient buffers: first and last steps of the schedule, and offsets in the arena. */
 	dtrain__span *spans;
 	int32_t num_spans;
 	uint32_t num_bases;
 	dtrain__swaps *swaps;   /* NULL: none */
 	dtrain_instance *first; /* the instance of dtrain_program_run */
-	dtrain_program_facts facts;
+	dtrain_program_info info;
 };
 
 struct dtrain_instance {
@@ -82,10 +82,10 @@ static inline void *dtrain__address(const dtrain_instance *instance, dtrain__pla
 	return (void *)(instance->bases[place.base] + (uintptr_t)place.offset);
 }
 
-/* The lease's memory in the arena. */
-void *dtrain__instance_lease(const dtrain_instance *instance, int32_t lease);
+/* The transient buffer's memory in the arena. */
+void *dtrain__instance_transient(const dtrain_instance *instance, int32_t transient);
 /* Ops that are put on the stream from here on find the unit there. */
-void dtrain__instance_use_lease(dtrain_instance *instance, int32_t lease);
+void dtrain__instance_use_transient(dtrain_instance *instance, int32_t transient);
 
 /* Puts one node's op on the stream. */
 int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err);

@@ -61,13 +61,13 @@ static void choose_memory(const dtrain_params *params, int unit, dtrain__unit_me
 	const dtrain__sharding *sharding = &params->sharding;
 	bool divided = sharding->shards > 1 && !params->units[unit].shared;
 	bool has_copies = params->copies.dtype != params->dtype;
-	out->visits = params->offload.units && !params->units[unit].shared;
+	out->prefetched = params->offload.units && !params->units[unit].shared;
 	/* Offloaded values that ops read as copies have no memory on the device. */
-	out->offloaded = out->visits || (params->offload.host && has_copies && !params->units[unit].shared);
+	out->offloaded = out->prefetched || (params->offload.host && has_copies && !params->units[unit].shared);
 	out->whole_values = !out->offloaded && (!divided || (sharding->whole_values && !has_copies));
-	out->whole_copies = !out->visits && (!divided || sharding->whole_values);
-	out->leaves = out->visits && sharding->grads_leave;
-	out->whole_grads = !out->leaves && (!divided || sharding->whole_grads);
+	out->whole_copies = !out->prefetched && (!divided || sharding->whole_values);
+	out->offloaded_grads = out->prefetched && sharding->offload_grads;
+	out->whole_grads = !out->offloaded_grads && (!divided || sharding->whole_grads);
 }
 
 static void *at(const dtrain_params *params, void *array, int64_t element)
@@ -84,9 +84,9 @@ static void lay_out(dtrain_params *params)
 		const dtrain_range kept = dtrain__unit_range(params, i);
 		choose_memory(params, i, memory);
 		memory->values = memory->offloaded ? NULL : at(params, params->values, values);
-		memory->grads = memory->leaves ? NULL : at(params, params->grads, grads);
+		memory->grads = memory->offloaded_grads ? NULL : at(params, params->grads, grads);
 		values += memory->offloaded ? 0 : memory->whole_values ? params->units[i].count : kept.count;
-		grads += memory->leaves ? 0 : memory->whole_grads ? params->units[i].count : kept.count;
+		grads += memory->offloaded_grads ? 0 : memory->whole_grads ? params->units[i].count : kept.count;
 	}
 	params->values_count = values;
 	params->grads_count = grads;

@@ -21,9 +21,9 @@ void dtrain__schedule_free(dtrain__schedule *schedule)
 {
 	for (int32_t i = 0; i < schedule->num_calls; i++)
 		free((char *)schedule->calls[i].name);
-	for (int32_t i = 0; i < schedule->num_leases; i++)
-		free((char *)schedule->leases[i].name);
-	free(schedule->leases);
+	for (int32_t i = 0; i < schedule->num_transients; i++)
+		free((char *)schedule->transients[i].name);
+	free(schedule->transients);
 	free(schedule->states);
 	free(schedule->calls);
 	free(schedule->steps);
@@ -120,19 +120,20 @@ void dtrain__schedule_cut(dtrain__schedule *schedule)
 	schedule->phase_ends[2] = schedule->count;
 }
 
-int dtrain__schedule_lease(dtrain__schedule *schedule, const dtrain__lease *lease, beton_error *err)
+int dtrain__schedule_transient(dtrain__schedule *schedule, const dtrain__transient *transient, beton_error *err)
 {
-	if (lease->begin < 0 || lease->begin >= schedule->num_calls || lease->end >= schedule->num_calls)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: from call %d to call %d of %d", lease->name,
-			       lease->begin, lease->end, schedule->num_calls);
-	char *name = strdup(lease->name);
-	dtrain__lease *leases = realloc(schedule->leases, (size_t)(schedule->num_leases + 1) * sizeof(*leases));
-	schedule->leases = leases ? leases : schedule->leases;
-	if (!name || !leases) {
+	if (transient->begin < 0 || transient->begin >= schedule->num_calls || transient->end >= schedule->num_calls)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: from call %d to call %d of %d", transient->name,
+			       transient->begin, transient->end, schedule->num_calls);
+	char *name = strdup(transient->name);
+	dtrain__transient *transients =
+		realloc(schedule->transients, (size_t)(schedule->num_transients + 1) * sizeof(*transients));
+	schedule->transients = transients ? transients : schedule->transients;
+	if (!name || !transients) {
 		free(name);
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %s", lease->name);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %s", transient->name);
 	}
-	leases[schedule->num_leases] = *lease;
-	leases[schedule->num_leases++].name = name;
+	transients[schedule->num_transients] = *transient;
+	transients[schedule->num_transients++].name = name;
 	return BETON_OK;
 }

@@ -51,14 +51,14 @@ typedef struct dtrain__call {
 
 /* A unit's memory in the arena for a part of a run: gathered values or copies, or gradients that are reduced to a
  * shard. The call that begins it gets the memory from dtrain__instance_lease, and tells the instance when to use it. */
-typedef struct dtrain__lease {
+typedef struct dtrain__transient {
 	const char *name; /* for the plan; copied */
 	uint32_t base;    /* dtrain__base_of_values(unit), ... */
 	size_t bytes;
 	int32_t begin;     /* call, from whose issue on the memory is used */
 	int32_t end;       /* call, until whose wait it is; -1: none */
 	int32_t last_node; /* until which it is used, too; -1: none */
-} dtrain__lease;
+} dtrain__transient;
 
 typedef enum dtrain__step_kind {
 	DTRAIN__RUN,  /* of node `index` */
@@ -79,8 +79,8 @@ typedef struct dtrain__schedule {
 	int32_t count;
 	dtrain__call *calls;
 	int32_t num_calls;
-	dtrain__lease *leases;
-	int32_t num_leases;
+	dtrain__transient *transients;
+	int32_t num_transients;
 	dtrain__state *states;
 	int32_t num_states;
 	int32_t phase_ends[DTRAIN__PHASES]; /* the number of steps to the end of each phase; see dtrain__schedule_cut */
@@ -109,14 +109,15 @@ int dtrain__schedule_state(dtrain__schedule *schedule, const dtrain__state *stat
 /* Finds the ends of the phases, when all calls are added. What is issued after a phase's last op belongs to it. */
 void dtrain__schedule_cut(dtrain__schedule *schedule);
 
-/* Adds a lease; its index is the number of leases before it. Errors: INVALID_ARGUMENT (no such call), NO_MEMORY. */
-int dtrain__schedule_lease(dtrain__schedule *schedule, const dtrain__lease *lease, beton_error *err);
+/* Adds a transient buffer; its index is the number of transient buffers before it. Errors: INVALID_ARGUMENT (no such
+ * call), NO_MEMORY. */
+int dtrain__schedule_transient(dtrain__schedule *schedule, const dtrain__transient *transient, beton_error *err);
 
 /* dtrain_graph_compile with passes, which run in order. */
 int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
 			  beton_error *err);
 /* dtrain_graph_measure with passes. */
-int dtrain__graph_measure(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program_facts *out,
+int dtrain__graph_measure(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program_info *out,
 			  beton_error *err);
 
 #endif

@@ -34,7 +34,7 @@ typedef struct swap_pass {
 	dtrain_tensor *order;         /* roots that may leave, by last use */
 	int32_t count;
 	dtrain_tensor *again; /* what replaces a tensor; -1: nothing yet */
-	bool *leaves;
+	bool *swapped;
 } swap_pass;
 
 static size_t bytes_of(const dtrain_graph *graph, dtrain_tensor tensor)
@@ -83,14 +83,14 @@ static void choose(swap_pass *pass)
 				pass->order[pass->count++] = i;
 	pass->count = pass->count > STAY ? pass->count - STAY : 0;
 	for (int32_t i = 0; i < pass->count; i++)
-		pass->leaves[pass->order[i]] = true;
+		pass->swapped[pass->order[i]] = true;
 }
 
 /* The tensor that backward reads in place of a tensor, or of a view of one. */
 static dtrain_tensor renew(swap_pass *pass, dtrain_tensor tensor)
 {
 	dtrain_graph *graph = pass->graph;
-	if (tensor >= pass->tensors || !pass->leaves[dtrain__graph_root(graph, tensor)])
+	if (tensor >= pass->tensors || !pass->swapped[dtrain__graph_root(graph, tensor)])
 		return tensor;
 	if (pass->again[tensor] >= 0)
 		return pass->again[tensor];
@@ -142,8 +142,8 @@ void dtrain_graph_offload(dtrain_graph *graph)
 			  .forward = dtrain__graph_forward_nodes(graph),
 			  .tensors = graph->num_tensors,
 			  .last_use = calloc(4 * tensors, sizeof(int32_t)),
-			  .leaves = calloc(tensors, sizeof(bool))};
-	if (pass.last_use && pass.leaves) {
+			  .swapped = calloc(tensors, sizeof(bool))};
+	if (pass.last_use && pass.swapped) {
 		pass.next_use = pass.last_use + tensors;
 		pass.again = pass.next_use + tensors;
 		pass.order = pass.again + tensors;
@@ -154,7 +154,7 @@ void dtrain_graph_offload(dtrain_graph *graph)
 		dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for %d tensors", graph->num_tensors);
 	}
 	free(pass.last_use);
-	free(pass.leaves);
+	free(pass.swapped);
 }
 
 /* ---- calls ---- */
@@ -172,7 +172,7 @@ static void *address_of(const dtrain__swap *swap, const dtrain__run *run, dtrain
 	return dtrain__address(run->instance, swap->all->program->places[tensor]);
 }
 
-static int issue_leave(void *context, const dtrain__run *run, beton_error *err)
+static int issue_offload(void *context, const dtrain__run *run, beton_error *err)
 {
 	const dtrain__swap *swap = context;
 	const dtrain_program *program = swap->all->program;
@@ -186,7 +186,7 @@ static int issue_leave(void *context, const dtrain__run *run, beton_error *err)
 	return status == BETON_OK ? program->api->event_record(state->left[1], own, err) : status;
 }
 
-static int wait_leave(void *context, const dtrain__run *run, beton_error *err)
+static int wait_offload(void *context, const dtrain__run *run, beton_error *err)
 {
 	const dtrain__swap *swap = context;
 	const swap_state *state = run->state;
@@ -232,7 +232,7 @@ static int by_last_use(const void *a, const void *b)
 }
 
 /* The copy has the time until another activation was used last. */
-static int32_t leaves_before(const dtrain__swaps *swaps, int32_t index, int32_t forward)
+static int32_t swapped_before(const dtrain__swaps *swaps, int32_t index, int32_t forward)
 {
 	for (int32_t i = index + 1; i < swaps->count; i++)
 		if (swaps->list[i].last_use > swaps->list[index].last_use)
@@ -262,8 +262,8 @@ static int add_calls(dtrain_program *program, dtrain__swaps *swaps, int32_t inde
 	if (status != BETON_OK)
 		return status;
 	const dtrain__call leave = {.name = "activation to the host",
-				    .issue = issue_leave,
-				    .wait = wait_leave,
+				    .issue = issue_offload,
+				    .wait = wait_offload,
 				    .abandon = abandon,
 				    .context = swap,
 				    .state = state,
@@ -277,7 +277,7 @@ static int add_calls(dtrain_program *program, dtrain__swaps *swaps, int32_t inde
 				   .state = state,
 				   .tensors = {swap->to},
 				   .num_tensors = 1};
-	status = dtrain__schedule_add(&program->schedule, &leave, swap->last_use, leaves_before(swaps, index, forward),
+	status = dtrain__schedule_add(&program->schedule, &leave, swap->last_use, swapped_before(swaps, index, forward),
 				      err);
 	return status == BETON_OK ? dtrain__schedule_add(&program->schedule, &back,
 							 returns_after(swaps, index, forward), swap->next_use, err)

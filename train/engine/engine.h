@@ -10,11 +10,11 @@
 #include "feed.h"
 #include "task.h"
 
-/* Figures of a step, summed over its runs and over the ranks. */
+/* Step metrics of a step, summed over its runs and over the ranks. */
 enum {
-	ENGINE_FIGURE_LOSS = 0, /* each run adds the mean over its batch */
-	ENGINE_FIGURE_STOP = 1, /* above 0: some rank was told to stop */
-	ENGINE_FIGURE_HITS = 2, /* each run adds the mean over its batch */
+	ENGINE_STEP_METRIC_LOSS = 0, /* each run adds the mean over its batch */
+	ENGINE_STEP_METRIC_STOP = 1, /* above 0: some rank was told to stop */
+	ENGINE_STEP_METRIC_HITS = 2, /* each run adds the mean over its batch */
 };
 
 typedef enum engine_precision {
@@ -27,7 +27,7 @@ typedef enum engine_precision {
 /* Callbacks, in the thread that calls the engine. Each may be NULL. */
 typedef struct engine_caller {
 	void *context;
-	bool (*is_told)(void *context); /* true: this rank was told to stop */
+	bool (*stop_requested)(void *context); /* true: this rank was told to stop */
 	/* The thread waits for the device between arm and disarm. what: prefix for a message. in_step: the time limit
 	 * is that of a step; otherwise that of ranks waiting for each other. */
 	void (*arm)(void *context, const char *what, bool in_step);
@@ -90,7 +90,7 @@ int engine_feed_network(engine_rank *engine, const engine_network *network, cons
 /* Waits for the stream, outside of steps. what: named in the message if the device hangs. */
 int engine_synchronize(const engine_rank *engine, const char *what, beton_error *err);
 
-bool engine_is_told(const engine_rank *engine);
+bool engine_stop_requested(const engine_rank *engine);
 void engine_arm(const engine_rank *engine, const char *what, bool in_step);
 void engine_disarm(const engine_rank *engine);
 

@@ -196,9 +196,9 @@ int engine_synchronize(const engine_rank *engine, const char *what, beton_error 
 	return status;
 }
 
-bool engine_is_told(const engine_rank *engine)
+bool engine_stop_requested(const engine_rank *engine)
 {
-	return engine->caller.is_told && engine->caller.is_told(engine->caller.context);
+	return engine->caller.stop_requested && engine->caller.stop_requested(engine->caller.context);
 }
 
 void engine_arm(const engine_rank *engine, const char *what, bool in_step)

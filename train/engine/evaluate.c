@@ -29,7 +29,7 @@ struct evaluation {
 	int64_t batches; /* of this rank; 0: all */
 	int64_t taken;
 	dtrain_group *together; /* of ranks that must run the network equally often; NULL: each on its own */
-	bool apart;             /* this rank failed where it can no longer tell the others */
+	bool unsynchronized;    /* this rank failed where it can no longer tell the others */
 	int64_t counts[COUNTS];
 	double sums[ENGINE_SUMS];
 	engine_class_count *classes; /* NULL: not wanted */
@@ -112,7 +112,7 @@ static int run_batch(struct evaluation *evaluation, beton_batch *batch, beton_er
 	struct slot *slot = &evaluation->slots[evaluation->next];
 	evaluation->next = (evaluation->next + 1) % SLOTS;
 	int status = launch(evaluation, slot, batch, err);
-	evaluation->apart = status != BETON_OK && evaluation->together;
+	evaluation->unsynchronized = status != BETON_OK && evaluation->together;
 	/* An asynchronous device has computed the previous batch meanwhile; a synchronous one has computed this
 	 * batch. */
 	struct slot *due = evaluation->engine->staged ? &evaluation->slots[evaluation->next] : slot;
@@ -151,7 +151,7 @@ static int agree(struct evaluation *evaluation, int status, beton_batch **batch,
 	if (evaluation->together) {
 		beton_error late;
 		int asked = add_array(evaluation->together, flags, FLAGS, DTRAIN_I64, DTRAIN_MAX, &late);
-		evaluation->apart = asked != BETON_OK;
+		evaluation->unsynchronized = asked != BETON_OK;
 		if (status == BETON_OK && asked != BETON_OK) {
 			*err = late;
 			status = asked;
@@ -172,7 +172,7 @@ static int run_without_batch(struct evaluation *evaluation, beton_error *err)
 	int runs = task->count_runs ? task->count_runs(&engine->job) : 1, status = BETON_OK;
 	for (int i = 0; i < runs && status == BETON_OK; i++)
 		status = dtrain_program_run(engine->val.program, engine->stream, 0, 1, err);
-	evaluation->apart = status != BETON_OK;
+	evaluation->unsynchronized = status != BETON_OK;
 	return status;
 }
 
@@ -183,7 +183,7 @@ static int next_batch(struct evaluation *evaluation, beton_loader *loader, beton
 	engine_rank *engine = evaluation->engine;
 	const engine_task *task = engine->job.task;
 	int status = BETON_OK;
-	if (engine_is_told(engine)) {
+	if (engine_stop_requested(engine)) {
 		evaluation->counts[INTERRUPTED] = 1;
 		return BETON_OK;
 	}
@@ -203,7 +203,7 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, int st
 {
 	beton_iterator *iterator = NULL;
 	uint64_t bad = count_bad(loader);
-	bool more = !evaluation->apart;
+	bool more = !evaluation->unsynchronized;
 	if (status == BETON_OK)
 		status = beton_iterator_open(&iterator, loader, 0, 0, err);
 	while (more) {
@@ -213,7 +213,7 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, int st
 		status = agree(evaluation, status, &batch, &more, err);
 		if (more)
 			status = batch ? run_batch(evaluation, batch, err) : run_without_batch(evaluation, err);
-		more = more && !evaluation->apart;
+		more = more && !evaluation->unsynchronized;
 	}
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++)
 		status = settle(evaluation, &evaluation->slots[(evaluation->next + i) % SLOTS], err);
@@ -326,12 +326,12 @@ int engine_evaluate(engine_rank *engine, beton_loader *loader, int64_t batches, 
 	evaluation.together = together ? group : NULL;
 	int status = prepare(&evaluation, out, err);
 	int gathered = dtrain_sync_gather(engine->sync, engine->stream, status == BETON_OK ? err : &late);
-	evaluation.apart = gathered != BETON_OK;
+	evaluation.unsynchronized = gathered != BETON_OK;
 	status = run_shard(&evaluation, loader, status == BETON_OK ? gathered : status, err);
 	close_evaluation(&evaluation);
 	if (status != BETON_OK)
 		bt_prefix(err, "evaluation");
-	if (group && !evaluation.apart)
+	if (group && !evaluation.unsynchronized)
 		status = share_failure(group, status, &out->agreed, err);
 	if (status == BETON_OK && group) {
 		status = add_ranks(&evaluation, group, err);

@@ -42,9 +42,9 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 	dtrain_tensor losses = engine->job.task->build(engine, graph, training, network);
 	if (training) {
 		dtrain_tensor loss = network->masked ? dtrain_mean_loss(graph, losses) : dtrain_mean(graph, losses);
-		dtrain_graph_figure(graph, loss, ENGINE_FIGURE_LOSS);
+		dtrain_graph_step_metric(graph, loss, ENGINE_STEP_METRIC_LOSS);
 		if (network->has_hits)
-			dtrain_graph_figure(graph, dtrain_mean(graph, network->hits), ENGINE_FIGURE_HITS);
+			dtrain_graph_step_metric(graph, dtrain_mean(graph, network->hits), ENGINE_STEP_METRIC_HITS);
 		dtrain_graph_backward(graph, loss);
 		status = engine_check_recompute(&engine->job.recompute, engine->params, err);
 		if (status != BETON_OK) {
@@ -77,7 +77,7 @@ size_t engine_batches_bytes(const engine_rank *engine, bool training, const engi
 	return count * network->batch_bytes;
 }
 
-int engine_measure(engine_rank *engine, bool training, dtrain_program_facts *out, size_t *batches, beton_error *err)
+int engine_measure(engine_rank *engine, bool training, dtrain_program_info *out, size_t *batches, beton_error *err)
 {
 	engine_network network = {0};
 	dtrain_graph *graph = NULL;

@@ -20,6 +20,6 @@ void engine_set_leases(const engine_rank *engine, bool training, beton_loader_op
 size_t engine_batches_bytes(const engine_rank *engine, bool training, const engine_network *network);
 
 /* The facts of that network, without its program, and the bytes of its batches. out->struct_size is set. */
-int engine_measure(engine_rank *engine, bool training, dtrain_program_facts *out, size_t *batches, beton_error *err);
+int engine_measure(engine_rank *engine, bool training, dtrain_program_info *out, size_t *batches, beton_error *err);
 
 #endif

@@ -16,7 +16,7 @@ static int measure_step(engine_rank *engine, engine_stepper *stepper, int64_t nu
 	if (status != BETON_OK || !out)
 		return status;
 	status = dtrain_sync_get_overlap(engine->sync, out, err);
-	return status == BETON_OK ? dtrain_sync_read_overlap(result.marks, *out, err) : status;
+	return status == BETON_OK ? dtrain_sync_read_overlap(result.trace, *out, err) : status;
 }
 
 int engine_overlap_measure(engine_rank *engine, const engine_stepper_options *options,
@@ -39,16 +39,16 @@ int engine_overlap_plan(const engine_rank *engine, size_t unit_bytes, dtrain_ove
 			beton_error *err)
 {
 	dtrain_sync_options options = engine->strategy;
-	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_sync_info info = {.struct_size = sizeof(info)};
 	engine_rank planned;
 	engine_memory needed = {0};
 	*out = NULL;
-	dtrain_sync_get_facts(engine->sync, engine->job.runs, &facts);
+	dtrain_sync_get_info(engine->sync, engine->job.runs, &info);
 	options.overlap = true;
 	options.first_unit_bytes = options.unit_bytes = unit_bytes;
 	options.unit_pattern = unit_bytes ? NULL : options.unit_pattern;
-	options.plan_ranks = facts.shards * facts.replicas;
-	options.plan_shard = facts.shards;
+	options.plan_ranks = info.shards * info.replicas;
+	options.plan_shard = info.shards;
 	int status = engine_planned_open(engine, &options, &planned, err);
 	if (status == BETON_OK)
 		status = engine_planned_measure(&planned, &needed, err);

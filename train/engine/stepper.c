@@ -16,20 +16,20 @@ enum { SLOTS = 2, HELD = 2, EAGER_STEPS = 2 };
 enum run_kind { PART, LAST, APART, RUN_KINDS };
 
 /* Host memory that the device writes to or reads from. */
-struct figures {
-	float values[DTRAIN_FIGURES];
+struct step_metrics {
+	float values[DTRAIN_STEP_METRICS];
 	float scaler[DTRAIN_SCALERS];
 	float clip[DTRAIN_CLIPS];
-	float told_to_stop;
+	float stop_requested;
 };
 
 /* Steps use the slots in turn. Each slot needs its own capture, because a capture has fixed addresses for its
- * figures. */
+ * step metrics. */
 struct slot {
-	struct figures *figures;
+	struct step_metrics *step_metrics;
 	dtrain_event *done; /* recorded behind the step */
 	dtrain_event *began, *ended;
-	dtrain_sync_marks *marks;
+	dtrain_sync_trace *trace;
 	void **captured; /* see captures_of */
 	double data_wait_ms, launch_ms;
 	char what[32];
@@ -81,13 +81,14 @@ static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *er
 	slot->captured = calloc((size_t)captures_of(stepper), sizeof(*slot->captured));
 	if (!slot->captured)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a step");
-	int status = stepper->engine->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
+	int status = stepper->engine->api->host_alloc(device, sizeof(*slot->step_metrics), (void **)&slot->step_metrics,
+						      err);
 	/* The device writes the states of the scaler and of clipping only if these exist. */
 	if (status == BETON_OK)
-		memset(slot->figures, 0, sizeof(*slot->figures));
+		memset(slot->step_metrics, 0, sizeof(*slot->step_metrics));
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]) && status == BETON_OK; i++)
 		status = stepper->engine->api->event_create(device, events[i], err);
-	return status == BETON_OK ? dtrain_sync_marks_create(stepper->engine->sync, &slot->marks, err) : status;
+	return status == BETON_OK ? dtrain_sync_trace_create(stepper->engine->sync, &slot->trace, err) : status;
 }
 
 static int open_held(engine_stepper *stepper, struct held *held, beton_error *err)
@@ -134,8 +135,8 @@ static void close_slot(engine_stepper *stepper, struct slot *slot)
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i])
 			stepper->engine->api->event_destroy(events[i]);
-	dtrain_sync_marks_destroy(&slot->marks);
-	stepper->engine->api->host_free(stepper->engine->device, slot->figures);
+	dtrain_sync_trace_destroy(&slot->trace);
+	stepper->engine->api->host_free(stepper->engine->device, slot->step_metrics);
 }
 
 void engine_stepper_close(engine_stepper **stepper)
@@ -184,19 +185,19 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 	const engine_rank *engine = stepper->engine;
 	const dtrain_device_api *api = engine->api;
 	dtrain_stream *stream = engine->stream;
-	dtrain_sync_set_marks(engine->sync, slot->marks);
+	dtrain_sync_set_trace(engine->sync, slot->trace);
 	int status = put_micro_batch(stepper, engine->job.runs - 1, err);
 	if (status == BETON_OK && stepper->options.optimizer)
 		status = dtrain_optimizer_apply(stepper->options.optimizer, stream, err);
 	if (status == BETON_OK)
-		status = api->copy(stream, slot->figures->values, dtrain_params_figures(engine->params),
-				   sizeof(slot->figures->values), DTRAIN_DEVICE_TO_HOST, err);
+		status = api->copy(stream, slot->step_metrics->values, dtrain_params_step_metrics(engine->params),
+				   sizeof(slot->step_metrics->values), DTRAIN_DEVICE_TO_HOST, err);
 	if (status == BETON_OK && engine->scaler)
-		status = api->copy(stream, slot->figures->scaler, dtrain_scaler_memory(engine->scaler),
-				   sizeof(slot->figures->scaler), DTRAIN_DEVICE_TO_HOST, err);
+		status = api->copy(stream, slot->step_metrics->scaler, dtrain_scaler_memory(engine->scaler),
+				   sizeof(slot->step_metrics->scaler), DTRAIN_DEVICE_TO_HOST, err);
 	void *clip = stepper->options.optimizer ? dtrain_optimizer_clip(stepper->options.optimizer) : NULL;
 	if (status == BETON_OK && clip)
-		status = api->copy(stream, slot->figures->clip, clip, sizeof(slot->figures->clip),
+		status = api->copy(stream, slot->step_metrics->clip, clip, sizeof(slot->step_metrics->clip),
 				   DTRAIN_DEVICE_TO_HOST, err);
 	return status == BETON_OK ? api->event_mark(slot->ended, stream, err) : status;
 }
@@ -235,9 +236,9 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kin
 static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
-	float *told = (float *)dtrain_params_figures(engine->params) + ENGINE_FIGURE_STOP;
-	slot->figures->told_to_stop = engine_is_told(engine) ? 1 : 0;
-	int status = engine->api->copy(engine->stream, told, &slot->figures->told_to_stop, sizeof(float),
+	float *stop = (float *)dtrain_params_step_metrics(engine->params) + ENGINE_STEP_METRIC_STOP;
+	slot->step_metrics->stop_requested = engine_stop_requested(engine) ? 1 : 0;
+	int status = engine->api->copy(engine->stream, stop, &slot->step_metrics->stop_requested, sizeof(float),
 				       DTRAIN_HOST_TO_DEVICE, err);
 	return status == BETON_OK && stepper->options.optimizer
 		       ? dtrain_optimizer_set_rate(stepper->options.optimizer, lr, engine->stream, err)
@@ -260,7 +261,7 @@ static int end_round(engine_stepper *stepper, struct slot *slot, int64_t number,
 {
 	const engine_rank *engine = stepper->engine;
 	bool synced = false;
-	int status = stepper->options.local ? dtrain_local_end(stepper->options.local, number, slot->marks,
+	int status = stepper->options.local ? dtrain_local_end(stepper->options.local, number, slot->trace,
 							       engine->stream, &synced, err)
 					    : BETON_OK;
 	return status == BETON_OK && synced ? engine->api->event_mark(slot->ended, engine->stream, err) : status;
@@ -327,11 +328,11 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 	dtrain_local *local = stepper->options.local;
 	bool captured = stepper->captures && stepper->launched >= EAGER_STEPS && dtrain_sync_is_settled(engine->sync);
 	bool first = stepper->run == 0;
-	enum run_kind last = local && dtrain_local_is_apart(local, number) ? APART : LAST;
+	enum run_kind last = local && dtrain_local_is_unsynchronized(local, number) ? APART : LAST;
 	enum run_kind kind = stepper->run + 1 == engine->job.runs ? last : PART;
 	int status = BETON_OK;
 	if (first && local)
-		dtrain_local_begin(local, number, slot->marks);
+		dtrain_local_begin(local, number, slot->trace);
 	if (first && captured)
 		status = capture_missing(stepper, slot, last, err);
 	if (first && status == BETON_OK)
@@ -381,18 +382,18 @@ int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t n
 static int read_times(engine_stepper *stepper, const struct slot *slot, engine_step_result *out, beton_error *err)
 {
 	dtrain_sync_step communication;
-	int status = dtrain_sync_get_step(slot->marks, &communication, err);
+	int status = dtrain_sync_get_step(slot->trace, &communication, err);
 	out->data_wait_ms = slot->data_wait_ms;
 	out->launch_ms = slot->launch_ms;
 	out->exposed_ms = communication.exposed_ms;
 	out->comm_bytes = communication.bytes;
-	out->marks = slot->marks;
+	out->trace = slot->trace;
 	return status == BETON_OK && stepper->engine->staged
 		       ? stepper->engine->api->event_elapsed_ms(slot->began, slot->ended, &out->device_ms, err)
 		       : status;
 }
 
-/* A device continues when communication has failed, with invalid figures; only the group reports the failure. */
+/* A device continues when communication has failed, with invalid step metrics; only the group reports the failure. */
 static int wait_for(engine_stepper *stepper, const struct slot *slot, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
@@ -426,12 +427,12 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 		bt_prefix(err, "%s", slot->what);
 		return status;
 	}
-	const float *figures = slot->figures->values;
+	const float *step_metrics = slot->step_metrics->values;
 	int losses = stepper->engine->job.runs * stepper->engine->data_ranks;
-	out->loss = (double)(figures[ENGINE_FIGURE_LOSS] / (float)losses);
-	out->hits = (double)(figures[ENGINE_FIGURE_HITS] / (float)losses);
-	out->stop = !(figures[ENGINE_FIGURE_STOP] <= 0);
-	out->grad_norm = slot->figures->clip[DTRAIN_CLIP_NORM];
-	memcpy(out->scaler, slot->figures->scaler, sizeof(slot->figures->scaler));
+	out->loss = (double)(step_metrics[ENGINE_STEP_METRIC_LOSS] / (float)losses);
+	out->hits = (double)(step_metrics[ENGINE_STEP_METRIC_HITS] / (float)losses);
+	out->stop = !(step_metrics[ENGINE_STEP_METRIC_STOP] <= 0);
+	out->grad_norm = slot->step_metrics->clip[DTRAIN_CLIP_NORM];
+	memcpy(out->scaler, slot->step_metrics->scaler, sizeof(slot->step_metrics->scaler));
 	return BETON_OK;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One training step at a time: launched, and later settled, when its figures have come back. An asynchronous device
- * gets a step while it still computes the one before; its figures come through memory of the host one step late, so
- * that nobody waits for the step that was just launched. After two steps that were put on the stream op by op, a device
- * that can is given whole steps that were captured. */
+ * One training step at a time: launched, and later settled, when its step metrics have come back. An asynchronous
+ * device gets a step while it still computes the one before; its step metrics come through memory of the host one step
+ * late, so that nobody waits for the step that was just launched. After two steps that were put on the stream op by op,
+ * a device that can is given whole steps that were captured. */
 #ifndef ENGINE_STEPPER_H
 #define ENGINE_STEPPER_H
 
@@ -33,7 +33,7 @@ typedef struct engine_step_result {
 	double device_ms;               /* from the step's beginning to its end on the device */
 	float grad_norm;                /* before clipping; 0 if the optimizer computes none */
 	float scaler[DTRAIN_SCALERS];   /* dtrain_scaler_memory after the step; zeros without a scaler */
-	const dtrain_sync_marks *marks; /* exposed_ms by unit; valid until the next launch */
+	const dtrain_sync_trace *trace; /* exposed_ms by unit; valid until the next launch */
 } engine_step_result;
 
 /* The options are copied. Errors: NO_MEMORY, those of the device. */
@@ -55,7 +55,7 @@ int engine_stepper_warm_up(const engine_stepper *stepper);
 int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t number, double lr, double data_wait_ms,
 			  beton_error *err);
 
-/* Waits for the oldest pending step. DEVICE, PEER_LOST, TIMEOUT: its figures are invalid. */
+/* Waits for the oldest pending step. DEVICE, PEER_LOST, TIMEOUT: its step metrics are invalid. */
 int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beton_error *err);
 
 #endif

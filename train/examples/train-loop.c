@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 	dtrain_tensor logits = dtrain_model_build(graph, "resnet20", image, CLASSES);
 	dtrain_tensor loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, logits, label, 0));
 	dtrain_graph_backward(graph, loss);
-	dtrain_graph_figure(graph, loss, 0); /* can be read after each run */
+	dtrain_graph_step_metric(graph, loss, 0); /* can be read after each run */
 	check(dtrain_graph_compile(&graph, &program, &err));
 
 	const dtrain_device_api *api = dtrain_device_get_api(device);
@@ -111,8 +111,8 @@ int main(int argc, char **argv)
 					sizeof(int64_t[BATCH]), DTRAIN_HOST_TO_DEVICE, &err));
 			check(dtrain_program_run(program, stream, 0, 1, &err));
 			check(dtrain_optimizer_step(sgd, 0.05, stream, &err));
-			check(api->copy(stream, &now, dtrain_params_figures(params), sizeof(now), DTRAIN_DEVICE_TO_HOST,
-					&err));
+			check(api->copy(stream, &now, dtrain_params_step_metrics(params), sizeof(now),
+					DTRAIN_DEVICE_TO_HOST, &err));
 			check(api->stream_synchronize(stream, &err));
 			beton_batch_release(&batch);
 		}

@@ -56,8 +56,8 @@ struct launch {
 	int running;
 	int signal_fd;
 	int null_fd;
-	int signal; /* the first from outside, or 0 */
-	int told;   /* the signal that told a rank, and so all, to stop; or 0 */
+	int signal;      /* the first from outside, or 0 */
+	int stop_signal; /* the signal that told a rank, and so all, to stop; or 0 */
 	struct timespec signalled;
 	int failed_rank;   /* the first that failed by its own fault; -1: none */
 	bool misused;      /* it failed because of its options */
@@ -192,13 +192,14 @@ static void look_at_stopped(struct launch *launch)
 
 /* True if the rank ended with the status of one that was told to stop, and not by us. All ranks then end like this
  * after finishing their work, so they get time to close. */
-static bool was_told(struct launch *launch, const siginfo_t *info)
+static bool stop_was_requested(struct launch *launch, const siginfo_t *info)
 {
 	sigset_t stopping;
 	char *text;
 	if (info->si_code != CLD_EXITED || info->si_status <= 128 || launch->failed_rank >= 0)
 		return false;
-	if (!launch->told && dtrain__told_look_up(launch->port, launch->token, &text, &launch->told)) {
+	if (!launch->stop_signal &&
+	    dtrain__stop_request_look_up(launch->port, launch->token, &text, &launch->stop_signal)) {
 		status_line_warn("%s: %s; all ranks stop", program_invocation_short_name, text);
 		free(text);
 		if (!launch->stopping) {
@@ -208,7 +209,7 @@ static bool was_told(struct launch *launch, const siginfo_t *info)
 	}
 	/* Two ranks may have got different signals. */
 	run_signals_stopping(&stopping);
-	return launch->told && sigismember(&stopping, info->si_status - 128) == 1;
+	return launch->stop_signal && sigismember(&stopping, info->si_status - 128) == 1;
 }
 
 /* Whether rank 0 goes on without the rank, or has ended well without it. It notices by itself that a rank is lost, and
@@ -232,7 +233,7 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 
 	if (exited && info->si_status == 0)
 		return;
-	if (launch->signal || launch->output_error || launch->failed_rank >= 0 || was_told(launch, info))
+	if (launch->signal || launch->output_error || launch->failed_rank >= 0 || stop_was_requested(launch, info))
 		return;
 	if (is_left_behind(launch, number)) {
 		char how[sizeof(launch->failure)];
@@ -546,8 +547,8 @@ static void finish(struct launch *launch, int *exit_status)
 	*exit_status = launch->failed_rank >= 0 || launch->affected_rank >= 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	if (launch->misused)
 		*exit_status = LAUNCH_EXIT_USAGE;
-	if (launch->told && !*exit_status)
-		*exit_status = 128 + launch->told;
+	if (launch->stop_signal && !*exit_status)
+		*exit_status = 128 + launch->stop_signal;
 	if (launch->signal)
 		*exit_status = 128 + launch->signal;
 	if (launch->output_error)

@@ -144,7 +144,7 @@ static int read_local(const struct row *row, struct rank_env *out, beton_error *
 		status = read_number(row->local_world_size, 1, (uint64_t)out->world_size, &out->local_world_size, err);
 	if (status == BETON_OK && rank)
 		status = read_number(row->local_rank, 0, (uint64_t)out->local_world_size - 1, &out->local_rank, err);
-	out->local_rank_told = rank;
+	out->has_local_rank = rank;
 	out->local_known = (rank && size) || out->world_size == 1;
 	if (!out->local_known)
 		out->local_world_size = out->world_size;
@@ -316,7 +316,7 @@ static int find_by_slurm(struct rank_env *env, beton_error *err)
  */
 static int find_by_pmi(struct rank_env *env, beton_error *err)
 {
-	struct stat facts;
+	struct stat info;
 	int fd = -1;
 	if (!is_set("PMI_FD"))
 		return fail_address(env, "PMI_FD is missing too, by which ranks could ask the launcher where rank 0 is",
@@ -324,7 +324,7 @@ static int find_by_pmi(struct rank_env *env, beton_error *err)
 	int status = read_number("PMI_FD", 0, INT32_MAX, &fd, err);
 	if (status != BETON_OK)
 		return status;
-	if (fstat(fd, &facts) != 0 || !S_ISSOCK(facts.st_mode))
+	if (fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "PMI_FD is %d, which is %s here, and not the launcher's connection; set MASTER_ADDR and "
 			       "MASTER_PORT on all ranks",
@@ -471,7 +471,7 @@ static int read_pmix(struct rank_env *out, beton_error *err)
 	out->world_size = world.size;
 	out->local_rank = world.local_rank;
 	out->local_world_size = world.local_size;
-	out->started = out->local_known = out->local_rank_told = true;
+	out->started = out->local_known = out->has_local_rank = true;
 	out->source = "PMIX_RANK";
 	const struct row row = {.find_address = find_by_pmix};
 	return read_address(&row, out, err);

@@ -38,7 +38,7 @@ struct rank_env {
 	int local_rank;       /* 0 until local_known, unless the launcher tells it alone */
 	int local_world_size; /* the world size until local_known */
 	bool local_known;
-	bool local_rank_told;             /* by the launcher */
+	bool has_local_rank;              /* by the launcher */
 	char master_addr[RANK_ADDRESSES]; /* "": exchanged, or a world of one rank */
 	uint16_t master_port;             /* 0: the same */
 	int ports;                        /* from master_port on in steps of RANK_PORT_STEP; rank 0 takes a free one */

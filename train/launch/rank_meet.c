@@ -246,7 +246,7 @@ static void take_local(struct rank_env *env, const char *hosts)
 			}
 		}
 	}
-	if (env->local_known || (env->local_rank_told && env->local_rank != before))
+	if (env->local_known || (env->has_local_rank && env->local_rank != before))
 		return;
 	env->local_rank = before;
 	env->local_world_size = count;

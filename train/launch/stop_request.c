@@ -44,7 +44,7 @@ static bool is_first(dtrain_store *store)
 	return count == 1;
 }
 
-void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher)
+void dtrain__stop_request_note(dtrain_store *store, int rank, pid_t launcher)
 {
 	static bool noted;
 	int number = run_signals_caught();
@@ -84,7 +84,7 @@ static int read_note(dtrain_store *store, char **text)
 	return *text ? number : -1;
 }
 
-int dtrain__told_number(dtrain_store *store)
+int dtrain__stop_request_signal(dtrain_store *store)
 {
 	char *text = NULL;
 	int number = run_signals_caught();
@@ -95,7 +95,7 @@ int dtrain__told_number(dtrain_store *store)
 	return number >= 0 ? number : SIGTERM;
 }
 
-bool dtrain__told_any(dtrain_store *store)
+bool dtrain__stop_request_any(dtrain_store *store)
 {
 	char *text = NULL;
 	bool any = read_note(store, &text) >= 0;
@@ -103,7 +103,7 @@ bool dtrain__told_any(dtrain_store *store)
 	return any;
 }
 
-bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *number)
+bool dtrain__stop_request_look_up(uint16_t port, const char *token, char **text, int *number)
 {
 	dtrain_store *store = NULL;
 	*text = NULL;

@@ -42,12 +42,12 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 
 #define KIND(of)                                                                                                  \
 	{                                                                                                         \
-		.facts = {.name = #of,                                                                            \
-			  .hypers = of##_hypers,                                                                  \
-			  .num_hypers = HYPERS,                                                                   \
-			  .states = states,                                                                       \
-			  .num_states = 2,                                                                        \
-			  .lr = 1e-3},                                                                            \
+		.info = {.name = #of,                                                                             \
+			 .hypers = of##_hypers,                                                                   \
+			 .num_hypers = HYPERS,                                                                    \
+			 .states = states,                                                                        \
+			 .num_states = 2,                                                                         \
+			 .lr = 1e-3},                                                                             \
 		.num_scalars = DTRAIN_UPDATE_SCALARS, .fill = dtrain__fill_rates, .beta1 = BETA1, .beta2 = BETA2, \
 		.create = create                                                                                  \
 	}

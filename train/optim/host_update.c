@@ -70,7 +70,7 @@ int dtrain__host_update_open(dtrain_optimizer *optimizer, beton_error *err)
 	if (host)
 		host->ranges = calloc((size_t)optimizer->num_ranges, sizeof(*host->ranges));
 	if (!host || !host->ranges)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->facts.name);
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->info.name);
 	host->count = optimizer->num_ranges;
 	int status = open_streams(optimizer, err);
 	for (int i = 0; i < host->count && status == BETON_OK; i++)
@@ -158,9 +158,9 @@ static int fetch(host_range *range, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain_optimizer *optimizer = range->optimizer;
 	dtrain__host_update *host = optimizer->host_update;
-	bool leaves = optimizer->ranges[range->index].leaves;
+	bool offloaded_grads = optimizer->ranges[range->index].offloaded_grads;
 	int status = follow(optimizer, host->fetches, range->complete, stream, err);
-	if (status == BETON_OK && !leaves)
+	if (status == BETON_OK && !offloaded_grads)
 		status = dtrain__offload_fetch(optimizer->params, range->index, host->fetches, err);
 	if (status == BETON_OK)
 		status = follow(optimizer, host->updates, range->fetched, host->fetches, err);
@@ -215,7 +215,7 @@ static int read_rest(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_e
 			status = bt_fail(err, BETON_STATE,
 					 "%s: a norm, or a scaler, and gradients have left the device before "
 					 "dtrain_optimizer_unit_complete told about them",
-					 optimizer->kind->facts.name);
+					 optimizer->kind->info.name);
 	}
 	return status;
 }
@@ -233,7 +233,7 @@ int dtrain_optimizer_unit_complete(void *context, int unit, dtrain_stream *strea
 			err, BETON_STATE,
 			"%s: the gradients of unit %d are complete twice in a step: after one without apply, call "
 			"dtrain_optimizer_abandon",
-			optimizer->kind->facts.name, unit + 1);
+			optimizer->kind->info.name, unit + 1);
 	int status = read_leaving(optimizer, unit, stream, err);
 	if (status == BETON_OK)
 		status = fetch(&host->ranges[unit], stream, err);

@@ -17,13 +17,13 @@ enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 const dtrain_optimizer_kind *dtrain_optimizer_kind_at(int index)
 {
-	return index >= 0 && index < KINDS ? &kinds[index]->facts : NULL;
+	return index >= 0 && index < KINDS ? &kinds[index]->info : NULL;
 }
 
 const dtrain__optimizer_kind *dtrain__optimizer_kind_find(const char *name)
 {
 	for (int i = 0; i < KINDS; i++)
-		if (strcmp(kinds[i]->facts.name, name) == 0)
+		if (strcmp(kinds[i]->info.name, name) == 0)
 			return kinds[i];
 	return NULL;
 }
@@ -55,7 +55,7 @@ static int check_value(const dtrain_optimizer_kind *kind, const dtrain_hyper *hy
 
 int dtrain__optimizer_set_hypers(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
 {
-	const dtrain_optimizer_kind *kind = &optimizer->kind->facts;
+	const dtrain_optimizer_kind *kind = &optimizer->kind->info;
 	double *first = optimizer->hypers;
 	for (int32_t i = 0; i < kind->num_hypers; i++)
 		first[i] = kind->hypers[i].standard;
@@ -76,7 +76,7 @@ int dtrain_optimizer_set(dtrain_optimizer *optimizer, int32_t group, const char 
 {
 	if (BT_MISSING(err, optimizer, name))
 		return BETON_INVALID_ARGUMENT;
-	const dtrain_optimizer_kind *kind = &optimizer->kind->facts;
+	const dtrain_optimizer_kind *kind = &optimizer->kind->info;
 	int index = hyper_find(kind, name, err);
 	if (index < 0)
 		return index;

@@ -28,14 +28,14 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 	return dtrain__optimizer_add_moments(optimizer, DTRAIN_OP_LAMB, &attrs, err);
 }
 
-const dtrain__optimizer_kind dtrain__lamb = {.facts = {.name = "lamb",
-						       .hypers = hypers,
-						       .num_hypers = HYPERS,
-						       .states = states,
-						       .num_states = 2,
-						       .whole = true,
-						       .lr = 1e-3,
-						       .clip_norm = 1},
+const dtrain__optimizer_kind dtrain__lamb = {.info = {.name = "lamb",
+						      .hypers = hypers,
+						      .num_hypers = HYPERS,
+						      .states = states,
+						      .num_states = 2,
+						      .whole = true,
+						      .lr = 1e-3,
+						      .clip_norm = 1},
 					     .num_scalars = DTRAIN_UPDATE_SCALARS,
 					     .fill = dtrain__fill_rates,
 					     .beta1 = BETA1,

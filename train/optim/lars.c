@@ -39,13 +39,13 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 	return dtrain__optimizer_add_momentum(optimizer, DTRAIN_OP_LARS, &attrs, err);
 }
 
-const dtrain__optimizer_kind dtrain__lars = {.facts = {.name = "lars",
-						       .hypers = hypers,
-						       .num_hypers = HYPERS,
-						       .states = states,
-						       .num_states = 1,
-						       .whole = true,
-						       .lr = 1},
+const dtrain__optimizer_kind dtrain__lars = {.info = {.name = "lars",
+						      .hypers = hypers,
+						      .num_hypers = HYPERS,
+						      .states = states,
+						      .num_states = 1,
+						      .whole = true,
+						      .lr = 1},
 					     .num_scalars = DTRAIN_UPDATE_SCALARS,
 					     .fill = dtrain__fill_rates,
 					     .check = check,

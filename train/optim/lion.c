@@ -25,8 +25,7 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 }
 
 const dtrain__optimizer_kind dtrain__lion = {
-	.facts =
-		{.name = "lion", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 1, .lr = 1e-4},
+	.info = {.name = "lion", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 1, .lr = 1e-4},
 	.num_scalars = DTRAIN_UPDATE_SCALARS,
 	.fill = dtrain__fill_rates,
 	.create = create};

@@ -48,13 +48,13 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 	return dtrain__optimizer_add_moments(optimizer, DTRAIN_OP_MUON, &attrs, err);
 }
 
-const dtrain__optimizer_kind dtrain__muon = {.facts = {.name = "muon",
-						       .hypers = hypers,
-						       .num_hypers = HYPERS,
-						       .states = states,
-						       .num_states = 2,
-						       .whole = true,
-						       .lr = 1e-3},
+const dtrain__optimizer_kind dtrain__muon = {.info = {.name = "muon",
+						      .hypers = hypers,
+						      .num_hypers = HYPERS,
+						      .states = states,
+						      .num_states = 2,
+						      .whole = true,
+						      .lr = 1e-3},
 					     .num_scalars = DTRAIN_UPDATE_SCALARS,
 					     .fill = dtrain__fill_rates,
 					     .check = check,

@@ -95,7 +95,7 @@ const char *dtrain_optimizer_name(const dtrain_optimizer *optimizer)
 {
 	if (!optimizer)
 		return NULL;
-	return optimizer->kind->facts.name;
+	return optimizer->kind->info.name;
 }
 
 dtrain_device *dtrain_optimizer_memory_device(const dtrain_optimizer *optimizer)
@@ -212,11 +212,11 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 		status = dtrain__clip_create(optimizer, err);
 	if (status == BETON_OK && optimizer->kind->beta1)
 		status = dtrain__step_create(optimizer, err);
-	if (status == BETON_OK && optimizer->kind->facts.whole)
+	if (status == BETON_OK && optimizer->kind->info.whole)
 		status = dtrain__whole_open(optimizer, err);
 	if (status == BETON_OK)
 		status = dtrain__whole_allocate(optimizer, options->group_of, err);
-	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && optimizer->kind->facts.whole; i++) {
+	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && optimizer->kind->info.whole; i++) {
 		optimizer->range = &optimizer->ranges[i];
 		status = dtrain__pieces_count(optimizer, err);
 		if (status == BETON_OK)
@@ -239,7 +239,7 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 
 static int open_hypers(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
 {
-	const dtrain_optimizer_kind *kind = &optimizer->kind->facts;
+	const dtrain_optimizer_kind *kind = &optimizer->kind->info;
 	optimizer->hypers = calloc((size_t)optimizer->num_groups * (size_t)kind->num_hypers, sizeof(double));
 	return optimizer->hypers ? dtrain__optimizer_set_hypers(optimizer, options, err)
 				 : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", kind->name);
@@ -247,7 +247,7 @@ static int open_hypers(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 
 static int add_states(dtrain_optimizer *optimizer, beton_error *err)
 {
-	const dtrain_optimizer_kind *kind = &optimizer->kind->facts;
+	const dtrain_optimizer_kind *kind = &optimizer->kind->info;
 	int status = BETON_OK;
 	for (int32_t i = 0; i < kind->num_states && status == BETON_OK; i++)
 		status = dtrain__optimizer_add_state(optimizer, kind->states[i], false, err);
@@ -295,19 +295,19 @@ static int open_ranges(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 	int status = own ? BETON_OK : choose_range(optimizer, options, err);
 	for (int i = 0; i < count && own; i++) {
 		const dtrain_range *range = dtrain_params_range_at(params, i);
-		optimizer->ranges[optimizer->num_ranges++] =
-			(dtrain__update_range){.begin = range->offset,
-					       .count = range->count,
-					       .values = range->values,
-					       .grads = range->grads,
-					       .raw_grads = dtrain__range_grads(params, i),
-					       .leaves = dtrain__params_divided(params) && params->memory[i].leaves,
-					       .shared = range->shared,
-					       .counts = range->counts};
+		optimizer->ranges[optimizer->num_ranges++] = (dtrain__update_range){
+			.begin = range->offset,
+			.count = range->count,
+			.values = range->values,
+			.grads = range->grads,
+			.raw_grads = dtrain__range_grads(params, i),
+			.offloaded_grads = dtrain__params_divided(params) && params->memory[i].offloaded_grads,
+			.shared = range->shared,
+			.counts = range->counts};
 		optimizer->of_params = true;
 	}
 	for (int i = 0; i < optimizer->num_ranges; i++) {
-		if (!own || optimizer->ranges[i].leaves)
+		if (!own || optimizer->ranges[i].offloaded_grads)
 			optimizer->ranges[i].raw_grads = optimizer->ranges[i].grads;
 		optimizer->ranges[i].first = optimizer->count;
 		optimizer->count += optimizer->ranges[i].count;
@@ -411,9 +411,9 @@ int dtrain_optimizer_measure(dtrain_params *params, const dtrain_optimizer_optio
 		return status;
 	use_stand_in(optimizer, &stand_in);
 	status = add_states(optimizer, err);
-	if (status == BETON_OK && optimizer->kind->facts.whole)
+	if (status == BETON_OK && optimizer->kind->info.whole)
 		status = dtrain__whole_open(optimizer, err);
-	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && optimizer->kind->facts.whole; i++) {
+	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK && optimizer->kind->info.whole; i++) {
 		optimizer->range = &optimizer->ranges[i];
 		status = dtrain__pieces_count(optimizer, err);
 	}
@@ -467,7 +467,7 @@ int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_str
 		return BETON_INVALID_ARGUMENT;
 	const dtrain__optimizer_kind *kind = optimizer->kind;
 	if (!(lr >= 0 && lr <= (double)FLT_MAX))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a rate of %g is not in [0, %g]", kind->facts.name, lr,
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a rate of %g is not in [0, %g]", kind->info.name, lr,
 			       (double)FLT_MAX);
 	int status = dtrain_optimizer_check(optimizer, err);
 	if (status == BETON_OK)
@@ -475,7 +475,7 @@ int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_str
 	if (status != BETON_OK)
 		return status;
 	for (int32_t i = 0; i < optimizer->num_groups; i++) {
-		const double *hypers = optimizer->hypers + (ptrdiff_t)i * kind->facts.num_hypers;
+		const double *hypers = optimizer->hypers + (ptrdiff_t)i * kind->info.num_hypers;
 		kind->fill(hypers, lr * hypers[0], optimizer->scalars.host + (ptrdiff_t)i * kind->num_scalars);
 	}
 	return dtrain__scalars_put(&optimizer->scalars, stream, err);

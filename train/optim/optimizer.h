@@ -46,8 +46,8 @@ struct dtrain__update_range {
 	int64_t begin, count;  /* elements of the flat space */
 	int64_t first;         /* of its elements, in the states */
 	void *values, *grads;  /* first elements */
-	void *raw_grads;       /* where backward leaves the gradients, on the parameters' device */
-	bool leaves;           /* they are there for a part of a run, in the arena, and otherwise in `grads` alone */
+	void *raw_grads;       /* where backward offloaded_grads the gradients, on the parameters' device */
+	bool offloaded_grads;  /* they are there for a part of a run, in the arena, and otherwise in `grads` alone */
 	int first_op, num_ops; /* in the updates */
 	bool shared;           /* other shards have the same range, so one of them counts its gradients */
 	bool counts;           /* see dtrain_range */
@@ -80,7 +80,7 @@ typedef struct dtrain__average {
 enum { DTRAIN__SLOW, DTRAIN__EMA, DTRAIN__AVERAGES };
 
 typedef struct dtrain__optimizer_kind {
-	dtrain_optimizer_kind facts;
+	dtrain_optimizer_kind info;
 	int32_t num_scalars; /* scalars of a group in device memory */
 	/* Computes a group's scalars for a step. lr: already multiplied by the group's lr_scale. */
 	void (*fill)(const double *hypers, double lr, float *scalars);

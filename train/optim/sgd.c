@@ -33,7 +33,7 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 }
 
 const dtrain__optimizer_kind dtrain__sgd = {
-	.facts = {.name = "sgd", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 1, .lr = 0.1},
+	.info = {.name = "sgd", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 1, .lr = 0.1},
 	.num_scalars = DTRAIN_UPDATE_SCALARS,
 	.fill = dtrain__fill_rates,
 	.check = check,

@@ -66,7 +66,7 @@ static int find_shapes(dtrain_optimizer *optimizer, beton_error *err)
 	int64_t place = 0;
 	dtrain_matrices *all = calloc((size_t)params + 1, sizeof(*all));
 	if (!all)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->facts.name);
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->info.name);
 	for (int i = 0; i < params; i++)
 		if (is_matrix(optimizer, i))
 			all[count++] = shape_of(dtrain_params_at(optimizer->params, i));
@@ -113,7 +113,7 @@ static int check_whole(const dtrain_optimizer *optimizer, int index, beton_error
 	if (!(optimizer->kind->needs_norms || matrix) ||
 	    (param->offset >= begin && param->offset + param->count <= end))
 		return BETON_OK;
-	return bt_fail(err, BETON_UNSUPPORTED, "%s: needs %s '%s'; this rank has a part", optimizer->kind->facts.name,
+	return bt_fail(err, BETON_UNSUPPORTED, "%s: needs %s '%s'; this rank has a part", optimizer->kind->info.name,
 		       matrix ? "all of" : "the norm of", param->name);
 }
 

@@ -111,7 +111,7 @@ static dtrain__update_op *next_op(const dtrain_optimizer *optimizer, dtrain__upd
 		int grown = to->capacity ? 2 * to->capacity : 8;
 		dtrain__update_op *ops = realloc(to->ops, (size_t)grown * sizeof(*ops));
 		if (!ops) {
-			bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->facts.name);
+			bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->info.name);
 			return NULL;
 		}
 		to->ops = ops;
@@ -156,13 +156,13 @@ int dtrain__optimizer_add_reader(dtrain_optimizer *optimizer, dtrain_op_kind kin
 	const dtrain__argument none = {.memory = NULL};
 	dtrain__update_range *range = optimizer->range;
 	int index = (int)(range - optimizer->ranges);
-	if (range->leaves && dtrain_params_unit_at(optimizer->params, index)->frozen)
+	if (range->offloaded_grads && dtrain_params_unit_at(optimizer->params, index)->frozen)
 		return BETON_OK;
 	int status = dtrain__optimizer_add(
 		optimizer, &optimizer->before, kind, attrs,
 		(const dtrain__argument[]){range_of(optimizer, range->raw_grads), state, more, none},
 		(const dtrain__argument[]){state, none}, err);
-	if (status == BETON_OK && range->leaves)
+	if (status == BETON_OK && range->offloaded_grads)
 		optimizer->before.ops[optimizer->before.count - 1].leaving = range;
 	return status;
 }
@@ -230,7 +230,7 @@ void dtrain__optimizer_free_ops(dtrain__update_ops *ops)
 /* A kind that needs whole parameters gets their pieces. */
 static bool has_pieces(const dtrain_optimizer *optimizer)
 {
-	return optimizer->kind->facts.whole;
+	return optimizer->kind->info.whole;
 }
 
 int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,

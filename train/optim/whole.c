@@ -30,7 +30,7 @@ static layout layout_of(const dtrain_param *param)
 static int check_param(const dtrain_optimizer *optimizer, const dtrain_param *param, beton_error *err)
 {
 	const dtrain__update_range *range = optimizer->range;
-	const char *kind = optimizer->kind->facts.name;
+	const char *kind = optimizer->kind->info.name;
 	bool cut = param->offset < range->begin || param->offset + param->count > range->begin + range->count;
 	if (cut || dtrain_params_host(optimizer->params))
 		return bt_fail(err, BETON_UNSUPPORTED, "%s: needs all of '%s'; this rank has a part", kind,
@@ -62,9 +62,9 @@ static int open_range(dtrain_optimizer *optimizer, beton_error *err)
 		if (status == BETON_OK && !range->wholes)
 			range->wholes = calloc((size_t)dtrain_params_count(params), sizeof(*range->wholes));
 		if (status != BETON_OK || !range->wholes)
-			return status != BETON_OK ? status
-						  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory",
-							    optimizer->kind->facts.name);
+			return status != BETON_OK
+				       ? status
+				       : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->info.name);
 		range->wholes[i] = range->whole_count;
 		range->whole_count +=
 			(int64_t)dtrain__round_up((size_t)dtrain_shape_count(&param->global_shape), DTRAIN_PARAM_ALIGN);
@@ -76,7 +76,7 @@ static int open_range(dtrain_optimizer *optimizer, beton_error *err)
 		       ? BETON_OK
 		       : bt_fail(err, BETON_UNSUPPORTED,
 				 "%s: elements %lld to %lld have %d parameters in parts and %d whole parameters",
-				 optimizer->kind->facts.name, (long long)range->begin,
+				 optimizer->kind->info.name, (long long)range->begin,
 				 (long long)(range->begin + range->count), placed, inside - placed);
 }
 
@@ -106,7 +106,7 @@ static int place_groups(dtrain_optimizer *optimizer, const uint8_t *group_of, be
 		runs += optimizer->ranges[i].whole_count / DTRAIN_PARAM_ALIGN;
 	uint8_t *host = calloc((size_t)runs + 1, 1), *at = host;
 	int status = host ? optimizer->api->alloc(optimizer->device, (size_t)runs, &optimizer->whole.groups, err)
-			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->facts.name);
+			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->info.name);
 	for (int i = 0; i < optimizer->num_ranges && status == BETON_OK; i++) {
 		dtrain__update_range *range = &optimizer->ranges[i];
 		range->whole_groups = (char *)optimizer->whole.groups + (at - host);
@@ -133,7 +133,7 @@ int dtrain__whole_allocate(dtrain_optimizer *optimizer, const uint8_t *group_of,
 		return BETON_OK;
 	void **arrays[] = {&whole->arrays[0], &whole->arrays[1], &whole->arrays[2], &whole->arrays[3]};
 	int status = BETON_OK;
-	for (int i = 0; i < 2 + optimizer->kind->facts.num_states && status == BETON_OK; i++)
+	for (int i = 0; i < 2 + optimizer->kind->info.num_states && status == BETON_OK; i++)
 		status = optimizer->api->alloc(optimizer->device, (size_t)whole->count * each, arrays[i], err);
 	if (status == BETON_OK)
 		status = optimizer->api->alloc(optimizer->device, (size_t)whole->gathered_count * each,
@@ -143,7 +143,7 @@ int dtrain__whole_allocate(dtrain_optimizer *optimizer, const uint8_t *group_of,
 		status = optimizer->api->alloc(optimizer->device, (size_t)whole->gathered_count * each, &whole->parts,
 					       err);
 	if (status != BETON_OK)
-		bt_prefix(err, "%s: whole parameters", optimizer->kind->facts.name);
+		bt_prefix(err, "%s: whole parameters", optimizer->kind->info.name);
 	return status == BETON_OK ? place_groups(optimizer, group_of, err) : status;
 }
 
@@ -225,7 +225,7 @@ int dtrain__whole_add_gathers(dtrain_optimizer *optimizer, beton_error *err)
 {
 	const dtrain__update_range *range = optimizer->range;
 	int status = BETON_OK;
-	for (int i = 0; range->wholes && i < 2 + optimizer->kind->facts.num_states && status == BETON_OK; i++) {
+	for (int i = 0; range->wholes && i < 2 + optimizer->kind->info.num_states && status == BETON_OK; i++) {
 		status = dtrain__optimizer_add_gather(optimizer, &optimizer->update, own_of(optimizer, i),
 						      optimizer->whole.gathered, err);
 		for (int k = 0; k < dtrain_params_count(optimizer->params) && status == BETON_OK; k++)
@@ -239,7 +239,7 @@ int dtrain__whole_add_parts(dtrain_optimizer *optimizer, beton_error *err)
 {
 	const dtrain__update_range *range = optimizer->range;
 	int status = BETON_OK;
-	for (int i = 0; range->wholes && i < 2 + optimizer->kind->facts.num_states && status == BETON_OK; i++)
+	for (int i = 0; range->wholes && i < 2 + optimizer->kind->info.num_states && status == BETON_OK; i++)
 		for (int k = 0; i != 1 && k < dtrain_params_count(optimizer->params) && status == BETON_OK; k++)
 			if (dtrain__range_has(range, dtrain_params_at(optimizer->params, k)))
 				status = add_take(optimizer, k, optimizer->whole.arrays[i], own_of(optimizer, i), err);

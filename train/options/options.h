@@ -224,14 +224,14 @@ typedef struct run_options {
 	bool given[RUN_ROWS_MAX]; /* on the command line; by row of the table */
 	int64_t compute_threads;  /* of this process: see run_cores_count_threads */
 	int64_t loader_threads;
-	bool told_threads;   /* set by OMP_NUM_THREADS, not by --threads */
-	int64_t newest_step; /* of the checkpoints in --checkpoint, for run_options_resume; -1: none */
-	bool resuming;       /* a checkpoint to resume from exists; set by run_options_resume */
-	char **kept;         /* kept_count texts that are parts of others */
+	bool threads_from_environment; /* set by OMP_NUM_THREADS, not by --threads */
+	int64_t newest_step;           /* of the checkpoints in --checkpoint, for run_options_resume; -1: none */
+	bool resuming;                 /* a checkpoint to resume from exists; set by run_options_resume */
+	char **kept;                   /* kept_count texts that are parts of others */
 	int kept_count;
 	run_recipe *recipe_file; /* NULL: no recipe */
-	json_t *facts; /* what the weights that are evaluated, or the checkpoint, say of their model; NULL: not read yet
-			*/
+	json_t *info; /* what the weights that are evaluated, or the checkpoint, say of their model; NULL: not read yet
+		       */
 	run_saved *saved; /* NULL: the run is not resumed, or its checkpoint has no options */
 } run_options;
 

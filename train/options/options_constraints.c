@@ -66,11 +66,11 @@ const option_constraint run_constraints[] = {
 		   .reason = "--tune-units chooses the units itself"),
 
 	/* Ranks that train apart. */
-	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_APART)), LIST(SET("ema"), SET("lookahead"))),
-	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_APART)), LIST(IS("offload", OFFLOAD_OPTIMIZER)),
+	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_UNSYNCHRONIZED)), LIST(SET("ema"), SET("lookahead"))),
+	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_UNSYNCHRONIZED)), LIST(IS("offload", OFFLOAD_OPTIMIZER)),
 		   .reason = "the ranks exchange the parameters on the device"),
-	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_APART)), LIST(SET("compress"), SET("sync-batch-norm")),
-		   .reason = "the ranks take their steps apart"),
+	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_UNSYNCHRONIZED)),
+		   LIST(SET("compress"), SET("sync-batch-norm")), .reason = "the ranks take their steps apart"),
 	CONSTRAINT(EXCLUDES, LIST(IS("strategy", "async")), LIST(IS("precision", "fp16")),
 		   .reason = "the workers have no common loss scale"),
 
@@ -85,7 +85,7 @@ const option_constraint run_constraints[] = {
 		   .reason = "norms are added up unit by unit, and the units are the blocks of the model with every "
 			     "strategy"),
 	CONSTRAINT(EXCLUDES, LIST(SET("reproducible")),
-		   LIST(IS("strategy", STRATEGY_APART), SET("compress"), SET("sync-batch-norm"),
+		   LIST(IS("strategy", STRATEGY_UNSYNCHRONIZED), SET("compress"), SET("sync-batch-norm"),
 			IS("buffers", "broadcast own")),
 		   .reason = "the result depends on the number of ranks"),
 	CONSTRAINT(EXCLUDES, LIST(SET("reproducible")), LIST(IS("offload", OFFLOAD_OPTIMIZER)),
@@ -112,7 +112,7 @@ const option_constraint run_constraints[] = {
 	CONSTRAINT(NEEDS, LIST(SET("overlap"), SET("tune-units")), LIST(AT_LEAST("world-size", 2)),
 		   .reason = "transfers between ranks are measured"),
 	CONSTRAINT(DIVIDES, LIST(USED("shard")), LIST(SET("world-size")),
-		   .unless = LIST(IS("strategy", "ddp " STRATEGY_APART), SET("evaluate"))),
+		   .unless = LIST(IS("strategy", "ddp " STRATEGY_UNSYNCHRONIZED), SET("evaluate"))),
 	CONSTRAINT(DIVIDES, LIST(SET("mesh.tensor")), LIST(SET("world-size"))),
 	{.relation = OPTION_NO_MORE},
 };

@@ -140,7 +140,7 @@ void run_constraint_describe(const option_constraint *constraint, char *out);
 
 #define STRATEGY_SHARDS "zero1 zero2 zero3 fsdp hsdp"
 #define STRATEGY_TOGETHER "ddp " STRATEGY_SHARDS /* the ranks take each step together */
-#define STRATEGY_APART "local async"
+#define STRATEGY_UNSYNCHRONIZED "local async"
 #define OFFLOAD_UNITS "parameters all"
 #define OFFLOAD_OPTIMIZER "optimizer both " OFFLOAD_UNITS
 

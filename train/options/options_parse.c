@@ -34,7 +34,7 @@ int run_options_set_defaults(run_options *options, int task, beton_error *err)
 				 .recipe_file = old.recipe_file,
 				 .kept = old.kept,
 				 .kept_count = old.kept_count,
-				 .facts = old.facts,
+				 .info = old.info,
 				 .resuming = old.resuming,
 				 .newest_step = old.newest_step,
 				 .dropout = RUN_NOT_SET,
@@ -424,7 +424,7 @@ static int apply_facts(run_options *options, const char *weights, beton_error *e
 	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
 		const option_row *row = &run_rows[i];
 		int of = run_task_of(row);
-		const char *text = row->fact ? json_string_value(json_object_get(options->facts, row->fact)) : NULL;
+		const char *text = row->fact ? json_string_value(json_object_get(options->info, row->fact)) : NULL;
 		if (text && (of < 0 || of == task))
 			status = run_row_parse(row, text, options, err);
 	}
@@ -432,10 +432,10 @@ static int apply_facts(run_options *options, const char *weights, beton_error *e
 	options->task = task;
 	if (status != BETON_OK)
 		bt_prefix(err, "%s: metadata", weights);
-	options->vision.class_names = json_string_value(json_object_get(options->facts, "class_names"));
-	options->vision.outputs = json_string_value(json_object_get(options->facts, "outputs"));
+	options->vision.class_names = json_string_value(json_object_get(options->info, "class_names"));
+	options->vision.outputs = json_string_value(json_object_get(options->info, "outputs"));
 	if (!options->given[run_row_find("model")])
-		options->description = json_string_value(json_object_get(options->facts, "description"));
+		options->description = json_string_value(json_object_get(options->info, "description"));
 	return status;
 }
 
@@ -443,15 +443,15 @@ static int apply_facts(run_options *options, const char *weights, beton_error *e
 static int read_facts(run_options *options, beton_error *err)
 {
 	run_source source;
-	int status = run_source_open_facts(run_options_weights(options), &source, err);
+	int status = run_source_open_info(run_options_weights(options), &source, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "--evaluate");
 		return status;
 	}
 	int64_t classes = run_source_classes(&source);
-	if (classes && !run_source_fact(&source, "classes"))
-		json_object_set_new(source.facts, "classes", json_sprintf("%" PRId64, classes));
-	options->facts = json_incref(source.facts);
+	if (classes && !run_source_info(&source, "classes"))
+		json_object_set_new(source.info, "classes", json_sprintf("%" PRId64, classes));
+	options->info = json_incref(source.info);
 	run_source_close(&source);
 	return BETON_OK;
 }
@@ -462,7 +462,7 @@ static int find_task(const run_options *options, int *out, beton_error *err)
 	int row = run_row_find("task");
 	const run_recipe *recipe = options->recipe_file;
 	run_options other = {.task = -1};
-	const char *text = json_string_value(json_object_get(options->facts, "task")), *model = NULL;
+	const char *text = json_string_value(json_object_get(options->info, "task")), *model = NULL;
 	*out = options->task;
 	if (options->given[row])
 		return BETON_OK;
@@ -495,7 +495,7 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 		status = find_task(options, &task, err);
 	if (status == BETON_OK)
 		status = run_options_set_defaults(options, task, err);
-	if (status == BETON_OK && options->facts)
+	if (status == BETON_OK && options->info)
 		status = apply_facts(options, weights, err);
 	if (status == BETON_OK && options->recipe_file)
 		status = apply_recipe(options, err);

@@ -21,8 +21,8 @@
 
 static bool is_folder(const char *path)
 {
-	struct stat facts;
-	return stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
+	struct stat info;
+	return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 /* Relative to the program's own folder, so that an installed tree can be moved; else the configured install folder.

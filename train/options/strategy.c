@@ -121,8 +121,8 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 
 void run_strategy_print(const run_options *options, const dtrain_sync *sync)
 {
-	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
-	dtrain_sync_get_facts(sync, 1, &facts);
+	dtrain_sync_info info = {.struct_size = sizeof(info)};
+	dtrain_sync_get_info(sync, 1, &info);
 	if (options->evaluate || options->world_size == 1)
 		return;
 	printf("; strategy %s", name_of(options));
@@ -130,8 +130,8 @@ void run_strategy_print(const run_options *options, const dtrain_sync *sync)
 		printf(": a server and %" PRId64 " worker%s", options->world_size - 1,
 		       bt_plural((uint64_t)options->world_size - 1));
 	else if (is_sharded(options))
-		printf(": %d shard%s, %d replica%s", facts.shards, bt_plural((uint64_t)facts.shards), facts.replicas,
-		       bt_plural((uint64_t)facts.replicas));
+		printf(": %d shard%s, %d replica%s", info.shards, bt_plural((uint64_t)info.shards), info.replicas,
+		       bt_plural((uint64_t)info.replicas));
 	if (options->compress)
 		printf("; compression %s", compression_of(options));
 	if (strcmp(compression_of(options), "powersgd") == 0)

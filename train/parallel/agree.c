@@ -63,36 +63,36 @@ static int64_t host_of(const dtrain_params *params)
 	return !params->offload.host ? 0 : params->offload.units ? 2 : 1;
 }
 
-static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_error *err)
+static int collect_facts(const dtrain_sync *sync, int64_t info[FACTS], beton_error *err)
 {
 	XXH3_state_t *state = XXH3_createState();
 	if (!state || XXH3_64bits_reset(state) != XXH_OK) {
 		XXH3_freeState(state);
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
 	}
-	facts[PARAMETERS] = dtrain_params_count(sync->params);
-	facts[ELEMENTS] = dtrain_params_flat_count(sync->params);
-	facts[BUFFERS] = dtrain_params_buffer_count(sync->params);
-	facts[TYPE] = dtrain_params_dtype(sync->params);
-	facts[UNITS] = dtrain_params_unit_count(sync->params);
-	facts[NORMS] = sync->params->sync_norms ? sync->params->lines.data.size : 0;
-	for (int i = 0; i < facts[PARAMETERS]; i++) {
+	info[PARAMETERS] = dtrain_params_count(sync->params);
+	info[ELEMENTS] = dtrain_params_flat_count(sync->params);
+	info[BUFFERS] = dtrain_params_buffer_count(sync->params);
+	info[TYPE] = dtrain_params_dtype(sync->params);
+	info[UNITS] = dtrain_params_unit_count(sync->params);
+	info[NORMS] = sync->params->sync_norms ? sync->params->lines.data.size : 0;
+	for (int i = 0; i < info[PARAMETERS]; i++) {
 		const dtrain_param *param = dtrain_params_at(sync->params, i);
 		hash_tensor(state, param->name, &param->shape);
 		XXH3_64bits_update(state, &param->offset, sizeof(param->offset));
 		hash_placement(state, param);
 	}
-	for (int i = 0; i < facts[BUFFERS]; i++) {
+	for (int i = 0; i < info[BUFFERS]; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(sync->params, i);
 		hash_tensor(state, buffer->name, &buffer->shape);
 		XXH3_64bits_update(state, &buffer->fixed, sizeof(buffer->fixed));
 	}
-	facts[MODEL] = (int64_t)XXH3_64bits_digest(state);
-	facts[PLAN] = (int64_t)XXH3_64bits(dtrain_params_unit_at(sync->params, 0),
-					   sizeof(dtrain_unit) * (size_t)facts[UNITS]);
-	facts[HOOK] = (int64_t)dtrain__sync_hash_hook(sync);
-	facts[STRATEGY] = hash_strategy(state, sync);
-	facts[HOST] = host_of(sync->params);
+	info[MODEL] = (int64_t)XXH3_64bits_digest(state);
+	info[PLAN] =
+		(int64_t)XXH3_64bits(dtrain_params_unit_at(sync->params, 0), sizeof(dtrain_unit) * (size_t)info[UNITS]);
+	info[HOOK] = (int64_t)dtrain__sync_hash_hook(sync);
+	info[STRATEGY] = hash_strategy(state, sync);
+	info[HOST] = host_of(sync->params);
 	XXH3_freeState(state);
 	return BETON_OK;
 }
@@ -100,14 +100,14 @@ static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_er
 static int compare_facts(const group_membership *member, const int64_t *all, beton_error *err)
 {
 	for (int rank = 1; rank < member->size; rank++) {
-		const int64_t *facts = all + (ptrdiff_t)rank * FACTS;
+		const int64_t *info = all + (ptrdiff_t)rank * FACTS;
 		char text[300] = "";
 		for (int i = 0; i < FACTS; i++) {
-			if (facts[i] == all[i])
+			if (info[i] == all[i])
 				continue;
 			bt_append(text, sizeof(text), "%s%s", *text ? ", " : "", fact_names[i]);
 			if (i != MODEL && i != PLAN && i != TYPE && i != HOOK && i != STRATEGY)
-				bt_append(text, sizeof(text), " (%lld instead of %lld)", (long long)facts[i],
+				bt_append(text, sizeof(text), " (%lld instead of %lld)", (long long)info[i],
 					  (long long)all[i]);
 		}
 		if (*text)
@@ -120,12 +120,12 @@ static int compare_facts(const group_membership *member, const int64_t *all, bet
 int dtrain__sync_compare(const dtrain_sync *sync, beton_error *err)
 {
 	int size = dtrain_group_size(sync->group);
-	int64_t facts[FACTS] = {0}, *all = calloc((size_t)size, sizeof(facts));
+	int64_t info[FACTS] = {0}, *all = calloc((size_t)size, sizeof(info));
 	if (!all)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
-	int status = collect_facts(sync, facts, err);
+	int status = collect_facts(sync, info, err);
 	if (status == BETON_OK)
-		status = dtrain__group_gather_host(sync->group, facts, sizeof(facts), all, err);
+		status = dtrain__group_gather_host(sync->group, info, sizeof(info), all, err);
 	if (status == BETON_OK)
 		status = compare_facts(&sync->group->member, all, err);
 	free(all);

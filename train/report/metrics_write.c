@@ -104,12 +104,12 @@ static int open_fifo(const char *path, int wait_s)
 
 static int open_log(run_metrics *metrics, beton_error *err)
 {
-	struct stat facts;
+	struct stat info;
 	if (!metrics->options.log)
 		return BETON_OK;
 	/* A process that can read a FIFO is a reader of it: writing would fill it and wait, instead of failing when the
 	 * real reader has ended. */
-	bool fifo = stat(metrics->options.log, &facts) == 0 && S_ISFIFO(facts.st_mode);
+	bool fifo = stat(metrics->options.log, &info) == 0 && S_ISFIFO(info.st_mode);
 	metrics->fd = fifo ? open_fifo(metrics->options.log, metrics->options.fifo_wait_s)
 			   : open(metrics->options.log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (metrics->fd < 0 && fifo && errno == ENXIO)

@@ -140,7 +140,7 @@ static void show_step(run_progress *self, const run_step_metrics *step)
 	show_line(self, text);
 }
 
-/* Figures that are not in every printed line. */
+/* Step metrics that are not in every printed line. */
 static const char *device_text(const run_step_metrics *step, char text[128])
 {
 	*text = 0;

@@ -61,10 +61,10 @@ int run_tensorboard_check(const char *folder, beton_error *err)
 	char *path = bt_format("%s/file", folder);
 	int status = path ? bt_make_parents(path, err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	free(path);
-	struct stat facts;
+	struct stat info;
 	if (status != BETON_OK)
 		bt_prefix(err, "--tensorboard");
-	else if (stat(folder, &facts) == 0 && !S_ISDIR(facts.st_mode))
+	else if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
 		status = bt_fail_errno(err, ENOTDIR, "--tensorboard: cannot create a file in '%s'", folder);
 	else if (access(folder, W_OK | X_OK) != 0)
 		status = bt_fail_errno(err, errno, "--tensorboard: cannot create a file in '%s'", folder);

@@ -125,7 +125,7 @@ static void check(int64_t channels, bool mask, int winner)
 	dtrain_device device = open_device();
 	dtrain_op_desc desc = describe(channels, mask);
 	pthread_mutex_lock(&device.lock);
-	assert_int_equal(cuda_contest(&device, &desc, mask ? backward_of : NULL, ways), winner);
+	assert_int_equal(cuda_autotune(&device, &desc, mask ? backward_of : NULL, ways), winner);
 	pthread_mutex_unlock(&device.lock);
 	cuda_algorithms_close(device.algorithms);
 	assert_int_equal(standin.live, 0);
@@ -210,12 +210,12 @@ static void chains_are_timed_together(void **state)
 		desc.kind = DTRAIN_OP_CONV2D;
 		memcpy(plays.ns, ns[i], sizeof(plays.ns));
 		pthread_mutex_lock(&device.lock);
-		for (int follower = 1; follower < 3; follower++) {
-			desc.attrs.window.follower = (dtrain_follower)follower;
+		for (int fusion = 1; fusion < 3; fusion++) {
+			desc.attrs.window.fusion = (dtrain_fusion)fusion;
 			plays.built = 0;
-			assert_int_equal(cuda_contest(&device, &desc, next_of, chains), 1 - i);
+			assert_int_equal(cuda_autotune(&device, &desc, next_of, chains), 1 - i);
 			assert_int_equal(plays.built, 6);
-			assert_int_equal(cuda_contest(&device, &desc, next_of, chains), 1 - i);
+			assert_int_equal(cuda_autotune(&device, &desc, next_of, chains), 1 - i);
 			assert_int_equal(plays.built, 6);
 		}
 		pthread_mutex_unlock(&device.lock);
@@ -229,7 +229,7 @@ static void chains_are_timed_together(void **state)
 	memcpy(plays.ns, ns[0], sizeof(plays.ns));
 	plays.ns[1][1] = -1;
 	pthread_mutex_lock(&device.lock);
-	assert_int_equal(cuda_contest(&device, &desc, next_of, chains), 0);
+	assert_int_equal(cuda_autotune(&device, &desc, next_of, chains), 0);
 	pthread_mutex_unlock(&device.lock);
 	cuda_algorithms_close(device.algorithms);
 }
@@ -262,10 +262,10 @@ static void attention_is_timed_for_its_heads(void **state)
 		desc.attrs.attention = (dtrain_attention_attrs){
 			.heads = 4, .kv_heads = i == 1 ? 2 : 4, .causal = i == 2, .packed = i == 3};
 		plays.runs = 0;
-		assert_int_equal(cuda_contest(&device, &desc, NULL, ways), 1);
+		assert_int_equal(cuda_autotune(&device, &desc, NULL, ways), 1);
 		assert_true(plays.runs > 0);
 		plays.runs = 0;
-		assert_int_equal(cuda_contest(&device, &desc, NULL, ways), 1);
+		assert_int_equal(cuda_autotune(&device, &desc, NULL, ways), 1);
 		assert_int_equal(plays.runs, 0);
 	}
 	pthread_mutex_unlock(&device.lock);

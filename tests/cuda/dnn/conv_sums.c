@@ -25,7 +25,7 @@ const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_nhwc_
 typedef struct example {
 	int64_t n, channels, side, filters;
 	int32_t kernel, stride;
-	dtrain_follower follower;
+	dtrain_fusion fusion;
 } example;
 
 /* Operands of both ops; y is the convolution's. */
@@ -47,7 +47,7 @@ static dtrain_operand operand(dtrain_dtype dtype, int ndim, const int64_t *dims)
 static void describe(pair *p, const example *s, dtrain_dtype dtype)
 {
 	int64_t side = (s->side + 2 * (s->kernel / 2) - s->kernel) / s->stride + 1;
-	bool relu = s->follower != DTRAIN_FOLLOWER_NORM, adds = s->follower == DTRAIN_FOLLOWER_NORM_ADD_RELU;
+	bool relu = s->fusion != DTRAIN_FUSION_NORM, adds = s->fusion == DTRAIN_FUSION_NORM_ADD_RELU;
 	dtrain_operand x = operand(dtype, 4, (int64_t[]){s->n, s->channels, s->side, s->side});
 	dtrain_operand w = operand(dtype, 4, (int64_t[]){s->filters, s->channels, s->kernel, s->kernel});
 	dtrain_operand y = operand(dtype, 4, (int64_t[]){s->n, s->filters, side, side});
@@ -56,7 +56,7 @@ static void describe(pair *p, const example *s, dtrain_dtype dtype)
 	p->conv = (dtrain_op_desc){.kind = DTRAIN_OP_CONV2D,
 				   .attrs.window = {.stride = {s->stride, s->stride},
 						    .padding = {s->kernel / 2, s->kernel / 2},
-						    .follower = s->follower},
+						    .fusion = s->fusion},
 				   .num_inputs = 2,
 				   .num_outputs = 1,
 				   .inputs = {x, w},
@@ -182,10 +182,10 @@ static void both_ops_give_what_ref_gives(void **state)
 {
 	(void)state;
 	static const example shapes[] = {
-		{3, 3, 13, 16, 7, 2, DTRAIN_FOLLOWER_NORM_RELU},
-		{2, 8, 7, 24, 3, 1, DTRAIN_FOLLOWER_NORM_ADD_RELU},
-		{2, 16, 6, 8, 1, 2, DTRAIN_FOLLOWER_NORM},
-		{1, 5, 4, 40, 3, 2, DTRAIN_FOLLOWER_NORM_RELU},
+		{3, 3, 13, 16, 7, 2, DTRAIN_FUSION_NORM_RELU},
+		{2, 8, 7, 24, 3, 1, DTRAIN_FUSION_NORM_ADD_RELU},
+		{2, 16, 6, 8, 1, 2, DTRAIN_FUSION_NORM},
+		{1, 5, 4, 40, 3, 2, DTRAIN_FUSION_NORM_RELU},
 	};
 	static const dtrain_dtype types[] = {DTRAIN_F16, DTRAIN_BF16};
 	unsigned seed = 1;
@@ -217,7 +217,7 @@ static void both_ops_give_what_ref_gives(void **state)
 static void other_convolutions_have_no_sums(void **state)
 {
 	(void)state;
-	const example fits = {1, 8, 4, 8, 1, 1, DTRAIN_FOLLOWER_NORM}, odd = {1, 8, 4, 12, 1, 1, DTRAIN_FOLLOWER_NORM};
+	const example fits = {1, 8, 4, 8, 1, 1, DTRAIN_FUSION_NORM}, odd = {1, 8, 4, 12, 1, 1, DTRAIN_FUSION_NORM};
 	dnn_graph *graphs[DNN_MAX_VARIANTS];
 	int count;
 	pair p;
@@ -225,7 +225,7 @@ static void other_convolutions_have_no_sums(void **state)
 	assert_int_equal(dnn_op_graphs(&p.conv, false, graphs, &count, NULL), BETON_UNSUPPORTED);
 	describe(&p, &odd, DTRAIN_F16);
 	assert_int_equal(dnn_op_graphs(&p.conv, false, graphs, &count, NULL), BETON_UNSUPPORTED);
-	p.conv.attrs.window.follower = DTRAIN_FOLLOWER_NONE;
+	p.conv.attrs.window.fusion = DTRAIN_FUSION_NONE;
 	assert_int_equal(dnn_op_graphs(&p.conv, false, graphs, &count, NULL), BETON_OK);
 	assert_int_equal(graphs[0]->num_operations, 1);
 	dnn_graph_destroy(graphs[0]);

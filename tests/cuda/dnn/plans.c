@@ -209,7 +209,7 @@ static bool needs_f32_sums(const dtrain_op_desc *desc)
 
 static bool has_sums(const dtrain_op_desc *desc)
 {
-	return desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE;
+	return desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.fusion != DTRAIN_FUSION_NONE;
 }
 
 static void check_ops(checks *c, const record *ops)

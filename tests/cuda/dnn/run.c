@@ -249,7 +249,7 @@ int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_plan **pla
 	dnn_graph *chosen = NULL, *graphs[DNN_MAX_VARIANTS];
 	int count = 0;
 	*plan = NULL;
-	bool sums = desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE;
+	bool sums = desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.fusion != DTRAIN_FUSION_NONE;
 	if (engine.unsupported || (engine.sums_nothing && sums) || (engine.no_backward && is_backward(desc->kind)) ||
 	    (engine.adds_nothing && has_addend(desc)))
 		return BETON_UNSUPPORTED;
@@ -731,7 +731,7 @@ static void sums_are_left_where_that_is_faster(void **state)
 	const dtrain_operand x = {.dtype = DTRAIN_F16, .shape = square, .bytes = (size_t)2 * 2 * 8 * 16};
 	const dtrain_operand w = {.dtype = DTRAIN_F16, .shape = filter, .bytes = (size_t)2 * 64, .layout = cuda_nhwc};
 	const dtrain_op_desc conv = {.kind = DTRAIN_OP_CONV2D,
-				     .attrs.window = {.stride = {1, 1}, .follower = DTRAIN_FOLLOWER_NORM_RELU},
+				     .attrs.window = {.stride = {1, 1}, .fusion = DTRAIN_FUSION_NORM_RELU},
 				     .num_inputs = 2,
 				     .num_outputs = 1,
 				     .inputs = {x, w},
@@ -743,7 +743,7 @@ static void sums_are_left_where_that_is_faster(void **state)
 		engine.slow = i != SLOWER; /* the first way is */
 		engine.sums_nothing = i == NO_ENGINE;
 		if (i == NOT_FOLLOWED)
-			desc.attrs.window.follower = DTRAIN_FOLLOWER_NONE;
+			desc.attrs.window.fusion = DTRAIN_FUSION_NONE;
 		lay_out(&desc, i == PLAIN ? OUTPUTS_PLAIN : 0);
 		assert_int_equal(build(&op, &desc, NULL), BETON_OK);
 		assert_int_equal(((dnn_op *)op.state)->plan->graph->num_operations, i == FASTER ? 2 : 1);

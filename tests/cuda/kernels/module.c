@@ -103,7 +103,7 @@ static int build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	dtrain_operand *y = &desc->outputs[0];
 	bool half = y->dtype == DTRAIN_F16 || y->dtype == DTRAIN_BF16;
-	bool sums = desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE && half &&
+	bool sums = desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.fusion != DTRAIN_FUSION_NONE && half &&
 		    cuda_is_nhwc(y);
 	if (sums) {
 		y->layout = cuda_nhwc_sums;

@@ -23,12 +23,12 @@ typedef struct side {
 	size_t bytes;
 } side;
 
-typedef struct contest {
+typedef struct autotune {
 	cuda_bench bench;
 	side sides[2];
 	int index, tried; /* -1: none */
 	bool lacks_memory;
-} contest;
+} autotune;
 
 static dtrain_operand *operand_of(dtrain_op_desc *desc, int index)
 {
@@ -65,8 +65,8 @@ static void signature_of(const dtrain_device *device, const dtrain_op_desc *desc
 	bt_append(text, SIGNATURE_SIZE, "contest %016" PRIx64 " %s%s k%dx%d s%dx%d p%dx%d", device->build,
 		  dtrain__op_name(desc->kind), desc->attrs.relu ? " relu" : "", a->kernel[0], a->kernel[1],
 		  a->stride[0], a->stride[1], a->padding[0], a->padding[1]);
-	if (a->follower != DTRAIN_FOLLOWER_NONE)
-		bt_append(text, SIGNATURE_SIZE, " follower%d", (int)a->follower);
+	if (a->fusion != DTRAIN_FUSION_NONE)
+		bt_append(text, SIGNATURE_SIZE, " fusion%d", (int)a->fusion);
 	if (desc->kind == DTRAIN_OP_ATTENTION || desc->kind == DTRAIN_OP_ATTENTION_BWD) {
 		const dtrain_attention_attrs *heads = &desc->attrs.attention;
 		bt_append(text, SIGNATURE_SIZE, " %d/%d%s%s", heads->heads, heads->kv_heads,
@@ -158,7 +158,7 @@ static bool is_real(const dtrain_operand *operand)
 }
 
 /* Variances are at least 0. */
-static int fill(contest *c, side *s)
+static int fill(autotune *c, side *s)
 {
 	int status = BETON_OK;
 	for (int k = 0; k < s->count; k++)
@@ -173,7 +173,7 @@ static int fill(contest *c, side *s)
 
 static int run_side(void *context, cudaStream_t stream, beton_error *err)
 {
-	contest *c = context;
+	autotune *c = context;
 	side *s = &c->sides[c->index];
 	int status = BETON_OK;
 	for (int k = 0; k < s->count && status == BETON_OK; k++) {
@@ -189,7 +189,7 @@ static int run_side(void *context, cudaStream_t stream, beton_error *err)
 /* Both sides use the same memory, one after the other. */
 static int time_side(void *context, int index, double *ms, beton_error *err)
 {
-	contest *c = context;
+	autotune *c = context;
 	int status = BETON_OK;
 	if (c->sides[index].count == 0)
 		return BETON_UNSUPPORTED;
@@ -207,7 +207,7 @@ static int time_side(void *context, int index, double *ms, beton_error *err)
 }
 
 /* -1: unknown. */
-static int time_both(contest *c, dtrain_device *device)
+static int time_both(autotune *c, dtrain_device *device)
 {
 	size_t bytes = c->sides[0].bytes > c->sides[1].bytes ? c->sides[0].bytes : c->sides[1].bytes;
 	if (cuda_bench_open(&c->bench, bytes, NULL) != BETON_OK)
@@ -222,7 +222,7 @@ static int time_both(contest *c, dtrain_device *device)
 static int hold(dtrain_device *device, const char *signature, const dtrain_op_desc *desc, cuda_describer *next,
 		const cuda_way ways[2])
 {
-	contest c = {.tried = -1};
+	autotune c = {.tried = -1};
 	for (int i = 0; i < 2; i++)
 		make_side(&c.sides[i], device, desc, next, &ways[i]);
 	int winner = time_both(&c, device);
@@ -236,7 +236,7 @@ static int hold(dtrain_device *device, const char *signature, const dtrain_op_de
 	return winner;
 }
 
-int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc, cuda_describer *next, const cuda_way ways[2])
+int cuda_autotune(dtrain_device *device, const dtrain_op_desc *desc, cuda_describer *next, const cuda_way ways[2])
 {
 	char signature[SIGNATURE_SIZE];
 	int winner = 0;
@@ -256,5 +256,5 @@ bool cuda_second_wins(dtrain_device *device, cuda_preference preference, const d
 {
 	if (preference != CUDA_FASTEST)
 		return preference == CUDA_KERNELS;
-	return device->algorithms && !device->deterministic && cuda_contest(device, desc, next, ways) == 1;
+	return device->algorithms && !device->deterministic && cuda_autotune(device, desc, next, ways) == 1;
 }

@@ -25,10 +25,10 @@ typedef dtrain_op_desc cuda_describer(const dtrain_op_desc *desc);
  * memory to time them. A way of which an op is UNSUPPORTED or does not run loses. next: describes each op that is timed
  * with the one before it, whose U8 output it reads if it has such an input; NULL: the op is timed alone. With the
  * device locked. */
-int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc, cuda_describer *next, const cuda_way ways[2]);
+int cuda_autotune(dtrain_device *device, const dtrain_op_desc *desc, cuda_describer *next, const cuda_way ways[2]);
 
-/* Whether the second way runs the op, by the preference or by cuda_contest. In deterministic mode nothing is timed, and
- * the first is preferred. */
+/* Whether the second way runs the op, by the preference or by cuda_autotune. In deterministic mode nothing is timed,
+ * and the first is preferred. */
 bool cuda_second_wins(dtrain_device *device, cuda_preference preference, const dtrain_op_desc *desc,
 		      cuda_describer *next, const cuda_way ways[2]);
 

@@ -37,11 +37,11 @@ char *cuda_cache_read(const char *path, size_t most, size_t *length)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return NULL;
-	struct stat facts;
+	struct stat info;
 	char *text = NULL;
-	if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0 && (size_t)facts.st_size <= most)
-		text = malloc((size_t)facts.st_size);
-	ssize_t got = text ? bt_pread_full(fd, text, (size_t)facts.st_size, 0) : -1;
+	if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 && (size_t)info.st_size <= most)
+		text = malloc((size_t)info.st_size);
+	ssize_t got = text ? bt_pread_full(fd, text, (size_t)info.st_size, 0) : -1;
 	close(fd);
 	if (got < 0) {
 		free(text);

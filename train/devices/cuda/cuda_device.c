@@ -97,8 +97,8 @@ static int open_libraries(dtrain_device *device, beton_error *err)
 static char *module_path(void)
 {
 	static const char inside;
-	Dl_info facts;
-	return dladdr(&inside, &facts) && facts.dli_fname ? strdup(facts.dli_fname) : NULL;
+	Dl_info info;
+	return dladdr(&inside, &info) && info.dli_fname ? strdup(info.dli_fname) : NULL;
 }
 
 /* Folder of the module's file, which the caller frees; NULL: unknown. */

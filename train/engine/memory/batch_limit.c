@@ -19,10 +19,10 @@
 
 static int measure(engine_rank *engine, bool training, double *bytes)
 {
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_program_info info = {.struct_size = sizeof(info)};
 	size_t batches = 0;
-	int status = engine_measure(engine, training, &facts, &batches, NULL);
-	*bytes += (double)facts.arena_bytes + (double)facts.workspace_bytes + (double)batches;
+	int status = engine_measure(engine, training, &info, &batches, NULL);
+	*bytes += (double)info.arena_bytes + (double)info.workspace_bytes + (double)batches;
 	return status;
 }
 
@@ -86,15 +86,15 @@ static size_t find_limit(const engine_rank *engine)
 /* The name of another strategy with which as many ranks can train; NULL: none. */
 static const char *find_strategy(const engine_rank *engine, bool *several)
 {
-	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_sync_info info = {.struct_size = sizeof(info)};
 	engine_layout layouts[ENGINE_LAYOUTS];
 	*several = false;
 	if (!engine->sync || engine->job.evaluates)
 		return NULL;
-	dtrain_sync_get_facts(engine->sync, 1, &facts);
+	dtrain_sync_get_info(engine->sync, 1, &info);
 	const engine_layout chosen = {.strategy = engine->strategy.strategy,
-				      .ranks = facts.shards * facts.replicas,
-				      .shard = facts.replicas > 1 ? facts.shards : 0};
+				      .ranks = info.shards * info.replicas,
+				      .shard = info.replicas > 1 ? info.shards : 0};
 	int index, count = engine_layouts(chosen.ranks, 0, NULL, layouts);
 	size_t limit = find_limit(engine);
 	*several = count > 1;

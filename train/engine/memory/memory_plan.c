@@ -17,7 +17,7 @@ size_t engine_memory_total(const engine_memory *memory)
 	size_t bytes = memory->parameters + memory->copies + memory->buffers + memory->gradients + memory->sums +
 		       memory->compression + memory->states + memory->updates;
 	for (int i = 0; i < 2; i++)
-		bytes += memory->activations[i] + memory->leases[i] + memory->scratch[i] + memory->batches[i];
+		bytes += memory->activations[i] + memory->transients[i] + memory->scratch[i] + memory->batches[i];
 	return bytes;
 }
 
@@ -31,21 +31,21 @@ uint64_t engine_memory_traffic(const engine_memory *memory)
 	return memory->gathered + memory->scattered + memory->added_up;
 }
 
-static void add_program(engine_memory *memory, int which, const dtrain_program_facts *facts)
+static void add_program(engine_memory *memory, int which, const dtrain_program_info *info)
 {
-	memory->leases[which] = facts->lease_bytes;
-	memory->activations[which] = facts->arena_bytes - facts->lease_bytes;
-	memory->scratch[which] = facts->workspace_bytes;
-	memory->host_activations += facts->host_bytes;
+	memory->transients[which] = info->transient_bytes;
+	memory->activations[which] = info->arena_bytes - info->transient_bytes;
+	memory->scratch[which] = info->workspace_bytes;
+	memory->host_activations += info->host_bytes;
 }
 
 /* What is the same for all programs. */
 static int add_parameters(const engine_rank *engine, engine_memory *memory, beton_error *err)
 {
 	dtrain_params_memory params = {.struct_size = sizeof(params)};
-	dtrain_sync_facts sync = {.struct_size = sizeof(sync)};
+	dtrain_sync_info sync = {.struct_size = sizeof(sync)};
 	dtrain_params_get_memory(engine->params, &params);
-	dtrain_sync_get_facts(engine->sync, engine->job.runs, &sync);
+	dtrain_sync_get_info(engine->sync, engine->job.runs, &sync);
 	for (int i = 0; i < dtrain_params_count(engine->params); i++)
 		memory->elements += dtrain_params_at(engine->params, i)->count;
 	memory->parameters = params.values;
@@ -78,11 +78,11 @@ int engine_memory_read(const engine_rank *engine, engine_memory *out, beton_erro
 	*out = (engine_memory){0};
 	int status = add_parameters(engine, out, err);
 	for (int i = 0; i < 2; i++) {
-		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+		dtrain_program_info info = {.struct_size = sizeof(info)};
 		if (!networks[i]->program)
 			continue;
-		dtrain_program_get_facts(networks[i]->program, &facts);
-		add_program(out, i, &facts);
+		dtrain_program_get_info(networks[i]->program, &info);
+		add_program(out, i, &info);
 		out->batches[i] = engine_batches_bytes(engine, i == TRAINING, networks[i]);
 	}
 	share_batches(engine, out);
@@ -152,10 +152,10 @@ dtrain_sync_options engine_layout_options(const engine_rank *engine, const engin
 
 static int plan_network(engine_rank *planned, int which, engine_memory *out, beton_error *err)
 {
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-	int status = engine_measure(planned, which == TRAINING, &facts, &out->batches[which], err);
+	dtrain_program_info info = {.struct_size = sizeof(info)};
+	int status = engine_measure(planned, which == TRAINING, &info, &out->batches[which], err);
 	if (status == BETON_OK)
-		add_program(out, which, &facts);
+		add_program(out, which, &info);
 	return status;
 }
 
@@ -265,7 +265,7 @@ static void put_row(FILE *table, const engine_rank *engine, const engine_memory_
 	put_bytes(table, unit, 12, m->gradients + m->sums + m->compression);
 	put_bytes(table, unit, 12, m->states + m->updates);
 	put_bytes(table, unit, 12, activations);
-	put_bytes(table, unit, 12, m->leases[0] + m->leases[1]);
+	put_bytes(table, unit, 12, m->transients[0] + m->transients[1]);
 	put_bytes(table, unit, 12, total);
 	if (options->limit)
 		fprintf(table, " %4s", total <= options->limit ? "yes" : "no");

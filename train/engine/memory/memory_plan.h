@@ -26,8 +26,8 @@ typedef struct engine_memory {
 	size_t host_parameters, host_states, host_updates, host_activations;
 	/* Of the training network; of that of evaluation: of the activations, the second one. */
 	size_t activations[2], scratch[2], batches[2];
-	size_t leases[2];                       /* units that are gathered, and gradients on their way to a shard */
-	uint64_t gathered, scattered, added_up; /* a step: see dtrain_sync_facts */
+	size_t transients[2];                   /* units that are gathered, and gradients on their way to a shard */
+	uint64_t gathered, scattered, added_up; /* a step: see dtrain_sync_info */
 } engine_memory;
 
 /* Of the device, and of the host. */

@@ -42,7 +42,7 @@ int engine_recompute_parse(const char *option, const char *text, engine_recomput
 		       bt_suggest_of(&like, text, names));
 }
 
-int engine_recompute_measure(engine_rank *engine, engine_recompute how, dtrain_program_facts *out, beton_error *err)
+int engine_recompute_measure(engine_rank *engine, engine_recompute how, dtrain_program_info *out, beton_error *err)
 {
 	engine_recompute wanted = engine->job.recompute;
 	engine->job.recompute = how;
@@ -59,13 +59,13 @@ static bool is_same(engine_recompute a, engine_recompute b)
 
 static int add_row(FILE *table, engine_rank *engine, const char *name, engine_recompute how, beton_error *err)
 {
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-	int status = engine_recompute_measure(engine, how, &facts, err);
+	dtrain_program_info info = {.struct_size = sizeof(info)};
+	int status = engine_recompute_measure(engine, how, &info, err);
 	if (status == BETON_OK)
 		fprintf(table, "%c %-10s %14.3f %12.3f %14" PRId32 " %12.1f %%\n",
-			is_same(how, engine->job.recompute) ? '*' : ' ', name, (double)facts.arena_bytes / 1e6,
-			(double)facts.workspace_bytes / 1e6, facts.repeated,
-			facts.flops > 0 ? 100 * facts.repeated_flops / facts.flops : 0);
+			is_same(how, engine->job.recompute) ? '*' : ' ', name, (double)info.arena_bytes / 1e6,
+			(double)info.workspace_bytes / 1e6, info.repeated,
+			info.flops > 0 ? 100 * info.repeated_flops / info.flops : 0);
 	return status;
 }
 

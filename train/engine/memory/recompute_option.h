@@ -14,7 +14,7 @@ int engine_recompute_parse(const char *option, const char *text, engine_recomput
 
 /* The facts of the training network if it were compiled in that way. out->struct_size is set. Errors: those of building
  * and compiling it. */
-int engine_recompute_measure(engine_rank *engine, engine_recompute how, dtrain_program_facts *out, beton_error *err);
+int engine_recompute_measure(engine_rank *engine, engine_recompute how, dtrain_program_info *out, beton_error *err);
 
 /* A table for people, freed by the caller: the training network's memory, with each of the names and as the job has it,
  * and what is computed again. */

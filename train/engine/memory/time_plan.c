@@ -20,16 +20,16 @@ static double ring_ms(const engine_speed *speed, int32_t ranks, bool neighbours)
 	return ranks > 1 ? 1e3 * (ranks - 1) / ranks / (within ? speed->link : speed->network) : 0;
 }
 
-static void find_costs(const engine_speed *speed, const dtrain_sync_facts *facts,
+static void find_costs(const engine_speed *speed, const dtrain_sync_info *info,
 		       dtrain_overlap_cost out[DTRAIN_OVERLAP_KINDS])
 {
-	int32_t ranks = facts->shards * facts->replicas;
+	int32_t ranks = info->shards * info->replicas;
 	bool one_host = ranks <= speed->host_ranks;
 	memset(out, 0, DTRAIN_OVERLAP_KINDS * sizeof(*out));
 	out[DTRAIN_OVERLAP_SUM].byte_ms = 2 * ring_ms(speed, ranks, true);
-	out[DTRAIN_OVERLAP_SCATTER].byte_ms = ring_ms(speed, facts->shards, true);
-	out[DTRAIN_OVERLAP_GATHER].byte_ms = ring_ms(speed, facts->shards, true);
-	out[DTRAIN_OVERLAP_REPLICAS].byte_ms = 2 * ring_ms(speed, facts->replicas, facts->shards == 1 || one_host);
+	out[DTRAIN_OVERLAP_SCATTER].byte_ms = ring_ms(speed, info->shards, true);
+	out[DTRAIN_OVERLAP_GATHER].byte_ms = ring_ms(speed, info->shards, true);
+	out[DTRAIN_OVERLAP_REPLICAS].byte_ms = 2 * ring_ms(speed, info->replicas, info->shards == 1 || one_host);
 }
 
 /* The memory that an update reads and writes: values and states, gradients, and the copies of the values. */
@@ -50,12 +50,12 @@ static int runs_that_send(const engine_rank *engine, const engine_layout *layout
 static int find_time(const engine_rank *planned, const engine_layout *layout, const engine_speed *speed,
 		     const engine_memory *memory, engine_time *out, beton_error *err)
 {
-	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_sync_info info = {.struct_size = sizeof(info)};
 	dtrain_overlap_cost costs[DTRAIN_OVERLAP_KINDS];
 	dtrain_overlap_totals totals = {0};
 	dtrain_overlap *overlap = NULL;
-	dtrain_sync_get_facts(planned->sync, planned->job.runs, &facts);
-	find_costs(speed, &facts, costs);
+	dtrain_sync_get_info(planned->sync, planned->job.runs, &info);
+	find_costs(speed, &info, costs);
 	int status = dtrain_sync_get_overlap(planned->sync, &overlap, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_estimate_overlap(planned->sync, speed->flops, speed->bandwidth, overlap, err);

@@ -85,7 +85,7 @@ static int read_file(run_source *source, bool values, beton_error *err)
 	}
 	for (int i = 0; i < FACTS; i++)
 		if (dtrain_tensor_file_metadata(file, fact_names[i]))
-			json_object_set_new(source->facts, fact_names[i],
+			json_object_set_new(source->info, fact_names[i],
 					    json_string(dtrain_tensor_file_metadata(file, fact_names[i])));
 	const char *absent = dtrain_tensor_file_absent(file, &source->incomplete);
 	source->absent = absent ? strdup(absent) : NULL;
@@ -98,7 +98,7 @@ static int read_file(run_source *source, bool values, beton_error *err)
 /* ---- a checkpoint ---- */
 
 /* A checkpoint of an older release has only its options. */
-static void take_options(json_t *facts, const json_t *state)
+static void take_options(json_t *info, const json_t *state)
 {
 	const json_t *options = json_object_get(state, "options");
 	static const char *const names[][2] = {{"model", "model"},
@@ -107,8 +107,8 @@ static void take_options(json_t *facts, const json_t *state)
 					       {"std", "std"},
 					       {"val_ratio", "val-ratio"}};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!json_object_get(facts, names[i][0]) && json_is_string(json_object_get(options, names[i][1])))
-			json_object_set(facts, names[i][0], json_object_get(options, names[i][1]));
+		if (!json_object_get(info, names[i][0]) && json_is_string(json_object_get(options, names[i][1])))
+			json_object_set(info, names[i][0], json_object_get(options, names[i][1]));
 }
 
 static int take_state(run_source *source, const char *text, beton_error *err)
@@ -120,11 +120,11 @@ static int take_state(run_source *source, const char *text, beton_error *err)
 	source->step = json_integer_value(json_object_get(state, "step"));
 	for (int i = 0; i < FACTS; i++)
 		if (json_is_string(json_object_get(metadata, fact_names[i])))
-			json_object_set(source->facts, fact_names[i], json_object_get(metadata, fact_names[i]));
-	take_options(source->facts, state);
-	if (!json_object_get(source->facts, "classes") && json_is_integer(json_object_get(state, "classes")))
+			json_object_set(source->info, fact_names[i], json_object_get(metadata, fact_names[i]));
+	take_options(source->info, state);
+	if (!json_object_get(source->info, "classes") && json_is_integer(json_object_get(state, "classes")))
 		json_object_set_new(
-			source->facts, "classes",
+			source->info, "classes",
 			json_sprintf("%lld", (long long)json_integer_value(json_object_get(state, "classes"))));
 	json_decref(state);
 	return BETON_OK;
@@ -269,10 +269,10 @@ static int find_in_folder(const char *given, char **out, bool *checkpoint, beton
 
 static int find_path(const char *given, char **out, bool *checkpoint, beton_error *err)
 {
-	struct stat facts;
+	struct stat info;
 	*out = NULL;
 	*checkpoint = false;
-	if (stat(given, &facts) == 0 && S_ISDIR(facts.st_mode))
+	if (stat(given, &info) == 0 && S_ISDIR(info.st_mode))
 		return find_in_folder(given, out, checkpoint, err);
 	*out = strdup(given);
 	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", given);
@@ -281,9 +281,9 @@ static int find_path(const char *given, char **out, bool *checkpoint, beton_erro
 static int open_source(const char *given, bool values, run_source *out, beton_error *err)
 {
 	bool checkpoint = false;
-	*out = (run_source){.facts = json_object()};
-	int status = out->facts ? find_path(given, &out->path, &checkpoint, err)
-				: bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", given);
+	*out = (run_source){.info = json_object()};
+	int status = out->info ? find_path(given, &out->path, &checkpoint, err)
+			       : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", given);
 	if (status == BETON_OK)
 		status = checkpoint ? read_checkpoint(out, values, err) : read_file(out, values, err);
 	if (status != BETON_OK)
@@ -298,7 +298,7 @@ int run_source_open(const char *given, run_source *out, beton_error *err)
 	return open_source(given, true, out, err);
 }
 
-int run_source_open_facts(const char *given, run_source *out, beton_error *err)
+int run_source_open_info(const char *given, run_source *out, beton_error *err)
 {
 	return open_source(given, false, out, err);
 }
@@ -310,7 +310,7 @@ void run_source_close(run_source *source)
 		free(source->tensors[i].values);
 	}
 	free(source->tensors);
-	json_decref(source->facts);
+	json_decref(source->info);
 	free(source->path);
 	free(source->absent);
 	*source = (run_source){0};
@@ -334,7 +334,7 @@ const run_source_tensor *run_source_find(const run_source *source, const char *n
 	return NULL;
 }
 
-const char *run_source_fact(const run_source *source, const char *name)
+const char *run_source_info(const run_source *source, const char *name)
 {
-	return json_string_value(json_object_get(source->facts, name));
+	return json_string_value(json_object_get(source->info, name));
 }

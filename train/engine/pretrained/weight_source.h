@@ -20,7 +20,7 @@ typedef struct run_source {
 	char *path;      /* of the file, of the checkpoint, or of the folder of shards */
 	char *absent;    /* of shards: see dtrain_tensor_file_absent; else NULL */
 	bool incomplete; /* shards: the same */
-	json_t *facts;   /* texts by the names of dtrain's metadata (see run_metadata_make); empty: nothing is known */
+	json_t *info;    /* texts by the names of dtrain's metadata (see run_metadata_make); empty: nothing is known */
 	int64_t step;    /* of a checkpoint; 0: not known */
 	bool average;    /* the tensors are a checkpoint's moving averages */
 	run_source_tensor *tensors;
@@ -33,7 +33,7 @@ typedef struct run_source {
  * dtrain_checkpoint_load. */
 int run_source_open(const char *given, run_source *out, beton_error *err);
 /* Reads only the facts and the shapes. */
-int run_source_open_facts(const char *given, run_source *out, beton_error *err);
+int run_source_open_info(const char *given, run_source *out, beton_error *err);
 /* Accepts a zeroed struct. */
 void run_source_close(run_source *source);
 
@@ -43,6 +43,6 @@ const run_source_tensor *run_source_find(const run_source *source, const char *n
  * it is known to be the last. */
 int64_t run_source_classes(const run_source *source);
 /* NULL: not known. */
-const char *run_source_fact(const run_source *source, const char *name);
+const char *run_source_info(const run_source *source, const char *name);
 
 #endif

@@ -90,18 +90,18 @@ typedef enum dtrain_op_kind {
 
 /* The batch norm in training whose x is a CONV2D's y. A hint: a device may compute the norm's statistics along with y,
  * and keep them after y's elements, in a layout and with bytes of its own. */
-typedef enum dtrain_follower {
-	DTRAIN_FOLLOWER_NONE = 0,
-	DTRAIN_FOLLOWER_NORM,
-	DTRAIN_FOLLOWER_NORM_RELU,
-	DTRAIN_FOLLOWER_NORM_ADD_RELU, /* with a residual */
-} dtrain_follower;
+typedef enum dtrain_fusion {
+	DTRAIN_FUSION_NONE = 0,
+	DTRAIN_FUSION_NORM,
+	DTRAIN_FUSION_NORM_RELU,
+	DTRAIN_FUSION_NORM_ADD_RELU, /* with a residual */
+} dtrain_fusion;
 
 typedef struct dtrain_window_attrs {
 	int32_t stride[2];
-	int32_t padding[2];       /* on both sides */
-	int32_t kernel[2];        /* of a pool; a convolution's is in its weight's shape */
-	dtrain_follower follower; /* of CONV2D */
+	int32_t padding[2];   /* on both sides */
+	int32_t kernel[2];    /* of a pool; a convolution's is in its weight's shape */
+	dtrain_fusion fusion; /* of CONV2D */
 } dtrain_window_attrs;
 
 typedef struct dtrain_norm_attrs {

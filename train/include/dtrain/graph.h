@@ -316,10 +316,10 @@ BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
  * With mixed labels it is the first label that counts, with a target the class with the largest one. */
 BETON_API dtrain_tensor dtrain_label_hits(dtrain_graph *graph, dtrain_tensor losses);
 
-/* Writes a scalar (the mean loss) as figure `slot`, 0 .. DTRAIN_FIGURES - 1, of the parameters (dtrain_params_figures).
- * With <dtrain/sync.h> the figure is the sum over the ranks after a run. The scalar has the parameters' type and is not
- * a view. */
-BETON_API void dtrain_graph_figure(dtrain_graph *graph, dtrain_tensor scalar, int slot);
+/* Writes a scalar (the mean loss) as step metric `slot`, 0 .. DTRAIN_STEP_METRICS - 1, of the parameters
+ * (dtrain_params_step_metrics). With <dtrain/sync.h> the step metric is the sum over the ranks after a run. The scalar
+ * has the parameters' type and is not a view. */
+BETON_API void dtrain_graph_step_metric(dtrain_graph *graph, dtrain_tensor scalar, int slot);
 
 typedef struct dtrain_program dtrain_program;
 
@@ -379,7 +379,7 @@ BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor inpu
  * of these; nodes: all of them; repeated: the repeated ones; lease_bytes: the part of arena_bytes that is not for
  * activations and inputs but for units of parameters that are gathered, and gradients on their way to a shard, where
  * most is alive; host_bytes: activations in pinned host memory. */
-typedef struct dtrain_program_facts {
+typedef struct dtrain_program_info {
 	size_t struct_size; /* set by the caller before the call */
 	size_t arena_bytes;
 	size_t unshared_bytes;
@@ -388,13 +388,13 @@ typedef struct dtrain_program_facts {
 	int32_t repeated;
 	double flops;
 	double repeated_flops;
-	size_t lease_bytes;
+	size_t transient_bytes;
 	size_t host_bytes;
-} dtrain_program_facts;
+} dtrain_program_info;
 /* The facts of the program that the graph would become, without its memory; parameters are allocated. The graph is
  * used up, also on failure. Errors: as for dtrain_graph_compile. */
-BETON_API int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_facts *out, beton_error *err);
-BETON_API void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out);
+BETON_API int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_info *out, beton_error *err);
+BETON_API void dtrain_program_get_info(const dtrain_program *program, dtrain_program_info *out);
 
 /* A text for people, freed by the caller: the arena's bytes; the step with most bytes alive, and the tensors alive
  * there, largest first, with the steps that write and last read each; then each step with its bytes alive. Errors:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How gradients are added up: hooks, which a sync (<dtrain/sync.h>) calls in place of an allreduce for each unit. There
- * are some for compression (dtrain_compression), and a program may bring its own. Figures are always added up by an
- * allreduce.
+ * are some for compression (dtrain_compression), and a program may bring its own. Step metrics are always added up by
+ * an allreduce.
  *
  * A hook works on ranges of gradients: the units of a sync, or what a rank has of them. For each range it has a state.
  * In a step it does one to DTRAIN_HOOK_ROUNDS rounds with each range: it puts ops on the stream that make what is sent,

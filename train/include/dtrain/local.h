@@ -7,9 +7,9 @@
  * the mean of the ranks' parameters, as in local SGD. The ranks' own optimizers, the inner ones, know nothing of it:
  * their states stay.
  *
- * The sync has the strategy "local". Its programs reduce the figures of each step, and gradients in the warm-up alone:
- * post-local SGD trains as "ddp" does until the first round. There the gradients become the mean over the ranks, not
- * the sum, so that the optimizer's grad_divisor is the same before and after it: the number of runs.
+ * The sync has the strategy "local". Its programs reduce the step metrics of each step, and gradients in the warm-up
+ * alone: post-local SGD trains as "ddp" does until the first round. There the gradients become the mean over the ranks,
+ * not the sum, so that the optimizer's grad_divisor is the same before and after it: the number of runs.
  *
  *   create -> start -> for each step: begin, the step's runs and the inner optimizer, end
  *
@@ -57,15 +57,15 @@ BETON_API int dtrain_local_start(dtrain_local *local, int64_t done, dtrain_strea
 
 /* Whether the step is one of a round, so that its gradients stay on the rank. A run that was captured in the one kind
  * of step must not be launched in the other. */
-BETON_API bool dtrain_local_is_apart(const dtrain_local *local, int64_t step);
+BETON_API bool dtrain_local_is_unsynchronized(const dtrain_local *local, int64_t step);
 
-/* Call it before the step's runs, captured or not. marks: recorded by the step; NULL: none. */
-BETON_API void dtrain_local_begin(dtrain_local *local, int64_t step, dtrain_sync_marks *marks);
+/* Call it before the step's runs, captured or not. trace: recorded by the step; NULL: none. */
+BETON_API void dtrain_local_begin(dtrain_local *local, int64_t step, dtrain_sync_trace *trace);
 
 /* Call it after the inner optimizer, never in a capture. If the round ends with this step, puts the outer update on
  * the stream. Unit by unit: a unit is updated while later ones are reduced. *synced: it did. The marks then also have
  * this communication. After an error the parameters are undefined. Errors: as for the device and of the group. */
-BETON_API int dtrain_local_end(dtrain_local *local, int64_t step, dtrain_sync_marks *marks, dtrain_stream *stream,
+BETON_API int dtrain_local_end(dtrain_local *local, int64_t step, dtrain_sync_trace *trace, dtrain_stream *stream,
 			       bool *synced, beton_error *err);
 
 /* Between steps: show puts on the stream that the parameters are the shared ones, for an evaluation or a checkpoint,

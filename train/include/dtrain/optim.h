@@ -22,7 +22,8 @@ typedef struct dtrain_scaler dtrain_scaler;
  * stream. */
 BETON_API int dtrain_scaler_create(dtrain_device *device, dtrain_stream *stream, dtrain_scaler **out, beton_error *err);
 BETON_API void dtrain_scaler_destroy(dtrain_scaler **scaler);
-/* The state, f32 [DTRAIN_SCALERS] in device memory (enum dtrain_scaler_element): for graphs, figures and checkpoints.
+/* The state, f32 [DTRAIN_SCALERS] in device memory (enum dtrain_scaler_element): for graphs, step metrics and
+ * checkpoints.
  */
 BETON_API void *dtrain_scaler_memory(const dtrain_scaler *scaler);
 

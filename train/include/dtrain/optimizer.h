@@ -195,7 +195,8 @@ BETON_API int dtrain_optimizer_average(dtrain_optimizer *optimizer, double weigh
 				       beton_error *err);
 BETON_API int dtrain_optimizer_exchange_average(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
 
-/* The state of clipping, f32 [DTRAIN_CLIPS] in device memory (enum dtrain_clip_element), for figures; NULL: none. */
+/* The state of clipping, f32 [DTRAIN_CLIPS] in device memory (enum dtrain_clip_element), for step metrics; NULL: none.
+ */
 BETON_API void *dtrain_optimizer_clip(const dtrain_optimizer *optimizer);
 
 /* The name of its kind. */

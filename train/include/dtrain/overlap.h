@@ -14,7 +14,7 @@ extern "C" {
 
 /* Transfers of a kind cost the same for the same bytes. */
 typedef enum dtrain_overlap_kind {
-	DTRAIN_OVERLAP_SUM = 0,      /* gradients, or figures, are added up over all ranks */
+	DTRAIN_OVERLAP_SUM = 0,      /* gradients, or step metrics, are added up over all ranks */
 	DTRAIN_OVERLAP_SCATTER = 1,  /* gradients are reduced to shards */
 	DTRAIN_OVERLAP_REPLICAS = 2, /* shards are added up over the ranks that have the same shard */
 	DTRAIN_OVERLAP_GATHER = 3,   /* values or copies are gathered */
@@ -24,7 +24,7 @@ typedef enum dtrain_overlap_kind {
 /* A transfer of a step. Nodes are the program's, in the order of execution. */
 typedef struct dtrain_overlap_transfer {
 	dtrain_overlap_kind kind;
-	int32_t unit;     /* -1: the figures */
+	int32_t unit;     /* -1: the step metrics */
 	uint64_t bytes;   /* of the array that all of the transfer's ranks together make or read */
 	int32_t lane;     /* transfers of a lane run one at a time, in the order of issue */
 	int32_t complete; /* the data is complete after this node; -1: from the beginning */
@@ -55,9 +55,9 @@ typedef struct dtrain_overlap {
 BETON_API int dtrain_sync_get_overlap(const dtrain_sync *sync, dtrain_overlap **out, beton_error *err);
 BETON_API void dtrain_overlap_destroy(dtrain_overlap **overlap); /* NULL allowed */
 
-/* Fills in the times of the step that dtrain_sync_get_step got with these marks. overlap: of that sync's program.
- * Errors: as for the device. */
-BETON_API int dtrain_sync_read_overlap(const dtrain_sync_marks *marks, dtrain_overlap *overlap, beton_error *err);
+/* Fills in the times of the step that dtrain_sync_get_step got with these trace events. overlap: of that sync's
+ * program. Errors: as for the device. */
+BETON_API int dtrain_sync_read_overlap(const dtrain_sync_trace *trace, dtrain_overlap *overlap, beton_error *err);
 
 /* Fills in the nodes' times, for a simulation: each node's products at that many operations a second, or its operands
  * at that many bytes of memory a second, whichever takes longer. No device is faster. overlap: of that sync's program.
@@ -87,7 +87,7 @@ BETON_API double dtrain_overlap_alone_ms(const dtrain_overlap *overlap, int32_t 
 
 /* Fits the costs of each kind to what `count` transfers took alone, by least squares, weighted by the inverse of their
  * times. A kind with transfers of one size has the latency of the fastest transfer of any kind, at most its own time;
- * figures alone have nothing else. A kind without any transfers costs nothing. No cost is below 0. */
+ * step metrics alone have nothing else. A kind without any transfers costs nothing. No cost is below 0. */
 BETON_API void dtrain_overlap_fit(const dtrain_overlap_transfer *transfers, const double *alone_ms, int32_t count,
 				  dtrain_overlap_cost out[DTRAIN_OVERLAP_KINDS]);
 

@@ -11,8 +11,8 @@
  * Each parameter starts at a multiple of DTRAIN_PARAM_ALIGN elements. Each unit is padded to a multiple of
  * DTRAIN_PARAM_ALIGN times the number of its shards, so that it divides evenly among ranks. Padding is always zero.
  *
- * Figures are a few numbers of a step (the loss, whether a rank got a request to stop). They have an array of their
- * own, of the parameters' type.
+ * Step metrics are a few numbers of a step (the loss, whether a rank got a request to stop). They have an array of
+ * their own, of the parameters' type.
  *
  * A parameter that several ranks share (tensor parallelism) has a placement: each of them declares the whole parameter
  * and has one part of it. Initial values and checkpoints do not depend on the number of parts.
@@ -34,8 +34,8 @@
 extern "C" {
 #endif
 
-/* Figures of a step. */
-#define DTRAIN_FIGURES 16
+/* Step metrics of a step. */
+#define DTRAIN_STEP_METRICS 16
 
 /* Initial values of parameters. */
 typedef enum dtrain_init {
@@ -249,8 +249,8 @@ BETON_API size_t dtrain_params_copy_bytes(const dtrain_params *params);
 BETON_API int64_t dtrain_params_flat_count(const dtrain_params *params);
 BETON_API void *dtrain_params_values(const dtrain_params *params);
 BETON_API void *dtrain_params_grads(const dtrain_params *params);
-/* Device memory with DTRAIN_FIGURES elements, initially zero. */
-BETON_API void *dtrain_params_figures(const dtrain_params *params);
+/* Device memory with DTRAIN_STEP_METRICS elements, initially zero. */
+BETON_API void *dtrain_params_step_metrics(const dtrain_params *params);
 BETON_API dtrain_dtype dtrain_params_dtype(const dtrain_params *params);
 BETON_API dtrain_device *dtrain_params_device(const dtrain_params *params);
 

@@ -64,7 +64,7 @@ typedef struct dtrain_update {
 	int workers;       /* whose gradients they are */
 	int64_t staleness; /* steps since the worker's pull */
 	int64_t lead;      /* clocks that the worker was ahead of the slowest when it pulled: at most the bound */
-	float figures[DTRAIN_FIGURES]; /* of a run: the mean over these workers */
+	float step_metrics[DTRAIN_STEP_METRICS]; /* of a run: the mean over these workers */
 } dtrain_update;
 
 /* Puts values on the stream to the workers: waiting workers get these. Call it before the first take, and after each
@@ -94,7 +94,7 @@ BETON_API void dtrain_worker_destroy(dtrain_worker **worker); /* NULL allowed */
  * Errors: TIMEOUT, PEER_LOST (the server is lost, or has given this worker up), CANCELLED (gives_up; only destroy
  * the worker then). */
 BETON_API int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop, beton_error *err);
-/* Sends figures, gradients and buffers, after the work on the stream. */
+/* Sends step metrics, gradients and buffers, after the work on the stream. */
 BETON_API int dtrain_worker_push(dtrain_worker *worker, dtrain_stream *stream, beton_error *err);
 
 #ifdef __cplusplus

@@ -20,7 +20,7 @@
  *
  * When the last gradient of a unit is complete, the unit is given to the group's thread or
  * stream at once. Because backward completes gradients in flat order, units start in order and
- * nothing is copied. Figures are added up on their own, from the end of forward on.
+ * nothing is copied. Step metrics are added up on their own, from the end of forward on.
  *
  *   create (with the ranks' mesh) -> compile each graph that trains -> start -> dtrain_program_run for each step
  */
@@ -112,15 +112,15 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 
 /* dtrain_graph_compile for a graph of the same parameters. Graphs without backward need it if the parameters are
  * sharded: every rank must run such a program as often as the others. Several programs with backward must give
- * gradients to the same parameters, and write the same figures (UNSUPPORTED). The first compilation allocates the
+ * gradients to the same parameters, and write the same step metrics (UNSUPPORTED). The first compilation allocates the
  * parameters. The ranks' exchanged data (gradients; with shards the values, copies, and the programs' memory for units)
  * is memory of the group (dtrain_group_memory_create), which dtrain_sync_start registers.
  *
  * With several ranks, a program with backward runs only while the sync is started (STATE). The last run of each step
- * (dtrain_program_run with more false) sums gradients and figures over the ranks, for all work that is put on the
+ * (dtrain_program_run with more false) sums gradients and step metrics over the ranks, for all work that is put on the
  * stream afterwards; the sums are the same on every rank bit for bit. Earlier runs of a step send nothing but batch
- * norm's statistics. With the option accumulates, the gradients and figures of all runs of a step are summed, in extra
- * memory as large as the gradients; as with PyTorch's no_sync, the sum of k runs requires a learning rate k times
+ * norm's statistics. With the option accumulates, the gradients and step metrics of all runs of a step are summed, in
+ * extra memory as large as the gradients; as with PyTorch's no_sync, the sum of k runs requires a learning rate k times
  * smaller, or a grad_divisor k times larger. Every rank must do the same runs.
  *
  * PyTorch's DistributedDataParallel divides here; NCCL has its fastest algorithms (NVLS, symmetric memory) for sums and
@@ -134,21 +134,21 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 BETON_API int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err);
 
 /* dtrain_graph_measure for a program that dtrain_sync_compile would make. */
-BETON_API int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_facts *out, beton_error *err);
+BETON_API int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_info *out, beton_error *err);
 
 /* A rank's memory and traffic for its strategy. Bytes of a step: sent by this rank, if each collective sends as few
  * as possible: with n ranks (n - 1)/n of an array that is gathered or reduced to shards, and 2 (n -
  * 1)/n of one that is added up. A compression sends what a settled step does (dtrain_sync_is_settled). */
-typedef struct dtrain_sync_facts {
+typedef struct dtrain_sync_info {
 	size_t struct_size; /* set by the caller before the call */
 	int32_t shards;     /* ranks that share a copy of the parameters */
 	int32_t replicas;   /* copies */
 	size_t sums_bytes;  /* memory of the sums of a step's runs */
 	uint64_t gathered, scattered, added_up;
-} dtrain_sync_facts;
+} dtrain_sync_info;
 /* The bytes of steps with so many runs of the program with backward that was compiled last, or measured last before any
  * is compiled; before that, 0 bytes. */
-BETON_API void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_sync_facts *out);
+BETON_API void dtrain_sync_get_info(const dtrain_sync *sync, int runs, dtrain_sync_info *out);
 /* With the option parts, the part of the step that this rank computes in run `run` (from 0). The strategies divide the
  * parts in different ways; the distance between the parts of two consecutive runs is always the same. */
 BETON_API int dtrain_sync_part(const dtrain_sync *sync, int run);
@@ -180,29 +180,30 @@ typedef struct dtrain_sync_step {
 	double exposed_ms;  /* after backward, the stream (on a CPU: the thread) waited for reductions */
 	double comm_ms;     /* reductions were running (union over the units) */
 	double backward_ms; /* from the end of forward to the last gradient */
-	uint64_t bytes;     /* of the arrays that were reduced, including the figures; with a hook, what it tells */
+	uint64_t bytes; /* of the arrays that were reduced, including the step metrics; with a hook, what it tells */
 } dtrain_sync_step;
 
 /* Records the times of one step, as events if the group is stream-ordered; a step that is captured records them at each
- * launch. With several marks, several steps may be in progress. Create them after the first compilation; destroy them
- * before the sync, and after captures that record them. Errors: STATE (no graph was compiled), NO_MEMORY, errors of
- * the device. */
-typedef struct dtrain_sync_marks dtrain_sync_marks;
-BETON_API int dtrain_sync_marks_create(dtrain_sync *sync, dtrain_sync_marks **out, beton_error *err);
-BETON_API void dtrain_sync_marks_destroy(dtrain_sync_marks **marks); /* NULL allowed */
+ * launch. With several trace events, several steps may be in progress. Create them after the first compilation; destroy
+ * them before the sync, and after captures that record them. Errors: STATE (no graph was compiled), NO_MEMORY, errors
+ * of the device. */
+typedef struct dtrain_sync_trace dtrain_sync_trace;
+BETON_API int dtrain_sync_trace_create(dtrain_sync *sync, dtrain_sync_trace **out, beton_error *err);
+BETON_API void dtrain_sync_trace_destroy(dtrain_sync_trace **trace); /* NULL allowed */
 
-/* The last run of each later step records these marks. NULL: none, the default. The caller keeps ownership. */
-BETON_API void dtrain_sync_set_marks(dtrain_sync *sync, dtrain_sync_marks *marks);
+/* The last run of each later step records these trace events. NULL: none, the default. The caller keeps ownership. */
+BETON_API void dtrain_sync_set_trace(dtrain_sync *sync, dtrain_sync_trace *trace);
 
 /* Gets the times of the last step that recorded the marks; if its last run is captured, the times of the capture's
  * last launch. Call it after the stream, or an event after the step, was synchronized. Errors: as for
  * dtrain_group_check; a step is valid only if this returns BETON_OK. */
-BETON_API int dtrain_sync_get_step(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err);
+BETON_API int dtrain_sync_get_step(dtrain_sync_trace *trace, dtrain_sync_step *out, beton_error *err);
 
 /* For the step that get_step got: the part of exposed_ms, in milliseconds, from the end of the wait for the previous
  * unit (for the first: from the end of backward) to the end of the wait for this one. So the parts of all units sum up
- * to exposed_ms; the first includes the wait for the figures. unit: an index of the parameters' units, otherwise 0. */
-BETON_API double dtrain_sync_unit_exposed_ms(const dtrain_sync_marks *marks, int unit);
+ * to exposed_ms; the first includes the wait for the step metrics. unit: an index of the parameters' units, otherwise
+ * 0. */
+BETON_API double dtrain_sync_unit_exposed_ms(const dtrain_sync_trace *trace, int unit);
 
 /* Collective: puts gathers on the stream that make whole the values, or compute copies, that a rank keeps of all units
  * (zero1, zero2), for programs that do not train. Between a step and this call, only a rank's own ranges are

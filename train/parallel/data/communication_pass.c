@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pass that puts a strategy's communication into a schedule. Figures are added up from the end of forward on, a
- * unit from its last gradient on. What is not kept whole is gathered some time before its first reader, and its memory
- * is free after the last one; gradients that are not kept whole have memory from the first to the end of their
+ * The pass that puts a strategy's communication into a schedule. Step metrics are added up from the end of forward on,
+ * a unit from its last gradient on. What is not kept whole is gathered some time before its first reader, and its
+ * memory is free after the last one; gradients that are not kept whole have memory from the first to the end of their
  * reduction.
  */
 #include <stdio.h>
@@ -115,47 +115,49 @@ static int add_grads(plan_state *state, sync_planned *planned, int32_t after, in
 }
 
 /* Reserves arena memory for a unit's data in flight, from one call to the wait for another one. */
-static int add_lease(plan_state *state, const char *what, const sync_planned *planned, dtrain__lease lease,
-		     int32_t *out, beton_error *err)
+static int add_transient(plan_state *state, const char *what, const sync_planned *planned, dtrain__transient transient,
+			 int32_t *out, beton_error *err)
 {
 	char name[80];
 	snprintf(name, sizeof(name), "%s of %s", what, planned->reduction->label);
-	lease.name = name;
-	lease.last_node = -1;
-	*out = state->schedule->num_leases;
-	return dtrain__schedule_lease(state->schedule, &lease, err);
+	transient.name = name;
+	transient.last_node = -1;
+	*out = state->schedule->num_transients;
+	return dtrain__schedule_transient(state->schedule, &transient, err);
 }
 
-static int add_grads_lease(plan_state *state, sync_planned *planned, int32_t begins, int32_t ends, beton_error *err)
+static int add_grads_transient(plan_state *state, sync_planned *planned, int32_t begins, int32_t ends, beton_error *err)
 {
 	const sync_reduction *reduction = planned->reduction;
-	const dtrain__lease lease = {.base = dtrain__base_of_grads(reduction->unit),
-				     .bytes = (size_t)reduction->count * dtrain_dtype_size(state->sync->params->dtype),
-				     .begin = begins,
-				     .end = ends};
-	return add_lease(state, "gradients", planned, lease, &planned->grads, err);
+	const dtrain__transient transient = {.base = dtrain__base_of_grads(reduction->unit),
+					     .bytes = (size_t)reduction->count *
+						      dtrain_dtype_size(state->sync->params->dtype),
+					     .begin = begins,
+					     .end = ends};
+	return add_transient(state, "gradients", planned, transient, &planned->grads, err);
 }
 
 /* Memory of a stage, which no op reads. */
-static int add_stage_lease(plan_state *state, sync_planned *planned, int stage, int32_t begins, int32_t ends,
-			   beton_error *err)
+static int add_stage_transient(plan_state *state, sync_planned *planned, int stage, int32_t begins, int32_t ends,
+			       beton_error *err)
 {
 	const sync_stage *of = &planned->reduction->stages[stage];
-	const dtrain__lease lease = {.base = dtrain__base_of_grads(0),
-				     .bytes = of->kind->bytes ? of->kind->bytes(of) : 0,
-				     .begin = begins,
-				     .end = ends};
-	return lease.bytes ? add_lease(state, "exchanged data", planned, lease, &planned->leases[stage], err)
-			   : BETON_OK;
+	const dtrain__transient transient = {.base = dtrain__base_of_grads(0),
+					     .bytes = of->kind->bytes ? of->kind->bytes(of) : 0,
+					     .begin = begins,
+					     .end = ends};
+	return transient.bytes
+		       ? add_transient(state, "exchanged data", planned, transient, &planned->transients[stage], err)
+		       : BETON_OK;
 }
 
 /* The last copy of a unit from the host is waited for before this node; 0: there is none. */
-static int32_t last_visit(const plan_state *state, int index)
+static int32_t last_prefetch(const plan_state *state, int index)
 {
 	int unit = state->sync->reductions[index].unit;
-	bool visits = unit >= 0 && state->sync->params->memory[unit].visits;
+	bool prefetched = unit >= 0 && state->sync->params->memory[unit].prefetched;
 	int32_t last = 0;
-	for (int i = 0; i < state->count && visits; i++)
+	for (int i = 0; i < state->count && prefetched; i++)
 		if (state->readings[i].unit == unit && state->readings[i].first > last)
 			last = state->readings[i].first;
 	return last;
@@ -167,7 +169,7 @@ static int32_t last_visit(const plan_state *state, int index)
 static int32_t wait_before(const plan_state *state, int index, int units, int32_t after)
 {
 	const dtrain_sync *sync = state->sync;
-	int32_t end = state->schedule->graph->num_nodes, visit = last_visit(state, index);
+	int32_t end = state->schedule->graph->num_nodes, visit = last_prefetch(state, index);
 	int later = index + units;
 	const sync_reduction *reduction = &sync->reductions[index];
 	bool wants_memory = is_leased(reduction) || reduction->narrow ||
@@ -209,8 +211,8 @@ static int note_reduction(const plan_state *state, int index, int32_t after, int
 	return dtrain__timeline_add(sync, &transfer, &replicas->operation, err);
 }
 
-/* Adds the call that waits for a stage, and the leases that end there: of the stage, and of those before it that are
- * not waited for. */
+/* Adds the call that waits for a stage, and the transient buffers that end there: of the stage, and of those before it
+ * that are not waited for. */
 static int add_stage(plan_state *state, sync_planned *planned, const dtrain__call *call, int stage, int32_t after,
 		     int32_t before, beton_error *err)
 {
@@ -220,7 +222,7 @@ static int add_stage(plan_state *state, sync_planned *planned, const dtrain__cal
 	for (int i = stage; i >= 0 && status == BETON_OK; i--) {
 		if (i < stage && planned->reduction->stages[i].kind->wait)
 			break;
-		status = add_stage_lease(state, planned, i, planned->issued, ends, err);
+		status = add_stage_transient(state, planned, i, planned->issued, ends, err);
 	}
 	return status;
 }
@@ -250,7 +252,7 @@ static int add_reduction(plan_state *state, int index, int32_t after, int32_t be
 		ends = state->schedule->num_calls;
 		status = add_stage(state, planned, &leave, next, after, wanted > before ? wanted : before, err);
 	}
-	return status == BETON_OK && is_leased(reduction) ? add_grads_lease(state, planned, grads_begin, ends, err)
+	return status == BETON_OK && is_leased(reduction) ? add_grads_transient(state, planned, grads_begin, ends, err)
 							  : status;
 }
 
@@ -286,7 +288,7 @@ static int open_planned(plan_state *state, beton_error *err)
 		planned[i].grads = -1;
 		for (int k = 0; k < SYNC_STAGES; k++) {
 			planned[i].steps[k] = (sync_step){&planned[i], k};
-			planned[i].leases[k] = -1;
+			planned[i].transients[k] = -1;
 		}
 	}
 	return BETON_OK;
@@ -304,7 +306,7 @@ static int add_reductions(plan_state *state, beton_error *err)
 	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
 		int32_t last = i > 0 ? state->last_grads[sync->reductions[i].unit] : -1;
 		after = last > after ? last : after;
-		/* Units are waited for in order, the figures at the end. */
+		/* Units are waited for in order, the step metrics at the end. */
 		int32_t wanted = wait_before(state, i, UNITS_IN_REDUCTION, after);
 		before = i > 0 && wanted > before ? wanted : before;
 		status = add_reduction(state, i, after, i > 0 ? before : end, err);
@@ -398,8 +400,8 @@ static int32_t issue_behind(const plan_state *state, int index)
 	return state->readings[at].first - 1;
 }
 
-/* The last run of several, which has marks, finds gathered what is kept whole. What is not divided comes from the host
- * alone. */
+/* The last run of several, which has trace events, finds gathered what is kept whole. What is not divided comes from
+ * the host alone. */
 static int note_gather(const plan_state *state, const sync_gather *gather, const reading *of, int32_t after,
 		       beton_error *err)
 {
@@ -433,15 +435,15 @@ static int add_gather(plan_state *state, int index, beton_error *err)
 		status = note_gather(state, gather, of, after, err);
 	if (status != BETON_OK || whole)
 		return status;
-	const dtrain__lease lease = {.name = gather->gather.label,
-				     .base = of->copies ? dtrain__base_of_copies(of->unit)
-							: dtrain__base_of_values(of->unit),
-				     .bytes = whole_bytes(state->sync, &gather->form),
-				     .begin = begins,
-				     .end = begins,
-				     .last_node = of->last};
-	gather->lease = schedule->num_leases;
-	return dtrain__schedule_lease(schedule, &lease, err);
+	const dtrain__transient transient = {.name = gather->gather.label,
+					     .base = of->copies ? dtrain__base_of_copies(of->unit)
+								: dtrain__base_of_values(of->unit),
+					     .bytes = whole_bytes(state->sync, &gather->form),
+					     .begin = begins,
+					     .end = begins,
+					     .last_node = of->last};
+	gather->transient = schedule->num_transients;
+	return dtrain__schedule_transient(schedule, &transient, err);
 }
 
 static int add_gathers(plan_state *state, beton_error *err)
@@ -498,7 +500,7 @@ void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
 		free(program->planned);
 		free(program->gathers);
 		free(program->exchanges);
-		free(program->node_marks);
+		free(program->trace_nodes);
 		free(program);
 	}
 }

@@ -88,7 +88,7 @@ static uint64_t hash_arenas(const dtrain_sync *sync)
 		for (int32_t i = 0; program && i < program->num_spans; i++)
 			hash = XXH3_64bits_withSeed(&program->spans[i].offset, sizeof(size_t), hash);
 		if (program)
-			hash = XXH3_64bits_withSeed(&program->facts.arena_bytes, sizeof(size_t), hash);
+			hash = XXH3_64bits_withSeed(&program->info.arena_bytes, sizeof(size_t), hash);
 	}
 	return hash;
 }

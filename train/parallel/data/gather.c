@@ -19,18 +19,18 @@ bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_f
 	*out = (sync_form){.unit = unit,
 			   .copies = copies,
 			   .is_whole = copies ? memory->whole_copies : memory->whole_values,
-			   .visits = memory->visits,
+			   .prefetched = memory->prefetched,
 			   .memory = copies ? memory->copies : memory->values,
 			   .first = kept.offset - params->units[unit].offset,
 			   .count = kept.count,
 			   .dtype = copies ? params->copies.dtype : params->dtype};
-	return memory->visits || (sync->num_shards > 1 && !params->units[unit].shared);
+	return memory->prefetched || (sync->num_shards > 1 && !params->units[unit].shared);
 }
 
 int dtrain__sync_open_gather(sync_gather *gather, const sync_form *form, dtrain_sync *sync, bool trains,
 			     beton_error *err)
 {
-	*gather = (sync_gather){.form = *form, .trains = trains, .lease = -1};
+	*gather = (sync_gather){.form = *form, .trains = trains, .transient = -1};
 	snprintf(gather->gather.label, sizeof(gather->gather.label), "%s of %s %d%s",
 		 sync->num_shards > 1 ? "gather" : "copy", sync->kind->unit, form->unit + 1,
 		 form->copies ? "" : " in f32");
@@ -48,7 +48,7 @@ static sync_transfer transfer_of(const dtrain_sync *sync, const sync_form *form,
 {
 	return (sync_transfer){.kind = SYNC_ALL_GATHER,
 			       .group = sync->gathers,
-			       .input = form->is_whole || form->visits ? place_of(form, unit) : form->memory,
+			       .input = form->is_whole || form->prefetched ? place_of(form, unit) : form->memory,
 			       .output = unit,
 			       .count = form->count,
 			       .dtype = form->dtype};
@@ -72,14 +72,14 @@ static int issue_gather(void *context, const dtrain__run *run, beton_error *err)
 	/* No update has come between the micro-batches of a step. */
 	if (form->is_whole && run->micro_batch > 0)
 		return BETON_OK;
-	void *unit = form->is_whole ? form->memory : dtrain__instance_lease(run->instance, gather->lease);
+	void *unit = form->is_whole ? form->memory : dtrain__instance_transient(run->instance, gather->transient);
 	const sync_transfer transfer = transfer_of(sync, form, unit);
-	int status = form->visits ? dtrain__sync_visit(gather, state->begun, state->flight.ready, place_of(form, unit),
-						       run->stream, err)
-				  : BETON_OK;
+	int status = form->prefetched ? dtrain__sync_prefetch(gather, state->begun, state->flight.ready,
+							      place_of(form, unit), run->stream, err)
+				      : BETON_OK;
 	return status == BETON_OK && sync->shards
 		       ? dtrain__operation_issue(&gather->gather, &state->flight, &transfer,
-						 form->visits ? sync->visits : run->stream,
+						 form->prefetched ? sync->prefetched : run->stream,
 						 gather->trains && dtrain__run_is_last(run), err)
 		       : status;
 }
@@ -91,9 +91,9 @@ static int wait_for_gather(void *context, const dtrain__run *run, beton_error *e
 	const dtrain_sync *sync = gather->gather.sync;
 	/* Not earlier: ops between issue and wait may read what was gathered before. */
 	if (!gather->form.is_whole)
-		dtrain__instance_use_lease(run->instance, gather->lease);
+		dtrain__instance_use_transient(run->instance, gather->transient);
 	/* A capture ends with its own stream alone, so that waits for the copy, too. */
-	int status = gather->form.visits ? sync->api->stream_wait(run->stream, state->flight.ready, err) : BETON_OK;
+	int status = gather->form.prefetched ? sync->api->stream_wait(run->stream, state->flight.ready, err) : BETON_OK;
 	return status == BETON_OK ? dtrain__operation_wait(&gather->gather, &state->flight, run->stream, err) : status;
 }
 
@@ -102,8 +102,8 @@ static void abandon_gather(void *context, void *state)
 	const sync_gather *gather = context;
 	const dtrain_sync *sync = gather->gather.sync;
 	dtrain__flight_abandon(&((gather_state *)state)->flight);
-	if (gather->form.visits)
-		sync->api->stream_synchronize(sync->visits, NULL);
+	if (gather->form.prefetched)
+		sync->api->stream_synchronize(sync->prefetched, NULL);
 }
 
 int dtrain__sync_add_gather(sync_gather *gather, dtrain__schedule *schedule, int32_t after, int32_t before,
@@ -112,7 +112,7 @@ int dtrain__sync_add_gather(sync_gather *gather, dtrain__schedule *schedule, int
 	const dtrain__state state = {
 		.bytes = sizeof(gather_state),
 		.events = {offsetof(gather_state, flight.ready), offsetof(gather_state, begun)},
-		.num_events = gather->form.visits ? 2 : 1,
+		.num_events = gather->form.prefetched ? 2 : 1,
 	};
 	dtrain__call call = {.name = gather->gather.label,
 			     .issue = issue_gather,

@@ -9,7 +9,7 @@
 #include "common/system.h"
 #include "sync.h"
 
-static int add_to_marked(sync_operation *operation, int unit, beton_error *err)
+static int add_to_traced(sync_operation *operation, int unit, beton_error *err)
 {
 	dtrain_sync *sync = operation->sync;
 	int *units = realloc(sync->operation_units, (size_t)(sync->num_operations + 1) * sizeof(*units));
@@ -21,11 +21,11 @@ static int add_to_marked(sync_operation *operation, int unit, beton_error *err)
 	return BETON_OK;
 }
 
-int dtrain__operation_open(sync_operation *operation, dtrain_sync *sync, int unit, bool has_marks, beton_error *err)
+int dtrain__operation_open(sync_operation *operation, dtrain_sync *sync, int unit, bool is_traced, beton_error *err)
 {
 	operation->sync = sync;
 	operation->index = -1;
-	return has_marks ? add_to_marked(operation, unit, err) : BETON_OK;
+	return is_traced ? add_to_traced(operation, unit, err) : BETON_OK;
 }
 
 int dtrain__flight_open(const dtrain_sync *sync, sync_flight *flight, beton_error *err)
@@ -66,16 +66,17 @@ static uint64_t bytes_of(const sync_transfer *transfer)
 }
 
 int dtrain__operation_issue(const sync_operation *operation, sync_flight *flight, const sync_transfer *transfer,
-			    dtrain_stream *stream, bool marked, beton_error *err)
+			    dtrain_stream *stream, bool traced, beton_error *err)
 {
 	dtrain_sync *sync = operation->sync;
 	work_notes notes = {.label = operation->label};
-	sync_mark *mark = flight->mark = marked ? dtrain__sync_mark_of(sync, operation) : NULL;
-	if (mark) {
-		mark->used = true;
-		notes.begin = mark->begin;
-		notes.end = mark->end;
-		sync->marks->step.bytes += transfer->kind == SYNC_HOOK ? 0 : bytes_of(transfer);
+	sync_trace_event *trace_event = flight->trace_event =
+		traced ? dtrain__sync_trace_event_of(sync, operation) : NULL;
+	if (trace_event) {
+		trace_event->used = true;
+		notes.begin = trace_event->begin;
+		notes.end = trace_event->end;
+		sync->trace->step.bytes += transfer->kind == SYNC_HOOK ? 0 : bytes_of(transfer);
 	}
 	flight->on_stream = dtrain__group_is_stream_ordered(transfer->group);
 	int status = sync->api->event_record(flight->ready, stream, err);
@@ -86,26 +87,26 @@ int dtrain__operation_issue(const sync_operation *operation, sync_flight *flight
 
 static int wait_on_stream(const dtrain_device_api *api, sync_flight *flight, dtrain_stream *stream, beton_error *err)
 {
-	sync_mark *mark = flight->mark;
-	int status = mark ? api->event_mark(mark->waiting, stream, err) : BETON_OK;
+	sync_trace_event *trace_event = flight->trace_event;
+	int status = trace_event ? api->event_mark(trace_event->waiting, stream, err) : BETON_OK;
 	if (status == BETON_OK)
 		status = dtrain_work_stream_wait(&flight->work, stream, err);
-	return status == BETON_OK && mark ? api->event_mark(mark->passed, stream, err) : status;
+	return status == BETON_OK && trace_event ? api->event_mark(trace_event->passed, stream, err) : status;
 }
 
 static int wait_on_host(const dtrain_device_api *api, sync_flight *flight, dtrain_stream *stream, beton_error *err)
 {
-	sync_mark *mark = flight->mark;
+	sync_trace_event *trace_event = flight->trace_event;
 	uint64_t start_ns, end_ns;
 	int status = api->stream_synchronize(stream, err);
 	uint64_t began = bt_now_ns();
 	if (status == BETON_OK)
 		status = dtrain__work_wait_timed(&flight->work, &start_ns, &end_ns, err);
-	if (status != BETON_OK || !mark)
+	if (status != BETON_OK || !trace_event)
 		return status;
-	mark->exposed_ms = (double)(bt_now_ns() - began) / 1e6;
-	mark->begin_ms = (double)start_ns / 1e6;
-	mark->end_ms = (double)end_ns / 1e6;
+	trace_event->exposed_ms = (double)(bt_now_ns() - began) / 1e6;
+	trace_event->begin_ms = (double)start_ns / 1e6;
+	trace_event->end_ms = (double)end_ns / 1e6;
 	return BETON_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reductions of units and figures while backward goes on. A reduction is a list of stages; the strategy, and the
+ * Reductions of units and step metrics while backward goes on. A reduction is a list of stages; the strategy, and the
  * options of the sync, decide which (list_stages). A stage with `wait` runs beside backward; the next stage is issued
  * when it is waited for.
  */
@@ -63,15 +63,15 @@ sync_stage *dtrain__stage_add(sync_reduction *reduction, const sync_stage_kind *
 	return stage;
 }
 
-/* The figures of one model's ranks are the same but for the request to stop, so the maximum keeps their bits and gives
- * all of them the request. */
-static void list_figures(sync_reduction *figures)
+/* The step metrics of one model's ranks are the same but for the request to stop, so the maximum keeps their bits and
+ * gives all of them the request. */
+static void list_step_metrics(sync_reduction *step_metrics)
 {
-	dtrain_sync *sync = figures->sync;
-	dtrain__stage_add(figures, &dtrain__stage_accumulate, NULL);
-	dtrain__stage_add(figures, &dtrain__stage_sum, sync->group);
+	dtrain_sync *sync = step_metrics->sync;
+	dtrain__stage_add(step_metrics, &dtrain__stage_accumulate, NULL);
+	dtrain__stage_add(step_metrics, &dtrain__stage_sum, sync->group);
 	if (sync->model)
-		dtrain__stage_add(figures, &dtrain__stage_sum, sync->model)->op = DTRAIN_MAX;
+		dtrain__stage_add(step_metrics, &dtrain__stage_sum, sync->model)->op = DTRAIN_MAX;
 }
 
 static void list_hook(sync_reduction *reduction, dtrain_group *group)
@@ -116,13 +116,13 @@ static void list_stages(sync_reduction *reduction)
 	if (reduction->sync->options.parts)
 		dtrain__tree_list(reduction);
 	else if (reduction->unit < 0)
-		list_figures(reduction);
+		list_step_metrics(reduction);
 	else if (reduction->shard_count)
 		list_shard(reduction);
 	else
 		list_unit(reduction);
-	if (reduction->leaves)
-		dtrain__stage_add(reduction, &dtrain__stage_leave, NULL);
+	if (reduction->offloaded_grads)
+		dtrain__stage_add(reduction, &dtrain__stage_offload, NULL);
 }
 
 static int open_stages(sync_reduction *reduction, beton_error *err)
@@ -147,7 +147,7 @@ static int open_unit(dtrain_sync *sync, sync_reduction *reduction, int unit, bet
 	const dtrain_range kept = dtrain__unit_range(params, unit);
 	reduction->count = params->units[unit].count;
 	reduction->memory = memory->whole_grads ? memory->grads : NULL;
-	reduction->leaves = memory->leaves;
+	reduction->offloaded_grads = memory->offloaded_grads;
 	if (sync->num_shards > 1 && !params->units[unit].shared) {
 		int64_t first = memory->whole_grads ? kept.offset - params->units[unit].offset : 0;
 		reduction->shard =
@@ -157,14 +157,15 @@ static int open_unit(dtrain_sync *sync, sync_reduction *reduction, int unit, bet
 	}
 	snprintf(reduction->label, sizeof(reduction->label), "%s %d of %d", sync->kind->unit, unit + 1,
 		 params->unit_count);
-	return memory->leaves ? sync->api->event_create(sync->device, &reduction->left, err) : BETON_OK;
+	return memory->offloaded_grads ? sync->api->event_create(sync->device, &reduction->offload_done, err)
+				       : BETON_OK;
 }
 
-static void open_figures(const dtrain_sync *sync, sync_reduction *figures)
+static void open_step_metrics(const dtrain_sync *sync, sync_reduction *step_metrics)
 {
-	figures->memory = dtrain_params_figures(sync->params);
-	figures->count = DTRAIN_FIGURES;
-	snprintf(figures->label, sizeof(figures->label), "figures");
+	step_metrics->memory = dtrain_params_step_metrics(sync->params);
+	step_metrics->count = DTRAIN_STEP_METRICS;
+	snprintf(step_metrics->label, sizeof(step_metrics->label), "metrics");
 }
 
 /* A frozen unit has no gradients. */
@@ -178,7 +179,7 @@ static int open_reductions(dtrain_sync *sync, beton_error *err)
 		reduction->sync = sync;
 		reduction->unit = unit;
 		if (unit < 0)
-			open_figures(sync, reduction);
+			open_step_metrics(sync, reduction);
 		else
 			status = open_unit(sync, reduction, unit, err);
 	}
@@ -210,8 +211,8 @@ int dtrain__sync_open_stages(dtrain_sync *sync, beton_error *err)
 void dtrain__sync_destroy_reductions(dtrain_sync *sync)
 {
 	for (int i = 0; i < sync->count; i++)
-		if (sync->reductions[i].left)
-			sync->api->event_destroy(sync->reductions[i].left);
+		if (sync->reductions[i].offload_done)
+			sync->api->event_destroy(sync->reductions[i].offload_done);
 	dtrain__flight_close(sync, &sync->between);
 	if (sync->packed_ready)
 		sync->api->event_destroy(sync->packed_ready);
@@ -262,11 +263,12 @@ static void take_memory(const sync_planned *planned, sync_arrays *arrays, const 
 	const sync_reduction *reduction = planned->reduction;
 	if (planned->grads < 0)
 		arrays->memory = reduction->memory;
-	if (!reduction->leaves)
+	if (!reduction->offloaded_grads)
 		arrays->shard = reduction->shard;
 	for (int i = 0; i < reduction->num_stages; i++)
-		arrays->transient[i] =
-			planned->leases[i] < 0 ? NULL : dtrain__instance_lease(run->instance, planned->leases[i]);
+		arrays->transient[i] = planned->transients[i] < 0
+					       ? NULL
+					       : dtrain__instance_transient(run->instance, planned->transients[i]);
 	arrays->at = 0;
 }
 
@@ -278,9 +280,9 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 	int status = BETON_OK;
 	take_memory(step->planned, run->state, run);
 	if (dtrain__run_is_last(run) && reduction->unit < 0)
-		status = dtrain__sync_mark_forward(sync, run->stream, err);
+		status = dtrain__sync_trace_forward(sync, run->stream, err);
 	if (status == BETON_OK && dtrain__run_is_last(run) && reduction == &sync->reductions[sync->count - 1])
-		status = dtrain__sync_mark_backward(sync, run->stream, err);
+		status = dtrain__sync_trace_backward(sync, run->stream, err);
 	return status == BETON_OK ? advance(reduction, run->state, run, err) : status;
 }
 
@@ -355,9 +357,9 @@ static int begin_grads(void *context, const dtrain__run *run, beton_error *err)
 	const dtrain_params *params = reduction->sync->params;
 	sync_arrays *arrays = run->state;
 	int status = BETON_OK;
-	arrays->memory = dtrain__instance_lease(run->instance, planned->grads);
-	dtrain__instance_use_lease(run->instance, planned->grads);
-	if (reduction->leaves)
+	arrays->memory = dtrain__instance_transient(run->instance, planned->grads);
+	dtrain__instance_use_transient(run->instance, planned->grads);
+	if (reduction->offloaded_grads)
 		arrays->shard = dtrain__unit_kept(params, reduction->unit, arrays->memory, true, params->dtype);
 	for (int i = 0; i < planned->num_gaps && status == BETON_OK; i++)
 		status = reduction->sync->api->zero(run->stream, (char *)arrays->memory + planned->gaps[i].begin,

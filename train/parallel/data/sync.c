@@ -111,7 +111,7 @@ static int check_hook(const dtrain_sync *sync, beton_error *err)
 }
 
 /* Hooks, and sums over replicas, end after backward, and need memory for all gradients until then. */
-static bool grads_leave(const dtrain_sync *sync)
+static bool offload_grads(const dtrain_sync *sync)
 {
 	dtrain_dtype type;
 	bool hooked = sync->hook.create && (sync->num_shards == 1 || !dtrain__compression_rounds(&sync->hook, &type));
@@ -155,7 +155,7 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 					   .whole_values = sync->kind->whole_values,
 					   .whole_grads = sync->kind->whole_grads,
 					   .alike = options->parts > 0,
-					   .grads_leave = grads_leave(sync)};
+					   .offload_grads = offload_grads(sync)};
 	units.shards = options->parts ? options->parts : sharding.shards;
 	int status = dtrain_params_set_units(sync->params, &units, err);
 	return status == BETON_OK ? dtrain__params_shard(sync->params, &sharding, err) : status;
@@ -232,7 +232,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain__sync_destroy_states(sync);
 	dtrain__sync_destroy_roundings(sync);
 	dtrain__sync_destroy_reductions(sync);
-	dtrain__sync_close_visits(sync);
+	dtrain__sync_close_unit_offload(sync);
 	dtrain__sync_free_hook(&sync->options, &sync->hook);
 	dtrain__timeline_destroy(sync);
 	free(sync->covered);
@@ -245,7 +245,7 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 {
 	if (sync->reductions)
 		return BETON_OK;
-	int status = dtrain__sync_open_visits(sync, err);
+	int status = dtrain__sync_open_unit_offload(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_create_reductions(sync, err);
 	if (status == BETON_OK && sync->options.parts)
@@ -272,17 +272,17 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 static int compare_covered(dtrain_sync *sync, const dtrain_graph *graph, beton_error *err)
 {
 	int count = dtrain_params_count(sync->params);
-	uint8_t *covered = calloc((size_t)count + DTRAIN_FIGURES, 1);
+	uint8_t *covered = calloc((size_t)count + DTRAIN_STEP_METRICS, 1);
 	if (!covered)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
 	for (int32_t i = 0; i < graph->num_tensors; i++) {
 		const dtrain__tensor *tensor = &graph->tensors[i];
 		if (tensor->role == DTRAIN__GRAD)
 			covered[tensor->index] = 1;
-		else if (tensor->role == DTRAIN__FIGURE)
+		else if (tensor->role == DTRAIN__STEP_METRIC)
 			covered[count + tensor->index] = 1;
 	}
-	if (sync->covered && memcmp(covered, sync->covered, (size_t)count + DTRAIN_FIGURES) != 0) {
+	if (sync->covered && memcmp(covered, sync->covered, (size_t)count + DTRAIN_STEP_METRICS) != 0) {
 		free(covered);
 		return bt_fail(err, BETON_UNSUPPORTED,
 			       "sync: the graph does not give gradients to the same parameters, or write the same "
@@ -316,7 +316,7 @@ int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program 
 	return dtrain__graph_compile(graph, &pass, 1, out, err);
 }
 
-int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_facts *out, beton_error *err)
+int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_info *out, beton_error *err)
 {
 	if (BT_MISSING(err, sync, graph, out) || BT_MISSING(err, *graph))
 		return BETON_INVALID_ARGUMENT;

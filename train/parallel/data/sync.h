@@ -38,7 +38,7 @@ typedef struct sync_transfer {
 /* A collective that executions issue and wait for. */
 typedef struct sync_operation {
 	dtrain_sync *sync;
-	int index;      /* among the operations that have marks; -1: it has none */
+	int index;      /* among the operations that are traced; -1: it has none */
 	char label[48]; /* "bucket 2 of 7" */
 } sync_operation;
 
@@ -47,7 +47,7 @@ typedef struct sync_flight {
 	dtrain_event *ready; /* on the stream, before the operation */
 	dtrain_work *work;   /* NULL: it is not running */
 	bool on_stream;      /* while it is running */
-	struct sync_mark *mark;
+	struct sync_trace_event *trace_event;
 } sync_flight;
 
 typedef struct sync_reduction sync_reduction;
@@ -97,26 +97,26 @@ struct sync_stage {
 	int round;     /* of the hook */
 };
 
-/* An array that is summed over the ranks in each step: the gradients of a unit, or the figures. It passes through its
- * stages in their order (reduce.c). */
+/* An array that is summed over the ranks in each step: the gradients of a unit, or the step metrics. It passes through
+ * its stages in their order (reduce.c). */
 struct sync_reduction {
 	dtrain_sync *sync;
-	int unit;       /* -1: the figures */
+	int unit;       /* -1: the step metrics */
 	char label[48]; /* "bucket 2 of 7" */
 	void *memory;   /* NULL: in a program's arena */
 	int64_t count;
-	void *shard;         /* NULL: there is none, or it is in a program's arena */
-	int64_t shard_count; /* elements of it */
-	bool leaves;         /* memory and shard are in the arena until they are in host memory */
+	void *shard;          /* NULL: there is none, or it is in a program's arena */
+	int64_t shard_count;  /* elements of it */
+	bool offloaded_grads; /* memory and shard are in the arena until they are in host memory */
 	sync_stage stages[SYNC_STAGES];
 	int num_stages;
 
-	dtrain_op *add;            /* accumulate.c: adds an array to the sum over the micro-batches */
-	void *runs;                /* that sum; NULL: steps have one micro-batch */
-	bool each_run;             /* every micro-batch is reduced, and its shard is added up */
-	dtrain_op *narrow, *widen; /* rounding.c; NULL: the sum is sent as it is */
-	sync_tree *tree;           /* of sums in the order of parts (tree.h); NULL: others */
-	dtrain_event *left;        /* unit_offload.c; NULL: gradients stay */
+	dtrain_op *add;             /* accumulate.c: adds an array to the sum over the micro-batches */
+	void *runs;                 /* that sum; NULL: steps have one micro-batch */
+	bool each_run;              /* every micro-batch is reduced, and its shard is added up */
+	dtrain_op *narrow, *widen;  /* rounding.c; NULL: the sum is sent as it is */
+	sync_tree *tree;            /* of sums in the order of parts (tree.h); NULL: others */
+	dtrain_event *offload_done; /* unit_offload.c; NULL: gradients stay */
 	/* hooks.c, with a hook for this array, or for the shard, in place of the allreduce */
 	void *state; /* NULL: none */
 	dtrain_hook_part *parts;
@@ -134,9 +134,9 @@ typedef struct sync_step {
 typedef struct sync_planned {
 	sync_reduction *reduction;
 	sync_step steps[SYNC_STAGES];
-	int32_t state, issued;       /* of its calls; the call that issues it */
-	int32_t grads;               /* the lease of its memory; -1: it is not in the arena */
-	int32_t leases[SYNC_STAGES]; /* of what stages need; -1: nothing */
+	int32_t state, issued;           /* of its calls; the call that issues it */
+	int32_t grads;                   /* the transient buffer of its memory; -1: it is not in the arena */
+	int32_t transients[SYNC_STAGES]; /* of what stages need; -1: nothing */
 	/* Ranges in bytes that no op of the program writes: padding, parameters without a gradient. */
 	struct {
 		size_t begin, count;
@@ -148,20 +148,20 @@ typedef struct sync_planned {
 typedef struct sync_form {
 	int unit;
 	bool copies;
-	bool is_whole; /* the unit has memory; otherwise it is in the arena, by lease */
-	bool visits;   /* the shard is copied from the host to its place in the unit; see dtrain_params_offload */
-	void *memory;  /* of the unit if it is whole, otherwise of the shard; NULL: that of the host */
-	int64_t first; /* elements of the unit before the shard */
-	int64_t count; /* elements of the shard */
+	bool is_whole;   /* the unit has memory; otherwise it is in the arena, by transient buffer */
+	bool prefetched; /* the shard is copied from the host to its place in the unit; see dtrain_params_offload */
+	void *memory;    /* of the unit if it is whole, otherwise of the shard; NULL: that of the host */
+	int64_t first;   /* elements of the unit before the shard */
+	int64_t count;   /* elements of the shard */
 	dtrain_dtype dtype;
 } sync_form;
 
-/* A gather of a program, and the lease that it fills: what its call refers to. */
+/* A gather of a program, and the transient buffer that it fills: what its call refers to. */
 typedef struct sync_gather {
 	sync_operation gather;
 	sync_form form;
 	bool trains;
-	int32_t lease; /* -1: into the whole */
+	int32_t transient; /* -1: into the whole */
 } sync_gather;
 
 /* A collective of the graph, which changes its tensor in place. */
@@ -189,34 +189,34 @@ typedef struct sync_program {
 	int num_gathers;
 	sync_exchange *exchanges;
 	int num_exchanges;
-	struct sync_node_mark *node_marks; /* NULL: none */
+	struct trace_node *trace_nodes; /* NULL: none */
 } sync_program;
 
 /* With the option overlap: what the last program with backward has. */
 typedef struct sync_timeline {
 	dtrain_overlap overlap; /* without times */
 	dtrain__op_cost *costs; /* of each node */
-	int *operations;        /* of each transfer, among the operations that have marks */
+	int *operations;        /* of each transfer, among the operations that are traced */
 } sync_timeline;
 
-/* The times of one operation of a step. The events are marked if the group is stream-ordered. */
-typedef struct sync_mark {
+/* The times of one operation of a step. The events are traced if the group is stream-ordered. */
+typedef struct sync_trace_event {
 	dtrain_event *begin, *end;      /* around the operation, on the group's stream */
 	dtrain_event *waiting, *passed; /* on the run's stream, around the wait */
 	bool used;                      /* in the step */
 	double begin_ms, end_ms;        /* of the operation, on the host's clock or from the step's first mark on */
 	double exposed_ms;
-} sync_mark;
+} sync_trace_event;
 
-struct dtrain_sync_marks {
+struct dtrain_sync_trace {
 	dtrain_sync *sync;
-	dtrain_event *began, *forward, *backward; /* marks: the first op; the ends of forward and backward */
+	dtrain_event *began, *forward, *backward; /* trace events: the first op; the ends of forward and backward */
 	double began_ms;                          /* the same time on the host's clock */
-	sync_mark *operations;
+	sync_trace_event *operations;
 	int count;
-	dtrain_event **nodes; /* marked after each; NULL: the sync has no timeline */
+	dtrain_event **nodes; /* traced after each; NULL: the sync has no timeline */
 	int num_nodes;
-	bool recorded;         /* the last step marked all events, which have its times */
+	bool recorded;         /* the last step traced all events, which have its times */
 	dtrain_sync_step step; /* what is not in the events */
 };
 
@@ -235,27 +235,28 @@ struct dtrain_sync {
 	const dtrain_device_api *api;
 	const dtrain__sync_kind *kind;
 	dtrain_sync_options options;
-	const dtrain_mesh *mesh; /* NULL: created without one */
-	dtrain_group *group;     /* the mesh's data group; NULL: created without a mesh */
-	dtrain_group *model;     /* the ranks that compute this rank's model together; NULL: this rank alone */
-	dtrain_group *shards;    /* those among which units are divided; NULL: they are not */
-	dtrain_group *replicas;  /* the ranks that have the same shards; NULL: this rank alone */
-	dtrain_group *gathers;   /* the same ranks as shards, with a lane of its own; owned */
-	dtrain_stream *visits;   /* copies units from the host; NULL: none visits */
-	dtrain_stream *leaves;   /* copies their gradients there */
-	sync_memory *memories;   /* what the groups may register, the last one first */
-	dtrain_hook hook;        /* create NULL: none */
-	dtrain_dtype sent;       /* of sums over shards; the parameters' type unless a compression rounds it */
+	const dtrain_mesh *mesh;        /* NULL: created without one */
+	dtrain_group *group;            /* the mesh's data group; NULL: created without a mesh */
+	dtrain_group *model;            /* the ranks that compute this rank's model together; NULL: this rank alone */
+	dtrain_group *shards;           /* those among which units are divided; NULL: they are not */
+	dtrain_group *replicas;         /* the ranks that have the same shards; NULL: this rank alone */
+	dtrain_group *gathers;          /* the same ranks as shards, with a lane of its own; owned */
+	dtrain_stream *prefetched;      /* copies units from the host; NULL: none visits */
+	dtrain_stream *offloaded_grads; /* copies their gradients there */
+	sync_memory *memories;          /* what the groups may register, the last one first */
+	dtrain_hook hook;               /* create NULL: none */
+	dtrain_dtype sent;              /* of sums over shards; the parameters' type unless a compression rounds it */
 	void *rounding_workspace;
 	size_t rounding_workspace_bytes;
 	int32_t num_shards;   /* ranks among which units are divided; 1: they are not */
 	int32_t num_replicas; /* of what this rank has */
 	bool started;
-	bool unsynchronized; /* micro-batches reduce the figures alone */
+	bool unsynchronized; /* micro-batches reduce the step metrics alone */
 
-	sync_reduction *reductions; /* the figures, then each unit that is trained; created with the first program */
+	sync_reduction
+		*reductions; /* the step metrics, then each unit that is trained; created with the first program */
 	int count;
-	int *operation_units; /* for each operation that has marks */
+	int *operation_units; /* for each operation that is traced */
 	int num_operations;
 	sync_program *programs;     /* all that were compiled */
 	sync_execution *executions; /* not complete yet */
@@ -264,12 +265,12 @@ struct dtrain_sync {
 	void *add_workspace;
 	bool begun;       /* the first micro-batch of a step was put on the stream, and none was abandoned */
 	bool sums_open;   /* the sums are not zero */
-	uint8_t *covered; /* for each parameter, then each figure: the programs write it; NULL: no program yet */
+	uint8_t *covered; /* for each parameter, then each step metric: the programs write it; NULL: no program yet */
 
 	dtrain_sync_listener listener; /* of complete units; NULL: none */
 	void *listener_context;
 
-	dtrain_sync_marks *marks; /* of the next steps; the caller's, NULL: none */
+	dtrain_sync_trace *trace; /* of the next steps; the caller's, NULL: none */
 	sync_timeline *timeline;  /* NULL: without the option overlap */
 	/* Bytes that the last program with backward gathers in each run, and once a step: the last compiled one, or
 	 * measured one while none is compiled. */
@@ -293,11 +294,11 @@ dtrain__lines dtrain__mesh_lines(const dtrain_mesh *mesh);
 
 /* ---- operations (operation.c) ---- */
 
-/* has_marks: it belongs to programs that train. unit: -1 of the figures. */
-int dtrain__operation_open(sync_operation *operation, dtrain_sync *sync, int unit, bool has_marks, beton_error *err);
-/* Starts it after everything on the stream. marked: the step's marks take its times. */
+/* is_traced: it belongs to programs that train. unit: -1 of the step metrics. */
+int dtrain__operation_open(sync_operation *operation, dtrain_sync *sync, int unit, bool is_traced, beton_error *err);
+/* Starts it after everything on the stream. traced: the step's trace events take its times. */
 int dtrain__operation_issue(const sync_operation *operation, sync_flight *flight, const sync_transfer *transfer,
-			    dtrain_stream *stream, bool marked, beton_error *err);
+			    dtrain_stream *stream, bool traced, beton_error *err);
 /* Makes later work on the stream wait for it, if it is running. */
 int dtrain__operation_wait(const sync_operation *operation, sync_flight *flight, dtrain_stream *stream,
 			   beton_error *err);
@@ -346,8 +347,8 @@ extern const sync_stage_kind dtrain__stage_sum;        /* reduce.c; so the next 
 extern const sync_stage_kind dtrain__stage_scatter;
 extern const sync_stage_kind dtrain__stage_round; /* rounding.c */
 extern const sync_stage_kind dtrain__stage_unround;
-extern const sync_stage_kind dtrain__stage_leave; /* unit_offload.c */
-extern const sync_stage_kind dtrain__stage_hook;  /* hooks.c: a round */
+extern const sync_stage_kind dtrain__stage_offload; /* unit_offload.c */
+extern const sync_stage_kind dtrain__stage_hook;    /* hooks.c: a round */
 extern const sync_stage_kind dtrain__stage_finish;
 
 /* ---- memory that groups register (memory.c) ---- */
@@ -395,12 +396,12 @@ int dtrain__sync_add_gather(sync_gather *gather, dtrain__schedule *schedule, int
 /* ---- units in host memory (unit_offload.c) ---- */
 
 /* The streams, if units visit the device. */
-int dtrain__sync_open_visits(dtrain_sync *sync, beton_error *err);
-void dtrain__sync_close_visits(dtrain_sync *sync);
+int dtrain__sync_open_unit_offload(dtrain_sync *sync, beton_error *err);
+void dtrain__sync_close_unit_offload(dtrain_sync *sync);
 /* Copies the shard to its place in the unit's memory after everything on the stream, beside what comes later. begun,
  * ready: events around the copy. */
-int dtrain__sync_visit(const sync_gather *gather, dtrain_event *begun, dtrain_event *ready, void *place,
-		       dtrain_stream *stream, beton_error *err);
+int dtrain__sync_prefetch(const sync_gather *gather, dtrain_event *begun, dtrain_event *ready, void *place,
+			  dtrain_stream *stream, beton_error *err);
 
 /* ---- collectives of the graph (collectives.c) ---- */
 
@@ -430,16 +431,16 @@ int dtrain__timeline_add(dtrain_sync *sync, const dtrain_overlap_transfer *trans
 /* The program is the last one with backward. */
 void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program);
 
-/* ---- marks (marks.c): the times of the last run of a step, for the marks that are set ---- */
+/* ---- trace (trace_events.c): the times of the last run of a step, for the trace events that are set ---- */
 
 /* When a micro-batch begins, and at the ends of forward and backward. */
-int dtrain__sync_mark_began(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
-int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
-int dtrain__sync_mark_backward(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
-/* The marks of the step are complete. */
-void dtrain__sync_mark_ended(dtrain_sync *sync);
-/* The marks of an operation; NULL: none. */
-sync_mark *dtrain__sync_mark_of(const dtrain_sync *sync, const sync_operation *operation);
+int dtrain__sync_trace_began(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
+int dtrain__sync_trace_forward(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
+int dtrain__sync_trace_backward(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
+/* The trace events of the step are complete. */
+void dtrain__sync_trace_ended(dtrain_sync *sync);
+/* The trace events of an operation; NULL: none. */
+sync_trace_event *dtrain__sync_trace_event_of(const dtrain_sync *sync, const sync_operation *operation);
 
 /* An op that adds two arrays of the parameters' type, the result in place of the first. *workspace grows to what it
  * needs. */

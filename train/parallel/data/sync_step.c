@@ -50,7 +50,7 @@ static int begin(void *context, const dtrain__run *run, beton_error *err)
 	sync->executions = execution;
 	sync->begun = true;
 	status = clear_sums(sync, run, err);
-	return status == BETON_OK && dtrain__run_is_last(run) ? dtrain__sync_mark_began(sync, run->stream, err)
+	return status == BETON_OK && dtrain__run_is_last(run) ? dtrain__sync_trace_began(sync, run->stream, err)
 							      : status;
 }
 
@@ -73,7 +73,7 @@ static int end(void *context, const dtrain__run *run, beton_error *err)
 	if (!dtrain__run_is_last(run))
 		return BETON_OK;
 	sync->sums_open = false;
-	dtrain__sync_mark_ended(sync);
+	dtrain__sync_trace_ended(sync);
 	return BETON_OK;
 }
 

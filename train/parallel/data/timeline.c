@@ -11,10 +11,10 @@
 #include "sync.h"
 
 /* The context of a call that marks where a node ends. */
-typedef struct sync_node_mark {
+typedef struct trace_node {
 	dtrain_sync *sync;
 	int32_t node;
-} sync_node_mark;
+} trace_node;
 
 int dtrain__timeline_create(dtrain_sync *sync, beton_error *err)
 {
@@ -58,12 +58,12 @@ static int32_t param_of(const dtrain_graph *graph, const dtrain__node *node)
 	return -1;
 }
 
-static int mark_node(void *context, const dtrain__run *run, beton_error *err)
+static int trace_node_end(void *context, const dtrain__run *run, beton_error *err)
 {
-	const sync_node_mark *self = context;
+	const trace_node *self = context;
 	dtrain_sync *sync = self->sync;
-	return sync->marks && dtrain__run_is_last(run)
-		       ? sync->api->event_mark(sync->marks->nodes[self->node], run->stream, err)
+	return sync->trace && dtrain__run_is_last(run)
+		       ? sync->api->event_mark(sync->trace->nodes[self->node], run->stream, err)
 		       : BETON_OK;
 }
 
@@ -76,8 +76,8 @@ int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__sch
 	dtrain_overlap *overlap = &sync->timeline->overlap;
 	overlap->nodes = calloc((size_t)graph->num_nodes + 1, sizeof(*overlap->nodes));
 	sync->timeline->costs = calloc((size_t)graph->num_nodes + 1, sizeof(*sync->timeline->costs));
-	program->node_marks = calloc((size_t)graph->num_nodes, sizeof(*program->node_marks));
-	if (!overlap->nodes || !sync->timeline->costs || !program->node_marks)
+	program->trace_nodes = calloc((size_t)graph->num_nodes, sizeof(*program->trace_nodes));
+	if (!overlap->nodes || !sync->timeline->costs || !program->trace_nodes)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory for the times of %d nodes", graph->num_nodes);
 	overlap->num_nodes = graph->num_nodes;
 	for (int32_t i = 0; i < graph->num_nodes; i++) {
@@ -87,9 +87,9 @@ int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__sch
 	int status = BETON_OK;
 	/* A program that is only planned never runs. */
 	for (int32_t i = 0; i < graph->num_nodes && !sync->options.plan_ranks && status == BETON_OK; i++) {
-		program->node_marks[i] = (sync_node_mark){.sync = sync, .node = i};
+		program->trace_nodes[i] = (trace_node){.sync = sync, .node = i};
 		const dtrain__call call = {
-			.name = "mark of a node", .issue = mark_node, .context = &program->node_marks[i]};
+			.name = "mark of a node", .issue = trace_node_end, .context = &program->trace_nodes[i]};
 		status = dtrain__schedule_add(schedule, &call, i, i + 1, err);
 	}
 	return status;
@@ -157,35 +157,35 @@ int dtrain_sync_estimate_overlap(const dtrain_sync *sync, double flops, double b
 	return BETON_OK;
 }
 
-static void read_transfers(const dtrain_sync_marks *marks, dtrain_overlap *overlap)
+static void read_transfers(const dtrain_sync_trace *trace, dtrain_overlap *overlap)
 {
-	const dtrain_sync *sync = marks->sync;
-	double began = dtrain__group_is_stream_ordered(sync->group) ? 0 : marks->began_ms;
+	const dtrain_sync *sync = trace->sync;
+	double began = dtrain__group_is_stream_ordered(sync->group) ? 0 : trace->began_ms;
 	for (int32_t i = 0; i < overlap->num_transfers; i++) {
-		const sync_mark *mark = &marks->operations[sync->timeline->operations[i]];
+		const sync_trace_event *trace_event = &trace->operations[sync->timeline->operations[i]];
 		dtrain_overlap_transfer *transfer = &overlap->transfers[i];
-		transfer->begin_ms = mark->used ? mark->begin_ms - began : 0;
-		transfer->end_ms = mark->used ? mark->end_ms - began : 0;
-		transfer->exposed_ms = mark->used ? mark->exposed_ms : 0;
+		transfer->begin_ms = trace_event->used ? trace_event->begin_ms - began : 0;
+		transfer->end_ms = trace_event->used ? trace_event->end_ms - began : 0;
+		transfer->exposed_ms = trace_event->used ? trace_event->exposed_ms : 0;
 	}
 }
 
 /* The time from the end of one node to the end of the next one includes the waits between them. */
-int dtrain_sync_read_overlap(const dtrain_sync_marks *marks, dtrain_overlap *overlap, beton_error *err)
+int dtrain_sync_read_overlap(const dtrain_sync_trace *trace, dtrain_overlap *overlap, beton_error *err)
 {
-	if (BT_MISSING(err, marks))
+	if (BT_MISSING(err, trace))
 		return BETON_INVALID_ARGUMENT;
-	const dtrain_sync *sync = marks->sync;
+	const dtrain_sync *sync = trace->sync;
 	double before = 0;
 	int status = BETON_OK;
-	if (!sync->timeline || !marks->recorded || overlap->num_nodes != marks->num_nodes ||
+	if (!sync->timeline || !trace->recorded || overlap->num_nodes != trace->num_nodes ||
 	    overlap->num_transfers != sync->timeline->overlap.num_transfers)
 		return bt_fail(err, BETON_STATE, "sync: the marks have no times of %d nodes and %d transfers",
 			       overlap->num_nodes, overlap->num_transfers);
-	read_transfers(marks, overlap);
+	read_transfers(trace, overlap);
 	for (int32_t i = 0; i < overlap->num_nodes && status == BETON_OK; i++) {
 		double ended = before;
-		status = sync->api->event_elapsed_ms(marks->began, marks->nodes[i], &ended, err);
+		status = sync->api->event_elapsed_ms(trace->began, trace->nodes[i], &ended, err);
 		overlap->nodes[i].ms = ended - before;
 		before = ended;
 	}

@@ -34,32 +34,32 @@ static uint64_t sent_for_sum(const dtrain_sync *sync, const sync_reduction *redu
 	return bytes;
 }
 
-static void add_reduction(const dtrain_sync *sync, const sync_reduction *reduction, int runs, dtrain_sync_facts *facts)
+static void add_reduction(const dtrain_sync *sync, const sync_reduction *reduction, int runs, dtrain_sync_info *info)
 {
 	if (!reduction->shard_count) {
-		facts->added_up +=
+		info->added_up +=
 			sent_for_sum(sync, reduction, reduction->count, sync->num_shards * sync->num_replicas);
 		return;
 	}
 	uint64_t times = reduction->each_run ? (uint64_t)runs : 1;
 	uint64_t shard = (uint64_t)reduction->shard_count * dtrain_dtype_size(sync->params->dtype);
-	facts->scattered += times * dtrain__sent_of_parts((uint64_t)reduction->count * dtrain_dtype_size(sync->sent),
-							  sync->num_shards);
+	info->scattered += times * dtrain__sent_of_parts((uint64_t)reduction->count * dtrain_dtype_size(sync->sent),
+							 sync->num_shards);
 	/* In the order of parts each replica gets all the others' shards, after each sum over shards. */
-	facts->added_up += reduction->tree ? times * shard * (uint64_t)(sync->num_replicas - 1)
-					   : sent_for_sum(sync, reduction, reduction->shard_count, sync->num_replicas);
+	info->added_up += reduction->tree ? times * shard * (uint64_t)(sync->num_replicas - 1)
+					  : sent_for_sum(sync, reduction, reduction->shard_count, sync->num_replicas);
 }
 
-void dtrain_sync_get_facts(const dtrain_sync *sync, int runs, dtrain_sync_facts *out)
+void dtrain_sync_get_info(const dtrain_sync *sync, int runs, dtrain_sync_info *out)
 {
 	if (!sync || !out)
 		return;
-	dtrain_sync_facts facts = {.struct_size = sizeof(facts),
-				   .shards = sync->num_shards,
-				   .replicas = sync->num_replicas,
-				   .sums_bytes = sync->sums_bytes,
-				   .gathered = sync->gathers_of_step + (uint64_t)runs * sync->gathers_of_run};
+	dtrain_sync_info info = {.struct_size = sizeof(info),
+				 .shards = sync->num_shards,
+				 .replicas = sync->num_replicas,
+				 .sums_bytes = sync->sums_bytes,
+				 .gathered = sync->gathers_of_step + (uint64_t)runs * sync->gathers_of_run};
 	for (int i = 0; i < sync->count && sync->covered; i++)
-		add_reduction(sync, &sync->reductions[i], runs, &facts);
-	bt_sized_give(out, &facts);
+		add_reduction(sync, &sync->reductions[i], runs, &info);
+	bt_sized_give(out, &info);
 }

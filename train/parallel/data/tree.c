@@ -209,7 +209,7 @@ static int put_operation(const sync_stage *stage, sync_arrays *arrays, sync_tran
 				       dtrain__run_is_last(run), err);
 }
 
-/* Figures are few: every rank gets all, and adds them up itself. */
+/* Step metrics are few: every rank gets all, and adds them up itself. */
 static int issue_exchange(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
 	const sync_transfer transfer = {.kind = stage->reduction->unit < 0 ? SYNC_ALL_GATHER : SYNC_ALL_TO_ALL,
@@ -282,38 +282,40 @@ static const sync_stage_kind replicas = {.sends = true,
 					 .wait = wait_for_replicas,
 					 .bytes = replica_bytes};
 
-/* The next forward may write the figures before the sum of these is complete. */
-static int take_figures(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+/* The next forward may write the step metrics before the sum of these is complete. */
+static int take_step_metrics(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	const sync_reduction *figures = stage->reduction;
+	const sync_reduction *step_metrics = stage->reduction;
 	arrays->memory = arrays->transient[stage->index];
-	return figures->sync->api->copy(run->stream, arrays->memory, figures->memory,
-					bytes_of(figures->sync, figures->count), DTRAIN_DEVICE_TO_DEVICE, err);
+	return step_metrics->sync->api->copy(run->stream, arrays->memory, step_metrics->memory,
+					     bytes_of(step_metrics->sync, step_metrics->count), DTRAIN_DEVICE_TO_DEVICE,
+					     err);
 }
 
-static size_t figures_bytes(const sync_stage *stage)
+static size_t step_metrics_bytes(const sync_stage *stage)
 {
 	return bytes_of(stage->reduction->sync, stage->reduction->count);
 }
 
-static const sync_stage_kind take = {.issue = take_figures, .bytes = figures_bytes};
+static const sync_stage_kind take = {.issue = take_step_metrics, .bytes = step_metrics_bytes};
 
-static int give_figures(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
+static int give_step_metrics(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
-	const sync_reduction *figures = stage->reduction;
-	return figures->sync->api->copy(run->stream, figures->memory, arrays->memory,
-					bytes_of(figures->sync, figures->count), DTRAIN_DEVICE_TO_DEVICE, err);
+	const sync_reduction *step_metrics = stage->reduction;
+	return step_metrics->sync->api->copy(run->stream, step_metrics->memory, arrays->memory,
+					     bytes_of(step_metrics->sync, step_metrics->count), DTRAIN_DEVICE_TO_DEVICE,
+					     err);
 }
 
-static const sync_stage_kind give = {.issue = give_figures};
+static const sync_stage_kind give = {.issue = give_step_metrics};
 
 void dtrain__tree_list(sync_reduction *reduction)
 {
 	dtrain_sync *sync = reduction->sync;
-	bool figures_each = reduction->unit < 0 && reduction->each_run;
+	bool step_metrics_each = reduction->unit < 0 && reduction->each_run;
 	if (!reduction->each_run)
 		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
-	if (figures_each)
+	if (step_metrics_each)
 		dtrain__stage_add(reduction, &take, NULL);
 	dtrain__stage_add(reduction, &exchange, reduction->shard_count ? sync->shards : sync->group);
 	if (reduction->tree->spreads)
@@ -322,6 +324,6 @@ void dtrain__tree_list(sync_reduction *reduction)
 		dtrain__stage_add(reduction, &replicas, sync->replicas);
 	if (reduction->each_run)
 		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
-	if (figures_each)
+	if (step_metrics_each)
 		dtrain__stage_add(reduction, &give, NULL);
 }

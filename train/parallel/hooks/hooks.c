@@ -211,9 +211,9 @@ int dtrain__sync_begin_round(const sync_operation *operation, sync_flight *fligh
 		return status;
 	flight->work = round.work;
 	*transfer->called = round.work || (transfer->round > 0 && *transfer->called);
-	if (flight->mark) {
-		flight->mark->used = round.work != NULL;
-		sync->marks->step.bytes += round.bytes;
+	if (flight->trace_event) {
+		flight->trace_event->used = round.work != NULL;
+		sync->trace->step.bytes += round.bytes;
 	}
 	return BETON_OK;
 }

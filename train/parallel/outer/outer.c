@@ -104,21 +104,21 @@ int dtrain_local_start(dtrain_local *local, int64_t done, dtrain_stream *stream,
 	return share_values(local, stream, err);
 }
 
-bool dtrain_local_is_apart(const dtrain_local *local, int64_t step)
+bool dtrain_local_is_unsynchronized(const dtrain_local *local, int64_t step)
 {
 	if (!local)
 		return false;
 	return has_begun(local, step);
 }
 
-void dtrain_local_begin(dtrain_local *local, int64_t step, dtrain_sync_marks *marks)
+void dtrain_local_begin(dtrain_local *local, int64_t step, dtrain_sync_trace *trace)
 {
 	if (!local)
 		return;
-	local->sync->unsynchronized = dtrain_local_is_apart(local, step);
-	dtrain_sync_set_marks(local->sync, marks);
-	if (marks)
-		dtrain__outer_reset(local, marks);
+	local->sync->unsynchronized = dtrain_local_is_unsynchronized(local, step);
+	dtrain_sync_set_trace(local->sync, trace);
+	if (trace)
+		dtrain__outer_reset(local, trace);
 }
 
 static bool ends_round(const dtrain_local *local, int64_t done)
@@ -171,13 +171,13 @@ static int end_round(dtrain_local *local, dtrain_stream *stream, beton_error *er
 	return status == BETON_OK ? dtrain_params_changed(local->sync->params, stream, err) : status;
 }
 
-int dtrain_local_end(dtrain_local *local, int64_t step, dtrain_sync_marks *marks, dtrain_stream *stream, bool *synced,
+int dtrain_local_end(dtrain_local *local, int64_t step, dtrain_sync_trace *trace, dtrain_stream *stream, bool *synced,
 		     beton_error *err)
 {
 	if (BT_MISSING(err, local, stream))
 		return BETON_INVALID_ARGUMENT;
 	local->done = step + 1;
-	dtrain_sync_set_marks(local->sync, marks);
+	dtrain_sync_set_trace(local->sync, trace);
 	*synced = ends_round(local, local->done);
 	if (*synced) {
 		int status = end_round(local, stream, err);

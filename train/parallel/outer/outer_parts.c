@@ -177,14 +177,14 @@ void dtrain__outer_abandon(dtrain_local *local)
 		dtrain__flight_abandon(&local->units[i].flight);
 }
 
-void dtrain__outer_reset(const dtrain_local *local, dtrain_sync_marks *marks)
+void dtrain__outer_reset(const dtrain_local *local, dtrain_sync_trace *trace)
 {
 	for (int i = 0; i < local->count; i++) {
-		sync_mark *mark = dtrain__sync_mark_of(local->sync, &local->units[i].sum);
-		if (!mark || !mark->used)
+		sync_trace_event *trace_event = dtrain__sync_trace_event_of(local->sync, &local->units[i].sum);
+		if (!trace_event || !trace_event->used)
 			continue;
-		mark->used = false;
-		mark->exposed_ms = 0;
-		marks->step.bytes -= local->units[i].bytes;
+		trace_event->used = false;
+		trace_event->exposed_ms = 0;
+		trace->step.bytes -= local->units[i].bytes;
 	}
 }

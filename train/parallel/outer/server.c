@@ -38,7 +38,7 @@ typedef struct server_worker {
 	uint64_t pushed_at; /* order among all that was pushed */
 	float *buffers;     /* the last that were taken */
 	bool has_buffers;
-	bool told_of; /* that it is lost */
+	bool is_reported; /* that it is lost */
 	beton_error failure;
 } server_worker;
 
@@ -47,7 +47,7 @@ struct dtrain_server {
 	dtrain_server_options options;
 	server_worker *workers;
 	float *published; /* guarded by the mutex */
-	float *taken;     /* what goes to the device: figures, gradients and, by dtrain_server_buffers, buffers */
+	float *taken;     /* what goes to the device: step metrics, gradients and, by dtrain_server_buffers, buffers */
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	bool has_lock;
@@ -354,7 +354,7 @@ static int choose(dtrain_server *server)
 static void take_buffers(server_worker *worker)
 {
 	const link_arrays *arrays = &worker->server->arrays;
-	memcpy(worker->buffers, worker->pushed + DTRAIN_FIGURES + arrays->count,
+	memcpy(worker->buffers, worker->pushed + DTRAIN_STEP_METRICS + arrays->count,
 	       (size_t)arrays->buffers * sizeof(float));
 	worker->has_buffers = true;
 }
@@ -362,7 +362,7 @@ static void take_buffers(server_worker *worker)
 /* Adds up what was taken, in the workers' order, and divides it. With the mutex. */
 static void combine(dtrain_server *server, int workers, dtrain_update *out)
 {
-	const int64_t count = DTRAIN_FIGURES + server->arrays.count;
+	const int64_t count = DTRAIN_STEP_METRICS + server->arrays.count;
 	float *sum = server->taken;
 	*out = (dtrain_update){.worker = -1, .workers = workers};
 	for (int i = 0; i < server->options.workers; i++) {
@@ -382,7 +382,7 @@ static void combine(dtrain_server *server, int workers, dtrain_update *out)
 	}
 	for (int64_t k = 0; k < count && workers > 1; k++)
 		sum[k] /= (float)workers;
-	memcpy(out->figures, sum, sizeof(out->figures));
+	memcpy(out->step_metrics, sum, sizeof(out->step_metrics));
 }
 
 int dtrain_server_take(dtrain_server *server, int timeout_ms, dtrain_stream *stream, dtrain_update *out,
@@ -408,7 +408,7 @@ int dtrain_server_take(dtrain_server *server, int timeout_ms, dtrain_stream *str
 	if (workers == 0)
 		return bt_fail(err, BETON_TIMEOUT, "parameter server: no worker sent gradients within %d ms",
 			       timeout_ms);
-	return arrays->api->copy(stream, dtrain_params_grads(arrays->params), server->taken + DTRAIN_FIGURES,
+	return arrays->api->copy(stream, dtrain_params_grads(arrays->params), server->taken + DTRAIN_STEP_METRICS,
 				 (size_t)arrays->count * sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
 }
 
@@ -417,7 +417,7 @@ int dtrain_server_buffers(dtrain_server *server, dtrain_stream *stream, beton_er
 	if (BT_MISSING(err, server, stream))
 		return BETON_INVALID_ARGUMENT;
 	const link_arrays *arrays = &server->arrays;
-	float *mean = server->taken + DTRAIN_FIGURES + arrays->count;
+	float *mean = server->taken + DTRAIN_STEP_METRICS + arrays->count;
 	int sent = 0;
 	int status = arrays->api->stream_synchronize(stream, err);
 	if (status != BETON_OK)
@@ -446,10 +446,10 @@ bool dtrain_server_lost(dtrain_server *server, int *out, beton_error *why)
 	pthread_mutex_lock(&server->mutex);
 	for (int i = 0; i < server->options.workers && !found; i++) {
 		server_worker *worker = &server->workers[i];
-		found = worker->state == LOST && !worker->told_of;
+		found = worker->state == LOST && !worker->is_reported;
 		if (!found)
 			continue;
-		worker->told_of = true;
+		worker->is_reported = true;
 		*out = i;
 		*why = worker->failure;
 	}

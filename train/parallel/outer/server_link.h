@@ -22,10 +22,10 @@ typedef struct link_arrays {
 
 /* UNSUPPORTED: parameters that are not F32. */
 int dtrain__link_arrays_of(dtrain_params *params, link_arrays *out, beton_error *err);
-/* Elements of what a worker pushes: figures, gradients, buffers. */
+/* Elements of what a worker pushes: step metrics, gradients, buffers. */
 static inline int64_t dtrain__link_pushed(const link_arrays *arrays)
 {
-	return DTRAIN_FIGURES + arrays->count + arrays->buffers;
+	return DTRAIN_STEP_METRICS + arrays->count + arrays->buffers;
 }
 
 /* Copies the buffers that are not fixed between the parameters and `packed`, in host memory. */

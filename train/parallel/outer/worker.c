@@ -128,9 +128,9 @@ int dtrain_worker_push(dtrain_worker *worker, dtrain_stream *stream, beton_error
 		return BETON_INVALID_ARGUMENT;
 	const link_arrays *arrays = &worker->arrays;
 	float *at = worker->sent;
-	int status = arrays->api->copy(stream, at, dtrain_params_figures(arrays->params),
-				       DTRAIN_FIGURES * sizeof(float), DTRAIN_DEVICE_TO_HOST, err);
-	at += DTRAIN_FIGURES;
+	int status = arrays->api->copy(stream, at, dtrain_params_step_metrics(arrays->params),
+				       DTRAIN_STEP_METRICS * sizeof(float), DTRAIN_DEVICE_TO_HOST, err);
+	at += DTRAIN_STEP_METRICS;
 	if (status == BETON_OK)
 		status = arrays->api->copy(stream, at, dtrain_params_grads(arrays->params),
 					   (size_t)arrays->count * sizeof(float), DTRAIN_DEVICE_TO_HOST, err);

@@ -77,16 +77,16 @@ static void find_shared_memory(const char *root, link_findings *out)
 {
 	char path[PATH_MAX];
 	snprintf(path, sizeof(path), "%s/dev/shm", root);
-	struct statvfs facts;
-	if (statvfs(path, &facts) != 0) {
+	struct statvfs info;
+	if (statvfs(path, &info) != 0) {
 		link_add(out, LINK_BAD,
 			 "mount a tmpfs on /dev/shm, or give the container --shm-size=1g (NCCL_SHM_DISABLE=1 does "
 			 "without, more slowly)",
 			 "/dev/shm is not there");
 		return;
 	}
-	unsigned long long size = (unsigned long long)facts.f_blocks * facts.f_frsize;
-	unsigned long long available = (unsigned long long)facts.f_bavail * facts.f_frsize;
+	unsigned long long size = (unsigned long long)info.f_blocks * info.f_frsize;
+	unsigned long long available = (unsigned long long)info.f_bavail * info.f_frsize;
 	link_add(out, available >= LEAST_SHM ? LINK_GOOD : LINK_BAD,
 		 size < LEAST_SHM
 			 ? "give the container --shm-size=1g or --ipc=host, or mount -o remount,size=1g /dev/shm"

@@ -37,7 +37,7 @@ typedef struct figures {
 	bench_times times;
 	bool asynchronous;
 	bare_figures f32, bf16;
-	dtrain_program_facts facts;
+	dtrain_program_info info;
 	size_t copy_bytes;     /* of the compute copies of parameters */
 	bench_profile profile; /* no ops: none */
 	const char *unit;      /* of throughput */
@@ -293,8 +293,8 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 		f->units = bench_job_units(&job);
 		f->side = job.example.vision.image_size;
 		f->length = job.example.model.transformer.vocabulary ? (int64_t)(f->units / (double)o->batch) : 0;
-		f->facts.struct_size = sizeof(f->facts);
-		dtrain_program_get_facts(job.engine.train.program, &f->facts);
+		f->info.struct_size = sizeof(f->info);
+		dtrain_program_get_info(job.engine.train.program, &f->info);
 		f->copy_bytes = dtrain_params_copy_bytes(job.engine.params);
 		/* The bare primitives use the device's number of threads. */
 		omp_set_num_threads(job.engine.caps.threads);
@@ -341,7 +341,7 @@ static int add_rates(json_t *object, const char *type, const bare_figures *f)
 static int print_json(const bench_step_options *o, const figures *f)
 {
 	const bench_times *t = &f->times;
-	double rate = f->facts.flops / t->step_seconds * 1e-9;
+	double rate = f->info.flops / t->step_seconds * 1e-9;
 	char key[32];
 	snprintf(key, sizeof(key), "%s_per_second", f->unit);
 	json_t *object = json_pack(
@@ -349,8 +349,8 @@ static int print_json(const bench_step_options *o, const figures *f)
 		f->description, "precision", precisions[o->precision], f->length ? "context_length" : "image_size",
 		f->length ? (json_int_t)f->length : (json_int_t)f->side, "batch_size", (json_int_t)o->batch, "step_ms",
 		t->step_seconds * 1e3, key, f->units / t->step_seconds, "gflops", rate, "repeated_ops",
-		(json_int_t)f->facts.repeated, "repeated_flops", f->facts.repeated_flops, "arena_bytes",
-		(json_int_t)f->facts.arena_bytes, "unshared_bytes", (json_int_t)f->facts.unshared_bytes, "copy_bytes",
+		(json_int_t)f->info.repeated, "repeated_flops", f->info.repeated_flops, "arena_bytes",
+		(json_int_t)f->info.arena_bytes, "unshared_bytes", (json_int_t)f->info.unshared_bytes, "copy_bytes",
 		(json_int_t)f->copy_bytes, "peak_resident_bytes", (json_int_t)f->peak_bytes);
 	json_t *more = f->asynchronous ? json_pack("{s:f, s:f, s:f, s:b}", "launch_ms", t->launch_seconds * 1e3,
 						   "device_ms", t->device_seconds * 1e3, "device_busy",
@@ -394,7 +394,7 @@ static void print_bare(const char *type, const bare_figures *f, double rate, dou
 static void print(const bench_step_options *o, figures *f)
 {
 	const bench_times *t = &f->times;
-	double rate = f->facts.flops / t->step_seconds * 1e-9;
+	double rate = f->info.flops / t->step_seconds * 1e-9;
 	printf("%s, ", o->model);
 	if (f->length)
 		printf("%lld tokens", (long long)f->length);
@@ -414,11 +414,11 @@ static void print(const bench_step_options *o, figures *f)
 	}
 	if (o->data)
 		printf("waiting for data            %8.1f ms a step\n", t->data_seconds * 1e3);
-	printf("activations                 %8.1f MB, without sharing %.1f MB\n", (double)f->facts.arena_bytes * 1e-6,
-	       (double)f->facts.unshared_bytes * 1e-6);
-	if (f->facts.repeated)
-		printf("computed again              %8d ops, %.1f %% of the products\n", f->facts.repeated,
-		       100 * f->facts.repeated_flops / f->facts.flops);
+	printf("activations                 %8.1f MB, without sharing %.1f MB\n", (double)f->info.arena_bytes * 1e-6,
+	       (double)f->info.unshared_bytes * 1e-6);
+	if (f->info.repeated)
+		printf("computed again              %8d ops, %.1f %% of the products\n", f->info.repeated,
+		       100 * f->info.repeated_flops / f->info.flops);
 	if (f->copy_bytes)
 		printf("parameters in %-4s          %8.1f MB\n", precisions[o->precision],
 		       (double)f->copy_bytes * 1e-6);

@@ -24,18 +24,17 @@ static int print_text(bench_job *job, beton_error *err)
 
 static int add_plan(bench_job *job, json_t *plans, int index, beton_error *err)
 {
-	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+	dtrain_program_info info = {.struct_size = sizeof(info)};
 	const char *name = engine_recompute_name(index);
 	engine_recompute how;
 	int status = engine_recompute_parse("--recompute", name, &how, err);
 	if (status == BETON_OK)
-		status = engine_recompute_measure(&job->engine, how, &facts, err);
+		status = engine_recompute_measure(&job->engine, how, &info, err);
 	if (status != BETON_OK)
 		return status;
-	json_t *plan =
-		json_pack("{s:I, s:I, s:I, s:f, s:f}", "arena_bytes", (json_int_t)facts.arena_bytes, "workspace_bytes",
-			  (json_int_t)facts.workspace_bytes, "repeated_ops", (json_int_t)facts.repeated, "flops",
-			  facts.flops, "repeated_flops", facts.repeated_flops);
+	json_t *plan = json_pack("{s:I, s:I, s:I, s:f, s:f}", "arena_bytes", (json_int_t)info.arena_bytes,
+				 "workspace_bytes", (json_int_t)info.workspace_bytes, "repeated_ops",
+				 (json_int_t)info.repeated, "flops", info.flops, "repeated_flops", info.repeated_flops);
 	return json_object_set_new(plans, name, plan) == 0 ? BETON_OK
 							   : bt_fail(err, BETON_NO_MEMORY, "out of memory for plans");
 }

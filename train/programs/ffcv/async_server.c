@@ -49,12 +49,12 @@ static void tell_lost(struct serving *serving)
 static bool is_asked_to_stop(struct serving *serving)
 {
 	uint64_t now = bt_now_ns();
-	if (engine_is_told(&serving->session->engine))
+	if (engine_stop_requested(&serving->session->engine))
 		return true;
 	if (now - serving->looked_ns < LOOK_MS * 1000000ull)
 		return false;
 	serving->looked_ns = now;
-	return dtrain__told_any(serving->session->store);
+	return dtrain__stop_request_any(serving->session->store);
 }
 
 /* *taken: false if this rank was told to stop meanwhile. */
@@ -81,12 +81,12 @@ static void log_step(struct serving *serving, const dtrain_update *update, uint6
 	double runs = (double)session->options->accumulate;
 	run_step_metrics step = {.step = position->step + 1,
 				 .epoch = position->epoch + 1,
-				 .loss = (double)update->figures[ENGINE_FIGURE_LOSS] / runs,
+				 .loss = (double)update->step_metrics[ENGINE_STEP_METRIC_LOSS] / runs,
 				 .has_hits = session->engine.train.has_hits,
-				 .hits = (double)update->figures[ENGINE_FIGURE_HITS] / runs,
+				 .hits = (double)update->step_metrics[ENGINE_STEP_METRIC_HITS] / runs,
 				 .lr = dtrain_schedule_lr(&serving->schedule, position->step),
 				 .units_per_second =
-					 (double)(session->facts->global_batch * serving->units) * 1e3 / took_ms,
+					 (double)(session->info->global_batch * serving->units) * 1e3 / took_ms,
 				 .step_ms = took_ms,
 				 .compute_ms = (double)(now - taken_ns) / 1e6,
 				 .comm_exposed_ms = (double)(taken_ns - began_ns) / 1e6,
@@ -107,7 +107,7 @@ static int update(struct serving *serving, beton_error *err)
 	run_session *session = serving->session;
 	engine_rank *engine = &session->engine;
 	const run_position *position = &session->position;
-	int status = run_groups_step(session->options, session->optimizer, session->facts->steps_per_epoch,
+	int status = run_groups_step(session->options, session->optimizer, session->info->steps_per_epoch,
 				     position->step, err);
 	if (status == BETON_OK)
 		status = dtrain_optimizer_step(session->optimizer,
@@ -133,7 +133,7 @@ static int serve_step(struct serving *serving, beton_error *err)
 		return status;
 	}
 	uint64_t taken_ns = bt_now_ns();
-	if (!isfinite(taken.figures[ENGINE_FIGURE_LOSS]))
+	if (!isfinite(taken.step_metrics[ENGINE_STEP_METRIC_LOSS]))
 		return bt_fail(err, BETON_DIVERGED,
 			       "step %" PRId64 ": the loss is not finite (a lower --lr or a longer warm-up may help)",
 			       position->step + 1);
@@ -145,9 +145,9 @@ static int serve_step(struct serving *serving, beton_error *err)
 	serving->stalest = taken.staleness > serving->stalest ? taken.staleness : serving->stalest;
 	serving->most_lead = taken.lead > serving->most_lead ? taken.lead : serving->most_lead;
 	/* Any worker that was told stops all. */
-	serving->stop = is_asked_to_stop(serving) || !(taken.figures[ENGINE_FIGURE_STOP] <= 0);
+	serving->stop = is_asked_to_stop(serving) || !(taken.step_metrics[ENGINE_STEP_METRIC_STOP] <= 0);
 	position->step++;
-	position->position += session->facts->global_batch;
+	position->position += session->info->global_batch;
 	return status;
 }
 
@@ -228,8 +228,8 @@ static int attend(struct serving *serving, beton_error *err)
 	run_session *session = serving->session;
 	const run_options *options = session->options;
 	run_position *position = &session->position;
-	bool last = position->step >= session->facts->total_steps;
-	bool over = position->position >= session->facts->steps_per_epoch * session->facts->global_batch;
+	bool last = position->step >= session->info->total_steps;
+	bool over = position->position >= session->info->steps_per_epoch * session->info->global_batch;
 	bool counts = over && (position->epoch + 1) % options->val_every == 0;
 	bool evaluates =
 		session->engine.val.program && (last || counts || is_multiple(position->step, options->eval_every));
@@ -267,7 +267,7 @@ static int serve(struct serving *serving, beton_error *err)
 	serving->step_ns = bt_now_ns();
 	if (status == BETON_OK)
 		status = evaluate_due(serving, err);
-	while (status == BETON_OK && !serving->stop && session->position.step < session->facts->total_steps) {
+	while (status == BETON_OK && !serving->stop && session->position.step < session->info->total_steps) {
 		status = serve_step(serving, err);
 		if (status == BETON_OK)
 			status = attend(serving, err);
@@ -300,7 +300,7 @@ int run_serve(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	const engine_task *task = session->engine.job.task;
 	struct serving serving = {.session = session,
 				  .metrics = metrics,
-				  .schedule = run_schedule_of(session->options, session->facts),
+				  .schedule = run_schedule_of(session->options, session->info),
 				  .saved_step = session->resumed ? session->position.step : -1};
 	serving.units = task->units ? task->units(&session->engine) : 1;
 	int status = connect(&serving, err);
@@ -310,6 +310,6 @@ int run_serve(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	session->engine.api->host_free(session->engine.device, serving.clip);
 	if (status == BETON_OK)
 		print_staleness(&serving);
-	*stopped = serving.stop && status == BETON_OK ? dtrain__told_number(session->store) : 0;
+	*stopped = serving.stop && status == BETON_OK ? dtrain__stop_request_signal(session->store) : 0;
 	return status;
 }

@@ -85,14 +85,14 @@ static int compute(struct work *work, beton_error *err)
 static bool gives_up(void *context)
 {
 	struct work *work = context;
-	if (!engine_is_told(&work->session->engine))
+	if (!engine_stop_requested(&work->session->engine))
 		return false;
 	if (!work->asked_ns)
 		work->asked_ns = bt_now_ns();
 	return bt_now_ns() - work->asked_ns > ANSWER_NS;
 }
 
-static int work_until_told(struct work *work, beton_error *err)
+static int work_until_stop_request(struct work *work, beton_error *err)
 {
 	dtrain_stream *stream = work->session->engine.stream;
 	int status = BETON_OK;
@@ -116,7 +116,7 @@ int run_work(run_session *session, int *stopped, beton_error *err)
 	struct work work = {.session = session,
 			    .clock = first_clock(session),
 			    .share = options->batch_size * options->accumulate * session->data_ranks};
-	work.clocks_per_epoch = (int64_t)session->facts->epoch_length / work.share;
+	work.clocks_per_epoch = (int64_t)session->info->epoch_length / work.share;
 	dtrain_server_options connection;
 	dtrain_server_options_init(&connection);
 	connection.interface = options->interface;
@@ -130,10 +130,10 @@ int run_work(run_session *session, int *stopped, beton_error *err)
 	dtrain_presence_end(&session->presence);
 	dtrain_group_destroy(&session->slow_group);
 	if (status == BETON_OK)
-		status = work_until_told(&work, err);
+		status = work_until_stop_request(&work, err);
 	if (status == BETON_CANCELLED && work.asked_ns) {
 		status_line_warn("dtrain-ffcv: rank %d stops although the server does not answer", session->rank);
-		*stopped = dtrain__told_number(session->store);
+		*stopped = dtrain__stop_request_signal(session->store);
 		status = BETON_OK;
 	}
 	tell_bad(&work);

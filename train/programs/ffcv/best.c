@@ -18,13 +18,13 @@ void run_best_note(run_position *position, const engine_metric *metric, double v
 
 int run_best_resume(const char *dir, run_position *position, beton_error *err)
 {
-	struct stat facts;
+	struct stat info;
 	if (!position->best_step)
 		return BETON_OK;
 	char *path = bt_format("%s/step-%012" PRId64, dir, position->best_step);
 	if (!path)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
-	bool kept = stat(path, &facts) == 0;
+	bool kept = stat(path, &info) == 0;
 	free(path);
 	if (kept)
 		return dtrain_checkpoint_link(dir, position->best_step, RUN_BEST_LINK, err);

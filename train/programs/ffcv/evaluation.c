@@ -18,6 +18,6 @@ int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton
 	if (status == BETON_OK && !interrupted && session->rank == 0)
 		run_metrics_evaluation(metrics, &evaluation);
 	engine_evaluation_clear(&evaluation.result);
-	*stopped = interrupted ? dtrain__told_number(session->store) : 0;
+	*stopped = interrupted ? dtrain__stop_request_signal(session->store) : 0;
 	return status;
 }

@@ -90,7 +90,7 @@ static void print_fields_of(const run_session *session, const engine_dataset *da
 static void print_fields(const run_session *session)
 {
 	const engine_task *task = session->engine.job.task;
-	const engine_data *data = &session->facts->data;
+	const engine_data *data = &session->info->data;
 	const engine_dataset *first = data->train.samples ? &data->train : &data->val;
 	if (task->num_fields)
 		printf("; fields:");
@@ -108,29 +108,29 @@ static void print_rate(const run_session *session)
 	const run_options *options = session->options;
 	if (options->lr_scale != RUN_LR_SCALE_NONE)
 		printf("learning rate %g: --lr %g times %s%" PRId64 " / %" PRId64 "\n",
-		       options->lr * session->facts->lr_factor, options->lr, rules[options->lr_scale],
-		       session->facts->global_batch, options->lr_base_batch);
+		       options->lr * session->info->lr_factor, options->lr, rules[options->lr_scale],
+		       session->info->global_batch, options->lr_base_batch);
 }
 
 /* The length of the run. */
 static void print_length(const run_session *session)
 {
-	const run_facts *facts = session->facts;
+	const run_info *info = session->info;
 	const engine_task *task = session->engine.job.task;
-	const char *classes = facts->data.outputs->names[facts->data.classes != 1];
+	const char *classes = info->data.outputs->names[info->data.classes != 1];
 	char part[64] = "";
-	if (facts->epoch_length != facts->data.train.samples)
-		snprintf(part, sizeof(part), "%" PRIu64 " an epoch, ", facts->epoch_length);
+	if (info->epoch_length != info->data.train.samples)
+		snprintf(part, sizeof(part), "%" PRIu64 " an epoch, ", info->epoch_length);
 	if (session->options->evaluate)
-		printf("evaluating %" PRId64 " %s%s, %" PRId64 " %s", (int64_t)facts->data.val.samples, task->sample,
-		       bt_plural((uint64_t)facts->data.val.samples), facts->data.classes, classes);
+		printf("evaluating %" PRId64 " %s%s, %" PRId64 " %s", (int64_t)info->data.val.samples, task->sample,
+		       bt_plural((uint64_t)info->data.val.samples), info->data.classes, classes);
 	else
 		printf("%" PRId64 " sample%s, %s%" PRId64 " %s, %" PRId64 " step%s of %" PRId64 " %s%s, %" PRId64
 		       " step%s an epoch",
-		       (int64_t)facts->data.train.samples, bt_plural((uint64_t)facts->data.train.samples), part,
-		       facts->data.classes, classes, facts->total_steps, bt_plural((uint64_t)facts->total_steps),
-		       facts->global_batch, task->sample, bt_plural((uint64_t)facts->global_batch),
-		       facts->steps_per_epoch, bt_plural((uint64_t)facts->steps_per_epoch));
+		       (int64_t)info->data.train.samples, bt_plural((uint64_t)info->data.train.samples), part,
+		       info->data.classes, classes, info->total_steps, bt_plural((uint64_t)info->total_steps),
+		       info->global_batch, task->sample, bt_plural((uint64_t)info->global_batch), info->steps_per_epoch,
+		       bt_plural((uint64_t)info->steps_per_epoch));
 }
 
 static int64_t count_elements(const dtrain_params *params)
@@ -201,7 +201,7 @@ static void tell_why_no_gpu(const run_session *session)
 static void tell_idle_cores(const run_session *session, const run_cores *cores)
 {
 	const run_options *options = session->options;
-	if (options->told_threads && options->compute_threads < cores->rank &&
+	if (options->threads_from_environment && options->compute_threads < cores->rank &&
 	    strcmp(session->engine.api->name, "cpu") == 0)
 		fprintf(stderr,
 			"dtrain-ffcv: each rank computes with %d thread%s on its %d cores, because of OMP_NUM_THREADS, "
@@ -213,12 +213,12 @@ static void tell_idle_cores(const run_session *session, const run_cores *cores)
 static void tell_no_compression(const run_session *session)
 {
 	const run_options *options = session->options;
-	if (!options->evaluate && session->world_size > 1 && session->facts->total_steps <= options->powersgd_start &&
+	if (!options->evaluate && session->world_size > 1 && session->info->total_steps <= options->powersgd_start &&
 	    strcmp(session->compression.method, "powersgd") == 0)
 		fprintf(stderr,
 			"dtrain-ffcv: --compress powersgd begins after %" PRId64
 			" steps (--powersgd-start), and this run has %" PRId64 ": nothing is compressed\n",
-			options->powersgd_start, session->facts->total_steps);
+			options->powersgd_start, session->info->total_steps);
 }
 
 /* Of options that the command line has. Units of a sharding strategy visit the device with one rank, too. */
@@ -260,14 +260,14 @@ static void tell_complete(const run_session *session)
 {
 	const run_options *options = session->options;
 	if (session->resumed && !options->quiet && !options->evaluate && !options->plan &&
-	    session->position.step >= session->facts->total_steps)
+	    session->position.step >= session->info->total_steps)
 		printf("training is already complete at step %" PRId64 "\n", session->position.step);
 }
 
 static int open_metrics(run_metrics **metrics, const run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
-	const run_facts *facts = session->facts;
+	const run_info *info = session->info;
 	const run_saved *saved = options->saved;
 	/* The other ranks wait for rank 0 in the first step, for --timeout at the most. */
 	const int half = (int)(options->timeout / 2);
@@ -277,9 +277,9 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 					    .log_every = options->log_every,
 					    .quiet = options->quiet,
 					    .print_every = options->print_every};
-	dtrain_program_facts program = {.struct_size = sizeof(program)};
+	dtrain_program_info program = {.struct_size = sizeof(program)};
 	const engine_rank *engine = &session->engine;
-	dtrain_program_get_facts(engine->train.program ? engine->train.program : engine->val.program, &program);
+	dtrain_program_get_info(engine->train.program ? engine->train.program : engine->val.program, &program);
 	json_t *init = session->source.path ? run_init_json(&session->init, &session->source) : NULL;
 	char *names = NULL;
 	if (options->val_per_class && options->val && engine->job.task->class_names) {
@@ -291,11 +291,11 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 	}
 	const run_beginning beginning = {.resumed = session->resumed,
 					 .after_step = session->position.step,
-					 .total_steps = facts->total_steps,
-					 .steps_per_epoch = facts->steps_per_epoch,
-					 .global_batch = facts->global_batch,
-					 .samples = (int64_t)facts->data.train.samples,
-					 .classes = facts->data.classes,
+					 .total_steps = info->total_steps,
+					 .steps_per_epoch = info->steps_per_epoch,
+					 .global_batch = info->global_batch,
+					 .samples = (int64_t)info->data.train.samples,
+					 .classes = info->data.classes,
 					 .task = session->engine.job.task,
 					 .world_size = session->world_size,
 					 .device = session->engine.api->name,
@@ -336,7 +336,7 @@ static void tell_stopped(const run_session *session, int stopped, beton_error *o
 	const run_options *options = session->options;
 	bool trains = !options->evaluate && !options->plan;
 	char text[sizeof(output->message)] = "";
-	if (output->code && trains && session->position.step < session->facts->total_steps) {
+	if (output->code && trains && session->position.step < session->info->total_steps) {
 		bt_append(output->message, sizeof(output->message), "; training stopped");
 		append_how_to_go_on(session, output->message, sizeof(output->message));
 	} else if (stopped && session->rank == 0 && !options->quiet) {
@@ -348,12 +348,12 @@ static void tell_stopped(const run_session *session, int stopped, beton_error *o
 }
 
 /* A session of device and groups alone measures. */
-static int measure_overlap(const run_options *options, const run_facts *facts, const struct rank_env *env,
+static int measure_overlap(const run_options *options, const run_info *info, const struct rank_env *env,
 			   rank_meeting *meeting)
 {
 	beton_error err;
 	run_session session;
-	int status = run_session_join(&session, env, meeting, options, facts, &err);
+	int status = run_session_join(&session, env, meeting, options, info, &err);
 	if (status != BETON_OK)
 		return fail_start(env, &err);
 	run_signals_catch();
@@ -404,7 +404,7 @@ static int meet_ranks(run_options *options, struct rank_env *env, run_cores *cor
 	return run_cores_count_threads(options, cores, err);
 }
 
-static int run_rank(run_options *options, const run_facts *facts, struct rank_env *env, run_cores *cores)
+static int run_rank(run_options *options, const run_info *info, struct rank_env *env, run_cores *cores)
 {
 	beton_error err;
 	run_session session;
@@ -419,8 +419,8 @@ static int run_rank(run_options *options, const run_facts *facts, struct rank_en
 		return exit_status;
 	}
 	if (options->overlap)
-		return measure_overlap(options, facts, env, &meeting);
-	status = run_session_open(&session, env, &meeting, options, facts, &err);
+		return measure_overlap(options, info, env, &meeting);
+	status = run_session_open(&session, env, &meeting, options, info, &err);
 	if (status != BETON_OK)
 		return fail_start(env, &err);
 	if (env->rank == 0) {
@@ -498,7 +498,7 @@ static void set_wait_policy(const run_options *options, const struct rank_env *e
 			    bool launches, char **argv)
 {
 	int ranks = launches ? (int)options->world_size : env->local_world_size;
-	int64_t threads = options->told_threads ? options->compute_threads : options->threads;
+	int64_t threads = options->threads_from_environment ? options->compute_threads : options->threads;
 	if (!env->store_hosted && run_needs_passive_wait(ranks, threads, options->workers, cores->machine))
 		run_set_passive_wait(!launches, argv);
 }
@@ -530,12 +530,12 @@ static int complete_options(run_options *options, const struct rank_env *env, bo
 	return status == BETON_OK ? run_options_divide_batch(options, err) : status;
 }
 
-static int check(const run_options *options, bool first, run_facts *facts, dtrain_checkpoint_lock **lock,
+static int check(const run_options *options, bool first, run_info *info, dtrain_checkpoint_lock **lock,
 		 beton_error *err)
 {
 	int status = run_strategy_check_world(options, err);
 	if (status == BETON_OK)
-		status = run_preflight(options, (int)run_strategy_shares(options), facts, err);
+		status = run_preflight(options, (int)run_strategy_shares(options), info, err);
 	bool writes = first && !run_options_only_tell(options);
 	if (status == BETON_OK && writes)
 		status = run_preflight_logs(options, err);
@@ -551,7 +551,7 @@ static int check(const run_options *options, bool first, run_facts *facts, dtrai
 static int run(run_options *options, int argc, char **argv)
 {
 	beton_error err;
-	run_facts facts;
+	run_info info;
 	struct rank_env env;
 	run_cores cores;
 	dtrain_checkpoint_lock *lock = NULL;
@@ -577,13 +577,13 @@ static int run(run_options *options, int argc, char **argv)
 	if (status == BETON_OK)
 		status = set_interface(options, &err);
 	if (status == BETON_OK)
-		status = check(options, first, &facts, &lock, &err);
+		status = check(options, first, &info, &lock, &err);
 	int exit_status = EXIT_FAILURE;
 	if (status != BETON_OK) {
 		exit_status = fail_start(&env, &err);
 		run_session_decline(&env, options, DECLINE_MS, &err);
 	} else {
-		exit_status = launches ? launch(options, argv) : run_rank(options, &facts, &env, &cores);
+		exit_status = launches ? launch(options, argv) : run_rank(options, &info, &env, &cores);
 	}
 	dtrain_checkpoint_lock_release(&lock);
 	return exit_status;

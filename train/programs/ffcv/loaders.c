@@ -30,7 +30,7 @@ static void set_reading(const run_options *options, beton_loader_options *loader
 	loader->log = tell;
 }
 
-static void set_order(const run_options *options, const run_facts *facts, const run_order_input *input,
+static void set_order(const run_options *options, const run_info *info, const run_order_input *input,
 		      beton_loader_options *loader)
 {
 	static const beton_order orders[] = {[RUN_ORDER_SEQUENTIAL] = BETON_ORDER_SEQUENTIAL,
@@ -51,7 +51,7 @@ static void set_order(const run_options *options, const run_facts *facts, const 
 	if (options->order == RUN_ORDER_BALANCED)
 		loader->class_field = options->class_field
 					      ? options->class_field
-					      : facts->data.train.fields[run_options_job(options).task->class_field];
+					      : info->data.train.fields[run_options_job(options).task->class_field];
 }
 
 static void set_parts(const run_options *options, const engine_rank *engine, beton_loader_options *loader)
@@ -149,9 +149,9 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	if (options->bad_samples == RUN_BAD_SKIP)
 		loader.on_error = training ? BETON_ON_ERROR_SUBSTITUTE : BETON_ON_ERROR_SKIP;
 	int status = training ? run_order_input_read(options, &input, err)
-			      : spread(loading, loading->facts->data.val.samples, &input, err);
+			      : spread(loading, loading->info->data.val.samples, &input, err);
 	if (status == BETON_OK && training)
-		set_order(options, loading->facts, &input, &loader);
+		set_order(options, loading->info, &input, &loader);
 	loader.indices = input.indices;
 	loader.num_indices = input.num_indices;
 	if (task->set_samples)
@@ -165,7 +165,7 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	return status;
 }
 
-int run_loading_epoch_length(const run_options *options, const run_facts *facts, const run_order_input *input,
+int run_loading_epoch_length(const run_options *options, const run_info *info, const run_order_input *input,
 			     int world_size, uint64_t *out, beton_error *err)
 {
 	beton_loader_options loader;
@@ -180,9 +180,9 @@ int run_loading_epoch_length(const run_options *options, const run_facts *facts,
 	loader.seed = options->seed;
 	loader.indices = input->indices;
 	loader.num_indices = input->num_indices;
-	set_order(options, facts, input, &loader);
+	set_order(options, info, input, &loader);
 	if (job.task->set_samples)
-		job.task->set_samples(&job, &facts->data, true, &loader);
+		job.task->set_samples(&job, &info->data, true, &loader);
 	int status = open_data(options, true, &loader, &opened, err);
 	*out = status == BETON_OK ? beton_loader_epoch_length(opened) : 0;
 	beton_loader_close(&opened);

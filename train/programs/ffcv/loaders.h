@@ -10,7 +10,7 @@
 /* What the loaders of a run share. */
 typedef struct run_loading {
 	const run_options *options;
-	const run_facts *facts;
+	const run_info *info;
 	const engine_rank *engine;
 	int rank;
 	int world_size;
@@ -24,7 +24,7 @@ engine_files run_loading_files(const run_options *options);
 
 /* The number of positions in a training epoch: the number of samples, unless the order's options say otherwise. Also
  * checks these options. facts: about --data. Errors: those of beton_loader_open_many. */
-int run_loading_epoch_length(const run_options *options, const run_facts *facts, const run_order_input *input,
+int run_loading_epoch_length(const run_options *options, const run_info *info, const run_order_input *input,
 			     int world_size, uint64_t *out, beton_error *err);
 
 #endif

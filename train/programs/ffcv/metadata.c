@@ -49,11 +49,11 @@ static int add_names(json_t *metadata, const run_options *options, beton_error *
 	return status;
 }
 
-int run_metadata_make(const run_options *options, const run_facts *facts, char **out, beton_error *err)
+int run_metadata_make(const run_options *options, const run_info *info, char **out, beton_error *err)
 {
 	*out = NULL;
 	json_t *metadata = json_pack("{s:s, s:s, s:o}", "format", "pt", "producer", "dtrain-ffcv " DTRAIN_VERSION,
-				     "classes", json_sprintf("%" PRId64, facts->data.classes));
+				     "classes", json_sprintf("%" PRId64, info->data.classes));
 	int status = metadata ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the metadata");
 	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
 		int of = run_task_of(&run_rows[i]);
@@ -61,7 +61,7 @@ int run_metadata_make(const run_options *options, const run_facts *facts, char *
 		if (run_rows[i].fact && own && !json_object_get(metadata, run_rows[i].fact))
 			status = add_option(metadata, run_rows[i].fact, &run_rows[i], options, err);
 	}
-	add_outputs(metadata, options, &facts->data);
+	add_outputs(metadata, options, &info->data);
 	if (status == BETON_OK)
 		status = add_option(metadata, "recipe", &run_rows[run_row_find("recipe")], options, err);
 	if (status == BETON_OK && options->description)

@@ -12,6 +12,6 @@
  * "classes", "label_field" (if it is not given, the field in use, unless that has classes), "loss", "image_size",
  * "val_ratio", "mean" and "std" (as given to --mean and --std: of pixels 0 .. 255). Errors: those of reading the names,
  * NO_MEMORY. */
-int run_metadata_make(const run_options *options, const run_facts *facts, char **out, beton_error *err);
+int run_metadata_make(const run_options *options, const run_info *info, char **out, beton_error *err);
 
 #endif

@@ -156,8 +156,8 @@ void run_options_free(run_options *options)
 	free_saved(options->saved);
 	options->saved = NULL;
 	run_recipe_free(&options->recipe_file);
-	json_decref(options->facts);
-	options->facts = NULL;
+	json_decref(options->info);
+	options->info = NULL;
 	for (int i = 0; i < options->kept_count; i++)
 		free(options->kept[i]);
 	free(options->kept);
@@ -293,11 +293,11 @@ static void take_description(run_options *options)
 	run_source source;
 	beton_error damage;
 	if (options->given[run_row_find("model")] ||
-	    run_source_open_facts(options->saved->path, &source, &damage) != BETON_OK)
+	    run_source_open_info(options->saved->path, &source, &damage) != BETON_OK)
 		return;
-	json_decref(options->facts);
-	options->facts = json_incref(source.facts);
-	options->description = json_string_value(json_object_get(options->facts, "description"));
+	json_decref(options->info);
+	options->info = json_incref(source.info);
+	options->description = json_string_value(json_object_get(options->info, "description"));
 	run_source_close(&source);
 }
 

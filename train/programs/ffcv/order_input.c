@@ -59,10 +59,10 @@ static int parse_line(const char *what, char *line, bool whole, struct numbers *
 /* Every process of the run reads the file, so it must be one that can be read again; opening a pipe would also wait. */
 static int open_numbers(const char *option, const char *path, FILE **out, beton_error *err)
 {
-	struct stat facts;
+	struct stat info;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	*out = NULL;
-	if (fd >= 0 && fstat(fd, &facts) == 0 && !S_ISREG(facts.st_mode)) {
+	if (fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
 		close(fd);
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not a regular file", option, path);
 	}

@@ -15,7 +15,7 @@ static void name_transfer(const dtrain_overlap_transfer *transfer, const char *u
 					     [DTRAIN_OVERLAP_REPLICAS] = ", replicas",
 					     [DTRAIN_OVERLAP_GATHER] = ", gathered"};
 	if (transfer->unit < 0)
-		snprintf(out, size, "figures");
+		snprintf(out, size, "metrics");
 	else
 		snprintf(out, size, "%s %d%s", unit, transfer->unit + 1, rounds[transfer->kind]);
 }

@@ -332,7 +332,7 @@ static int try_steps(const run_session *session, const run_options *options, use
 		     beton_error *err)
 {
 	engine_rank engine = {0};
-	engine_data data = session->facts->data;
+	engine_data data = session->info->data;
 	data.val = (engine_dataset){0};
 	*out = (run_overlap){0};
 	int status = open_trial(session, options, &data, &engine, err);

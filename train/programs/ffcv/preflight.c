@@ -27,7 +27,7 @@
 #define LOG_LINE_MAX (1 << 20)
 
 /* Reads the data that a resumed run must match, and computes the length of an epoch. */
-static int read_order(const run_options *options, int world_size, run_facts *out, beton_error *err)
+static int read_order(const run_options *options, int world_size, run_info *out, beton_error *err)
 {
 	run_order_input input;
 	int status = run_order_input_read(options, &input, err);
@@ -47,7 +47,7 @@ static double scale_lr(const run_options *options, int64_t global_batch)
 	return options->lr_scale == RUN_LR_SCALE_SQRT ? sqrt(ratio) : ratio;
 }
 
-static int find_milestones(const run_options *options, run_facts *out, beton_error *err)
+static int find_milestones(const run_options *options, run_info *out, beton_error *err)
 {
 	double epoch = 0;
 	for (const char *at = options->milestones; at;) {
@@ -66,7 +66,7 @@ static int find_milestones(const run_options *options, run_facts *out, beton_err
 	return BETON_OK;
 }
 
-static int find_lengths(const run_options *options, int world_size, run_facts *out, beton_error *err)
+static int find_lengths(const run_options *options, int world_size, run_info *out, beton_error *err)
 {
 	out->global_batch = options->batch_size * options->accumulate * world_size;
 	out->lr_factor = scale_lr(options, out->global_batch);
@@ -104,10 +104,10 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 }
 
 /* A run cannot end before the steps that are already done. */
-static int check_length(const run_options *options, const run_facts *facts, beton_error *err)
+static int check_length(const run_options *options, const run_info *info, beton_error *err)
 {
 	char length[64];
-	if (!options->resuming || facts->total_steps >= options->newest_step)
+	if (!options->resuming || info->total_steps >= options->newest_step)
 		return BETON_OK;
 	if (options->steps)
 		snprintf(length, sizeof(length), "--steps %" PRId64, options->steps);
@@ -115,7 +115,7 @@ static int check_length(const run_options *options, const run_facts *facts, beto
 		snprintf(length, sizeof(length), "--epochs %g", options->epochs);
 	return bt_fail(err, BETON_MISMATCH,
 		       "%s: %s has a checkpoint of step %" PRId64 ", but the run would end at step %" PRId64, length,
-		       options->checkpoint, options->newest_step, facts->total_steps);
+		       options->checkpoint, options->newest_step, info->total_steps);
 }
 
 static int check_world(int world_size, beton_error *err)
@@ -135,7 +135,7 @@ static int check_world(int world_size, beton_error *err)
 static int check_init(const run_options *options, beton_error *err)
 {
 	run_source source;
-	int status = run_source_open_facts(options->init, &source, err);
+	int status = run_source_open_info(options->init, &source, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "--init");
 	else
@@ -196,12 +196,12 @@ static int check_params(const void *context, dtrain_params *params, beton_error 
 	return status == BETON_OK && options->unit_pattern ? check_units(options->unit_pattern, params, err) : status;
 }
 
-int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err)
+int run_preflight(const run_options *options, int world_size, run_info *out, beton_error *err)
 {
 	engine_job job = run_options_job(options);
 	job.check_params = options->evaluate ? NULL : check_params;
 	job.context = options;
-	*out = (run_facts){0};
+	*out = (run_info){0};
 	int status = check_world(world_size, err);
 	if (status == BETON_OK)
 		status = read_data(options, &job, &out->data, err);
@@ -276,20 +276,20 @@ static int check_old_log(const char *path, int fd, beton_error *err)
 static int check_log(const run_options *options, beton_error *err)
 {
 	const char *path = options->log;
-	struct stat facts;
+	struct stat info;
 	int status = BETON_OK;
 	/* The reader of a FIFO ends when it is closed. */
-	if (stat(path, &facts) == 0 && S_ISFIFO(facts.st_mode))
+	if (stat(path, &info) == 0 && S_ISFIFO(info.st_mode))
 		return access(path, W_OK) == 0 ? BETON_OK : bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
 	int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	if (fd < 0 || fstat(fd, &facts) != 0)
+	if (fd < 0 || fstat(fd, &info) != 0)
 		status = bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
-	else if (is_dataset(&facts, options))
+	else if (is_dataset(&info, options))
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--log: '%s' is the dataset", path);
-	else if (S_ISREG(facts.st_mode) && facts.st_size > 0 && !options->resume)
+	else if (S_ISREG(info.st_mode) && info.st_size > 0 && !options->resume)
 		status = bt_fail(err, BETON_EXISTS,
 				 "--log: '%s' already exists and is not empty; give another name or remove it", path);
-	else if (S_ISREG(facts.st_mode) && facts.st_size > 0)
+	else if (S_ISREG(info.st_mode) && info.st_size > 0)
 		status = check_old_log(path, fd, err);
 	if (fd >= 0)
 		close(fd);
@@ -337,19 +337,19 @@ static char *parent_of(const char *path)
 /* Refuses mistyped names: with --resume=auto the folder would be made, and the run would silently begin anew. */
 static int check_folder(const run_options *options, beton_error *err)
 {
-	struct stat facts;
+	struct stat info;
 	const char *dir = options->checkpoint;
 	char *parent = parent_of(dir), *state = bt_format("%s/state.json", dir);
 	int status = BETON_OK;
 	if (!parent || !state)
 		status = bt_fail(err, BETON_NO_MEMORY, "--checkpoint: out of memory");
-	else if (stat(state, &facts) == 0)
+	else if (stat(state, &info) == 0)
 		status =
 			bt_fail(err, BETON_EXISTS,
 				"--checkpoint: '%s' is itself a checkpoint; give its parent folder, '%s'", dir, parent);
-	else if (options->resume == RUN_RESUME_YES && stat(dir, &facts) != 0)
+	else if (options->resume == RUN_RESUME_YES && stat(dir, &info) != 0)
 		status = bt_fail_errno(err, errno, "--resume: '%s'", dir);
-	else if (options->resume == RUN_RESUME_AUTO && stat(dir, &facts) != 0 && stat(parent, &facts) != 0)
+	else if (options->resume == RUN_RESUME_AUTO && stat(dir, &info) != 0 && stat(parent, &info) != 0)
 		status = bt_fail(err, BETON_NOT_FOUND,
 				 "--resume=auto: '%s' does not exist, and '%s' is not created: check the name", parent,
 				 dir);

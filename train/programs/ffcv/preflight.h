@@ -11,7 +11,7 @@
 
 /* Reads the task's facts about the data files, and checks model and lengths. The same on every rank. Errors name the
  * file or the option. */
-int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err);
+int run_preflight(const run_options *options, int world_size, run_info *out, beton_error *err);
 
 /* Checks that --log and --tensorboard can be written. Called by the launcher or rank 0 only. */
 int run_preflight_logs(const run_options *options, beton_error *err);

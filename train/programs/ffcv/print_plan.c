@@ -39,10 +39,10 @@ static void print_memory(const run_session *session, const engine_memory *memory
 		     {"compression of gradients", memory->compression},
 		     {"buffers", memory->buffers},
 		     {"activations, training", memory->activations[0]},
-		     {"units in flight, training", memory->leases[0]},
+		     {"units in flight, training", memory->transients[0]},
 		     {"scratch memory, training", memory->scratch[0]},
 		     {"activations, evaluation", memory->activations[1]},
-		     {"units in flight, evaluation", memory->leases[1]},
+		     {"units in flight, evaluation", memory->transients[1]},
 		     {"scratch memory, evaluation", memory->scratch[1]},
 		     {engine->staged ? "batches" : "batches, training", memory->batches[0]},
 		     {engine->staged ? "batches" : "batches, evaluation", memory->batches[1]},
@@ -65,11 +65,11 @@ static void print_traffic(const engine_memory *memory)
 /* The layout that the run has. */
 static engine_layout layout_of(const run_session *session)
 {
-	dtrain_sync_facts facts = {.struct_size = sizeof(facts)};
-	dtrain_sync_get_facts(session->engine.sync, 1, &facts);
+	dtrain_sync_info info = {.struct_size = sizeof(info)};
+	dtrain_sync_get_info(session->engine.sync, 1, &info);
 	return (engine_layout){.strategy = session->engine.strategy.strategy,
 			       .ranks = session->world_size,
-			       .shard = facts.shards < session->world_size ? facts.shards : 0};
+			       .shard = info.shards < session->world_size ? info.shards : 0};
 }
 
 /* What each strategy would need of the ranks. */

@@ -61,7 +61,7 @@ int run_cores_count_threads(run_options *options, const run_cores *cores, beton_
 	if (options->threads)
 		return BETON_OK;
 	int status = read_omp_threads(&options->compute_threads, err);
-	options->told_threads = options->compute_threads > 0;
+	options->threads_from_environment = options->compute_threads > 0;
 	/* Products add up in an order that depends on the threads, so these do not depend on the number of ranks. */
 	int64_t parts = options->reproducible;
 	if (!options->compute_threads)

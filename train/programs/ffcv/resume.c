@@ -65,13 +65,13 @@ static int check_position(const run_session *session, const char *path, const ru
 	if (found->seed != ours->seed)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has seed %" PRIu64 ", this run has --seed %" PRIu64,
 			       path, found->seed, ours->seed);
-	if (their_batch != session->facts->global_batch)
+	if (their_batch != session->info->global_batch)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: a step has %" PRId64 " samples (%" PRId32 " on a rank, %" PRId32
 			       " rank%s); this run has %" PRId64,
 			       path, their_batch, found->batch_size, found->world_size,
-			       bt_plural((uint64_t)found->world_size), session->facts->global_batch);
-	if (found->position > session->facts->steps_per_epoch * their_batch || found->position % their_batch != 0)
+			       bt_plural((uint64_t)found->world_size), session->info->global_batch);
+	if (found->position > session->info->steps_per_epoch * their_batch || found->position % their_batch != 0)
 		return bt_fail(err, BETON_FORMAT, "%s: position %" PRId64 " is outside the epoch", path,
 			       found->position);
 	return BETON_OK;

@@ -6,7 +6,7 @@
 
 #include "options/options.h"
 
-typedef struct run_facts {
+typedef struct run_info {
 	engine_data data;      /* the fingerprint includes the input of the samples' order */
 	uint64_t epoch_length; /* positions; by default the number of samples */
 	int64_t global_batch;
@@ -17,6 +17,6 @@ typedef struct run_facts {
 	int64_t decay_steps; /* of the schedule wsd */
 	int64_t milestones[RUN_MILESTONES_MAX];
 	int32_t num_milestones;
-} run_facts;
+} run_info;
 
 #endif

@@ -21,7 +21,7 @@
 
 typedef struct run_session {
 	const run_options *options;
-	const run_facts *facts;
+	const run_info *info;
 	int rank;
 	int local_rank;
 	int world_size;
@@ -61,10 +61,10 @@ int run_session_meet(struct rank_env *env, const run_options *options, rank_meet
  * meeting has opened. env, options and facts must outlive the session. With --tune-units the sizes of units in options
  * are set. On failure everything is closed. */
 int run_session_open(run_session *session, const struct rank_env *env, rank_meeting *meeting, run_options *options,
-		     const run_facts *facts, beton_error *err);
+		     const run_info *info, beton_error *err);
 /* The same as far as device, groups and mesh alone. */
 int run_session_join(run_session *session, const struct rank_env *env, rank_meeting *meeting,
-		     const run_options *options, const run_facts *facts, beton_error *err);
+		     const run_options *options, const run_info *info, beton_error *err);
 /* Collective: returns when all ranks have called it. They may come half an hour late, as those that share cores do. */
 int run_session_wait_for_ranks(const run_session *session, beton_error *err);
 void run_session_close(run_session *session);

@@ -33,11 +33,11 @@
 /* A lease lasts so much longer than a step's operation may, which has more to say when it is late. */
 #define LEASE_MS 1000
 
-static bool is_told(void *context)
+static bool stop_requested(void *context)
 {
 	const run_session *session = context;
 	if (run_signals_asked())
-		dtrain__told_note(session->store, session->rank, session->launcher);
+		dtrain__stop_request_note(session->store, session->rank, session->launcher);
 	/* The error is returned by the next save, which all ranks begin when all stop; or, where a rank is lost, by the
 	 * next operation of any group. */
 	return run_signals_asked() || dtrain_checkpoint_saver_has_failed(session->saver) ||
@@ -84,9 +84,10 @@ static int open_engine(run_session *session, beton_error *err)
 				     .start = options->powersgd_start};
 	dtrain_sync_options sync = run_strategy_sync(options);
 	sync.compression = options->evaluate ? NULL : &session->compression;
-	int status = engine_open(&session->engine, &job, &session->facts->data, session->engine.device,
+	int status = engine_open(&session->engine, &job, &session->info->data, session->engine.device,
 				 (engine_precision)options->precision, session->mesh, &sync, err);
-	session->engine.caller = (engine_caller){.context = session, .is_told = is_told, .arm = arm, .disarm = disarm};
+	session->engine.caller =
+		(engine_caller){.context = session, .stop_requested = stop_requested, .arm = arm, .disarm = disarm};
 	return status;
 }
 
@@ -115,8 +116,8 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.gather = dtrain_sync_gather_axis;
 	optimizer.add_context = session->engine.sync;
 	/* Ranks that train apart add up nothing, and a server has made the mean. */
-	bool apart = options->strategy == RUN_STRATEGY_LOCAL || options->strategy == RUN_STRATEGY_ASYNC;
-	int64_t parts = apart ? 1 : session->data_ranks;
+	bool unsynchronized = options->strategy == RUN_STRATEGY_LOCAL || options->strategy == RUN_STRATEGY_ASYNC;
+	int64_t parts = unsynchronized ? 1 : session->data_ranks;
 	optimizer.grad_divisor = (double)(parts * options->accumulate);
 	/* The log has the norm of each step; computing it reads the gradients once. */
 	bool logs = options->log || options->tensorboard;
@@ -145,7 +146,7 @@ static int open_local(run_session *session, beton_error *err)
 	dtrain_local_options_init(&local);
 	local.steps = options->local_steps;
 	local.warmup_steps = options->local_warmup;
-	local.last_step = session->facts->total_steps;
+	local.last_step = session->info->total_steps;
 	local.lr = options->outer_lr;
 	local.momentum = options->outer_momentum;
 	return dtrain_local_create(session->engine.sync, &local, &session->local, err);
@@ -154,7 +155,7 @@ static int open_local(run_session *session, beton_error *err)
 static int open_loader(run_session *session, bool training, beton_loader **out, beton_error *err)
 {
 	const run_loading loading = {.options = session->options,
-				     .facts = session->facts,
+				     .info = session->info,
 				     .engine = &session->engine,
 				     .rank = session->data_rank,
 				     .world_size = session->data_ranks};
@@ -491,10 +492,10 @@ static void find_data_ranks(run_session *session)
 
 /* Every session begins with this. */
 static int join_ranks(run_session *session, const struct rank_env *env, rank_meeting *meeting,
-		      const run_options *options, const run_facts *facts, beton_error *err)
+		      const run_options *options, const run_info *info, beton_error *err)
 {
 	*session = (run_session){.options = options,
-				 .facts = facts,
+				 .info = info,
 				 .rank = env->rank,
 				 .local_rank = env->local_rank,
 				 .world_size = env->world_size,
@@ -527,9 +528,9 @@ static void give_up(run_session *session, beton_error *err)
 }
 
 int run_session_join(run_session *session, const struct rank_env *env, rank_meeting *meeting,
-		     const run_options *options, const run_facts *facts, beton_error *err)
+		     const run_options *options, const run_info *info, beton_error *err)
 {
-	int status = join_ranks(session, env, meeting, options, facts, err);
+	int status = join_ranks(session, env, meeting, options, info, err);
 	if (status != BETON_OK)
 		give_up(session, err);
 	return status;
@@ -538,14 +539,14 @@ int run_session_join(run_session *session, const struct rank_env *env, rank_meet
 static void place_at_start(run_session *session)
 {
 	const run_options *options = session->options;
-	const run_facts *facts = session->facts;
+	const run_info *info = session->info;
 	session->position = (run_position){.seed = options->seed,
 					   .world_size = (int32_t)run_strategy_shares(options),
 					   .batch_size = (int32_t)(options->batch_size * options->accumulate),
-					   .classes = facts->data.classes,
-					   .data_samples = facts->data.train.samples,
-					   .data_fingerprint = facts->data.train.fingerprint,
-					   .data_class_names = facts->data.train.class_names};
+					   .classes = info->data.classes,
+					   .data_samples = info->data.train.samples,
+					   .data_fingerprint = info->data.train.fingerprint,
+					   .data_class_names = info->data.train.class_names};
 	const char *slash = strrchr(options->model, '/');
 	strncpy(session->position.model, slash ? slash + 1 : options->model, sizeof(session->position.model) - 1);
 }
@@ -565,16 +566,16 @@ static int find_peak(run_session *session, beton_error *err)
 }
 
 int run_session_open(run_session *session, const struct rank_env *env, rank_meeting *meeting, run_options *options,
-		     const run_facts *facts, beton_error *err)
+		     const run_info *info, beton_error *err)
 {
-	int status = join_ranks(session, env, meeting, options, facts, err);
+	int status = join_ranks(session, env, meeting, options, info, err);
 	if (status == BETON_OK)
 		status = run_overlap_tune(session, options, err);
 	place_at_start(session);
 	if (status == BETON_OK)
 		status = run_options_to_json(options, &session->options_json, err);
 	if (status == BETON_OK && options->checkpoint && !options->evaluate && session->rank == 0)
-		status = run_metadata_make(options, facts, &session->metadata, err);
+		status = run_metadata_make(options, info, &session->metadata, err);
 	if (status == BETON_OK)
 		status = open_engine(session, err);
 	if (status == BETON_OK)
@@ -590,7 +591,7 @@ int run_session_open(run_session *session, const struct rank_env *env, rank_meet
 	bool async = run_strategy_is_async(options);
 	if (status == BETON_OK && !options->evaluate && (!async || session->rank > 0))
 		status = open_loader(session, true, &session->train_loader, err);
-	if (status == BETON_OK && facts->data.val.samples && (!async || session->rank == 0))
+	if (status == BETON_OK && info->data.val.samples && (!async || session->rank == 0))
 		status = open_loader(session, false, &session->val_loader, err);
 	if (status == BETON_OK)
 		status = find_peak(session, err);

@@ -63,7 +63,7 @@ static double milliseconds(uint64_t nanoseconds)
 static void advance(const run_session *session, run_position *position)
 {
 	position->step++;
-	position->position += session->facts->global_batch;
+	position->position += session->info->global_batch;
 }
 
 /* Puts Lookahead on the stream, after the step that was just put there. */
@@ -73,7 +73,7 @@ static int look_ahead(struct training *training, beton_error *err)
 	if (!session->options->lookahead)
 		return BETON_OK;
 	double weight = dtrain_lookahead_weight(session->options->lookahead, training->launched.step,
-						session->facts->total_steps);
+						session->info->total_steps);
 	return weight < 0 ? BETON_OK
 			  : dtrain_optimizer_look_ahead(session->optimizer, weight, session->engine.stream, err);
 }
@@ -111,7 +111,7 @@ static int launch_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	run_position *position = &training->launched;
-	int status = run_groups_step(session->options, session->optimizer, session->facts->steps_per_epoch,
+	int status = run_groups_step(session->options, session->optimizer, session->info->steps_per_epoch,
 				     position->step, err);
 	for (int64_t i = 0; i < session->options->accumulate && status == BETON_OK; i++)
 		status = launch_run(training, err);
@@ -140,7 +140,7 @@ static void account_step(struct training *training, const engine_step_result *re
 	training->waited_ms = 0;
 	training->epoch.comm_bytes += result->comm_bytes;
 	for (int i = 0; i < training->epoch.bucket_count; i++)
-		training->epoch.bucket_ms[i] += dtrain_sync_unit_exposed_ms(result->marks, i);
+		training->epoch.bucket_ms[i] += dtrain_sync_unit_exposed_ms(result->trace, i);
 }
 
 /* On rank 0. A step that exceeds a timed peak shows that the peak is wrong: no later step has a share. A data sheet's
@@ -167,7 +167,7 @@ static void log_step(struct training *training, const engine_step_result *result
 	run_session *session = training->session;
 	uint64_t now = bt_now_ns();
 	double took_ms = milliseconds(now - training->step_began_ns);
-	double rate = (double)(session->facts->global_batch * training->units) * 1e3 / took_ms;
+	double rate = (double)(session->info->global_batch * training->units) * 1e3 / took_ms;
 	run_step_metrics step = {.step = session->position.step + 1,
 				 .epoch = session->position.epoch + 1,
 				 .loss = result->loss,
@@ -277,7 +277,7 @@ static bool is_multiple(int64_t step, int64_t every)
 
 static bool is_over(const run_session *session, const run_position *position)
 {
-	return position->position >= session->facts->steps_per_epoch * session->facts->global_batch;
+	return position->position >= session->info->steps_per_epoch * session->info->global_batch;
 }
 
 /* Evaluates the moving average, or what the ranks share, if there is one: it takes the weights' place meanwhile.
@@ -345,7 +345,7 @@ static int evaluate(struct training *training, beton_error *err)
 static int evaluate_epoch(struct training *training, beton_error *err)
 {
 	const run_session *session = training->session;
-	bool last = session->position.step >= session->facts->total_steps;
+	bool last = session->position.step >= session->info->total_steps;
 	if (!session->engine.val.program || (!last && (session->position.epoch + 1) % session->options->val_every != 0))
 		return BETON_OK;
 	return evaluate(training, err);
@@ -377,7 +377,7 @@ static int step_and_save(struct training *training, beton_error *err)
 	int status = launch_step(training, err);
 	while (status == BETON_OK && engine_stepper_pending(training->stepper) > engine_stepper_lag(training->stepper))
 		status = settle_step(training, err);
-	bool inside = !is_over(session, launched) && launched->step < session->facts->total_steps;
+	bool inside = !is_over(session, launched) && launched->step < session->info->total_steps;
 	bool saves = inside && is_multiple(launched->step, options->checkpoint_every);
 	bool evaluates = inside && session->engine.val.program && is_multiple(launched->step, options->eval_every);
 	if (status != BETON_OK || (!saves && !evaluates))
@@ -396,26 +396,26 @@ static int step_and_save(struct training *training, beton_error *err)
  * epoch's first batches while this one is evaluated. */
 static int open_data(struct training *training, beton_error *err)
 {
-	const run_facts *facts = training->session->facts;
+	const run_info *info = training->session->info;
 	const run_position *at = &training->launched;
-	int64_t here = facts->steps_per_epoch - at->position / facts->global_batch;
-	int64_t later = facts->total_steps - at->step - here;
+	int64_t here = info->steps_per_epoch - at->position / info->global_batch;
+	int64_t later = info->total_steps - at->step - here;
 	beton_iterator_options options;
 	beton_iterator_options_init(&options);
 	options.epoch = (uint64_t)at->epoch;
 	options.position = (uint64_t)at->position;
 	if (later > 0)
-		options.epochs += (uint64_t)((later - 1) / facts->steps_per_epoch + 1);
+		options.epochs += (uint64_t)((later - 1) / info->steps_per_epoch + 1);
 	return beton_iterator_open_with(&training->iterator, training->session->train_loader, &options, err);
 }
 
-/* Runs the epoch's remaining steps, or those until training ends. All ranks see a stop in the figures of the same step,
- * and have launched the same number of steps after it. */
+/* Runs the epoch's remaining steps, or those until training ends. All ranks see a stop in the step metrics of the same
+ * step, and have launched the same number of steps after it. */
 static int run_steps(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	const run_position *launched = &training->launched;
-	int64_t total = session->facts->total_steps;
+	int64_t total = session->info->total_steps;
 	training->launched = session->position;
 	if (is_over(session, launched) || launched->step >= total)
 		return BETON_OK;
@@ -523,7 +523,7 @@ static int end_epoch(struct training *training, beton_error *err)
 
 static bool is_last(const struct training *training)
 {
-	return training->stop || training->session->position.step >= training->session->facts->total_steps;
+	return training->stop || training->session->position.step >= training->session->info->total_steps;
 }
 
 /* Trains the rest of an epoch, evaluates, and saves a checkpoint. */
@@ -554,7 +554,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 				    .saved_step = session->resumed ? session->position.step : -1,
 				    .saved_position = session->position.position,
 				    .saved_best = session->position.best_step,
-				    .schedule = run_schedule_of(options, session->facts)};
+				    .schedule = run_schedule_of(options, session->info)};
 	const engine_stepper_options stepper = {.optimizer = session->optimizer,
 						.group = session->group,
 						.local = session->local,
@@ -574,6 +574,6 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	beton_iterator_close(&training.iterator);
 	engine_stepper_close(&training.stepper);
 	free(training.epoch.bucket_ms);
-	*stopped = training.stop ? dtrain__told_number(session->store) : 0;
+	*stopped = training.stop ? dtrain__stop_request_signal(session->store) : 0;
 	return status;
 }

@@ -310,32 +310,32 @@ static int compare_hook(const view_list *list, const dtrain_checkpoint_tensor *t
 			dtrain_group *group, bool *all, bool *any, beton_error *err)
 {
 	enum { NEEDED, LACKING, FACTS };
-	int64_t *facts = calloc(FACTS + count, sizeof(*facts));
-	int status = facts ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the tensors of a hook");
+	int64_t *info = calloc(FACTS + count, sizeof(*info));
+	int status = info ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the tensors of a hook");
 	size_t found = 0;
 	for (size_t i = 0; status == BETON_OK && i < count; i++) {
-		facts[FACTS + i] = is_of_hook(tensors[i].name) && has_view(list, list->count, &tensors[i]);
-		found += facts[FACTS + i] != 0;
+		info[FACTS + i] = is_of_hook(tensors[i].name) && has_view(list, list->count, &tensors[i]);
+		found += info[FACTS + i] != 0;
 	}
 	dtrain_work *work = NULL;
 	if (status == BETON_OK) {
-		facts[NEEDED] = list->count > 0;
-		facts[LACKING] = found != list->count;
+		info[NEEDED] = list->count > 0;
+		info[LACKING] = found != list->count;
 	}
 	if (status == BETON_OK && group)
-		status = dtrain_allreduce(group, facts, FACTS + (int64_t)count, DTRAIN_I64, DTRAIN_MAX, NULL, &work,
-					  err);
+		status =
+			dtrain_allreduce(group, info, FACTS + (int64_t)count, DTRAIN_I64, DTRAIN_MAX, NULL, &work, err);
 	if (status == BETON_OK && group)
 		status = dtrain_work_wait(&work, err);
 	*any = false;
-	*all = status == BETON_OK && facts[NEEDED] && !facts[LACKING];
+	*all = status == BETON_OK && info[NEEDED] && !info[LACKING];
 	for (size_t i = 0; status == BETON_OK && i < count; i++) {
 		if (!is_of_hook(tensors[i].name))
 			continue;
 		*any = true;
-		*all = *all && facts[FACTS + i];
+		*all = *all && info[FACTS + i];
 	}
-	free(facts);
+	free(info);
 	return status;
 }
 

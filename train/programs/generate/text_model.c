@@ -119,8 +119,8 @@ static int find_named(const char *name, dtrain_transformer *out, beton_error *er
 /* The config.json that other programs write beside their weights; NULL: there is none, or no memory. */
 static char *find_config(const char *weights)
 {
-	struct stat facts;
-	bool folder = stat(weights, &facts) == 0 && S_ISDIR(facts.st_mode);
+	struct stat info;
+	bool folder = stat(weights, &info) == 0 && S_ISDIR(info.st_mode);
 	const char *slash = strrchr(weights, '/');
 	char *path = folder  ? bt_format("%s/config.json", weights)
 		     : slash ? bt_format("%.*s/config.json", (int)(slash - weights), weights)
@@ -133,8 +133,8 @@ static char *find_config(const char *weights)
 
 static int find_description(const run_source *source, const char *name, dtrain_transformer *out, beton_error *err)
 {
-	const char *text = run_source_fact(source, "description"), *known = run_source_fact(source, "model");
-	const char *task = run_source_fact(source, "task");
+	const char *text = run_source_info(source, "description"), *known = run_source_info(source, "model");
+	const char *task = run_source_info(source, "task");
 	char *beside = name || text || known ? NULL : find_config(source->path);
 	int status = BETON_OK;
 	*out = (dtrain_transformer){.struct_size = sizeof(*out)};
@@ -167,7 +167,7 @@ static int find_description(const run_source *source, const char *name, dtrain_t
 /* Weights of other programs say nothing of it. */
 static int find_end_of_text(generate_model *model, const run_source *source, beton_error *err)
 {
-	const char *text = run_source_fact(source, "end_of_text");
+	const char *text = run_source_info(source, "end_of_text");
 	uint64_t token = 0;
 	model->end_of_text = -1;
 	if (!text)

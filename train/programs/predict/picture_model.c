@@ -31,7 +31,7 @@ struct prediction {
 static int find_text(const char *given, const run_source *weights, const char *fact, const char *usual,
 		     const char **out, beton_error *err)
 {
-	*out = given ? given : run_source_fact(weights, fact) ? run_source_fact(weights, fact) : usual;
+	*out = given ? given : run_source_info(weights, fact) ? run_source_info(weights, fact) : usual;
 	return *out ? BETON_OK
 		    : bt_fail(err, BETON_INVALID_ARGUMENT, "--%s is missing: the metadata of '%s' do not have it", fact,
 			      weights->path);
@@ -100,8 +100,8 @@ static int find_options(struct prediction *self, const run_source *weights, beto
 
 static int find_model(struct prediction *self, const run_source *weights, beton_error *err)
 {
-	const char *task = run_source_fact(weights, "task");
-	const char *text = self->options->model ? NULL : run_source_fact(weights, "description");
+	const char *task = run_source_info(weights, "task");
+	const char *text = self->options->model ? NULL : run_source_info(weights, "description");
 	if (task && strcmp(task, "vision") != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "'%s' holds a model of --task %s; pictures need one of vision", weights->path, task);
@@ -207,7 +207,7 @@ static int open_all(struct prediction *self, const run_source *weights, predict_
 static int find_names(const run_source *weights, const predict_data *data, int64_t classes, json_t **out,
 		      beton_error *err)
 {
-	const char *text = run_source_fact(weights, "class_names");
+	const char *text = run_source_info(weights, "class_names");
 	*out = text ? json_loads(text, 0, NULL) : NULL;
 	int status = *out ? BETON_OK : predict_data_names(data, out, err);
 	if (!text && *out && (int64_t)json_array_size(*out) != classes) {
@@ -230,7 +230,7 @@ int predict_run(const predict_options *options, const run_source *weights, predi
 	rows->names = names;
 	rows->classes = self.data.classes;
 	rows->top = options->top && (int64_t)options->top < rows->classes ? (int64_t)options->top : rows->classes;
-	const char *loss = run_source_fact(weights, "loss");
+	const char *loss = run_source_info(weights, "loss");
 	rows->kind = loss && strcmp(loss, "mse") == 0   ? PREDICT_NUMBERS
 		     : loss && strcmp(loss, "bce") == 0 ? PREDICT_LOGISTIC
 							: PREDICT_SOFTMAX;

@@ -256,11 +256,11 @@ int predict_data_names(const predict_data *data, json_t **out, beton_error *err)
 
 int predict_data_open(const char *given, bool skip, predict_data *out, beton_error *err)
 {
-	struct stat facts;
+	struct stat info;
 	*out = (predict_data){0};
-	int status = stat(given, &facts) == 0 ? BETON_OK : bt_fail_errno(err, errno, "%s", given);
-	if (status == BETON_OK && (S_ISDIR(facts.st_mode) || predict_is_picture(given)))
-		status = open_pictures(given, S_ISDIR(facts.st_mode), skip, out, err);
+	int status = stat(given, &info) == 0 ? BETON_OK : bt_fail_errno(err, errno, "%s", given);
+	if (status == BETON_OK && (S_ISDIR(info.st_mode) || predict_is_picture(given)))
+		status = open_pictures(given, S_ISDIR(info.st_mode), skip, out, err);
 	else if (status == BETON_OK && !((out->path = strdup(given)) && (out->prefix = strdup(""))))
 		status = bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	if (status == BETON_OK)

@@ -151,7 +151,7 @@ static int find_labels(const predict_options *options, const run_source *weights
 		       beton_error *err)
 {
 	const char *given = options->label_field;
-	*out = find_integers(reader, given ? given : run_source_fact(weights, "label_field"));
+	*out = find_integers(reader, given ? given : run_source_info(weights, "label_field"));
 	if (*out < 0 && given)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--label-field '%s': %s has no integer field of that name",
 			       given, options->data);

@@ -52,7 +52,7 @@ static void conv_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	dnn_descriptor w = dnn_tensor(graph, 1, graph->type, dims_of(&desc->inputs[1]));
 	dnn_descriptor y = dnn_tensor(graph, output(desc, 0), graph->type, dims_of(&desc->outputs[0]));
 	dnn_conv(graph, &window, x, w, y);
-	if (desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE)
+	if (desc->attrs.window.fusion != DTRAIN_FUSION_NONE)
 		add_sums(graph, desc, y);
 }
 
@@ -186,7 +186,7 @@ static bool is_suitable(const dtrain_op_desc *desc)
 	const dtrain_shape *x = &desc->inputs[0].shape;
 	switch (desc->kind) {
 	case DTRAIN_OP_CONV2D:
-		return desc->attrs.window.follower == DTRAIN_FOLLOWER_NONE || dnn_conv_has_sums(desc);
+		return desc->attrs.window.fusion == DTRAIN_FUSION_NONE || dnn_conv_has_sums(desc);
 	case DTRAIN_OP_BATCH_NORM_TRAIN:
 	case DTRAIN_OP_BATCH_NORM_BWD:
 		return x->ndim == 4 && x->dim[1] % 8 == 0;

@@ -84,9 +84,9 @@ static int add_both(record *made, const dtrain_op_desc *desc)
 {
 	dtrain_op_desc alone = *desc;
 	int status = add(made, desc);
-	if (status != BETON_OK || desc->kind != DTRAIN_OP_CONV2D || desc->attrs.window.follower == DTRAIN_FOLLOWER_NONE)
+	if (status != BETON_OK || desc->kind != DTRAIN_OP_CONV2D || desc->attrs.window.fusion == DTRAIN_FUSION_NONE)
 		return status;
-	alone.attrs.window.follower = DTRAIN_FOLLOWER_NONE;
+	alone.attrs.window.fusion = DTRAIN_FUSION_NONE;
 	return add(made, &alone);
 }
 

@@ -12,7 +12,7 @@ static int build_separate(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	dtrain_op_desc alone = *desc;
 	if (desc->kind == DTRAIN_OP_CONV2D)
-		alone.attrs.window.follower = DTRAIN_FOLLOWER_NONE;
+		alone.attrs.window.fusion = DTRAIN_FUSION_NONE;
 	int status = cuda_build_by_cudnn(op, &alone, NULL, err);
 	desc->workspace_bytes = alone.workspace_bytes;
 	return status;
@@ -48,7 +48,7 @@ static int build_fused(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 /* x, gamma, beta, running_mean, running_var, [residual] -> y, mean, var, [mask] */
 static dtrain_op_desc norm_of(const dtrain_op_desc *conv)
 {
-	dtrain_follower follower = conv->attrs.window.follower;
+	dtrain_fusion fusion = conv->attrs.window.fusion;
 	const dtrain_operand *x = &conv->outputs[0];
 	const dtrain_operand channels = {.dtype = DTRAIN_F32,
 					 .shape = dtrain_shape_of(1, &x->shape.dim[1]),
@@ -61,9 +61,9 @@ static dtrain_op_desc norm_of(const dtrain_op_desc *conv)
 	mask.bytes = (size_t)count;
 	return (dtrain_op_desc){
 		.kind = DTRAIN_OP_BATCH_NORM_TRAIN,
-		.attrs = {.relu = follower != DTRAIN_FOLLOWER_NORM, .norm = {.epsilon = 1e-5, .momentum = 0.1}},
-		.num_inputs = follower == DTRAIN_FOLLOWER_NORM_ADD_RELU ? 6 : 5,
-		.num_outputs = follower == DTRAIN_FOLLOWER_NORM ? 3 : 4,
+		.attrs = {.relu = fusion != DTRAIN_FUSION_NORM, .norm = {.epsilon = 1e-5, .momentum = 0.1}},
+		.num_inputs = fusion == DTRAIN_FUSION_NORM_ADD_RELU ? 6 : 5,
+		.num_outputs = fusion == DTRAIN_FUSION_NORM ? 3 : 4,
 		.inputs = {*x, channels, channels, channels, channels, y},
 		.outputs = {y, channels, channels, mask}};
 }
@@ -76,7 +76,7 @@ static dtrain_op_desc next_of(const dtrain_op_desc *desc)
 /* Whether the sums may be there: the type is checked before anything is timed. */
 static bool may_fuse(const dtrain_op_desc *desc)
 {
-	return desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.follower != DTRAIN_FOLLOWER_NONE &&
+	return desc->kind == DTRAIN_OP_CONV2D && desc->attrs.window.fusion != DTRAIN_FUSION_NONE &&
 	       desc->outputs[0].layout == cuda_nhwc && dnn_conv_has_sums(desc);
 }
 

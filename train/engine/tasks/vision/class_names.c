@@ -17,14 +17,14 @@ int vision_class_names_load(const beton_reader *reader, json_t **out, beton_erro
 	const char *text = beton_reader_facts(reader, err);
 	if (!text)
 		return err->code;
-	json_t *facts = json_loads(text, JSON_REJECT_DUPLICATES, &where);
-	if (!facts)
+	json_t *info = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+	if (!info)
 		return bt_fail(err, BETON_FORMAT, "%s: the facts: %s", beton_reader_path(reader), where.text);
-	json_t *names = json_object_get(facts, "classes");
+	json_t *names = json_object_get(info, "classes");
 	/* Another writer may store something else under this key; that is no error. */
 	if (json_is_array(names) && json_array_size(names) > 0)
 		*out = json_incref(names);
-	json_decref(facts);
+	json_decref(info);
 	return BETON_OK;
 }
 
