@@ -169,7 +169,7 @@ static void rank_gets_copies(struct rank *r)
 	dtrain_device_close(&device);
 }
 
-/* A unit is issued behind its last gradient, in front of the next layer's. */
+/* A unit is issued after its last gradient, before that of the next layer. */
 static void check_order(const sync_model *model)
 {
 	char *plan = NULL, wanted[32];
@@ -182,7 +182,7 @@ static void check_order(const sync_model *model)
 		at = strstr(at, wanted);
 		REQUIRE(at && (!next || at < next));
 	}
-	REQUIRE(strstr(at, "wait for figures") && strstr(at, "wait for bucket 6 of 6"));
+	REQUIRE(strstr(at, "wait for metrics") && strstr(at, "wait for bucket 6 of 6"));
 	free(plan);
 }
 

@@ -63,7 +63,7 @@ BETON_API bool dtrain_local_is_unsynchronized(const dtrain_local *local, int64_t
 BETON_API void dtrain_local_begin(dtrain_local *local, int64_t step, dtrain_sync_trace *trace);
 
 /* Call it after the inner optimizer, never in a capture. If the round ends with this step, puts the outer update on
- * the stream. Unit by unit: a unit is updated while later ones are reduced. *synced: it did. The marks then also have
+ * the stream. Unit by unit: a unit is updated while later ones are reduced. *synced: it did. The trace then also have
  * this communication. After an error the parameters are undefined. Errors: as for the device and of the group. */
 BETON_API int dtrain_local_end(dtrain_local *local, int64_t step, dtrain_sync_trace *trace, dtrain_stream *stream,
 			       bool *synced, beton_error *err);

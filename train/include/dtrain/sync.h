@@ -194,7 +194,7 @@ BETON_API void dtrain_sync_trace_destroy(dtrain_sync_trace **trace); /* NULL all
 /* The last run of each later step records these trace events. NULL: none, the default. The caller keeps ownership. */
 BETON_API void dtrain_sync_set_trace(dtrain_sync *sync, dtrain_sync_trace *trace);
 
-/* Gets the times of the last step that recorded the marks; if its last run is captured, the times of the capture's
+/* Gets the times of the last step that recorded the trace; if its last run is captured, the times of the capture's
  * last launch. Call it after the stream, or an event after the step, was synchronized. Errors: as for
  * dtrain_group_check; a step is valid only if this returns BETON_OK. */
 BETON_API int dtrain_sync_get_step(dtrain_sync_trace *trace, dtrain_sync_step *out, beton_error *err);

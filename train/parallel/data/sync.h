@@ -204,7 +204,7 @@ typedef struct sync_trace_event {
 	dtrain_event *begin, *end;      /* around the operation, on the group's stream */
 	dtrain_event *waiting, *passed; /* on the run's stream, around the wait */
 	bool used;                      /* in the step */
-	double begin_ms, end_ms;        /* of the operation, on the host's clock or from the step's first mark on */
+	double begin_ms, end_ms; /* of the operation, on the host's clock or from the step's first trace event on */
 	double exposed_ms;
 } sync_trace_event;
 

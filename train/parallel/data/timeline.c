@@ -89,7 +89,7 @@ int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__sch
 	for (int32_t i = 0; i < graph->num_nodes && !sync->options.plan_ranks && status == BETON_OK; i++) {
 		program->trace_nodes[i] = (trace_node){.sync = sync, .node = i};
 		const dtrain__call call = {
-			.name = "mark of a node", .issue = trace_node_end, .context = &program->trace_nodes[i]};
+			.name = "trace event of a node", .issue = trace_node_end, .context = &program->trace_nodes[i]};
 		status = dtrain__schedule_add(schedule, &call, i, i + 1, err);
 	}
 	return status;
@@ -180,7 +180,7 @@ int dtrain_sync_read_overlap(const dtrain_sync_trace *trace, dtrain_overlap *ove
 	int status = BETON_OK;
 	if (!sync->timeline || !trace->recorded || overlap->num_nodes != trace->num_nodes ||
 	    overlap->num_transfers != sync->timeline->overlap.num_transfers)
-		return bt_fail(err, BETON_STATE, "sync: the marks have no times of %d nodes and %d transfers",
+		return bt_fail(err, BETON_STATE, "sync: the trace has no times of %d nodes and %d transfers",
 			       overlap->num_nodes, overlap->num_transfers);
 	read_transfers(trace, overlap);
 	for (int32_t i = 0; i < overlap->num_nodes && status == BETON_OK; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Marks: when a step's operations ran, and how long it waited for each. The times of a stream-ordered group are events,
- * which a captured step records at each launch; the host measures its own waits.
+ * The trace of a step: when its operations ran, and how long it waited for each. The times of a stream-ordered group
+ * are events, which a captured step records at each launch; the host measures its own waits.
  */
 #include <stdlib.h>
 
@@ -62,7 +62,7 @@ int dtrain_sync_trace_create(dtrain_sync *sync, dtrain_sync_trace **out, beton_e
 		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
 	if (!sync->reductions)
-		return bt_fail(err, BETON_STATE, "sync: marks, and no graph was compiled");
+		return bt_fail(err, BETON_STATE, "sync: a trace needs a compiled graph");
 	dtrain_sync_trace *trace;
 	int status = allocate(sync, &trace, err);
 	if (status != BETON_OK)
