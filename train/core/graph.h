@@ -7,10 +7,7 @@
 
 #include <dtrain/graph.h>
 
-/* The ranks that differ from this one along a set of a mesh's axes alone. */
-typedef struct dtrain__line {
-	int32_t size, rank; /* size 0: the rank is alone, because it has no mesh */
-} dtrain__line;
+#include "params.h"
 
 typedef enum dtrain__role {
 	DTRAIN__INPUT,       /* filled by the caller; lives as long as the program */

@@ -9,7 +9,6 @@
 #include <jansson.h>
 
 #include "copies.h"
-#include "graph.h"
 #include "offload.h"
 
 /* The use of memory that ranks exchange. */
@@ -51,6 +50,11 @@ typedef struct dtrain__unit_memory {
 	bool offloaded_grads; /* and its gradients are in the arena until they are in host memory */
 	bool whole_values, whole_grads, whole_copies;
 } dtrain__unit_memory;
+
+/* The ranks that differ from this one along a set of a mesh's axes alone. */
+typedef struct dtrain__line {
+	int32_t size, rank; /* size 0: the rank is alone, because it has no mesh */
+} dtrain__line;
 
 /* The lines that graphs ask for. dtrain_sync_create sets them, before layers declare parameters. */
 typedef struct dtrain__lines {
