@@ -13,10 +13,10 @@
 
 #include <dtrain/graph.h>
 
-#include "train/programs/ffcv/weights.h"
 #include "../temporary.h"
 #include "common/error.h"
 #include "core/params.h"
+#include "train/programs/ffcv/weights.h"
 #include "world.h"
 
 enum { SEED = 5, PARTS_MOST = 4, COPIES = 2 };

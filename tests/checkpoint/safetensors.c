@@ -11,9 +11,9 @@
 
 #include <fcntl.h>
 
-#include "common/system.h"
-#include "checkpoint/safetensors.h"
 #include "../temporary.h"
+#include "checkpoint/safetensors.h"
+#include "common/system.h"
 
 static const char *golden;
 

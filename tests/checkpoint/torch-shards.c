@@ -16,10 +16,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "../temporary.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shards.h"
 #include "common/system.h"
-#include "../temporary.h"
 
 #define SHARD(rank) "shard-0000" #rank "-model-00001-of-00001.safetensors"
 

@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/system.h"
 #include "../temporary.h"
+#include "common/system.h"
 
 static int refused_with; /* what exchanging two names fails with; 0: it does not */
 static long calls;

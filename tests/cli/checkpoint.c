@@ -7,9 +7,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "common/system.h"
-#include "checkpoint/safetensors.h"
 #include "../temporary.h"
+#include "checkpoint/safetensors.h"
+#include "common/system.h"
 
 static const char *golden; /* the folder of files from elsewhere */
 

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "devices/cuda/cuda.h"
 #include "device.h"
+#include "devices/cuda/cuda.h"
 
 #define COUNT 100003 /* bytes of a test's buffers: not a multiple of anything */
 

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
+#include "../temporary.h"
 #include "engine/evaluate.h"
 #include "engine/stepper.h"
-#include "../temporary.h"
 
 enum { SAMPLES = 14, BATCH = 4, WIDTH = 4, CLASSES = 3, STEPS = 9 };
 

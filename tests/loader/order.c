@@ -4,11 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "loader/pixels/crop.h"
-#include "loader/order/permutation.h"
 #include "loader/operations/random.h"
 #include "loader/order/epochs.h"
+#include "loader/order/permutation.h"
 #include "loader/order/shard.h"
+#include "loader/pixels/crop.h"
 
 static void check_bijection(uint64_t n, uint64_t seed, uint64_t epoch)
 {

@@ -13,8 +13,8 @@
 #include <sys/uio.h>
 
 #include "loader/io/io.h"
-#include "loader/order/order_quasi.h"
 #include "loader/io/pages.h"
+#include "loader/order/order_quasi.h"
 #include "loader/state.h"
 
 enum { N = 3000, SIDE = 40, RANGES_MAX = 4096 };

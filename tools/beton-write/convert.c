@@ -10,11 +10,11 @@
 #include <jansson.h>
 
 #include "beton/types/types.h"
-#include "tools/beton-write/sources/class_names.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "tools/beton-write/images/file_bytes.h"
 #include "tools/beton-write/images/image_convert.h"
+#include "tools/beton-write/sources/class_names.h"
 #include "tools/beton-write/sources/npy.h"
 
 /* A number in a text is at most this long. */

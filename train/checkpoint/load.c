@@ -6,8 +6,8 @@
 #include "common/system.h"
 #include "core/shape.h"
 #include "folder.h"
-#include "save_plan.h"
 #include "ranks.h"
+#include "save_plan.h"
 
 /* The name of a set's location for messages. */
 static void name_place(const dtrain_checkpoint *checkpoint, int set, char *text, size_t size)

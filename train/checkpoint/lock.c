@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "folder.h"
 #include "common/system.h"
+#include "folder.h"
 
 #define LOCK_FILE ".lock"
 #define HOLDER_BYTES 400

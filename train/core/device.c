@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "builtin.h"
 #include "common/sized.h"
 #include "common/suggest.h"
 #include "common/system.h"
-#include "builtin.h"
 #include "module.h"
 
 /* Fastest first: "auto" tries them in this order, after the modules. */

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "engine/memory/batch_limit.h"
 #include "common/error.h"
 #include "common/list.h"
+#include "engine/memory/batch_limit.h"
 #include "network.h"
 
 static int make_network(engine_rank *engine, bool training, engine_network *network, beton_error *err)

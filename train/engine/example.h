@@ -6,8 +6,8 @@
 
 #include "engine.h"
 #include "engine/tasks/lm/lm.h"
-#include "model_choice.h"
 #include "engine/tasks/vision/vision.h"
+#include "model_choice.h"
 
 typedef struct engine_example {
 	engine_model model;

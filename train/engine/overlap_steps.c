@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "overlap_steps.h"
 
-#include "example.h"
 #include "engine/memory/memory_plan.h"
+#include "example.h"
 
 static int measure_step(engine_rank *engine, engine_stepper *stepper, int64_t number, dtrain_overlap **out,
 			beton_error *err)

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "axes.h"
 #include "common/list.h"
 #include "common/suggest.h"
-#include "axes.h"
 #include "common/system.h"
 #include "options_table.h"
 

@@ -6,8 +6,8 @@
 
 #include <dtrain/sync.h>
 
-#include "options.h"
 #include "launch/rank_env.h"
+#include "options.h"
 
 /* Whether rank 0 is a parameter server, and the others its workers. An evaluation has neither. */
 bool run_strategy_is_async(const run_options *options);

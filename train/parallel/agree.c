@@ -8,9 +8,9 @@
 
 #include <xxhash.h>
 
-#include "common/system.h"
 #include "comm/group/group.h"
 #include "comm/group/work.h"
+#include "common/system.h"
 #include "core/params.h"
 #include "parallel/data/sync.h"
 

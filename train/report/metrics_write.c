@@ -11,10 +11,10 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "progress.h"
-#include "record.h"
 #include "launch/signals.h"
 #include "launch/status_line.h"
+#include "progress.h"
+#include "record.h"
 #include "tensorboard.h"
 
 struct run_metrics {

@@ -12,8 +12,8 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "record.h"
 #include "launch/signals.h"
+#include "record.h"
 
 #define PRINT_EVERY_NS UINT64_C(2000000000)
 #define SHOW_EVERY_NS UINT64_C(100000000)

@@ -10,8 +10,8 @@
 #include <beton/error.h>
 #include <jansson.h>
 
-#include "metrics.h"
 #include "launch/status_line.h"
+#include "metrics.h"
 
 typedef struct run_progress {
 	const engine_task *task;

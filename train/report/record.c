@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
-
-#include "resident_memory.h"
+#include <unistd.h>
 
 const char *const run_part_names[RUN_PARTS] = {
 	[RUN_PART_DATA] = "data_wait",        [RUN_PART_COMPUTE] = "compute",       [RUN_PART_COMM] = "comm_exposed",
@@ -54,6 +55,29 @@ static json_t *milliseconds(double value)
 static json_t *seconds(uint64_t ns)
 {
 	return rounded((double)ns / 1e9, 9);
+}
+
+/* Resident memory of this process; 0: the system does not tell. */
+typedef struct resident_memory {
+	uint64_t now_bytes, peak_bytes;
+} resident_memory;
+
+static resident_memory read_memory(void)
+{
+	resident_memory memory = {0};
+	struct rusage usage;
+	uint64_t pages;
+	FILE *file = fopen("/proc/self/statm", "re");
+	if (file && fscanf(file, "%*u %" SCNu64, &pages) == 1)
+		memory.now_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	if (file)
+		fclose(file);
+	if (getrusage(RUSAGE_SELF, &usage) == 0)
+		memory.peak_bytes = (uint64_t)usage.ru_maxrss * 1024;
+	/* The kernel updates the peak less often than the other number. */
+	if (memory.peak_bytes < memory.now_bytes)
+		memory.peak_bytes = memory.now_bytes;
+	return memory;
 }
 
 /* A record under construction; value NULL, or too little memory: the record stays incomplete. */
@@ -133,7 +157,7 @@ json_t *run_record_beginning(const run_beginning *beginning)
 json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 {
 	char rate[64];
-	const run_memory memory = run_memory_read();
+	const resident_memory memory = read_memory();
 	builder self = begin("step", step->step);
 	snprintf(rate, sizeof(rate), "%s_per_second", task->unit);
 	add(&self, "epoch", json_integer((json_int_t)step->epoch));

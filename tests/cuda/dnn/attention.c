@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/op.h"
 #include "../kernels/numbers.h"
+#include "core/op.h"
 #include "operations.h"
 #include "reference.h"
 

@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
+#include "../kernels/numbers.h"
 #include "core/op.h"
 #include "devices/cuda/cuda.h"
 #include "devices/cuda/kernels/kernels.h"
-#include "../kernels/numbers.h"
 #include "operations.h"
 #include "reference.h"
 

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/cuda/cudnn/dnn.h"
 #include "cases.h"
+#include "devices/cuda/cudnn/dnn.h"
 
 /* Engines that compute in true F32 need the most: copies of both pictures in another layout. */
 #define WORKSPACE_LIMIT ((size_t)3 << 29)

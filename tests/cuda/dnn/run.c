@@ -13,13 +13,13 @@
 
 #include <cmocka.h>
 
+#include "../kernels/numbers.h"
+#include "cases.h"
 #include "core/op.h"
 #include "devices/cuda/autotune.h"
 #include "devices/cuda/cuda.h"
 #include "devices/cuda/cudnn/dnn_run.h"
 #include "devices/cuda/kernels/kernels.h"
-#include "../kernels/numbers.h"
-#include "cases.h"
 
 enum { MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS, GUARD = 64 };
 

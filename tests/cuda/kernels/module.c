@@ -13,9 +13,9 @@
 #include "common/error.h"
 #include "core/builtin.h"
 #include "core/host.h"
-#include "train/devices/cuda/ops/kernel_op.h"
-#include "train/devices/cuda/kernels/kernels.h"
 #include "numbers.h"
+#include "train/devices/cuda/kernels/kernels.h"
+#include "train/devices/cuda/ops/kernel_op.h"
 
 #define ALIGNMENT 256
 

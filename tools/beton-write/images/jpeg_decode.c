@@ -3,10 +3,10 @@
 
 #include "common/error.h"
 #include "common/jpeg.h"
-#include "jpeg/check.h"
-#include "jpeg/rgb.h"
 #include "common/jpeg_header.h"
 #include "jpeg.h"
+#include "jpeg/check.h"
+#include "jpeg/rgb.h"
 #include "jpeg_common.h"
 #include "orientation.h"
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "jpeg/scan.h"
 #include "jpeg.h"
+#include "jpeg/scan.h"
 #include "jpeg_common.h"
 #include "jpeg_encode.h"
 #include "resize.h"

@@ -5,8 +5,8 @@
 
 #include "common/error.h"
 #include "huffman.h"
-#include "jpeg/partial.h"
 #include "jpeg.h"
+#include "jpeg/partial.h"
 #include "jpeg_common.h"
 #include "jpeg_rewrite.h"
 

@@ -6,8 +6,8 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "tools/beton-write/images/file_bytes.h"
 #include "paths.h"
+#include "tools/beton-write/images/file_bytes.h"
 
 const char *member_path(const char *name)
 {

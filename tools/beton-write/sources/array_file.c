@@ -10,9 +10,9 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "npy.h"
 #include "paths.h"
 #include "tools/beton-write/images/file_bytes.h"
-#include "npy.h"
 
 /* Prepares the array by its header; *bytes: of all elements. */
 static int take_header(array_file *self, const uint8_t *data, size_t size, array_header_function header,

@@ -5,8 +5,8 @@
 #ifndef BETON_WRITE_CLASS_NAMES_H
 #define BETON_WRITE_CLASS_NAMES_H
 
-#include "tools/beton-write/fields.h"
 #include "source.h"
+#include "tools/beton-write/fields.h"
 
 /* Most classes that a column may name. */
 enum { CLASSES_MAX = 1000000 };

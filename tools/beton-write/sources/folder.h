@@ -12,8 +12,8 @@
 #include <beton/error.h>
 
 #include "name_list.h"
-#include "tools/beton-write/notes.h"
 #include "source.h"
+#include "tools/beton-write/notes.h"
 
 typedef struct folder_file {
 	char *path;

@@ -5,9 +5,9 @@
 #ifndef BETON_WRITE_HOLD_OUT_H
 #define BETON_WRITE_HOLD_OUT_H
 
-#include "tools/beton-write/fields.h"
 #include "selection.h"
 #include "source.h"
+#include "tools/beton-write/fields.h"
 
 typedef struct hold_out_request {
 	source *from; /* the training set; a source with next must not have been read beyond peek, and is used up */

@@ -11,9 +11,9 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "tools/beton-write/images/file_bytes.h"
 #include "paths.h"
 #include "sources.h"
+#include "tools/beton-write/images/file_bytes.h"
 
 enum { COLUMN_OF_IMAGE, COLUMN_OF_LABEL };
 enum { SIDE = 32, PLANE = SIDE * SIDE, RECORD = 1 + 3 * PLANE, CLASSES = 10, FILES_MAX = 1024 };

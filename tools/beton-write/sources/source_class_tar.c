@@ -14,10 +14,10 @@
 #include "archive_member.h"
 #include "common/error.h"
 #include "common/system.h"
-#include "tools/beton-write/faults.h"
 #include "paths.h"
 #include "replaced_members.h"
 #include "sources.h"
+#include "tools/beton-write/faults.h"
 #include "tools/common/text.h"
 
 enum { COLUMN_OF_IMAGE, COLUMN_OF_LABEL };

@@ -14,9 +14,9 @@
 #include "class_tar.h"
 #include "common/error.h"
 #include "common/system.h"
-#include "tools/beton-write/faults.h"
 #include "paths.h"
 #include "sources.h"
+#include "tools/beton-write/faults.h"
 
 /* A hostile archive could name a new column with each member. */
 #define COLUMNS_MAX 1024

@@ -11,9 +11,9 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "text_stream.h"
 #include "tools/beton-write/sources/paths.h"
 #include "tools/beton-write/sources/sources.h"
-#include "text_stream.h"
 
 enum { COLUMN_OF_TOKENS, COLUMN_OF_LENGTH };
 

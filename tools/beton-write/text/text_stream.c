@@ -13,8 +13,8 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "tools/beton-write/sources/paths.h"
 #include "tokenizer/tokenizer.h"
+#include "tools/beton-write/sources/paths.h"
 #include "tools/common/program.h"
 
 /* Tokens that are written at once. */

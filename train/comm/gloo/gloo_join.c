@@ -17,12 +17,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "comm/socket.h"
+#include "comm/store/store.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "gloo_module.h"
 #include "gloo_place.h"
-#include "comm/socket.h"
-#include "comm/store/store.h"
 
 #define ATTEMPTS 5
 /* Interval at which a thread inside Gloo is interrupted after the attempt has failed. */

@@ -5,8 +5,8 @@
 #ifndef DTRAIN_COMM_GLOO_GLOO_JOIN_H
 #define DTRAIN_COMM_GLOO_GLOO_JOIN_H
 
-#include "gloo_shim.h"
 #include "comm/group/group_backend.h"
+#include "gloo_shim.h"
 
 /* Collective. Returns when all ranks know that all are connected. Gloo accepts any connection to its ports; if a
  * stranger connected, all ranks retry on new ports, a few times. *gloo: the functions for *out. *note: NULL, or a text

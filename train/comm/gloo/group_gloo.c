@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/group/group_elements.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "gloo_join.h"
-#include "comm/group/group_elements.h"
 
 /* An aborted operation ends within milliseconds. */
 #define ABORT_TRIES 500

@@ -10,12 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "comm/store/store.h"
 #include "common/error.h"
 #include "common/sized.h"
 #include "common/system.h"
 #include "core/module.h"
 #include "group_stream.h"
-#include "comm/store/store.h"
 
 #define DEFAULT_TIMEOUT_MS 30000
 

@@ -17,11 +17,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "comm/store/store.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "group.h"
 #include "group_progress.h"
-#include "comm/store/store.h"
 
 /* How often the thread looks at the ranks once one has left, or the store is gone. */
 #define LOOK_NS 250000000ull

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/socket.h"
+#include "comm/store/store.h"
 #include "common/error.h"
 #include "common/net.h"
 #include "common/system.h"
 #include "group.h"
 #include "group_progress.h"
-#include "comm/socket.h"
-#include "comm/store/store.h"
 
 #define MEET_VERSION 5
 /* How long the first failed rank waits for the others' reports, and the others for its verdict. Ranks report within

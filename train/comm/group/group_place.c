@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "comm/store/store.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "group_stream.h"
-#include "comm/store/store.h"
 
 /* Uses the kernel's boot id: containers of one machine share it, but may have different host names. */
 static void identify_machine(device_place *place)

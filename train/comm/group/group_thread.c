@@ -4,11 +4,11 @@
  */
 #include <stdlib.h>
 
+#include "comm/store/store.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "group.h"
 #include "group_progress.h"
-#include "comm/store/store.h"
 
 void dtrain__work_complete(dtrain_group *group, dtrain_work *work, int status, const beton_error *err)
 {

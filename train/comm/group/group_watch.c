@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "comm/store/store.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "group_stream.h"
-#include "comm/store/store.h"
 
 #define TICK_NS 5000000ull
 /* An operation that takes longer may be waiting for a lost rank, so ask the store. */

@@ -15,9 +15,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "comm/socket.h"
 #include "common/error.h"
 #include "common/system.h"
-#include "comm/socket.h"
 #include "store_frame.h"
 
 /* Idle connections to keep; each costs the server a descriptor. */

@@ -19,11 +19,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "comm/socket.h"
 #include "common/error.h"
 #include "common/net.h"
 #include "common/sized.h"
 #include "common/system.h"
-#include "comm/socket.h"
 #include "store.h"
 #include "store_session.h"
 

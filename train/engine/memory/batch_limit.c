@@ -10,9 +10,9 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "memory_search.h"
 #include "engine/network.h"
 #include "engine/update.h"
+#include "memory_search.h"
 
 /* Of the free memory; the rest is for what the device's libraries allocate. */
 #define USABLE 0.95

@@ -3,8 +3,8 @@
  * Buffers are many and small (batch norm's statistics): they are put into one array, and reduced or broadcast at once.
  * Those that are fixed stay as the broadcast left them: the mean of three equal numbers may be another one.
  */
-#include "common/error.h"
 #include "comm/group/work.h"
+#include "common/error.h"
 #include "core/params.h"
 #include "sync.h"
 #include "tree.h"

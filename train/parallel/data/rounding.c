@@ -4,8 +4,8 @@
  * part, and widened into the shard. The sums of a step's runs stay in F32.
  */
 #include "common/error.h"
-#include "parallel/hooks/compress.h"
 #include "core/params.h"
+#include "parallel/hooks/compress.h"
 #include "sync.h"
 
 static int create(sync_reduction *reduction, size_t *workspace, beton_error *err)

@@ -11,9 +11,9 @@
 #include "comm/group/work.h"
 #include "common/error.h"
 #include "common/sized.h"
-#include "parallel/hooks/compress.h"
 #include "core/graph.h"
 #include "core/params.h"
+#include "parallel/hooks/compress.h"
 #include "tree.h"
 
 #define DEFAULT_FIRST_UNIT_BYTES (1u << 20)

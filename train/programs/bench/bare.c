@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "devices/cpu/onednn.h"
-#include "bench.h"
 
 typedef struct bare_run {
 	dnnl_engine_t engine;

@@ -15,10 +15,10 @@
 #include "common/error.h"
 #include "common/list.h"
 #include "common/system.h"
-#include "options/device_choice.h"
 #include "launch/launcher.h"
 #include "launch/rank_meet.h"
 #include "launch/status_line.h"
+#include "options/device_choice.h"
 
 typedef struct comm_options {
 	run_device_choice device; /* no name: host memory */

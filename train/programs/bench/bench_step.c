@@ -6,16 +6,16 @@
 
 #include <jansson.h>
 
+#include "bench.h"
+#include "bench_step_job.h"
+#include "bench_step_plan.h"
+#include "bench_step_profile.h"
 #include "common/arguments.h"
 #include "common/error.h"
 #include "common/suggest.h"
 #include "common/system.h"
 #include "core/program.h"
 #include "engine/memory/recompute_option.h"
-#include "bench.h"
-#include "bench_step_job.h"
-#include "bench_step_plan.h"
-#include "bench_step_profile.h"
 
 extern void omp_set_num_threads(int count);
 

@@ -7,8 +7,8 @@
 
 #include <jansson.h>
 
-#include "core/op.h"
 #include "bench_step_job.h"
+#include "core/op.h"
 
 typedef struct bench_profile_op {
 	dtrain_op_kind kind;

@@ -9,12 +9,12 @@
 #include "best.h"
 #include "common/system.h"
 #include "engine/evaluate.h"
+#include "launch/status_line.h"
+#include "launch/stop_request.h"
+#include "learning_rate.h"
+#include "options/strategy.h"
 #include "param_groups.h"
 #include "saving.h"
-#include "learning_rate.h"
-#include "launch/status_line.h"
-#include "options/strategy.h"
-#include "launch/stop_request.h"
 
 /* How long the server waits for gradients before it looks whether it was told to stop. */
 #define LOOK_MS 200

@@ -7,8 +7,8 @@
 #include "common/system.h"
 #include "engine/stepper.h"
 #include "launch/status_line.h"
-#include "options/strategy.h"
 #include "launch/stop_request.h"
+#include "options/strategy.h"
 
 struct work {
 	run_session *session;

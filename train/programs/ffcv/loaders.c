@@ -6,9 +6,9 @@
 
 #include "common/error.h"
 #include "engine/network.h"
-#include "order_input.h"
-#include "options/deterministic_shards.h"
 #include "launch/status_line.h"
+#include "options/deterministic_shards.h"
+#include "order_input.h"
 
 /* Prints a message of the loader, for example that the system does not allow an engine. */
 static void tell(void *context, beton_log_level level, const char *line)

@@ -4,8 +4,8 @@
 #ifndef PROGRAMS_FFCV_LOADERS_H
 #define PROGRAMS_FFCV_LOADERS_H
 
-#include "run_info.h"
 #include "order_input.h"
+#include "run_info.h"
 
 /* What the loaders of a run share. */
 typedef struct run_loading {

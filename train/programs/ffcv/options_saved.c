@@ -11,13 +11,13 @@
 #include <dtrain/checkpoint.h>
 
 #include "common/system.h"
-#include "options/options_table.h"
-#include "options/deterministic_shards.h"
-#include "position.h"
-#include "resume.h"
 #include "engine/pretrained/weight_source.h"
+#include "options/deterministic_shards.h"
+#include "options/options_table.h"
 #include "options/strategy.h"
 #include "options/tasks.h"
+#include "position.h"
+#include "resume.h"
 
 /* ---- texts and JSON ---- */
 

@@ -10,8 +10,8 @@
 #include "common/system.h"
 #include "engine/memory/memory_plan.h"
 #include "engine/overlap_steps.h"
-#include "options/options_table.h"
 #include "launch/status_line.h"
+#include "options/options_table.h"
 #include "options/strategy.h"
 
 /* Of the free memory; the rest is for what the device's libraries allocate. */

@@ -15,14 +15,14 @@
 #include "common/list.h"
 #include "common/system.h"
 #include "engine/network.h"
-#include "param_groups.h"
-#include "loaders.h"
-#include "order_input.h"
-#include "options/deterministic_shards.h"
-#include "shards/shards.h"
 #include "engine/pretrained/weight_source.h"
+#include "loaders.h"
+#include "options/deterministic_shards.h"
 #include "options/strategy.h"
+#include "order_input.h"
+#include "param_groups.h"
 #include "report/tensorboard.h"
+#include "shards/shards.h"
 
 #define LOG_LINE_MAX (1 << 20)
 

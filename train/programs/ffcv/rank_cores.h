@@ -4,8 +4,8 @@
 #ifndef PROGRAMS_FFCV_RANK_CORES_H
 #define PROGRAMS_FFCV_RANK_CORES_H
 
-#include "options/options.h"
 #include "launch/rank_env.h"
+#include "options/options.h"
 
 typedef struct run_cores {
 	int rank;    /* number of this rank */

@@ -8,11 +8,11 @@
 
 #include "engine/engine.h"
 #include "engine/pretrained/pretrained.h"
-#include "position.h"
-#include "preflight.h"
 #include "launch/rank_env.h"
 #include "launch/rank_meet.h"
 #include "launch/watchdog.h"
+#include "position.h"
+#include "preflight.h"
 #include "weights.h"
 
 /* Set-up, evaluation and saving have no time limit of their own; this one only ends a wait for a rank or device that

@@ -9,17 +9,17 @@
 
 #include "bad_samples.h"
 #include "best.h"
-#include "launch/busy.h"
-#include "report/clock.h"
 #include "common/system.h"
 #include "engine/evaluate.h"
 #include "engine/stepper.h"
-#include "param_groups.h"
-#include "options/deterministic_shards.h"
-#include "saving.h"
-#include "learning_rate.h"
+#include "launch/busy.h"
 #include "launch/status_line.h"
 #include "launch/stop_request.h"
+#include "learning_rate.h"
+#include "options/deterministic_shards.h"
+#include "param_groups.h"
+#include "report/clock.h"
+#include "saving.h"
 
 /* Measurements of an epoch, or of the part of it that runs here. */
 struct epoch {
@@ -575,5 +575,21 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	engine_stepper_close(&training.stepper);
 	free(training.epoch.bucket_ms);
 	*stopped = training.stop ? dtrain__stop_request_signal(session->store) : 0;
+	return status;
+}
+
+int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton_error *err)
+{
+	run_evaluation evaluation = {.step = session->position.step, .average = session->source.average};
+	bool interrupted = false;
+	uint64_t began = bt_now_ns();
+	int status = engine_evaluate(&session->engine, session->val_loader, run_parts_eval_batches(session->options),
+				     session->slow_group, &evaluation.result, &interrupted, err);
+	status = run_bad_samples_advise(status, err);
+	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
+	if (status == BETON_OK && !interrupted && session->rank == 0)
+		run_metrics_evaluation(metrics, &evaluation);
+	engine_evaluation_clear(&evaluation.result);
+	*stopped = interrupted ? dtrain__stop_request_signal(session->store) : 0;
 	return status;
 }

@@ -10,4 +10,7 @@
  * DIVERGED names the step. */
 int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_error *err);
 
+/* Runs --evaluate: one evaluation of the weights that the session was opened with. *stopped: as in run_train. */
+int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton_error *err);
+
 #endif

@@ -12,11 +12,11 @@
 #include "common/error.h"
 #include "common/list.h"
 #include "common/system.h"
-#include "text_model.h"
 #include "launch/busy.h"
-#include "options/device_choice.h"
 #include "launch/wait_policy.h"
+#include "options/device_choice.h"
 #include "sample.h"
+#include "text_model.h"
 #ifdef HAVE_TOKENIZER
 #include "tokenizer/tokenizer.h"
 #endif

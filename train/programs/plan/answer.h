@@ -2,10 +2,10 @@
 #ifndef PROGRAMS_PLAN_ANSWER_H
 #define PROGRAMS_PLAN_ANSWER_H
 
-#include "gpus.h"
 #include "engine/example.h"
 #include "engine/memory/recompute_option.h"
 #include "engine/memory/time_plan.h"
+#include "gpus.h"
 #include "options/device_choice.h"
 
 typedef struct plan_options {

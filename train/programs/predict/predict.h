@@ -11,9 +11,9 @@
 
 #include "common/system.h"
 #include "engine/engine.h"
+#include "engine/pretrained/weight_source.h"
 #include "engine/tasks/vision/vision.h"
 #include "options/device_choice.h"
-#include "engine/pretrained/weight_source.h"
 #include "shards/shards.h"
 
 typedef enum predict_format { PREDICT_BY_NAME = 0, PREDICT_JSON = 1, PREDICT_CSV = 2 } predict_format;

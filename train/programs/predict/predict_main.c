@@ -8,8 +8,8 @@
 #include "common/error.h"
 #include "common/suggest.h"
 #include "common/system.h"
-#include "predict.h"
 #include "launch/wait_policy.h"
+#include "predict.h"
 
 static const char *const usage_text =
 	"Usage: dtrain-predict [OPTION]... WEIGHTS DATA\n"

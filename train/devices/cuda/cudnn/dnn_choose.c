@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/cuda/algorithms.h"
-#include "devices/cuda/algorithms_bench.h"
 #include "common/error.h"
 #include "common/system.h"
+#include "devices/cuda/algorithms.h"
+#include "devices/cuda/algorithms_bench.h"
 #include "dnn_run.h"
 
 /* Most candidates that are timed. The fastest is usually among the heuristics' first. */

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/cuda/cache.h"
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/system.h"
+#include "devices/cuda/cache.h"
 
 /* In the file, and in the text that we give cuDNN for a signature. */
 #define FORMAT "dtrain-plan-1"

@@ -6,8 +6,8 @@
 
 #include "common/error.h"
 #include "core/op.h"
-#include "kernel_op.h"
 #include "devices/cuda/kernels/kernels.h"
+#include "kernel_op.h"
 
 /* Without the tensors. y: the op's operand. */
 static cuda_attention attention_of(const dtrain_op_desc *desc, const dtrain_shape *y)

@@ -6,8 +6,8 @@
 
 #include "common/error.h"
 #include "core/op.h"
-#include "kernel_op.h"
 #include "devices/cuda/kernels/kernels.h"
+#include "kernel_op.h"
 
 typedef struct cast {
 	dtrain_dtype to;

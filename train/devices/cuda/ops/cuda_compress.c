@@ -2,8 +2,8 @@
  *
  * Ops that compress gradients, but for those that work element by element.
  */
-#include "kernel_op.h"
 #include "devices/cuda/kernels/kernels.h"
+#include "kernel_op.h"
 
 static cudaError_t quantize(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 			    void *const *operands, void *workspace)

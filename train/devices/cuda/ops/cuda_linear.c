@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/cuda/algorithms.h"
-#include "devices/cuda/algorithms_bench.h"
 #include "common/error.h"
 #include "core/op.h"
+#include "devices/cuda/algorithms.h"
+#include "devices/cuda/algorithms_bench.h"
 #include "devices/cuda/cudnn/dnn_run.h"
 #include "devices/cuda/kernels/kernels.h"
 

@@ -4,8 +4,8 @@
  */
 #include "common/error.h"
 #include "core/op.h"
-#include "kernel_op.h"
 #include "devices/cuda/kernels/kernels.h"
+#include "kernel_op.h"
 
 static void set_strides(const dtrain_shape *shape, int64_t stride[CUDA_BOX_DIMS])
 {

@@ -13,8 +13,8 @@
 
 #include "common/error.h"
 #include "devices/cuda/autotune.h"
-#include "devices/cuda/kernels/dnn_kernels.h"
 #include "devices/cuda/cudnn/dnn_run.h"
+#include "devices/cuda/kernels/dnn_kernels.h"
 #include "devices/cuda/kernels/kernels.h"
 
 typedef struct norm {

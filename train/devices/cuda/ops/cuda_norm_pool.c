@@ -4,8 +4,8 @@
  */
 #include "common/error.h"
 #include "devices/cuda/kernels/dnn_kernels.h"
-#include "kernel_op.h"
 #include "devices/cuda/kernels/kernels.h"
+#include "kernel_op.h"
 
 /* ---- batch norm ---- */
 

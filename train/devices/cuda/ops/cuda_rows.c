@@ -4,8 +4,8 @@
  */
 #include "common/error.h"
 #include "core/op.h"
-#include "kernel_op.h"
 #include "devices/cuda/kernels/kernels.h"
+#include "kernel_op.h"
 
 static int64_t count_of(const dtrain_operand *operand)
 {

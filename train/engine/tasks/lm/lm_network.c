@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/error.h"
 #include "engine/check.h"
 #include "engine/model_choice.h"
-#include "common/error.h"
 #include "lm_parts.h"
 
 int64_t lm_context_length(const engine_job *job)

@@ -8,8 +8,8 @@
 #include "class_names.h"
 #include "common/suggest.h"
 #include "common/system.h"
-#include "vision_parts.h"
 #include "shards/shards.h"
+#include "vision_parts.h"
 
 static const char *list_pictures(const beton_reader *reader, char *text, size_t size)
 {

@@ -6,8 +6,8 @@
 
 #include "common/error.h"
 #include "common/half.h"
-#include "vision_parts.h"
 #include "topk.h"
+#include "vision_parts.h"
 
 /* Sets the logits that the program adds to a view's: the sum so far. With flip-shift the sum of the first two views
  * counts twice before the shifted views begin, so that these two weigh as much as the other four. */

@@ -3,9 +3,9 @@
 
 #include <dtrain/model.h>
 
+#include "common/error.h"
 #include "engine/check.h"
 #include "engine/model_choice.h"
-#include "common/error.h"
 #include "vision_parts.h"
 #include "whiten_filters.h"
 
