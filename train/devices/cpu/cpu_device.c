@@ -160,7 +160,7 @@ static void cpu_caps(const dtrain_device *device, dtrain_device_caps *out)
 		 version->minor, version->patch, isa_name(), device->threads, device->threads == 1 ? "" : "s");
 }
 
-/* Ops without a primitive run on the reference device, with plain operands. */
+/* Ops without a builder run on the reference device, with plain operands. */
 static void build_on_ref(cpu_build *build)
 {
 	dtrain_op_desc *desc = build->desc;
@@ -173,7 +173,7 @@ static void build_on_ref(cpu_build *build)
 
 /* Batch norm takes no residuals. */
 static const struct {
-	void (*build)(cpu_build *build); /* NULL: the device does not have the op */
+	void (*build)(cpu_build *build); /* NULL: on ref */
 	int inputs, outputs;             /* maximum; 0: as in the op's rules */
 } builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_CONV2D] = {cpu_build_conv},
@@ -203,21 +203,10 @@ static const struct {
 	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = {cpu_build_pool},
 	[DTRAIN_OP_FLATTEN] = {cpu_build_flatten},
 	[DTRAIN_OP_FLATTEN_BWD] = {cpu_build_flatten},
-	[DTRAIN_OP_SOFTMAX_XENT] = {build_on_ref},
-	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = {build_on_ref},
-	[DTRAIN_OP_ONE_HOT] = {build_on_ref},
-	[DTRAIN_OP_SOFTMAX_XENT_SOFT] = {build_on_ref},
-	[DTRAIN_OP_SIGMOID_XENT] = {build_on_ref},
-	[DTRAIN_OP_SQUARED_ERROR] = {build_on_ref},
-	[DTRAIN_OP_MEAN] = {build_on_ref},
 	[DTRAIN_OP_SGD] = {cpu_build_optimizer},
-	[DTRAIN_OP_NORMALIZE] = {build_on_ref},
 	[DTRAIN_OP_SCALER_INSPECT] = {cpu_build_optimizer},
-	[DTRAIN_OP_SCALER_UPDATE] = {build_on_ref},
 	[DTRAIN_OP_GRAD_NORM] = {cpu_build_grad_norm},
-	[DTRAIN_OP_CLIP] = {build_on_ref},
 	[DTRAIN_OP_LOOKAHEAD] = {cpu_build_optimizer},
-	[DTRAIN_OP_COUNT_STEP] = {build_on_ref},
 	[DTRAIN_OP_ADAM] = {cpu_build_adaptive},
 	[DTRAIN_OP_LION] = {cpu_build_adaptive},
 	[DTRAIN_OP_LAMB] = {cpu_build_trust},
@@ -258,13 +247,12 @@ static const struct {
 	[DTRAIN_OP_DEQUANTIZE] = {cpu_build_compress},
 	[DTRAIN_OP_TOP_K] = {cpu_build_compress},
 	[DTRAIN_OP_SPREAD] = {cpu_build_compress},
-	[DTRAIN_OP_ORTHONORMALIZE] = {build_on_ref},
 };
 
 static bool is_supported(const dtrain_op_desc *desc)
 {
 	int inputs = builders[desc->kind].inputs, outputs = builders[desc->kind].outputs;
-	return builders[desc->kind].build && (!inputs || desc->num_inputs <= inputs) &&
+	return !dtrain__op_rules_of(desc->kind)->collective && (!inputs || desc->num_inputs <= inputs) &&
 	       (!outputs || desc->num_outputs <= outputs);
 }
 
@@ -366,8 +354,10 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 			  "attributes");
 	if (build.status == BETON_OK && cpu_half_widens(device, desc->kind, dtype))
 		cpu_build_half(&build);
-	else if (build.status == BETON_OK)
+	else if (build.status == BETON_OK && builders[desc->kind].build)
 		builders[desc->kind].build(&build);
+	else if (build.status == BETON_OK)
+		build_on_ref(&build);
 	for (int i = 0; i < build.num_made; i++)
 		dnnl_primitive_desc_destroy(build.made[i]);
 	for (int i = 0; i < build.num_mds; i++)

@@ -47,6 +47,7 @@ static bool is_ours(const dtrain_op_desc *desc, int index)
 
 typedef int builder(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 
+/* NULL: cuda_build_simple, which has a table of its own. */
 static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_CONV2D] = cuda_build_conv,
 	[DTRAIN_OP_CONV2D_BWD_DATA] = cuda_build_conv,
@@ -63,12 +64,6 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_BATCH_NORM_SYNC_BWD] = cuda_build_batch_norm_sync,
 	[DTRAIN_OP_MAX_POOL] = cuda_build_max_pool,
 	[DTRAIN_OP_MAX_POOL_BWD] = cuda_build_max_pool,
-	[DTRAIN_OP_RELU] = cuda_build_simple,
-	[DTRAIN_OP_RELU_BWD] = cuda_build_simple,
-	[DTRAIN_OP_GELU] = cuda_build_simple,
-	[DTRAIN_OP_GELU_BWD] = cuda_build_simple,
-	[DTRAIN_OP_SILU] = cuda_build_simple,
-	[DTRAIN_OP_SILU_BWD] = cuda_build_simple,
 	[DTRAIN_OP_SWIGLU] = cuda_build_rows,
 	[DTRAIN_OP_SWIGLU_BWD] = cuda_build_rows,
 	[DTRAIN_OP_LAYER_NORM] = cuda_build_rows,
@@ -95,37 +90,7 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_PREPEND] = cuda_build_move,
 	[DTRAIN_OP_PREPEND_BWD] = cuda_build_move,
 	[DTRAIN_OP_CAST] = cuda_build_cast,
-	[DTRAIN_OP_CHANNEL_BIAS] = cuda_build_simple,
-	[DTRAIN_OP_CHANNEL_BIAS_BWD] = cuda_build_simple,
-	[DTRAIN_OP_ADD] = cuda_build_simple,
-	[DTRAIN_OP_SCALE] = cuda_build_simple,
-	[DTRAIN_OP_GLOBAL_AVG_POOL] = cuda_build_simple,
-	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = cuda_build_simple,
-	[DTRAIN_OP_FLATTEN] = cuda_build_simple,
-	[DTRAIN_OP_FLATTEN_BWD] = cuda_build_simple,
-	[DTRAIN_OP_SOFTMAX_XENT] = cuda_build_simple,
-	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = cuda_build_simple,
-	[DTRAIN_OP_ONE_HOT] = cuda_build_simple,
-	[DTRAIN_OP_SOFTMAX_XENT_SOFT] = cuda_build_simple,
-	[DTRAIN_OP_SIGMOID_XENT] = cuda_build_simple,
-	[DTRAIN_OP_SQUARED_ERROR] = cuda_build_simple,
-	[DTRAIN_OP_MEAN] = cuda_build_simple,
-	[DTRAIN_OP_SGD] = cuda_build_simple,
-	[DTRAIN_OP_NORMALIZE] = cuda_build_simple,
-	[DTRAIN_OP_SCALER_INSPECT] = cuda_build_simple,
-	[DTRAIN_OP_SCALER_UPDATE] = cuda_build_simple,
-	[DTRAIN_OP_LOOKAHEAD] = cuda_build_simple,
-	[DTRAIN_OP_COUNT_STEP] = cuda_build_simple,
-	[DTRAIN_OP_ADAM] = cuda_build_simple,
-	[DTRAIN_OP_LION] = cuda_build_simple,
-	[DTRAIN_OP_LAMB] = cuda_build_simple,
-	[DTRAIN_OP_LARS] = cuda_build_simple,
 	[DTRAIN_OP_MUON] = cuda_build_muon,
-	[DTRAIN_OP_GRAD_NORM] = cuda_build_simple,
-	[DTRAIN_OP_CLIP] = cuda_build_simple,
-	[DTRAIN_OP_NARROW] = cuda_build_simple,
-	[DTRAIN_OP_WIDEN] = cuda_build_simple,
-	[DTRAIN_OP_CARRY] = cuda_build_simple,
 	[DTRAIN_OP_QUANTIZE] = cuda_build_compress,
 	[DTRAIN_OP_DEQUANTIZE] = cuda_build_compress,
 	[DTRAIN_OP_TOP_K] = cuda_build_compress,
@@ -139,7 +104,7 @@ static int check(const dtrain_op_desc *desc, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	dtrain_dtype dtype = dtrain__op_compute_type(desc);
-	if (dtype == DTRAIN_F64 || !builders[desc->kind])
+	if (dtype == DTRAIN_F64)
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s in %s", dtrain__op_name(desc->kind),
 			       dtrain_dtype_name(dtype));
 	for (int i = 0; i < desc->num_inputs; i++)
@@ -164,7 +129,7 @@ int cuda_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out,
 	op->device = device;
 	lay_out(desc);
 	pthread_mutex_lock(&device->lock);
-	status = builders[desc->kind](op, desc, err);
+	status = (builders[desc->kind] ? builders[desc->kind] : cuda_build_simple)(op, desc, err);
 	pthread_mutex_unlock(&device->lock);
 	if (status != BETON_OK) {
 		cuda_op_destroy(op);
