@@ -215,7 +215,7 @@ static int create_with(const char *strategy, bool allocated, int parts)
 		MUST(dtrain_params_allocate(params, &err));
 	dtrain_sync_options_init(&options);
 	options.strategy = strategy;
-	options.parts = parts;
+	options.deterministic_shards = parts;
 	int status = dtrain_sync_create(params, NULL, &options, &sync, &err);
 	REQUIRE((status == BETON_OK) == (sync != NULL));
 	dtrain_sync_destroy(&sync);
@@ -235,7 +235,7 @@ static void rank_misuses(struct rank *r)
 	REQUIRE(create_with("ddp", false, 0) == BETON_OK && create_with("ddp", true, 0) == BETON_STATE);
 	REQUIRE(create_with("none", false, 0) == BETON_INVALID_ARGUMENT && strstr(err.message, "no strategy 'none'"));
 	REQUIRE(create_with("ddp", false, 4) == BETON_OK && create_with("ddp", false, 6) == BETON_INVALID_ARGUMENT);
-	REQUIRE(strstr(err.message, "6 parts are not a power of two"));
+	REQUIRE(strstr(err.message, "6 deterministic shards are not a power of two"));
 	open_model(&model, sync_model_mesh(r->group), NULL, 32, 2);
 	REQUIRE(dtrain_sync_create(model.params, NULL, NULL, &sync, &err) == BETON_STATE);
 	sync_model_fill(&model, r->rank, 0);

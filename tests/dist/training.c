@@ -119,7 +119,7 @@ void open_training(training *t, struct rank *r, const setup *job, dtrain_device 
 	dtrain_sync_options_init(&sync);
 	sync.strategy = job->strategy;
 	sync.accumulates = job->runs > 1;
-	sync.parts = job->in_parts ? ranks * job->runs : 0;
+	sync.deterministic_shards = job->in_parts ? ranks * job->runs : 0;
 	sync.compression = job->compression;
 	sync.sum_runs_locally = job->locally;
 	sync.keep_gathered = job->keep;

@@ -408,7 +408,7 @@ static void syncs_take_null(void **state)
 	dtrain_sync_options_init_sized(NULL, 0);
 	dtrain_sync_destroy(NULL);
 	dtrain_sync_get_info(NULL, 0, NULL);
-	(void)dtrain_sync_part(NULL, 0);
+	(void)dtrain_sync_deterministic_shard(NULL, 0);
 	dtrain_sync_set_listener(NULL, NULL, NULL);
 	(void)dtrain_sync_is_sharded(NULL);
 	(void)dtrain_sync_gathers_always(NULL);

@@ -194,7 +194,7 @@ static void runs_of_a_step_are_counted(void **state)
 	dtrain_device_close(&device);
 }
 
-/* With the option parts the shards of each run are added up over the replicas, too, and one sum of runs waits for
+/* With deterministic shards, the shards of each run are added up over the replicas, too, and one sum of runs waits for
  * another. */
 static void parts_are_counted_by_rank(void **state)
 {
@@ -206,7 +206,7 @@ static void parts_are_counted_by_rank(void **state)
 		planned p;
 		dtrain_sync_info step = {.struct_size = sizeof(step)};
 		dtrain_sync_options options = options_for("hsdp", 8, 2, 0);
-		options.parts = 16;
+		options.deterministic_shards = 16;
 		options.sum_runs_locally = local;
 		plan(&p, device, &model, DTRAIN_F32, 16, &options);
 		dtrain_sync_get_info(p.sync, 2, &step);
@@ -326,10 +326,10 @@ static void timelines_have_what_a_step_sends(void **state)
 	assert_int_equal(dtrain_sync_get_overlap(p.sync, &overlap, &err), BETON_STATE);
 	unplan(&p);
 	options.overlap = true;
-	options.parts = 4;
+	options.deterministic_shards = 4;
 	expect_ok(dtrain_params_create(device, DTRAIN_F32, &p.params, &err), &err);
 	assert_int_equal(dtrain_sync_create(p.params, NULL, &options, &p.sync, &err), BETON_UNSUPPORTED);
-	options.parts = 0;
+	options.deterministic_shards = 0;
 	expect_ok(dtrain_sync_create(p.params, NULL, &options, &p.sync, &err), &err);
 	assert_int_equal(dtrain_sync_get_overlap(p.sync, &overlap, &err), BETON_STATE);
 	unplan(&p);

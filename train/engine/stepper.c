@@ -66,12 +66,12 @@ static double milliseconds_since(uint64_t began_ns)
  * each adds its part at another place. */
 static int captures_of(const engine_stepper *stepper)
 {
-	return RUN_KINDS + (stepper->engine->job.parts ? stepper->engine->job.runs - 1 : 0);
+	return RUN_KINDS + (stepper->engine->job.deterministic_shards ? stepper->engine->job.runs - 1 : 0);
 }
 
 static int capture_index(const engine_stepper *stepper, enum run_kind kind, int run)
 {
-	return kind == PART && stepper->engine->job.parts ? RUN_KINDS + run : (int)kind;
+	return kind == PART && stepper->engine->job.deterministic_shards ? RUN_KINDS + run : (int)kind;
 }
 
 static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *err)
@@ -248,7 +248,7 @@ static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, b
 /* In the order of the runs, which the sync counts. */
 static int capture_missing(engine_stepper *stepper, struct slot *slot, enum run_kind last, beton_error *err)
 {
-	int runs = stepper->engine->job.runs, parts = stepper->engine->job.parts ? runs - 1 : runs > 1,
+	int runs = stepper->engine->job.runs, parts = stepper->engine->job.deterministic_shards ? runs - 1 : runs > 1,
 	    status = BETON_OK;
 	for (int i = 0; i < parts && status == BETON_OK; i++)
 		if (!slot->captured[capture_index(stepper, PART, i)])
@@ -280,9 +280,9 @@ static int put_random(engine_stepper *stepper, struct held *held, int64_t number
 	held->random[DTRAIN_RANDOM_STEP] = number;
 	held->random[DTRAIN_RANDOM_FIRST_ROW] = stepper->run * engine->job.batch_size * ranks + engine->data_rank;
 	held->random[DTRAIN_RANDOM_ROW_STRIDE] = ranks;
-	if (engine->job.parts) {
+	if (engine->job.deterministic_shards) {
 		held->random[DTRAIN_RANDOM_FIRST_ROW] =
-			dtrain_sync_part(engine->sync, stepper->run) * engine->job.batch_size;
+			dtrain_sync_deterministic_shard(engine->sync, stepper->run) * engine->job.batch_size;
 		held->random[DTRAIN_RANDOM_ROW_STRIDE] = 1;
 	}
 	return engine->api->copy(engine->stream, dtrain_program_data(network->program, network->random), held->random,

@@ -43,7 +43,7 @@ typedef struct engine_job {
 	const dtrain_transformer *transformer; /* what model names or describes (model.h); NULL: no transformer */
 	int64_t batch_size;                    /* samples per rank and run */
 	int runs;                              /* runs of a rank in a step, each with its own batch; >= 1 */
-	int parts;                             /* see dtrain_sync_options.parts */
+	int deterministic_shards;              /* see dtrain_sync_options */
 	double label_smoothing;
 	double dropout;             /* in place of the transformer's own; below 0: that */
 	bool evaluates;             /* nothing is trained */

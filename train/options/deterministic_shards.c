@@ -5,7 +5,7 @@
 
 #include "common/error.h"
 
-int run_parts_divide(run_options *options, beton_error *err)
+int run_deterministic_shards_divide(run_options *options, beton_error *err)
 {
 	if (!options->reproducible)
 		return BETON_OK;
@@ -25,12 +25,12 @@ int run_parts_divide(run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
-int64_t run_parts_eval_batches(const run_options *options)
+int64_t run_deterministic_shards_eval_batches(const run_options *options)
 {
 	return options->eval_batches * (options->reproducible ? options->accumulate : 1);
 }
 
-int run_parts_check_buffers(const run_options *options, const dtrain_params *params, beton_error *err)
+int run_deterministic_shards_check_buffers(const run_options *options, const dtrain_params *params, beton_error *err)
 {
 	if (!options->reproducible || (options->ema == 0 && !options->lookahead))
 		return BETON_OK;

@@ -138,7 +138,8 @@ typedef struct run_options {
 	bool no_error_feedback, no_warm_start;
 	int64_t powersgd_rank, powersgd_start;
 	double powersgd_min_rate;
-	int64_t reproducible; /* parts of a step; 0: the order of sums depends on the ranks. See run_parts_divide */
+	int64_t reproducible; /* parts of a step; 0: the order of sums depends on the ranks. See
+				 run_deterministic_shards_divide */
 	int64_t threads;
 	int64_t workers;
 	uint64_t seed;
@@ -206,7 +207,7 @@ typedef struct run_options {
 	lm_options lm;
 	int64_t val_every;    /* epochs */
 	int64_t eval_every;   /* steps; 0: no */
-	int64_t eval_batches; /* of each rank or part; 0: all. See run_parts_eval_batches */
+	int64_t eval_batches; /* of each rank or part; 0: all. See run_deterministic_shards_eval_batches */
 	bool val_per_class;
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;

@@ -205,9 +205,10 @@ const option_row run_rows[] = {
 	      "uses the mean. Batch norm computes its statistics for each batch separately. Samples that do not "
 	      "fill a step at the end of an epoch are left out."),
 	WHOLE("reproducible", FIXED, reproducible, "V", 0, 4096, "0",
-	      "divide a step into V parts, for the same bits on any number of ranks; 0 = not",
-	      "A part is a batch of --batch-size samples, and each rank computes V / ranks of them in a step, which "
-	      "replaces --accumulate. The gradients of the parts are added up in one order, so that weights and losses "
+	      "divide a step into V deterministic shards: the same bits on any number of ranks; 0 = off",
+	      "A shard is a batch of --batch-size samples, and each rank computes V / ranks of them in a step, which "
+	      "replaces --accumulate. The gradients of the shards are added up in one order, so that weights and "
+	      "losses "
 	      "do not depend on the number of ranks or on --strategy, also when a run is resumed with others. V is a "
 	      "power of two. Implies --deterministic. On the device `cpu` sums also depend on the number of compute "
 	      "threads: a rank has 1 / V of its machine's cores, or --threads, which must then be the same in all "
@@ -744,7 +745,7 @@ const option_row run_rows[] = {
 	      "The K samples of S have the numbers 0, S / K, 2 S / K and so on, rounded down. They are "
 	      "the "
 	      "same each time, and with another number of ranks or --batch-size others. With "
-	      "--reproducible, N batches of each of its parts are evaluated, which are the same samples on any number "
+	      "--reproducible, N batches of each of its shards are evaluated, which are the same samples on any number "
 	      "of "
 	      "ranks.",
 	      NEEDS(USED, SET("val"))),

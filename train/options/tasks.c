@@ -117,7 +117,7 @@ engine_job run_options_job(const run_options *options)
 			    .transformer = options->is_transformer ? &options->transformer : NULL,
 			    .batch_size = options->batch_size,
 			    .runs = (int)options->accumulate,
-			    .parts = options->evaluate ? 0 : (int)options->reproducible,
+			    .deterministic_shards = options->evaluate ? 0 : (int)options->reproducible,
 			    .per_class = options->val_per_class,
 			    .seed = options->seed,
 			    .optimizer = options->optimizer,

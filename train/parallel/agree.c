@@ -48,10 +48,15 @@ static int64_t hash_strategy(XXH3_state_t *state, const dtrain_sync *sync)
 {
 	const dtrain__sync_kind *kind = sync->kind;
 	const dtrain_sync_options *options = &sync->options;
-	const int64_t choices[] = {
-		kind->shards,           kind->whole_values,        kind->whole_grads,        kind->has_rounds,
-		options->keep_gathered, options->sum_runs_locally, options->sync_batch_norm, options->buffers,
-		options->parts};
+	const int64_t choices[] = {kind->shards,
+				   kind->whole_values,
+				   kind->whole_grads,
+				   kind->has_rounds,
+				   options->keep_gathered,
+				   options->sum_runs_locally,
+				   options->sync_batch_norm,
+				   options->buffers,
+				   options->deterministic_shards};
 	XXH3_64bits_reset(state);
 	XXH3_64bits_update(state, choices, sizeof(choices));
 	return (int64_t)XXH3_64bits_digest(state);

@@ -107,7 +107,7 @@ typedef struct dtrain_optimizer_options {
 	void *add_context;
 	/* > 0: what norms are made of is added up in an order that does not depend on how ranks share the
 	 * parameters: that of norm_parts pieces of each unit. Shards must be whole pieces, and the padding of units a
-	 * multiple of them (dtrain_sync_options.parts, and units of the same policy). Default 0. */
+	 * multiple of them (dtrain_sync_options.deterministic_shards, and units of the same policy). Default 0. */
 	int norm_parts;
 	/* The same as add, over the ranks that compute one model (dtrain_mesh_model_group), with the same context:
 	 * dtrain_sync_add_model. Needed for norms and a scaler where the mesh has a model axis. NULL (default): this

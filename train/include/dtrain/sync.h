@@ -82,15 +82,16 @@ typedef struct dtrain_sync_options {
 	 * as the strategy has sums for it; a hook of the caller's is not. */
 	int32_t plan_ranks, plan_shard, plan_rank;
 	/* Sums of the same bits for any number of ranks, with any strategy: V > 0, a power of two and a multiple of the
-	 * number of ranks. Every step has V / ranks runs on each rank, each with one of the V parts of the step
-	 * (dtrain_sync_part), and an element is added up in one binary tree over the parts. The units are as for a
-	 * sharding strategy, padded for V shards. Extra memory: the logarithm (base 2) of the runs times the gradients
-	 * that a rank keeps, and the parts of the units that are being exchanged. With runs of the step, zero2 and
-	 * zero3 send V / ranks times as often. Default 0: sums in whatever order is fastest. */
-	int parts;
-	/* Marks record when each node of a program with backward ended, for <dtrain/overlap.h>, at the cost of an event
-	 * for each node. Not with a hook or compression, parts, or the strategy "local" (UNSUPPORTED). Default
-	 * false. */
+	 * number of ranks. Every step has V / ranks runs on each rank, each with one of the V shards of the step's
+	 * batch (dtrain_sync_deterministic_shard), and an element is added up in one binary tree over these shards. The
+	 * units are as for a sharding strategy, padded for V shards. Extra memory: the logarithm (base 2) of the runs
+	 * times the gradients that a rank keeps, and the shards' gradients of the units that are being exchanged. With
+	 * runs of the step, zero2 and zero3 send V / ranks times as often. Default 0: sums in whatever order is
+	 * fastest. */
+	int deterministic_shards;
+	/* Trace events record when each node of a program with backward ended, for <dtrain/overlap.h>, at the cost of
+	 * an event for each node. Not with a hook or compression, deterministic_shards, or the strategy "local"
+	 * (UNSUPPORTED). Default false. */
 	bool overlap;
 } dtrain_sync_options;
 
@@ -149,9 +150,10 @@ typedef struct dtrain_sync_info {
 /* The bytes of steps with so many runs of the program with backward that was compiled last, or measured last before any
  * is compiled; before that, 0 bytes. */
 BETON_API void dtrain_sync_get_info(const dtrain_sync *sync, int runs, dtrain_sync_info *out);
-/* With the option parts, the part of the step that this rank computes in run `run` (from 0). The strategies divide the
- * parts in different ways; the distance between the parts of two consecutive runs is always the same. */
-BETON_API int dtrain_sync_part(const dtrain_sync *sync, int run);
+/* With deterministic_shards, the shard of the step's batch that this rank computes in run `run` (from 0). The
+ * strategies divide the shards among ranks in different ways; the distance between the shards of two consecutive runs
+ * is always the same. */
+BETON_API int dtrain_sync_deterministic_shard(const dtrain_sync *sync, int run);
 
 /* Tells the listener about each unit in each step: after all work on the stream, its gradients are the sums of the
  * step. A run that trains calls it, in the thread of dtrain_program_run and in captures; its errors are the run's.

@@ -61,7 +61,7 @@ int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *e
 		return BETON_INVALID_ARGUMENT;
 	dtrain_work *work = NULL;
 	dtrain_event *after;
-	if (sync->started && sync->options.parts)
+	if (sync->started && sync->options.deterministic_shards)
 		return dtrain__tree_average_buffers(sync, stream, err);
 	if (!sync->started || sync->moving_count == 0 || dtrain_group_size(sync->group) == 1 ||
 	    sync->options.buffers == DTRAIN_BUFFERS_OWN)

@@ -113,7 +113,7 @@ static void list_unit(sync_reduction *reduction)
 
 static void list_stages(sync_reduction *reduction)
 {
-	if (reduction->sync->options.parts)
+	if (reduction->sync->options.deterministic_shards)
 		dtrain__tree_list(reduction);
 	else if (reduction->unit < 0)
 		list_step_metrics(reduction);

@@ -120,10 +120,10 @@ static bool offload_grads(const dtrain_sync *sync)
 
 static int check_overlap(const dtrain_sync *sync, beton_error *err)
 {
-	const char *other = sync->hook.create        ? sync->hook.name
-			    : sync->options.parts    ? "the option parts"
-			    : sync->kind->has_rounds ? sync->kind->name
-						     : NULL;
+	const char *other = sync->hook.create                    ? sync->hook.name
+			    : sync->options.deterministic_shards ? "deterministic shards"
+			    : sync->kind->has_rounds             ? sync->kind->name
+								 : NULL;
 	return !sync->options.overlap || !other
 		       ? BETON_OK
 		       : bt_fail(err, BETON_UNSUPPORTED, "sync: the option overlap does not go with %s", other);
@@ -139,7 +139,7 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 	units.pattern = options->unit_pattern;
 	units.whole = options->whole_params;
 	/* Norms are added up unit by unit, so with parts they are those of all strategies. */
-	bool alike = sharded || options->parts;
+	bool alike = sharded || options->deterministic_shards;
 	units.by_block = alike && !sized && !units.pattern;
 	if (sized)
 		units.bytes = options->unit_bytes;
@@ -154,9 +154,9 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 					   .shard = sync->shards ? dtrain_group_rank(sync->shards) : planned,
 					   .whole_values = sync->kind->whole_values,
 					   .whole_grads = sync->kind->whole_grads,
-					   .alike = options->parts > 0,
+					   .alike = options->deterministic_shards > 0,
 					   .offload_grads = offload_grads(sync)};
-	units.shards = options->parts ? options->parts : sharding.shards;
+	units.shards = options->deterministic_shards ? options->deterministic_shards : sharding.shards;
 	int status = dtrain_params_set_units(sync->params, &units, err);
 	return status == BETON_OK ? dtrain__params_shard(sync->params, &sharding, err) : status;
 }
@@ -248,7 +248,7 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 	int status = dtrain__sync_open_unit_offload(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_create_reductions(sync, err);
-	if (status == BETON_OK && sync->options.parts)
+	if (status == BETON_OK && sync->options.deterministic_shards)
 		status = dtrain__tree_create(sync, err);
 	else if (status == BETON_OK && sync->options.accumulates)
 		status = dtrain__sync_create_sums(sync, err);

@@ -18,11 +18,12 @@ static int check(const dtrain_sync *sync, const dtrain__run *run, beton_error *e
 			       "sync: a program with backward runs before the sync is started, which would sum nothing "
 			       "over the %d ranks",
 			       dtrain_group_size(sync->group) * (sync->model ? dtrain_group_size(sync->model) : 1));
-	if (run->micro_batches > 1 && !sync->options.accumulates && !sync->options.parts)
+	if (run->micro_batches > 1 && !sync->options.accumulates && !sync->options.deterministic_shards)
 		return bt_fail(err, BETON_STATE, "sync: a step of %d micro-batches, which need the option accumulates",
 			       run->micro_batches);
-	if (sync->options.parts && run->micro_batches != dtrain__tree_runs(sync))
-		return bt_fail(err, BETON_STATE, "sync: a step of %d micro-batches, and each rank has %d parts",
+	if (sync->options.deterministic_shards && run->micro_batches != dtrain__tree_runs(sync))
+		return bt_fail(err, BETON_STATE,
+			       "sync: a step of %d micro-batches, and each rank has %d deterministic shards",
 			       run->micro_batches, dtrain__tree_runs(sync));
 	return run->micro_batch == 0 || sync->begun
 		       ? BETON_OK

@@ -24,7 +24,7 @@ static int64_t ranks_of(const dtrain_sync *sync)
 
 int dtrain__tree_runs(const dtrain_sync *sync)
 {
-	return sync->options.parts / (int)ranks_of(sync);
+	return sync->options.deterministic_shards / (int)ranks_of(sync);
 }
 
 static bool is_power_of_two(int64_t n)
@@ -34,20 +34,21 @@ static bool is_power_of_two(int64_t n)
 
 int dtrain__tree_check(const dtrain_sync *sync, beton_error *err)
 {
-	int64_t parts = sync->options.parts, ranks = ranks_of(sync);
+	int64_t parts = sync->options.deterministic_shards, ranks = ranks_of(sync);
 	if (!parts)
 		return BETON_OK;
 	if (!is_power_of_two(parts))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %lld parts are not a power of two",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %lld deterministic shards are not a power of two",
 			       (long long)parts);
 	if (parts % ranks != 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %lld ranks cannot divide %lld parts evenly",
-			       (long long)ranks, (long long)parts);
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "sync: %lld ranks cannot divide %lld deterministic shards evenly", (long long)ranks,
+			       (long long)parts);
 	if (sync->model)
-		return bt_fail(err, BETON_UNSUPPORTED, "sync: parts on a mesh with a model axis");
+		return bt_fail(err, BETON_UNSUPPORTED, "sync: deterministic shards on a mesh with a model axis");
 	/* The optimizer would not be told about complete units. */
 	if (dtrain_params_host(sync->params))
-		return bt_fail(err, BETON_UNSUPPORTED, "sync: parts of offloaded parameters");
+		return bt_fail(err, BETON_UNSUPPORTED, "sync: deterministic shards of offloaded parameters");
 	return BETON_OK;
 }
 
@@ -57,7 +58,7 @@ static bool sends_each_run(const dtrain_sync *sync)
 	return sync->num_shards > 1 && !sync->kind->whole_grads && !sync->options.sum_runs_locally;
 }
 
-int dtrain_sync_part(const dtrain_sync *sync, int run)
+int dtrain_sync_deterministic_shard(const dtrain_sync *sync, int run)
 {
 	if (!sync)
 		return 0;

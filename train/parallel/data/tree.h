@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sums of dtrain_sync_options.parts: see tree.c.
+ * The sums of dtrain_sync_options.deterministic_shards: see tree.c.
  */
 #ifndef DTRAIN_PARALLEL_DATA_TREE_H
 #define DTRAIN_PARALLEL_DATA_TREE_H
@@ -13,9 +13,9 @@ struct sync_tree {
 	bool spreads;   /* each rank adds up a part, and all get the whole */
 };
 
-/* INVALID_ARGUMENT: the ranks cannot share the parts. */
+/* INVALID_ARGUMENT: the ranks cannot share the deterministic shards. */
 int dtrain__tree_check(const dtrain_sync *sync, beton_error *err);
-/* The number of parts of a rank in a step. */
+/* The number of deterministic shards of a rank in a step. */
 int dtrain__tree_runs(const dtrain_sync *sync);
 
 /* Ops and sums for all reductions. */

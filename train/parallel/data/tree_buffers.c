@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers that steps change (running statistics of batch norm), with the option parts. Every part of a step has buffers
- * of its own, which follow the batches of that part alone, so they do not depend on which rank computes it. A rank that
- * computes several parts keeps their buffers in an array, and puts those of a micro-batch in place while it runs
- * forward. The mean over the parts is made on the host, between steps.
+ * Buffers that steps change (running statistics of batch norm), with deterministic shards. Every shard of a step has
+ * buffers of its own, which follow the batches of that part alone, so they do not depend on which rank computes it. A
+ * rank that computes several parts keeps their buffers in an array, and puts those of a micro-batch in place while it
+ * runs forward. The mean over the parts is made on the host, between steps.
  */
 #include <stdlib.h>
 
@@ -28,7 +28,8 @@ int dtrain__tree_create_buffers(dtrain_sync *sync, beton_error *err)
 	if (!sync->moving_count)
 		return BETON_OK;
 	if (dtrain_params_dtype(sync->params) != DTRAIN_F32)
-		return bt_fail(err, BETON_UNSUPPORTED, "sync: the mean of buffers over parts is of f32 alone");
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "sync: the mean of buffers over deterministic shards is of f32 alone");
 	return dtrain__params_alloc(sync->params, runs * (size_t)sync->moving_count * sizeof(float),
 				    (void **)&sync->part_buffers, err);
 }
@@ -91,10 +92,11 @@ int dtrain__tree_plan_buffers(dtrain_sync *sync, dtrain__schedule *schedule, bet
 /* all: [ranks][runs][moving_count]. Makes the first array the mean over the parts, added up as gradients are. */
 static void average(const dtrain_sync *sync, float *all, int ranks)
 {
-	int runs = dtrain__tree_runs(sync), parts = sync->options.parts;
+	int runs = dtrain__tree_runs(sync), parts = sync->options.deterministic_shards;
 	size_t count = (size_t)sync->moving_count;
 	/* The distance in parts between two runs: with 1 a rank has consecutive parts, else a run has. */
-	bool by_rank = runs == 1 || dtrain_sync_part(sync, 1) - dtrain_sync_part(sync, 0) == 1;
+	bool by_rank =
+		runs == 1 || dtrain_sync_deterministic_shard(sync, 1) - dtrain_sync_deterministic_shard(sync, 0) == 1;
 	for (int apart = 1; apart < parts; apart *= 2) {
 		for (int i = 0; i < parts; i += 2 * apart) {
 			int k = i + apart;

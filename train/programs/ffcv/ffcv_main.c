@@ -525,7 +525,7 @@ static int complete_options(run_options *options, const struct rank_env *env, bo
 	if (status == BETON_OK)
 		status = run_options_check(options, err);
 	if (status == BETON_OK)
-		status = run_parts_divide(options, err);
+		status = run_deterministic_shards_divide(options, err);
 	return status == BETON_OK ? run_options_divide_batch(options, err) : status;
 }
 

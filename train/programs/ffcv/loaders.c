@@ -56,10 +56,11 @@ static void set_order(const run_options *options, const run_info *info, const ru
 
 static void set_parts(const run_options *options, const engine_rank *engine, beton_loader_options *loader)
 {
-	int first = dtrain_sync_part(engine->sync, 0);
+	int first = dtrain_sync_deterministic_shard(engine->sync, 0);
 	loader->parts = (uint32_t)options->reproducible;
 	loader->first_part = (uint32_t)first;
-	loader->part_stride = options->accumulate > 1 ? (uint32_t)(dtrain_sync_part(engine->sync, 1) - first) : 1;
+	loader->part_stride =
+		options->accumulate > 1 ? (uint32_t)(dtrain_sync_deterministic_shard(engine->sync, 1) - first) : 1;
 }
 
 /* Adds our option to the loader's message about options that do not suit the files. */
@@ -111,7 +112,7 @@ engine_files run_loading_files(const run_options *options)
 static int spread(const run_loading *loading, uint64_t samples, run_order_input *out, beton_error *err)
 {
 	const run_options *options = loading->options;
-	int64_t batches = run_parts_eval_batches(options) * loading->world_size;
+	int64_t batches = run_deterministic_shards_eval_batches(options) * loading->world_size;
 	uint64_t count;
 	if (!batches || __builtin_mul_overflow((uint64_t)batches, (uint64_t)options->batch_size, &count) ||
 	    count >= samples)

@@ -321,7 +321,7 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 	run_options_drop_void(options);
 	if (world_size && !options->given[run_row_find("world-size")])
 		options->world_size = world_size;
-	status = run_parts_divide(options, err);
+	status = run_deterministic_shards_divide(options, err);
 	if (status == BETON_OK)
 		status = share_batch(options, position, err);
 	return status == BETON_OK ? find_changes(options, known, err) : status;

@@ -187,7 +187,7 @@ static int check_params(const void *context, dtrain_params *params, beton_error 
 {
 	const run_options *options = context;
 	run_groups groups = {0};
-	int status = run_parts_check_buffers(options, params, err);
+	int status = run_deterministic_shards_check_buffers(options, params, err);
 	if (status == BETON_OK)
 		status = run_groups_make(options, params, &groups, err);
 	run_groups_free(&groups);

@@ -97,7 +97,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	run_groups groups;
 	dtrain_optimizer_options optimizer;
 	dtrain_hyper_value hypers[RUN_HYPERS_MAX];
-	int status = run_parts_check_buffers(options, session->engine.params, err);
+	int status = run_deterministic_shards_check_buffers(options, session->engine.params, err);
 	if (status == BETON_OK)
 		status = run_groups_make(options, session->engine.params, &groups, err);
 	if (status != BETON_OK)

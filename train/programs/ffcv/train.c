@@ -292,8 +292,9 @@ static int evaluate_weights(struct training *training, engine_evaluation *out, b
 		bt_prefix(err, "evaluation");
 		return status;
 	}
-	status = engine_evaluate(&session->engine, session->val_loader, run_parts_eval_batches(session->options),
-				 session->slow_group, out, &training->stop, err);
+	status = engine_evaluate(&session->engine, session->val_loader,
+				 run_deterministic_shards_eval_batches(session->options), session->slow_group, out,
+				 &training->stop, err);
 	status = run_bad_samples_advise(status, err);
 	beton_error late = {0};
 	int back = run_session_hide(session, true, &late);
@@ -583,8 +584,9 @@ int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton
 	run_evaluation evaluation = {.step = session->position.step, .average = session->source.average};
 	bool interrupted = false;
 	uint64_t began = bt_now_ns();
-	int status = engine_evaluate(&session->engine, session->val_loader, run_parts_eval_batches(session->options),
-				     session->slow_group, &evaluation.result, &interrupted, err);
+	int status = engine_evaluate(&session->engine, session->val_loader,
+				     run_deterministic_shards_eval_batches(session->options), session->slow_group,
+				     &evaluation.result, &interrupted, err);
 	status = run_bad_samples_advise(status, err);
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	if (status == BETON_OK && !interrupted && session->rank == 0)
