@@ -344,7 +344,7 @@ static void ranks_that_do_not_fit_are_told(void **state)
 		{6, "checkpoint: tensor 'a.weight': the box has 15 elements, not 16 from 0 on"},
 		{7, "checkpoint: a view has no name that a tensor may have"},
 		{8, "checkpoint: tensor 'a.weight' has no memory"},
-		{9, "checkpoint: tensor 'a.weight' is in a device's memory, and there is no stream"},
+		{9, "checkpoint: tensor 'a.weight' is in a device's memory, which needs a stream"},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		world_result results[WORLD_MOST];

@@ -20,7 +20,7 @@ static void it_says_why(void **state)
 	assert_int_equal(dtrain_device_open("cuda", NULL, &device, &err), BETON_DEVICE);
 	assert_null(device);
 	bool no_driver = strstr(err.message, "no NVIDIA driver: libcuda.so.1 is not found; install the driver");
-	bool no_gpu = strstr(err.message, "there is no GPU: see nvidia-smi -L; CUDA_VISIBLE_DEVICES is none");
+	bool no_gpu = strstr(err.message, "no GPU: see nvidia-smi -L; CUDA_VISIBLE_DEVICES is none");
 	if (no_driver == no_gpu)
 		fail_msg("%s", err.message);
 	/* Again, and without asking why. */

@@ -243,7 +243,7 @@ static void failed_captures_leave_the_streams(void **state)
 	ok(job->api->event_record(job->event, job->stream, &job->err), &job->err);
 	ok(job->api->stream_wait(job->other, job->event, &job->err), &job->err);
 	copy(job, job->other, job->b, job->a, DTRAIN_DEVICE_TO_DEVICE);
-	expect_failed_capture(job, "a stream that joined the capture was not waited for");
+	expect_failed_capture(job, "the capture's first stream did not wait for a stream that joined");
 	events_order_streams(state);
 }
 

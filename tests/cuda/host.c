@@ -45,7 +45,7 @@ static void what_is_missing_is_told(void **state)
 	standin_reset();
 	standin.devices = 0;
 	unsetenv("CUDA_VISIBLE_DEVICES");
-	expect_closed(BETON_DEVICE, "there is no GPU: see nvidia-smi -L");
+	expect_closed(BETON_DEVICE, "no GPU: see nvidia-smi -L");
 	setenv("CUDA_VISIBLE_DEVICES", "17", 1);
 	expect_closed(BETON_DEVICE, "CUDA_VISIBLE_DEVICES is 17");
 	unsetenv("CUDA_VISIBLE_DEVICES");

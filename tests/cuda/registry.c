@@ -68,7 +68,7 @@ static void names_are_names(void **state)
 	expect_refusal("", BETON_NOT_FOUND, "'' is not a valid module name");
 	expect_refusal("../sound", BETON_NOT_FOUND, "'../sound' is not a valid module name");
 	expect_refusal("Sound", BETON_NOT_FOUND, "not a valid module name");
-	expect_refusal("missing", BETON_NOT_FOUND, "there is no module dtrain-missing.so");
+	expect_refusal("missing", BETON_NOT_FOUND, "no module dtrain-missing.so");
 	expect_refusal("missing", BETON_NOT_FOUND, "there are: auto");
 }
 

@@ -106,7 +106,7 @@ static void bad_options_are_errors(void **state)
 	for (int i = 0; i < 3; i++) {
 		dtrain_optimizer_options bad = good;
 		bad.kind = kinds[i];
-		expect_bad(&n, &bad, "optimizer: there is no kind '");
+		expect_bad(&n, &bad, "optimizer: unknown kind '");
 	}
 	for (int i = 0; i < 4; i++) {
 		dtrain_optimizer_options bad = good;
@@ -122,7 +122,7 @@ static void bad_options_are_errors(void **state)
 		dtrain_optimizer_options bad = good;
 		bad.begin = ranges[i][0];
 		bad.end = ranges[i][1];
-		expect_bad(&n, &bad, "are no range of runs of 16 ");
+		expect_bad(&n, &bad, "are not a range of runs of 16 ");
 	}
 	for (int i = -1; i < 2; i += 2) {
 		dtrain_optimizer_options bad = good;

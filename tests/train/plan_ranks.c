@@ -429,7 +429,7 @@ static void plans_cannot_run(void **state)
 	unplan(&p);
 	expect_ok(dtrain_params_create(device, DTRAIN_F32, &p.params, &err), &err);
 	assert_int_equal(dtrain_sync_create(p.params, NULL, &uneven, &p.sync, &err), BETON_INVALID_ARGUMENT);
-	assert_string_equal(err.message, "sync: rank 0 of 6 ranks, of which 4 share a copy");
+	assert_string_equal(err.message, "sync: rank 0 of 6 ranks, with 4 ranks to a copy");
 	dtrain_params_destroy(&p.params);
 	dtrain_device_close(&device);
 }

@@ -159,7 +159,7 @@ static void check_model(const char *device, dtrain_transformer_type type)
 	expect_rows(&f, &whole, 14, 1);
 	expect_ok(make_network(&f, 2, true, &part, &err), &err);
 	assert_int_equal(run_network(&f, &part, POSITIONS - 1, &err), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(err.message, "2 rows behind row 23 do not fit into a cache of 24 rows"));
+	assert_non_null(strstr(err.message, "2 rows after row 23 do not fit into a cache of 24 rows"));
 	assert_int_equal(run_network(&f, &part, -1, &err), BETON_INVALID_ARGUMENT);
 	dtrain_program_destroy(&part.program);
 	dtrain_program_destroy(&whole.program);

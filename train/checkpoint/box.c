@@ -38,7 +38,7 @@ int dtrain__box_split(int ndim, const checkpoint_box *whole, int64_t first, int6
 {
 	int made = 0;
 	while (count) {
-		/* The outermost dimension in which the remaining range starts with a whole index. */
+		/* Find the outermost dimension where the remaining range starts at a whole index. */
 		int dim = 0;
 		while (dim < ndim - 1 &&
 		       (first % stride_of(ndim, whole, dim) != 0 || count < stride_of(ndim, whole, dim)))

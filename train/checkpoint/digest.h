@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file must be: its size, and the XXH3 (64 bits) of each chunk of its bytes, or of all of them. */
+ * A file's expected size and its 64-bit XXH3, of each chunk or of the whole file. */
 #ifndef DTRAIN_CHECKPOINT_DIGEST_H
 #define DTRAIN_CHECKPOINT_DIGEST_H
 

@@ -16,7 +16,7 @@
 #define SUFFIX ".safetensors"
 #define FILES_MAX 99999 /* names have five digits */
 
-/* What a tensor of the export is made of. */
+/* A source of an exported tensor. */
 typedef struct export_part {
 	const index_tensor *tensor;
 	int64_t first; /* of its elements */
@@ -90,7 +90,7 @@ static int add_entry(export_job *job, const index_tensor *tensor, const char *na
 	return BETON_OK;
 }
 
-/* Adds a tensor under the name that the other program gives it, or those of its parts. */
+/* Adds a tensor under the other program's name, or its parts under theirs. */
 static int add_renamed(export_job *job, const index_tensor *tensor, const char *name, beton_error *err)
 {
 	char theirs[BT_TENSOR_NAME_SIZE], part[BT_TENSOR_NAME_SIZE];

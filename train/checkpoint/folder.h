@@ -20,7 +20,7 @@ extern const char *const dtrain__set_files[DTRAIN_CHECKPOINT_SETS];
  * "shard-00001-model-00001-of-00001.safetensors". */
 #define CHECKPOINT_SHARD_NAME 80
 void dtrain__shard_name(char name[CHECKPOINT_SHARD_NAME], int rank, int set, int index, int count);
-/* What the name of a shard tells; all but count from 0. */
+/* The numbers in a shard's name; all but count start at 0. */
 typedef struct checkpoint_shard {
 	int rank, set, index, count;
 } checkpoint_shard;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which file of a checkpoint has which part of which tensor. */
+ * Maps the parts of a checkpoint's tensors to its files. */
 #ifndef DTRAIN_CHECKPOINT_INDEX_H
 #define DTRAIN_CHECKPOINT_INDEX_H
 

@@ -55,7 +55,7 @@ static int lock_file(const char *dir, int fd, beton_error *err)
 	return none ? BETON_UNSUPPORTED : status;
 }
 
-/* The text is shown to those who are refused later. Failure to write it is ignored. */
+/* Later processes that find the checkpoint locked show this text. Failure to write it is ignored. */
 void dtrain_checkpoint_lock_describe(dtrain_checkpoint_lock *lock, int world_size)
 {
 	char host[256] = "?", ranks[32] = "";

@@ -157,7 +157,7 @@ static int parse_part(const checkpoint_index *index, const index_tensor *tensor,
 	out->file = (size_t)file;
 	out->at = (uint64_t)at;
 	if (out->at > index->files[file].digest.size || bytes > index->files[file].digest.size - out->at)
-		return bt_fail(err, BETON_FORMAT, "tensor '%s' has a part behind the end of %s", tensor->name,
+		return bt_fail(err, BETON_FORMAT, "tensor '%s' has a part past the end of %s", tensor->name,
 			       index->files[file].name);
 	return BETON_OK;
 }
@@ -211,7 +211,7 @@ static int parse_set(checkpoint_index *index, int set, const json_t *tensors, be
 	const char *name;
 	json_t *value;
 	if (!json_is_object(tensors))
-		return bt_fail(err, BETON_FORMAT, "there is no list of tensors of the %s", dtrain__set_names[set]);
+		return bt_fail(err, BETON_FORMAT, "the list of tensors of the %s is missing", dtrain__set_names[set]);
 	out->tensors = calloc(json_object_size(tensors) + 1, sizeof(*out->tensors));
 	if (!out->tensors)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the tensors");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks that save or load together tell each other. ranks NULL, here: one that is alone. err is not NULL. */
+ * Messages between ranks that save or load together. ranks is NULL for a single rank; err is not NULL. */
 #ifndef DTRAIN_CHECKPOINT_RANKS_H
 #define DTRAIN_CHECKPOINT_RANKS_H
 

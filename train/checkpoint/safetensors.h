@@ -27,13 +27,13 @@ typedef int (*safetensors_fetch)(void *context, size_t index, uint64_t at, void 
 
 /* Writes to fd, an empty file called path in messages, and syncs it. The file's order is falling element size, then
  * name; fetch is called for the bytes in order, for at most SAFETENSORS_PIECE at once. metadata: texts by name, for
- * other readers; NULL: none. digest: made by dtrain__digest_begin. Errors: those of fetch, INVALID_ARGUMENT (two
- * entries of one name), NO_SPACE, IO, NO_MEMORY. */
+ * other readers; NULL: none. digest: made by dtrain__digest_begin. Errors: INVALID_ARGUMENT (two entries of one name),
+ * NO_SPACE, IO, NO_MEMORY, and fetch's errors. */
 #define SAFETENSORS_PIECE ((size_t)4 << 20)
 int dtrain__safetensors_write(int fd, const char *path, safetensors_entry *entries, size_t count, json_t *metadata,
 			      safetensors_fetch fetch, void *context, checkpoint_digest *digest, beton_error *err);
 
-/* Of an entry's tensor, from its dtype and shape. */
+/* Size of an entry's tensor, from its dtype and shape. */
 uint64_t dtrain__safetensors_bytes(const safetensors_entry *entry);
 
 /* The format's name of a type, and the type of a name: -1 if dtrain does not have it. */

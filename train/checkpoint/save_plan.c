@@ -61,7 +61,7 @@ int dtrain__view_check(const dtrain_checkpoint_view *view, const dtrain_stream *
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: tensor '%s' has no memory", view->name);
 	if (view->device && !stream)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "checkpoint: tensor '%s' is in a device's memory, and there is no stream", view->name);
+			       "checkpoint: tensor '%s' is in a device's memory, which needs a stream", view->name);
 	return BETON_OK;
 }
 

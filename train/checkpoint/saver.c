@@ -110,7 +110,7 @@ static int make_room(dtrain_checkpoint_saver *saver, size_t bytes, beton_error *
 	return status;
 }
 
-/* The pieces become those of the copy, and their names copies. Copies of a device's memory are on their way. */
+/* Points the pieces, and their names, at copies. Copies from a device's memory are still running on return. */
 static int copy_pieces(dtrain_checkpoint_saver *saver, const dtrain_device_api **copies, beton_error *err)
 {
 	save_job *job = &saver->job;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sharded safetensors as PyTorch's HuggingFaceStorageWriter(save_distributed=True) writes them: a folder of files
- * shard-00001-model-00001-of-00001.safetensors, of which the first number is the rank's. A file's tensors are boxes of
- * larger ones, and its metadata tells where these begin:
+ * shard-00001-model-00001-of-00001.safetensors, whose first number is the rank's. A file's tensors are boxes of larger
+ * ones, and its metadata gives their offsets:
  *
  *   "DCP_VERSION": "1.0", "DCP_SHARDING_INFO": "{\"fc.weight\": {\"saved_offsets\": [3, 0]}}"
  *
- * Nothing tells the size of a tensor: it ends where its last box ends. Ranks without a part may have no file. */
+ * The files do not record a tensor's size: it ends where its last box ends. Ranks without a part may have no file. */
 #ifndef DTRAIN_CHECKPOINT_SHARDS_H
 #define DTRAIN_CHECKPOINT_SHARDS_H
 
@@ -14,13 +14,13 @@
 #include "index.h"
 #include "safetensors.h"
 
-/* Of the set "model" in a folder, sorted by rank and number; malloc'ed, as each name is. Errors: NOT_FOUND (also if
- * there is none), ACCESS, IO, NO_MEMORY. */
+/* Lists the shards of the set "model" in a folder, sorted by rank and number; list and names are malloc'ed. Errors:
+ * NOT_FOUND (also for an empty list), ACCESS, IO, NO_MEMORY. */
 int dtrain__shards_list(const char *folder, char ***names, size_t *count, beton_error *err);
 void dtrain__shards_list_free(char **names, size_t count);
 
-/* The first name that a sorted list lacks, which may be the one behind its end. False: it is that one, and no other
- * name tells that there was one more. */
+/* Finds the first name that a sorted list lacks, which may be the name after its last. Returns false for that name if
+ * no other name shows that the set had one more file. */
 bool dtrain__shards_absent(char *const *names, size_t count, char absent[CHECKPOINT_SHARD_NAME]);
 
 /* Parses the metadata of a file: NULL if its tensors are whole. Errors: FORMAT, UNSUPPORTED (of another version). */

@@ -46,7 +46,7 @@ int dtrain__state_parse(const char *text, json_t **out, beton_error *err)
 	*out = NULL;
 	if (!text)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the state of a checkpoint");
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the state is no JSON object: %.100s", text);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the state is not a JSON object: %.100s", text);
 }
 
 int dtrain__state_check_metadata(const char *place, const json_t *state, beton_error *err)

@@ -12,7 +12,7 @@
 #include "shards.h"
 #include "weight_map.h"
 
-/* Of elements that are converted, or that are not contiguous in their tensor. */
+/* Buffer for elements that are converted, or that are not contiguous in their tensor. */
 #define WINDOW_BYTES ((size_t)1 << 20)
 
 struct dtrain_tensor_file {

@@ -7,7 +7,7 @@
 
 #include "common/system.h"
 
-/* Of an index: a line for each tensor. */
+/* Largest size of an index, which has one line per tensor. */
 #define BYTES_MAX ((size_t)64 << 20)
 
 /* ---- reading ---- */
@@ -37,8 +37,9 @@ static int take_weights(weight_map *map, const char *path, json_t *files, beton_
 		if (!file)
 			return bt_fail(err, BETON_FORMAT, "%s: tensor '%s' has no file", path, name);
 		if (!is_name(file))
-			return bt_fail(err, BETON_FORMAT, "%s: tensor '%s' is in '%s', which is no file of its folder",
-				       path, name, file);
+			return bt_fail(err, BETON_FORMAT,
+				       "%s: tensor '%s' is in '%s', which is not a file of its folder", path, name,
+				       file);
 		map->weights[map->count++] = (struct weight){name, file};
 	}
 	qsort(map->weights, map->count, sizeof(*map->weights), compare_weights);

@@ -26,12 +26,12 @@ typedef struct weight_map {
 /* Fills an empty map from an index of untrusted content; path: for messages. A file is a name: an index cannot lead out
  * of its folder. The map stays empty on failure. Errors: FORMAT, NO_MEMORY. */
 int dtrain__weight_map_parse(weight_map *map, const char *path, const char *text, size_t size, beton_error *err);
-/* The same from a file. Errors also: those of bt_read_text. */
+/* Parses a file. Errors also: bt_read_text's. */
 int dtrain__weight_map_read(weight_map *map, const char *path, beton_error *err);
 void dtrain__weight_map_free(weight_map *map);
 
-/* Writes an index, visible when it is complete, of tensors in any order. Errors: those of bt_atomic_open, NO_SPACE, IO,
- * NO_MEMORY. */
+/* Writes an index of tensors in any order; it becomes visible when it is complete. Errors: NO_SPACE, IO, NO_MEMORY, and
+ * bt_atomic_open's. */
 int dtrain__weight_map_write(const char *path, const struct weight *weights, size_t count, uint64_t bytes,
 			     beton_error *err);
 

@@ -171,7 +171,7 @@ static void fold_view(dtrain_graph *graph, dtrain_tensor view)
 	dtrain__add_grad(graph, parent, append_like(graph, &pad, &whole));
 }
 
-/* The views of each tensor among those that existed before backward, inner views first. -1: no more. */
+/* The views that each tensor had before backward, inner views first. -1: no more. */
 struct views {
 	dtrain_tensor *first, *next;
 };

@@ -16,7 +16,7 @@ typedef struct dtrain__copies_op {
 } dtrain__copies_op;
 
 typedef struct dtrain__copies {
-	dtrain_dtype dtype;                 /* that of the parameters: there are no copies */
+	dtrain_dtype dtype;                 /* the parameters' type: no copies */
 	void *memory;                       /* of all units, in their order */
 	struct dtrain__memory_owner *owner; /* of memory */
 	size_t bytes;                       /* of memory */

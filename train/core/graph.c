@@ -454,8 +454,7 @@ void dtrain_graph_step_metric(dtrain_graph *graph, dtrain_tensor scalar, int slo
 	bool scalar_of_op = tensor->role == DTRAIN__ACTIVATION && tensor->shape.ndim == 0 && tensor->parent < 0 &&
 			    tensor->producer >= 0;
 	if (!scalar_of_op || tensor->dtype != dtrain_params_dtype(graph->params)) {
-		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
-				   "figure: slot %d is given something that is no scalar of an op", slot);
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "figure: slot %d needs an op's scalar", slot);
 		return;
 	}
 	graph->tensors[scalar].role = DTRAIN__STEP_METRIC;

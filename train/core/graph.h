@@ -70,7 +70,7 @@ struct dtrain_graph {
 	dtrain__node *nodes;
 	int32_t num_nodes, node_capacity;
 	int32_t num_views;
-	dtrain__indices used_params, used_buffers; /* those that have a tensor */
+	dtrain__indices used_params, used_buffers; /* indices with a tensor */
 	/* Parts of parameter gradients that a gradient function has requested (gradients/gradients.h). */
 	struct {
 		dtrain_tensor param, part;

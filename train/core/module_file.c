@@ -84,7 +84,7 @@ int dtrain__module_file_open(const char *name, const char *entry, module_file *o
 {
 	if (!find_file(name, out->path))
 		return bt_fail(err, BETON_NOT_FOUND,
-			       "there is no module dtrain-%s.so in DTRAIN_MODULE_PATH, beside this library or "
+			       "no module dtrain-%s.so in DTRAIN_MODULE_PATH, beside this library or "
 			       "in " DTRAIN_MODULE_DIR,
 			       name);
 	out->library = open_library(out->path);

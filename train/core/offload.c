@@ -18,8 +18,8 @@ int dtrain_params_offload(dtrain_params *params, dtrain_device *host, bool units
 	if (params->allocated)
 		return bt_fail(err, BETON_STATE, "parameters are offloaded after they were allocated");
 	if (!of_host.host_memory)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "parameters are offloaded to device '%s', which is no host",
-			       api->name);
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "parameters cannot be offloaded to device '%s', which is not a host", api->name);
 	if (caps.host_memory || !params->api->call_host)
 		return bt_fail(err, BETON_UNSUPPORTED, "device '%s' %s, so nothing can be offloaded from it",
 			       params->api->name, caps.host_memory ? "is in host memory" : "cannot call the host");

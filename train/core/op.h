@@ -27,7 +27,7 @@ typedef struct dtrain__op_case {
 	dtrain_op_attrs attrs;
 	int optional_inputs, optional_outputs; /* number of each that the example has */
 	double bound;                          /* normalised error that a device may make in F32 */
-	const dtrain__op_range *ranges;        /* of this example; NULL: those of the rules */
+	const dtrain__op_range *ranges;        /* of this example; NULL: the rules' ranges */
 } dtrain__op_case;
 
 /* One letter for each operand. A shape is checked by naming it: equal letters are equal shapes.
@@ -91,7 +91,7 @@ int dtrain__op_check(const dtrain_op_desc *desc, beton_error *err);
 /* For checks: INVALID_ARGUMENT with the op's name, the fault, and the operand's shape (NULL: none). */
 int dtrain__op_bad(const dtrain_op_desc *desc, const char *what, const dtrain_operand *operand, beton_error *err);
 bool dtrain__op_is_vector(const dtrain_operand *operand, int64_t count);
-/* Checks that attrs.window maps the height and width of x to those of y. */
+/* Checks that attrs.window maps x's height and width to y's. */
 int dtrain__op_check_window(const dtrain_op_desc *desc, const dtrain_shape *x, const dtrain_shape *y,
 			    const int64_t *kernel, beton_error *err);
 /* Operations of a product with weight w and result y. */

@@ -141,7 +141,7 @@ static inline void *dtrain__params_place(void *memory, size_t bytes)
 int dtrain__ranges_allocate(dtrain_params *params, beton_error *err);
 void dtrain__ranges_free(dtrain_params *params);
 
-/* Of memory that is allocated from now on. The context must exist until the next call. NULL: the device. */
+/* Sets the source of later allocations. The context must exist until the next call. NULL: the device. */
 void dtrain__params_set_source(dtrain_params *params, const dtrain__memory_source *source);
 
 /* Offsets of all parameters, and the units. */

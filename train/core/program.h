@@ -56,7 +56,7 @@ struct dtrain_program {
 	dtrain__step *steps;      /* one for each node */
 	dtrain_operand *operands; /* one for each tensor, like the next two */
 	dtrain__place *places;
-	/* Of tensors, then of transient buffers: first and last steps of the schedule, and offsets in the arena. */
+	/* Tensors, then transient buffers: first and last steps of the schedule, and offsets in the arena. */
 	dtrain__span *spans;
 	int32_t num_spans;
 	uint32_t num_bases;

@@ -9,8 +9,8 @@
 #include "program.h"
 #include "shape.h"
 
-/* Of SELECTIVE: bytes that a repeated op may move for each byte that need not be kept. Elementwise ops and norms move
- * two to four. */
+/* For SELECTIVE: the bytes that a repeated op may move for each byte that it saves. Elementwise ops and norms move two
+ * to four. */
 #define MOST_TRAFFIC 4
 
 /* The part of a forward node that is computed again where backward reads it. */
@@ -47,8 +47,8 @@ static bool is_collective(const dtrain_graph *graph, int32_t node)
 	return dtrain__op_rules_of(graph->nodes[node].kind)->collective;
 }
 
-/* Notes the tensors that backward reads, and those that are in memory anyway: inputs, parameters, kept tensors, what
- * one block computes for another one, and what other ranks have a part in. */
+/* Notes the tensors that backward reads, and the tensors that stay in memory anyway: inputs, parameters, kept tensors,
+ * tensors of one block that another block reads, and tensors that other ranks share. */
 static void look_at_tensors(recompute_pass *pass)
 {
 	const dtrain_graph *graph = pass->graph;
@@ -127,7 +127,7 @@ static double saved_bytes(const recompute_pass *pass, int32_t index, const bool 
 }
 
 /* First forward: ops without products whose inputs backward has anyway, so that no other tensor must stay for them.
- * Then from the end: those of them that save enough. */
+ * Then from the end: the ops that save enough. */
 static void choose_cheap(recompute_pass *pass, bool *wanted)
 {
 	const dtrain_graph *graph = pass->graph;

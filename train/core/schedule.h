@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order of a program's run: ops, and calls that move data meanwhile (reductions, gathers, messages between stages),
- * of which the core knows only the functions below. Passes insert calls between ops, after backward and before memory
+ * The order of a program's run: ops, and calls that move data meanwhile (reductions, gathers, messages between stages).
+ * The core knows a call only by the functions below. Passes insert calls between ops, after backward and before memory
  * is planned. A call's tensors are alive from its issue to its wait.
  */
 #ifndef DTRAIN_CORE_SCHEDULE_H
@@ -96,10 +96,10 @@ typedef struct dtrain__pass {
 int dtrain__schedule_create(const dtrain_graph *graph, dtrain__schedule *out, beton_error *err);
 void dtrain__schedule_free(dtrain__schedule *schedule);
 
-/* Adds a call that is issued after node `after` (-1: at the beginning) and waited for before node `before` (the
- * number of nodes: at the end). Calls at the same place keep the order in which they were added, and come before
- * waits. Its index is the number of calls before it. Errors: INVALID_ARGUMENT if
- * `before` is not after `after`, or a tensor is invalid; NO_MEMORY. */
+/* Adds a call that is issued after node `after` (-1: at the beginning) and waited for before node `before` (the number
+ * of nodes: at the end). Calls at the same place keep their order of addition, and come before waits. Its index is the
+ * number of calls before it. Errors: INVALID_ARGUMENT if `before` is not after `after`, or a tensor is invalid;
+ * NO_MEMORY. */
 int dtrain__schedule_add(dtrain__schedule *schedule, const dtrain__call *call, int32_t after, int32_t before,
 			 beton_error *err);
 

@@ -240,7 +240,7 @@ static int32_t swapped_before(const dtrain__swaps *swaps, int32_t index, int32_t
 	return forward;
 }
 
-/* It begins to return after this node: when the one that is wanted before it is used. */
+/* It starts to return after this node: right before the use of the tensor that returns before it. */
 static int32_t returns_after(const dtrain__swaps *swaps, int32_t index, int32_t forward)
 {
 	int32_t after = forward - 1;

@@ -204,8 +204,8 @@ static int place(layout *l, int index, beton_error *err)
 }
 
 /* Offsets are in reverse order of declaration: the last parameter comes first. If ops read 16-bit copies, the
- * parameters that they read as they are (biases, those of norms: less than a hundredth of the elements) come behind
- * all others and are not sharded, so that gathers move 2 bytes for each element. */
+ * parameters that they read uncopied (biases and norms: less than a hundredth of the elements) come after all others
+ * and are not sharded, so that gathers move 2 bytes for each element. */
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err)
 {
 	layout l = {.params = params};

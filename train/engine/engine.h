@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one rank computes with: device, stream, parameters, the networks of a task, and the way of batches into them. */
+ * A rank's engine: device, stream, parameters, a task's networks, and the feed of batches into them. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -13,7 +13,7 @@
 /* Step metrics of a step, summed over its runs and over the ranks. */
 enum {
 	ENGINE_STEP_METRIC_LOSS = 0, /* each run adds the mean over its batch */
-	ENGINE_STEP_METRIC_STOP = 1, /* above 0: some rank was told to stop */
+	ENGINE_STEP_METRIC_STOP = 1, /* above 0: some rank got a stop request */
 	ENGINE_STEP_METRIC_HITS = 2, /* each run adds the mean over its batch */
 };
 
@@ -27,7 +27,7 @@ typedef enum engine_precision {
 /* Callbacks, in the thread that calls the engine. Each may be NULL. */
 typedef struct engine_caller {
 	void *context;
-	bool (*stop_requested)(void *context); /* true: this rank was told to stop */
+	bool (*stop_requested)(void *context); /* true: this rank got a stop request */
 	/* The thread waits for the device between arm and disarm. what: prefix for a message. in_step: the time limit
 	 * is that of a step; otherwise that of ranks waiting for each other. */
 	void (*arm)(void *context, const char *what, bool in_step);
@@ -57,16 +57,16 @@ struct engine_rank {
 	engine_feed feed;
 };
 
-/* Gives the job's patterns to parameters of which none has been declared. */
+/* Gives the job's patterns of frozen parameters to params, which must have no declared parameter. */
 int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err);
-/* Parameters of which none has been declared, with the job's patterns of frozen ones, and what is offloaded. *out may
- * not be NULL even on failure. */
+/* Makes parameters, none declared yet, with the job's patterns of frozen ones and its offloading. *out may not be NULL
+ * even on failure. */
 int engine_create_params(const engine_rank *engine, dtrain_params **out, beton_error *err);
 
 /* Takes ownership of the device, even on failure. The data that job, data and sync point to must outlive the engine.
  * mesh: see dtrain_sync_create. sync: how gradients are synchronized; the job decides whether they are accumulated.
- * Close the engine after a failure, too, behind groups that use the device. Errors: UNSUPPORTED (the device cannot
- * compute in that precision), those of the device, of the sync and of the task's build. */
+ * Close the engine after a failure, too, once the groups that use the device are destroyed. Errors: UNSUPPORTED (the
+ * device cannot compute in that precision), and errors of the device, the sync and the task's build. */
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
 		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err);
 /* The same without parameters and networks, for engine_memory_plan. */

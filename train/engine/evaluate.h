@@ -18,11 +18,11 @@ typedef struct engine_evaluation {
 /* Frees what the evaluation has. */
 void engine_evaluation_clear(engine_evaluation *evaluation);
 
-/* Passes every validation sample through the model exactly once over all ranks, or with `batches` above 0 those of the
- * first so many batches of each rank; all ranks get the same result. group: a group of host memory; NULL: this rank has
- * all samples. *interrupted: some rank was told to stop, and there is no result. Errors: those of loader, device and
- * group; PEER_LOST (another rank failed: the message says which, and why), DIVERGED (a metric is not finite),
- * INVALID_ARGUMENT (there is nothing to predict). out needs engine_evaluation_clear, also on failure. */
+/* Passes every validation sample through the model exactly once over all ranks, or with `batches` above 0 each rank's
+ * first `batches` batches; all ranks get the same result. group: a group of host memory; NULL: this rank has all
+ * samples. *interrupted: some rank got a stop request, and the result is incomplete. Errors: INVALID_ARGUMENT (no
+ * output to predict), PEER_LOST (another rank failed: the message says which, and why), DIVERGED (a metric is not
+ * finite), and errors of loader, device and group. out needs engine_evaluation_clear, also on failure. */
 int engine_evaluate(engine_rank *engine, beton_loader *loader, int64_t batches, dtrain_group *group,
 		    engine_evaluation *out, bool *interrupted, beton_error *err);
 

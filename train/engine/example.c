@@ -11,7 +11,7 @@
 /* As ImageNet has. */
 enum { CLASSES = 1000 };
 
-/* Of a model that is no transformer. The name may still be meant for one. */
+/* Checks the name of a model that is not a transformer. It may still be a misspelt transformer's. */
 static int check_name(const engine_job *job, beton_error *err)
 {
 	const engine_task *tasks[] = {&vision_task, &lm_task};
@@ -25,7 +25,7 @@ static int check_name(const engine_job *job, beton_error *err)
 			bt_suggest_try(&like, tasks[k]->model_name(i));
 			bt_append(list, sizeof(list), "%s%s", *list ? ", " : "", tasks[k]->model_name(i));
 		}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is no file and not one of %s%s", job->model, list,
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is neither a file nor one of %s%s", job->model, list,
 		       bt_suggest_text(&like));
 }
 

@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 
-/* The address to free is stored in front of the memory that the loader gets. */
+/* The address to free is stored before the memory that the loader gets. */
 static void *allocate_pinned(void *context, size_t bytes, size_t alignment)
 {
 	dtrain_device *device = context;

@@ -28,8 +28,8 @@ typedef struct engine_feed {
 	size_t row_bytes[ENGINE_INPUTS]; /* 0: no such input */
 } engine_feed;
 
-/* Serves the network's inputs, and those of other networks whose inputs are a prefix of the same sizes. On failure
- * everything is closed; close accepts a zeroed feed. */
+/* Serves the network's inputs, and other networks whose inputs are a prefix of the same sizes. On failure everything is
+ * closed; close accepts a zeroed feed. */
 int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *stream, const engine_network *network,
 		     beton_error *err);
 void engine_feed_close(engine_feed *feed);

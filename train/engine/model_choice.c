@@ -49,8 +49,8 @@ int engine_check_model(const engine_job *job, beton_error *err)
 		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", task->model_name(i));
 	}
 	if (!job->transformer)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is no file and not one of %s%s", job->model,
-			       list, bt_suggest_text(&like));
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is neither a file nor one of %s%s",
+			       job->model, list, bt_suggest_text(&like));
 	const char *problem = task->find_model_problem(job->transformer);
 	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is %s", job->model, problem) : BETON_OK;
 }

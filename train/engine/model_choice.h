@@ -8,15 +8,15 @@
 
 #include "task.h"
 
-/* What is known of a model from its name. */
+/* A model's description, found by its name. */
 typedef struct engine_model {
 	char *text; /* of its config.json, malloc'ed, if that was read */
 	bool is_transformer;
 	dtrain_transformer transformer; /* if it is one */
 } engine_model;
 
-/* Finds the transformer of that name or file. text: of a config.json to take instead; NULL: none. An unknown name is no
- * error here: see engine_check_model. Errors: those of reading and parsing a description. */
+/* Finds the transformer of that name or file. text: the text of a config.json to use instead; NULL: none. An unknown
+ * name succeeds here: see engine_check_model. Errors: as for reading and parsing a description. */
 int engine_model_find(const char *name, const char *text, engine_model *out, beton_error *err);
 
 /* The side in pixels of the pictures that the model is for: a ViT's description has it, others get 224. */

@@ -52,7 +52,7 @@ int engine_overlap_plan(const engine_rank *engine, size_t unit_bytes, dtrain_ove
 	int status = engine_planned_open(engine, &options, &planned, err);
 	if (status == BETON_OK)
 		status = engine_planned_measure(&planned, &needed, err);
-	/* That of evaluation is measured behind it, and has no backward. */
+	/* The evaluation network is measured after it, and has no backward. */
 	if (status == BETON_OK)
 		status = dtrain_sync_get_overlap(planned.sync, out, err);
 	engine_planned_close(&planned);

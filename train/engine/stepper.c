@@ -27,7 +27,7 @@ struct step_metrics {
  * step metrics. */
 struct slot {
 	struct step_metrics *step_metrics;
-	dtrain_event *done; /* recorded behind the step */
+	dtrain_event *done; /* recorded after the step */
 	dtrain_event *began, *ended;
 	dtrain_sync_trace *trace;
 	void **captured; /* see captures_of */
@@ -35,7 +35,7 @@ struct slot {
 	char what[32];
 };
 
-/* What a run is fed with, possibly still being copied. The batch may be released after the event, or when its step is
+/* A run's inputs, possibly still being copied. The batch may be released after the event, or when its step is
  * settled. */
 struct held {
 	bool used;
@@ -62,8 +62,8 @@ static double milliseconds_since(uint64_t began_ns)
 	return (double)(bt_now_ns() - began_ns) / 1e6;
 }
 
-/* One for each kind of run, and, where the sums are those of parts, one for each run in front of the last one, because
- * each adds its part at another place. */
+/* One for each kind of run, and, with deterministic shards, one for each run before the last, because each adds its
+ * shard at another place. */
 static int captures_of(const engine_stepper *stepper)
 {
 	return RUN_KINDS + (stepper->engine->job.deterministic_shards ? stepper->engine->job.runs - 1 : 0);
@@ -232,7 +232,7 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kin
 	return status;
 }
 
-/* The part of a step that changes: the learning rate, and whether this rank was told to stop. */
+/* The part of a step that changes: the learning rate, and whether this rank got a stop request. */
 static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
@@ -256,7 +256,7 @@ static int capture_missing(engine_stepper *stepper, struct slot *slot, enum run_
 	return status == BETON_OK && !slot->captured[last] ? capture_body(stepper, slot, last, 0, err) : status;
 }
 
-/* The end of a round is no part of a capture, and of the step's time all the same. */
+/* The end of a round is not captured, but counts in the step's time. */
 static int end_round(engine_stepper *stepper, struct slot *slot, int64_t number, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;

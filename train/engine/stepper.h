@@ -2,8 +2,8 @@
  *
  * One training step at a time: launched, and later settled, when its step metrics have come back. An asynchronous
  * device gets a step while it still computes the one before; its step metrics come through memory of the host one step
- * late, so that nobody waits for the step that was just launched. After two steps that were put on the stream op by op,
- * a device that can is given whole steps that were captured. */
+ * late, so that the host does not wait for the step just launched. The first two steps go to the stream op by op; after
+ * them, a device that can capture steps replays whole captured steps. */
 #ifndef ENGINE_STEPPER_H
 #define ENGINE_STEPPER_H
 
@@ -25,7 +25,7 @@ typedef struct engine_stepper_options {
 typedef struct engine_step_result {
 	double loss; /* mean over the global batch, over all runs */
 	double hits; /* share of the global batch that the model got right; 0 if the task does not say */
-	bool stop;   /* some rank was told to stop */
+	bool stop;   /* some rank got a stop request */
 	double data_wait_ms;
 	double launch_ms;               /* host time to put the step on the streams */
 	double exposed_ms;              /* the device waited for communication only */
@@ -36,7 +36,7 @@ typedef struct engine_step_result {
 	const dtrain_sync_trace *trace; /* exposed_ms by unit; valid until the next launch */
 } engine_step_result;
 
-/* The options are copied. Errors: NO_MEMORY, those of the device. */
+/* The options are copied. Errors: NO_MEMORY, the device's. */
 int engine_stepper_open(engine_rank *engine, const engine_stepper_options *options, engine_stepper **out,
 			beton_error *err);
 /* Waits for running steps. */

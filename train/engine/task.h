@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is trained, as a table of functions. Only a task knows what a sample is; stepper, feed and evaluation know
+ * A training task, as a table of functions. Only a task knows what a sample is; stepper, feed and evaluation know
  * tensors of batches, inputs of networks and sums of metrics. */
 #ifndef ENGINE_TASK_H
 #define ENGINE_TASK_H
@@ -16,11 +16,11 @@ enum {
 	ENGINE_INPUTS = 4,              /* network inputs that come from the batch */
 	ENGINE_RESULTS = 2,             /* results of a validation network */
 	ENGINE_METRICS = 4,             /* metrics of an evaluation */
-	ENGINE_WEIGHT = ENGINE_METRICS, /* behind the sums of metrics: what they are divided by */
+	ENGINE_WEIGHT = ENGINE_METRICS, /* after the sums of metrics: their divisor */
 	ENGINE_SUMS,
 };
 
-/* Of an evaluation's samples of one class. */
+/* Counts of an evaluation's samples of one class. */
 typedef struct engine_class_count {
 	int64_t samples;
 	int64_t hits; /* samples that the model gets right */
@@ -29,7 +29,7 @@ typedef struct engine_class_count {
 typedef struct engine_rank engine_rank; /* engine.h */
 typedef struct engine_task engine_task;
 
-/* Of --recompute; zeros: nothing. */
+/* The option --recompute; zeros: nothing. */
 typedef struct engine_recompute {
 	dtrain_recompute what;
 	int64_t blocks; /* of DTRAIN_RECOMPUTE_FULL */
@@ -77,15 +77,15 @@ typedef struct engine_metric {
 	int above;        /* 0, or printed only for a model of more classes: it is always 1 with fewer */
 } engine_metric;
 
-/* What the model's outputs are, and how an evaluation measures them. */
+/* The kind of the model's outputs, and how an evaluation measures them. */
 typedef struct engine_outputs {
-	const char *key;      /* in the metadata of weights; NULL: not told there */
+	const char *key;      /* in the metadata of weights; NULL: not there */
 	const char *names[2]; /* singular and plural */
 	engine_metric metrics[ENGINE_METRICS];
 	int num_metrics;
 } engine_outputs;
 
-/* What is known about the data before the loaders are opened. */
+/* Facts about the data before the loaders are opened. */
 typedef struct engine_data {
 	engine_dataset train, val;
 	int64_t classes; /* outputs of the model: classes that it tells apart, tokens of its vocabulary, numbers */
@@ -98,7 +98,7 @@ typedef struct engine_input {
 	dtrain_tensor tensor;
 } engine_input;
 
-/* A compiled graph, the tensors that are filled before a run, and those that are read after it. */
+/* A compiled graph, its tensors to fill before a run, and its tensors to read afterwards. */
 typedef struct engine_network {
 	dtrain_program *program; /* NULL: no such network */
 	engine_input inputs[ENGINE_INPUTS];
@@ -122,7 +122,7 @@ typedef struct engine_files {
 
 /* The default that an option of the trainer has for a task. */
 typedef struct engine_default {
-	const char *option; /* without dashes; NULL behind the last one */
+	const char *option; /* without dashes; NULL ends the list */
 	const char *value;
 } engine_default;
 
@@ -146,7 +146,7 @@ struct engine_task {
 	/* The models that have a name, NULL past the end. */
 	const char *(*model_name)(int index);
 
-	/* Why the task cannot train such a transformer, behind "'NAME' is"; NULL: it can. */
+	/* Why the task cannot train such a transformer, a text that continues "'NAME' is"; NULL: it can. */
 	const char *(*find_model_problem)(const dtrain_transformer *model);
 
 	/* Units of throughput in a sample; NULL: 1. */
@@ -168,7 +168,7 @@ struct engine_task {
 	/* Puts an error of the loader that names an option of the loader in words of the trainer; NULL: none does. */
 	void (*explain)(const engine_job *job, beton_error *err);
 
-	/* Adds to the options what the samples of the files are; NULL: those of .beton files. */
+	/* Adds the files' kind of samples to the options; NULL: samples of .beton files. */
 	void (*set_samples)(const engine_job *job, const engine_data *data, bool training,
 			    beton_loader_options *options);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is known of the optimizer before there is one. */
+ * Facts about the optimizer before it is created. */
 #ifndef ENGINE_UPDATE_H
 #define ENGINE_UPDATE_H
 
@@ -8,11 +8,11 @@
 
 /* The number of the last block: see dtrain_param. */
 int32_t engine_last_block(const dtrain_params *params);
-/* Whether it is in front of the blocks or behind them: what `muon` leaves to AdamW. */
+/* Whether it comes before the first block or after the last; `muon` leaves such parameters to AdamW. */
 bool engine_is_outer(const dtrain_param *param, int32_t last_block);
 
-/* Bytes of scratch memory that updates by the job's optimizer have where its states are; 0 without one. The parameters
- * must be allocated, or planned. Errors: those of dtrain_optimizer_measure. */
+/* Bytes of scratch memory for updates by the job's optimizer, on the device of its states; 0 without an optimizer. The
+ * parameters must be allocated, or planned. Errors: dtrain_optimizer_measure's. */
 int engine_update_scratch(const engine_rank *engine, size_t *out, beton_error *err);
 
 #endif

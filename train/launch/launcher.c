@@ -71,7 +71,7 @@ struct launch {
 	bool holds;          /* standard output waits for lines of standard error that came before */
 	unsigned long until; /* so many of them are printed */
 	status_line terminal;
-	status_line *status; /* &terminal; NULL: standard output is no terminal */
+	status_line *status; /* &terminal; NULL: standard output is not a terminal */
 	char failure[160];
 };
 
@@ -190,8 +190,8 @@ static void look_at_stopped(struct launch *launch)
 	stop_ranks(launch, SIGTERM);
 }
 
-/* True if the rank ended with the status of one that was told to stop, and not by us. All ranks then end like this
- * after finishing their work, so they get time to close. */
+/* True if the rank ended with the status of a stop request from elsewhere. All ranks then end like this after finishing
+ * their work, so they get time to close. */
 static bool stop_was_requested(struct launch *launch, const siginfo_t *info)
 {
 	sigset_t stopping;
@@ -259,7 +259,7 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 	stop_ranks(launch, SIGTERM);
 }
 
-/* Of a rank that has ended. */
+/* Prints the rest of the output of a rank that has ended. */
 static void end_output(struct launch *launch, struct output *output)
 {
 	note_output(launch, dtrain__output_pump(output, SIZE_MAX));
@@ -269,8 +269,8 @@ static void end_output(struct launch *launch, struct output *output)
 static void end_rank(struct launch *launch, int number, const siginfo_t *info)
 {
 	struct rank *rank = &launch->ranks[number];
-	kill(-rank->pid, SIGKILL); /* processes that the rank started and left behind */
-	/* What waits is read later: see pump_ranks. */
+	kill(-rank->pid, SIGKILL); /* processes that the rank started and did not end */
+	/* Output that is held is read later: see pump_ranks. */
 	if (!launch->holds)
 		end_output(launch, &rank->out);
 	end_output(launch, &rank->err);
@@ -351,7 +351,7 @@ static void take_signals(struct launch *launch)
 	reap(launch);
 }
 
-/* Until ranks that were told to stop are killed, or a stopped one is given up. -1: never. */
+/* Time until stopping ranks are killed, or a suspended rank is given up. -1: never. */
 static int next_deadline_ms(const struct launch *launch)
 {
 	uint64_t now = bt_now_ns(), until = launch->kill_at_ns;
@@ -399,8 +399,8 @@ static bool note_printed(struct launch *launch)
 	return any;
 }
 
-/* Lines of standard error wait for those of other ranks, to be one with them. What was printed behind them waits as
- * long, so that notices are in front of the first step. It does not wait for lines that come later. */
+/* A rank's line on standard error waits for the same line of the other ranks, to be printed once. Standard output
+ * printed after it waits as long, so that notices precede the first step, but does not wait for later lines. */
 static void pump_ranks(struct launch *launch)
 {
 	/* First, so that no line of standard error comes between looking there and reading this. */
@@ -432,7 +432,7 @@ static void run(struct launch *launch)
 		if (launch->output_error)
 			stop_ranks(launch, SIGTERM);
 		look_at_stopped(launch);
-		/* Behind the lines that the rank has written. */
+		/* After the lines that the rank has written. */
 		if (launch->reports && !launch->merge.count)
 			report(launch);
 		if (launch->stopping && next_deadline_ms(launch) == 0)

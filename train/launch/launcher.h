@@ -31,10 +31,10 @@ struct launch_options {
 
 /* Runs world_size copies of this program (/proc/self/exe) with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
  * MASTER_ADDR, MASTER_PORT (torchrun's names), DTRAIN_STORE_HOSTED=1 (the store runs here) and DTRAIN_STORE_TOKEN
- * (random for each job; the store answers nobody else), and returns when all have ended. Call it from the main thread
- * (the kernel ties "kill the rank when its parent dies" to the thread that started it) while the process has no other
- * children. Signals SIGTERM, SIGINT, SIGHUP and SIGQUIT are forwarded, except those that this process ignores; a second
- * one kills.
+ * (random for each job; the store answers only clients that have it), and returns when all have ended. Call it from the
+ * main thread (the kernel ties "kill the rank when its parent dies" to the thread that started it) while the process
+ * has no other children. Signals SIGTERM, SIGINT, SIGHUP and SIGQUIT are forwarded unless this process ignores them; a
+ * second one kills.
  *
  * Output: every line of a rank stays whole and gets the prefix "[rank N] ", except rank 0's standard output, which is
  * passed on unchanged so that the job looks like one program. Lines longer than 64 KiB are broken. Ranks read
@@ -44,10 +44,10 @@ struct launch_options {
  * cores, one core each, in turn.
  *
  * The first rank that fails is named on stderr with its last lines, and the others are stopped. The same happens for a
- * rank that stays stopped (SIGSTOP) too long, which the others may be unable to detect, and for a rank that was told to
- * stop by a signal from elsewhere, with which all ranks stop. *exit_status: 0 if all ranks returned 0; 1 if one failed;
- * 128 + signal if a signal ended the job or told a rank to stop. Errors mean that no rank is running: INVALID_ARGUMENT,
- * EXISTS (the port is taken), SYSTEM, NO_MEMORY, IO. */
+ * rank that stays stopped (SIGSTOP) too long, which the others may be unable to detect, and for a rank that got a stop
+ * request by a signal from elsewhere, with which all ranks stop. *exit_status: 0 if all ranks returned 0; 1 if one
+ * failed; 128 + signal if a signal ended the job or asked a rank to stop. Errors mean that no rank is running:
+ * INVALID_ARGUMENT, EXISTS (the port is taken), SYSTEM, NO_MEMORY, IO. */
 int dtrain__launch(const struct launch_options *options, int *exit_status, beton_error *err);
 
 #endif

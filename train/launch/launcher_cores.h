@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 /* The cores of `all` that belong to rank: its own contiguous share or, if there are more ranks than cores, one core in
- * turn. False if there are no cores to assign. */
+ * turn. False if `all` is empty. */
 bool dtrain__rank_cores(const cpu_set_t *all, int rank, int world_size, cpu_set_t *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One output stream of one rank, on its way through the launcher: whole lines, in bounded memory. Lines of standard
- * output are printed as they come, those of standard error go to dtrain__merge_add.
+ * output are printed at once; lines of standard error go to dtrain__merge_add.
  */
 #ifndef LAUNCH_LAUNCHER_OUTPUT_H
 #define LAUNCH_LAUNCHER_OUTPUT_H

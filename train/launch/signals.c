@@ -51,8 +51,8 @@ void run_signals_stopping(sigset_t *out)
 }
 
 /* oneDNN 2.6's products (sgemm with AVX-512) point the stack's register to memory of the heap for a while. A signal
- * that came then would be saved there, over what lies in front of it. The kernel gives these signals to the main
- * thread, which calls this. */
+ * that came then would be saved there, over the memory before it. The kernel gives these signals to the main thread,
+ * which calls this. */
 static void use_own_stack(void)
 {
 	static char stack[64 << 10]; /* with AMX the kernel saves 11 KiB */

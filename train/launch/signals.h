@@ -14,8 +14,8 @@
 /* earlier: CLOCK_MONOTONIC. Async-signal-safe. */
 bool run_signals_is_repeat(const struct timespec *earlier);
 
-/* The signals that ask a job to stop: SIGTERM, SIGINT, SIGHUP and SIGQUIT, except those that the program inherited as
- * ignored (nohup, a shell's background job). */
+/* The signals that ask a job to stop: SIGTERM, SIGINT, SIGHUP and SIGQUIT, without signals that the program inherited
+ * as ignored (nohup, a shell's background job). */
 void run_signals_stopping(sigset_t *out);
 
 /* Catches these signals: the first is recorded; a second one of the same kind kills, unless it is a copy. The

@@ -24,7 +24,7 @@ bool status_line_is_possible(int fd)
 	return isatty(fd) && terminal && strcmp(terminal, "dumb") != 0;
 }
 
-/* The last column stays empty: some terminals begin a new line behind it. */
+/* The last column stays empty: some terminals begin a new line after it. */
 static size_t columns_of(int fd)
 {
 	struct winsize size;

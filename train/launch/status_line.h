@@ -16,7 +16,7 @@
 
 typedef struct status_line {
 	int fd;     /* of the terminal */
-	bool shown; /* the cursor is behind the line */
+	bool shown; /* the cursor is after the line */
 } status_line;
 
 /* Whether a line can be rewritten there. */

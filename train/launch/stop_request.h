@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which rank was told to stop, when only one was: all of them stop with it, in the same way.
+ * Shares a stop request that only some ranks got: all ranks stop, in the same way.
  */
 #ifndef LAUNCH_STOP_REQUEST_H
 #define LAUNCH_STOP_REQUEST_H

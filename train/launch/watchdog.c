@@ -21,7 +21,7 @@
 #define RETURN_MS 5000
 /* Limit for closing everything after a failure. Communicators may take seconds, even without a failure. */
 #define LEAVE_MS 15000
-/* Limit for printing, because standard error may be a pipe that nobody reads. */
+/* Limit for printing, because standard error may be a pipe without a reader. */
 #define PRINT_MS 1000
 
 struct run_watchdog {

@@ -16,8 +16,8 @@ typedef struct run_watchdog run_watchdog;
  * process ends. env must outlive the watchdog. Errors: SYSTEM, NO_MEMORY. */
 int run_watchdog_start(run_watchdog **out, dtrain_group *group, const struct rank_env *env, beton_error *err);
 
-/* Call it before the main thread waits for the device; the group would report a failure to it after wait_ms. Time to
- * settle a failure is added, and time in which the process is stopped does not count. what: prefix of a message;
+/* Call it before the main thread waits for the device; the group would report a failure to it after wait_ms. The limit
+ * adds the time to settle a failure, and does not count time while the process is stopped. what: prefix of a message;
  * copied. */
 void run_watchdog_arm(run_watchdog *watchdog, const char *what, int wait_ms);
 void run_watchdog_disarm(run_watchdog *watchdog);

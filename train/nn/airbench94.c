@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The network of airbench94 (legacy/airbench94.py of KellerJordan/cifar10-airbench): a 2 x 2 convolution with weights
- * that are computed from the training pictures and not trained, and three groups of two convolutions. The names are
- * those of its state_dict, so weights can be exchanged. Its last max pool is 3 x 3, which for 32 x 32 pictures is the
- * whole input; here the pool covers the whole input for other sizes too.
+ * that are computed from the training pictures and not trained, and three groups of two convolutions. The names are as
+ * in its state_dict, so weights can be exchanged. Its last max pool is 3 x 3, which for 32 x 32 pictures is the whole
+ * input; here the pool covers the whole input for other sizes too.
  */
 #include <stdio.h>
 

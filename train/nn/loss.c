@@ -266,7 +266,7 @@ static dtrain__node *node_of(dtrain_graph *graph, const char *what, dtrain_tenso
 			 node->kind == DTRAIN_OP_LINEAR_XENT_BIAS_EVAL);
 	if (is_loss && node->outputs[0] == losses)
 		return node;
-	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s: the tensor is no loss of each row", what);
+	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s: the tensor is not a loss of each row", what);
 	return NULL;
 }
 

@@ -61,8 +61,8 @@ dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "model '%s': %lld classes", model,
 					  (long long)classes);
 	if (source->shape.ndim != 4)
-		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "model '%s': the input is no picture batch",
-					  model);
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "model '%s': the input is not a batch of pictures", model);
 	for (int i = 0; i < MODEL_COUNT; i++) {
 		if (strcmp(models[i].name, model) != 0)
 			continue;

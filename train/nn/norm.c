@@ -6,7 +6,7 @@
 #include "core/params.h"
 #include "core/shape.h"
 
-/* Inputs of the forward ops in front of the moments and the residual. */
+/* Inputs of the forward ops before the moments and the residual. */
 #define NORM_INPUTS 5
 
 static dtrain_batch_norm_options default_options(bool relu)

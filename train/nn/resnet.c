@@ -6,7 +6,7 @@
 
 #include "models.h"
 
-/* "layer3.12", also with ".downsample.0" behind it. */
+/* "layer3.12", also followed by ".downsample.0". */
 #define BLOCK_NAME_SIZE 32
 #define NAME_SIZE (BLOCK_NAME_SIZE + 32)
 
@@ -43,8 +43,8 @@ static dtrain_tensor shortcut(dtrain_graph *graph, const char *block, dtrain_ten
 	return dtrain_batch_norm(graph, name, x, false);
 }
 
-/* The last batch norm of a block, which adds the shortcut. It comes behind the shortcut on all devices, even those that
- * add in a separate op, so that the order of parameters is the same. */
+/* The last batch norm of a block, which adds the shortcut. It comes after the shortcut on all devices, including
+ * devices that add in a separate op, so that the order of parameters is the same. */
 static dtrain_tensor norm_add(dtrain_graph *graph, const char *block, int index, dtrain_tensor y,
 			      dtrain_tensor residual)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The network of FFCV's CIFAR-10 example (examples/cifar/train_cifar.py), which comes from KakaoBrain's torchskeleton.
- * The names are those of the example's state_dict, so weights can be exchanged; initial weights are PyTorch's defaults.
+ * The names are as in the example's state_dict, so weights can be exchanged; initial weights are PyTorch's defaults.
  */
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ static dtrain_tensor conv_bn(dtrain_graph *graph, const char *name, dtrain_tenso
 	return dtrain_batch_norm(graph, part, x, true);
 }
 
-/* x + two layers of x, without an activation behind the sum. */
+/* x + two layers of x, without an activation after the sum. */
 static dtrain_tensor residual(dtrain_graph *graph, const char *names[2], dtrain_tensor x, int64_t channels)
 {
 	dtrain_tensor y = conv_bn(graph, names[0], x, channels, 3, 1, 1);

@@ -36,7 +36,7 @@
 		.epsilon = 1e-6, .deviation = 0.02                                                                     \
 	}
 
-/* Models of tokens, then those of pictures. */
+/* Models of tokens, then models of pictures. */
 static const struct {
 	const char *name;
 	dtrain_transformer description;

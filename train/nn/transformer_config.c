@@ -168,7 +168,7 @@ static const char *const idle_keys[] = {"architectures",
 
 #define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
 
-/* defaults: those of Hugging Face's configuration class. */
+/* defaults: as in Hugging Face's configuration class. */
 static const struct {
 	const char *name;
 	const config_key *keys;
@@ -441,7 +441,7 @@ static int find_type(const char *path, const json_t *root, dtrain_transformer *o
 		       path, json_string_value(value));
 }
 
-/* What files leave out. */
+/* Derives values that files leave out. */
 static void derive(dtrain_transformer *t)
 {
 	if (!t->inner)

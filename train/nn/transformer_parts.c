@@ -76,7 +76,7 @@ dtrain_tensor dtrain__norm(dtrain_graph *graph, const dtrain_transformer *t, con
 		       : dtrain_layer_norm_without_bias(graph, name, x, t->epsilon);
 }
 
-/* A bias of t * c channels, of which each has one element. */
+/* A bias of t * c channels, each of one element. */
 dtrain_tensor dtrain__add_to_each(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor table)
 {
 	const dtrain_shape *known = dtrain_graph_shape(graph, x);

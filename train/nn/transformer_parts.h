@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the transformers are built from, and the function that builds each of them.
+ * Parts of the transformers, and the function that builds each transformer.
  */
 #ifndef DTRAIN_NN_TRANSFORMER_PARTS_H
 #define DTRAIN_NN_TRANSFORMER_PARTS_H
@@ -55,7 +55,7 @@ dtrain_attention_options dtrain__attention_options(const dtrain_graph *graph, co
 bool dtrain__transformer_check_split(dtrain_graph *graph, const dtrain_transformer *t);
 /* A parameter [rows, columns] with normal initial values. */
 dtrain_tensor dtrain__table(dtrain_graph *graph, const char *name, int64_t rows, int64_t columns, double deviation);
-/* The rows of a table of positions for each token: those that inputs->position names, or the first t. */
+/* The rows of a table of positions for each token: at inputs->position, or the first t. */
 dtrain_tensor dtrain__add_positions(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor table,
 				    const dtrain_transformer_inputs *inputs);
 

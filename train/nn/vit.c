@@ -51,8 +51,8 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, dtr
 	return residual(graph, t, x, y, random, 2 * layer + 1);
 }
 
-/* Pictures [b, 3, h, w] to tokens [b, patches, width]: a convolution without overlap. The initial values of timm are
- * those of nn.Conv2d, those of big_vision LeCun's and zeros. */
+/* Pictures [b, 3, h, w] to tokens [b, patches, width]: a convolution without overlap. timm's initial values are
+ * nn.Conv2d's; big_vision's are LeCun's and zeros. */
 static dtrain_tensor embed_patches(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor image)
 {
 	static const char name[] = "patch_embed.proj";
@@ -75,7 +75,7 @@ static dtrain_tensor embed_patches(dtrain_graph *graph, const dtrain_transformer
 	return dtrain_permute(graph, dtrain_reshape(graph, x, &rows), (const int[]){0, 2, 1});
 }
 
-/* The class token, if there is one, in front of those of each picture, and the positions. */
+/* Prepends the class token, if any, to each picture's tokens, and adds the positions. */
 static dtrain_tensor add_class_and_positions(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor x)
 {
 	const dtrain_shape *known = dtrain_graph_shape(graph, x);
@@ -130,7 +130,7 @@ static dtrain_tensor pool(dtrain_graph *graph, const dtrain_transformer *t, dtra
 static bool check_image(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_shape *image)
 {
 	if (image->ndim != 4) {
-		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "vit: the input is no picture batch");
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "vit: the input is not a batch of pictures");
 		return false;
 	}
 	int64_t height = image->dim[2], width = image->dim[3];

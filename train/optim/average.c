@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Second sets of weights beside those that are trained, around any kind of optimizer: states that the kind does not
- * know of, with ops of their own. Lookahead's slow weights take the fast ones back to themselves; a moving average
- * leaves them alone.
+ * Second sets of weights beside the trained ones, for any kind of optimizer: states that the kind does not know, with
+ * ops of their own. Lookahead's slow weights are copied back to the fast ones; a moving average leaves them unchanged.
  */
 #include "common/error.h"
 #include "core/params.h"

@@ -38,8 +38,8 @@ static int add_all_norms(dtrain_optimizer *optimizer, const dtrain_op_attrs *att
 				  : status;
 }
 
-/* The largest of all ranks without a maximum over ranks, of which NaN might not be part: each rank has a state of its
- * own in a table, the ranks add up their tables, in which the others' states are 0, and the largest number is taken. */
+/* The largest norm of all ranks. A maximum over ranks might ignore NaN, so each rank has its own state in a table, zero
+ * in the other ranks' tables; the ranks add up their tables, and the largest number is taken. */
 static int find_largest(dtrain_optimizer *optimizer, const dtrain_op_attrs *attrs, beton_error *err)
 {
 	const dtrain__sharding *sharding = &optimizer->params->sharding;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What norms of gradients are made of, in an order that does not depend on how ranks share the parameters. Every unit
- * is divided into as many pieces as norm_parts; no shard divides a piece. Each piece has its own state of clipping in a
- * table, where its part is added up. Ranks add up their tables, in which the others' pieces are 0, so that the order of
- * these additions does not matter. Then the table is halved until one state is left.
+ * Norms of gradients, added up in an order that does not depend on how ranks share the parameters. Every unit is
+ * divided into norm_parts pieces; no shard divides a piece. Each piece has its own state of clipping in a table, where
+ * its part is added up. Ranks add up their tables; each piece is zero in all but one, so that the order of these
+ * additions does not matter. Then the table is halved until one state is left.
  */
 #include "common/error.h"
 #include "core/params.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Updates of offloaded parameters. Three streams of the parameters' device work side by side, unit by unit: one copies
- * gradients to the host, one calls the host, which updates the unit, and one copies the new values to the device.
- * Nothing here waits, and all of it may be captured. What needs the gradients of all units (their norm, whether any is
- * infinite) is computed on the device, which has them; updates then begin when four floats of it have come. Where the
- * sync has copied a unit's gradients to the host, and their memory is about to end, they are read when it tells.
+ * gradients to the host, one calls the host, which updates the unit, and one copies the new values to the device. This
+ * code never waits, and all of it may be captured. Numbers that need the gradients of all units (their norm, whether
+ * any is infinite) are computed on the device, which has them; updates then begin when four floats of it have come.
+ * Where the sync has copied a unit's gradients to the host, and their memory is about to end, they are read when it
+ * calls.
  */
 #include <stdlib.h>
 
@@ -88,7 +89,7 @@ void dtrain__host_update_close(dtrain_optimizer *optimizer)
 	dtrain_event *events[] = {host->behind, host->scaled, host->ended[0], host->ended[1], host->ended[2]};
 	for (int i = 0; i < STREAMS; i++)
 		if (streams[i]) {
-			/* After a step that was given up, nobody else has waited. */
+			/* After an abandoned step these streams may still run. */
 			api->stream_synchronize(streams[i], NULL);
 			api->stream_destroy(streams[i]);
 		}
@@ -129,7 +130,7 @@ static void run_on_host(dtrain_optimizer *optimizer, int first, int count, int r
 		dtrain__offload_fail(params, &failure);
 }
 
-/* What is in front of the ranges' ops. */
+/* Runs the ops before the ranges'. */
 static void begin_step(void *context)
 {
 	dtrain_optimizer *optimizer = context;
@@ -191,7 +192,7 @@ static bool needs_all(const dtrain_optimizer *optimizer)
 	return dtrain__optimizer_scale(optimizer) != NULL;
 }
 
-/* What is in front of updates and reads a unit's gradients that leave. */
+/* Runs the ops before updates that read a unit's gradients before these leave the device. */
 static int read_leaving(dtrain_optimizer *optimizer, int unit, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain__update_ops *before = &optimizer->before;
@@ -250,7 +251,7 @@ static int fetch_scaler(const dtrain_optimizer *optimizer, dtrain_stream *stream
 	return status == BETON_OK ? follow(optimizer, host->updates, host->scaled, host->fetches, err) : status;
 }
 
-/* The new values, behind all that read the old ones. */
+/* Sends the new values, after all reads of the old ones. */
 static int send_all(const dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain_device_api *api = api_of(optimizer);
@@ -264,7 +265,7 @@ static int send_all(const dtrain_optimizer *optimizer, dtrain_stream *stream, be
 	return status;
 }
 
-/* Nothing of this step goes on beside the next one, and a capture ends with its own stream alone. */
+/* Ends all work of this step before the next one; a capture must end with its own stream alone. */
 static int join(const dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain__host_update *host = optimizer->host_update;
@@ -282,7 +283,7 @@ static void end_step(dtrain__host_update *host)
 	host->begun = false;
 }
 
-/* What the units that were told about have added to: states of the device that each step finds 0. The inspection of a
+/* Zeroes the device's sums that each step must find 0, to which units may have added already. The inspection of a
  * scaler's first range begins anew on its own. */
 static int forget_read(const dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {

@@ -115,7 +115,7 @@ static int check_range(const dtrain_params *params, const dtrain_optimizer_optio
 	bool aligned = begin % DTRAIN_PARAM_ALIGN == 0 && (end % DTRAIN_PARAM_ALIGN == 0 || end == count);
 	if (!all && !(begin >= 0 && begin < end && end <= count && aligned))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: elements %lld to %lld are no range of runs of %d in a flat space of %lld",
+			       "%s: elements %lld to %lld are not a range of runs of %d in a flat space of %lld",
 			       options->kind, (long long)begin, (long long)end, DTRAIN_PARAM_ALIGN, (long long)count);
 	return BETON_OK;
 }
@@ -139,7 +139,7 @@ static int check_clip_norm(const dtrain_params *params, const dtrain_optimizer_o
 	return BETON_OK;
 }
 
-/* What works on whole arrays, or with buffers, which are on the device. */
+/* Refuses options that work on whole arrays, or with buffers, which are on the device. */
 static int check_offloaded(const dtrain_params *params, const dtrain_optimizer_options *options, beton_error *err)
 {
 	const char *what = options->lookahead                  ? "lookahead"
@@ -155,7 +155,7 @@ static int check_offloaded(const dtrain_params *params, const dtrain_optimizer_o
 int dtrain__optimizer_check(const dtrain_params *params, const dtrain_optimizer_options *options, beton_error *err)
 {
 	if (!options->kind || !dtrain__optimizer_kind_find(options->kind))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "optimizer: there is no kind '%s'",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "optimizer: unknown kind '%s'",
 			       options->kind ? options->kind : "");
 	if (!(options->grad_divisor > 0 && isfinite(options->grad_divisor)))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: gradients divided by %g, not by a number > 0",

@@ -28,7 +28,7 @@ static int check(const double *h, beton_error *err)
 {
 	return h[NS_STEPS] == floor(h[NS_STEPS])
 		       ? BETON_OK
-		       : bt_fail(err, BETON_INVALID_ARGUMENT, "muon: ns_steps %g is no whole number", h[NS_STEPS]);
+		       : bt_fail(err, BETON_INVALID_ARGUMENT, "muon: ns_steps %g is not a whole number", h[NS_STEPS]);
 }
 
 static int create(dtrain_optimizer *optimizer, beton_error *err)

@@ -316,7 +316,7 @@ static int open_ranges(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 	return status;
 }
 
-/* What has no memory on the device yet. options: filled from given. *out: NULL on failure. */
+/* Opens the parts that need no device memory yet. options: filled from given. *out: NULL on failure. */
 static int open_optimizer(dtrain_params *params, const dtrain_optimizer_options *given,
 			  dtrain_optimizer_options *options, dtrain_optimizer **out, beton_error *err)
 {

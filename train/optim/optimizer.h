@@ -120,7 +120,7 @@ struct dtrain_optimizer {
 	int norm_parts;
 	dtrain_norm norm;
 	float *norm_table;       /* see norm.c; NULL: none */
-	size_t norm_table_bytes; /* of its states, without those that stay 0 */
+	size_t norm_table_bytes; /* of its states, without states that stay 0 */
 	double *hypers;          /* [num_groups][kind->facts.num_hypers] */
 	int32_t num_groups;
 	void *scaler; /* the loss scaler's state; NULL: none */
@@ -133,7 +133,7 @@ struct dtrain_optimizer {
 	float *step;             /* DTRAIN_STEPS elements on the device; NULL: the kind counts no steps */
 	const bool *adamw;       /* dtrain_optimizer_options.adamw, while the optimizer is made */
 	void *stand_in;          /* of all arrays, while ops are measured that never run; NULL: each has its own */
-	/* What apply does: on the parameters' device, on the optimizer's, and on the parameters' again. */
+	/* The ops of apply: on the parameters' device, on the optimizer's, and on the parameters' again. */
 	dtrain__update_ops before, update, after;
 	dtrain__host_update *host_update; /* NULL: both are the same device */
 	dtrain__average averages[DTRAIN__AVERAGES];
@@ -160,7 +160,7 @@ void *dtrain__optimizer_element(const dtrain_optimizer *optimizer, void *array, 
 /* The values, gradients, and a state by its index, of the range for which ops are being added. */
 dtrain__argument dtrain__optimizer_values(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer);
-/* Adds an op in front of updates: raw gradients, state, [more] -> state. Nothing if the gradients have no memory,
+/* Adds an op before updates: raw gradients, state, [more] -> state. Adds nothing if the gradients have no memory,
  * because they are all zero. */
 int dtrain__optimizer_add_reader(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 				 dtrain__argument state, dtrain__argument more, beton_error *err);
@@ -168,8 +168,8 @@ dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int 
 /* The scalars of the groups, and the group of each run of DTRAIN_PARAM_ALIGN elements. */
 dtrain__argument dtrain__optimizer_scalars(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_groups(const dtrain_optimizer *optimizer);
-/* What updates divide gradients by, on the parameters' device: the state of the scaler or of clipping; NULL: nothing.
- */
+/* The divisor of gradients in updates, on the parameters' device: the state of the scaler or of clipping; NULL:
+ * none. */
 void *dtrain__optimizer_scale(const dtrain_optimizer *optimizer);
 /* The scaler argument of an update; memory NULL: none. */
 dtrain__argument dtrain__optimizer_scaler(const dtrain_optimizer *optimizer);
@@ -203,8 +203,8 @@ int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind k
  * [the third state]. */
 int dtrain__optimizer_add_moments(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 				  beton_error *err);
-/* Puts `count` ops on the stream, or all of them. Gradients that leave must be in the arena for those that read them.
- */
+/* Puts `count` ops on the stream, or all of them. Gradients that leave must be in the arena for the ops that read
+ * them. */
 int dtrain__optimizer_run_part(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, int first, int count,
 			       dtrain_stream *stream, beton_error *err);
 int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
@@ -225,8 +225,8 @@ void dtrain__fill_rates(const double *hypers, double lr, float *scalars);
 bool dtrain__range_has(const dtrain__update_range *range, const dtrain_param *param);
 
 int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err);
-/* Counts the range's pieces, and makes the table of matrices, as the kind needs them. UNSUPPORTED: the range, or a
- * placement, divides a parameter of which the kind needs all. */
+/* Counts the range's pieces, and makes the table of matrices, as the kind needs them. UNSUPPORTED: the kind needs whole
+ * parameters, and the range or a placement divides one. */
 int dtrain__pieces_count(dtrain_optimizer *optimizer, beton_error *err);
 /* Makes the table of the pieces that are counted. */
 int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What some kinds of updates need besides values, gradients and states: the number of the step, and the places of whole
- * parameters.
+ * Further inputs of some kinds of updates: the number of the step, and the places of whole parameters.
  */
 #include <stdlib.h>
 
@@ -87,7 +86,7 @@ static int find_shapes(dtrain_optimizer *optimizer, beton_error *err)
 	return BETON_OK;
 }
 
-/* The place of a matrix: those of its shape are there in the order of parameters. */
+/* The place of a matrix: matrices of its shape are stored in the order of parameters. */
 static int64_t place_of(const dtrain_optimizer *optimizer, int index)
 {
 	const dtrain_matrices mine = shape_of(dtrain_params_at(optimizer->params, index)),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What --device says: NAME or NAME:INDEX.
+ * The option --device: NAME or NAME:INDEX.
  */
 #ifndef OPTIONS_DEVICE_CHOICE_H
 #define OPTIONS_DEVICE_CHOICE_H
@@ -28,7 +28,7 @@ int run_parse_device(const char *text, run_device_choice *out, beton_error *err)
 int32_t run_device_index(const run_device_choice *choice, int local_rank, bool shared);
 
 /* Opens the device, with the index added to options. If the launcher makes a single GPU visible to each rank (srun
- * --gpus-per-task=1), index 0 is used whatever the rank. Errors: those of dtrain_device_open. */
+ * --gpus-per-task=1), index 0 is used whatever the rank. Errors: dtrain_device_open's. */
 int run_open_device(const run_device_choice *choice, const struct rank_env *env, bool shared,
 		    dtrain_device_options *options, dtrain_device **out, beton_error *err);
 

@@ -33,7 +33,7 @@ bool run_optimizer_default(const dtrain_optimizer_kind *kind, const option_row *
 	const dtrain_hyper *hyper = find_hyper(kind, row->name);
 	bool rate = strcmp(row->name, "lr") == 0, clip = strcmp(row->name, "clip-norm") == 0;
 	*out = rate ? kind->lr : clip ? kind->clip_norm : hyper ? hyper->standard : 0;
-	/* What a row has is SGD's. */
+	/* A row's default is SGD's. */
 	if (row->standard && strcmp(kind->name, "sgd") == 0)
 		*out = strtod(row->standard, NULL);
 	return rate || clip || hyper;

@@ -13,7 +13,7 @@ enum { RUN_HYPERS_MAX = 16 };
 /* The kind's default of a row with of_kind. False: the kind has no such number. */
 bool run_optimizer_default(const dtrain_optimizer_kind *kind, const option_row *row, double *out);
 
-/* Gives each option of the optimizer that is not set the default of its kind, and drops those that other kinds have.
+/* Gives each option of the optimizer that is not set its kind's default, and drops other kinds' options.
  * INVALID_ARGUMENT: an unknown kind, or an option of another kind on the command line. */
 int run_optimizer_complete(run_options *options, beton_error *err);
 

@@ -27,7 +27,7 @@ typedef enum run_resume_mode {
 	RUN_RESUME_AUTO = 2, /* if there is a checkpoint */
 } run_resume_mode;
 
-/* What is printed of the memory that a run needs. */
+/* How much is printed of the memory that a run needs. */
 typedef enum run_plan {
 	RUN_PLAN_NO = 0,
 	RUN_PLAN_SHORT = 1,
@@ -241,10 +241,10 @@ typedef struct run_options {
  * range. */
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err);
 
-/* Call it after run_options_parse if the run may be resumed. Options not given in argv are set to those of the newest
+/* Call it after run_options_parse if the run may be resumed. Options not given in argv are taken from the newest
  * checkpoint of --checkpoint, if it has options; changes are recorded. world_size: ranks started by another launcher;
  * 0: none. Errors: INVALID_ARGUMENT, NOT_FOUND (no checkpoint, and resume is not RUN_RESUME_AUTO), MISMATCH (an option
- * that cannot change is given with another value), those of a damaged checkpoint if there is no good one. */
+ * that cannot change is given with another value), and a damaged checkpoint's error if all are damaged. */
 int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err);
 
 /* With --global-batch, sets batch_size to a rank's share. Call it when world_size is final. INVALID_ARGUMENT: the ranks

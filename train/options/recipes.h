@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recipes: ways to train, as files of options. A line is an option as on the command line (`--lr 0.5`, `--lr=0.5`,
- * `--nesterov`), without quotes: the value goes to the end of the line. What follows a # at the beginning of a line or
- * behind a blank is a comment. The comment at the top is the title, in one line, and what is to be known besides. */
+ * `--nesterov`), without quotes: the value goes to the end of the line. A # at the beginning of a line or after a blank
+ * begins a comment. The comment at the top is the title, in one line, and notes. */
 #ifndef OPTIONS_RECIPES_H
 #define OPTIONS_RECIPES_H
 

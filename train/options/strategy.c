@@ -60,7 +60,7 @@ static int64_t ranks_of_copy(const run_options *options, const struct rank_env *
 	return ranks / run_axes_model_ranks(options);
 }
 
-/* What a method does not send is of sums over copies. shard: ranks that share one. */
+/* Methods that keep an error sum over copies of the parameters. shard: ranks that share one. */
 static int check_compression(const run_options *options, int64_t ranks, int64_t shard, beton_error *err)
 {
 	const char *method = compression_of(options);
@@ -82,7 +82,7 @@ int run_strategy_check_world(const run_options *options, beton_error *err)
 			       "%s was trained with --shard %" PRId64 ", and %" PRId64
 			       " rank%s cannot be divided like that: give another --shard, 0 for %s",
 			       options->saved->path, shard, ranks, bt_plural((uint64_t)ranks),
-			       options->strategy == RUN_STRATEGY_HSDP ? "those of a machine" : "all ranks");
+			       options->strategy == RUN_STRATEGY_HSDP ? "a machine's" : "all ranks");
 	if (known && ranks % shard != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--shard %" PRId64 " does not divide the number of ranks, %" PRId64, shard, ranks);

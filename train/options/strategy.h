@@ -13,7 +13,7 @@
 bool run_strategy_is_async(const run_options *options);
 /* The number of ranks whose batches make a step. */
 int64_t run_strategy_shares(const run_options *options);
-/* What they are called: "rank" or "worker". */
+/* Their name: "rank" or "worker". */
 const char *run_strategy_sharer(const run_options *options);
 /* INVALID_ARGUMENT: the ranks cannot be divided so. Call it when world_size is final. */
 int run_strategy_check_world(const run_options *options, beton_error *err);

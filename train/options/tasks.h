@@ -15,10 +15,10 @@ int run_task_find(const char *name);
 /* The index of the only task that has a model of that name, or that description; -1: none, or several. */
 int run_task_of_model(const char *name);
 
-/* The only task that has the row's option: those whose value is part of a task's own options. -1: all have it. */
+/* The only task with the row's option, if its value is part of a task's own options. -1: all have it. */
 int run_task_of(const option_row *row);
 
-/* The task's default for the row; NULL: that of all tasks. */
+/* The task's default for the row; NULL: as for all tasks. */
 const char *run_task_default(const engine_task *task, const option_row *row);
 
 /* INVALID_ARGUMENT: an option on the command line or in the recipe is another task's. */

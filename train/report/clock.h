@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the time of an epoch goes. Each nanosecond is of one part, so that the parts sum up to the whole. While steps
- * are made, what is measured of each step says how their time is divided: a device may compute while this process waits
- * for data, and then nobody has waited. */
+ * The time of an epoch by activity. Each nanosecond belongs to one part, so that the parts sum up to the whole. The
+ * measurements of each step divide the time of steps: if the device computes while this process waits for data, that
+ * time is not waiting. */
 #ifndef REPORT_CLOCK_H
 #define REPORT_CLOCK_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run tells of itself: records of each step, evaluation and epoch for the log and for TensorBoard, and lines for
- * people. */
+ * A run's reports: records of each step, evaluation and epoch for the log and for TensorBoard, and lines for people. */
 #ifndef REPORT_METRICS_H
 #define REPORT_METRICS_H
 
@@ -43,7 +42,7 @@ typedef struct run_evaluation {
 	int64_t step;  /* completed before it */
 	bool average;  /* the weights were the moving average */
 	engine_evaluation result;
-	/* Of this process: training so far without evaluations, and this evaluation. */
+	/* Seconds in this process: training so far without evaluations, and this evaluation. */
 	double train_seconds;
 	double val_seconds;
 } run_evaluation;
@@ -100,7 +99,7 @@ typedef struct run_metrics_options {
 typedef struct run_metrics run_metrics;
 
 /* Writes the record that the run begins. The options and the beginning are copied but for the texts of the options.
- * Errors: those of run_tensorboard_open; NO_SPACE, IO (naming the file). */
+ * Errors: NO_SPACE, IO (naming the file), and run_tensorboard_open's. */
 int run_metrics_open(const run_metrics_options *options, const run_beginning *beginning, run_metrics **out,
 		     beton_error *err);
 

@@ -17,7 +17,7 @@
 
 #define PRINT_EVERY_NS UINT64_C(2000000000)
 #define SHOW_EVERY_NS UINT64_C(100000000)
-/* Of the newest step in the running mean. */
+/* Weight of the newest step in the running mean. */
 #define NEWEST 0.05
 
 void run_progress_open(run_progress *self, const run_beginning *beginning, bool quiet, int64_t print_every)
@@ -71,7 +71,7 @@ static void show_line(run_progress *self, const char *text)
 		note_failure(self, printf("%c%s\n", STATUS_LINE_MARK, text) >= 0 && fflush(stdout) == 0 ? 0 : errno);
 }
 
-/* Whether `interval` has passed since *before, which then becomes now. */
+/* Whether `interval` has passed since *before; if so, *before becomes now. */
 static bool is_due(uint64_t *before, uint64_t interval, bool always)
 {
 	uint64_t now = bt_now_ns();

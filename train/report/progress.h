@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run prints for people. On a terminal one line is rewritten in place; in a file or a pipe there is a line every
+ * A run's progress for people. On a terminal one line is rewritten in place; in a file or a pipe there is a line every
  * few steps. Lines about evaluations and epochs stay in both. */
 #ifndef REPORT_PROGRESS_H
 #define REPORT_PROGRESS_H

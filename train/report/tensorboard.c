@@ -29,7 +29,7 @@ struct run_tensorboard {
 	char *path;
 };
 
-/* CRC-32C, turned and shifted, so that a checksum of data with checksums in it is no weaker. */
+/* CRC-32C, rotated and shifted, so that checksums within the data do not weaken it. */
 static uint32_t checksum(void *data, size_t size)
 {
 	uint32_t crc = crc32_iscsi(data, (int)size, UINT32_MAX) ^ UINT32_MAX;

@@ -111,7 +111,8 @@ uint64_t random_number()
 	uint64_t number;
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		throw std::system_error(errno, std::generic_category(), "getrandom");
-	/* Positive, since numbers are signed and -1 means none, with room for those of all peers behind it. */
+	/* Positive, since numbers are signed and -1 means none, and small enough that all peers' numbers, which follow,
+	 * fit. */
 	return number >> 2;
 }
 

@@ -76,8 +76,8 @@ class Connector : public gloo::transport::tcp::Handler
 	void end(bool thrown);
 	void set_timer(std::chrono::nanoseconds in);
 
-	/* Runs the task on the event loop's thread. Returns when the loop has handled the events that were ready
-	 * before, and those that the task caused. */
+	/* Runs the task on the event loop's thread. Returns when the loop has handled the events that were ready before
+	 * and the events that the task caused. */
 	void run_in_loop(std::function<void()> task);
 	void take_turn();
 

@@ -35,7 +35,7 @@
 /* A tag that no collective uses. */
 #define INTRODUCTION_TAG UINT32_MAX
 
-/* What a rank sends to a peer, to identify itself. */
+/* A rank's message to a peer, which identifies it. */
 typedef struct introduction {
 	uint8_t secret[GLOO_SECRET_SIZE]; /* the peer's secret */
 	uint32_t rank;

@@ -44,7 +44,7 @@ using std::chrono::milliseconds;
 namespace
 {
 
-/* Slots of send and recv, apart from those of collectives, whose prefixes are 1 to 8. */
+/* Slots of send and recv, distinct from the collectives', whose prefixes are 1 to 8. */
 constexpr uint64_t point_to_point_slots = 0x40ull << 56;
 
 /* In older Gloo each pair listens for itself and accepts the first connection (gloo_shield.h). In newer Gloo the device
@@ -190,7 +190,7 @@ template <typename Function> int guarded(gloo_failure *failure, Function functio
 
 /* Types of 16 bits, which compute in F32 and round each result to nearest even once. Gloo has no bfloat16 on the CPU,
  * and its float16 loses some sums: its assignment compares bits with a number, and leaves out what seems equal
- * (pytorch/pytorch#152300). Its conversions are right, and are faster than those of common/half.h. */
+ * (pytorch/pytorch#152300). Its conversions are correct, and faster than common/half.h's. */
 template <float (*Widen)(uint16_t), uint16_t (*Narrow)(float)> struct small_float {
 	uint16_t bits;
 

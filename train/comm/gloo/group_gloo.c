@@ -76,7 +76,7 @@ static gloo_reduction reduction_of(dtrain_reduce_op op)
  * many ranks, of one. */
 enum { PIECE_BYTES = 1 << 20, LEAST_BYTES = 32 << 10 };
 
-/* A piece of each rank's part, one behind the other. */
+/* Packs one piece of each rank's part, one after another. */
 static void pack(char *out, const dtrain_group_call *call, int size, size_t first, size_t count)
 {
 	size_t element = dtrain_dtype_size(call->dtype), part = (size_t)call->count * element;

@@ -4,7 +4,8 @@
  * ends, whatever the other ranks do meanwhile, and raises the group's alarm: this thread waits for it, and fails the
  * group, which aborts its operations. Gloo itself wakes no wait for bytes that are on their way.
  *
- * The same where a rank of the job is lost that is not in the group, or of which there is no sign: see presence.c.
+ * The alarm is also raised for a lost rank of the job outside the group, and for a rank that gives no sign: see
+ * presence.c.
  *
  * A rank that destroys the group has left, and is not lost: it says how many collectives it has completed. Only
  * collectives after these, and messages from or to it that do not end soon, wait for it in vain.

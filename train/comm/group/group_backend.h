@@ -22,8 +22,8 @@ typedef struct group_membership {
 	int timeout_ms;          /* of an operation */
 	int join_timeout_ms;     /* of meeting and connecting */
 	char host[BT_HOST_SIZE]; /* this machine's address for other ranks; set when the ranks have met */
-	const int *world; /* of each rank, its number in the group that was split; NULL: this is no part of one */
-	int store_rank;   /* which runs the store's server; -1: none does; set when the ranks have met */
+	const int *world;        /* each rank's number in the group that was split; NULL: not split */
+	int store_rank;          /* which runs the store's server; -1: none does; set when the ranks have met */
 } group_membership;
 
 /* The number that messages call a rank by: users number the ranks of the whole job. */

@@ -90,7 +90,7 @@ static int count_up(const group_membership *member, const char *what, int64_t *s
 	return status;
 }
 
-/* get_text after a failure, when it may take ANSWER_MS at most. *out is NULL if there is no text. */
+/* get_text after a failure, for at most ANSWER_MS. *out is NULL if it finds no text. */
 static int get_text_soon(const group_membership *member, const char *what, int rank, char **out, beton_error *err)
 {
 	char *key = make_key(member, what, rank);
@@ -383,7 +383,7 @@ bool dtrain__group_report_fault(const group_membership *member, group_history *h
 	dtrain__progress_format(&progress, code, text);
 	if (set_text_within(member, "report", member->rank, text, again ? AGAIN_MS : ANSWER_MS))
 		return false;
-	/* Only a rank that saw the alarm can follow, so the one that raises it first never does. */
+	/* Only a rank that saw the alarm can follow, so the rank that raises it first never does. */
 	*follows = code == BETON_PEER_LOST && dtrain__group_is_alarmed(member, true, NULL);
 	/* If this fails, the last will raises the alarm when the process ends. */
 	set_text_soon(member, "alarm", -1, FAULT);
@@ -500,7 +500,7 @@ void dtrain__group_agree_on_fault(const group_membership *member, group_history 
 		long code = strtol(verdict, &message, 10);
 		if (message != verdict && *message == ' ' && code < 0 && code > -1000)
 			bt_fail(err, (int)code, "%s", message + 1);
-		/* Without this a rank would say of itself that there is no sign of it. */
+		/* Without this a rank would report itself as giving no sign. */
 		if (get_text_soon(member, "silent", member->rank, &silent, &ignored) == BETON_OK)
 			bt_prefix(err, "the other ranks have given up rank %d, which is this one",
 				  dtrain__world_rank(member, member->rank));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that groups use: the backend's, of which each group's ranks can know in a window, or the device's.
+ * Memory that groups use: the device's, or the backend's, which each group's ranks can register in a window.
  *
  * A window belongs to a communicator, but the memory may outlive the group: parameters are freed last. So whichever of
  * the two is destroyed first closes the window, and the other one finds none.
@@ -29,7 +29,7 @@ struct dtrain_group_memory {
 	bool lost; /* operations that could not be ended may still use it */
 };
 
-/* What a rank tells the others. */
+/* A rank's message to the others. */
 typedef struct memory_offer {
 	uint64_t bytes;
 	int32_t windows; /* whether the memory can have a window */

@@ -28,7 +28,7 @@ typedef struct group_progress {
 	char signature[96]; /* must be equal on all ranks in the current one: "allreduce of 1024 f32 (sum)" */
 } group_progress;
 
-/* Of a rank of the group. */
+/* Takes the progress of a rank of the group. */
 void dtrain__progress_take(group_history *history, const group_membership *member, group_progress *out);
 /* Progress as text: `code`, then three lines. parse returns false for any other text, but always sets *code. */
 #define GROUP_PROGRESS_TEXT 400

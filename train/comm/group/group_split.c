@@ -34,7 +34,7 @@ static part_place find_place(const int64_t *all, int size, int self)
 	return place;
 }
 
-/* Whether a communicator is split. All of its ranks must take part, even those that become alone or join no part. */
+/* Whether a communicator is split. All of its ranks must take part, even if they end up alone or in no part. */
 static bool makes_communicators(const dtrain_group *group, const int64_t *all)
 {
 	for (int rank = 0; group->streams && group->streams->state && rank < group->member.size; rank++) {
@@ -55,7 +55,7 @@ static int *list_part(const dtrain_group *group, const int64_t *all, int count)
 	return world;
 }
 
-/* Of the part's ranks: see group_streams. NULL: out of memory, or the group has none. */
+/* Lists the machines of the part's ranks: see group_streams. NULL: out of memory, or the group has no list. */
 static int *list_machines(const dtrain_group *group, const int64_t *all, int count)
 {
 	const int *of_group = group->streams ? group->streams->machines : NULL;

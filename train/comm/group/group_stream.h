@@ -22,7 +22,7 @@ typedef enum group_health {
 typedef struct stream_watch {
 	struct stream_watch *next;
 	dtrain_event *event;
-	uint64_t since_ns; /* 0: others are in front of it */
+	uint64_t since_ns; /* 0: earlier operations still run */
 	char what[64];
 } stream_watch;
 
@@ -77,7 +77,7 @@ struct group_streams {
  * NULL: none. */
 int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *backend, const group_streams *parent,
 			   group_streams **out, beton_error *err);
-/* Starts the thread, and adds the group to those that fail together. Not for groups of one rank. */
+/* Starts the thread, and makes the group fail together with the others. Not for groups of one rank. */
 int dtrain__streams_watch(group_streams *streams, beton_error *err);
 /* Undoes that. Called by destroy, which then ends operations in flight with CANCELLED. */
 void dtrain__streams_unwatch(group_streams *streams);

@@ -162,7 +162,7 @@ static void note_duration(group_streams *streams, const dtrain_work *work)
 		dtrain__history_set_duration(streams->history, work->record, work->count, (uint64_t)(ms * 1e6));
 }
 
-/* An operation's time begins when everything in front of it on the stream is complete. */
+/* An operation's time begins when all earlier work on the stream is complete. */
 static void check_deadline(group_streams *streams, dtrain_work *work, uint64_t now)
 {
 	beton_error err = {0};

@@ -9,8 +9,8 @@
 
 #define WORK_LABEL_SIZE 64
 
-/* Extra arguments of an operation. begin and end: events that a stream-ordered group marks in front of and behind the
- * operation on its stream, or NULL; other groups ignore them. label: replaces the group's. */
+/* Extra arguments of an operation. begin and end: events that a stream-ordered group records on its stream before and
+ * after the operation, or NULL; other groups ignore them. label: replaces the group's. */
 typedef struct work_notes {
 	dtrain_event *begin, *end;
 	const char *label;

@@ -12,8 +12,8 @@ const char *dtrain__store_local_host(const dtrain_store *store);
 /* The address at which this process reached the store. */
 const char *dtrain__store_peer_host(const dtrain_store *store);
 
-/* Leaves a last will: the server sets the key to the text, unless the key has a value, when *fd is closed, by the
- * caller, who owns it, or by the end of the process. At most STORE_MAX_WILL bytes. *fd is -1 on failure. */
+/* Leaves a last will: the server sets the key to the text, unless the key has a value, when *fd is closed: by the
+ * caller, which owns it, or by the end of the process. At most STORE_MAX_WILL bytes. *fd is -1 on failure. */
 int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err);
 /* Adds a will to that connection, or changes the text of one; an empty text takes it back. The first will takes effect
  * first. */

@@ -100,7 +100,7 @@ static int explain_hello(const dtrain_store *store, int status, const char *why,
 	else if (status == BETON_PEER_LOST && !*why)
 		reason = "it ends each connection without an answer: no store of this version?";
 	else if (status == BETON_MISMATCH)
-		reason = "the server is no store of this version";
+		reason = "the server is not a store of this version";
 	else if (status == BETON_ACCESS && dtrain__store_has_token(store->token))
 		reason = "its token differs from this process's; all ranks need the same DTRAIN_STORE_TOKEN";
 	else if (status == BETON_ACCESS)
@@ -237,7 +237,7 @@ static int explain(const dtrain_store *store, const store_request *request, int 
 		reason = "the store is gone";
 		break;
 	case BETON_MISMATCH:
-		reason = "the server is no store of this version";
+		reason = "the server is not a store of this version";
 		break;
 	case BETON_NO_SPACE:
 		reason = "the store is full";

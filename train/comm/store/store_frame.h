@@ -55,7 +55,7 @@ typedef struct store_header {
 
 void dtrain__store_pack(const store_header *header, uint8_t out[STORE_HEADER_SIZE]);
 
-/* False: the bytes are no header, or the header breaks a limit. */
+/* Returns false if the bytes are not a header or the header breaks a limit. */
 bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], store_header *out);
 
 void dtrain__store_pack_i64(int64_t value, uint8_t out[8]);

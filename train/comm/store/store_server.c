@@ -68,7 +68,7 @@ struct dtrain_store_server {
 	pthread_t thread;
 	store_content content;
 	connection_list strangers, members;
-	char full[160]; /* why there is no room for another client */
+	char full[160]; /* why another client cannot connect */
 
 	pthread_mutex_t mutex; /* guards the members below, which other threads read */
 	bool was_full;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Gradients of ops: each differentiable kind of <dtrain/ops.def> has a function that appends the nodes which compute
- * the gradients of a node's inputs from those of its outputs.
+ * the gradients of a node's inputs from its outputs' gradients.
  */
 #ifndef DTRAIN_CORE_GRADIENTS_GRADIENTS_H
 #define DTRAIN_CORE_GRADIENTS_GRADIENTS_H

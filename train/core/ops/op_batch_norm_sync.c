@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batch norm whose statistics, and the sums of its gradient, are those of several ranks' batches.
+ * Batch norm with statistics, and sums of its gradient, over several ranks' batches.
  */
 #include "core/op.h"
 #include "core/shape.h"

@@ -31,9 +31,9 @@ static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beto
 	return BETON_OK;
 }
 
-/* Filters of one pixel and of one channel, filters of which several and of which none fit into a piece that a kernel
- * moves at once; matrices and vectors between them; one segment alone. Nothing lies between two segments, because its
- * value is not specified. op_create writes the layouts. */
+/* Filters of one pixel; filters of one channel; filters smaller and larger than the piece that a kernel moves at once;
+ * matrices and vectors between them; one segment alone. Nothing lies between two segments, because its value is not
+ * specified. op_create writes the layouts. */
 static dtrain_segment filters[] = {
 	{0, {4, {16, 8, 3, 3}}, NULL},     {1152, {4, {32, 1, 2, 2}}, NULL},   {1280, {1, {64}}, NULL},
 	{1344, {4, {8, 520, 3, 3}}, NULL}, {38784, {4, {2, 8, 33, 33}}, NULL}, {56208, {4, {7, 48, 1, 1}}, NULL},

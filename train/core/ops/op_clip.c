@@ -43,7 +43,7 @@ static int check_clip(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 		.attrs.clip = {.norm = (of), .max_norm = (most)}, .optional_inputs = (scalers), .bound = 1e-6 \
 	}
 
-/* Sizes around those of the parts that devices cut a range into. */
+/* Sizes close to the parts that devices cut a range into. */
 static const dtrain__op_case grad_norm_cases[] = {
 	NORM_CASE(DTRAIN_NORM_2, 1, 1, 0),       NORM_CASE(DTRAIN_NORM_2, 5, 1, 1),
 	NORM_CASE(DTRAIN_NORM_2, 1003, 3, 0),    NORM_CASE(DTRAIN_NORM_2, 16384, 1, 0),

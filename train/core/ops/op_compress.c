@@ -13,8 +13,7 @@ static int check_flat(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 	return BETON_OK;
 }
 
-/* Blocks or pairs of that many bytes: of what is written all, of what is read those of a part. -1: it has another form.
- */
+/* Number of blocks or pairs of that many bytes: all that are written, or one part's that are read. -1: wrong form. */
 static int64_t lines_of(const dtrain_shape *shape, bool parts, int64_t bytes)
 {
 	if (shape->ndim < 2 || (parts && shape->ndim != 3) || shape->dim[shape->ndim - 1] != bytes)

@@ -96,7 +96,7 @@ static int check_muon(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 	return status == BETON_OK ? check_update(desc, roles, muon->adamw.grad_divisor, err) : status;
 }
 
-/* Of the products: three for each step; one of them multiplies two squares of the shorter side. */
+/* A step has three products; one multiplies two squares of the shorter side. */
 static double flops_of_muon(const dtrain_op_desc *desc)
 {
 	double sum = 0;

@@ -38,7 +38,7 @@ typedef struct cpu_place {
 	size_t offset; /* in the workspace */
 } cpu_place;
 
-/* Values of cpu_place.operand that are no operand. */
+/* Values of cpu_place.operand for memory other than operands. */
 enum { CPU_WORKSPACE = -1, CPU_SCRATCHPAD = -2 };
 
 /* A tensor while the op is built: its place, and its layout, which belongs to the build, to a primitive's description
@@ -64,7 +64,7 @@ typedef struct cpu_step {
 /* The product of one tile in BF16, on one thread. */
 typedef struct cpu_tile {
 	dnnl_primitive_t primitive; /* NULL: no tile has the size */
-	dnnl_memory_t *memories;    /* for each thread those of a, b, c, the scratchpad, and the bias */
+	dnnl_memory_t *memories;    /* each thread's a, b, c, scratchpad, and bias */
 } cpu_tile;
 
 /* The tiles of a product in BF16: those inside, in the last row, in the last column, and in the corner. */
@@ -79,7 +79,7 @@ enum { CPU_OPERANDS_MAX = 2 * DTRAIN_OP_MAX_OPERANDS };
 typedef struct cpu_half {
 	dtrain_op *wide;       /* NULL: the op itself computes */
 	dtrain_op *activation; /* of a linear layer, as an op in the op's type; NULL: none */
-	/* Of inputs and outputs: elements of a copy with the layout's padding (0: the op in F32 gets the operand
+	/* Inputs and outputs: the elements of a copy with the layout's padding (0: the op in F32 gets the operand
 	 * itself), and its place in the workspace. */
 	int64_t counts[CPU_OPERANDS_MAX];
 	size_t places[CPU_OPERANDS_MAX];
@@ -179,7 +179,7 @@ dnnl_primitive_desc_t cpu_made(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_
 /* y = a + b; b may have dimensions of 1 where a and y have more. */
 dnnl_primitive_desc_t cpu_add_pd(cpu_build *build, const_dnnl_memory_desc_t a, const_dnnl_memory_desc_t b,
 				 const_dnnl_memory_desc_t y, const_dnnl_primitive_attr_t attr);
-/* Attributes of a primitive with a relu behind it; the caller destroys them. */
+/* Attributes of a primitive followed by a relu; the caller destroys them. */
 dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build);
 const_dnnl_memory_desc_t cpu_query(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 
@@ -248,8 +248,8 @@ dnnl_status_t cpu_tile_product(const struct dtrain_op *op, const cpu_tile *tile,
 
 void cpu_destroy_tiling(cpu_tiling *tiling);
 
-/* Threads share tiles of fixed size, each of which is oneDNN's product on one thread, so that the result does not
- * depend on the number of threads. */
+/* Threads share tiles of fixed size, each one a oneDNN product on one thread, so that the result does not depend on the
+ * number of threads. */
 int64_t cpu_product_tiles(const cpu_product *p);
 /* One tile, in a parallel region: outside of one oneDNN would divide its sums among threads. */
 dnnl_status_t cpu_product_tile(const struct dtrain_op *op, const cpu_product *p, int64_t tile, void *workspace);

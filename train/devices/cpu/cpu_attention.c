@@ -22,10 +22,10 @@
  */
 enum { FORWARD_QUERIES = 64, FORWARD_KEYS = 512, PIECE = 512, BACKWARD_QUERIES = 256, BACKWARD_KEYS = 64 };
 enum { HALF_BLOCK = 256, HALF_CAUSAL_BLOCK = 128 };
-/* Queries from which on their keys are copied; queries and keys from which on the factors of products are BF16. */
+/* Fewest queries for which keys are copied; fewest queries and keys for which products have BF16 factors. */
 enum { COPIED_FOR = 8, HALF_FOR = 32 };
 /* The op's tilings: for the scores, and the gradients of probabilities; for the values, and the gradients of keys and
- * values; for the gradients of queries. A tile's index tells whether queries and keys are those of the last block. */
+ * values; for the gradients of queries. A tile's index says whether its queries and its keys are in the last block. */
 enum { SCORES, VALUES, OF_KEYS = VALUES, OF_QUERIES };
 
 typedef struct attention {
@@ -44,7 +44,7 @@ typedef struct attention {
 	const int64_t *random;         /* NULL: no dropout */
 	int64_t all_heads, first_head; /* of dropout */
 	int32_t layer;
-	uint32_t threshold; /* as those of cpu_rows.dropout */
+	uint32_t threshold; /* as in cpu_rows.dropout */
 	float factor;
 	void *workspace;
 } attention;
@@ -108,7 +108,7 @@ static void take_factors(attention *g, void *const *operands, void *workspace)
 	}
 }
 
-/* The inputs behind the first `count` ones: random numbers, if the op has them, and segments. */
+/* Takes the inputs after the first `count`: random numbers, if the op has them, and segments. */
 static void take_rest(attention *g, const struct dtrain_op *op, void *const *operands, void *workspace, int count,
 		      bool drops)
 {
@@ -167,7 +167,7 @@ static void product(char of_a, char of_b, int64_t m, int64_t n, int64_t k, const
 	(void)dnnl_sgemm(of_a, of_b, m, n, k, 1, a, a_step, b, b_step, more ? 1 : 0, c, c_step);
 }
 
-/* The same for a block of queries, of which there may be one. */
+/* The same for a block of queries, which may have only one. */
 static void query_product(const cpu_vector *vector, char of_b, int64_t m, int64_t n, int64_t k, const float *a,
 			  int64_t a_step, const float *b, int64_t b_step, bool more, float *c, int64_t c_step)
 {
@@ -190,8 +190,8 @@ static void copy_rows(const attention *g, void *to, const void *from, int64_t at
 	}
 }
 
-/* The same with rows of zeros behind them: oneDNN's products in BF16 are a fifth faster where what is a row of scores
- * has whole vectors. */
+/* The same, padded with rows of zeros: oneDNN's products in BF16 are a fifth faster if rows of scores have whole
+ * vectors. */
 static void copy_padded(const attention *g, void *to, const void *from, int64_t at, int64_t step, int64_t rows)
 {
 	copy_rows(g, to, from, at, step, rows);
@@ -395,7 +395,7 @@ static int forward(const struct dtrain_op *op, void *const *operands, void *work
 	return forward_all(&g, operands[op->num_inputs], err);
 }
 
-/* Keys and values are those of the cache, as far as it is filled. */
+/* Reads keys and values from the filled part of the cache. */
 static int forward_cached(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	attention g = attention_of(op, false, false);
@@ -404,7 +404,7 @@ static int forward_cached(const struct dtrain_op *op, void *const *operands, voi
 	const void *added[] = {g.k, g.v};
 	if (past < 0 || past > rows - g.t)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%lld rows behind row %lld do not fit into a cache of %lld rows", (long long)g.t,
+			       "%lld rows after row %lld do not fit into a cache of %lld rows", (long long)g.t,
 			       (long long)past, (long long)rows);
 	for (int part = 0; part < 2; part++)
 		for (int64_t b = 0; b < g.b; b++)
@@ -426,7 +426,7 @@ typedef struct backward_scratch {
 	float *factors, *ones;     /* of dropout: [queries, keys]; [keys] */
 	int64_t *bound;            /* [keys] */
 	void *k, *v;               /* [keys, d] */
-	/* Of a head of queries: [padded t, d]; and [t], with room for a vector. */
+	/* For a head of queries: [padded t, d]; and [t], padded to whole vectors. */
 	void *q, *d_y;
 	float *d_q, *lse2, *own;
 	int32_t *segments;
@@ -502,7 +502,8 @@ static void multiply_block(const attention *g, int64_t query, int64_t keys, int6
 	}
 }
 
-/* What a block adds to the gradients of its keys, values and queries. more: those of the keys are continued. */
+/* Adds a block's part to the gradients of its keys, values and queries. more: adds to the keys' gradients, which
+ * exist. */
 static void add_block(const attention *g, const query_head *head, int64_t key, int64_t query, bool more,
 		      backward_scratch *f)
 {
@@ -548,7 +549,7 @@ static void backward_block(const attention *g, const query_head *head, int64_t k
 	add_block(g, head, key, query, more, f);
 }
 
-/* What blocks read of a head of queries. */
+/* Prepares a head of queries for its blocks. */
 static void prepare_queries(const attention *g, int64_t b, int64_t h, backward_scratch *f)
 {
 	int64_t from = b * g->t * g->y_step + h * g->d;
@@ -563,7 +564,7 @@ static void prepare_queries(const attention *g, int64_t b, int64_t h, backward_s
 		memset(f->d_q, 0, (size_t)(padded(g->t) * g->d) * sizeof(float));
 }
 
-/* The gradients of a head of queries, and its part of those of its keys. */
+/* Computes the gradients of a head of queries, and its part of its keys' gradients. */
 static void backward_queries(const attention *g, const query_head *head, const attention_gradients *out,
 			     backward_scratch *f)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batch norm with the statistics of several ranks' batches, in the layouts that oneDNN's convolutions have. Sums are
- * those of pieces of fixed size, which are joined in their order: they do not depend on threads.
+ * Batch norm with the statistics of several ranks' batches, in the layouts of oneDNN's convolutions. Sums are over
+ * pieces of fixed size, joined in their order, so they do not depend on threads.
  */
 #include <math.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static void sum_part(const struct dtrain_op *op, const void *x, const void *d_y,
 
 /* ---- moments ---- */
 
-/* Adds the moments of n2 numbers to those of n. */
+/* Merges the moments of n2 numbers into the moments of n. */
 static void merge(double *n, double *mean, double *squares, double n2, double mean2, double squares2)
 {
 	if (n2 == 0)
@@ -208,7 +208,7 @@ static int normalize(const struct dtrain_op *op, void *const *operands, void *wo
 
 /* ---- backward ---- */
 
-/* Copies the numbers of the channels, and zeros behind them. */
+/* Copies the channels' numbers, and pads them with zeros. */
 static void pad(float *to, const float *from, int64_t channels, int64_t all)
 {
 	memcpy(to, from, (size_t)channels * sizeof(*to));

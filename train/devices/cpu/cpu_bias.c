@@ -15,7 +15,7 @@ static void build_forward(cpu_build *build)
 	cpu_store(build, 0, y);
 }
 
-/* Of d_y in F32. One thread sums a channel, in double: oneDNN's reduction over these axes adds up to a million values
+/* Sums d_y in F32. One thread sums a channel, in double: oneDNN's reduction over these axes adds up to a million values
  * in one float. The result does not depend on the number of threads. */
 static int sum_channels(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {

@@ -66,7 +66,7 @@ static int run_carry(const struct dtrain_op *op, void *const *operands, void *wo
 
 /* ---- codes of a byte ---- */
 
-/* The bits of a number without its sign grow with its size, and those of NaN are above infinity's. */
+/* The bits of a number without its sign, which grow with its size; NaN's are above infinity's. */
 static uint32_t size_of(float value)
 {
 	uint32_t bits;
@@ -86,7 +86,7 @@ static float largest(const float *x, int64_t count)
 	return value;
 }
 
-/* Of a block that has a scale. Adding so large a number leaves no bits behind the point. */
+/* Quantizes a block with a scale. Adding so large a number leaves no fraction bits. */
 static void quantize_numbers(float *restrict x, int64_t count, float scale, int8_t *restrict codes)
 {
 	const float whole = 0x1.8p23f;
@@ -101,7 +101,7 @@ static void quantize_numbers(float *restrict x, int64_t count, float scale, int8
 	}
 }
 
-/* Of a block whose scale is no number, or whose inverse is none: elements that are 0 stay 0. */
+/* Quantizes a block whose scale, or its inverse, is not a number: zeros stay 0. */
 static void quantize_extremes(float *x, int64_t count, float scale, int8_t *codes)
 {
 	for (int64_t i = 0; i < count; i++) {
@@ -184,7 +184,7 @@ typedef struct top_pair {
 /* A size has 31 bits: the upper 16 choose a bin, the lower 15 one within it. */
 enum { LOW_BITS = 15, BINS = 1 << 16 };
 
-/* The highest bin in which the `left` largest end; *left becomes how many of them it has. */
+/* The highest bin that holds the last of the `left` largest; *left becomes how many of them it holds. */
 static int32_t last_bin(const uint32_t *counts, int32_t bins, int64_t *left)
 {
 	int32_t bin = bins - 1;

@@ -32,7 +32,7 @@ static dnnl_primitive_desc_t conv_pd(cpu_build *build, dtrain_op_kind kind, dnnl
 	const dnnl_dims_t padding = {attrs->padding[0], attrs->padding[1]};
 	dnnl_engine_t engine = build->device->engine;
 	/* oneDNN 2 then chooses Winograd's algorithm where that is faster: products of sums, whose rounding errors are
-	 * several times as large, but far below those of TF32. */
+	 * several times as large, but far below TF32's. */
 	bool rounds = build->device->tf32 && kind == build->desc->kind;
 	dnnl_alg_kind_t algorithm = rounds ? dnnl_convolution_auto : dnnl_convolution_direct;
 	dnnl_primitive_desc_t pd = NULL;

@@ -103,7 +103,7 @@ static void build_add(cpu_build *build)
 		dnnl_primitive_attr_destroy(attr);
 }
 
-/* Elements of which one thread computes the activation. */
+/* Elements whose activation one thread computes. */
 enum { ELEMENTS = 16384 };
 
 /* x -> y; x, d_y -> d_x */
@@ -139,7 +139,7 @@ static int silu(const struct dtrain_op *op, void *const *operands, void *workspa
 	return activate(op, operands, workspace, CPU_SILU);
 }
 
-/* A plain x may be what a linear layer computes in front of its activation, of which this op must give the same bits.
+/* A plain x may come from a linear layer that computes its activation itself, and this op must give the same bits.
  * oneDNN takes x in any other layout. */
 static void build_activation(cpu_build *build, dnnl_alg_kind_t algorithm, const char *what,
 			     int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace,

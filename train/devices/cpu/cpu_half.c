@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops in F16, in which oneDNN computes on few processors, and in BF16 on processors where oneDNN does not compute in
- * it: the op in F32 computes on copies of the operands, and its results are rounded once. A tensor has the layout that
- * the op in F32 chose, with elements of half the size.
+ * Ops in F16 and BF16 on processors where oneDNN does not compute in the type (few do in F16): the op in F32 computes
+ * on copies of the operands, and its results are rounded once. A tensor has the layout that the op in F32 chose, with
+ * elements of half the size.
  */
 #include "common/error.h"
 #include "core/builtin.h"

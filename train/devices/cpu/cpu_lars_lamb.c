@@ -8,7 +8,7 @@
 
 #include "cpu.h"
 
-/* Of a piece: sums of squares of the values, and of what they are compared with. */
+/* A piece's sums of squares: of its values, and of the gradients or updates they are compared with. */
 typedef struct sums {
 	double weights, others;
 } sums;

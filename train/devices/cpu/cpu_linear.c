@@ -86,7 +86,7 @@ static int find_data(const struct dtrain_op *op, void *const *operands, void *wo
 	return cpu_products(op, &p, 1, 0, 0, workspace, err);
 }
 
-/* Columns of which one thread adds up all rows, and the rows that it reads together. */
+/* Columns whose rows one thread adds up, and the rows that it reads together. */
 enum { COLUMNS = 256, ROWS = 16 };
 
 static void find_bias(const struct dtrain_op *op, const void *d_y, int64_t rows, int64_t columns, float *d_b)

@@ -60,11 +60,10 @@ typedef struct products {
 	cpu_product logits, d_x, d_w;
 } products;
 
-/* Tilings of an op: those of a whole chunk, then those of the last one. In BF16 d_w is always added to what is there.
- */
+/* An op's tilings: of a whole chunk, then of the last chunk. In BF16 products are always added to d_w. */
 enum { PRODUCTS = 3 };
 
-/* The bias is in front of the labels. */
+/* The bias precedes the labels. */
 static bool is_biased(const struct dtrain_op *op)
 {
 	return op->dtypes[2] != DTRAIN_I64;
@@ -117,7 +116,7 @@ static int find_logits(const loss *l, const products *p, int64_t first, void *wo
 	return cpu_products(l->op, &logits, 1, 0, 0, workspace, err);
 }
 
-/* Of equal logits the first counts as higher. */
+/* The first of equal logits counts as higher. */
 static bool has_highest(const float *logits, int64_t label, float most)
 {
 	for (int64_t c = 0; c < label; c++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Muon: one pass over all pieces for the moments, which is also AdamW's update of what is no matrix; one that writes
- * the matrices, scaled by their norms, in a scratch memory; the Newton-Schulz steps of all matrices of a shape at once;
- * and one pass for the values. Sums of squares are added in the order of pieces and products have tiles of fixed size,
- * so the bits do not depend on the threads.
+ * Muon: one pass over all pieces computes the moments, and AdamW's update of parameters that are not matrices; one
+ * writes the matrices, scaled by their norms, to scratch memory; then come the Newton-Schulz steps of all matrices of a
+ * shape at once, and one pass for the values. Sums of squares are added in the order of pieces and products have tiles
+ * of fixed size, so the bits do not depend on the threads.
  */
 #include <math.h>
 #include <string.h>
@@ -20,7 +20,7 @@ typedef struct muon {
 	float correction1, correction2; /* of AdamW; the latter: its reciprocal */
 	double *squares;                /* [pieces]: of the update */
 	float *inverses;                /* [pieces]: of the norm, at the first piece of each matrix */
-	float *x, *y;                   /* all matrices; those of one shape */
+	float *x, *y;                   /* all matrices; matrices of one shape */
 	float *gram, *polynomial;       /* [count, edge, edge] of one shape */
 } muon;
 

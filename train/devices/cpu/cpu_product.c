@@ -186,7 +186,7 @@ dnnl_status_t cpu_tile_product(const struct dtrain_op *op, const cpu_tile *tile,
 
 /* ---- */
 
-/* What is done to the product is done while the tile is in the cache. */
+/* Finishes a tile of the product while it is in the cache. */
 static void finish_tile(const struct dtrain_op *op, const cpu_product *p, int64_t row, int64_t column)
 {
 	for (int64_t i = row; i < row + least(rows_of(p), p->m - row); i++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that move elements and compute next to nothing: parts of a tensor, orders of dimensions, a row in front of
- * others, and the rounded copies of the parameters.
+ * Ops that move elements and compute next to nothing: parts of a tensor, orders of dimensions, prepended rows, and the
+ * rounded copies of the parameters.
  */
 #include <string.h>
 
 #include "core/shape.h"
 #include "cpu.h"
 
-/* Elements below which one thread is faster, and those of a piece of work. */
+/* Fewest elements that several threads share, and the elements of a piece of work. */
 enum { FEW = 65536, PIECE = 16384 };
 
 static int64_t product_of(const dtrain_shape *shape, int begin, int end)
@@ -85,7 +85,7 @@ void cpu_build_permute(cpu_build *build)
 	cpu_reorder(build, from, cpu_output(build, 0, cpu_plain_md(build, y)));
 }
 
-/* ---- a row in front of others ---- */
+/* ---- prepended rows ---- */
 
 /* x [n, t, c], w [c] -> y [n, t + 1, c] */
 static int prepend(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)

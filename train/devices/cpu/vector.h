@@ -30,7 +30,7 @@ typedef enum cpu_activation {
 	CPU_SILU,
 } cpu_activation;
 
-/* Of each channel, for the gradient of batch norm. */
+/* Each channel's numbers for the gradient of batch norm. */
 typedef struct cpu_slopes {
 	const float *mean, *scale, *tilt, *level;
 } cpu_slopes;
@@ -58,9 +58,9 @@ typedef struct cpu_rows {
 	void (*rms_norm_back)(void *d_x, float *d_gamma, const void *x, const void *d_y, const float *gamma,
 			      int64_t count, float rstd);
 
-	/* Rows of `width` channels, one behind the other. mask: a byte for each element, which is not 0 where it
-	 * counts; NULL: all do. moments adds to what is there the sums of x - shift, and of its square, for each
-	 * channel; shift NULL: 0. norm_sums adds those of d_y and of d_y * (x - mean). */
+	/* Rows of `width` channels, contiguous. mask: a byte for each element, not 0 where it counts; NULL: all count.
+	 * moments adds, for each channel, the sums of x - shift and of its square; shift NULL: 0. norm_sums adds the
+	 * sums of d_y and of d_y * (x - mean). */
 	void (*moments)(float *sum, float *square, const void *x, const float *shift, int64_t rows, int64_t width);
 	/* y = (x - mean) * scale + shift; with a mask, which is set, at least 0. */
 	void (*normalize)(void *y, uint8_t *mask, const void *x, const float *mean, const float *scale,
@@ -73,7 +73,7 @@ typedef struct cpu_rows {
 
 	/* Not CPU_IDENTITY. y may be x. */
 	void (*activate)(void *y, const void *x, int64_t count, cpu_activation activation);
-	/* Of x the gradient d_x, which may be x or d_y; not CPU_RELU. */
+	/* The gradient d_x of x, in the memory of x, of d_y or of neither; not CPU_RELU. */
 	void (*activate_back)(void *d_x, const void *x, const void *d_y, int64_t count, cpu_activation activation);
 	void (*swiglu)(void *y, const void *a, const void *b, int64_t count);
 	void (*swiglu_back)(void *d_a, void *d_b, const void *a, const void *b, const void *d_y, int64_t count);
@@ -88,12 +88,11 @@ typedef struct cpu_rows {
 } cpu_rows;
 
 typedef struct cpu_vector {
-	/* Continues a softmax with a block, of which row i has the columns below bound[i]: scores become
-	 * 2^(scale * score - most), most and sum are updated, and what was summed before is to be multiplied with keep.
-	 */
+	/* Continues a softmax with a block whose row i has the columns below bound[i]: scores become 2^(scale * score -
+	 * most), most and sum are updated, and earlier sums must be multiplied with keep. */
 	void (*attend)(const cpu_scores *block, float *most, float *sum, float *keep);
 	/* Row i has the columns from bound[i] on. Scores become probabilities p = 2^(scale * score - lse2), gradient
-	 * becomes p * (gradient - own) * factor; lse2 and own are those of the columns. */
+	 * becomes p * (gradient - own) * factor; lse2 and own have a number per column. */
 	void (*attend_back)(const cpu_scores *block, float *gradient, const float *lse2, const float *own,
 			    float factor);
 	/* c [n] = a [k] times b [k, n], or with `transposed` b [n, k], whose rows are `step` elements apart; with
@@ -110,7 +109,7 @@ typedef struct cpu_vector {
 	const cpu_rows *f16; /* widen and narrow alone */
 } cpu_vector;
 
-/* Of this processor. */
+/* The functions for this processor. */
 const cpu_vector *cpu_vector_find(void);
 
 extern const cpu_vector cpu_vector_base;

@@ -54,8 +54,8 @@ void cuda_algorithms_end(cuda_algorithms *algorithms);
 typedef int cuda_timer(void *context, int index, double *ms, beton_error *err);
 
 /* The fastest candidate, or -1 if none works. Each is called once to warm up, then up to five times; the median counts,
- * so one or two disturbed runs do not matter. Candidates far behind are dropped early. Among those within 2% of the
- * fastest the first is taken, so that noise does not decide. Candidate 0 is timed again at the end. */
+ * so one or two disturbed runs do not matter. Much slower candidates are dropped early. The first candidate within 2%
+ * of the fastest is taken, so that noise does not decide. Candidate 0 is timed again at the end. */
 int cuda_fastest(int count, cuda_timer *timer, void *context);
 
 #endif

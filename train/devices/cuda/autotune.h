@@ -12,19 +12,19 @@
 
 typedef int cuda_builder(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 
-/* A way: builders, like those in cuda.h, of an op and of those that are timed with it. */
+/* A way: builders, as in cuda.h, of an op and of the ops timed with it. */
 enum { CUDA_CHAIN = 3 };
 typedef struct cuda_way {
 	cuda_builder *builders[CUDA_CHAIN]; /* NULL: no such op */
 } cuda_way;
 
-/* Describes the op that is timed behind one whose description is finished. */
+/* Describes the op that is timed after one whose description is finished. */
 typedef dtrain_op_desc cuda_describer(const dtrain_op_desc *desc);
 
-/* The index of the faster way, from the device's store, or by timing for this build of the kernels; 0 if there is no
- * memory to time them. A way of which an op is UNSUPPORTED or does not run loses. next: describes each op that is timed
- * with the one before it, whose U8 output it reads if it has such an input; NULL: the op is timed alone. With the
- * device locked. */
+/* The index of the faster way, from the device's store, or by timing for this build of the kernels; 0 without the
+ * memory to time them. A way loses if one of its ops is UNSUPPORTED or does not run. next: describes each op that is
+ * timed with the one before it, whose U8 output it reads if it has such an input; NULL: the op is timed alone. The
+ * caller holds the device's lock. */
 int cuda_autotune(dtrain_device *device, const dtrain_op_desc *desc, cuda_describer *next, const cuda_way ways[2]);
 
 /* Whether the second way runs the op, by the preference or by cuda_autotune. In deterministic mode nothing is timed,

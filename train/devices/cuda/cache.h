@@ -11,7 +11,7 @@
 
 #include <beton/error.h>
 
-/* The caller frees it. NULL: there is no folder, or no memory. */
+/* The caller frees it. NULL: no folder, or out of memory. */
 char *cuda_cache_folder(void);
 /* Replaces characters that are unsafe in a file name. */
 void cuda_cache_make_harmless(char *name);

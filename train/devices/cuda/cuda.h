@@ -74,7 +74,7 @@ extern const char cuda_nhwc[];
 /* Layout of a mask or index that cuDNN made, and that only cuDNN can read. */
 extern const char cuda_dnn_private[];
 
-/* NHWC, and behind the elements, from cuda_sums_offset on, the F32 sums of each channel, then those of the squares. A
+/* NHWC, followed, from cuda_sums_offset on, by the F32 sums of each channel, then the sums of the squares. A
  * convolution leaves them for the batch norm that follows. */
 extern const char cuda_nhwc_sums[];
 
@@ -88,8 +88,8 @@ static inline bool cuda_is_nhwc(const dtrain_operand *operand)
 	return operand->layout == cuda_nhwc || cuda_has_sums(operand);
 }
 
-/* NHWC with CUDA_PADDED_CHANNELS channels, of which those beyond the shape's are 0: pictures that convolutions alone
- * read. It is not NHWC for cuda_is_nhwc. */
+/* NHWC with CUDA_PADDED_CHANNELS channels, zero beyond the shape's channels: pictures that only convolutions read.
+ * cuda_is_nhwc is false for it. */
 extern const char cuda_nhwc_padded[];
 
 static inline bool cuda_is_padded(const dtrain_operand *operand)

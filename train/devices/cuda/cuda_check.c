@@ -23,7 +23,7 @@ static const char *advice(cudaError_t status)
 	case cudaErrorStreamCaptureUnsupported:
 		return "; the stream is being captured";
 	case cudaErrorStreamCaptureUnjoined:
-		return "; a stream that joined the capture was not waited for by the one that it began on";
+		return "; the capture's first stream did not wait for a stream that joined the capture";
 	case cudaErrorIllegalAddress:
 	case cudaErrorLaunchFailure:
 	case cudaErrorMisalignedAddress:

@@ -51,7 +51,7 @@ static int check_index(int index, beton_error *err)
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	if (answer == cudaErrorNoDevice || (answer == cudaSuccess && count == 0)) {
 		(void)cudaGetLastError();
-		return bt_fail(err, BETON_DEVICE, "device 'cuda': there is no GPU: see nvidia-smi -L%s%s",
+		return bt_fail(err, BETON_DEVICE, "device 'cuda': no GPU: see nvidia-smi -L%s%s",
 			       visible ? "; CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
 	}
 	int status = cuda_check(answer, err, "device 'cuda'");

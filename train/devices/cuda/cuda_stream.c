@@ -134,7 +134,7 @@ int cuda_event_synchronize(dtrain_event *event, beton_error *err)
 	int status = cuda_enter(event->device, err);
 	if (status == BETON_OK)
 		status = cuda_check(cudaEventSynchronize(event->event), err,
-				    "device 'cuda' %d: the work in front of an event failed", event->device->index);
+				    "device 'cuda' %d: the work before an event failed", event->device->index);
 	return status == BETON_OK ? report_fault(event->device, err) : status;
 }
 
@@ -171,7 +171,7 @@ static int reach(dtrain_device *device, int other, beton_error *err)
 					"device 'cuda' %d: access to GPU %d", pair[i], pair[1 - i]);
 		if (status == BETON_OK && possible)
 			status = cuda_check(cudaSetDevice(pair[i]), err, "device 'cuda' %d", pair[i]);
-		/* A refusal is no error: copies go through the host. */
+		/* If peer access is refused, copies go through the host. */
 		if (status == BETON_OK && possible && cudaDeviceEnablePeerAccess(pair[1 - i], 0) != cudaSuccess)
 			(void)cudaGetLastError();
 		if (status != BETON_OK)

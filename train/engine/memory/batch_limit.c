@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The largest batch whose activations fit into memory: networks are planned, without their memory, for two sizes, since
- * bytes grow with the batch in a straight line. And a strategy that needs less than the one that was chosen.
+ * The largest batch whose activations fit into memory, and a strategy that needs less memory than the chosen one.
+ * Networks are planned, without their memory, for two batch sizes, since bytes grow linearly with the batch.
  */
 #include "batch_limit.h"
 
@@ -14,7 +14,7 @@
 #include "engine/update.h"
 #include "memory_search.h"
 
-/* Of the free memory; the rest is for what the device's libraries allocate. */
+/* The share of free memory to use; the device's libraries allocate from the rest. */
 #define USABLE 0.95
 
 static int measure(engine_rank *engine, bool training, double *bytes)

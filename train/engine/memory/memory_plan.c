@@ -39,7 +39,7 @@ static void add_program(engine_memory *memory, int which, const dtrain_program_i
 	memory->host_activations += info->host_bytes;
 }
 
-/* What is the same for all programs. */
+/* Adds the memory that all programs share. */
 static int add_parameters(const engine_rank *engine, engine_memory *memory, beton_error *err)
 {
 	dtrain_params_memory params = {.struct_size = sizeof(params)};
@@ -101,7 +101,7 @@ static int32_t shards_of(const engine_layout *layout)
 	return !shards(layout) ? 1 : layout->shard > 0 ? layout->shard : layout->ranks;
 }
 
-/* Of the strategies that keep shards alone there is one name. */
+/* One name stands for all strategies that keep only shards. */
 static const char *kind_of(const engine_layout *layout)
 {
 	const char *name = layout->strategy;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank needs of its device's memory, and what it sends, with one strategy or another: known without other ranks,
+ * A rank's need of device memory, and the bytes it sends, with one strategy or another: computed without other ranks,
  * and without that memory. */
 #ifndef ENGINE_MEMORY_MEMORY_PLAN_H
 #define ENGINE_MEMORY_MEMORY_PLAN_H
@@ -24,18 +24,18 @@ typedef struct engine_memory {
 	/* In the memory of the host: values, gradients and copies on their way; states; scratch memory of the
 	 * optimizer; activations of training. */
 	size_t host_parameters, host_states, host_updates, host_activations;
-	/* Of the training network; of that of evaluation: of the activations, the second one. */
+	/* The training network's, then the evaluation network's. */
 	size_t activations[2], scratch[2], batches[2];
 	size_t transients[2];                   /* units that are gathered, and gradients on their way to a shard */
 	uint64_t gathered, scattered, added_up; /* a step: see dtrain_sync_info */
 } engine_memory;
 
-/* Of the device, and of the host. */
+/* Bytes of the device, and of the host. */
 size_t engine_memory_total(const engine_memory *memory);
 size_t engine_memory_host(const engine_memory *memory);
 uint64_t engine_memory_traffic(const engine_memory *memory);
 
-/* Of an engine that is open. Errors: those of engine_update_scratch. */
+/* Reads an open engine's memory. Errors: engine_update_scratch's. */
 int engine_memory_read(const engine_rank *engine, engine_memory *out, beton_error *err);
 
 /* A strategy, and of how many ranks as many share a copy of the parameters. */
@@ -57,8 +57,8 @@ bool engine_layout_is(const engine_layout *a, const engine_layout *b);
  * shard, or both do not. */
 dtrain_sync_options engine_layout_options(const engine_rank *engine, const engine_layout *layout);
 
-/* What a rank would have with that layout; the engine may be open_plan'ed. Units are those of the engine's strategy if
- * it shards as well, or both do not. Errors: those of building the networks. */
+/* A rank's memory with that layout; the engine may be open_plan'ed. Units follow the engine's strategy if both or
+ * neither of the strategies shard. Errors: as for building the networks. */
 int engine_memory_plan(const engine_rank *engine, const engine_layout *layout, engine_memory *out, beton_error *err);
 
 /* The engine with parameters that are only planned, and a sync of those options, which have plan_ranks. The engine may

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What fits into a rank's memory, where something does not. */
+ * Searches for options that fit into a rank's memory. */
 #ifndef ENGINE_MEMORY_MEMORY_SEARCH_H
 #define ENGINE_MEMORY_MEMORY_SEARCH_H
 
@@ -22,7 +22,7 @@ int engine_memory_largest(const engine_rank *engine, const engine_layout *layout
 int engine_memory_batch(const engine_rank *engine, const engine_layout *layout, size_t limit, int64_t *out,
 			beton_error *err);
 
-/* The name of the --recompute, of those that repeat more than the job's, with which the layout fits; NULL: none. */
+/* The first --recompute that repeats more than the job's and with which the layout fits; NULL: none. */
 int engine_memory_recompute(const engine_rank *engine, const engine_layout *layout, size_t limit, const char **out,
 			    beton_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device with memory of its own leaves in the memory of the host. */
+ * The option --offload: data that a device with its own memory keeps in the host's. */
 #ifndef ENGINE_MEMORY_OFFLOAD_OPTION_H
 #define ENGINE_MEMORY_OFFLOAD_OPTION_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What training computes again in backward: the option --recompute, and what each choice costs and saves. */
+ * The option --recompute, and the cost and saving of each choice. */
 #ifndef ENGINE_MEMORY_RECOMPUTE_OPTION_H
 #define ENGINE_MEMORY_RECOMPUTE_OPTION_H
 
@@ -12,7 +12,7 @@ const char *engine_recompute_name(int index);
 /* A name, or a number of blocks from 1 on: see dtrain_graph_recompute. option: for the message. INVALID_ARGUMENT. */
 int engine_recompute_parse(const char *option, const char *text, engine_recompute *out, beton_error *err);
 
-/* The facts of the training network if it were compiled in that way. out->struct_size is set. Errors: those of building
+/* The info of the training network if it were compiled in that way. out->struct_size is set. Errors: as for building
  * and compiling it. */
 int engine_recompute_measure(engine_rank *engine, engine_recompute how, dtrain_program_info *out, beton_error *err);
 

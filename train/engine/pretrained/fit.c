@@ -41,7 +41,7 @@ int run_fit_join(const run_source_tensor *const parts[BT_TENSOR_PARTS], run_sour
 
 /* ---- positions ---- */
 
-/* The side of the square of all tokens but the class token, of which there are so many; 0: they are no square. */
+/* The side of the square of patches, all tokens but the class tokens; 0: not a square. */
 static int64_t side_of(const dtrain_shape *shape, int64_t class_tokens)
 {
 	int64_t patches = shape->ndim == 3 && shape->dim[0] == 1 ? shape->dim[1] - class_tokens : 0;
@@ -49,7 +49,7 @@ static int64_t side_of(const dtrain_shape *shape, int64_t class_tokens)
 	return side * side == patches ? side : 0;
 }
 
-/* 0 or 1; -1: positions of one picture are not those of the other one at another size. */
+/* The number of class tokens, 0 or 1; -1: the shapes are not positions of one model at two picture sizes. */
 static int64_t find_class_tokens(const dtrain_shape *from, const dtrain_shape *to)
 {
 	for (int64_t tokens = 1; tokens >= 0; tokens--)

@@ -16,8 +16,8 @@ bool run_shapes_equal(const dtrain_shape *a, const dtrain_shape *b, int first);
 int run_fit_join(const run_source_tensor *const parts[BT_TENSOR_PARTS], run_source_tensor *out, bool *fits,
 		 beton_error *err);
 
-/* Whether `name` has a ViT's positions, one for a class token and those of a square of patches, and the shapes differ
- * in the size of the square. */
+/* Whether `name` has a ViT's positions, of a class token and a square of patches, and the shapes differ in the size of
+ * the square. */
 bool run_fit_is_resized(const char *name, const dtrain_shape *from, const dtrain_shape *to);
 
 /* Resizes such positions: timm's resample_abs_pos_embed, which is PyTorch's interpolate with mode bicubic and

@@ -21,7 +21,7 @@ struct target {
 	void *memory;                   /* of a buffer */
 	const run_source_tensor *found; /* the file's tensor; NULL: it has none */
 	const run_source_tensor *from;  /* NULL: keeps its initial values */
-	/* What found was joined from, and what was made of the file's tensors, with values of its own. */
+	/* The parts that joined was made from, and tensors made of the file's, with values of their own. */
 	const run_source_tensor *parts[BT_TENSOR_PARTS];
 	run_source_tensor joined, resized;
 };
@@ -99,7 +99,7 @@ static int find_parts(const run_source *source, const char *name, struct target 
 	return status;
 }
 
-/* By its own name, or by one of those that other programs give it. */
+/* Finds it by its own name, or by another program's. */
 static int find_tensor(const run_source *source, struct target *target, beton_error *err)
 {
 	char alias[BT_TENSOR_NAME_SIZE];
@@ -133,7 +133,7 @@ static bool is_of_other_classes(const struct job *job, const struct target *targ
 			   !run_shapes_equal(&found->shape, target->shape, 0)));
 }
 
-/* What a model needs and the shards do not have may have been in one more. */
+/* A tensor that the shards lack may have been in one more shard. */
 static const char *absent_text(const run_source *source, char text[SHAPE_TEXT])
 {
 	*text = 0;
@@ -154,7 +154,7 @@ static bool is_one_of_several(const char *path)
 	return length && atoi(digits) > 1 && strcmp(digits + length, ".safetensors") == 0;
 }
 
-/* What may be done about a tensor that is missing, or not whole. */
+/* Advice if a tensor is missing or incomplete. */
 static const char *advice(const run_source *source)
 {
 	return is_one_of_several(source->path)

@@ -9,7 +9,7 @@
 
 #include "weight_source.h"
 
-/* What was done; strings are malloc'ed. */
+/* The result; strings are malloc'ed. */
 typedef struct run_init {
 	int taken;       /* tensors */
 	json_t *fresh;   /* texts: the head's tensors that keep their initial values, and why; empty: none */
@@ -18,9 +18,9 @@ typedef struct run_init {
 } run_init;
 
 /* Copies the source's tensors to all parameters and buffers, on the stream, and waits for it. whole: the head must be
- * the source's. Nothing is changed unless everything fits. MISMATCH: a tensor is missing or has another shape; the
+ * the source's. If anything does not fit, all stay unchanged. MISMATCH: a tensor is missing or has another shape; the
  * message names the tensor, both shapes and the file. FORMAT: a number is not finite; the message names file, tensor
- * and place. Errors: also those of the device. */
+ * and place. Errors: also the device's. */
 int run_init_apply(const run_source *source, dtrain_params *params, dtrain_stream *stream, bool whole, run_init *out,
 		   beton_error *err);
 /* Accepts a zeroed struct. */

@@ -130,7 +130,7 @@ static int take_state(run_source *source, const char *text, beton_error *err)
 	return BETON_OK;
 }
 
-/* Views of a set's tensors: those of the source in its memory, the others empty. */
+/* Views of a set's tensors: the source's tensors in its memory, the others empty. */
 static int add_views(run_source *source, const dtrain_checkpoint_tensor *tensors, size_t count, bool averages,
 		     bool values, dtrain_checkpoint_view *views, beton_error *err)
 {
@@ -192,7 +192,7 @@ static int read_checkpoint(run_source *source, bool values, beton_error *err)
 
 /* ---- either ---- */
 
-/* What others put in front of the names of a whole model. */
+/* Strips the prefixes that other programs give to all names of a model. */
 static void strip_prefixes(run_source *source)
 {
 	static const char *const prefixes[] = {"module.", "_orig_mod.", "model."};
@@ -206,7 +206,7 @@ static void strip_prefixes(run_source *source)
 		for (size_t i = 0; i < source->count; i++)
 			memmove(source->tensors[i].name, source->tensors[i].name + length,
 				strlen(source->tensors[i].name + length) + 1);
-		k = -1; /* one may stand in front of another */
+		k = -1; /* one may precede another */
 	}
 }
 
@@ -236,8 +236,8 @@ static int find_shards(const char *folder, bool *found, beton_error *err)
 	return error ? bt_fail_errno(err, error, "%s: cannot list", folder) : BETON_OK;
 }
 
-/* Of a folder: its checkpoint, its newest one, or the model that another program has written there, which looks for
- * one file before several, and for several before the shards that they were made from. */
+/* Finds in a folder: its checkpoint; its newest one; or another program's model: as one file, as several, or as the
+ * shards that they were made from. */
 static int find_in_folder(const char *given, char **out, bool *checkpoint, beton_error *err)
 {
 	char *state = find_in(given, "state.json");

@@ -10,8 +10,8 @@
 #include <dtrain/tensor_file.h>
 
 typedef struct run_source_tensor {
-	char *name; /* without what DistributedDataParallel and torch.compile put in front of it, and with PyTorch's
-		     words where the file has TensorFlow's (LayerNorm.gamma) */
+	char *name; /* without the prefixes of DistributedDataParallel and torch.compile; PyTorch's words replace
+		       TensorFlow's (LayerNorm.gamma) */
 	dtrain_shape shape;
 	float *values; /* NULL: not of a floating-point type */
 } run_source_tensor;
@@ -27,12 +27,12 @@ typedef struct run_source {
 	size_t count;
 } run_source;
 
-/* given: a safetensors file; the index of several (see dtrain_tensor_file_open); a checkpoint's folder; the folder that
- * checkpoints are in, of which the newest is taken; or the folder of a model.safetensors, its index, or its shards. A
- * checkpoint of a run with --ema gives its averages. Errors name the file: those of dtrain_tensor_file_open and
+/* given: a safetensors file; the index of several (see dtrain_tensor_file_open); a checkpoint's folder; a folder of
+ * checkpoints, whose newest is taken; or the folder of a model.safetensors, its index, or its shards. A checkpoint of a
+ * run with --ema gives its averages. Errors name the file; they are the errors of dtrain_tensor_file_open and
  * dtrain_checkpoint_load. */
 int run_source_open(const char *given, run_source *out, beton_error *err);
-/* Reads only the facts and the shapes. */
+/* Reads only the info and the shapes. */
 int run_source_open_info(const char *given, run_source *out, beton_error *err);
 /* Accepts a zeroed struct. */
 void run_source_close(run_source *source);

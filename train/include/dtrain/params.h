@@ -20,7 +20,7 @@
  * Compute copies are all values once more, rounded to a 16-bit type, which graphs of that type (dtrain_graph_set_dtype)
  * read as their weights. They exist if, before the parameters are allocated, such a graph is begun on a device with
  * weight_copies; the first one decides the type. An optimizer of the parameters makes them anew with each update, in
- * captured steps too, and so does every function that is given the parameters and writes values. Whoever else writes
+ * captured steps too, and so does every function that is given the parameters and writes values. Other code that writes
  * values calls dtrain_params_changed.
  *
  * Graphs for training and for evaluation share one dtrain_params.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradient accumulation. A run of a program overwrites the gradients, so those of a step's runs are summed in arrays of
- * their own, unit by unit as backward completes them; the last run adds that sum to its own gradients before each unit
- * is reduced. The arrays are zero between steps; what a failed or abandoned step has left is zeroed with the next run.
+ * Gradient accumulation. A run of a program overwrites the gradients, so a step's runs are summed in arrays of their
+ * own, unit by unit as backward completes them; the last run adds that sum to its own gradients before each unit is
+ * reduced. The arrays are zero between steps; a failed or abandoned step's sums are zeroed with the next run.
  */
 #include "common/error.h"
 #include "core/params.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Buffers are many and small (batch norm's statistics): they are put into one array, and reduced or broadcast at once.
- * Those that are fixed stay as the broadcast left them: the mean of three equal numbers may be another one.
+ * Fixed buffers keep the broadcast's values: the mean of three equal numbers may differ from them.
  */
 #include "comm/group/work.h"
 #include "common/error.h"

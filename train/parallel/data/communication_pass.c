@@ -32,7 +32,7 @@ typedef struct plan_state {
 	bool trains;
 	reading *readings;
 	int count, capacity;
-	/* Of each unit: nodes that write its first and its last gradient; -1: none. */
+	/* For each unit, the nodes that write its first and its last gradient; -1: none. */
 	int32_t *first_grads, *last_grads;
 } plan_state;
 

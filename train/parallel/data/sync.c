@@ -55,7 +55,7 @@ static int plan_ranks(dtrain_sync *sync, beton_error *err)
 	int32_t ranks = options->plan_ranks, wanted = options->plan_shard > 0 ? options->plan_shard : ranks;
 	int32_t shard = sync->kind->shards ? wanted : 1;
 	if (ranks % shard != 0 || options->plan_shard < 0 || options->plan_rank < 0 || options->plan_rank >= ranks)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: rank %d of %d ranks, of which %d share a copy",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: rank %d of %d ranks, with %d ranks to a copy",
 			       options->plan_rank, ranks, shard);
 	sync->num_shards = shard;
 	sync->num_replicas = ranks / shard;
@@ -138,7 +138,7 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 	dtrain_unit_policy_init(&units);
 	units.pattern = options->unit_pattern;
 	units.whole = options->whole_params;
-	/* Norms are added up unit by unit, so with parts they are those of all strategies. */
+	/* Norms are added up unit by unit, so with deterministic shards all strategies have the same units. */
 	bool alike = sharded || options->deterministic_shards;
 	units.by_block = alike && !sized && !units.pattern;
 	if (sized)
@@ -174,7 +174,7 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 		return status;
 	const dtrain__sync_kind *kind = find_kind(options.strategy);
 	if (!kind)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: there is no strategy '%s'",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: unknown strategy '%s'",
 			       options.strategy ? options.strategy : "");
 	if ((unsigned)options.registration > DTRAIN_REGISTER_NEVER)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: registration %d", (int)options.registration);

@@ -420,7 +420,7 @@ void dtrain__sync_destroy_programs(dtrain_sync *sync, const sync_program *until)
 
 int dtrain__timeline_create(dtrain_sync *sync, beton_error *err);
 void dtrain__timeline_destroy(dtrain_sync *sync);
-/* Notes the nodes of a program with backward in place of those of the one before, and adds calls that mark them. */
+/* Notes the nodes of a program with backward, replacing the program before, and adds calls that mark them. */
 int dtrain__timeline_begin(dtrain_sync *sync, sync_program *program, dtrain__schedule *schedule, beton_error *err);
 /* Notes a transfer after the earlier ones. */
 int dtrain__timeline_add(dtrain_sync *sync, const dtrain_overlap_transfer *transfer, const sync_operation *operation,

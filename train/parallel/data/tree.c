@@ -4,8 +4,8 @@
  * and each element is added up in one binary tree over them: part 0 with 1, 2 with 3, these sums with each other, and
  * so on. A rank's runs, or the ranks of each run, have the parts of whole subtrees.
  *
- * Over the runs of a rank the sums that wait for their neighbour are kept, one for each level of the tree. Over ranks,
- * parts are exchanged, and a device's ADD makes the sums: each rank those of its share of the elements, which are then
+ * Within a rank, the sums that wait for their neighbour are kept, one for each level of the tree. Between ranks, parts
+ * are exchanged, and a device's ADD makes the sums: each rank adds up its share of the elements, which are then
  * gathered where all ranks need the whole.
  */
 #include "tree.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Buffers that steps change (running statistics of batch norm), with deterministic shards. Every shard of a step has
- * buffers of its own, which follow the batches of that part alone, so they do not depend on which rank computes it. A
- * rank that computes several parts keeps their buffers in an array, and puts those of a micro-batch in place while it
- * runs forward. The mean over the parts is made on the host, between steps.
+ * buffers of its own, which follow only that shard's batches, so they do not depend on which rank computes it. A rank
+ * that computes several shards keeps their buffers in an array, and puts a micro-batch's buffers in place while it runs
+ * forward. The mean over the shards is made on the host, between steps.
  */
 #include <stdlib.h>
 

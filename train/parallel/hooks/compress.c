@@ -70,7 +70,7 @@ int dtrain__compression_create(const dtrain_compression *given, dtrain_hook *out
 		return status;
 	const dtrain_hook *method = find_method(options.method);
 	if (!method)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "compression: there is no method '%s'",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "compression: unknown method '%s'",
 			       options.method ? options.method : "");
 	compression *context = calloc(1, sizeof(*context));
 	if (!context)
@@ -240,7 +240,7 @@ const char *dtrain__compress_name(compress_range *range, const char *name, const
 	return text;
 }
 
-/* Of each parameter a row for each rank. */
+/* A tensor for each parameter, with a row for each rank. */
 int dtrain__compress_error_tensors(void *state, dtrain_hook_tensor *out, int capacity)
 {
 	compress_range *range = state;

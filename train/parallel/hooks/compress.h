@@ -15,7 +15,7 @@ typedef struct compression {
 	int32_t plan_ranks; /* above 0: ranges of so many ranks are only planned, without a group and without memory */
 	void *workspace;    /* of all ops, which one stream runs */
 	size_t workspace_bytes;
-	int64_t steps; /* powersgd: those of its `start` that are over */
+	int64_t steps; /* powersgd: completed steps of its `start` */
 	bool plain;    /* powersgd: the present step is one of them */
 } compression;
 
@@ -75,7 +75,7 @@ dtrain_operand dtrain__compress_operand(dtrain_dtype dtype, int64_t a, int64_t b
 /* Puts the gradients, with the error that is fed back, where the method may change them: *out. */
 int dtrain__compress_take(compress_range *range, dtrain_stream *stream, float **out, beton_error *err);
 
-/* dtrain_hook.tensors: those of the error of a compress_range. */
+/* dtrain_hook.tensors: the error of a compress_range. */
 int dtrain__compress_error_tensors(void *state, dtrain_hook_tensor *out, int capacity);
 /* NAME.suffix, which the range owns; NULL: out of memory. */
 const char *dtrain__compress_name(compress_range *range, const char *name, const char *suffix);

@@ -155,7 +155,7 @@ static int finish(void *state, dtrain_stream *stream, beton_error *err)
 				    (void *[]){codes->codes, codes->base.range.memory}, err);
 }
 
-/* Of each parameter what this rank's part of the range has of it. */
+/* Lists this rank's part of the error sum of each parameter. */
 static int sum_tensors(codes_range *codes, dtrain_hook_tensor *out, int capacity)
 {
 	compress_range *base = &codes->base;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * PowerSGD: the gradient M of a matrix is sent as P (Q^T of all ranks), where P = M Q, added up and made orthonormal,
- * and Q = M^T P, added up. Names are those of the paper, and of PyTorch's hook. Here both are sums over the ranks, so
- * that P Q^T is the sum of the gradients; what is scaled is made orthonormal afterwards anyway.
+ * and Q = M^T P, added up. Names follow the paper, and PyTorch's hook. Here both are sums over the ranks, so that P Q^T
+ * is the sum of the gradients; scaled matrices are made orthonormal afterwards anyway.
  *
- * What is sent is in two arrays. `left` has all P, and behind them the gradients that are no matrices; `right` all Q.
+ * Two arrays are sent. `left` has all P, followed by gradients that are not matrices; `right` has all Q.
  */
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 typedef struct pairs_range {
 	compress_range base;
 	int64_t k;          /* pairs of a rank */
-	void *chosen, *all; /* this rank's pairs, and those of all ranks */
+	void *chosen, *all; /* this rank's pairs, and all ranks' pairs */
 	dtrain_op *top_k, *spread;
 } pairs_range;
 

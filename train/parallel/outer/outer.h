@@ -42,7 +42,7 @@ void dtrain__outer_destroy(dtrain_local *local);
 int dtrain__outer_send(dtrain_local *local, int unit, dtrain_stream *stream, beton_error *err);
 /* Waits for the sums that are still running. */
 void dtrain__outer_abandon(dtrain_local *local);
-/* Forgets what the trace events, which are set, have of the end of a round: those of a captured step are used again. */
+/* Removes the end of a round from the trace events, which are set: a captured step uses them again. */
 void dtrain__outer_reset(const dtrain_local *local, dtrain_sync_trace *trace);
 
 #endif

@@ -13,7 +13,7 @@
 /* Exit codes: 0 done, 1 failed, 2 wrong usage. */
 enum { BENCH_DONE = 0, BENCH_FAILED = 1, BENCH_USAGE = 2 };
 
-/* Of a failure. */
+/* The exit status of a failure. */
 static inline int bench_failure(int status)
 {
 	return status == BETON_INVALID_ARGUMENT ? BENCH_USAGE : BENCH_FAILED;

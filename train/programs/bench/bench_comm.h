@@ -34,7 +34,7 @@ typedef struct comm_place {
 	dtrain_group_memory *memory[2]; /* of input and output; NULL: they are host memory */
 } comm_place;
 
-/* Sizes and bandwidths as in nccl-tests (doc/PERFORMANCE.md): bytes are those of the call's larger buffer. */
+/* Sizes and bandwidths as in nccl-tests (doc/PERFORMANCE.md): bytes is the size of the call's larger buffer. */
 typedef struct comm_figure {
 	int64_t bytes;
 	int64_t count;       /* elements, as given to the operation */

@@ -284,7 +284,7 @@ static int find_apart(const link_job *job, link_findings *out, beton_error *err)
 		link_add(out, LINK_BAD,
 			 "put GPUs that work together below one PCIe root, or join them by NVLink; on GeForce cards "
 			 "and in "
-			 "many virtual machines there is no direct way",
+			 "many virtual machines the direct way is missing",
 			 "%d of %d pairs of devices do not reach each other's memory (%d and %d ...): copies between "
 			 "them "
 			 "go through the host's",

@@ -92,7 +92,7 @@ static void find_shared_memory(const char *root, link_findings *out)
 			 ? "give the container --shm-size=1g or --ipc=host, or mount -o remount,size=1g /dev/shm"
 			 : "remove what ended processes left there (ls -l /dev/shm), or mount -o remount,size=SIZE "
 			   "/dev/shm",
-		 "/dev/shm has %llu MiB, of which %llu MiB are free", size >> 20, available >> 20);
+		 "/dev/shm has %llu MiB, %llu MiB of them free", size >> 20, available >> 20);
 }
 
 /* Adapters register memory, which locks it. */

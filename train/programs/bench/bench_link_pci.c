@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What sysfs says of PCI devices, and of the way from one to another.
+ * PCI devices, and the path from one to another, as sysfs describes them.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -58,7 +58,7 @@ static int numa_node(const char *root, const char *address)
 	return link_read_line(root, line, sizeof(line), "/sys/bus/pci/devices/%s/numa_node", address) ? atoi(line) : -1;
 }
 
-/* Two devices behind one switch share its upstream bridge, and each has its own downstream bridge. */
+/* Two devices of one switch share its upstream bridge, and each has its own downstream bridge. */
 const char *link_path(const char *root, const char *a, const char *b)
 {
 	char first[PATH_MAX], second[PATH_MAX];

@@ -21,14 +21,14 @@ extern void omp_set_num_threads(int count);
 
 /* oneDNN's own speed, bare. */
 typedef struct bare_rate {
-	double own_seconds, own_rate; /* of all those of the step; GFLOP/s */
+	double own_seconds, own_rate; /* of all such ops of the step; GFLOP/s */
 	double reference_rate;        /* of one of a usual size; GFLOP/s */
 } bare_rate;
 
 /* In one type; all 0: the type is not supported. */
 typedef struct bare_figures {
 	bare_rate conv;    /* reference: 3x3, 256 channels, 14 x 14 pixels */
-	bare_rate product; /* reference: PRODUCT_M x PRODUCT_K x PRODUCT_N. Of the step: those of linear layers. */
+	bare_rate product; /* reference: PRODUCT_M x PRODUCT_K x PRODUCT_N. In the step: linear layers. */
 } bare_figures;
 
 enum { PRODUCT_M = 1024, PRODUCT_K = 768, PRODUCT_N = 3072 };

@@ -302,7 +302,7 @@ void bench_profile_free(bench_profile *profile)
 
 /* ---- output ---- */
 
-/* Of one kind of op, or of all. */
+/* The sum of one kind of op, or of all. */
 typedef struct sum {
 	dtrain_op_kind kind;
 	int count;

@@ -16,7 +16,7 @@
 #include "param_groups.h"
 #include "saving.h"
 
-/* How long the server waits for gradients before it looks whether it was told to stop. */
+/* How long the server waits for gradients before it looks for a stop request. */
 #define LOOK_MS 200
 
 struct serving {
@@ -41,7 +41,7 @@ static void tell_lost(struct serving *serving)
 	int worker;
 	while (dtrain_server_lost(serving->server, &worker, &why)) {
 		serving->lost++;
-		status_line_warn("dtrain-ffcv: rank %d is left behind, the others go on: %s", worker + 1, why.message);
+		status_line_warn("dtrain-ffcv: rank %d is dropped, the others go on: %s", worker + 1, why.message);
 	}
 }
 
@@ -57,7 +57,7 @@ static bool is_asked_to_stop(struct serving *serving)
 	return dtrain__stop_request_any(serving->session->store);
 }
 
-/* *taken: false if this rank was told to stop meanwhile. */
+/* *taken: false if this rank got a stop request meanwhile. */
 static int take(struct serving *serving, dtrain_update *update, bool *taken, beton_error *err)
 {
 	run_session *session = serving->session;
@@ -144,7 +144,7 @@ static int serve_step(struct serving *serving, beton_error *err)
 	serving->stale += taken.staleness;
 	serving->stalest = taken.staleness > serving->stalest ? taken.staleness : serving->stalest;
 	serving->most_lead = taken.lead > serving->most_lead ? taken.lead : serving->most_lead;
-	/* Any worker that was told stops all. */
+	/* A stop request to any worker stops all. */
 	serving->stop = is_asked_to_stop(serving) || !(taken.step_metrics[ENGINE_STEP_METRIC_STOP] <= 0);
 	position->step++;
 	position->position += session->info->global_batch;
@@ -254,7 +254,7 @@ static void print_staleness(const struct serving *serving)
 	if (serving->session->options->quiet || !serving->steps)
 		return;
 	printf("staleness: %.2f steps in the mean, at most %" PRId64 "; a worker was at most %" PRId64
-	       " batches ahead of the slowest, of %" PRId64 " allowed; %" PRId64 " of %d worker%s left behind\n",
+	       " batches ahead of the slowest, of %" PRId64 " allowed; %" PRId64 " of %d worker%s dropped\n",
 	       (double)serving->stale / (double)serving->steps, serving->stalest, serving->most_lead,
 	       serving->session->options->staleness, serving->lost, serving->session->world_size - 1,
 	       bt_plural((uint64_t)serving->session->world_size - 1));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is said of bad samples. */
+ * Warnings about bad samples. */
 #ifndef PROGRAMS_FFCV_BAD_SAMPLES_H
 #define PROGRAMS_FFCV_BAD_SAMPLES_H
 
@@ -9,8 +9,7 @@
 /* Adds to the error of a batch what helps against it. Returns the status. */
 int run_bad_samples_advise(int status, beton_error *err);
 
-/* Warns that this rank had `count` samples replaced in an epoch (from 1), if there were any, and names those that were
- * bad so far. */
+/* Warns that this rank had `count` samples replaced in an epoch (from 1), if any, and names the bad ones so far. */
 void run_bad_samples_tell(const run_session *session, int64_t epoch, int64_t count);
 
 #endif

@@ -16,7 +16,7 @@ void run_best_note(run_position *position, const engine_metric *metric, double v
 
 /* Makes the link of a run that goes on from the position: a killed run may have saved its best checkpoint without it.
  * If the best checkpoint is no longer there, the position has none: it was removed for a better one that is damaged
- * now. Errors: those of dtrain_checkpoint_link. */
+ * now. Errors: dtrain_checkpoint_link's. */
 int run_best_resume(const char *dir, run_position *position, beton_error *err);
 
 #endif

@@ -75,7 +75,7 @@ static void print_fields_of(const run_session *session, const engine_dataset *da
 	const engine_task *task = session->engine.job.task;
 	const char *labels = session->options->vision.label_field;
 	for (int i = 0; i < task->num_fields; i++) {
-		/* Of several fields with labels the data set has the first. */
+		/* If several fields have labels, the data set has the first. */
 		char *name = strdup(i == task->class_field && labels ? labels : dataset->fields[i]);
 		if (!name)
 			return;
@@ -140,7 +140,7 @@ static int64_t count_elements(const dtrain_params *params)
 	return elements;
 }
 
-/* What is trained, and how. */
+/* Prints the model and the method of training. */
 static void print_method(const run_session *session)
 {
 	int64_t elements = count_elements(session->engine.params);
@@ -220,7 +220,8 @@ static void tell_no_compression(const run_session *session)
 			options->powersgd_start, session->info->total_steps);
 }
 
-/* Of options that the command line has. Units of a sharding strategy visit the device with one rank, too. */
+/* Lists options of the command line without effect on one rank. A sharding strategy has one: its units are prefetched
+ * to the device. */
 static void tell_one_rank(const run_session *session)
 {
 	const run_options *options = session->options;
@@ -450,7 +451,7 @@ static int run_rank(run_options *options, const run_info *info, struct rank_env 
 	if (status == BETON_OK)
 		tell_stopped(&session, stopped, &output);
 	run_session_close(&session);
-	/* Whoever reads the plan has seen enough: the status is that of a program that the signal ends. */
+	/* The reader of the plan has closed the pipe: return the status of a program that SIGPIPE ends. */
 	if (options->plan && !env->started && status == BETON_PEER_LOST)
 		return 128 + SIGPIPE;
 	if (status != BETON_OK)

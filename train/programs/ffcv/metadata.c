@@ -17,7 +17,7 @@ static int add_option(json_t *metadata, const char *key, const option_row *row, 
 {
 	char *text = NULL;
 	int status = run_row_text(row, options, &text, err);
-	/* Of the path of a recipe or model the name alone: it may be no UTF-8, and is then left out. */
+	/* A recipe's or model's path is reduced to the name: a path that is not UTF-8 would be left out. */
 	const char *name = text && row->kind == OPTION_NAME ? strrchr(text, '/') : NULL;
 	if (status == BETON_OK && text)
 		json_object_set_new(metadata, key, json_string(name ? name + 1 : text));
@@ -25,7 +25,7 @@ static int add_option(json_t *metadata, const char *key, const option_row *row, 
 	return status;
 }
 
-/* What the model computes, and from which fields its targets were: which these are by default depends on the file. */
+/* Adds the kind of the model's outputs, and the fields of its targets, whose defaults depend on the file. */
 static void add_outputs(json_t *metadata, const run_options *options, const engine_data *data)
 {
 	int field = run_options_job(options).task->class_field;

@@ -75,7 +75,7 @@ static int open_numbers(const char *option, const char *path, FILE **out, beton_
 	return status;
 }
 
-/* Reads one number a line, and skips empty lines and those that begin with #. */
+/* Reads one number a line, and skips empty lines and lines that begin with #. */
 static int read_numbers(const char *option, const char *path, bool whole, struct numbers *out, beton_error *err)
 {
 	char *line = NULL;
@@ -148,7 +148,7 @@ static int read_field(const run_options *options, struct numbers *out, beton_err
 	return status;
 }
 
-/* Replaces the values of all samples by those of the samples in indices. */
+/* Replaces the values of all samples by the values of the samples in indices. */
 static int pick(run_order_input *input, beton_error *err)
 {
 	double *picked = input->indices ? malloc((size_t)input->num_indices * sizeof(*picked)) : NULL;
@@ -160,8 +160,8 @@ static int pick(run_order_input *input, beton_error *err)
 		if (input->indices[i] >= input->num_weights) {
 			free(picked);
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "--indices: there is no sample %" PRIu64 "; samples are 0 to %" PRIu64,
-				       input->indices[i], input->num_weights - 1);
+				       "--indices: no sample %" PRIu64 "; samples are 0 to %" PRIu64, input->indices[i],
+				       input->num_weights - 1);
 		}
 		picked[i] = input->weights[input->indices[i]];
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an order of the samples is made of besides the data: --indices and --weights. */
+ * Inputs of the order of samples besides the data: --indices and --weights. */
 #ifndef PROGRAMS_FFCV_ORDER_INPUT_H
 #define PROGRAMS_FFCV_ORDER_INPUT_H
 
@@ -14,7 +14,7 @@ typedef struct run_order_input {
 } run_order_input;
 
 /* Free *out with run_order_input_free, also on failure. Errors name the option, the file and the line, or the field:
- * NOT_FOUND, IO, INVALID_ARGUMENT (not a number, or the wrong count), NO_MEMORY, those of a damaged data file. */
+ * NOT_FOUND, IO, INVALID_ARGUMENT (not a number, or the wrong count), NO_MEMORY, and errors of a damaged data file. */
 int run_order_input_read(const run_options *options, run_order_input *out, beton_error *err);
 void run_order_input_free(run_order_input *input);
 

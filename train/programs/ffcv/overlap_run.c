@@ -14,9 +14,9 @@
 #include "options/options_table.h"
 #include "options/strategy.h"
 
-/* Of the free memory; the rest is for what the device's libraries allocate. */
+/* The share of free memory to use; the device's libraries allocate from the rest. */
 #define USABLE 0.95
-/* A size is chosen only if it shortens the step by so much: smaller differences are those of the measurement. */
+/* A size is chosen only if it shortens the step by so much: smaller differences are measurement noise. */
 #define LEAST_GAIN 0.01
 /* Share of a step below which times that are waited do not matter. */
 #define NOTICED 0.1
@@ -24,8 +24,8 @@
 
 /* ---- measuring ---- */
 
-/* What a rank tells the others, in numbers, of its median step: each node's time, and each transfer's begin, end and
- * exposed time; then for each step and transfer what the transfer took alone. */
+/* A rank's median step, in numbers, for the others: each node's time, and each transfer's begin, end and exposed time;
+ * then for each step and transfer the time that the transfer took alone. */
 typedef struct layout {
 	size_t nodes, transfers, count;
 } layout;
@@ -50,7 +50,8 @@ static double median(const double numbers[ENGINE_OVERLAP_STEPS])
 	return sorted[ENGINE_OVERLAP_STEPS / 2];
 }
 
-/* Of steps, and not of each of their parts: times of a step that was disturbed here, and of one there, make none. */
+/* The median over whole steps, not over their parts: medians of parts from differently disturbed steps would not fit
+ * together. */
 static const dtrain_overlap *median_step(dtrain_overlap *const steps[ENGINE_OVERLAP_STEPS])
 {
 	double ends[ENGINE_OVERLAP_STEPS];
@@ -108,7 +109,7 @@ static int fit(const double *all, int ranks, layout l, run_overlap *out, beton_e
 	return BETON_OK;
 }
 
-/* The other ranks wait for the one that computes longest, whatever the units are. */
+/* The other ranks wait for the rank that computes longest, whatever the units are. */
 static int join_ranks(const double *all, int ranks, layout l, run_overlap *out, beton_error *err)
 {
 	for (int rank = 1; rank < ranks; rank++)
@@ -228,7 +229,7 @@ static int units_of(const dtrain_overlap *plan)
 	return units;
 }
 
-/* Adds a size, unless there is no memory for its units. */
+/* Adds a size if its units fit into memory. */
 static int add_size(const engine_rank *engine, double mb, size_t unit_bytes, size_t limit, run_overlap *self,
 		    beton_error *err)
 {

@@ -18,7 +18,7 @@ typedef struct run_overlap_size {
 	dtrain_overlap_totals totals;
 } run_overlap_size;
 
-/* What the ranks have measured together, on each of them. */
+/* The measurements of all ranks, equal on each of them. */
 typedef struct run_overlap {
 	int rank;             /* that computes longest: the times are its */
 	dtrain_overlap *step; /* its median step */
@@ -31,7 +31,7 @@ typedef struct run_overlap {
 
 /* The option for the size of the strategy's units, without dashes. */
 const char *run_overlap_option(const run_options *options);
-/* What its units are called: "bucket" or "unit". */
+/* The name of its units: "bucket" or "unit". */
 const char *run_overlap_unit(const run_options *options);
 
 /* Collective: with --tune-units sets the option for the size of units in options, which are the session's; otherwise

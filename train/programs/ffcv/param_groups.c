@@ -114,7 +114,7 @@ static bool is_same(run_group a, run_group b)
 	return a.lr_scale == b.lr_scale && a.weight_decay == b.weight_decay;
 }
 
-/* The group with these numbers: the one that the parameter is in without patterns and layers, or one behind those. */
+/* Finds or adds the group with these numbers: the parameter's usual group, or one from patterns and layers. */
 static int place(run_groups *groups, int usual, run_group group, uint8_t *out, beton_error *err)
 {
 	int32_t i = usual;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which parameters the optimizer updates in which way. */
+ * Groups of parameters that the optimizer updates alike. */
 #ifndef PROGRAMS_FFCV_PARAM_GROUPS_H
 #define PROGRAMS_FFCV_PARAM_GROUPS_H
 
@@ -13,7 +13,7 @@ enum {
 	RUN_GROUP_BIASES = 1, /* parameters of one dimension: biases, and batch norm's weights */
 	RUN_GROUP_EARLY = 2,  /* engine_task.find_early: like weights, trained for a part of the run */
 	RUN_GROUP_FROZEN = 3, /* parameters that are not trained */
-	RUN_GROUPS = 4,       /* further groups are those of patterns and layers */
+	RUN_GROUPS = 4,       /* further groups come from patterns and layers */
 };
 
 typedef struct run_group {
@@ -24,7 +24,7 @@ typedef struct run_groups {
 	run_group groups[DTRAIN_PARAM_GROUPS];
 	int32_t count;
 	uint8_t *of; /* the group of each parameter, by index */
-	bool *outer; /* whether it is before the first block or behind the last one, by index: for `muon` */
+	bool *outer; /* whether it is before the first block or after the last, by index: for `muon` */
 } run_groups;
 
 /* Applies --weight-decay, --bias-lr-scale, --no-bias-decay, --no-decay, --param-groups, --layer-decay. params are

@@ -23,7 +23,7 @@ typedef struct run_position {
 	float scaler[DTRAIN_SCALERS]; /* of dynamic loss scaling, see dtrain_scaler_element; scale 0: none */
 	uint64_t data_fingerprint;    /* beton_reader_fingerprint of the training set; 0: not known */
 	uint64_t data_class_names;    /* a hash of its class names; 0: not known, or none */
-	int64_t best_step;            /* with --keep-best: the step after which the evaluation was best; 0: none */
+	int64_t best_step;            /* with --keep-best: the step with the best evaluation; 0: none */
 	double best_metric;           /* its first metric */
 	bool evaluation_due;          /* with --eval-every: the evaluation after this step was interrupted */
 } run_position;
@@ -37,7 +37,7 @@ int run_position_to_state(const run_position *position, const char *options, con
  * without options. Errors: FORMAT, NO_MEMORY. */
 int run_position_from_state(const char *place, const char *state, run_position *out, char **options, beton_error *err);
 
-/* Reads the position of the checkpoint at path. Errors: also those of dtrain_checkpoint_open. */
+/* Reads the position of the checkpoint at path. Errors: also dtrain_checkpoint_open's. */
 int run_position_read(const char *path, run_position *out, char **options, beton_error *err);
 
 #endif

@@ -85,8 +85,8 @@ static int find_lengths(const run_options *options, int world_size, run_info *ou
 			       " sample%s, fewer than a batch for each worker needs: %" PRId64,
 			       out->epoch_length, bt_plural(out->epoch_length),
 			       options->batch_size * options->accumulate * workers);
-	/* What trains nothing need not have a length: an epoch stands for it. A part of a step counts as a step, unless
-	 * it is a rounding error of a whole number. */
+	/* A run without training need not have a length: one epoch is assumed. A part of a step counts as a step,
+	 * unless it is a rounding error of a whole number. */
 	bool bounded = options->epochs > 0 || options->steps > 0;
 	double steps = ceil((bounded ? options->epochs : 1) * (double)out->steps_per_epoch - 1e-6);
 	if (steps > RUN_STEPS_MAX)
@@ -131,7 +131,7 @@ static int check_world(int world_size, beton_error *err)
 	return BETON_OK;
 }
 
-/* What does not need the model. */
+/* Checks that do not need the model. */
 static int check_init(const run_options *options, beton_error *err)
 {
 	run_source source;
@@ -156,7 +156,7 @@ static int read_data(const run_options *options, const engine_job *job, engine_d
 	int count = options->evaluate ? 0 : options->data.count;
 	int status = job->task->read_data(job, options->data.paths, count, options->val, out, err);
 	bool may_be = false;
-	/* Of a kind that is known the message says more. */
+	/* The message of a known kind says more. */
 	if (status != BETON_UNSUPPORTED_VERSION || options->task != RUN_TASK_VISION ||
 	    !bt_ends_with(err->message, "not a .beton file"))
 		return status;

@@ -72,7 +72,7 @@ static engine_layout layout_of(const run_session *session)
 			       .shard = info.shards < session->world_size ? info.shards : 0};
 }
 
-/* What each strategy would need of the ranks. */
+/* A table of the memory that each strategy would need. */
 static int make_strategies(const run_session *session, char **out, beton_error *err)
 {
 	const engine_layout chosen = layout_of(session);
@@ -88,7 +88,7 @@ static int make_strategies(const run_session *session, char **out, beton_error *
 	return status == BETON_OK ? engine_memory_table(&session->engine, rows, count, &options, out, err) : status;
 }
 
-/* What --offload and --checkpoint-async keep there. */
+/* Prints the host memory of --offload and --checkpoint-async. */
 static void print_host(const engine_memory *memory, size_t saving)
 {
 	size_t bytes = engine_memory_host(memory) + saving;

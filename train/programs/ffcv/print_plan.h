@@ -4,8 +4,8 @@
 
 #include "session.h"
 
-/* Prints what a rank has in its device's memory, and what of the activations is there in which step of the program, and
- * what --recompute changes of it. */
+/* Prints a rank's device memory, the activations that are in memory at each step of the program, and the effect of
+ * --recompute on it. */
 int run_plan_print(run_session *session, beton_error *err);
 
 #endif

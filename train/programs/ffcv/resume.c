@@ -118,7 +118,7 @@ static void tell(const char *path, const run_options *options)
 	printf("\n");
 }
 
-/* The options are those of the newest checkpoint, which may turn out to be damaged when it is loaded. */
+/* The options come from the newest checkpoint, which may turn out to be damaged when it is loaded. */
 static int check_options(const run_saved *saved, const char *path, beton_error *err)
 {
 	run_position position;

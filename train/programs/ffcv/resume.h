@@ -21,7 +21,7 @@ void run_explain_damage(const char *dir, beton_error *err);
 
 /* Rank 0 loads the newest good checkpoint of --checkpoint, sets position and resumed, and reports what it found.
  * Damaged ones are set aside. Errors: NOT_FOUND (no checkpoint), MISMATCH (another model, batch or data, or options
- * that differ from the checkpoint's), those of the damaged one if none is good. */
+ * that differ from the checkpoint's), and a damaged checkpoint's error if none is good. */
 int run_resume(struct run_session *session, beton_error *err);
 
 #endif

@@ -8,9 +8,9 @@
 /* How often a wait for a checkpoint looks for lost ranks. */
 #define LOOK_MS 200
 
-/* How long whoever leaves after a failure waits for a checkpoint that is being written, in addition to the time for
- * closing: together they are less than what the launcher gives the ranks. A slow disk may need that; one that hangs, or
- * a network's folder that is gone, would keep the rank for ever. */
+/* How long a process that leaves after a failure waits for a checkpoint that is being written, in addition to the time
+ * for closing: together they are less than the launcher gives the ranks. A slow disk may need that time; a disk that
+ * hangs, or a lost network folder, would keep the rank for ever. */
 #define FAILED_MS 10000
 
 int run_saving_open(run_session *session, beton_error *err)

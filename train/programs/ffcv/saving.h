@@ -16,12 +16,12 @@ int run_saving_save(run_session *session, beton_error *err);
 /* The same for the rank that has everything and saves alone. */
 int run_saving_save_alone(run_session *session, beton_error *err);
 
-/* Waits until the last checkpoint has been written, and returns its error, which is told once. Every rank of the run
- * calls it. */
+/* Waits until the last checkpoint has been written, and returns its error, only once. Every rank of the run calls
+ * it. */
 int run_saving_wait(run_session *session, beton_error *err);
 
-/* Waits as well, also after another error, which is told elsewhere; prints that of the save. Call it after the group of
- * the steps is destroyed: the other ranks must not wait for this one meanwhile. */
+/* Waits as well, also after another error, which is reported elsewhere; prints the save's error. Call it after the
+ * group of the steps is destroyed: the other ranks must not wait for this one meanwhile. */
 void run_saving_close(run_session *session);
 
 #endif

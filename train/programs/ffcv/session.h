@@ -25,7 +25,7 @@ typedef struct run_session {
 	int rank;
 	int local_rank;
 	int world_size;
-	int data_rank, data_ranks; /* this rank among those that share the samples */
+	int data_rank, data_ranks; /* this rank among the ranks that share the samples */
 	pid_t launcher;            /* our launcher; 0: started otherwise */
 	engine_rank engine;
 	dtrain_compression compression; /* which the engine reads */
@@ -34,7 +34,7 @@ typedef struct run_session {
 	dtrain_store_server *server;
 	dtrain_store *store;
 	dtrain_presence *presence;      /* of this rank; a server and its workers have none */
-	dtrain_group *slow_group;       /* for phases in which ranks may wait long: set-up, evaluation, saving */
+	dtrain_group *slow_group;       /* for phases with long waits: set-up, evaluation, saving */
 	dtrain_group *group;            /* for the steps */
 	dtrain_checkpoint_saver *saver; /* saves while training goes on; NULL: training waits */
 	dtrain_group *saving_group;     /* of the saver's thread */
@@ -65,7 +65,7 @@ int run_session_open(run_session *session, const struct rank_env *env, rank_meet
 /* The same as far as device, groups and mesh alone. */
 int run_session_join(run_session *session, const struct rank_env *env, rank_meeting *meeting,
 		     const run_options *options, const run_info *info, beton_error *err);
-/* Collective: returns when all ranks have called it. They may come half an hour late, as those that share cores do. */
+/* Collective: returns when all ranks have called it. They may come half an hour late, as ranks that share cores do. */
 int run_session_wait_for_ranks(const run_session *session, beton_error *err);
 void run_session_close(run_session *session);
 /* Called after a failure, before the session is closed: tells the other ranks why, or err which of them failed. */

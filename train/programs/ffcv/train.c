@@ -51,7 +51,7 @@ struct training {
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* the end of an epoch and the beginning of the next have the same step */
 	int64_t saved_best;     /* an evaluation may find that the saved step is the best */
-	bool stop;              /* some rank was told to stop */
+	bool stop;              /* some rank got a stop request */
 	run_busy busy;
 };
 
@@ -304,8 +304,8 @@ static int evaluate_weights(struct training *training, engine_evaluation *out, b
 	return status == BETON_OK ? back : status;
 }
 
-/* What was trained is not lost with an evaluation that fails: the epoch stays open, and a resumed run evaluates it.
- * Weights that have diverged are not worth one. */
+/* Saves the training so far if an evaluation fails: the epoch stays open, and a resumed run evaluates it. Diverged
+ * weights are not saved. */
 static void save_unevaluated(struct training *training, int failure, beton_error *err)
 {
 	const run_session *session = training->session;

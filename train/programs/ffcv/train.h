@@ -6,8 +6,8 @@
 #include "session.h"
 
 /* Trains from the session's position to the end: steps, evaluations, checkpoints. *stopped: 0, or the signal that ended
- * training early (all ranks at the same step, with a checkpoint if --checkpoint is given). Errors: those of the parts;
- * DIVERGED names the step. */
+ * training early (all ranks at the same step, with a checkpoint if --checkpoint is given). Errors: the parts'; DIVERGED
+ * names the step. */
 int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_error *err);
 
 /* Runs --evaluate: one evaluation of the weights that the session was opened with. *stopped: as in run_train. */

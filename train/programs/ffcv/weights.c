@@ -41,8 +41,8 @@ static int list_add(view_list *list, char *name, const dtrain_shape *shape, void
 	return BETON_OK;
 }
 
-/* What a range of the flat space has of a parameter, or of the optimizer's state of one: `count` elements of this
- * rank's part, from `first` on. memory: of these. */
+/* Adds a range's part of a parameter, or of an optimizer's state of one: `count` elements of this rank's part, from
+ * `first` on. memory: of these elements. */
 static int list_add_part(view_list *list, char *name, const dtrain_param *param, int64_t first, int64_t count,
 			 void *memory, dtrain_device *device, beton_error *err)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is trained, as a checkpoint has it: parameters and buffers under torchvision's names, batch norm's
+ * The trained state as a checkpoint has it: parameters and buffers under torchvision's names, batch norm's
  * num_batches_tracked (the number of steps) beside its statistics; the optimizer's states under the name of the
  * parameter or buffer + "." + the state's: ".momentum", ".slow", ".ema"; "step" is the number of steps that biases are
- * corrected by. What the compression of gradients keeps has names that begin with "hook."; each rank has parts of it.
+ * corrected by. States of gradient compression have names that begin with "hook."; each rank has parts of them.
  *
- * Where the ranks train apart, the model has the shared parameters. The states of the inner optimizer, "step" included,
- * and the ranks' own parameters (".local") have a first dimension more: row r is rank r's. ".outer_momentum" is the
- * outer optimizer's. */
+ * Where the ranks train unsynchronized, the model has the shared parameters. The states of the inner optimizer, "step"
+ * included, and the ranks' own parameters (".local") have a first dimension more: row r is rank r's. ".outer_momentum"
+ * is the outer optimizer's. */
 #ifndef PROGRAMS_FFCV_WEIGHTS_H
 #define PROGRAMS_FFCV_WEIGHTS_H
 
@@ -24,7 +24,7 @@ typedef struct run_weights {
 	dtrain_params *params;
 	dtrain_optimizer *optimizer;
 	const dtrain_local *local; /* shown (dtrain_local_show), or to be loaded; NULL: all ranks have the same */
-	int row, rows;             /* with local: this rank's row of those that are stored */
+	int row, rows;             /* with local: this rank's row of the stored ones */
 	const dtrain_sync *sync;   /* whose hook's tensors are saved; NULL: none */
 	dtrain_stream *stream;
 	const char *metadata;           /* of the model, a JSON object of texts; NULL: none */

@@ -308,8 +308,8 @@ static int draw_tokens(const struct options *options, const generate_model *mode
 	return status;
 }
 
-/* The first text is written as it comes, the others behind it. wanted: of the texts; the others are computed with them.
- */
+/* The first text is written as it comes, the others after it. wanted: number of texts to write; more may be
+ * computed. */
 static int generate(const struct options *options, generate_model *model, const tokenizer *words, struct batch *batch,
 		    uint64_t number, int64_t wanted, run_busy *busy, beton_error *err)
 {

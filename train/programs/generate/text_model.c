@@ -223,7 +223,7 @@ static int open_device(generate_model *model, const char *name, const dtrain_dev
 	return dtrain_device_open(name, &chosen, &model->device, err);
 }
 
-/* Of the texts that are wanted, as many at once as can be, so that the last time has as many as the others. */
+/* Divides the wanted texts into as few and as equal rounds as possible. */
 static void choose_texts(generate_model *model, int64_t wanted)
 {
 	model->texts = 1;
@@ -350,8 +350,8 @@ static int put_program(const generate_model *model, struct generate_network *net
 	return status == BETON_OK ? api->capture_launch(network->captured, model->stream, err) : status;
 }
 
-/* Runs a network for the tokens past .. count - 1 of the first texts, and for others behind them, which nothing reads
- * before they are replaced. */
+/* Runs a network for the tokens past .. count - 1 of the first texts, and for padding after them, whose results are
+ * replaced before they are read. */
 static int run_network(generate_model *model, struct generate_network *network, int64_t texts, int64_t length,
 		       int64_t past, int64_t count, float *out, beton_error *err)
 {
@@ -422,7 +422,7 @@ int generate_model_logits(generate_model *model, const int64_t *const *tokens, i
 			  beton_error *err)
 {
 	if (count < 1)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "there is no token to begin with");
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "no token to begin with");
 	int64_t begin = begin_of(model, tokens[0], count), window = count - begin;
 	for (int64_t k = 1; k < model->texts; k++)
 		if (begin_of(model, tokens[k], count) != begin)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A language model with trained weights that tells the logits of the token behind a text. */
+ * A language model with trained weights, which computes the logits of a text's next token. */
 #ifndef PROGRAMS_GENERATE_TEXT_MODEL_H
 #define PROGRAMS_GENERATE_TEXT_MODEL_H
 
@@ -11,7 +11,7 @@ enum { GENERATE_LENGTHS = 32 };
 
 typedef struct generate_model {
 	dtrain_transformer description;
-	int64_t end_of_text; /* the token behind each document that the model has learned from; -1: not known */
+	int64_t end_of_text; /* the token after each document of the training data; -1: not known */
 	dtrain_device *device;
 	dtrain_stream *stream;
 	dtrain_params *params;
@@ -38,13 +38,13 @@ int generate_model_open(generate_model *out, const char *weights, const char *na
 			const dtrain_device_options *options, beton_error *err);
 void generate_model_close(generate_model *model);
 
-/* Computes the logits [texts, vocabulary] behind model->texts texts of `count` tokens, whose documents begin at the
- * same token. Keys and values of their tokens are kept, and those of the tokens with which the texts of the call before
- * began are not computed again. A text begins behind the last end of text in front of its last token, as in training:
- * the documents before are not seen, and positions count from there. The model sees the whole text while that has no
- * more tokens than the model has positions. A longer text is cut: the model sees its last half of the positions, and
- * what is added to it, until the positions are used up again. Errors: INVALID_ARGUMENT (count 0, documents that begin
- * at different tokens), those of the device. */
+/* Computes the logits [texts, vocabulary] after model->texts texts of `count` tokens, whose documents begin at the same
+ * token. Keys and values of their tokens are kept, and not computed again for tokens with which the texts of the
+ * previous call began. A text begins after the last end of text before its last token, as in training: earlier
+ * documents are not seen, and positions count from there. The model sees the whole text while that has no more tokens
+ * than the model has positions. A longer text is cut: the model sees its last half of the positions, and the tokens
+ * added to it, until the positions are used up again. Errors: INVALID_ARGUMENT (count 0, documents that begin at
+ * different tokens), and the device's. */
 int generate_model_logits(generate_model *model, const int64_t *const *tokens, int64_t count, float *out,
 			  beton_error *err);
 

@@ -12,7 +12,7 @@
 #include "described.h"
 #include "engine/memory/memory_search.h"
 
-/* What is asked, open. */
+/* The question, with its engine open. */
 typedef struct question {
 	const plan_options *options;
 	engine_example example;
@@ -303,7 +303,7 @@ static void close_question(question *q)
 	engine_example_close(&q->example);
 }
 
-/* What the host would have to keep, on a device with memory of its own. */
+/* Finds the --offload that fits, on a device with memory of its own. */
 static int find_offload(const question *q, size_t limit, change *out, beton_error *err)
 {
 	static const engine_offload all[] = {ENGINE_OFFLOAD_OPTIMIZER, ENGINE_OFFLOAD_ALL};
@@ -335,8 +335,7 @@ static void print_layout(const engine_layout *layout)
 		printf(" --shard %" PRId32, layout->shard);
 }
 
-/* What fits if one thing is changed, from what takes the least time to what takes the most; found: whether anything
- * does. */
+/* Tries changes of one thing, from the cheapest in time to the most expensive; found: whether any fits. */
 static int try_alone(const question *q, size_t limit, bool *found, beton_error *err)
 {
 	const engine_layout growing = {.strategy = "zero3", .ranks = (int32_t)q->options->ranks};
@@ -371,7 +370,7 @@ static int try_alone(const question *q, size_t limit, bool *found, beton_error *
 	return BETON_OK;
 }
 
-/* The same with changes together, of which each rank count and batch is tried with --recompute full. */
+/* Tries changes together: each rank count and batch with --recompute full. */
 static int try_together(const question *q, size_t limit, beton_error *err)
 {
 	engine_layout growing = {.strategy = "zero3", .ranks = (int32_t)q->options->ranks};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What beton-write said of the list of pictures, as messages about the pictures. */
+ * Turns beton-write's messages about the list of pictures into messages about the pictures. */
 #include "predict.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "common/error.h"
 #include "common/system.h"
 
-/* The text behind its beginning; NULL: it begins otherwise. */
+/* The text after its beginning; NULL: it begins otherwise. */
 static const char *behind(const char *text, const char *beginning)
 {
 	size_t length = strlen(beginning);
@@ -34,7 +34,7 @@ static json_t *read_row(const char *list, uint64_t number)
 	return row;
 }
 
-/* text: what is behind the name of the list. malloc'ed. */
+/* text: the message after the name of the list. The result is malloc'ed. */
 static char *name_picture(const predict_list *list, const char *text)
 {
 	uint64_t number;
@@ -61,7 +61,7 @@ static char *translate(const predict_list *list, const char *line)
 {
 	const char *text = behind(line, "beton-write: "), *left_out = text ? behind(text, "left out: ") : NULL;
 	text = text ? text : line;
-	/* Behind it are the number, the code and the message. */
+	/* After it come the number, the code and the message. */
 	for (int i = 0; left_out && i < 2; i++) {
 		const char *tab = strchr(left_out, '\t');
 		left_out = tab ? tab + 1 : NULL;

@@ -203,7 +203,7 @@ static int open_all(struct prediction *self, const run_source *weights, predict_
 	return status == BETON_OK ? open_loader(self, data, err) : status;
 }
 
-/* The names of the weights' classes, else those of the data if it has as many classes. */
+/* The names of the weights' classes, else the data's names if it has as many classes. */
 static int find_names(const run_source *weights, const predict_data *data, int64_t classes, json_t **out,
 		      beton_error *err)
 {
@@ -239,7 +239,7 @@ int predict_run(const predict_options *options, const run_source *weights, predi
 	if (status == BETON_OK && rows->kind == PREDICT_NUMBERS && options->tta != VISION_TTA_NONE)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--tta adds logits, and the model '%s' computes numbers",
 				 weights->path);
-	/* Of two views the network adds the logits. */
+	/* The network adds the logits of two views. */
 	rows->scale = options->tta == VISION_TTA_FLIP ? 0.5 : 1;
 	if (status == BETON_OK)
 		status = predict_rows_begin(rows, err);

@@ -157,7 +157,7 @@ static int make_list(const char *given, bool folder, const char *path, char **ro
 		status = *root ? list_pictures(*root, list, &count, err)
 			       : bt_fail(err, BETON_NO_MEMORY, "out of memory");
 		if (status == BETON_OK && count == 0)
-			status = bt_fail(err, BETON_NOT_FOUND, "%s: there is no picture in it", given);
+			status = bt_fail(err, BETON_NOT_FOUND, "%s: no picture in it", given);
 	} else {
 		status = list_one(given, list, root, err);
 	}

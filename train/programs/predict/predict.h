@@ -18,7 +18,7 @@
 
 typedef enum predict_format { PREDICT_BY_NAME = 0, PREDICT_JSON = 1, PREDICT_CSV = 2 } predict_format;
 
-/* Of the command line; numbers below 0 and texts that are NULL are not given. */
+/* Options of the command line; numbers below 0 and NULL texts are not given. */
 typedef struct predict_options {
 	const char *weights, *data;
 	const char *output; /* NULL: standard output */
@@ -40,7 +40,7 @@ typedef struct predict_options {
 typedef struct predict_data {
 	char *path;   /* of the .beton file or the set */
 	char *folder; /* NULL: none. A temporary folder that path is in. */
-	char *prefix; /* in front of each source: the pictures' folder */
+	char *prefix; /* prefix of each source: the pictures' folder */
 	bt_shard_inputs files;
 	uint64_t samples;     /* of all files */
 	beton_reader *reader; /* of files.list[at]; at first of the first */
@@ -69,7 +69,7 @@ bool predict_is_picture(const char *name);
 typedef struct predict_list {
 	const char *path;
 	const char *given; /* the folder or picture that it was made of */
-	const char *root;  /* in front of each path in the list */
+	const char *root;  /* prefix of each path in the list */
 } predict_list;
 
 /* Prints the lines of the file at path, which beton-write has written, with the names of pictures in place of rows of
@@ -96,7 +96,7 @@ int predict_output_close(predict_output *output, int status, beton_error *err);
 
 /* ---- rows.c: the results ---- */
 
-/* What the model's outputs are made of. */
+/* How outputs are made from the model's logits. */
 typedef enum predict_kind {
 	PREDICT_SOFTMAX,  /* probabilities of the classes, whose sum is 1 */
 	PREDICT_LOGISTIC, /* a probability of each class or label by itself */

@@ -138,15 +138,14 @@ static int parse_option(int option, predict_options *out, beton_error *err)
 	}
 }
 
-/* -1: there is no integer field of that name. */
+/* -1: no integer field of that name. */
 static int find_integers(const beton_reader *reader, const char *name)
 {
 	int index = name ? beton_reader_find_field(reader, name) : -1;
 	return index >= 0 && beton_reader_field(reader, (uint32_t)index)->type == BETON_FIELD_INT ? index : -1;
 }
 
-/* The field with the labels: the given one, else the one that the model was trained with, else the usual one; -1:
- * none. */
+/* The field with the labels: the given one, else the training's, else the usual one; -1: none. */
 static int find_labels(const predict_options *options, const run_source *weights, const beton_reader *reader, int *out,
 		       beton_error *err)
 {
@@ -198,7 +197,7 @@ int main(int argc, char **argv)
 	beton_error err = {0};
 	int option;
 	bool seen[sizeof(long_options) / sizeof(long_options[0])] = {false};
-	/* Writing to a closed pipe must return an error: a signal would leave temporary files behind. */
+	/* Writing to a closed pipe must return an error: a signal would leave temporary files. */
 	signal(SIGPIPE, SIG_IGN);
 	while ((option = bt_getopt_once(argc, argv, "o:Ff:k:S:m:a:b:p:d:j:hV", long_options, seen)) != -1) {
 		if (option == '?')

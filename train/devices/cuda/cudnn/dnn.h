@@ -51,7 +51,7 @@ typedef struct dnn_dims {
 	int64_t n, c, h, w; /* for weights: k, c, r, s */
 } dnn_dims;
 
-/* Of four dimensions, in elements. */
+/* A view of four dimensions, in elements. */
 typedef struct dnn_view {
 	int64_t dims[4], strides[4];
 } dnn_view;
@@ -119,7 +119,7 @@ void dnn_index(dnn_graph *graph, int axis, dnn_descriptor x, dnn_descriptor y);
 void dnn_select(dnn_graph *graph, dnn_descriptor x, dnn_descriptor other, dnn_descriptor mask, dnn_descriptor y);
 /* c = a b for the last two dimensions of each; in the others, heads of b are shared by equally many of a. */
 void dnn_product(dnn_graph *graph, dnn_descriptor a, dnn_descriptor b, dnn_descriptor c);
-/* Over the dimensions in which y has fewer elements. */
+/* Reduces the dimensions where y has fewer elements. */
 void dnn_reduction(dnn_graph *graph, cudnnReduceTensorOp_t reduce_op, dnn_descriptor x, dnn_descriptor y);
 /* y: x with its dimensions in the order of y's strides. */
 void dnn_reshape(dnn_graph *graph, dnn_descriptor x, dnn_descriptor y);
@@ -146,7 +146,7 @@ void dnn_max_pool_bwd(dnn_graph *graph, const dnn_window *window, dnn_descriptor
 /* Ends the description. Errors: the first failure of the functions above, or cuDNN's refusal. */
 int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *err);
 
-/* ---- the graphs of our ops (dnn_op.c; attention: dnn_attention.c); operands are those of the op ---- */
+/* ---- the graphs of our ops (dnn_op.c; attention: dnn_attention.c); operands are the op's ---- */
 
 #define DNN_MAX_VARIANTS 2
 
@@ -188,8 +188,9 @@ typedef struct dnn_configs {
 	int count;
 } dnn_configs;
 
-/* The configurations that cuDNN proposes for a finished graph, best first, without those whose notes break the target's
- * promises. None is no error: count is 0, and err (NULL allowed) has cuDNN's text. Some of them cannot be planned. */
+/* The configurations that cuDNN proposes for a finished graph, best first, without the ones whose notes break the
+ * target's promises. If there are none, count is 0, the result is OK, and err (NULL allowed) has cuDNN's text. Some of
+ * them cannot be planned. */
 int dnn_configs_find(const dnn_graph *graph, const dnn_target *target, cudnnBackendHeurMode_t mode, dnn_configs *out,
 		     beton_error *err);
 void dnn_configs_free(dnn_configs *configs);
@@ -220,7 +221,7 @@ void dnn_pack_clear(dnn_pack *pack);
 
 /* Takes ownership of the configuration, on failure too. The graph must outlive the plan. A compiled plan is written to
  * the target's store. UNSUPPORTED: the plan does not work, or needs more workspace than allowed. NOT_FOUND: with
- * DNN_STORED, there is no stored plan, or it does not load. */
+ * DNN_STORED, the stored plan is missing or does not load. */
 int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor config, dnn_plan **out,
 		    beton_error *err);
 void dnn_plan_destroy(dnn_plan *plan); /* NULL allowed; not the graph */

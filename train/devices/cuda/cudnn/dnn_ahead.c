@@ -32,7 +32,7 @@ typedef struct options {
 	bool deterministic;
 } options;
 
-/* What was planned of one kind of op, or of all. */
+/* The plans of one kind of op, or of all. */
 typedef struct totals {
 	int graphs, configurations, plans;
 	double compiled_s, processor_s, loaded_s; /* processor_s: of all threads, while compiling */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention and its gradients as cuDNN's graphs: products, softmax and mask one by one, of which cuDNN's engines for
- * attention make one kernel that keeps no [queries, keys] in memory. cuDNN 9.19 recognises exactly these graphs, found
- * by trial; with other ones, such as those without the factor of `own` or with d_q written by a product, its engines
- * want workspace for all probabilities.
+ * Attention and its gradients as cuDNN's graphs: separate products, softmax and mask, which cuDNN's engines for
+ * attention turn into one kernel that keeps no [queries, keys] in memory. cuDNN 9.19 recognises exactly these graphs,
+ * found by trial; for others, such as graphs without the factor of `own` or with d_q written by a product, its engines
+ * need workspace for all probabilities.
  *
  * A head is a strided view of q, k or v, so that nothing is copied, not for packed operands either.
  */
@@ -19,7 +19,7 @@ enum { LARGEST_DIM = 256, LARGEST_DIM_BWD = 128, PADDING_ROWS = 128, NUMBERS_OF_
 typedef struct extent {
 	int64_t batch, heads, kv_heads, queries, keys, dim;
 	int64_t q_step, k_step, y_step; /* elements from row to row */
-	size_t k_offset, v_offset;      /* bytes; those of d_k and d_v, too, if they are packed */
+	size_t k_offset, v_offset;      /* bytes; also of d_k and d_v if they are packed */
 	double scale;
 	bool causal;
 } extent;
@@ -103,7 +103,7 @@ static dnn_descriptor queries(dnn_graph *graph, const extent *e, int operand)
 	return dnn_strided(graph, operand, 0, graph->type, &view);
 }
 
-/* Of the shape of y. */
+/* A descriptor with the shape of y. */
 static dnn_descriptor results(dnn_graph *graph, const extent *e, int operand)
 {
 	const dnn_view view = view_of(e, e->heads, e->queries, e->y_step);
@@ -126,7 +126,7 @@ static dnn_descriptor combine(dnn_graph *graph, const extent *e, cudnnPointwiseM
 	return y;
 }
 
-/* The scaled scores; those of keys behind the query are the least number, whose exponential is 0. */
+/* The scaled scores; keys after the query get the least number, whose exponential is 0. */
 static dnn_descriptor scores_of(dnn_graph *graph, const extent *e, dnn_descriptor q, dnn_descriptor k_transposed,
 				dnn_descriptor scale)
 {

@@ -131,7 +131,7 @@ static int fill_operands(timing *t, beton_error *err)
 	return status;
 }
 
-/* False: there is no memory for it. */
+/* False: out of memory. */
 static bool open_timing(timing *t)
 {
 	if (cuda_bench_open(&t->bench, lay_out(t), NULL) != BETON_OK)
@@ -239,7 +239,7 @@ static void compile_missing(dtrain_device *device, const dnn_target *target, con
 	cudnnBackendDestroyDescriptor(described.properties);
 }
 
-/* Those of the first configurations that cuDNN compiles. */
+/* Compiles the first `most` configurations that cuDNN can compile. */
 static void compile_first(dtrain_device *device, const dnn_target *target, const candidates *all, int graph,
 			  const dnn_configs *configs, int most, uint64_t until)
 {

@@ -2,7 +2,7 @@
  *
  * Replaces NVIDIA's driver where there is none, so that cuDNN can plan for a described GPU: it reports no GPU, and
  * accepts every kernel. cuDNN finds it because it is loaded under the driver's name. Engines can be compiled and
- * serialized with it, but not run. Names and results are those of the driver's public interface that cuDNN 9.19 and
+ * serialized with it, but not run. It has the names and results of the driver's public interface that cuDNN 9.19 and
  * NVRTC 13.0 use.
  */
 #include <stddef.h>

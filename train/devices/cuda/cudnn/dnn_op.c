@@ -33,7 +33,7 @@ static dnn_window conv_window(const dtrain_op_desc *desc, const dtrain_operand *
 	return window_of(desc, weight->shape.dim[2], weight->shape.dim[3]);
 }
 
-/* Behind y's elements: cuda_nhwc_sums. */
+/* Adds the sums after y's elements: cuda_nhwc_sums. */
 static void add_sums(dnn_graph *graph, const dtrain_op_desc *desc, dnn_descriptor y)
 {
 	int64_t channels = desc->outputs[0].shape.dim[1];
@@ -74,7 +74,7 @@ static void conv_bwd_weight_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	dnn_conv_bwd_weight(graph, &window, x, d_y, d_w);
 }
 
-/* From half precision to an F32 gradient. No engine does that alone, but engines with a function behind the convolution
+/* From half precision to an F32 gradient. No engine does that alone, but engines with a function after the convolution
  * can write its result in any type. */
 static void conv_bwd_weight_f32_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 {
@@ -88,7 +88,7 @@ static void conv_bwd_weight_f32_graph(dnn_graph *graph, const dtrain_op_desc *de
 	dnn_pointwise(graph, CUDNN_POINTWISE_IDENTITY, sums, NULL, d_w);
 }
 
-/* The functions behind batch norm: y = max(norm [+ residual], 0), mask = y > 0. The engine's pattern needs the mask to
+/* The functions after batch norm: y = max(norm [+ residual], 0), mask = y > 0. The engine's pattern needs the mask to
  * be computed from y. */
 static void norm_tail(dnn_graph *graph, const dtrain_op_desc *desc, dnn_descriptor norm, dnn_descriptor y)
 {

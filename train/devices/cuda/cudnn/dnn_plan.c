@@ -150,7 +150,7 @@ static int heuristic_create(const dnn_graph *graph, const dnn_target *target, cu
 	return dnn_fail(err, answer, "heuristics");
 }
 
-/* Creates the descriptors that cuDNN then fills; those that it does not fill are destroyed again. */
+/* Creates descriptors for cuDNN to fill, and destroys the unfilled ones. */
 static int read_configs(dnn_descriptor heuristic, dnn_configs *out, beton_error *err)
 {
 	int64_t count = 0;

@@ -14,8 +14,8 @@ static const dtrain_operand *operand_of(const dtrain_op_desc *desc, int index)
 	return index < desc->num_inputs ? &desc->inputs[index] : &desc->outputs[index - desc->num_inputs];
 }
 
-/* Convolution weights that are F32 or in KCRS are rounded and converted to KRSC at each run; those that CAST made are
- * used as they are. */
+/* Convolution weights that are F32 or in KCRS are rounded and converted to KRSC at each run; CAST's weights are used
+ * unchanged. */
 static bool is_weight(const dtrain_op_desc *desc, int index)
 {
 	switch (desc->kind) {

@@ -31,7 +31,7 @@ char *dnn_store_read(dnn_store *store, const char *id, size_t *length);
 /* A plan that cannot be written to a file is kept for this process; the newest plan of an id is found. Errors:
  * NO_MEMORY, which may be ignored: the plan is then compiled again. */
 int dnn_store_write(dnn_store *store, const char *id, const char *text, size_t length, beton_error *err);
-/* The error of the first plan that could not be written; OK: none, or there is no folder. Any thread. */
+/* The error of the first plan that could not be written; OK: none, or no folder. Any thread. */
 int dnn_store_failure(dnn_store *store, beton_error *err);
 
 #endif

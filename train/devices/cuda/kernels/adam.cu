@@ -9,7 +9,7 @@ namespace cuda_kernels
 namespace
 {
 
-/* What is read of an update by each of its launches' threads. */
+/* The part of an update that each launch's threads read. */
 struct flat_op {
 	const float *g, *scalars;
 	const uint8_t *group;

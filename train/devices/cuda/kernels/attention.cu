@@ -21,7 +21,7 @@ template <int DIM> constexpr int ROWS = THREADS *EACH / DIM;
 template <int DIM> struct tile {
 	float v[ROWS<DIM>][DIM + 1];
 };
-/* Of each pair of a tile of queries and a tile of keys. */
+/* The scores of a tile of queries and a tile of keys. */
 template <int DIM> struct scores {
 	float v[ROWS<DIM>][ROWS<DIM> + 1];
 };
@@ -221,8 +221,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) row_products(cu
 	out[i] = sum;
 }
 
-/* What a pair of tiles gives: the probabilities after dropout, and the gradients of the scores before they were scaled.
- */
+/* Computes a pair of tiles: the probabilities after dropout, and the gradients of the scores before scaling. */
 template <typename T, int DIM>
 __device__ inline void find_pairs(const cuda_attention &a, const head<T> &of, const tile<DIM> &q, const tile<DIM> &d_y,
 				  const tile<DIM> &k, const tile<DIM> &v, int64_t query, int64_t key,

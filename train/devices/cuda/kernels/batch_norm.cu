@@ -31,7 +31,7 @@ columns matrix_of(const cuda_batch_norm *g)
 
 /* ---- statistics ---- */
 
-/* The moments of n values. Merging leaves those of both in a. */
+/* Merges the moments of n2 values into the moments of n values. */
 template <typename REAL>
 __device__ inline void merge(REAL &n, REAL &mean, REAL &squares, REAL n2, REAL mean2, REAL squares2)
 {
@@ -43,7 +43,7 @@ __device__ inline void merge(REAL &n, REAL &mean, REAL &squares, REAL n2, REAL m
 	n += n2;
 }
 
-/* Merges the moments of N rows into those of the n rows before. */
+/* Merges the moments of N rows into the moments of the n rows before. */
 template <int N, typename T>
 __device__ inline void take_rows(float n, const octet<T> (&x)[N], float (&mean)[OCTET], float (&squares)[OCTET])
 {
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(THREADS)
 		update_running(r, channel, mean, squares, n);
 }
 
-/* moments: [ranks][2 channels + 1], number, means and squares of each rank, of which this one has a row. */
+/* moments: [ranks][2 channels + 1], each rank's number, means and squares; this rank writes one row. */
 __global__ void __launch_bounds__(THREADS)
 	finish_row(columns g, const float *partial, float *moments, int64_t ranks, int64_t rank)
 {
@@ -403,7 +403,7 @@ __global__ void __launch_bounds__(THREADS) finish_gradients(columns g, const flo
 		sums[0] = (float)g.rows;
 }
 
-/* The sums over all rows, of which `count` (NULL: those of g) says how many there are. */
+/* The sums over all rows, whose number is `count` (NULL: g's rows). */
 struct totals {
 	const float *d_gamma, *d_beta, *count;
 };

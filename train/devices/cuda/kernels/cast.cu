@@ -2,8 +2,8 @@
  *
  * The compute copies of all parameters in one launch: a block moves one piece of a part. Elements that keep their order
  * go from memory to memory, 8 a thread. Filters from KCRS to KRSC go through shared memory: a piece is a number of
- * whole rows (the pixels of one channel of one filter), one behind the other in x, which is read in order; y is written
- * along the channels.
+ * whole rows (the pixels of one channel of one filter), contiguous in x, which is read in order; y is written along the
+ * channels.
  */
 #include "kernel.cuh"
 
@@ -12,7 +12,7 @@ namespace cuda_kernels
 namespace
 {
 
-/* The parts are parameters of the launch, of which CUDA 12.0 takes 4 KiB. */
+/* The parts are parameters of the launch; CUDA 12.0 takes 4 KiB of them. */
 constexpr int PIECE = CUDA_CAST_LARGEST_AREA, MOST_PARTS = 72;
 
 struct cast_part {

@@ -24,9 +24,9 @@ typedef struct cuda_statistics {
  * statistics move towards mean and the unbiased variance: running = (1 - momentum) * running + momentum * new. */
 cudaError_t cuda_kernel_statistics(cudaStream_t stream, const cuda_statistics *g, const float *mean, float *var,
 				   float *running_mean, float *running_var);
-/* From the sums of each channel's values, and behind them those of their squares: mean and (biased) var, and the
- * running statistics as above. epsilon and keeps_inverse are not used. The error of var is about that of the F32 sums,
- * times 1 + mean^2 / var. */
+/* Computes mean and (biased) var, and the running statistics as above, from each channel's sums of values, followed by
+ * its sums of squares. epsilon and keeps_inverse are not used. The error of var is about the F32 sums' error times 1 +
+ * mean^2 / var. */
 cudaError_t cuda_kernel_statistics_of_sums(cudaStream_t stream, const cuda_statistics *g, const float *sums,
 					   float *mean, float *var, float *running_mean, float *running_var);
 /* inverse = 1 / sqrt(var + epsilon) */

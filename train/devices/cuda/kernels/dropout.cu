@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dropout: each thread draws the numbers of its elements again, so that there is no mask. Two draws give the numbers of
+ * Dropout: each thread draws the numbers of its elements again instead of reading a mask. Two draws give the numbers of
  * eight elements where a row has a multiple of eight.
  */
 #include "columns.cuh"

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- sorting ---- */
 
-/* Indices and their places; those outside the table become table_rows, behind all others. */
+/* Indices and their places; an index outside the table becomes table_rows, and sorts last. */
 template <typename I>
 __global__ void __launch_bounds__(THREADS)
 	make_keys(const I *index, int64_t count, int64_t table_rows, uint32_t *keys, uint32_t *places, int64_t *fault)
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-/* starts[row]: the first sorted key that is not below row; for each row, and the one behind the last. */
+/* starts[row]: the first sorted key that is not below row; for each row and for table_rows. */
 __global__ void __launch_bounds__(THREADS)
 	find_starts(const uint32_t *keys, int64_t count, int64_t table_rows, uint32_t *starts)
 {
@@ -197,8 +197,8 @@ template <typename T, bool VECTOR> __global__ void __launch_bounds__(THREADS) ad
 	}
 }
 
-/* The others: each block has a multiple of LONG among the sorted keys, and processes its key's row if that has more
- * than LONG of them, of which this is the first such multiple. */
+/* The others: each block has a multiple of LONG among the sorted keys, and processes its key's row if the row has more
+ * than LONG keys and this is the first such multiple among them. */
 template <typename T, bool VECTOR> __global__ void __launch_bounds__(THREADS) add_long(columns g, gradients<T> a)
 {
 	const int64_t channel = ((int64_t)(blockIdx.x % g.groups) * blockDim.x + threadIdx.x) * OCTET;

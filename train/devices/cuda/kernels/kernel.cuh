@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all kernels share: launching, types, and reading and writing several elements at once.
+ * Shared by all kernels: launching, types, and reading and writing several elements at once.
  *
  * The same sources are compiled by a plain C++ compiler for the tests (tests/cuda/kernels/emulation.h), so kernels use
  * no more of CUDA than blocks, shared memory, __syncthreads, __stwb, __fmul_rn, atomicAdd and what is in the tests'
@@ -43,7 +43,7 @@ cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, 
 }
 #endif
 
-/* Of the current device; 1 if unknown, and then the launch fails. */
+/* Multiprocessors of the current device; 1 if unknown, and then the launch fails. */
 inline int multiprocessors()
 {
 	int device = 0, count = 0;
@@ -212,7 +212,7 @@ __device__ inline double add_up(double x)
 	return join_up(x, sum_of_two());
 }
 
-/* What a kernel writes to cuda_loss.fault for a label or an index of a row. */
+/* A kernel's value of cuda_loss.fault for a label or an index of a row. */
 __device__ inline int64_t fault_of(int64_t row, int64_t label)
 {
 	const int64_t nearest = label < INT32_MIN ? INT32_MIN : label > INT32_MAX ? INT32_MAX : label;

@@ -156,8 +156,8 @@ cudaError_t cuda_kernel_dropout(cudaStream_t stream, dtrain_dtype dtype, const v
 
 /* ---- attention: DTRAIN_OP_ATTENTION, DTRAIN_OP_ATTENTION_DROPOUT and their gradients ---- */
 
-/* Rows of q and d_q are q_step elements apart, those of k, v and their gradients k_step, those of y and d_y y_step. The
- * keys of a sequence begin k_batch rows behind those of the sequence before. */
+/* Rows of q and d_q are q_step elements apart; rows of k, v and their gradients k_step; rows of y and d_y y_step. From
+ * sequence to sequence, keys are k_batch rows apart. */
 typedef struct cuda_attention {
 	dtrain_dtype dtype;
 	int64_t batch, queries, keys, heads, kv_heads, dim;
@@ -219,9 +219,9 @@ cudaError_t cuda_kernel_batch_norm_bwd(cudaStream_t stream, const cuda_batch_nor
 /* For the statistics and the backward op, and for moments and sums. */
 size_t cuda_kernel_batch_norm_workspace(const cuda_batch_norm *g);
 
-/* Batch norm with the statistics of several ranks' batches: DTRAIN_OP_BATCH_NORM_MOMENTS and those behind it. The first
- * half of BATCH_NORM_SYNC is join, which updates the running statistics unless the momentum is 0; the other one is the
- * function apply above. */
+/* Batch norm with the statistics of several ranks' batches: DTRAIN_OP_BATCH_NORM_MOMENTS and the kinds after it. The
+ * first half of BATCH_NORM_SYNC is join, which updates the running statistics unless the momentum is 0; the second half
+ * is the function apply above. */
 cudaError_t cuda_kernel_batch_norm_moments(cudaStream_t stream, const cuda_batch_norm *g, const void *x, float *moments,
 					   int64_t ranks, int64_t rank, void *workspace);
 cudaError_t cuda_kernel_batch_norm_join(cudaStream_t stream, const cuda_batch_norm *g, const float *moments,
@@ -261,8 +261,7 @@ typedef struct cuda_loss {
 	float *hits;    /* NULL: not wanted */
 	int64_t *fault; /* may be mapped host memory */
 	int64_t rows, classes;
-	/* Elements from row to row of logits and d_logits; 0: classes. Those behind the classes of d_logits become 0.
-	 */
+	/* Elements from row to row of logits and d_logits; 0: classes. Padding after d_logits's classes becomes 0. */
 	int64_t pitch;
 	int64_t ignored; /* < 0: this label's rows have no loss; of rows with one label each */
 	/* Number of rows that the gradient's mean is over. NULL: all_rows, or rows where that is 0, too. */
@@ -303,7 +302,7 @@ cudaError_t cuda_kernel_labelled_mean(cudaStream_t stream, const float *x, const
 cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
 			    const uint8_t *group, const float *scaler, int64_t count, double divisor, double momentum,
 			    bool nesterov);
-/* Operands of the other updates. All arrays are F32; those that the op does not have are NULL. */
+/* Operands of the other updates. All arrays are F32; arrays that the op lacks are NULL. */
 typedef struct cuda_update {
 	float *w, *m, *v, *most;
 	const float *g, *scalars;
@@ -325,10 +324,10 @@ cudaError_t cuda_kernel_lamb(cudaStream_t stream, const cuda_update *update, con
 			     void *workspace);
 cudaError_t cuda_kernel_lars(cudaStream_t stream, const cuda_update *update, const dtrain_lars_attrs *attrs,
 			     void *workspace);
-/* DTRAIN_OP_MUON without its products. moments makes all of the update of what is no matrix, and of matrices the
- * momentum and, in `matrices` (see dtrain_matrices, of that type), the update, divided by its norm: three launches.
- * values takes what became of the latter: one launch. polynomial: squares = factor * (a + b gram + c squares), each
- * [count, edge, edge]. workspace: on a multiple of 8 bytes. */
+/* DTRAIN_OP_MUON without its products. moments makes the whole update of parameters that are not matrices, and for
+ * matrices the momentum and, in `matrices` (see dtrain_matrices for its type), the update divided by its norm: three
+ * launches. values applies the orthogonalized `matrices`: one launch. polynomial: squares = factor * (a + b gram + c
+ * squares), each [count, edge, edge]. workspace: on a multiple of 8 bytes. */
 typedef struct cuda_muon {
 	cuda_update update;
 	const dtrain_muon_attrs *attrs;
@@ -355,7 +354,7 @@ cudaError_t cuda_kernel_grad_norm(cudaStream_t stream, dtrain_norm norm, const f
 cudaError_t cuda_kernel_clip(cudaStream_t stream, dtrain_norm norm, const float *before, const float *scaler,
 			     float *after, double max_norm);
 
-/* ---- compression of gradients; the bits are those of the other devices ---- */
+/* ---- compression of gradients; the bits equal the other devices' ---- */
 
 /* DTRAIN_OP_QUANTIZE: codes [blocks][DTRAIN_CODE_BYTES], on a multiple of 4 bytes. */
 cudaError_t cuda_kernel_quantize(cudaStream_t stream, float *x, int64_t count, void *codes, int64_t blocks);
@@ -369,11 +368,11 @@ cudaError_t cuda_kernel_top_k(cudaStream_t stream, float *x, int64_t count, void
  * number of its pair. */
 cudaError_t cuda_kernel_add_pairs(cudaStream_t stream, const void *pairs, int64_t parts, int64_t k, float *y,
 				  int64_t count, int64_t *fault);
-/* DTRAIN_OP_ORTHONORMALIZE; the bits depend on the shape alone. A column of which 16 draws leave nothing, as one of
- * more columns than rows, becomes NaN. */
+/* DTRAIN_OP_ORTHONORMALIZE; the bits depend on the shape alone. A column becomes NaN if 16 draws leave nothing of it,
+ * as happens with more columns than rows. */
 cudaError_t cuda_kernel_orthonormalize(cudaStream_t stream, float *x, int64_t rows, int64_t columns, int64_t *random);
 
-/* ---- builders, as those in cuda.h ---- */
+/* ---- builders, as in cuda.h ---- */
 
 int cuda_batch_norm_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_max_pool_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);

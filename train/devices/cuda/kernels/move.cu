@@ -37,7 +37,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) copy_box(stride
 	}
 }
 
-/* Joins neighbouring dimensions that are one in both tensors, and drops those of one element. */
+/* Joins neighbouring dimensions that are contiguous in both tensors, and drops dimensions of one element. */
 cuda_box join(const cuda_box *box)
 {
 	cuda_box out = {};

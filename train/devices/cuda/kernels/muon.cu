@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Muon without its products: a launch for the moments, which is also AdamW's update of what is no matrix; one for the
- * norm of each matrix; one that writes the matrices for the products; and one for the values. A block has one piece, so
- * the bits do not depend on the GPU.
+ * Muon without its products: one launch computes the moments, and AdamW's update of parameters that are not matrices;
+ * one the norm of each matrix; one writes the matrices for the products; and one updates the values. A block has one
+ * piece, so the bits do not depend on the GPU.
  */
 #include "piece.cuh"
 

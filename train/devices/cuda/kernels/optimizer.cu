@@ -153,7 +153,7 @@ __global__ void update(float *scaler)
 /* Elements of one block, whatever the GPU: the same sums on all of them. */
 constexpr int64_t NORM_CHUNK = 64 * THREADS;
 
-/* What a norm is made of: a number joins a total, and a total another one. */
+/* The reduction of a norm: adds a number to a total, and a total to another. */
 struct squares : sum_of_two {
 	template <typename T> __device__ static T take(T total, T x)
 	{

@@ -70,7 +70,7 @@ __device__ inline void draw_column(const matrix &m, int64_t c, int attempt, cons
 	}
 }
 
-/* Nothing can tell the host of a column that cannot be drawn: it becomes NaN, and so does the gradient. */
+/* A kernel cannot report a column that cannot be drawn: the column becomes NaN, and so does the gradient. */
 __device__ inline void make_column(const matrix &m, int64_t c, const int64_t *random)
 {
 	constexpr int ATTEMPTS = 16; /* one is enough */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Codes of a byte, and numbers of them. A thread has eight elements, and 32 threads those of one scale. Products are
- * rounded before they are added, so that the bits are those of the other devices.
+ * Codes of a byte, and numbers from codes. A thread has eight elements, and 32 threads share a scale. Products are
+ * rounded before they are added, so that the bits equal the other devices'.
  */
 #include "kernel.cuh"
 
@@ -12,9 +12,9 @@ namespace
 
 /* Threads of a scale, and scales of a block. */
 constexpr int TEAM = DTRAIN_CODE_BLOCK / OCTET, TEAMS = THREADS / TEAM;
-/* Codes of a thread, in words: a scale in front of 256 codes leaves them on multiples of 4 bytes. */
+/* Codes of a thread, in words: the scale before 256 codes leaves them on multiples of 4 bytes. */
 constexpr int WORDS = OCTET / 4;
-static_assert(DTRAIN_CODE_BYTES == sizeof(float) + DTRAIN_CODE_BLOCK, "codes lie behind their scale");
+static_assert(DTRAIN_CODE_BYTES == sizeof(float) + DTRAIN_CODE_BLOCK, "codes follow their scale");
 
 __device__ inline float float_of(uint32_t word)
 {

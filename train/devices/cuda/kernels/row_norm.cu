@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(N)
 	}
 }
 
-/* What a row was normalized with. */
+/* The numbers that normalized a row. */
 template <bool CENTERED> struct moments {
 	float mean, inverse;
 

@@ -2,10 +2,10 @@
  *
  * The largest elements as pairs of index and element, and their sum.
  *
- * A size is the 31 bits of an element without its sign. Three passes find that of the kth largest, a digit at a time
- * from the highest: each counts the digits of those that agree with what is found, and chooses one. Then each tile of
- * elements is counted, the counts are added up, and a last pass writes the pairs. Counts are integers, so atomic
- * additions have the same result in any order.
+ * A size is the 31 bits of an element without its sign. Three passes find the size of the kth largest element, a digit
+ * at a time from the highest: each counts the digits of the elements that agree with the digits found so far, and
+ * chooses one. Then each tile of elements is counted, the counts are added up, and a last pass writes the pairs. Counts
+ * are integers, so atomic additions have the same result in any order.
  */
 #include <cub/block/block_scan.cuh>
 
@@ -21,7 +21,7 @@ constexpr int TILE = THREADS * OCTET;
 /* Blocks that a multiprocessor runs at once: each adds its counts to the totals, so more of them cost more. */
 constexpr int RESIDENT = 8;
 
-/* The bits of a digit; the one in front of the highest is the sign. */
+/* The bits of a digit; the bit above the highest digit is the sign. */
 struct digit {
 	int shift, bits;
 };
@@ -53,7 +53,7 @@ static_assert(sizeof(pair) == DTRAIN_PAIR_BYTES, "a pair is an index and an elem
 typedef cub::BlockScan<uint32_t, THREADS> scan_counts;
 typedef cub::BlockScan<sides, THREADS> scan_sides;
 
-/* The elements of a thread; behind the last one there are none. */
+/* The elements of a thread; threads past the end have none. */
 template <bool VECTOR> __device__ inline octet<float> load(const float *x, int64_t first, int64_t count, int *valid)
 {
 	const int64_t left = count - first;
@@ -125,7 +125,7 @@ __device__ inline sides sides_of(const octet<float> &part, int valid, uint32_t l
 	return out;
 }
 
-/* In front of each thread of the block; *all: of the block, which every thread gets. */
+/* Counts before each thread of the block; *all: the block's counts, which every thread gets. */
 __device__ inline sides sides_before(const sides &own, sides *all)
 {
 	__shared__ scan_sides::TempStorage storage;
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(THREADS) count_sides(const float *x, int64_t c
 		tiles[blockIdx.x] = all;
 }
 
-/* One block: from those of each tile to those before it. */
+/* One block: replaces each tile's counts by the sum before the tile. */
 __global__ void __launch_bounds__(THREADS) add_tiles(sides *tiles, int64_t count)
 {
 	const int64_t each = (count + THREADS - 1) / THREADS, first = threadIdx.x * each;

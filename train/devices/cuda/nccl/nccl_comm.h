@@ -33,7 +33,7 @@ extern const dtrain_group_backend cuda_group_nccl;
 BETON_PRINTF(3, 4) int cuda_nccl_fail(ncclResult_t result, beton_error *err, const char *format, ...);
 
 /* With the mutex held; releases it while it sleeps. Waits until the communicator has completed its last call, which
- * returned result. Errors: TIMEOUT after the deadline (bt_now_ns), CANCELLED after an abort, those of NCCL. */
+ * returned result. Errors: TIMEOUT after the deadline (bt_now_ns), CANCELLED after an abort, and NCCL's errors. */
 int cuda_nccl_settle(cuda_comm *comm, ncclResult_t result, uint64_t deadline_ns, const char *what, beton_error *err);
 
 /* Slots of the backend in other files. */

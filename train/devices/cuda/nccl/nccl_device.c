@@ -9,7 +9,7 @@
 #include "common/error.h"
 #include "nccl_comm.h"
 
-/* The first version in which ranks can share a GPU. */
+/* The first version that lets ranks share a GPU. */
 #define SHARING_VERSION 23003
 
 /* High priority: its kernels are few blocks, which wait for the network and should not also wait for free
@@ -66,7 +66,7 @@ int cuda_nccl_event_query(dtrain_event *event, bool *complete, beton_error *err)
 	if (answer == cudaErrorNotReady)
 		(void)cudaGetLastError();
 	else
-		status = cuda_check(answer, err, "device 'cuda' %d: the work in front of an event failed",
+		status = cuda_check(answer, err, "device 'cuda' %d: the work before an event failed",
 				    event->device->index);
 	*complete = answer == cudaSuccess;
 	/* Restores the mode in any case. */

@@ -29,7 +29,7 @@ static cuda_attention attention_of(const dtrain_op_desc *desc, const dtrain_shap
 				.scale = attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)dim)};
 }
 
-/* Packed keys and values lie behind the queries in a row. */
+/* Packed keys and values follow the queries in a row. */
 static char *part_of(const cuda_attention *a, void *packed, int64_t heads)
 {
 	return (char *)packed + (size_t)(heads * a->dim) * dtrain_dtype_size(a->dtype);
@@ -43,7 +43,7 @@ static void set_inputs(cuda_attention *a, const dtrain_op_desc *desc, void *cons
 	a->v = packed ? part_of(a, operands[0], a->heads + a->kv_heads) : operands[2];
 }
 
-/* The inputs behind the first `count` ones. */
+/* Sets the inputs after the first `count`. */
 static void set_rest(cuda_attention *a, const dtrain_op_desc *desc, void *const *operands, int count)
 {
 	if (desc->kind == DTRAIN_OP_ATTENTION_DROPOUT || desc->kind == DTRAIN_OP_ATTENTION_DROPOUT_BWD)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The op CAST: compute copies of parameters, of which those of convolutions become channels-last (KRSC).
+ * The op CAST: compute copies of parameters; convolutions' weights become channels-last (KRSC).
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that compress gradients, but for those that work element by element.
+ * Ops that compress gradients, except elementwise ones.
  */
 #include "devices/cuda/kernels/kernels.h"
 #include "kernel_op.h"

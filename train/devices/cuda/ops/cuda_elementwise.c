@@ -206,7 +206,7 @@ static cudaError_t normalize(const cuda_kernel_op *k, const dtrain_op_desc *desc
 
 /* ---- loss and optimizer ---- */
 
-/* Of both kinds: SOFTMAX_XENT_MIXED has a second label and lambda in front of the scaler. workspace: the number of rows
+/* Both kinds of loss: SOFTMAX_XENT_MIXED has a second label and lambda before the scaler. workspace: the number of rows
  * that count, with a label to be ignored. */
 static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 				void *const *operands, void *workspace)
@@ -293,7 +293,7 @@ static cudaError_t count_step(const cuda_kernel_op *k, const dtrain_op_desc *des
 				      operands[desc->num_inputs], &desc->attrs.adam);
 }
 
-/* What ADAM, LAMB, LION and LARS have in common; moments: 2 for the first two. */
+/* Operands that ADAM, LAMB, LION and LARS share; moments: 2 for the first two. */
 static cuda_update update_of(const dtrain_op_desc *desc, void *const *operands, int moments)
 {
 	return (cuda_update){.w = operands[0],

@@ -8,8 +8,8 @@
  * 	d_w [out, in]  in x out  = x (in x n) * d_y^T (n x out)      bias gradient: sums of d_y^T over n
  *
  * A weight that is stored as [in, out] is the same w without, and with the transposition, and its gradient is d_y x^T.
- * An activation is a kernel behind the product, which writes z where the op has it, and y otherwise. MATMUL is a batch
- * of products, whose first factor is b.
+ * An activation is a kernel after the product, which writes z where the op has it, and y otherwise. MATMUL is a batch
+ * of products whose first factor is b.
  *
  * In half precision b, and w where it is F32, are rounded in the workspace; d_w and d_b are written in F32 as they are
  * summed.
@@ -25,7 +25,7 @@
 #include "devices/cuda/cudnn/dnn_run.h"
 #include "devices/cuda/kernels/kernels.h"
 
-/* Of parameters' compute copies in their flat array: DTRAIN_PARAM_ALIGN elements. All else has more. */
+/* The alignment of compute copies in their flat array: DTRAIN_PARAM_ALIGN elements. All else has more. */
 #define LEAST_ALIGNMENT 32
 enum { MAX_CANDIDATES = 8 };
 static const uint64_t WORKSPACE_LIMIT = 32 << 20; /* NVIDIA's recommendation for the H100, and more */

@@ -2,8 +2,8 @@
  *
  * The loss of a linear layer, in chunks of rows: the logits of a chunk, their loss and gradient, and the chunk's part
  * of the gradients of x, w and the bias, which the loss's kernel adds to the logits. Logits are F32, so that the loss
- * has the precision of the other sums; their gradient is rounded to the type of x, in which its products are computed.
- * A weight in F32 is rounded once.
+ * has the precision of the other sums; their gradient is rounded to the type of x for the products that read it. A
+ * weight in F32 is rounded once.
  */
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@
 static const int64_t LEAST_BYTES = 256 << 20, MOST_BYTES = 1024 << 20;
 enum { ALIGNED = 16 };
 /* Products have whole vectors of classes: with 50,257, as GPT-2 has, cuBLASLt would read the rows of the gradient one
- * element at a time. So w and its gradient are copied, with rows of zeros behind them. */
+ * element at a time. So w and its gradient are copied, and padded with rows of zeros. */
 enum { VECTOR = 8, PADDED = 64 };
 
 enum { LOGITS, BWD_DATA, BWD_WEIGHT, PRODUCTS };
@@ -27,7 +27,7 @@ enum { WHOLE, REST, SIZES }; /* chunks, and the last one if it is shorter */
 typedef struct linear_loss {
 	dtrain_dtype dtype;
 	int64_t n, in, classes, chunk;
-	int64_t wide; /* classes with those that are added */
+	int64_t wide; /* classes with the padding */
 	bool backward, rounds, biased;
 	dtrain_op products[SIZES][PRODUCTS];
 	size_t weight, d_weight, logits, d_logits, counted, sums, own, bytes;

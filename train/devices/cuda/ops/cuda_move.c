@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that move elements alone: parts of tensors, a row in front of others, other orders of dimensions.
+ * Ops that move elements alone: parts of tensors, prepended rows, other orders of dimensions.
  */
 #include "common/error.h"
 #include "core/op.h"
@@ -122,7 +122,7 @@ static cudaError_t permute(const cuda_kernel_op *k, const dtrain_op_desc *desc, 
 	return cuda_kernel_copy_box(stream, dtrain_dtype_size(dtype), operands[0], operands[1], &box);
 }
 
-/* ---- a row in front of others ---- */
+/* ---- prepended rows ---- */
 
 static cudaError_t prepend(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 			   void *const *operands, void *workspace)

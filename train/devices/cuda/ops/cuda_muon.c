@@ -99,7 +99,7 @@ static int multiply(shape *of, int product, cudaStream_t stream, void *a, void *
 	return op->run(op, stream, (void *[]){a, b, y}, own, err);
 }
 
-/* What is left of an odd number of steps is copied back. */
+/* After an odd number of steps the result is copied back. */
 static int orthogonalize(const muon *self, shape *of, int32_t steps, cudaStream_t stream, char *workspace,
 			 beton_error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Batch norm. Training uses cuDNN if it has engines for both directions and is not slower than our kernels; all else
- * uses our kernels. A mask's layout tells which of them made it. Behind a convolution that left the sums of channels,
- * our kernels take those.
+ * uses our kernels. A mask's layout tells which of them made it. After a convolution that left the sums of channels,
+ * our kernels use these sums.
  *
  * cuDNN uses 1 / sqrt(var + epsilon) where our ops have var. The forward op writes it into var's place, and our kernel
  * then updates the running statistics like PyTorch (the running variance is the unbiased one). If there is a mask,

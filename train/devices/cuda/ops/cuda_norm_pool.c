@@ -20,7 +20,7 @@ static cuda_batch_norm norm_of(const dtrain_op_desc *desc)
 				 .relu = desc->attrs.relu};
 }
 
-/* By a pass over x, or from the sums that a convolution left behind x. */
+/* By a pass over x, or from the sums that a convolution wrote after x. */
 static cudaError_t find_statistics(const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
 				   void *workspace)
 {

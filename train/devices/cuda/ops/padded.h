@@ -7,7 +7,7 @@
 
 #include <dtrain/device.h>
 
-/* Of an element of 2 bytes these are the 16 bytes that an engine reads at once. */
+/* With elements of 2 bytes these are the 16 bytes that an engine reads at once. */
 enum { CUDA_PADDED_CHANNELS = 8 };
 
 /* CONV2D or CONV2D_BWD_WEIGHT with that many channels: its x, and its weight in x's type or the weight's gradient.

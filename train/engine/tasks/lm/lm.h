@@ -17,7 +17,7 @@ typedef struct lm_tokens {
 typedef struct lm_options {
 	int64_t context_length;  /* tokens of a window; 0: the model's longest sequence */
 	int64_t window_stride;   /* tokens from one training window to the next; 0: context_length */
-	int64_t end_of_text;     /* the token behind each document: documents do not see each other; -1: none */
+	int64_t end_of_text;     /* the token after each document: documents do not see each other; -1: none */
 	const char *token_field; /* of .beton files; NULL: the first one that holds tokens */
 	int64_t mask_token;      /* of a BERT, like the next two; -1: not given */
 	double mask_probability; /* of a token, to be masked; below 0: 0.15 */

@@ -17,7 +17,7 @@ static uint64_t stride_of(const engine_job *job, bool training)
 	return (uint64_t)(stride ? stride : lm_context_length(job));
 }
 
-/* What the hash covers besides the file. */
+/* Input of the hash besides the file. */
 struct identity {
 	uint64_t before, file, window, stride;
 };
@@ -53,7 +53,7 @@ static int add_file(const engine_job *job, const bt_shard_input *input, bool tra
 	if (count <= identity.window)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "%s: has %" PRIu64 " token%s, fewer than a window of --context-length %" PRIu64
-				 " and the token behind it",
+				 " and the token after it",
 				 path, count, bt_plural(count), identity.window);
 	else
 		out->samples += (count - 1 - identity.window) / identity.stride + 1;

@@ -53,8 +53,8 @@ dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool trai
 	return losses;
 }
 
-/* nanoGPT's estimate (6 N + 12 L H Q T, as in the appendix B of PaLM): N are the parameters without those of positions,
- * L layers with H heads of size Q attend to T tokens. */
+/* nanoGPT's estimate (6 N + 12 L H Q T, as in the appendix B of PaLM): N parameters, positions excluded; L layers with
+ * H heads of size Q attend to T tokens. */
 double lm_flops(const engine_rank *engine)
 {
 	const dtrain_transformer *model = engine->job.transformer;

@@ -21,7 +21,7 @@ int vision_class_names_load(const beton_reader *reader, json_t **out, beton_erro
 	if (!info)
 		return bt_fail(err, BETON_FORMAT, "%s: the facts: %s", beton_reader_path(reader), where.text);
 	json_t *names = json_object_get(info, "classes");
-	/* Another writer may store something else under this key; that is no error. */
+	/* Another writer may store something else under this key; ignore it. */
 	if (json_is_array(names) && json_array_size(names) > 0)
 		*out = json_incref(names);
 	json_decref(info);

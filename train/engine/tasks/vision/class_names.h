@@ -9,7 +9,7 @@
 #include <beton/beton.h>
 
 /* err must not be NULL. *out: an array of strings, owned by the caller; element n is the name of label n. NULL: the
- * file has no names. Errors: those of beton_reader_facts except NOT_FOUND, FORMAT, NO_MEMORY. */
+ * file has no names. Errors: beton_reader_facts's except NOT_FOUND; FORMAT, NO_MEMORY. */
 int vision_class_names_load(const beton_reader *reader, json_t **out, beton_error *err);
 
 /* A hash of the names and their order; 0: no names. names may be NULL. Errors: NO_MEMORY. */

@@ -9,11 +9,11 @@
 #include "common/error.h"
 #include "vision_parts.h"
 
-/* What float32 and mixing may add to a bound. */
+/* Errors that float32 and mixing may add to a bound. */
 #define ROUNDING 1e-6
 #define SUM_ROUNDING 1e-3
 
-/* What the loss needs of a number, behind "is 2"; NULL: it has it. */
+/* Why the loss cannot use a number, a text that continues "is 2"; NULL: it can. */
 static const char *find_problem(vision_kind kind, const vision_options *options, double number)
 {
 	bool bounded = kind == VISION_PROBABILITIES || (kind == VISION_LABELS && options->bce_threshold == 0);

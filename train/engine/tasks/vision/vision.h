@@ -36,7 +36,7 @@ typedef enum vision_loss {
 	VISION_LOSS_MSE = 2,
 } vision_loss;
 
-/* What the label field has, given the loss. */
+/* The content of the label field, given the loss. */
 typedef enum vision_kind {
 	VISION_CLASSES,       /* a class for each picture */
 	VISION_PROBABILITIES, /* of the classes */

@@ -46,12 +46,12 @@ int vision_find_image(const beton_reader *reader, const vision_options *options,
 	return BETON_OK;
 }
 
-/* Of the files so far; needed only for the checks. */
+/* Labels of the files so far; needed only for the checks. */
 struct labels {
 	int files;
 	int64_t limit;   /* valid labels are 0 .. limit - 1 */
 	bool known;      /* that is the model's number of classes */
-	int64_t ignored; /* a label that is no class; 0: none */
+	int64_t ignored; /* a label that is not a class; 0: none */
 	int64_t highest;
 	bool *used; /* [limit]; NULL: not recorded */
 	json_t *names;
@@ -103,8 +103,8 @@ static const engine_outputs *find_outputs(const char *key)
 	return NULL;
 }
 
-/* Of the weights of an evaluation: whether the labels are of the kind that they were trained with. A model of classes
- * is measured in the same way by their probabilities. */
+/* Checks, for an evaluation of weights, that the labels are of the kind that the weights were trained with. A model of
+ * classes is measured in the same way by their probabilities. */
 static int check_outputs(const vision_options *options, const beton_reader *reader, const vision_labels *labels,
 			 beton_error *err)
 {
@@ -165,7 +165,7 @@ static int read_file(const vision_options *options, const bt_shard_input *input,
 	return status;
 }
 
-/* Adds a file to those of --data or --val. */
+/* Adds a file of --data or --val. */
 static int add_file(const vision_options *options, const char *option, const bt_shard_input *input, engine_dataset *out,
 		    struct labels *labels, beton_error *err)
 {

@@ -54,8 +54,7 @@ static dtrain_tensor add_logits(const engine_rank *engine, dtrain_graph *graph, 
 	return logits;
 }
 
-/* Losses of pictures with a class. Those of mixed pictures have inputs for the second class and the first one's share.
- */
+/* Losses of pictures with a class. Mixed pictures have inputs for the second class and the first class's share. */
 static dtrain_tensor add_class_losses(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor logits,
 				      bool training, engine_network *network)
 {
@@ -90,7 +89,7 @@ static dtrain_tensor add_class_losses(const engine_rank *engine, dtrain_graph *g
 		       : dtrain_softmax_cross_entropy_with(graph, logits, label, &options);
 }
 
-/* Losses of pictures with a number for each output. The loader has mixed those of mixed pictures. */
+/* Losses of pictures with a number for each output. The loader has mixed the numbers of mixed pictures. */
 static dtrain_tensor add_target_losses(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor outputs,
 				       bool training, engine_network *network)
 {

@@ -34,8 +34,8 @@ typedef struct vision_labels {
 	int64_t elements; /* numbers for a picture; of CLASSES 1 */
 } vision_labels;
 
-/* Finds the fields, and what they are for the loss. out needs vision_labels_free, also on failure. Errors: NOT_FOUND,
- * MISMATCH (a field is not of numbers, or not of those that the loss needs), INVALID_ARGUMENT (too many),
+/* Finds the fields, and how the loss uses them. out needs vision_labels_free, also on failure. Errors: NOT_FOUND,
+ * MISMATCH (a field is not of numbers, or of numbers that do not suit the loss), INVALID_ARGUMENT (too many),
  * NO_MEMORY. */
 int vision_labels_find(const beton_reader *reader, const vision_options *options, vision_labels *out, beton_error *err);
 void vision_labels_free(vision_labels *labels);
