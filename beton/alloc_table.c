@@ -26,7 +26,7 @@ const char *bt_alloc_fault(const beton_file_info *info, const alloc_entry *entry
 		return "belongs to no sample";
 	if (entry->size > info->page_size)
 		return "is larger than a page";
-	/* The place of an empty blob does not matter: FFCV puts an empty first blob a page in front of the pages. */
+	/* The place of an empty blob does not matter: FFCV puts an empty first blob one page before the pages. */
 	if (entry->pointer > end || entry->size > end - entry->pointer)
 		return "reaches beyond the pages";
 	if (entry->size && entry->pointer < data)
@@ -112,7 +112,7 @@ static int build(const beton_reader *reader, alloc_index **out, beton_error *err
 		free(index);
 		return result;
 	}
-	/* FFCV's tables are in the order in which its workers finished; those of one worker are sorted. */
+	/* FFCV's workers append to the table as they finish; one worker's entries are sorted. */
 	if (!self.sorted)
 		qsort(index->entries, (size_t)index->count, sizeof(*index->entries), compare_entries);
 	*out = index;

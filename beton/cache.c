@@ -33,7 +33,7 @@ struct beton_cache {
 	uint64_t num_sets; /* a power of two: line i belongs to set i % num_sets */
 	atomic_bool holds_all;
 	uint8_t *bytes; /* [num_sets][WAYS][CACHE_LINE]; unused memory is not touched */
-	/* Of a cache that several files share. */
+	/* Members of a cache that several files share. */
 	_Atomic uint64_t wanted; /* lines that will be asked for */
 	_Atomic uint64_t next;   /* the number of the next file's first line */
 	unpack_pool pool;

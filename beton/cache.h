@@ -29,7 +29,7 @@ uint64_t bt_cache_lines(const uint64_t *parts, size_t num_parts);
 /* Adds a file to a cache that several share: its size in bytes, and the lines of it that will be asked for. Returns the
  * number that its first line has in the cache. */
 uint64_t bt_cache_join(beton_cache *cache, uint64_t file_size, uint64_t lines);
-/* What the files of a shared cache decompress with. */
+/* The pool that decompresses for the files of a shared cache. */
 unpack_pool *bt_cache_pool(beton_cache *cache);
 
 /* Takes the lines that it will be asked for off again. */

@@ -304,7 +304,7 @@ static int train_field(compressor *self, uint32_t number, beton_error *err)
 	if (!dictionary)
 		return no_memory(self, "to train a dictionary", err);
 	size = ZDICT_trainFromBuffer(dictionary, size, packed->values, packed->sizes, packed->values_count);
-	/* It is no failure that values have nothing in common, or are too few. */
+	/* Values may have too little in common, or be too few: go on without a dictionary. */
 	int result = ZDICT_isError(size) ? BETON_OK : bt_compressor_set(self, number, dictionary, size, err);
 	free(dictionary);
 	bool kept = false;

@@ -14,7 +14,7 @@
 struct dictionary_table {
 	dictionary_table *next;
 	uint32_t users; /* readers; guarded by the pool's lock */
-	/* Of the section: what tells it from others. */
+	/* Identity of the section. */
 	uint64_t size, sum;
 	uint32_t count;
 	ZSTD_DDict *of_field[]; /* [count], by field; NULL: no dictionary */
@@ -57,7 +57,7 @@ static int read_dictionary(const beton_reader *reader, const uint8_t *head, uint
 		table->of_field[field] = ZSTD_createDDict(bytes, size);
 		/* Either the dictionary is damaged or memory is short: zstd does not tell. */
 		if (!table->of_field[field])
-			result = bad_dictionaries(reader, "zstd refuses it, or there is no memory", offset, err);
+			result = bad_dictionaries(reader, "zstd refuses it, or out of memory", offset, err);
 	}
 	free(bytes);
 	return result;
@@ -92,7 +92,7 @@ static bool is_same(const dictionary_table *table, const beton_reader *reader)
 	return same;
 }
 
-/* Those that another reader has; NULL: none. */
+/* Shares another reader's table; NULL: none. */
 static dictionary_table *share_table(const beton_reader *reader)
 {
 	unpack_pool *pool = reader->pool;
@@ -106,7 +106,7 @@ static dictionary_table *share_table(const beton_reader *reader)
 	return table;
 }
 
-/* Reads those of a file whose section was checked. */
+/* Reads the table of a file whose section was checked. */
 static int read_table(const beton_reader *reader, dictionary_table **out, beton_error *err)
 {
 	const extension_section *section = &reader->extension.known[SECTION_DICTIONARIES];

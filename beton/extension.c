@@ -297,7 +297,7 @@ static int read_facts(const beton_reader *reader, const extension_section *secti
 	if (result == BETON_OK) {
 		root = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 		if (!json_is_object(root))
-			result = damaged(reader, "the facts are no JSON object", section->offset, err);
+			result = damaged(reader, "the facts are not a JSON object", section->offset, err);
 	}
 	json_decref(root);
 	if (result == BETON_OK)

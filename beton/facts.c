@@ -21,7 +21,7 @@ static int parse(json_t **out, const char *given, beton_error *err)
 		return BETON_OK;
 	if (!*out && (!given || json_error_code(&fault) == json_error_out_of_memory))
 		return no_memory(err);
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "writer options: the facts are no JSON object: %s",
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "writer options: the facts are not a JSON object: %s",
 		       *out ? "another kind of value" : fault.text);
 }
 

@@ -92,7 +92,7 @@ const char *bt_field_contradiction(const uint8_t *descriptor, const beton_field 
 		if (name[i] > 0x7f)
 			return "its name is not ASCII";
 	if (!is_zeros(name + length, BETON_NAME_MAX - length))
-		return "there is something behind the end of its name";
+		return "there is something after the end of its name";
 	bool compressed = field->compression != BETON_COMPRESSION_NONE;
 	/* Only its own program knows what the arguments of an unknown type mean. */
 	if (!compressed && !bt_type_in_file(descriptor[0], arguments))

@@ -26,7 +26,7 @@ const char *bt_field_contradiction(const uint8_t *descriptor, const beton_field 
  * INVALID_ARGUMENT. */
 int bt_field_format(beton_field *field, uint32_t index, uint32_t page_size, uint8_t *descriptor, beton_error *err);
 
-/* Index of a field whose name is used twice, or -1; -2: out of memory, of which it needs num_fields pointers. */
+/* Index of a field whose name is used twice, or -1; -2: out of memory (it needs num_fields pointers). */
 int64_t bt_duplicate_name(const beton_field *fields, uint32_t num_fields);
 
 /* Bytes of one value of an array field, or of one pixel of a raster field, that was checked before. */

@@ -31,7 +31,7 @@
 
 #define ALLOC_ENTRY_SIZE 24 /* u64 sample_id, u64 pointer, u64 size */
 
-/* Compressed fields have a type of their own, with the inner type's arguments and, behind them, this mark. */
+/* Compressed fields have a type of their own, with the inner type's arguments, followed by this mark. */
 #define FIELD_TYPE_CUSTOM 255
 #define COMPRESSED_MARK 960 /* u8 magic[8], u32 inner type, u32 codec */
 #define COMPRESSED_MAGIC "BETONZST"
@@ -50,7 +50,7 @@
 #define RASTER_SIDES 8        /* where these two are */
 #define RASTER_SIDE_MAX 65535 /* pixels */
 
-/* The extension block: sections, directory, and this footer directly in front of the allocation table. */
+/* The extension block: sections, directory, and this footer directly before the allocation table. */
 #define FOOTER_SIZE 64
 #define FOOTER_MAGIC "BETONEXT" /* u8[8] at 0 */
 #define FOOTER_VERSION 8
@@ -59,10 +59,10 @@
 #define FOOTER_DIRECTORY_SUM 24
 #define FOOTER_FLAGS 32
 #define FOOTER_HEADER_SUM 40 /* of header and field descriptors */
-#define FOOTER_SUM 56        /* of the bytes in front of it */
+#define FOOTER_SUM 56        /* of the bytes before it */
 
 #define EXTENSION_VERSION 1
-#define EXTENSION_APART 2 /* version: sections and directory may stand in any free place, not only behind the pages */
+#define EXTENSION_APART 2 /* version: sections and directory may be in any free place, not only after the pages */
 #define EXTENSION_ENTRIES_MAX 64
 #define EXTENSION_TABLE_IN_ORDER 1 /* flag: blob b of sample i is entry i * blobs + b of the allocation table */
 
@@ -96,7 +96,7 @@
 #define SIDE_PLACES_SUM 40
 #define SIDE_ENTRIES_SIZE 48
 #define SIDE_ENTRIES_SUM 56 /* u64 0 follows */
-#define SIDE_SUM 72         /* of the bytes in front of it */
+#define SIDE_SUM 72         /* of the bytes before it */
 
 static inline uint16_t load_u16(const void *from)
 {

@@ -95,7 +95,7 @@ static int check_name(const char *side, beton_error *err)
 {
 	if (access(side, F_OK) != 0 || bt_side_has_magic(side))
 		return BETON_OK;
-	return bt_fail(err, BETON_EXISTS, "%s: is in the way: it is no index of JPEGs", side);
+	return bt_fail(err, BETON_EXISTS, "%s: is in the way: it is not an index of JPEGs", side);
 }
 
 /* Puts the index that was made where it is to be. */
@@ -129,14 +129,14 @@ static void tidy(const char *side)
 	bt_spool_close(&files, false);
 }
 
-/* What the process that changes an index holds. */
+/* Locks of the process that changes an index. */
 typedef struct change {
 	spool files; /* of the side file: its name is locked */
 	int fd;      /* of the dataset, which may have several names; -1: it is not locked */
 } change;
 
-/* Locks the dataset. A lock of its bytes does not meet one that a user's script has of the file (flock). A file that
- * cannot be written, or has no such locks, is changed by nobody here. */
+/* Locks the dataset. A lock of its bytes does not meet one that a user's script has of the file (flock). A process that
+ * cannot write a file cannot change its index; neither can any process on a file system without such locks. */
 static int lock_dataset(change *self, const char *path, beton_error *err)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

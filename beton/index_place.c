@@ -54,7 +54,7 @@ static const char *find_obstacle(const beton_reader *reader)
 	const beton_file_info *info = &reader->info;
 	uint64_t metadata_end = info->metadata_offset + info->num_samples * info->record_size;
 	if (info->alloc_table_offset - metadata_end < FOOTER_SIZE || info->alloc_table_offset % 8 != 0)
-		return "there is no room for a footer in front of its allocation table";
+		return "a footer does not fit before its allocation table";
 	if (block->ignored)
 		return "its extension block is of a later version";
 	/* Else a loss of power could leave half of the new footer and half of the old bytes. */
@@ -204,7 +204,7 @@ static int look(placing *self, bool *free, beton_error *err)
 }
 
 /* The footer's bytes are in one sector and one page of memory, so that a process that is killed, or a loss of power,
- * leaves either those of before or all of the new ones. */
+ * leaves either the old or the new bytes, all of them. */
 static int write_all(placing *self, beton_error *err)
 {
 	int result = put_sections(self, NULL, err);

@@ -8,7 +8,7 @@
 #include "format.h"
 #include "reader.h"
 
-/* What values take of a file. */
+/* The room that values take in a file. */
 typedef struct taken {
 	const beton_reader *reader;
 	uint8_t *pages;  /* a bit for each page of the file that has a value */
@@ -22,7 +22,7 @@ static int note_entry(void *context, const alloc_entry *entry)
 	const beton_file_info *info = &self->reader->info;
 	if (bt_alloc_fault(info, entry))
 		return BETON_FORMAT;
-	/* Of an empty value nothing is read. */
+	/* An empty value is not read. */
 	if (entry->size == 0)
 		return BETON_OK;
 	uint64_t page = entry->pointer / info->page_size, end = entry->pointer + entry->size;

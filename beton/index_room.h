@@ -11,12 +11,12 @@
 #include <beton/beton.h>
 
 typedef struct index_room {
-	uint64_t offset; /* a multiple of 8; 0: there is no room */
-	bool behind;     /* behind all values */
+	uint64_t offset; /* a multiple of 8; 0: no room */
+	bool behind;     /* after all values */
 } index_room;
 
-/* Finds room for size bytes: behind the last value; in front of the first one; or in pages without a value. Whether
- * these bytes are zeros is not looked at. Errors: FORMAT (an allocation is damaged), IO, FILE_CHANGED, NO_MEMORY. */
+/* Finds room for size bytes: after the last value; before the first one; or in pages without a value. These bytes may
+ * be other than zeros. Errors: FORMAT (an allocation is damaged), IO, FILE_CHANGED, NO_MEMORY. */
 int bt_index_find_room(const beton_reader *reader, uint64_t size, index_room *out, beton_error *err);
 
 #endif

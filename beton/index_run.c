@@ -31,7 +31,7 @@ typedef struct run {
 	beton_error error;
 } run;
 
-/* In front of the bytes that were made of a picture. */
+/* Head of the bytes that were made from a picture. */
 typedef struct item {
 	beton_value value;
 	size_t size;
@@ -54,7 +54,7 @@ static int no_memory(const run *self, beton_error *err)
 	return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->reader->path);
 }
 
-/* Makes room for `size` bytes behind an item's head. NULL: out of memory. */
+/* Makes room for `size` bytes after an item's head. NULL: out of memory. */
 static uint8_t *reserve(worker *own, size_t size)
 {
 	size_t needed = own->used + sizeof(item) + size;
@@ -139,7 +139,7 @@ static int read_picture(worker *own, const beton_value *value, beton_error *err)
 		return result;
 	own->pictures++;
 	own->bytes += value->blob.size;
-	/* What is damaged gets no index, and beton_verify reports it. */
+	/* A damaged picture gets no index; beton_verify reports it. */
 	result = beton_reader_check(self->reader, value, own->stored, err);
 	if (result == BETON_OK)
 		return self->check ? check_entry(own, value, err) : make_entry(own, value, err);
@@ -243,7 +243,7 @@ static int start(run *self, beton_error *err)
 	pthread_mutex_init(&self->lock, NULL);
 	pthread_cond_init(&self->moved, NULL);
 	bt_block_signals(&before);
-	/* This thread works too, so fewer threads than requested are no failure. */
+	/* This thread works too, so fewer threads than requested suffice. */
 	while (started + 1 < count && pthread_create(&threads[started], NULL, work, self) == 0)
 		started++;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

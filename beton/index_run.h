@@ -12,8 +12,8 @@
  * NUL. A result other than BETON_OK ends the run. */
 typedef int index_take(void *context, const beton_value *value, const void *bytes, size_t size, beton_error *err);
 
-/* Makes the entry of each JPEG that gets one. Counts in report; options are complete. Errors: those of take; IO,
- * FILE_CHANGED, NO_MEMORY, CANCELLED. */
+/* Makes the entry of each JPEG that gets one. Counts in report; options are complete. Errors: IO, FILE_CHANGED,
+ * NO_MEMORY, CANCELLED, and take's. */
 int bt_index_run_make(const beton_reader *reader, const beton_index_options *options, index_take *take, void *context,
 		      beton_index_report *report, beton_error *err);
 

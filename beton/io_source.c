@@ -38,7 +38,7 @@ void beton_io_memory_sized(beton_io *io, size_t size, const char *name, const be
 {
 	beton_io_init_sized(io, size);
 	if (!io || !memory || (memory->size && !memory->bytes))
-		return; /* whoever opens it says that read_at is NULL */
+		return; /* opening it reports that read_at is NULL */
 	io->name = name;
 	io->size = memory->size;
 	io->in_flight = BETON_IO_IN_FLIGHT_MAX;
@@ -205,7 +205,7 @@ int bt_io_source_read(io_source *source, const char *section, void *destination,
 {
 	const beton_io *io = &source->io;
 	const uint64_t most = UINT64_MAX / 2000000;
-	/* Of an empty file; read_at has no answer for it but "the end". */
+	/* Do not ask read_at about an empty file: it could only answer "the end". */
 	if (size == 0)
 		return BETON_OK;
 	beton_io_read part = {.offset = offset,

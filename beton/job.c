@@ -78,7 +78,7 @@ static const char *find_same_thing(const char *text, const char *line, size_t le
 	return NULL;
 }
 
-/* Whether the line's value is a hash, which says nothing to a reader. *name: bytes in front of it. */
+/* Whether the line's value is a hash, which people cannot read. *name: bytes before it. */
 static bool is_hash(const char *line, size_t length, size_t *name)
 {
 	const char *colon = memmem(line, length, ": ", 2);

@@ -105,7 +105,7 @@ int bt_journal_start(journal *self, const char *job, bool resumable, beton_error
 	return result;
 }
 
-/* The text of the job behind the head, and where it ends. NULL: there is none, or no memory. */
+/* The text of the job after the head, and where it ends. NULL: none, or out of memory. */
 static char *read_job(const journal *self, uint64_t *end)
 {
 	uint8_t packed[PART_SIZE];

@@ -29,8 +29,8 @@ enum journal_kind {
 	JOURNAL_PAGE = 2,
 	JOURNAL_DICTIONARY =
 		3, /* the dictionary of one field; all of them come before the first sample that may use one */
-	JOURNAL_SOURCES = 4, /* where the samples of the next part come from: names, with a NUL behind each */
-	JOURNAL_INDEX = 6,   /* the entry of a JPEG's index (jpeg_index.h), in front of its sample */
+	JOURNAL_SOURCES = 4, /* where the samples of the next part come from: names, with a NUL after each */
+	JOURNAL_INDEX = 6,   /* the entry of a JPEG's index (jpeg_index.h), before its sample */
 	JOURNAL_JOB = 5, /* the text of job.h, cut if it is very long; follows the head of one that may be continued */
 };
 
@@ -51,7 +51,7 @@ typedef struct journal {
 	const char *path; /* borrowed: for messages */
 	uint32_t record_size;
 	uint32_t blob_fields;
-	uint64_t start; /* file offset behind the job, if bt_journal_start wrote it */
+	uint64_t start; /* file offset after the job, if bt_journal_start wrote it */
 	uint64_t end;   /* file offset of the next part */
 	uint8_t *buffer;
 	size_t used;       /* bytes in the buffer that are not written yet */
@@ -71,11 +71,11 @@ int bt_journal_begin(journal *self, int fd, const char *path, uint32_t record_si
 /* Writes head and job; resumable: whether a later writer may continue. Errors: NO_SPACE, IO. */
 int bt_journal_start(journal *self, const char *job, bool resumable, beton_error *err);
 
-/* What the file begins with: the head of a journal of this job that may be continued, or of another job. */
+/* The beginning of the file: the head of a journal of this job that may be continued, or of another job. */
 typedef enum journal_match { JOURNAL_NONE, JOURNAL_SAME, JOURNAL_OTHER } journal_match;
 
-/* SAME: sets `end` behind the head. OTHER: there is something behind head and job, and *other is the text of its job,
- * which the caller frees; NULL if it has none. */
+/* SAME: sets `end` after the head. OTHER: the file has more than head and job, and *other is the text of its job, which
+ * the caller frees; NULL if it has none. */
 journal_match bt_journal_find(journal *self, const char *job, char **other);
 
 /* Adds sample `index`. source: NULL or "" for none. Errors: NO_SPACE, IO, NO_MEMORY. */
@@ -89,8 +89,8 @@ int bt_journal_index(journal *self, uint64_t sample, uint32_t picture, const voi
 /* Writes the samples in the buffer, then `part`, if any, with its payload. Errors: NO_SPACE, IO. */
 int bt_journal_flush(journal *self, const journal_part *part, const void *payload, beton_error *err);
 
-/* Reads the part at *offset into the journal's buffer, with its payload for SAMPLES, and moves *offset behind it. The
- * buffer must be empty. False: there is no intact part, or reading failed with *error_number (else 0). */
+/* Reads the part at *offset into the journal's buffer, with its payload for SAMPLES, and moves *offset past it. The
+ * buffer must be empty. False: the part is missing or damaged, or reading failed with *error_number (else 0). */
 bool bt_journal_read(journal *self, uint64_t *offset, journal_part *part, int *error_number);
 
 /* Reads the payload, part->payload bytes, of a part that ends at `end`. False: it is not intact, or reading failed. */
@@ -101,7 +101,7 @@ bool bt_journal_payload(const journal *self, const journal_part *part, uint64_t 
 uint8_t *bt_journal_sample_at(const journal *self, uint32_t number, output_blob *blobs);
 
 /* Reads the names of a SOURCES part that ends at `end`: new memory of part->payload bytes, the caller's; NULL: it is
- * not intact (*error_number is 0), reading failed, or there is no memory. */
+ * not intact (*error_number is 0), reading failed, or out of memory. */
 char *bt_journal_sources(const journal *self, const journal_part *part, uint64_t end, int *error_number);
 
 void bt_journal_free(journal *self);

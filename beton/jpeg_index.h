@@ -15,7 +15,7 @@
 
 #define JPEG_ENTRY_SUM 8 /* bytes of the checksum that begins an entry */
 
-/* The number of a picture among those of all samples: by sample and then by field. */
+/* The number of a picture among all samples' pictures: by sample and then by field. */
 uint64_t bt_jpeg_picture_number(const beton_reader *reader, const beton_value *value);
 
 /* Makes the index of a JPEG, whose size is 0 where it gets none. False: out of memory. */

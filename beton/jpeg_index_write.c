@@ -10,7 +10,7 @@
 #include "jpeg_index.h"
 #include "types/types.h"
 
-/* In front of an entry of a sample: u32 number of the picture in the sample, u32 size of the entry. */
+/* The head of an entry of a sample: u32 number of the picture in the sample, u32 size of the entry. */
 #define HEAD_SIZE 8
 
 #define SECTION_BUFFER 32768

@@ -149,7 +149,7 @@ static int write_at(const output *self, const char *what, const void *data, size
 	return BETON_OK;
 }
 
-/* Ends a section of checksums, adds it to the directory, and moves *at behind it. */
+/* Ends a section of checksums, adds it to the directory, and moves *at past it. */
 static int end_sums(section *sums, uint32_t kind, directory *list, uint64_t *at, beton_error *err)
 {
 	uint64_t sum;
@@ -161,7 +161,7 @@ static int end_sums(section *sums, uint32_t kind, directory *list, uint64_t *at,
 	return BETON_OK;
 }
 
-/* Writes a section that is in memory, adds it to the directory, and moves *at behind it. */
+/* Writes a section that is in memory, adds it to the directory, and moves *at past it. */
 static int write_block(const output *self, const char *what, uint32_t kind, const void *data, size_t size,
 		       directory *list, uint64_t *at, beton_error *err)
 {

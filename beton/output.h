@@ -30,7 +30,7 @@ typedef struct output_job {
 	uint32_t blob_fields;
 	uint32_t page_size;
 	uint64_t num_samples;
-	uint64_t pages_end; /* where the last page ends; unused when there are no pages */
+	uint64_t pages_end; /* where the last page ends; unused without pages */
 	bool has_pages;
 	bool extension;
 	const char *facts;           /* JSON text; NULL without the extension */
@@ -44,10 +44,10 @@ typedef struct output_job {
 	uint64_t indexes_sum;
 } output_job;
 
-/* Where the extension block begins: behind pages and metadata. */
+/* Where the extension block begins: after pages and metadata. */
 uint64_t bt_output_tail(const output_job *job);
 
-/* Where the sections of JPEG indexes begin: behind the sources, whose size is known. */
+/* Where the sections of JPEG indexes begin: after the sources, whose size is known. */
 uint64_t bt_output_index(const output_job *job);
 
 typedef struct output {

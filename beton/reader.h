@@ -103,7 +103,7 @@ struct beton_reader {
 	uint32_t read_at_once; /* bytes that are read to fill a cache that holds everything */
 	bool table_lost;       /* opened for repair: sizes of pictures are upper bounds */
 
-	pthread_mutex_t fill; /* held while a large piece is read to fill the cache; nobody waits for it */
+	pthread_mutex_t fill; /* held while a large piece is read to fill the cache; only tried, never waited for */
 	pthread_mutex_t lock;
 	_Atomic(alloc_index *) index; /* NULL until first needed */
 	dictionary_cache dictionaries;

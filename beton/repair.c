@@ -203,8 +203,8 @@ static int keep_picture(void *context, const beton_input *picture, beton_error *
 	return go_on(self, self->report->kept) ? BETON_OK : cancelled(self, err);
 }
 
-/* Copies the fields, and renames those whose names the writer refuses, so that their samples are not lost. NULL: out of
- * memory. */
+/* Copies the fields, and renames fields whose names the writer refuses, so that their samples are not lost. NULL: out
+ * of memory. */
 static beton_field *name_fields(const beton_field *from, uint32_t count)
 {
 	beton_field *fields = calloc(count, sizeof(*fields));

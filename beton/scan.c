@@ -17,7 +17,7 @@ static int check_range(const beton_reader *reader, uint32_t field, uint64_t firs
 {
 	const beton_file_info *info = &reader->info;
 	if (field >= info->num_fields || reader->fields[field].type != BETON_FIELD_INT)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field %u is no field of integers", reader->path,
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field %u is not a field of integers", reader->path,
 			       field);
 	if (first > info->num_samples || count > info->num_samples - first)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no samples %llu to %llu: the file has %llu",
@@ -111,7 +111,7 @@ int bt_each_sample(const beton_reader *reader, sample_function take, void *conte
 typedef struct watcher {
 	uint64_t sample;
 	uint64_t pointer;
-	uint32_t turns; /* a file's first samples may be behind its last ones */
+	uint32_t turns; /* a file's first samples may be stored after its last ones */
 	bool disordered;
 } watcher;
 

@@ -55,7 +55,7 @@ static const char *name_fault(const char *name)
 	if (*name == '/')
 		return "does not begin in the index's folder";
 	for (const char *part = name; part; part = strchr(part, '/')) {
-		part += part > name; /* behind the '/' */
+		part += part > name; /* after the '/' */
 		size_t length = strcspn(part, "/");
 		if (length == 0 || (length == 1 && part[0] == '.') || (length == 2 && memcmp(part, "..", 2) == 0))
 			return "has an empty part, or '.' or '..'";
@@ -209,7 +209,7 @@ int beton_set_open(beton_set **out, const char *path, beton_error *err)
 		return BETON_INVALID_ARGUMENT;
 	char *text = NULL;
 	size_t size = 0;
-	/* Before it is read, so that a .beton file is told by its name. */
+	/* Before it is read, so that a .beton file is recognised by its name. */
 	int result = bt_set_new(out, path, err);
 	if (result == BETON_OK)
 		result = read_index(path, &text, &size, err);

@@ -23,7 +23,7 @@ int bt_set_file_check(const char *path, beton_set_mode mode, beton_error *err)
 		return bt_fail_errno(err, errno, "%s: cannot read its status", path);
 	if (!there && mode == BETON_SET_APPEND)
 		return bt_fail(err, BETON_NOT_FOUND, "%s: there is no such set of shards", path);
-	/* The shards of a link's target are in another folder than those of the link. */
+	/* The shards of a link's target are in the target's folder, not in the link's. */
 	if (there && S_ISLNK(facts.st_mode))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a symbolic link; name the file that it points to",
 			       path);
@@ -48,7 +48,8 @@ static int make_name(set_file *self, beton_error *err)
 	return self->partial ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->path);
 }
 
-/* Waits for the lock of the partial file. Who may give up asks from time to time, others wait in the kernel. */
+/* Waits for the lock of the partial file. A caller that may give up asks from time to time, others wait in the kernel.
+ */
 static int wait_for_lock(const set_file *self, beton_error *err)
 {
 	enum { POLL_NS = 10000000 };
@@ -106,7 +107,7 @@ int bt_set_file_lock(set_file *self, const char *path, const beton_set_options *
 		close_fd(self);
 		result = open_locked(self, &current, err);
 	}
-	/* What is not ours must stay. */
+	/* A file that is not ours must stay. */
 	if (result != BETON_OK)
 		close_fd(self);
 	return result;

@@ -21,7 +21,7 @@ typedef struct set_file {
 } set_file;
 
 /* Whether an index is there, and may be treated in that way. Errors: EXISTS, NOT_FOUND, INVALID_ARGUMENT (a folder, a
- * link), those of the system. */
+ * link), and the system's. */
 int bt_set_file_check(const char *path, beton_set_mode mode, beton_error *err);
 
 /* Waits until no other process writes this index, and keeps others from it until set_file is closed. Path and options,

@@ -44,7 +44,7 @@ static int begin_part(index_part *part, beton_set *set, const json_t *object, co
 	*part = (index_part){.set = set, .object = object};
 	snprintf(part->name, sizeof(part->name), "%s %zu", what, number);
 	if (!json_is_object(object))
-		return bt_fail(err, BETON_FORMAT, "%s: %s is no JSON object", set->path, part->name);
+		return bt_fail(err, BETON_FORMAT, "%s: %s is not a JSON object", set->path, part->name);
 	return BETON_OK;
 }
 
@@ -223,7 +223,7 @@ static int read_classes(beton_set *self, index_part *top, beton_error *err)
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
 		names[i] = (char *)json_string_value(json_array_get(list, i));
 		if (!names[i])
-			result = bt_fail(err, BETON_FORMAT, "%s: class %u is no text", self->path, i);
+			result = bt_fail(err, BETON_FORMAT, "%s: class %u is not a text", self->path, i);
 	}
 	if (result == BETON_OK)
 		result = bt_set_name_classes(self, names, count, err);

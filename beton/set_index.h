@@ -14,7 +14,7 @@ struct beton_set {
 	beton_set_info info;
 	beton_field *fields; /* [info.num_fields] */
 	char **classes;      /* [info.num_classes] */
-	beton_shard *shards; /* [info.num_shards] of room for `room`; they own path, of which name is the end */
+	beton_shard *shards; /* [info.num_shards] of room for `room`; they own path, whose end is name */
 	uint32_t room;
 	bool foreign; /* the text has members that this version does not know */
 };
@@ -22,7 +22,7 @@ struct beton_set {
 /* path: see beton_set_parse. *out is NULL on failure. Errors: INVALID_ARGUMENT (how path ends), NO_MEMORY. */
 int bt_set_new(beton_set **out, const char *path, beton_error *err);
 
-/* Adds a shard to the end: computes path and first, and counts it. facts: the rest, of which name is copied. Errors:
+/* Adds a shard to the end: computes path and first, and counts it. facts: the other members; name is copied. Errors:
  * FORMAT (a name that is not allowed, a number that does not agree with another, too many shards or samples),
  * NO_MEMORY. */
 int bt_set_add(beton_set *self, const beton_shard *facts, beton_error *err);

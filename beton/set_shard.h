@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a set keeps about a .beton file, and what it compares.
+ * A set's record of a .beton file, and its comparison with the file.
  */
 #ifndef BETON_SET_SHARD_H
 #define BETON_SET_SHARD_H
 
 #include <beton/set.h>
 
-/* Fills in all but path, name and first. Errors: those of beton_reader_fingerprint. */
+/* Fills in all but path, name and first. Errors: beton_reader_fingerprint's. */
 int bt_shard_describe(beton_shard *out, const beton_reader *reader, beton_error *err);
 
 /* Takes over the file's fields into a set that has none. Errors: UNSUPPORTED_FIELD, NO_MEMORY. */
@@ -23,11 +23,11 @@ typedef struct shard_classes {
 	uint32_t count; /* 0: it has none */
 } shard_classes;
 
-/* Of the facts of the file at path; NULL: it has none. Errors: FORMAT (no JSON, or their classes are no list of texts),
- * NO_MEMORY. */
+/* Parses the facts of the file at path; NULL: it has none. Errors: FORMAT (not JSON, or their classes are not a list of
+ * texts), NO_MEMORY. */
 int bt_shard_parse_classes(shard_classes *out, const char *facts, const char *path, beton_error *err);
 
-/* The same of an open file. Further errors: those of beton_reader_facts. */
+/* The same of an open file. Further errors: beton_reader_facts's. */
 int bt_shard_read_classes(shard_classes *out, const beton_reader *reader, beton_error *err);
 void bt_shard_free_classes(shard_classes *classes);
 

@@ -37,7 +37,7 @@ static char *real_folder(const char *path)
 	return found;
 }
 
-/* The part of `path` behind the folder, if it is in it or below it and goes straight there; else NULL. */
+/* The part of `path` after the folder, if it is in it or below it and goes straight there; else NULL. */
 static const char *part_below(const char *path, const char *folder, size_t length)
 {
 	if (strncmp(path, folder, length) != 0 || path[length] == '/')
@@ -310,7 +310,7 @@ static int refuse_twice(const beton_set *set, uint32_t first, beton_error *err)
 	return result == BETON_OK ? refuse_links(set, first, err) : result;
 }
 
-/* Adds the new shards to those of the index, whose fields and class names they must have. */
+/* Adds the new shards to the index, whose fields and class names they must have. */
 static int join(beton_set *old, const beton_set *added, beton_error *err)
 {
 	const shard_classes classes = {added->classes, added->info.num_classes};

@@ -45,7 +45,7 @@ static bool is_of_file(const beton_reader *reader, const uint8_t *header, uint64
 	uint64_t fingerprint;
 	uint64_t places = load_u64(header + SIDE_PLACES_SIZE), entries = load_u64(header + SIDE_ENTRIES_SIZE);
 	if (memcmp(header, SIDE_MAGIC, 8) != 0 || XXH3_64bits(header, SIDE_SUM) != load_u64(header + SIDE_SUM))
-		*why = "it is no index of JPEGs, or its header is damaged";
+		*why = "it is not an index of JPEGs, or its header is damaged";
 	else if (load_u32(header + SIDE_VERSION) != 1)
 		*why = "it is of a later version";
 	else if (load_u64(header + SIDE_FILE_SIZE) != reader->info.file_size ||

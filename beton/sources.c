@@ -29,7 +29,7 @@ static int read_header(const beton_reader *reader, uint32_t *per_block, uint64_t
 	const extension_section *section = &reader->extension.known[SECTION_SOURCES];
 	uint8_t header[SOURCES_HEADER_SIZE];
 	if (section->size < sizeof(header))
-		return damaged(reader, "there is no header", 0, err);
+		return damaged(reader, "the header is missing", 0, err);
 	int result = bt_read_section(reader, "sources", header, sizeof(header), section->offset, err);
 	if (result != BETON_OK)
 		return result;
@@ -39,7 +39,7 @@ static int read_header(const beton_reader *reader, uint32_t *per_block, uint64_t
 	uint64_t samples = reader->info.num_samples;
 	uint64_t blocks = samples / *per_block + (samples % *per_block != 0);
 	if (blocks > (section->size - sizeof(header)) / SOURCES_INDEX_SIZE)
-		return damaged(reader, "there is no room for the index", 0, err);
+		return damaged(reader, "the index does not fit", 0, err);
 	*index = section->size - blocks * SOURCES_INDEX_SIZE;
 	return BETON_OK;
 }
@@ -169,8 +169,8 @@ int beton_reader_source(const beton_reader *reader, uint64_t sample, char *sourc
 	*source = 0;
 	if (sample >= reader->info.num_samples)
 		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)sample,
-				      "%s: there is no sample %llu: the file has %llu", reader->path,
-				      (unsigned long long)sample, (unsigned long long)reader->info.num_samples);
+				      "%s: no sample %llu: the file has %llu", reader->path, (unsigned long long)sample,
+				      (unsigned long long)reader->info.num_samples);
 	if (!reader->info.has_sources)
 		return BETON_OK;
 	pthread_mutex_lock(&self->lock);

@@ -23,8 +23,8 @@ static int make_names(spool *self, const char *path, beton_error *err)
 	const char *name = slash ? slash + 1 : path;
 	int folder = (int)(name - path);
 	if (!*name)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is no name of a file", path);
-	/* Reported here, because the system's message would be cut behind the long path. */
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' does not name a file", path);
+	/* Reported here, because the system's message would be cut after the long path. */
 	if (strlen(name) + strlen("..partial.journal") > NAME_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "a name of %zu bytes is too long: with '.' and '.partial.journal' around it, as the "
@@ -112,7 +112,7 @@ int bt_spool_open(spool *self, const char *path, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is %s", path,
 			       S_ISDIR(status.st_mode) ? "a folder" : "not a regular file");
 	result = open_journal(self, err);
-	/* Nobody asked for the name that is not there. */
+	/* The missing name is internal: report the folder instead. */
 	if (result == BETON_NOT_FOUND)
 		return bt_fail_errno(err, ENOENT, "%s: cannot find the folder", path);
 	if (result != BETON_OK && result != BETON_EXISTS)

@@ -17,7 +17,7 @@ typedef bool (*structure_report)(void *context, const char *section, uint64_t of
 /* Checks the field descriptors, the extension block's sections, the checksums of metadata and table, every allocation
  * entry, that no entries overlap, that zeros follow the metadata, and, without faults so far, that each entry belongs
  * to one value. samples: also check each sample's values; faults may then be SAMPLE_CORRUPT. Every fault goes to
- * report. Returns FORMAT if report stopped the check, else BETON_OK. Errors that are no finding: IO, FILE_CHANGED,
+ * report. Returns FORMAT if report stopped the check, else BETON_OK. Errors besides the faults: IO, FILE_CHANGED,
  * NO_MEMORY. */
 int bt_structure_check(const beton_reader *reader, bool samples, structure_report report, void *context,
 		       beton_error *err);

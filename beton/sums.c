@@ -138,7 +138,7 @@ static int read_missing(const beton_reader *reader, const summed_part *part, uin
 		     : bt_read_section(reader, part->name, destination, size, offset, err);
 }
 
-/* Copies from cached lines, and reads those that are missing. */
+/* Copies from cached lines, and reads the missing ones. */
 static int read_by_lines(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination,
 			 size_t size, beton_error *err)
 {

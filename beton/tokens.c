@@ -72,8 +72,8 @@ static int take_raw(beton_tokens *tokens, beton_error *err)
 	info->token_size = 2;
 	info->num_tokens = info->file_size / 2;
 	if (info->file_size % 2 != 0)
-		return bt_fail(err, BETON_FORMAT, "%s: %llu bytes are no whole number of 16-bit tokens", tokens->path,
-			       (unsigned long long)info->file_size);
+		return bt_fail(err, BETON_FORMAT, "%s: %llu bytes are not a whole number of 16-bit tokens",
+			       tokens->path, (unsigned long long)info->file_size);
 	return BETON_OK;
 }
 
@@ -108,7 +108,7 @@ static int take_llmc(beton_tokens *tokens, beton_error *err)
 			       tokens->path, count, info->token_size, (unsigned long long)needed,
 			       (unsigned long long)info->file_size);
 	if (info->file_size > needed)
-		return bt_fail(err, BETON_FORMAT, "%s: %llu bytes too many behind the %d tokens that the header counts",
+		return bt_fail(err, BETON_FORMAT, "%s: %llu extra bytes after the %d tokens declared in the header",
 			       tokens->path, (unsigned long long)(info->file_size - needed), count);
 	return BETON_OK;
 }
@@ -138,7 +138,8 @@ static int find_field(beton_tokens *tokens, const char *name, beton_error *err)
 	const beton_field *field = beton_reader_field(reader, i);
 	if (!holds_tokens(field))
 		return bt_fail(err, BETON_UNSUPPORTED_FIELD,
-			       "%s: field '%s' is no array of one dimension of <u2 or <u4", tokens->path, field->name);
+			       "%s: field '%s' is not an array of one dimension of <u2 or <u4", tokens->path,
+			       field->name);
 	tokens->field = i;
 	tokens->length_field = beton_reader_find_field(reader, BETON_TOKENS_LENGTH_FIELD);
 	if (tokens->length_field >= 0 &&

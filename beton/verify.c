@@ -293,7 +293,7 @@ static int run_threads(verification *self, beton_error *err)
 	sigset_t before;
 	bt_block_signals(&before);
 	uint32_t started = 0;
-	/* This thread works too, so fewer threads than requested are no failure. */
+	/* This thread works too, so fewer threads than requested suffice. */
 	while (started + 1 < count && pthread_create(&threads[started], NULL, check_chunks, self) == 0)
 		started++;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -5,9 +5,9 @@
  *   put: checked, checksums taken (any thread) -> its turn, or the window -> placed in the page, entered in the journal
  *   a full page -> the data file; finish: the journal -> metadata, allocation table, extension block
  *
- * One thread at a time, the one that has set `placing`, places samples, in the order of their indices. It works without
- * the mutex, so that others can fill the window. The written bytes depend on the samples and their order alone, not on
- * the threads.
+ * One thread at a time, which has set `placing`, places samples, in the order of their indices. It works without the
+ * mutex, so that others can fill the window. The written bytes depend on the samples and their order alone, not on the
+ * threads.
  */
 #ifndef BETON_WRITER_H
 #define BETON_WRITER_H
@@ -68,7 +68,7 @@ struct beton_writer {
 	uint64_t flushed; /* samples in them */
 };
 
-/* The move of pages that are in the metadata's way: pages in front of `limit` move by `delta` bytes. */
+/* The move of pages that are in the metadata's way: pages before `limit` move by `delta` bytes. */
 typedef struct page_move {
 	uint64_t limit; /* 0: no page moves */
 	uint64_t delta;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finishes a file. The metadata is in front of the pages, but its size is known only now. If it needs more than the
- * reserved room, the pages in its way move behind the last one. Everything else is streamed from the journal.
+ * Finishes a file. The metadata precedes the pages, but its size is known only now. If it needs more than the reserved
+ * room, the pages in its way move past the last one. Everything else is streamed from the journal.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -105,7 +105,7 @@ static int put_names(sources_writer *sources, const char *names, uint64_t size, 
 	return result;
 }
 
-/* Puts the journal's names. Samples in front of the first that has a source have none. */
+/* Puts the journal's names. Samples before the first sample with a source have none. */
 static int copy_sources(beton_writer *writer, sources_writer *sources, beton_error *err)
 {
 	uint64_t offset = BETON_JOURNAL_HEAD_SIZE;

@@ -146,7 +146,7 @@ static int usable(const beton_writer *writer, beton_error *err)
 	return BETON_OK;
 }
 
-/* The first failure ends the writer's work; all waiting threads are told. */
+/* The first failure ends the writer's work and wakes all waiting threads. */
 static void fail(beton_writer *writer, int code, const beton_error *why)
 {
 	if (writer->failure.code == BETON_OK) {
@@ -433,9 +433,9 @@ int beton_writer_prepare(beton_writer *writer, beton_error *err)
 	return result == BETON_OK ? settle(writer, bt_writer_complete(writer, err), &writer->prepared, err) : result;
 }
 
-/* Gives the file its name. A side file of what had the name before belongs to nothing then. It is removed behind that,
- * so that an old file that keeps its name keeps its index; where it cannot be removed, or the process ends before,
- * readers find that it is not of this file. */
+/* Gives the file its name. A side file of the previous file of that name is then stale. It is removed afterwards, so
+ * that an old file that keeps its name keeps its index; where it cannot be removed, or the process ends before, readers
+ * find that it is not of this file. */
 static int take_name(beton_writer *writer, beton_error *err)
 {
 	bool removed;

@@ -12,8 +12,7 @@
 #include "suggest.h"
 #include "system.h"
 
-/* Options of our programs that mean the same, or nearly so: whoever knows one program tries its options with another.
- */
+/* Options of our programs that mean the same, or nearly so: a user of one program tries its options with another. */
 static const char *const same_things[][7] = {
 	{"index", "subset", "indices", "sample", "samples", NULL},
 	{"limit", "number", "samples", "count", "epoch-samples", NULL},

@@ -29,8 +29,8 @@ void bt_note_url(char *urls, size_t size, const char *option, const char *path);
 /* INVALID_ARGUMENT if the list is not empty. */
 int bt_refuse_urls(const char *urls, beton_error *err);
 
-/* What a program returns from main after a fault in its arguments: 2. Prints the message behind the program's name, if
- * it is not NULL, and the option that gives help, on standard error. */
+/* A program's exit status after a fault in its arguments: 2. Prints the message after the program's name, if it is not
+ * NULL, and the option that gives help, on standard error. */
 int bt_usage_error(const char *program, const char *message);
 
 /* Reports a failure, and returns the exit status for it. INVALID_ARGUMENT and MISMATCH: as bt_usage_error. PEER_LOST:

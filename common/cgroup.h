@@ -10,7 +10,7 @@
 
 /* The processor time that a process's control groups allow, in cores, rounded up; INT_MAX: no limit. membership: the
  * list of its groups (/proc/self/cgroup); root: where groups are mounted (/sys/fs/cgroup). For versions 1 and 2; files
- * that cannot be read are no limit. */
+ * that cannot be read set no limit. */
 int bt_cgroup_cores(const char *membership, const char *root);
 
 /* The memory that these groups still allow, in bytes: what their limit leaves, and what they would give up of the page

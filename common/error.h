@@ -15,7 +15,7 @@ BETON_PRINTF(3, 4) int bt_fail(beton_error *err, int code, const char *format, .
 void bt_sanitize(char *text);
 
 /* bt_fail for a failed system call: the code comes from error_number (ENOENT -> NOT_FOUND ...), whose text is appended.
- * Of a missing file whose path is a URL it says that URLs are not supported. */
+ * If a missing file's path is a URL, the text says that URLs are not supported. */
 BETON_PRINTF(3, 4) int bt_fail_errno(beton_error *err, int error_number, const char *format, ...);
 
 /* Whether one of the pointers is NULL that a public function needs: fills err, naming the function and the first such
@@ -33,7 +33,7 @@ bool bt_names_url(const char *text);
 /* bt_fail for one sample. */
 BETON_PRINTF(4, 5) int bt_fail_sample(beton_error *err, int code, int64_t sample, const char *format, ...);
 
-/* Puts "text: " in front of the message that a callee has filled. err may be NULL, so callers must keep the code. */
+/* Puts "text: " before the message that a callee has filled. err may be NULL, so callers must keep the code. */
 BETON_PRINTF(2, 3) void bt_prefix(beton_error *err, const char *format, ...);
 
 #endif

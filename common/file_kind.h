@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file of the wrong kind seems to be, for messages. */
+ * Guesses the kind of a wrong file, for messages. */
 #ifndef BT_FILE_KIND_H
 #define BT_FILE_KIND_H
 

@@ -10,7 +10,7 @@ int bt_list_next(const char *what, const char **at, char *out, size_t size, beto
 	if (length == 0)
 		return *text ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is nothing before the comma in '%s'",
 				       what, text)
-			     : bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is nothing behind the last comma", what);
+			     : bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is nothing after the last comma", what);
 	if (length >= size)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%.*s' is longer than %zu bytes", what, (int)length,
 			       text, size - 1);

@@ -9,7 +9,7 @@
 
 #include "error.h"
 
-/* Copies the next item of a list, and sets *at to the rest behind its comma; NULL: it was the last item. what: the
+/* Copies the next item of a list, and sets *at to the rest after its comma; NULL: it was the last item. what: the
  * option, for messages. INVALID_ARGUMENT: the item is empty, so that a comma is doubled or at an end of the list, or
  * it has `size` bytes or more. */
 int bt_list_next(const char *what, const char **at, char *out, size_t size, beton_error *err);

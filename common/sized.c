@@ -46,7 +46,7 @@ static void copy(void *out, size_t size, const void *from)
 
 void bt_sized_init(void *out, size_t size, const void *defaults)
 {
-	/* Anything else is no struct of ours; the call that takes it says so. */
+	/* Any other size is wrong; the call that takes the struct says so. */
 	if (out && is_size(size))
 		copy(out, size, defaults);
 }

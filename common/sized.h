@@ -29,8 +29,8 @@ void bt_sized_init(void *out, size_t size, const void *defaults);
  * the caller's struct_size does not change. False: struct_size is invalid, and nothing is copied. */
 bool bt_sized_give(void *out, const void *facts);
 
-/* Whether the members that a struct keeps for later releases (count of them) are 0, as those of a caller that does not
- * know their meaning must be. */
+/* Whether the members that a struct keeps for later releases (count of them) are 0: a caller that does not know their
+ * meaning must leave them so. */
 bool bt_reserved_is_zero(const uint64_t *reserved, size_t count);
 
 #define BT_RESERVED_IS_ZERO(given) bt_reserved_is_zero((given)->reserved, sizeof((given)->reserved) / sizeof(uint64_t))

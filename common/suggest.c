@@ -109,7 +109,7 @@ const char *bt_suggest_option(bt_suggestion *self, const char *argument, const s
 	size_t length = strcspn(word, "=");
 	begin(self, word, length);
 	for (const struct option *one = options; one->name; one++) {
-		/* An abbreviation of several options is no misspelling. */
+		/* An abbreviation of several options is not a misspelling. */
 		if (strncmp(one->name, word, length) == 0)
 			return "";
 		bt_suggest_try(self, one->name);

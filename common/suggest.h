@@ -30,14 +30,14 @@ void bt_suggest_try(bt_suggestion *self, const char *name);
 /* "; did you mean 'NAME'?", or "" if no name is like the word. Valid as long as *self. */
 const char *bt_suggest_text(bt_suggestion *self);
 
-/* The same for one of several names, the last of which is NULL. */
+/* The same for one of several names, ended by NULL. */
 const char *bt_suggest_of(bt_suggestion *self, const char *word, const char *const *names);
 
 /* The same for an argument, such as "--colour=red", that getopt_long found unknown: "; did you mean '--color'?". */
 const char *bt_suggest_option(bt_suggestion *self, const char *argument, const struct option *options);
 
-/* The index of text in choices, the last of which is NULL. Errors: INVALID_ARGUMENT, whose message has `what`, all
- * choices and the one that is most like the text. */
+/* The index of text in choices, ended by NULL. Errors: INVALID_ARGUMENT, whose message has `what`, all choices and the
+ * choice most like the text. */
 int bt_parse_choice(const char *what, const char *text, const char *const *choices, int *out, beton_error *err);
 
 #endif

@@ -42,7 +42,7 @@ bool bt_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t nano
 	return pthread_cond_timedwait(condition, mutex, &deadline) != ETIMEDOUT;
 }
 
-/* What RLIMIT_AS leaves to this process. */
+/* The address space that RLIMIT_AS leaves to this process. */
 static uint64_t available_addresses(void)
 {
 	struct rlimit limit;

@@ -48,8 +48,8 @@ ssize_t bt_read_full(bt_read_function *read, void *context, int fd, void *buffer
 size_t bt_byte_order_mark(const char *text, size_t size);
 
 /* Reads a regular file of text into new memory, which the caller frees; a NUL ends the text, and a byte order mark is
- * left out. Errors: NO_MEMORY,
- * NOT_FOUND, IO; INVALID_ARGUMENT: it is no regular file, has more than `most` bytes or a NUL. */
+ * left out. Errors: NO_MEMORY, NOT_FOUND, IO; INVALID_ARGUMENT: it is not a regular file, or has more than `most` bytes
+ * or a NUL. */
 int bt_read_text(const char *path, size_t most, char **out, beton_error *err);
 
 /* Write all bytes; retry EINTR and short writes. Returns 0, or -1 with errno. */
@@ -85,7 +85,7 @@ int bt_parse_double(const char *what, const char *text, double least, double mos
  * text. */
 int bt_parse_size(const char *what, const char *text, uint64_t least, uint64_t *out, beton_error *err);
 
-/* The ending of a noun behind the count: "1 sample", "2 samples". */
+/* The ending of a noun after the count: "1 sample", "2 samples". */
 static inline const char *bt_plural(uint64_t count)
 {
 	return count == 1 ? "" : "s";

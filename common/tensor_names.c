@@ -106,7 +106,7 @@ typedef struct parts {
 	const char *rest;
 } parts;
 
-/* Reads a number of few digits at *name, and goes behind it. */
+/* Reads a number of few digits at *name, and moves *name past it. */
 static bool take_number(const char **name, int *out)
 {
 	int digits = 0;

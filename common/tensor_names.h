@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Names that other programs give the tensors of the same model: torchvision's and Hugging Face's of vision
- * transformers, whose names here are timm's, Hugging Face's of residual networks, whose names here are those of
- * torchvision and timm, and Hugging Face's of a model of tokens that was saved without its head.
+ * transformers, whose names here are timm's; Hugging Face's of residual networks, whose names here are torchvision's
+ * and timm's; and Hugging Face's of a model of tokens that was saved without its head.
  */
 #ifndef BETON_COMMON_TENSOR_NAMES_H
 #define BETON_COMMON_TENSOR_NAMES_H
@@ -20,7 +20,7 @@ typedef enum bt_name_giver {
 /* "timm", "torchvision" and "huggingface"; then NULL. */
 extern const char *const bt_name_givers[];
 
-/* A name with a + stands for so many tensors, those of query, key and value: ours is these, joined in dimension 0. */
+/* A name with a + stands for three tensors, query, key and value; ours joins them in dimension 0. */
 enum { BT_TENSOR_PARTS = 3, BT_TENSOR_NAME_SIZE = 256 };
 
 /* The index-th other name of a tensor, from 0; false: there are no more. It may have a +. */

@@ -21,7 +21,7 @@ static size_t copy_plain(const uint8_t *raw, size_t left, uint8_t *out, size_t r
 	return i;
 }
 
-/* Goes to the last of the 0xff in front of a marker; NULL: none follows. */
+/* Moves to the last 0xff before a marker; NULL: none follows. */
 static const uint8_t *skip_fill(const uint8_t *raw, const uint8_t *end)
 {
 	while (end - raw >= 2 && raw[1] == 0xff)
@@ -50,8 +50,8 @@ static void copy(bt_segment *segment, uint8_t *out)
 	}
 	segment->raw = raw;
 	segment->end = out;
-	/* Behind the end, an MCU may begin in the last bits. What it reads there does not matter: the segment has been
-	 * left then. */
+	/* After the end, an MCU may begin in the last bits. It may read anything there, since the segment has been left
+	 * then. */
 	segment->safe = segment->ended ? out + sizeof(uint64_t) : out - BT_MCU_BYTES - sizeof(uint64_t);
 }
 

@@ -22,14 +22,14 @@ enum {
 	BT_BITS_SLACK = BT_MCU_BYTES + 16,
 };
 
-/* Bits at the top of `window`, of which `count` count, and the bytes that come next. */
+/* Bits at the top of `window`, `count` of them valid, and the next bytes. */
 typedef struct bt_bits {
 	uint64_t window;
 	int count;
 	const uint8_t *at;
 } bt_bits;
 
-/* A segment, in pieces, without the zeros that are stuffed behind each 0xff. */
+/* A segment, in pieces, without the zeros that are stuffed after each 0xff. */
 typedef struct bt_segment {
 	bt_bits bits;
 	const uint8_t *raw; /* what has not been copied yet; the marker, at the segment's end */
@@ -44,16 +44,16 @@ typedef struct bt_segment {
 /* Begins at raw, in a scan's data that ends at raw_end at the latest. */
 void bt_segment_open(bt_segment *segment, const uint8_t *raw, const uint8_t *raw_end);
 
-/* Makes sure that the whole next MCU can be read, where bits.at is behind `safe`. False: the segment has been left. */
+/* Makes sure that the whole next MCU can be read, where bits.at is past `safe`. False: the segment has been left. */
 bool bt_segment_feed(bt_segment *segment);
 
-/* Bits that have been read, without those of stuffed zeros. */
+/* Bits that have been read, without stuffed zeros. */
 uint64_t bt_segment_taken(const bt_segment *segment);
 
-/* False: bits behind the segment's end have been read. */
+/* False: bits past the segment's end have been read. */
 bool bt_segment_is_good(const bt_segment *segment);
 
-/* Whether all of the segment has been read, and no more: at most seven bits are left. Behind it raw is the marker. */
+/* Whether all of the segment has been read, and no more: at most seven bits are left. raw is then at the marker. */
 bool bt_segment_is_read(bt_segment *segment);
 
 /* At least 56 bits are valid afterwards. */

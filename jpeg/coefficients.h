@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a sequential JPEG's entropy code says of the coefficients of a block.
+ * Coefficients of a block from a sequential JPEG's entropy code.
  */
 #ifndef BT_JPEG_COEFFICIENTS_H
 #define BT_JPEG_COEFFICIENTS_H

@@ -31,7 +31,7 @@ static void put(uint64_t *entries, uint32_t code, int length, uint8_t symbol, bo
 	}
 }
 
-/* Adds to `count` entries, which begin with one coefficient of `length` bits, the one that follows, where the look-up
+/* Adds to `count` entries, which begin with one coefficient of `length` bits, the next coefficient, where the look-up
  * holds all of it. */
 static void pair(uint64_t *entries, uint32_t first, uint32_t length, uint32_t count)
 {

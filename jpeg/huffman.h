@@ -19,13 +19,13 @@ enum {
 	BT_HUFFMAN_END = 129, /* how far the end of a block is */
 };
 
-/* Parts of an entry, by their first bit. It has up to two coefficients, the second of which may be the block's end. A
- * value may go on behind the look-up's bits. */
+/* Parts of an entry, by their first bit. It has up to two coefficients; the second may be the block's end. A value may
+ * continue past the look-up's bits. */
 enum {
 	BT_ENTRY_LENGTH = 0,        /* bits of all that it holds */
-	BT_ENTRY_SKIP = 8,          /* how far its last coefficient is behind the one before it; 0: see below */
+	BT_ENTRY_SKIP = 8,          /* distance of its last coefficient from the one before it; 0: see below */
 	BT_ENTRY_FIRST_LENGTH = 16, /* bits of the first one */
-	BT_ENTRY_SECOND_SKIP = 24,  /* how far the second is behind the first; 0: there is none */
+	BT_ENTRY_SECOND_SKIP = 24,  /* distance of the second from the first; 0: none */
 	BT_ENTRY_FIRST = 32,        /* the first value, of 16 bits; what follows the look-up's bits is to be added */
 	BT_ENTRY_SECOND = 48,       /* of 8 bits */
 	BT_ENTRY_REST = 56,         /* 63 less the bits that follow the look-up's */
@@ -52,7 +52,7 @@ typedef struct bt_huffman_codes {
 	int32_t limits[18];
 	/* Index in symbols of a code of n bits, less the code. */
 	int32_t offsets[17];
-	/* What the code was made of. */
+	/* The description that the code was made from. */
 	uint8_t counts[17];
 	uint8_t symbols[256];
 } bt_huffman_codes;
@@ -81,7 +81,7 @@ static inline int bt_huffman_symbol(const bt_huffman_codes *codes, uint64_t wind
 }
 
 /* Sets what counts[n] codes of n bits, n = 1 .. 16, and their symbols in order make. dc: for differences of DC
- * coefficients. False: this is no code, or it has symbols that the format does not. */
+ * coefficients. False: this is not a code, or it has symbols that the format does not. */
 bool bt_huffman_assign(bt_huffman_codes *codes, const uint8_t counts[17], const uint8_t symbols[256], bool dc);
 
 /* Whether the table, which may be all zero, has been made of that code. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inverse DCT of libjpeg-turbo's accurate method (JDCT_ISLOW: 13 bits of fraction, 2 more between the passes), once
- * for each instruction set; and those that it reduces to blocks of 4, 2 or 1 samples a side. All give the same bytes.
+ * The inverse DCT of libjpeg-turbo's accurate method (JDCT_ISLOW: 13 bits of fraction, 2 more between the passes), and
+ * its reduced versions to blocks of 4, 2 or 1 samples a side, once for each instruction set. All give the same bytes.
  */
 #ifndef BT_JPEG_IDCT_H
 #define BT_JPEG_IDCT_H
@@ -36,7 +36,7 @@ extern const bt_idct bt_idct_avx512;
 extern const bt_idct bt_idct_neon;
 #endif
 
-/* The implementations for this processor, the fastest at index 0; NULL behind the last. */
+/* The implementations for this processor, the fastest at index 0; NULL past the last. */
 const bt_idct *bt_idct_get(unsigned index);
 
 /* To blocks of 8, 4, 2 or 1 samples a side; NULL for another size. */

@@ -41,7 +41,7 @@ INLINE void transform_half(V p26, V sum, V difference, V p34, V p71, V p53, int 
 	combine(even, odd, shift, out);
 }
 
-/* The same where values 4 to 7 are 0; the pairs are those of (0, 2) and (1, 3). */
+/* The same where values 4 to 7 are 0; the pairs are (0, 2) and (1, 3). */
 INLINE void transform_half_of_4(V p02, V p13, int shift, V out[8])
 {
 	const V even[4] = {op(madd_epi16)(p02, pair(8192, 4433 + 6270)), op(madd_epi16)(p02, pair(8192, 4433)),
@@ -264,7 +264,7 @@ INLINE V group_of_2(int16_t *blocks, const int16_t *quantizers, uint8_t *out, si
 		       op(unpackhi_epi16)(x[5], x[7]), SHIFT_COLUMNS + 2, high);
 	V y0 = op(packs_epi32)(low[0], high[0]), y1 = op(packs_epi32)(low[1], high[1]);
 	V a = op(unpacklo_epi16)(y0, y1), b = op(unpackhi_epi16)(y0, y1);
-	/* Columns (0, 1, 4, 5) and (2, 3, 6, 7); then the pairs (1, 3) and (5, 7), which lie behind others. */
+	/* Columns (0, 1, 4, 5) and (2, 3, 6, 7); then the pairs (1, 3) and (5, 7), which come after others. */
 	V c = op(unpacklo_epi64)(a, b), d = op(unpackhi_epi64)(a, b);
 	V p13 = op(unpacklo_epi16)(c, d), p57 = op(unpackhi_epi16)(c, d);
 	transform_to_2(op(srai_epi32)(op(unpacklo_epi16)(zero, a), 1), op(unpackhi_epi64)(p13, p13),

@@ -200,7 +200,7 @@ static bool row_of_8(int16_t *blocks, const uint8_t *counts, uint32_t count, con
 
 /* ---- to 4 and 2 samples a side ---- */
 
-/* Out of eight values, of which number 4 has no part in them, come four. */
+/* Four values out of eight; number 4 does not contribute. */
 typedef struct quarters {
 	int32x4_t even[2];
 	int32x4_t odd[2];
@@ -259,7 +259,7 @@ INLINE uint16x8_t block_of_4(int16_t *block, const int16_t *quantizers, uint8_t 
 	return beyond;
 }
 
-/* Two rows of eight values, of which the first and the odd ones have a part in the result. */
+/* Two rows of eight values; the first and the odd ones contribute to the result. */
 INLINE uint16x8_t block_of_2(int16_t *block, const int16_t *quantizers, uint8_t *out, size_t stride)
 {
 	const int16x8_t f = {29692, -10426, 6967, -5906, 29692, -10426, 6967, -5906};

@@ -3,7 +3,7 @@
 
 enum {
 	STEP_BYTES = 2,
-	/* Of a point: LEB128 of 64 bits, and of 32 for each component. */
+	/* A point: LEB128 of 64 bits, and of 32 for each component. */
 	POINT_BYTES_MAX = 10 + 5 * BT_INDEX_COMPONENTS,
 };
 

@@ -16,7 +16,7 @@ enum { BT_INDEX_BYTES_MAX = 65528, BT_INDEX_COMPONENTS = 3 };
 /* The beginning of an MCU. */
 typedef struct bt_point {
 	uint64_t bits;                     /* from the beginning of the scan's data, with its stuffed zeros */
-	int32_t last[BT_INDEX_COMPONENTS]; /* DC coefficients that those of the MCU are relative to */
+	int32_t last[BT_INDEX_COMPONENTS]; /* DC coefficients that the MCU's are relative to */
 } bt_point;
 
 /* Position in an index that is read or written. A row's points are at MCU 0, step, 2 * step...; points are numbered
@@ -49,7 +49,7 @@ bool bt_index_seek(bt_index *index, uint32_t number);
 /* Begins to write at point 0. out: BT_INDEX_BYTES_MAX bytes, borrowed. step: 1 to 65535. */
 void bt_index_begin(bt_index *index, uint8_t *out, uint32_t step, int components);
 
-/* Adds the next point. False: there is no room. */
+/* Adds the next point. False: no room. */
 bool bt_index_put(bt_index *index, const bt_point *point);
 
 #endif

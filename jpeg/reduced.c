@@ -9,7 +9,7 @@ enum {
 	CENTRE = 128,
 };
 
-/* Sums wrap, as those of vectors do. */
+/* Sums wrap, as in vectors. */
 static uint32_t times(int16_t value, int32_t factor)
 {
 	return (uint32_t)(value * factor);
@@ -93,7 +93,7 @@ static bool multiply(int16_t *block, const int16_t quantizers[64], int16_t produ
 	return !(beyond >> BT_IDCT_RANGE_BITS);
 }
 
-/* What transforms a block's products. */
+/* A function that transforms a block's products. */
 typedef void transform_block(const int16_t products[64], uint8_t *out, size_t stride);
 
 static bool row_of(transform_block *transform, size_t side, int16_t *blocks, uint32_t count,

@@ -72,7 +72,7 @@ static uint32_t least_of(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Chooses the MCUs: those of the part, and of the samples of colour around it. */
+/* Chooses the MCUs: the part's, and MCUs with the samples of colour around it. */
 static void choose_mcus(picture *self)
 {
 	enum { MARGIN = 4 };

@@ -32,7 +32,7 @@ size_t bt_rgb_memory(const struct jpeg_decompress_struct *jpeg, const bt_rgb_req
 bool bt_rgb_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_rgb_request *request,
 		   void *memory, uint8_t *out);
 
-/* The same for the whole picture; false also because there is no memory. */
+/* The same for the whole picture; false also if out of memory. */
 bool bt_rgb_decode_whole(const struct jpeg_decompress_struct *jpeg, uint8_t *out);
 
 /* The loops over a row, once for each instruction set. All give the same bytes. */
@@ -53,7 +53,7 @@ extern const bt_rgb_kernels bt_rgb_avx2;
 extern const bt_rgb_kernels bt_rgb_neon;
 #endif
 
-/* Those for this processor, the fastest at index 0; NULL behind the last. */
+/* The loops for this processor, the fastest at index 0; NULL past the last. */
 const bt_rgb_kernels *bt_rgb_get(unsigned index);
 
 #endif

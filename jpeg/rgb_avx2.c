@@ -23,7 +23,7 @@ INLINE __m256i scale(__m256i a, int16_t factor)
 	return _mm256_srai_epi16(_mm256_add_epi16(product, _mm256_set1_epi16(1)), 1);
 }
 
-/* What blue and red take from green. A factor beyond 16 bits is less 1 here. */
+/* The part of green that depends on blue and red. A factor beyond 16 bits is less 1 here. */
 INLINE __m256i green_of(__m256i blue, __m256i red)
 {
 	const __m256i factors = _mm256_set1_epi32((int32_t)((uint32_t)(CR_TO_G + (1 << 16)) << 16 | (uint16_t)CB_TO_G));
@@ -35,7 +35,7 @@ INLINE __m256i green_of(__m256i blue, __m256i red)
 	return _mm256_sub_epi16(_mm256_packs_epi32(low, high), red);
 }
 
-/* 8 pixels: the bytes of red and green, and those of blue twice. */
+/* 8 pixels: the bytes of red and green, and the bytes of blue twice. */
 INLINE void store(__m128i red_green, __m128i blue, uint8_t *rgb)
 {
 	const __m128i first = _mm_setr_epi8(0, 8, -1, 1, 9, -1, 2, 10, -1, 3, 11, -1, 4, 12, -1, 5);

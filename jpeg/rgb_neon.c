@@ -16,7 +16,7 @@ static int16x8_t scale(int16x8_t a, int16_t factor)
 	return vrshrq_n_s16(vqdmulhq_n_s16(a, factor), 1);
 }
 
-/* What blue and red take from green. A factor beyond 16 bits is less 1 here. */
+/* The part of green that depends on blue and red. A factor beyond 16 bits is less 1 here. */
 static int16x8_t green_of(int16x8_t blue, int16x8_t red)
 {
 	const int16_t less = CR_TO_G + (1 << 16);

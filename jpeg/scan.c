@@ -18,10 +18,10 @@ enum {
 	/* The least MCUs between two points of an index, and the least data for which one is made. */
 	INDEX_STEP = 8,
 	INDEX_LEAST_BYTES = 8192,
-	POSITIONS = 192 + 64, /* of a coefficient, with those behind a run that ends the block */
+	POSITIONS = 192 + 64, /* of a coefficient, with positions past a run that ends the block */
 };
 
-/* What decodes a component. */
+/* State for decoding a component. */
 typedef struct component {
 	uint32_t width, height; /* blocks in an MCU */
 	uint32_t size;          /* samples of a block's side: 8, 4, 2 or 1 */
@@ -29,8 +29,7 @@ typedef struct component {
 	const bt_huffman *dc, *ac;
 	int16_t quantizers[64]; /* by row */
 	int32_t last;           /* DC coefficient */
-	/* Of a piece: coefficients and their counts of `height` rows of blocks. Those that have been transformed are
-	 * cleared. */
+	/* A piece's coefficients and their counts, of `height` rows of blocks. Transformed coefficients are cleared. */
 	int16_t *blocks;
 	uint8_t *counts;
 } component;
@@ -151,7 +150,7 @@ static bool read_header(bt_scan *scan, const struct jpeg_decompress_struct *jpeg
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The entry of a coefficient whose code is longer than the look-up, or whose value is behind it; 0: no code. */
+/* The entry of a coefficient whose code or value does not fit into the look-up; 0: not a code. */
 static __attribute__((noinline)) uint64_t long_entry(uint64_t window, const bt_huffman *table, uint64_t entry, bool dc)
 {
 	uint32_t symbol = bt_huffman_part(entry, BT_ENTRY_FIRST), length = bt_huffman_part(entry, BT_ENTRY_LENGTH);
@@ -195,7 +194,7 @@ INLINE int16_t first_value(const bt_bits *bits, uint64_t entry, bool dc)
 	return (int16_t)((uint32_t)(entry >> BT_ENTRY_FIRST) + (uint32_t)rest);
 }
 
-/* Reads the AC coefficients behind coefficient *k that one entry holds, up to *k. False: the block has no more, and the
+/* Reads the AC coefficients after coefficient *k that one entry holds, up to *k. False: the block has no more, and the
  * entry is still to be taken. *k is then 63, or at least BT_HUFFMAN_END more than the last coefficient, or something
  * between them after a fault; the entry's second coefficient does not count where the first is 63. */
 INLINE bool take_ac(bt_bits *bits, const bt_huffman *table, const uint8_t *positions, int16_t *block, bool keep,
@@ -204,7 +203,7 @@ INLINE bool take_ac(bt_bits *bits, const bt_huffman *table, const uint8_t *posit
 	*entry = look_up(bits, table, false);
 	*k += *entry ? bt_huffman_part(*entry, BT_ENTRY_SKIP) : DCTSIZE2;
 	if (keep) {
-		/* In this order: a second behind coefficient 63, or none, is written over. */
+		/* In this order: a second past coefficient 63, or none, is written over. */
 		block[positions[*k]] = (int8_t)(*entry >> BT_ENTRY_SECOND);
 		block[positions[*k - bt_huffman_part(*entry, BT_ENTRY_SECOND_SKIP)]] = first_value(bits, *entry, false);
 	}
@@ -245,7 +244,7 @@ INLINE uint32_t take_block(const uint8_t *positions, bt_bits *bits, component *c
 /* The components whose coefficients are kept. */
 typedef enum kept { KEEP_NONE, KEEP_FIRST, KEEP_ALL } kept;
 
-/* Decodes MCUs of a segment, those of `keep` to the piece's coefficients, from its MCU x on. */
+/* Decodes MCUs of a segment from its MCU x on; `keep` selects MCUs whose coefficients go to the piece. */
 INLINE bool take_mcus(bt_scan *scan, uint32_t count, uint32_t x, kept keep)
 {
 	bt_segment *segment = &scan->segment;
@@ -337,8 +336,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Writes the samples of a piece. x, row: its first MCU among those that are wanted. False: a coefficient is out of
- * range. */
+/* Writes the samples of a piece. x, row: its first MCU among the wanted ones. False: a coefficient is out of range. */
 static bool write_piece(bt_scan *scan, const bt_scan_request *request, uint32_t x, uint32_t row, uint32_t count)
 {
 	bool good = true;
@@ -388,7 +386,7 @@ static void open_segment(bt_scan *scan, const uint8_t *at)
 		scan->components[i].last = 0;
 }
 
-/* Goes to the marker behind the segment, all of whose MCUs have been decoded. */
+/* Moves to the marker after the segment, all of whose MCUs have been decoded. */
 static bool end_segment(bt_scan *scan, const uint8_t **at)
 {
 	if (!bt_segment_is_read(&scan->segment))
@@ -449,7 +447,7 @@ static bool decode_by_index(bt_scan *scan, const struct jpeg_decompress_struct *
 		if (!bt_index_seek(&index, y * columns + from))
 			return false;
 		bt_point point = index.point;
-		/* With the byte that a point is in, and the zero stuffed behind it. */
+		/* With the byte that a point is in, and the zero stuffed after it. */
 		if (y * columns + to < last && !bt_index_seek(&index, y * columns + to))
 			return false;
 		uint64_t size = y * columns + to < last ? index.point.bits / 8 + 2 : UINT64_MAX;
@@ -469,7 +467,7 @@ static uint32_t choose_step(const bt_scan *scan)
 	return quarter < INDEX_STEP ? INDEX_STEP : quarter;
 }
 
-/* Goes on by `count` bytes of a scan's data, without the zeros that are stuffed behind each 0xff. */
+/* Skips `count` bytes of a scan's data, without the zeros that are stuffed after each 0xff. */
 static const uint8_t *pass_plain(const uint8_t *raw, const uint8_t *end, uint64_t count)
 {
 	while (count > 0 && raw < end) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decodes the JPEGs that nearly all are: baseline, Huffman, 8 bits, grey or YCbCr with at most 6 blocks in an MCU, one
- * scan; with or without restart markers. The planes are those of libjpeg-turbo's accurate inverse DCT (JDCT_ISLOW), or
- * of its reduced ones to 1/2, 1/4 and 1/8, bit for bit; where made-up coefficients lead far beyond 0 .. 255, those of
- * its vectors, which its C code does not equal there. All else, a few bytes with a new Huffman code, and what is
- * damaged or unusual, is left to libjpeg, which then says what is wrong with it.
+ * Decodes the most common JPEGs: baseline, Huffman, 8 bits, grey or YCbCr with at most 6 blocks in an MCU, one scan;
+ * with or without restart markers. The planes equal libjpeg-turbo's accurate inverse DCT (JDCT_ISLOW), or its reduced
+ * versions to 1/2, 1/4 and 1/8, bit for bit; where made-up coefficients lead far beyond 0 .. 255, they equal its
+ * vectors, which differ from its C code there. Other, damaged or unusual JPEGs, also a few bytes with a new Huffman
+ * code, are left to libjpeg, which then reports what is wrong.
  */
 #ifndef BT_JPEG_SCAN_H
 #define BT_JPEG_SCAN_H
@@ -43,14 +43,14 @@ typedef struct bt_scan_request {
 } bt_scan_request;
 
 /* jpeg has just read the header from memory, and is not changed; a component's blocks have DCT_scaled_size samples a
- * side, as jpeg_calc_output_dimensions sets it for jpeg's scale. Reads the data up to the last of the MCUs, but for
- * segments between restart markers, or points of the index, that have none of them; if that is the picture's last MCU,
- * also the marker behind the scan. False: the JPEG is of another kind or has a fault, or the scale is another, and the
+ * side, as jpeg_calc_output_dimensions sets it for jpeg's scale. Reads the data up to the last of the MCUs, but skips
+ * segments between restart markers, or points of the index, without wanted MCUs; if that is the picture's last MCU,
+ * also the marker after the scan. False: the JPEG is of another kind or has a fault, or the scale is another, and the
  * planes' content is undefined. libjpeg has to decode it then. */
 bool bt_scan_decode(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, const bt_scan_request *request);
 
 /* Reads the whole scan of the JPEG without making samples, and makes an index of it on the way; index: NULL, none.
- * *end: behind the marker that ends the picture. False: as above; libjpeg has to check it, and there is no index. */
+ * *end: past the marker that ends the picture. False: as above; libjpeg has to check it, and the index is not made. */
 bool bt_scan_check(bt_scan *scan, const struct jpeg_decompress_struct *jpeg, bt_index_request *index,
 		   const uint8_t **end);
 

@@ -19,7 +19,7 @@ enum {
 /* Parts of an entry, by their first bit. */
 enum {
 	ENTRY_LENGTH = 0,  /* bits of code and value; 0: see long_entry */
-	ENTRY_SKIP = 8,    /* how far the coefficient is behind the one before it; BT_HUFFMAN_END */
+	ENTRY_SKIP = 8,    /* distance of the coefficient from the one before it; BT_HUFFMAN_END */
 	ENTRY_SIZE = 16,   /* bits of the value */
 	ENTRY_SYMBOL = 32, /* as it is kept, without its value */
 };
@@ -157,7 +157,7 @@ INLINE uint64_t look_up(const bt_bits *bits, const code *c)
 	return __builtin_expect(entry == 0, 0) ? long_entry(bits->window, c) : entry;
 }
 
-/* The value behind a code that has not been taken. */
+/* The value after a code that has not been taken. */
 INLINE uint32_t value_of(const bt_bits *bits, uint64_t entry)
 {
 	uint64_t both = bits->window >> (64 - (uint32_t)bt_huffman_part(entry, ENTRY_LENGTH));
@@ -170,7 +170,7 @@ INLINE void put(uint32_t **at, uint32_t *counts, uint32_t symbol)
 	*(*at)++ = symbol;
 }
 
-/* Takes the difference of a DC coefficient, and puts that from the one that will be written before it. */
+/* Takes the difference of a DC coefficient, and puts its difference from the coefficient to be written before it. */
 INLINE bool take_dc(bt_bits *bits, component *c, uint32_t **at, uint32_t *counts)
 {
 	uint64_t entry = look_up(bits, c->dc);
@@ -286,7 +286,7 @@ static bool reserve(reader *self)
 	return true;
 }
 
-/* Begins a segment of what will be written, in front of MCU `number`. */
+/* Begins a segment of the output before MCU `number`. */
 static void begin_segment(reader *self, uint32_t number)
 {
 	if (number)

@@ -36,7 +36,7 @@ static inline uint32_t bt_symbols_ac(int table)
 typedef struct bt_symbols {
 	uint32_t *symbols; /* in the order of writing: kind << BT_SYMBOLS_VALUE | value */
 	size_t capacity;
-	size_t *ends; /* behind the symbols of each segment */
+	size_t *ends; /* ends of the segments' symbols */
 	uint32_t num_segments;
 	uint32_t counts[BT_SYMBOLS_KINDS]; /* how often each kind occurs */
 } bt_symbols;
@@ -44,9 +44,9 @@ typedef struct bt_symbols {
 void bt_symbols_free(bt_symbols *symbols);
 
 /* in has just read the header from memory, and is not changed. out: with the same components, the tables that they get
- * (0 or 1 for DC and AC), and restart_interval, which is not 0. MCUs that reach over the edge get there what libjpeg
- * writes: blocks that repeat the DC coefficient before them. False: the JPEG is of another kind, has a fault, or there
- * is no memory; libjpeg has to read it then. */
+ * (0 or 1 for DC and AC), and restart_interval, which is not 0. MCUs that reach over the edge get the same blocks there
+ * as from libjpeg: blocks that repeat the DC coefficient before them. False: the JPEG is of another kind, has a fault,
+ * or memory is short; libjpeg has to read it then. */
 bool bt_symbols_read(bt_symbols *symbols, const struct jpeg_decompress_struct *in,
 		     const struct jpeg_compress_struct *out);
 

@@ -35,7 +35,7 @@ static void free_loader(beton_loader *loader)
 	bt_workers_close(loader);
 	if (loader->engine)
 		loader->api->close(&loader->engine);
-	/* The other threads are gone, so these slots belong to nobody. */
+	/* The other threads are gone, so these slots are unused. */
 	if (loader->pool)
 		bt_pool_empty(loader->pool);
 	bt_orders_close(&loader->orders);

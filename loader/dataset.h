@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of a data set as one. Sample numbers are global: each file's follow those of the file before.
+ * The files of a data set as one. Sample numbers are global: each file's numbers follow the previous file's.
  */
 #ifndef BT_LOADER_DATASET_H
 #define BT_LOADER_DATASET_H
@@ -36,10 +36,10 @@ typedef struct bt_dataset {
 	pthread_cond_t opened; /* signals that the opening of a shard has ended */
 } bt_dataset;
 
-/* Opens the sources in this order, of sets only their index. Their fields must agree in name, type and shape. options:
- * tokens decides what the files hold. files: but for count. cache_bytes: for all files together. Zero-initialise *out,
- * and close it after a failure too. Errors: those of beton_reader_open, beton_set_open or bt_windows_open,
- * INVALID_ARGUMENT (no source, no path), MISMATCH (naming the field), NO_MEMORY. */
+/* Opens the sources in this order; of sets it opens only the index. Their fields must agree in name, type and shape.
+ * options: tokens decides what the files hold. files: all but count is used. cache_bytes: for all files together.
+ * Zero-initialise *out, and close it after a failure too. Errors: INVALID_ARGUMENT (no source, no path), MISMATCH
+ * (naming the field), NO_MEMORY, and errors of beton_reader_open, beton_set_open and bt_windows_open. */
 int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, const beton_loader_options *options,
 		    const bt_files_config *files, uint64_t cache_bytes, beton_error *err);
 void bt_dataset_close(bt_dataset *dataset);
@@ -62,20 +62,20 @@ uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t 
 /* The caller's source that holds a sample, and the sample's number in that. */
 uint32_t bt_dataset_source(const bt_dataset *dataset, uint64_t sample, uint64_t *index);
 
-/* The reader of a file, not of streams; opens a shard of a set at the first call. Any thread. Errors: those of
- * beton_reader_open and bt_files_borrow; FILE_CHANGED: the shard is not what its set's index says, naming what differs.
- */
+/* The reader of a file, not of streams; opens a shard of a set at the first call. Any thread. Errors: FILE_CHANGED (the
+ * shard differs from its set's index; the message names the difference), and errors of beton_reader_open and
+ * bt_files_borrow. */
 int bt_dataset_reader(const bt_dataset *dataset, uint32_t file, beton_reader **out, beton_error *err);
 
 /* Looks up sample `number` of a file: fills its values, whose blobs are then read (one for each field of the file, or
- * windows.parts of a window, of which the last may be empty). Errors: those of bt_dataset_reader,
- * beton_reader_sample or beton_tokens_locate. */
+ * windows.parts of a window, the last of them possibly empty). Errors: as of bt_dataset_reader, beton_reader_sample and
+ * beton_tokens_locate. */
 int bt_dataset_look_up(const bt_dataset *dataset, uint32_t file, uint64_t number, beton_value *values,
 		       beton_error *err);
 
 /* Opens the order that the options name, with the facts that it needs. The data set must outlive the order.
- * class_field, if the order needs it, must be an INT field. Errors: those of bt_orders_open, NOT_FOUND or
- * INVALID_ARGUMENT (class_field), SAMPLE_CORRUPT, IO, FILE_CHANGED; of sets those of bt_dataset_reader. */
+ * class_field, if the order needs it, must be an INT field. Errors: NOT_FOUND or INVALID_ARGUMENT (class_field),
+ * SAMPLE_CORRUPT, IO, FILE_CHANGED, and errors of bt_orders_open and, for sets, bt_dataset_reader. */
 int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *options, bt_orders **out,
 		      beton_error *err);
 

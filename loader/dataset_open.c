@@ -19,7 +19,7 @@ enum { FILES_MAX = 1 << 24 };
 
 /* ---- one file ---- */
 
-/* Puts sources[i] in front of a message about one of its members. */
+/* Puts sources[i] before a message about one of its members. */
 static int refuse_source(uint32_t i, int result, beton_error *err)
 {
 	bt_prefix(err, "sources[%u]", i);
@@ -80,7 +80,7 @@ static void add_fingerprint(bt_dataset *dataset, uint64_t fingerprint)
 	dataset->fingerprint = XXH3_64bits_withSeed(&fingerprint, sizeof(fingerprint), dataset->fingerprint);
 }
 
-/* Compares the fields of a file or a set with those of the data set, which are the first one's. Frees other. */
+/* Compares the fields of a file or a set with the data set's, which come from the first file. Frees other. */
 static int agree(bt_dataset *dataset, bt_schema *other, beton_error *err)
 {
 	int result = BETON_OK;
@@ -238,7 +238,7 @@ static int check_source(uint32_t i, const beton_source *source, const beton_load
 	bool streams = options->tokens.window > 0;
 	if (!source->path == !source->io)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: path is %s", i,
-			       source->path ? "given, and io too" : "NULL, and there is no io");
+			       source->path ? "given, and io too" : "NULL, without an io");
 	if (!BT_RESERVED_IS_ZERO(source))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: reserved is not 0", i);
 	if (source->io && (options->direct || streams))

@@ -27,7 +27,7 @@ static bool are_stored(const beton_loader_options *options)
 	return stored;
 }
 
-/* What fills batches behind decoding. */
+/* The stage that fills batches after decoding. */
 static stage filling(const beton_loader_stats *s, const beton_loader_options *options)
 {
 	uint64_t ns = s->transform_ns + s->batch_ns;

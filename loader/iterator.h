@@ -20,7 +20,7 @@ uint64_t bt_iterator_epoch(const beton_iterator *iterator);
 bool bt_iterator_has_order(const beton_iterator *iterator);
 void bt_iterator_begin_batch(beton_iterator *iterator, bt_slot *slot);
 
-/* Whether the consumer's next batch needs an order for which there was no memory; lets the workers try again. */
+/* Whether the consumer's next batch lacks its order for want of memory; lets the workers try again. */
 bool bt_iterator_lacks_order(const beton_iterator *iterator);
 void bt_iterator_retry_order(beton_iterator *iterator);
 

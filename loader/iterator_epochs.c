@@ -14,7 +14,7 @@ uint64_t bt_iterator_epoch(const beton_iterator *iterator)
 	return iterator->epochs.first + iterator->current;
 }
 
-/* The number behind the last batch of the epoch whose batches are begun. */
+/* The number after the last batch of the epoch whose batches are begun. */
 static uint64_t filling_end(const beton_iterator *iterator)
 {
 	return bt_epochs_end(&iterator->epochs, iterator->filling.index);

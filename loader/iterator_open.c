@@ -115,7 +115,7 @@ static int open_at(beton_iterator **out, beton_loader *loader, const beton_itera
 	return BETON_OK;
 }
 
-/* Sets epoch and position to those of the state. */
+/* Sets epoch and position from the state. */
 static int use_state(beton_iterator_options *options, const beton_loader *loader, beton_error *err)
 {
 	bt_place place;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the options of pictures may be for the field that they are of: RGB images or rasters.
+ * Checks the options of pictures against their field's kind: RGB images or rasters.
  */
 #ifndef BT_LOADER_OPTIONS_RASTER_H
 #define BT_LOADER_OPTIONS_RASTER_H

@@ -18,7 +18,7 @@ enum { SPARE_BYTES = 16 << 10 };
 
 enum { WORKER_BYTES = 1 << 20, BASE_BYTES = 4 << 20, SCRATCH_LEAST = 4 << 20 };
 
-/* Memory for cached look-ups: those of a million samples, or this share of the limit. */
+/* Memory for cached look-ups: for a million samples, or this share of the limit. */
 enum { CACHE_BYTES = 64 << 20, CACHE_SHARE = 16 };
 
 uint64_t bt_cache_bytes(const beton_loader_options *options)

@@ -217,8 +217,8 @@ static bool read_at_hand(const bt_tools *tools, uint32_t number, const beton_blo
 	return done;
 }
 
-/* Reads what lets the decoder begin in front of the crop. Without it, also after a fault of it, the decoder begins at
- * the beginning: beton_verify reports such a fault. */
+/* Reads the index that lets the decoder begin just before the crop. Without an index, or if it is damaged, the decoder
+ * begins at the beginning: beton_verify reports such damage. */
 static void read_index(bt_tools *tools, const bt_ticket *ticket, const beton_value *value, const uint8_t *bytes,
 		       bt_request *request)
 {
@@ -466,8 +466,8 @@ static int check_stored(bt_tools *tools, const bt_ticket *ticket, uint32_t numbe
 	return BETON_OK;
 }
 
-/* Stores the values of a good sample. If there is no room for one, the batch fails when it is complete; which value
- * that is depends on the workers. */
+/* Stores the values of a good sample. If a value does not fit, the batch fails when it is complete; which value fails
+ * depends on the workers. */
 static void put_ragged(bt_tools *tools, const bt_ticket *ticket)
 {
 	const bt_outputs *outputs = tools->loader->outputs;
@@ -524,7 +524,7 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 		return BETON_OK;
 	case BT_OUTPUT_IMAGE:
 		return fill_image(tools, ticket, output, value, bytes, destination, err);
-	default: /* filled with the image or behind it, or when the batch is complete */
+	default: /* filled with the image or after it, or when the batch is complete */
 		return BETON_OK;
 	}
 }

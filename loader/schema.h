@@ -14,8 +14,7 @@ typedef struct bt_schema {
 	beton_field *fields;
 } bt_schema;
 
-/* Copies a file's fields, or those of a set, of whose path and page size these are; the path outlives the schema.
- * Errors: NO_MEMORY. */
+/* Copies a file's or a set's fields, path and page size; the path outlives the schema. Errors: NO_MEMORY. */
 int bt_schema_of_reader(bt_schema *out, const beton_reader *reader, beton_error *err);
 int bt_schema_of_set(bt_schema *out, const beton_set *set, beton_error *err);
 void bt_schema_free(bt_schema *schema);

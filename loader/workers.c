@@ -43,7 +43,7 @@ bt_slot *bt_queue_head(const beton_iterator *iterator)
 	return iterator->delivered < iterator->begun ? iterator->in_flight[iterator->delivered % ahead] : NULL;
 }
 
-/* With the lock held. Frees a slot that nobody wants, unless a worker is still using it. */
+/* With the lock held. Frees an unwanted slot, unless a worker is still using it. */
 static void drop(bt_slot *slot)
 {
 	if (slot->state == BT_SLOT_COMPLETING || slot->finished < slot->claimed)
@@ -224,7 +224,7 @@ static void draw(bt_worker *worker)
 	worker->loader->stats.order_ns += bt_now_ns() - begin;
 }
 
-/* Claims samples, submits their reads, and finishes those that were submitted long enough ago. */
+/* Claims samples, submits their reads, and finishes samples whose reads were submitted long enough ago. */
 static void *work(void *argument)
 {
 	bt_worker *worker = argument;

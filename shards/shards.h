@@ -28,12 +28,12 @@ typedef struct bt_shard_inputs {
 	size_t num_sets;
 } bt_shard_inputs;
 
-/* Adds the file at path, or the shards of the set at path; path is borrowed. Errors: those of beton_set_open,
- * NO_MEMORY. */
+/* Adds the file at path, or the shards of the set at path; path is borrowed. Errors: NO_MEMORY, and
+ * beton_set_open's. */
 int bt_shard_inputs_add(bt_shard_inputs *self, const char *path, beton_error *err);
 void bt_shard_inputs_free(bt_shard_inputs *self);
 
-/* Opens a file and, if it is a shard, compares it with what its set says. *out is NULL on failure. Errors: those of
+/* Opens a file and, if it is a shard, compares it with its set's record. *out is NULL on failure. Errors: as of
  * beton_reader_open and beton_set_check. */
 int bt_shard_input_open(const bt_shard_input *input, beton_reader **out, beton_error *err);
 

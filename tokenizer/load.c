@@ -116,11 +116,11 @@ size_t load_character(const uint8_t *text, size_t size, uint32_t *code)
 
 /* ---- GPT-2 ---- */
 
-/* GPT-2's files show bytes as characters: those that are printable in Latin-1 as themselves, and the others, in rising
- * order, as 256, 257... Returns the byte of a character; -1: it stands for none. */
+/* GPT-2's files show bytes as characters: bytes that are printable in Latin-1 as themselves, and the others, in rising
+ * order, as 256, 257... Returns the byte of a character; -1: none. */
 static int byte_of(uint32_t code)
 {
-	static const uint8_t gaps[][2] = {{0, 33}, {127, 161}, {173, 174}}; /* first, and behind the last */
+	static const uint8_t gaps[][2] = {{0, 33}, {127, 161}, {173, 174}}; /* first, and after the last */
 	for (size_t i = 0; i < 3; i++) {
 		if (code >= gaps[i][0] && code < gaps[i][1])
 			return -1;

@@ -10,7 +10,7 @@
 #include "vocabulary.h"
 
 /* The tokens and pairs of vocab.json and merges.txt in a folder, or of encoder.json and vocab.bpe; *end_of_text: the
- * token <|endoftext|>, or -1. Errors: those of tokenizer_open. */
+ * token <|endoftext|>, or -1. Errors: tokenizer_open's. */
 int load_gpt2(vocabulary *words, int64_t *end_of_text, const char *folder, beton_error *err);
 
 /* The tokens of a tiktoken file, whose numbers are their ranks, and all pairs of tokens that make a token. */

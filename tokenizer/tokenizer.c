@@ -28,7 +28,7 @@ static const char *const pattern_cl100k =
 	"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?+[^" SPACES "\\p{L}\\p{N}]++[\\r\\n]*+|"
 	"[" SPACES "]++$|[" SPACES "]*[\\r\\n]|[" SPACES "]+(?![^" SPACES "])|[" SPACES "]";
 
-/* tiktoken's vocabularies whose files do not say what belongs to them. end_of_text 0: behind the last token. */
+/* tiktoken's vocabularies, with facts that their files lack. end_of_text 0: after the last token. */
 static const struct known {
 	const char *prefix;
 	const char *const *pattern; /* NULL: one that is not here */
@@ -214,7 +214,7 @@ int tokenizer_make(tokenizer **out, const tokenizer_characters *characters, beto
 		return BETON_OK;
 	bool empty = good && self->words.count == 0;
 	tokenizer_close(out);
-	return empty ? bt_fail(err, BETON_INVALID_ARGUMENT, "there is no character to make a vocabulary of")
+	return empty ? bt_fail(err, BETON_INVALID_ARGUMENT, "no character to make a vocabulary of")
 		     : bt_fail(err, BETON_NO_MEMORY, "out of memory for a vocabulary of characters");
 }
 

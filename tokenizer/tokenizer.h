@@ -3,11 +3,11 @@
  * Text to tokens and back: byte-level BPE with the vocabularies of GPT-2 (vocab.json and merges.txt) and tiktoken
  * (NAME.tiktoken), and characters.
  *
- * Tokens are those of tiktoken's encode_ordinary and of Hugging Face's GPT2Tokenizer: the text is split by the
- * vocabulary's pattern, and in each piece the two neighbours of the lowest rank, the leftmost of equal ones, are merged
- * until no two can be. The name of a special token in the text is text. The pattern asks which characters are letters
- * and numbers: by the Unicode version of the PCRE2 in use (tokenizer_unicode). Those that a later version added may be
- * split otherwise.
+ * Tokens equal tiktoken's encode_ordinary and Hugging Face's GPT2Tokenizer: the text is split by the vocabulary's
+ * pattern, and in each piece the two neighbours of the lowest rank, the leftmost of equal ones, are merged until no two
+ * can be. The name of a special token in the text is text. The pattern asks which characters are letters and numbers:
+ * by the Unicode version of the PCRE2 in use (tokenizer_unicode). Characters that a later version added may be split
+ * otherwise.
  *
  * Threads: any number of threads may use an open tokenizer at once.
  */
@@ -40,7 +40,7 @@ int tokenizer_collect(tokenizer_characters *characters, const char *text, size_t
 		      beton_error *err);
 int tokenizer_make(tokenizer **out, const tokenizer_characters *characters, beton_error *err);
 
-/* Writes the file from which tokenizer_open makes the same characters again. Errors: those of bt_atomic_open. */
+/* Writes the characters to a file for tokenizer_open. Errors: bt_atomic_open's. */
 int tokenizer_save_characters(const tokenizer *self, const char *path, beton_error *err);
 
 /* Closes *self and sets it to NULL; NULL is allowed. */

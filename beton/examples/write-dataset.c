@@ -49,7 +49,7 @@ static int write_all(beton_writer *writer, beton_error *error)
 		workers[i].writer = writer;
 		workers[i].first = i;
 		if (pthread_create(&workers[i].thread, NULL, write_samples, &workers[i]) != 0)
-			exit(1); /* a library would cancel, and join those that run */
+			exit(1); /* a library would cancel, and join the running threads */
 	}
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(workers[i].thread, NULL);

@@ -67,7 +67,8 @@ static bool settle(const bt_edges *edges, double *x, double *y)
 	return true;
 }
 
-/* row: left, top, right, bottom in pixels of the stored picture; becomes those of the output. Returns what is kept. */
+/* row: left, top, right, bottom in pixels of the stored picture; becomes pixels of the output. Returns the share
+ * kept. */
 static double box_row(const bt_moves *moves, double row[4])
 {
 	bt_edges box = {row[0], row[1], row[2], row[3]};

@@ -11,7 +11,7 @@
 /* Bytes of the array in the file. */
 size_t bt_geometry_bytes(const bt_output *output);
 
-/* Fills a row of a GEOMETRY output, and of the KEPT output behind it, from the array in the file. */
+/* Fills a row of a GEOMETRY output, and of the KEPT output after it, from the array in the file. */
 void bt_geometry_fill(const bt_output *output, const void *array, const bt_moves *moves, float *to, float *kept);
 
 #endif

@@ -21,7 +21,7 @@ typedef enum bt_output_kind {
 	BT_OUTPUT_ARRAY,
 	BT_OUTPUT_GEOMETRY, /* an array of boxes or points; filled when the pictures of the sample are; so is the next
 			     */
-	BT_OUTPUT_KEPT,     /* what is left of those of the output before */
+	BT_OUTPUT_KEPT,     /* the kept share of the rows of the output before */
 	BT_OUTPUT_BYTES,
 	BT_OUTPUT_LENGTH,  /* number of bytes in the output before */
 	BT_OUTPUT_RAGGED,  /* bytes of all values, concatenated; see ragged.h */
@@ -29,7 +29,7 @@ typedef enum bt_output_kind {
 	BT_OUTPUT_OFFSETS, /* of the values in the output before */
 	BT_OUTPUT_SHAPE,   /* of stored pictures: height, width, mode */
 	BT_OUTPUT_DRAWN,
-	/* Of a window of tokens. */
+	/* Outputs of a window of tokens. */
 	BT_OUTPUT_INPUT,
 	BT_OUTPUT_TARGET,
 	BT_OUTPUT_SEGMENT,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Concatenated values of different lengths. A value's offset is known only when all values before it are. So workers
- * put values anywhere in the staging memory, and the worker that ends the batch puts them in order. Values that stay
- * in memory as long, those of a mapped file, it takes from there.
+ * put values anywhere in the staging memory, and the worker that ends the batch puts them in order. It reads values of
+ * a mapped file there, since they stay in memory as long.
  */
 #ifndef BT_LOADER_RAGGED_H
 #define BT_LOADER_RAGGED_H
@@ -15,7 +15,7 @@
 
 /* A value in the staging memory or elsewhere. */
 typedef struct bt_ragged_row {
-	const void *bytes; /* NULL: there was no room */
+	const void *bytes; /* NULL: no room */
 	uint64_t size;     /* bytes */
 } bt_ragged_row;
 

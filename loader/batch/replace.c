@@ -38,10 +38,9 @@ static int resolve(bt_replacements *replacements, uint32_t i, const beton_replac
 			       r->num_indices);
 	size_t bad = bt_first_not_rising(r->indices, r->num_indices);
 	if (bad > 0)
-		return bt_fail(
-			err, BETON_INVALID_ARGUMENT,
-			"loader options: replacements[%u].indices[%zu] is %llu, not above the one in front of it", i,
-			bad, (unsigned long long)r->indices[bad]);
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: replacements[%u].indices[%zu] is %llu, not above the one before it", i,
+			       bad, (unsigned long long)r->indices[bad]);
 	replacements->list[i].field = (uint32_t)field;
 	replacements->list[i].values = *r;
 	replacements->list[i].values.field = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options and formats of picture outputs: the loader's, and those of iterators with other sizes.
+ * The options and formats of picture outputs: the loader's, and of iterators with other sizes.
  */
 #ifndef BT_LOADER_VIEWS_H
 #define BT_LOADER_VIEWS_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures for a detector: letterboxed to a square, flipped at random, with boxes that go where the pixels go. Prints
- * the boxes, and the place of each picture in its square, from which an answer is taken back to the picture's own
- * pixels. The file has a field "image" and an array "boxes" of rows [left, top, right, bottom] in pixels; rows of zeros
- * fill it up. Build it against an installed library:
+ * Pictures for a detector: letterboxed to a square, flipped at random, with boxes that move with the pixels. Prints the
+ * boxes, and the place of each picture in its square, with which a detector's answer is converted back to the picture's
+ * own pixels. The file has a field "image" and an array "boxes" of rows [left, top, right, bottom] in pixels; rows of
+ * zeros fill it up. Build it against an installed library:
  *
  *     cc boxes.c $(pkg-config --cflags --libs libbeton-loader) -o boxes
  *
@@ -49,7 +49,7 @@ static void print_batch(const beton_batch *batch)
 	for (int64_t i = 0; i < batch->count * rows; i++) {
 		const float *box = (const float *)boxes->data + i * 4;
 		double back[4] = {(double)box[0], (double)box[1], (double)box[2], (double)box[3]};
-		/* Of a row that fills the array up, and of a box that the crop left out, nothing is kept. */
+		/* A row that fills the array up, or a box outside the crop, keeps nothing. */
 		if (((const float *)kept->data)[i] == 0)
 			continue;
 		take_back(back, (const double *)drawn->data + i / rows * drawn->shape[1]);

@@ -8,7 +8,7 @@ bool bt_arena_take(bt_arena *arena, size_t bytes, uint8_t **out)
 	bool wrapped = arena->parts > 0 && arena->end <= arena->begin;
 	size_t limit = wrapped ? arena->begin : arena->size;
 	if (bytes > limit - arena->end) {
-		/* No room behind the newest part; perhaps in front of the oldest. */
+		/* No room after the newest part; perhaps before the oldest. */
 		if (wrapped || bytes > arena->begin)
 			return false;
 		arena->wrap = arena->end;

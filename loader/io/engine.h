@@ -77,7 +77,7 @@ typedef struct bt_engine_api {
 	size_t (*footprint)(const bt_engine *engine, uint64_t offset, uint64_t size);
 
 	/* Opens lane 0 <= lane < lanes, once. The arena outlives it; it may be NULL where footprints are 0. A lane is
-	 * used by one thread at a time. Errors: NO_MEMORY, those of bt_files_borrow. */
+	 * used by one thread at a time. Errors: NO_MEMORY, and bt_files_borrow's. */
 	int (*lane_open)(bt_engine *engine, uint32_t lane, void *arena, size_t bytes, bt_lane **out, beton_error *err);
 
 	/* Begins a read into `buffer`, which is a part of the arena of its footprint. Does not wait for data, but may
@@ -85,7 +85,7 @@ typedef struct bt_engine_api {
 	void (*submit)(bt_lane *lane, bt_read *read, void *buffer);
 
 	/* Waits until this read has ended. Errors, which name file and offset: IO, FILE_CHANGED (the file ends before
-	 * the blob does), NO_MEMORY, those of bt_files_borrow. */
+	 * the blob does), NO_MEMORY, and bt_files_borrow's. */
 	int (*wait)(bt_lane *lane, bt_read *read, beton_error *err);
 
 	/* Drops the reads that have not begun, and waits for those in flight without their results. Nothing may be
@@ -113,7 +113,7 @@ bool bt_lane_stalled(const bt_lane *lane, uint64_t *since_ns, const bt_file **fi
 
 /* Opens the engine of that name. URING falls back to THREADS, with one line of log, where it does not work. AUTO is
  * URING for direct reads, which suit files that do not fit into memory, and THREADS otherwise, which costs nothing for
- * a file in the page cache. Errors: those of open, INVALID_ARGUMENT (an engine that cannot read a file's source). */
+ * a file in the page cache. Errors: open's, INVALID_ARGUMENT (an engine that cannot read a file's source). */
 int bt_engine_open(const bt_engine_api **api, bt_engine **out, beton_engine which, const bt_engine_config *config,
 		   beton_error *err);
 

@@ -5,7 +5,7 @@
  * reader has taken reads it itself, so the engine works, if slowly, without any reader.
  *
  * Files with a source of the caller are read by its functions, in the same threads. If a source allows fewer reads at a
- * time than there are readers, those that it would not begin are parked, so that readers go on with other files.
+ * time than there are readers, reads above its limit are parked, so that readers go on with other files.
  */
 #include "engine_files.h"
 
@@ -185,7 +185,7 @@ static void end_read(bt_engine *engine, const bt_read *read)
 	pthread_cond_signal(&engine->work);
 }
 
-/* With the lock held. Adds a read to those that readers work on, and removes it. */
+/* With the lock held. Adds a read to the reads in progress, and removes it. */
 static void take(threads_lane *lane, bt_read *read)
 {
 	read->previous = NULL;
@@ -284,7 +284,7 @@ static void *read_blobs(void *argument)
 	return NULL;
 }
 
-/* With the lock held. Failure is no error: workers read what no reader takes. */
+/* With the lock held. Failure is ignored: workers read what no reader takes. */
 static void start_reader(bt_engine *engine)
 {
 	pthread_attr_t attributes;

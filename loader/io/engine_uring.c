@@ -125,8 +125,8 @@ static int open_rings(bt_engine *engine, const bt_engine_config *config, uint32_
 		least = lane->entries < least ? lane->entries : least;
 	}
 	if (least < entries)
-		bt_files_tell(&config->files->list[0], "io_uring with %u entries, not %u: there is no memory for more",
-			      least, entries);
+		bt_files_tell(&config->files->list[0], "io_uring with %u entries, not %u: no memory for more", least,
+			      entries);
 	return BETON_OK;
 }
 
@@ -194,7 +194,7 @@ static void prepare(uring_lane *lane, bt_read *read, struct io_uring_sqe *sqe)
 	io_uring_sqe_set_data(sqe, read);
 }
 
-/* Borrows a read's file until the ring's answer. Errors: those of bt_files_hold. */
+/* Borrows a read's file until the ring's answer. Errors: bt_files_hold's. */
 static int lend(const uring_lane *lane, bt_read *read, beton_error *err)
 {
 	bt_lease lease = lane->lease;

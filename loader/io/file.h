@@ -18,12 +18,12 @@ typedef struct bt_descriptors {
 	_Atomic uint32_t users;    /* loans; the highest bit: the file is not open */
 	_Atomic uint32_t used;     /* the table's clock at the last loan */
 	atomic_bool direct_failed; /* direct reads are refused: the page cache is used */
-	int fd, direct_fd;         /* -1: none; they change only while nobody can borrow */
+	int fd, direct_fd;         /* -1: none; they change only while the file is shut */
 	/* Guarded by the table's lock. */
 	bool opening;
 	uint32_t listed; /* the clock when the file came to its place in the list */
 	struct bt_file *previous, *next;
-	/* What was opened first; set by the first opening. */
+	/* Identity of the file; set by the first opening. */
 	bool known;
 	uint64_t device, inode, bytes;
 	int64_t modified_s, modified_ns;
@@ -38,7 +38,7 @@ typedef struct bt_file {
 	uint64_t end;     /* no blob reaches beyond this byte. Of a shard: right once its reader is open */
 	uint64_t largest; /* bytes of the largest possible blob */
 
-	/* Of samples, not of streams. */
+	/* For samples, not for streams. */
 	uint64_t data_bytes;  /* of all blobs, with the gaps between them */
 	uint32_t record_size; /* bytes */
 	uint32_t shard;       /* number in the set */

@@ -157,7 +157,7 @@ static bool is_short(int number)
 	return number == EMFILE || number == ENFILE;
 }
 
-/* Compares the file with the one that was opened first. */
+/* Compares the file with the first file opened at this path. */
 static int compare(const bt_file *file, const struct stat *now, beton_error *err)
 {
 	const bt_descriptors *first = &file->descriptors;
@@ -210,7 +210,7 @@ static int code_of(int result, beton_error *err)
 	return result;
 }
 
-/* Opens the descriptors of a file that nobody else opens. *full: the process, or the system, can have no more. */
+/* Opens the descriptors of a file that no other thread opens. *full: the process, or the system, can have no more. */
 static int open_file(bt_file *file, bt_lease *out, bool *full, beton_error *err)
 {
 	const bt_files *files = file->files;
@@ -246,8 +246,8 @@ static void leave(bt_file *file)
 {
 	bt_files *files = file->files;
 	uint32_t before = atomic_fetch_sub(&file->descriptors.users, 1);
-	/* Nobody waits for a loan that was tried while the file is shut. Others may still have the file: who waits may
-	 * be the one who holds it, and must learn that he waits for nobody. */
+	/* A tried loan of a shut file wakes no waiter. Others may still have the file: the waiting thread may hold it
+	 * itself, and must learn that it would wait in vain. */
 	if (before & SHUT || atomic_load(&files->waiting) == 0)
 		return;
 	pthread_mutex_lock(&files->lock);
@@ -288,8 +288,7 @@ static void take_out(bt_files *files, bt_file *file)
 	*(d->next ? &d->next->descriptors.previous : &files->last) = d->previous;
 }
 
-/* With the lock held. Closes a file that nobody has borrowed, whose descriptors the caller shuts; false: it is on loan,
- * or not open. */
+/* With the lock held. Closes an idle file, whose descriptors the caller shuts; false: it is on loan, or not open. */
 static bool retire(bt_files *files, bt_file *file, bt_lease *out)
 {
 	bt_descriptors *d = &file->descriptors;
@@ -303,9 +302,8 @@ static bool retire(bt_files *files, bt_file *file, bt_lease *out)
 	return true;
 }
 
-/* With the lock held. Retires the file that nobody has borrowed for the longest time; false: all are on loan. A file
- * that was borrowed since it came to its place moves to the end first, so the list is in order as far as it is looked
- * at. */
+/* With the lock held. Retires the least recently used idle file; false: all are on loan. A file that was borrowed since
+ * it came to its place moves to the end first, so the part of the list that was searched is in order. */
 static bool evict(bt_files *files, bt_lease *out)
 {
 	bt_file *file = files->first;
@@ -324,10 +322,10 @@ static bool evict(bt_files *files, bt_lease *out)
 	return false;
 }
 
-/* What the next change of the open files may be. */
+/* The next possible change of the open files. */
 typedef enum outlook {
 	OUTLOOK_IDLE, /* a file can be closed now, or in a moment */
-	OUTLOOK_SOON, /* a file is on loan to somebody who gives it back soon, or is being opened */
+	OUTLOOK_SOON, /* a file is on a short loan, or is being opened */
 	OUTLOOK_HELD, /* all are on loan for long, or there are none */
 } outlook;
 
@@ -397,11 +395,11 @@ static bool make_room(bt_files *files)
 	return true;
 }
 
-/* With the lock held. may_wait: for others to give files back. Errors: those of bt_files_hold. */
+/* With the lock held. may_wait: for others to give files back. Errors: bt_files_hold's. */
 static int borrow_shut(bt_file *file, bool may_wait, bt_lease *out, beton_error *err)
 {
 	bt_files *files = file->files;
-	bool beyond = false; /* nobody gives a file back, but the system may still have a descriptor */
+	bool beyond = false; /* all loans are long, but the system may still have a descriptor */
 	while (!enter(file, out)) {
 		bool full = files->num_open >= atomic_load(&files->room) && !beyond;
 		int result = BETON_OK;

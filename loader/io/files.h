@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of a data set, of which a bounded number is open. Whoever reads borrows a file's descriptors and gives them
- * back. A file is opened when it is needed and, when there is no room for another one, the file that nobody has
- * borrowed for the longest time is closed. A file that is opened again must be the one that was opened first.
+ * The files of a data set; a bounded number is open. A reading thread borrows a file's descriptors and gives them back.
+ * A file is opened when it is needed; if the bound is reached, the least recently used idle file is closed. A file that
+ * is opened again must be the same file as at its first opening.
  *
- * Nobody waits for ever: who waits for room has borrowed nothing, and those for whom he waits give back soon. Lanes
- * that keep loans while they do something else (of a ring's reads) use bt_files_hold, which leaves room for one more.
+ * No thread waits for ever: a thread that waits for room has borrowed nothing, and the borrowers that it waits for give
+ * back soon. Lanes that keep loans while they do something else (of a ring's reads) use bt_files_hold, which leaves
+ * room for one more.
  */
 #ifndef BT_LOADER_FILES_H
 #define BT_LOADER_FILES_H
@@ -60,7 +61,7 @@ typedef struct bt_lease {
 /* Close it after a failure too. Errors: NO_MEMORY, SYSTEM. */
 int bt_files_open(bt_files **out, const bt_files_config *config, beton_error *err);
 
-/* Nobody has borrowed anything. NULL is allowed. */
+/* All loans have ended. NULL is allowed. */
 void bt_files_close(bt_files **files);
 
 /* Sets the path of a file, which is copied, before its first loan. Errors: NO_MEMORY; ACCESS, SYSTEM (the working
@@ -73,12 +74,12 @@ int bt_files_name(bt_files *files, uint32_t number, const char *path, beton_erro
 int bt_files_borrow(bt_file *file, bt_lease *out, beton_error *err);
 void bt_files_give_back(bt_file *file);
 
-/* Borrows for long, without a wait for room. Errors: TIMEOUT (there is no room for such a loan now; err is not filled),
- * those of bt_files_borrow. */
+/* Borrows for long, without a wait for room. Errors: TIMEOUT (no room for such a loan now; err is not filled), and
+ * bt_files_borrow's. */
 int bt_files_hold(bt_file *file, bt_lease *out, beton_error *err);
 void bt_files_end_hold(bt_file *file);
 
-/* Closes a file that nobody reads, because it is not the right one: whatever is opened next is taken as the first. */
+/* Closes an idle file that is not the right one: the next opening sets its identity anew. */
 void bt_files_forget(bt_file *file);
 
 /* beton_reader_options.borrow and .give_back; the context is a bt_file. */

@@ -86,7 +86,7 @@ static void announce_run(const beton_loader *loader, beton_value *values, const 
 	announce_part(loader, last_file, 0, last_end);
 }
 
-/* Of batch `number`: the position of the epoch at which it begins, or would. */
+/* The position of the epoch at which batch `number` begins, or would. */
 static uint64_t position_of(const bt_epochs *epochs, uint64_t index, uint64_t number)
 {
 	uint64_t begin = bt_epochs_begin(epochs, index);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads pages ahead, for orders that go through the file page by page. The system is told which part of the file comes
- * next, and reads it in large pieces into the page cache, once for all ranks of a machine.
+ * Reads pages ahead, for orders that go through the file page by page. It announces the next part of the file to the
+ * system, which reads it in large pieces into the page cache, once for all ranks of a machine.
  */
 #ifndef BT_LOADER_PAGES_H
 #define BT_LOADER_PAGES_H

@@ -65,7 +65,7 @@ static size_t footprint(const bt_tools *tools, const bt_blob_read *blob)
 	return blob->read.size ? loader->api->footprint(loader->engine, blob->read.offset, blob->read.size) : 0;
 }
 
-/* Submits the read of a queued blob; false if there is no room now. */
+/* Submits the read of a queued blob; false if it does not fit now. */
 static bool try_submit(bt_tools *tools, const bt_ticket *ticket, bt_blob_read *blob)
 {
 	size_t bytes = footprint(tools, blob);
@@ -150,7 +150,7 @@ int bt_reads_now(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 void bt_reads_end(bt_tools *tools)
 {
 	bt_ticket *ticket = &tools->tickets[tools->first % tools->capacity];
-	/* A ticket whose look-up failed has no reads; those of an abandoned one may not be submitted yet. */
+	/* A ticket whose look-up failed has no reads; an abandoned one's may not be submitted yet. */
 	if (tools->next_ticket == tools->first) {
 		tools->next_ticket++;
 		tools->next_read = 0;

@@ -18,11 +18,11 @@ int bt_reads_check(const beton_loader *loader, const bt_ticket *ticket, beton_er
 void bt_reads_submit(bt_tools *tools);
 
 /* Waits for read `number` of the oldest ticket, or of one that bt_reads_now has read. The bytes are valid until
- * bt_reads_end. Errors: those of bt_engine_api.wait. */
+ * bt_reads_end. Errors: bt_engine_api.wait's. */
 int bt_reads_wait(bt_tools *tools, bt_ticket *ticket, uint32_t number, const uint8_t **bytes, beton_error *err);
 
-/* Reads all blobs of a ticket that is not in the tools' queue, into a buffer of its own. Errors: those of
- * bt_engine_api.wait. */
+/* Reads all blobs of a ticket that is not in the tools' queue, into a buffer of its own. Errors:
+ * bt_engine_api.wait's. */
 int bt_reads_now(bt_tools *tools, bt_ticket *ticket, beton_error *err);
 
 /* Ends the oldest ticket: waits for its reads that are still in flight, gives its room back, and submits what fits

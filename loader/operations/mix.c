@@ -185,7 +185,7 @@ static TARGET void wide_bfloats(void *to, const void *from, size_t bytes, uint32
 	mix_bfloats(to, from, bytes, weight);
 }
 
-/* Leaves the elements behind the last multiple of 8 to the plain loop. */
+/* Leaves the elements after the last multiple of 8 to the plain loop. */
 static TARGET void wide_halves(void *to, const void *from, size_t bytes, uint32_t weight)
 {
 	enum { STEP = 16 };
@@ -203,7 +203,7 @@ static TARGET void wide_halves(void *to, const void *from, size_t bytes, uint32_
 	mix_halves(a + i, b + i, bytes - i, weight);
 }
 #elif defined(__aarch64__)
-/* Leaves the elements behind the last multiple of 4 to the plain loop. */
+/* Leaves the elements after the last multiple of 4 to the plain loop. */
 static void wide_halves(void *to, const void *from, size_t bytes, uint32_t weight)
 {
 	enum { STEP = 8 };

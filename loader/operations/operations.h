@@ -13,10 +13,10 @@
  */
 enum { BT_DRAWN = 4 };
 
-/* Drawn parameters in front of those: x, y, width and height of the crop, and whether it was flipped. */
+/* Drawn parameters before the operations': x, y, width and height of the crop, and whether it was flipped. */
 enum { BT_DRAWN_FIXED = 5 };
 
-/* Drawn parameters behind those of operations, with a fit other than STRETCH: the picture's place in the output. */
+/* Drawn parameters after the operations', with a fit other than STRETCH: the picture's place in the output. */
 enum { BT_DRAWN_PLACE = 4 };
 
 /* Working memory of one worker; zero-initialise. */

@@ -136,11 +136,11 @@ static int check_erase(const place *at, const beton_operation *o, const beton_im
 		result = check_pair(at, "ratio", o->ratio, 1e-3, 1e3);
 	for (int c = 0; c < (int)bt_image_channels(image) && o->noise && result == BETON_OK; c++)
 		if (!isfinite(image->mean[c]) || !isfinite(image->std[c]) || !(image->std[c] > 0))
-			result = bt_fail(
-				at->err, BETON_INVALID_ARGUMENT,
-				"loader options: %s.operations[%u].noise needs %s.mean and std: those of channel "
-				"%d are %g and %g, not finite and above 0",
-				at->name, at->index, at->name, c, (double)image->mean[c], (double)image->std[c]);
+			result = bt_fail(at->err, BETON_INVALID_ARGUMENT,
+					 "loader options: %s.operations[%u].noise needs %s.mean and std: in channel "
+					 "%d they are %g and %g, not finite and above 0",
+					 at->name, at->index, at->name, c, (double)image->mean[c],
+					 (double)image->std[c]);
 	return result;
 }
 
@@ -154,7 +154,7 @@ static int check_blur(const place *at, const beton_operation *o, uint32_t shorte
 
 static int check_padding(const place *at, const beton_operation *o)
 {
-	return (unsigned)o->padding > BETON_PADDING_REFLECT ? fail_member(at, "padding", "is no beton_padding")
+	return (unsigned)o->padding > BETON_PADDING_REFLECT ? fail_member(at, "padding", "is not a beton_padding")
 							    : BETON_OK;
 }
 
@@ -250,7 +250,7 @@ int bt_operations_check(const beton_image_options *image, const char *name, beto
 		const beton_operation *o = &image->operations[i];
 		place at = {name, i, err};
 		if ((unsigned)o->kind > BETON_SHIFT)
-			return fail_member(&at, "kind", "is no beton_operation_kind");
+			return fail_member(&at, "kind", "is not a beton_operation_kind");
 		if (!(o->probability >= 0 && o->probability <= 1))
 			return fail_member(&at, "probability", "is not 0 to 1");
 		if (!BT_RESERVED_IS_ZERO(o))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random numbers of augmentation, as hashes of their purpose. There is no state, so a number depends neither on threads
- * nor on earlier draws.
+ * Random numbers of augmentation, as stateless hashes of their purpose, so a number depends neither on threads nor on
+ * earlier draws.
  */
 #ifndef BT_LOADER_RANDOM_H
 #define BT_LOADER_RANDOM_H

@@ -25,7 +25,7 @@ bt_epochs bt_epochs_make(const bt_shard *rest, uint64_t first, uint64_t count);
 /* Batches of all epochs; UINT64_MAX if there are more. */
 uint64_t bt_epochs_batches(const bt_epochs *epochs);
 
-/* Of the epoch at index < count: the number of its first batch, and the number behind its last one. */
+/* The number of the first batch of the epoch at index < count, and the number after its last. */
 uint64_t bt_epochs_begin(const bt_epochs *epochs, uint64_t index);
 uint64_t bt_epochs_end(const bt_epochs *epochs, uint64_t index);
 

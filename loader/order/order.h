@@ -2,7 +2,7 @@
  *
  * The order of an epoch: a function of options, data set, epoch and position alone.
  *
- * An order arranges entries 0 .. m-1, which stand for all samples, or for those of a list.
+ * An order arranges entries 0 .. m-1, which stand for all samples, or for a list of them.
  */
 #ifndef BT_LOADER_ORDER_H
 #define BT_LOADER_ORDER_H
@@ -29,9 +29,9 @@ typedef struct bt_order_data {
 	const double *mix;      /* weights of the sources; NULL: the sources follow each other */
 } bt_order_data;
 
-/* What the epochs have in common. Any thread may use it. Memory: none for SEQUENTIAL, RANDOM, QUASI_RANDOM (of files in
- * order) and CALLBACK; 8 bytes for each entry of a list; what order_*.h say of the others; and 4 bytes for each entry
- * of a permutation that must be drawn as a whole, for each epoch that is in use. */
+/* State shared by the epochs. Any thread may use it. Memory: none for SEQUENTIAL, RANDOM, QUASI_RANDOM (of files in
+ * order) and CALLBACK; 8 bytes for each entry of a list; see order_*.h for the others; and 4 bytes for each entry of a
+ * permutation that must be drawn as a whole, for each epoch that is in use. */
 typedef struct bt_orders bt_orders;
 
 /* The epoch of an order, or one more reference to it. A copy by assignment shares the reference. */
@@ -71,8 +71,8 @@ void bt_order_end(bt_order *order);
 int bt_order_sample(const bt_order *order, uint64_t position, uint64_t *sample, beton_error *err);
 
 /* Orders that need pages of the file for a while and then no more: SEQUENTIAL and QUASI_RANDOM without indices. Their
- * samples form runs of about a page, numbered as they are needed. [*begin, *end): those that one at a position < length
- * needs now and soon. False: the order has none. */
+ * samples form runs of about a page, numbered as they are needed. [*begin, *end): the runs that a reader at a position
+ * < length needs now and soon. False: the order has none. */
 bool bt_order_due(const bt_order *order, uint64_t position, uint64_t *begin, uint64_t *end);
 
 /* The first and the last sample of such a run, in the order of the file. */

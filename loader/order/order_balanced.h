@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The class-balanced order. In each round every class comes once, in a new order. A class's samples come in passes,
- * each a new permutation. So at any position of an epoch the counts of two classes differ by at most one, and so do
- * those of two samples of a class.
+ * each a new permutation. So at any position of an epoch the counts of two classes differ by at most one, and so do the
+ * counts of two samples of a class.
  */
 #ifndef BT_LOADER_ORDER_BALANCED_H
 #define BT_LOADER_ORDER_BALANCED_H

@@ -83,7 +83,7 @@ static int make_quasi(bt_orders *orders, const beton_loader_options *options, co
 		      beton_error *err)
 {
 	(void)err;
-	/* Of a page's samples only the listed share counts. */
+	/* Only the listed share of a page's samples counts. */
 	double share = data->num_samples ? (double)orders->m / (double)data->num_samples : 1;
 	double run = (double)data->run * share + 0.5;
 	orders->run = run < 1 ? 1 : (uint64_t)run;

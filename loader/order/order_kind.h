@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the kinds of orders differ in: a row of a table for each (order_kind.c).
+ * The kinds of orders: a row of a table for each (order_kind.c).
  */
 #ifndef BT_LOADER_ORDER_KIND_H
 #define BT_LOADER_ORDER_KIND_H

@@ -33,7 +33,8 @@ static span find_window(const bt_quasi *quasi, uint64_t position)
 	uint64_t last = quasi->windows - 1;
 	uint64_t home = quasi->place / quasi->window; /* the window of the short run */
 	home = home < last ? home : last;
-	/* Computes as if all runs had equal length: positions behind the short run's window move by what it lacks. */
+	/* Computes as if all runs had equal length: positions after the short run's window move by its missing length.
+	 */
 	uint64_t behind = home < last ? (home + 1) * full - quasi->missing : quasi->n;
 	uint64_t number = (position < behind ? position : position + quasi->missing) / full;
 	number = number < last ? number : last;

@@ -36,8 +36,8 @@ uint64_t bt_quasi_at(const bt_quasi *quasi, uint64_t position);
 /* The window that holds a position: its first position, and its number of positions. */
 uint64_t bt_quasi_window(const bt_quasi *quasi, uint64_t position, uint64_t *size);
 
-/* The runs that a reader at a position < n needs, by their places among the permuted runs: those of its window, and of
- * the next window the same share as it has read of this one. */
+/* The runs that a reader at a position < n needs, by their places among the permuted runs: its window's, and the same
+ * share of the next window's as it has read of this one. */
 void bt_quasi_due(const bt_quasi *quasi, uint64_t position, uint64_t *begin, uint64_t *end);
 
 /* The first and the last entry of a run. */

@@ -107,7 +107,7 @@ static int make_kind(bt_orders *orders, const beton_loader_options *o, const bt_
 	orders->length = o->num_draws ? o->num_draws : orders->m;
 	orders->drawn = orders->m;
 	if (orders->m == 0 && o->num_draws)
-		return bt_order_refuse(err, "num_draws", "is given, but there is no sample to draw from");
+		return bt_order_refuse(err, "num_draws", "is given, without a sample to draw from");
 	return orders->m > 0 && orders->kind->make ? orders->kind->make(orders, o, data, err) : BETON_OK;
 }
 

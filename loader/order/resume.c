@@ -36,7 +36,7 @@ int bt_place_unpack(bt_place *out, const beton_loader_state *state, beton_error 
 	memcpy(numbers, state->bytes + sizeof(front), sizeof(numbers));
 	memcpy(&sum, state->bytes + SUMMED, sizeof(sum));
 	if (front.magic != MAGIC)
-		return bt_fail(err, BETON_FORMAT, "these bytes are no state of a loader");
+		return bt_fail(err, BETON_FORMAT, "these bytes are not a state of a loader");
 	bool whole = front.size == sizeof(*state) && sum == XXH3_64bits(state->bytes, SUMMED);
 	if (whole && front.version == WITHOUT_CONTENT)
 		return bt_fail(

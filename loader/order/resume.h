@@ -3,8 +3,8 @@
  * Packs a loader state: epoch, position, and fingerprints of data set and order.
  *
  * Little-endian: u32 magic "BtLs", u16 version 2, u16 size 48, u64 epoch, u64 position, u64 fingerprint of the data
- * set, u64 fingerprint of the order, u64 XXH3 of the bytes in front of it. In version 1 the data set's fingerprint did
- * not cover the samples' content.
+ * set, u64 fingerprint of the order, u64 XXH3 of the bytes before it. In version 1 the data set's fingerprint did not
+ * cover the samples' content.
  */
 #ifndef BT_LOADER_RESUME_H
 #define BT_LOADER_RESUME_H

@@ -118,7 +118,7 @@ static range visible(int64_t place, uint32_t size, uint32_t out)
 	return (range){(uint32_t)begin, (uint32_t)(end - begin)};
 }
 
-/* Of `size` pixels of a crop, resized to `whole`: those that a part of it needs. */
+/* The pixels of a crop of `size` pixels, resized to `whole`, that a part of the result needs. */
 static range needed(uint32_t size, uint32_t whole, range part)
 {
 	/* A sample of chroma at 1/8 is as wide as SAMPLE pixels, and filters reach as far as a sample of either side.

@@ -50,8 +50,8 @@ int bt_decode_check(int64_t sample, const beton_value *value, uint64_t max_pixel
 
 /* Decodes the crop, which lies inside value->width x value->height, from the value->blob.size bytes. The picture points
  * into bytes (raw images) or into the decoder, and is valid until the next call. JPEG data beside and below the crop is
- * read only where the crop needs it; the pixels are those of a whole decode. A JPEG warning is an error, because the
- * decoder made the pixels up. Errors: SAMPLE_CORRUPT (more than max_pixels too), NO_MEMORY. */
+ * read only where the crop needs it; the pixels equal a whole decode's. A JPEG warning is an error, because the decoder
+ * made the pixels up. Errors: SAMPLE_CORRUPT (more than max_pixels too), NO_MEMORY. */
 int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, const uint8_t *bytes,
 	      const bt_request *request, bt_picture *out, beton_error *err);
 

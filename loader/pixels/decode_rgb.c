@@ -7,7 +7,7 @@
 #include "jpeg/rgb.h"
 
 /* Extra pixels that are decoded around a crop. Chroma upsampling treats the outermost samples, and very narrow
- * pictures, differently; with the margin the crop's pixels equal those of a whole decode. */
+ * pictures, differently; with the margin the crop's pixels equal a whole decode's. */
 enum { MARGIN = 8 };
 
 enum { ALIGNMENT = 64 }; /* of memory for planes, bytes */
@@ -32,7 +32,7 @@ static uint32_t choose_columns(j_decompress_ptr jpeg, const bt_rect *needed)
 	return first;
 }
 
-/* What the library makes of the JPEG. Where that is not what the request wants, convert_row makes it. */
+/* The library's output colours. If the request wants others, convert_row makes them. */
 static J_COLOR_SPACE choose_colours(const struct jpeg_decompress_struct *jpeg, const bt_request *request)
 {
 	if (jpeg->num_components == 4)

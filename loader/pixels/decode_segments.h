@@ -2,7 +2,7 @@
  *
  * Restart markers cut the data of a JPEG into independent segments with an equal number of MCUs (minimum coded units:
  * one block or more of each component). If a whole number of segments fills a row of MCUs, or a segment fills whole
- * rows, the segments form a grid. Those that a crop touches can then be put together to a smaller JPEG.
+ * rows, the segments form a grid. The segments that a crop touches can then be put together to a smaller JPEG.
  */
 #ifndef BT_LOADER_DECODE_SEGMENTS_H
 #define BT_LOADER_DECODE_SEGMENTS_H

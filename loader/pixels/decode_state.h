@@ -34,7 +34,7 @@ void bt_decoder_read_header(bt_decoder *decoder, const uint8_t *bytes, size_t si
  * the part of the picture that the decoder now has. Set the parameters of decoding afterwards. */
 bt_rect bt_decoder_cut(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_rect *needed);
 
-/* Ends decoding. If everything was decoded, also checks the data behind the scan. */
+/* Ends decoding. If everything was decoded, also checks the data after the scan. */
 void bt_decoder_finish(bt_decoder *decoder);
 
 /* Whether bt_decode_planes can decode the JPEG whose header was read. */
@@ -44,8 +44,8 @@ bool bt_planes_possible(const struct jpeg_decompress_struct *jpeg);
 void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
 		      bt_picture *out);
 
-/* Decodes the crop to RGB or grey, for any JPEG whose header was read. The pixels are those of a whole decode; with the
- * library's default DCT they equal those of Pillow, OpenCV and torchvision. */
+/* Decodes the crop to RGB or grey, for any JPEG whose header was read. The pixels equal a whole decode's; with the
+ * library's default DCT they equal Pillow's, OpenCV's and torchvision's. */
 void bt_decode_pixels(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
 		      bt_picture *out);
 

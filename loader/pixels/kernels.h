@@ -37,8 +37,8 @@ typedef struct bt_kernels {
 			 int16_t *out);
 
 	/* Makes count output rows, out_stride bytes apart, from as many rows between the passes, stride values apart;
-	 * rounded half up. Reads up to BT_ROW_SLACK values beyond those that the axis uses, and writes up to
-	 * BT_OUT_SLACK bytes beyond a row. */
+	 * rounded half up. Reads up to BT_ROW_SLACK values beyond the axis's, and writes up to BT_OUT_SLACK bytes
+	 * beyond a row. */
 	void (*horizontal)(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count, uint8_t *out,
 			   size_t out_stride);
 
@@ -75,7 +75,7 @@ extern const bt_kernels bt_kernels_avx512;
 extern const bt_kernels bt_kernels_neon;
 #endif
 
-/* The tables for this processor, the fastest at index 0; NULL behind the last. */
+/* The tables for this processor, the fastest at index 0; NULL past the last. */
 const bt_kernels *bt_kernels_get(unsigned index);
 const bt_kernels *bt_kernels_best(void);
 

@@ -20,7 +20,7 @@ static int32_t weight_pair(const int16_t *weights)
 	return pair;
 }
 
-/* 32 columns as in AVX2; the mask prevents reads behind the plane. */
+/* 32 columns as in AVX2; the mask prevents reads past the plane. */
 static TARGET __m512i vertical_32(const uint8_t *in, size_t stride, const int16_t *weights, uint32_t taps,
 				  __mmask32 mask)
 {

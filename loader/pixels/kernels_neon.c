@@ -147,7 +147,7 @@ INLINE int32x4_t add_taps(int32x4_t sum, const int16_t *in, int16x4_t weights)
 	return vmlal_lane_s16(sum, vld1_s16(in + 9), weights, 3);
 }
 
-/* Pixel x with any number of taps. Weights behind the last one are 0. */
+/* Pixel x with any number of taps. Weights after the last one are 0. */
 INLINE int32x4_t pixel(const bt_axis *axis, const int16_t *row, uint32_t x)
 {
 	const int16_t *in = row + (size_t)axis->first[x] * 3, *weights = axis->weights + (size_t)x * axis->stride;
@@ -169,7 +169,7 @@ INLINE int32x4_t short_pixel(const int16_t *in, int16x4_t weights, uint32_t pair
 	return vmlal_lane_s16(sum, vld1_s16(in + 9), weights, 3);
 }
 
-/* Pixels x to x + 3 of three channels. pairs: number of pairs of taps, 1 or 2; 0: those of each pixel. */
+/* Pixels x to x + 3 of three channels. pairs: number of pairs of taps, 1 or 2; 0: each pixel's own. */
 INLINE void pixels_4(const bt_axis *axis, const row_set *rows, uint32_t x, uint32_t pairs)
 {
 	static const uint8_t together[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 255, 255, 255, 255};
@@ -224,8 +224,8 @@ static void horizontal(const bt_axis *axis, const int16_t *in, size_t stride, ui
 /* The loops below process 16 or 24 values at a time. The remainder is processed together with values before it again,
  * or alone in a shorter row. */
 
-/* 8 pixels, of which blue and red are less 128. sqrdmulh doubles and shifts by 16, so an operand is doubled; it rounds
- * as the formula does. */
+/* 8 pixels; blue and red are less 128. sqrdmulh doubles and shifts by 16, so an operand is doubled; it rounds as the
+ * formula does. */
 INLINE void ycc_8(uint8x8_t luma, int16x8_t blue, int16x8_t red, uint8x8_t rgb[3])
 {
 	int16x8_t y = vreinterpretq_s16_u16(vmovl_u8(luma));

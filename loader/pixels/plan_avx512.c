@@ -165,7 +165,7 @@ static TARGET bytes_16 next_16(bytes_16 at, uint32_t channels)
 	return at;
 }
 
-/* Bytes behind the end use the last byte's place. */
+/* Bytes past the end use the last byte's place. */
 static TARGET bytes_16 limit_16(bytes_16 at, const bt_axis_key *key)
 {
 	__m512i last = _mm512_set1_epi32((int)key->out - 1);

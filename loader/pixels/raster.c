@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 
-/* Pixels, or samples of one channel, after which lanes repeat. */
+/* The period of lanes, in pixels, or in samples of one channel. */
 enum { PIXELS = 16, PLANE_PERIOD = 64 };
 
 static bool is_planar(const bt_image_format *format)

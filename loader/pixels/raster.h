@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What transform.h does, for rasters: any number of channels, 8 or 16 bits.
+ * The functions of transform.h, for rasters: any number of channels, 8 or 16 bits.
  */
 #ifndef BT_LOADER_RASTER_H
 #define BT_LOADER_RASTER_H

@@ -23,7 +23,7 @@ struct bt_kernels;
 enum {
 	BT_WEIGHT_BITS = 14,
 	BT_ROW_BITS = 7,      /* fraction of values between the passes */
-	BT_ROW_SLACK = 64,    /* values that kernels may read behind a row between the passes */
+	BT_ROW_SLACK = 64,    /* values that kernels may read past a row between the passes */
 	BT_OUT_SLACK = 64,    /* bytes that kernels may write beyond an output row */
 	BT_GROUP = 16,        /* output bytes from one permutation */
 	BT_GROUPS = 4,        /* the number of groups is a multiple of this */
@@ -38,7 +38,7 @@ typedef struct bt_axis_key {
 	double length;   /* of the box, samples; > 0 */
 	uint32_t in;     /* number of samples */
 	uint32_t whole;  /* outputs that the box has */
-	uint32_t before; /* of these, in front of the first one that is made */
+	uint32_t before; /* of these, before the first one that is made */
 	uint32_t out;    /* that are made */
 	uint32_t channels;
 	beton_filter filter;

@@ -126,7 +126,7 @@ INLINE void fill_output(bt_axis *axis, const span *s, filter_kind kind, uint32_t
 	double total = 0;
 	for (int64_t k = s->first; k <= s->last; k++)
 		total += weigh(s, kind, k);
-	if (!(total > 0)) { /* a rounding error puts the box behind the last sample */
+	if (!(total > 0)) { /* a rounding error puts the box after the last sample */
 		axis->first[i] = (uint32_t)s->first;
 		axis->count[i] = 1;
 		weights[0] = ONE;
@@ -190,7 +190,7 @@ INLINE void fill_real(bt_axis *axis, const span *s, filter_kind kind, uint32_t i
 	axis->first[i] = (uint32_t)s->first;
 	axis->count[i] = 1;
 	reals[0] = 1;
-	if (!(total > 0)) /* a rounding error puts the box behind the last sample */
+	if (!(total > 0)) /* a rounding error puts the box after the last sample */
 		return;
 	int64_t first = s->first, last = s->last;
 	while (first < last && weigh(s, kind, first) <= 0)

@@ -18,7 +18,7 @@
 
 typedef enum bt_exact_library { BT_EXACT_NONE = 0, BT_EXACT_OPENCV = 1, BT_EXACT_PILLOW = 2 } bt_exact_library;
 
-/* What is resized to what, in pixels. */
+/* The sizes of a resize, in pixels. */
 typedef struct bt_exact_key {
 	bt_exact_library library;
 	uint32_t in_width;

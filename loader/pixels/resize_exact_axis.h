@@ -3,16 +3,16 @@
  * The weights that OpenCV and Pillow give the samples of one axis.
  *
  * There are three routines for the weights of an axis, because they differ in more than their last rounding:
- *   - resize_axis.c, of the modes that follow nobody: the box begins and ends at fractions of a sample, and weights are
+ *   - resize_axis.c, for modes without a model: the box begins and ends at fractions of a sample, and weights are
  *     rounded in one of two ways: to 14 bits, running totals, so that they add up to 1 exactly; for 16-bit rasters to
  *     floats. It is run for each picture: without loops for outputs of few samples, and for 8 outputs at a time with
  *     AVX-512.
  *   - here: OpenCV leaves out shares of up to 1e-3 of a sample and does not make up for them, and its linear weights
  * are floats from a scale that it rounds twice. Each weight is rounded by itself, and not all outputs add up to 1.
  *   - tools/beton-write/images/resize.c: floats, and kernels of up to 6 samples, which only a writer has.
- * What they share is the tent. Pillow's sums, taken in place of those of resize_axis.c, gave the same 14 bits in 17
- * million outputs of random sizes, but nothing proves it for all sizes; in floats one output in 3,000 differed, and so
- * would the writer's files. One routine of the tent alone would leave the others where they are.
+ * They share the tent. Pillow's sums, taken in place of resize_axis.c's, gave the same 14 bits in 17 million outputs of
+ * random sizes, but it is unproved for all sizes; in floats one output in 3,000 differed, and so would the writer's
+ * files. Sharing only the tent would leave three routines.
  */
 #ifndef BT_LOADER_RESIZE_EXACT_AXIS_H
 #define BT_LOADER_RESIZE_EXACT_AXIS_H

@@ -52,7 +52,7 @@ INLINE void sum_columns(const bt_wide_resizer *resizer, uint32_t x, size_t out_s
 	}
 }
 
-/* Rows beyond count repeat what was there before; they are numbers, and nobody looks at them. */
+/* Rows beyond count repeat earlier values; they are numbers, and are never read. */
 INLINE void resize(const bt_wide_resizer *resizer, uint32_t y, uint32_t count)
 {
 	const bt_axis *vertical = &resizer->vertical, *horizontal = &resizer->horizontal;

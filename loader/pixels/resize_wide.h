@@ -25,8 +25,8 @@ typedef struct bt_wide_resizer {
 	uint16_t *out;
 } bt_wide_resizer;
 
-/* Prepares resizing of the plane's box, whose edges are those of samples, to the target, whose `exact` is not used.
- * Errors: NO_MEMORY. */
+/* Prepares resizing of the plane's box, whose edges are at samples, to the target, whose `exact` is not used. Errors:
+ * NO_MEMORY. */
 int bt_wide_begin(bt_wide_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err);
 
 /* Rows y .. y + count - 1 of the part (count: 1 .. BT_WIDE_ROWS), *stride bytes apart, valid until the next call. If

@@ -15,9 +15,9 @@
 /* Sample i of a row is of channel i % channels, or the row is of one channel. */
 typedef struct bt_samples {
 	uint32_t item;     /* bytes of a sample: 1 or 2 */
-	beton_dtype dtype; /* UINT8 or UINT16, that of the samples; FLOAT32, FLOAT16, BFLOAT16 */
-	uint32_t period;   /* length of the arrays, after which they repeat; at most BT_SAMPLES_PERIOD_MAX */
-	const float *mean; /* unless dtype is that of the samples */
+	beton_dtype dtype; /* UINT8 or UINT16, the samples' type; FLOAT32, FLOAT16, BFLOAT16 */
+	uint32_t period;   /* length of the arrays, which repeat; at most BT_SAMPLES_PERIOD_MAX */
+	const float *mean; /* unless dtype is the samples' type */
 	const float *std;
 } bt_samples;
 

@@ -217,7 +217,7 @@ static void test_a_file_of_somebody_else(void **state)
 	snprintf(path, sizeof(path), "%s", index_file_make("a.beton", &(index_file){.plain = true, .tail = INDEX_ALL}));
 	write_file(side_of(path), "notes of somebody", 17);
 	assert_int_equal(run(&(job){.path = path, .side = true}, &report, &err), BETON_EXISTS);
-	assert_non_null(strstr(err.message, "a.beton.index: is in the way: it is no index of JPEGs"));
+	assert_non_null(strstr(err.message, "a.beton.index: is in the way: it is not an index of JPEGs"));
 	file_content notes = read_file(side_of(path));
 	assert_int_equal(notes.size, 17);
 	assert_memory_equal(notes.data, "notes of somebody", 17);

@@ -66,7 +66,7 @@ static const struct {
 	{INDEX("1", "99999999999999999999", FIELDS, "[" GOOD "]"), BETON_FORMAT, "line 1"},
 	{INDEX("1", "3", FIELDS, "[]"), BETON_FORMAT, "'shards' is empty"},
 	{INDEX("1", "3", FIELDS, "{}"), BETON_FORMAT, "'shards' is another kind"},
-	{INDEX("1", "3", FIELDS, "[[]]"), BETON_FORMAT, "shard 0 is no JSON object"},
+	{INDEX("1", "3", FIELDS, "[[]]"), BETON_FORMAT, "shard 0 is not a JSON object"},
 	{INDEX("1", "6", FIELDS, "[" GOOD ", " GOOD "]"), BETON_FORMAT, "two shards have the path 'a'"},
 	/* Paths that lead elsewhere. */
 	{INDEX("1", "3", FIELDS, "[" SHARD("\"../a\"", "1000", "3") "]"), BETON_FORMAT, "'..'"},
@@ -108,7 +108,7 @@ static const struct {
 	 BETON_FORMAT, "'ordered'"},
 	/* Fields. */
 	{INDEX("1", "3", "\"fields\": []", "[" GOOD "]"), BETON_FORMAT, "'fields' is empty"},
-	{INDEX("1", "3", "\"fields\": [7]", "[" GOOD "]"), BETON_FORMAT, "field 0 is no JSON object"},
+	{INDEX("1", "3", "\"fields\": [7]", "[" GOOD "]"), BETON_FORMAT, "field 0 is not a JSON object"},
 	{INDEX("1", "3", "\"fields\": [{\"name\": \"n\"}]", "[" GOOD "]"), BETON_FORMAT, "'type' is missing"},
 	{INDEX("1", "3", "\"fields\": [{\"name\": \"n\", \"type\": \"video\"}]", "[" GOOD "]"), BETON_UNSUPPORTED_FIELD,
 	 "'video'"},

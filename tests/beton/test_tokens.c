@@ -120,7 +120,7 @@ static void test_headers(void **state)
 		const char *words;
 	} cases[] = {
 		{{20240520, 1, 11}, BETON_TRUNCATED, "11 tokens of 2 bytes need 1046 bytes, the file has 1044"},
-		{{20240520, 1, 9}, BETON_FORMAT, "2 bytes too many behind the 9 tokens"},
+		{{20240520, 1, 9}, BETON_FORMAT, "2 extra bytes after the 9 tokens"},
 		{{20240520, 1, -1}, BETON_FORMAT, "counts -1 tokens"},
 		{{20240520, 7, 10}, BETON_UNSUPPORTED_VERSION, "version 7, not 1"},
 		{{20240801, 1, 5}, BETON_UNSUPPORTED_VERSION, "version 1, not 7"},
@@ -139,7 +139,7 @@ static void test_headers(void **state)
 	assert_int_equal(truncate(path, 1000), 0);
 	refuse(path, BETON_TOKENS_LLMC, BETON_TRUNCATED, "header needs 1024 bytes, the file has 1000");
 	assert_int_equal(truncate(path, 3), 0);
-	refuse(path, BETON_TOKENS_AUTO, BETON_FORMAT, "3 bytes are no whole number of 16-bit tokens");
+	refuse(path, BETON_TOKENS_AUTO, BETON_FORMAT, "3 bytes are not a whole number of 16-bit tokens");
 	refuse(in_folder("none.bin"), BETON_TOKENS_AUTO, BETON_NOT_FOUND, "cannot open");
 	assert_int_equal(mkfifo(in_folder("pipe.bin"), 0600), 0);
 	refuse(in_folder("pipe.bin"), BETON_TOKENS_AUTO, BETON_INVALID_ARGUMENT, "not a regular file");

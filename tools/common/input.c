@@ -101,7 +101,7 @@ int input_at(dataset_input *self, uint64_t sample, const beton_reader **reader, 
 	int result = BETON_OK;
 	/* A file's reader says it itself. */
 	if (bt_is_set(self->path) && sample >= self->num_samples)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no sample %llu: the set has %llu", self->path,
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu: the set has %llu", self->path,
 			       (unsigned long long)sample, (unsigned long long)self->num_samples);
 	*number = self->first ? sample - self->first[place] : sample;
 	if (place > 0 && (place != self->place || !self->other)) {

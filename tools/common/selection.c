@@ -163,8 +163,8 @@ static int check_ranges(const selection *self, const dataset_input *in, beton_er
 		uint64_t largest = range->last == UINT64_MAX ? range->first : range->last;
 		/* "0-" is every sample, also when there are none. */
 		if (largest >= count && !(range->last == UINT64_MAX && range->first == count))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no sample %llu: the %s has %llu",
-				       in->path, (unsigned long long)largest, bt_is_set(in->path) ? "set" : "file",
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu: the %s has %llu", in->path,
+				       (unsigned long long)largest, bt_is_set(in->path) ? "set" : "file",
 				       (unsigned long long)count);
 	}
 	return BETON_OK;

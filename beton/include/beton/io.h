@@ -33,8 +33,8 @@ typedef struct beton_io_read {
 /* Reads of one source at a time. */
 #define BETON_IO_IN_FLIGHT_MAX 1024
 
-/* Initialise with beton_io_init or beton_io_memory, then change any member. Whoever opens a reader or a loader with it
- * may free the struct and its strings when open has returned. From a successful open on, the library calls the
+/* Initialise with beton_io_init or beton_io_memory, then change any member. The caller may free the struct and its
+ * strings as soon as a reader or a loader has been opened with it. From a successful open on, the library calls the
  * functions until it has called `close`. After a failed open it calls none of them any more. */
 typedef struct beton_io {
 	size_t struct_size;   /* sizeof(beton_io) */
@@ -81,7 +81,7 @@ typedef struct beton_memory {
 } beton_memory;
 
 /* Describes a file in memory. name: for messages. The caller may set `close`, to know when the memory is free again.
- * Without a name, or without bytes, whoever opens it is refused. */
+ * Opening it fails without a name, or without bytes. */
 BETON_API void beton_io_memory_sized(beton_io *io, size_t size, const char *name, const beton_memory *memory);
 static inline void beton_io_memory(beton_io *io, const char *name, const beton_memory *memory)
 {
