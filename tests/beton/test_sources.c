@@ -299,7 +299,7 @@ static void npy_bad(void **state)
 	run_badly("a.npy out.beton", "version 4.0");
 	/* A picture of a wrong shape, and a number that does not fit. */
 	write_npy("a.npy", "{'descr': '<u2', 'fortran_order': False, 'shape': (1, 2, 2)}", elements, 8);
-	run_badly("--fields=image=data:image a.npy out.beton", "is no picture");
+	run_badly("--fields=image=data:image a.npy out.beton", "is not a picture");
 	memset(elements, 255, sizeof(elements));
 	write_npy("a.npy", "{'descr': '<u8', 'fortran_order': False, 'shape': (1,)}", elements, 8);
 	run_badly("a.npy out.beton", "64 bits with a sign");
@@ -651,7 +651,7 @@ static void mnist(void **state)
 	run_badly("'mnist/*-images-idx3-ubyte*' out.beton", "2 files");
 	const uint32_t fewer[] = {SAMPLES - 1};
 	write_idx("x-images-idx3-ubyte", 8, 3, train, SAMPLES * 784);
-	run_badly("x-images-idx3-ubyte out.beton", "there are no labels, x-labels-idx1-ubyte");
+	run_badly("x-images-idx3-ubyte out.beton", "no labels, x-labels-idx1-ubyte");
 	write_idx("x-labels-idx1-ubyte", 8, 1, fewer, SAMPLES - 1);
 	run_badly("x-images-idx3-ubyte out.beton", "19 labels for 20 pictures");
 	write_idx("x-labels-idx1-ubyte", 8, 1, train, SAMPLES - 1);

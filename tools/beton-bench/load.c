@@ -133,7 +133,7 @@ static int run_epochs(load_run *self, beton_error *err)
 	return result;
 }
 
-/* What a rate counts: tokens of windows, images, or samples of a file without pictures. */
+/* The unit of a rate: tokens of windows, images, or samples of a file without pictures. */
 static const char *find_unit(const load_options *options)
 {
 	beton_field raster;
@@ -262,7 +262,7 @@ int bench_load(int argc, char **argv)
 	beton_loader_close(&run.loader);
 	XXH3_freeState(run.digest);
 	free(run.seconds);
-	/* What the loader refuses is an option of the command line. */
+	/* The loader's message names its own option: name the command line's. */
 	if (result == BETON_INVALID_ARGUMENT)
 		load_options_rename(&err);
 	int exit_status = program_end("beton-bench", result, &err);

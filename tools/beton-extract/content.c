@@ -9,8 +9,8 @@
 #include "common/error.h"
 #include "common/system.h"
 
-/* In front of the value: the magic of NumPy's format 1.0 and its description, in all a multiple of 64 bytes, which no
- * array of BETON_DIMS_MAX dimensions exceeds. */
+/* The header before the value: the magic of NumPy's format 1.0 and its description, in all a multiple of 64 bytes,
+ * which no array of BETON_DIMS_MAX dimensions exceeds. */
 enum { NPY_MAGIC_BYTES = 10, NPY_HEADER_MAX = 1024, NPY_ALIGNMENT = 64 };
 
 static int no_memory(const beton_reader *reader, const beton_value *value, beton_error *err)
@@ -52,7 +52,7 @@ static int make_number(content *self, const beton_reader *reader, const beton_va
 	return BETON_OK;
 }
 
-/* Reads the value behind the first `front` bytes of self->value. */
+/* Reads the value to self->value, after its first `front` bytes. */
 static int read_value(content *self, const beton_reader *reader, const beton_value *value, size_t front,
 		      beton_error *err)
 {
@@ -98,7 +98,7 @@ static int make_json(content *self, const beton_reader *reader, const beton_valu
 	return BETON_OK;
 }
 
-/* A value behind the header of a .npy file. */
+/* A value after the header of a .npy file. */
 static int make_array(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
 {
 	char header[NPY_HEADER_MAX];

@@ -20,7 +20,7 @@ typedef struct content {
 } content;
 
 /* Pictures: the JPEG as it is stored, or the pixels as PNG. Numbers: a line of text that reads back to the same number.
- * JSON: the text. Arrays: NumPy's file. Checksums are compared. Errors: those of beton_reader_read_value. */
+ * JSON: the text. Arrays: NumPy's file. Checksums are compared. Errors: beton_reader_read_value's. */
 int content_make(content *self, const beton_reader *reader, const beton_value *value, beton_error *err);
 void content_free(content *self);
 

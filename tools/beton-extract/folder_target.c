@@ -156,7 +156,7 @@ static void close_folder(extract_target *base)
 
 /* ---- existing files ---- */
 
-/* The contents that the folder's mark tells of. False: there is no mark. */
+/* The contents recorded in the folder's mark. False: no mark. */
 static bool read_mark(const char *path, contents *marked)
 {
 	char text[MARK_SIZE] = "";
@@ -170,7 +170,7 @@ static bool read_mark(const char *path, contents *marked)
 }
 
 /* Adds what is below the folder at path to found; inner: the path from the extracted folder to here, "" for itself.
- * *empty: nothing is in it. Anything but files and folders counts as a file. Errors: those of the system, NO_MEMORY. */
+ * *empty: nothing is in it. Anything but files and folders counts as a file. Errors: NO_MEMORY, and the system's. */
 static int look_through(const char *path, const char *inner, contents *found, bool *empty, beton_error *err)
 {
 	DIR *folder = opendir(path);
@@ -234,15 +234,14 @@ static int check_place(const char *path, bool force, bool *replace, beton_error 
 			path);
 	if (!read_mark(path, &marked))
 		return bt_fail(err, BETON_EXISTS,
-			       "%s: not extracted by this program (there is no %s in it); --force replaces only such "
+			       "%s: not extracted by this program (no %s in it); --force replaces only such "
 			       "folders",
 			       path, MARK_NAME);
 	if (found.count != marked.count || found.sum != marked.sum)
-		return bt_fail(
-			err, BETON_EXISTS,
-			"%s: its files are not those that were extracted (%llu, and %llu then); --force replaces "
-			"a folder only if it holds nothing else",
-			path, (unsigned long long)found.count, (unsigned long long)marked.count);
+		return bt_fail(err, BETON_EXISTS,
+			       "%s: its files are not the extracted ones (%llu, and %llu then); --force replaces "
+			       "a folder only if it holds nothing else",
+			       path, (unsigned long long)found.count, (unsigned long long)marked.count);
 	return BETON_OK;
 }
 

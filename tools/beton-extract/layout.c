@@ -126,7 +126,7 @@ static char *group_name(const layout *self, int64_t label)
 	return bt_format("%0*" PRId64, self->label_digits, label);
 }
 
-/* A program that reads the folders numbers them in order of their names, without those that have no sample. */
+/* A program that reads the folders numbers them in order of their names, without folders that have no sample. */
 static int count_renumbered(layout *self, const label_marks *marks, beton_error *err)
 {
 	class_folder *folders = calloc((size_t)marks->count + 1, sizeof(*folders));
@@ -161,7 +161,7 @@ static int measure_labels(layout *self, const selection *chosen, beton_error *er
 		return result;
 	self->label_digits = digits_of((uint64_t)range.largest);
 	uint64_t labels = self->numbers ? (uint64_t)range.largest + 1 : names;
-	/* With more labels than samples some have none, and are no folders. */
+	/* With more labels than samples some labels have none, and get no folder. */
 	if (self->numbers && (range.smallest < 0 || labels > self->in->num_samples)) {
 		self->renumbered = 1;
 		return BETON_OK;

@@ -42,7 +42,7 @@ typedef struct layout {
 	content content;
 } layout;
 
-/* What the user wants. */
+/* The user's options. */
 typedef struct layout_request {
 	layout_kind kind;
 	bool class_numbers; /* number the folders even if classes have names */
@@ -51,7 +51,7 @@ typedef struct layout_request {
 
 /* Chooses the layout from the dataset and, for numbered class folders, from the labels of the selection. The caller
  * frees self, on failure too. Errors: INVALID_ARGUMENT (CLASSES without pictures or labels, two classes of one name),
- * those of reading, NO_MEMORY. */
+ * NO_MEMORY, and errors of reading. */
 int layout_open(layout *self, dataset_input *in, const layout_request *request, const selection *chosen,
 		beton_error *err);
 void layout_free(layout *self);
@@ -62,7 +62,7 @@ int layout_add(layout *self, uint64_t sample, extract_target *target, uint64_t *
 /* Whether the field is not extracted. */
 bool layout_leaves_out(const layout *self, uint32_t field);
 
-/* The number of classes whose names are not extracted. Errors: those of facts_load. */
+/* The number of classes whose names are not extracted. Errors: facts_load's. */
 int layout_lost_names(const layout *self, uint64_t *count, beton_error *err);
 
 #endif

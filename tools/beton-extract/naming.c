@@ -11,7 +11,7 @@
 #include "tools/common/text.h"
 
 /* PART_MAX: of a part of a path; file systems take 255, and an ending follows. WHOLE_MAX: of all of it; system calls
- * take 4095, and the output's own path is in front of it when the folder is removed. */
+ * take 4095, and the output's own path precedes it when the folder is removed. */
 enum { PART_MAX = 230, WHOLE_MAX = 2048 };
 
 /* The ending of a picture's name, from its dot on; NULL: it has none. */

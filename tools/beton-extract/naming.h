@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 /* The path of a source below its archive or folder, each part of it made harmless: "a.tar/cat/../1.jpg" becomes
- * "cat/%2E./1.jpg". New memory; NULL: out of memory. "": there is no name in it that a file system takes. */
+ * "cat/%2E./1.jpg". New memory; NULL: out of memory. "": no part of it is a name that a file system takes. */
 char *naming_path(const char *source);
 
 /* The name of the picture's file: that of the path's last part, with `ending` (jpg or png) in place of another kind's.

@@ -23,15 +23,15 @@ struct extract_target {
 	void (*close)(extract_target *self);
 };
 
-/* Opens a new folder. force: may replace a folder that has only extracted files. Errors: EXISTS (there is something
- * else, and not an empty folder), those of the system. */
+/* Opens a new folder. force: may replace a folder that has only extracted files. Errors: EXISTS (path is something
+ * else, and not an empty folder), and the system's. */
 int target_open_folder(extract_target **out, const char *path, bool force, beton_error *err);
 
 /* Whether a name is that of a tar file: .tar, .tar.gz, .tgz, .tar.zst, .tar.xz, or "-", the standard output. */
 bool target_is_tar(const char *path);
 
 /* Opens a tar file, compressed according to its name; it contains no times and no owners. Errors: UNSUPPORTED (built
- * without libarchive), those of the system. */
+ * without libarchive), and the system's. */
 int target_open_tar(extract_target **out, const char *path, beton_error *err);
 
 #endif

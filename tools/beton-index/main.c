@@ -165,7 +165,7 @@ static int run_argument(const char *path, char action, beton_index_options *opti
 	return result;
 }
 
-/* What an option of `action` cannot go with: "" or a text for the user. */
+/* The options that `action` cannot go with: "" or a text for the user. */
 static const char *find_conflict(char action, const beton_index_options *options, bool limits)
 {
 	if (action && options->side)

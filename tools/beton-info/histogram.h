@@ -18,7 +18,7 @@ typedef struct histogram {
 	const beton_reader *reader;
 	json_t *facts;                      /* for the names of classes */
 	uint64_t (*sizes)[HISTOGRAM_SIZES]; /* for each field: values of each size */
-	int label_field;                    /* -1: there are no classes */
+	int label_field;                    /* -1: no classes */
 	void *classes;                      /* a tree of counts by label */
 	uint64_t num_classes;
 	bool too_many;     /* different labels; then there are none */
@@ -26,8 +26,8 @@ typedef struct histogram {
 	beton_error fault; /* the first of them */
 } histogram;
 
-/* Goes through all samples. The caller frees self, on failure too. Errors: IO, FILE_CHANGED, NO_MEMORY, those of
- * facts_load. */
+/* Goes through all samples. The caller frees self, on failure too. Errors: IO, FILE_CHANGED, NO_MEMORY, and
+ * facts_load's. */
 int histogram_make(histogram *self, const beton_reader *reader, beton_error *err);
 void histogram_free(histogram *self);
 

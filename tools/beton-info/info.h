@@ -10,7 +10,7 @@
 
 #include "tools/common/selection.h"
 
-/* What to print besides the header and the fields. */
+/* Options for printing more than the header and the fields. */
 typedef struct info_options {
 	bool samples;
 	selection chosen; /* of the samples; bound */
@@ -23,10 +23,10 @@ typedef struct info_options {
 int info_print_json(const beton_reader *reader, const info_options *options, uint64_t *damaged, beton_error *err);
 int info_print_text(const beton_reader *reader, const info_options *options, uint64_t *damaged, beton_error *err);
 
-/* Prints what a stream of tokens has, and the number of its windows. Errors: those of beton_tokens_open. */
+/* Prints the content of a stream of tokens, and the number of its windows. Errors: beton_tokens_open's. */
 int info_print_tokens(const char *path, const info_options *options, bool json, beton_error *err);
 
-/* Prints the index of a set of shards. Errors: those of beton_set_open. */
+/* Prints the index of a set of shards. Errors: beton_set_open's. */
 int info_print_set(const char *path, bool json, beton_error *err);
 
 /* Whether checksums cover the file: its values, if it has some outside of the records, which always have them. */

@@ -264,7 +264,7 @@ int info_print_json(const beton_reader *reader, const info_options *options, uin
 	json_decref(head);
 	if (!text)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", beton_reader_path(reader));
-	/* The samples go in front of the closing brace. */
+	/* The samples go before the closing brace. */
 	printf("%.*s", (int)strlen(text) - 2, text);
 	free(text);
 	if (options->samples && result == BETON_OK)

@@ -33,7 +33,7 @@ static const char *const usage_text =
 	"\n"
 	"Exit status: 0 success, 1 failure or damaged samples, 2 wrong usage.\n";
 
-/* Of a damaged file, prints what can be read, then the fault. */
+/* Prints the readable content of a damaged file, then the fault. */
 static int show(const char *path, bool json, info_options *options)
 {
 	beton_error err;

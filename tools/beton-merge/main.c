@@ -89,7 +89,7 @@ static int inspect(merge_job *job, beton_reader **first, beton_error *err)
 	return result;
 }
 
-/* With --remap-classes: the new labels of a file's classes, of which the output tells. */
+/* With --remap-classes: the new labels of a file's classes, which are also printed. */
 static int take_labels(const merge_job *job, copier *copy, const beton_reader *reader, int64_t **to, beton_error *err)
 {
 	int field = dataset_label_field(reader);

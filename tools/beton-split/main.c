@@ -102,7 +102,7 @@ static split_names list_names(const split_job *job, const split_plan *plan)
 	return (split_names){job, plan->shards, plan->shards + !job->rule.random.count};
 }
 
-/* Of staging_publish. The index is the last one. */
+/* Names a file for staging_publish. The index comes last. */
 static char *make_name(void *context, uint64_t file)
 {
 	const split_names *self = context;

@@ -43,7 +43,7 @@ static uint64_t bytes_of(const file_size *size)
 	       table + sums * CHECKSUM_BYTES + size->every_shard + EXTENSION_BYTES;
 }
 
-/* The size with one more sample of which `used` bytes go to a page. */
+/* The size with one more sample that takes `used` bytes of a page. */
 static file_size with_sample(const file_size *size, uint64_t used)
 {
 	file_size more = *size;
@@ -205,7 +205,7 @@ static int add_share(split_shares *self, char *text, beton_error *err)
 	if (number)
 		*number++ = 0;
 	if (number && (!*text || strchr(text, '/')))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--random: '%s' is no name of a part", text);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--random: '%s' does not name a part", text);
 	int result = bt_parse_double("--random", number ? number : text, 1e-9, 1, &share, err);
 	for (uint32_t i = 0; i < self->count && result == BETON_OK; i++)
 		if (number ? !self->names[i] || strcmp(self->names[i], text) == 0 : self->names[i] != NULL)

@@ -26,7 +26,7 @@ typedef struct split_rule {
 	split_shares random;
 } split_rule;
 
-/* Shard k holds the samples first[k] .. first[k+1]-1; or, with part, sizes[k] samples: those of which part is k. */
+/* Shard k holds the samples first[k] .. first[k+1]-1; or, with part, the sizes[k] samples whose part is k. */
 typedef struct split_plan {
 	uint32_t *part;
 	uint64_t *sizes;

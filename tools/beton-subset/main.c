@@ -55,7 +55,7 @@ static const struct option long_options[] = {{"index", required_argument, NULL, 
 					     {"version", no_argument, NULL, 'V'},
 					     {NULL, 0, NULL, 0}};
 
-/* What --fraction makes of a selection. */
+/* The parts into which --fraction divides a selection. */
 enum { PART_TAKEN, PART_LEFT, NUM_PARTS };
 
 typedef struct subset_job {

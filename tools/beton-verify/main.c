@@ -64,7 +64,7 @@ static const char *without_path(const char *message, const char *path)
 											      : message;
 }
 
-/* The message of a finding without what print_text says in front of it: the file and the sample. */
+/* The message of a finding without the file and the sample, which print_text prints before it. */
 static const char *bare_message(const beton_finding *finding, const char *path)
 {
 	const char *message = without_path(finding->message, path);
@@ -102,7 +102,7 @@ static void print_json(const beton_finding *finding, const char *source, bool fi
 	json_decref(object);
 }
 
-/* A shard that is not the file that the set tells of. */
+/* A shard that is not the file recorded in the set. */
 static void print_change(file_check *self, const char *message)
 {
 	const beton_finding finding = {
@@ -138,7 +138,7 @@ static bool take_progress(void *context, uint64_t samples, uint64_t total, uint6
 	return !*program_stop_signal();
 }
 
-/* The head of a file's JSON object, in front of its findings. */
+/* The head of a file's JSON object, before its findings. */
 static void begin_json(const char *path)
 {
 	char *name = text_utf8(path);

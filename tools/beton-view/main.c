@@ -195,7 +195,7 @@ static int view(view_options *options, uint64_t *damaged, beton_error *err)
 	*damaged = job.damaged;
 	if (result == BETON_OK && job.damaged)
 		*err = job.first_damage;
-	bar.bytes = written; /* the summary tells of the file */
+	bar.bytes = written; /* the summary has the file's size */
 	if (result == BETON_OK && !options->quiet && !standard)
 		summary_print(options->output, &bar, options->json);
 	return result;

@@ -17,7 +17,7 @@
 #include "tools/common/png_writer.h"
 #include "view.h"
 
-/* Nothing may be loaded or run, whatever the dataset says. */
+/* The page may not load or run anything, whatever the dataset says. */
 static const char *const head =
 	"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
 	"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "

@@ -59,7 +59,7 @@ static int decode(tjhandle decoder, pixels *out, const beton_reader *reader, con
 	if (tjDecompress2(decoder, stored, size, out->data, (int)out->width, 0, (int)out->height,
 			  cmyk ? TJPF_CMYK : TJPF_RGB, TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS) != 0)
 		return fail(reader, value, BETON_SAMPLE_CORRUPT, tjGetErrorStr2(decoder), err);
-	/* In place: a row of RGB ends in front of the next row of CMYK. */
+	/* In place: a row of RGB ends before the next row of CMYK. */
 	for (size_t y = 0; cmyk && y < out->height; y++)
 		bt_cmyk_to_rgb(out->data + y * out->width * 4, out->data + y * out->width * 3, out->width);
 	return BETON_OK;

@@ -259,7 +259,7 @@ static int take_pixels(const context *self, rgb_image *image, beton_error *err)
 	const array_type *type = self->raw->array;
 	uint64_t depth = type->ndim == 3 ? type->shape[2] : 1;
 	if (strcmp(type->dtype + 1, "u1") != 0 || (type->ndim != 2 && type->ndim != 3) || (depth != 1 && depth != 3))
-		return bad_value(self, err, "is no picture: that is an array of uint8, height x width (x 3 or 1)");
+		return bad_value(self, err, "is not a picture: that is an array of uint8, height x width (x 3 or 1)");
 	int result = image_allocate(image, type->shape[1], type->shape[0], self->name, err);
 	if (result != BETON_OK)
 		return result;
@@ -376,7 +376,7 @@ static int check_raster(const context *self, const char *name, const raster_type
 static int convert_raster(const context *self, beton_error *err)
 {
 	if (!is_raster(self->from, self->raw))
-		return bad_value(self, err, "is no file and no array");
+		return bad_value(self, err, "is neither a file nor an array");
 	char *name = picture_name(self->name, self->raw);
 	if (!name)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->name);
@@ -405,7 +405,7 @@ int convert_raster_type(const source *from, const source_item *item, uint32_t co
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: '%s' %s, so that the channels of its rasters are unknown", item->name,
 			       from->columns[column].name,
-			       raw->kind == RAW_MISSING ? "is missing" : "is no file and no array");
+			       raw->kind == RAW_MISSING ? "is missing" : "is neither a file nor an array");
 	char *name = picture_name(item->name, raw);
 	if (!name)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", item->name);

@@ -22,7 +22,7 @@ static bool set_text(json_t *object, const char *key, const char *text)
 	return !value || set(object, key, value);
 }
 
-/* A folder's name may be any bytes; those that are not UTF-8 are escaped. */
+/* A folder's name may be any bytes; bytes that are not UTF-8 are escaped. */
 static json_t *make_class(const char *name)
 {
 	json_t *text = json_string(name);

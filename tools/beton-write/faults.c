@@ -11,8 +11,7 @@ int fault_policy_open(fault_policy *self, bool skip, const char *path, bool appe
 	if (!path)
 		return BETON_OK;
 	self->list = fopen(path, append ? "ae" : "we");
-	/* A run that is killed is continued behind the items that it left out: its lines must be in the file by then.
-	 */
+	/* A killed run is continued after the items that it left out: its lines must be in the file by then. */
 	if (!self->list || setvbuf(self->list, NULL, _IOLBF, BUFSIZ) != 0)
 		return bt_fail_errno(err, errno, "--error-list: %s: cannot create", path);
 	return BETON_OK;

@@ -18,7 +18,7 @@ typedef struct fault_policy {
 	uint64_t skipped;
 } fault_policy;
 
-/* Opens the list, if path is not NULL. append: behind what an earlier run wrote. Errors: those of creating a file. */
+/* Opens the list, if path is not NULL. append: after an earlier run's lines. Errors: as for creating a file. */
 int fault_policy_open(fault_policy *self, bool skip, const char *path, bool append, beton_error *err);
 
 /* Whether an item with that error may be left out: the fault is the item's, not the disk's or the memory's. */

@@ -23,8 +23,8 @@ char *field_plan_text(const field_plan *plan, const source *from, uint32_t chang
 
 /* Plans the fields that text (--fields: NAME[=COLUMN][:TYPE],...) asks for, or, if it is NULL, the source's default
  * fields, and marks the wanted columns of the source. If the type of an array or a raster is read from the first item,
- * that item must be good, unless bad ones are left out: then the first good one of a thousand tells it. Errors:
- * INVALID_ARGUMENT (text, or a value that cannot be of that type), and those of reading an item. The caller frees the
+ * that item must be good, unless bad ones are left out: then the first good item of a thousand decides. Errors:
+ * INVALID_ARGUMENT (text, or a value that cannot be of that type), and errors of reading an item. The caller frees the
  * plan, on failure too. */
 int field_plan_make(field_plan *plan, const char *text, source *from, beton_error *err);
 

@@ -31,7 +31,7 @@
 #include "tools/common/progress.h"
 #include "tools/common/text.h"
 
-/* OUT.beton -> OUT.SET.beton; any other name gets .SET behind it. NULL: no memory. */
+/* OUT.beton -> OUT.SET.beton; any other name gets .SET appended. NULL: no memory. */
 static char *set_name(const char *output, const char *set)
 {
 	static const char suffix[] = ".beton";
@@ -78,8 +78,7 @@ static int compress_fields(field_plan *plan, int level, beton_error *err)
 		count++;
 	}
 	return count ? BETON_OK
-		     : bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--compress: there is no field of bytes, JSON, arrays or rasters");
+		     : bt_fail(err, BETON_INVALID_ARGUMENT, "--compress: no field of bytes, JSON, arrays or rasters");
 }
 
 /* Checks the files that this run would replace, except the list of a continued run, and a list that goes to a pipe. */
@@ -261,7 +260,7 @@ static int open_writer(write_run *self, dataset *set, beton_error *err)
 	options.facts = facts;
 	options.job = job;
 	options.resume = self->options->resume;
-	/* What is not to be read gets no index. */
+	/* Pictures that are not to be read get no index. */
 	options.flags =
 		self->options->image.no_index || self->options->image.unchecked ? BETON_WRITER_NO_JPEG_INDEX : 0;
 	options.max_pixels = self->options->image.max_pixels;
@@ -465,8 +464,8 @@ static void print_passed_over(const passed_over *files, const char *one, const c
 
 static void print_notes(const source *from)
 {
-	print_passed_over(&from->notes.litter, "entry that is hidden or that a system left behind",
-			  "entries that are hidden or that a system left behind");
+	print_passed_over(&from->notes.litter, "entry that is hidden or left by a system",
+			  "entries that are hidden or left by a system");
 	print_passed_over(&from->notes.beside, "file beside the class folders", "files beside the class folders");
 }
 

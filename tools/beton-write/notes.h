@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Notes of a source about things that are no items: litter, and faults that belong to no single sample.
+ * Notes of a source about things that are not items: litter, and faults that belong to no single sample.
  */
 #ifndef BETON_WRITE_NOTES_H
 #define BETON_WRITE_NOTES_H
@@ -23,14 +23,14 @@ typedef struct passed_over {
 typedef struct source_notes {
 	passed_over litter;
 	passed_over beside;  /* files beside the class folders */
-	beton_error *faults; /* with --on-error=skip: faults that are left out, except those of samples */
+	beton_error *faults; /* with --on-error=skip: faults that are left out, except samples' faults */
 	size_t num_faults;
 	size_t capacity;
 	name_list remarks; /* sentences about what the user may not have intended */
 } source_notes;
 
-/* Whether a file or folder with that name is litter: hidden, or left behind by Windows, macOS, a file system or a
- * network drive (Thumbs.db, desktop.ini, __MACOSX, lost+found, ...). */
+/* Whether a file or folder with that name is litter: hidden, or left by Windows, macOS, a file system or a network
+ * drive (Thumbs.db, desktop.ini, __MACOSX, lost+found, ...). */
 bool name_is_litter(const char *name);
 
 /* Whether a part of the path is litter; "." and ".." are not. */

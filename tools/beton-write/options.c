@@ -150,7 +150,7 @@ static int parse_compress(const char *text, write_options *options, beton_error 
 	return result;
 }
 
-/* Those that say which samples are written. */
+/* Parses the options that choose samples. */
 static int parse_sample_option(write_options *options, int option, const char *text, beton_error *err)
 {
 	static const char *const reactions[] = {"stop", "skip", NULL};

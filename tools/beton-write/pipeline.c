@@ -11,11 +11,11 @@
 
 #define PAGE_SIZE_MAX (UINT64_C(1) << 31)
 
-/* Raw pixels are announced from so many bytes on, if they are so many times those of the files. */
+/* Raw pixels are announced from so many bytes on, if they are so many times the files' bytes. */
 #define PIXELS_TOLD (UINT64_C(32) << 20)
 #define PIXELS_TOLD_RATIO 4
 
-/* The error that is reported: of those that no other one caused, the one of the first item. */
+/* The error to report: the first item's, among errors that no other error caused. */
 typedef struct failure {
 	int code; /* BETON_OK: none yet */
 	uint64_t position;
@@ -28,7 +28,7 @@ typedef struct pipeline {
 	const pipeline_job *job;
 	pthread_mutex_t reading;
 	uint64_t next; /* position */
-	uint64_t end;  /* there are no positions from here on */
+	uint64_t end;  /* positions end here */
 	uint64_t read; /* items that the source gave one after the other */
 	pthread_mutex_t mutex;
 	bool stop;

@@ -34,7 +34,7 @@ void condition_free(condition **all);
  * of facts_load. */
 int condition_bind(condition *all, const dataset_input *in, beton_error *err);
 
-/* *holds: whether it is true for a sample of the dataset. Errors: those of input_at, beton_reader_value,
+/* *holds: whether it is true for a sample of the dataset. Errors: as of input_at, beton_reader_value,
  * beton_reader_read_value and beton_reader_source. */
 int condition_test(const condition *all, dataset_input *in, uint64_t sample, bool *holds, beton_error *err);
 

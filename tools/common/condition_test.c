@@ -208,7 +208,7 @@ static bool integer_holds(const condition *one, int64_t integer)
 	return false;
 }
 
-/* The order of the real, which is no NaN, and the value. */
+/* The order of the real, which is not NaN, and the value. */
 static int order_real_value(double real, const condition_value *value)
 {
 	return value->whole ? -order_integer(value->integer, real) : order_reals(real, value->real);
@@ -246,7 +246,7 @@ static bool text_holds(const condition *one, const char *text, size_t size)
 	return false;
 }
 
-/* Values of JSON that are no strings equal no text. */
+/* JSON values other than strings equal no text. */
 static bool json_holds(const condition *one, const char *text, size_t size)
 {
 	json_t *value = json_loadb(text, size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);

@@ -34,7 +34,7 @@ typedef enum condition_subject {
 	SUBJECT_SAMPLE,
 } condition_subject;
 
-/* What is compared with. */
+/* The right side of a comparison. */
 typedef struct condition_value {
 	char *text; /* NULL: a number */
 	bool whole; /* the number is one that `integer` holds exactly */

@@ -58,11 +58,10 @@ int copier_check(const copier *self, const beton_reader *reader, beton_error *er
 	int result = beton_reader_dictionaries(reader, &dictionaries, &size, err);
 	if (result == BETON_OK &&
 	    (size != self->dictionaries_size || (size && memcmp(dictionaries, self->dictionaries, (size_t)size) != 0)))
-		result =
-			bt_fail(err, BETON_UNSUPPORTED,
-				"%s: its values were compressed with other dictionaries than those of the first input, "
-				"and cannot stand beside them as they are stored",
-				beton_reader_path(reader));
+		result = bt_fail(err, BETON_UNSUPPORTED,
+				 "%s: its values were compressed with other dictionaries than the first input's, "
+				 "and cannot stand beside them as they are stored",
+				 beton_reader_path(reader));
 	beton_free(dictionaries);
 	return result;
 }

@@ -36,29 +36,29 @@ typedef struct copier {
 	label_map labels;                  /* set by the caller before copier_add */
 } copier;
 
-/* Starts the file path with the schema of like, for about `samples` samples. page_size: 0 takes that of like. facts: a
- * JSON text, or NULL. recompress: values of compressed fields are compressed again, with new dictionaries, and not
- * copied as they are stored. Errors: those of beton_writer_open and beton_reader_dictionaries. */
+/* Starts the file path with the schema of like, for about `samples` samples. page_size: 0 takes like's. facts: a JSON
+ * text, or NULL. recompress: values of compressed fields are compressed again, with new dictionaries, and not copied as
+ * they are stored. Errors: as of beton_writer_open and beton_reader_dictionaries. */
 int copier_open(copier *self, const char *path, const beton_reader *like, uint32_t page_size, uint64_t samples,
 		const char *facts, bool recompress, beton_error *err);
 
-/* UNSUPPORTED if compressed values of reader, whose schema is that of like, cannot be copied as they are stored,
- * because its dictionaries differ from like's. Other errors: those of beton_reader_dictionaries. */
+/* UNSUPPORTED if compressed values of reader, whose schema equals like's, cannot be copied as they are stored, because
+ * its dictionaries differ from like's. Other errors: beton_reader_dictionaries's. */
 int copier_check(const copier *self, const beton_reader *reader, beton_error *err);
 
-/* Copies one sample of reader, whose schema is that of like, and tells bar. Checksums are compared where the input has
- * them. Errors: those of reading and of beton_writer_append, INVALID_ARGUMENT (a label that the map lacks), and
- * CANCELLED after a signal. */
+/* Copies one sample of reader, whose schema equals like's, and updates bar. Checksums are compared where the input has
+ * them. Errors: INVALID_ARGUMENT (a label that the map lacks), CANCELLED after a signal, and errors of reading and of
+ * beton_writer_append. */
 int copier_add(copier *self, const beton_reader *reader, uint64_t sample, progress *bar, beton_error *err);
 
-/* copier_add of a sample of the input whose schema is like. Further errors: those of input_at, and UNSUPPORTED: see
- * copier_check. */
+/* copier_add of a sample of the input whose schema is like. Further errors: UNSUPPORTED (see copier_check), and
+ * input_at's. */
 int copier_take(copier *self, dataset_input *in, uint64_t sample, progress *bar, beton_error *err);
 
 /* Makes the file appear at its path. */
 int copier_finish(copier *self, beton_error *err);
 
-/* Without a successful finish there is no file. */
+/* Without a successful finish the file does not appear. */
 void copier_close(copier *self);
 
 #endif

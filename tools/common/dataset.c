@@ -62,7 +62,7 @@ int dataset_no_field(const beton_reader *reader, const char *name, beton_error *
 	bt_suggest_begin(&like, name);
 	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
 		bt_suggest_try(&like, beton_reader_field(reader, i)->name);
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no field '%s'%s", beton_reader_path(reader), name,
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no field '%s'%s", beton_reader_path(reader), name,
 		       bt_suggest_text(&like));
 }
 

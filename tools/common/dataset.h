@@ -17,7 +17,7 @@ int dataset_label_field(const beton_reader *reader);
  */
 int dataset_picture_field(const beton_reader *reader);
 
-/* INVALID_ARGUMENT: there is no field of that name; and which one is most like it. */
+/* INVALID_ARGUMENT: no field has that name; the message names the most similar one. */
 int dataset_no_field(const beton_reader *reader, const char *name, beton_error *err);
 
 /* INVALID_ARGUMENT naming the first difference between the two schemas: names, types, shapes and order. */

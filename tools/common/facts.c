@@ -29,7 +29,8 @@ int facts_load(json_t **out, const beton_reader *reader, beton_error *err)
 		return BETON_OK;
 	json_decref(*out);
 	*out = NULL;
-	return bt_fail(err, BETON_FORMAT, "%s: the facts: 'classes' is no array of texts", beton_reader_path(reader));
+	return bt_fail(err, BETON_FORMAT, "%s: the facts: 'classes' is not an array of texts",
+		       beton_reader_path(reader));
 }
 
 uint64_t facts_num_classes(const json_t *facts)

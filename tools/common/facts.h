@@ -10,8 +10,8 @@
 
 #include <beton/beton.h>
 
-/* *out: the facts, an empty object if there are none; the caller's, NULL on failure. Errors: those of
- * beton_reader_facts but NOT_FOUND, and FORMAT: "classes" is no array of texts. */
+/* *out: the facts, an empty object without any; the caller's, NULL on failure. Errors: FORMAT ("classes" is not an
+ * array of texts), and beton_reader_facts's except NOT_FOUND. */
 int facts_load(json_t **out, const beton_reader *reader, beton_error *err);
 
 /* The number of classes that have names. */
@@ -24,7 +24,7 @@ const char *facts_class_name(const json_t *facts, int64_t label);
 int facts_find_class(const json_t *facts, const char *name, int64_t *label, beton_error *err);
 
 /* *out: the text for a copy of (a part of) the dataset, which is everything but the name of its writer. The caller
- * frees it; NULL on failure. Errors: those of facts_load. */
+ * frees it; NULL on failure. Errors: facts_load's. */
 int facts_copy(char **out, const beton_reader *reader, beton_error *err);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct input_identity {
 /* Zero-initialise; input_close. */
 typedef struct dataset_input {
 	const char *path;           /* as it was given; borrowed */
-	const beton_reader *schema; /* the first file: its fields are those of all */
+	const beton_reader *schema; /* the first file: all files have its fields */
 	uint64_t num_samples;
 	uint32_t page_size; /* the largest */
 
@@ -33,9 +33,10 @@ typedef struct dataset_input {
 	size_t place;               /* of the file that input_at opened last */
 } dataset_input;
 
-/* Opens the file or the set at path. The files of a set are all looked at, with two open at a time: there may be more
- * than a process may have. They must be what their index says, and agree in fields and compression. Errors: those of
- * beton_reader_open, beton_set_open and beton_set_check, INVALID_ARGUMENT naming a field that differs, CANCELLED. */
+/* Opens the file or the set at path. All files of a set are looked at, two open at a time, since a set may have more
+ * files than a process may open. They must match their index, and agree in fields and compression. Errors:
+ * INVALID_ARGUMENT naming a field that differs, CANCELLED, and errors of beton_reader_open, beton_set_open and
+ * beton_set_check. */
 int input_open(dataset_input *self, const char *path, beton_error *err);
 
 /* An open file, which is borrowed. */
@@ -44,7 +45,7 @@ dataset_input input_of(const beton_reader *reader);
 void input_close(dataset_input *self);
 
 /* The file with a sample < num_samples, and the sample's number in it. The reader is valid until the next call. Errors:
- * those of input_open. */
+ * input_open's. */
 int input_at(dataset_input *self, uint64_t sample, const beton_reader **reader, uint64_t *number, beton_error *err);
 
 /* The file that input_at gave last. */

@@ -33,7 +33,7 @@ static int add_common(merged_facts *self, const json_t *facts, beton_error *err)
 	return BETON_OK;
 }
 
-/* The names of one input must be those that are known, as far as both go. */
+/* The names of one input must equal the known names, as far as both go. */
 static int check_names(const merged_facts *self, const json_t *facts, const char *path, beton_error *err)
 {
 	size_t known = json_array_size(self->classes);

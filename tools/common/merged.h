@@ -19,8 +19,7 @@ typedef struct merged_facts {
 } merged_facts;
 
 /* Adds an input. Without remap, inputs must agree on the names of classes; an input without names is assumed to use the
- * same numbers. Errors: INVALID_ARGUMENT (names differ; remap: no names, or one twice), those of facts_load, NO_MEMORY.
- */
+ * same numbers. Errors: INVALID_ARGUMENT (names differ; remap: no names, or one twice), NO_MEMORY, and facts_load's. */
 int merged_add(merged_facts *self, const beton_reader *reader, beton_error *err);
 
 /* *to: the new numbers of an added input's *count classes; the caller's to free. */

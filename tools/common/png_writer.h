@@ -15,7 +15,7 @@ typedef int (*png_put)(void *context, const void *data, size_t size, beton_error
 typedef struct png_writer png_writer;
 
 /* Starts a picture of width x height pixels. Errors: INVALID_ARGUMENT (more than libpng's million on a side),
- * NO_MEMORY, those of put. *out is the caller's, NULL on failure. */
+ * NO_MEMORY, and put's. *out is the caller's, NULL on failure. */
 int png_writer_open(png_writer **out, uint32_t width, uint32_t height, png_put put, void *context, beton_error *err);
 
 /* The next rows, 3 * width bytes each. */

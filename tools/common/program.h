@@ -22,7 +22,7 @@ const atomic_int *program_stop_signal(void);
 /* CANCELLED if such a signal came. */
 int program_check_signals(beton_error *err);
 
-/* The exit status for result, to be returned from main: prints err's message behind the program's name, ends by the
+/* The exit status for result, to be returned from main: prints err's message after the program's name, ends by the
  * signal that asked to stop, if that is why, and finds out whether the standard output took everything. */
 int program_end(const char *name, int result, const beton_error *err);
 

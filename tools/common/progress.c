@@ -35,8 +35,8 @@ static size_t terminal_width(void)
 	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : WIDTH_DEFAULT;
 }
 
-/* A line as long as the terminal is wide would wrap, and each redraw would leave one behind. First the bar gets
- * shorter, then it goes, then the end of the text. */
+/* A line as long as the terminal is wide would wrap, and each redraw would leave a copy. First the bar gets shorter,
+ * then it goes, then the end of the text. */
 static void print_line(double share, const char *text)
 {
 	size_t room = terminal_width() - 1;
@@ -92,7 +92,7 @@ void progress_show(progress *self, uint64_t samples, uint64_t total, uint64_t by
 	self->total = total;
 	self->done = samples;
 	self->bytes = bytes;
-	/* Without a sample there is no rate. */
+	/* Without a sample the rate is unknown. */
 	if (samples > 0)
 		draw_now_and_then(self);
 }

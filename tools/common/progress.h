@@ -19,7 +19,7 @@ typedef struct progress {
 void progress_start(progress *self, uint64_t total, bool quiet);
 void progress_sample(progress *self, uint64_t bytes);
 
-/* Shows what a function of the library tells of its progress: samples of total, and their bytes. */
+/* Shows the progress that a library function reports: samples of total, and their bytes. */
 void progress_show(progress *self, uint64_t samples, uint64_t total, uint64_t bytes);
 
 /* Removes the line until it is drawn again, so that a message can be printed. */

@@ -35,8 +35,8 @@ int selection_add_class(selection *self, const char *text, beton_error *err);
 
 void selection_free(selection *self);
 
-/* Checks the selection against a dataset. INVALID_ARGUMENT: a number beyond the last sample, no such field or class;
- * those of facts_load. */
+/* Checks the selection against a dataset. Errors: INVALID_ARGUMENT (a number beyond the last sample, no such field or
+ * class), and facts_load's. */
 int selection_bind(selection *self, const dataset_input *in, beton_error *err);
 
 /* Position in a bound selection. Zero-initialise. */
@@ -45,7 +45,7 @@ typedef struct selection_cursor {
 	uint64_t step; /* samples of that range that are done */
 } selection_cursor;
 
-/* The next sample; *found false: there is none. Errors: those of condition_test, CANCELLED. */
+/* The next sample; *found false: none. Errors: CANCELLED, and condition_test's. */
 int selection_next(const selection *self, dataset_input *in, selection_cursor *cursor, uint64_t *sample, bool *found,
 		   beton_error *err);
 

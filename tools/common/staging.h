@@ -18,11 +18,11 @@ typedef struct staging {
 } staging;
 
 /* Removes the files of killed runs for the same output. If one was killed while it renamed its files, restores the old
- * files first. Call it before looking at output. Errors: those of the system, NO_MEMORY; files that could not be put
- * back are left where they are. */
+ * files first. Call it before looking at output. Errors: NO_MEMORY, and the system's; files that could not be put back
+ * are left where they are. */
 int staging_recover(const char *output, beton_error *err);
 
-/* Makes the folder beside output, which may not be there yet. Errors: those of the system, NO_MEMORY. */
+/* Makes the folder beside output, which may not be there yet. Errors: NO_MEMORY, and the system's. */
 int staging_open(staging *self, const char *output, beton_error *err);
 
 /* "dir/NAME" -> the path of NAME in the folder; NULL: no memory. The caller frees it. */
@@ -36,13 +36,13 @@ typedef struct staging_names {
 } staging_names;
 
 /* Renames all files of the folder to `made`, in that order, replacing existing files. `gone` (NULL: none) are existing
- * files that are taken away before, in that order, and put back behind all others after an error. So a reader that
- * finds the others through the first of them never finds old and new ones together. After an error the old files are
- * back. Errors: those of the system, NO_MEMORY; if only the sync of the folder failed, the new files stand there. */
+ * files that are taken away before, in that order, and put back after all others after an error. So a reader that finds
+ * the others through the first of them never finds old and new ones together. After an error the old files are back.
+ * Errors: NO_MEMORY, and the system's; if only the sync of the folder failed, the new files stay. */
 int staging_publish(staging *self, const staging_names *made, const staging_names *gone, beton_error *err);
 
 /* Renames the folder to output, which must not exist, must be empty or, with replace, may be any folder, which is
- * removed. After an error output is unchanged. Errors: those of the system, NO_MEMORY. */
+ * removed. After an error output is unchanged. Errors: NO_MEMORY, and the system's. */
 int staging_become_output(staging *self, bool replace, beton_error *err);
 
 /* Removes the folder with its content. False: something could not be removed. */

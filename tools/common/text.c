@@ -96,7 +96,7 @@ char *text_file_name(const char *bytes)
 	return *bytes ? escape(bytes, "%", is_unsafe) : strdup("%");
 }
 
-/* Reads the next word, NUL terminated; *end: the byte behind it, or EOF. False: it is invalid. */
+/* Reads the next word, NUL terminated; *end: the byte after it, or EOF. False: it is invalid. */
 static bool read_word(FILE *file, char word[TEXT_WORD_MAX + 1], int *end)
 {
 	size_t length = 0;

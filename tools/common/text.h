@@ -41,8 +41,8 @@ int text_parse_page_size(const char *what, const char *text, uint32_t *out, beto
 #define TEXT_WORD_MAX 63
 
 /* Calls function with each word of the file: at most TEXT_WORD_MAX bytes, between commas, blanks and new lines. Memory
- * does not grow with the file. name: for messages. Errors: INVALID_ARGUMENT (a longer word, a NUL), IO, those of
- * function; all but IO with the line. */
+ * does not grow with the file. name: for messages. Errors: INVALID_ARGUMENT (a longer word, a NUL), IO, and function's;
+ * all but IO with the line. */
 typedef int (*text_word_function)(void *context, const char *word, beton_error *err);
 int text_each_word(FILE *file, const char *name, text_word_function function, void *context, beton_error *err);
 

@@ -18,7 +18,7 @@
 #define FIVE "[0-9][0-9][0-9][0-9][0-9]"
 #define PART "-" FIVE "-of-" FIVE SUFFIX
 
-/* Takes ownership of path; one that is not there is no file of the export. */
+/* Takes ownership of path; a missing file is not part of the export. */
 static int add(export_files *self, char *path, bool force, beton_error *err)
 {
 	struct stat there;

@@ -6,13 +6,14 @@
 
 #include "tools/common/staging.h"
 
-/* What lies under the names of an export to `file`, in one file or in several. Zero-initialise; export_files_free. */
+/* Existing files under the names of an export to `file`, in one file or in several. Zero-initialise; export_files_free.
+ */
 typedef struct export_files {
 	char **paths; /* the index comes first */
 	uint64_t count;
 } export_files;
 
-/* Errors: those of output_check for each file; those of the system, NO_MEMORY. */
+/* Errors: NO_MEMORY, output_check's for each file, and the system's. */
 int export_files_find(export_files *self, const char *file, bool force, beton_error *err);
 void export_files_free(export_files *self);
 

@@ -163,7 +163,7 @@ static int export_checkpoint(const char *given, const char *file, const export_r
 	staging place = {0};
 	char *path = NULL;
 	int files = 0;
-	/* Its files would be taken for those of an older export. */
+	/* Its files would be taken for an older export's. */
 	if (dtrain_checkpoint_holds(file))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: is in the folder of a checkpoint, which is not changed", file);

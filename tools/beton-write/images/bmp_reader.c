@@ -23,7 +23,7 @@ static void ignore_error(int priority, const char *format, va_list arguments)
 	(void)arguments;
 }
 
-/* libgd prints what it finds wrong, for the whole program, unless it is told not to. */
+/* libgd prints its errors, for the whole program, unless this handler is set. */
 static void silence(void)
 {
 	gdSetErrorMethod(ignore_error);
@@ -60,8 +60,7 @@ int bmp_decode(const uint8_t *data, size_t size, const image_settings *settings,
 	gdImagePtr picture = gdImageCreateFromBmpPtr((int)size, (void *)data);
 	if (!picture)
 		return bt_fail(err, BETON_SAMPLE_CORRUPT,
-			       "%s: its BMP is damaged, or of a kind that is not read, or there is no memory for it",
-			       name);
+			       "%s: its BMP is damaged, or of a kind that is not read, or too large for memory", name);
 	result = image_allocate(image, (uint64_t)gdImageSX(picture), (uint64_t)gdImageSY(picture), name, err);
 	uint8_t *to = image->data;
 	for (int y = 0; y < gdImageSY(picture) && result == BETON_OK; y++)

@@ -67,7 +67,7 @@ image_kind image_kind_of(const uint8_t *head, size_t size)
 		return IMAGE_WEBP;
 	if (size >= 6 && (memcmp(head, "GIF87a", 6) == 0 || memcmp(head, "GIF89a", 6) == 0))
 		return IMAGE_GIF;
-	/* Two letters are little; but four bytes behind the file's size are zeros. */
+	/* Two letters are little; but four bytes after the file's size are zeros. */
 	if (size >= 10 && memcmp(head, "BM", 2) == 0 && memcmp(head + 6, "\0\0\0\0", 4) == 0)
 		return IMAGE_BMP;
 	if (size >= 4 && (memcmp(head, "II*\0", 4) == 0 || memcmp(head, "MM\0*", 4) == 0 ||

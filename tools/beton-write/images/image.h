@@ -66,7 +66,7 @@ typedef enum image_kind {
 	IMAGE_TIFF,
 } image_kind;
 
-/* The kind of a file with this beginning, of which 12 bytes are enough. */
+/* The kind of a file with this beginning; 12 bytes are enough. */
 image_kind image_kind_of(const uint8_t *head, size_t size);
 
 /* Whether a picture file of that size is decoded. Errors: SAMPLE_CORRUPT. */

@@ -8,7 +8,7 @@
 
 #include "image.h"
 
-/* Options without a letter; above those of options.c. */
+/* Options without a letter; above the values in options.c. */
 enum {
 	IMAGE_OPTION_SMART_THRESHOLD = 1024,
 	IMAGE_OPTION_COMPRESS_PROBABILITY,

@@ -54,7 +54,7 @@ int jpeg_reencode(const uint8_t *data, size_t size, uint32_t width, uint32_t hei
 int jpeg_rewrite(const uint8_t *data, size_t size, const char *name, uint8_t **out, size_t *out_size, beton_error *err);
 
 /* Turns a JPEG of that orientation (2..8) upright without decoding it. *out is the caller's to free; NULL if that would
- * not keep every pixel, because a side is no multiple of the MCU's, or coefficients are not all sent. */
+ * not keep every pixel, because a side is not a multiple of the MCU's, or coefficients are not all sent. */
 int jpeg_turn(const uint8_t *data, size_t size, int orientation, const char *name, uint8_t **out, size_t *out_size,
 	      beton_error *err);
 

@@ -37,7 +37,8 @@ int jpeg_reader_fail(jpeg_reader *self, const char *name, beton_error *err);
 
 /* The restart interval, in MCUs of this many blocks, for rows of this many MCUs: the largest divisor of the row that is
  * at most a tenth of it, or 3, and has at least 6 blocks; else the smallest divisor with 6 blocks. So segments form a
- * grid, and a loader decodes only those that its crop touches. Smaller segments cost more bytes than they save time. */
+ * grid, and a loader decodes only segments that its crop touches. Smaller segments cost more bytes than they save
+ * time. */
 unsigned int jpeg_restart_interval(unsigned int mcus_per_row, unsigned int blocks_per_mcu);
 
 /* A JPEG in memory that is being written; zero-initialise, start with jpeg_sink_attach. */
@@ -48,11 +49,11 @@ typedef struct jpeg_sink {
 	size_t size; /* bytes written, when compression is finished */
 } jpeg_sink;
 
-/* Has info write there; capacity: bytes to begin with. Leaves by the escape when there is no memory. */
+/* Has info write there; capacity: bytes to begin with. Leaves by the escape if out of memory. */
 void jpeg_sink_attach(jpeg_sink *self, struct jpeg_compress_struct *info, size_t capacity);
 
-/* Room for that many bytes behind those that info has written, which writes no
- * more; self->size is the caller's to set then. Leaves as jpeg_sink_attach does. */
+/* Room for that many bytes after the bytes that info has written, which writes no more; the caller then sets
+ * self->size. Leaves as jpeg_sink_attach does. */
 uint8_t *jpeg_sink_reserve(jpeg_sink *self, struct jpeg_compress_struct *info, size_t bytes);
 
 /* Gives the bytes away, without the room that was not needed. */

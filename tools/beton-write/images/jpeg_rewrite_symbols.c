@@ -39,7 +39,7 @@ static void rewrite(rewriter *self, const uint8_t *data, size_t size)
 	symbol_codes_make(&self->codes, out->dc_huff_tbl_ptrs, out->ac_huff_tbl_ptrs);
 	jpeg_sink_attach(&self->sink, out, 1024);
 	jpeg_start_compress(out, TRUE);
-	/* Writes what is in front of the scan's data, as there are no pixels. */
+	/* Without pixels, writes only the headers before the scan's data. */
 	jpeg_write_scanlines(out, NULL, 0);
 	uint8_t *at = jpeg_sink_reserve(&self->sink, out, symbol_bytes_max(&self->symbols, &self->codes) + 2);
 	at = symbol_write(&self->symbols, &self->codes, at);

@@ -57,7 +57,7 @@ bool orientation_swaps(int orientation)
 	return orientation >= 5;
 }
 
-/* From which pixel of a width x height picture the upright one takes its pixel x, y. */
+/* The index of the pixel of a width x height picture that becomes pixel x, y of the upright one. */
 static size_t source_of(int orientation, uint32_t width, uint32_t height, uint32_t x, uint32_t y)
 {
 	uint32_t from_x = orientation_swaps(orientation) ? y : x;

@@ -9,8 +9,8 @@
 
 #include "image.h"
 
-/* The orientation in a block of EXIF, with "Exif\0\0" in front or without; 0: it has none, or is no EXIF; -1:
- * out of memory. */
+/* The orientation in a block of EXIF, with or without "Exif\0\0" at its start; 0: none, or not EXIF; -1: out of
+ * memory. */
 int orientation_of_exif(const uint8_t *data, size_t size);
 
 /* True if width and height change places. */

@@ -68,7 +68,7 @@ static void give_back(png_structp png, png_voidp memory)
 	free(memory);
 }
 
-/* What all readers want: the header, and samples of 8 or 16 bits. Returns whether there is transparency. */
+/* Reads the header for all readers, and chooses samples of 8 or 16 bits. Returns whether there is transparency. */
 static bool read_header(decoder *self)
 {
 	png_set_read_fn(self->png, self, read_bytes);
@@ -157,7 +157,7 @@ static int open_decoder(decoder *self, const uint8_t *data, size_t size, const c
 	return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
 }
 
-/* What is called by the functions below may jump to their setjmp; what they clean up is reached by pointers. */
+/* Callees of the functions below may jump to their setjmp; they reach the memory to clean up by pointers. */
 
 static int decode(decoder *self, const image_settings *settings, const char *name, rgb_image *image, int *orientation,
 		  beton_error *err)

@@ -37,10 +37,11 @@ int raster_read_array(const array_type *type, const void *elements, const raster
 	bool plain = type->dtype[1] == 'u' && type->item_size <= 2;
 	*out = (raster_image){0};
 	if (!plain || (type->ndim != 2 && type->ndim != 3))
-		return bt_fail(err, BETON_SAMPLE_CORRUPT,
-			       "%s: an array of type '%s' with %u dimensions is no raster: that is of uint8 or uint16, "
-			       "height x width (x channels)",
-			       request->name, type->dtype, type->ndim);
+		return bt_fail(
+			err, BETON_SAMPLE_CORRUPT,
+			"%s: an array of type '%s' with %u dimensions is not a raster: that is of uint8 or uint16, "
+			"height x width (x channels)",
+			request->name, type->dtype, type->ndim);
 	for (uint32_t i = 0; i < type->ndim; i++)
 		if (type->shape[i] > UINT32_MAX)
 			return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: a dimension of %llu", request->name,

@@ -51,8 +51,8 @@ static const kernel kernels[] = {
 	[RESIZE_LANCZOS] = {lanczos, 3},
 };
 
-/* Sets where output pixel i begins, and how many taps it has. Returns its first weight; the next is plan->count behind.
- */
+/* Sets where output pixel i begins, and how many taps it has. Returns its first weight; each next weight is plan->count
+ * further. */
 static float *begin_pixel(resize_axis *plan, uint32_t i, uint32_t first, uint32_t taps)
 {
 	plan->first[i] = first;

@@ -46,7 +46,7 @@ size_t symbol_bytes_max(const bt_symbols *symbols, const symbol_codes *codes)
 	uint64_t bits = 0;
 	for (int i = 0; i < BT_SYMBOLS_KINDS; i++)
 		bits += (uint64_t)symbols->counts[i] * length_of(codes->codes[i]);
-	/* All may be stuffed. A segment has its last bits, its marker, and whole vectors behind it. */
+	/* All may be stuffed. A segment has its last bits, its marker, and whole vectors after it. */
 	return (size_t)(bits / 8) * 2 + (size_t)symbols->num_segments * 4 + 16;
 }
 
@@ -90,7 +90,7 @@ static uint8_t *write_piece(bit_window *bits, const symbol_codes *codes, const u
 	return out;
 }
 
-/* Copies bytes, with a zero behind each 0xff; whole vectors are read and written. */
+/* Copies bytes, with a zero after each 0xff; whole vectors are read and written. */
 static uint8_t *stuff(const uint8_t *bytes, const uint8_t *end, uint8_t *out)
 {
 #ifdef BT_SSE2
@@ -118,7 +118,7 @@ static uint8_t *stuff(const uint8_t *bytes, const uint8_t *end, uint8_t *out)
 	return out;
 }
 
-/* bytes: for a piece, and a vector behind it. */
+/* bytes: for a piece, and a vector after it. */
 static uint8_t *write_segment(const uint32_t *symbols, size_t count, const symbol_codes *codes, uint8_t *bytes,
 			      uint8_t *out)
 {

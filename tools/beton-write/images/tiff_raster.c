@@ -103,7 +103,7 @@ static int read_samples(const tiff_reader *self, beton_error *err)
 	tmsize_t size = tiled ? TIFFTileSize(self->tiff) : row;
 	if (width < 1 || height < 1 || row < 1 || (uint64_t)row != width * pixel ||
 	    (uint64_t)size / (uint64_t)row < height)
-		return refuse(self->name, "whose rows are no rows of samples", err);
+		return refuse(self->name, "whose rows are not rows of samples", err);
 	/* As libtiff may take: a tile of a small picture may be larger than the picture, but a header can claim any. */
 	uint64_t picture = (uint64_t)out->width * out->height * out->type.channels * out->type.item_size;
 	if ((uint64_t)size > picture + (uint64_t)TIFF_SPARE_MEMORY)

@@ -10,7 +10,7 @@
 /* Bytes of a pixel of 4 samples of 32 bits. */
 #define PIXEL_MAX 16
 
-/* Makes RGB of libtiff's pixels, in which colours are multiplied by alpha already. */
+/* Makes RGB from libtiff's pixels, whose colours are multiplied by alpha already. */
 static void blend(rgb_image *image, const image_settings *settings)
 {
 	const uint32_t *from = (const uint32_t *)(const void *)image->data;

@@ -83,7 +83,7 @@ int webp_decode(const uint8_t *data, size_t size, const image_settings *settings
 	if (status != VP8_STATUS_OK)
 		return refuse(status, name, err);
 	if (features.has_animation)
-		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: an animated WebP, which is no single picture", name);
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: an animated WebP, not a single picture", name);
 	int found = read_orientation(data, size);
 	if (found < 0)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);

@@ -62,7 +62,7 @@ static bool begin_member(archive_input *self)
 	self->complete = false;
 	if (*self->unpacker.next_in == 0x1f && inflateReset(&self->unpacker) == Z_OK)
 		return true;
-	archive_set_error(self->handle, EILSEQ, "there is something else behind the gzip data");
+	archive_set_error(self->handle, EILSEQ, "there is something else after the gzip data");
 	return false;
 }
 

@@ -26,11 +26,11 @@ typedef struct archive_member {
 	bool regular; /* a file with bytes of its own, not a folder, link or device */
 	bool folder;
 	const char *hard_link; /* the member that it is a second name of; NULL: of none */
-	const char *soft_link; /* where it leads; NULL: it is no symbolic link */
+	const char *soft_link; /* where it leads; NULL: not a symbolic link */
 } archive_member;
 
 /* Opens the archive at path; "-" is standard input. interrupt: when it is not 0, reading ends with CANCELLED, even
- * while it waits for a pipe. *out is the caller's to close. Errors: those of opening a file, UNSUPPORTED, NO_MEMORY. */
+ * while it waits for a pipe. The caller closes *out. Errors: UNSUPPORTED, NO_MEMORY, and errors of opening a file. */
 int archive_input_open(archive_input **out, const char *path, archive_kind kind, const atomic_int *interrupt,
 		       beton_error *err);
 void archive_input_close(archive_input **self);

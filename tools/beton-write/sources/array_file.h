@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An array in a file, the first axis of which counts the samples. */
+ * An array in a file; its first axis counts the samples. */
 #ifndef BETON_WRITE_ARRAY_FILE_H
 #define BETON_WRITE_ARRAY_FILE_H
 
@@ -24,11 +24,11 @@ typedef int (*array_header_function)(const uint8_t *data, size_t size, const cha
 /* Most bytes that are read to find a header. */
 #define ARRAY_HEADER_MAX 65547
 
-/* Opens the file at path; with an empty file, *self stays closed. Errors: FORMAT (header or size are wrong, or there is
- * no axis that could count samples), and those of opening and reading a file. */
+/* Opens the file at path; with an empty file, *self stays closed. Errors: FORMAT (header or size are wrong, or no axis
+ * could count samples), and errors of opening and reading a file. */
 int array_file_open(array_file *self, const char *path, array_header_function header, beton_error *err);
 
-/* The same for a member of an archive, of which its elements are unpacked into an unnamed file in folder. */
+/* The same for a member of an archive, whose elements are unpacked into an unnamed file in folder. */
 int array_file_unpack(array_file *self, const char *name, archive_input *input, const char *folder,
 		      array_header_function header, beton_error *err);
 

@@ -55,7 +55,7 @@ static int read_names(source *from, uint32_t column, name_set *names, const atom
 	return result;
 }
 
-/* Tools take the names for those of the field that beton-info and others call the label. */
+/* Tools apply the names to the field that beton-info and others call the label. */
 static int check_field(const field_plan *plan, uint32_t field, beton_error *err)
 {
 	const char *name = plan->fields[field].name;

@@ -12,9 +12,9 @@
 enum { CLASSES_MAX = 1000000 };
 
 /* If a field of the plan takes classes (type `class`), reads that column of all items, and makes their names from's
- * classes. Labels thus depend on the table alone, and not on what is selected of it. Empty and missing values, and rows
- * that are bad, have no class. Errors: INVALID_ARGUMENT (two such fields, a field that is not the label, too many
- * names, a source that is no table), NO_MEMORY, CANCELLED, those of reading. */
+ * classes. Labels thus depend on the table alone, and not on the selection. Empty and missing values, and rows that are
+ * bad, have no class. Errors: INVALID_ARGUMENT (two such fields, a field that is not the label, too many names, a
+ * source that is not a table), NO_MEMORY, CANCELLED, and errors of reading. */
 int class_names_read(source *from, const field_plan *plan, const atomic_int *interrupt, beton_error *err);
 
 /* The class that the value of a cell names: its text. -1: none of classes. */

@@ -94,7 +94,7 @@ static int look_at_entry(folder_plan *plan, const folder_request *request, const
 	return known ? BETON_OK : pass_fault(plan, request, &fault, err);
 }
 
-/* What to do about a folder without class folders. */
+/* Refuses a folder without class folders, with advice. */
 static int refuse_flat(const char *root, size_t files, beton_error *err)
 {
 	if (files == 0)
@@ -271,12 +271,11 @@ static int is_only_train(const folder_request *request, const char *train, bool 
 
 static int add_remark(folder_plan *plan, const char *train, const folder_request *request, beton_error *err)
 {
-	char *remark =
-		request->holds_out
-			? strdup("")
-			: bt_format("%s: there is no validation set beside it (val/, valid/, validation/ or test/); "
-				    "--val-fraction=0.1 makes one",
-				    train);
+	char *remark = request->holds_out
+			       ? strdup("")
+			       : bt_format("%s: no validation set beside it (val/, valid/, validation/ or test/); "
+					   "--val-fraction=0.1 makes one",
+					   train);
 	int result = remark ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", train);
 	if (remark && *remark)
 		result = name_list_add(&plan->notes.remarks, remark, err);
@@ -358,7 +357,7 @@ int folder_plan_make(folder_plan *plan, const folder_request *request, beton_err
 		result = add_training(plan, request, sets ? found.train : request->root, err);
 	if (result == BETON_OK && sets && found.val)
 		result = add_set(plan, request, SET_VAL, found.val, err);
-	/* A test set is the validation set if there is no other. */
+	/* A test set is the validation set in the absence of another. */
 	if (result == BETON_OK && sets && found.test)
 		result = add_set(plan, request, found.val || request->holds_out ? SET_TEST : SET_VAL, found.test, err);
 	free_set_folders(&found);

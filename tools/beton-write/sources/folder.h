@@ -26,12 +26,12 @@ typedef struct folder_list {
 	size_t capacity;
 } folder_list;
 
-/* What is to be written: class names in byte order, and the files in the order of class and name. */
+/* The data to write: class names in byte order, and the files in the order of class and name. */
 typedef struct folder_plan {
 	name_list classes;
 	folder_list sets[NUM_SETS];
 	bool has[NUM_SETS];
-	bool flat;          /* there are no classes */
+	bool flat;          /* without classes */
 	source_notes notes; /* of all */
 } folder_plan;
 
@@ -45,9 +45,9 @@ typedef struct folder_request {
 } folder_request;
 
 /* Searches root. If it has a folder train and one of val, valid, validation and test, these are the sets; test is the
- * validation set, if there is no other, nor will be (holds_out). train defines the classes. Otherwise root is the
+ * validation set if there is, and will be (holds_out), none besides. train defines the classes. Otherwise root is the
  * training set; so is train, if it has class folders and nothing is beside it. Symbolic links are followed; litter is
- * counted and left out. Errors are entries of a class folder that are no files, dangling links, and classes that are
+ * counted and left out. Errors are entries of a class folder that are not files, dangling links, and classes that are
  * empty or unreadable. With skip, such a class keeps its label and the fault is noted, and such an entry is listed as a
  * file, which fails when it is read. Errors: NOT_FOUND, ACCESS, IO, INVALID_ARGUMENT, NO_MEMORY, CANCELLED (*interrupt
  * became another number than 0). The caller frees the plan, on failure too. */

@@ -11,7 +11,7 @@
 /* The class of items whose class cannot be read: they end the program, or are left out, when they are written. */
 #define NO_CLASS INT64_MIN
 
-/* What is known of the items. */
+/* Indices and labels of the items. */
 typedef struct item_list {
 	uint64_t *indices;
 	int64_t *labels;
@@ -80,7 +80,7 @@ static int64_t class_of(class_reader *self)
 	return label;
 }
 
-/* Reads item `index`, or passes over it if there are no classes. END: there is no such item. */
+/* Reads item `index`, or without classes passes over it. END: past the last item. */
 static int read_item(class_reader *self, uint64_t index, beton_error *err)
 {
 	source *from = self->request->from;
@@ -170,8 +170,8 @@ static int take_part(const item_list *list, const uint32_t *part, uint32_t wante
 	return BETON_OK;
 }
 
-/* Whether the field that holds the class is surely one. Another integer may be a number for each sample, of which no
- * class would have one to spare. */
+/* Whether the field that holds the class is surely one. Another integer may be a number for each sample, so that no
+ * class would have a sample to spare. */
 static bool is_label(const field_plan *plan)
 {
 	int64_t field = find_label(plan);

@@ -18,11 +18,11 @@ typedef struct hold_out_request {
 	const atomic_int *interrupt;
 } hold_out_request;
 
-/* Divides the items: a fraction of each class, drawn by chance, goes to val, but one at least of each class of a label
- * stays in train; both keep the order of the selection. The class is the integer field `label`, else the first integer
- * field; without such all are of one class. The result depends on the request alone. Memory: 24 bytes for each item, 40
- * more during the call. Errors: INVALID_ARGUMENT (nothing is held out), NO_MEMORY, CANCELLED, those of reading items.
- * The caller frees both selections, on failure too. */
+/* Divides the items: a fraction of each class, drawn by chance, goes to val, but at least one item of each class of a
+ * label stays in train; both keep the order of the selection. The class is the integer field `label`, else the first
+ * integer field; without one all items are of one class. The result depends on the request alone. Memory: 24 bytes for
+ * each item, 40 more during the call. Errors: INVALID_ARGUMENT (nothing is held out), NO_MEMORY, CANCELLED, and errors
+ * of reading items. The caller frees both selections, on failure too. */
 int hold_out(const hold_out_request *request, selection *train, selection *val, beton_error *err);
 
 #endif

@@ -36,7 +36,7 @@ void name_list_free(name_list *list)
 	*list = (name_list){0};
 }
 
-/* The place of the first name that is not in front of the given one. */
+/* The place of the first name that is not less than the given one. */
 static size_t find_place(const name_list *list, const char *name)
 {
 	size_t low = 0;

@@ -164,7 +164,7 @@ static int expand_glob(const char *pattern, name_list *paths, beton_error *err)
 /* {...} in a pattern, what is between the braces included. */
 typedef struct braces {
 	const char *begin; /* the opening one */
-	const char *end;   /* behind the closing one */
+	const char *end;   /* after the closing one */
 	bool counts;       /* {FIRST..LAST}, else {ONE,OTHER} */
 	unsigned long first;
 	unsigned long last;

@@ -16,7 +16,7 @@ struct name_digest;
 
 /* Zero-initialise; replaced_members_free. 24 bytes for each member of one archive while that is read. */
 typedef struct replaced_members {
-	uint64_t *numbers; /* of those that are replaced, ascending */
+	uint64_t *numbers; /* of the replaced members, ascending */
 	size_t count;
 	size_t capacity;
 	struct name_digest *names; /* of the archive that is read */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The items of a source to write, and their order: those of --subset, permuted by --shuffle, cut by --limit.
+ * The items of a source to write, and their order: --subset's items, permuted by --shuffle, cut by --limit.
  */
 #ifndef BETON_WRITE_SELECTION_H
 #define BETON_WRITE_SELECTION_H
@@ -21,7 +21,7 @@ typedef struct selection {
 	index_range *ranges;
 	size_t num_ranges;
 	size_t capacity;
-	uint64_t *listed; /* the indices in their order, or NULL: those of the ranges */
+	uint64_t *listed; /* the indices in their order, or NULL: the ranges' */
 	uint64_t count;   /* how many are selected; UINT64_MAX: not known */
 } selection;
 
@@ -34,8 +34,8 @@ typedef struct selection_options {
 
 /* items: the source's number of items; UINT64_MAX: unknown. Then items come one after the other, so ranges must ascend,
  * and shuffling is impossible. name: of the source. Memory: 24 bytes for each range, and 8 for each selected item when
- * they are shuffled. Errors: INVALID_ARGUMENT, NO_MEMORY, and those of reading FILE. The caller frees the selection, on
- * failure too. */
+ * they are shuffled. Errors: INVALID_ARGUMENT, NO_MEMORY, and errors of reading FILE. The caller frees the selection,
+ * on failure too. */
 int selection_make(selection *self, const selection_options *options, uint64_t items, const char *name,
 		   beton_error *err);
 void selection_free(selection *self);

@@ -91,12 +91,12 @@ typedef struct source_ops {
 	/* The first item, which next returns again; only for sources with next. Valid until then; do not clear it. Only
 	 * when the wanted columns are known. SAMPLE_CORRUPT: that item is bad. */
 	int (*peek)(source *self, const source_item **item, beton_error *err);
-	/* The item that peek gives is bad: next says so in its place, and peek gives the one behind it. END: there is
-	 * none. NULL: the first item is the only one to be looked at. */
+	/* The item that peek gives is bad: next says so in its place, and peek gives the next one. END: no more items.
+	 * NULL: only the first item may be looked at. */
 	int (*pass_first)(source *self, const beton_error *fault, beton_error *err);
 	/* Passes over the next item without reading its content; results as next. NULL: next is used. */
 	int (*skip)(source *self, beton_error *err);
-	/* Adds the column of that name, which is none of those known so far. NULL: there are no further columns. */
+	/* Adds the column of that name, which is not known yet. NULL: all columns are known. */
 	int (*add_column)(source *self, const char *name, beton_error *err);
 	void (*close)(source *self);
 } source_ops;
@@ -150,8 +150,8 @@ int source_item_make(const source *self, source_item *item, beton_error *err);
 void source_item_clear(source_item *item);
 void source_item_free(source_item *item);
 
-/* Gives the item the source FILE/NAME: a member of the archive at path, of which only the last part counts. path "-",
- * standard input: NAME. Errors: NO_MEMORY. */
+/* Gives the item the source FILE/NAME: a member of the archive at path, of whose path only the last part counts. path
+ * "-", standard input: NAME. Errors: NO_MEMORY. */
 int source_item_set_member(source_item *item, const char *path, const char *name, beton_error *err);
 
 /* The same for record `index` of the file at path: FILE/INDEX. */

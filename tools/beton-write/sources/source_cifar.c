@@ -26,7 +26,7 @@ typedef struct batch_file {
 typedef struct cifar_source {
 	source base;
 	name_list paths;
-	batch_file *files; /* num_files, those of paths */
+	batch_file *files; /* num_files, in the order of paths */
 	size_t num_files;
 } cifar_source;
 

@@ -39,21 +39,21 @@ typedef struct class_tar {
 typedef struct name_scan {
 	const source_spec *spec;
 	name_set pictures; /* folders that contain pictures */
-	name_set folders;  /* all folders, including those that only files name */
-	name_set filled;   /* the latter */
+	name_set folders;  /* all folders, of members that are folders or files */
+	name_set filled;   /* folders of files */
 	name_set in_shard; /* as pictures, of the shard that is read */
 	replaced_members replaced;
 	uint64_t members;
 	size_t with_one; /* shards whose pictures are in one folder, and in several */
 	size_t with_more;
 	char *previous;  /* the file before in this shard */
-	bool first_only; /* up to the first picture and the file behind it */
+	bool first_only; /* up to the first picture and the file after it */
 	bool done;
 	bool shared; /* a picture has a neighbour of its name: WebDataset's form */
 	passed_over litter;
 } name_scan;
 
-/* Whether the part behind the key contains a number, as in img.001.jpg: then it distinguishes pictures, and is no
+/* Whether the part after the key contains a number, as in img.001.jpg: then it distinguishes pictures, and is not a
  * WebDataset column. */
 static bool is_numbered(const char *path)
 {
@@ -65,8 +65,8 @@ static bool is_numbered(const char *path)
 	return false;
 }
 
-/* Whether the member can be a sample. A file that tar was told to pack twice is a hard link to itself at the second
- * place: there is nothing to it. */
+/* Whether the member can be a sample. A file that tar packed twice is a hard link to itself at the second place, and
+ * adds nothing. */
 static bool is_counted(const archive_member *member)
 {
 	const char *path = member_path(member->name);
@@ -74,7 +74,7 @@ static bool is_counted(const archive_member *member)
 	return !member->folder && !itself && !path_is_litter(path) && !member_is_meta(path);
 }
 
-/* Members whose names differ only behind the first dot are one WebDataset sample. */
+/* Members whose names differ only after the first dot are one WebDataset sample. */
 static int compare_with_neighbour(name_scan *self, const char *path, bool picture, beton_error *err)
 {
 	const char *previous = self->previous;
@@ -84,7 +84,7 @@ static int compare_with_neighbour(name_scan *self, const char *path, bool pictur
 	    (picture || previous_is_picture) && strcmp(previous, path) != 0 &&
 	    !(picture && previous_is_picture && (is_numbered(path) || is_numbered(previous))))
 		self->shared = true;
-	/* Of the first picture both neighbours have been looked at. */
+	/* Both neighbours of the first picture have been looked at. */
 	self->done = self->shared || (self->first_only && previous_is_picture);
 	free(self->previous);
 	self->previous = strdup(path);
@@ -171,7 +171,7 @@ static size_t common_folder(const name_set *folders)
 	return length;
 }
 
-/* The rest of path behind the folder `place`; NULL if it is not in there. */
+/* The rest of path after the folder `place`; NULL if it is not in there. */
 static const char *inside(const char *path, const char *place)
 {
 	size_t length = strlen(place);
@@ -245,16 +245,16 @@ static int check_classes(const class_tar *self, const name_scan *names, beton_er
 		       names->pictures.list.names[names->pictures.list.count - 1]);
 }
 
-/* Folders that only keep files apart are no classes. Where they look like that, the user says that labels are meant. */
+/* Folders that only keep files separate are not classes. Where they look like that, the user must say that labels are
+ * meant. */
 static int check_meant(class_tar *self, const name_scan *names, beton_error *err)
 {
 	const char *first = names->pictures.list.names[0];
 	if (self->folders.count == 1)
-		return bt_fail(
-			err, BETON_INVALID_ARGUMENT,
-			"%s: all pictures stand in one folder, '%s', so there are no classes; --fields=image leaves "
-			"the labels out, --fields=image,label takes the folder as the only class",
-			self->base.name, first);
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: all pictures stand in one folder, '%s', without classes; --fields=image leaves "
+			       "the labels out, --fields=image,label takes the folder as the only class",
+			       self->base.name, first);
 	if (names->with_one > 1 && names->with_more == 0 && names->pictures.list.count == names->with_one)
 		return bt_fail(
 			err, BETON_INVALID_ARGUMENT,
@@ -305,7 +305,7 @@ static int next_member(class_tar *self, archive_member *member, const char **sha
 	}
 }
 
-/* The class whose folder the path is in, directly or not; -1: none. *rest: behind it. */
+/* The class whose folder the path is in, directly or not; -1: none. *rest: the path in the class folder. */
 static int64_t find_class(const class_tar *self, const char *path, const char **rest)
 {
 	size_t low = 0;

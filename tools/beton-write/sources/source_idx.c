@@ -117,7 +117,7 @@ static int find_labels(const char *path, char **labels, beton_error *err)
 		}
 		free(*labels);
 		*labels = NULL;
-		return bt_fail(err, BETON_NOT_FOUND, "%s: there are no labels, %.*s%s, beside it", path,
+		return bt_fail(err, BETON_NOT_FOUND, "%s: no labels, %.*s%s, beside it", path,
 			       (int)(end - length - path), path, names[i][1]);
 	}
 	return BETON_OK;

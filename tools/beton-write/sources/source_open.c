@@ -121,7 +121,7 @@ static int find_kind(const source_spec *spec, const name_list *paths, const stru
 			return BETON_OK;
 		bt_suggest_try(&like, (*kind)->name);
 	}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: there is no kind '%s'%s", name, bt_suggest_text(&like));
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: unknown kind '%s'%s", name, bt_suggest_text(&like));
 }
 
 /* Refuses outputs that would overwrite an input, or be part of the source in the next run. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * WebDataset's shards: tar files in which consecutive members with the same name, up to the first dot of the last part
- * of the path, are one sample; the part behind that dot is the column. Tar files of class folders: see class_tar.h.
+ * WebDataset's shards: tar files where consecutive members with the same name, up to the first dot of the last part of
+ * the path, are one sample; the part after that dot is the column. Tar files of class folders: see class_tar.h.
  */
 #include <ctype.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ typedef struct tar_source {
 	bool learned_only; /* without --fields: a sample may have no other columns than the first one */
 	bool in_folder;    /* the first sample is in a folder */
 	bool skipping;     /* the sample that is read is passed over */
-	beton_error *bad;  /* samples in front of the first good one */
+	beton_error *bad;  /* samples before the first good one */
 	size_t num_bad;
 	size_t bad_capacity;
 	size_t given;    /* of them */
@@ -353,7 +353,7 @@ static int peek(source *base, const source_item **item, beton_error *err)
 	return result == BETON_OK ? self->first_result : result;
 }
 
-/* Keeps the fault of a sample for the one that leaves such samples out. */
+/* Keeps the fault of a sample, for a run that leaves such samples out. */
 static int keep_fault(tar_source *self, const beton_error *fault, beton_error *err)
 {
 	beton_error *bad = list_grow(self->bad, self->num_bad, &self->bad_capacity, sizeof(*bad));
@@ -427,7 +427,7 @@ static void forget(tar_source *self)
 	self->first.num_values = base->num_columns;
 }
 
-/* Reads the first sample; bad ones in front of it are kept for those who leave them out. */
+/* Reads the first sample; faults of bad ones before it are kept for runs that leave them out. */
 static int learn_sample(tar_source *self, beton_error *err)
 {
 	beton_error fault;

@@ -150,10 +150,10 @@ static int add_remark(manifest *self, const char *name, const raw_value *first, 
 	char *remark = strdup("");
 	if (looks_like_picture(first)) {
 		free(remark);
-		remark =
-			bt_format("%s: the column '%s' is stored as text: its first value, '%s', is no picture in %s; "
-				  "--root=FOLDER says where paths begin, --fields=image=%s:image,... what is a picture",
-				  self->base.name, name, (const char *)first->data, self->base.root, name);
+		remark = bt_format(
+			"%s: the column '%s' is stored as text: its first value, '%s', is not a picture in %s; "
+			"--root=FOLDER says where paths begin, --fields=image=%s:image,... what is a picture",
+			self->base.name, name, (const char *)first->data, self->base.root, name);
 	}
 	int result = remark ? name_list_add(&self->remarks, remark, err)
 			    : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
@@ -169,7 +169,7 @@ int manifest_add_column(manifest *self, const char *name, const raw_value *first
 		[RAW_PATH] = COLUMN_BYTES,    [RAW_ARRAY] = COLUMN_ARRAY};
 	if (source_find_column(&self->base, name) >= 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: two columns are called '%s'", self->base.name, name);
-	/* The texts of JSON are no numbers, even if they look like it; CSV has nothing else. */
+	/* JSON's texts are not numbers, even if they look like it; CSV has only texts. */
 	bool guess = first->kind == RAW_TEXT && strcmp(self->base.kind, "csv") == 0;
 	column_type type = guess ? type_of_text(first) : types[first->kind];
 	if (names_picture(self, first))

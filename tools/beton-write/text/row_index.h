@@ -25,8 +25,8 @@ typedef struct row_index {
 	size_t capacity;
 } row_index;
 
-/* Opens the regular file at path, which must outlive the index; no rows yet. Errors: those of opening a file,
- * INVALID_ARGUMENT. */
+/* Opens the regular file at path, which must outlive the index; no rows yet. Errors: INVALID_ARGUMENT, and errors of
+ * opening a file. */
 int row_index_open(row_index *self, const char *path, const atomic_int *interrupt, beton_error *err);
 void row_index_close(row_index *self);
 
@@ -34,7 +34,7 @@ void row_index_close(row_index *self);
 typedef int (*row_line_function)(void *data, const char *line, size_t size, uint64_t offset, beton_error *err);
 
 /* Reads the file once, in bounded memory. Errors: IO, CANCELLED, INVALID_ARGUMENT (a line longer than ROW_BYTES_MAX),
- * and those of the function. */
+ * and the function's. */
 int row_index_each_line(const row_index *self, row_line_function function, void *data, beton_error *err);
 
 /* A row ends at end; it begins where the one before ended. Errors: NO_MEMORY. */

@@ -74,7 +74,7 @@ static void find_delimiter(csv_source *self, struct csv_parser *parser, const ch
 	size_t blank = 0;
 	while (blank < size && strchr("\r\n", line[blank]))
 		blank++;
-	/* Blank lines are no rows. */
+	/* Blank lines are not rows. */
 	if (self->has_delimiter || blank == size)
 		return;
 	self->has_delimiter = true;
@@ -173,7 +173,7 @@ static int read_row(const csv_source *self, uint64_t row, row_reader *reader, be
 			    csv_fini(&parser, take_cell, ignore_end, reader) == 0;
 		/* The whole file was parsed before. */
 		result = good ? reader->result
-			      : bt_fail(err, BETON_FILE_CHANGED, "%s: row %llu changed, or there is no memory for it",
+			      : bt_fail(err, BETON_FILE_CHANGED, "%s: row %llu changed, or is too large for memory",
 					self->manifest.base.name, (unsigned long long)row + 1);
 		csv_free(&parser);
 	}

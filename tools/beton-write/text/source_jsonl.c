@@ -21,7 +21,7 @@ static bool is_blank(const char *text, size_t size)
 	return true;
 }
 
-/* Blank lines between rows belong to the row before, whose JSON ends in front of them. */
+/* Blank lines between rows belong to the row before, whose JSON ends before them. */
 static int add_line(void *data, const char *line, size_t size, uint64_t offset, beton_error *err)
 {
 	row_index *rows = data;

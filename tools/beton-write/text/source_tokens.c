@@ -24,7 +24,7 @@ typedef struct tokens_source {
 	int fd;         /* the unnamed file of tokens of text; -1: none */
 } tokens_source;
 
-/* Narrows tokens in place, to those of 16 bits. */
+/* Narrows tokens in place, to 16 bits. */
 static void narrow(uint32_t *tokens, uint64_t count)
 {
 	uint8_t *to = (uint8_t *)tokens;
@@ -95,7 +95,7 @@ static int open_stream(tokens_source *self, const char *path, beton_tokens_forma
 		return result;
 	const beton_tokens_info *info = beton_tokens_get_info(self->tokens);
 	if (info->num_tokens == 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there are no tokens in it", base->name);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has no tokens", base->name);
 	source_column *column = &base->columns[COLUMN_OF_TOKENS];
 	column->has_array = true;
 	column->array = (array_type){.item_size = info->token_size, .ndim = 1, .shape = {self->chunk}};

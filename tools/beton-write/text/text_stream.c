@@ -232,7 +232,7 @@ int text_stream_write_file(const text_request *request, const char *path, text_s
 		return result;
 	result = text_stream_write(request, file.fd, path, out, err);
 	if (result == BETON_OK && out->tokens == 0)
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there are no tokens in it", request->source);
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has no tokens", request->source);
 	if (result != BETON_OK) {
 		bt_atomic_abandon(&file);
 		return result;

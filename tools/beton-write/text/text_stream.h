@@ -14,9 +14,9 @@ typedef struct text_request {
 	const char *source;     /* a file or a pattern. Each file, or each line of JSON, is a document */
 	const char *format;     /* "text", "jsonl", or NULL: what each file's name says */
 	const char *field;      /* of a line of JSON: the one with the text */
-	const char *tokenizer;  /* what tokenizer_open takes, or "characters": those of the text */
+	const char *tokenizer;  /* tokenizer_open's name, or "characters": the text's own */
 	const char *characters; /* where the vocabulary of such characters is written */
-	bool header;            /* llm.c's header, also in front of tokens of 16 bits */
+	bool header;            /* llm.c's header, also before tokens of 16 bits */
 } text_request;
 
 typedef struct text_stream {
@@ -26,8 +26,8 @@ typedef struct text_stream {
 	int64_t end_of_text; /* the token between two documents; -1: nothing is between them */
 } text_stream;
 
-/* Writes the tokens to an empty file. Errors: those of tokenizer_open and tokenizer_encode; FORMAT (a line that is not
- * JSON or has no such text; more tokens than llm.c's header can count), NO_SPACE, IO, CANCELLED (a signal). */
+/* Writes the tokens to an empty file. Errors: FORMAT (a line that is not JSON or has no such text; more tokens than
+ * llm.c's header can count), NO_SPACE, IO, CANCELLED (a signal), and errors of tokenizer_open and tokenizer_encode. */
 int text_stream_write(const text_request *request, int fd, const char *name, text_stream *out, beton_error *err);
 
 /* The same to a file that appears at path when it is complete. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of a build without PCRE2 or nettle. */
+ * Text streams in a build without PCRE2 or nettle. */
 #include "common/error.h"
 #include "text_stream.h"
 
