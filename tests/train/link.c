@@ -49,8 +49,7 @@ static void free_shared_memory_counts(void **unused)
 	available = 60 << 10;
 	expect_shared(LINK_GOOD, "/dev/shm has 65536 MiB, 61440 MiB of them free", "");
 	available = 100;
-	expect_shared(LINK_BAD, "/dev/shm has 65536 MiB, 100 MiB of them free",
-		      "remove what ended processes left");
+	expect_shared(LINK_BAD, "/dev/shm has 65536 MiB, 100 MiB of them free", "remove what ended processes left");
 	blocks = available = 64;
 	expect_shared(LINK_BAD, "/dev/shm has 64 MiB, 64 MiB of them free", "--shm-size=1g");
 }
