@@ -36,7 +36,7 @@ static bool hit(failing_call kind)
 	return hit_memory(kind, 0);
 }
 
-/* glibc has a second name for each of those that know offsets; which one is called is the compiler's choice. */
+/* glibc has a second name for each call with an offset; the compiler chooses the name. */
 #define FOR_BOTH_NAMES(X) X() X(64)
 #define PASTE(name, suffix) name##suffix
 #define NAME(name, suffix) PASTE(name, suffix)

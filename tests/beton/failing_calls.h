@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * System calls and allocations that fail when a test wants it. The linker puts them in front of the C library's
+ * System calls and allocations that fail when a test wants it. The linker puts them before the C library's
  * (--wrap) for the library's objects; meson.build lists their names. */
 #ifndef TESTS_BETON_FAILING_CALLS_H
 #define TESTS_BETON_FAILING_CALLS_H
@@ -18,7 +18,7 @@ typedef enum failing_call {
 	CALL_RENAME,
 	CALL_LOCK, /* not the end of a lock */
 	CALL_MODE,
-	/* For a condition, and behind such a wait; these never fail. */
+	/* The wait for a condition, and its end; these never fail. */
 	CALL_WAIT,
 	CALL_WOKEN,
 } failing_call;
@@ -32,8 +32,7 @@ typedef struct failing_calls {
 	bool cut; /* writes half of what it should, without an error */
 	long seen;
 	long hits;
-	/* Called in front of each call of any kind, by its thread; true: it fails. size: bytes of memory. May be NULL.
-	 */
+	/* Called before each call of any kind, by its thread; true: it fails. size: bytes of memory. May be NULL. */
 	bool (*before)(failing_call kind, size_t size);
 } failing_calls;
 

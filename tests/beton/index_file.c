@@ -66,7 +66,7 @@ static void write_samples(const char *path, const index_file *wanted, const jpeg
 	beton_writer_close(&writer);
 }
 
-/* Free bytes behind the last value. */
+/* Free bytes after the last value. */
 static uint64_t measure_tail(const char *path)
 {
 	beton_reader *reader = open_good(path);
@@ -85,7 +85,7 @@ static uint64_t load(const uint8_t *from)
 	return value;
 }
 
-/* Adds to the number there if it is a place behind `limit`. */
+/* Adds to the number there if it is a place after `limit`. */
 static void move(uint8_t *number, uint64_t limit, uint64_t by)
 {
 	uint64_t value = load(number);
@@ -93,7 +93,7 @@ static void move(uint8_t *number, uint64_t limit, uint64_t by)
 	memcpy(number, &value, sizeof(value));
 }
 
-/* Puts `by` zeros in at `at`, and moves what points behind. */
+/* Puts `by` zeros in at `at`, and moves pointers past it. */
 static void insert_zeros(const char *path, uint64_t at, uint64_t by)
 {
 	file_content file = read_file(path);

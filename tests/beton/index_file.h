@@ -14,10 +14,10 @@ enum {
 
 typedef struct index_file {
 	bool plain;        /* without extension block, as FFCV's are */
-	bool tight;        /* so many samples that their metadata leave less than 200 bytes in front of the pages */
-	uint64_t tail;     /* free bytes behind the last value; INDEX_ALL: what comes */
+	bool tight;        /* so many samples that their metadata leave less than 200 bytes before the pages */
+	uint64_t tail;     /* free bytes after the last value; INDEX_ALL: as it comes */
 	uint32_t shift;    /* the allocation table is that many bytes further, at most 512 */
-	uint32_t page_gap; /* a page without a value behind the first one */
+	uint32_t page_gap; /* a page without a value after the first page */
 } index_file;
 
 /* Makes the file `name` in the folder; returns its path. */

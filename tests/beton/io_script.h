@@ -11,7 +11,7 @@
 
 #include <beton/io.h>
 
-/* What happens to a read that touches bytes from `from` to `to`. */
+/* Action for a read that touches bytes from `from` to `to`. */
 typedef enum io_script_what {
 	IO_SCRIPT_NOTHING = 0,
 	IO_SCRIPT_FAIL,     /* code, message */
@@ -36,7 +36,7 @@ typedef struct io_script {
 	const char *message;
 	uint64_t most; /* bytes that a call reads; 0: all */
 	char identity[16];
-	/* What was done: */
+	/* Record of the calls: */
 	bool cancelled;
 	int calls, running, most_running, held, closed, announcements;
 	uint64_t largest; /* read */
@@ -49,7 +49,7 @@ void io_script_destroy(io_script *script);
 /* Describes the source. name: "script:data". */
 beton_io io_script_io(io_script *script);
 
-/* Reads that touch these bytes do this from now on, and those that are held go on. */
+/* From now on, reads that touch these bytes do this; held reads go on. */
 void io_script_do(io_script *script, io_script_what what, uint64_t from, uint64_t to);
 
 /* Waits until as many reads are held. */

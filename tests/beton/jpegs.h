@@ -46,7 +46,7 @@ uint8_t *textured_pixels(uint32_t width, uint32_t height);
 /* Writes anew with libjpeg's own optimal tables and a restart marker every `interval` MCUs; returns the size. */
 size_t jpeg_optimized_size(const uint8_t *data, size_t size, unsigned int interval);
 
-/* The bytes behind the first marker of that kind; NULL: there is none. Only what precedes the first scan counts. */
+/* The bytes after the first marker of that kind; NULL: none. Only what precedes the first scan counts. */
 const uint8_t *jpeg_find_marker(const uint8_t *data, size_t size, uint8_t marker);
 
 #endif

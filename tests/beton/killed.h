@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Kills a process at each of its system calls. The parent traces the child with ptrace and kills it at its k-th stop:
- * stop 0 is in front of all calls, odd ones are in front of a call, even ones behind it, which leaves the same files as
- * in front of the next one. */
+ * stop 0 is before all calls, odd stops are before a call, even stops after it, which leaves the same files as just
+ * before the next call. */
 #ifndef TESTS_BETON_KILLED_H
 #define TESTS_BETON_KILLED_H
 

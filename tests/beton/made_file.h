@@ -35,7 +35,7 @@ typedef struct made_options {
 	bool unordered;  /* the table backwards, and the flag not set */
 	bool plain;      /* no extension block, and text without a dictionary */
 	bool raster;     /* note is a raster of MADE_RASTER_WIDTH x MADE_RASTER_HEIGHT pixels, 16 bits, 3 channels */
-	bool compact;    /* blobs right behind the metadata, the rest right behind them: small, and legal to read */
+	bool compact;    /* blobs right after the metadata, the rest right after them: small, and legal to read */
 	const char *facts;
 } made_options;
 
@@ -66,7 +66,7 @@ void seal_file(made_file *file, int what);
 void poke(made_file *file, uint64_t offset, uint64_t value, size_t bytes);
 uint64_t peek(const made_file *file, uint64_t offset, size_t bytes);
 
-/* What was put in: a sample's text (with its NUL; its size is returned), element i of its vector. */
+/* Values put in: a sample's text (with its NUL; its size is returned), element i of its vector. */
 size_t made_text(uint64_t sample, char *text);
 float made_element(uint64_t sample, uint32_t i);
 

@@ -15,7 +15,7 @@ void make_pictures(void);
 void free_pictures(void);
 const file_content *picture_of(uint64_t sample);
 
-/* flags: those of the writer. */
+/* flags: the writer's. */
 void write_picture_file(const char *path, uint32_t flags);
 
 beton_value value_of(const char *path, uint64_t sample, uint32_t field);

@@ -20,7 +20,7 @@ typedef struct shard_kind {
 /* Makes a .beton file with the fields 'number' (int) and 'text' (bytes). 0, or -1. */
 int make_shard(const char *path, shard_kind kind);
 
-/* The text of an index with a right checksum in place of its own: new memory. NULL: it is no JSON object. */
+/* The text of an index with a right checksum in place of its own: new memory. NULL: not a JSON object. */
 char *sealed(const char *text, size_t size);
 
 #endif

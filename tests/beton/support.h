@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of libbeton and its tools share. Functions fail the running test when the system refuses something. */
+ * Shared by the tests of libbeton and its tools. Functions fail the running test when the system refuses something. */
 #ifndef TESTS_BETON_SUPPORT_H
 #define TESTS_BETON_SUPPORT_H
 
-/* cmocka.h needs these in front of it. */
+/* cmocka.h needs these before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -66,7 +66,7 @@ static int setup(void **state)
 	beton_writer_options options;
 	beton_writer_options_init(&options);
 	options.page_size = PAGE;
-	options.flags = BETON_WRITER_NO_EXTENSION; /* each check has to hold where no checksum is in front of it */
+	options.flags = BETON_WRITER_NO_EXTENSION; /* each check has to hold without a checksum before it */
 	beton_writer *writer;
 	assert_int_equal(beton_writer_open(&writer, path, fields, FIELDS, &options, NULL), BETON_OK);
 	uint8_t bytes[64] = {1, 2, 3};
@@ -106,7 +106,7 @@ static void test_every_code_has_a_name(void **state)
 	assert_non_null(beton_status_text(-9999));
 }
 
-/* What is left of a file after a cut is never taken for a whole one. */
+/* A cut file is never taken for a whole one. */
 static void expect_cuts_refused(const char *name, const file_content *content, uint64_t dense_until,
 				uint64_t dense_from)
 {
@@ -148,7 +148,7 @@ static void test_2_versions(void **state)
 	restore();
 }
 
-/* What a file is instead, if its beginning tells, whatever its name. */
+/* The kind of a wrong file, if its beginning shows it, whatever its name. */
 static void test_other_files(void **state)
 {
 	(void)state;
@@ -269,8 +269,7 @@ static void test_8_names(void **state)
 	beton_reader_close(&reader);
 	patch_file(path, HEADER + 1, "label\0", 6);
 	expect_refusal(path, BETON_FORMAT);
-	/* Nothing that is no text may reach a terminal or a log: controls, also those of 8 bits, and what is not UTF-8.
-	 */
+	/* Only text may reach a terminal or a log: no controls, not even of 8 bits, and only UTF-8. */
 	static const struct {
 		const char *name, *shown;
 	} names[] = {
@@ -409,7 +408,7 @@ static void test_10_allocation_entries(void **state)
 		{0, table, UINT64_MAX},                  /* the same */
 		{0, PAGE - 1, 2},                        /* crosses a page */
 		{0, PAGE, PAGE + 1},                     /* larger than a page */
-		{0, table + 1, 0},                       /* empty, but behind the pages */
+		{0, table + 1, 0},                       /* empty, but after the pages */
 		{0, PAGE + 30, 40},                      /* overlaps */
 		{1, PAGE + 24, 24},                      /* exactly on another */
 	};
@@ -439,7 +438,7 @@ static void test_10_allocation_entries(void **state)
 	restore();
 }
 
-/* FFCV gives an empty blob the pointer of the blob behind it, and a first one a place in front of the pages. */
+/* FFCV gives an empty blob the pointer of the next blob, and an empty first blob a place before the pages. */
 static void test_10_empty_blobs_share_pointers(void **state)
 {
 	(void)state;

@@ -21,7 +21,7 @@ static const char *path;
 /* A good file, and an edited copy of it. */
 typedef struct dataset {
 	const char *name;
-	uint8_t *data; /* ROOM bytes of zeros behind size */
+	uint8_t *data; /* ROOM bytes of zeros after size */
 	size_t size;
 	beton_file_info info;
 	beton_field fields[FIELDS_MAX];
@@ -86,7 +86,7 @@ static void write_sample(beton_writer *writer, const beton_field *fields, uint32
 		values[i] = (beton_input){.data = bytes, .size = 24, .integer = (int64_t)sample + 5, .real = 1.5};
 		if (fields[i].type == BETON_FIELD_IMAGE)
 			values[i].mode = BETON_IMAGE_RAW, values[i].width = 4, values[i].height = 2;
-		/* Of the first sample there are none, unless they are the first field. */
+		/* The first sample has none, unless they are the first field. */
 		if (fields[i].type == BETON_FIELD_BYTES)
 			values[i].size = sample * 3 % 7 + (i == 0);
 		if (fields[i].type == BETON_FIELD_JSON)
@@ -234,7 +234,7 @@ static void one_sample_more(void)
 	 * stored; and the room of the record that is not there must be in the file. */
 	for (int kind = 0; kind < 4; kind++) {
 		static const char *const kinds[] = {"no entries", "entries of zeros", "the last entries again",
-						    "entries in front of the table"};
+						    "entries before the table"};
 		begin("a sample more, %s", kinds[kind]);
 		poke(8, count + 1, 8);
 		if (kind == 1 || kind == 2)
@@ -333,7 +333,7 @@ static void other_descriptor(uint32_t field)
 	begin("field %u: an argument that is none", field);
 	poke(at + ARGUMENTS + 900, 1, 1);
 	end(BY_ALL);
-	begin("field %u: something behind its name", field);
+	begin("field %u: something after its name", field);
 	poke(at + 16, 'x', 1);
 	end(BY_ALL);
 	begin("field %u: no name", field);
@@ -349,8 +349,8 @@ static void other_descriptor(uint32_t field)
 	}
 }
 
-/* Other dimensions are other sizes, which only samples contradict; a dimension of 0 in front of others, and more than
- * an array can have, contradict themselves. */
+/* Other dimensions are other sizes, which only samples contradict; a dimension of 0 before others, and more than an
+ * array can have, contradict themselves. */
 static void other_dimensions(uint32_t field)
 {
 	uint64_t at = HEADER + (uint64_t)field * FIELD + ARGUMENTS;
@@ -431,12 +431,12 @@ static void edit_all(void)
 	other_entries();
 	if (base.info.num_samples)
 		other_records();
-	/* What fits small pages fits large ones. */
+	/* Values that fit small pages fit large ones. */
 	begin("pages of another size");
 	poke(4, PAGE * 2, 4);
 	end(BY_NOBODY);
 	if (base.blobs && base.info.num_samples) {
-		begin("something behind the metadata");
+		begin("something after the metadata");
 		poke(record_at(base.info.num_samples) + 5000, 1, 1);
 		end(BY_ALL);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What becomes of pictures in beton-write: rewriting, turning, modes, sizes and filters, and what is refused. */
+ * Pictures in beton-write: rewriting, turning, modes, sizes and filters, and refusals. */
 #include "support.h"
 
 #include <ftw.h>

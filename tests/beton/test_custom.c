@@ -60,7 +60,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Makes a field's type unknown, with arguments that nobody knows. */
+/* Makes a field's type unknown, with arguments that the library does not know. */
 static void forget_type(uint32_t field, uint8_t type)
 {
 	const char arguments[] = "made by another program";
@@ -74,7 +74,7 @@ static void restore(void)
 	write_file(path, content.data, content.size);
 }
 
-/* What to answer for each field, by name; type FLOAT with item_size 1: it is not known. */
+/* Answers for each field, by name; type FLOAT with item_size 1: unknown. */
 typedef struct answers {
 	beton_field fields[FIELDS];
 	int asked;
@@ -118,7 +118,7 @@ static beton_reader *open_good_described(answers *given)
 	return reader;
 }
 
-/* All values of known fields are those that were written. */
+/* All values of known fields are as written. */
 static void expect_values(const beton_reader *reader)
 {
 	beton_error err = {0};

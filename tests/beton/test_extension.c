@@ -155,7 +155,7 @@ static void expect_every_flip_found(const made_file *file, uint64_t from, uint64
 {
 	for (uint64_t at = from; at < to; at++)
 		for (int bit = 0; bit < 8; bit++) {
-			/* What sanitizers look for does not depend on the bit. */
+			/* Sanitizers' findings do not depend on the bit. */
 			if (SANITIZED && bit != (int)(at % 8))
 				continue;
 			uint8_t flipped = (uint8_t)(file->data[at] ^ 1 << bit);
@@ -173,7 +173,7 @@ static void test_15_18_every_flipped_bit(void **state)
 	made_file file = make_file(&usual);
 	save(&file);
 	assert_int_equal(find_fault(), BETON_OK);
-	/* Of the field descriptors, which are zeros for the most part, the beginnings. */
+	/* Only the beginnings of the field descriptors, which are mostly zeros. */
 	expect_every_flip_found(&file, 0, MADE_HEADER);
 	for (uint64_t i = 0; i < MADE_FIELDS; i++) {
 		uint64_t field = MADE_HEADER + i * MADE_FIELD;
@@ -204,7 +204,7 @@ static void test_1_every_truncation(void **state)
 	free(file.data);
 }
 
-/* An edit with checksums that match it: what the checks behind them say. */
+/* An edit with checksums that match it: the result of the later checks. */
 static int edit(uint64_t offset, uint64_t value, size_t bytes, int seal)
 {
 	made_file file = make_file(&usual);
@@ -224,7 +224,7 @@ static void test_versions_and_magic(void **state)
 	free(file.data);
 	assert_int_equal(edit(footer + 8, 0, 4, SEAL_FOOTER), BETON_FORMAT);
 	assert_int_equal(edit(footer + 8, 3, 4, 0), BETON_FORMAT);
-	/* What is right in version 1 is so in version 2. */
+	/* Content valid in version 1 is valid in version 2. */
 	assert_int_equal(edit(footer + 8, 2, 4, SEAL_FOOTER), BETON_OK);
 	/* A later version's block is not looked at: neither its facts nor the dictionary that the text needs. */
 	for (int kind = 0; kind < 2; kind++) {
@@ -502,7 +502,7 @@ static void test_check_arguments(void **state)
 	beton_reader_close(&reader);
 }
 
-/* A fixed sequence of edits behind which the checksums are put right. */
+/* A fixed sequence of edits, each followed by corrected checksums. */
 static void test_15_many_sealed_edits(void **state)
 {
 	(void)state;

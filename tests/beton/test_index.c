@@ -232,7 +232,7 @@ static struct {
 	const char *path;
 } removal;
 
-/* Behind the read of the footer another process takes the index out. */
+/* After the read of the footer another process takes the index out. */
 static int64_t read_and_take_out(void *context, int fd, void *to, size_t size, uint64_t offset)
 {
 	(void)context;
@@ -269,7 +269,7 @@ static void test_opened_meanwhile(void **state)
 	}
 }
 
-/* What is cleared of a file that was made up is not one of its values. */
+/* Clearing a made-up file does not clear any of its values. */
 static void test_values_in_the_index(void **state)
 {
 	(void)state;
@@ -510,7 +510,7 @@ static bool count_finding(void *context, int64_t sample, const char *message)
 	return true;
 }
 
-/* Damage behind the header costs the indexes that it hits; the check tells. */
+/* Damage after the header costs the indexes that it hits; the check reports it. */
 static void test_damaged_entries(void **state)
 {
 	(void)state;

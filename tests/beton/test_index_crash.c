@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process that adds an index, or takes it out, is killed behind every one of its system calls: the file then has the
+ * A process that adds an index, or takes it out, is killed after every one of its system calls: the file then has the
  * same samples, and the next process completes the work to the same bytes. */
 #include "support.h"
 
@@ -43,7 +43,7 @@ static void kill_everywhere(const job *killed, const char *begin, const char *do
 	uint64_t content = index_file_content(begin);
 	long k = 0;
 	bool again = true;
-	/* An odd stop leaves what the even one in front of it leaves. */
+	/* An odd stop leaves the same files as the even stop before it. */
 	for (; again; k += 2) {
 		char path[512];
 		snprintf(path, sizeof(path), "%s", index_file_copy(begin, "a.beton"));
@@ -54,7 +54,7 @@ static void kill_everywhere(const job *killed, const char *begin, const char *do
 		one.path = path;
 		again = killed_at(run, &one, k);
 		assert_int_equal(index_file_content(path), content);
-		/* What a killed removal left is completed by adding, and then removed. */
+		/* Adding completes the rest of a killed removal, which is then removed. */
 		job complete = {.path = path, .side = killed->side};
 		if (killed->remove)
 			assert_int_equal(run(&complete), BETON_OK);

@@ -66,7 +66,7 @@ static bool has_index(const char *path)
 
 /* ---- another process ---- */
 
-/* What another process does in front of the first call of a kind, and what comes of it. */
+/* Another process's action before the first call of a kind, and its result. */
 static struct {
 	failing_call at;
 	void (*act)(void);
@@ -156,7 +156,7 @@ static void test_another_process_was_faster(void **state)
 	assert_int_equal(report.place, BETON_INDEX_BESIDE);
 	take_out();
 	assert_true(index_file_same(path, before));
-	/* The index that is taken out is the one that is there. */
+	/* The present index is taken out. */
 	add_in_file();
 	report = run_beside(&(job){.path = path, .remove = true}, CALL_LOCK, make_another_index, 0);
 	assert_true(report.changed);
@@ -207,7 +207,7 @@ static void test_two_names(void **state)
 	}
 }
 
-/* ---- a file that is no index ---- */
+/* ---- a file that is not an index ---- */
 
 static void test_a_file_of_somebody_else(void **state)
 {
@@ -222,11 +222,11 @@ static void test_a_file_of_somebody_else(void **state)
 	assert_int_equal(notes.size, 17);
 	assert_memory_equal(notes.data, "notes of somebody", 17);
 	free(notes.data);
-	/* In the file there is no need of the name. */
+	/* An index in the file does not need the name. */
 	assert_int_equal(run_good(&(job){.path = path}).place, BETON_INDEX_IN_FILE);
 	take_out();
 	assert_true(exists(side_of(path)));
-	/* Where there is no room the name is needed. */
+	/* Without room in the file the name is needed. */
 	snprintf(path, sizeof(path), "%s",
 		 index_file_make("b.beton", &(index_file){.plain = true, .tight = true, .tail = 200}));
 	write_file(side_of(path), "", 0);
@@ -285,7 +285,7 @@ static void test_written_anew(void **state)
 
 static uint64_t content;
 
-/* Whatever happened, the samples are those of before, and the next call completes the work. */
+/* In every case the samples are as before, and the next call completes the work. */
 static void check_after(const job *wanted, const char *begin, const char *done)
 {
 	fault.first = -1;
@@ -294,7 +294,7 @@ static void check_after(const job *wanted, const char *begin, const char *done)
 	/* A file that cannot be opened to write gets a side file. */
 	if (!wanted->remove && !wanted->side && exists(side_of(path)))
 		take_out();
-	/* What a removal that failed left is completed by adding, and then removed. */
+	/* Adding completes the rest of a failed removal, which is then removed. */
 	if (wanted->remove)
 		run_good(&(job){.path = path, .side = wanted->side});
 	run_good(wanted);

@@ -394,7 +394,7 @@ static void large_requests(void **state)
 		beton_reader_close(&file);
 		io_script_destroy(&script);
 	}
-	/* What opening reads, and one request for each of metadata, table and three parts of checksums. */
+	/* The requests of opening, and one for each of metadata, table and three parts of checksums. */
 	if (calls[1] > 12 || calls[0] <= calls[1])
 		fail_msg("%d requests, %d of the default size", calls[1], calls[0]);
 }

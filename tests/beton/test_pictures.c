@@ -83,7 +83,7 @@ static uint8_t *decode(const uint8_t *data, uint64_t size, uint32_t width, uint3
 	return pixels;
 }
 
-/* What is transparent is seen in front of white, unless alpha is dropped. */
+/* Transparent pixels are blended with white, unless alpha is dropped. */
 static bool blended = true;
 
 static void expected_pixel(picture_kind kind, uint32_t x, uint32_t y, uint8_t rgb[3])
@@ -299,7 +299,7 @@ static const jpeg_sort sorts[] = {
 
 enum { SORTS = sizeof(sorts) / sizeof(sorts[0]), SIDES = 3 };
 
-/* Of pictures whose last blocks and MCUs are whole, cut, and filled up. */
+/* Sides of pictures whose last blocks and MCUs are whole, cut, and filled up. */
 static const uint32_t sides[SIDES][2] = {{160, 128}, {195, 113}, {121, 200}};
 
 static void write_twins(int side, const uint8_t *pixels)
@@ -335,7 +335,7 @@ static void check_twins(const char *options)
 	beton_reader_close(&reader);
 }
 
-/* What this project's decoder reads is what libjpeg reads from a progressive JPEG of the same coefficients. */
+/* This project's decoder reads the same as libjpeg from a progressive JPEG of the same coefficients. */
 static void test_progressive_twins(void **state)
 {
 	(void)state;

@@ -258,7 +258,7 @@ static void damaged_descriptors_are_refused(void **state)
 		if (!strstr(message, cases[i].message))
 			fail_msg("'%s' does not say '%s'", message, cases[i].message);
 	}
-	/* Behind the arguments are zeros. */
+	/* Zeros follow the arguments. */
 	write_file(path, content.data, content.size);
 	patch_file(path, HEADER + DESCRIPTOR + ARGUMENTS + 16, "x", 1);
 	expect_damage(path, BETON_FORMAT);

@@ -20,8 +20,8 @@
 
 static const char *path;
 
-/* The number of allocations that succeed before the one that fails; below 0: all succeed. The linker puts these
- * functions in front of the C library's for the objects of libbeton. */
+/* The number of allocations that succeed before one fails; below 0: all succeed. The linker puts these functions before
+ * the C library's for the objects of libbeton. */
 static atomic_long countdown = -1;
 
 static bool fails(void)
@@ -223,7 +223,7 @@ static void *read_all(void *argument)
 	return NULL;
 }
 
-/* What is made at first need (the index, dictionaries, facts, the bits of good pieces) is made while others read. */
+/* State made at first need (the index, dictionaries, facts, the bits of good pieces) is made while others read. */
 static void test_threads_share_a_reader(void **state)
 {
 	(void)state;
@@ -340,7 +340,7 @@ static void test_37_every_allocation_fails(void **state)
 		write_file(path, file.data, file.size);
 		free(file.data);
 		expect_failures_told(use_reader);
-		/* What it holds as pictures are none; one raw picture is enough. */
+		/* Its picture values are not pictures; one raw picture is enough. */
 		file = make_file(
 			&(made_options){.samples = 1, .dictionary = true, .unordered = unordered, .facts = "{}"});
 		write_file(path, file.data, file.size);
@@ -407,7 +407,7 @@ static void test_14_23_24_every_read_fails(void **state)
 	}
 }
 
-/* Integers by pieces are those of beton_reader_value. */
+/* Integers by pieces equal beton_reader_value's. */
 static void test_integers_at_once(void **state)
 {
 	(void)state;

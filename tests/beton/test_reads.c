@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a reader reads, and how often: metadata, allocation table and checksums of many samples by a few reads, the same
+ * A reader's reads and their number: metadata, allocation table and checksums of many samples by a few reads, the same
  * content with any cache. */
 #include "support.h"
 
@@ -308,7 +308,7 @@ static void read_by_many(const char *path, const char *other, size_t most)
 	beton_cache_close(&options.cache);
 }
 
-/* Readers of one cache decompress with the same contexts, of 100 KB each, and those of one content with the same
+/* Readers of one cache decompress with the same contexts, of 100 KB each, and readers of one content with the same
  * dictionaries: there may be thousands. */
 static void test_readers_share_what_decompresses(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beton_repair: what damage did not touch is saved, byte for byte, and what is lost is told. */
+ * beton_repair: undamaged content is saved, byte for byte, and losses are reported. */
 #include "support.h"
 
 #include <stdio.h>
@@ -168,7 +168,7 @@ static void test_damaged_samples(void **state)
 	}
 }
 
-/* Under a damaged checksum of the metadata nobody knows which number is wrong: kept and counted, or left out. */
+/* A damaged checksum of the metadata does not show which number is wrong: kept and counted, or left out. */
 static void test_damaged_metadata(void **state)
 {
 	(void)state;
@@ -197,7 +197,7 @@ static void test_damaged_block(void **state)
 	expect_the_others();
 }
 
-/* Cut at many places: what stands in front of the cut is saved. */
+/* Cut at many places: content before the cut is saved. */
 static void test_cut_files(void **state)
 {
 	(void)state;
@@ -280,7 +280,7 @@ static void test_compressed_fields(void **state)
 {
 	(void)state;
 	made_file file = make_file(&(made_options){.samples = 6, .dictionary = true});
-	/* Its pictures are no JPEGs, but for the raw ones. */
+	/* Its pictures are raw or not JPEGs. */
 	for (int cut = 0; cut < 2; cut++) {
 		write_file(path, file.data, file.size - (size_t)cut);
 		beton_repair_report report = repair_good(true);
@@ -332,8 +332,8 @@ static void test_hopeless_files(void **state)
 	assert_int_equal(report.kept, 0);
 }
 
-/* A writer of FFCV that is killed while it writes the metadata leaves zeros behind what it wrote. A record of zeros is
- * then no sample, though for bytes it reads as one without content. */
+/* A writer of FFCV that is killed while it writes the metadata leaves zeros after the written part. A record of zeros
+ * is then not a sample, though its bytes read as a sample without content. */
 static void test_6_metadata_written_in_part(void **state)
 {
 	(void)state;
@@ -390,7 +390,7 @@ static void test_searched_pictures(void **state)
 	assert_int_equal(unlink(repaired), 0);
 }
 
-/* What damage made of a name does not cost the samples. */
+/* A damaged name does not cost the samples. */
 static void test_damaged_names(void **state)
 {
 	(void)state;
@@ -425,7 +425,7 @@ static bool stop_at_progress(void *context, uint64_t samples, uint64_t total, ui
 	return --*(int *)context > 0;
 }
 
-/* The file at path is repaired until a callback stops it: there is no output then, and no temporary file. */
+/* The file at path is repaired until a callback stops it: then neither output nor temporary file exists. */
 static void expect_stop(bool progress, int calls)
 {
 	for (int with_error = 0; with_error < 2; with_error++) {

@@ -53,7 +53,7 @@ static void check_add_rows(const resize_kernels *kernels)
 	}
 }
 
-/* Each output pixel's own number of weights; those behind it are 0. */
+/* Each output pixel's own number of weights; further weights are 0. */
 static uint32_t draw_plan(resize_axis *plan, uint32_t counts[COUNT_MAX])
 {
 	uint32_t in = 1 + draw() % IN_MAX;

@@ -167,7 +167,7 @@ static void test_fields(void **state)
 	beton_set_close(&set);
 }
 
-/* Rasters, plain in one shard and compressed in another; one with other channels is no shard of the set. */
+/* Rasters, plain in one shard and compressed in another; a file with other channels is refused. */
 static void make_raster(const char *path, uint64_t channels, beton_compression compression)
 {
 	beton_field field = {
@@ -256,7 +256,7 @@ static void test_modes(void **state)
 	assert_non_null(strstr(err.message, "set of shards"));
 }
 
-/* A file that is there twice, under another name; and one that has the same content, which is no fault. */
+/* A file that is there twice, under another name; and a file of the same content, which is allowed. */
 static void test_links(void **state)
 {
 	(void)state;
@@ -275,13 +275,13 @@ static void test_links(void **state)
 		   SAYS("'soft.beton' and 'hard.beton' are one file"));
 	make("copy.beton", (shard_kind){.samples = 3, .facts = "{\"classes\": [\"cat\", \"dog\"]}"});
 	write_set("l.betonset", BETON_SET_APPEND, SHARDS("copy.beton"));
-	/* A shard of that content which is gone is no hindrance. */
+	/* A missing shard of that content does not matter. */
 	assert_int_equal(unlink("a.beton"), 0);
 	write_set("l.betonset", BETON_SET_APPEND, SHARDS("hard.beton"));
 	beton_set *set = open_set("l.betonset");
 	assert_int_equal(beton_set_get_info(set)->num_shards, 4);
 	beton_set_close(&set);
-	/* What an older index has twice already stays. */
+	/* Shards that an older index has twice stay. */
 	assert_int_equal(rename("hard.beton", "soft.beton"), 0);
 	assert_int_equal(link("soft.beton", "hard.beton"), 0);
 	write_set("l.betonset", BETON_SET_APPEND, SHARDS("b.beton"));
@@ -328,7 +328,7 @@ static void test_mismatch(void **state)
 	beton_set_close(&set);
 }
 
-/* What is said before a file is written is what is said when it is added. */
+/* The answer before a file is written equals the answer when it is added. */
 static void test_accepts(void **state)
 {
 	(void)state;
@@ -432,7 +432,7 @@ static void test_moved(void **state)
 	set = open_set("new/x.betonset");
 	assert_int_equal(beton_set_get_info(set)->num_samples, 8);
 	beton_set_close(&set);
-	/* In memory, from a place that is no folder. */
+	/* In memory, from a place that is not a folder. */
 	file_content text = read_file("new/x.betonset");
 	const char *url = "https://host/data/x.betonset";
 	assert_int_equal(beton_set_parse(&set, url, (const char *)text.data, text.size, &err), BETON_OK);
@@ -519,7 +519,7 @@ static void test_append(void **state)
 	struct stat facts;
 	assert_int_equal(stat("ap.betonset", &facts), 0);
 	assert_int_equal(facts.st_mode & 0777, 0600);
-	/* What a killed program leaves. */
+	/* A partial file of a killed program. */
 	static char rest[65536];
 	memset(rest, '{', sizeof(rest));
 	write_file(".ap.betonset.partial", rest, sizeof(rest));
@@ -537,7 +537,7 @@ static void test_append(void **state)
 	beton_reader_close(&reader);
 }
 
-/* Stops in front of the third file. */
+/* Stops before the third file. */
 static bool stop_third(void *context, uint32_t done, uint32_t count)
 {
 	assert_int_equal(count, 3);
@@ -583,7 +583,7 @@ static int append_all(int process)
 	return 0;
 }
 
-/* Several processes add at once: no shard is lost, and those of one call stay together. Others read meanwhile. */
+/* Several processes add at once: no shard is lost, and the shards of one call stay together. Others read meanwhile. */
 static void test_many_processes(void **state)
 {
 	(void)state;

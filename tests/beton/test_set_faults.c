@@ -77,8 +77,8 @@ static void begin(beton_set_mode mode)
 
 /* ---- killed ---- */
 
-/* Goes on to the child's k-th stop: 0 is in front of all calls, odd ones are in front of a call, even ones behind it.
- * False when it ended before that. */
+/* Goes on to the child's k-th stop: 0 is before all calls, odd stops are before a call, even stops after it. False when
+ * it ended before that. */
 static bool run_to(pid_t child, long k)
 {
 	int status;
@@ -170,7 +170,7 @@ static void test_killed_while_others_wait(void **state)
 		if (other == 0)
 			_exit(write_one("c.beton", BETON_SET_APPEND, NULL) == BETON_OK ? 0 : 1);
 		assert_true(other > 0);
-		/* The lock is held by the one that stands still, or nothing keeps the other one. */
+		/* The stopped process holds the lock, or the other process is free to go on. */
 		int status, fd = open(PARTIAL, O_RDWR | O_CLOEXEC);
 		waited += killed && fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
 		if (fd >= 0)
@@ -251,7 +251,7 @@ static int end_of(pid_t child)
 	return -WEXITSTATUS(status);
 }
 
-/* What was the partial file when the wait began is an index when it ends, and another one is the partial file. */
+/* The partial file of the wait's beginning is an index at its end, and another file is the partial file. */
 static void test_file_that_became_the_index(void **state)
 {
 	(void)state;
@@ -328,7 +328,7 @@ static void test_failing_calls(void **state)
 			if (fault.hits && (result != kinds[i].code || err.code != result || !*err.message))
 				fail_msg("kind %zu, number %ld: %s: %s", i, number, beton_status_name(result),
 					 err.message);
-			/* Only the sync of the folder comes behind the rename: of the four it is the last one. */
+			/* Only the sync of the folder, the last of the four, comes after the rename. */
 			bool synced = kinds[i].kind == CALL_SYNC
 					      ? number == SYNCS - 1
 					      : kinds[i].kind == CALL_OPEN || kinds[i].kind == CALL_ALLOCATE;

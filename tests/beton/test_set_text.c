@@ -217,7 +217,7 @@ static void test_damage(void **state)
 	free(text.data);
 }
 
-/* What a later version added must not be lost. */
+/* Members that a later version added must not be lost. */
 static void test_later_version(void **state)
 {
 	(void)state;

@@ -95,7 +95,7 @@ static bool never(void *context, const beton_finding *finding)
 	return false;
 }
 
-/* What a smaller struct does not reach does not count, whatever stands there. */
+/* Members beyond a smaller struct's size do not count, whatever their content. */
 static void members_beyond_the_size_do_not_count(void **state)
 {
 	(void)state;

@@ -73,7 +73,7 @@ static beton_value value_of(const beton_reader *reader, uint64_t sample, const c
 	beton_error err;
 	int index = beton_reader_find_field(reader, field);
 	if (index < 0)
-		fail_msg("there is no field '%s'", field);
+		fail_msg("no field '%s'", field);
 	if (beton_reader_value(reader, sample, (uint32_t)index, &value, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	return value;
@@ -368,7 +368,7 @@ static void npz(void **state)
 		}
 		beton_reader_close(&reader);
 	}
-	/* Nothing is left beside the output. */
+	/* The folder has no file besides the output. */
 	assert_int_equal(system("cd \"$FOLDER\" && test -z \"$(ls -A | grep '^\\.')\""), 0);
 
 	file_content whole = read_file(in_folder("a.npz"));
@@ -483,7 +483,7 @@ static void large_tar(void **state)
 	free(bytes);
 }
 
-/* A signal ends the wait for a pipe from which nothing comes. */
+/* A signal ends the wait for a silent pipe. */
 static void interrupted_tar(void **state)
 {
 	(void)state;

@@ -170,7 +170,7 @@ static void test_empty(void **state)
 	}
 }
 
-/* A chunk in the middle that is not full would move all tokens behind it. */
+/* A chunk in the middle that is not full would move all later tokens. */
 static void test_chunks(void **state)
 {
 	(void)state;
@@ -218,7 +218,7 @@ static void test_fingerprints(void **state)
 	assert_int_equal(write_raw_tokens(in_folder("one.bin"), COUNT), 0);
 	assert_int_equal(write_llmc_tokens(in_folder("other.bin"), COUNT, 0), 0);
 	uint64_t sum = fingerprint(in_folder("one.bin"));
-	assert_int_equal(fingerprint(in_folder("other.bin")), sum); /* the header is no token */
+	assert_int_equal(fingerprint(in_folder("other.bin")), sum); /* the header does not count */
 	const uint16_t token = 5;
 	patch_file(in_folder("other.bin"), 1024 + 2 * (COUNT - 1), &token, sizeof(token));
 	assert_int_not_equal(fingerprint(in_folder("other.bin")), sum);

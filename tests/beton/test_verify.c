@@ -36,14 +36,14 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* What a check found. */
+/* Findings of a check. */
 typedef struct found {
 	uint64_t count;
 	struct {
 		beton_finding finding;
 		char message[BETON_ERROR_MESSAGE_SIZE];
 	} list[FOUND_MAX];
-	uint64_t stop_at; /* the number of calls, of findings or of progress, after which to stop */
+	uint64_t stop_at; /* stop after so many calls, of findings or of progress */
 	uint64_t progress;
 	uint64_t samples;
 } found;
@@ -231,7 +231,7 @@ static void test_structure(void **state)
 	expect_finding(0, BETON_FORMAT, "allocation table", entry + 24, 2, "overlap");
 }
 
-/* The block's own faults: what is behind them is looked at nevertheless. */
+/* The block's own faults: the rest is checked nevertheless. */
 static void test_extension_block(void **state)
 {
 	(void)state;

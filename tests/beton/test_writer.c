@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What libbeton writes: it reads back as it was given, and lies where FFCV looks for it. The check of the layout reads
- * the bytes by FFCV's rules and uses nothing of libbeton. */
+ * libbeton's output reads back as it was given, and lies where FFCV looks for it. The check of the layout reads the
+ * bytes by FFCV's rules and uses no part of libbeton. */
 #include "support.h"
 
 #include <dirent.h>
@@ -25,7 +25,7 @@ static const beton_field every_field[] = {
 	{.name = "t", .type = BETON_FIELD_TORCH_TENSOR, .dtype = "|u1", .ndim = 1, .shape = {7}},
 };
 enum { FIELDS = sizeof(every_field) / sizeof(*every_field) };
-/* What NumPy gives for these fields: 8-byte members aligned, the image (13 bytes) and bytes (16) packed. */
+/* NumPy's offsets of these fields: 8-byte members aligned, the image (13 bytes) and bytes (16) packed. */
 static const size_t offsets[FIELDS] = {0, 8, 24, 32, 48, 64, 72};
 enum { RECORD = 80 };
 
@@ -311,7 +311,7 @@ static void test_known_count(void **state)
 {
 	(void)state;
 	check_written(3000, 3000);
-	/* The data starts right behind the metadata. */
+	/* The data starts right after the metadata. */
 	beton_reader *reader = open_good(in_folder("written.beton"));
 	beton_value value;
 	assert_int_equal(beton_reader_value(reader, 0, 1, &value, NULL), BETON_OK);
@@ -319,7 +319,7 @@ static void test_known_count(void **state)
 	beton_reader_close(&reader);
 }
 
-/* 80 bytes x 30,000 need two pages, of which one was left; then twice what is needed is left. */
+/* 80 bytes x 30,000 need two pages, but one was left; then twice the need is left. */
 static void test_metadata_outgrows_its_room(void **state)
 {
 	(void)state;
@@ -420,7 +420,7 @@ static void test_scalars_only(void **state)
 	}
 	assert_int_equal(beton_writer_finish(writer, NULL), BETON_OK);
 	beton_writer_close(&writer);
-	/* Without pages there is no freedom: FFCV's file and ours are the same. */
+	/* Without pages the layout is fixed: FFCV's file and ours are the same. */
 	file_content ours = read_file(path);
 	file_content theirs = read_file(golden);
 	assert_int_equal(ours.size, theirs.size);

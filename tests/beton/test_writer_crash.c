@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A writer that is killed behind every one of its system calls: the final name then has what it had before, or the
- * whole new file; a later writer continues to the same bytes, or starts again. */
+ * A writer that is killed after every one of its system calls: the final name then has its old content, or the whole
+ * new file; a later writer continues to the same bytes, or starts again. */
 #include "support.h"
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ static void kill_everywhere(bool resume, bool had_old, long step)
 		remove(path);
 		if (had_old)
 			write_file(path, "old", 3);
-		/* What is resumable is also left by a writer that does not know that it will be killed. */
+		/* A writer that is killed unexpectedly also leaves a resumable file. */
 		const job_settings first = {.path = path, .resumable = resume};
 		bool killed = killed_at(write_job, &first, k);
 		check_final_name(had_old);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every system call and allocation of the writer fails in turn, once or from then on: the writer says so, the final
- * name has what it had before or the whole new file, nothing temporary is left behind, and what is to be continued can
- * be. */
+ * name has its old content or the whole new file, no temporary file stays, and an unfinished file can be continued. */
 #include "support.h"
 
 #include <errno.h>
@@ -153,7 +152,7 @@ static void test_27_failed_sync_is_not_continued(void **state)
 	}
 }
 
-/* Half a write, or one that a signal interrupts, is no fault. */
+/* Half a write, or an interrupted write, is not a fault. */
 static void test_24_short_writes(void **state)
 {
 	(void)state;

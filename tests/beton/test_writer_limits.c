@@ -57,7 +57,7 @@ static void test_too_many(void **state)
 	assert_false(bt_output_fits(&job));
 }
 
-/* 96 GiB of metadata, of which nothing was foreseen. */
+/* 96 GiB of metadata, without any reserved room. */
 static void test_pages_move(void **state)
 {
 	(void)state;
@@ -73,7 +73,7 @@ static void test_pages_move(void **state)
 	assert_int_equal(move.limit, limit);
 	assert_int_equal(move.delta, pages << 23);
 	assert_int_equal(move.end, (1u << 23) + (pages << 23) + limit - (1u << 23));
-	/* More metadata than pages: all of them move behind it. */
+	/* More metadata than pages: all pages move after it. */
 	move = bt_writer_page_move(&writer, many, 3);
 	assert_int_equal(move.limit, limit);
 	assert_int_equal((1u << 23) + move.delta, limit);

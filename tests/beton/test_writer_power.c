@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Case 29, loss of power: what the writer does to the disk is recorded, and every prefix of it replayed with un-synced
- * changes kept, lost, or some of each. The final name then has nothing or the whole file, and a writer that continues
- * makes the same bytes of what is left. The linker puts the functions below in front of the C library's (--wrap). */
+ * Case 29, loss of power: the writer's changes to the disk are recorded, and every prefix of them replayed with
+ * un-synced changes kept, lost, or some of each. The final name then is absent or has the whole file, and a writer that
+ * continues makes the same bytes from the rest. The linker puts the functions below before the C library's (--wrap). */
 #include "support.h"
 
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static bool ends_with(const char *text, const char *end)
 	return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
 }
 
-/* glibc has a second name for each of those that know offsets; which one is called is the compiler's choice. */
+/* glibc has a second name for each call with an offset; the compiler chooses the name. */
 #define PASTE(name, suffix) name##suffix
 #define WITH(name, suffix) PASTE(name, suffix)
 
@@ -118,7 +118,7 @@ int __wrap_unlink(const char *path)
 
 static file_content whole;
 
-/* Whether change i, of those in front of `end`, is on the disk for certain. */
+/* Whether change i, before `end`, is on the disk for certain. */
 static bool is_synced(int i, int end)
 {
 	const change *one = &changes[i];

@@ -382,7 +382,7 @@ static void test_random_files(void **state)
 	}
 }
 
-/* The same words in every text: a dictionary is worth its place, and is made again by nobody who continues. */
+/* The same words in every text: a dictionary is worth its place, and a continuing writer does not make it again. */
 static void test_dictionary(void **state)
 {
 	(void)state;

@@ -34,7 +34,7 @@ static void leave(uint64_t stop)
 {
 	const job_settings settings = {.path = in_folder("new.beton"), .resumable = true, .resume = true, .stop = stop};
 	assert_int_equal(job_write(&settings, NULL), BETON_OK);
-	/* Nothing is kept that there is nothing to continue from. */
+	/* Files without a sample to continue from are removed. */
 	assert_int_equal(access(in_folder(DATA), F_OK), stop < 200 ? -1 : 0);
 }
 
@@ -109,7 +109,7 @@ static void test_another_job(void **state)
 	expect_whole(in_folder("new.beton"));
 }
 
-/* The first page's worth of the journal stays good whatever happens behind it. */
+/* The first page's worth of the journal stays good whatever happens after it. */
 static void test_damaged_journal(void **state)
 {
 	(void)state;

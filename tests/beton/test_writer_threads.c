@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Putting samples from several threads: the same bytes as from one, whatever the order, the window and the threads; and
- * what happens to those who wait when one of them fails. */
+ * the end of waiting threads when one of them fails. */
 #include "support.h"
 
 #include <pthread.h>
@@ -76,7 +76,7 @@ static void expect_equal(const char *one, const char *two)
 	free(b.data);
 }
 
-/* What one thread writes in order, without a window. */
+/* The file that one thread writes in order, without a window. */
 static const char *reference(void)
 {
 	const char *path = in_folder("reference.beton");

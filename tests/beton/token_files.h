@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small files of tokens for tests: those of other programs, and .beton files of chunks.
+ * Small files of tokens for tests: other programs' files, and .beton files of chunks.
  */
 #ifndef TESTS_BETON_TOKEN_FILES_H
 #define TESTS_BETON_TOKEN_FILES_H

@@ -56,7 +56,7 @@ static int64_t flat_count(void)
 	return all;
 }
 
-/* Of `parts`, the first of which is two elements long. */
+/* Adds a part of `parts`; the first part is two elements long. */
 static void add_flat(struct cut *out, int set, int index, int parts)
 {
 	int64_t all = flat_count(), at = 0, begin = 0, end = all;
@@ -136,7 +136,7 @@ void cut_make(struct cut *out, enum cut_kind kind, int rank, int size)
 	}
 }
 
-/* Of the element of that number, in row-major order, of the whole tensor. */
+/* A byte of that element, in row-major order, of the whole tensor. */
 static unsigned char byte_of(const char *name, int64_t element, size_t byte, int seed)
 {
 	unsigned hash = (unsigned)seed * 2654435761u + (unsigned)element * 40503u + (unsigned)byte * 97u;

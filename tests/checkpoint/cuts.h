@@ -8,7 +8,7 @@
 
 enum cut_kind {
 	CUT_WHOLE,     /* each rank has everything */
-	CUT_FLAT,      /* a range of all tensors one behind the other, as FSDP; the first rank's is short */
+	CUT_FLAT,      /* a range of all tensors one after another, as in FSDP; the first rank's is short */
 	CUT_EMPTY,     /* the same, and every second rank has nothing */
 	CUT_ROWS,      /* the first dimension, in equal parts as far as it goes */
 	CUT_COLUMNS,   /* the second dimension; the others have vectors as a whole */
@@ -32,7 +32,7 @@ struct cut {
 /* The views, on memory that is zero. */
 void cut_make(struct cut *out, enum cut_kind kind, int rank, int size);
 
-/* What the elements have to be; seed: which model. */
+/* Expected elements; seed: which model. */
 void cut_fill(struct cut *cut, int seed);
 bool cut_is_filled(const struct cut *cut, int seed, beton_error *err);
 

@@ -54,7 +54,7 @@ static void move(struct cut *moved, const struct cut *cut, const struct place *p
 	}
 }
 
-/* What is saved is gone when its copy is made. */
+/* The saved memory is gone once its copy is made. */
 static int save_copy(const struct place *place, const dtrain_checkpoint_content *content,
 		     const dtrain_checkpoint_ranks *ranks, beton_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters of which ranks have parts: their initial values, what a graph sees of them, and checkpoints that any
- * number of parts can load.
+ * Parameters in parts on several ranks: their initial values, the graph's view of them, and checkpoints that any number
+ * of parts can load.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static const struct declaration {
 };
 enum { DECLARATIONS = sizeof(declarations) / sizeof(declarations[0]) };
 
-/* A rank of a job in which each of `parts` ranks has a part. */
+/* A rank of a job where each of `parts` ranks has a part. */
 struct model {
 	dtrain_device *device;
 	dtrain_stream *stream;
@@ -114,7 +114,7 @@ static int check_values(const struct model *model, float *(*of)(const struct mod
 	int status = open_model(&whole, 0, 1, err);
 	for (int i = 0; i < DECLARATIONS && status == BETON_OK; i++)
 		if (!is_part(dtrain_params_at(model->params, i), of(model, i), values_of(&whole, i)))
-			status = bt_fail(err, BETON_MISMATCH, "%s is no part of the whole", declarations[i].name);
+			status = bt_fail(err, BETON_MISMATCH, "%s is not a part of the whole", declarations[i].name);
 	close_model(&whole);
 	return status;
 }

@@ -109,7 +109,7 @@ static void round_trip(void **state)
 	dtrain__digest_free(&written);
 }
 
-/* Chunks are checked one by one, and those that are not asked for are not looked at. */
+/* Chunks are checked one by one, and only the requested ones. */
 static void chunks(void **state)
 {
 	(void)state;
@@ -137,7 +137,7 @@ static void chunks(void **state)
 	dtrain__digest_free(&digest);
 }
 
-/* Its bytes, but for the metadata that we do not write, are those that the format's own library wrote. */
+/* Its bytes, except metadata that we do not write, equal the file of the format's own library. */
 static void golden_file(void **state)
 {
 	(void)state;

@@ -174,7 +174,7 @@ static int save_three(const dtrain_checkpoint_ranks *ranks, void *context, beton
 		cut_fill(&member.cut, step);
 		status = begin(&member, step, 2, step == 1 ? "best" : NULL, err);
 	}
-	/* The last one is written although nobody waits for it. */
+	/* The last one is written although no rank waits for it. */
 	close_member(&member);
 	return status;
 }
@@ -205,7 +205,7 @@ static int set_limit(rlim_t bytes)
 	return getrlimit(RLIMIT_FSIZE, &limit) == 0 ? (limit.rlim_cur = bytes, setrlimit(RLIMIT_FSIZE, &limit)) : -1;
 }
 
-/* Rank 1's disk is full for the second save, which is told once, by wait or by the next begin. */
+/* Rank 1's disk is full for the second save, which is reported once, by wait or by the next begin. */
 static int save_on_a_full_disk(const dtrain_checkpoint_ranks *ranks, void *context, beton_error *err)
 {
 	struct member member;
@@ -234,7 +234,7 @@ static int save_on_a_full_disk(const dtrain_checkpoint_ranks *ranks, void *conte
 			status = bt_fail(err, BETON_STATE, "%d: %s", failure, told.message);
 	}
 	if (status == BETON_OK && dtrain_checkpoint_saver_has_failed(member.saver))
-		status = bt_fail(err, BETON_STATE, "it is told twice");
+		status = bt_fail(err, BETON_STATE, "it is reported twice");
 	if (status == BETON_OK)
 		status = dtrain_checkpoint_saver_wait(member.saver, err);
 	/* The saver is as good as new. */
@@ -263,7 +263,7 @@ static void a_failure_is_told_once(void **state)
 	}
 }
 
-/* What is wrong with the content is told by begin, on all ranks, and nothing is begun. */
+/* Begin reports faults of the content, on all ranks, and begins no save. */
 static int begin_wrongly(const dtrain_checkpoint_ranks *ranks, void *context, beton_error *err)
 {
 	struct member member;

@@ -25,7 +25,7 @@
 #define STEP "c/step-000000000120"
 
 static long calls;
-static long kill_at = -1; /* before which call this process dies */
+static long kill_at = -1; /* this process dies before that call */
 
 static void count_call(void)
 {
@@ -69,10 +69,10 @@ int fsync(int fd)
 	return 0; /* no power fails here */
 }
 
-/* What is done to one of the ranks. */
+/* A fault of one of the ranks. */
 struct fault {
 	int rank;
-	long call;    /* before which it is killed; -1: not at all */
+	long call;    /* it is killed before that call; -1: not at all */
 	rlim_t bytes; /* that a file of it may have */
 	bool begins;  /* and a thread saves */
 	int seed;
@@ -200,8 +200,8 @@ static void a_rank_is_killed(void **state)
 		 * between. */
 		long of_first = kill_at_each_call(0, begins, &olds, &news);
 		assert_true(of_first > 25 && olds > 15 && news > 10);
-		/* Nobody but rank 0 gives the folder its name: with another rank gone there is none, unless that one
-		 * had only to hear of it. */
+		/* Only rank 0 gives the folder its name: with another rank gone there is none, unless that one had only
+		 * to hear of it. */
 		news = 0;
 		assert_true(kill_at_each_call(1, begins, &olds, &news) > 10);
 		assert_int_equal(news, 2);
@@ -237,7 +237,7 @@ static void a_disk_is_full(void **state)
 	}
 }
 
-/* Names that are nearly those of shards, in a checkpoint's folder, are somebody else's. */
+/* Files with names similar to shards', in a checkpoint's folder, are left alone. */
 static void strangers_stay(void **state)
 {
 	(void)state;

@@ -119,7 +119,7 @@ static int export_set(enum dtrain_checkpoint_set set, uint64_t most, const char 
 	return files;
 }
 
-/* Whoever has saved it: as one file it is always the same. */
+/* Saved by any ranks, it is always the same as one file. */
 static void any_cut_opens_any_other(void **state)
 {
 	(void)state;
@@ -210,7 +210,7 @@ static void several_files_have_the_tensors_of_one(void **state)
 	dtrain__safetensors_close(&whole);
 }
 
-/* Nothing sharded: the three files, whatever the number of ranks. */
+/* Without shards: the three files, for any number of ranks. */
 static void whole_tensors_make_one_file_each(void **state)
 {
 	(void)state;
@@ -458,7 +458,7 @@ static void damage_is_named(void **state)
 	edit(SHARD, -3);
 	expect_damage(BETON_FORMAT, SHARD ": is damaged from byte 0 to ", true);
 	edit(SHARD, -3);
-	edit(SHARD, 20); /* the header, which nobody reads here */
+	edit(SHARD, 20); /* the header, which is not read here */
 	expect_damage(BETON_FORMAT, SHARD ": is damaged from byte 0 to ", true);
 	edit(SHARD, 20);
 	assert_int_equal(truncate(SHARD, 50), 0);
@@ -478,7 +478,7 @@ static void damage_is_named(void **state)
 	expect_damage(BETON_NOT_FOUND, STEP "/state.json: cannot open", false);
 }
 
-/* Of one file for all: one of the ranks has looked at it for both. */
+/* One file for all: one of the ranks has looked at it for both. */
 static void damage_of_one_file_is_named(void **state)
 {
 	(void)state;

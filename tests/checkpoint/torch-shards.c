@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shards of PyTorch opened as one: those that PyTorch wrote (tests/golden/make-torch-shards.py) give what its own
- * reader gives, boxes of any kind and size are put together, and what does not make up tensors is refused. Called with
- * the folder of the stored ones.
+ * Shards of PyTorch opened as one: PyTorch's own shards (tests/golden/make-torch-shards.py) read as with its reader,
+ * boxes of any kind and size are put together, and boxes that do not make up tensors are refused. Called with the
+ * folder of the stored shards.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 
 #define WORLD_MOST 8
 
-/* What a rank does; what it returns, and what is in err then, is what the test sees. */
+/* A rank's function; the test sees its result, and err. */
 typedef int world_body(const dtrain_checkpoint_ranks *ranks, void *context, beton_error *err);
 
 typedef struct world_result {

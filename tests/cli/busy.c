@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is read of how busy the cores are. */
+ * Reading how busy the cores are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

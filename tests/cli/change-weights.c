@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * change-weights IN OUT CHANGE [NAME]: a copy of a safetensors file, without metadata, in which the weights are
- * changed: "f16", "bf16", "f64": of that type; "f16-wide", "bf16-wide": rounded to it, but F32; "prefix": with
- * "module." in front of each name; "nan": the last number of tensor NAME is NaN; "drop": without the tensors whose
- * names begin with NAME; "flat": tensor NAME has one dimension; "torchvision": of a vision transformer, with
- * torchvision's names; "gamma": of a BERT, with those of the published bert-base-uncased; "extra": with a tensor more,
- * called NAME. change-weights A B differ: prints the names of the tensors that differ. */
+ * change-weights IN OUT CHANGE [NAME]: a copy of a safetensors file, without metadata, with changed weights: "f16",
+ * "bf16", "f64": of that type; "f16-wide", "bf16-wide": rounded to it, but F32; "prefix": with "module." before each
+ * name; "nan": the last number of tensor NAME is NaN; "drop": without tensors whose names begin with NAME; "flat":
+ * tensor NAME has one dimension; "torchvision": a vision transformer with torchvision's names; "gamma": a BERT with the
+ * names of the published bert-base-uncased; "extra": with a tensor more, called NAME. change-weights A B differ: prints
+ * the names of the tensors that differ. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>

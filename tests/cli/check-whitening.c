@@ -91,7 +91,7 @@ static int read_pictures(const char *path, int size, uint64_t pictures, beton_er
 	return result == BETON_END ? BETON_OK : result;
 }
 
-/* Of the variances the eigenvalue's share in the eigenvalue and the epsilon is left. */
+/* The variances become eigenvalue / (eigenvalue + epsilon). */
 static int check(void)
 {
 	double most = 0, least = 1, mirrored = 0;

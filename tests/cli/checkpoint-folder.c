@@ -19,7 +19,7 @@
 
 static int refused_with; /* what exchanging two names fails with; 0: it does not */
 static long calls;
-static long kill_at = -1; /* before which call this process dies */
+static long kill_at = -1; /* this process dies before that call */
 
 static void count_call(void)
 {
@@ -218,7 +218,7 @@ static void all_refusals(void **state)
 	unmake(&found);
 }
 
-/* What cannot be removed is no reason not to save. */
+/* A folder that cannot be removed does not prevent a save. */
 static void leftovers_that_stay(void **state)
 {
 	setup made = make(1, 5);

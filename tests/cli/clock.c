@@ -53,7 +53,7 @@ static void parts_are_the_whole(void **state)
 	assert_int_equal(clock.ns[RUN_PART_COMPUTE], 2 * MS);
 	assert_int_equal(clock.ns[RUN_PART_COMM], MS / 4);
 	assert_true(clock.ns[RUN_PART_CHECKPOINT] >= MS && clock.ns[RUN_PART_EVALUATION] >= MS);
-	/* What the steps do not tell of. */
+	/* Time that the steps do not account for. */
 	assert_true(clock.ns[RUN_PART_OTHER] >= 4 * MS - 2 * MS - 3 * MS / 4);
 }
 

@@ -127,7 +127,7 @@ int main(int argc, char **argv)
 			wrong += same(a.evaluations[i], b.evaluations[i], "val_loss", validation_tolerance, i,
 				      &worst_validation) != 0;
 			wrong += same(a.evaluations[i], b.evaluations[i], "val_count", 0, i, &ignored) != 0;
-			/* Of pictures only. */
+			/* Only for pictures. */
 			bool has = json_object_get(a.evaluations[i], "val_top1") != NULL;
 			wrong += has && same(a.evaluations[i], b.evaluations[i], "val_top1", accuracy, i, &ignored);
 			wrong += has && same(a.evaluations[i], b.evaluations[i], "val_top5", accuracy, i, &ignored);

@@ -31,7 +31,7 @@ static double hash_log(const char *path, XXH3_state_t *hash)
 	while (fgets(line, sizeof(line), file)) {
 		json_t *record = json_loads(line, 0, NULL);
 		if (!record)
-			die("a line is no JSON in", path);
+			die("a line is not JSON in", path);
 		for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
 			const json_t *value = json_object_get(record, figures[i]);
 			double number = json_number_value(value);

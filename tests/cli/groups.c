@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which parameters are updated in which way, for the options that tell. */
+ * Groups of parameters, and the options that make them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -200,7 +200,7 @@ static void class_token_and_positions_do_not_decay(void **state)
 	dtrain_device_close(&device);
 }
 
-/* Of nine residual blocks, with the stem in front of them and the last layer behind them. */
+/* Nine residual blocks, with the stem before them and the last layer after them. */
 static void layers_in_front_are_slower(void **state)
 {
 	(void)state;

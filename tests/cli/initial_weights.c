@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights under the names of other programs, and models whose last layer is no head. */
+ * Weights under the names of other programs, and models whose last layer is not a head. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@ set -eu
 dtrain=$(realpath "$1")
 make_beton=$(realpath "$2")
 compare_logs=$(realpath "$3")
-# Of whoever runs the tests: no launcher, and no peer.
+# Without the environment of a launcher that runs the tests.
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT DTRAIN_STORE_TOKEN TORCHELASTIC_RUN_ID SLURM_PROCID \
 	SLURM_STEP_NUM_TASKS OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMI_FD MPI_LOCALNRANKS PMIX_RANK PMIX_NAMESPACE HYDI_CONTROL_FD \
 	JOB_COMPLETION_INDEX
@@ -31,15 +31,15 @@ rank_processes() {
 	done
 }
 
-# What a test that failed left running.
+# Ends the processes that a failed test left running.
 end_ranks() {
 	for process in $(rank_processes); do
 		kill -KILL "${process#/proc/}" || :
 	done
 }
 
-# later_counts COMMAND...: the command, in which of an option that is there twice, which the program refuses, the later one counts. In
-# the background the command begins with exec, so that $! is the program itself.
+# later_counts COMMAND...: the command; of an option given twice, which the program refuses, the later one counts. In the background the
+# command begins with exec, so that $! is the program itself.
 later_counts() {
 	_left=$#
 	while [ "$_left" -gt 0 ]; do
@@ -99,7 +99,7 @@ wait_for() {
 	done
 }
 
-# check_times LOG: the parts of each epoch's time are all of it, and what is told of its steps adds up to them.
+# check_times LOG: the parts of each epoch's time are all of it, and its steps' times add up to them.
 check_times() {
 	grep -q '"type": "epoch"' "$1" || fail "$1 tells of no epoch: $(cat "$1")"
 	awk '

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * make-beton SET.betonset FILE...: an index of these files.
- * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL [CHANGE [FACTS [MORE]]]]]: a small .beton with raw 16 x 16
- * pictures, in which a stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that
- * are no JPEG. CHANGE 1: the pictures from right to left; 2: their right halves are mirror images of the left ones; 3:
- * all of the first pixel's colour; 4 and 5: moved by a pixel to the lower right and to the upper left, mirrored at the
- * edge; 6 and 7: the mirror images of these; MORE: with fields "flat", pictures of one colour, "coarse", half of
- * the label, "onehot", float64 [CLASSES], 1 at the label, "tags", u8 [3], the bits of the label, and "x" and "y",
- * floats, the label and minus half of it; 8: sample CORRUPT is the header of a JPEG of 16 x 16 pixels, without a
- * picture. MORE odd: in sample 5 "x" and an element of "onehot" are not numbers. The same arguments give the same file.
+ * make-beton SET.betonset FILE...: an index of these files. make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL
+ * [CHANGE [FACTS [MORE]]]]]: a small .beton with raw 16 x 16 pictures, where a stripe's place and colour give the class
+ * below noise. Sample CORRUPT (-1: none) is not a JPEG. CHANGE 1: the pictures from right to left; 2: their right
+ * halves are mirror images of the left ones; 3: all of the first pixel's colour; 4 and 5: moved by a pixel to the lower
+ * right and to the upper left, mirrored at the edge; 6 and 7: the mirror images of these; MORE: with fields "flat",
+ * pictures of one colour, "coarse", half of the label, "onehot", float64 [CLASSES], 1 at the label, "tags", u8 [3], the
+ * bits of the label, and "x" and "y", floats, the label and minus half of it; 8: sample CORRUPT is the header of a JPEG
+ * of 16 x 16 pixels, without a picture. MORE odd: in sample 5 "x" and an element of "onehot" are not numbers. The same
+ * arguments give the same file.
  */
 #include <math.h>
 #include <stdbool.h>
