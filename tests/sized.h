@@ -25,8 +25,8 @@ typedef struct sized_options {
 	int (*call)(const void *options, beton_error *err);
 } sized_options;
 
-/* The first bytes of what is good, and behind them, where there are more, `fill`, in memory of that size alone, so that
- * a sanitizer sees who reads beyond it. */
+/* The first bytes of good options, followed by `fill` for the rest, in memory of that size alone, so that a sanitizer
+ * sees reads beyond it. */
 static inline int sized_call(const sized_options *of, size_t claimed, size_t size, char fill, beton_error *err)
 {
 	char *copy = malloc(size);
@@ -63,14 +63,14 @@ static inline void sized_check(const sized_options *of)
 	}
 	for (size_t size = 0; size < sizeof(size_t); size++)
 		sized_expect(of, size, of->size, 0, BETON_INVALID_ARGUMENT);
-	/* What memory holds that nobody initialised. */
+	/* Content of uninitialised memory. */
 	sized_expect(of, 4097, 4097, 0, BETON_INVALID_ARGUMENT);
 	sized_expect(of, SIZE_MAX, of->size, 0, BETON_INVALID_ARGUMENT);
 	sized_expect(of, (size_t)UINT64_C(0x5a5a5a5a5a5a5a5a), of->size, 0, BETON_INVALID_ARGUMENT);
 }
 
 /* A function that sets defaults in a struct of `size` bytes here, and of other sizes in programs of other releases:
- * nothing behind their struct is touched. */
+ * memory after their struct is not touched. */
 static inline void sized_check_init(const char *name, size_t size, void (*call)(void *options, size_t size))
 {
 	enum { MORE = 64 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What dtrain-generate draws from. */
+ * The distribution that dtrain-generate draws from. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static void only_the_most_likely_are_drawn(void **state)
 	expect(&(sample_options){.temperature = 1, .top_k = 9, .top_p = 1}, 100, 400, 200, 200, 100);
 	expect(&(sample_options){.temperature = 1, .top_p = 0.3}, 0, 1000, 0, 0, 0);
 	expect(&(sample_options){.temperature = 1, .top_p = 0.55}, 0, 667, 333, 0, 0);
-	/* Of the three that top_k leaves, 0.5 and 0.25 of the probability. */
+	/* The first two of the three that top_k leaves, 0.5 and 0.25 of the probability. */
 	expect(&(sample_options){.temperature = 1, .top_k = 3, .top_p = 0.7}, 0, 667, 333, 0, 0);
 }
 

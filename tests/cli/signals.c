@@ -55,7 +55,7 @@ static void a_signal_has_a_stack_of_its_own(void **state)
 	run_signals_catch();
 	size_t with = depth_of(send_term);
 	assert_int_equal(run_signals_caught(), SIGTERM);
-	/* What the kernel saves of a processor's state takes more than that. */
+	/* The processor state that the kernel saves takes more than that. */
 	assert_in_range(with, 1, without + 256);
 }
 

@@ -20,7 +20,7 @@ static void distinct_logits(void **state)
 		assert_int_equal(vision_label_rank(logits, 6, label), ranks[label]);
 }
 
-/* Of equal logits each has a place of its own: exactly k of n labels are among the first k. */
+/* Equal logits have places of their own: exactly k of n labels are among the first k. */
 static void ties(void **state)
 {
 	(void)state;

@@ -48,7 +48,7 @@ def write(rank, ranks, store, checkpoint, file, folder, layout):
     dcp.save(state, storage_writer=HuggingFaceStorageWriter(
         folder, fqn_to_index_mapping=numbers, save_distributed=True, enable_consolidation=layout == "consolidated"))
     dist.destroy_process_group()
-    os._exit(0)  # without Python's own end, in which gloo's threads have been seen to abort
+    os._exit(0)  # without Python's own exit, where gloo's threads have been seen to abort
 
 
 if __name__ == "__main__":

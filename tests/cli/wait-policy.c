@@ -15,7 +15,7 @@ static void threads_that_have_their_cores(void **state)
 	(void)state;
 	assert_false(run_needs_passive_wait(1, 6, 2, 8));
 	assert_false(run_needs_passive_wait(2, 2, 1, 8));
-	/* A team of one has nobody who waits. */
+	/* In a team of one no thread waits. */
 	assert_false(run_needs_passive_wait(8, 1, 4, 2));
 	assert_false(run_needs_passive_wait(1, 0, 4, 1));
 }

@@ -22,7 +22,7 @@ static double noise(uint32_t *state)
 	return (*state >> 8) * 0x1p-23 - 1;
 }
 
-/* Correlated patches, of which `missing` coordinates are the sum of the others. */
+/* Correlated patches; `missing` coordinates are the sum of the others. */
 static void make_sums(int missing, double sums[N * N])
 {
 	uint32_t state = 5;
@@ -82,7 +82,7 @@ static void patches_become_uncorrelated(void **state)
 	}
 }
 
-/* What the patches lack is amplified by no more than the epsilon allows. */
+/* Missing directions are amplified by no more than the epsilon allows. */
 static void what_is_missing_is_bounded(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * window-loss CHECKPOINT TOKEN...: the mean cross-entropy of each token behind those before it, from the logits of
- * which dtrain-generate draws. An evaluation of these tokens as one window has the same. A text that parts from these
+ * window-loss CHECKPOINT TOKEN...: the mean cross-entropy of each token after the tokens before it, from the logits of
+ * which dtrain-generate draws. An evaluation of these tokens as one window has the same. A text that differs from these
  * tokens in each document is computed with them. */
 #include <math.h>
 #include <stdio.h>

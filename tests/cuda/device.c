@@ -135,7 +135,7 @@ static void too_much_is_refused(void **state)
 	copies_go_all_ways(state);
 }
 
-/* A copy of one stream is behind the other's, twice over. */
+/* A copy of one stream comes after the other's, twice over. */
 static void events_order_streams(void **state)
 {
 	struct job *job = *state;

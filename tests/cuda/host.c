@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The module's host side over the stand-in: the tests of device.c, each failure that CUDA may report, and what is left
- * behind after it.
+ * The module's host side over the stand-in: the tests of device.c, each failure that CUDA may report, and the state
+ * after it.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static void advice_is_given(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		standin_reset();
 		standin.failure = cases[i].failure;
-		standin.fail_at = 2; /* of opening's calls the one that counts devices */
+		standin.fail_at = 2; /* the call of opening that counts devices */
 		expect_closed(BETON_DEVICE, cases[i].text);
 	}
 }

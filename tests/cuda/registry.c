@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Modules as the registry finds, loads and refuses them. The folder of those that the build made is in
- * DTRAIN_MODULE_PATH.
+ * Modules as the registry finds, loads and refuses them. The folder of the build's modules is in DTRAIN_MODULE_PATH.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +89,7 @@ static char *folder(void)
 	return path;
 }
 
-/* What is not a module, what is the first part of one, and what must not be read. */
+/* Files that are not a module, that are the first part of one, and that must not be read. */
 static void files_that_are_no_modules(void **state)
 {
 	(void)state;

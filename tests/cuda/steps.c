@@ -42,7 +42,7 @@ static void ok(int status, const beton_error *err)
 		fail_msg("%d: %s", status, err->message);
 }
 
-/* One of each kind of layer, with what is in front of and behind them in ResNets and airbench94. */
+/* One of each kind of layer, with its neighbours in ResNets and airbench94. */
 static dtrain_tensor network(dtrain_graph *graph)
 {
 	const float mean[] = {120, 118, 104}, deviation[] = {58, 57, 57};
@@ -257,7 +257,7 @@ static dtrain_device *open_device(bool deterministic)
 	return device;
 }
 
-/* Of cuDNN's plans some can be made and not be run. */
+/* Some of cuDNN's plans can be made but not run. */
 static void plans_that_do_not_run_are_passed_over(void **state)
 {
 	(void)state;
@@ -314,7 +314,7 @@ static void without_plans_that_run_kernels_do(void **state)
 	assert_int_equal(standin.live, 0);
 }
 
-/* What compressions put on a stream, of 3 ranks, 1000 gradients and a matrix of 20 x 50. */
+/* The ops that compressions put on a stream, for 3 ranks, 1000 gradients and a matrix of 20 x 50. */
 #define OF(type, n, ...)                                              \
 	{                                                             \
 		.dtype = DTRAIN_##type, .shape = { n, {__VA_ARGS__} } \

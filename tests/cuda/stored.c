@@ -104,7 +104,7 @@ static void start(bool deterministic, long *loaded, long *made, const char *desc
 	start_op(describe_pool(), deterministic, loaded, made, description);
 }
 
-/* Of the forward and the backward op's engine. */
+/* The plans of the forward and the backward op's engine. */
 enum { PLANS = 2 };
 
 static void first_start(void)
@@ -276,12 +276,12 @@ static void timed_candidates_are_compiled_once(void **state)
 	start(false, &loaded, &made, NULL);
 	assert_int_equal(made, 0);
 	assert_in_range(loaded, 0, PLANS); /* none where our kernels were faster */
-	/* Who won says of which build of our kernels. */
+	/* The record of the winner names the build of our kernels. */
 	char command[256];
 	snprintf(command, sizeof(command),
 		 "cat '%s'/algorithms-*[0-9] | grep 'contest [0-9a-f]*[1-9a-f][0-9a-f]* ' >/dev/null", cache);
 	assert_int_equal(system(command), 0);
-	/* What is lost of the choices is told, and chosen again. */
+	/* Lost choices are reported, and made again. */
 	for_each("algorithms-*[0-9]", 1, cut);
 	start(false, &loaded, &made, "1 stored algorithms damaged");
 	assert_int_equal(made, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks whose options differ are told so at the start of a sync. Each would otherwise wait for transfers that another
- * rank never begins.
+ * Ranks with different options get an error at the start of a sync. Each would otherwise wait for transfers that
+ * another rank never begins.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -155,7 +155,7 @@ static int rank_fails_to_submit(struct rank *r, const struct seat *seat)
 	return -status;
 }
 
-/* Nobody answers rank 0's messages, of which a batch has two. */
+/* Rank 0's messages, two of a batch, get no answer. */
 static int rank_waits_for_messages(struct rank *r, bool destroys)
 {
 	int64_t data[3] = {0};
@@ -191,7 +191,7 @@ static void rank_tags(struct rank *r)
 
 	for (int i = 0; i < 4 && r->rank == 0; i++)
 		MUST(dtrain_send(r->group, &out[i], 1, DTRAIN_I64, 1, tags[i], NULL, &sends[i], &err));
-	/* The other tag first, and each waited for; a collective is not held up by what nobody has received. */
+	/* The other tag first, and each waited for; a collective is not held up by messages that are not received. */
 	for (int k = 0; k < 4 && r->rank == 1; k++) {
 		MUST(dtrain_recv(r->group, &in[k], 1, DTRAIN_I64, 0, k < 2 ? INT32_MAX : 7, NULL, &receives[k], &err));
 		MUST(dtrain_work_wait(&receives[k], &err));
@@ -241,7 +241,7 @@ static void rank_has_no_tags(struct rank *r, const struct seat *seat)
 	seat_free(seat, data);
 }
 
-/* A captured batch, whose messages and sum are those of each launch. */
+/* A captured batch, which sends and sums anew at each launch. */
 static void rank_captures(struct rank *r, const struct seat *seat)
 {
 	const struct place *place = &seat->place;

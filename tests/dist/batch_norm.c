@@ -151,7 +151,7 @@ static float pixel_at(int step, int64_t i)
 	return (float)(state >> 8) * 0x1p-23f - 1;
 }
 
-/* Copies the trainer's part of a batch to its inputs, behind the copies before. */
+/* Copies the trainer's part of a batch to its inputs, after the earlier copies. */
 static void fill(trainer *t, int step)
 {
 	MUST(t->api->stream_synchronize(t->stream, &err));
@@ -385,7 +385,7 @@ static void rank_accumulates(struct rank *r)
 	leave_seat(r, &s);
 }
 
-/* What is computed again has the moments of the first time: the bits are the same, and no call is repeated. */
+/* Recomputation uses the moments of the first time: the bits are the same, and no call is repeated. */
 static void rank_recomputes(struct rank *r, const char *mode)
 {
 	seating s;
@@ -428,7 +428,7 @@ static void rank_is_alone(struct rank *r)
 	leave_seat(r, &s);
 }
 
-/* The buffers of the trainer become rank + 1, then those of the mode. */
+/* The buffers of the trainer become rank + 1, then the mode's values. */
 static void check_mode(struct rank *r, const seating *s, dtrain_sync_buffers_mode mode)
 {
 	dtrain_sync_options options;

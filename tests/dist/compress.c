@@ -141,7 +141,7 @@ static void forget(job *j)
 	memset(j->sent, 0, (size_t)j->count * sizeof(*j->sent));
 }
 
-/* What all ranks have of it, added up or compared: on the device. */
+/* Reduces all ranks' values, added up or compared: on the device. */
 static void reduce(job *j, float *values, int64_t count, dtrain_reduce_op op)
 {
 	size_t bytes = (size_t)count * sizeof(*values);
@@ -254,7 +254,7 @@ static void check_half(struct rank *r, const char *name, double bound)
 	close_job(&j);
 }
 
-/* A step whose gradients are not finite says so, and leaves nothing behind. */
+/* A step whose gradients are not finite says so, and leaves no error. */
 static void check_overflow(job *j)
 {
 	int finite = 0;
@@ -284,7 +284,7 @@ static void check_feedback(struct rank *r, const dtrain_compression *compression
 	REQUIRE(dtrain_sync_hook_bytes(j.model.sync) > (uint64_t)j.count * sizeof(float));
 	check_overflow(&j);
 	forget(&j);
-	/* What was fed back before is gone but for some part, which is finite. */
+	/* Earlier feedback is gone but for some part, which is finite. */
 	add_errors(&j, j.given);
 	for (int64_t i = 0; i < j.count; i++)
 		REQUIRE(isfinite(j.given[i]));
@@ -415,7 +415,7 @@ static void move_state(job *j, saved *state, bool load)
 	}
 }
 
-/* A run that goes on from the saved tensors has the bits of the one that never ended. */
+/* A run that goes on from the saved tensors has the bits of an uninterrupted run. */
 static void check_resume(struct rank *r, const dtrain_compression *compression)
 {
 	static saved state;

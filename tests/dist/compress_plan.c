@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is told of compressed gradients, with real processes: the bytes that leave a rank are those that its steps
+ * Figures of compressed gradients, with real processes: the bytes that a plan counts equal the bytes that its steps
  * measure, and a sync that only plans knows them, and the memory, without the ranks.
  */
 #include <math.h>
@@ -32,7 +32,7 @@ static dtrain_sync_options options_of(const dtrain_compression *compression, int
 	return options;
 }
 
-/* Of bytes that were given to the operations of a method, those that leave a rank of n. */
+/* The bytes that leave a rank of n, of the bytes given to a method's operations. */
 static double leaving(const char *name, double given, double n)
 {
 	if (strcmp(name, "topk") == 0)
@@ -85,7 +85,7 @@ static void check(struct rank *r, dtrain_device *device, dtrain_stream *stream, 
 	sync_model_close(&model);
 }
 
-/* Whether a method is told to be for shards alone is what a sync of them does with it. */
+/* Whether a sync of shards takes a method agrees with dtrain_compression_is_for_shards. */
 static void check_shards(struct rank *r, dtrain_device *device, const dtrain_compression *compression)
 {
 	const dtrain_mesh_axis axis = {"shard", r->size};

@@ -17,12 +17,12 @@
 #include "comm/group/group.h"
 
 static struct {
-	pthread_mutex_t *mutex; /* the group's; NULL: nobody is held */
+	pthread_mutex_t *mutex; /* the group's; NULL: no thread is held */
 	pthread_t main;
 	bool destroying; /* by the main thread, which alone reads and writes it */
 	atomic_bool held;
 	sem_t taken;    /* the thread has let go of the lock, and the operation is no longer in the queue */
-	sem_t stopping; /* destroy has let go of the lock behind asking the thread to stop */
+	sem_t stopping; /* destroy has let go of the lock after asking the thread to stop */
 } window;
 
 int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);

@@ -22,7 +22,7 @@ void *device_memory(const struct place *place, size_t bytes);
 /* On the stream; download waits for it. */
 void upload(const struct place *place, void *to, const void *from, size_t bytes);
 void download(const struct place *place, void *to, const void *from, size_t bytes);
-/* The event behind all that is on the stream. */
+/* An event after all work on the stream. */
 dtrain_event *after(const struct place *place);
 
 enum { CALLS = 128 };

@@ -72,7 +72,7 @@ static struct sigaction action_of(int number)
 	return action;
 }
 
-/* What the library of a module has set when it was loaded is undone: nohup's SIGHUP, a program's own handlers. */
+/* Signal handlers that a module's library sets at loading are undone: nohup's SIGHUP, a program's own handlers. */
 static void signals_stay_as_they_are(void **state)
 {
 	struct sigaction bus = action_of(SIGBUS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank tells its peers of where it listens: they get Gloo's addresses back, and a store has room for what as
- * many ranks tell as there can be.
+ * A rank's message to its peers about where it listens: they get Gloo's addresses back, and a store has room for the
+ * messages of as many ranks as there can be.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -74,7 +74,7 @@ static void expect_addresses(const char *host, uint16_t port, int port_step, uin
 static void peers_get_the_addresses(void **state)
 {
 	(void)state;
-	/* Of 2022: each pair listens, and has no number. */
+	/* Gloo of 2022: each pair listens, and has no number. */
 	expect_addresses("192.168.0.7", 40000, 3, UINT64_MAX, 0);
 	expect_addresses("fe80::1:2", 40000, 3, UINT64_MAX, 0);
 	/* Newer. */

@@ -110,7 +110,7 @@ static void wait_for_ever(void)
 		pause();
 }
 
-/* Of two ranks on one machine that of the higher port connects to the other; it is compared as it is sent. */
+/* The rank of the higher port, of two on a machine, connects to the other; ports are compared as sent. */
 static in_port_t port_of(const uint8_t *address)
 {
 	struct sockaddr_in to;
@@ -134,7 +134,7 @@ static void wait_for_verdict(void)
 	wait_for("world/gloo/0/verdict");
 }
 
-/* As Gloo does it: newer Gloo's number is behind the sockaddr_storage. What follows makes an event of it. */
+/* As Gloo does it: newer Gloo's number follows the sockaddr_storage. The next bytes make an event of it. */
 static void connect_late(const uint8_t *address, size_t size)
 {
 	static const char more[8];
@@ -190,7 +190,7 @@ static int connect_nowhere(gloo_group *group, int peer, in_port_t own, const uin
 	return status;
 }
 
-/* Of ranks 0 and 1 one waits for the other, which does not come in the first attempt; rank 2 ends that. */
+/* In the first attempt rank 0 or 1 waits for the other in vain; rank 2 ends that. */
 static int connect_in_first_attempt(gloo_group *group, int peer, const uint8_t *address, size_t size,
 				    gloo_failure *failure)
 {
@@ -205,7 +205,7 @@ static int connect_in_first_attempt(gloo_group *group, int peer, const uint8_t *
 			poll(NULL, 0, 100);
 			MUST(dtrain_store_add(self->store, "marks", 0, &marks, &err));
 		}
-		/* For the one that has left its mark to be in Gloo. */
+		/* Time for the rank that has left its mark to be in Gloo. */
 		poll(NULL, 0, 100);
 		failure->code = BETON_PEER_LOST;
 		snprintf(failure->message, sizeof(failure->message), "it fails once");
@@ -300,7 +300,7 @@ static void meet(const char *key)
 	}
 }
 
-/* Strangers go when the group in which they were has been closed: its rank still is there. */
+/* Strangers go when their group has been closed: its rank still is there. */
 static void outlive_strangers(void)
 {
 	dtrain_group_destroy(&self->group);
@@ -311,7 +311,7 @@ static void outlive_strangers(void)
 	poll(NULL, 0, 50);
 }
 
-/* The places of the attempts, of which at many ranks there must not be five in the store. */
+/* The places of the attempts are forgotten: with many ranks the store must not hold five of them. */
 static void expect_places_forgotten(int attempts)
 {
 	for (int number = 0; number < attempts; number++) {
@@ -393,7 +393,7 @@ static void slow_events_harm_nobody(void **state)
 	expect("no-group-slow:frame and reset", 3, 0, HARMLESS ? "nothing" : NEXT_ATTEMPT);
 }
 
-/* Where Gloo is told that the wait is over, the connection that comes nevertheless ends the process. */
+/* If Gloo's wait were ended, a late connection would end the process. */
 static void late_connections_harm_nobody(void **state)
 {
 	static const char *const kinds[] = {"failure", "timeout", "nowhere"};
@@ -428,7 +428,7 @@ static void ranks_give_up_after_some_attempts(void **state)
 	       HARMLESS ? "nothing" : "gave up after 5 attempts, each on new ports; the last error: rank ");
 }
 
-/* Joining may take half an hour: whoever wants a rank to end must reach it. */
+/* Joining may take half an hour: signals must reach a rank meanwhile. */
 static void signals_reach_a_rank_that_joins(void **state)
 {
 	struct ranks ranks;

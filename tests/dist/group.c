@@ -59,14 +59,14 @@ static void rank_rounds(struct rank *r)
 	}
 }
 
-/* Two sums of which Gloo's own float16 loses a part, because of the bits that they have. */
+/* Two sums that Gloo's own float16 loses in part, because of their bits. */
 static void rank_adds_halves(struct rank *r)
 {
 	dtrain_work *work = NULL;
 	uint16_t data[] = {bt_float16(r->rank == 0 ? 21000 : 7500), bt_float16(r->rank == 0 ? 9000 : 21000)};
 	DO(dtrain_allreduce(r->group, data, 2, DTRAIN_F16, DTRAIN_SUM, NULL, &work, &err));
 	REQUIRE(bt_widen_float16(data[0]) == 28496 && bt_widen_float16(data[1]) == 29984);
-	/* All sizes, the least of which have no leading bit. */
+	/* All sizes; the least have no leading bit. */
 	enum { COUNT = 31 * 1024 };
 	uint16_t *all = malloc(COUNT * sizeof(*all));
 	REQUIRE(all);
@@ -482,7 +482,7 @@ static void stopped_rank_is_named_after_the_timeout(void **state)
 	end_store(&ranks);
 }
 
-/* As when a virtual machine is moved, or a disk is slow: half the timeout is no fault. */
+/* As when a virtual machine is moved, or a disk is slow: a pause of half the timeout is not a fault. */
 static void paused_rank_is_waited_for(void **state)
 {
 	struct ranks ranks;

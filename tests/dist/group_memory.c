@@ -54,7 +54,7 @@ static void use(dtrain_group *group, const struct place *place, dtrain_group_mem
 		REQUIRE(values[i] == (float)(i * size + size * (size - 1) / 2));
 }
 
-/* Of the whole, of a part, and of both; destroyed in front of the groups and behind them. */
+/* Memory of the whole group, of a part, and of both; destroyed before the groups and after them. */
 static void rank_has_memory(struct rank *r, bool registered)
 {
 	struct place place;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a group remembers of its last operations, with Gloo and on the device "far": while it works, and what the ranks
- * make of it after a failure.
+ * A group's record of its last operations, with Gloo and on the device "far": while it works, and the ranks' verdict
+ * from it after a failure.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -271,8 +271,8 @@ static void expect_verdict(const char *mode, int timeout_ms, int status, const c
 	end_store(&ranks);
 }
 
-/* The last rank is in no operation and asks once a second whether others failed. Where a busy machine lets it ask too
- * late, there is no sign of it, and the job is run again. */
+/* The last rank is in no operation and asks once a second whether others failed. If a busy machine lets it ask too
+ * late, it counts as silent, and the job is run again. */
 static void run_until_the_last_answers(struct ranks *ranks, const char *mode)
 {
 	for (int tries = 9;; tries--) {
@@ -315,7 +315,7 @@ static void ranks_that_differ_are_named(void **state)
 
 	(void)state;
 	expect_verdict("differs", 3000, BETON_TIMEOUT, differs, differs);
-	/* Of a part, whose ranks have other numbers. */
+	/* In a part, whose ranks have other numbers. */
 	expect_verdict("reversed", 3000, BETON_TIMEOUT, "collective #4 is allreduce of 2 i64 (sum) on ranks 1, 0 and ",
 		       "broadcast of 1 f32 (root 2) on rank 2");
 }
@@ -345,8 +345,8 @@ static void check_text(const json_t *line, const char *key, const char *expected
 	assert_string_equal(json_string_value(json_object_get(line, key)), expected);
 }
 
-/* Of a rank that was in the fourth collective, or of that which was not: it may have begun the operation that tells it
- * of the failure. */
+/* The file of a rank that was in the fourth collective, or of the rank that was not: it may have begun the operation
+ * that reports the failure to it. */
 static void check_file(const char *folder, int rank, const char *reason)
 {
 	char path[200], line[4096];
@@ -404,7 +404,7 @@ static void failure_leaves_a_file_for_each_rank(void **state)
 		check_file(folder, rank, "rank 2 has not begun");
 	end_store(&ranks);
 	assert_int_equal(rmdir(folder), 0);
-	/* What cannot be written is told with the failure, and changes nothing else. */
+	/* A file that cannot be written is reported with the failure, and changes nothing else. */
 	start_ranks(&ranks, "late", 0, 3, 3000);
 	expect_all(&ranks, -1, BETON_TIMEOUT, "; DTRAIN_HISTORY: /tmp/dtrain-history-");
 	end_store(&ranks);
@@ -446,7 +446,7 @@ static void progress_is_compared(void **state)
 	dtrain__progress_compare(ranks, 4, message, sizeof(message));
 	assert_string_equal(message, "; ranks 0, 3 have not begun allreduce #417 (bucket 3); the last that all ranks "
 				     "completed is allreduce #416 (bucket 2)");
-	/* The first rank may be the one that differs: most of them decide. */
+	/* The first rank may be the differing one: the majority decides. */
 	strcpy(ranks[0].signature, "broadcast of 8 f32");
 	ranks[0].begun = ranks[3].begun = true;
 	ranks[2].known = false;
@@ -455,7 +455,7 @@ static void progress_is_compared(void **state)
 	assert_string_equal(message,
 			    "; collective #417 is allreduce of 8 f32 on ranks 1, 3 and broadcast of 8 f32 on "
 			    "rank 0; the last that all ranks that answer completed is allreduce #416 (bucket 2)");
-	/* Some are further by more than one, and nothing is called what the one that is behind lacks. */
+	/* Some ranks are further by more than one: the message does not name the operation that the slowest lacks. */
 	ranks[0] = (group_progress){.known = true};
 	message[0] = '\0';
 	dtrain__progress_compare(ranks, 4, message, sizeof(message));

@@ -22,7 +22,7 @@ static int64_t value_of(const struct seat *seat, const int64_t *from)
 	return value;
 }
 
-/* Rank 1 calls the first group's operation only when the second's is over, which rank 0 has called behind it. */
+/* Rank 1 calls the first group's operation only when the second's is over, which rank 0 has called after it. */
 static void rank_has_lanes(struct rank *r, const struct seat *seat)
 {
 	dtrain_group_split_options options;

@@ -111,7 +111,7 @@ static int rank_forks(void)
 	return 0;
 }
 
-/* Rank 2 is told to stop, and tells the others, which are done before it is. */
+/* Rank 2 gets a stop request, and passes it to the others, which end before it does. */
 static int rank_is_told(struct rank_env *env)
 {
 	rank_meeting meeting;
@@ -327,7 +327,7 @@ static void free_job(struct job *job)
 	free(job->err);
 }
 
-/* Gone, or a zombie that whoever inherited it has not reaped yet. */
+/* Gone, or a zombie that its new parent has not reaped yet. */
 static bool is_gone(pid_t pid)
 {
 	char path[64], text[512], *state;

@@ -53,7 +53,7 @@ static void open_model(struct rank *r, struct trained *trained, const dtrain_loc
 	sync.accumulates = true;
 	sync_model_open(&trained->model, place->device, place->stream, sync_model_mesh(r->group), &sync, WIDTH, LAYERS);
 	MUST(dtrain_local_create(trained->model.sync, options, &trained->local, &err));
-	/* Those of the model do not have the ends of rounds. */
+	/* The model's own do not have the ends of rounds. */
 	dtrain_sync_trace_destroy(&trained->model.trace);
 	MUST(dtrain_sync_trace_create(trained->model.sync, &trained->model.trace, &err));
 	MUST(dtrain_sync_start(trained->model.sync, &err));
@@ -131,7 +131,7 @@ static void rank_averages(struct rank *r)
 	close_model(r, &trained);
 }
 
-/* What PyTorch 2.15 makes of the same: the four parameters 1, -2, 0.5 and 3 after each of three rounds of two ranks, by
+/* PyTorch 2.15's result for the same: the four parameters 1, -2, 0.5 and 3 after each of three rounds of two ranks, by
  * torch.optim.SGD(lr=0.7, momentum=0.9, nesterov=True) with the mean of shared - own as the gradient. */
 static void rank_equals_torch(struct rank *r)
 {
@@ -176,12 +176,12 @@ static void *capture(struct trained *trained, int step)
 	return captured;
 }
 
-/* The first gradients: those of this rank, or the mean over the ranks if that is what the step makes. */
+/* The first gradients: this rank's, or the mean over the ranks if the step computes it. */
 static void check_grads(struct trained *trained, const struct rank *r, const float *own, bool apart)
 {
 	float *all = malloc((size_t)r->size * (size_t)trained->count * sizeof(float));
 	REQUIRE(all);
-	/* What a capture sends is not in the order of the calls. */
+	/* A capture's messages are not in the order of the calls. */
 	MUST(trained->place.api->stream_synchronize(trained->place.stream, &err));
 	MUST(dtrain__group_gather_host(r->group, own, (size_t)trained->count * sizeof(float), all, &err));
 	get(trained, dtrain_params_grads(trained->model.params));
@@ -379,7 +379,7 @@ static void rank_shows(struct rank *r)
 		trained.values[i] = 1;
 	put_values(&trained);
 	MUST(dtrain_local_start(trained.local, 0, stream, &err));
-	/* In the warm-up, and behind it. */
+	/* In the warm-up, and after it. */
 	for (int step = 0; step < 3; step++) {
 		for (int64_t i = 0; i < trained.count; i++)
 			trained.values[i] = (float)(2 + step + (step ? r->rank : 0));

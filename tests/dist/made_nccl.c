@@ -96,7 +96,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
 	return begin('I');
 }
 
-/* What is not set in a part's configuration is NCCL's default, not the parent's. */
+/* A member that a part's configuration does not set is NCCL's default, not the parent's. */
 static int policy_of(const ncclConfig_t *config)
 {
 	assert_int_equal(config->blocking, 0);

@@ -8,7 +8,7 @@
 #include "train/devices/cuda/nccl/nccl_comm.h"
 
 /* Compiled with HAS_ALL_TO_ALL, HAS_WINDOWS and HAS_REGISTRATIONS for an NCCL that has calls for these, which came with
- * 2.28, 2.27 and 2.19.1. One with windows also has registrations, which nobody may then use. */
+ * 2.28, 2.27 and 2.19.1. One with windows also has registrations, which must then stay unused. */
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 0)
 #undef HAS_ALL_TO_ALL
 #endif
@@ -21,12 +21,12 @@
 
 enum { FOR_EVER = 1 << 30, UNTIL_ASLEEP = -1, NO_POLICY = -1 };
 
-/* What the made-up NCCL has been told, and how it behaves. Calls are told apart by one letter each. */
+/* The calls of the made-up NCCL, one letter each, and its behaviour. */
 extern char called[400];
 extern int polls_left;         /* so many questions are answered with "in progress" */
 extern int polls_of_a_call;    /* each call sets polls_left to this; UNTIL_ASLEEP: in progress until somebody sleeps */
 extern int yields, sleeps;     /* between polls */
-extern struct cuda_comm *seen; /* nobody waits with its mutex */
+extern struct cuda_comm *seen; /* no thread waits with its mutex */
 extern ncclResult_t outcome;   /* of what was in progress */
 extern ncclResult_t next_call; /* what the next operation returns */
 extern int version;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cuda module's use of NCCL, over an NCCL and a CUDA that are made up: what is called in which order, that
- * everything in progress is polled to its end, deadlines, aborting, and the messages. Needs no GPU.
+ * The cuda module's use of NCCL, over an NCCL and a CUDA that are made up: the calls and their order, polling of all
+ * operations in progress to their end, deadlines, aborting, and the messages. Needs no GPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,7 +131,7 @@ static void parts_go_where_they_belong(void **unused)
 	nccl->close(state);
 }
 
-/* One group for all of them, in which nothing but NCCL is called, and one wait for what goes on. */
+/* One group for all of them, with only NCCL's calls in it, and one wait for the operations in progress. */
 static void batches_are_one_group(void **unused)
 {
 	int64_t in[6] = {10, 11, 20, 21, 30, 31}, out[6] = {0}, sum[2] = {0};
@@ -293,7 +293,7 @@ static void a_split_that_does_not_end_is_aborted(void **unused)
 	assert_string_equal(called, "P(X)");
 }
 
-/* The graphs of captures keep ncclCommAbort from ending; that the kernels were told is enough. */
+/* The graphs of captures keep ncclCommAbort from ending; it suffices that the kernels stop. */
 static void captures_do_not_hold_up_aborting(void **unused)
 {
 	float data[4] = {0};
@@ -331,7 +331,7 @@ static void memory_has_a_window(void **unused)
 	assert_int_equal(nccl->memory_alloc(&device, 64, &memory, &err), BETON_OK);
 	assert_memory_equal(memory, zeros, 64);
 	state = connect_rank(0, 2, 5000);
-	/* Nothing is written before the registration has ended. */
+	/* The window is not written before the registration has ended. */
 	window = (ncclWindow_t)&fake;
 	polls_of_a_call = 3;
 	opened = window_of(state, memory, 5000, BETON_OK);
@@ -348,7 +348,7 @@ static void memory_has_a_window(void **unused)
 	assert_string_equal(called, "m0IwuwFDyf");
 }
 
-/* What one communicator has of it ends without the other's. */
+/* One communicator's window ends without the other's. */
 static void memory_has_windows_of_two(void **unused)
 {
 	void *states[2], *memory = NULL, *opened[2];
@@ -387,7 +387,7 @@ static void memory_that_cannot_be_had_is_an_error(void **unused)
 	assert_string_equal(called, "mm0f");
 }
 
-/* What is aborted has no windows any more; NCCL writes the one that was being made until then. */
+/* An aborted communicator has no windows any more; until then NCCL writes the window being made. */
 static void windows_end_with_the_communicator(void **unused)
 {
 	void *state, *opened;
@@ -463,7 +463,7 @@ static void memory_is_registered_with_two(void **unused)
 	assert_string_equal(called, "m0IgIgdFDdFDyf");
 }
 
-/* What is aborted has no registrations any more. */
+/* An aborted communicator has no registrations any more. */
 static void registrations_end_with_the_communicator(void **unused)
 {
 	void *state, *opened = NULL;

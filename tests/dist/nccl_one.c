@@ -62,7 +62,7 @@ static void expect_output(float value)
 		assert_true(host[i] == value);
 }
 
-/* As a group puts it: behind what the stream has done, and the stream goes on behind it. */
+/* As a group does: after the stream's earlier work, and the stream goes on after it. */
 static void put_operation(void *state, dtrain_group_op op)
 {
 	dtrain_group_call call = {op, out, in, COUNT, DTRAIN_F32, .reduce = DTRAIN_AVG};
@@ -138,7 +138,7 @@ static void captures_run_among_others(void **unused)
 		else
 			CHECK(api->capture_launch(captures[i % 3], stream, &err));
 		expect_output((float)i + 1);
-		/* What is marked in a capture has a time after each launch. */
+		/* Events marked in a capture have a time after each launch. */
 		CHECK(api->event_elapsed_ms(before, mark, &ms, &err));
 		assert_true(ms >= 0);
 	}

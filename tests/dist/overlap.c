@@ -35,7 +35,7 @@ static void make(made_up *self, int nodes, const dtrain_overlap_transfer *transf
 		self->transfers[i] = transfers[i];
 }
 
-/* A unit that is complete behind a node. */
+/* A unit that is complete after a node. */
 static dtrain_overlap_transfer unit(int32_t after, int32_t wait, uint64_t bytes)
 {
 	return (dtrain_overlap_transfer){.kind = DTRAIN_OVERLAP_SUM,
@@ -89,7 +89,7 @@ static void one_unit_is_exposed_whole(void **state)
 	const dtrain_overlap_totals totals = simulate(&self, 5, NULL);
 	check_totals(&totals, 70, 30);
 	check_transfer(&self, 0, 40, 70, 30);
-	/* Nothing was computed meanwhile. */
+	/* No node computed meanwhile. */
 	const dtrain_overlap_hidden hidden = dtrain_overlap_hidden_by(&self.overlap, 0);
 	assert_float_equal(hidden.ms, 0, 1e-9);
 	assert_int_equal(hidden.first, -1);
@@ -147,7 +147,7 @@ static void waits_at_the_end_add_up(void **state)
 	check_transfer(&self, 1, 40, 47, 7);
 }
 
-/* A wait within the step moves everything behind it. */
+/* A wait within the step moves all later nodes. */
 static void waits_within_the_step_delay_nodes(void **state)
 {
 	(void)state;
@@ -198,7 +198,7 @@ static void lanes_share_the_link(void **state)
 	simulate(&self, 0, &first);
 	check_transfer(&self, 0, 10, 24, 0);
 	check_transfer(&self, 1, 10, 14, 0);
-	/* Latencies run side by side: with one lane there are two of them, one behind the other. */
+	/* Latencies run side by side: with one lane there are two of them, one after the other. */
 	const dtrain_overlap_change one = {.lanes = 1};
 	simulate(&self, 3, NULL);
 	check_transfer(&self, 0, 10, 27, 0);
@@ -210,7 +210,7 @@ static void lanes_share_the_link(void **state)
 	check_transfer(&self, 0, 10, 27, 0);
 }
 
-/* The second unit is complete early, but stands behind the first one. */
+/* The second unit is complete early, but waits for the first one. */
 static void units_stand_in_line(void **state)
 {
 	(void)state;
@@ -254,7 +254,7 @@ static void costs_are_fitted(void **state)
 	dtrain_overlap_fit(transfers, line, 4, costs);
 	assert_float_equal(costs[DTRAIN_OVERLAP_SUM].latency_ms, 2, 1e-9);
 	assert_float_equal(costs[DTRAIN_OVERLAP_SUM].byte_ms, 0.01, 1e-12);
-	/* Of one size: with the latency of the fastest one. */
+	/* Transfers of one size: with the latency of the fastest one. */
 	assert_float_equal(costs[DTRAIN_OVERLAP_GATHER].latency_ms, 2.64, 1e-9);
 	assert_float_equal(costs[DTRAIN_OVERLAP_GATHER].byte_ms, (7 - 2.64) / 500, 1e-12);
 	assert_float_equal(costs[DTRAIN_OVERLAP_SCATTER].byte_ms, 0, 0);
@@ -266,7 +266,7 @@ static void costs_are_fitted(void **state)
 	const double steep[] = {1, 9, 7, 0.01};
 	dtrain_overlap_fit(transfers, steep, 4, costs);
 	assert_true(costs[DTRAIN_OVERLAP_SUM].latency_ms >= 0 && costs[DTRAIN_OVERLAP_SUM].byte_ms > 0);
-	/* What was not measured, or took no time. */
+	/* Transfers that were not measured, or took no time. */
 	const double none[] = {0, 0, 0, 0};
 	dtrain_overlap_fit(transfers, none, 4, costs);
 	assert_float_equal(costs[DTRAIN_OVERLAP_SUM].latency_ms, 0, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a process makes of its environment: which rank it is, and which cores it gets.
+ * A process's rank and cores, from its environment.
  */
 #include <fcntl.h>
 #include <setjmp.h>

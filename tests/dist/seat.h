@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For tests that are the same on the host's memory with Gloo and on the device "far": a rank's memory, whose contents
- * are those of the host at each put and get.
+ * For tests that are the same on the host's memory with Gloo and on the device "far": a rank's memory, which put and
+ * get copy from and to the host's.
  */
 #ifndef TESTS_DIST_SEAT_H
 #define TESTS_DIST_SEAT_H
@@ -15,7 +15,7 @@ struct seat {
 	struct place place; /* where far */
 };
 
-/* Modes that begin with "no-group-far-" are those of far. The rest of the mode. */
+/* Modes that begin with "no-group-far-" run on far. Returns the rest of the mode. */
 static inline const char *take_seat(struct rank *r, struct seat *seat)
 {
 	static const char far[] = "no-group-far-";

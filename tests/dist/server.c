@@ -96,7 +96,7 @@ static dtrain_update take(struct part *part)
 	return update;
 }
 
-/* Whether there was no gradient for a while. */
+/* Whether no gradient came for a while. */
 static bool is_quiet(struct part *part)
 {
 	dtrain_update update;
@@ -247,7 +247,7 @@ static void rank_is_bounded(struct rank *r)
 	close_part(&part);
 }
 
-/* All workers die at once: there is nobody left to wait for. */
+/* All workers die at once: the server has no worker left to wait for. */
 static void rank_loses_all(struct rank *r)
 {
 	struct part part;
@@ -311,7 +311,7 @@ static void a_bound_of_0_is_synchronous(void **state)
 	run_ranks("no-group-synchronous", 5);
 }
 
-/* Ends the ranks: those that kill themselves as such. */
+/* Ends the ranks; some must have killed themselves. */
 static void run_with_deaths(const char *mode, int size, int first_dead)
 {
 	struct ranks ranks;

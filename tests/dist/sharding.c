@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sharding strategies against ddp with the same ranks, on small networks of odd shapes. The numbers are those of the
- * cases that an implementation of FSDP and ZeRO has to pass: parallel.md, section 12.
+ * Sharding strategies against ddp with the same ranks, on small networks of odd shapes. The numbers refer to cases that
+ * an implementation of FSDP and ZeRO has to pass: parallel.md, section 12.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -210,8 +210,7 @@ static void half(struct rank *r)
 	REQUIRE(memcmp(got.values, right.values, sizeof(got.values)) != 0);
 }
 
-/* 12: norms are those of all gradients; an infinite one makes finite gradients 0 and its own NaN, on all ranks alike.
- */
+/* 12: norms are over all gradients; an infinite one makes finite gradients 0 and its own NaN, on all ranks alike. */
 static void norms_of(struct rank *r, dtrain_norm type)
 {
 	setup of = standard_setup(), ddp = with(of, "ddp");
@@ -279,7 +278,7 @@ static void whole_parameters(struct rank *r)
 		}
 }
 
-/* What is refused, and what a program of sharded parameters needs. */
+/* Refusals, and needs of a program of sharded parameters. */
 static void misuses(struct rank *r)
 {
 	setup of = with(standard_setup(), "zero3");

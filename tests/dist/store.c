@@ -442,7 +442,7 @@ static void lost_server_is_reported(void **state)
 	dtrain_store_server_stop(&f->server);
 	assert_int_equal(dtrain_store_set(f->client, "a", "x", 1, &err), BETON_PEER_LOST);
 	assert_non_null(strstr(err.message, "the store is gone"));
-	/* The code comes without an error record too, now from a new connection, which nobody takes. */
+	/* The code comes without an error record too, now from a new connection, which is not accepted. */
 	void *value;
 	size_t size;
 	assert_int_equal(dtrain_store_get(f->client, "a", 100, &value, &size, NULL), BETON_PEER_LOST);
@@ -516,7 +516,7 @@ static void silent_stranger_is_no_store(void **state)
 	close(fd);
 }
 
-/* A call that was given up is answered all the same, when nobody listens any more. */
+/* An abandoned call is answered all the same, when its caller no longer listens. */
 static void late_answers_are_for_nobody(void **state)
 {
 	dtrain_store *client = NULL;
@@ -544,7 +544,7 @@ static void late_answers_are_for_nobody(void **state)
 		assert_memory_equal(value, "early", 5);
 		free(value);
 		assert_int_equal(dtrain__store_look_up(client, "count", LONG_MS, &value, &size, NULL), BETON_NOT_FOUND);
-		/* What was given up may have been carried out. */
+		/* An abandoned call may have been carried out. */
 		assert_int_equal(dtrain_store_add(client, "count", 0, &sum, NULL), BETON_OK);
 		assert_in_range(sum, 0, round);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What can be done to a store from its port: by strangers, who do not know its token, and by clients that misbehave.
- * The store has a process of its own, whose memory is looked at.
+ * Attacks on a store through its port: by strangers, which do not know its token, and by clients that misbehave. The
+ * store has a process of its own, whose memory is looked at.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -177,7 +177,7 @@ static int member(const struct fixture *f)
 	return fd;
 }
 
-/* A frame of 16 MiB of which nearly all comes. False: the connection was ended before. */
+/* A frame of 16 MiB that comes nearly whole. False: the connection was ended before. */
 static bool send_most_of_a_frame(int fd)
 {
 	static char piece[1 << 20];
@@ -203,7 +203,7 @@ static void frames_of_strangers_are_not_kept(void **state)
 		close(fds[i]);
 }
 
-/* 64 MiB of frames that have begun are kept, the rest is read and refused; nobody is held up by them. */
+/* 64 MiB of frames that have begun are kept, the rest is read and refused; they hold up no other client. */
 static void unfinished_frames_of_clients_are_bounded(void **state)
 {
 	static char piece[1 << 20];
@@ -243,7 +243,7 @@ static void answers_that_nobody_reads_cost_no_copies(void **state)
 	for (int i = 0; i < MANY; i++) {
 		int status = dtrain_store_set(f->client, "large", large, sizeof(large), &err);
 
-		/* Those who have begun to read keep what was there. */
+		/* Clients that have begun to read keep the old value. */
 		assert_true(status == BETON_OK || status == BETON_NO_SPACE);
 		full += status == BETON_NO_SPACE;
 		fds[i] = member(f);
@@ -255,7 +255,7 @@ static void answers_that_nobody_reads_cost_no_copies(void **state)
 	expect_little_memory(f);
 	for (int i = 0; i < MANY; i++)
 		close(fds[i]);
-	/* What they kept is given back, as soon as the store has seen them go. */
+	/* Their memory is given back, as soon as the store has seen them go. */
 	while (dtrain_store_set(f->client, "large", large, sizeof(large), &err) == BETON_NO_SPACE)
 		;
 }
@@ -358,7 +358,7 @@ static void strangers_keep_nobody_out(void **state)
 		assert_int_equal(dtrain_store_set(store, "kept", "v", 1, &err), BETON_OK);
 		dtrain_store_close(&store);
 	}
-	/* The oldest were ended for the newest, and those who have said half of what they should will be. */
+	/* The oldest were ended for the newest, and half-introduced ones will be. */
 	assert_int_equal(receive_status(fds[0], NULL), 1);
 	assert_int_equal(receive_status(fds[1], NULL), 1);
 	assert_int_equal(receive_status(fds[2], NULL), 1);
@@ -367,7 +367,7 @@ static void strangers_keep_nobody_out(void **state)
 	expect_little_memory(f);
 }
 
-/* The store's clock, which its process shares with this one, so that nobody waits for its limits. */
+/* The store's clock, which its process shares with this one, so that the test need not wait for its limits. */
 static void let_pass(int seconds)
 {
 	atomic_fetch_add(clock_offset, (uint64_t)seconds * 1000000000);
@@ -441,7 +441,7 @@ static void frames_that_stand_still_are_ended(void **state)
 		poll(NULL, 0, 20);
 	}
 	assert_int_equal(receive_status(sending, NULL), 1);
-	/* What has been sent comes before the end, and it is not all. */
+	/* The bytes already sent come before the end, and they are not all. */
 	assert_true(recv(reading, large, sizeof(large), MSG_WAITALL) < (ssize_t)sizeof(large));
 	assert_true(is_open(idle));
 	close(sending);
@@ -451,7 +451,7 @@ static void frames_that_stand_still_are_ended(void **state)
 
 static void keys_are_counted(void **state)
 {
-	/* Of two tables that have nearly as many as there may be. */
+	/* Two tables with nearly as many keys as allowed. */
 	store_memory memory = {.keys = STORE_MAX_KEYS - 1};
 	store_table table = {.memory = &memory}, other = {.memory = &memory};
 
@@ -567,7 +567,7 @@ static void limit_of_open_files_is_told(void **state)
 	assert_int_equal(status, 0);
 }
 
-/* The store's process inherits the file of which this memory is, and its number in the environment. */
+/* The store's process inherits this memory's file, and its number in the environment. */
 static void share_clock(void)
 {
 	const char *inherited = getenv("TEST_CLOCK_FD");

@@ -602,7 +602,7 @@ static void stopped_rank_is_named_after_the_timeout(void **state)
 	stop_one("no-group-for-ever-captured", "step 7");
 }
 
-/* The store's machine is gone with a rank's: nobody can agree, but nobody waits for that either. */
+/* The store's machine is gone with a rank's: the ranks cannot agree, and do not wait for that. */
 static void silent_store_holds_up_nobody(void **state)
 {
 	const char *const modes[] = {"no-group-for-ever", "no-group-for-ever-captured"};

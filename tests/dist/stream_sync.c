@@ -231,7 +231,7 @@ static void rank_waits_for_slow_unit(struct rank *r)
 	sync_model model;
 	dtrain_sync_options options;
 	dtrain_sync_options_init(&options);
-	/* Of one layer and four, so that their sizes differ. */
+	/* Units of one layer and of four, so that their sizes differ. */
 	options.first_unit_bytes = 1000;
 	open_model_with(r, &place, &model, &options);
 	REQUIRE(dtrain_params_unit_count(model.params) == 2);
@@ -245,7 +245,7 @@ static void rank_waits_for_slow_unit(struct rank *r)
 	close_model(r, &place, &model);
 }
 
-/* What a failed step has recorded is not read; nor is there anything of a step behind the stop. */
+/* A failed step's records are not read; nor does a step after the stop record any. */
 static void rank_fails(struct rank *r)
 {
 	struct place place;

@@ -98,7 +98,7 @@ static void rank_accumulates(struct rank *r)
 		MUST(dtrain_program_run(model.program, model.stream, 3, 4, &err));
 		sync_model_check(&model, r->size, 1, 0, 3);
 		REQUIRE(sync_model_times(&model, model.trace).bytes == bytes);
-		/* Nothing is left of it. */
+		/* It leaves no trace. */
 		sync_model_fill(&model, r->rank, 4);
 		MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 		sync_model_check(&model, r->size, 1, 4, 4);
@@ -126,7 +126,7 @@ static void rank_gets_values(struct rank *r)
 		REQUIRE(values[i] == (float)(i % 500));
 	for (int i = 0; i < 64; i++)
 		REQUIRE(buffer[i] == (float)i && fixed[i] == (float)(7 * i));
-	/* What is fixed is not looked at any more. */
+	/* Fixed buffers are not read any more. */
 	for (int i = 0; i < 64; i++)
 		fixed[i] = buffer[i] = (float)(i + r->rank);
 	MUST(dtrain_sync_buffers(model.sync, model.stream, &err));
@@ -437,7 +437,7 @@ static void check_shared(struct rank *r, int positions)
 }
 
 /* Two layers, batches of BATCH samples a rank or of all of them: the ranks' gradients, added up and divided by their
- * number, are those of the whole batch. */
+ * number, equal the whole batch's. */
 static void rank_trains(struct rank *r)
 {
 	enum { IN = 12, CLASSES = 5 };

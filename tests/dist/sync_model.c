@@ -11,7 +11,7 @@ static beton_error err;
 #define FIGURE 3 /* the mean of NUMBERS inputs */
 #define NUMBERS 4
 
-/* What a rank's step has as input, as gradient of a layer's output, and as numbers. */
+/* A rank's input of a step, gradient of a layer's output, and numbers. */
 static float x_at(int rank, int step, int64_t i)
 {
 	return (float)((i * 3 + step + rank) % 5 - 1);

@@ -33,7 +33,7 @@ dtrain_mesh *sync_model_mesh(dtrain_group *group);
 void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *stream, dtrain_mesh *mesh,
 		     const dtrain_sync_options *options, int64_t width, int layers);
 void sync_model_close(sync_model *model);
-/* The sync of such a model as it would be for the options' plan_ranks; destroy it in front of its params. */
+/* The sync of such a model as it would be for the options' plan_ranks; destroy it before its params. */
 void sync_model_plan(dtrain_device *device, const dtrain_sync_options *options, int64_t width, int layers,
 		     dtrain_params **params, dtrain_sync **sync);
 
@@ -43,7 +43,7 @@ void sync_model_fill(sync_model *model, int rank, int step);
  * stride ... < ranks and the steps first .. last. */
 void sync_model_check(const sync_model *model, int ranks, int stride, int first, int last);
 
-/* The times of the step that the trace events have. Requires that those of the units sum up to exposed_ms. */
+/* The times of the step that the trace events have. Requires that the units' times sum up to exposed_ms. */
 dtrain_sync_step sync_model_times(const sync_model *model, dtrain_sync_trace *trace);
 /* Whether this unit's part of the step is more than half of exposed_ms, on rank 0; the other ranks get its answer.
  * round: unique in the test. */

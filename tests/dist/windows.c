@@ -81,7 +81,7 @@ static void evaluate(const trained *t, float y[WIDTH])
 	sync_model_download(&t->model, y, dtrain_program_data(t->evaluation, t->y), WIDTH * sizeof(*y));
 }
 
-/* Three starts. The second evaluation is compiled behind the second, so that it has windows from the third on. */
+/* Three starts. The second evaluation is compiled after the second, so that it has windows from the third on. */
 static void use(trained *t, const struct rank *r, int64_t rows, float y[EVALUATIONS][WIDTH])
 {
 	compile_evaluation(t, rows);
@@ -114,7 +114,7 @@ static void close_trained(struct rank *r, trained *t, bool groups_first)
 	sync_model_close(&t->model);
 }
 
-/* What an evaluation gives without shards and windows. */
+/* An evaluation's result without shards and windows. */
 static void evaluate_alone(struct rank *r, const struct place *place, float y[WIDTH])
 {
 	trained t;
@@ -149,7 +149,8 @@ static int rank_main(struct rank *r)
 	return 0;
 }
 
-/* Of each rank. windows: of the part whose reduce-scatters use the memory, and of the part for gathers. */
+/* Expectations for each rank. windows: of the part whose reduce-scatters use the memory, and of the part for gathers.
+ */
 typedef struct expected {
 	const char *mode;
 	int ranks, windows[2], freed; /* of all */

@@ -27,9 +27,9 @@ static void expect_ok(int status, const beton_error *err)
 
 /* ---- the task ---- */
 
-/* What the caller of the engine does, and what the task is to do wrong. */
+/* Behaviour of the engine's caller, and faults of the task. */
 static struct {
-	int64_t told_in; /* how often it was asked before it was told to stop; -1: never */
+	int64_t told_in; /* how often it was asked before the stop request; -1: never */
 	int waits;       /* under way */
 	int waited;
 	bool nothing_finite;
@@ -185,7 +185,7 @@ static beton_batch *next_batch(struct setup *s, beton_iterator **iterator, uint6
 
 /* ---- steps ---- */
 
-/* The losses of STEPS steps, as the stepper makes them. stop_at: the step in which this rank is told to; -1: never. */
+/* The losses of STEPS steps, as the stepper makes them. stop_at: the step of this rank's stop request; -1: never. */
 static void train(const char *device, bool no_capture, int64_t stop_at, double losses[STEPS])
 {
 	struct setup s;
@@ -222,7 +222,7 @@ static void train(const char *device, bool no_capture, int64_t stop_at, double l
 	tear_down(&s);
 }
 
-/* The same without a stepper: on the host, one thing behind the other. */
+/* The same without a stepper: on the host, one thing after the other. */
 static void train_by_hand(double losses[STEPS])
 {
 	struct setup s;
@@ -247,7 +247,7 @@ static void train_by_hand(double losses[STEPS])
 	tear_down(&s);
 }
 
-/* Eager, captured and replayed steps, and the loop of which they are made, compute the same bits. */
+/* Eager, captured and replayed steps, and a plain loop of the same calls, compute the same bits. */
 static void steps_are_those_of_a_plain_loop(void **state)
 {
 	(void)state;
@@ -355,7 +355,7 @@ static void a_step_without_a_batch_has_the_one_before(void **state)
 
 enum { ROUNDS = 4 * ENGINE_FEED_BUFFERS + 1 };
 
-/* What is put in one round, and what has come to the inputs. */
+/* The numbers put in one round, and the numbers that reached the inputs. */
 struct round {
 	float x[BATCH * WIDTH], got_x[BATCH * WIDTH];
 	int64_t y[BATCH], got_y[BATCH];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A good file with an extension block and compressed fields, edited, with checksums that match the edits: what is
- * behind the checksums. */
+ * A good file with an extension block and compressed fields, edited, with checksums that match the edits, to reach the
+ * code after the checksums. */
 #ifndef TESTS_FUZZ_EDITED_H
 #define TESTS_FUZZ_EDITED_H
 

@@ -31,7 +31,7 @@ static void read_value(const beton_reader *reader, const beton_value *value)
 		require(value->blob.offset >= info->metadata_offset && value->blob.offset < info->data_end &&
 				value->blob.size <= info->data_end - value->blob.offset,
 			"a blob lies between the metadata and the end of the pages");
-	/* What a value claims to be when it is decompressed costs memory; the bound on it is tested elsewhere. */
+	/* A value's claimed size after decompression costs memory; the bound on it is tested elsewhere. */
 	if (value->size > SIZE_MAX_READ)
 		return;
 	uint8_t *bytes = malloc((size_t)(value->size > value->blob.size ? value->size : value->blob.size));

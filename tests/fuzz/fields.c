@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		require(memchr(field.dtype, 0, sizeof(field.dtype)) != NULL, "a type ends");
 	}
 	const char *contradiction = bt_field_contradiction(descriptor, &field);
-	/* What cannot be written: names that are not printable, arrays without elements. */
+	/* Fields that cannot be written: names that are not printable, arrays without elements. */
 	beton_field written = field;
 	if (compressed || bt_field_format(&written, 3, page_size, again, NULL) != BETON_OK)
 		return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a fuzz target is: a function over bytes that may be anything. libFuzzer calls it, or replay.c. */
+ * A fuzz target: a function over bytes that may be anything. libFuzzer calls it, or replay.c. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 

@@ -33,7 +33,7 @@ typedef struct content {
 	size_t size;
 } content;
 
-/* The places and the entries, one behind the other, in a copy of the file or of the side file. */
+/* The places and the entries, one after the other, in a copy of the file or of the side file. */
 typedef struct sections {
 	uint8_t *places;
 	uint8_t *entries;
@@ -155,7 +155,7 @@ static sections find_sections(uint8_t *copy, bool beside)
 	return found;
 }
 
-/* Returns the place behind the last edit. */
+/* Returns the place after the last edit. */
 static size_t edit(uint8_t *bytes, size_t room, const uint8_t *data, size_t size)
 {
 	size_t behind = room;
@@ -278,7 +278,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(copy != NULL, "there is memory");
 	memcpy(copy, from->data, from->size);
 	sections found = find_sections(copy, beside);
-	require(found.entries == found.places + found.places_size, "the entries stand behind the places");
+	require(found.entries == found.places + found.places_size, "the entries stand after the places");
 	uint8_t *begin = beside ? copy : found.places;
 	size_t behind =
 		edit(begin, (size_t)(found.entries + found.entries_size - begin), data + CHOICES, size - CHOICES);

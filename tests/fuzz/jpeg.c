@@ -2,9 +2,9 @@
  *
  * Any bytes as the JPEG of a sample, from the decoder of the loader to an image of a batch. The first 8 bytes choose
  * crop and output. If the last of them is odd, the length of another JPEG follows (4 bytes, little-endian) and then
- * that JPEG, which the decoder gets first. Fault, samples and image must be those that a new decoder gives, and those
- * of libjpeg alone, which may find faults beside the crop as well. Where the whole picture can be decoded, so can the
- * crop, and has the same samples. RGB of the whole picture, at a size that the first byte chooses, is libjpeg's. */
+ * that JPEG, which the decoder gets first. Fault, samples and image must equal a new decoder's, and libjpeg's alone,
+ * which may find faults beside the crop as well. Where the whole picture can be decoded, so can the crop, and has the
+ * same samples. RGB of the whole picture, at a size that the first byte chooses, is libjpeg's. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static bool is_frame(uint8_t marker)
 	return (marker >= 0xc0 && marker <= 0xc2) || marker == 0xc9 || marker == 0xca;
 }
 
-/* What the metadata would say: the size in the frame header. False where there is none, or one that takes too long. */
+/* The metadata's size: the size in the frame header. False without one, or if it takes too long. */
 static bool find_size(const uint8_t *bytes, size_t size, beton_value *value)
 {
 	for (size_t i = 0; i + 9 < size; i++)
@@ -99,7 +99,7 @@ typedef struct job {
 	const uint8_t *choices;
 } job;
 
-/* What became of it. */
+/* The result of a decode. */
 typedef struct outcome {
 	int result;
 	beton_error err;

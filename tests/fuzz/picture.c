@@ -52,7 +52,7 @@ static void check_rewriting(const uint8_t *data, size_t size)
 	free(other);
 }
 
-/* As a raster: the facts alone are those of the samples, which come again, and are as many as they say. */
+/* As a raster: the facts alone agree with the samples, which come again, in the announced number. */
 static void check_raster(const uint8_t *data, size_t size)
 {
 	raster_image images[3];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a recipe: refused with a message that names the file, or options each of which is refused with its name,
- * or has a value whose text means the same again. */
+ * Any bytes as a recipe: refused with a message that names the file, or options that are each refused by name, or have
+ * a value whose text means the same again. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs a fuzz target over files, for where there is no fuzzing engine and for the tests: replay ROUNDS FILE...
- * Each file (a .zst is unpacked; of a folder, each file in it) is run as it is, and then ROUNDS times with a fixed
- * sequence of edits, most of them at its beginning and its end, where structure is. Without a FILE the input comes from
- * the standard input. AFL++ drives it as `afl-fuzz -i seeds/reader -o out -- replay-reader 0`. */
+ * Runs a fuzz target over files, without a fuzzing engine and for the tests: replay ROUNDS FILE... Each file (a .zst is
+ * unpacked; of a folder, each file in it) is run unchanged, and then ROUNDS times with a fixed sequence of edits, most
+ * of them at its beginning and its end, where structure is. Without a FILE the input comes from the standard input.
+ * AFL++ drives it as `afl-fuzz -i seeds/reader -o out -- replay-reader 0`. */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -58,7 +58,7 @@ static input read_input(const char *path)
 		return raw;
 	unsigned long long unpacked = ZSTD_getFrameContentSize(raw.data, raw.size);
 	if (unpacked > 1u << 30)
-		fail(path, "is no zstd file of a known size");
+		fail(path, "is not a zstd file of a known size");
 	input result = {malloc(unpacked ? (size_t)unpacked : 1), (size_t)unpacked};
 	if (!result.data || ZSTD_decompress(result.data, result.size, raw.data, raw.size) != result.size)
 		fail(path, "cannot be unpacked");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Any bytes as the index of a set of shards: refused with a message that names it, or a set whose shards are below its
- * folder and whose numbers agree. Then the same with a right checksum, so that what is behind it is reached. */
+ * folder and whose numbers agree. Then the same with a right checksum, to reach the later checks. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Four connections to a store at once. The input is a list of steps, a byte each with what it needs behind it: which
- * connection, and whether it sends bytes as they are, a frame that is well-formed but for its content, reads a part of
+ * Four connections to a store at once. The input is a list of steps, a byte each followed by its arguments: which
+ * connection, and whether it sends bytes unchanged, a frame that is well-formed but for its content, reads a part of
  * its answer, or ends and begins anew. */
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		begin_anew(&store, i, true);
 	while (dtrain__store_content_take_ready(&store.content))
 		;
-	require(store.content.members == 0 && !store.content.waiting && !store.content.ready, "nobody is left");
+	require(store.content.members == 0 && !store.content.waiting && !store.content.ready, "no member is left");
 	require(store.content.input_bytes == 0, "no frame is left");
 	dtrain__store_content_free(&store.content);
 	require(store.content.memory.bytes == 0 && store.content.memory.keys == 0, "nothing is left");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every allocation and thread start of open, start, next and close fails once: the call must say so, leak nothing (the
- * leak sanitizer looks) and leave a loader that can be closed. The linker puts the functions below in front of the C
+ * leak sanitizer looks) and leave a loader that can be closed. The linker puts the functions below before the C
  * library's (--wrap), for the objects of the loader alone. */
 #include "fixture.h"
 
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The number of calls that succeed before the one that fails; below 0: all succeed. */
+/* The number of calls that succeed before one fails; below 0: all succeed. */
 static atomic_long countdown = -1;
 
 static bool fails(void)
@@ -100,7 +100,7 @@ static bool run(const char *file, const beton_loader_options *base, long k)
 		if (code == BETON_OK || code == BETON_END)
 			continue;
 		assert_true(expected(code));
-		/* Of the order of the second epoch, which is tried again. */
+		/* Memory for the order of the second epoch, which is tried again. */
 		if (fault.sample == -1) {
 			assert_true(ends == 1 && code == BETON_NO_MEMORY);
 			missing++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the batches of an epoch hold, and that nothing but file, options, epoch and position decides it. */
+ * The content of an epoch's batches, which depends only on file, options, epoch and position. */
 #include "fixture.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { N = 101 };
 
-/* Of the pixels of planes from those of RGB, on average, in noise, which is the worst of pictures. */
+/* Distance of pixels resized by plane from pixels resized in RGB, on average, in noise, the worst of pictures. */
 #define DEFAULT_PIXELS_BOUND 1.5
 
 static char *file;
@@ -293,8 +293,8 @@ static uint8_t *first_batch(const beton_image_options *image, size_t *bytes)
 	return pixels;
 }
 
-/* JPEGs are resized by plane unless exact pixels or a filter are asked for: other bytes than those of RGB, but near. At
- * this size no picture is decoded at half of its own. */
+/* JPEGs are resized by plane unless exact pixels or a filter are asked for: other bytes than in RGB, but near. At this
+ * size no picture is decoded at half of its own. */
 static void default_pixels_come_from_planes(void **state)
 {
 	(void)state;

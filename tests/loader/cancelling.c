@@ -117,7 +117,7 @@ static void *consume(void *argument)
 	int result;
 	while ((result = beton_iterator_next(iterator, &batch, -1, NULL)) == BETON_OK)
 		beton_batch_release(&batch);
-	/* Of an epoch that ended before it was cancelled. */
+	/* The epoch may have ended before it was cancelled. */
 	while (result == BETON_END)
 		result = beton_iterator_next(iterator, &batch, -1, NULL);
 	assert_true(result == BETON_CANCELLED || result == BETON_STATE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole loaders against damaged samples, faults of the system and signals. The numbers are those of the cases that they
+ * Whole loaders against damaged samples, faults of the system and signals. The numbers refer to the cases that they
  * cover: 17 cut pictures, 18 flipped bits, 19 sizes that are not true, 21 damaged texts, 23 errors of the device, 24
  * short and interrupted reads, 25 stalls, 32 no ring, 33 no registration, 34 completions, 35 closing with reads in
  * flight, 36 direct reads, 38 no memory, 39 signals. 37 is allocation.c; the engines alone are engines.c. */
@@ -30,7 +30,7 @@ static char *file;
 static XXH64_hash_t expected; /* digest of epoch 1 without faults */
 
 static const beton_engine engines[] = {BETON_ENGINE_THREADS, BETON_ENGINE_URING};
-static int num_engines = 2; /* 1 where there is no io_uring */
+static int num_engines = 2; /* 1 without io_uring */
 
 #define FOR_EACH_ENGINE(e) for (const beton_engine *e = engines; e < engines + num_engines; e++)
 
@@ -64,7 +64,7 @@ static XXH64_hash_t add(XXH64_hash_t digest, const beton_batch *batch)
 	return XXH3_64bits_withSeed(batch->sample_ids, batch->count * sizeof(*batch->sample_ids), digest);
 }
 
-/* What is left of an epoch; every batch must come. */
+/* The rest of an epoch; every batch must come. */
 static XXH64_hash_t digest_rest(beton_iterator *iterator, XXH64_hash_t digest)
 {
 	beton_batch *batch;
@@ -100,7 +100,7 @@ static int set_up(void **state)
 	options = make_options(BETON_ENGINE_URING);
 	beton_loader *loader = open_with_faults(&options);
 	if (beton_loader_get_options(loader)->engine != BETON_ENGINE_URING) {
-		fprintf(stderr, "there is no io_uring: its cases are left out\n");
+		fprintf(stderr, "no io_uring: its cases are left out\n");
 		num_engines = 1;
 	}
 	beton_loader_close(&loader);
@@ -258,7 +258,7 @@ static void change_byte(const char *path, uint64_t sample, const char *field, ui
 	assert_int_equal(fclose(stream), 0);
 }
 
-/* Has no checksums any more: the header says that there is no extension block. */
+/* Removes the checksums: the header then has no extension block. */
 static void forget_checksums(const char *path)
 {
 	beton_reader *reader = NULL;
@@ -385,7 +385,7 @@ static void short_and_interrupted_reads(void **state)
 	no_faults();
 }
 
-/* Values are behind the gate. */
+/* Reads of values wait at the gate. */
 static void block_values(void)
 {
 	close_gate();

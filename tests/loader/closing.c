@@ -11,7 +11,7 @@ enum { N = 24, BATCH = 4, THINGS = 6 };
 
 static char *file;
 
-/* What there is to be closed. */
+/* The things to close. */
 typedef struct things {
 	beton_loader *loader;
 	beton_iterator *iterators[2];
@@ -61,7 +61,7 @@ static void close_thing(things *all, int which)
 	}
 }
 
-/* What is left works as far as it can. */
+/* The remaining things work as far as they can. */
 static void check_things(things *all)
 {
 	beton_loader_state state;

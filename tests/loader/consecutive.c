@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Iterators of several epochs: the batches are those of an iterator for each epoch, and the first of the next epoch are
- * prepared before this one has ended. */
+ * Iterators of several epochs: the batches equal the batches of an iterator for each epoch, and the first batches of
+ * the next epoch are prepared before this one has ended. */
 #include "fixture.h"
 
 #include <poll.h>
@@ -322,12 +322,12 @@ static void the_next_epoch_is_prepared_before_this_one_ends(void **state)
 		}
 		wait_for_pictures(1, AHEAD * BATCH);
 		uint64_t last = hash_batch(batch);
-		/* Nothing more can be made now; what was is being finished. */
+		/* No batch can be begun now; begun batches are being finished. */
 		atomic_store(&open_epochs_at, 1);
 		assert_int_equal(beton_iterator_next(iterator, &of_next, 0, NULL), BETON_END);
 		assert_ok(beton_iterator_next(iterator, &of_next, -1, err));
 		assert_true(of_next->epoch == 1 && of_next->position == 0);
-		/* What is leased stays as it is. */
+		/* The leased batch stays unchanged. */
 		assert_int_equal(hash_batch(batch), last);
 		beton_batch *third;
 		assert_int_equal(beton_iterator_next(iterator, &third, 0, NULL), BETON_STATE);
@@ -374,7 +374,7 @@ static void check_states(const beton_loader_options *options, uint64_t position)
 		assert_ok(beton_iterator_get_state(iterator, &states[expected.count], err));
 		left -= take(iterator, &expected) == BETON_END;
 	}
-	/* Behind the last epoch the state is that epoch's end. */
+	/* After the last epoch the state is that epoch's end. */
 	assert_ok(beton_iterator_get_state(iterator, &states[expected.count], err));
 	assert_memory_equal(&states[expected.count], &states[expected.count - 1], sizeof(*states));
 	fixture_close(&loader, &iterator);
@@ -498,8 +498,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* What a consumer does between epochs, such as an evaluation, is neither its time nor that of workers that wait for it.
- */
+/* A consumer's work between epochs, such as an evaluation, counts neither as its time nor as the time of workers that
+ * wait for it. */
 static void time_between_epochs_does_not_count(void **state)
 {
 	(void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What statistics mean. Their sums are checked where they are made: here they are given. */
+ * The meaning of statistics. Their sums are checked elsewhere: here they are given. */
 #include "fixture.h"
 
 #include <string.h>

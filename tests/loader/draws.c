@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is drawn, number for number: the same with any libm, compiler and machine. Where these numbers change, every
- * user's augmentation does. */
+ * Draws, number for number: the same with any libm, compiler and machine. If these numbers change, every user's
+ * augmentation does. */
 #include "fixture.h"
 
 #include <math.h>
@@ -76,7 +76,7 @@ static void functions_are_exact_to_two_units(void **state)
 		worst[2] = fmax(worst[2], fabs(results[4] - (double)sinl(turns * 2 * acosl(-1))));
 		worst[3] = fmax(worst[3], fabs(results[5] - (double)cosl(turns * 2 * acosl(-1))));
 	}
-	/* Of sine and cosine the absolute error counts. */
+	/* For sine and cosine the absolute error counts. */
 	if (worst[0] > 2 || worst[1] > 2 || worst[2] > 0x1p-52 || worst[3] > 0x1p-52)
 		fail_msg("exp is off by %g units, log by %g, sin by %g, cos by %g", worst[0], worst[1], worst[2],
 			 worst[3]);

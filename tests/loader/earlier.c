@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pixels of each default and exact mode are those of earlier versions, or a user's run could not be repeated.
- * Usage: test-loader-earlier DIGESTS. A line of DIGESTS is PIXELS FILTER CROP DTYPE LAYOUT WIDTH HEIGHT FLIP SEED,
- * numbers as in beton/loader.h, and the XXH3 of a batch of all of tests/golden/pictures.beton.zst, as revision 15e36f4
- * made it with libjpeg-turbo 2.1.5. Other dtypes than uint8 are normalized. */
+ * The pixels of each default and exact mode equal earlier versions', or a user's run could not be repeated. Usage:
+ * test-loader-earlier DIGESTS. A line of DIGESTS is PIXELS FILTER CROP DTYPE LAYOUT WIDTH HEIGHT FLIP SEED, numbers as
+ * in beton/loader.h, and the XXH3 of a batch of all of tests/golden/pictures.beton.zst, as revision 15e36f4 made it
+ * with libjpeg-turbo 2.1.5. Other dtypes than uint8 are normalized. */
 #include "fixture.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ static void pixels_are_those_of_earlier_versions(void **state)
 	}
 	assert_true(lines >= LINES_MIN);
 	if (different)
-		fail_msg("%d of %d batches are not those of earlier versions: see above what they are now", different,
+		fail_msg("%d of %d batches differ from earlier versions': see above for the new digests", different,
 			 lines);
 }
 

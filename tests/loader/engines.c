@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One body of tests over every I/O engine, with faults in the table of system calls behind them. The numbers are those
- * of the cases that they cover: 23 errors of the device, 24 short and interrupted reads, 25 stalls, 32 no ring, 33 no
+ * One body of tests over every I/O engine, with faults in the table of system calls below them. The numbers refer to
+ * the cases that they cover: 23 errors of the device, 24 short and interrupted reads, 25 stalls, 32 no ring, 33 no
  * registration, 34 completions, 35 closing with reads in flight and fork, 36 direct reads.
  *
- * Usage: test-loader-engines threads|uring. `uring` exits with 77 where there is no io_uring. */
+ * Usage: test-loader-engines threads|uring. `uring` exits with 77 without io_uring. */
 #include "fixture.h"
 
 #include <errno.h>
@@ -103,7 +103,7 @@ static void choose(const opened *o, uint64_t *state, bt_read *read, size_t limit
 }
 
 /* Reads ahead as a worker does: `depth` reads on their way, each in its part of the arena, waited for in their order.
- * Returns how many were wrong; those that failed are counted apart. */
+ * Returns how many were wrong; failed reads are counted separately. */
 typedef struct outcome {
 	int wrong;
 	int failed;
@@ -350,7 +350,7 @@ static void case_25_stalled_read(void **state)
 		uint64_t since, offset;
 		const bt_file *stalled;
 		assert_false(bt_lane_stalled(o.lanes[0], &since, &stalled, &offset));
-		/* A ring's read that is over at once stalls nobody: the answer is taken for a passing one. */
+		/* A ring's read that is over at once is not a stall: the answer is taken for a passing one. */
 		faults.block = true;
 		faults.fault = v->which == BETON_ENGINE_URING ? EAGAIN : 0;
 		faults.count = 1;

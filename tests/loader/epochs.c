@@ -96,7 +96,7 @@ static uint64_t take_all(beton_iterator *iterator, const beton_loader_options *o
 	return batches;
 }
 
-/* What a rank gets from a position on. */
+/* A rank's samples from a position on. */
 static uint64_t follow(const beton_loader_options *options, uint64_t epoch, uint64_t start, uint64_t *sequence)
 {
 	beton_loader *loader = open_loader(options);
@@ -317,7 +317,7 @@ static void a_state_of_something_else_is_refused(void **state)
 	beton_loader_state saved, damaged;
 	fixture_start(&iterator, loader, 1, 3);
 	assert_ok(beton_iterator_get_state(iterator, &saved, err));
-	/* What must not change. */
+	/* Bytes that must not change. */
 	const uint8_t front[] = {'B', 't', 'L', 's', 2, 0, 48, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0};
 	assert_memory_equal(saved.bytes, front, sizeof(front));
 	beton_iterator_close(&iterator);

@@ -18,7 +18,7 @@ fault_table faults;
 sem_t gate;
 atomic_bool short_of_memory;
 
-/* Calls that are over. Threads of a loader that nobody joins have looked at the table in them. */
+/* Calls that are over. Threads of a loader that are never joined have looked at the table in them. */
 static atomic_uint ended_calls;
 
 void no_faults(void)

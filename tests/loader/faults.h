@@ -11,7 +11,7 @@
 
 #include "loader/io/io.h"
 
-/* What the table does to the calls. */
+/* The table's effect on the calls. */
 typedef struct fault_table {
 	atomic_int calls; /* answers of the system so far */
 	atomic_int lines; /* of log */
@@ -28,12 +28,12 @@ typedef struct fault_table {
 	bool swap;           /* completions come in another order */
 	atomic_bool block;   /* reads that may wait do, at the gate */
 	atomic_int blocked;  /* how many came to wait there */
-	off_t gate_from;     /* the part of the file that is behind the gate */
+	off_t gate_from;     /* the part of the file whose reads wait at the gate */
 	off_t gate_to;       /* 0: all of it */
 	off_t values_from;   /* the part of the file where values lie */
 	off_t values_to;     /* 0: not known */
 	atomic_int metadata; /* reads outside of it */
-	bool only_gate;      /* the fault hits what is behind the gate alone */
+	bool only_gate;      /* the fault hits only reads that wait at the gate */
 	int open_fault;      /* of opening for direct reads */
 	bool misaligned;     /* the system refuses direct reads */
 	bool only_fixed;     /* the fault hits reads into registered buffers */
@@ -42,7 +42,7 @@ typedef struct fault_table {
 
 extern fault_table faults;
 
-/* What `block` waits for. */
+/* The semaphore that `block` waits for. */
 extern sem_t gate;
 
 /* Locked memory really is limited here: there may be a line of log about it. */

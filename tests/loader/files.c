@@ -129,7 +129,7 @@ static void borrowed_files_stay_open(void **state)
 	bt_lease first, second;
 	assert_ok(bt_files_hold(&files->list[0], &first, err));
 	assert_ok(bt_files_hold(&files->list[1], &second, err));
-	/* A place is left for those who borrow for a moment, not for a third such loan. */
+	/* A place is left for short loans, not for a third such loan. */
 	bt_lease third;
 	assert_int_equal(bt_files_hold(&files->list[2], &third, NULL), BETON_TIMEOUT);
 	for (uint32_t i = 2; i < FILES; i++)
@@ -165,7 +165,7 @@ static void fewer_descriptors_than_expected(void **state)
 	assert_int_equal(most_open, 2);
 	bt_lease first, second;
 	beton_error fault;
-	/* Of all loans that are left none ends soon. */
+	/* None of the remaining loans ends soon. */
 	atomic_store(&descriptors, 1);
 	assert_ok(bt_files_hold(&files->list[FILES - 1], &first, err));
 	assert_int_equal(bt_files_borrow(&files->list[0], &second, &fault), BETON_SYSTEM);

@@ -78,7 +78,7 @@ static void places_are_those_of_torchvision(void **state)
 	}
 }
 
-/* What Pillow has no answer for. */
+/* Crops that Pillow has no answer for. */
 static void places_of_small_and_thin_crops(void **state)
 {
 	(void)state;
@@ -433,7 +433,7 @@ static XXH64_hash_t digest(const beton_loader_options *options)
 	return out;
 }
 
-/* Slots are used again and again, by pictures of other places; each epoch's bytes are those of new memory. */
+/* Slots are used again and again, by pictures of other places; each epoch's bytes are as in new memory. */
 static void batches_do_not_depend_on_threads_engines_and_slots(void **state)
 {
 	(void)state;

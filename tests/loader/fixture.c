@@ -37,7 +37,7 @@ uint8_t *fixture_pixels(uint64_t picture, uint32_t width, uint32_t height)
 	return pixels;
 }
 
-/* What Adobe's CMYK holds for a pixel: inverted inks, no black taken out but a constant share. */
+/* A pixel of Adobe's CMYK: inverted inks, no black taken out but a constant share. */
 static void pack_cmyk(const uint8_t *rgb, uint32_t width, uint8_t *out)
 {
 	for (uint32_t x = 0; x < width; x++, rgb += 3, out += 4) {

@@ -78,7 +78,7 @@ uint8_t *fixture_load(const char *path, size_t samples, const beton_loader_optio
 /* The options are refused with INVALID_ARGUMENT and a message that has these words. */
 void fixture_refuse(const char *path, const beton_loader_options *options, const char *words);
 
-/* Begins an epoch, and closes the one that *iterator is at. */
+/* Begins an epoch, and closes the present epoch of *iterator. */
 void fixture_start(beton_iterator **iterator, beton_loader *loader, uint64_t epoch, uint64_t position);
 
 /* Closes both, by turns the one and the other first. */

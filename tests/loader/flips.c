@@ -35,7 +35,7 @@ static beton_loader_options alternating(void)
 	return options;
 }
 
-/* Which samples are flipped in an epoch, from a position on, of those of the options' rank. */
+/* Notes which samples of the options' rank are flipped in an epoch, from a position on. */
 static int note(const beton_loader_options *options, uint64_t epoch, uint64_t position, const char *output,
 		double flipped[SAMPLES])
 {

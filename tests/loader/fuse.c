@@ -28,7 +28,7 @@ static pid_t server;
 
 static atomic_int allocated;
 
-/* What loaders take. */
+/* Resources of loaders. */
 typedef struct usage {
 	int threads;
 	int files;
@@ -40,7 +40,7 @@ static usage usage_now(void)
 	return (usage){.threads = fixture_threads(), .files = fixture_files(), .batches = atomic_load(&allocated)};
 }
 
-/* Nothing is left of a loader. */
+/* Waits until a loader's resources are free. */
 static void wait_until_back(usage before)
 {
 	for (usage now = usage_now();

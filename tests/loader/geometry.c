@@ -196,7 +196,7 @@ static void padding_stays(void **state)
 
 enum { SAMPLES = 40, SIDE = 96, ROWS = 2 };
 
-/* Of sample i: the white rectangle, inside the picture. */
+/* The white rectangle of sample i, inside the picture. */
 static void rectangle(uint64_t i, uint32_t box[4])
 {
 	uint32_t width = 90 + (uint32_t)i, height = 120 - (uint32_t)i;
@@ -206,9 +206,8 @@ static void rectangle(uint64_t i, uint32_t box[4])
 	box[3] = box[1] + 18 + (uint32_t)i % 4;
 }
 
-/* {boxes: int64 [2, 4] (the second is padding), image: raw, shares: float32 [4]}; freed by fixture_remove.
- * The field of boxes is in front of the picture. damaged: the
- * sample whose picture is called a JPEG; or -1. compression: of the arrays. */
+/* {boxes: int64 [2, 4] (the second is padding), image: raw, shares: float32 [4]}; freed by fixture_remove. The field of
+ * boxes precedes the picture. damaged: the sample whose picture is called a JPEG; or -1. compression: of the arrays. */
 static char *write_arrays(int64_t damaged, beton_compression compression)
 {
 	const char *base = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
@@ -407,7 +406,7 @@ static void boxes_follow_the_pixels(void **state)
 	fixture_remove(path);
 }
 
-/* The way back that beton_batch describes: from an output's places to those of the stored picture. */
+/* The way back that beton_batch describes: from an output's places to the stored picture's. */
 static void check_way_back(const beton_batch *batch)
 {
 	const beton_tensor *drawn = fixture_find(batch, "image.drawn");
@@ -451,7 +450,7 @@ static void drawn_numbers_lead_back(void **state)
 	fixture_remove(path);
 }
 
-/* Of one field for two views, and of another: named and made for the right ones, whatever is in front. */
+/* Boxes of one field for two views, and of another: named and made for the right views, in any order of fields. */
 static void boxes_belong_to_their_views(void **state)
 {
 	(void)state;

@@ -20,7 +20,7 @@ enum { SAMPLES = 18, BATCH = 5, WIDTH = 16, HEIGHT = 12, PIXELS = WIDTH * HEIGHT
 
 /* ---- the decoder ---- */
 
-/* What the JPEG library alone makes of it at 1 / divisor of its size; to be freed. */
+/* The JPEG library's own result at 1 / divisor of its size; to be freed. */
 static uint8_t *luma_of(const uint8_t *bytes, unsigned long size, bool fast, unsigned int divisor, uint32_t *width)
 {
 	struct jpeg_decompress_struct jpeg;
@@ -127,7 +127,7 @@ static void jpegs_give_libjpeg_s_luma(void **state)
 	free(pixels);
 }
 
-/* Where there is no luma, the formula is applied to the RGB pixels. */
+/* Without luma, the formula is applied to the RGB pixels. */
 static void cmyk_is_grey_by_way_of_rgb(void **state)
 {
 	(void)state;
@@ -358,7 +358,7 @@ static void views_may_be_grey(void **state)
 	assert_memory_equal(got, expected, SAMPLES * PIXELS);
 	uint8_t *rgb = fixture_load(path, SAMPLES, &several, NULL, "image.1", 3 * PIXELS);
 	free(rgb);
-	/* Draws are those of RGB pictures. */
+	/* Draws equal RGB pictures'. */
 	uint8_t *drawn = fixture_load(path, SAMPLES, &alone, NULL, "image.drawn", 5 * sizeof(double));
 	alone.image.color = BETON_COLOR_RGB;
 	uint8_t *of_rgb = fixture_load(path, SAMPLES, &alone, NULL, "image.drawn", 5 * sizeof(double));
@@ -424,7 +424,7 @@ static void padding_surrounds_one_channel(void **state)
 	}
 }
 
-/* All operations that grey pictures may have; those that move pixels as they do in RGB. */
+/* All operations that grey pictures may have; moves of pixels equal RGB's. */
 static int invert(const beton_operation_call *call)
 {
 	if (call->channels != 1)
@@ -463,7 +463,7 @@ static uint8_t flat_pixel(uint32_t k)
 	return (uint8_t)(40 + fixture_pixel(2, k % CANVAS_WIDTH, k / CANVAS_WIDTH, 0) / 2);
 }
 
-/* Of a canvas with R = G = B, and of one with a single channel. */
+/* Applies it to a canvas with R = G = B, and to one with a single channel. */
 static void apply_both(beton_operation *operation, uint8_t grey[CANVAS_PIXELS], uint8_t rgb[CANVAS_PIXELS * 3])
 {
 	const bt_random random = {.seed = 3, .epoch = 1, .sample = 5};

@@ -5,11 +5,11 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-/* What the file system shares with the test, in a file that both map. */
+/* Shared by the file system and the test, in a file that both map. */
 typedef struct hanging_control {
 	atomic_int hangs; /* requests for data, and the closing of the file, are not answered */
 	atomic_int held;  /* how many are not, at the moment */
-	pid_t test;       /* the process without which there is no file system */
+	pid_t test;       /* the file system ends with this process */
 } hanging_control;
 
 /* The one file that is there. */

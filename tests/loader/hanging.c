@@ -22,7 +22,7 @@ static void wait_until_back(int threads, int files)
 		fixture_pause();
 }
 
-/* What is lent to a loader: memory that is not there any more after it was given back. */
+/* Memory lent to a loader, which is unmapped once it was given back. */
 typedef struct lent {
 	uint64_t indices[N];
 	atomic_int calls;
@@ -188,7 +188,7 @@ static void the_read_is_named(void **state)
 	no_faults();
 }
 
-/* What the consumer has stays, after the loader, too, and goes back when it is released. */
+/* The consumer's batches outlive the loader, and go back when they are released. */
 static void batches_outlive_it(void **state)
 {
 	(void)state;
@@ -205,7 +205,7 @@ static void batches_outlive_it(void **state)
 	fixture_start(&iterator, loader, 1, 0);
 	wait_for_hang();
 	expect_late(&loader, 0);
-	/* Those that the consumer has, and those that the threads have. */
+	/* The consumer's, and the threads'. */
 	int before = atomic_load(&allocated);
 	assert_true(before > 2);
 	beton_batch_release(&first);
@@ -229,7 +229,7 @@ static void *let_go(void *argument)
 	return NULL;
 }
 
-/* Nothing is left behind if the reads end in time: all has been freed when it returns. */
+/* If the reads end in time, close frees everything before it returns. */
 static void reads_that_end_in_time(void **state)
 {
 	(void)state;
@@ -283,7 +283,7 @@ static void *cancel(void *argument)
 	return NULL;
 }
 
-/* Consumers that wait, one of which is cancelled, while the loader is closed and the gate opened. */
+/* Waiting consumers, one of them cancelled, while the loader is closed and the gate opened. */
 static void all_at_once(void **state)
 {
 	(void)state;
@@ -352,7 +352,7 @@ static void log_slowly(void *context, beton_log_level level, const char *line)
 	atomic_store(&log_ended, true);
 }
 
-/* What is lent to a loader may go when it is closed, also if a consumer is calling it just then. */
+/* Memory lent to a loader may go when it is closed, also if a consumer is calling it just then. */
 static void the_log_is_waited_for(void **state)
 {
 	(void)state;

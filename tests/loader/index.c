@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The index of a JPEG is really used: with a fault in front of the crop, its pixels come only by the index. Of a side
- * file of another dataset a line of the log tells. */
+ * The index of a JPEG is really used: with a fault before the crop, its pixels come only by the index. A line of the
+ * log reports a side file of another dataset. */
 #include "fixture.h"
 
 #include <fcntl.h>
@@ -112,7 +112,7 @@ static int setup(void **state)
 	assert_true(jpeg_size > 5 * FAULT);
 	faulty = malloc(jpeg_size);
 	memcpy(faulty, intact, jpeg_size);
-	/* A marker ends the scan's data there: without an index nothing behind it is decoded. */
+	/* A marker ends the scan's data there: without an index nothing after it is decoded. */
 	memcpy(faulty + FAULT, "\xff\xd9", 2);
 	char *path = write_dataset(intact, NULL, 0);
 	read_index(path);
@@ -318,7 +318,7 @@ static void a_side_file_of_another_dataset(void **state)
 	remove_dataset(path);
 }
 
-/* Of a relative path, after the working folder changed: in front of a read, or of the opening of a shard. */
+/* A relative path, after the working folder changed: before a read, or before the opening of a shard. */
 static void a_side_file_in_the_folder_of_before(void **state)
 {
 	(void)state;

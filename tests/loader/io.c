@@ -85,7 +85,7 @@ static uint64_t expect_same(beton_loader *one, beton_loader *other)
 	return samples;
 }
 
-/* A file, and a source with the same bytes. Returns how often a script was told what will be read. */
+/* A file, and a source with the same bytes. Returns how often a script got an announcement of reads. */
 static int compare(beton_order order, bool in_script)
 {
 	const beton_memory memory = {content.data, content.size};
@@ -101,7 +101,7 @@ static int compare(beton_order order, bool in_script)
 	beton_loader *file = NULL;
 	assert_ok(beton_loader_open(&file, path, &options, err));
 	beton_loader *source = open_io(in_script ? &scripted : &in_memory, &options);
-	/* What open was given may be gone. */
+	/* The arguments of open may be gone. */
 	scripted = in_memory = (beton_io){0};
 	assert_int_equal(expect_same(file, source), N);
 	assert_true(script.most_running <= 4);
@@ -149,7 +149,7 @@ static void beside_files(void **state)
 	}
 }
 
-/* Sources that allow one read at a time, beside files: reads that may not begin yet are in nobody's way. */
+/* Sources that allow one read at a time, beside files: reads that may not begin yet do not delay others. */
 static void one_read_at_a_time(void **state)
 {
 	(void)state;
@@ -257,7 +257,7 @@ static void another_identity(void **state)
 	io_script_destroy(&script);
 }
 
-/* The consumer is told of the read that is late, and closing ends it. */
+/* The late read is reported to the consumer, and closing ends it. */
 static void closing_cancels(void **state)
 {
 	(void)state;
@@ -331,7 +331,7 @@ static void expect_refused(const beton_source *source, const beton_loader_option
 	expect_text(&fault, text);
 }
 
-/* What does not work is refused, and the source stays the caller's. */
+/* Invalid sources are refused, and stay the caller's. */
 static void refusals(void **state)
 {
 	(void)state;

@@ -27,7 +27,7 @@ static uint32_t draw(uint32_t least, uint32_t most)
 	return least + (uint32_t)((random_state >> 33) % (most - least + 1));
 }
 
-/* Memory that ends, or begins, at a page that nobody may touch. */
+/* Memory that ends, or begins, at a page that must not be touched. */
 typedef struct guarded {
 	uint8_t *map;
 	uint8_t *begin;
@@ -153,7 +153,7 @@ static void check_colour(const bt_kernels *kernels, const guarded *memory)
 	compare("join", kernels, &expected, &got, sizeof(got), text);
 }
 
-/* Bytes that are often those of markers, or none of which is. */
+/* Bytes that often are a marker's, or never. */
 static void check_marker(const guarded *memory)
 {
 	static const uint8_t special[] = {0, 0xff, 0xff, 0xd0};

@@ -27,7 +27,7 @@ static int find(const char *name, const char *const *list)
 	return -1;
 }
 
-/* The stored bytes of a picture and what is known of it, in front of its pixels. */
+/* The stored bytes of a picture and its metadata, before its pixels. */
 static int write_stored(const beton_reader *reader, uint64_t sample, uint32_t field, const double *box,
 			beton_error *err)
 {

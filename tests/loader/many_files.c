@@ -56,7 +56,7 @@ static void same_batches_with_few_descriptors(void **state)
 	}
 }
 
-/* One file alone is open, whoever wants others. */
+/* Only one file is open, whatever else is wanted. */
 static void one_at_a_time(void **state)
 {
 	(void)state;
@@ -129,7 +129,7 @@ static void alter(change how)
 	}
 }
 
-/* Batches that do not need the file come; that which does fails with the reason. */
+/* Batches that do not need the file come; a batch that does fails with the reason. */
 static void fails_alone(const shards_variant *v, change how, int code, const char *words)
 {
 	beton_loader_options options = shards_options(BETON_ORDER_SEQUENTIAL, v, FEW);
@@ -237,7 +237,7 @@ static void two_loaders_leave_descriptors(void **state)
 	}
 }
 
-/* Relative paths are those of the folder at the time of opening. */
+/* Relative paths start at the working folder at the time of opening. */
 static void the_working_folder_may_change(void **state)
 {
 	(void)state;

@@ -12,7 +12,7 @@
 
 #include "tests/beton/jpegs.h"
 
-/* What the header of the last sample promises is what a progressive JPEG of 2^28 pixels would take 1.6 GB for. */
+/* The last sample's header promises a progressive JPEG of 2^28 pixels, which would take 1.6 GB. */
 enum { WIDTH = 48, HEIGHT = 32, PIXELS = WIDTH * HEIGHT, CLAIMED_SIDE = 16384, DEFAULT = 89478485 };
 enum { PLAIN, PROGRESSIVE, RAW, TOO_LARGE, SAMPLES };
 
@@ -242,7 +242,7 @@ static void the_writer_refuses(void **state)
 	beton_writer_close(&writer);
 }
 
-/* The structs as they were before, with something behind them that is not an option. */
+/* The structs as they were before, followed by memory that is not an option. */
 static void older_callers_get_the_default(void **state)
 {
 	(void)state;

@@ -252,7 +252,7 @@ static uint64_t own_memory(const char *name)
 	return kilobytes * 1024;
 }
 
-/* What the process of its own does, whose peak begins with it. Returns its exit status. */
+/* The work of the separate process, whose peak begins with it. Returns its exit status. */
 static int measure(char **arguments)
 {
 	beton_loader_options options = make_options((beton_engine)atoi(arguments[1]));

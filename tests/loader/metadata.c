@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How loaders read metadata, allocation tables and checksums: seldom, behind the table of system calls, and known to
- * those who tell of late reads. */
+ * How loaders read metadata, allocation tables and checksums: seldom, through the table of system calls, and visible to
+ * reports of late reads. */
 #include "faults.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static beton_loader *open_with_faults(const char *path, const beton_loader_optio
 	return loader;
 }
 
-/* What is left of an epoch; returns its samples. */
+/* Runs the rest of an epoch; returns its samples. */
 static uint64_t run_epoch(beton_iterator *iterator)
 {
 	beton_batch *batch;
@@ -120,7 +120,7 @@ static void put_behind_gate(const char *path, int part)
 	beton_reader_close(&reader);
 }
 
-/* It is the read that is told of, by the deadline and by the log. */
+/* The deadline and the log report this read. */
 static void late_metadata_is_named(void **state)
 {
 	(void)state;
@@ -166,7 +166,7 @@ static void faults_of_metadata_are_those_of_samples(void **state)
 		options.batch_size = N;
 		beton_loader *loader = open_with_faults(ours, &options);
 		beton_iterator *iterator = NULL;
-		/* Of the checksums: all of them are in one line. */
+		/* A fault of the checksums: all of them are in one line. */
 		put_behind_gate(ours, CHECKSUMS);
 		faults.fault = EIO;
 		faults.only_gate = true;

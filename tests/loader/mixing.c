@@ -291,7 +291,7 @@ static void results_do_not_depend_on_threads(void **state)
 		assert_memory_equal(again, expected, sizeof(*again));
 		free(again);
 	}
-	/* Resumed behind the first batch. */
+	/* Resumed after the first batch. */
 	epoch *rest = load_from(path, &options, 1);
 	assert_memory_equal(rest->pixels + BATCH, expected->pixels + BATCH, sizeof(rest->pixels) - BATCH * IMAGE * 4);
 	assert_memory_equal(rest->partner + BATCH, expected->partner + BATCH, (SAMPLES - BATCH) * sizeof(int64_t));
@@ -304,7 +304,7 @@ static void results_do_not_depend_on_threads(void **state)
 	fixture_remove(path);
 }
 
-/* Of many batches about a third is mixed, a third is cut, and the rest is left alone and says so. */
+/* About a third of many batches is mixed, a third is cut, and the rest is left alone and says so. */
 static void one_operation_at_most_mixes_a_batch(void **state)
 {
 	(void)state;
@@ -424,7 +424,7 @@ static void custom_operations_are_called(void **state)
 	assert_memory_equal(one, two, sizeof(*one));
 	assert_int_equal(one->label[0], one->label[BATCH - 1]);
 	assert_int_not_equal(one->label[0], one->label[BATCH]);
-	/* What comes later in the list sees what came before. */
+	/* A later operation of the list sees the results of earlier ones. */
 	assert_memory_equal(one->label, one->mixed, sizeof(one->label));
 	free(one);
 	free(two);

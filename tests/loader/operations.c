@@ -232,7 +232,7 @@ static void noise_is_normal(void **state)
 		assert_true(fabs(sum[c] / count) < 4 * (double)std[c] / sqrt(count));
 		assert_true(fabs(squares[c] / count / (double)(std[c] * std[c]) - 1) < 0.05);
 	}
-	/* What lies above a quarter of a deviation, or rounds to it. */
+	/* Values above a quarter of a deviation, or that round to it. */
 	assert_true(fabs((double)white / count - 0.41) < 0.03);
 }
 
@@ -450,7 +450,7 @@ static void poison_hits_its_samples(void **state)
 	fixture_remove(path);
 }
 
-/* Writes the sample's number everywhere; fails for the one that context points to. */
+/* Writes the sample's number everywhere; fails for the sample that context points to. */
 static int stamp(const beton_operation_call *call)
 {
 	if (call->width != 16 || call->height != 12 || call->epoch != 3 || call->view != 0)

@@ -283,7 +283,7 @@ static void bad_weights_are_named(void **state)
 	assert_int_equal(bt_alias_make(&alias, huge, 2, &err), BETON_INVALID_ARGUMENT);
 }
 
-/* Without replacement: the first draw by the weights, and every later one by those that are left. */
+/* Without replacement: the first draw by the weights, and every later draw by the remaining weights. */
 static void unique_draws_follow_the_weights(void **state)
 {
 	(void)state;

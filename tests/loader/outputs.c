@@ -366,7 +366,7 @@ static void ragged_values_stand_one_behind_the_other(void **state)
 	fixture_remove(path);
 }
 
-/* What is left out leaves no gap. */
+/* Values that are left out leave no gap. */
 static void ragged_values_of_bad_samples_are_left_out(void **state)
 {
 	(void)state;

@@ -55,7 +55,7 @@ static int remove_file(void **state)
 	return 0;
 }
 
-/* ---- what the system was told ---- */
+/* ---- announcements to the system ---- */
 
 typedef struct range {
 	off_t begin;
@@ -103,7 +103,7 @@ static beton_loader_options make_options(beton_order order)
 	return options;
 }
 
-/* Waits until all is announced that is due: the thread that does it may be behind, and leaves out what is over. */
+/* Waits until all due pages are announced: the announcing thread may be late, and leaves out pages that are over. */
 static void wait_for_announcements(const beton_loader *loader, beton_iterator *iterator)
 {
 	for (bool behind = loader->pages.is_running; behind;) {
@@ -214,7 +214,7 @@ static void every_part_is_announced_once(void **state)
 	}
 }
 
-/* What the next epoch begins with is announced before this one has ended; and nothing twice. */
+/* The beginning of the next epoch is announced before this one has ended; and no page twice. */
 static void the_next_epoch_is_announced_too(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loader's pixels, from file to batch, beside those that FFCV 1.0.2 and torchvision 0.29 (Pillow 13) make of the
- * same pictures and crops. Usage: test-loader-peers golden.bin, which peers/make-golden makes. */
+ * The loader's pixels, from file to batch, beside FFCV 1.0.2's and torchvision 0.29's (Pillow 13) from the same
+ * pictures and crops. Usage: test-loader-peers golden.bin, which peers/make-golden makes. */
 #include "fixture.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ typedef struct peer {
 	double fast_mean;
 } peer;
 
-/* On Pillow's pictures torchvision rounds twice, on tensors once; those of v2 have shorter weights. */
+/* On Pillow's pictures torchvision rounds twice, on tensors once; tensors of v2 have shorter weights. */
 static const peer peers[] = {
 	{"ffcv", BETON_PIXELS_FFCV, 0, 3},
 	{"pillow", BETON_PIXELS_TORCHVISION, 0, 3},
@@ -167,7 +167,7 @@ static difference compare(const test_case *c, const uint8_t *pixels, bool flippe
 	return out;
 }
 
-/* What the loader makes of a case, whose crops must be the same, beside the peer's pixels. */
+/* Compares the loader's pixels of a case, whose crops must be the same, with the peer's. */
 static difference load(const test_case *c, beton_pixels exact, bool flip)
 {
 	beton_loader_options options = fixture_options(num_pictures, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Planes of crops, cut out of a JPEG by its restart markers or not, against those of the whole picture as the JPEG
+ * Planes of crops, cut out of a JPEG by its restart markers or not, against the planes of the whole picture as the JPEG
  * library alone decodes it. */
 #include "fixture.h"
 
@@ -304,7 +304,7 @@ static void other_segments_are_not_decoded(void **state)
 	bt_picture picture;
 	assert_ok(decode_grid(&grid, &picture, err));
 	check_picture(&picture, &grid.scales[0], &grid_crop);
-	/* What stands behind the last needed segment is not even looked at. */
+	/* Data after the last needed segment is not even looked at. */
 	grid.size = markers.at[2 * GRID_COLUMNS + 2] + 2;
 	assert_ok(decode_grid(&grid, &picture, err));
 	check_picture(&picture, &grid.scales[0], &grid_crop);
@@ -341,7 +341,7 @@ static uint8_t *interval_of(const test_jpeg *grid, const marker_list *markers)
 static void markers_that_lie_are_refused(void **state)
 {
 	(void)state;
-	enum { INSIDE = GRID_COLUMNS + 1 }; /* of the markers, the one behind the first needed segment */
+	enum { INSIDE = GRID_COLUMNS + 1 }; /* the marker after the first needed segment */
 	for (int fault = 0; fault < 9; fault++) {
 		marker_list markers;
 		test_jpeg grid = make_grid(&markers);

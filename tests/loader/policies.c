@@ -31,7 +31,7 @@ static const beton_field fields[FIELDS] = {
 typedef enum damage {
 	FLIPPED,   /* a stored byte; its checksum tells */
 	CUT,       /* a picture, with a checksum that is right */
-	NO_TEXT,   /* a text that is no UTF-8, with a checksum that is right */
+	NO_TEXT,   /* a text that is not UTF-8, with a checksum that is right */
 	LARGE,     /* flipped, and larger than all that a batch has room for */
 	NO_RECORD, /* a byte of the sample's metadata: of all samples, since they share the checksum */
 } damage;
@@ -74,9 +74,9 @@ static const kind kinds[] = {
 	{"compressed ragged bytes", {"packed"}, "packed", FLIPPED, .ragged = true},
 	{"large compressed ragged bytes", {"packed"}, "packed", LARGE, .ragged = true},
 	{"compressed ragged text, no UTF-8", {"packed text"}, "packed text", NO_TEXT, .ragged = true},
-	{"ragged bytes in front of what is bad", {"note", "text"}, "text", FLIPPED, .ragged = true},
+	{"ragged bytes before a bad value", {"note", "text"}, "text", FLIPPED, .ragged = true},
 	{"compressed ragged bytes in front", {"note", "packed", "packed text"}, "packed text", NO_TEXT, .ragged = true},
-	{"ragged bytes behind a bad picture", {"jpeg", "note"}, "jpeg", CUT, .ragged = true},
+	{"ragged bytes after a bad picture", {"jpeg", "note"}, "jpeg", CUT, .ragged = true},
 	{"metadata", {"label", "jpeg", "note"}, "label", NO_RECORD, .ragged = true},
 };
 
@@ -144,7 +144,7 @@ static void flip_byte(const char *path, uint64_t offset)
 	assert_int_equal(fclose(stream), 0);
 }
 
-/* Of the second half of the samples. */
+/* Flips values of the second half of the samples. */
 static void flip_values(const char *path, const kind *of)
 {
 	beton_reader *reader = NULL;
@@ -192,7 +192,7 @@ typedef struct row {
 
 static row expected[N][OUTPUTS_MAX];
 
-/* Whether a tensor is one of offsets: its rows are those of the values in front of it. */
+/* Whether a tensor has offsets: its rows belong to the values before it. */
 static bool is_offsets(const beton_batch *batch, uint32_t number)
 {
 	return number < batch->num_tensors && strstr(batch->tensors[number].name, ".offsets");
@@ -303,7 +303,7 @@ static void check_mixing(const run *self, const beton_batch *batch, uint64_t num
 	for (uint32_t i = 0; i < batch->count; i++)
 		if (partner[i] < 0 || partner[i] >= batch->count || mixed[i] != label[partner[i]] ||
 		    label[i] != (int64_t)batch->sample_ids[i] * 3)
-			explain(self, "labels are not those of the partners", number, NULL);
+			explain(self, "labels are not the partners'", number, NULL);
 }
 
 static void check_rows(const run *self, const beton_batch *batch, uint64_t number)

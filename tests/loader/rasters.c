@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches of rasters: those of RGB beside images of the same pixels, every type and layout, and every other option.
+ * Batches of rasters: RGB rasters beside images of the same pixels, every type and layout, and every other option.
  */
 #include "fixture.h"
 
@@ -374,7 +374,7 @@ static beton_operation make(beton_operation_kind kind)
 	return operation;
 }
 
-/* Channel 0 of deep moves as that of RGB does, whose red is the upper byte of the same numbers. */
+/* Channel 0 of deep moves as RGB's red does, which is the upper byte of the same numbers. */
 static void pixels_move_as_those_of_images(void **state)
 {
 	(void)state;
@@ -705,7 +705,7 @@ static void rasters_alone_need_no_name(void **state)
 	file = kept;
 	fixture_remove(path);
 	free(depth);
-	/* Its options do not matter where it is no output. */
+	/* Its options do not matter where it is not an output. */
 	static const char *const label[] = {"label"};
 	options = fixture_options(BATCH, 1);
 	options.fields = label;

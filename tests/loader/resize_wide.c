@@ -60,7 +60,7 @@ static void check_resize(uint32_t channels, beton_filter filter, const uint32_t 
 	assert_non_null(memory);
 	for (size_t i = 0; i < count; i++)
 		memcpy(memory + 1 + 2 * i, &(uint16_t){sample_of((uint32_t)i)}, 2);
-	/* A box inside, whose edges are those of samples. */
+	/* A box inside, whose edges are at samples. */
 	uint32_t left = in[0] > 6 ? 2 : 0, top = in[1] > 6 ? 1 : 0;
 	bt_plane plane = {memory + 1, 2 * (size_t)in[0] * channels, in[0], in[1], channels, left, top, in[0] - left,
 			  in[1] - top};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Iterators with pictures of other sizes than the loader's: their batches are, byte for byte, those of a loader of that
- * size. */
+ * Iterators with pictures of other sizes than the loader's: their batches equal, byte for byte, the batches of a loader
+ * of that size. */
 #include "fixture.h"
 
 #include <stdio.h>

@@ -26,7 +26,7 @@ static uint32_t draw(uint32_t least, uint32_t most)
 	return least + (uint32_t)((uint64_t)(seed >> 4) * (most - least + 1) >> 28);
 }
 
-/* The planes of a picture; those of libjpeg are padded to whole blocks as well. */
+/* The planes of a picture; libjpeg's are padded to whole blocks as well. */
 typedef struct planes {
 	_Alignas(64) uint8_t samples[PLANES][SIDE_MAX * SIDE_MAX];
 } planes;
@@ -158,7 +158,7 @@ static bool agrees(bt_scan *scan, const uint8_t *bytes, size_t size)
 	for (unsigned int divisor = 1; divisor <= DCTSIZE; divisor *= 2) {
 		bool decoded = decode(scan, bytes, size, divisor, &got, sizes);
 		all = all && decoded;
-		/* What leaves the range of the inverse DCT can be checked. */
+		/* Coefficients outside the range of the inverse DCT can be checked. */
 		assert_true(good || !decoded);
 		if (!good)
 			continue;
@@ -297,7 +297,7 @@ static void any_coefficients_are_decoded(void **state)
 	free(bytes);
 }
 
-/* What bt_scan takes for good, libjpeg does too. */
+/* libjpeg accepts all data that bt_scan accepts. */
 static void damage_is_left(void **state)
 {
 	need_vectors();
@@ -371,8 +371,8 @@ static void check_in_one_pass(uint8_t *bytes, size_t size, const bt_index_reques
 	}
 }
 
-/* Parts decoded by an index are those decoded without. With bytes of the data in front of the part destroyed, only the
- * index leads to it. With a damaged index it does no harm. */
+/* Parts decoded by an index equal parts decoded without. With bytes of the data before the part destroyed, only the
+ * index leads to it. A damaged index does no harm. */
 static void check_index(bt_scan *scan, fixture_jpeg_options options, uint32_t mcus_x, uint32_t mcus_y, uint32_t step)
 {
 	uint8_t index[BT_INDEX_BYTES_MAX];
@@ -393,7 +393,7 @@ static void check_index(bt_scan *scan, fixture_jpeg_options options, uint32_t mc
 		request.index_size = used;
 		assert_true(decode_part(scan, bytes, size, request, &got));
 		assert_memory_equal(&expected, &got, sizeof(got));
-		/* The scan's first bytes; they are not restored to see what is decoded behind them. */
+		/* The scan's first bytes; they are not restored, to see the decoding after them. */
 		uint8_t *data = memmem(bytes, size, "\xff\xda", 2);
 		uint8_t before = data[16];
 		data[16] ^= 0x55;
@@ -447,7 +447,7 @@ static bool decodes_block(bt_scan *scan, const char *bits)
 	while (at % 8)
 		at = put_bits(data, at, "1");
 	memcpy(data + at / 8, (const uint8_t[]){0xff, 0xd9}, 2);
-	/* What is behind the picture makes it long enough to be worth making tables. */
+	/* The bytes after the picture make it long enough to be worth making tables. */
 	bool done = agrees(scan, bytes, size);
 	free(bytes);
 	return done;
@@ -487,7 +487,7 @@ static void other_codes_are_left(void **state)
 	free(pixels);
 }
 
-/* Bytes in front of a marker: those that fill, and any others. */
+/* Bytes before a marker: fill bytes, and any others. */
 static void other_ends_are_left(void **state)
 {
 	unsigned long size;

@@ -99,7 +99,7 @@ static void a_set_that_grew(void **state)
 	fixture_start(&iterator, loader, 0, 0);
 	assert_ok(beton_iterator_get_state(iterator, &saved, err));
 	assert_ok(beton_set_write("grows.betonset", BETON_SET_APPEND, &shards[2].path, 1, NULL, err));
-	/* What is open stays as it is. */
+	/* The open set stays unchanged. */
 	beton_iterator_close(&iterator);
 	assert_ok(beton_iterator_open_state(&iterator, loader, &saved, err));
 	fixture_close(&loader, &iterator);
@@ -142,7 +142,7 @@ static void samples_are_located(void **state)
 	beton_loader_close(&loader);
 }
 
-/* Weights are those of sources: a set is one. */
+/* Weights belong to sources: a set is one source. */
 static void a_set_has_one_weight(void **state)
 {
 	(void)state;
@@ -162,7 +162,7 @@ static void a_set_has_one_weight(void **state)
 
 /* ---- which shards are opened ---- */
 
-/* Nobody has opened the files, which are gone. */
+/* The files, which are gone, were never opened. */
 static void no_shard_is_opened_early(void **state)
 {
 	(void)state;
@@ -183,8 +183,8 @@ static void no_shard_is_opened_early(void **state)
 	write_index(index_path, shards, FILES);
 }
 
-/* Also the shard of a set that has one alone, and those whose allocation tables are in order, for pages in their order.
- */
+/* Also the shard of a set with a single shard, and shards whose allocation tables are in order, for pages in their
+ * order. */
 static void ordered_shards_are_not_read(void **state)
 {
 	(void)state;
@@ -218,7 +218,7 @@ static void ordered_shards_are_not_read(void **state)
 	fixture_remove(file);
 }
 
-/* Relative paths are those of the folder at the time of opening, also of the shard of a set that has one alone. */
+/* Relative paths start at the working folder at the time of opening, also for a set with a single shard. */
 static void the_working_folder_may_change(void **state)
 {
 	(void)state;

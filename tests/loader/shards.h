@@ -39,7 +39,7 @@ beton_loader_options shards_options(beton_order order, const shards_variant *v, 
 enum { SHARDS_ORDERS = 11 };
 extern const beton_order shards_orders[SHARDS_ORDERS];
 
-/* Checks that each sample is the one of its number. */
+/* Checks that each sample has the content of its number. */
 void shards_check(const beton_batch *batch);
 
 /* The rest of an epoch; its samples are put in order. Returns their number. */

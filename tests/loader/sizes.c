@@ -23,7 +23,7 @@ static void options_of_every_size(void **state)
 	(void)state;
 	const beton_loader_options options = fixture_options(4, 1);
 	sized_check(&(sized_options){"beton_loader_open", &options, sizeof(options), open_with});
-	/* What a smaller struct does not reach does not count, whatever stands there. */
+	/* Members beyond a smaller struct's size do not count, whatever their content. */
 	beton_loader_options cut = fixture_options(4, 1);
 	cut.struct_size = offsetof(beton_loader_options, seed);
 	cut.world_size = 0;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* What sanitizers keep for themselves is not to be measured: there, each combination is seen once. */
+/* Memory that sanitizers keep must not be measured: there, each combination is seen once. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MEASURED = 0, LOADERS = 36 };
 #else

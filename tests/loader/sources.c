@@ -52,7 +52,7 @@ static beton_loader *open_many(const beton_source *list, const beton_loader_opti
 	return loader;
 }
 
-/* Every sample is the one of its file: its label, and its picture as the file alone gives it. */
+/* Every sample comes from its file: its label, and its picture as the file alone gives it. */
 static void samples_come_from_their_files(void **state)
 {
 	(void)state;
@@ -152,7 +152,7 @@ static void the_log_has_levels(void **state)
 	}
 }
 
-/* The pictures of two files together are those of each alone: an eval pipeline has no randomness. */
+/* The pictures of two files together equal each file's alone: an eval pipeline has no randomness. */
 static void pictures_are_those_of_the_file_alone(void **state)
 {
 	(void)state;
@@ -198,7 +198,7 @@ static void orders_are_of_all_files(void **state)
 		}
 		for (int i = 0; i < 72 && orders[k] != BETON_ORDER_BALANCED; i++)
 			assert_int_equal(seen[i], 1);
-		/* The labels are 0, 3, ..., 117, those of the smaller files are in the largest one too: 40 classes. */
+		/* The labels are 0, 3, ..., 117; the largest file has the smaller files' labels too: 40 classes. */
 		for (int i = 0; i < 120 && orders[k] == BETON_ORDER_BALANCED; i += 3)
 			assert_in_range(classes[i], 1, 2);
 		beton_loader_close(&loader);

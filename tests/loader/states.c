@@ -12,7 +12,7 @@
 
 enum { N = 1000, SIDE = 8, PIXELS = SIDE * SIDE * 3, LARGE_SIDE = 40 };
 
-/* What a file has that its like has not. */
+/* Differences of a file from similar ones. */
 typedef struct content {
 	uint32_t side;       /* of the pictures, in pixels; 0: SIDE */
 	bool plain;          /* without checksums */
@@ -75,7 +75,7 @@ static beton_loader_state take_state(const char *const *paths, uint32_t count)
 	return state;
 }
 
-/* What a loader of the files says of a state. */
+/* Offers a state to a loader of the files. */
 static int offer(const beton_loader_state *state, const char *const *paths, uint32_t count, beton_error *fault)
 {
 	beton_source sources[2] = {{.path = paths[0]}, {.path = count > 1 ? paths[1] : NULL}};

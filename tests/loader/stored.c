@@ -26,7 +26,7 @@ static int setup(void **state)
 	beton_reader *reader;
 	file = fixture_write(SAMPLES, -1);
 	damaged_file = fixture_write(SAMPLES, DAMAGED);
-	/* A byte of the damaged file changes behind the writer's back, so that its checksum tells. */
+	/* A byte of the damaged file changes after it was written, so that its checksum is wrong. */
 	assert_ok(beton_reader_open(&reader, damaged_file, err));
 	beton_value value;
 	assert_ok(beton_reader_value(reader, DAMAGED, 1, &value, err));
@@ -140,7 +140,7 @@ static void batches_hold_the_files_bytes(void **state)
 		}
 }
 
-/* Of one picture pixels, and its bytes: in any order of the views. */
+/* Pixels and bytes of one picture: in any order of the views. */
 static void views_may_be_pixels_and_bytes(void **state)
 {
 	(void)state;

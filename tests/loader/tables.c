@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables of one sample's JPEG do not reach the next one: pixels and faults are those that each sample has alone,
+ * The tables of one sample's JPEG do not reach the next one: pixels and faults are the same as for each sample alone,
  * for the loader, beton_verify and beton_repair. */
 #include "fixture.h"
 
@@ -14,7 +14,7 @@
 
 enum { WIDTH = 96, HEIGHT = 80, OUTPUT = 24, ROUNDS = 6 };
 
-/* What the samples are, round after round. */
+/* Kinds of samples, round after round. */
 enum {
 	OPTIMIZED,          /* with Huffman and quantization tables of its own */
 	NO_DHT,             /* STANDARD without Huffman tables */
@@ -24,7 +24,7 @@ enum {
 	PROGRESSIVE,        /* with tables of its own for each scan */
 	PROGRESSIVE_NO_DHT, /* damaged: the standard has no tables for it */
 	STANDARD,           /* with the standard's Huffman tables */
-	TWO_COMPONENTS,     /* damaged: nobody knows what they mean */
+	TWO_COMPONENTS,     /* damaged: their meaning is unknown */
 	KINDS,
 	SAMPLES = KINDS * ROUNDS,
 };
@@ -32,7 +32,7 @@ enum {
 static jpeg_bytes jpegs[KINDS];
 static char *file;
 
-/* What is said of a damaged sample; NULL: it is not. */
+/* The message about a damaged sample; NULL: it is good. */
 static const char *fault_of(uint64_t sample)
 {
 	switch (sample % KINDS) {
@@ -154,7 +154,7 @@ static void check_batch(const beton_batch *batch, const uint8_t *alone, bool *se
 	}
 }
 
-/* All samples, one behind the other, by some workers. */
+/* All samples, one after the other, by some workers. */
 static void check_together(beton_pixels exact, uint32_t threads, const uint8_t *alone)
 {
 	beton_loader_options options = options_for(exact, threads, BETON_ON_ERROR_SKIP);

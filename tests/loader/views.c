@@ -81,7 +81,7 @@ static void views_are_independent(void **state)
 	views[3].num_operations = 1;
 	several.views = views;
 	several.num_views = 4;
-	/* What is not in force has no effect. */
+	/* Options that are not in force have no effect. */
 	several.image.width = 7;
 	several.image.operations = &operation;
 	several.image.num_operations = 1;

@@ -120,7 +120,7 @@ static uint64_t *epoch_of(const char *file, const beton_loader_options *options,
 	return ids;
 }
 
-/* Every token but the first is a target once, but for those that fill no window, of which the log tells. */
+/* Every token but the first is a target once, except tokens that fill no window, which the log reports. */
 static void test_ends(void **state)
 {
 	(void)state;
@@ -193,7 +193,7 @@ static void test_engines(void **state)
 	}
 }
 
-/* The epochs of one iterator are those of an iterator for each. */
+/* The epochs of one iterator equal the epochs of an iterator for each. */
 static void test_epochs(void **state)
 {
 	(void)state;
@@ -251,7 +251,7 @@ static void test_ranks(void **state)
 	}
 }
 
-/* From the state behind each batch of a world of 2 the rest of the epoch is what it was, in a world of 1, and 2. */
+/* From the state after each batch of a world of 2 the rest of the epoch is the same, in a world of 1, and 2. */
 static void test_resume(void **state)
 {
 	(void)state;
@@ -346,7 +346,7 @@ static void test_uniform(void **state)
 	assert_int_equal(count, (TOKENS - 1 - T) / 3 + 1);
 }
 
-/* A window's documents, numbered and counted anew behind each end of text (token_at gives 0 for each 7th). */
+/* A window's documents, numbered and counted anew after each end of text (token_at gives 0 for each 7th). */
 static void test_documents(void **state)
 {
 	(void)state;
@@ -664,7 +664,7 @@ static masked_epoch *masked(uint32_t ranks, beton_dtype dtype, uint64_t epoch)
 	return out;
 }
 
-/* Of the 12,000 tokens a seventh is special. Of the others 15 % are chosen, and of these 80 %, 10 % and 10 %: to four
+/* A seventh of the 12,000 tokens is special. 15 % of the others are chosen, and of these 80 %, 10 % and 10 %: to four
  * standard deviations. */
 static void check_shares(const masked_epoch *epoch)
 {

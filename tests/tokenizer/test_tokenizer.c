@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokens of texts, compared with those of tiktoken and of Hugging Face's tokenizers (golden/, made by make-golden.py),
- * and back to the same bytes; characters; and files that are no vocabularies. */
+ * Tokens of texts, compared with tiktoken's and Hugging Face's tokenizers' (golden/, made by make-golden.py), and back
+ * to the same bytes; characters; and files that are not vocabularies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -122,7 +122,7 @@ static void test_numbers(void **state)
 	tokenizer_close(&words);
 	copy_ranks(path, "small.tiktoken");
 	words = open_good(path);
-	assert_int_equal(tokenizer_end_of_text(words), 319); /* behind the last rank */
+	assert_int_equal(tokenizer_end_of_text(words), 319); /* after the last rank */
 	assert_int_equal(tokenizer_vocabulary(words), 320);
 	tokenizer_close(&words);
 	copy_ranks(path, "r50k_base.tiktoken");

@@ -51,8 +51,7 @@ samples() {
 	"$beton_info" --json "$1" | sed -n 's/.*"num_samples": \([0-9]*\).*/\1/p'
 }
 
-# small_disk COMMAND: runs it (a string, for sh) where ./full is a folder on a disk of 3 MiB; 77 if there are no user
-# namespaces.
+# small_disk COMMAND: runs it (a string, for sh) where ./full is a folder on a disk of 3 MiB; 77 without user namespaces.
 small_disk() {
 	mkdir -p full
 	unshare -Urm true 2>/dev/null || return 77

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A line of progress is never wider than the terminal, or each redraw would leave one behind. */
+ * A line of progress is never wider than the terminal, or each redraw would leave a copy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 #include "tools/common/progress.h"
 
-/* What is drawn on a terminal of that width after half of `total` samples; the caller frees it. */
+/* The line on a terminal of that width after half of `total` samples; the caller frees it. */
 static char *drawn(unsigned short columns, uint64_t total)
 {
 	int master;

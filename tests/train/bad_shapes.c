@@ -125,7 +125,7 @@ static void sizes_of_dimensions(void **state)
 	free(largest);
 }
 
-/* What was asked for stays in the shape, so that whoever refuses it can say so. */
+/* The shape keeps the requested dimensions, so that a refusal can name them. */
 static void made_from_too_many(void **state)
 {
 	static const int64_t dims[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compute copies of parameters: which graphs read them, that trainings compute the bits that they compute without, that
- * a step makes them once, and that they are what the parameters are, whoever writes these. With a device's name as
- * argument, on that device: 77 when there is none.
+ * Compute copies of parameters: which graphs read them, that trainings compute the same bits as without, that a step
+ * makes them once, and that they equal the parameters, by whatever function these were written. With a device's name as
+ * argument, on that device: 77 without it.
  */
 #include <stdio.h>
 
@@ -199,7 +199,7 @@ static void programs_share_the_copies(void **state)
 	net_close(&n);
 }
 
-/* Of graphs begun before the parameters are allocated the first of 16 bits decides; all others round for themselves. */
+/* The first 16-bit graph begun before the parameters are allocated decides; all others round for themselves. */
 static void copies_have_one_type(void **state)
 {
 	(void)state;
@@ -217,7 +217,7 @@ static void copies_have_one_type(void **state)
 	net_close(&n);
 }
 
-/* A weight that is no parameter has no copy: a buffer, which may be written at any time without a word. */
+/* A weight that is not a parameter has no copy: a buffer, which may be written at any time without notice. */
 static void fixed_weights_are_read_as_they_are(void **state)
 {
 	(void)state;
@@ -299,7 +299,7 @@ static void a_shared_weight_has_one_copy(void **state)
 
 /* ---- copies are what the parameters are ---- */
 
-/* Element i of a parameter in its copy: those that are not plain are cuda's, KRSC. */
+/* Element i of a parameter in its copy: a copy that is not plain is cuda's, KRSC. */
 static int64_t place_of(const dtrain_params *params, int index, int64_t i)
 {
 	const int64_t *dim = params->params[index].shape.dim;
@@ -429,7 +429,7 @@ static void values_of_the_callers_are_copied_when_it_says_so(void **state)
 	net_close(&n);
 }
 
-/* Whoever has values elsewhere puts them into the parameters, or copies, by himself. */
+/* A caller with values elsewhere puts them into the parameters, or copies, itself. */
 static void updates_of_other_memory_are_not_copied(void **state)
 {
 	(void)state;

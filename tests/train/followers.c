@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a graph tells convolutions and pictures about the ops that read them.
+ * Fusion: facts that convolutions and pictures get about the ops that read them.
  */
 #include "net.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frozen parameters: which are, what backward leaves out, and that the gradients of the others are those of the whole
- * network. */
+ * Frozen parameters: which are frozen, the parts that backward leaves out, and that the gradients of the others equal
+ * the whole network's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,7 +125,7 @@ static void backward_ends_at_the_first_trained_layer(void **state)
 	/* Forward is a third of all products. */
 	assert_true(part.flops < 0.36 * whole.flops);
 	assert_string_equal(dtrain_params_unused_pattern(part.params), "layer9");
-	/* The head has a unit of its own, in front of those that are frozen. */
+	/* The head has a unit of its own, before the frozen units. */
 	assert_int_equal(dtrain_params_unit_at(part.params, 0)->frozen, false);
 	for (int i = 0; i < dtrain_params_count(part.params); i++) {
 		const dtrain_param *param = dtrain_params_at(part.params, i);

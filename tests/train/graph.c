@@ -81,7 +81,7 @@ static void models_have_torchvisions_parameters(void **state)
 		{"resnet101", 32, 1000, 314, 208, 35, 44549160, {"layer3.22.conv3.weight", "layer2.3.bn1.bias"}},
 		{"resnet152", 32, 1000, 467, 310, 52, 60192808, {"layer3.35.conv3.weight", "layer2.7.bn1.bias"}},
 	};
-	/* What they begin with, so that a run of long ago can be repeated. */
+	/* Their beginnings, so that a run of long ago can be repeated. */
 	static const uint64_t values[] = {
 		UINT64_C(0x5c2090eaba7f4ca1), UINT64_C(0x76c59f2f4324a1c5), UINT64_C(0x31aad05a9e18db27),
 		UINT64_C(0x46f9b02b958aa96d), UINT64_C(0x2d7c71d2e40a5971), UINT64_C(0x6624a08e7ced07ee),
@@ -246,7 +246,7 @@ static void units_have_whole_parameters_and_equal_shards(void **state)
 	check_units(192, 64, 1, 4, (int64_t[]){48, 16, 112, 16});
 	check_units(193, 449, 1, 2, (int64_t[]){64, 128});
 	check_units(1, SIZE_MAX, 1, 2, (int64_t[]){48, 144});
-	/* Each shard is a multiple of 16 elements, also for numbers of ranks that are no powers of two. */
+	/* Each shard is a multiple of 16 elements, also for numbers of ranks that are not powers of two. */
 	check_units(1, SIZE_MAX, 3, 2, (int64_t[]){48, 144});
 	check_units(1, SIZE_MAX, 5, 2, (int64_t[]){80, 160});
 	check_units(1, 1, 64, 4, (int64_t[]){1024, 1024, 1024, 1024});
@@ -542,7 +542,7 @@ static void halves_stay_halves(void **state)
 
 /* ---- sums of gradients ---- */
 
-/* x is used twice, behind so many tensors. */
+/* x is used twice, after so many tensors. */
 static dtrain_op_kind kind_of_sum(dtrain_params *params, int before)
 {
 	beton_error err = {0};
@@ -588,7 +588,7 @@ typedef struct residual_net {
 	dtrain_tensor x, label, loss, d_x;
 } residual_net;
 
-/* Two batch norms with residuals behind one another, the first of which is used twice. */
+/* Two consecutive batch norms with residuals; the first is used twice. */
 static void build_residuals(residual_net *r, dtrain_device *device, dtrain_stream *stream, bool fused, bool training)
 {
 	beton_error err = {0};
@@ -667,7 +667,7 @@ static void fused_residuals_equal_additions(void **state)
 	dtrain_device_close(&device);
 }
 
-/* Of equal logits the first is the highest; a logit that is not a number is not. */
+/* The first of equal logits is the highest; a logit that is not a number is not. */
 static void labels_with_the_highest_logit_are_hits(void **state)
 {
 	enum { ROWS = 6, CLASSES = 3 };

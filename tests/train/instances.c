@@ -128,7 +128,7 @@ static void compare_instances(const char *device)
 	}
 	for (int i = 0; i < 3; i++)
 		run(&n, instances[i]);
-	/* Activations of all three are there; the gradients are those of the last. */
+	/* Activations of all three are there; the gradients are the last one's. */
 	for (int i = 0; i < 3; i++) {
 		read_results(&n, instances[i], &together);
 		assert_memory_equal(together.logits, alone[i].logits, sizeof(together.logits));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What dtrain-bench link makes of the system's answers that no made-up folder gives.
+ * dtrain-bench link's findings from answers of the system that no made-up folder gives.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -211,7 +211,7 @@ static void initial_values_of_gpt2(void **state)
 	}
 }
 
-/* Of a ViT, from pictures with 3 channels in patches of 4 x 4, and of a plain one. */
+/* A ViT, from pictures with 3 channels in patches of 4 x 4, and a plain one. */
 static void initial_values_of_vits(void **state)
 {
 	parameters p;
@@ -235,7 +235,7 @@ static void initial_values_of_vits(void **state)
 
 /* ---- dropout ---- */
 
-/* Behind the embeddings, each attention and each MLP, of which each draws other numbers. */
+/* After the embeddings, each attention and each MLP; each place draws other numbers. */
 static void dropout_has_hugging_face_s_places(void **state)
 {
 	static const dtrain_transformer_type types[] = {DTRAIN_TRANSFORMER_GPT2, DTRAIN_TRANSFORMER_BERT};
@@ -264,7 +264,7 @@ static void dropout_has_hugging_face_s_places(void **state)
 	}
 }
 
-/* A ViT has the same places, and behind them stochastic depth, which layer 0 is spared. */
+/* A ViT has the same places, followed by stochastic depth, except in layer 0. */
 static void stochastic_depth_grows_with_the_layer(void **state)
 {
 	dtrain_transformer description;
@@ -351,7 +351,7 @@ static void faults_of_builds(void **state)
 
 /* ---- pictures ---- */
 
-/* The plain ones have no class token, and their positions are no parameters. */
+/* The plain ones have no class token, and their positions are not parameters. */
 static void counts_are_those_of_timm(void **state)
 {
 	static const struct {

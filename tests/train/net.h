@@ -127,7 +127,7 @@ static inline void net_build(net *n, const char *model, int64_t side, bool backw
 	net_fill(n);
 }
 
-/* Without initial values, of which the large models have many. With F16 the loss is scaled. */
+/* Without initial values, since the large models have many. With F16 the loss is scaled. */
 static inline void net_create(net *n, const dtrain_device_options *options, const char *device, dtrain_dtype dtype,
 			      dtrain_dtype activations, const char *model, int64_t batch, int64_t side, int64_t classes)
 {
@@ -162,7 +162,7 @@ static inline void net_open(net *n, const char *device, dtrain_dtype dtype, cons
 	net_open_as(n, &options, device, dtype, dtype, model, batch, side, classes);
 }
 
-/* Of an array of the parameters' type, on a device whose memory the host can read. */
+/* An element of an array of the parameters' type, on a device whose memory the host can read. */
 static inline double net_element(const net *n, const void *array, int64_t index)
 {
 	return net_number(n->dtype, array, index);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Offloaded parameters on the device "far": the values of training are those of training without, bit by bit where the
- * same kernels update, whether units stay on the device or visit it; the device has less memory in use; updates go on
- * beside backward.
- */
+ * Offloaded parameters on the device "far": training gives the same values as without, bit by bit where the same
+ * kernels update, whether units stay on the device or are prefetched; the device has less memory in use; updates go on
+ * beside backward. */
 #include <ctype.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -33,7 +32,7 @@ typedef struct setting {
 	bool largest; /* clip_norm is of the largest gradient, as among ranks that have shards */
 } setting;
 
-/* All copies of a unit are made before the host is told about its gradients, and changes the values. */
+/* All copies of a unit are made before its gradients reach the host, which changes the values. */
 static void check_prefetches(const machine *m)
 {
 	const dtrain__schedule *schedule = &m->n.program->schedule;
@@ -225,7 +224,7 @@ static void train(machine *m, bool captures)
 		n->api->capture_destroy(captured);
 }
 
-/* What a forward-only program of that type computes, malloc'ed. */
+/* The result of a forward-only program of that type, malloc'ed. */
 static double *evaluate(machine *m, dtrain_dtype dtype)
 {
 	beton_error err = {0};
@@ -279,7 +278,7 @@ static void check_setting(setting s)
 		free(scale);
 		free(other);
 	}
-	/* What ops read on the device are these values, too. */
+	/* Ops on the device read these values, too. */
 	dtrain_sync_set_listener(plain.sync, NULL, NULL);
 	dtrain_sync_set_listener(offloaded.sync, NULL, NULL);
 	assert_true(net_run(&plain.n) == net_run(&offloaded.n));
@@ -318,7 +317,7 @@ static void test_equals_no_offload(void **state)
 					.captures = i % 3 == 1,
 					.accumulates = i % 5 == 2,
 					.amsgrad = i == 1});
-	/* A norm is the sum of those of the ranges; with one as large no gradient is clipped, and the bits are equal.
+	/* A norm is the sum of the ranges' norms; with a limit as large no gradient is clipped, and the bits are equal.
 	 */
 	check_setting((setting){.kind = "adamw", .activations = DTRAIN_BF16, .clip_norm = 1e6, .listens = true});
 	check_setting((setting){
@@ -496,7 +495,7 @@ static void test_memory_of_units(void **state)
 				 facts.workspace_bytes;
 		size_t used = bytes_in_use(&visit);
 		assert_true(used >= planned && (used - planned) * 50 < planned);
-		/* What ops read in F32 beside copies stays: an element in fifty here. */
+		/* Values that ops read in F32 beside copies stay: an element in fifty here. */
 		size_t all = (size_t)dtrain_params_flat_count(visit.n.params) * sizeof(float);
 		assert_true(memory.values + memory.grads + memory.copies < all / 10);
 		assert_true(facts.transient_bytes > 0 && used < bytes_in_use(&stay));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ops are run with on all devices: the examples of their rules (train/core/ops), forward and backward, and the
- * cases of this list, for ops whose gradient is not what a backward op makes.
+ * Cases of ops for all devices: the examples of their rules (train/core/ops), forward and backward, and the cases of
+ * this list, for ops whose gradient is not a backward op's.
  */
 #ifndef TESTS_TRAIN_OP_CASE_H
 #define TESTS_TRAIN_OP_CASE_H
@@ -20,10 +20,10 @@ typedef enum family {
 	CODES,     /* QUANTIZE, and DEQUANTIZE of what it made; so the next */
 	PAIRS,
 	COLUMNS,
-	BIASED_GELU, /* one behind the other, in the layouts that the device has between two ops */
+	BIASED_GELU, /* one after the other, in the layouts that the device has between two ops */
 } family;
 
-/* What a scaler finds among the gradients. */
+/* Spoilt gradients that a scaler finds. */
 typedef enum spoil {
 	NOTHING,
 	INFINITE,
@@ -52,10 +52,10 @@ typedef struct op_case {
 } op_case;
 
 /* Results in F16 and BF16 are rounded once, by 2^-11 and 2^-8 at most; some room is for a device that rounds a sum of
- * two before. Results of half operands that stay F32 are sums in F32, of which hardware may leave out the last bits.
- * What is exact in F32 (bound 0) is exact. TF32 keeps of the operands of products as many bits as F16 has, and may cut
- * the others off: what is lost does not cancel out. A device with memory of its own may round the gradient of a
- * convolution's weights to the type of the activations, as PyTorch does. */
+ * two before. Results of half operands that stay F32 are sums in F32, whose last bits hardware may leave out. Results
+ * exact in F32 (bound 0) are exact. TF32 keeps as many bits of a product's operands as F16 has, and may cut the others
+ * off: the lost bits do not cancel out. A device with memory of its own may round the gradient of a convolution's
+ * weights to the type of the activations, as PyTorch does. */
 #define F16_BOUND 6e-4
 #define BF16_BOUND 5e-3
 #define HALF_SUM_BOUND 2e-5

@@ -121,7 +121,7 @@ static const op_case op_cases[] = {
 
 #define OP_CASES ((int)(sizeof(op_cases) / sizeof(op_cases[0])))
 
-/* Whether an example is run with a copy of its weight, too: one in three of those that have a weight. */
+/* Whether an example is run with a copy of its weight, too: one in three of the examples with a weight. */
 static bool runs_with_copy(dtrain_op_kind kind, int index)
 {
 	return kind != DTRAIN_OP_CAST && strchr(dtrain__op_rules_of(kind)->inputs, 'W') && index % 3 == 0;

@@ -126,7 +126,7 @@ static const trial trials[] = {
 	 2,
 	 {MATRIX(F16), ROWS(I64), CHANNELS(F32)},
 	 {ROWS(F32), MATRIX(F16)}},
-	/* Of two labels and lambda for each row, in the type of the loss. */
+	/* Two labels and lambda for each row, in the type of the loss. */
 	{NULL,
 	 DTRAIN_OP_SOFTMAX_XENT_MIXED,
 	 false,
@@ -463,8 +463,8 @@ static void segments_lie_in_order(void **state)
 	} bad[] = {
 		{0, {{0}}},
 		{1, {{1, {1, {16}}, NULL}}},                        /* not at a multiple of 16 */
-		{1, {{-16, {1, {16}}, NULL}}},                      /* in front of the range */
-		{1, {{48, {1, {17}}, NULL}}},                       /* behind it */
+		{1, {{-16, {1, {16}}, NULL}}},                      /* before the range */
+		{1, {{48, {1, {17}}, NULL}}},                       /* after it */
 		{1, {{0, {2, {1 << 30, 1 << 30}}, NULL}}},          /* larger than memory */
 		{1, {{0, {2, {4, 0}}, NULL}}},                      /* nothing */
 		{2, {{16, {1, {16}}, NULL}, {0, {1, {16}}, NULL}}}, /* in the wrong order */

@@ -77,7 +77,7 @@ static void sums_take_a_pass_of_their_own(void **state)
 	check(&(dtrain_op_desc){DTRAIN_OP_BATCH_NORM_BWD, .num_inputs = 6, .num_outputs = 4,
 				.inputs = {x, x, c, c, c, mask}, .outputs = {x, c, c, x}},
 	      count * (4 + 6 + 2 + 2.0 / 8) + 5 * each, 0);
-	/* In two ops, each of which reads x once. */
+	/* In two ops, each reading x once. */
 	dtrain_operand moments = OPERAND(F32, 4, 33);
 	check(&(dtrain_op_desc){DTRAIN_OP_BATCH_NORM_MOMENTS, .num_inputs = 1, .num_outputs = 1, .inputs = {x},
 				.outputs = {moments}},

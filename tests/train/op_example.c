@@ -17,7 +17,7 @@
 struct example {
 	dtrain_params *params;
 	dtrain_graph *graph;
-	int op;             /* the node of the example; those of the copies that it reads are in front */
+	int op;             /* the node of the example; the copies that it reads come before it */
 	int copy, in_place; /* of an input, which an op runs in place on, and its index; -1 */
 };
 
@@ -39,7 +39,7 @@ static const dtrain_shape *shape_of(const op_case *c, char letter)
 			seen[(int)*l] = 1;
 			index += *l != 'A' && *l != 'S';
 		}
-	fail_msg("%s: there is no operand '%c'", c->name, letter);
+	fail_msg("%s: no operand '%c'", c->name, letter);
 	return NULL;
 }
 
@@ -153,7 +153,7 @@ static tensor_kind kind_of_tensor(const dtrain_graph *graph, dtrain_tensor t)
 	return ACTIVATION; /* d_y, where the op's gradient is d_y itself */
 }
 
-/* Numbers of which no two in a picture are alike in any type. */
+/* Numbers that differ within a picture in any type. */
 static void make_distinct(const tensor *t)
 {
 	int64_t plane = t->shape.dim[2] * t->shape.dim[3];
@@ -162,8 +162,8 @@ static void make_distinct(const tensor *t)
 		t->values[i] = (double)((i % plane * 37 + i / plane * 11) % 128 - 64) / 64;
 }
 
-/* The gradients of a loss are those of the mean over the rows that count, times the scaler's scale. The scaler is the
- * last input, and labels that may be ignored come before it. */
+/* The gradients of a loss are the gradients of the mean over the rows that count, times the scaler's scale. The scaler
+ * is the last input, and labels that may be ignored come before it. */
 static void weigh_losses(setting *s, const dtrain__node *op, int gradients)
 {
 	int required = (int)strlen(dtrain__op_rules_of(op->kind)->inputs);

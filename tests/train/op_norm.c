@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family NORM_SYNC: the ops of batch norm over ranks one behind the other. A rank alone has the only row of the
+ * The family NORM_SYNC: the ops of batch norm over ranks one after the other. A single rank has the only row of the
  * moments that is not 0, so that its gradients are differences of y; with other ranks moments and sums are given.
  */
 #include <string.h>
 
 #include "op_run.h"
 
-/* Ranks, of which this is number RANK, and the third one has no values. */
+/* Ranks; this is number RANK, and the third one has no values. */
 enum { RANKS = 4, RANK = 1, EMPTY = 2 };
 
 enum {

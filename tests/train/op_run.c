@@ -527,7 +527,7 @@ static int run_scaler(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		g[s->c->x[0] / 2] = FLT_MAX; /* is finite */
 		if (s->c->spoil != NOTHING)
 			g[s->c->spoil == INFINITE ? s->c->x[0] - 1 : 0] = s->c->spoil == INFINITE ? -INFINITY : NAN;
-		/* Noted from a step before, which counts no more. */
+		/* Noted by an earlier step, which no longer counts. */
 		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil == NOTHING;
 		s->tensors[1].result = true;
 	}

@@ -40,7 +40,7 @@ typedef struct setting {
 	const dtrain_device_api *api;
 	dtrain_device_caps caps;
 	dtrain_dtype dtype; /* that ops compute in */
-	/* Of what inputs are rounded to. Where dtype is F64 also weights, since then ops do not. */
+	/* The type that inputs are rounded to. Where dtype is F64 also weights, since then ops do not. */
 	dtrain_dtype rounding;
 	dtrain_stream *stream;
 	tensor tensors[MAX_TENSORS];
@@ -69,8 +69,8 @@ void close_setting(setting *s);
 /* The value of dtype that is nearest. */
 double rounded_to(dtrain_dtype dtype, double value);
 
-/* Runs the case from the input values; result values are then those of this run. try_case gives the status of the first
- * op that does not go well, and then no results. */
+/* Runs the case from the input values; result values are then this run's. try_case returns the status of the first op
+ * that fails, and then no results. */
 void run_case(setting *s);
 int try_case(setting *s, beton_error *err);
 

@@ -77,7 +77,7 @@ typedef struct trial {
 	dtrain_operand inputs[DTRAIN_OP_MAX_OPERANDS], outputs[DTRAIN_OP_MAX_OPERANDS];
 } trial;
 
-/* Those of batch norm (op_trial_norm.c). */
+/* Trials of batch norm (op_trial_norm.c). */
 extern const trial norm_trials[];
 extern const size_t num_norm_trials;
 

@@ -84,7 +84,7 @@ static void compare_roundings(const setting *got, const setting *right)
 	}
 }
 
-/* Of cpu in F16 the results of products, since its functions are approximations. */
+/* On cpu in F16 only the results of products, since its functions are approximations. */
 static bool rounds_once(const setting *s)
 {
 	if (strcmp(s->api->name, "ref") == 0)
@@ -354,7 +354,7 @@ typedef struct device_case {
 	const op_case *c;
 	dtrain_dtype dtype;
 	bool tf32;
-	int *compared; /* counts those of its type; the first case's is that of all types */
+	int *compared; /* counts its type's; the first case's counts all types' */
 	char name[80];
 } device_case;
 
@@ -403,7 +403,7 @@ static int run_device(const char *device, const char *only)
 				 tf32 ? "tf32" : dtrain_dtype_name(t->dtype));
 			tests[count++] = (struct CMUnitTest){t->name, case_is_right, NULL, NULL, t};
 		}
-	/* The counts are those of all cases. */
+	/* The counts need all cases. */
 	if (!only)
 		tests[count++] = (struct CMUnitTest){"all types have cases", all_types_have_cases, NULL, NULL, list};
 	tests[count++] = (struct CMUnitTest){"labels out of range are refused", labels_out_of_range_are_refused, NULL,

@@ -347,7 +347,7 @@ static void train_on_sums(net *n, const char *device, int ranks)
 	dtrain_optimizer_destroy(&sgd);
 }
 
-/* What ranks have added up, divided by their number: of powers of two the same bits as of one rank. */
+/* Sums of ranks, divided by their number: for powers of two the same bits as with one rank. */
 static void sums_of_ranks_are_divided(void **state)
 {
 	(void)state;
@@ -464,7 +464,7 @@ static void polynomial_and_step_are_torchs(void **state)
 			      .factor = 0.3};
 	for (int step = 0; step < 11; step++)
 		expect_rate(&s, step, stepped[step]);
-	/* Behind a warm-up, during which milestones count only afterwards. */
+	/* After a warm-up, during which milestones count only afterwards. */
 	s.warmup_steps = 4;
 	expect_rate(&s, 1, 0.4);
 	expect_rate(&s, 4, 0.24);
@@ -507,7 +507,7 @@ static void a_warm_up_has_a_beginning(void **state)
 		double part = step < 109 ? step / 109.0 : (step - 109) / 367.0;
 		expect_rate(&s, step, 1.5 * (step < 109 ? 0.2 * (1 - part) + part : 1 - part + 0.07 * part));
 	}
-	/* Not only upwards, and whatever comes behind. */
+	/* Not only upwards, and before any kind of schedule. */
 	s = (dtrain_schedule){
 		.kind = DTRAIN_SCHEDULE_COSINE, .lr = 1, .initial_lr = 2, .warmup_steps = 4, .total_steps = 8};
 	expect_rate(&s, 0, 2);

@@ -128,8 +128,8 @@ static void set_count(net *n, dtrain_optimizer *optimizer, float low, float wrap
 
 /* ---- traces ---- */
 
-/* Of a weight after 100 steps. Devices that have Muon's products in BF16, as PyTorch has, make an error of a hundredth
- * in each update. */
+/* The bound of a weight after 100 steps. Devices that have Muon's products in BF16, as PyTorch has, make an error of a
+ * hundredth in each update. */
 static double bound_of(const char *device, size_t index)
 {
 	bool is_host = strcmp(device, "ref") == 0 || strcmp(device, "cpu") == 0;
@@ -187,7 +187,7 @@ static void traces_are_those_of_pytorch_and_timm(void **state)
 
 /* ---- ranges ---- */
 
-/* What the message calls that which a kind needs of p5; NULL: it needs nothing. */
+/* The message's name of the part of p5 that a kind needs; NULL: none. */
 static const char *needs(size_t index)
 {
 	const char *kind = golden[index].kind;
@@ -255,7 +255,7 @@ static void ranges_and_threads_give_the_same_bits(void **state)
 
 /* ---- restarts ---- */
 
-/* What a checkpoint has: values, states, the number of the step. */
+/* The content of a checkpoint: values, states, the number of the step. */
 static void copy_all(net *to, dtrain_optimizer *into, net *from, dtrain_optimizer *of)
 {
 	size_t bytes = (size_t)dtrain_params_flat_count(from->params) * sizeof(float);

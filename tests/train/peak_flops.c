@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The peak of the cpu device is that of the processor, whoever else uses it: here each look at the clock on the wall
+ * The peak of the cpu device is the processor's, whatever else runs on it: here each look at the clock on the wall
  * finds it a minute later, as on a machine whose cores are busy with other things.
  */
 #include <setjmp.h>

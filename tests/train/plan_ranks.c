@@ -93,7 +93,7 @@ static void unplan(planned *p)
 	dtrain_params_destroy(&p->params);
 }
 
-/* Bytes are those of the formula, or more, by padding. bytes_each: of a padded element. */
+/* Bytes equal the formula's, or more, by padding. bytes_each: of a padded element. */
 static void expect_about(double bytes, double formula, double padding)
 {
 	assert_true(bytes >= formula - 1);
@@ -146,7 +146,7 @@ static void strategies_keep_and_send_what_formulas_say(void **state)
 	dtrain_device_close(&device);
 }
 
-/* S ranks share a copy, of which there are R. */
+/* S ranks share a copy; there are R copies. */
 static void hybrid_adds_up_shards(void **state)
 {
 	(void)state;
@@ -255,7 +255,7 @@ static void shards_tile_units(void **state)
 	dtrain_device_close(&device);
 }
 
-/* What the transfers of a timeline send is what a step sends, and each unit is in it. */
+/* The transfers of a timeline send as much as a step, and each unit is in it. */
 static void expect_transfers(const planned *p, const dtrain_overlap *overlap)
 {
 	int32_t shards = p->facts.shards, replicas = p->facts.replicas, ranks = shards * replicas;
@@ -343,7 +343,7 @@ static size_t peak_bytes(void)
 	return (size_t)usage.ru_maxrss * 1024;
 }
 
-/* Llama 7B with 1,024 ranks: 27 GB of parameters that nobody has. */
+/* Llama 7B with 1,024 ranks: 27 GB of parameters without memory. */
 static void large_models_need_no_memory(void **state)
 {
 	(void)state;

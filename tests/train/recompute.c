@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * recompute DEVICE...: models whose activations are computed again in backward are trained like those that keep them,
- * bit by bit, with dropout, and with statistics that change once; the memory for activations shrinks. On the device
- * "far" activations that wait in host memory do the same.
+ * recompute DEVICE...: models whose activations are computed again in backward train like models that keep them, bit by
+ * bit, with dropout, and with statistics that change once; the memory for activations shrinks. On the device "far"
+ * activations that wait in host memory do the same.
  */
 #include <dtrain/transformer.h>
 
@@ -11,7 +11,7 @@
 
 enum { BATCH = 3, T = 12, SIDE = 8, VOCABULARY = 16, STEPS = 2 };
 
-static char **devices; /* names, NULL behind the last */
+static char **devices; /* names, NULL after the last */
 
 /* Models of tokens by their config.json, and of pictures by that or their name. */
 #define SIZES "\"num_hidden_layers\": 3, \"hidden_size\": 24, \"num_attention_heads\": 4, \"intermediate_size\": 40, "
@@ -35,14 +35,14 @@ typedef struct job {
 	bool of_tokens;
 } job;
 
-/* What becomes of activations between forward and backward. */
+/* Handling of activations between forward and backward. */
 typedef struct way {
 	dtrain_recompute what;
 	int64_t blocks;
 	bool leave; /* they do, for the host */
 } way;
 
-/* All that training has left behind. */
+/* The results of training. */
 typedef struct result {
 	double losses[STEPS];
 	char *memory; /* values, gradients, buffers */
@@ -188,7 +188,7 @@ static void expect_same(const char *model, const char *device, dtrain_dtype dtyp
 	assert_int_equal(again->facts.nodes, kept->facts.nodes + again->facts.repeated);
 }
 
-/* Alone, and those that are kept where others are computed again. */
+/* Alone, and for kept activations while others are computed again. */
 static void check_leaving(const char *model, dtrain_dtype dtype, const result *none, const result *full)
 {
 	result leaving, both;
@@ -250,7 +250,7 @@ static bool names_device(const char *name)
 	return false;
 }
 
-/* Elsewhere there is no other memory, and without backward nobody reads them again. */
+/* Elsewhere there is only one memory, and without backward activations are not read again. */
 static void refusals_are_told(void **state)
 {
 	(void)state;

@@ -52,7 +52,7 @@ static void check_gradients(const char *model, int64_t batch, int64_t side, int 
 	net_close(&n);
 }
 
-/* Of the other networks torch.c compares every gradient with PyTorch's. */
+/* For the other networks torch.c compares every gradient with PyTorch's. */
 static void gradients_equal_differences(void **state)
 {
 	(void)state;
@@ -128,7 +128,8 @@ static void compare_models(const char *device)
 {
 	compare_devices(device, "mlp", 3, 8, 1e-4);
 	/* Not 3 pictures of 16 x 16: there one of the 3,072 inputs of the last relu is 2e-6 in float and below 0 in
-	 * double. All or nothing of that element's gradient flows back, which is 3% of every parameter's behind it. */
+	 * double. All or nothing of that element's gradient flows back, which is 3% of every parameter's gradient after
+	 * it. */
 	compare_devices(device, "resnet20", 3, 12, 1e-4);
 	compare_devices(device, "resnet20", 2, 16, 1e-4);
 	compare_devices(device, "resnet20", 2, 13, 1e-4);
@@ -228,8 +229,8 @@ static void training_lowers_the_loss_alike(void **state)
 	}
 }
 
-/* Losses are those of ref in F32 but for these parts of them: the first, and each of ten, over which rounding adds up
- * and now and then decides about an element of a relu. */
+/* Losses equal ref's in F32 but for these parts of them: the first, and each of ten, over which rounding adds up and
+ * now and then decides about an element of a relu. */
 static const struct {
 	dtrain_dtype activations;
 	bool tf32;

@@ -33,7 +33,7 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 	const dtrain__place *places = instance->program->places;
 	assert_int_equal(c->issued++, c->waited);
 	if (c->fail == 1)
-		return bt_fail(err, BETON_DEVICE, "nobody is there");
+		return bt_fail(err, BETON_DEVICE, "peer is absent");
 	int status = c->api->event_record(c->ready, run->stream, err);
 	if (status == BETON_OK)
 		status = c->api->stream_wait(c->stream, c->ready, err);
@@ -49,7 +49,7 @@ static int wait_for_it(void *context, const dtrain__run *run, beton_error *err)
 	courier *c = context;
 	assert_int_equal(++c->waited, c->issued);
 	if (c->fail == 2)
-		return bt_fail(err, BETON_DEVICE, "nobody came");
+		return bt_fail(err, BETON_DEVICE, "peer never came");
 	return c->api->stream_wait(run->stream, c->done, err);
 }
 
@@ -149,7 +149,7 @@ static void another_stream_may_work_meanwhile(void **state)
 	check_result("far");
 }
 
-/* From the issue to the wait nobody else has the memory of either tensor. */
+/* From the issue to the wait no other tensor has the memory of either tensor. */
 static void memory_is_kept_from_issue_to_wait(void **state)
 {
 	(void)state;
@@ -195,7 +195,7 @@ static void failures_have_the_calls_name(void **state)
 		open_net(&n, "ref");
 		n.courier.fail = fail;
 		assert_int_equal(dtrain_program_run(n.program, n.stream, 0, 1, &err), BETON_DEVICE);
-		assert_string_equal(err.message, fail == 1 ? "letter: nobody is there" : "letter: nobody came");
+		assert_string_equal(err.message, fail == 1 ? "letter: peer is absent" : "letter: peer never came");
 		close_net(&n);
 	}
 }

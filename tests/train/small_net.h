@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small network of the layers that no model in resnet.c has, one behind the other so that each takes the layout that
- * a device gave to what is before it; make-torch-trace.py has the same. Its name among models is SMALL_NET.
+ * A small network of the layers that no model in resnet.c has, one after the other so that each takes the layout that a
+ * device gave to the layer before; make-torch-trace.py has the same. Its name among models is SMALL_NET.
  */
 #ifndef TESTS_TRAIN_SMALL_NET_H
 #define TESTS_TRAIN_SMALL_NET_H

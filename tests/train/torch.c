@@ -138,7 +138,7 @@ static dtrain_optimizer *make_sgd(const net *n, const json_t *expected)
 }
 
 /* bound: of everything in the first step, relative; loss_bound: of each step's loss, relative. With BF16 losses alone
- * are compared, with those of PyTorch's autocast. */
+ * are compared, with PyTorch's autocast. */
 static void compare_case(const json_t *expected, const char *device, dtrain_dtype dtype, int steps, double bound,
 			 double loss_bound)
 {

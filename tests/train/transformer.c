@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small language model from the layers of transformers: the fused loss and the one of all logits give the same loss
+ * A small language model from the layers of transformers: the fused loss and the loss of all logits have the same value
  * and gradients, rows without a label count nowhere, and the result has the same bits for any number of threads.
  */
 #include <math.h>

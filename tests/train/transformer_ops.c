@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What examples of ops do not show: attention of rows longer than a block, memory that does not grow with their square,
+ * Tests beyond the examples of ops: attention of rows longer than a block, memory that does not grow with their square,
  * the same bits for any number of threads, and the numbers that dropout draws.
  */
 #include <math.h>
@@ -175,7 +175,7 @@ static void begin_attention(op_run *r, const char *device, int threads, dtrain_o
 	memcpy(numbers(r, k), first, c->packed ? r->desc.inputs[0].bytes : 0);
 }
 
-/* The operands behind the others. */
+/* The operands after the others. */
 static void add_rest(op_run *r, const rows *c)
 {
 	if (c->dropout > 0) {
@@ -248,7 +248,7 @@ static bool has_type(const char *device, dtrain_dtype dtype)
 	return caps.dtypes >> dtype & 1;
 }
 
-/* Also with rows that are no whole vector, and with too few keys for products in BF16. */
+/* Also with rows that are not a whole vector, and with too few keys for products in BF16. */
 static const rows half_rows[] = {
 	{1, 530, 530, 6, 2, 2, .causal = true, .packed = true},
 	{1, 300, 300, 5, 4, 2, .causal = true, .packed = true, .segments = true},

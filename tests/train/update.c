@@ -18,7 +18,7 @@ static const struct {
 } groups[] = {{1, 5e-4}, {64, 5e-4 / 64}, {0.5, 0}};
 #define GROUPS ((int32_t)(sizeof(groups) / sizeof(groups[0])))
 
-/* The parameters one behind the other, after STEPS steps of torch.optim.SGD 2.15 with such param_groups, momentum 0.85,
+/* The parameters one after the other, after STEPS steps of torch.optim.SGD 2.15 with such param_groups, momentum 0.85,
  * without and with Nesterov's form, from the starts, gradients and rates of this file, in F64. */
 static const double of_torch[2][ELEMENTS] = {
 	{-0.154059492, -0.198397877, -0.290485943, -0.404050817, -0.299933581, -0.148816029, 0.0252604627, 0.187456563,
@@ -42,7 +42,7 @@ static const double of_torch[2][ELEMENTS] = {
 	 7.16680352,    7.50977028},
 };
 
-/* Of an element of a parameter. */
+/* The initial value of an element of a parameter. */
 static double start(int param, int64_t i)
 {
 	return (double)(float)(0.05 * (double)(i + 1) * (param + 1) - 0.4);
@@ -105,7 +105,7 @@ static void compare(const net *n, const float *host, const double *right)
 		}
 	for (int64_t i = 0; i < dtrain_params_flat_count(n->params); i++)
 		found += host[i] == 0;
-	/* What is between the parameters is zero and stays zero. */
+	/* Padding between the parameters is zero and stays zero. */
 	assert_int_equal(found, dtrain_params_flat_count(n->params));
 }
 
@@ -166,7 +166,7 @@ static void groups_are_torchs(void **state)
 
 /* ---- lookahead ---- */
 
-/* The k'th of the parameters and, behind them, the buffers: its fast side, its slow one, its size. */
+/* The k'th of the parameters and, after them, the buffers: its fast side, its slow one, its size. */
 static int64_t find(net *n, const dtrain_optimizer *optimizer, int k, float **fast, float **slow)
 {
 	const dtrain_optimizer_state *state = dtrain_optimizer_state_find(optimizer, "slow");
@@ -189,7 +189,7 @@ static double fast_value(int k, int64_t i, int step)
 	return (double)(float)sin((double)i * 0.3 + k + 10 * step);
 }
 
-/* What training would have made of the weights. */
+/* Weights as if training had changed them. */
 static void set_fast(net *n, const dtrain_optimizer *optimizer, int step)
 {
 	for (int k = 0; k < PARAMS + BUFFERS; k++) {
@@ -266,7 +266,7 @@ static int64_t find_average(net *n, const dtrain_optimizer *optimizer, int k, fl
 	return buffer_sizes[k - PARAMS];
 }
 
-/* The trained weights are those of a step, and their average what is right. */
+/* The trained weights are the step's, and their average is right. */
 static void compare_average(net *n, const dtrain_optimizer *optimizer, double right[][64], int step, bool exchanged)
 {
 	for (int k = 0; k < PARAMS + BUFFERS; k++) {
@@ -353,7 +353,7 @@ static void lookahead_keeps_slow_weights(void **state)
 	on_each_device(check_lookahead);
 }
 
-/* Of airbench94, whose alpha_schedule of 475 steps is 0.95 ** 5 * (step / 475) ** 3. */
+/* airbench94's, whose alpha_schedule of 475 steps is 0.95 ** 5 * (step / 475) ** 3. */
 static void lookahead_weights(void **state)
 {
 	(void)state;

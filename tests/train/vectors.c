@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cpu device's inner loops for other kinds of processors give what those for this one give, which the tests of ops
- * compare with ref. Those of F16 give the bits of common/half.h on all.
+ * The cpu device's inner loops for other kinds of processors give the same results as this one's, which the tests of
+ * ops compare with ref. Loops in F16 give the bits of common/half.h on all.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 enum { MOST = 96, ARRAYS = 6 };
 
-/* What a function reads and writes; the same at first for all kinds of processors. */
+/* Arrays that a function reads and writes; the same at first for all kinds of processors. */
 typedef struct arrays {
 	float of[ARRAYS][MOST], numbers[4];
 } arrays;
@@ -98,7 +98,7 @@ static void rotations(const cpu_vector *v, arrays *a, int64_t n)
 		v->f32->rotate(a->of[2], a->of[0], 2 * head, head, n % 2, a->of[3], a->of[4]);
 }
 
-/* What is behind a row's columns, as far as a vector reaches, is nobody's. */
+/* Memory after a row's columns, as far as a vector reaches, does not matter. */
 static void clear_rest(float *rows, int64_t columns)
 {
 	for (int64_t i = 0; i < 2 * MOST; i++)
@@ -167,7 +167,7 @@ static void expect_near(const arrays *a, const arrays *b, const char *kind, int 
 	for (size_t i = 0; i < sizeof(*a) / sizeof(float); i++) {
 		if (x[i] == y[i] || (isnan(x[i]) && isnan(y[i])))
 			continue;
-		/* What is left of a difference of two sums is compared with the terms. */
+		/* The difference of two sums is compared with the terms. */
 		if (!(fabs((double)x[i] - (double)y[i]) <= 2e-5 * (fabs((double)y[i]) + 1)))
 			fail_msg("%s, trial %d of %d elements: number %zu is %.9g, not %.9g", kind, index, (int)n, i,
 				 (double)x[i], (double)y[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Views, parts, weights with several uses, gradients that are given: each graph's gradients against finite differences,
- * and its results on other devices against those of the plain one.
+ * and its results on other devices against the plain device's.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -94,7 +94,7 @@ static int build_tied(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor *y)
 	return 1;
 }
 
-/* Two weights that are parts of one parameter, of which a third part is not used. */
+/* Two weights that are parts of one parameter, whose third part is not used. */
 static int build_fused(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor *y)
 {
 	dtrain_tensor parts[3], whole = weight(graph, "fused.weight", 24, 6);
@@ -253,7 +253,7 @@ static double projection(run *r)
 	return sum;
 }
 
-/* Of the elements at `place`, whose gradient is at `gradient`. */
+/* Checks the elements at `place`, whose gradient is at `gradient`. */
 static void check_slopes(run *r, const char *what, void *place, const void *gradient, int64_t count)
 {
 	double values[MOST_ELEMENTS], right[MOST_ELEMENTS];
@@ -342,7 +342,7 @@ static void other_devices_give_the_same(void **state)
 		compare_devices("cpu");
 }
 
-/* What is a piece of a tensor's memory takes no op and no memory. */
+/* A piece of a tensor's memory takes no op and no memory. */
 static void views_are_not_copied(void **state)
 {
 	(void)state;
@@ -355,7 +355,7 @@ static void views_are_not_copied(void **state)
 	close_run(&r);
 }
 
-/* Of rows that stand in a batch of sequences, or one below the other. */
+/* Trains on rows in a batch of sequences, or one below the other. */
 static void train_rows(bool sequences, float *grad, float *loss)
 {
 	beton_error err = {0};

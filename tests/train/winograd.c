@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The errors of the device cpu's convolutions: of those that may have TF32's, for which oneDNN 2 has a faster algorithm
- * than the direct one, and of those by the device's own loops for AVX2.
+ * The errors of the device cpu's convolutions: convolutions that may have TF32's errors, for which oneDNN 2 has a
+ * faster algorithm than the direct one, and convolutions by the device's own loops for AVX2.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -167,7 +167,7 @@ static char *path_of(const char *key)
 	return path;
 }
 
-/* A file of this key with `entries` algorithms, "0" to its number, each of which has two numbers. */
+/* A file of this key with `entries` algorithms, "0" to its number, each with two numbers. */
 static size_t make_file(const char *key, int entries, char *text, size_t size)
 {
 	char signature[16];
@@ -199,7 +199,7 @@ static int count_known(const cuda_algorithms *store, int entries)
 
 enum { ENTRIES = 5 };
 
-/* What is told is at least 1, and where the first line is sound as many as are gone. */
+/* The reported number is at least 1, and with a sound first line the number of lost algorithms. */
 static void check_damaged(const char *path, const char *text, size_t length, size_t head, int least)
 {
 	write_text(path, text, length);
@@ -259,7 +259,7 @@ static void damaged_files_are_repaired(void **state)
 	free(path);
 }
 
-/* Sound lines behind a sound first line of another format, and behind none. */
+/* Sound lines after a sound first line of another format, and without a first line. */
 static void lines_of_another_format_are_not_taken(void **state)
 {
 	(void)state;
@@ -280,7 +280,7 @@ static void lines_of_another_format_are_not_taken(void **state)
 	free(path);
 }
 
-/* Of another key, and of what is no store at all. */
+/* Files of another key, and files that are not a store. */
 static void what_others_made_is_not_taken(void **state)
 {
 	(void)state;

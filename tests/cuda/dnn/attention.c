@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What cuDNN's graphs of attention compute, operation by operation; the ref device gives what is right.
+ * cuDNN's graphs of attention, computed operation by operation, and compared with the ref device.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -59,7 +59,7 @@ static const dtrain_operand *operand_of(const dtrain_op_desc *desc, int i)
 	return i < desc->num_inputs ? &desc->inputs[i] : &desc->outputs[i - desc->num_inputs];
 }
 
-/* Runs the op's graph on what ref was given, and compares the outputs with those of ref. */
+/* Runs the op's graph on ref's inputs, and compares the outputs with ref's. */
 static void compare(const dtrain_op_desc *desc, void *const *operands)
 {
 	dnn_graph *graphs[DNN_MAX_VARIANTS];

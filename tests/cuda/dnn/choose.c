@@ -219,7 +219,7 @@ static void choose(void)
 	assert_int_equal(plays.made, 0);
 }
 
-/* What is timed, what is known and not stored, and what deterministic mode takes. */
+/* Timed choices, known but not stored choices, and deterministic mode's. */
 static void nothing_is_compiled_under_the_lock(void **state)
 {
 	(void)state;
@@ -264,7 +264,7 @@ static void nobody_is_waited_for_under_the_lock(void **state)
 	cuda_algorithms *other;
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	pthread_t thread;
-	plays.stored[0] = plays.stored[1] = true; /* so that there is no other wait */
+	plays.stored[0] = plays.stored[1] = true; /* to avoid another wait */
 	assert_int_equal(cuda_algorithms_open("gpu", &other, NULL), BETON_OK);
 	pthread_mutex_lock(&mutex);
 	cuda_algorithms_begin(other, &mutex);

@@ -30,7 +30,7 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 	return CUDNN_STATUS_SUCCESS;
 }
 
-/* What the ops of the two ways take, forward and backward; negative: there is none. */
+/* Times of the two ways' ops, forward and backward; negative: no such op. */
 static struct {
 	long long ns[2][2];
 	bool forbidden[2]; /* in a capture */
@@ -176,7 +176,7 @@ static void what_was_timed_is_not_timed_again(void **state)
 	assert_true(plays.runs > 0);
 }
 
-/* A convolution, the batch norm behind it, and that one's backward op. */
+/* A convolution, the batch norm after it, and the batch norm's backward op. */
 static dtrain_op_desc next_of(const dtrain_op_desc *desc)
 {
 	if (desc->kind == DTRAIN_OP_MAX_POOL)
@@ -194,7 +194,7 @@ static int conv_0(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 static int conv_1(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	int status = forward_1(op, desc, err);
-	desc->outputs[0].bytes = 4096; /* behind what the shape needs */
+	desc->outputs[0].bytes = 4096; /* beyond the shape's need */
 	return status;
 }
 
@@ -234,7 +234,7 @@ static void chains_are_timed_together(void **state)
 	cuda_algorithms_close(device.algorithms);
 }
 
-/* What was timed of other kernels says nothing of these. */
+/* Times of other kernels are not used for these. */
 static void other_kernels_are_timed(void **state)
 {
 	(void)state;

@@ -213,7 +213,7 @@ static void both_ops_give_what_ref_gives(void **state)
 	}
 }
 
-/* Nothing is asked of cuDNN for the others. */
+/* cuDNN is not called for the others. */
 static void other_convolutions_have_no_sums(void **state)
 {
 	(void)state;

@@ -174,7 +174,7 @@ static bool fits(const product *p, const layout *a, const layout *b, const layou
 	       a->type == b->type && a->batch == d->batch && b->batch == d->batch;
 }
 
-/* Two, the second of which has a workspace. What is refused is so in one of two ways. */
+/* Two algorithms, the second with a workspace. Refusals take one of two forms. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
 					      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
 					      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLASLt for tests, in place of the library: the calls that the cuda device makes, on the memory of the host. What it
- * is told is what it does: it multiplies by layouts, transpositions and epilogues, so that a wrong one gives wrong
- * numbers.
+ * cuBLASLt for tests, in place of the library: the calls that the cuda device makes, on the memory of the host. It
+ * really multiplies by layouts, transpositions and epilogues, so that a wrong one gives wrong numbers.
  */
 #ifndef TESTS_CUDA_DNN_FAKE_CUBLASLT_H
 #define TESTS_CUDA_DNN_FAKE_CUBLASLT_H
@@ -17,9 +16,9 @@ typedef struct fake_blas {
 	/* Bit i: products by algorithm i, of the two there are, are not supported; with an epilogue, and without. */
 	unsigned broken_fused, broken_plain;
 	int fail_at; /* the call of this number (from 1) fails; 0: none */
-	/* What was seen. */
+	/* Counts of calls. */
 	int calls, live, heuristics, products;
-	int unaligned; /* products of a matrix whose rows begin at no multiple of 8 elements, for which there is no fast
+	int unaligned; /* products of a matrix whose rows begin at no multiple of 8 elements, and lack a fast
 			  kernel */
 	cublasComputeType_t compute;
 	cublasLtEpilogue_t epilogue;

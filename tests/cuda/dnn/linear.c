@@ -66,7 +66,7 @@ cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void
 	return cudaSuccess;
 }
 
-/* The functions themselves are tested elsewhere; here each only has to be the one that is asked for. */
+/* The functions themselves are tested elsewhere; here only the choice of the function is tested. */
 static cudaError_t mark(dtrain_dtype dtype, const void *x, void *y, int64_t count, float by)
 {
 	for (int64_t i = 0; i < count; i++)
@@ -492,7 +492,7 @@ static void relu_comes_with_the_product(void **state)
 		assert_int_equal(fake.epilogue, CUBLASLT_EPILOGUE_DEFAULT);
 		standin.memory = 0;
 	}
-	/* What is known with relu is not taken without. */
+	/* An algorithm known with relu is not taken without it. */
 	assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
 	fake = (fake_blas){.no_epilogues = false};
 	for (int i = 0; i < 4; i++)
@@ -551,7 +551,7 @@ static void what_is_known_is_not_asked_again(void **state)
 	device.tf32 = true;
 	run_all(&device, DTRAIN_F32, 3, 17, 5, true);
 	assert_int_equal(fake.heuristics, 9);
-	/* What is stored and does not work is found anew. */
+	/* A stored algorithm that does not work is found anew. */
 	cuda_algorithm bad = {.count = 9};
 	assert_int_equal(cuda_algorithms_put(device.algorithms, "linear tf32 f32 n3 in17 out5", &bad, NULL), BETON_OK);
 	run_all(&device, DTRAIN_F32, 3, 17, 5, true);
@@ -564,7 +564,7 @@ static void what_is_known_is_not_asked_again(void **state)
 	cuda_algorithms_close(device.algorithms);
 }
 
-/* Two ranks, of which this one chooses first: the other waits, and finds what was chosen. */
+/* Two ranks; this one chooses first: the other waits, and finds the choice. */
 static void ranks_wait_for_each_other(void **state)
 {
 	(void)state;
@@ -605,7 +605,7 @@ static void ranks_wait_for_each_other(void **state)
 	assert_int_equal(system(command), 0);
 }
 
-/* What the heuristics propose is tried where there is memory for it. */
+/* The heuristics' proposals are tried where memory allows. */
 static void try_broken(dtrain_device *device, unsigned fused, unsigned plain, cublasLtEpilogue_t epilogue)
 {
 	for (int half = 0; half < 2; half++) {
@@ -643,7 +643,7 @@ static void what_does_not_work_is_not_taken(void **state)
 			free_layer(&l);
 			assert_int_equal(fake.live, 0);
 		}
-		/* Where there is no memory the heuristics are believed. */
+		/* Without memory the heuristics are believed. */
 		standin.memory = 0;
 		fake = (fake_blas){.fail_at = 0};
 		run_all(&device, DTRAIN_F32, 3, 17, 5, true);
@@ -696,7 +696,7 @@ int main(void)
 		cmocka_unit_test(what_does_not_work_is_not_taken),
 		cmocka_unit_test(every_failure_leaves_nothing),
 	};
-	/* Nothing is tried but where a test gives memory for it, so that products are counted. */
+	/* Algorithms are tried only where a test gives memory for it, so that products are counted. */
 	standin_reset();
 	standin.memory = 0;
 	cudaSetDevice(0);

@@ -71,7 +71,7 @@ static operands make_operands(const setting *s, dtrain_op_desc *desc)
 	return o;
 }
 
-/* What ref gives for the same inputs; a weight in F32 is rounded to the type of x before. */
+/* ref's outputs for the same inputs; a weight in F32 is rounded to the type of x before. */
 static operands run_ref(const setting *s, const dtrain_op_desc *desc, const operands *from)
 {
 	operands o = *from;

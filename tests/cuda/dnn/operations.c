@@ -143,7 +143,7 @@ static dtrain_dtype type_of(const descriptor *tensor)
 	return type == CUDNN_DATA_HALF ? DTRAIN_F16 : type == CUDNN_DATA_BFLOAT16 ? DTRAIN_BF16 : DTRAIN_F32;
 }
 
-/* A tensor's element in an operand's memory; dimensions of 1 are those of all, and several heads may share one. */
+/* A tensor's element in an operand's memory; dimensions of 1 are broadcast, and several heads may share one. */
 static void *element(const operations_run *r, const descriptor *tensor, place p, int64_t heads)
 {
 	int64_t number = find(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID)->values[0].number, offset = 0;
@@ -160,7 +160,7 @@ static void *element(const operations_run *r, const descriptor *tensor, place p,
 		assert_true(at + size <= r->bytes[operand] && at + size <= r->graph->tensors[i].bytes);
 		return (char *)r->operands[operand] + at;
 	}
-	fail_msg("a tensor that is no operand");
+	fail_msg("a tensor that is not an operand");
 	return NULL;
 }
 
@@ -346,7 +346,7 @@ static void run_reduction(const operations_run *r, const descriptor *operation)
 	free(out);
 }
 
-/* The one that there is: the last two dimensions change places. */
+/* The only reshape: the last two dimensions change places. */
 static void run_reshape(const operations_run *r, const descriptor *operation)
 {
 	const descriptor *x = part(operation, CUDNN_ATTR_OPERATION_RESHAPE_XDESC);

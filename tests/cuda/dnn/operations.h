@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What cuDNN's graphs compute. In cuDNN's place are descriptors of operations.c, and each operation of a graph is done
- * by itself, element by element, on the views that its tensors describe.
+ * Computes cuDNN's graphs. In cuDNN's place are descriptors of operations.c, and each operation of a graph is done by
+ * itself, element by element, on the views that its tensors describe.
  */
 #ifndef TESTS_CUDA_DNN_OPERATIONS_H
 #define TESTS_CUDA_DNN_OPERATIONS_H

@@ -3,9 +3,9 @@
  * Plans cuDNN's graphs of all ops of the models, of the examples in train/core/ops, and of attention, for GPUs that are
  * only described: test-cuda-dnn-plans [-a] DRIVER GPU.json...
  *
- * Nothing is run. Engines that are compiled when they are planned need the driver's library; where there is no driver,
- * DRIVER (dnn_driver.c) stands in. -a: all plans are made; otherwise fewer models, and of engines that are compiled,
- * which takes a second each, one of a kind.
+ * No plan is run. Engines that are compiled when they are planned need the driver's library; without a driver, DRIVER
+ * (dnn_driver.c) stands in. -a: all plans are made; otherwise fewer models, and only one of each kind of compiled
+ * engine, which takes a second each.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -356,7 +356,7 @@ int main(int argc, char **argv)
 		}
 	}
 	printf("%d graphs, %d plans, %d of them compiled here; %d convolutions with sums have an engine; %d without an "
-	       "engine where there is no driver; %d wrong\n",
+	       "engine without a driver; %d wrong\n",
 	       c.num_graphs, c.num_plans, c.num_compiled, c.num_with_sums, c.num_missing, c.failures);
 	forget(&c.graphs);
 	forget(&c.compiled);

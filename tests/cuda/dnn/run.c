@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the cuda device does around cuDNN: layouts, types, statistics, workspaces. In cuDNN's place the ref device
- * computes, on the memory of the host, in the layouts and types that the graph promises; our kernels are those that are
- * compiled for the CPU.
+ * The cuda device's work around cuDNN: layouts, types, statistics, workspaces. In cuDNN's place the ref device
+ * computes, on the memory of the host, in the layouts and types that the graph promises; our kernels are compiled for
+ * the CPU.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -30,11 +30,11 @@ static dtrain_device *ref;
 static dtrain_stream *ref_stream;
 static const dtrain_device_api *ref_api;
 
-/* What the engine in cuDNN's place does next. */
+/* The next behaviour of the engine in cuDNN's place. */
 static struct {
 	dtrain_op_desc desc;
 	int variant;                   /* of the graphs */
-	bool unsupported, no_backward; /* there is no engine */
+	bool unsupported, no_backward; /* no engine */
 	bool slow;                     /* our kernels are faster */
 	bool sums_nothing;             /* no engine makes sums of channels */
 	bool adds_nothing;             /* no engine adds to what its result's memory holds */
@@ -65,7 +65,7 @@ static void *take(size_t bytes)
 	return memory;
 }
 
-/* Gives the memory back; nothing was written behind it. */
+/* Gives the memory back, and checks that its end was not written. */
 static void give(void *memory, size_t bytes)
 {
 	for (int i = 0; i < GUARD; i++)
@@ -300,8 +300,8 @@ bool cuda_second_wins(dtrain_device *device, cuda_preference preference, const d
 {
 	(void)device;
 	(void)preference;
-	/* The backward op is part of it wherever it depends on who ran this one, and so is the batch norm behind a
-	 * convolution. */
+	/* The backward op is part of it wherever it depends on which of the two ran this one, and so is the batch norm
+	 * after a convolution. */
 	bool conv = desc->kind == DTRAIN_OP_CONV2D;
 	bool leaves = conv || desc->kind == DTRAIN_OP_MAX_POOL ||
 		      (desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN && desc->attrs.relu);
@@ -583,7 +583,7 @@ static void copies_of_weights_are_used_as_they_are(void **state)
 	free(ops);
 }
 
-/* Where one direction has no engine, both go by our kernels: what cuDNN leaves behind nobody else can read. */
+/* Where one direction has no engine, both use our kernels, which cannot read cuDNN's mask. */
 static void check_kernels_run(bool only_forward)
 {
 	record *ops = calloc(1, sizeof(*ops));
@@ -621,7 +621,7 @@ static void without_backward_engines_kernels_run(void **state)
 	check_kernels_run(true);
 }
 
-/* A mask or an index that cuDNN made it reads itself, whoever is faster. */
+/* cuDNN itself reads the mask or the index that it made, even if our kernels are faster. */
 static void where_kernels_are_faster_they_run(void **state)
 {
 	(void)state;

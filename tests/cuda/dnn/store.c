@@ -204,7 +204,7 @@ static void a_file_of_another_plan_is_not_taken(void **state)
 
 enum { WRITERS = 4, TIMES = 40, BYTES = 1 << 16 };
 
-/* One file, which each process writes with letters of its own: nobody ever sees a mixture, or nothing. */
+/* One file, which each process writes with letters of its own: no reader ever sees a mixture, or no file. */
 static void processes_write_the_same_plan(void **state)
 {
 	pid_t children[WRITERS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of heads larger than those of the op's examples, over several tiles: compared with ref.
+ * Attention of heads larger than the op's examples have, over several tiles: compared with ref.
  */
 #include <setjmp.h>
 #include <stdarg.h>

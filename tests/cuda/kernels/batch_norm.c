@@ -14,8 +14,7 @@
 #include "support.h"
 #include "train/devices/cuda/kernels/kernels.h"
 
-/* Rows, channels: those of the op cases, around 8 channels and a block's width, one row to many threads, many chunks.
- */
+/* Rows, channels: the op cases' sizes, around 8 channels and a block's width, one row to many threads, many chunks. */
 static const int64_t matrices[][2] = {{32, 16}, {35, 3},    {27, 5},    {5, 33},   {6, 20},   {2, 1},
 				      {2, 8},   {3, 7},     {257, 9},   {129, 24}, {500, 64}, {4099, 8},
 				      {9, 264}, {1030, 40}, {70, 1000}, {2600, 96}};
@@ -232,7 +231,7 @@ static void variance_survives_a_large_mean(void **state)
 	}
 }
 
-/* ---- the rows of a matrix as those of two ranks, and between them one that has none ---- */
+/* ---- the rows of a matrix divided between two ranks, with an empty rank between them ---- */
 
 enum { RANKS = 3 };
 
@@ -243,7 +242,7 @@ typedef struct shared {
 	array row, sums, d_gamma, d_beta; /* of one */
 } shared;
 
-/* What a rank has of l: its rows, and the offset of its first element in bytes. */
+/* A rank's part of l: its rows, and the offset of its first element in bytes. */
 static cuda_batch_norm part_of(const shared *s, int64_t rank, size_t *at)
 {
 	cuda_batch_norm part = s->l.g;
@@ -340,7 +339,7 @@ static void parts_of_ranks_equal_the_whole(void **state)
 	ranks_equal_one((int64_t[]){2000, 8}, 500, DTRAIN_F32, 1000);
 }
 
-/* What the reference gives for a column that is all the same: no variance, no NaN. */
+/* The reference's result for a constant column: no variance, no NaN. */
 static void a_constant_column_has_no_variance(void **state)
 {
 	(void)state;

@@ -174,7 +174,7 @@ static void normalize_equals_ref(void **state)
 			 cudaErrorInvalidValue);
 }
 
-/* Pixels of eight channels, of which those that a picture lacks are 0. */
+/* Pixels of eight channels; channels that a picture lacks are 0. */
 static void padded_pictures_equal_ref(void **state)
 {
 	(void)state;

@@ -86,7 +86,7 @@ static void codes_have_the_bits_of_ref(void **state)
 			}
 }
 
-/* Each part has codes of other numbers: a byte of 0 behind an infinite scale, too. */
+/* Each part has codes of other numbers: a byte of 0 after an infinite scale, too. */
 static void check_sum(int64_t count, int64_t parts, int64_t spare, int shift)
 {
 	int64_t blocks = (count + DTRAIN_CODE_BLOCK - 1) / DTRAIN_CODE_BLOCK + spare, part = blocks * DTRAIN_CODE_BYTES;

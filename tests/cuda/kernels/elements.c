@@ -18,7 +18,7 @@
 static const int64_t counts[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 1023, 1024, 1025, 4096, 8191, 8193, 100003};
 #define COUNTS (sizeof(counts) / sizeof(counts[0]))
 
-/* What relu and casts must not lose: signed zeros, infinities, NaN, what overflows F16, subnormals, ties. */
+/* Values that relu and casts must not lose: signed zeros, infinities, NaN, what overflows F16, subnormals, ties. */
 static const double special[] = {
 	0.0,     -0.0,          INFINITY,     -INFINITY,        NAN,     65504,   65519, 65520, -1e6, 1e-8, -6e-8,
 	0x1p-24, 1.0 + 0x1p-11, 1.0 + 0x1p-8, 1.0 + 3 * 0x1p-8, FLT_MAX, 0x1p-140};
@@ -144,7 +144,7 @@ static cudaError_t run_add_relu(cudaStream_t stream, dtrain_dtype dtype, const v
 	return cuda_kernel_add(stream, dtype, a, b, y, true, count);
 }
 
-/* Of so few bits that the product is exact in float. */
+/* It has so few bits that the product is exact in float. */
 #define FACTOR 0.375
 
 static cudaError_t run_scale(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y,
@@ -197,7 +197,7 @@ static void check_element_op(const struct element_op *op, dtrain_dtype dtype, in
 		op->num_inputs == 1 ? (array *[]){&a64, &right} : (array *[]){&a64, &b64, &right});
 	CHECK_CUDA(op->run(NULL, dtype, in_place ? y.memory : a.memory, b.memory, y.memory, count));
 	array rounded = array_as(&right, dtype);
-	/* What is not exact in F32 may be rounded the other way. */
+	/* A result that is not exact in F32 may be rounded the other way. */
 	array_compare(&y, op->allowed > 0 ? &right : &rounded, op->allowed);
 	for (array *free_me[] = {&a, &b, &y, &a64, &b64, &right, &rounded, NULL}, **p = free_me; *p; p++)
 		array_free(*p);
@@ -228,7 +228,7 @@ static void other_types_are_refused(void **state)
 	assert_int_equal(cuda_kernel_transpose(NULL, &x, DTRAIN_I64, &y, DTRAIN_F32, 1, 1, 1), cudaErrorInvalidValue);
 	assert_int_equal(cuda_kernel_cast_parts(NULL, &f, &y, DTRAIN_F64, &(cuda_cast_part){0, 1, 1, 1}, 1),
 			 cudaErrorInvalidValue);
-	/* Nothing to do is no error. */
+	/* A call without elements succeeds. */
 	CHECK_CUDA(cuda_kernel_relu(NULL, DTRAIN_F32, NULL, NULL, 0));
 }
 

@@ -168,7 +168,7 @@ void resume(fiber *f)
 #endif
 }
 
-/* The rest of a block in which one thread has come to its end without a barrier: no fibers, which are slow. */
+/* The rest of a block, once one thread has ended without a barrier: no fibers, which are slow. */
 void run_without_barriers(unsigned threads, bool backwards)
 {
 	now.running = nullptr;
@@ -222,7 +222,7 @@ void emulate_launch(int64_t blocks, dim3 threads, const std::function<void()> &b
 	}
 }
 
-/* What launchers call of the runtime library. */
+/* The runtime library's functions that launchers call. */
 extern "C" {
 
 cudaError_t cudaGetDevice(int *device)

@@ -135,7 +135,7 @@ static void loss_equals_ref(void **state)
 				   k / 3 % 4 == 3 ? 200 : 5, k % 2, k / 12 % 2, k / 24);
 }
 
-/* The same numbers as where each row begins behind the one before, and zeros between the gradient's rows. */
+/* The same numbers as with adjacent rows, and zeros between the gradient's rows. */
 static void check_rows_apart(dtrain_dtype type, int64_t rows, int64_t classes, int64_t pitch)
 {
 	array logits = array_random("logits", type, rows * classes, 0, -5, 5), label = labels_of(rows, classes);

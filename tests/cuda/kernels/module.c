@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The device "emulated": the cuda device's own builders over the kernels on the CPU. Convolutions and products, which
- * are the libraries' there, are ref's, so that whole networks run. Memory is the host's; nobody but copies may know.
+ * the libraries compute there, are ref's, so that whole networks run. Memory is the host's, but only copies may use
+ * that.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ static int build_ref(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 
 static int (*run_conv)(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err);
 
-/* What an engine does that also makes the sums of channels. */
+/* Runs an engine that also makes the sums of channels. */
 static int run_conv_with_sums(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace,
 			      beton_error *err)
 {
@@ -98,7 +99,7 @@ static int run_conv_with_sums(dtrain_op *op, cudaStream_t stream, void *const *o
 	return status;
 }
 
-/* In half precision a convolution leaves the sums of its channels for the batch norm behind it. */
+/* In half precision a convolution leaves the sums of its channels for the batch norm after it. */
 static int build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	dtrain_operand *y = &desc->outputs[0];

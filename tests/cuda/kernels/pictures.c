@@ -144,13 +144,13 @@ static void convolutions_of_padded_pictures_are_ref_s(void **state)
 		const dtrain_operand y = operand(dtype, &result), d_w = operand(DTRAIN_F32, &filters);
 		compare("y", &y, m->y[0], m->y[1]);
 		compare("d_w", &d_w, m->d_w[0], m->d_w[1]);
-		/* Nothing behind the gradient. */
+		/* The memory after the gradient is unchanged. */
 		assert_int_equal(m->d_w[1][d_w.bytes], 0x7f);
 	}
 	free(m);
 }
 
-/* Only pictures that nobody else reads are padded, and only in half precision; nobody else takes them. */
+/* Only pictures without other readers are padded, and only in half precision; other ops do not take them. */
 static void other_ops_take_no_padded_pictures(void **state)
 {
 	dtrain_device *device = ((dtrain_device *const *)*state)[1];

@@ -14,8 +14,7 @@
 #include "train/devices/cuda/kernels/kernels.h"
 
 static const cuda_pool pools[] = {
-	/* The models', those of the op cases, then windows that overlap more than twice, and as large as the picture.
-	 */
+	/* The models', the op cases', then windows that overlap more than twice, and as large as the picture. */
 	{.n = 2, .height = 8, .width = 8, .channels = 16, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}},
 	{.n = 3, .height = 9, .width = 12, .channels = 64, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}},
 	{.n = 1, .height = 7, .width = 9, .channels = 3, .kernel = {2, 2}, .stride = {2, 2}},

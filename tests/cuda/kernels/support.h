@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of the kernels share: arrays with guards around them, the reference, comparison.
+ * Shared by the tests of the kernels: arrays with guards around them, the reference, comparison.
  */
 #ifndef TESTS_CUDA_KERNELS_SUPPORT_H
 #define TESTS_CUDA_KERNELS_SUPPORT_H
 
 #include <dtrain/device.h>
 
-/* Elements that begin `shift` elements behind a multiple of 64 bytes. What is before and behind them may not be
- * touched: sanitized builds stop there, others find out in array_free. */
+/* Elements that begin `shift` elements after a multiple of 64 bytes. Memory before and after them may not be touched:
+ * sanitized builds stop there, others find out in array_free. */
 typedef struct array {
 	const char *name;
 	dtrain_dtype dtype;

@@ -98,7 +98,7 @@ static cudnnStatus_t describe_handle(cudnnBackendDescriptor_t descriptor, set_at
 		   (int64_t)strnlen(text, (size_t)length), text);
 }
 
-/* What was loaded last; tests run one plan after the other. */
+/* The plan loaded last; tests run one plan after the other. */
 static _Atomic(cudnnBackendDescriptor_t) loaded;
 
 static void note_plan(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name)
@@ -111,7 +111,7 @@ static void note_plan(cudnnBackendDescriptor_t descriptor, cudnnBackendAttribute
 		loaded = descriptor;
 }
 
-/* Where the module names the handle, cuDNN is told of the GPU that the test describes. */
+/* Where the module names the handle, cuDNN gets the GPU that the test describes. */
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
 				       cudnnBackendAttributeType_t type, int64_t count, const void *elements)
 {

@@ -12,7 +12,7 @@
 #include "standin.h"
 
 #define ALIGNMENT 256
-#define FRESH_BYTE 0xa5 /* what new memory holds: nobody may take it for zeros */
+#define FRESH_BYTE 0xa5 /* the content of new memory: it must not be taken for zeros */
 
 typedef struct allocation {
 	struct allocation *next;
@@ -27,7 +27,7 @@ struct standin standin;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all of the counts, and: */
 static allocation *allocations;
 static size_t used;
-static unsigned reached[32]; /* bit i of the one of a device: it has access to device i */
+static unsigned reached[32]; /* bit i of a device's: it has access to device i */
 static _Thread_local int current = -1;
 static _Thread_local cudaError_t last;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stand-in for CUDA's runtime and for the start of cuDNN and cuBLASLt, for tests of the module's host side where
- * there is no GPU. A program that it is linked into, with its symbols exported, comes first when the module is loaded,
- * so that the module's own file runs against it. Written from CUDA's public headers.
+ * A stand-in for CUDA's runtime and for the start of cuDNN and cuBLASLt, for tests of the module's host side without a
+ * GPU. A program that it is linked into, with its symbols exported, comes first when the module is loaded, so that the
+ * module's own file runs against it. Written from CUDA's public headers.
  *
  * Device memory is host memory that only copies may touch; work is done inside the call; kernels do nothing. Captures
  * are recorded, replayed, and refused as CUDA refuses them.
@@ -16,7 +16,7 @@
 #include <cuda_runtime_api.h>
 
 struct standin {
-	/* What there is. A test changes it while nothing is open. */
+	/* The machine. A test changes it while no device is open. */
 	int devices;
 	int driver_version;
 	int capability;
@@ -24,16 +24,16 @@ struct standin {
 	bool apart;        /* no GPU reaches another's memory */
 	void *gpu;         /* a finished CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR; NULL: cuDNN plans nothing */
 	long broken_plans; /* cuDNN's plans that fail when they are run, the next so many */
-	/* cuDNN's plans that a capture refuses, the next so many; and those that are loaded and not compiled which fail
-	 * when they are run. */
+	/* cuDNN's plans that a capture refuses, the next so many; and loaded plans that fail when they are run, unlike
+	 * compiled ones. */
 	long uncapturable, refused;
 	bool has_clock; /* events take the time from clock_ns, which a test moves */
 	long long clock_ns;
-	/* The call of this number, of those that can fail, fails so; 0: none does. */
+	/* The number of the fallible call that fails so; 0: none. */
 	long fail_at;
 	cudaError_t failure;
-	/* What was seen. */
-	long calls;    /* of those that can fail */
+	/* Counts. */
+	long calls;    /* that can fail */
 	long launches; /* of kernels, captured or not */
 	long plans;    /* that cuDNN was asked to make with a handle, from a configuration or from text */
 	long loaded;   /* of all plans, those from text */

@@ -37,13 +37,13 @@ struct stream {
 	graph *capture;
 	stream *next; /* of the capture's members */
 	size_t nodes; /* it put into the capture */
-	bool joined;  /* all of them are in front of something of another member */
+	bool joined;  /* all of them are before work of another member */
 };
 
 struct event {
 	bool recorded;
 	long long when_ns;
-	/* Of a record in a capture, which may be over. */
+	/* For a record in a capture, which may be over. */
 	long capture; /* its number; 0: none */
 	stream *stream;
 	size_t nodes;

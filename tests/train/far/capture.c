@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Captures, as CUDA's: what is put on the stream, and on those that an event of the capture draws into it, is noted
- * down, and each launch puts it onto as many streams again. A stream that was drawn in has to be joined again before
+ * Captures, as CUDA's: tasks put on the stream, and on streams that an event of the capture draws into it, are noted
+ * down, and each launch puts them onto as many streams again. A stream that was drawn in has to be joined again before
  * the end.
  */
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of the test device "far": the kernels of `ref` behind the manners of a GPU. A stream is a thread with a
- * queue; memory cannot be reached by the host; what is used wrongly (a copy with host memory where it has to be the
- * device's, a wait for a captured event) is an error, as it is with CUDA.
+ * The inside of the test device "far": the kernels of `ref` with the manners of a GPU. A stream is a thread with a
+ * queue; memory cannot be reached by the host; wrong use (a copy with host memory where it has to be the device's, a
+ * wait for a captured event) is an error, as it is with CUDA.
  *
  * Environment variables:
  *   DTRAIN_FAR_DEVICES=N      devices that there are (default 1)
@@ -16,7 +16,7 @@
  *                             copy engines (c), for its gathers (g), and for reduce-scatters (s); gathers and
  *                             reduce-scatters whose buffers are not both in windows of the group are G and S
  *   DTRAIN_FAR_SHARING=1      ranks may share a device
- *   DTRAIN_FAR_SILENT=1       a failed operation of a group just hangs, and nothing tells of it
+ *   DTRAIN_FAR_SILENT=1       a failed operation of a group just hangs, and is not reported
  *   DTRAIN_FAR_DEAF=1         nor can it be aborted
  *   DTRAIN_FAR_SLOW=COUNT:US  a group's operations on COUNT elements begin US microseconds late
  *   DTRAIN_FAR_STUCK=1        after a failed operation of a group questions about events do not return
@@ -44,13 +44,13 @@ struct dtrain_device {
 	atomic_uint_fast64_t made;      /* calls of that kind so far */
 	pthread_mutex_t mutex;          /* guards what follows */
 	dtrain_stream *streams;
-	struct far_capture *capture; /* the one that is being recorded; one at a time */
+	struct far_capture *capture; /* being recorded; one at a time */
 	uint64_t captures;           /* so far */
 };
 
 enum far_kind { FAR_OP, FAR_COPY, FAR_ZERO, FAR_RECORD, FAR_MARK, FAR_WAIT, FAR_FUNCTION };
 
-/* What a stream has in its queue. Addresses are those of memory. */
+/* An entry of a stream's queue. Addresses are the memory's. */
 struct far_task {
 	struct far_task *next;
 	enum far_kind kind;
@@ -77,7 +77,7 @@ struct dtrain_stream {
 	struct far_task *head, *tail;
 	bool busy, stopping;
 	beton_error failure; /* until it is reported by a synchronization; tasks are skipped meanwhile */
-	/* Of the thread that uses the stream. */
+	/* Used by the stream's thread: */
 	struct far_capture *capture;
 	int lane;
 };
@@ -85,12 +85,12 @@ struct dtrain_stream {
 struct dtrain_event {
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t changed;
-	int references; /* the owner's and those of tasks */
+	int references; /* the owner's and the tasks' */
 	uint64_t recorded, completed;
 	uint64_t time_ns;
 	beton_error failure; /* of the stream that it was recorded on */
-	/* Of the thread that uses the event: the capture that it was last recorded in, and which of its events it was.
-	 */
+	/* Used by the event's thread: the capture that it was last recorded in, and its number among that capture's
+	 * events. */
 	atomic_uint_fast64_t capture; /* number; 0: none. Others may ask */
 	int captured_as;
 };
@@ -159,10 +159,10 @@ int far_capture_begin(dtrain_stream *stream, beton_error *err);
 int far_capture_end(dtrain_stream *stream, void **captured, beton_error *err);
 int far_capture_launch(void *captured, dtrain_stream *stream, beton_error *err);
 void far_capture_destroy(void *captured);
-/* Of a stream that is being captured. */
+/* Adds to a stream that is being captured. */
 int far_capture_add(struct far_capture *capture, const struct far_task *task, beton_error *err);
 int far_capture_record(dtrain_stream *stream, dtrain_event *event, beton_error *err);
-/* Of an event that was recorded in a capture: the stream becomes part of it. */
+/* Waits for an event that was recorded in a capture: the stream becomes part of it. */
 int far_capture_wait(dtrain_stream *stream, dtrain_event *event, beton_error *err);
 
 #endif

@@ -49,7 +49,8 @@ struct far_group {
 /* Not only of a group: it is the driver that does not return. */
 static atomic_bool stuck;
 
-/* Of all groups; one thread makes and destroys memory. What is closed or freed with a window ends the process. */
+/* Windows of all groups; one thread makes and destroys memory. Closing or freeing memory with a window ends the
+ * process. */
 static struct far_window {
 	struct far_window *next;
 	const void *group;
@@ -135,7 +136,7 @@ static void left_key(int rank, char key[LEFT_KEY])
 }
 
 /* Another rank may be joining still, the group or a part of it, when this rank has ended: the store must outlast that.
- * A group that failed waits for nobody. */
+ * A group that failed does not wait. */
 static void wait_for_others(struct far_group *group)
 {
 	uint64_t deadline = dtrain__deadline(LEAVE_TIMEOUT_MS);
@@ -165,7 +166,7 @@ static void far_group_close(void *memory)
 		wait_for_others(group);
 	dtrain_store_close(&group->store);
 	dtrain_store_server_stop(&group->server);
-	/* What cannot be aborted is still running on it. */
+	/* Operations that cannot be aborted still run on it. */
 	if (group->deaf)
 		return;
 	pthread_cond_destroy(&group->changed);
@@ -247,7 +248,7 @@ static int far_group_split(void *parent, int color, const dtrain_group_place *pl
 	return color < 0 ? BETON_OK : join(place, ((struct far_group *)parent)->port, state, err);
 }
 
-/* What a stream's thread gets: so many operations. */
+/* Operations for a stream's thread. */
 struct far_calls {
 	int count;
 	work_item items[];

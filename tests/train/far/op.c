@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops: those of `ref`, on a stream.
+ * Ops: `ref`'s, on a stream.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,12 +54,12 @@ int far_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void
 		return BETON_DEVICE;
 	if (workspace && !far_is_device(workspace))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "device 'far': the workspace of op %s is no memory of the device",
+			       "device 'far': the workspace of op %s is not memory of the device",
 			       dtrain__op_name(op->kind));
 	for (int i = 0; i < op->num_operands; i++) {
 		if (!far_is_device(operands[i]))
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "device 'far': operand %d of op %s is no memory of the device", i,
+				       "device 'far': operand %d of op %s is not memory of the device", i,
 				       dtrain__op_name(op->kind));
 		task.operands[i] = far_to_host(operands[i]);
 	}

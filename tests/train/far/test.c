@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device "far" itself, by way of being loaded as a module: steps on it are those of ref bit by bit, eager and
- * captured, and what a GPU would refuse or get wrong is an error.
+ * The device "far" itself, loaded as a module: its steps equal ref's bit by bit, eager and captured, and uses that a
+ * GPU would refuse or get wrong are errors.
  */
 #include <setjmp.h>
 #include <stdarg.h>

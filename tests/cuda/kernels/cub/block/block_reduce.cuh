@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the kernels use of CUB, for the emulation. Only thread 0 gets the result, as there.
+ * The parts of CUB that the kernels use, for the emulation. Only thread 0 gets the result, as there.
  */
 #ifndef TESTS_CUDA_KERNELS_CUB_H
 #define TESTS_CUDA_KERNELS_CUB_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the kernels use of CUB's scans, for the emulation.
+ * The parts of CUB's scans that the kernels use, for the emulation.
  */
 #ifndef TESTS_CUDA_KERNELS_CUB_SCAN_H
 #define TESTS_CUDA_KERNELS_CUB_SCAN_H
