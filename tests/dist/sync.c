@@ -233,7 +233,8 @@ static void rank_misuses(struct rank *r)
 	dtrain_sync *sync = NULL;
 	dtrain_mesh *mesh = NULL;
 	REQUIRE(create_with("ddp", false, 0) == BETON_OK && create_with("ddp", true, 0) == BETON_STATE);
-	REQUIRE(create_with("none", false, 0) == BETON_INVALID_ARGUMENT && strstr(err.message, "no strategy 'none'"));
+	REQUIRE(create_with("none", false, 0) == BETON_INVALID_ARGUMENT &&
+		strstr(err.message, "unknown strategy 'none'"));
 	REQUIRE(create_with("ddp", false, 4) == BETON_OK && create_with("ddp", false, 6) == BETON_INVALID_ARGUMENT);
 	REQUIRE(strstr(err.message, "6 deterministic shards are not a power of two"));
 	open_model(&model, sync_model_mesh(r->group), NULL, 32, 2);
