@@ -156,6 +156,8 @@ int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dt
 			   dtrain_shape *part, int64_t *first, beton_error *err);
 int64_t dtrain__placement_blocks(const dtrain_placement *placement);
 const char *dtrain__axis_name(dtrain_axis axis);
+/* Whether ranks that differ along the axis have different samples. */
+bool dtrain__axis_is_of_data(dtrain_axis axis);
 /* DTRAIN_AXES: no axis has this name. */
 dtrain_axis dtrain__axis_find(const char *name);
 bool dtrain__placement_equal(const dtrain_placement *a, const dtrain_placement *b);

@@ -8,21 +8,29 @@
 #include "params.h"
 #include "shape.h"
 
-static const char *const axis_names[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = "pipeline",
-						    [DTRAIN_AXIS_REPLICATE] = "replicate",
-						    [DTRAIN_AXIS_SHARD] = "shard",
-						    [DTRAIN_AXIS_CONTEXT] = "context",
-						    [DTRAIN_AXIS_TENSOR] = "tensor"};
+static const struct {
+	const char *name;
+	bool of_data; /* ranks that differ along it have different samples */
+} axes[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = {"pipeline", false},
+		       [DTRAIN_AXIS_REPLICATE] = {"replicate", true},
+		       [DTRAIN_AXIS_SHARD] = {"shard", true},
+		       [DTRAIN_AXIS_CONTEXT] = {"context", false},
+		       [DTRAIN_AXIS_TENSOR] = {"tensor", false}};
 
 const char *dtrain__axis_name(dtrain_axis axis)
 {
-	return axis_names[axis];
+	return axes[axis].name;
+}
+
+bool dtrain__axis_is_of_data(dtrain_axis axis)
+{
+	return axes[axis].of_data;
 }
 
 dtrain_axis dtrain__axis_find(const char *name)
 {
 	int axis = 0;
-	while (axis < DTRAIN_AXES && (!name || strcmp(axis_names[axis], name) != 0))
+	while (axis < DTRAIN_AXES && (!name || strcmp(axes[axis].name, name) != 0))
 		axis++;
 	return (dtrain_axis)axis;
 }

@@ -36,10 +36,10 @@ static bool has_ranges_of_units(const dtrain_params *params)
 /* If several ranks of one model have the unit, one of them counts it. */
 static bool counts(const dtrain_params *params, const dtrain_unit *unit)
 {
-	static const dtrain_axis model[] = {DTRAIN_AXIS_PIPELINE, DTRAIN_AXIS_CONTEXT, DTRAIN_AXIS_TENSOR};
 	bool first = true;
-	for (size_t i = 0; i < sizeof(model) / sizeof(model[0]); i++)
-		first = first && (model[i] == unit->axis || params->lines.along[model[i]].rank == 0);
+	for (int axis = 0; axis < DTRAIN_AXES; axis++)
+		first = first && (dtrain__axis_is_of_data((dtrain_axis)axis) || axis == (int)unit->axis ||
+				  params->lines.along[axis].rank == 0);
 	return first;
 }
 

@@ -7,9 +7,6 @@
 #include "common/error.h"
 #include "parallel/data/sync.h"
 
-/* Ranks that differ along these have different samples. */
-static const uint32_t data_axes = 1u << DTRAIN_AXIS_REPLICATE | 1u << DTRAIN_AXIS_SHARD;
-
 typedef struct mesh_axis {
 	dtrain_axis axis;
 	int size;
@@ -75,7 +72,7 @@ static uint32_t axes_of(const dtrain_mesh *mesh, bool data)
 {
 	uint32_t axes = 0;
 	for (int i = 0; i < mesh->count; i++)
-		axes |= bit_of(&mesh->axes[i]) & (data ? data_axes : ~data_axes);
+		axes |= dtrain__axis_is_of_data(mesh->axes[i].axis) == data ? bit_of(&mesh->axes[i]) : 0;
 	return axes;
 }
 
