@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The types of fields: a row for each. libbeton, the loader, the tools and the trainer read them, each with a copy of
- * the rows, linked with hidden symbols. docs/architecture/format.md says how a type is added.
+ * the rows, linked with hidden symbols. docs/extend/field-type.md says how a type is added.
  */
 #ifndef BETON_TYPES_H
 #define BETON_TYPES_H
