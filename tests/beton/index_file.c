@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "index_file.h"
 
-#include "support.h"
+#include "tests/support/beton_files.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>
 
-#include "jpegs.h"
+#include "tests/support/jpegs.h"
 
 enum { WIDTH = 512, HEIGHT = 384, FIELDS = 3, HEADER = 24, DESCRIPTOR = 1041, ENTRY = 24 };
 

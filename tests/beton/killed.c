@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "killed.h"
 
-#include "support.h"
+#include "tests/support/beton_files.h"
 
 #include <signal.h>
 #include <sys/ptrace.h>

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pictures.h"
+#include "tests/support/pictures.h"
 
 static file_content jpegs[2];
 

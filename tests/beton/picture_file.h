@@ -4,7 +4,7 @@
 #ifndef TESTS_BETON_PICTURE_FILE_H
 #define TESTS_BETON_PICTURE_FILE_H
 
-#include "support.h"
+#include "tests/support/beton_files.h"
 
 enum { SAMPLES = 90, FIELDS = 4, WIDTH = 40, HEIGHT = 30, PAGE = 2 << 20, RECORD = 56 };
 /* Fields: a JPEG, an integer (three times the sample's number), {"n": number}, 2 x 2 raw pixels. */

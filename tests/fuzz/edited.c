@@ -9,7 +9,7 @@
 
 #include "common/system.h"
 #include "exercise.h"
-#include "tests/beton/made_file.h"
+#include "tests/support/made_file.h"
 
 enum { SAMPLES = 3 };
 

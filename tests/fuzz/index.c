@@ -22,7 +22,7 @@
 
 #include "beton/format.h"
 #include "exercise.h"
-#include "tests/beton/jpegs.h"
+#include "tests/support/jpegs.h"
 
 enum { CHOICES = 2, SAMPLES = 2, WIDTH = 272, HEIGHT = 144, OUTPUT = 24, BATCH = SAMPLES * OUTPUT * OUTPUT * 3 };
 

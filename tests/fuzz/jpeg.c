@@ -13,7 +13,7 @@
 
 #include "loader/pixels/decode_state.h"
 #include "loader/pixels/transform.h"
-#include "tests/beton/rgb_pair.h"
+#include "tests/support/rgb_pair.h"
 
 enum { CHOICES = 8, LENGTH = 4, PIXELS_MAX = 1 << 22 };
 

@@ -7,7 +7,7 @@
 
 #include "exercise.h"
 #include "fuzz.h"
-#include "tests/beton/set_files.h"
+#include "tests/support/set_files.h"
 
 static void check_shard(const beton_set *set, uint32_t i)
 {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes clip-norms.h: what PyTorch computes with torch.nn.utils.clip_grad_norm_ and SGD.
+"""Writes clip_norms.h: what PyTorch computes with torch.nn.utils.clip_grad_norm_ and SGD.
 
-Usage: make-clip-norms.py | clang-format >clip-norms.h        (any PyTorch; CPU; a second)
+Usage: make-clip-norms.py | clang-format >clip_norms.h        (any PyTorch; CPU; a second)
 
-Sizes, groups, starts and gradients are formulas that the test which reads the numbers (tests/train/clip.c) computes
+Sizes, groups, starts and gradients are formulas that the test which reads the numbers (tests/train/optim/clip.c) computes
 again. A case is a few steps of SGD with three param groups, whose gradients are clipped before each step. Of a case with
 a scale the gradients are in memory times the scale, and torch.amp.GradScaler unscales them before they are clipped; a
 divisor is that of a mean over ranks. Everything is computed in 32 bits.

@@ -4,7 +4,7 @@
 
 Usage: make-optimizers.py | clang-format >optimizers.h        (any PyTorch and timm; CPU; some seconds)
 
-Sizes, groups, starts and gradients are formulas that the test which reads the numbers (tests/train/optimizers.c)
+Sizes, groups, starts and gradients are formulas that the test which reads the numbers (tests/train/optim/optimizers.c)
 computes again. Everything is computed in 64 bits.
 """
 import importlib.util

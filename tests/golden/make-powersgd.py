@@ -4,7 +4,7 @@
 
 Usage: make-powersgd.py > powersgd.json        (any PyTorch with Gloo; CPU; a few seconds)
 
-Gradients are formulas of rank, step and element, which the test that reads the trace (tests/dist/powersgd.c) computes
+Gradients are formulas of rank, step and element, which the test that reads the trace (tests/train/parallel/powersgd.c) computes
 again. A linear layer has a matrix of them, and its bias the sums of the rows. Everything is computed in double, over
 DistributedDataParallel. Of each gradient, which is a mean, and of each rank's error the file has the norm and some
 elements; a matrix without errors was not compressed. "q" are the first factors as PyTorch drew them, before they are

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes torch-shards/, shards of four ranks of PyTorch, and torch-shards.safetensors, what its reader makes of them.
 
-Usage: make-torch-shards.py ../checkpoint/golden        (PyTorch 2.11 or later with gloo and safetensors; CPU; some seconds)
+Usage: make-torch-shards.py ../train/checkpoint/golden        (PyTorch 2.11 or later with gloo and safetensors; CPU; some seconds)
 
 Ranks have rows of FSDP2 (fully_shard), fewer rows than there are ranks, columns, another dimension, rows and columns
 (2 x 2), and rows that are in two copies; and tensors that each rank has whole. Element i of a tensor is i + 0.25.

@@ -5,7 +5,7 @@
 Usage: make-torch-trace.py > torch-trace.json        (any PyTorch with torch.nn; CPU; about a minute)
 
 Weights, pictures and labels are formulas of the parameter's name and the element's number, which the test that reads the
-trace (tests/train/torch.c) computes again: the file holds results only. Everything is computed in double, and the losses of the networks once more with
+trace (tests/train/nn/torch.c) computes again: the file holds results only. Everything is computed in double, and the losses of the networks once more with
 autocast to bfloat16.
 """
 import json
@@ -146,7 +146,7 @@ class Norm(nn.BatchNorm2d):
 
 
 class Small(nn.Module):
-    """small_net() of tests/train/small_net.h."""
+    """small_net() of tests/train/support/small_net.h."""
 
     def __init__(self, classes):
         super().__init__()

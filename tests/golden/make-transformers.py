@@ -6,7 +6,7 @@ and in some steps of SGD.
 Usage: make-transformers.py > transformers.json        (any PyTorch and transformers; CPU; some seconds)
        make-transformers.py gpt2 > gpt2.json           (OpenAI's smallest GPT-2, 124 million parameters: 7 GB, a minute)
 
-Weights, tokens, pictures and labels are formulas that the test which reads the file (tests/train/golden_models.c) computes again.
+Weights, tokens, pictures and labels are formulas that the test which reads the file (tests/train/nn/golden_models.c) computes again.
 Everything is computed in double, except that Hugging Face's Llama computes norms and rotations in float; and the losses
 once more with autocast to bfloat16. A case has the model's config.json.
 """

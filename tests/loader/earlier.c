@@ -11,7 +11,7 @@
 
 #include <xxhash.h>
 
-#include "tests/beton/support.h"
+#include "tests/support/beton_files.h"
 
 enum { EPOCH = 1, BATCH = 64, LINES_MIN = 100 }; /* BATCH: all of the file */
 

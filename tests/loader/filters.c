@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "filter-pixels.h"
+#include "filter_pixels.h"
 #include "loader/pixels/resize.h"
 
 enum { WIDTH = 13, HEIGHT = 11, GREY_WIDTH = 12, GREY_HEIGHT = 10 };

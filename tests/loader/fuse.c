@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "hanging-fs.h"
+#include "hanging_fs.h"
 
 enum { N = 24, BATCH = 4, SKIPPED = 77 };
 

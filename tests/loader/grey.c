@@ -11,7 +11,7 @@
 
 #include <jpeglib.h>
 
-#include "grey-pixels.h"
+#include "grey_pixels.h"
 #include "loader/operations/operations.h"
 #include "loader/pixels/decode_state.h"
 #include "loader/pixels/transform.h"

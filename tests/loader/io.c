@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/beton/io_script.h"
-#include "tests/beton/support.h"
+#include "tests/support/io_script.h"
+#include "tests/support/beton_files.h"
 
 enum { N = 60, BATCH = 8 };
 

@@ -16,7 +16,7 @@
 #include "jpeg/partial.h"
 #include "loader/pixels/decode.h"
 #include "loader/pixels/grey.h"
-#include "tests/beton/jpeg_kinds.h"
+#include "jpeg_kinds.h"
 #include "tools/beton-write/images/image_convert.h"
 
 enum { GROUP = 60, CROPS = 5, PLANES = 3, ROWS_MAX = MAX_SAMP_FACTOR * DCTSIZE, WIDTH = 40, HEIGHT = 36 };

@@ -10,7 +10,7 @@
 
 #include <beton/verify.h>
 
-#include "tests/beton/jpegs.h"
+#include "tests/support/jpegs.h"
 
 /* The last sample's header promises a progressive JPEG of 2^28 pixels, which would take 1.6 GB. */
 enum { WIDTH = 48, HEIGHT = 32, PIXELS = WIDTH * HEIGHT, CLAIMED_SIDE = 16384, DEFAULT = 89478485 };

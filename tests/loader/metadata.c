@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "loader/state.h"
-#include "tests/beton/support.h"
+#include "tests/support/beton_files.h"
 
 enum { N = 1000, BATCH = 50 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "loader/pixels/resize_wide.h"
-#include "raster-pixels.h"
+#include "raster_pixels.h"
 
 static uint16_t sample_of(uint32_t i)
 {

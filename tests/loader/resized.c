@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../sized.h"
+#include "tests/support/sized.h"
 
 enum { N = 40, DAMAGED = 13, BATCH = 6, EPOCH = 3 };
 

@@ -14,7 +14,7 @@
 
 #include <beton/set.h>
 
-#include "token_files.h"
+#include "tests/support/token_files.h"
 
 enum { FILES = 300, EACH = SHARD_SAMPLES, SAMPLES = FILES * EACH, VICTIM = FILES - 10 };
 

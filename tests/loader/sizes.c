@@ -3,7 +3,7 @@
  * Options and statistics of programs of older and newer releases. */
 #include "fixture.h"
 
-#include "../sized.h"
+#include "tests/support/sized.h"
 
 enum { N = 5 };
 

@@ -10,7 +10,7 @@
 
 #include <beton/verify.h>
 
-#include "tests/beton/jpegs.h"
+#include "tests/support/jpegs.h"
 
 enum { WIDTH = 96, HEIGHT = 80, OUTPUT = 24, ROUNDS = 6 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "token_files.h"
+#include "tests/support/token_files.h"
 
 enum { T = 8, CHUNK = 5 };
 

@@ -2,7 +2,7 @@
  *
  * Shared by all kernels: launching, types, and reading and writing several elements at once.
  *
- * The same sources are compiled by a plain C++ compiler for the tests (tests/cuda/kernels/emulation.h), so kernels use
+ * The same sources are compiled by a plain C++ compiler for the tests (tests/train/devices/cuda/kernels/emulation.h), so kernels use
  * no more of CUDA than blocks, shared memory, __syncthreads, __stwb, __fmul_rn, atomicAdd and what is in the tests'
  * cub/.
  */

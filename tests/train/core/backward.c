@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Backward from losses that are not the mean of one loss alone. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/train/support/net.h"
+
+typedef struct loss_tensors {
+	dtrain_tensor x, y, label, target, losses, errors;
+} loss_tensors;
+
+static dtrain_tensor half_of_mean(dtrain_graph *graph, const loss_tensors *t)
+{
+	return dtrain_scale(graph, dtrain_mean_loss(graph, t->losses), 0.5);
+}
+
+static dtrain_tensor sum_of_means(dtrain_graph *graph, const loss_tensors *t)
+{
+	dtrain_tensor entropy = dtrain_mean(graph, t->losses), error = dtrain_mean(graph, t->errors);
+	return dtrain_add(graph, dtrain_scale(graph, dtrain_add(graph, entropy, error, false), -3), entropy, false);
+}
+
+static dtrain_tensor mean_of_sum(dtrain_graph *graph, const loss_tensors *t)
+{
+	return dtrain_mean(graph, dtrain_add(graph, t->losses, dtrain_scale(graph, t->errors, 0.25), false));
+}
+
+static dtrain_tensor mean_of_op(dtrain_graph *graph, const loss_tensors *t)
+{
+	dtrain_shape six = dtrain_shape_of(1, (int64_t[]){6});
+	return dtrain_mean(graph, dtrain_reshape(graph, t->y, &six));
+}
+
+static dtrain_tensor mean_of_input(dtrain_graph *graph, const loss_tensors *t)
+{
+	dtrain_shape six = dtrain_shape_of(1, (int64_t[]){6});
+	dtrain_tensor mean = dtrain_mean(graph, dtrain_reshape(graph, t->x, &six));
+	return dtrain_add(graph, mean, dtrain_scale(graph, half_of_mean(graph, t), 4), false);
+}
+
+static dtrain_tensor bent_sum(dtrain_graph *graph, const loss_tensors *t)
+{
+	return dtrain_add(graph, mean_of_op(graph, t), dtrain_mean(graph, t->errors), true);
+}
+
+static dtrain_tensor one_element(dtrain_graph *graph, const loss_tensors *t)
+{
+	return dtrain_scale(graph, dtrain_slice(graph, dtrain_slice(graph, t->y, 0, 1, 1), 1, 1, 1), 7);
+}
+
+static dtrain_tensor rows_of_losses(dtrain_graph *graph, const loss_tensors *t)
+{
+	(void)graph;
+	return t->losses;
+}
+
+static dtrain_tensor bent_losses(dtrain_graph *graph, const loss_tensors *t)
+{
+	return dtrain_mean(graph, dtrain_gelu(graph, t->losses));
+}
+
+static dtrain_tensor mean_of_hits(dtrain_graph *graph, const loss_tensors *t)
+{
+	return dtrain_mean(graph, dtrain_label_hits(graph, t->losses));
+}
+
+typedef dtrain_tensor loss_builder(dtrain_graph *graph, const loss_tensors *tensors);
+
+static loss_tensors begin_loss(dtrain_graph *graph)
+{
+	const dtrain_shape matrix = dtrain_shape_of(2, (int64_t[]){3, 2}), rows = dtrain_shape_of(1, (int64_t[]){3});
+	loss_tensors t = {.x = dtrain_graph_input(graph, "x", DTRAIN_F64, &matrix),
+			  .label = dtrain_graph_input(graph, "label", DTRAIN_I64, &rows),
+			  .target = dtrain_graph_input(graph, "target", DTRAIN_F64, &matrix)};
+	dtrain_graph_require_grad(graph, t.x);
+	t.y = dtrain_gelu(graph, t.x);
+	t.losses = dtrain_softmax_cross_entropy(graph, t.y, t.label, 0);
+	t.errors = dtrain_squared_error(graph, t.y, t.target);
+	return t;
+}
+
+/* The gradient is that of finite differences, times the scale. */
+static void expect_gradient(dtrain_params *params, dtrain_stream *stream, loss_builder *builder, float *scaler)
+{
+	const double step = 1e-5;
+	beton_error err = {0};
+	dtrain_graph *graph;
+	dtrain_program *program;
+	expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+	dtrain_graph_set_scaler(graph, scaler);
+	const loss_tensors t = begin_loss(graph);
+	dtrain_tensor loss = builder(graph, &t);
+	dtrain_graph_keep(graph, loss);
+	dtrain_graph_backward(graph, loss);
+	dtrain_tensor d_x = dtrain_graph_grad(graph, t.x);
+	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
+	double *x = dtrain_program_data(program, t.x);
+	for (int i = 0; i < 6; i++) {
+		x[i] = sin(i + 1);
+		((double *)dtrain_program_data(program, t.target))[i] = cos(i);
+	}
+	((int64_t *)dtrain_program_data(program, t.label))[2] = 1;
+	for (int i = 0; i < 6; i++) {
+		double values[2];
+		for (int side = 0; side < 2; side++) {
+			x[i] = sin(i + 1) + (side ? step : -step);
+			expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
+			values[side] = *(const double *)dtrain_program_data(program, loss);
+		}
+		x[i] = sin(i + 1);
+		expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
+		double got = ((const double *)dtrain_program_data(program, d_x))[i];
+		double right = (values[1] - values[0]) / (2 * step) * (scaler ? (double)scaler[0] : 1);
+		if (!(fabs(got - right) < 1e-6))
+			fail_msg("element %d: a gradient of %g instead of %g", i, got, right);
+	}
+	dtrain_program_destroy(&program);
+}
+
+static void losses_are_sums_of_means(void **state)
+{
+	static loss_builder *const builders[] = {half_of_mean, sum_of_means,  mean_of_sum,
+						 mean_of_op,   mean_of_input, one_element};
+	static const struct {
+		loss_builder *builder;
+		int status;
+		const char *words;
+	} faults[] = {{rows_of_losses, BETON_INVALID_ARGUMENT, "backward: a loss of the shape [3]; needs a scalar"},
+		      {bent_sum, BETON_UNSUPPORTED, "what op mean computes, which has no gradient"},
+		      {bent_losses, BETON_UNSUPPORTED, "what op softmax_xent computes, which has no gradient"},
+		      {mean_of_hits, BETON_UNSUPPORTED, "what op softmax_xent computes, which has no gradient"}};
+	float scaler[DTRAIN_SCALERS] = {[DTRAIN_SCALER_SCALE] = 4};
+	beton_error err = {0};
+	dtrain_device *device;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	(void)state;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	expect_ok(api->stream_create(device, &stream, &err), &err);
+	expect_ok(dtrain_params_create(device, DTRAIN_F64, &params, &err), &err);
+	for (size_t i = 0; i < sizeof(builders) / sizeof(builders[0]); i++)
+		for (int scaled = 0; scaled < 2; scaled++)
+			expect_gradient(params, stream, builders[i], scaled ? scaler : NULL);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		dtrain_graph *graph;
+		dtrain_program *program;
+		expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+		const loss_tensors t = begin_loss(graph);
+		dtrain_graph_backward(graph, faults[i].builder(graph, &t));
+		assert_int_equal(dtrain_graph_compile(&graph, &program, &err), faults[i].status);
+		if (!strstr(err.message, faults[i].words))
+			fail_msg("'%s' does not say '%s'", err.message, faults[i].words);
+		dtrain_graph_destroy(&graph);
+	}
+	dtrain_params_destroy(&params);
+	api->stream_destroy(stream);
+	dtrain_device_close(&device);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(losses_are_sums_of_means)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

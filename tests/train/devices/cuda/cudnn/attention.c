@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cuDNN's graphs of attention, computed operation by operation, and compared with the ref device.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/train/devices/cuda/kernels/numbers.h"
+#include "core/op.h"
+#include "operations.h"
+#include "reference.h"
+
+/* ---- ops ---- */
+
+typedef struct shape {
+	int64_t batch, queries, keys, dim;
+	dtrain_attention_attrs attrs;
+	dtrain_dtype dtype;
+} shape;
+
+static dtrain_operand operand(dtrain_dtype dtype, int64_t a, int64_t b, int64_t c)
+{
+	dtrain_operand made = {.dtype = dtype, .shape = dtrain_shape_of(3, (int64_t[]){a, b, c})};
+	made.bytes = (size_t)dtrain_shape_count(&made.shape) * dtrain_dtype_size(dtype);
+	return made;
+}
+
+static dtrain_op_desc describe(const shape *s, bool backward)
+{
+	const dtrain_attention_attrs *a = &s->attrs;
+	int64_t packed = (a->heads + 2 * a->kv_heads) * s->dim;
+	dtrain_operand q = operand(s->dtype, s->batch, s->queries, a->packed ? packed : a->heads * s->dim);
+	dtrain_operand k = operand(s->dtype, s->batch, s->keys, a->packed ? packed : a->kv_heads * s->dim);
+	dtrain_operand y = operand(s->dtype, s->batch, s->queries, a->heads * s->dim);
+	dtrain_operand lse = operand(DTRAIN_F32, s->batch, a->heads, s->queries);
+	if (backward)
+		return (dtrain_op_desc){.kind = DTRAIN_OP_ATTENTION_BWD,
+					.attrs.attention = *a,
+					.num_inputs = 6,
+					.num_outputs = a->packed ? 1 : 3,
+					.inputs = {q, k, k, y, y, lse},
+					.outputs = {q, k, k}};
+	return (dtrain_op_desc){.kind = DTRAIN_OP_ATTENTION,
+				.attrs.attention = *a,
+				.num_inputs = 3,
+				.num_outputs = 2,
+				.inputs = {q, k, k},
+				.outputs = {y, lse}};
+}
+
+static const dtrain_operand *operand_of(const dtrain_op_desc *desc, int i)
+{
+	return i < desc->num_inputs ? &desc->inputs[i] : &desc->outputs[i - desc->num_inputs];
+}
+
+/* Runs the op's graph on ref's inputs, and compares the outputs with ref's. */
+static void compare(const dtrain_op_desc *desc, void *const *operands)
+{
+	dnn_graph *graphs[DNN_MAX_VARIANTS];
+	int count = 0, num_operands = desc->num_inputs + desc->num_outputs;
+	beton_error err = {0};
+	if (dnn_op_graphs(desc, false, graphs, &count, &err) != BETON_OK || graphs[0]->status != BETON_OK)
+		fail_msg("%s", err.message);
+	assert_int_equal(count, 1);
+	operations_run r = {.graph = graphs[0]};
+	for (int i = 0; i < num_operands; i++) {
+		bool output = i >= desc->num_inputs;
+		r.bytes[i] = operand_of(desc, i)->bytes;
+		r.operands[i] = output ? calloc(1, r.bytes[i]) : operands[i];
+		assert_non_null(r.operands[i]);
+	}
+	operations_do(&r);
+	for (int i = desc->num_inputs; i < num_operands; i++) {
+		const dtrain_operand *o = operand_of(desc, i);
+		double bound = o->dtype == DTRAIN_F32 ? 1e-5 : o->dtype == DTRAIN_F16 ? 4e-3 : 3e-2;
+		for (int64_t k = 0; k < dtrain_shape_count(&o->shape); k++) {
+			double wanted = number_get(o->dtype, operands[i], k);
+			double got = number_get(o->dtype, r.operands[i], k);
+			if (!(fabs(got - wanted) <= bound * (1 + fabs(wanted))))
+				fail_msg("op %s, operand %d, element %lld: %.9g instead of %.9g",
+					 dtrain__op_name(desc->kind), i, (long long)k, got, wanted);
+		}
+		free(r.operands[i]);
+	}
+	dnn_graph_destroy(graphs[0]);
+}
+
+/* Numbers in -1 ... 1 without a pattern. */
+static void *numbers(const dtrain_operand *operand, unsigned *seed)
+{
+	void *made = calloc(1, operand->bytes);
+	assert_non_null(made);
+	for (int64_t i = 0; i < dtrain_shape_count(&operand->shape); i++) {
+		*seed = *seed * 1664525 + 1013904223;
+		number_set(operand->dtype, made, i, (*seed >> 8) / 8388608.0 - 1);
+	}
+	return made;
+}
+
+static void both_directions_are_ref_s(void **state)
+{
+	(void)state;
+	static const shape shapes[] = {
+		{2, 7, 7, 8, {.heads = 4, .kv_heads = 2, .causal = true, .packed = true}, DTRAIN_BF16},
+		{1, 5, 5, 16, {.heads = 2, .kv_heads = 2, .packed = true, .scale = 0.7}, DTRAIN_F16},
+		{2, 6, 6, 8, {.heads = 3, .kv_heads = 3, .causal = true}, DTRAIN_F16},
+		{1, 3, 9, 24, {.heads = 6, .kv_heads = 2}, DTRAIN_BF16},
+	};
+	unsigned seed = 1;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		const dtrain_op_desc forward = describe(&shapes[i], false), backward = describe(&shapes[i], true);
+		/* Where they are packed nothing but the first is read, so the others are of other numbers here. */
+		void *q = numbers(&forward.inputs[0], &seed), *k = numbers(&forward.inputs[1], &seed);
+		void *v = numbers(&forward.inputs[1], &seed), *d_y = numbers(&forward.outputs[0], &seed);
+		void *y = calloc(1, forward.outputs[0].bytes), *lse = calloc(1, forward.outputs[1].bytes);
+		void *d_q = calloc(1, backward.outputs[0].bytes), *d_k = calloc(1, backward.inputs[1].bytes);
+		void *d_v = calloc(1, backward.inputs[1].bytes);
+		void *in_order[] = {q, k, v, y, lse}, *backwards[] = {q, k, v, y, d_y, lse, d_q, d_k, d_v};
+		reference_run(&forward, in_order);
+		compare(&forward, in_order);
+		reference_run(&backward, backwards);
+		compare(&backward, backwards);
+		for (int n = 0; n < 9; n++)
+			free(backwards[n]);
+	}
+}
+
+/* Operands that no engine is asked for. */
+static void other_attention_has_no_graph(void **state)
+{
+	(void)state;
+	const shape fits = {1, 8, 8, 8, {.heads = 2, .kv_heads = 1, .causal = true}, DTRAIN_BF16};
+	shape f32 = fits, odd = fits, large = fits, more_keys = fits;
+	f32.dtype = DTRAIN_F32;
+	odd.dim = 12;
+	large.dim = 136;
+	more_keys.keys = 9;
+	dtrain_op_desc segments = describe(&fits, false), wide = describe(&large, false);
+	segments.num_inputs = 4;
+	segments.inputs[3] = (dtrain_operand){.dtype = DTRAIN_I32, .shape = dtrain_shape_of(2, (int64_t[]){1, 8})};
+	const dtrain_op_desc none[] = {describe(&f32, false), describe(&odd, true), describe(&large, true),
+				       describe(&more_keys, false), segments};
+	dnn_graph *graphs[DNN_MAX_VARIANTS];
+	int count;
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		assert_int_equal(dnn_op_graphs(&none[i], false, graphs, &count, NULL), BETON_UNSUPPORTED);
+	assert_int_equal(dnn_op_graphs(&wide, false, graphs, &count, NULL), BETON_OK);
+	dnn_graph_destroy(graphs[0]);
+}
+
+/* Two that differ in anything an engine depends on are not taken for each other. */
+static void signatures_tell_graphs_apart(void **state)
+{
+	(void)state;
+	shape all[] = {{1, 8, 8, 8, {.heads = 2, .kv_heads = 2}, DTRAIN_BF16},
+		       {1, 8, 8, 8, {.heads = 2, .kv_heads = 2}, DTRAIN_F16},
+		       {1, 8, 8, 8, {.heads = 2, .kv_heads = 2, .causal = true}, DTRAIN_BF16},
+		       {1, 8, 8, 8, {.heads = 2, .kv_heads = 2, .packed = true}, DTRAIN_BF16},
+		       {1, 8, 8, 8, {.heads = 2, .kv_heads = 2, .scale = 1}, DTRAIN_BF16},
+		       {1, 8, 8, 8, {.heads = 2, .kv_heads = 1}, DTRAIN_BF16}};
+	enum { COUNT = sizeof(all) / sizeof(all[0]) };
+	dnn_graph *graphs[2 * COUNT][DNN_MAX_VARIANTS];
+	for (int i = 0; i < 2 * COUNT; i++) {
+		const dtrain_op_desc desc = describe(&all[i / 2], i % 2);
+		int count;
+		assert_int_equal(dnn_op_graphs(&desc, false, graphs[i], &count, NULL), BETON_OK);
+		for (int k = 0; k < i; k++)
+			assert_string_not_equal(graphs[i][0]->signature, graphs[k][0]->signature);
+	}
+	for (int i = 0; i < 2 * COUNT; i++)
+		dnn_graph_destroy(graphs[i][0]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(both_directions_are_ref_s),
+		cmocka_unit_test(other_attention_has_no_graph),
+		cmocka_unit_test(signatures_tell_graphs_apart),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
