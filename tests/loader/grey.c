@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Grey pictures: against libjpeg's luma, Pillow's and OpenCV's pixels (grey-pixels.h), and beside every other option.
+ * Grey pictures: against libjpeg's luma, Pillow's and OpenCV's pixels (grey-pixels.txt), and beside every other option.
+ * grey PIXELS: that file.
  */
 #include "fixture.h"
 
@@ -11,12 +12,26 @@
 
 #include <jpeglib.h>
 
-#include "grey_pixels.h"
 #include "loader/operations/operations.h"
 #include "loader/pixels/decode_state.h"
 #include "loader/pixels/transform.h"
+#include "tests/support/numbers.h"
 
 enum { SAMPLES = 18, BATCH = 5, WIDTH = 16, HEIGHT = 12, PIXELS = WIDTH * HEIGHT };
+
+static const char *pixels_path;
+
+/* The bytes of a row of the file; to be freed. */
+static uint8_t *peer_bytes(const char *name, size_t *size)
+{
+	double *numbers = numbers_read(pixels_path, name, size);
+	uint8_t *bytes = malloc(*size);
+	assert_non_null(bytes);
+	for (size_t i = 0; i < *size; i++)
+		bytes[i] = (uint8_t)numbers[i];
+	free(numbers);
+	return bytes;
+}
 
 /* ---- the decoder ---- */
 
@@ -182,6 +197,8 @@ static void damage_to_chroma_is_found(void **state)
 
 /* ---- Pillow and OpenCV ---- */
 
+enum { COLOURS = 600, JPEG_WIDTH = 43, JPEG_HEIGHT = 37 };
+
 static void the_formulas_are_pillow_s_and_opencv_s(void **state)
 {
 	(void)state;
@@ -191,6 +208,11 @@ static void the_formulas_are_pillow_s_and_opencv_s(void **state)
 		seed = seed * 1664525 + 1013904223;
 		colours[i] = (uint8_t)(seed >> 24);
 	}
+	size_t size;
+	uint8_t *pillow_of_rgb = peer_bytes("pillow_of_rgb", &size);
+	assert_int_equal(size, COLOURS);
+	uint8_t *opencv_of_rgb = peer_bytes("opencv_of_rgb", &size);
+	assert_int_equal(size, COLOURS);
 	/* Also the parts that vectors leave. */
 	for (size_t count = 1; count <= COLOURS; count = count < 70 ? count + 1 : count + 53) {
 		bt_grey(colours, count, BT_GREY_PILLOW, grey);
@@ -201,6 +223,8 @@ static void the_formulas_are_pillow_s_and_opencv_s(void **state)
 	assert_memory_not_equal(pillow_of_rgb, opencv_of_rgb, COLOURS);
 	bt_grey(colours, COLOURS, BT_GREY_PILLOW, colours);
 	assert_memory_equal(colours, pillow_of_rgb, COLOURS);
+	free(pillow_of_rgb);
+	free(opencv_of_rgb);
 }
 
 /* The first picture of an epoch; to be freed. */
@@ -224,11 +248,14 @@ static uint8_t *load_first(const char *path, const beton_loader_options *options
 static void batches_are_pillow_s_and_opencv_s(void **state)
 {
 	(void)state;
-	char *path = fixture_write_picture(&(beton_input){.data = jpeg_bytes,
-							  .size = sizeof(jpeg_bytes),
-							  .mode = BETON_IMAGE_JPEG,
-							  .width = JPEG_WIDTH,
-							  .height = JPEG_HEIGHT});
+	size_t jpeg_size, luma_size, smaller_size;
+	uint8_t *jpeg = peer_bytes("jpeg_bytes", &jpeg_size);
+	uint8_t *luma = peer_bytes("jpeg_luma", &luma_size);
+	uint8_t *smaller = peer_bytes("pillow_24x20", &smaller_size);
+	assert_int_equal(luma_size, JPEG_WIDTH * JPEG_HEIGHT);
+	assert_int_equal(smaller_size, 24 * 20);
+	char *path = fixture_write_picture(&(beton_input){
+		.data = jpeg, .size = jpeg_size, .mode = BETON_IMAGE_JPEG, .width = JPEG_WIDTH, .height = JPEG_HEIGHT});
 	beton_loader_options options = fixture_options(1, 1);
 	options.image.color = BETON_COLOR_GREY;
 	options.image.width = JPEG_WIDTH;
@@ -236,7 +263,7 @@ static void batches_are_pillow_s_and_opencv_s(void **state)
 	for (int filter = 0; filter < 4; filter++) {
 		options.image.filter = (beton_filter)filter;
 		uint8_t *got = load_first(path, &options);
-		assert_memory_equal(got, jpeg_luma, sizeof(jpeg_luma));
+		assert_memory_equal(got, luma, luma_size);
 		free(got);
 	}
 	options.image.filter = BETON_FILTER_AUTO;
@@ -244,8 +271,11 @@ static void batches_are_pillow_s_and_opencv_s(void **state)
 	options.image.width = 24;
 	options.image.height = 20;
 	uint8_t *got = load_first(path, &options);
-	assert_memory_equal(got, pillow_24x20, sizeof(pillow_24x20));
+	assert_memory_equal(got, smaller, smaller_size);
 	free(got);
+	free(jpeg);
+	free(luma);
+	free(smaller);
 	fixture_remove(path);
 
 	uint8_t *pixels = fixture_pixels(1, JPEG_WIDTH, JPEG_HEIGHT), expected[JPEG_WIDTH * JPEG_HEIGHT];
@@ -672,8 +702,11 @@ static int teardown(void **state)
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc != 2)
+		return 2;
+	pixels_path = argv[1];
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jpegs_give_libjpeg_s_luma),
 		cmocka_unit_test(cmyk_is_grey_by_way_of_rgb),
