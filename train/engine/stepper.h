@@ -17,7 +17,7 @@ typedef struct engine_stepper engine_stepper;
 typedef struct engine_stepper_options {
 	dtrain_optimizer *optimizer; /* NULL: steps end with the gradients */
 	dtrain_group *group;         /* of the ranks, also given to the engine's sync; NULL: one rank alone */
-	dtrain_local *local;         /* the ranks train apart; NULL: they do not */
+	dtrain_local *local;         /* of unsynchronized ranks; NULL: synchronized */
 	bool no_capture;             /* put steps on the stream op by op, even if the device can replay captures */
 } engine_stepper_options;
 

@@ -65,7 +65,7 @@ const option_constraint run_constraints[] = {
 	CONSTRAINT(EXCLUDES, LIST(SET("unit-pattern"), GIVEN("unit-mb"), GIVEN("bucket-mb")), LIST(SET("tune-units")),
 		   .reason = "--tune-units chooses the units itself"),
 
-	/* Ranks that train apart. */
+	/* Unsynchronized ranks. */
 	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_UNSYNCHRONIZED)), LIST(SET("ema"), SET("lookahead"))),
 	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_UNSYNCHRONIZED)), LIST(IS("offload", OFFLOAD_OPTIMIZER)),
 		   .reason = "the ranks exchange the parameters on the device"),

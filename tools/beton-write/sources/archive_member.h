@@ -30,7 +30,7 @@ char *member_describe(const archive_member *member);
 
 /* Reads the member to value, as RAW_FILE. *bytes: size of the sample so far, to which the member's is added. Memory
  * grows with the bytes read, because the size in the archive is only a claim. Errors: SAMPLE_CORRUPT (the sample has
- * more than FILE_BYTES_MAX bytes), NO_MEMORY, and the codes of archive_input_read. name: for messages. */
+ * more than FILE_BYTES_MAX bytes), NO_MEMORY, and archive_input_read's. name: for messages. */
 int member_read(archive_input *input, const char *name, uint64_t *bytes, raw_value *value, beton_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The outer optimizer of ranks that train apart: what is exchanged at the end of a round.
+ * The outer optimizer of unsynchronized ranks: the exchange at the end of a round.
  */
 #include "outer.h"
 

@@ -81,7 +81,7 @@ static int make_strategies(const run_session *session, char **out, beton_error *
 	const engine_memory_table_options options = {.chosen = &chosen};
 	int count = engine_layouts(session->world_size, chosen.shard, &chosen, layouts);
 	*out = NULL;
-	/* Ranks that train apart have nothing in common with these. */
+	/* Unsynchronized ranks have nothing in common with these. */
 	if (count == 1 || session->local)
 		return BETON_OK;
 	int status = engine_memory_rows(&session->engine, layouts, count, rows, err);
@@ -130,7 +130,7 @@ int run_plan_print(run_session *session, beton_error *err)
 	if (status == BETON_OK) {
 		print_memory(session, &memory);
 		print_host(&memory, session->saving_bytes);
-		/* Ranks that train apart send once a round. */
+		/* Unsynchronized ranks send once a round. */
 		if (!session->local)
 			print_traffic(&memory);
 		bool full = session->options->plan == RUN_PLAN_FULL;

@@ -30,7 +30,7 @@ typedef struct run_session {
 	engine_rank engine;
 	dtrain_compression compression; /* which the engine reads */
 	dtrain_optimizer *optimizer;
-	dtrain_local *local; /* the ranks train apart; NULL: they do not */
+	dtrain_local *local; /* of unsynchronized ranks; NULL: synchronized */
 	dtrain_store_server *server;
 	dtrain_store *store;
 	dtrain_presence *presence;      /* of this rank; a server and its workers have none */
@@ -79,9 +79,8 @@ void run_session_decline(struct rank_env *env, const run_options *options, int c
  * checkpoints. */
 int run_session_sync_buffers(run_session *session, beton_error *err);
 
-/* Puts what an evaluation or a checkpoint is of in the place of what is trained: the moving average, unless for a
- * checkpoint, or the parameters that ranks which train apart share. The second function undoes it. Without either they
- * do nothing. */
+/* Swaps in the parameters that an evaluation or a checkpoint uses: the moving average, unless for a checkpoint, or the
+ * parameters that unsynchronized ranks share. The second function undoes it. Without either they do nothing. */
 int run_session_show(run_session *session, bool average, beton_error *err);
 int run_session_hide(run_session *session, bool average, beton_error *err);
 

@@ -115,7 +115,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.add_model = dtrain_sync_add_model;
 	optimizer.gather = dtrain_sync_gather_axis;
 	optimizer.add_context = session->engine.sync;
-	/* Ranks that train apart add up nothing, and a server has made the mean. */
+	/* Unsynchronized ranks add nothing up, and a server has made the mean. */
 	bool unsynchronized = options->strategy == RUN_STRATEGY_LOCAL || options->strategy == RUN_STRATEGY_ASYNC;
 	int64_t parts = unsynchronized ? 1 : session->data_ranks;
 	optimizer.grad_divisor = (double)(parts * options->accumulate);

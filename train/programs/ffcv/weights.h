@@ -41,8 +41,8 @@ int run_weights_reserve(const run_weights *weights, const run_position *position
 			size_t *bytes, beton_error *err);
 
 /* See dtrain_checkpoint_open (ranks) and dtrain_checkpoint_load. Without an optimizer its states' tensors are ignored.
- * STATE: it was saved with another kind of optimizer, or with Lookahead's slow weights, a moving average or ranks that
- * train apart, and this run is without, or the reverse. */
+ * STATE: it was saved with another kind of optimizer, or with Lookahead's slow weights, a moving average or
+ * unsynchronized ranks, and this run is without, or the reverse. */
 int run_weights_load(const run_weights *weights, const char *path, const dtrain_checkpoint_ranks *ranks,
 		     beton_error *err);
 
