@@ -24,9 +24,9 @@ typedef struct bounds {
 
 /* Hugging Face's Llama computes norms and rotations in float whatever the type. */
 static const bounds in_double = {1e-7, 1e-6, 1e-7}, in_float = {3e-6, 3e-6, 3e-6}, on_cpu = {5e-6, 5e-6, 5e-6};
-/* Of the losses of all steps. Those of BF16 are compared with PyTorch's autocast, which rounds at other places: it
- * keeps what is between the blocks in float. They differ by up to 1.3e-3, of ViTs 5e-3, which is as far as PyTorch's
- * are from those in double. Losses in F16, compared with those in double, differ by up to 8e-5 and 9e-4. */
+/* Bounds for the losses of all steps. BF16 losses are compared with PyTorch's autocast, which rounds at other places:
+ * it keeps values between the blocks in float. They differ by up to 1.3e-3, ViTs' by 5e-3, which is as far as PyTorch's
+ * are from double precision. F16 losses, compared with double precision, differ by up to 8e-5 and 9e-4. */
 static const bounds in_bf16 = {3e-3, 3e-3, 1e-2}, in_f16 = {2e-4, 2e-4, 2e-3};
 
 static json_t *trace;
