@@ -271,15 +271,41 @@ int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, unsign
 	instance->next_phase = end;
 	instance->micro_batch = micro_batch;
 	instance->micro_batches = micro_batches;
+	instance->left_from = 0;
 	for (int32_t i = first ? schedule->phase_ends[first - 1] : 0;
 	     i < schedule->phase_ends[end - 1] && status == BETON_OK; i++) {
 		const dtrain__scheduled *step = &schedule->steps[i];
 		status = step->kind == DTRAIN__RUN ? dtrain__instance_run_node(instance, step->index, stream, err)
 						   : run_call(&run, step, err);
+		if (status != BETON_OK)
+			instance->left_from = step->kind == DTRAIN__RUN ? i + 1 : -1;
 	}
 	if (status != BETON_OK)
 		dtrain_instance_abandon(instance);
 	else if (end == DTRAIN__PHASES || !instance->program->graph->has_backward)
 		instance->next_phase = 0;
+	return status;
+}
+
+/* Calls that were issued before an op failed are complete: waiting for them again does nothing. */
+int dtrain_program_run_collectives(dtrain_program *program, dtrain_stream *stream, beton_error *err)
+{
+	if (BT_MISSING(err, program, stream))
+		return BETON_INVALID_ARGUMENT;
+	dtrain_instance *instance = program->first;
+	const dtrain__schedule *schedule = &program->schedule;
+	const dtrain__run run = {.instance = instance, .stream = stream, .micro_batches = 1};
+	int status = BETON_OK;
+	if (program->graph->has_backward || instance->left_from < 0)
+		return bt_fail(err, BETON_STATE, "collectives without ops: %s",
+			       instance->left_from < 0 ? "one has failed" : "the program has a backward");
+	instance->next_phase = DTRAIN__PHASES;
+	for (int32_t i = instance->left_from; i < schedule->count && status == BETON_OK; i++)
+		if (schedule->steps[i].kind != DTRAIN__RUN)
+			status = run_call(&run, &schedule->steps[i], err);
+	instance->left_from = status == BETON_OK ? 0 : -1;
+	if (status != BETON_OK)
+		dtrain_instance_abandon(instance);
+	instance->next_phase = 0;
 	return status;
 }

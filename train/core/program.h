@@ -75,6 +75,7 @@ struct dtrain_instance {
 	/* The execution whose next phase this is; phase 0: none has begun. */
 	int next_phase;
 	int32_t micro_batch, micro_batches;
+	int32_t left_from; /* the step after the op that failed in the last run; 0: none did; -1: a call did */
 };
 
 static inline void *dtrain__address(const dtrain_instance *instance, dtrain__place place)

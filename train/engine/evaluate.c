@@ -92,13 +92,33 @@ static int settle(struct evaluation *evaluation, struct slot *slot, beton_error 
 	return status;
 }
 
+/* Runs the program as often as a batch needs it. batch NULL: there is none, and the others run it as often. Where
+ * programs gather parameters a rank that fails gathers on, or the others would wait for it. */
+static int run_program(struct evaluation *evaluation, const beton_batch *batch, beton_error *err)
+{
+	engine_rank *engine = evaluation->engine;
+	const engine_task *task = engine->job.task;
+	dtrain_program *program = engine->val.program;
+	int runs = task->count_runs ? task->count_runs(&engine->job) : 1, status = BETON_OK;
+	for (int i = 0; i < runs && !evaluation->unsynchronized; i++) {
+		if (status == BETON_OK && batch)
+			status = task->feed_run(engine, batch, i, err);
+		if (status == BETON_OK)
+			status = dtrain_program_run(program, engine->stream, 0, 1, err);
+		if (status != BETON_OK && evaluation->together)
+			evaluation->unsynchronized =
+				dtrain_program_run_collectives(program, engine->stream, NULL) != BETON_OK;
+	}
+	return status;
+}
+
 /* Takes ownership of the batch. */
 static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch *batch, beton_error *err)
 {
 	engine_rank *engine = evaluation->engine;
 	const engine_network *network = &engine->val;
 	slot->batch = batch;
-	int status = engine->job.task->run_batch(engine, batch, err);
+	int status = run_program(evaluation, batch, err);
 	for (int i = 0; i < network->num_results && status == BETON_OK; i++)
 		status = engine->api->copy(engine->stream, slot->results[i],
 					   dtrain_program_data(network->program, network->results[i]),
@@ -106,13 +126,11 @@ static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch 
 	return status == BETON_OK ? engine->api->event_record(slot->done, engine->stream, err) : status;
 }
 
-/* Where programs gather parameters, a rank that fails in the midst of one leaves the others waiting in it. */
 static int run_batch(struct evaluation *evaluation, beton_batch *batch, beton_error *err)
 {
 	struct slot *slot = &evaluation->slots[evaluation->next];
 	evaluation->next = (evaluation->next + 1) % SLOTS;
 	int status = launch(evaluation, slot, batch, err);
-	evaluation->unsynchronized = status != BETON_OK && evaluation->together;
 	/* An asynchronous device has computed the previous batch meanwhile; a synchronous one has computed this
 	 * batch. */
 	struct slot *due = evaluation->engine->staged ? &evaluation->slots[evaluation->next] : slot;
@@ -164,18 +182,6 @@ static int agree(struct evaluation *evaluation, int status, beton_batch **batch,
 	return status;
 }
 
-/* A rank that has no more batches runs the program as often as the others. */
-static int run_without_batch(struct evaluation *evaluation, beton_error *err)
-{
-	const engine_rank *engine = evaluation->engine;
-	const engine_task *task = engine->job.task;
-	int runs = task->count_runs ? task->count_runs(&engine->job) : 1, status = BETON_OK;
-	for (int i = 0; i < runs && status == BETON_OK; i++)
-		status = dtrain_program_run(engine->val.program, engine->stream, 0, 1, err);
-	evaluation->unsynchronized = status != BETON_OK;
-	return status;
-}
-
 /* The next batch that is not skipped; NULL: there are no more, or this rank was asked to stop. */
 static int next_batch(struct evaluation *evaluation, beton_loader *loader, beton_iterator *iterator,
 		      beton_batch **batch, beton_error *err)
@@ -212,7 +218,7 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, int st
 			status = next_batch(evaluation, loader, iterator, &batch, err);
 		status = agree(evaluation, status, &batch, &more, err);
 		if (more)
-			status = batch ? run_batch(evaluation, batch, err) : run_without_batch(evaluation, err);
+			status = batch ? run_batch(evaluation, batch, err) : run_program(evaluation, NULL, err);
 		more = more && !evaluation->unsynchronized;
 	}
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++)

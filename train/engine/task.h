@@ -193,9 +193,9 @@ struct engine_task {
 	 */
 	int (*check_batch)(const engine_rank *engine, bool training, const beton_batch *batch, beton_error *err);
 
-	/* Puts runs of the validation network on the stream that leave the batch's results in its result tensors; as
-	 * many runs as count_runs says (NULL: one). */
-	int (*run_batch)(engine_rank *engine, const beton_batch *batch, beton_error *err);
+	/* Puts what the validation network reads in a run of the batch on the stream: 0 <= run < count_runs (NULL:
+	 * one). After the last run the batch's results are in its result tensors. */
+	int (*feed_run)(engine_rank *engine, const beton_batch *batch, int run, beton_error *err);
 	int (*count_runs)(const engine_job *job);
 
 	/* Adds the metrics of the batch's samples to sums, the number of samples to sums[ENGINE_WEIGHT] (or of what

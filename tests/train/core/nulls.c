@@ -106,6 +106,7 @@ static void graphs_refuse_null(void **state)
 	REFUSES(dtrain_graph_create(NULL, 0, NULL, &err));
 	REFUSES(dtrain_graph_compile(NULL, NULL, &err));
 	REFUSES(dtrain_program_run(NULL, NULL, 0, 1, &err));
+	REFUSES(dtrain_program_run_collectives(NULL, NULL, &err));
 	REFUSES(dtrain_instance_create(NULL, NULL, &err));
 	REFUSES(dtrain_instance_run(NULL, NULL, DTRAIN_ALL_PHASES, 0, 1, &err));
 	REFUSES(dtrain_instance_bind(NULL, 0, NULL, &err));

@@ -26,6 +26,7 @@
 
 #define LAYERS 6
 #define BATCH 4
+#define WIDTH 100
 
 static beton_error err;
 
@@ -309,17 +310,22 @@ static int run_or_fail(dtrain_op *op, dtrain_stream *stream, void *const *operan
 	return inner->op_run(op, stream, operands, workspace, failure);
 }
 
+static void open_failing_device(dtrain_device **device, dtrain_stream **stream)
+{
+	MUST(dtrain_device_open("ref", NULL, device, &err));
+	inner = dtrain_device_get_api(*device);
+	failing = *inner;
+	failing.op_run = run_or_fail;
+	/* Every device begins with its table. */
+	memcpy(*device, &(const dtrain_device_api *){&failing}, sizeof(inner));
+	MUST(failing.stream_create(*device, stream, &err));
+}
+
 static void open_failing_model(sync_model *model, dtrain_mesh *mesh, const dtrain_sync_options *options)
 {
 	dtrain_device *device = NULL;
 	dtrain_stream *stream = NULL;
-	MUST(dtrain_device_open("ref", NULL, &device, &err));
-	inner = dtrain_device_get_api(device);
-	failing = *inner;
-	failing.op_run = run_or_fail;
-	/* Every device begins with its table. */
-	memcpy(device, &(const dtrain_device_api *){&failing}, sizeof(inner));
-	MUST(failing.stream_create(device, &stream, &err));
+	open_failing_device(&device, &stream);
 	sync_model_open(model, device, stream, mesh, options, 100, LAYERS);
 }
 
@@ -332,6 +338,7 @@ static void rank_fails(struct rank *r)
 	options.accumulates = true;
 	open_failing_model(&model, sync_model_mesh(r->group), &options);
 	MUST(dtrain_sync_start(model.sync, &err));
+	REQUIRE(dtrain_program_run_collectives(model.program, model.stream, &err) == BETON_STATE);
 	for (int at = 0; at < 20; at += 3) {
 		sync_model_fill(&model, r->rank, 1);
 		MUST(dtrain_program_run(model.program, model.stream, 0, 2 + at % 2, &err));
@@ -352,6 +359,66 @@ static void rank_fails(struct rank *r)
 	MUST(dtrain_program_run(model.program, model.stream, 0, 1, &err));
 	sync_model_check(&model, r->size, 1, 3, 3);
 	close_model(&model);
+}
+
+/* Layers one after the other, without backward, whose parameters are gathered. */
+static dtrain_tensor compile_gathering(dtrain_params *params, dtrain_sync *sync, dtrain_program **program)
+{
+	const dtrain_shape row = dtrain_shape_of(2, (int64_t[]){1, WIDTH});
+	char name[32];
+	dtrain_graph *graph = NULL;
+	MUST(dtrain_graph_create(params, false, &graph, &err));
+	dtrain_tensor y = dtrain_graph_input(graph, "x", DTRAIN_F32, &row);
+	for (int i = 0; i < LAYERS; i++) {
+		snprintf(name, sizeof(name), "layer%d", i);
+		y = dtrain_linear(graph, name, y, WIDTH);
+	}
+	dtrain_graph_keep(graph, y);
+	MUST(dtrain_sync_compile(sync, &graph, program, &err));
+	return y;
+}
+
+/* One rank's op fails, whichever: its collectives go on, so that the others end their run, and so does the next run. */
+static void rank_gathers_on(struct rank *r)
+{
+	const dtrain_mesh_axis axis = {.name = "shard", .size = r->size};
+	dtrain_sync_options options = small_units();
+	dtrain_device *device = NULL;
+	dtrain_stream *stream = NULL;
+	dtrain_mesh *mesh = NULL;
+	dtrain_params *params = NULL;
+	dtrain_sync *sync = NULL;
+	dtrain_program *program = NULL;
+	float right[WIDTH];
+	options.strategy = "zero3";
+	open_failing_device(&device, &stream);
+	MUST(dtrain_mesh_create(r->group, &axis, 1, &mesh, &err));
+	MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+	MUST(dtrain_sync_create(params, mesh, &options, &sync, &err));
+	dtrain_tensor y = compile_gathering(params, sync, &program);
+	MUST(dtrain_params_initialize(params, 1, stream, &err));
+	MUST(dtrain_sync_start(sync, &err));
+	MUST(dtrain_program_run(program, stream, 0, 1, &err));
+	memcpy(right, dtrain_program_data(program, y), sizeof(right));
+	for (int at = 0; at <= LAYERS; at++) {
+		for (int lost = 0; lost < r->size; lost++) {
+			bool fails = r->rank == lost;
+			fails_in = fails && at < LAYERS ? at : -1;
+			int status =
+				fails && at == LAYERS ? BETON_DEVICE : dtrain_program_run(program, stream, 0, 1, &err);
+			REQUIRE(status == (fails ? BETON_DEVICE : BETON_OK));
+			if (fails)
+				MUST(dtrain_program_run_collectives(program, stream, &err));
+			MUST(dtrain_program_run(program, stream, 0, 1, &err));
+			REQUIRE(memcmp(right, dtrain_program_data(program, y), sizeof(right)) == 0);
+		}
+	}
+	dtrain_program_destroy(&program);
+	dtrain_sync_destroy(&sync);
+	dtrain_mesh_destroy(&mesh);
+	dtrain_params_destroy(&params);
+	failing.stream_destroy(stream);
+	dtrain_device_close(&device);
 }
 
 /* The unit that another rank completes late has most of the step's time, as soon as that is late enough. */
@@ -526,6 +593,8 @@ static int rank_main(struct rank *r)
 		rank_trains(r);
 	else if (strcmp(r->mode, "fails") == 0)
 		rank_fails(r);
+	else if (strcmp(r->mode, "gathers-on") == 0)
+		rank_gathers_on(r);
 	else if (strcmp(r->mode, "late-unit") == 0)
 		rank_waits_for_late_unit(r);
 	else if (strcmp(r->mode, "shares") == 0)
@@ -593,6 +662,13 @@ static void failed_runs_leave_nothing_behind(void **state)
 	run_ranks("fails", 3);
 }
 
+static void failed_rank_gathers_on(void **state)
+{
+	(void)state;
+	run_ranks("gathers-on", 2);
+	run_ranks("gathers-on", 3);
+}
+
 static void late_unit_has_the_time(void **state)
 {
 	(void)state;
@@ -632,6 +708,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(misuse_is_named),
 		cmocka_unit_test(ranks_have_the_gradients_of_the_whole_batch),
 		cmocka_unit_test(failed_runs_leave_nothing_behind),
+		cmocka_unit_test(failed_rank_gathers_on),
 		cmocka_unit_test(late_unit_has_the_time),
 		cmocka_unit_test(shared_gradients_are_reduced_once),
 		cmocka_unit_test(other_model_is_named),

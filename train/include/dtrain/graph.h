@@ -341,6 +341,11 @@ BETON_API dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrai
  * the errors of calls in the program's schedule. */
 BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, int32_t micro_batch,
 				 int32_t micro_batches, beton_error *err);
+/* Puts a run's collectives alone on the stream, without its ops. If an op of the last run failed, only the collectives
+ * after it are put there. A rank that cannot compute thus does not keep the others waiting; all ranks must ignore the
+ * results. Errors: STATE (the program has a backward, or a collective of the last run failed), and errors of
+ * collectives. */
+BETON_API int dtrain_program_run_collectives(dtrain_program *program, dtrain_stream *stream, beton_error *err);
 
 /* The memory that a program runs in: activations, inputs, and the state of its calls. A program has one instance, used
  * by the functions above. More instances allow several micro-batches at the same time; parameters, gradients and

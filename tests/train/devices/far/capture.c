@@ -30,7 +30,7 @@ struct far_capture {
 int far_capture_begin(dtrain_stream *stream, beton_error *err)
 {
 	dtrain_device *device = stream->device;
-	if (far_fails(device, FAR_CAPTURE, err))
+	if (far_fails(device, FAR_CAPTURE, NULL, err))
 		return BETON_DEVICE;
 	struct far_capture *capture = calloc(1, sizeof(*capture));
 	if (!capture)
@@ -193,7 +193,7 @@ int far_capture_launch(void *captured, dtrain_stream *stream, beton_error *err)
 	struct far_capture *capture = captured;
 	if (stream->capture)
 		return bt_fail(err, BETON_STATE, "device 'far': a launch within a capture");
-	if (far_fails(stream->device, FAR_LAUNCH, err))
+	if (far_fails(stream->device, FAR_LAUNCH, NULL, err))
 		return BETON_DEVICE;
 	int status = BETON_OK;
 	for (size_t i = 0; i < capture->count && status == BETON_OK; i++) {

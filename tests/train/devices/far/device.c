@@ -25,13 +25,15 @@ bool far_is_device(const void *address)
 	return ((uintptr_t)address & FAR_BIT) != 0;
 }
 
-bool far_fails(dtrain_device *device, enum far_call call, beton_error *err)
+bool far_fails(dtrain_device *device, enum far_call call, const char *op, beton_error *err)
 {
-	if (device->failing != (int)call || atomic_fetch_add(&device->made, 1) + 1 != device->failing_at)
+	if (device->failing != (int)call || (device->failing_op[0] && (!op || strcmp(device->failing_op, op) != 0)))
+		return false;
+	if (atomic_fetch_add(&device->made, 1) + 1 != device->failing_at)
 		return false;
 	bt_fail(err, call == FAR_ALLOC || call == FAR_HOST_ALLOC ? BETON_NO_MEMORY : BETON_DEVICE,
-		"device 'far': %s %llu fails, as DTRAIN_FAR_FAIL says", call_names[call],
-		(unsigned long long)device->failing_at);
+		"device 'far': %s %llu fails, as DTRAIN_FAR_FAIL says",
+		device->failing_op[0] ? device->failing_op : call_names[call], (unsigned long long)device->failing_at);
 	return true;
 }
 
@@ -43,16 +45,21 @@ static int read_number(const char *name, uint64_t least, uint64_t most, uint64_t
 
 static int read_failure(dtrain_device *device, beton_error *err)
 {
-	const char *text = getenv("DTRAIN_FAR_FAIL");
+	const char *text = getenv("DTRAIN_FAR_FAIL"), *number = text ? strchr(text, ':') : NULL;
 	device->failing = -1;
-	for (int i = 0; text && i < FAR_CALLS; i++) {
-		size_t length = strlen(call_names[i]);
-		if (strncmp(text, call_names[i], length) != 0 || text[length] != ':')
+	if (!text)
+		return BETON_OK;
+	if (!number || number - text >= (ptrdiff_t)sizeof(device->failing_op))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "DTRAIN_FAR_FAIL: '%s' is not WHAT:N", text);
+	device->failing = FAR_OP_RUN;
+	memcpy(device->failing_op, text, (size_t)(number - text));
+	for (int i = 0; i < FAR_CALLS; i++) {
+		if (strcmp(device->failing_op, call_names[i]) != 0)
 			continue;
 		device->failing = i;
-		return bt_parse_u64("DTRAIN_FAR_FAIL", text + length + 1, 1, UINT64_MAX, &device->failing_at, err);
+		device->failing_op[0] = 0;
 	}
-	return text ? bt_fail(err, BETON_INVALID_ARGUMENT, "DTRAIN_FAR_FAIL: '%s' is not WHAT:N", text) : BETON_OK;
+	return bt_parse_u64("DTRAIN_FAR_FAIL", number + 1, 1, UINT64_MAX, &device->failing_at, err);
 }
 
 static int far_open(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
@@ -126,7 +133,7 @@ static int far_measure_flops(dtrain_device *device, dtrain_dtype dtype, double *
 int far_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
 {
 	*out = NULL;
-	if (far_fails(device, FAR_ALLOC, err))
+	if (far_fails(device, FAR_ALLOC, NULL, err))
 		return BETON_NO_MEMORY;
 	if (bytes > far_free_memory(device))
 		return bt_fail(err, BETON_NO_MEMORY, "device 'far': cannot allocate %zu bytes", bytes);
@@ -149,7 +156,7 @@ void far_free(dtrain_device *device, void *memory)
 static int far_host_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
 {
 	*out = NULL;
-	if (far_fails(device, FAR_HOST_ALLOC, err))
+	if (far_fails(device, FAR_HOST_ALLOC, NULL, err))
 		return BETON_NO_MEMORY;
 	return dtrain__host_alloc(device, bytes, out, err);
 }

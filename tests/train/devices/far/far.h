@@ -20,7 +20,7 @@
  *   DTRAIN_FAR_DEAF=1         nor can it be aborted
  *   DTRAIN_FAR_SLOW=COUNT:US  a group's operations on COUNT elements begin US microseconds late
  *   DTRAIN_FAR_STUCK=1        after a failed operation of a group questions about events do not return
- *   DTRAIN_FAR_FAIL=WHAT:N    the Nth call of WHAT fails: alloc, host_alloc, op, copy, capture or launch
+ *   DTRAIN_FAR_FAIL=WHAT:N    the Nth call of WHAT fails: alloc, host_alloc, op, copy, capture, launch, or an op's name
  */
 #ifndef TESTS_TRAIN_DEVICES_FAR_FAR_H
 #define TESTS_TRAIN_DEVICES_FAR_FAR_H
@@ -40,6 +40,7 @@ struct dtrain_device {
 	uint32_t delay_us;
 	atomic_uint_fast64_t allocated; /* bytes of device memory */
 	int failing;                    /* enum far_call; -1: none */
+	char failing_op[32];            /* which ops' runs; "": all */
 	uint64_t failing_at;            /* which call, from 1 */
 	atomic_uint_fast64_t made;      /* calls of that kind so far */
 	pthread_mutex_t mutex;          /* guards what follows */
@@ -102,8 +103,8 @@ extern const dtrain_device_api far_api;
 /* Device memory has addresses that no host has: one bit is turned. */
 void *far_to_host(const void *address);
 bool far_is_device(const void *address);
-/* True once, when the environment says that this call fails; err is filled. */
-bool far_fails(dtrain_device *device, enum far_call call, beton_error *err);
+/* True once, when the environment says that this call fails; err is filled. op: its name, in FAR_OP_RUN. */
+bool far_fails(dtrain_device *device, enum far_call call, const char *op, beton_error *err);
 
 int far_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err);
 void far_free(dtrain_device *device, void *memory);

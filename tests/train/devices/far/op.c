@@ -50,7 +50,7 @@ void far_op_destroy(dtrain_op *op)
 int far_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err)
 {
 	struct far_task task = {.kind = FAR_OP, .op = op, .to = far_to_host(workspace)};
-	if (far_fails(stream->device, FAR_OP_RUN, err))
+	if (far_fails(stream->device, FAR_OP_RUN, dtrain__op_name(op->kind), err))
 		return BETON_DEVICE;
 	if (workspace && !far_is_device(workspace))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,

@@ -205,7 +205,7 @@ int far_copy(dtrain_stream *stream, void *destination, const void *source, size_
 			       far_is_device(destination) != to_device ? (to_device ? "host" : "device")
 								       : (from_device ? "host" : "device"),
 			       far_is_device(destination) != to_device ? "destination" : "source");
-	if (far_fails(stream->device, FAR_COPY_CALL, err))
+	if (far_fails(stream->device, FAR_COPY_CALL, NULL, err))
 		return BETON_DEVICE;
 	return far_enqueue(
 		stream,

@@ -36,7 +36,7 @@ void lm_explain(const engine_job *job, beton_error *err);
 void lm_set_samples(const engine_job *job, const engine_data *data, bool training, beton_loader_options *options);
 
 /* evaluate.c */
-int lm_run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err);
+int lm_feed_run(engine_rank *engine, const beton_batch *batch, int run, beton_error *err);
 int lm_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
 		 engine_class_count *classes, beton_error *err);
 

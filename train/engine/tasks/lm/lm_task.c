@@ -31,6 +31,6 @@ const engine_task lm_task = {
 	.set_samples = lm_set_samples,
 	.explain = lm_explain,
 	.build = lm_build,
-	.run_batch = lm_run_batch,
+	.feed_run = lm_feed_run,
 	.add_batch = lm_add_batch,
 };

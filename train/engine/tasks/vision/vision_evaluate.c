@@ -28,24 +28,15 @@ static int add_views(engine_rank *engine, int view, beton_error *err)
 	return status;
 }
 
-/* Runs the network on each view of the batch. The logits are summed on the device. */
-int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err)
+/* A run is of a view. The logits are summed on the device. */
+int vision_feed_run(engine_rank *engine, const beton_batch *batch, int view, beton_error *err)
 {
-	const char *field = engine->data->val.fields[VISION_IMAGE];
 	engine_network network = engine->val;
-	const int views = vision_count_views(&engine->job);
-	int status = BETON_OK;
-	for (int view = 0; view < views && status == BETON_OK; view++) {
-		if (view)
-			snprintf(network.inputs[VISION_IMAGE].name, sizeof(network.inputs[VISION_IMAGE].name), "%s.%d",
-				 field, view);
-		status = engine_feed_network(engine, &network, batch, err);
-		if (status == BETON_OK && views > 1)
-			status = add_views(engine, view, err);
-		if (status == BETON_OK)
-			status = dtrain_program_run(network.program, engine->stream, 0, 1, err);
-	}
-	return status;
+	if (view)
+		snprintf(network.inputs[VISION_IMAGE].name, sizeof(network.inputs[VISION_IMAGE].name), "%s.%d",
+			 engine->data->val.fields[VISION_IMAGE], view);
+	int status = engine_feed_network(engine, &network, batch, err);
+	return status == BETON_OK && vision_count_views(&engine->job) > 1 ? add_views(engine, view, err) : status;
 }
 
 const float *vision_logits(const engine_rank *engine, void *const *results, uint32_t index, float *room)

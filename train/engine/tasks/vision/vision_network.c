@@ -37,7 +37,7 @@ static dtrain_tensor add_image(const engine_rank *engine, dtrain_graph *graph, c
 	return dtrain_normalize(graph, bytes, mean, std);
 }
 
-/* Adds inputs for the sum of the previous views' logits: see vision_run_batch. */
+/* Adds inputs for the sum of the previous views' logits: see vision_feed_run. */
 static dtrain_tensor add_logits(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor logits,
 				engine_network *network)
 {

@@ -71,7 +71,7 @@ int vision_check(const engine_job *job, const engine_data *data, bool begins, be
 dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network);
 
 /* evaluate.c */
-int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err);
+int vision_feed_run(engine_rank *engine, const beton_batch *batch, int view, beton_error *err);
 int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
 		     engine_class_count *by_class, beton_error *err);
 

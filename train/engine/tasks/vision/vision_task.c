@@ -86,7 +86,7 @@ const engine_task vision_task = {
 	.prepare = vision_prepare,
 	.find_early = vision_find_early,
 	.check_batch = vision_check_batch,
-	.run_batch = vision_run_batch,
+	.feed_run = vision_feed_run,
 	.count_runs = vision_count_views,
 	.add_batch = vision_add_batch,
 };
