@@ -59,10 +59,10 @@ static int open_loader(const engine_rank *engine, bool training, beton_loader_op
 	return files->open(files->context, options, out, err);
 }
 
-static int run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err)
+static int feed_run(engine_rank *engine, const beton_batch *batch, int run, beton_error *err)
 {
-	int status = engine_feed_network(engine, &engine->val, batch, err);
-	return status == BETON_OK ? dtrain_program_run(engine->val.program, engine->stream, 0, 1, err) : status;
+	(void)run;
+	return engine_feed_network(engine, &engine->val, batch, err);
 }
 
 static int add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
@@ -87,7 +87,7 @@ static const engine_task rows_task = {
 	.unit = "rows",
 	.open_loader = open_loader,
 	.build = build,
-	.run_batch = run_batch,
+	.feed_run = feed_run,
 	.add_batch = add_batch,
 };
 
