@@ -584,7 +584,7 @@ static void check_refusals(struct rank *r)
 		dtrain_compression compression;
 		const char *text;
 	} cases[] = {
-		{{.method = "zip", .rank = 1, .ratio = 1, .min_rate = 2}, "no method 'zip'"},
+		{{.method = "zip", .rank = 1, .ratio = 1, .min_rate = 2}, "unknown method 'zip'"},
 		{{.method = "topk", .rank = 1, .ratio = 0, .min_rate = 2}, "ratio of 0"},
 		{{.method = "topk", .rank = 1, .ratio = 1.5, .min_rate = 2}, "ratio of 1.5"},
 		{{.method = "powersgd", .rank = 0, .ratio = 1, .min_rate = 2}, "rank 0"},
