@@ -14,7 +14,7 @@
 typedef struct dtrain__offload_range {
 	void *values, *grads;
 	void *copies;    /* 16 bits, on their way to the device; NULL: the device gets the values */
-	void *to;        /* what they replace on the device; NULL: the unit visits it */
+	void *to;        /* what they replace on the device; NULL: the unit is prefetched */
 	size_t bytes;    /* of that */
 	dtrain_op *cast; /* of the host device: values -> copies; NULL: none */
 } dtrain__offload_range;
@@ -42,7 +42,7 @@ void dtrain__offload_free(dtrain_params *params);
 int dtrain__offload_round(const dtrain_params *params, int range, beton_error *err);
 /* Puts the copy of what ops read of a range on the stream, where the device keeps it. */
 int dtrain__offload_send(const dtrain_params *params, int range, dtrain_stream *stream, beton_error *err);
-/* Puts the copy of a range of a unit that visits the device on the stream: of its values, or of its copies. to: the
+/* Puts the copy of a range of a prefetched unit on the stream: of its values, or of its copies. to: the
  * place of the range in the unit's memory. */
 int dtrain__offload_prefetch(const dtrain_params *params, int range, bool copies, void *to, dtrain_stream *stream,
 			     beton_error *err);

@@ -37,7 +37,7 @@ typedef struct dtrain__sharding {
 	int32_t shards, shard;          /* of each unit, this rank has `shard`; 1 and 0: nothing is divided */
 	bool whole_values, whole_grads; /* the other ranks' shards have memory here, too: what ops read and write */
 	bool alike;                     /* with 1 shard the layout is that of several */
-	bool offload_grads;             /* gradients of units that visit the device leave it when they are complete */
+	bool offload_grads;             /* gradients of prefetched units leave the device when they are complete */
 } dtrain__sharding;
 
 /* A unit's memory on the device: from its first element on if it is whole, otherwise that of this rank's shard. */

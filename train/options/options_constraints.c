@@ -70,7 +70,8 @@ const option_constraint run_constraints[] = {
 	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_UNSYNCHRONIZED)), LIST(IS("offload", OFFLOAD_OPTIMIZER)),
 		   .reason = "the ranks exchange the parameters on the device"),
 	CONSTRAINT(EXCLUDES, LIST(IS("strategy", STRATEGY_UNSYNCHRONIZED)),
-		   LIST(SET("compress"), SET("sync-batch-norm")), .reason = "the ranks take their steps apart"),
+		   LIST(SET("compress"), SET("sync-batch-norm")),
+		   .reason = "the ranks take their steps unsynchronized"),
 	CONSTRAINT(EXCLUDES, LIST(IS("strategy", "async")), LIST(IS("precision", "fp16")),
 		   .reason = "the workers have no common loss scale"),
 

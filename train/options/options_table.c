@@ -370,7 +370,7 @@ const option_row run_rows[] = {
 	       "resumed.",
 	       NEEDS(GIVEN, IS("strategy", STRATEGY_TOGETHER " local"))),
 	WHOLE("local-steps", TOLD, local_steps, "N", 1, RUN_STEPS_MAX, "500",
-	      "with --strategy `local`, steps that the ranks train apart",
+	      "with --strategy `local`, steps between two synchronizations",
 	      "A round ends after so many steps, and with the run. 500 is what DiLoCo's authors use.",
 	      NEEDS(GIVEN, IS("strategy", "local"))),
 	WHOLE("local-warmup", FIXED, local_warmup, "N", 0, RUN_STEPS_MAX, "0",

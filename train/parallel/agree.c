@@ -62,7 +62,7 @@ static int64_t hash_strategy(XXH3_state_t *state, const dtrain_sync *sync)
 	return (int64_t)XXH3_64bits_digest(state);
 }
 
-/* 0: none; 1: what the optimizer has; 2: what ops read, too, so that units visit the device. */
+/* 0: none; 1: what the optimizer has; 2: what ops read, too, so that units are prefetched. */
 static int64_t host_of(const dtrain_params *params)
 {
 	return !params->offload.host ? 0 : params->offload.units ? 2 : 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dtrain_local with real processes, on the device "ref" with a group on a thread and on "far" with one on a stream:
- * what ranks that train apart send, what they make of it, and what a checkpoint is of.
+ * what unsynchronized ranks send, what they make of it, and what a checkpoint is of.
  */
 #include <math.h>
 #include <setjmp.h>

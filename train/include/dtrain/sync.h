@@ -16,7 +16,7 @@
  * units' own memory, without copies. A mesh with both axes shards along "shard", and has copies of the shards along
  * "replicate", where only shards are added up (hybrid sharding).
  *
- * "local" does what ddp does with means in place of sums, until the ranks train apart: see <dtrain/local.h>.
+ * "local" does what ddp does with means in place of sums, until the ranks train unsynchronized: see <dtrain/local.h>.
  *
  * When the last gradient of a unit is complete, the unit is given to the group's thread or
  * stream at once. Because backward completes gradients in flat order, units start in order and

@@ -169,7 +169,7 @@ static int32_t last_prefetch(const plan_state *state, int index)
 static int32_t wait_before(const plan_state *state, int index, int units, int32_t after)
 {
 	const dtrain_sync *sync = state->sync;
-	int32_t end = state->schedule->graph->num_nodes, visit = last_prefetch(state, index);
+	int32_t end = state->schedule->graph->num_nodes, prefetch = last_prefetch(state, index);
 	int later = index + units;
 	const sync_reduction *reduction = &sync->reductions[index];
 	bool wants_memory = is_leased(reduction) || reduction->narrow ||
@@ -179,7 +179,7 @@ static int32_t wait_before(const plan_state *state, int index, int units, int32_
 	/* Calls are issued before waits, and that memory begins with a call before its node. */
 	int32_t before = state->first_grads[sync->reductions[later].unit] - 1;
 	before = before > after ? before : after + 1;
-	before = before > visit ? before : visit;
+	before = before > prefetch ? before : prefetch;
 	return before < end ? before : end;
 }
 

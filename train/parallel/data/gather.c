@@ -57,7 +57,7 @@ static sync_transfer transfer_of(const dtrain_sync *sync, const sync_form *form,
 /* The state of a gather's call. */
 typedef struct gather_state {
 	sync_flight flight;
-	dtrain_event *begun; /* of a unit that visits: its memory is free */
+	dtrain_event *begun; /* of a prefetched unit: its memory is free */
 } gather_state;
 
 static int issue_gather(void *context, const dtrain__run *run, beton_error *err)

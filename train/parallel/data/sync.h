@@ -241,7 +241,7 @@ struct dtrain_sync {
 	dtrain_group *shards;           /* those among which units are divided; NULL: they are not */
 	dtrain_group *replicas;         /* the ranks that have the same shards; NULL: this rank alone */
 	dtrain_group *gathers;          /* the same ranks as shards, with a lane of its own; owned */
-	dtrain_stream *prefetched;      /* copies units from the host; NULL: none visits */
+	dtrain_stream *prefetched;      /* copies units from the host; NULL: none is prefetched */
 	dtrain_stream *offloaded_grads; /* copies their gradients there */
 	sync_memory *memories;          /* what the groups may register, the last one first */
 	dtrain_hook hook;               /* create NULL: none */
@@ -384,7 +384,7 @@ void *dtrain__sync_rounded_part(const sync_reduction *reduction, void *rounded);
 
 /* ---- gathers (gather.c) ---- */
 
-/* Whether ops' operands in this form need a gather: a unit's values, or its copies. A unit that visits the device is
+/* Whether ops' operands in this form need a gather: a unit's values, or its copies. A prefetched unit is
  * gathered from the host. */
 bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_form *out);
 int dtrain__sync_open_gather(sync_gather *gather, const sync_form *form, dtrain_sync *sync, bool trains,
@@ -395,7 +395,7 @@ int dtrain__sync_add_gather(sync_gather *gather, dtrain__schedule *schedule, int
 
 /* ---- units in host memory (unit_offload.c) ---- */
 
-/* The streams, if units visit the device. */
+/* The streams, if units are prefetched. */
 int dtrain__sync_open_unit_offload(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_close_unit_offload(dtrain_sync *sync);
 /* Copies the shard to its place in the unit's memory after everything on the stream, beside what comes later. begun,

@@ -246,7 +246,7 @@ static int finish(const sync_stage *stage, sync_arrays *arrays, const dtrain__ru
 	(void)arrays;
 	return reduction->called ? hook->finish(reduction->state, run->stream, err)
 				 : bt_fail(err, BETON_STATE,
-					   "sync: hook '%s' called no operation for %s: the ranks would train apart",
+					   "sync: hook '%s' called no operation for %s: the ranks would diverge",
 					   hook->name, reduction->label);
 }
 

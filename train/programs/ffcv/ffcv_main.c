@@ -226,11 +226,11 @@ static void tell_one_rank(const run_session *session)
 {
 	const run_options *options = session->options;
 	bool sharding = options->strategy != RUN_STRATEGY_DDP && options->strategy < RUN_STRATEGY_LOCAL,
-	     visits = engine_offloads_units((engine_offload)options->offload);
+	     offloads_units = engine_offloads_units((engine_offload)options->offload);
 	const struct {
 		const char *name;
 		bool chosen;
-	} all[] = {{"strategy", sharding && !visits},
+	} all[] = {{"strategy", sharding && !offloads_units},
 		   {"shard", options->shard > 0},
 		   {"compress", options->compress != 0},
 		   {"sync-batch-norm", options->sync_batch_norm}};
