@@ -50,7 +50,8 @@ typedef struct dtrain__call {
 } dtrain__call;
 
 /* A unit's memory in the arena for a part of a run: gathered values or copies, or gradients that are reduced to a
- * shard. The call that begins it gets the memory from dtrain__instance_lease, and tells the instance when to use it. */
+ * shard. The call that begins it gets the memory from dtrain__instance_transient, and tells the instance when to use
+ * it. */
 typedef struct dtrain__transient {
 	const char *name; /* for the plan; copied */
 	uint32_t base;    /* dtrain__base_of_values(unit), ... */

@@ -11,9 +11,9 @@
 
 enum { SLOTS = 2, HELD = 2, EAGER_STEPS = 2 };
 
-/* PART: a run that others of its step follow. LAST: the run that ends with the update; APART: the same of a step whose
- * gradients stay on the rank. */
-enum run_kind { PART, LAST, APART, RUN_KINDS };
+/* PART: a run that others of its step follow. LAST: the run that ends with the update; UNSYNCHRONIZED: the same of a
+ * step whose gradients stay on the rank. */
+enum run_kind { PART, LAST, UNSYNCHRONIZED, RUN_KINDS };
 
 /* Host memory that the device writes to or reads from. */
 struct step_metrics {
@@ -328,7 +328,7 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 	dtrain_local *local = stepper->options.local;
 	bool captured = stepper->captures && stepper->launched >= EAGER_STEPS && dtrain_sync_is_settled(engine->sync);
 	bool first = stepper->run == 0;
-	enum run_kind last = local && dtrain_local_is_unsynchronized(local, number) ? APART : LAST;
+	enum run_kind last = local && dtrain_local_is_unsynchronized(local, number) ? UNSYNCHRONIZED : LAST;
 	enum run_kind kind = stepper->run + 1 == engine->job.runs ? last : PART;
 	int status = BETON_OK;
 	if (first && local)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options, and nothing else: --help, the manual page, the completion and the README's table are made of it. */
+ * The options, and nothing else: help, manual page, completion and docs/reference/options.md are made of it. */
 #include "options_table.h"
 
 #include <float.h>

@@ -286,7 +286,7 @@ static int compare_covered(dtrain_sync *sync, const dtrain_graph *graph, beton_e
 		free(covered);
 		return bt_fail(err, BETON_UNSUPPORTED,
 			       "sync: the graph does not give gradients to the same parameters, or write the same "
-			       "figures, as the one before");
+			       "step metrics, as the one before");
 	}
 	free(sync->covered);
 	sync->covered = covered;
