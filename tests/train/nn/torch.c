@@ -195,7 +195,10 @@ static const struct {
 	double bf16_bound; /* of losses: PyTorch's are as far from those in double */
 } plans[] = {
 	{"mlp", 10, 10, 1e-4, 1e-4, 10, 4e-3},
-	{"resnet20", 4, 10, 1e-3, 1e-3, 10, 2e-2},
+	/* Four pictures: sixteen of PyTorch's runs in BF16, on pictures that differ by 2^-12, have losses with a
+	 * standard deviation of up to 0.75 %, so two of them differ by 1.1 %. The bound is four times that. A rounding
+	 * that truncates, or sums in BF16, exceeds the bound of the mlp, 2.4 % and 0.7 % off. */
+	{"resnet20", 4, 10, 1e-3, 1e-3, 10, 4.2e-2},
 	/* Two pictures: in BF16 PyTorch's loss is 1.9 % below that in double, and ours 0.6 % above it with SSE4.1. */
 	{"resnet18", 1, 10, 1e-3, 1e-3, 10, 4e-2},
 	/* Two pictures: its last batch norms see eight values each and amplify rounding. In float cpu's logits are off
