@@ -17,7 +17,7 @@ enum { IGNORED = -100 };
 
 #define LR 0.02
 #define MOMENTUM 0.9
-/* Of numbers relative to those of the file. */
+/* The largest relative difference from the numbers in the file. */
 typedef struct bounds {
 	double tokens, llama, vit;
 } bounds;

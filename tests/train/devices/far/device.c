@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "core/host.h"
+#include "core/op.h"
 
 /* No address of a host has this bit without all those above it, neither on x86-64 nor on arm64. */
 #define FAR_BIT ((uintptr_t)1 << 55)
@@ -51,14 +52,19 @@ static int read_failure(dtrain_device *device, beton_error *err)
 		return BETON_OK;
 	if (!number || number - text >= (ptrdiff_t)sizeof(device->failing_op))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "DTRAIN_FAR_FAIL: '%s' is not WHAT:N", text);
-	device->failing = FAR_OP_RUN;
 	memcpy(device->failing_op, text, (size_t)(number - text));
+	for (int i = 0; i < DTRAIN_OP_KIND_COUNT; i++) {
+		if (strcmp(device->failing_op, dtrain__op_name((dtrain_op_kind)i)) == 0)
+			device->failing = FAR_OP_RUN;
+	}
 	for (int i = 0; i < FAR_CALLS; i++) {
 		if (strcmp(device->failing_op, call_names[i]) != 0)
 			continue;
 		device->failing = i;
 		device->failing_op[0] = 0;
 	}
+	if (device->failing < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "DTRAIN_FAR_FAIL: '%s' names no call and no op", text);
 	return bt_parse_u64("DTRAIN_FAR_FAIL", number + 1, 1, UINT64_MAX, &device->failing_at, err);
 }
 
