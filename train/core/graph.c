@@ -442,19 +442,19 @@ void dtrain_graph_step_metric(dtrain_graph *graph, dtrain_tensor scalar, int slo
 	if (!tensor)
 		return;
 	if (slot < 0 || slot >= DTRAIN_STEP_METRICS) {
-		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "figure: slot %d is not in 0..%d", slot,
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "step metric: slot %d is not in 0..%d", slot,
 				   DTRAIN_STEP_METRICS - 1);
 		return;
 	}
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (graph->tensors[i].role == DTRAIN__STEP_METRIC && graph->tensors[i].index == slot) {
-			dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "figure: slot %d is taken", slot);
+			dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "step metric: slot %d is taken", slot);
 			return;
 		}
 	bool scalar_of_op = tensor->role == DTRAIN__ACTIVATION && tensor->shape.ndim == 0 && tensor->parent < 0 &&
 			    tensor->producer >= 0;
 	if (!scalar_of_op || tensor->dtype != dtrain_params_dtype(graph->params)) {
-		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "figure: slot %d needs an op's scalar", slot);
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "step metric: slot %d needs an op's scalar", slot);
 		return;
 	}
 	graph->tensors[scalar].role = DTRAIN__STEP_METRIC;
