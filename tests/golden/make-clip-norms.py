@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes clip_norms.h: what PyTorch computes with torch.nn.utils.clip_grad_norm_ and SGD.
+"""Writes clip-norms.txt: what PyTorch computes with torch.nn.utils.clip_grad_norm_ and SGD.
 
-Usage: make-clip-norms.py | clang-format >clip_norms.h        (any PyTorch; CPU; a second)
+Usage: make-clip-norms.py >clip-norms.txt        (any PyTorch; CPU; a second)
 
 Sizes, groups, starts and gradients are formulas that the test which reads the numbers (tests/train/optim/clip.c) computes
 again. A case is a few steps of SGD with three param groups, whose gradients are clipped before each step. Of a case with
@@ -19,16 +19,16 @@ RATES = [(1, 5e-4), (8, 5e-4 / 8), (0.5, 0)]
 STEPS = 4
 CASES = [
     # name, largest norm, divisor, scale, momentum, nesterov, type of the norm
-    ("most of it goes", 0.5, 1, 1, 0.9, False, 2),
-    ("some steps", 33, 1, 1, 0.9, True, 2),
+    ("most-of-it-goes", 0.5, 1, 1, 0.9, False, 2),
+    ("some-steps", 33, 1, 1, 0.9, True, 2),
     ("none", 1e9, 1, 1, 0.9, False, 2),
-    ("a mean of three", 4, 3, 1, 0.85, True, 2),
+    ("a-mean-of-three", 4, 3, 1, 0.85, True, 2),
     ("scaled", 2, 2, 1024, 0.9, False, 2),
     ("magnitudes", 500, 2, 1, 0.9, False, 1),
     ("largest", 0.3, 1, 1, 0.9, True, math.inf),
-    ("largest, scaled", 0.3, 2, 1024, 0.9, False, math.inf),
+    ("largest,scaled", 0.3, 2, 1024, 0.9, False, math.inf),
 ]
-NORMS = {2: "DTRAIN_NORM_2", 1: "DTRAIN_NORM_1", math.inf: "DTRAIN_NORM_MAX"}
+NORMS = [2, 1, math.inf]
 SHOWN = 8  # elements of each parameter at the most, from its beginning
 
 
@@ -73,46 +73,21 @@ def special(gradients, norm_type):
     return norm, p.grad.tolist()
 
 
-def number(x):
-    return "NAN" if math.isnan(x) else ("-" if x < 0 else "") + "INFINITY" if math.isinf(x) else f"{x:.9g}"
-
-
-def numbers(list_):
-    return "{" + ", ".join(number(x) for x in list_) + "}"
+def row(name, *numbers):
+    print(name, *(f"{x:.9g}" for x in numbers))
 
 
 def main():
-    shown = sum(min(n, SHOWN) for n in SIZES)
-    print("/* SPDX-License-Identifier: Apache-2.0")
-    print(" *")
-    print(f" * Written by make-clip-norms.py with PyTorch {torch.__version__.split('+')[0]}. */")
-    print(f"enum {{ CLIP_STEPS = {STEPS}, CLIP_SHOWN = {shown}, CLIP_SPECIAL = 4 }};")
-    print()
-    print("static const struct {")
-    print("\tconst char *name;")
-    print("\tdouble largest, divisor, scale, momentum;")
-    print("\tbool nesterov;")
-    print("\tdtrain_norm norm;")
-    print("\tdouble norms[CLIP_STEPS], weights[CLIP_SHOWN];")
-    print("} clip_cases[] = {")
+    print(f"# Made by make-clip-norms.py with PyTorch {torch.__version__.split('+')[0]}.")
     for name, *options in CASES:
         norms, weights = run(*options)
-        head = ", ".join(str(x).lower() for x in options[:-1]) + ", " + NORMS[options[-1]]
-        print(f'\t{{"{name}", {head},\n\t {numbers(norms)},\n\t {numbers(weights)}}},')
-    print("};")
-    print()
-    print("/* Clipped to 1. */")
-    print("static const struct {")
-    print("\tdtrain_norm type;")
-    print("\tdouble gradients[CLIP_SPECIAL], norm, clipped[CLIP_SPECIAL];")
-    print("} clip_special[] = {")
+        row(f"case {name}", *options, *norms, *weights)
     inf, nan = math.inf, math.nan
     lists = ([3.0, 4.0, 0.0, 0.0], [1.0, -inf, 2.0, 0.0], [1.0, nan, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0],
              [1e-7, 0.0, 0.0, 0.0], [inf, nan, 1.0, 2.0])
     for gradients, norm_type in ((g, t) for t in NORMS for g in lists):
         norm, clipped = special(gradients, norm_type)
-        print(f"\t{{{NORMS[norm_type]}, {numbers(gradients)}, {number(norm)}, {numbers(clipped)}}},")
-    print("};")
+        row("special", norm_type, *gradients, norm, *clipped)
 
 
 main()

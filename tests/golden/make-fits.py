@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints fits.h: where Pillow's ImageOps.pad, and torchvision's Resize and CenterCrop, put pictures, and the pixels that they
+"""Prints fits.txt: where Pillow's ImageOps.pad, and torchvision's Resize and CenterCrop, put pictures, and the pixels that they
 make, to be compared with the loader's.
 
-usage: make-fits.py > fits.h    (needs Pillow, NumPy, torchvision and xxhash)
+usage: make-fits.py > fits.txt    (needs Pillow, NumPy, torchvision and xxhash)
 """
 import random
 
@@ -52,10 +52,6 @@ def cut_place(size, out, side):
     return *places, *resized.size
 
 
-def braces(values):
-    return '{' + ', '.join(str(v) for v in values) + '}'
-
-
 def choose_sizes():
     """Sizes of pictures and outputs: usual ones, all small ones with a half to round, and others."""
     usual = [((w, h), out) for w, h in ((500, 375), (375, 500), (640, 427), (333, 500), (1000, 10), (3, 1000), (1920, 1080))
@@ -69,28 +65,19 @@ def choose_sizes():
     return usual + halves + others
 
 
-print(f'''/* SPDX-License-Identifier: Apache-2.0
- *
- * Made by make-fits.py with Pillow {PIL.__version__} and torchvision {torchvision.__version__.split('+')[0]}. */
-/* clang-format off */
-static const golden_place golden_places[] = {{''')
+print(f"# Made by make-fits.py with Pillow {PIL.__version__} and torchvision {torchvision.__version__.split('+')[0]}.")
 for size, out in choose_sizes():
     if min(round(size[1] / size[0] * out[0]), round(size[0] / size[1] * out[1])) == 0:
         continue  # Pillow refuses a side of 0
-    print(f'\t{{{braces(size)}, {braces(out)}, {{{", ".join(braces(place(size, out, c)) for c in CENTERS)}}}}},')
-print('};\nstatic const golden_cut golden_cuts[] = {')
+    print('place', *size, *out, *(number for center in CENTERS for number in place(size, out, center)))
 for number, (size, out) in enumerate(choose_sizes()):
     if max(size) < 40 * min(size):
         side = (256, 33, 8, 17, 100)[number % 5]
-        print(f'\t{{{braces(size)}, {braces(out)}, {side}, {braces(cut_place(size, out, side))}}},')
-print(f'''}};
-static const uint16_t golden_pad[3] = {braces(PAD)};
-static const golden_picture golden_pictures[] = {{''')
+        print('cut', *size, *out, side, *cut_place(size, out, side))
+print('pad', *PAD)
 for number, (size, out) in enumerate(PICTURES):
     picture = fixture_picture(number, *size)
     padded = (ImageOps.pad(picture, out, Image.Resampling.BILINEAR, color=PAD, centering=c) for c in CENTERS)
     digests = ('0x' + xxhash.xxh3_64_hexdigest(p.tobytes()) for p in padded)
     cut = F.center_crop(F.resize(picture, SIDES[number]), out[::-1])
-    cut_digest = '0x' + xxhash.xxh3_64_hexdigest(cut.tobytes())
-    print(f'\t{{{braces(size)}, {braces(out)}, {braces(digests)}, {SIDES[number]}, {cut_digest}}},')
-print('};\n/* clang-format on */')
+    print('picture', *size, *out, *digests, SIDES[number], '0x' + xxhash.xxh3_64_hexdigest(cut.tobytes()))

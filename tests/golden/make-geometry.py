@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints geometry.h: where torchvision's transforms.v2 put boxes and points, to be compared with the loader's.
+"""Prints geometry.txt: where torchvision's transforms.v2 put boxes and points, to be compared with the loader's.
 
-usage: make-geometry.py > geometry.h    (needs torch and torchvision)
+usage: make-geometry.py > geometry.txt    (needs torch and torchvision)
 
 A case is a picture, its crop, the output's size, and steps. torchvision cuts boxes off after each step; what that takes
 from their area is measured here. It flips the numbers of pixels, not places in them: points are moved by 0.5 around it.
@@ -80,23 +80,15 @@ def points_of(crop, size, steps):
     return points.tolist(), inside
 
 
-def braces(values):
-    return '{' + ', '.join(v if isinstance(v, str) else f'{v:.12g}' for v in values) + '}'
+def row(name, *lists):
+    print(name, *(f'{value:.12g}' for values in lists for value in values))
 
 
-print(f'''/* SPDX-License-Identifier: Apache-2.0
- *
- * Made by make-geometry.py with torchvision {torchvision.__version__.split('+')[0]}. */
-/* clang-format off */''')
-print(f'static const double golden_boxes[{len(BOXES)}][4] = {braces([braces(b) for b in BOXES])};')
-print(f'static const double golden_points[{len(POINTS)}][2] = {braces([braces(p) for p in POINTS])};')
-print('static const golden_case golden_cases[] = {')
+print(f"# Made by make-geometry.py with torchvision {torchvision.__version__.split('+')[0]}.")
+row('boxes', *BOXES)
+row('points', *POINTS)
 for crop, size, steps in CASES:
     boxes, kept = boxes_of(crop, size, steps)
     points, inside = points_of(crop, size, steps)
     rows = [[0] * 4 if share == 0 else box for box, share in zip(boxes, kept)]
-    print(f'\t{{{braces(crop)}, {braces(size)}, {len(steps)}, {braces([braces(s) for s in steps] or ["{0}"])},')
-    print(f'\t {braces([braces(r) for r in rows])},')
-    print(f'\t {braces(kept)},')
-    print(f'\t {braces([braces(p) for p in points])}, {braces(inside)}}},')
-print('};\n/* clang-format on */')
+    row('case', crop, size, [len(steps)], *((*step, 0, 0)[:3] for step in steps), *rows, kept, *points, inside)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes optimizers.h: what the optimizers of PyTorch and timm make of parameters in 100 steps.
+"""Writes optimizers.txt: what the optimizers of PyTorch and timm make of parameters in 100 steps.
 
-Usage: make-optimizers.py | clang-format >optimizers.h        (any PyTorch and timm; CPU; some seconds)
+Usage: make-optimizers.py >optimizers.txt        (any PyTorch and timm; CPU; some seconds)
 
 Sizes, groups, starts and gradients are formulas that the test which reads the numbers (tests/train/optim/optimizers.c)
 computes again. Everything is computed in 64 bits.
@@ -68,30 +68,30 @@ class Muon:
 CASES = [
     # name, kind, class, its options, weight decay, norm that gradients are clipped to (0: not), our numbers
     ("adam", "adam", torch.optim.Adam, ADAM, 0.125, 0, {}),
-    ("adam, amsgrad", "adam", torch.optim.Adam, dict(ADAM, amsgrad=True), 0, 0, {"amsgrad": 1}),
+    ("adam,amsgrad", "adam", torch.optim.Adam, dict(ADAM, amsgrad=True), 0, 0, {"amsgrad": 1}),
     ("adamw", "adamw", torch.optim.AdamW, ADAM, 0.125, 0, {}),
-    ("adamw, other numbers", "adamw", torch.optim.AdamW, dict(betas=(0.8, 0.95), eps=1e-3), 0.125, 0,
+    ("adamw,other-numbers", "adamw", torch.optim.AdamW, dict(betas=(0.8, 0.95), eps=1e-3), 0.125, 0,
      {"beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3}),
-    ("adamw, amsgrad", "adamw", torch.optim.AdamW, dict(ADAM, betas=(0.9, 0.9), amsgrad=True), 0.125, 0,
+    ("adamw,amsgrad", "adamw", torch.optim.AdamW, dict(ADAM, betas=(0.9, 0.9), amsgrad=True), 0.125, 0,
      {"beta2": 0.9, "amsgrad": 1}),
     ("lion", "lion", timm("Lion"), dict(betas=(0.9, 0.99)), 0.125, 0, {}),
     ("lars", "lars", timm("Lars"), dict(momentum=0.9), 0.125, 0, {}),
-    ("lars, nesterov", "lars", timm("Lars"), dict(momentum=0.75, nesterov=True, trust_coeff=0.5), 0.125, 0,
+    ("lars,nesterov", "lars", timm("Lars"), dict(momentum=0.75, nesterov=True, trust_coeff=0.5), 0.125, 0,
      {"momentum": 0.75, "nesterov": 1, "trust": 0.5}),
-    ("adamw, clipped", "adamw", torch.optim.AdamW, dict(ADAM, eps=0.125), 0.125, 2, {"epsilon": 0.125}),
+    ("adamw,clipped", "adamw", torch.optim.AdamW, dict(ADAM, eps=0.125), 0.125, 2, {"epsilon": 0.125}),
     # timm's clips to 1 itself.
     ("lamb", "lamb", timm("Lamb"), {}, 0.125, 1, {}),
     ("muon", "muon", Muon, dict(adamw_lr_scale=1, betas=(0.9, 0.95)), 0.125, 0, {}),
-    ("muon, match_rms_adamw", "muon", Muon,
+    ("muon,match_rms_adamw", "muon", Muon,
      dict(adamw_lr_scale=0.5, betas=(0.9, 0.95), momentum=0.75, ns_steps=4, adjust_lr_fn="match_rms_adamw"), 0.125, 0,
      {"momentum": 0.75, "ns_steps": 4, "match_rms_adamw": 1, "adamw_lr_scale": 0.5}),
     ("sgd", "sgd", torch.optim.SGD, {}, 0, 0, {"momentum": 0}),
-    ("sgd, weight decay", "sgd", torch.optim.SGD, {}, 0.125, 0, {"momentum": 0}),
-    ("sgd, momentum", "sgd", torch.optim.SGD, dict(momentum=0.9), 0, 0, {"momentum": 0.9}),
-    ("sgd, momentum and weight decay", "sgd", torch.optim.SGD, dict(momentum=0.75), 0.125, 0, {"momentum": 0.75}),
-    ("sgd, nesterov", "sgd", torch.optim.SGD, dict(momentum=0.9, nesterov=True), 0.125, 0,
+    ("sgd,weight-decay", "sgd", torch.optim.SGD, {}, 0.125, 0, {"momentum": 0}),
+    ("sgd,momentum", "sgd", torch.optim.SGD, dict(momentum=0.9), 0, 0, {"momentum": 0.9}),
+    ("sgd,momentum-and-weight-decay", "sgd", torch.optim.SGD, dict(momentum=0.75), 0.125, 0, {"momentum": 0.75}),
+    ("sgd,nesterov", "sgd", torch.optim.SGD, dict(momentum=0.9, nesterov=True), 0.125, 0,
      {"momentum": 0.9, "nesterov": 1}),
-    ("sgd, nesterov, clipped", "sgd", torch.optim.SGD, dict(momentum=0.9, nesterov=True), 0.125, 2,
+    ("sgd,nesterov,clipped", "sgd", torch.optim.SGD, dict(momentum=0.9, nesterov=True), 0.125, 2,
      {"momentum": 0.9, "nesterov": 1}),
 ]
 
@@ -126,23 +126,11 @@ def run(optimizer, options, decay, norm):
 
 
 def main():
-    shown = sum(min(n, SHOWN) for n in SIZES)
-    print("/* SPDX-License-Identifier: Apache-2.0")
-    print(" *")
-    print(f" * Written by make-optimizers.py with PyTorch {torch.__version__.split('+')[0]} and timm. */")
-    print(f"enum {{ GOLDEN_STEPS = {STEPS}, GOLDEN_SHOWN = {shown} }};")
-    print("\nstatic const struct {")
-    print("\tconst char *name, *kind;")
-    print("\tdouble decay, norm;")
-    print("\tint num_hypers;")
-    print("\tdtrain_hyper_value hypers[4];")
-    print("\tdouble weights[GOLDEN_SHOWN];")
-    print("} golden[] = {")
+    print(f"# Made by make-optimizers.py with PyTorch {torch.__version__.split('+')[0]} and timm.")
     for name, kind, optimizer, options, decay, norm, hypers in CASES:
-        numbers = ", ".join(f"{x:.12g}" for x in run(optimizer, options, decay, norm))
-        given = ", ".join(f'{{"{key}", {value}}}' for key, value in hypers.items()) or "{0}"
-        print(f'\t{{"{name}", "{kind}", {decay}, {norm}, {len(hypers)}, {{{given}}}, {{{numbers}}}}},')
-    print("};")
+        given = (word for pair in hypers.items() for word in pair)
+        print("case", name, kind, decay, norm, len(hypers), *given,
+              *(f"{x:.12g}" for x in run(optimizer, options, decay, norm)))
 
 
 main()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints orders.h: what NumPy's and PyTorch's own permutations are, to be compared with the loader's.
+"""Prints orders.txt: what NumPy's and PyTorch's own permutations are, to be compared with the loader's.
 
-usage: make-orders.py > orders.h    (needs numpy and torch)
+usage: make-orders.py > orders.txt    (needs numpy and torch)
 """
 import numpy
 import torch
@@ -21,10 +21,9 @@ def fold(values):
     return total
 
 
-def row(n, seed, epoch, values):
+def row(name, n, seed, epoch, values):
     head = [int(v) for v in values[:4]] + [0] * (4 - min(4, n))
-    print(f"\t{{{n}, UINT64_C({seed}), UINT64_C({epoch}), UINT64_C({fold(values)}), "
-          f"{{{', '.join(map(str, head))}}}}},")
+    print(name, n, seed, epoch, fold(values), *head)
 
 
 def torch_permutation(n, seed):
@@ -33,25 +32,14 @@ def torch_permutation(n, seed):
     return torch.randperm(n, generator=generator).tolist()
 
 
-print("/* SPDX-License-Identifier: Apache-2.0")
-print(" *")
-print(f" * Made by make-orders.py with NumPy {numpy.__version__} and PyTorch {torch.__version__.split('+')[0]}. */")
-print("/* clang-format off */")
-print("static const golden_order numpy_orders[] = {")
+print(f"# Made by make-orders.py with NumPy {numpy.__version__} and PyTorch {torch.__version__.split('+')[0]}.")
 for n, seed, epoch in CASES + BIG_SEEDS:
-    row(n, seed, epoch, numpy.random.default_rng(seed + epoch).permutation(numpy.arange(n)))
-print("};")
-print("static const golden_order torch_orders[] = {")
+    row("numpy", n, seed, epoch, numpy.random.default_rng(seed + epoch).permutation(numpy.arange(n)))
 for n, seed, epoch in CASES:
-    row(n, seed, epoch, torch_permutation(n, seed + epoch))
-print("};")
-print("/* n, seed, epoch, world size, rank: the samples that a rank gets, and how many. */")
-print("static const golden_shard torch_shards[] = {")
+    row("torch", n, seed, epoch, torch_permutation(n, seed + epoch))
 for n, seed, epoch, world in ((10, 0, 0, 3), (1000, 5, 2, 7), (1001, 5, 2, 8), (3, 1, 0, 8), (64, 9, 1, 4)):
     for rank in range(world):
         sampler = DistributedSampler(range(n), num_replicas=world, rank=rank, shuffle=True, seed=seed, drop_last=False)
         sampler.set_epoch(epoch)
         values = list(sampler)
-        print(f"\t{{{n}, {seed}, {epoch}, {world}, {rank}, {len(values)}, UINT64_C({fold(values)})}},")
-print("};")
-print("/* clang-format on */")
+        print("shard", n, seed, epoch, world, rank, len(values), fold(values))

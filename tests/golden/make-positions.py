@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes positions.h: a ViT's positions, resized as timm's resample_abs_pos_embed does with PyTorch.
+"""Writes positions.txt: a ViT's positions, resized as timm's resample_abs_pos_embed does with PyTorch.
 
-Usage: make-positions.py | clang-format >positions.h        (any PyTorch; CPU; a second)"""
+Usage: make-positions.py >positions.txt        (any PyTorch; CPU; a second)"""
 import torch
 from torch.nn import functional
 
@@ -18,10 +18,6 @@ def resized(old, new):
     return torch.cat([x[:, :1], grid.permute(0, 2, 3, 1).reshape(1, -1, COLUMNS)], dim=1).flatten().tolist()
 
 
-print("/* SPDX-License-Identifier: Apache-2.0\n *\n * Written by make-positions.py with PyTorch " + torch.__version__.split("+")[0] + ". */")
+print("# Made by make-positions.py with PyTorch " + torch.__version__.split("+")[0] + ".")
 for old, new in ((2, 3), (4, 3)):
-    print(f"static const float positions_{old}_{new}[] = {{")
-    numbers = [f"{x:.9g}f" if "." in f"{x:.9g}" or "e" in f"{x:.9g}" else f"{x:.9g}.0f" for x in resized(old, new)]
-    for i in range(0, len(numbers), 8):
-        print("\t" + ", ".join(numbers[i:i + 8]) + ",")
-    print("};")
+    print(f"{old}_{new}", *(f"{x:.9g}" for x in resized(old, new)))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pictures that keep their aspect, with padding or cut off: places and pixels of Pillow and torchvision
- * (tests/golden/fits.h), and through the loader, whatever the mode, the same elements as of the whole resized picture,
- * with elements of the padding's colour around them. */
+ * (tests/golden/fits.txt), and through the loader, whatever the mode, the same elements as of the whole resized
+ * picture, with elements of the padding's colour around them. fit FITS: that file. */
 #include "fixture.h"
 
 #include <stdio.h>
@@ -13,12 +13,9 @@
 
 #include "loader/pixels/kernels.h"
 #include "loader/pixels/transform.h"
+#include "tests/support/numbers.h"
 
-typedef struct golden_place {
-	uint32_t crop[2];
-	uint32_t out[2];
-	int64_t place[2][4]; /* PAD_CENTER, PAD_CORNER: x, y, width, height */
-} golden_place;
+enum { PICTURES = 11, COLOUR = PICTURES - 1 }; /* COLOUR: a picture of the padding's colour alone */
 
 typedef struct golden_picture {
 	uint32_t size[2];
@@ -28,20 +25,41 @@ typedef struct golden_picture {
 	uint64_t cut_digest;
 } golden_picture;
 
-typedef struct golden_cut {
-	uint32_t crop[2];
-	uint32_t out[2];
-	uint32_t side;
-	int64_t place[4];
-} golden_cut;
-
-#include "tests/golden/fits.h"
-
-enum { PICTURES = 11, COLOUR = PICTURES - 1 }; /* COLOUR: a picture of the padding's colour alone */
+static const char *fits_path;
+static golden_picture golden_pictures[COLOUR];
+static uint16_t golden_pad[3];
 
 static char *file;
 static beton_operation operations[2];
 static beton_batch_operation mixing[2];
+
+static void read_u32(numbers_table *table, uint32_t *to, int count)
+{
+	for (int i = 0; i < count; i++)
+		to[i] = numbers_u32(table);
+}
+
+/* The padding's colour, and the pictures. */
+static void read_pictures(void)
+{
+	int count = 0;
+	numbers_table table = numbers_open(fits_path);
+	numbers_next(&table, "pad");
+	for (int c = 0; c < 3; c++)
+		golden_pad[c] = (uint16_t)numbers_u32(&table);
+	for (; numbers_next(&table, "picture"); count++) {
+		assert_true(count < COLOUR);
+		golden_picture *golden = &golden_pictures[count];
+		read_u32(&table, golden->size, 2);
+		read_u32(&table, golden->out, 2);
+		golden->digest[0] = numbers_u64(&table);
+		golden->digest[1] = numbers_u64(&table);
+		golden->side = numbers_u32(&table);
+		golden->cut_digest = numbers_u64(&table);
+	}
+	numbers_close(&table);
+	assert_int_equal(count, COLOUR);
+}
 
 static void check_place(const beton_image_options *image, uint32_t width, uint32_t height, const int64_t expected[4])
 {
@@ -53,29 +71,49 @@ static void check_place(const beton_image_options *image, uint32_t width, uint32
 			 image->fit, place.x, place.y, place.width, place.height);
 }
 
+/* The row's next four numbers: x, y, width, height. */
+static void check_golden_place(numbers_table *table, const beton_image_options *image, const uint32_t crop[2])
+{
+	int64_t place[4];
+	for (int i = 0; i < 4; i++)
+		place[i] = (int64_t)numbers_double(table);
+	check_place(image, crop[0], crop[1], place);
+}
+
+/* A row: the crop, the output, the place of PAD_CENTER and of PAD_CORNER. */
 static void places_are_those_of_pillow(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(golden_places) / sizeof(*golden_places); i++)
+	uint32_t crop[2], out[2];
+	numbers_table table = numbers_open(fits_path);
+	while (numbers_next(&table, "place")) {
+		read_u32(&table, crop, 2);
+		read_u32(&table, out, 2);
 		for (uint32_t k = 0; k < 2; k++) {
-			const golden_place *golden = &golden_places[i];
 			const beton_image_options image = {
-				.width = golden->out[0], .height = golden->out[1], .fit = BETON_FIT_PAD_CENTER + k};
-			check_place(&image, golden->crop[0], golden->crop[1], golden->place[k]);
+				.width = out[0], .height = out[1], .fit = BETON_FIT_PAD_CENTER + k};
+			check_golden_place(&table, &image, crop);
 		}
+	}
+	numbers_close(&table);
 }
 
+/* A row: the crop, the output, the shorter side, the place. */
 static void places_are_those_of_torchvision(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(golden_cuts) / sizeof(*golden_cuts); i++) {
-		const golden_cut *golden = &golden_cuts[i];
-		const beton_image_options image = {.width = golden->out[0],
-						   .height = golden->out[1],
+	uint32_t crop[2], out[2];
+	numbers_table table = numbers_open(fits_path);
+	while (numbers_next(&table, "cut")) {
+		read_u32(&table, crop, 2);
+		read_u32(&table, out, 2);
+		const beton_image_options image = {.width = out[0],
+						   .height = out[1],
 						   .fit = BETON_FIT_SHORTER_SIDE,
-						   .shorter_side = golden->side};
-		check_place(&image, golden->crop[0], golden->crop[1], golden->place);
+						   .shorter_side = numbers_u32(&table)};
+		check_golden_place(&table, &image, crop);
 	}
+	numbers_close(&table);
 }
 
 /* Crops that Pillow has no answer for. */
@@ -135,6 +173,7 @@ static void append(beton_writer *writer, uint64_t picture, bool jpeg)
 static int set_up(void **state)
 {
 	(void)state;
+	read_pictures();
 	file = fixture_write(1, -1);
 	remove(file);
 	const beton_field fields[2] = {{.name = "label", .type = BETON_FIELD_INT},
@@ -564,8 +603,9 @@ static void what_cannot_be_is_refused(void **state)
 	fixture_refuse(file, &options, "views[1].fit is 7, not 0 to 3");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	fits_path = argc > 1 ? argv[1] : NULL;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(places_are_those_of_pillow),
 		cmocka_unit_test(places_are_those_of_torchvision),

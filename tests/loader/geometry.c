@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Boxes and points that move as the pixels of a picture do: against torchvision's numbers (tests/golden/geometry.h),
- * and through the loader against the pixels themselves, which have a white rectangle where the box is. */
+ * Boxes and points that move as the pixels of a picture do: against torchvision's numbers (tests/golden/geometry.txt),
+ * and through the loader against the pixels themselves, which have a white rectangle where the box is.
+ * geometry GEOMETRY: that file. */
 #include "fixture.h"
 
 #include <math.h>
@@ -12,6 +13,7 @@
 
 #include "loader/batch/geometry.h"
 #include "loader/operations/ops.h"
+#include "tests/support/numbers.h"
 
 enum step { FLIP_X, FLIP_Y, SHIFT, ROTATE, SHEAR };
 
@@ -26,7 +28,41 @@ typedef struct golden_case {
 	double inside[3];
 } golden_case;
 
-#include "tests/golden/geometry.h"
+static const char *geometry_path;
+static double golden_boxes[5][4], golden_points[3][2];
+static golden_case golden_cases[16];
+static int num_golden_cases;
+
+static void read_case(numbers_table *table, golden_case *golden)
+{
+	for (int i = 0; i < 4; i++)
+		golden->crop[i] = numbers_u32(table);
+	for (int i = 0; i < 2; i++)
+		golden->size[i] = numbers_u32(table);
+	golden->num_steps = (int)numbers_u32(table);
+	assert_true(golden->num_steps <= 4);
+	numbers_doubles(table, &golden->steps[0][0], 3 * (size_t)golden->num_steps);
+	numbers_doubles(table, &golden->boxes[0][0], 20);
+	numbers_doubles(table, golden->kept, 5);
+	numbers_doubles(table, &golden->points[0][0], 6);
+	numbers_doubles(table, golden->inside, 3);
+}
+
+static int read_golden(void **state)
+{
+	(void)state;
+	numbers_table table = numbers_open(geometry_path);
+	numbers_next(&table, "boxes");
+	numbers_doubles(&table, &golden_boxes[0][0], 20);
+	numbers_next(&table, "points");
+	numbers_doubles(&table, &golden_points[0][0], 6);
+	while (numbers_next(&table, "case")) {
+		assert_true(num_golden_cases < (int)(sizeof(golden_cases) / sizeof(golden_cases[0])));
+		read_case(&table, &golden_cases[num_golden_cases++]);
+	}
+	numbers_close(&table);
+	return 0;
+}
 
 static void take_step(bt_moves *moves, const double step[3])
 {
@@ -127,7 +163,7 @@ static void places_are_torchvision_s(void **state)
 {
 	(void)state;
 	bt_moves moves = {0};
-	for (int i = 0; i < (int)(sizeof(golden_cases) / sizeof(*golden_cases)); i++) {
+	for (int i = 0; i < num_golden_cases; i++) {
 		make_moves(&moves, &golden_cases[i]);
 		check_boxes(i, &moves, false, false);
 		check_boxes(i, &moves, true, false);
@@ -693,8 +729,9 @@ static void what_cannot_be_is_refused(void **state)
 	fixture_remove(path);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	geometry_path = argc > 1 ? argv[1] : NULL;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(places_are_torchvision_s),
 		cmocka_unit_test(a_placement_cuts_boxes_off),
@@ -708,5 +745,5 @@ int main(void)
 		cmocka_unit_test(rows_of_bad_samples_go_or_are_replaced),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, read_golden, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions that orders are made of. */
+ * The functions that orders are made of. orders ORDERS: the file with other programs' orders (tests/golden/orders.txt).
+ */
 #include "fixture.h"
 
 #include <math.h>
@@ -13,21 +14,9 @@
 #include "loader/order/order_quasi.h"
 #include "loader/order/order_weighted.h"
 #include "loader/order/permutation.h"
+#include "tests/support/numbers.h"
 
-typedef struct golden_order {
-	uint64_t n, seed, epoch;
-	uint64_t fold; /* of all of it, see fold() */
-	uint32_t head[4];
-} golden_order;
-
-typedef struct golden_shard {
-	uint64_t n, seed, epoch;
-	uint32_t world_size, rank;
-	uint64_t count;
-	uint64_t fold;
-} golden_shard;
-
-#include "tests/golden/orders.h"
+static const char *orders_path;
 
 static uint64_t fold(uint64_t total, uint64_t value)
 {
@@ -41,48 +30,55 @@ static uint32_t *reserve(uint64_t n)
 	return out;
 }
 
-static void check_exact(const golden_order *golden, void (*permute)(uint32_t *, uint64_t, uint64_t, uint64_t))
+/* The rows of that name: n, seed, epoch, the fold of the whole permutation, and its first four entries. */
+static void check_exact(const char *name, void (*permute)(uint32_t *, uint64_t, uint64_t, uint64_t))
 {
-	uint32_t *out = reserve(golden->n);
-	permute(out, golden->n, golden->seed, golden->epoch);
-	uint64_t total = 0;
-	for (uint64_t i = 0; i < golden->n; i++) {
-		total = fold(total, out[i]);
-		if (i < 4)
-			assert_int_equal(out[i], golden->head[i]);
+	numbers_table table = numbers_open(orders_path);
+	while (numbers_next(&table, name)) {
+		uint64_t n = numbers_u64(&table), seed = numbers_u64(&table), epoch = numbers_u64(&table);
+		uint64_t expected = numbers_u64(&table), total = 0;
+		uint32_t *out = reserve(n);
+		permute(out, n, seed, epoch);
+		for (uint64_t i = 0; i < n; i++)
+			total = fold(total, out[i]);
+		for (uint64_t i = 0; i < 4; i++)
+			assert_int_equal(i < n ? out[i] : 0, numbers_u32(&table));
+		assert_true(total == expected);
+		free(out);
 	}
-	assert_true(total == golden->fold);
-	free(out);
+	numbers_close(&table);
 }
 
 static void numpy_permutations_are_numpys(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(numpy_orders) / sizeof(*numpy_orders); i++)
-		check_exact(&numpy_orders[i], bt_numpy_permutation);
+	check_exact("numpy", bt_numpy_permutation);
 }
 
 static void torch_permutations_are_pytorchs(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(torch_orders) / sizeof(*torch_orders); i++)
-		check_exact(&torch_orders[i], bt_torch_permutation);
+	check_exact("torch", bt_torch_permutation);
 }
 
-/* Position p of an epoch is entry p % n, up to a multiple of the world size; rank r has the positions p % W == r. */
+/* Position p of an epoch is entry p % n, up to a multiple of the world size; rank r has the positions p % W == r. A
+ * row: n, seed, epoch, world size, rank, how many samples the rank gets, and their fold. */
 static void torch_shards_are_pytorchs(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(torch_shards) / sizeof(*torch_shards); i++) {
-		const golden_shard *golden = &torch_shards[i];
-		uint32_t *out = reserve(golden->n);
-		bt_torch_permutation(out, golden->n, golden->seed, golden->epoch);
+	numbers_table table = numbers_open(orders_path);
+	while (numbers_next(&table, "shard")) {
+		uint64_t n = numbers_u64(&table), seed = numbers_u64(&table), epoch = numbers_u64(&table);
+		uint64_t world_size = numbers_u64(&table), rank = numbers_u64(&table), count = numbers_u64(&table);
+		uint32_t *out = reserve(n);
+		bt_torch_permutation(out, n, seed, epoch);
 		uint64_t total = 0;
-		for (uint64_t k = 0; k < golden->count; k++)
-			total = fold(total, out[(k * golden->world_size + golden->rank) % golden->n]);
-		assert_true(total == golden->fold);
+		for (uint64_t k = 0; k < count; k++)
+			total = fold(total, out[(k * world_size + rank) % n]);
+		assert_true(total == numbers_u64(&table));
 		free(out);
 	}
+	numbers_close(&table);
 }
 
 static void an_exact_order_of_nothing_is_empty(void **state)
@@ -389,8 +385,9 @@ static void every_weight_gets_a_share(void **state)
 	assert_non_null(strstr(fault.message, "sources[1]"));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	orders_path = argc > 1 ? argv[1] : NULL;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numpy_permutations_are_numpys),
 		cmocka_unit_test(torch_permutations_are_pytorchs),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights under the names of other programs, and models whose last layer is not a head. */
+ * Weights under the names of other programs, models whose last layer is not a head, and positions of vision
+ * transformers. initial_weights POSITIONS: positions resized by PyTorch (tests/golden/positions.txt). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 #include "common/tensor_names.h"
 #include "engine/pretrained/fit.h"
 #include "engine/pretrained/pretrained.h"
-#include "tests/golden/positions.h"
+#include "tests/support/numbers.h"
 
 static void expect_ok(int status, const beton_error *err)
 {
@@ -188,10 +189,17 @@ static void the_last_norm_is_no_head(void **state)
 
 /* ---- vision transformers ---- */
 
-/* tokens: 1 if there is a class token, else 0. */
-static void check_resized(int64_t from, int64_t to, int64_t tokens, const float *right)
+static const char *positions_path;
+
+/* With the row FROM_TO of the file. tokens: 1 if there is a class token, else 0. */
+static void check_resized(int64_t from, int64_t to, int64_t tokens)
 {
 	enum { COLUMNS = 2 };
+	char name[32];
+	size_t found;
+	snprintf(name, sizeof(name), "%d_%d", (int)from, (int)to);
+	double *right = numbers_read(positions_path, name, &found);
+	assert_int_equal(found, (to * to + 1) * COLUMNS);
 	beton_error err = {0};
 	run_source_tensor old = {.name = "pos_embed"}, out;
 	dtrain_shape shape = dtrain_shape_of(3, (int64_t[]){1, to * to + tokens, COLUMNS});
@@ -204,9 +212,10 @@ static void check_resized(int64_t from, int64_t to, int64_t tokens, const float 
 	assert_true(run_fit_is_resized("pos_embed", &old.shape, &shape));
 	expect_ok(run_fit_resize(&old, &shape, &out, &err), &err);
 	for (int64_t i = 0; i < dtrain_shape_count(&shape); i++)
-		if (!(fabsf(out.values[i] - right[left_out + i]) <= 4e-6f))
+		if (!(fabs((double)out.values[i] - right[left_out + i]) <= 4e-6))
 			fail_msg("position %lld: %g, PyTorch has %g", (long long)i, (double)out.values[i],
-				 (double)right[left_out + i]);
+				 right[left_out + i]);
+	free(right);
 	free(old.values);
 	free(out.values);
 }
@@ -216,8 +225,8 @@ static void positions_are_resized_as_by_timm(void **state)
 	dtrain_shape five = dtrain_shape_of(3, (int64_t[]){1, 5, 2}), six = dtrain_shape_of(3, (int64_t[]){1, 6, 2});
 	(void)state;
 	for (int64_t tokens = 0; tokens <= 1; tokens++) {
-		check_resized(2, 3, tokens, positions_2_3);
-		check_resized(4, 3, tokens, positions_4_3);
+		check_resized(2, 3, tokens);
+		check_resized(4, 3, tokens);
 	}
 	assert_false(run_fit_is_resized("pos_embed", &five, &five));
 	assert_false(run_fit_is_resized("pos_embed", &five, &six));
@@ -314,8 +323,9 @@ static void queries_keys_and_values_are_joined(void **state)
 	close_model(&m);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	positions_path = argc > 1 ? argv[1] : NULL;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_of_other_programs),
 		cmocka_unit_test(names_of_hugging_face),

@@ -1,22 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The norm of the gradients and clipping by it, against PyTorch, and ranges of the flat space. With a device's name as
- * argument, on that device alone: 77 when there is none.
+ * The norm of the gradients and clipping by it, against PyTorch (tests/golden/clip-norms.txt), and ranges of the flat
+ * space. clip NORMS [DEVICE]: that file; on that device alone, 77 when there is none.
  */
 #include <stdio.h>
 
+#include "tests/support/numbers.h"
 #include "tests/train/support/missing.h"
 #include "tests/train/support/net.h"
 #include "optim/optimizer.h"
 
-#include "tests/golden/clip_norms.h"
-
-enum { PARAMS = 5, GROUPS = 3, SHOWN = 8 };
+enum { PARAMS = 5, GROUPS = 3, SHOWN = 8, CLIP_STEPS = 4, CLIP_SHOWN = 32, CLIP_SPECIAL = 4 };
 
 /* As in make-clip-norms.py. */
 static const int64_t sizes[PARAMS] = {3, 17, 5, 40, 2053};
 static const uint8_t group_of[PARAMS] = {0, 2, 1, 0, 2};
 static const double rates[GROUPS][2] = {{1, 5e-4}, {8, 5e-4 / 8}, {0.5, 0}};
+
+typedef struct clip_case {
+	char name[32];
+	double largest, divisor, scale, momentum;
+	bool nesterov;
+	dtrain_norm norm;
+	double norms[CLIP_STEPS], weights[CLIP_SHOWN];
+} clip_case;
+
+/* Gradients that are clipped to 1. */
+typedef struct special_case {
+	dtrain_norm type;
+	double gradients[CLIP_SPECIAL], norm, clipped[CLIP_SPECIAL];
+} special_case;
+
+static const char *norms_path;
+static clip_case clip_cases[16];
+static special_case clip_special[32];
+static int num_clip_cases, num_clip_special;
+
+/* 1, 2 or inf. */
+static dtrain_norm read_norm(numbers_table *table)
+{
+	double p = numbers_double(table);
+	assert_true(p == 1 || p == 2 || isinf(p));
+	return p == 1 ? DTRAIN_NORM_1 : p == 2 ? DTRAIN_NORM_2 : DTRAIN_NORM_MAX;
+}
+
+static int read_cases(void **state)
+{
+	(void)state;
+	numbers_table table = numbers_open(norms_path);
+	while (numbers_next(&table, "case")) {
+		assert_true(num_clip_cases < (int)(sizeof(clip_cases) / sizeof(clip_cases[0])));
+		clip_case *c = &clip_cases[num_clip_cases++];
+		snprintf(c->name, sizeof(c->name), "%s", numbers_word(&table));
+		c->largest = numbers_double(&table);
+		c->divisor = numbers_double(&table);
+		c->scale = numbers_double(&table);
+		c->momentum = numbers_double(&table);
+		c->nesterov = numbers_u32(&table);
+		c->norm = read_norm(&table);
+		numbers_doubles(&table, c->norms, CLIP_STEPS);
+		numbers_doubles(&table, c->weights, CLIP_SHOWN);
+	}
+	numbers_close(&table);
+	table = numbers_open(norms_path);
+	while (numbers_next(&table, "special")) {
+		assert_true(num_clip_special < (int)(sizeof(clip_special) / sizeof(clip_special[0])));
+		special_case *c = &clip_special[num_clip_special++];
+		c->type = read_norm(&table);
+		numbers_doubles(&table, c->gradients, CLIP_SPECIAL);
+		c->norm = numbers_double(&table);
+		numbers_doubles(&table, c->clipped, CLIP_SPECIAL);
+	}
+	numbers_close(&table);
+	return 0;
+}
 
 static double start(int param, int64_t i)
 {
@@ -232,7 +289,7 @@ static void clipped_steps_are_torchs(void **state)
 	(void)state;
 	for (int d = 0; device_at(d); d++) {
 		const dtrain_device_caps caps = caps_of(device_at(d));
-		for (int i = 0; i < (int)(sizeof(clip_cases) / sizeof(clip_cases[0])); i++) {
+		for (int i = 0; i < num_clip_cases; i++) {
 			if (clip_cases[i].scale > 1 && !(caps.dtypes & 1u << DTRAIN_F16))
 				continue;
 			check_case(device_at(d), i, false);
@@ -246,7 +303,7 @@ static void norms_that_are_no_numbers_are_torchs(void **state)
 {
 	(void)state;
 	for (int d = 0; device_at(d); d++)
-		for (int i = 0; i < (int)(sizeof(clip_special) / sizeof(clip_special[0])); i++)
+		for (int i = 0; i < num_clip_special; i++)
 			check_special(device_at(d), i);
 }
 
@@ -454,8 +511,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_norm_alone_changes_nothing), cmocka_unit_test(a_step_that_overflowed_is_left_out),
 		cmocka_unit_test(threads_do_not_change_a_norm), cmocka_unit_test(ranges_are_updated_as_the_whole),
 	};
-	the_device = argc > 1 ? argv[1] : NULL;
+	norms_path = argc > 1 ? argv[1] : NULL;
+	the_device = argc > 2 ? argv[2] : NULL;
 	if (the_device && is_missing(the_device))
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, read_cases, NULL);
 }

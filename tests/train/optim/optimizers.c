@@ -1,23 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kinds of optimizers: against traces of PyTorch and timm, on ranges, after a restart, with skipped steps. With a
- * device's name as argument, on that device alone: 77 when there is none.
+ * Kinds of optimizers: against traces of PyTorch and timm (tests/golden/optimizers.txt), on ranges, after a restart,
+ * with skipped steps. optimizers TRACES [DEVICE]: that file; on that device alone, 77 when there is none.
  */
 #include <stdio.h>
 
+#include "tests/support/numbers.h"
 #include "tests/train/support/missing.h"
 #include "tests/train/support/net.h"
 
-#include "tests/golden/optimizers.h"
-
 /* As in make-optimizers.py. */
-enum { PARAMS = 6, GROUPS = 4, FROZEN = 3, SHOWN = 4 };
+enum { PARAMS = 6, GROUPS = 4, FROZEN = 3, SHOWN = 4, GOLDEN_STEPS = 100, GOLDEN_SHOWN = 23, MAX_HYPERS = 4 };
 
 static const int64_t sizes[PARAMS] = {3, 17, 5, 40, 40, 20010};
 static const dtrain_shape shapes[PARAMS] = {{1, {3}}, {1, {17}}, {1, {5}}, {2, {8, 5}}, {2, {8, 5}}, {3, {2, 345, 29}}};
 static const uint8_t group_of[PARAMS] = {0, 1, FROZEN, 0, 1, 2};
 static const double rates[GROUPS][2] = {{1, 1}, {0.5, 0}, {2, 0.25}, {0, 0}};
 static const double lr = 0x1p-7;
+
+static const char *traces_path;
+static struct {
+	char name[32], kind[8];
+	double decay, norm;
+	int num_hypers;
+	char hyper_names[MAX_HYPERS][16];
+	dtrain_hyper_value hypers[MAX_HYPERS];
+	double weights[GOLDEN_SHOWN];
+} golden[32];
+static size_t num_golden;
+
+/* A word of the row, without its end if that is too long. */
+static const char *read_word(numbers_table *table, char *to, size_t size)
+{
+	snprintf(to, size, "%s", numbers_word(table));
+	return to;
+}
+
+static int read_golden(void **state)
+{
+	(void)state;
+	numbers_table table = numbers_open(traces_path);
+	for (; numbers_next(&table, "case"); num_golden++) {
+		size_t i = num_golden;
+		assert_true(i < sizeof(golden) / sizeof(golden[0]));
+		read_word(&table, golden[i].name, sizeof(golden[i].name));
+		read_word(&table, golden[i].kind, sizeof(golden[i].kind));
+		golden[i].decay = numbers_double(&table);
+		golden[i].norm = numbers_double(&table);
+		golden[i].num_hypers = (int)numbers_u32(&table);
+		assert_true(golden[i].num_hypers <= MAX_HYPERS);
+		for (int k = 0; k < golden[i].num_hypers; k++) {
+			dtrain_hyper_value *hyper = &golden[i].hypers[k];
+			hyper->name = read_word(&table, golden[i].hyper_names[k], sizeof(golden[i].hyper_names[k]));
+			hyper->value = numbers_double(&table);
+		}
+		numbers_doubles(&table, golden[i].weights, GOLDEN_SHOWN);
+	}
+	numbers_close(&table);
+	return 0;
+}
 
 static double start(int param, int64_t i)
 {
@@ -164,7 +205,7 @@ static const char *the_device;
 /* Calls check for each case, on each device. */
 static void on_each(void (*check)(const char *device, size_t index))
 {
-	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
+	for (size_t i = 0; i < num_golden; i++) {
 		if (the_device)
 			check(the_device, i);
 		for (int k = 0; !the_device && dtrain_device_at(k); k++)
@@ -180,7 +221,7 @@ static void check_f32(const char *device, size_t index)
 static void traces_are_those_of_pytorch_and_timm(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]) && !the_device; i++)
+	for (size_t i = 0; i < num_golden && !the_device; i++)
 		check_trace("ref", DTRAIN_F64, i);
 	on_each(check_f32);
 }
@@ -309,7 +350,7 @@ static void skipped_steps_do_not_count(void **state)
 {
 	(void)state;
 	const char *device = the_device ? the_device : "ref";
-	for (size_t index = 0; index < sizeof(golden) / sizeof(golden[0]); index++) {
+	for (size_t index = 0; index < num_golden; index++) {
 		net nets[2];
 		beton_error err = {0};
 		dtrain_optimizer *optimizers[2];
@@ -386,7 +427,7 @@ static void replays_count(void **state)
 	net_close(&n);
 	if (!caps.graph_capture)
 		skip();
-	for (size_t index = 0; index < sizeof(golden) / sizeof(golden[0]); index++) {
+	for (size_t index = 0; index < num_golden; index++) {
 		net nets[2];
 		beton_error err = {0};
 		void *captured = NULL, *values[2];
@@ -428,8 +469,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_count_is_exact),
 		cmocka_unit_test(replays_count),
 	};
-	the_device = argc > 1 ? argv[1] : NULL;
+	traces_path = argc > 1 ? argv[1] : NULL;
+	the_device = argc > 2 ? argv[2] : NULL;
 	if (the_device && is_missing(the_device))
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, read_golden, NULL);
 }
