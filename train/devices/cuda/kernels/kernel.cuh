@@ -2,9 +2,9 @@
  *
  * Shared by all kernels: launching, types, and reading and writing several elements at once.
  *
- * The same sources are compiled by a plain C++ compiler for the tests (tests/train/devices/cuda/kernels/emulation.h), so kernels use
- * no more of CUDA than blocks, shared memory, __syncthreads, __stwb, __fmul_rn, atomicAdd and what is in the tests'
- * cub/.
+ * The same sources are compiled by a plain C++ compiler for the tests (tests/train/devices/cuda/kernels/emulation.h),
+ * so kernels use no more of CUDA than blocks, shared memory, __syncthreads, __stwb, __fmul_rn, atomicAdd and what is in
+ * the tests' cub/.
  */
 #ifndef DTRAIN_CUDA_KERNEL_CUH
 #define DTRAIN_CUDA_KERNEL_CUH
