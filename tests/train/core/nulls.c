@@ -20,6 +20,7 @@
 #include <dtrain/optim.h>
 #include <dtrain/optimizer.h>
 #include <dtrain/overlap.h>
+#include <dtrain/pipeline.h>
 #include <dtrain/params.h>
 #include <dtrain/server.h>
 #include <dtrain/sync.h>
@@ -154,6 +155,9 @@ static void syncs_refuse_null(void **state)
 	REFUSES(dtrain_local_show(NULL, NULL, &err));
 	REFUSES(dtrain_local_hide(NULL, NULL, &err));
 	REFUSES(dtrain_mesh_create(NULL, NULL, 0, NULL, &err));
+	REFUSES(dtrain_pipeline_schedule_create(NULL, NULL, &err));
+	REFUSES(dtrain_pipeline_schedule_lower(NULL, &err));
+	REFUSES(dtrain_pipeline_schedule_check(NULL, &err));
 	REFUSES(dtrain_sync_get_overlap(NULL, NULL, &err));
 	REFUSES(dtrain_sync_read_overlap(NULL, NULL, &err));
 	REFUSES(dtrain_overlap_simulate(NULL, NULL, NULL, NULL, &err));
@@ -398,6 +402,8 @@ static void syncs_take_null(void **state)
 	(void)dtrain_mesh_data_group(NULL);
 	(void)dtrain_mesh_model_group(NULL);
 	(void)dtrain_mesh_placement(NULL, NULL, 0);
+	dtrain_pipeline_options_init_sized(NULL, 0);
+	dtrain_pipeline_schedule_destroy(NULL);
 	dtrain_overlap_destroy(NULL);
 	(void)dtrain_overlap_node_end(NULL, 0);
 	(void)dtrain_overlap_hidden_by(NULL, 0);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Schedules of pipeline parallelism. A schedule has a list of actions for each rank: forward and backward of
+ * micro-batches through the rank's stages of the model, in order. Nothing here computes or communicates.
+ *
+ * A stage is a part of the model between two cuts; stage 0 reads the samples, the last one computes the loss. A rank
+ * may have several stages, which are called its chunks.
+ */
+#ifndef DTRAIN_PIPELINE_H
+#define DTRAIN_PIPELINE_H
+
+#include <beton/error.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum dtrain_action_kind {
+	DTRAIN_ACTION_FORWARD = 0,          /* F */
+	DTRAIN_ACTION_BACKWARD = 1,         /* B: I, then W */
+	DTRAIN_ACTION_INPUT_GRADIENT = 2,   /* I: the gradients of activations */
+	DTRAIN_ACTION_WEIGHT_GRADIENT = 3,  /* W: the gradients of weights */
+	DTRAIN_ACTION_SEND_FORWARD = 4,     /* SEND_F: the stage's outputs, to the next stage */
+	DTRAIN_ACTION_RECEIVE_FORWARD = 5,  /* RECV_F: the stage's inputs, from the stage before */
+	DTRAIN_ACTION_SEND_BACKWARD = 6,    /* SEND_B: the gradients of the stage's inputs, to the stage before */
+	DTRAIN_ACTION_RECEIVE_BACKWARD = 7, /* RECV_B: the gradients of the stage's outputs, from the next stage */
+} dtrain_action_kind;
+
+/* An action of one stage for one micro-batch. The first four kinds compute. Sends and receives are asynchronous: the
+ * action starts the transfer, which ends before the first action that needs it. */
+typedef struct dtrain_action {
+	dtrain_action_kind kind;
+	int32_t stage, micro_batch;
+} dtrain_action;
+
+/* The actions of a rank, in order. */
+typedef struct dtrain_action_list {
+	dtrain_action *actions; /* [count] */
+	int32_t count;
+} dtrain_action_list;
+
+/* A schedule: compute lists, or lowered lists, which have the sends and receives too. */
+typedef struct dtrain_pipeline_schedule {
+	int32_t ranks, stages, micro_batches;
+	int32_t *rank_of_stage;    /* [stages] */
+	dtrain_action_list *lists; /* [ranks] */
+} dtrain_pipeline_schedule;
+
+/* Options of a schedule; dtrain_pipeline_options_init sets the defaults. p: ranks, m: micro_batches, v: chunks. */
+typedef struct dtrain_pipeline_options {
+	size_t struct_size;
+	/* The default is "1f1b".
+	 *   "naive"        a micro-batch goes through all stages and back before the next one begins
+	 *   "gpipe"        all forwards, then all backwards; with chunks, chunk by chunk
+	 *   "1f1b"         p - r - 1 forwards on rank r, then a forward and a backward in turns
+	 *   "interleaved"  1f1b over chunks: a group of micro-batches after the other goes through all chunks of a rank
+	 *   "zb1p"         like 1f1b, with W apart from I, r pairs later, where it fills the bubble
+	 *   "zbv"          two chunks in the shape of a V: rank r has the stages r and 2 p - 1 - r; W apart from I
+	 */
+	const char *schedule;
+	int32_t ranks;         /* p >= 1; default: 1 */
+	int32_t chunks;        /* v: stages of a rank. 0, the default: 2 for interleaved and zbv, else 1 */
+	int32_t micro_batches; /* m >= 1; default: 1 */
+	/* interleaved, zb1p with chunks: micro-batches of a chunk before the next chunk, at least p; the last group may
+	 * be smaller, but not smaller than p. 0, the default: p. */
+	int32_t group;
+} dtrain_pipeline_options;
+
+BETON_API void dtrain_pipeline_options_init_sized(dtrain_pipeline_options *options, size_t size); /* NULL allowed */
+static inline void dtrain_pipeline_options_init(dtrain_pipeline_options *options)
+{
+	dtrain_pipeline_options_init_sized(options, sizeof(*options));
+}
+
+/* The compute lists of a schedule. The caller destroys it. Errors: INVALID_ARGUMENT (the schedule does not exist, or
+ * not for these numbers; the message has numbers that would do), NO_MEMORY. */
+BETON_API int dtrain_pipeline_schedule_create(const dtrain_pipeline_options *options, dtrain_pipeline_schedule **out,
+					      beton_error *err);
+BETON_API void dtrain_pipeline_schedule_destroy(dtrain_pipeline_schedule **schedule); /* NULL allowed */
+
+/* Adds sends and receives to compute lists: none where both stages are on one rank. There is one order of all
+ * transfers that agrees with each list, so they cannot deadlock, even if each of them waits for its peer. A receive
+ * comes before the action that the rank runs when the data is ready. After an error the schedule is unchanged. Errors:
+ * STATE (the lists have transfers already), NO_MEMORY, and as dtrain_pipeline_schedule_check. */
+BETON_API int dtrain_pipeline_schedule_lower(dtrain_pipeline_schedule *schedule, beton_error *err);
+
+/* Whether ranks can run the lists: each stage is on one rank and has, for each micro-batch, one F and then either one B
+ * or one I and then one W; lowered lists have each transfer once at both ends, after the action that makes the data and
+ * before the action that needs it; and the lists end when a rank runs its transfers one at a time, in order, each when
+ * both ranks have reached it. Errors: INVALID_ARGUMENT (the message has rank and action, or the action for which each
+ * rank waits), NO_MEMORY. */
+BETON_API int dtrain_pipeline_schedule_check(const dtrain_pipeline_schedule *schedule, beton_error *err);
+
+/* Times of the actions of a stage for one micro-batch, in any unit. B takes I and W together. */
+typedef struct dtrain_stage_cost {
+	double forward, input_gradient, weight_gradient;
+	double transfer; /* of the stage's outputs to the next stage, and of their gradients back */
+} dtrain_stage_cost;
+
+/* When an action runs. Sends and receives: when the data moves. */
+typedef struct dtrain_action_time {
+	double start, end;
+} dtrain_action_time;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

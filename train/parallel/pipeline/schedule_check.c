@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether ranks can run a schedule.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "parallel/pipeline/schedules.h"
+
+typedef struct schedule_checker {
+	const dtrain_pipeline_schedule *schedule;
+	bool lines;    /* messages name lines */
+	uint8_t *seen; /* [stages][micro_batches]: bits 1 << dtrain_action_kind */
+} schedule_checker;
+
+enum {
+	SEEN_F = 1 << DTRAIN_ACTION_FORWARD,
+	SEEN_B = 1 << DTRAIN_ACTION_BACKWARD,
+	SEEN_I = 1 << DTRAIN_ACTION_INPUT_GRADIENT,
+	SEEN_W = 1 << DTRAIN_ACTION_WEIGHT_GRADIENT,
+};
+
+static uint8_t *seen_at(const schedule_checker *c, int32_t stage, int32_t micro_batch)
+{
+	return &c->seen[(size_t)stage * (size_t)c->schedule->micro_batches + (size_t)micro_batch];
+}
+
+/* "rank 2", "line 3 (rank 2)" */
+static const char *place(const schedule_checker *c, int32_t rank, char out[64])
+{
+	if (c->lines)
+		snprintf(out, 64, "line %d (rank %d)", rank + 1, rank);
+	else
+		snprintf(out, 64, "rank %d", rank);
+	return out;
+}
+
+/* The message is "rank 2, 1B3: ...". */
+static int fail_at(const schedule_checker *c, int32_t rank, const dtrain_action *action, const char *why,
+		   beton_error *err)
+{
+	char where[64], text[DTRAIN__ACTION_TEXT];
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %s, %s: %s", place(c, rank, where),
+		       dtrain__action_text(action, text), why);
+}
+
+static int check_shape(const schedule_checker *c, beton_error *err)
+{
+	const dtrain_pipeline_schedule *s = c->schedule;
+	char where[64];
+	int64_t actions = 0;
+	if (s->ranks < 1 || s->stages < 1 || s->micro_batches < 1 || !s->rank_of_stage || !s->lists)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %d ranks, %d stages, %d micro-batches", s->ranks,
+			       s->stages, s->micro_batches);
+	for (int32_t rank = 0; rank < s->ranks; rank++) {
+		if (!s->lists[rank].actions || s->lists[rank].count < 1)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %s has no actions",
+				       place(c, rank, where));
+		actions += s->lists[rank].count;
+	}
+	/* Which of them is missing is found with a table of all. */
+	if ((int64_t)s->stages * s->micro_batches > actions)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "pipeline: %d stages and %d micro-batches need at least %lld actions, not %lld",
+			       s->stages, s->micro_batches, 2 * (long long)s->stages * s->micro_batches,
+			       (long long)actions);
+	for (int32_t stage = 0; stage < s->stages; stage++)
+		if (s->rank_of_stage[stage] < 0 || s->rank_of_stage[stage] >= s->ranks)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: stage %d is on rank %d of %d", stage,
+				       s->rank_of_stage[stage], s->ranks);
+	return BETON_OK;
+}
+
+static int check_range(const schedule_checker *c, int32_t rank, const dtrain_action *action, beton_error *err)
+{
+	const dtrain_pipeline_schedule *s = c->schedule;
+	char where[64];
+	if ((uint32_t)action->kind >= DTRAIN__ACTION_KINDS)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %s: no kind of action has the number %d",
+			       place(c, rank, where), (int)action->kind);
+	if (action->stage < 0 || action->stage >= s->stages)
+		return fail_at(c, rank, action, "no such stage", err);
+	if (action->micro_batch < 0 || action->micro_batch >= s->micro_batches)
+		return fail_at(c, rank, action, "no such micro-batch", err);
+	if (s->rank_of_stage[action->stage] != rank)
+		return fail_at(c, rank, action, "the stage has actions on another rank too", err);
+	return BETON_OK;
+}
+
+/* Why an action cannot come after the actions of its stage and micro-batch that came before; NULL: it can. */
+static const char *misplaced(dtrain_action_kind kind, uint8_t seen)
+{
+	switch (kind) {
+	case DTRAIN_ACTION_BACKWARD:
+	case DTRAIN_ACTION_INPUT_GRADIENT:
+		return !(seen & SEEN_F) ? "comes before F" : seen & (SEEN_B | SEEN_I) ? "a second backward" : NULL;
+	case DTRAIN_ACTION_WEIGHT_GRADIENT:
+		return seen & SEEN_B ? "B has it already" : !(seen & SEEN_I) ? "comes before I" : NULL;
+	case DTRAIN_ACTION_SEND_FORWARD:
+		return !(seen & SEEN_F) ? "comes before F" : NULL;
+	case DTRAIN_ACTION_SEND_BACKWARD:
+		return !(seen & (SEEN_B | SEEN_I)) ? "comes before B or I" : NULL;
+	case DTRAIN_ACTION_RECEIVE_FORWARD:
+		return seen & SEEN_F ? "comes after F" : NULL;
+	case DTRAIN_ACTION_RECEIVE_BACKWARD:
+		return seen & (SEEN_B | SEEN_I) ? "comes after the backward that needs it" : NULL;
+	default:
+		return NULL;
+	}
+}
+
+static int check_action(const schedule_checker *c, int32_t rank, const dtrain_action *action, beton_error *err)
+{
+	const dtrain_pipeline_schedule *s = c->schedule;
+	int status = check_range(c, rank, action, err);
+	if (status != BETON_OK)
+		return status;
+	uint8_t *seen = seen_at(c, action->stage, action->micro_batch);
+	if (*seen & 1 << action->kind)
+		return fail_at(c, rank, action, "a second time", err);
+	const char *why = misplaced(action->kind, *seen);
+	if (why)
+		return fail_at(c, rank, action, why, err);
+	*seen = (uint8_t)(*seen | 1 << action->kind);
+	if (dtrain__action_computes(action->kind))
+		return BETON_OK;
+	const int32_t peer = dtrain__action_peer(action).stage;
+	if (peer < 0 || peer >= s->stages)
+		return fail_at(c, rank, action, peer < 0 ? "no stage comes before" : "no stage comes after", err);
+	return s->rank_of_stage[peer] == rank ? fail_at(c, rank, action, "both stages are on this rank", err)
+					      : BETON_OK;
+}
+
+/* The first kind of action that a stage lacks for a micro-batch; DTRAIN__ACTION_KINDS: none. */
+static int missing_kind(const dtrain_pipeline_schedule *s, bool lowered, int32_t stage, uint8_t seen)
+{
+	const bool before = stage > 0 && s->rank_of_stage[stage - 1] != s->rank_of_stage[stage];
+	const bool after = stage < s->stages - 1 && s->rank_of_stage[stage + 1] != s->rank_of_stage[stage];
+	const bool needed[DTRAIN__ACTION_KINDS] = {
+		[DTRAIN_ACTION_FORWARD] = true,
+		[DTRAIN_ACTION_BACKWARD] = !(seen & SEEN_I),
+		[DTRAIN_ACTION_WEIGHT_GRADIENT] = seen & SEEN_I,
+		[DTRAIN_ACTION_SEND_FORWARD] = lowered && after,
+		[DTRAIN_ACTION_RECEIVE_FORWARD] = lowered && before,
+		[DTRAIN_ACTION_SEND_BACKWARD] = lowered && before,
+		[DTRAIN_ACTION_RECEIVE_BACKWARD] = lowered && after,
+	};
+	int kind = 0;
+	while (kind < DTRAIN__ACTION_KINDS && (!needed[kind] || seen & 1 << kind))
+		kind++;
+	return kind;
+}
+
+static int check_all_there(const schedule_checker *c, beton_error *err)
+{
+	const dtrain_pipeline_schedule *s = c->schedule;
+	const bool lowered = dtrain__schedule_is_lowered(s);
+	for (int32_t stage = 0; stage < s->stages; stage++)
+		for (int32_t i = 0; i < s->micro_batches; i++) {
+			const int kind = missing_kind(s, lowered, stage, *seen_at(c, stage, i));
+			const dtrain_action action = {(dtrain_action_kind)kind, stage, i};
+			if (kind < DTRAIN__ACTION_KINDS)
+				return fail_at(c, s->rank_of_stage[stage], &action, "missing", err);
+		}
+	return BETON_OK;
+}
+
+static int check_runs(const schedule_checker *c, beton_error *err)
+{
+	dtrain_stage_cost *costs = calloc((size_t)c->schedule->stages, sizeof(*costs));
+	dtrain_action_time **times = dtrain__action_times(c->schedule);
+	int status = costs && times ? dtrain__schedule_run(c->schedule, costs, times, err)
+				    : bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
+	free(costs);
+	free(times);
+	return status;
+}
+
+int dtrain__schedule_verify(const dtrain_pipeline_schedule *schedule, bool lines, beton_error *err)
+{
+	schedule_checker c = {.schedule = schedule, .lines = lines};
+	int status = check_shape(&c, err);
+	if (status != BETON_OK)
+		return status;
+	c.seen = calloc((size_t)schedule->stages, (size_t)schedule->micro_batches);
+	if (!c.seen)
+		return bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
+	for (int32_t rank = 0; rank < schedule->ranks && status == BETON_OK; rank++)
+		for (int32_t i = 0; i < schedule->lists[rank].count && status == BETON_OK; i++)
+			status = check_action(&c, rank, &schedule->lists[rank].actions[i], err);
+	if (status == BETON_OK)
+		status = check_all_there(&c, err);
+	free(c.seen);
+	return status == BETON_OK ? check_runs(&c, err) : status;
+}
+
+int dtrain_pipeline_schedule_check(const dtrain_pipeline_schedule *schedule, beton_error *err)
+{
+	return BT_MISSING(err, schedule) ? BETON_INVALID_ARGUMENT : dtrain__schedule_verify(schedule, false, err);
+}
