@@ -2,6 +2,9 @@
  *
  * Collectives in graphs, and the ranks of a mesh as graphs see them.
  */
+#include <inttypes.h>
+
+#include "common/system.h"
 #include "graph.h"
 #include "params.h"
 
@@ -20,6 +23,38 @@ dtrain_placement dtrain__graph_placement(const dtrain_graph *graph, dtrain_axis 
 						  .part = line.rank,
 						  .blocks = blocks}
 			     : (dtrain_placement){0};
+}
+
+static int64_t largest_divisor(const dtrain__shared *list, int count)
+{
+	int64_t divisor = list[0].count;
+	for (int i = 1; i < count; i++)
+		for (int64_t rest = list[i].count; rest;) {
+			int64_t next = divisor % rest;
+			divisor = rest;
+			rest = next;
+		}
+	return divisor;
+}
+
+bool dtrain__graph_check_shared(dtrain_graph *graph, const char *model, dtrain_axis axis, const dtrain__shared *list,
+				int count)
+{
+	const int32_t ranks = dtrain__graph_line(graph, axis).size;
+	int bad = 0;
+	while (bad < count && list[bad].count % ranks == 0)
+		bad++;
+	if (bad == count)
+		return true;
+	const int64_t of_all = largest_divisor(list, count);
+	char fit[160] = "";
+	for (int64_t i = 1; i <= of_all; i++)
+		if (of_all % i == 0)
+			bt_append(fit, sizeof(fit), "%s%" PRId64, i > 1 ? ", " : "", i);
+	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+			   "%s: the mesh's axis \"%s\": %" PRId64 " %s cannot be divided by %d; %s can", model,
+			   dtrain__axis_name(axis), list[bad].count, list[bad].name, ranks, fit);
+	return false;
 }
 
 dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes,

@@ -159,6 +159,17 @@ dtrain__line dtrain__graph_line(const dtrain_graph *graph, dtrain_axis axis);
 /* A placement over them, with as many parts; none if there is one rank. */
 dtrain_placement dtrain__graph_placement(const dtrain_graph *graph, dtrain_axis axis, int dim, int32_t blocks);
 
+/* A number of things that the ranks along an axis share out evenly. */
+typedef struct dtrain__shared {
+	const char *name; /* plural */
+	int64_t count;
+} dtrain__shared;
+
+/* Whether the ranks along the axis divide each of them. If not, the graph has failed, and the message says how many
+ * ranks would. model: for the message. */
+bool dtrain__graph_check_shared(dtrain_graph *graph, const char *model, dtrain_axis axis, const dtrain__shared *list,
+				int count);
+
 /* A collective: the tensor that x becomes among the ranks of the axes (see dtrain_collective_attrs). */
 dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes,
 				       int32_t rank);

@@ -20,22 +20,38 @@ static int check_frozen(const engine_job *job, const dtrain_params *params, beto
 					job->model);
 }
 
-/* A graph with an error reports it when it is compiled. */
+/* Reports an error of the graph, or of its backward. */
+static int complete(engine_rank *engine, dtrain_graph **graph, bool failed, beton_error *err)
+{
+	dtrain_program_info info = {.struct_size = sizeof(info)};
+	return engine->sync && !failed ? dtrain_sync_measure(engine->sync, graph, &info, err)
+				       : dtrain_graph_measure(graph, &info, err);
+}
+
+/* A graph with an error reports it when it is measured. */
 static int check_graph(engine_rank *engine, dtrain_graph **graph, beton_error *err)
 {
 	const engine_job *job = &engine->job;
 	engine_network network = {0};
 	dtrain_tensor losses = job->task->build(engine, *graph, job->freeze != NULL, &network);
-	dtrain_program *program = NULL;
 	int status = losses >= 0 ? check_frozen(job, engine->params, err) : BETON_OK;
 	if (status == BETON_OK && losses >= 0 && job->check_params)
 		status = job->check_params(job->context, engine->params, err);
 	if (status == BETON_OK && losses >= 0 && job->freeze)
 		dtrain_graph_backward(*graph, dtrain_mean(*graph, losses));
 	if (status == BETON_OK && (losses < 0 || job->freeze))
-		status = dtrain_graph_compile(graph, &program, err);
-	dtrain_program_destroy(&program);
+		status = complete(engine, graph, losses < 0, err);
 	return status;
+}
+
+/* Plans the model as the first of several ranks has it. */
+static int plan_ranks(engine_rank *engine, beton_error *err)
+{
+	dtrain_sync_options options;
+	dtrain_sync_options_init(&options);
+	options.plan_ranks = 1;
+	options.plan_tensor = engine->job.tensor;
+	return dtrain_sync_create(engine->params, NULL, &options, &engine->sync, err);
 }
 
 int engine_check_network(const engine_job *job, const engine_data *data, beton_error *err)
@@ -48,6 +64,8 @@ int engine_check_network(const engine_job *job, const engine_data *data, beton_e
 	int status = dtrain_device_open("ref", &options, &engine.device, err);
 	if (status == BETON_OK)
 		status = dtrain_params_create(engine.device, DTRAIN_F32, &engine.params, err);
+	if (status == BETON_OK && job->tensor > 1)
+		status = plan_ranks(&engine, err);
 	if (status == BETON_OK)
 		status = engine_freeze(job, engine.params, err);
 	if (status == BETON_OK)
@@ -55,6 +73,7 @@ int engine_check_network(const engine_job *job, const engine_data *data, beton_e
 	if (status == BETON_OK)
 		status = check_graph(&engine, &graph, err);
 	dtrain_graph_destroy(&graph);
+	dtrain_sync_destroy(&engine.sync);
 	dtrain_params_destroy(&engine.params);
 	dtrain_device_close(&engine.device);
 	return status;

@@ -58,6 +58,7 @@ typedef struct engine_job {
 	/* Options of the caller that depend on the parameters, which engine_check_network has declared; NULL: none. */
 	int (*check_params)(const void *context, dtrain_params *params, beton_error *err);
 	const void *context;
+	int32_t tensor; /* ranks of the mesh's axis "tensor", which compute one model; 0: 1 */
 } engine_job;
 
 typedef struct engine_dataset {

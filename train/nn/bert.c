@@ -9,13 +9,14 @@
 #include "transformer_parts.h"
 
 static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
-			   dtrain_tensor x, int64_t features, dtrain_activation activation)
+			   dtrain_tensor x, int64_t features, dtrain_activation activation, dtrain__split split)
 {
 	return dtrain__dense_layer(graph, block, name, x,
 				   &(dtrain__dense){.features = features,
 						    .bias = true,
 						    .initial = dtrain__normal(t->deviation),
-						    .activation = activation});
+						    .activation = activation,
+						    .split = split});
 }
 
 /* The norm of x + dropout(a layer of y), both named after "block.part". */
@@ -24,7 +25,7 @@ static dtrain_tensor add_and_norm(dtrain_graph *graph, const dtrain_transformer 
 {
 	char name[DTRAIN__NAME_SIZE];
 	dtrain__name(name, block, part);
-	y = dense(graph, t, name, "dense", y, t->width, DTRAIN_ACTIVATION_NONE);
+	y = dense(graph, t, name, "dense", y, t->width, DTRAIN_ACTIVATION_NONE, DTRAIN__SPLIT_ROW);
 	y = dtrain_dropout(graph, y, random, t->dropout, layer, false);
 	return dtrain__norm(graph, t, name, "LayerNorm", dtrain_add(graph, x, y, false));
 }
@@ -32,15 +33,17 @@ static dtrain_tensor add_and_norm(dtrain_graph *graph, const dtrain_transformer 
 static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
 			   dtrain_tensor x, int layer)
 {
+	static const char *const parts[] = {"attention.self.query", "attention.self.key", "attention.self.value"};
 	char name[DTRAIN__NAME_SIZE];
 	const dtrain_attention_options options = dtrain__attention_options(graph, t, inputs->random, layer);
 	snprintf(name, sizeof(name), "bert.encoder.layer.%d", layer);
-	dtrain_tensor q = dense(graph, t, name, "attention.self.query", x, t->width, DTRAIN_ACTIVATION_NONE);
-	dtrain_tensor k = dense(graph, t, name, "attention.self.key", x, t->width, DTRAIN_ACTIVATION_NONE);
-	dtrain_tensor v = dense(graph, t, name, "attention.self.value", x, t->width, DTRAIN_ACTIVATION_NONE);
-	dtrain_tensor y = dtrain_attention(graph, q, k, v, inputs->segment, &options);
+	dtrain_tensor y = dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR), qkv[3];
+	for (int i = 0; i < 3; i++)
+		qkv[i] = dense(graph, t, name, parts[i], y, t->width, DTRAIN_ACTIVATION_NONE, DTRAIN__SPLIT_COLUMN);
+	y = dtrain_attention(graph, qkv[0], qkv[1], qkv[2], inputs->segment, &options);
 	x = add_and_norm(graph, t, name, "attention.output", x, y, inputs->random, 2 * layer + 1);
-	y = dense(graph, t, name, "intermediate.dense", x, t->inner, t->activation);
+	y = dense(graph, t, name, "intermediate.dense", dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR), t->inner,
+		  t->activation, DTRAIN__SPLIT_COLUMN);
 	return add_and_norm(graph, t, name, "output", x, y, inputs->random, 2 * layer + 2);
 }
 
@@ -79,7 +82,7 @@ dtrain_tensor dtrain__bert(dtrain_graph *graph, const dtrain_transformer *t, con
 		x = block(graph, t, inputs, x, layer);
 	}
 	dtrain_graph_next_block(graph);
-	x = dense(graph, t, "cls.predictions.transform", "dense", x, t->width, t->activation);
+	x = dense(graph, t, "cls.predictions.transform", "dense", x, t->width, t->activation, DTRAIN__SPLIT_NONE);
 	outputs->hidden = dtrain__norm(graph, t, "cls.predictions.transform", "LayerNorm", x);
 	outputs->head =
 		t->tied ? tokens

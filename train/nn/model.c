@@ -13,15 +13,12 @@ static const struct {
 	int64_t least_side; /* pixels: smaller pictures vanish in the strides */
 	int64_t most_side;  /* larger pictures exceed the index of a global max pool; 0: no limit */
 	dtrain_tensor (*build)(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
+	bool splits; /* the ranks of the mesh's axis "tensor" can divide it */
 } models[] = {
-	{"mlp", 1, 0, dtrain__mlp},
-	{"airbench94", 9, 136, dtrain__airbench94},
-	{"resnet9", 11, 74, dtrain__resnet9},
-	{"resnet20", 4, 0, dtrain__resnet20},
-	{"resnet18", 32, 0, dtrain__resnet18},
-	{"resnet34", 32, 0, dtrain__resnet34},
-	{"resnet50", 32, 0, dtrain__resnet50},
-	{"resnet101", 32, 0, dtrain__resnet101},
+	{"mlp", 1, 0, dtrain__mlp, true},        {"airbench94", 9, 136, dtrain__airbench94},
+	{"resnet9", 11, 74, dtrain__resnet9},    {"resnet20", 4, 0, dtrain__resnet20},
+	{"resnet18", 32, 0, dtrain__resnet18},   {"resnet34", 32, 0, dtrain__resnet34},
+	{"resnet50", 32, 0, dtrain__resnet50},   {"resnet101", 32, 0, dtrain__resnet101},
 	{"resnet152", 32, 0, dtrain__resnet152},
 };
 
@@ -66,10 +63,12 @@ dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_
 	for (int i = 0; i < MODEL_COUNT; i++) {
 		if (strcmp(models[i].name, model) != 0)
 			continue;
-		if (dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).size > 1)
+		if (!models[i].splits && dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).size > 1)
 			return dtrain__graph_fail(
 				graph, BETON_INVALID_ARGUMENT,
-				"model '%s': the mesh's axis \"tensor\" divides GPT-2 and Llama alone", model);
+				"model '%s': the mesh's axis \"tensor\" divides transformers and the mlp, and no "
+				"convolutions",
+				model);
 		int64_t height = source->shape.dim[2], width = source->shape.dim[3];
 		if (height < models[i].least_side || width < models[i].least_side)
 			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,

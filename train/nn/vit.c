@@ -11,15 +11,34 @@
 #include "transformer_parts.h"
 
 /* Weights are normal, or in plain ViTs Xavier-uniform: within sqrt(6 / (in + out)). */
-static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *prefix, const char *name,
-			   dtrain_tensor x, int64_t features, int64_t fans, dtrain_activation activation)
+static dtrain__dense layer_of(const dtrain_transformer *t, int64_t features, int64_t fans, dtrain__split split)
 {
 	const dtrain__initial uniform = {DTRAIN_INIT_LINEAR_UNIFORM, fans / 6};
-	return dtrain__dense_layer(graph, prefix, name, x,
-				   &(dtrain__dense){.features = features,
-						    .bias = true,
-						    .initial = t->plain ? uniform : dtrain__normal(t->deviation),
-						    .activation = activation});
+	return (dtrain__dense){.features = features,
+			       .bias = true,
+			       .initial = t->plain ? uniform : dtrain__normal(t->deviation),
+			       .split = split};
+}
+
+static dtrain_tensor attend(dtrain_graph *graph, const dtrain_transformer *t, const char *prefix, dtrain_tensor x,
+			    const dtrain_attention_options *options)
+{
+	dtrain__dense qkv = layer_of(t, 3 * t->width, 2 * t->width, DTRAIN__SPLIT_COLUMN);
+	const dtrain__dense proj = layer_of(t, t->width, 2 * t->width, DTRAIN__SPLIT_ROW);
+	qkv.blocks = 3;
+	x = dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR);
+	x = dtrain_attention_packed(graph, dtrain__dense_layer(graph, prefix, "attn.qkv", x, &qkv), -1, options);
+	return dtrain__dense_layer(graph, prefix, "attn.proj", x, &proj);
+}
+
+static dtrain_tensor mlp(dtrain_graph *graph, const dtrain_transformer *t, const char *prefix, dtrain_tensor x)
+{
+	dtrain__dense fc1 = layer_of(t, t->inner, t->width + t->inner, DTRAIN__SPLIT_COLUMN);
+	const dtrain__dense fc2 = layer_of(t, t->width, t->width + t->inner, DTRAIN__SPLIT_ROW);
+	fc1.activation = t->activation;
+	x = dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR);
+	return dtrain__dense_layer(graph, prefix, "mlp.fc2", dtrain__dense_layer(graph, prefix, "mlp.fc1", x, &fc1),
+				   &fc2);
 }
 
 /* x + y, where y is subject to dropout and to stochastic depth. branch: the number of y in the model, from 0. Each
@@ -40,14 +59,9 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, dtr
 	char name[DTRAIN__NAME_SIZE];
 	const dtrain_attention_options attention = dtrain__attention_options(graph, t, random, layer);
 	snprintf(name, sizeof(name), "blocks.%d", layer);
-	dtrain_tensor y = dtrain__norm(graph, t, name, "norm1", x);
-	y = dense(graph, t, name, "attn.qkv", y, 3 * t->width, 2 * t->width, DTRAIN_ACTIVATION_NONE);
-	y = dtrain_attention_packed(graph, y, -1, &attention);
-	y = dense(graph, t, name, "attn.proj", y, t->width, 2 * t->width, DTRAIN_ACTIVATION_NONE);
+	dtrain_tensor y = attend(graph, t, name, dtrain__norm(graph, t, name, "norm1", x), &attention);
 	x = residual(graph, t, x, y, random, 2 * layer);
-	y = dtrain__norm(graph, t, name, "norm2", x);
-	y = dense(graph, t, name, "mlp.fc1", y, t->inner, t->width + t->inner, t->activation);
-	y = dense(graph, t, name, "mlp.fc2", y, t->width, t->width + t->inner, DTRAIN_ACTIVATION_NONE);
+	y = mlp(graph, t, name, dtrain__norm(graph, t, name, "norm2", x));
 	return residual(graph, t, x, y, random, 2 * layer + 1);
 }
 

@@ -314,8 +314,9 @@ const option_row run_rows[] = {
 	     "`tensor`: N neighbouring ranks compute one model together, for the same samples: each has a part of the "
 	     "heads and of the MLP of every layer, and they add up what both compute (Megatron-LM's tensor "
 	     "parallelism). "
-	     "For GPT-2 and Llama, whose heads, heads of keys and width of the MLP N must divide. The other ranks have "
-	     "other samples: there are ranks / N parts of a batch, and --strategy and --shard are about these. "
+	     "For transformers, whose heads, heads of keys and width of the MLP N must divide, and for the mlp. The "
+	     "other ranks have other samples: there are ranks / N parts of a batch, and --strategy and --shard are "
+	     "about these. "
 	     "`replicate` and `shard` are checked: their product with `tensor` is the number of ranks. A run with "
 	     "`tensor` starts as the same run without does, and has the same losses but for the order of sums. It "
 	     "cannot save or load weights yet.",

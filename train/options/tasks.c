@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "axes.h"
 #include "common/error.h"
 #include "engine/model_choice.h"
 #include "optimizer_options.h"
@@ -128,5 +129,6 @@ engine_job run_options_job(const run_options *options)
 			    .recompute = options->recomputed,
 			    .offload = (engine_offload)options->offload,
 			    .host_threads = (int32_t)options->compute_threads,
-			    .freeze = options->freeze};
+			    .freeze = options->freeze,
+			    .tensor = (int32_t)run_axes_model_ranks(options)};
 }

@@ -57,6 +57,9 @@ static int plan_ranks(dtrain_sync *sync, beton_error *err)
 	if (ranks % shard != 0 || options->plan_shard < 0 || options->plan_rank < 0 || options->plan_rank >= ranks)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: rank %d of %d ranks, with %d ranks to a copy",
 			       options->plan_rank, ranks, shard);
+	if (options->plan_tensor < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %d ranks along the axis \"tensor\"",
+			       options->plan_tensor);
 	sync->num_shards = shard;
 	sync->num_replicas = ranks / shard;
 	return dtrain_params_only_plan(sync->params, err);
@@ -161,6 +164,14 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 	return status == BETON_OK ? dtrain__params_shard(sync->params, &sharding, err) : status;
 }
 
+/* The first rank along each axis. */
+static dtrain__lines planned_lines(const dtrain_sync_options *options)
+{
+	dtrain__lines lines = {.data_axes = 0};
+	lines.model.size = lines.along[DTRAIN_AXIS_TENSOR].size = options->plan_ranks > 0 ? options->plan_tensor : 0;
+	return lines;
+}
+
 int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtrain_sync_options *given,
 		       dtrain_sync **out, beton_error *err)
 {
@@ -209,7 +220,7 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	}
 	sync->options.unit_pattern = NULL; /* borrowed */
 	dtrain__sync_supply_memory(sync);
-	params->lines = mesh ? dtrain__mesh_lines(mesh) : (dtrain__lines){0};
+	params->lines = mesh ? dtrain__mesh_lines(mesh) : planned_lines(&options);
 	params->sync_norms = options.sync_batch_norm;
 	*out = sync;
 	return BETON_OK;
