@@ -58,17 +58,15 @@ const option_row run_rows[] = {
 	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
 	    "training set: .beton files with pictures and labels, or files of tokens; or sets of .beton files "
 	    "(required)",
-	    "The fields are named by --image-field and --label-field. Several files are concatenated into "
-	    "one data set; their fields must be the same. A set of beton-set, NAME.betonset, stands for its shards. "
-	    "With several files, a comma in a name needs a backslash before it. Samples that do not fill a global "
-	    "batch at the end of an epoch are left out; each epoch "
-	    "leaves out different ones.",
+	    "The fields are named by --image-field and --label-field. Several files are concatenated into one data "
+	    "set; their fields must be the same. A set of beton-set, NAME.betonset, stands for its shards. With "
+	    "several files, a comma in a name needs a backslash before it. Samples that do not fill a global batch at "
+	    "the end of an epoch are left out; each epoch leaves out different ones.",
 	    .none = false),
 	TEXT("data-weights", FIXED, data_weights, "X,...", NULL,
 	     "how often to draw from each --data file, relative to the others",
-	     "One number per file. In every 65536 positions each file gets its share, at positions drawn at "
-	     "random. The samples of a file come in passes, as many as needed; each pass is a new permutation of "
-	     "the file.",
+	     "One number per file. In every 65536 positions each file gets its share, at positions drawn at random. "
+	     "The samples of a file come in passes, as many as needed; each pass is a new permutation of the file.",
 	     .none = true, NEEDS(SET, IS("order", "random"))),
 	TEXT("image-field", FIXED, vision.image_field, "NAME", NULL,
 	     "picture field of --data and --val (default: `image`, or the first picture field)",
@@ -96,8 +94,7 @@ const option_row run_rows[] = {
 	ROW("ignore-label", FIXED, OPTION_WHOLE, vision.ignore_label, "N", "0",
 	    "pictures with the label N, which is negative, have no loss; 0 = none",
 	    "As ignore_index of PyTorch's cross_entropy: a rank's loss is the mean over the other pictures of its "
-	    "batch, "
-	    "and an evaluation leaves them out. The log then has no accuracy in training.",
+	    "batch, and an evaluation leaves them out. The log then has no accuracy in training.",
 	    .least = INT32_MIN, .most = 0, .fact = "ignore_label", NEEDS(SET, IS("loss", "cross-entropy"))),
 	REALS("bce-threshold", TOLD, vision.bce_threshold, "X", 1, 0, 1, "0",
 	      "with --loss `bce`, targets above X count as 1, others as 0; 0 = they count as they are",
@@ -115,31 +112,26 @@ const option_row run_rows[] = {
 	ROW("model", FIXED, OPTION_NAME, model, "NAME|FILE", NULL, "%s (required)",
 	    "`airbench94` is airbench94's network for CIFAR-10, for pictures of 9 to 136 pixels a side. Its first "
 	    "layer is computed before the first step, from 5000 pictures that are spread evenly over --data and "
-	    "cropped as in --val. `resnet9` is the network of FFCV's CIFAR-10 example, for "
-	    "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50`, `resnet101` and `resnet152` are "
-	    "version 1.5. The vision "
-	    "transformers `vit-s16` and `vit-b16` have patches of 16 pixels, `vit-ti4` and `vit-mini4` of 4 pixels "
-	    "for small pictures; those with `-plain` have fixed positions and average the patches instead of having "
-	    "a class token. GPT-2's and BERT's models imply --task `lm`. FILE, with a slash or the ending `.json`, is "
-	    "Hugging "
-	    "Face's description of a model, a config.json. For a vision transformer, `\"pool\": \"mean\"` in it is "
-	    "timm's "
-	    "global_pool='avg', and `\"class_token\": false` besides that its class_token=False.",
+	    "cropped as in --val. `resnet9` is the network of FFCV's CIFAR-10 example, for pictures of 11 to 74 pixels "
+	    "a side. `resnet20` is for CIFAR. `resnet50`, `resnet101` and `resnet152` are version 1.5. The vision "
+	    "transformers `vit-s16` and `vit-b16` have patches of 16 pixels, `vit-ti4` and `vit-mini4` of 4 pixels for "
+	    "small pictures; those with `-plain` have fixed positions and average the patches instead of having a "
+	    "class token. GPT-2's and BERT's models imply --task `lm`. FILE, with a slash or the ending `.json`, is "
+	    "Hugging Face's description of a model, a config.json. For a vision transformer, `\"pool\": \"mean\"` in "
+	    "it is timm's global_pool='avg', and `\"class_token\": false` besides that its class_token=False.",
 	    .name_at = run_task_model, .suffix = ".json", .fact = "model"),
 	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, an index of several, or a folder",
 	     "Tensor names are torchvision's, which timm's resnets share, or Hugging Face's; for vision transformers "
-	     "they are timm's, torchvision's or Hugging Face's, and their positions are resized for pictures "
-	     "of another size, as timm "
-	     "does. A prefix `module.`, `_orig_mod.` or `model.` of all names is ignored. Numbers of 16 or 64 bits are "
-	     "converted, and a number that is not finite is an error. If the number of classes differs, the head (the "
-	     "last layer) is initialized as in a new run. "
-	     "Any other tensor that is missing or has another shape is an error. The output and the log list what was "
-	     "loaded and what was not. In a folder of checkpoints the newest one is used, in one without any "
-	     "`model.safetensors` or `model.safetensors.index.json`, or else the shards of PyTorch's "
-	     "HuggingFaceStorageWriter with save_distributed=True (`shard-00001-model-00001-of-00001.safetensors`). "
-	     "An index names files of its folder. Shards are read in place, and whatever is not all of a tensor is an "
-	     "error. In a checkpoint with moving averages, the averages are used. A resumed run has the weights of its "
-	     "checkpoint.",
+	     "they are timm's, torchvision's or Hugging Face's, and their positions are resized for pictures of "
+	     "another size, as timm does. A prefix `module.`, `_orig_mod.` or `model.` of all names is ignored. "
+	     "Numbers of 16 or 64 bits are converted, and a number that is not finite is an error. If the number of "
+	     "classes differs, the head (the last layer) is initialized as in a new run. Any other tensor that is "
+	     "missing or has another shape is an error. The output and the log list what was loaded and what was not. "
+	     "In a folder of checkpoints the newest one is used, in one without any `model.safetensors` or "
+	     "`model.safetensors.index.json`, or else the shards of PyTorch's HuggingFaceStorageWriter with "
+	     "save_distributed=True (`shard-00001-model-00001-of-00001.safetensors`). An index names files of its "
+	     "folder. Shards are read in place, and whatever is not all of a tensor is an error. In a checkpoint with "
+	     "moving averages, the averages are used. A resumed run has the weights of its checkpoint.",
 	     .none = true),
 	TEXT("freeze", TOLD, freeze, "PATTERN[,...]", NULL, "do not train the layers and parameters that match",
 	     "A PATTERN is a shell pattern. It matches a parameter's name, or the part of the name before one of "
@@ -153,32 +145,24 @@ const option_row run_rows[] = {
 	FLAG("evaluate", TOLD, evaluate, "evaluate --init or the newest of --checkpoint on --val; do not train",
 	     "The weights' metadata supply what they have of the model, its classes, --label-field, --loss, "
 	     "--image-size, --mean, --std and --val-ratio; these need not be given. It trains and saves nothing. "
-	     "Training options such as "
-	     "--data and --epochs are not needed."),
+	     "Training options such as --data and --epochs are not needed."),
 	SWITCH("plan", TOLD, plan, plans, "full", "print the memory that the run needs, and exit; full: all items",
 	       "The list has a rank's parameters, gradients, optimizer state and activations, the units of parameters "
-	       "that "
-	       "are gathered or on their way to a shard, and what the rank sends in a step. Tables tell the same for "
-	       "each "
-	       "`--strategy`, if there are several ranks, and for each `--recompute`. Then come the largest tensors "
-	       "that "
-	       "are alive in the step with the most bytes; with `full` all of them, and each step of the program with "
-	       "its "
-	       "bytes. Neither --epochs nor --steps is needed. dtrain-plan(1) needs neither data nor ranks. It writes "
-	       "nothing: `--checkpoint`, `--log` and `--tensorboard` stay as they are.",
+	       "that are gathered or on their way to a shard, and what the rank sends in a step. Tables tell the same "
+	       "for each `--strategy`, if there are several ranks, and for each `--recompute`. Then come the largest "
+	       "tensors that are alive in the step with the most bytes; with `full` all of them, and each step of the "
+	       "program with its bytes. Neither --epochs nor --steps is needed. dtrain-plan(1) needs neither data nor "
+	       "ranks. It writes nothing: `--checkpoint`, `--log` and `--tensorboard` stay as they are.",
 	       NEEDS(SET, IS("strategy", STRATEGY_TOGETHER " local"))),
 	FLAG("overlap", TOLD, overlap,
 	     "measure what communication the ranks wait for, and what would hide it, and exit",
 	     "Some steps on made-up samples are measured, on all ranks; they update nothing. For each unit of "
 	     "parameters the table has the bytes of its transfer, when its gradients were complete, when the transfer "
-	     "began and "
-	     "ended, how long the step waited for it, and what was computed meanwhile. The cost of transfers, a "
-	     "latency "
-	     "and a time for each byte, is fitted to these times. Then the step is simulated with units of other "
-	     "sizes, "
-	     "another order, and transfers in more or fewer lanes. It writes nothing: `--checkpoint`, `--log` and "
-	     "`--tensorboard` stay as they are. Needs several ranks, and a strategy whose ranks "
-	     "take each step together, but neither --epochs nor --steps. On a busy machine the measured and the "
+	     "began and ended, how long the step waited for it, and what was computed meanwhile. The cost of "
+	     "transfers, a latency and a time for each byte, is fitted to these times. Then the step is simulated with "
+	     "units of other sizes, another order, and transfers in more or fewer lanes. It writes nothing: "
+	     "`--checkpoint`, `--log` and `--tensorboard` stay as they are. Needs several ranks, and a strategy whose "
+	     "ranks take each step together, but neither --epochs nor --steps. On a busy machine the measured and the "
 	     "simulated times differ; if it is more than twofold, a warning says so.",
 	     NEEDS(SET, IS("strategy", STRATEGY_TOGETHER))),
 	ROW("classes", FREE, OPTION_WHOLE, vision.classes, "N", NULL,
@@ -208,12 +192,10 @@ const option_row run_rows[] = {
 	      "divide a step into V deterministic shards: the same bits on any number of ranks; 0 = off",
 	      "A shard is a batch of --batch-size samples, and each rank computes V / ranks of them in a step, which "
 	      "replaces --accumulate. The gradients of the shards are added up in one order, so that weights and "
-	      "losses "
-	      "do not depend on the number of ranks or on --strategy, also when a run is resumed with others. V is a "
-	      "power of two. Implies --deterministic. On the device `cpu` sums also depend on the number of compute "
-	      "threads: a rank has 1 / V of its machine's cores, or --threads, which must then be the same in all "
-	      "runs. "
-	      "--bucket-mb, --unit-mb and --unit-pattern do not go with it."),
+	      "losses do not depend on the number of ranks or on --strategy, also when a run is resumed with others. V "
+	      "is a power of two. Implies --deterministic. On the device `cpu` sums also depend on the number of "
+	      "compute threads: a rank has 1 / V of its machine's cores, or --threads, which must then be the same in "
+	      "all runs. --bucket-mb, --unit-mb and --unit-pattern do not go with it."),
 
 	GROUP("Ranks and device", NULL),
 	WHOLE("world-size", TOLD, world_size, "N", 1, DTRAIN_MAX_RANKS, "1", "start N ranks on this machine",
@@ -236,12 +218,10 @@ const option_row run_rows[] = {
 	     "results that backward computes again to save memory: none, selective, full, or the first N blocks",
 	     "`selective`: ops without products that move few bytes (norms, activations, gates, dropout), where "
 	     "backward has their inputs in any case. `full`: everything but the inputs of blocks (a transformer's "
-	     "layers, a ResNet's residual blocks), which takes up to a third more products. N: the same for the "
-	     "first N blocks, as Megatron-LM's method `block`, and for everything before them; N above their number "
-	     "is "
-	     "an error. The last block, "
-	     "whose backward begins at once, is never computed again. The results have the same bits. `--plan` "
-	     "prints the memory of each.",
+	     "layers, a ResNet's residual blocks), which takes up to a third more products. N: the same for the first "
+	     "N blocks, as Megatron-LM's method `block`, and for everything before them; N above their number is an "
+	     "error. The last block, whose backward begins at once, is never computed again. The results have the same "
+	     "bits. `--plan` prints the memory of each.",
 	     .name_at = engine_recompute_name),
 	CHOICE("offload", TOLD, offload, "NAME", engine_offload_names, "none",
 	       "data that a GPU leaves in the memory of the host: %s",
@@ -251,12 +231,10 @@ const option_row run_rows[] = {
 	       "of all units are complete. AdamW with 16-bit types then takes 6 bytes of the GPU for each parameter, "
 	       "not 18. Not with --lookahead, --ema, --reproducible and the strategies `local` and `async`. "
 	       "`activations`: each activation that backward reads and that takes more than a hundredth of the largest "
-	       "one's "
-	       "bytes, except the last two. They go to the host when forward has used them, and come back before "
+	       "one's bytes, except the last two. They go to the host when forward has used them, and come back before "
 	       "backward's first use; the results have the same bits. With --recompute it is the activations that are "
 	       "kept. `both`: both. `parameters`: all of `optimizer`, and what ops read of the parameters. Each unit "
-	       "of "
-	       "--strategy comes to the GPU ahead of its use, for forward and again for backward, and its gradients "
+	       "of --strategy comes to the GPU ahead of its use, for forward and again for backward, and its gradients "
 	       "leave when they are complete, so that the GPU has the units in use alone. --prefetch-mb and "
 	       "--keep-gathered then apply to every strategy. With a sharding strategy the host of each rank has its "
 	       "shard, and a unit is gathered when the shards have come. `all`: parameters and activations."),
@@ -306,26 +284,22 @@ const option_row run_rows[] = {
 	WHOLE("shard", TOLD, shard, "N", 0, DTRAIN_MAX_RANKS, "0",
 	      "neighbouring ranks that share one copy of the parameters; 0 = all, with hsdp the ranks of a machine",
 	      "With any sharding strategy. The number of ranks must be a multiple of N. There are ranks / N copies; "
-	      "the "
-	      "ranks that have the same shard of different copies add up only its gradients.",
+	      "the ranks that have the same shard of different copies add up only its gradients.",
 	      NEEDS(USED, IS("strategy", STRATEGY_SHARDS))),
 	TEXT("mesh", FREE, mesh, "AXIS=N[,AXIS=N...]", NULL,
 	     "how the ranks divide data and model: tensor=N, replicate=N, shard=N",
 	     "`tensor`: N neighbouring ranks compute one model together, for the same samples: each has a part of the "
 	     "heads and of the MLP of every layer, and they add up what both compute (Megatron-LM's tensor "
-	     "parallelism). "
-	     "For transformers, whose heads, heads of keys and width of the MLP N must divide, and for the mlp. The "
-	     "other ranks have other samples: there are ranks / N parts of a batch, and --strategy and --shard are "
-	     "about these. "
-	     "`replicate` and `shard` are checked: their product with `tensor` is the number of ranks. A run with "
-	     "`tensor` starts as the same run without does, and has the same losses but for the order of sums. It "
-	     "cannot save or load weights yet.",
+	     "parallelism). For transformers, whose heads, heads of keys and width of the MLP N must divide, and for "
+	     "the mlp. The other ranks have other samples: there are ranks / N parts of a batch, and --strategy and "
+	     "--shard are about these. `replicate` and `shard` are checked: their product with `tensor` is the number "
+	     "of ranks. A run with `tensor` starts as the same run without does, and has the same losses but for the "
+	     "order of sums. It cannot save or load weights yet.",
 	     .none = true),
 	REALS("unit-mb", TOLD, unit_mb, "X", 1, 0, 65536, "0",
 	      "MiB of parameters that are gathered together; 0 = a block of the model",
 	      "For sharding strategies. A block is a layer of a transformer or a stage of a ResNet. A parameter is in "
-	      "one "
-	      "unit, so a unit may be larger.",
+	      "one unit, so a unit may be larger.",
 	      NEEDS(GIVEN, IS("strategy", STRATEGY_SHARDS))),
 	FLAG("tune-units", FREE, tune_units, "choose --bucket-mb or --unit-mb from a few steps before the first",
 	     "Steps are measured as with --overlap, with the default units. The size from a sixteenth to four times "
@@ -336,25 +310,21 @@ const option_row run_rows[] = {
 	     NEEDS(GIVEN, IS("strategy", STRATEGY_TOGETHER))),
 	TEXT("unit-pattern", TOLD, unit_pattern, "PATTERN", NULL, "modules whose parameters are gathered together",
 	     "For sharding strategies, in place of blocks. PATTERN is a shell pattern that matches the names of "
-	     "modules, "
-	     "which are the names of parameters without their last part. `transformer.h.*` makes a unit of each layer "
-	     "of a "
-	     "GPT-2, `layer[1-4].*` of each block of a ResNet. The parameters between two such modules are a unit, "
-	     "too.",
+	     "modules, which are the names of parameters without their last part. `transformer.h.*` makes a unit of "
+	     "each layer of a GPT-2, `layer[1-4].*` of each block of a ResNet. The parameters between two such modules "
+	     "are a unit, too.",
 	     NEEDS(GIVEN, IS("strategy", STRATEGY_SHARDS))),
 	REALS("prefetch-mb", FREE, prefetch_mb, "X", 1, 0, 65536, "64",
 	      "MiB of units that are gathered ahead of use; 0 = none",
 	      "For zero3 and hsdp, and with --offload parameters. The next unit is gathered ahead in any case, unless "
-	      "X "
-	      "is 0.",
+	      "X is 0.",
 	      NEEDS(GIVEN, IS("strategy", "zero3 fsdp hsdp"), IS("offload", OFFLOAD_UNITS))),
 	FLAG("keep-gathered", FREE, keep_gathered, "keep units gathered from forward to backward",
 	     "For zero3 and hsdp, and with --offload parameters: a third less traffic, and as much memory as zero2.",
 	     NEEDS(GIVEN, IS("strategy", "zero3 fsdp hsdp"), IS("offload", OFFLOAD_UNITS))),
 	FLAG("accumulate-locally", FREE, accumulate_locally, "with --accumulate, reduce gradients once a step",
 	     "For zero2, zero3 and hsdp, which otherwise reduce the gradients of each batch, so that a rank has "
-	     "gradients "
-	     "of its shards only. `ddp` and `zero1` always reduce once.",
+	     "gradients of its shards only. `ddp` and `zero1` always reduce once.",
 	     RULES(OWN(NEEDS, GIVEN, LIST(IS("strategy", "zero2 zero3 fsdp hsdp")), .early = false),
 		   OWN(NEEDS, GIVEN, LIST(ABOVE("accumulate", 1)), .early = false))),
 	FLAG("sync-batch-norm", TOLD, sync_batch_norm, "batch norm over the batches of all ranks together",
@@ -365,10 +335,9 @@ const option_row run_rows[] = {
 	CHOICE("buffers", TOLD, buffers, "HOW", buffers, "average",
 	       "%s: which of the ranks' running statistics evaluations and checkpoints use",
 	       "Each rank's batch norms collect running statistics of its own batches. `average`: the mean of the "
-	       "ranks'. `broadcast`: rank 0's, as with PyTorch's broadcast_buffers; PyTorch sends them before "
-	       "each forward, but no training step reads them, so they are sent when they are needed. `own`: each "
-	       "rank evaluates with its own, and a checkpoint has rank 0's, which all ranks get when a run is "
-	       "resumed.",
+	       "ranks'. `broadcast`: rank 0's, as with PyTorch's broadcast_buffers; PyTorch sends them before each "
+	       "forward, but no training step reads them, so they are sent when they are needed. `own`: each rank "
+	       "evaluates with its own, and a checkpoint has rank 0's, which all ranks get when a run is resumed.",
 	       NEEDS(GIVEN, IS("strategy", STRATEGY_TOGETHER " local"))),
 	WHOLE("local-steps", TOLD, local_steps, "N", 1, RUN_STEPS_MAX, "500",
 	      "with --strategy `local`, steps between two synchronizations",
@@ -389,8 +358,7 @@ const option_row run_rows[] = {
 	WHOLE("staleness", TOLD, staleness, "N", 0, 1000000000, "8",
 	      "with --strategy `async`, batches that a worker may be ahead of the slowest; 0 = synchronous",
 	      "With 0 the gradients of all workers make one step, as with `ddp`. Otherwise each worker's gradients are "
-	      "a "
-	      "step of their own.",
+	      "a step of their own.",
 	      NEEDS(GIVEN, IS("strategy", "async"))),
 	CHOICE("compress", TOLD, compress, "METHOD", compressions, "none",
 	       "%s: what ranks send in place of gradients in F32",
@@ -399,12 +367,10 @@ const option_row run_rows[] = {
 	       "of 256. `topk`: the largest of each bucket alone. `powersgd`: of each weight, seen as a matrix of its "
 	       "first dimension and the rest, two narrow matrices (Vogels et al. 2019). These three are for ddp, and "
 	       "for the sums over several copies with --shard. The rest of the gradients is added to the gradients of "
-	       "the "
-	       "next step, in extra memory as large as the "
-	       "gradients, and is saved in checkpoints; each rank writes a part. A run that is resumed with "
-	       "another METHOD or --powersgd-min-rate, on another number of copies of the parameters (`ddp`: of "
-	       "ranks; else of ranks / --shard), with shards that cut other matrices, or with another product of ranks "
-	       "and --accumulate, begins without it and says so."),
+	       "the next step, in extra memory as large as the gradients, and is saved in checkpoints; each rank "
+	       "writes a part. A run that is resumed with another METHOD or --powersgd-min-rate, on another number of "
+	       "copies of the parameters (`ddp`: of ranks; else of ranks / --shard), with shards that cut other "
+	       "matrices, or with another product of ranks and --accumulate, begins without it and says so."),
 	REALS("compress-ratio", TOLD, compress_ratio, "X", 1, 1e-6, 1, "0.01", "share of gradients that `topk` sends",
 	      NULL, NEEDS(GIVEN, IS("compress", "topk"))),
 	FLAG("no-error-feedback", TOLD, no_error_feedback, "drop what `int8`, `topk` and `powersgd` do not send", NULL,
@@ -414,8 +380,7 @@ const option_row run_rows[] = {
 	WHOLE("powersgd-start", TOLD, powersgd_start, "N", 0, RUN_STEPS_MAX, "1000",
 	      "steps before `powersgd` begins; until then gradients are sent as they are",
 	      "Gradients of the first steps are approximated badly. On a GPU, steps are captured from then on. A "
-	      "resumed run "
-	      "goes on counting, on any number of ranks above one.",
+	      "resumed run goes on counting, on any number of ranks above one.",
 	      NEEDS(GIVEN, IS("compress", "powersgd"))),
 	REALS("powersgd-min-rate", TOLD, powersgd_min_rate, "X", 1, 1e-6, 1e6, "2",
 	      "compress only matrices that become X times smaller, and more", NULL,
@@ -459,10 +424,9 @@ const option_row run_rows[] = {
 	      "factor on the learning rate at each of --milestones", NULL, NEEDS(GIVEN, IS("schedule", "step"))),
 	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX, NULL,
 	      "learning rate of the warm-up's first step (default: --lr / warm-up steps)",
-	      "The rate rises linearly from there and reaches --lr at the first step after the warm-up. By default "
-	      "it reaches --lr at the last step of the warm-up. --lr / (warm-up steps + 1) gives nanoGPT's warm-up. A "
-	      "warm-up is required. If the warm-up rounds to no "
-	      "steps, the run starts at --lr.",
+	      "The rate rises linearly from there and reaches --lr at the first step after the warm-up. By default it "
+	      "reaches --lr at the last step of the warm-up. --lr / (warm-up steps + 1) gives nanoGPT's warm-up. A "
+	      "warm-up is required. If the warm-up rounds to no steps, the run starts at --lr.",
 	      NEEDS(USED, SET("warmup-epochs"), SET("warmup-steps"), SET("warmup-share"))),
 	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "0", "learning rate at the end of the schedule",
 	      "`constant` and `step` do not use it."),
@@ -500,13 +464,11 @@ const option_row run_rows[] = {
 	      "These are the parameters of one dimension. Their weight decay is divided by the factor, so a step "
 	      "decays them as much as the other parameters."),
 	NUMBER("clip-norm", TOLD, clip_norm, 0, FLT_MAX, "0", "clip gradients to this norm; 0 = no clipping",
-	       "As torch.nn.utils.clip_grad_norm_: if the norm of all gradients is larger than X, they are "
-	       "multiplied by X / (norm + 1e-6). The gradients are the means over the ranks, without the loss scale "
-	       "of `fp16`. The log has the norm of each step, with this option or without it; lines that are printed "
-	       "have "
-	       "it with this option or a log. If the norm is infinite, "
-	       "finite gradients become 0 and infinite ones NaN. If the norm is NaN, all gradients become NaN. With "
-	       "`fp16` such a step is skipped."),
+	       "As torch.nn.utils.clip_grad_norm_: if the norm of all gradients is larger than X, they are multiplied "
+	       "by X / (norm + 1e-6). The gradients are the means over the ranks, without the loss scale of `fp16`. "
+	       "The log has the norm of each step, with this option or without it; lines that are printed have it with "
+	       "this option or a log. If the norm is infinite, finite gradients become 0 and infinite ones NaN. If the "
+	       "norm is NaN, all gradients become NaN. With `fp16` such a step is skipped."),
 	CHOICE("clip-norm-type", TOLD, clip_norm_type, "TYPE", norms, "2", "norm of --clip-norm and of the log: %s",
 	       "The root of the sum of squares, the sum of magnitudes, or the largest magnitude.",
 	       RULES(OWN(NEEDS, GIVEN, LIST(SET("clip-norm"), SET("log"), SET("tensorboard")),
@@ -551,8 +513,7 @@ const option_row run_rows[] = {
 	      "share of the values that training of a transformer sets to 0 (default: the model's)",
 	      "It applies to the sum of the embeddings, the probabilities of attention, and the outputs of attention "
 	      "and MLP of each layer. Which values, depends on --seed, the step and the place in the global batch, not "
-	      "on the "
-	      "number of ranks."),
+	      "on the number of ranks."),
 	REALS("drop-path", TOLD, vision.drop_path, "P", 1, 0, 0.999, NULL,
 	      "stochastic depth: how often the last layer of a vision transformer is left out (default: the model's)",
 	      "Attention and MLP of layer i of n, from 0, are left out of a picture with the probability P * i / (n - "
@@ -654,11 +615,10 @@ const option_row run_rows[] = {
 	       "torchvision's value `random` and timm's mode `pixel`."),
 	REALS("mixup", TOLD, vision.mixup, "ALPHA", 1, 0, 1000, "0",
 	      "mix pictures and labels within each training batch; 0 = no MixUp",
-	      "MixUp (Zhang et al. 2018), with the meaning of alpha in timm and torchvision. For each batch a "
-	      "share s is drawn from Beta(ALPHA, ALPHA). Each picture becomes s * itself + (1 - s) * another "
-	      "picture of the batch. The loss is s * the loss of its own label + (1 - s) * the loss of the other "
-	      "label. Pictures are mixed after all other operations. The log has the loss of the mixed labels. "
-	      "Evaluation does not mix."),
+	      "MixUp (Zhang et al. 2018), with the meaning of alpha in timm and torchvision. For each batch a share s "
+	      "is drawn from Beta(ALPHA, ALPHA). Each picture becomes s * itself + (1 - s) * another picture of the "
+	      "batch. The loss is s * the loss of its own label + (1 - s) * the loss of the other label. Pictures are "
+	      "mixed after all other operations. The log has the loss of the mixed labels. Evaluation does not mix."),
 	REALS("cutmix", TOLD, vision.cutmix, "ALPHA", 1, 0, 1000, "0",
 	      "paste a box of another picture into each training picture; 0 = no CutMix",
 	      "CutMix (Yun et al. 2019). For each batch the box's place is drawn, and its share of the area is "
@@ -718,9 +678,8 @@ const option_row run_rows[] = {
 	GROUP("Output", NULL),
 	/* torchrun matches abbreviations of its own options, such as --log-dir. */
 	PATH("log", FREE, log, "FILE", "append a line of JSON for each step and evaluation",
-	     "See LOG. Without --resume the file must be new or empty. With --resume an existing file must begin "
-	     "with a line of a log. When a run with a log is resumed, an empty name means none. The reader of a FIFO "
-	     "is "
+	     "See LOG. Without --resume the file must be new or empty. With --resume an existing file must begin with "
+	     "a line of a log. When a run with a log is resumed, an empty name means none. The reader of a FIFO is "
 	     "waited for, for half of --timeout.",
 	     .none = true, .alias = "log-file"),
 	WHOLE("log-every", FREE, log_every, "N", 1, RUN_STEPS_MAX, "1", "log every N-th step and the last one",
@@ -738,17 +697,13 @@ const option_row run_rows[] = {
 	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "1", "evaluate every N epochs, and at the end", NULL),
 	WHOLE("eval-every", TOLD, eval_every, "N", 0, RUN_STEPS_MAX, "0", "also evaluate every N steps; 0 = no",
 	      "Training goes on as without it. Besides its samples an evaluation costs the start of its loader, some "
-	      "0.03 ms. "
-	      "With --keep-best the best of these evaluations is kept, too.",
+	      "0.03 ms. With --keep-best the best of these evaluations is kept, too.",
 	      NEEDS(USED, SET("val"))),
 	WHOLE("eval-batches", TOLD, eval_batches, "N", 0, RUN_STEPS_MAX, "0",
 	      "evaluate N batches of each rank, spread evenly over --val; 0 = the whole --val",
-	      "The K samples of S have the numbers 0, S / K, 2 S / K and so on, rounded down. They are "
-	      "the "
-	      "same each time, and with another number of ranks or --batch-size others. With "
-	      "--reproducible, N batches of each of its shards are evaluated, which are the same samples on any number "
-	      "of "
-	      "ranks.",
+	      "The K samples of S have the numbers 0, S / K, 2 S / K and so on, rounded down. They are the same each "
+	      "time, and with another number of ranks or --batch-size others. With --reproducible, N batches of each "
+	      "of its shards are evaluated, which are the same samples on any number of ranks.",
 	      NEEDS(USED, SET("val"))),
 	FLAG("val-per-class", TOLD, val_per_class, "also log the accuracy of each class",
 	     "The record of each evaluation has a list `val_classes`. With --evaluate the list is printed.",
@@ -767,9 +722,8 @@ const option_row run_rows[] = {
 	     NEEDS(SET, SET("checkpoint"))),
 	FLAG("keep-best", TOLD, keep_best, "also keep the checkpoint with the best evaluation on --val, as DIR/best",
 	     "The best one has the highest top-1; with several labels (--loss `bce`) the highest F1, with --loss `mse` "
-	     "and --task `lm` the lowest loss. Among equal ones it keeps the first. `best` is a link to "
-	     "the checkpoint's folder. It does not count for --keep-checkpoints, and is kept until a better one "
-	     "is saved.",
+	     "and --task `lm` the lowest loss. Among equal ones it keeps the first. `best` is a link to the "
+	     "checkpoint's folder. It does not count for --keep-checkpoints, and is kept until a better one is saved.",
 	     RULES(OWN(NEEDS_ALL, USED, LIST(SET("checkpoint"), SET("val")), .early = false))),
 	SWITCH("resume", FREE, resume, resumes, "auto",
 	       "continue from the newest checkpoint of --checkpoint, with its options; auto: or start a new run",
