@@ -20,7 +20,7 @@ typedef enum family {
 	CODES,     /* QUANTIZE, and DEQUANTIZE of what it made; so the next */
 	PAIRS,
 	COLUMNS,
-	BIASED_GELU, /* one after the other, in the layouts that the device has between two ops */
+	ACTIVATED, /* a convolution, its bias and an activation, in the layouts that the device has between two ops */
 } family;
 
 /* Spoilt gradients that a scaler finds. */
@@ -43,7 +43,8 @@ typedef struct op_case {
 	double scale;                   /* of the scaler; the weight of LOOKAHEAD */
 	double good;                    /* its count of good steps */
 	spoil spoil;                    /* of SCALER; SGD and UPDATE take anything but NOTHING as a step to leave out */
-	dtrain_op_kind kind;            /* of EXAMPLE, UPDATE, and of cases that a device may lack */
+	bool tanh;                      /* of the GELU of ACTIVATED */
+	dtrain_op_kind kind;            /* of EXAMPLE, UPDATE, ACTIVATED, and of cases that a device may lack */
 	const dtrain__op_case *example; /* the same */
 	bool relu, residual;            /* of NORM_SYNC, as the next */
 	bool shared;                    /* other ranks have their part in the statistics */

@@ -11,9 +11,16 @@
 
 /* Ops whose gradient is not what a backward op makes. */
 static const op_case op_cases[] = {
-	{BIASED_GELU, {2, 16, 4, 4}, .bound = 2e-6},
-	{BIASED_GELU, {3, 5, 3, 7}, .bound = 2e-6},
-	{BIASED_GELU, {2, 24, 5, 5}, .bound = 2e-6},
+	{ACTIVATED, {2, 16, 4, 4}, .kind = DTRAIN_OP_RELU, .bound = 2e-6},
+	{ACTIVATED, {3, 5, 3, 7}, .kind = DTRAIN_OP_RELU, .bound = 2e-6},
+	{ACTIVATED, {1, 27, 5, 3}, .kind = DTRAIN_OP_RELU, .bound = 2e-6},
+	{ACTIVATED, {2, 16, 4, 4}, .kind = DTRAIN_OP_GELU, .bound = 2e-6},
+	{ACTIVATED, {3, 5, 3, 7}, .kind = DTRAIN_OP_GELU, .bound = 2e-6},
+	{ACTIVATED, {2, 24, 5, 5}, .kind = DTRAIN_OP_GELU, .bound = 2e-6},
+	{ACTIVATED, {2, 16, 4, 4}, .kind = DTRAIN_OP_GELU, .tanh = true, .bound = 2e-6},
+	{ACTIVATED, {1, 27, 5, 3}, .kind = DTRAIN_OP_GELU, .tanh = true, .bound = 2e-6},
+	{ACTIVATED, {2, 16, 4, 4}, .kind = DTRAIN_OP_SILU, .bound = 2e-6},
+	{ACTIVATED, {3, 27, 3, 7}, .kind = DTRAIN_OP_SILU, .bound = 2e-6},
 	{LOSS, {4, 10}, .bound = 2e-6},
 	{LOSS, {3, 7}, .smoothing = 0.1, .bound = 2e-6},
 	{LOSS, {1, 1}, .smoothing = 0.3, .bound = 2e-6},

@@ -301,26 +301,54 @@ static dtrain_op_attrs attrs_of(const op_case *c)
 	}
 }
 
-static int run_biased_gelu(setting *s, const dtrain_op_attrs *a, beton_error *err)
+static dtrain_op_kind backward_of(dtrain_op_kind activation)
 {
-	if (!s->count) {
-		s->output = 3;
-		s->output_gradient = 2;
-		dtrain_shape x = shape4(s->c->x), channels = dtrain_shape_of(1, &s->c->x[1]);
-		input(s, "x", ACTIVATION, x, -2, 2);
-		input(s, "b", PARAMETER, channels, -1, 1);
-		input(s, "d_y", ACTIVATION, x, -1, 1);
-		result(s, "y", ACTIVATION, x, -1);
-		result(s, "d_x", ACTIVATION, x, 0);
-		result(s, "d_b", PARAMETER, channels, 1);
-		add_tensor(s, "biased", ACTIVATION, x, false);
-		add_tensor(s, "d_biased", ACTIVATION, x, false);
-	}
-	RUN(DTRAIN_OP_CHANNEL_BIAS, LIST(0, 1), LIST(6));
-	RUN(DTRAIN_OP_GELU, LIST(6), LIST(3));
-	RUN(DTRAIN_OP_GELU_BWD, LIST(6, 2), LIST(7));
-	RUN(DTRAIN_OP_CHANNEL_BIAS_BWD, LIST(7), LIST(5));
-	RUN(DTRAIN_OP_GELU_BWD, LIST(6, 2), LIST(4));
+	return activation == DTRAIN_OP_RELU   ? DTRAIN_OP_RELU_BWD
+	       : activation == DTRAIN_OP_GELU ? DTRAIN_OP_GELU_BWD
+					      : DTRAIN_OP_SILU_BWD;
+}
+
+static void add_activated(setting *s)
+{
+	dtrain_shape x = shape4(s->c->x), channels = dtrain_shape_of(1, &s->c->x[1]),
+		     kernel = dtrain_shape_of(4, (int64_t[]){s->c->x[1], s->c->x[1], 1, 1});
+	double most = 2 / sqrt((double)s->c->x[1]);
+	s->output = 4;
+	s->output_gradient = 3;
+	input(s, "x", ACTIVATION, x, -1, 1);
+	input(s, "w", WEIGHT, kernel, -most, most);
+	input(s, "b", PARAMETER, channels, -1, 1);
+	input(s, "d_y", ACTIVATION, x, -1, 1);
+	result(s, "y", ACTIVATION, x, -1);
+	result(s, "d_x", ACTIVATION, x, 0);
+	result(s, "d_w", PARAMETER, kernel, 1);
+	result(s, "d_b", PARAMETER, channels, 2);
+	result(s, "plain d_biased", ACTIVATION, x, -1);
+	add_tensor(s, "convolved", ACTIVATION, x, false);
+	add_tensor(s, "biased", ACTIVATION, x, false);
+	add_tensor(s, "activated", ACTIVATION, x, false);
+	add_tensor(s, "d_biased", ACTIVATION, x, false);
+}
+
+static int run_activated(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	const dtrain_op_kind kind = s->c->kind, back = backward_of(kind);
+	const dtrain_op_attrs window = {.window = {.stride = {1, 1}}}, activation = {.gelu = {.tanh = s->c->tanh}};
+	const int read = kind == DTRAIN_OP_RELU ? 11 : 10; /* of the forward pass, by the backward one */
+	if (!s->count)
+		add_activated(s);
+	a = &window;
+	RUN(DTRAIN_OP_CONV2D, LIST(0, 1), LIST(9));
+	RUN(DTRAIN_OP_CHANNEL_BIAS, LIST(9, 2), LIST(10));
+	a = &activation;
+	RUN(kind, LIST(10), LIST(4));
+	RUN(kind, LIST(10), LIST(11));
+	RUN(back, LIST(read, 3), LIST(8));
+	RUN(back, LIST(read, 3), LIST(12));
+	a = &window;
+	RUN(DTRAIN_OP_CHANNEL_BIAS_BWD, LIST(12), LIST(7));
+	RUN(DTRAIN_OP_CONV2D_BWD_DATA, LIST(12, 1), LIST(5));
+	RUN(DTRAIN_OP_CONV2D_BWD_WEIGHT, LIST(0, 12), LIST(6));
 	return BETON_OK;
 }
 
@@ -600,17 +628,9 @@ static int run_columns(setting *s, const dtrain_op_attrs *a, beton_error *err)
 }
 
 static int (*const families[])(setting *s, const dtrain_op_attrs *a, beton_error *err) = {
-	[LOSS] = run_loss,
-	[SGD] = run_sgd,
-	[UPDATE] = run_update,
-	[LOOKAHEAD] = run_lookahead,
-	[NORMALIZE] = run_normalize,
-	[SCALER] = run_scaler,
-	[CODES] = run_codes,
-	[PAIRS] = run_pairs,
-	[COLUMNS] = run_columns,
-	[NORM_SYNC] = run_norm,
-	[BIASED_GELU] = run_biased_gelu,
+	[LOSS] = run_loss,           [SGD] = run_sgd,        [UPDATE] = run_update,       [LOOKAHEAD] = run_lookahead,
+	[NORMALIZE] = run_normalize, [SCALER] = run_scaler,  [CODES] = run_codes,         [PAIRS] = run_pairs,
+	[COLUMNS] = run_columns,     [NORM_SYNC] = run_norm, [ACTIVATED] = run_activated,
 };
 
 /* ---- settings ---- */

@@ -8,7 +8,7 @@
 #include "op_case.h"
 
 #define MAX_TENSORS 24
-#define MAX_OPS 8
+#define MAX_OPS 9
 
 typedef enum tensor_kind {
 	ACTIVATION, /* of the type that the op computes in */

@@ -32,7 +32,7 @@ static double normalised_error(const double *values, const double *right, int64_
 /* Whether the case has an op that reads a rounded result of another one. */
 static bool rounds_twice(const op_case *c)
 {
-	return c->family == BIASED_GELU || c->kind == DTRAIN_OP_ATTENTION || c->kind == DTRAIN_OP_ATTENTION_DROPOUT ||
+	return c->family == ACTIVATED || c->kind == DTRAIN_OP_ATTENTION || c->kind == DTRAIN_OP_ATTENTION_DROPOUT ||
 	       c->kind == DTRAIN_OP_LINEAR_XENT || c->kind == DTRAIN_OP_LINEAR_XENT_BIAS ||
 	       (c->kind == DTRAIN_OP_LINEAR && c->example && c->example->attrs.linear.activation);
 }
@@ -48,11 +48,13 @@ static double bound_of(const setting *s, const tensor *t, bool tf32)
 	/* Its products are BF16 whatever the type of the parameters. */
 	if (s->c->kind == DTRAIN_OP_MUON && !s->caps.host_memory)
 		return BF16_BOUND;
+	/* Three results of ACTIVATED are rounded one after the other. */
 	if (half && rounded)
-		return s->dtype == DTRAIN_F16 ? F16_BOUND : BF16_BOUND;
+		return (s->c->family == ACTIVATED ? 2 : 1) * (s->dtype == DTRAIN_F16 ? F16_BOUND : BF16_BOUND);
 	if (half)
 		return fmax(bound, HALF_SUM_BOUND);
-	return tf32 && s->c->example && dtrain__op_rules_of(s->c->kind)->flops ? TF32_BOUND : bound;
+	bool product = s->c->family == ACTIVATED || (s->c->example && dtrain__op_rules_of(s->c->kind)->flops);
+	return tf32 && product ? TF32_BOUND : bound;
 }
 
 static void compare(const setting *got, const setting *right, bool tf32)
