@@ -10,11 +10,11 @@
 #include "feed.h"
 #include "task.h"
 
-/* Step metrics of a step, summed over its runs and over the ranks. */
+/* Step metrics of a step, summed over its micro-batches and over the ranks. */
 enum {
-	ENGINE_STEP_METRIC_LOSS = 0, /* each run adds the mean over its batch */
+	ENGINE_STEP_METRIC_LOSS = 0, /* each micro-batch adds the mean over its batch */
 	ENGINE_STEP_METRIC_STOP = 1, /* above 0: some rank got a stop request */
-	ENGINE_STEP_METRIC_HITS = 2, /* each run adds the mean over its batch */
+	ENGINE_STEP_METRIC_HITS = 2, /* each micro-batch adds the mean over its batch */
 };
 
 typedef enum engine_precision {

@@ -116,7 +116,7 @@ int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_da
 	engine->api->caps(device, &engine->caps);
 	engine->staged = !engine->caps.host_memory;
 	engine->strategy = *sync;
-	engine->strategy.accumulates = job->runs > 1;
+	engine->strategy.accumulates = job->micro_batches > 1;
 	engine->strategy.deterministic_shards = job->deterministic_shards;
 	return open_stream(engine, err);
 }

@@ -71,7 +71,7 @@ int engine_example_open(engine_example *out, const engine_example_options *optio
 				.model = options->model,
 				.transformer = transformer,
 				.batch_size = options->batch_size,
-				.runs = 1,
+				.micro_batches = 1,
 				.dropout = -1,
 				.label_smoothing = reads_text ? 0 : 0.1};
 	out->data.classes = reads_text ? transformer->vocabulary : options->classes ? options->classes : CLASSES;

@@ -61,10 +61,10 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 	return BETON_OK;
 }
 
-/* A run that is one of several keeps its batch until the next one has been copied. */
+/* A micro-batch that is one of several keeps its batch until the next one has been copied. */
 void engine_set_leases(const engine_rank *engine, bool training, beton_loader_options *loader)
 {
-	if (!engine->staged && (!training || engine->job.runs == 1))
+	if (!engine->staged && (!training || engine->job.micro_batches == 1))
 		loader->batches_leased = 1;
 }
 

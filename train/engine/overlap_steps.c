@@ -9,7 +9,7 @@ static int measure_step(engine_rank *engine, engine_stepper *stepper, int64_t nu
 {
 	engine_step_result result;
 	int status = BETON_OK;
-	for (int i = 0; i < engine->job.runs && status == BETON_OK; i++)
+	for (int i = 0; i < engine->job.micro_batches && status == BETON_OK; i++)
 		status = engine_stepper_launch(stepper, NULL, number, 0, 0, err);
 	if (status == BETON_OK)
 		status = engine_stepper_settle(stepper, &result, err);
@@ -43,7 +43,7 @@ int engine_overlap_plan(const engine_rank *engine, size_t unit_bytes, dtrain_ove
 	engine_rank planned;
 	engine_memory needed = {0};
 	*out = NULL;
-	dtrain_sync_get_info(engine->sync, engine->job.runs, &info);
+	dtrain_sync_get_info(engine->sync, engine->job.micro_batches, &info);
 	options.overlap = true;
 	options.first_unit_bytes = options.unit_bytes = unit_bytes;
 	options.unit_pattern = unit_bytes ? NULL : options.unit_pattern;

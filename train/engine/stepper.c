@@ -11,9 +11,9 @@
 
 enum { SLOTS = 2, HELD = 2, EAGER_STEPS = 2 };
 
-/* PART: a run that others of its step follow. LAST: the run that ends with the update; UNSYNCHRONIZED: the same of a
- * step whose gradients stay on the rank. */
-enum run_kind { PART, LAST, UNSYNCHRONIZED, RUN_KINDS };
+/* PART: a micro-batch that others of its step follow. LAST: the micro-batch with the update. UNSYNCHRONIZED: the same
+ * of a step whose gradients stay on the rank. */
+enum micro_batch_kind { PART, LAST, UNSYNCHRONIZED, MICRO_BATCH_KINDS };
 
 /* Host memory that the device writes to or reads from. */
 struct step_metrics {
@@ -35,7 +35,7 @@ struct slot {
 	char what[32];
 };
 
-/* A run's inputs, possibly still being copied. The batch may be released after the event, or when its step is
+/* A micro-batch's inputs, possibly still being copied. The batch may be released after the event, or when its step is
  * settled. */
 struct held {
 	bool used;
@@ -51,9 +51,9 @@ struct engine_stepper {
 	bool captures;
 	bool reduces;
 	uint64_t launched, settled;
-	int run; /* the next run of the step that is being launched */
+	int micro_batch; /* the next one of the step that is being launched */
 	struct slot slots[SLOTS];
-	struct held held[HELD]; /* used by the runs in turn */
+	struct held held[HELD]; /* used by the micro-batches in turn */
 	uint64_t fed;
 };
 
@@ -62,16 +62,17 @@ static double milliseconds_since(uint64_t began_ns)
 	return (double)(bt_now_ns() - began_ns) / 1e6;
 }
 
-/* One for each kind of run, and, with deterministic shards, one for each run before the last, because each adds its
- * shard at another place. */
+/* One for each kind of micro-batch, and, with deterministic shards, one for each micro-batch before the last, because
+ * each adds its shard at another place. */
 static int captures_of(const engine_stepper *stepper)
 {
-	return RUN_KINDS + (stepper->engine->job.deterministic_shards ? stepper->engine->job.runs - 1 : 0);
+	return MICRO_BATCH_KINDS +
+	       (stepper->engine->job.deterministic_shards ? stepper->engine->job.micro_batches - 1 : 0);
 }
 
-static int capture_index(const engine_stepper *stepper, enum run_kind kind, int run)
+static int capture_index(const engine_stepper *stepper, enum micro_batch_kind kind, int micro_batch)
 {
-	return kind == PART && stepper->engine->job.deterministic_shards ? RUN_KINDS + run : (int)kind;
+	return kind == PART && stepper->engine->job.deterministic_shards ? MICRO_BATCH_KINDS + micro_batch : (int)kind;
 }
 
 static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *err)
@@ -145,7 +146,7 @@ void engine_stepper_close(engine_stepper **stepper)
 	if (!s)
 		return;
 	/* After an error, steps that are still running use the memory that is freed here. */
-	if (engine_stepper_pending(s) || s->run)
+	if (engine_stepper_pending(s) || s->micro_batch)
 		s->engine->api->stream_synchronize(s->engine->stream, NULL);
 	for (int i = 0; i < SLOTS; i++)
 		close_slot(s, &s->slots[i]);
@@ -177,7 +178,7 @@ int engine_stepper_warm_up(const engine_stepper *stepper)
 static int put_micro_batch(engine_stepper *stepper, int index, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
-	return dtrain_program_run(engine->train.program, engine->stream, index, engine->job.runs, err);
+	return dtrain_program_run(engine->train.program, engine->stream, index, engine->job.micro_batches, err);
 }
 
 static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err)
@@ -186,7 +187,7 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 	const dtrain_device_api *api = engine->api;
 	dtrain_stream *stream = engine->stream;
 	dtrain_sync_set_trace(engine->sync, slot->trace);
-	int status = put_micro_batch(stepper, engine->job.runs - 1, err);
+	int status = put_micro_batch(stepper, engine->job.micro_batches - 1, err);
 	if (status == BETON_OK && stepper->options.optimizer)
 		status = dtrain_optimizer_apply(stepper->options.optimizer, stream, err);
 	if (status == BETON_OK)
@@ -203,12 +204,14 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 }
 
 /* The part of a step that is the same every time, except for its slot, so that it can be captured. */
-static int put_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, int run, beton_error *err)
+static int put_body(engine_stepper *stepper, struct slot *slot, enum micro_batch_kind kind, int micro_batch,
+		    beton_error *err)
 {
-	return kind == PART ? put_micro_batch(stepper, run, err) : put_last(stepper, slot, err);
+	return kind == PART ? put_micro_batch(stepper, micro_batch, err) : put_last(stepper, slot, err);
 }
 
-static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, int run, beton_error *err)
+static int capture_body(engine_stepper *stepper, struct slot *slot, enum micro_batch_kind kind, int micro_batch,
+			beton_error *err)
 {
 	const dtrain_device_api *api = stepper->engine->api;
 	dtrain_stream *stream = stepper->engine->stream;
@@ -216,14 +219,14 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kin
 	if (status == BETON_OK) {
 		void *captured = NULL;
 		beton_error late = {0};
-		status = put_body(stepper, slot, kind, run, err);
+		status = put_body(stepper, slot, kind, micro_batch, err);
 		int ended = api->capture_end(stream, &captured, &late);
 		if (status == BETON_OK && ended != BETON_OK) {
 			status = ended;
 			*err = late;
 		}
 		if (status == BETON_OK)
-			slot->captured[capture_index(stepper, kind, run)] = captured;
+			slot->captured[capture_index(stepper, kind, micro_batch)] = captured;
 		else if (captured)
 			api->capture_destroy(captured);
 	}
@@ -245,11 +248,11 @@ static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, b
 		       : status;
 }
 
-/* In the order of the runs, which the sync counts. */
-static int capture_missing(engine_stepper *stepper, struct slot *slot, enum run_kind last, beton_error *err)
+/* In the order of the micro-batches, which the sync counts. */
+static int capture_missing(engine_stepper *stepper, struct slot *slot, enum micro_batch_kind last, beton_error *err)
 {
-	int runs = stepper->engine->job.runs, parts = stepper->engine->job.deterministic_shards ? runs - 1 : runs > 1,
-	    status = BETON_OK;
+	int count = stepper->engine->job.micro_batches,
+	    parts = stepper->engine->job.deterministic_shards ? count - 1 : count > 1, status = BETON_OK;
 	for (int i = 0; i < parts && status == BETON_OK; i++)
 		if (!slot->captured[capture_index(stepper, PART, i)])
 			status = capture_body(stepper, slot, PART, i, err);
@@ -267,8 +270,8 @@ static int end_round(engine_stepper *stepper, struct slot *slot, int64_t number,
 	return status == BETON_OK && synced ? engine->api->event_mark(slot->ended, engine->stream, err) : status;
 }
 
-/* The numbers depend on a row's place in the batch of the step, so that other ranks and runs for the same batch draw
- * the same. A run's rows go to the ranks in turn; a part of a step has consecutive ones. */
+/* The numbers depend on a row's place in the batch of the step, so that other ranks and micro-batches for the same
+ * batch draw the same. A micro-batch's rows go to the ranks in turn; a part of a step has consecutive ones. */
 static int put_random(engine_stepper *stepper, struct held *held, int64_t number, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
@@ -278,11 +281,12 @@ static int put_random(engine_stepper *stepper, struct held *held, int64_t number
 		return BETON_OK;
 	held->random[DTRAIN_RANDOM_SEED] = (int64_t)engine->job.seed;
 	held->random[DTRAIN_RANDOM_STEP] = number;
-	held->random[DTRAIN_RANDOM_FIRST_ROW] = stepper->run * engine->job.batch_size * ranks + engine->data_rank;
+	held->random[DTRAIN_RANDOM_FIRST_ROW] =
+		stepper->micro_batch * engine->job.batch_size * ranks + engine->data_rank;
 	held->random[DTRAIN_RANDOM_ROW_STRIDE] = ranks;
 	if (engine->job.deterministic_shards) {
 		held->random[DTRAIN_RANDOM_FIRST_ROW] =
-			dtrain_sync_deterministic_shard(engine->sync, stepper->run) * engine->job.batch_size;
+			dtrain_sync_deterministic_shard(engine->sync, stepper->micro_batch) * engine->job.batch_size;
 		held->random[DTRAIN_RANDOM_ROW_STRIDE] = 1;
 	}
 	return engine->api->copy(engine->stream, dtrain_program_data(network->program, network->random), held->random,
@@ -306,13 +310,13 @@ static int feed(engine_stepper *stepper, beton_batch *batch, int64_t number, bet
 	return status == BETON_OK ? engine->api->event_record(held->copied, engine->stream, err) : status;
 }
 
-/* With several runs a step, the loader would run out of batches before any step is settled. So the previous run's batch
- * is released as soon as it is copied. */
+/* With several micro-batches a step, the loader would run out of batches before any step is settled. So the previous
+ * one's batch is released as soon as it is copied. */
 static int release_copied(engine_stepper *stepper, const struct slot *slot, beton_error *err)
 {
 	engine_rank *engine = stepper->engine;
 	struct held *held = &stepper->held[stepper->fed % HELD];
-	if (engine->job.runs == 1 || !held->used)
+	if (engine->job.micro_batches == 1 || !held->used)
 		return BETON_OK;
 	engine_arm(engine, slot->what, true);
 	int status = engine->api->event_synchronize(held->copied, err);
@@ -327,9 +331,9 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 	engine_rank *engine = stepper->engine;
 	dtrain_local *local = stepper->options.local;
 	bool captured = stepper->captures && stepper->launched >= EAGER_STEPS && dtrain_sync_is_settled(engine->sync);
-	bool first = stepper->run == 0;
-	enum run_kind last = local && dtrain_local_is_unsynchronized(local, number) ? UNSYNCHRONIZED : LAST;
-	enum run_kind kind = stepper->run + 1 == engine->job.runs ? last : PART;
+	bool first = stepper->micro_batch == 0;
+	enum micro_batch_kind last = local && dtrain_local_is_unsynchronized(local, number) ? UNSYNCHRONIZED : LAST;
+	enum micro_batch_kind kind = stepper->micro_batch + 1 == engine->job.micro_batches ? last : PART;
 	int status = BETON_OK;
 	if (first && local)
 		dtrain_local_begin(local, number, slot->trace);
@@ -343,9 +347,9 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 		status = engine->api->event_mark(slot->began, engine->stream, err);
 	if (status == BETON_OK)
 		status = captured ? engine->api->capture_launch(
-					    slot->captured[capture_index(stepper, kind, stepper->run)], engine->stream,
-					    err)
-				  : put_body(stepper, slot, kind, stepper->run, err);
+					    slot->captured[capture_index(stepper, kind, stepper->micro_batch)],
+					    engine->stream, err)
+				  : put_body(stepper, slot, kind, stepper->micro_batch, err);
 	if (status != BETON_OK || kind == PART)
 		return status;
 	status = end_round(stepper, slot, number, err);
@@ -362,7 +366,7 @@ int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t n
 {
 	struct slot *slot = &stepper->slots[stepper->launched % SLOTS];
 	uint64_t began = bt_now_ns();
-	if (stepper->run == 0)
+	if (stepper->micro_batch == 0)
 		slot->data_wait_ms = slot->launch_ms = 0;
 	slot->data_wait_ms += data_wait_ms;
 	snprintf(slot->what, sizeof(slot->what), "step %" PRId64, number + 1);
@@ -370,8 +374,8 @@ int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t n
 	slot->launch_ms += milliseconds_since(began);
 	if (status == BETON_OK)
 		status = release_copied(stepper, slot, err);
-	if (++stepper->run == stepper->engine->job.runs) {
-		stepper->run = 0;
+	if (++stepper->micro_batch == stepper->engine->job.micro_batches) {
+		stepper->micro_batch = 0;
 		stepper->launched++;
 	}
 	if (status != BETON_OK)
@@ -428,7 +432,7 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 		return status;
 	}
 	const float *step_metrics = slot->step_metrics->values;
-	int losses = stepper->engine->job.runs * stepper->engine->data_ranks;
+	int losses = stepper->engine->job.micro_batches * stepper->engine->data_ranks;
 	out->loss = (double)(step_metrics[ENGINE_STEP_METRIC_LOSS] / (float)losses);
 	out->hits = (double)(step_metrics[ENGINE_STEP_METRIC_HITS] / (float)losses);
 	out->stop = !(step_metrics[ENGINE_STEP_METRIC_STOP] <= 0);

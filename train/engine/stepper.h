@@ -23,7 +23,7 @@ typedef struct engine_stepper_options {
 
 /* Results of one step. Times in milliseconds; device times are 0 if the device has no clock of its own. */
 typedef struct engine_step_result {
-	double loss; /* mean over the global batch, over all runs */
+	double loss; /* mean over the global batch, over all micro-batches */
 	double hits; /* share of the global batch that the model got right; 0 if the task does not say */
 	bool stop;   /* some rank got a stop request */
 	double data_wait_ms;
@@ -49,9 +49,9 @@ int engine_stepper_pending(const engine_stepper *stepper);
 /* Number of first steps that are unlike the others: run op by op, captured, or replayed for the first time. */
 int engine_stepper_warm_up(const engine_stepper *stepper);
 
-/* Puts one run on the stream; a step has as many runs as the job says. Takes ownership of the batch reference, also on
- * failure. batch NULL: the inputs keep the previous batch. number (of the step, from 0, for messages) and lr must be
- * the same for all runs of a step. */
+/* Puts one micro-batch on the stream; a step has as many as the job says. Takes ownership of the batch reference, also
+ * on failure. batch NULL: the inputs keep the previous batch. number (of the step, from 0, for messages) and lr must be
+ * the same for all micro-batches of a step. */
 int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t number, double lr, double data_wait_ms,
 			  beton_error *err);
 

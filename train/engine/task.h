@@ -41,8 +41,8 @@ typedef struct engine_job {
 	const void *options; /* of the task, for example vision_options in vision/vision.h */
 	const char *model;
 	const dtrain_transformer *transformer; /* what model names or describes (model.h); NULL: no transformer */
-	int64_t batch_size;                    /* samples per rank and run */
-	int runs;                              /* runs of a rank in a step, each with its own batch; >= 1 */
+	int64_t batch_size;                    /* samples per rank and micro-batch */
+	int micro_batches;                     /* of a rank in a step, each with its own batch; >= 1 */
 	int deterministic_shards;              /* see dtrain_sync_options */
 	double label_smoothing;
 	double dropout;             /* in place of the transformer's own; below 0: that */
@@ -109,7 +109,7 @@ typedef struct engine_network {
 	int num_results;
 	dtrain_tensor hits; /* of training, [batch size]: 1 for each sample that the model gets right, else 0 */
 	bool has_hits;
-	dtrain_tensor random; /* of training, i64 [DTRAIN_RANDOMS]: set for each run; see dtrain_dropout */
+	dtrain_tensor random; /* of training, i64 [DTRAIN_RANDOMS]: set for each micro-batch; see dtrain_dropout */
 	bool has_random;
 	bool masked;           /* some labels have no loss: the mean is that over the other ones */
 	dtrain_tensor more[2]; /* used by the task */

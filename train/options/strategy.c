@@ -154,7 +154,7 @@ dtrain_sync_options run_strategy_sync(const run_options *options)
 	sync.whole_params = run_optimizer_needs_whole(options);
 	sync.prefetch_bytes = (size_t)(options->prefetch_mb * (1 << 20));
 	sync.keep_gathered = options->keep_gathered;
-	sync.sum_runs_locally = options->accumulate_locally;
+	sync.sum_micro_batches_locally = options->accumulate_locally;
 	sync.sync_batch_norm = options->sync_batch_norm;
 	sync.buffers = (dtrain_sync_buffers_mode)options->buffers;
 	return sync;

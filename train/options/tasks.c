@@ -117,7 +117,7 @@ engine_job run_options_job(const run_options *options)
 			    .model = options->model,
 			    .transformer = options->is_transformer ? &options->transformer : NULL,
 			    .batch_size = options->batch_size,
-			    .runs = (int)options->accumulate,
+			    .micro_batches = (int)options->accumulate,
 			    .deterministic_shards = options->evaluate ? 0 : (int)options->reproducible,
 			    .per_class = options->val_per_class,
 			    .seed = options->seed,

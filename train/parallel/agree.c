@@ -53,7 +53,7 @@ static int64_t hash_strategy(XXH3_state_t *state, const dtrain_sync *sync)
 				   kind->whole_grads,
 				   kind->has_rounds,
 				   options->keep_gathered,
-				   options->sum_runs_locally,
+				   options->sum_micro_batches_locally,
 				   options->sync_batch_norm,
 				   options->buffers,
 				   options->deterministic_shards};

@@ -128,7 +128,7 @@ static int open_file(const void *context, beton_loader_options *options, beton_l
 
 static void set_up_runs(struct setup *s, const char *device_name, int64_t batch, int runs, bool training)
 {
-	const engine_job job = {.task = &rows_task, .model = "linear", .batch_size = batch, .runs = runs};
+	const engine_job job = {.task = &rows_task, .model = "linear", .batch_size = batch, .micro_batches = runs};
 	const engine_files files = {.open = open_file, .context = "rows.beton"};
 	dtrain_device *device = NULL;
 	dtrain_optimizer_options optimizer;
@@ -488,7 +488,7 @@ static void describe_ops(const dtrain_device *device, dtrain_device_caps *out)
 static void the_description_is_read_when_the_ops_are_made(void **state)
 {
 	(void)state;
-	const engine_job job = {.task = &rows_task, .model = "linear", .batch_size = BATCH, .runs = 1};
+	const engine_job job = {.task = &rows_task, .model = "linear", .batch_size = BATCH, .micro_batches = 1};
 	const engine_data data = {.classes = CLASSES, .outputs = &two_metrics, .val = {.samples = SAMPLES}};
 	engine_rank engine;
 	dtrain_device *device = NULL;

@@ -56,7 +56,7 @@ static int rank_main(struct rank *r)
 	dtrain_sync_options_init(&options);
 	options.strategy = is_other(r, "strategy") ? "zero2" : "zero3";
 	options.keep_gathered = is_other(r, "gathered");
-	options.sum_runs_locally = is_other(r, "sums");
+	options.sum_micro_batches_locally = is_other(r, "sums");
 	if (is_other(r, "buffers"))
 		options.buffers = DTRAIN_BUFFERS_BROADCAST;
 	MUST(dtrain_mesh_create(r->group, &axis, 1, &mesh, &err));

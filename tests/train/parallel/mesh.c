@@ -142,10 +142,10 @@ static void rank_has_copies(struct rank *r)
 	open_device(&device, &stream);
 	MUST(dtrain_group_split(r->group, r->rank % 2, r->rank, NULL, &half, &err));
 	for (int i = 0; i < 4; i++)
-		for (int runs = 1; runs <= 2; runs++) {
+		for (int micro_batches = 1; micro_batches <= 2; micro_batches++) {
 			setup of = with(standard_setup(), strategies[i]);
 			of.network = TWICE;
-			of.runs = runs;
+			of.micro_batches = micro_batches;
 			of.late = true;
 			of.within = half;
 			train(r, &of, &right);

@@ -23,7 +23,7 @@ static const char *const strategies[] = {"ddp", "zero1", "zero2", "zero3"};
 
 static const struct {
 	const char *order;
-	int runs;
+	int micro_batches;
 	bool deferred;
 } orders[] = {
 	{"F0F1B0B1", 2, false},    {"F0F1B0F2B1B2", 3, false},      {"F0F1F2B0F3B1B2B3", 4, false},
@@ -35,9 +35,9 @@ static void compare(struct rank *r, setup of, dtrain_device *device, dtrain_stre
 	for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
 		of.order = NULL;
 		of.deferred = false;
-		of.runs = orders[i].runs;
+		of.micro_batches = orders[i].micro_batches;
 		/* Parts are a power of two. */
-		if (of.in_parts && of.runs == 3)
+		if (of.in_parts && of.micro_batches == 3)
 			continue;
 		train_on(r, &of, device, stream, &right);
 		of.order = orders[i].order;
@@ -112,7 +112,7 @@ static void misuses(struct rank *r)
 {
 	training t;
 	setup of = with(standard_setup(), "zero3");
-	of.runs = 2;
+	of.micro_batches = 2;
 	of.order = "F0F1B0B1";
 	dtrain_device *device;
 	dtrain_stream *stream;
@@ -149,7 +149,7 @@ static void steps_begin_again(struct rank *r)
 	open_device(&device, &stream);
 	for (int i = 0; i < 4; i++) {
 		setup of = with(standard_setup(), strategies[i]);
-		of.runs = 3;
+		of.micro_batches = 3;
 		train_on(r, &of, device, stream, &right);
 		of.restarts = true;
 		train_on(r, &of, device, stream, &got);
@@ -162,7 +162,7 @@ static void stops_within(struct rank *r)
 {
 	training t;
 	setup of = with(standard_setup(), "ddp");
-	of.runs = 2;
+	of.micro_batches = 2;
 	of.order = "F0F1B0B1";
 	dtrain_device *device;
 	dtrain_stream *stream;

@@ -169,7 +169,7 @@ static void hybrid_adds_up_shards(void **state)
 	dtrain_device_close(&device);
 }
 
-/* Each run's gradients are reduced to shards, or once, from sums of all runs. */
+/* Each micro-batch's gradients are reduced to shards, or once, from sums of all micro-batches. */
 static void runs_of_a_step_are_counted(void **state)
 {
 	(void)state;
@@ -181,7 +181,7 @@ static void runs_of_a_step_are_counted(void **state)
 		dtrain_sync_info step = {.struct_size = sizeof(step)};
 		dtrain_sync_options options = options_for("zero3", 4, 0, 0);
 		options.accumulates = true;
-		options.sum_runs_locally = local;
+		options.sum_micro_batches_locally = local;
 		plan(&p, device, &model, DTRAIN_F32, 16, &options);
 		dtrain_sync_get_info(p.sync, RUNS, &step);
 		assert_int_equal(step.gathered, RUNS * p.facts.gathered);
@@ -194,8 +194,8 @@ static void runs_of_a_step_are_counted(void **state)
 	dtrain_device_close(&device);
 }
 
-/* With deterministic shards, the shards of each run are added up over the replicas, too, and one sum of runs waits for
- * another. */
+/* With deterministic shards, the shards of each micro-batch are added up over the replicas, too, and one sum of runs
+ * waits for another. */
 static void parts_are_counted_by_rank(void **state)
 {
 	(void)state;
@@ -207,7 +207,7 @@ static void parts_are_counted_by_rank(void **state)
 		dtrain_sync_info step = {.struct_size = sizeof(step)};
 		dtrain_sync_options options = options_for("hsdp", 8, 2, 0);
 		options.deterministic_shards = 16;
-		options.sum_runs_locally = local;
+		options.sum_micro_batches_locally = local;
 		plan(&p, device, &model, DTRAIN_F32, 16, &options);
 		dtrain_sync_get_info(p.sync, 2, &step);
 		assert_int_equal(step.gathered, 2 * p.facts.gathered);

@@ -30,7 +30,7 @@ static result right, got;
  * Two ranks have the same sums, but for the norm. */
 static float bound_of(const struct rank *r, const setup *job)
 {
-	return r->size == 2 && job->clip == 0 && (job->runs == 1 || job->locally) ? 0 : 2e-6f;
+	return r->size == 2 && job->clip == 0 && (job->micro_batches == 1 || job->locally) ? 0 : 2e-6f;
 }
 
 static void compare_all(struct rank *r, const setup *of)
@@ -130,7 +130,7 @@ static void uses(struct rank *r)
 	setup of = standard_setup();
 	of.network = TWICE;
 	compare_all(r, &of);
-	of.runs = 2;
+	of.micro_batches = 2;
 	compare_all(r, &of);
 }
 
@@ -158,11 +158,11 @@ static void tied(struct rank *r)
 	}
 }
 
-/* 7: four runs of a step, reduced each, or at the end; sums of shards. */
-static void runs(struct rank *r)
+/* 7: four micro-batches of a step, reduced each, or at the end; sums of shards. */
+static void micro_batches(struct rank *r)
 {
 	setup of = standard_setup();
-	of.runs = 4;
+	of.micro_batches = 4;
 	compare_all(r, &of);
 	of.locally = true;
 	compare_all(r, &of);
@@ -183,7 +183,7 @@ static void hybrid(struct rank *r)
 			train(r, &one, &got);
 			expect_close(&got, &right, 2e-6f);
 		}
-	of.runs = 3;
+	of.micro_batches = 3;
 	const setup many = with(of, "ddp");
 	train(r, &many, &right);
 	of = with(of, "zero3");
@@ -256,7 +256,7 @@ static void streams(struct rank *r)
 		train_on(r, &one, place.device, place.stream, &got);
 		expect_close(&got, &right, 2e-6f);
 		one.shard = r->size == 4 ? 2 : 0;
-		one.runs = 2;
+		one.micro_batches = 2;
 		train_on(r, &one, place.device, place.stream, &got);
 	}
 	close_place(r, &place);
@@ -314,7 +314,7 @@ static const struct {
 	     {"delays", delays},
 	     {"uses", uses},
 	     {"tied", tied},
-	     {"runs", runs},
+	     {"micro_batches", micro_batches},
 	     {"hybrid", hybrid},
 	     {"half", half},
 	     {"norms", norms},
@@ -371,8 +371,8 @@ static void case_6_tied_embedding(void **state)
 static void case_7_runs_of_a_step(void **state)
 {
 	(void)state;
-	run_ranks("runs", 2);
-	run_ranks("runs", 3);
+	run_ranks("micro_batches", 2);
+	run_ranks("micro_batches", 3);
 }
 
 static void case_8_hybrid(void **state)

@@ -100,7 +100,7 @@ static void make_program(training *t)
 	for (int32_t i = schedule->phase_ends[1]; i < schedule->phase_ends[2]; i++)
 		has_deferred = has_deferred || schedule->steps[i].kind == DTRAIN__RUN;
 	REQUIRE(has_deferred == job->deferred);
-	for (int i = 0; i < job->runs && job->order; i++)
+	for (int i = 0; i < job->micro_batches && job->order; i++)
 		MUST(dtrain_instance_create(t->program, &t->instances[i], &err));
 }
 
@@ -118,10 +118,10 @@ void open_training(training *t, struct rank *r, const setup *job, dtrain_device 
 	dtrain_sync_options sync;
 	dtrain_sync_options_init(&sync);
 	sync.strategy = job->strategy;
-	sync.accumulates = job->runs > 1;
-	sync.deterministic_shards = job->in_parts ? ranks * job->runs : 0;
+	sync.accumulates = job->micro_batches > 1;
+	sync.deterministic_shards = job->in_parts ? ranks * job->micro_batches : 0;
 	sync.compression = job->compression;
-	sync.sum_runs_locally = job->locally;
+	sync.sum_micro_batches_locally = job->locally;
 	sync.keep_gathered = job->keep;
 	sync.prefetch_bytes = job->prefetch;
 	sync.whole_params = job->kind != NULL;
@@ -143,7 +143,7 @@ void open_training(training *t, struct rank *r, const setup *job, dtrain_device 
 	options.kind = job->kind ? job->kind : "adamw";
 	options.clip_norm = job->clip;
 	options.norm = job->norm;
-	options.grad_divisor = (double)t->ranks * job->runs;
+	options.grad_divisor = (double)t->ranks * job->micro_batches;
 	options.num_groups = 2;
 	options.group_of = groups;
 	options.add = dtrain_sync_is_sharded(t->sync) ? dtrain_sync_add_shards : NULL;
@@ -161,7 +161,7 @@ void close_training(training *t)
 {
 	dtrain_sync_stop(t->sync);
 	dtrain_optimizer_destroy(&t->optimizer);
-	for (int i = 0; i < t->job->runs; i++)
+	for (int i = 0; i < t->job->micro_batches; i++)
 		dtrain_instance_destroy(&t->instances[i]);
 	dtrain_program_destroy(&t->program);
 	dtrain_sync_destroy(&t->sync);
@@ -184,13 +184,14 @@ static void put(training *t, dtrain_tensor tensor, const void *from, size_t byte
 }
 
 /* Sample i of a step's whole batch. */
-void fill(training *t, int step, int run)
+void fill(training *t, int step, int micro_batch)
 {
 	const setup *job = t->job;
 	int64_t labels[BATCH], tokens[BATCH];
 	float x[BATCH * 64];
 	for (int64_t i = 0; i < BATCH; i++) {
-		int64_t sample = ((int64_t)step * job->runs + run) * BATCH * t->ranks + t->rank * BATCH + i;
+		int64_t sample =
+			((int64_t)step * job->micro_batches + micro_batch) * BATCH * t->ranks + t->rank * BATCH + i;
 		labels[i] = sample * 7 % (job->network == TIED ? job->in : job->out);
 		tokens[i] = sample * 5 % job->in;
 		for (int64_t k = 0; k < job->in && job->network != TIED; k++)
@@ -274,28 +275,29 @@ static int64_t moved(dtrain_group *group, const char *kind)
 	return elements;
 }
 
-static void run_phase(training *t, int step, char phase, int run)
+static void run_phase(training *t, int step, char phase, int micro_batch)
 {
 	unsigned phases = phase == 'F'       ? DTRAIN_FORWARD
 			  : phase == 'W'     ? DTRAIN_WEIGHTS
 			  : t->job->deferred ? DTRAIN_BACKWARD
 					     : DTRAIN_BACKWARD | DTRAIN_WEIGHTS;
-	t->filled = t->instances[run];
+	t->filled = t->instances[micro_batch];
 	if (phase == 'F')
-		fill(t, step, run);
-	be_late(t, step, run);
-	MUST(dtrain_instance_run(t->instances[run], t->stream, phases, run, t->job->runs, &err));
+		fill(t, step, micro_batch);
+	be_late(t, step, micro_batch);
+	MUST(dtrain_instance_run(t->instances[micro_batch], t->stream, phases, micro_batch, t->job->micro_batches,
+				 &err));
 }
 
 static void run_step(training *t, int step, result *out)
 {
 	float figure, clip[DTRAIN_CLIPS];
-	for (int run = 0; run < t->job->runs && !t->job->order; run++) {
-		fill(t, step, run);
-		be_late(t, step, run);
-		if (run == 0 && t->job->restarts)
-			MUST(dtrain_program_run(t->program, t->stream, 0, t->job->runs, &err));
-		MUST(dtrain_program_run(t->program, t->stream, run, t->job->runs, &err));
+	for (int micro_batch = 0; micro_batch < t->job->micro_batches && !t->job->order; micro_batch++) {
+		fill(t, step, micro_batch);
+		be_late(t, step, micro_batch);
+		if (micro_batch == 0 && t->job->restarts)
+			MUST(dtrain_program_run(t->program, t->stream, 0, t->job->micro_batches, &err));
+		MUST(dtrain_program_run(t->program, t->stream, micro_batch, t->job->micro_batches, &err));
 	}
 	for (const char *at = t->job->order; at && *at; at += 2)
 		run_phase(t, step, at[0], at[1] - '0');
@@ -307,7 +309,7 @@ static void run_step(training *t, int step, result *out)
 		MUST(t->api->copy(t->stream, clip, dtrain_optimizer_clip(t->optimizer), sizeof(clip),
 				  DTRAIN_DEVICE_TO_HOST, &err));
 	MUST(t->api->stream_synchronize(t->stream, &err));
-	out->losses[step] = figure / (float)(t->ranks * t->job->runs);
+	out->losses[step] = figure / (float)(t->ranks * t->job->micro_batches);
 	out->norm = t->job->clip > 0 ? clip[DTRAIN_CLIP_NORM] : 0;
 }
 
@@ -354,7 +356,7 @@ void train(struct rank *r, const setup *job, result *out)
 
 setup standard_setup(void)
 {
-	return (setup){.in = 7, .mid = 15, .out = 3, .runs = 1, .clip = 0.05, .prefetch = 64 << 20};
+	return (setup){.in = 7, .mid = 15, .out = 3, .micro_batches = 1, .clip = 0.05, .prefetch = 64 << 20};
 }
 
 setup with(setup of, const char *strategy)

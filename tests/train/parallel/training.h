@@ -18,7 +18,7 @@ typedef struct setup {
 	int shard;            /* ranks that share a copy; 0: all */
 	int64_t in, mid, out; /* of two linear layers, or vocabulary, width and classes of a tied head */
 	enum { PLAIN, TWICE, TIED, WIDE, BAD } network;
-	int runs; /* micro-batches of a step */
+	int micro_batches; /* of a step */
 	/* The phases of a step with an instance for each micro-batch: "F0F1B0B1". Without `deferred` B is all of
 	 * backward, with it the gradients of weights are W. NULL: each micro-batch as a whole, in turn. */
 	const char *order;
@@ -62,15 +62,15 @@ typedef struct training {
 	int rank, ranks; /* among the data ranks */
 } training;
 
-/* adamw with clipping, one run a step. */
+/* adamw with clipping, one micro-batch a step. */
 setup standard_setup(void);
 setup with(setup of, const char *strategy);
 
 /* The device and its stream are the caller's. */
 void open_training(training *t, struct rank *r, const setup *job, dtrain_device *on, dtrain_stream *put_on);
 void close_training(training *t);
-/* Puts this rank's samples of a step's run on the stream, and waits. */
-void fill(training *t, int step, int run);
+/* Puts this rank's samples of a step's micro-batch on the stream, and waits. */
+void fill(training *t, int step, int micro_batch);
 /* The values of all parameters, by order of declaration: each rank gives the values that it keeps. */
 void collect(const training *t, result *out);
 

@@ -45,7 +45,7 @@ static int add_parameters(const engine_rank *engine, engine_memory *memory, beto
 	dtrain_params_memory params = {.struct_size = sizeof(params)};
 	dtrain_sync_info sync = {.struct_size = sizeof(sync)};
 	dtrain_params_get_memory(engine->params, &params);
-	dtrain_sync_get_info(engine->sync, engine->job.runs, &sync);
+	dtrain_sync_get_info(engine->sync, engine->job.micro_batches, &sync);
 	for (int i = 0; i < dtrain_params_count(engine->params); i++)
 		memory->elements += dtrain_params_at(engine->params, i)->count;
 	memory->parameters = params.values;
@@ -274,7 +274,7 @@ static void put_row(FILE *table, const engine_rank *engine, const engine_memory_
 	put_bytes(table, unit, 13, engine_memory_traffic(m));
 	if (options->times) {
 		double step_ms = row->time.compute_ms + row->time.exposed_ms;
-		double rate = 1e3 * (double)(row->batch * engine->job.runs * layout->ranks) / step_ms;
+		double rate = 1e3 * (double)(row->batch * engine->job.micro_batches * layout->ranks) / step_ms;
 		fprintf(table, " %13.1f %13.1f %11.*f", row->time.compute_ms, row->time.exposed_ms, rate < 1000, rate);
 	}
 	putc('\n', table);

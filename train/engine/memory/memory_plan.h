@@ -9,7 +9,7 @@
 
 /* A step of one rank, at least: see <engine/time_plan.h>. */
 typedef struct engine_time {
-	double compute_ms; /* forward, backward and update, of all runs of a step */
+	double compute_ms; /* forward, backward and update, of all micro-batches of a step */
 	double exposed_ms; /* the step waits for communication */
 } engine_time;
 
@@ -17,7 +17,7 @@ typedef struct engine_time {
 typedef struct engine_memory {
 	int64_t elements; /* of all parameters, without padding */
 	size_t parameters, copies, buffers;
-	size_t gradients, sums; /* sums of a step's runs */
+	size_t gradients, sums; /* sums of a step's micro-batches */
 	size_t compression;     /* of gradients */
 	size_t states;          /* of the optimizer, as many as the job says, and the group of each element */
 	size_t updates;         /* scratch memory of the optimizer */

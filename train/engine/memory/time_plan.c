@@ -40,11 +40,11 @@ static double update_bytes(const engine_rank *planned, const engine_memory *memo
 	return 3.0 * (double)params.updated + 2.0 * (double)memory->states + (double)memory->copies;
 }
 
-/* Each run of zero2 and zero3 sends, of others the last one. */
+/* Each micro-batch of zero2 and zero3 sends, of others the last one. */
 static int runs_that_send(const engine_rank *engine, const engine_layout *layout)
 {
 	bool once = strcmp(layout->strategy, "ddp") == 0 || strcmp(layout->strategy, "zero1") == 0;
-	return once ? 1 : engine->job.runs;
+	return once ? 1 : engine->job.micro_batches;
 }
 
 static int find_time(const engine_rank *planned, const engine_layout *layout, const engine_speed *speed,
@@ -54,7 +54,7 @@ static int find_time(const engine_rank *planned, const engine_layout *layout, co
 	dtrain_overlap_cost costs[DTRAIN_OVERLAP_KINDS];
 	dtrain_overlap_totals totals = {0};
 	dtrain_overlap *overlap = NULL;
-	dtrain_sync_get_info(planned->sync, planned->job.runs, &info);
+	dtrain_sync_get_info(planned->sync, planned->job.micro_batches, &info);
 	find_costs(speed, &info, costs);
 	int status = dtrain_sync_get_overlap(planned->sync, &overlap, err);
 	if (status == BETON_OK)
@@ -62,7 +62,7 @@ static int find_time(const engine_rank *planned, const engine_layout *layout, co
 	if (status == BETON_OK)
 		status = dtrain_overlap_simulate(overlap, costs, NULL, &totals, err);
 	dtrain_overlap_destroy(&overlap);
-	out->compute_ms = (totals.step_ms - totals.exposed_ms) * planned->job.runs +
+	out->compute_ms = (totals.step_ms - totals.exposed_ms) * planned->job.micro_batches +
 			  1e3 * update_bytes(planned, memory) / speed->bandwidth;
 	out->exposed_ms = totals.exposed_ms * runs_that_send(planned, layout);
 	return status;

@@ -18,9 +18,9 @@
  *
  * Gradients are sums over the ranks, and the optimizer divides them (see <dtrain/sync.h>): a hook whose results are
  * means multiplies them by the number of ranks. The results must be the same on all ranks, bit for bit; otherwise the
- * ranks' weights drift apart. With the option accumulates a step's runs are summed up before; a hook sees that sum once
- * for each step. With loss scaling, gradients belong to the scaled loss, and may be infinite or NaN: such values must
- * reach the result, because the scaler looks for them there, and must not stay in a state.
+ * ranks' weights drift apart. With the option accumulates a step's micro-batches are summed up before; a hook sees that
+ * sum once for each step. With loss scaling, gradients belong to the scaled loss, and may be infinite or NaN: such
+ * values must reach the result, because the scaler looks for them there, and must not stay in a state.
  *
  * Threads: all functions are called by the thread that uses the sync.
  */

@@ -55,11 +55,11 @@ BETON_API void dtrain_local_destroy(dtrain_local **local);
  * steps done. Call it when the sync is started. */
 BETON_API int dtrain_local_start(dtrain_local *local, int64_t done, dtrain_stream *stream, beton_error *err);
 
-/* Whether the step is one of a round, so that its gradients stay on the rank. A run that was captured in the one kind
- * of step must not be launched in the other. */
+/* Whether the step is one of a round, so that its gradients stay on the rank. A micro-batch that was captured in the
+ * one kind of step must not be launched in the other. */
 BETON_API bool dtrain_local_is_unsynchronized(const dtrain_local *local, int64_t step);
 
-/* Call it before the step's runs, captured or not. trace: recorded by the step; NULL: none. */
+/* Call it before the step's micro-batches, captured or not. trace: recorded by the step; NULL: none. */
 BETON_API void dtrain_local_begin(dtrain_local *local, int64_t step, dtrain_sync_trace *trace);
 
 /* Call it after the inner optimizer, never in a capture. If the round ends with this step, puts the outer update on

@@ -51,7 +51,7 @@ typedef struct dtrain_sync_options {
 	const char *strategy;             /* default "ddp" */
 	size_t first_unit_bytes;          /* see dtrain_unit_policy; default 0: of ddp 1 MiB, otherwise unit_bytes */
 	size_t unit_bytes;                /* default 0: of ddp 25 MiB, otherwise a unit for each block */
-	bool accumulates;                 /* steps may have several runs; default false */
+	bool accumulates;                 /* steps may have several micro-batches; default false */
 	dtrain_registration registration; /* see dtrain_sync_start; default DTRAIN_REGISTER_WITHIN_MACHINE */
 	const char *unit_pattern;         /* see dtrain_unit_policy; default NULL */
 	/* For zero3, and of offloaded units. Bytes of units that are gathered ahead of use, default 64 MiB: at least
@@ -59,19 +59,19 @@ typedef struct dtrain_sync_options {
 	size_t prefetch_bytes;
 	bool whole_params;  /* see dtrain_unit_policy.whole */
 	bool keep_gathered; /* units stay gathered from forward to backward (PyTorch: no reshard_after_forward) */
-	/* For zero2 and zero3 with several runs a step. Default false: each run's gradients are reduced, and shards are
-	 * added up. true: a rank adds up the gradients of its runs in extra memory as large as all gradients, and
-	 * reduces once a step, as ddp and zero1 do. */
-	bool sum_runs_locally;
+	/* For zero2 and zero3 with several micro-batches a step. Default false: each one's gradients are reduced, and
+	 * shards are added up. true: a rank adds up the gradients of its micro-batches in extra memory as large as all
+	 * gradients, and reduces once a step, as ddp and zero1 do. */
+	bool sum_micro_batches_locally;
 	/* Batch norms that are added to graphs of training from now on use the statistics of the ranks' batches
-	 * together, as torch.nn.SyncBatchNorm does: each run of a step, in forward and in backward, waits for the
-	 * other ranks at each batch norm. The batches may have different sizes. With one rank, and before the start,
-	 * the statistics cover the rank's batch. Default false. */
+	 * together, as torch.nn.SyncBatchNorm does: each micro-batch of a step, in forward and in backward, waits for
+	 * the other ranks at each batch norm. The batches may have different sizes. With one rank, and before the
+	 * start, the statistics cover the rank's batch. Default false. */
 	bool sync_batch_norm;
 	dtrain_sync_buffers_mode buffers; /* default DTRAIN_BUFFERS_AVERAGE */
 	/* How gradients are added up, see <dtrain/hook.h>: by a method of compression, or by the caller's hook, whose
 	 * context must outlive the sync. Both are copied. With shards, it adds up the replicas' gradients;
-	 * f16 and bf16 also apply to the sums over shards, whose runs are added up in the parameters' type.
+	 * f16 and bf16 also apply to the sums over shards, whose micro-batches are added up in the parameters' type.
 	 * Other methods and hooks are refused without replicas (UNSUPPORTED). NULL (default): by an
 	 * allreduce; at most one is given. */
 	const dtrain_compression *compression;
@@ -85,12 +85,12 @@ typedef struct dtrain_sync_options {
 	 * this is the first of them. Default 0: 1. */
 	int32_t plan_tensor;
 	/* Sums of the same bits for any number of ranks, with any strategy: V > 0, a power of two and a multiple of the
-	 * number of ranks. Every step has V / ranks runs on each rank, each with one of the V shards of the step's
-	 * batch (dtrain_sync_deterministic_shard), and an element is added up in one binary tree over these shards. The
-	 * units are as for a sharding strategy, padded for V shards. Extra memory: the logarithm (base 2) of the runs
-	 * times the gradients that a rank keeps, and the shards' gradients of the units that are being exchanged. With
-	 * runs of the step, zero2 and zero3 send V / ranks times as often. Default 0: sums in whatever order is
-	 * fastest. */
+	 * number of ranks. Every step has V / ranks micro-batches on each rank, each with one of the V shards of the
+	 * step's batch (dtrain_sync_deterministic_shard), and an element is added up in one binary tree over these
+	 * shards. The units are as for a sharding strategy, padded for V shards. Extra memory: the logarithm (base 2)
+	 * of the micro-batches times the gradients that a rank keeps, and the shards' gradients of the units that are
+	 * being exchanged. With several micro-batches, zero2 and zero3 send V / ranks times as often. Default 0: sums
+	 * in whatever order is fastest. */
 	int deterministic_shards;
 	/* Trace events record when each node of a program with backward ended, for <dtrain/overlap.h>, at the cost of
 	 * an event for each node. Not with a hook or compression, deterministic_shards, or the strategy "local"
@@ -120,12 +120,12 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
  * parameters. The ranks' exchanged data (gradients; with shards the values, copies, and the programs' memory for units)
  * is memory of the group (dtrain_group_memory_create), which dtrain_sync_start registers.
  *
- * With several ranks, a program with backward runs only while the sync is started (STATE). The last run of each step
- * (dtrain_program_run with more false) sums gradients and step metrics over the ranks, for all work that is put on the
- * stream afterwards; the sums are the same on every rank bit for bit. Earlier runs of a step send nothing but batch
- * norm's statistics. With the option accumulates, the gradients and step metrics of all runs of a step are summed, in
- * extra memory as large as the gradients; as with PyTorch's no_sync, the sum of k runs requires a learning rate k times
- * smaller, or a grad_divisor k times larger. Every rank must do the same runs.
+ * With several ranks, a program with backward runs only while the sync is started (STATE). The last micro-batch of each
+ * step sums gradients and step metrics over the ranks, for all work that is put on the stream afterwards; the sums are
+ * the same on every rank bit for bit. Earlier ones send nothing but batch norm's statistics. With the option
+ * accumulates, the gradients and step metrics of all micro-batches of a step are summed, in extra memory as large as
+ * the gradients; as with PyTorch's no_sync, the sum of k micro-batches requires a learning rate k times smaller, or a
+ * grad_divisor k times larger. Every rank must run the same micro-batches.
  *
  * PyTorch's DistributedDataParallel divides here; NCCL has its fastest algorithms (NVLS, symmetric memory) for sums and
  * not for means, so the optimizer divides instead. If the number of ranks is a power of two, the weights are the same
@@ -147,16 +147,16 @@ typedef struct dtrain_sync_info {
 	size_t struct_size; /* set by the caller before the call */
 	int32_t shards;     /* ranks that share a copy of the parameters */
 	int32_t replicas;   /* copies */
-	size_t sums_bytes;  /* memory of the sums of a step's runs */
+	size_t sums_bytes;  /* memory of the sums of a step's micro-batches */
 	uint64_t gathered, scattered, added_up;
 } dtrain_sync_info;
-/* The bytes of steps with so many runs of the program with backward that was compiled last, or measured last before any
- * is compiled; before that, 0 bytes. */
-BETON_API void dtrain_sync_get_info(const dtrain_sync *sync, int runs, dtrain_sync_info *out);
-/* With deterministic_shards, the shard of the step's batch that this rank computes in run `run` (from 0). The
- * strategies divide the shards among ranks in different ways; the distance between the shards of two consecutive runs
- * is always the same. */
-BETON_API int dtrain_sync_deterministic_shard(const dtrain_sync *sync, int run);
+/* The bytes of steps with so many micro-batches of the program with backward that was compiled last, or measured last
+ * before any is compiled; before that, 0 bytes. */
+BETON_API void dtrain_sync_get_info(const dtrain_sync *sync, int micro_batches, dtrain_sync_info *out);
+/* With deterministic_shards, the shard of the step's batch that this rank computes in a micro-batch (from 0). The
+ * strategies divide the shards among ranks in different ways; the distance between the shards of two consecutive
+ * micro-batches is always the same. */
+BETON_API int dtrain_sync_deterministic_shard(const dtrain_sync *sync, int micro_batch);
 
 /* Tells the listener about each unit in each step: after all work on the stream, its gradients are the sums of the
  * step. A run that trains calls it, in the thread of dtrain_program_run and in captures; its errors are the run's.
@@ -196,11 +196,12 @@ typedef struct dtrain_sync_trace dtrain_sync_trace;
 BETON_API int dtrain_sync_trace_create(dtrain_sync *sync, dtrain_sync_trace **out, beton_error *err);
 BETON_API void dtrain_sync_trace_destroy(dtrain_sync_trace **trace); /* NULL allowed */
 
-/* The last run of each later step records these trace events. NULL: none, the default. The caller keeps ownership. */
+/* The last micro-batch of each later step records these trace events. NULL: none, the default. The caller keeps
+ * ownership. */
 BETON_API void dtrain_sync_set_trace(dtrain_sync *sync, dtrain_sync_trace *trace);
 
-/* Gets the times of the last step that recorded the trace; if its last run is captured, the times of the capture's
- * last launch. Call it after the stream, or an event after the step, was synchronized. Errors: as for
+/* Gets the times of the last step that recorded the trace; if its last micro-batch is captured, the times of the
+ * capture's last launch. Call it after the stream, or an event after the step, was synchronized. Errors: as for
  * dtrain_group_check; a step is valid only if this returns BETON_OK. */
 BETON_API int dtrain_sync_get_step(dtrain_sync_trace *trace, dtrain_sync_step *out, beton_error *err);
 

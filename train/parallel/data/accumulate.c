@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradient accumulation. A run of a program overwrites the gradients, so a step's runs are summed in arrays of their
- * own, unit by unit as backward completes them; the last run adds that sum to its own gradients before each unit is
- * reduced. The arrays are zero between steps; a failed or abandoned step's sums are zeroed with the next run.
+ * Gradient accumulation. A run of a program overwrites the gradients, so a step's micro-batches are summed in arrays of
+ * their own, unit by unit as backward completes them; the last micro-batch adds that sum to its own gradients before
+ * each unit is reduced. The arrays are zero between steps; a failed or abandoned step's sums are zeroed with the next
+ * micro-batch.
  */
 #include "common/error.h"
 #include "core/params.h"
@@ -12,7 +13,7 @@
 /* Elements that are summed over the micro-batches: all of the array, or this rank's part of each reduced array. */
 static int64_t count_of(const sync_reduction *reduction)
 {
-	return reduction->each_run ? reduction->shard_count : reduction->count;
+	return reduction->each_micro_batch ? reduction->shard_count : reduction->count;
 }
 
 static size_t bytes_of(const sync_reduction *reduction)
@@ -47,7 +48,7 @@ int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
 		return status;
 	char *at = sync->sums;
 	for (int i = 0; i < sync->count; i++) {
-		sync->reductions[i].runs = at;
+		sync->reductions[i].sums = at;
 		at += bytes_of(&sync->reductions[i]);
 	}
 	return BETON_OK;
@@ -58,11 +59,11 @@ static int add(const sync_reduction *reduction, void *array, const dtrain__run *
 {
 	const dtrain_sync *sync = reduction->sync;
 	bool last = dtrain__run_is_last(run);
-	void *to = last ? array : reduction->runs, *from = last ? reduction->runs : array;
-	if (!reduction->runs)
+	void *to = last ? array : reduction->sums, *from = last ? reduction->sums : array;
+	if (!reduction->sums)
 		return BETON_OK;
 	int status = sync->api->op_run(reduction->add, run->stream, (void *[]){to, from, to}, sync->add_workspace, err);
-	return status == BETON_OK && last ? sync->api->zero(run->stream, reduction->runs, bytes_of(reduction), err)
+	return status == BETON_OK && last ? sync->api->zero(run->stream, reduction->sums, bytes_of(reduction), err)
 					  : status;
 }
 
@@ -70,7 +71,7 @@ static int add(const sync_reduction *reduction, void *array, const dtrain__run *
 static int issue(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
 	const sync_reduction *reduction = stage->reduction;
-	void *array = reduction->each_run && reduction->shard_count ? arrays->shard : arrays->memory;
+	void *array = reduction->each_micro_batch && reduction->shard_count ? arrays->shard : arrays->memory;
 	int status =
 		reduction->tree ? dtrain__tree_accumulate(reduction, array, run, err) : add(reduction, array, run, err);
 	if (!dtrain__run_is_last(run))

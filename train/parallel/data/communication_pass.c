@@ -400,8 +400,8 @@ static int32_t issue_behind(const plan_state *state, int index)
 	return state->readings[at].first - 1;
 }
 
-/* The last run of several, which has trace events, finds gathered what is kept whole. What is not divided comes from
- * the host alone. */
+/* The last micro-batch of several, which has trace events, finds gathered what is kept whole. What is not divided comes
+ * from the host alone. */
 static int note_gather(const plan_state *state, const sync_gather *gather, const reading *of, int32_t after,
 		       beton_error *err)
 {

@@ -85,14 +85,14 @@ static void list_hook(sync_reduction *reduction, dtrain_group *group)
 static void list_shard(sync_reduction *reduction)
 {
 	dtrain_sync *sync = reduction->sync;
-	if (!reduction->each_run)
+	if (!reduction->each_micro_batch)
 		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
 	if (reduction->narrow)
 		dtrain__stage_add(reduction, &dtrain__stage_round, NULL);
 	dtrain__stage_add(reduction, &dtrain__stage_scatter, sync->shards);
 	if (reduction->narrow)
 		dtrain__stage_add(reduction, &dtrain__stage_unround, NULL);
-	if (reduction->each_run)
+	if (reduction->each_micro_batch)
 		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
 	if (reduction->state)
 		list_hook(reduction, sync->replicas);
@@ -153,7 +153,7 @@ static int open_unit(dtrain_sync *sync, sync_reduction *reduction, int unit, bet
 		reduction->shard =
 			dtrain__params_place(memory->grads, (size_t)first * dtrain_dtype_size(params->dtype));
 		reduction->shard_count = kept.count;
-		reduction->each_run = !sync->kind->whole_grads && !sync->options.sum_runs_locally;
+		reduction->each_micro_batch = !sync->kind->whole_grads && !sync->options.sum_micro_batches_locally;
 	}
 	snprintf(reduction->label, sizeof(reduction->label), "%s %d of %d", sync->kind->unit, unit + 1,
 		 params->unit_count);

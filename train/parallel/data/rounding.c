@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sums over shards in 16 bits: a unit's gradients are rounded into memory of the arena, reduced there to this rank's
- * part, and widened into the shard. The sums of a step's runs stay in F32.
+ * part, and widened into the shard. The sums of a step's micro-batches stay in F32.
  */
 #include "common/error.h"
 #include "core/params.h"

@@ -333,7 +333,7 @@ int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_
 		return BETON_INVALID_ARGUMENT;
 	const dtrain__pass pass = {.run = run_pass, .context = sync};
 	const sync_program *before = sync->programs;
-	const uint64_t of_run = sync->gathers_of_run, of_step = sync->gathers_of_step;
+	const uint64_t of_micro_batch = sync->gathers_of_micro_batch, of_step = sync->gathers_of_step;
 	int status = sync->reductions ? BETON_OK : dtrain_params_allocate(sync->params, err);
 	if (status == BETON_OK)
 		status = prepare(sync, err);
@@ -343,7 +343,7 @@ int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_
 	dtrain__sync_destroy_programs(sync, before);
 	/* A step sends what compiled programs send. */
 	if (before) {
-		sync->gathers_of_run = of_run;
+		sync->gathers_of_micro_batch = of_micro_batch;
 		sync->gathers_of_step = of_step;
 	}
 	if (sync->reductions)

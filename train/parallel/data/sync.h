@@ -112,8 +112,8 @@ struct sync_reduction {
 	int num_stages;
 
 	dtrain_op *add;             /* accumulate.c: adds an array to the sum over the micro-batches */
-	void *runs;                 /* that sum; NULL: steps have one micro-batch */
-	bool each_run;              /* every micro-batch is reduced, and its shard is added up */
+	void *sums;                 /* that sum; NULL: steps have one micro-batch */
+	bool each_micro_batch;      /* every micro-batch is reduced, and its shard is added up */
 	dtrain_op *narrow, *widen;  /* rounding.c; NULL: the sum is sent as it is */
 	sync_tree *tree;            /* of sums in the order of parts (tree.h); NULL: others */
 	dtrain_event *offload_done; /* unit_offload.c; NULL: gradients stay */
@@ -272,9 +272,9 @@ struct dtrain_sync {
 
 	dtrain_sync_trace *trace; /* of the next steps; the caller's, NULL: none */
 	sync_timeline *timeline;  /* NULL: without the option overlap */
-	/* Bytes that the last program with backward gathers in each run, and once a step: the last compiled one, or
-	 * measured one while none is compiled. */
-	uint64_t gathers_of_run, gathers_of_step;
+	/* Bytes that the last program with backward gathers in each micro-batch, and once a step: the last compiled
+	 * one, or measured one while none is compiled. */
+	uint64_t gathers_of_micro_batch, gathers_of_step;
 
 	sync_operation between_steps; /* collectives outside of programs, one at a time */
 	sync_flight between;
@@ -282,7 +282,7 @@ struct dtrain_sync {
 	void *packed;               /* all buffers, for a single reduction; in device memory, as the group requires */
 	int64_t packed_count;
 	int64_t moving_count; /* elements of the buffers that are not fixed */
-	float *part_buffers;  /* [runs of a step][moving_count]: see tree_buffers.c; NULL: none */
+	float *part_buffers;  /* [micro-batches of a step][moving_count]: see tree_buffers.c; NULL: none */
 };
 
 /* ---- the mesh (mesh.c) ---- */
@@ -431,7 +431,7 @@ int dtrain__timeline_add(dtrain_sync *sync, const dtrain_overlap_transfer *trans
 /* The program is the last one with backward. */
 void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program);
 
-/* ---- trace (trace_events.c): the times of the last run of a step, for the trace events that are set ---- */
+/* ---- trace (trace_events.c): the times of the last micro-batch of a step, for the trace events that are set ---- */
 
 /* When a micro-batch begins, and at the ends of forward and backward. */
 int dtrain__sync_trace_began(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);

@@ -21,10 +21,10 @@ static int check(const dtrain_sync *sync, const dtrain__run *run, beton_error *e
 	if (run->micro_batches > 1 && !sync->options.accumulates && !sync->options.deterministic_shards)
 		return bt_fail(err, BETON_STATE, "sync: a step of %d micro-batches, which need the option accumulates",
 			       run->micro_batches);
-	if (sync->options.deterministic_shards && run->micro_batches != dtrain__tree_runs(sync))
+	if (sync->options.deterministic_shards && run->micro_batches != dtrain__tree_micro_batches(sync))
 		return bt_fail(err, BETON_STATE,
 			       "sync: a step of %d micro-batches, and each rank has %d deterministic shards",
-			       run->micro_batches, dtrain__tree_runs(sync));
+			       run->micro_batches, dtrain__tree_micro_batches(sync));
 	return run->micro_batch == 0 || sync->begun
 		       ? BETON_OK
 		       : bt_fail(err, BETON_STATE, "sync: micro-batch %d of %d, and the step has no first one",

@@ -9,7 +9,7 @@
 
 void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program)
 {
-	sync->gathers_of_run = sync->gathers_of_step = 0;
+	sync->gathers_of_micro_batch = sync->gathers_of_step = 0;
 	for (int i = 0; i < program->num_gathers; i++) {
 		const sync_form *form = &program->gathers[i].form;
 		uint64_t bytes = dtrain__sent_of_parts((uint64_t)form->count * (uint64_t)sync->num_shards *
@@ -18,7 +18,7 @@ void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program)
 		if (form->is_whole)
 			sync->gathers_of_step += bytes;
 		else
-			sync->gathers_of_run += bytes;
+			sync->gathers_of_micro_batch += bytes;
 	}
 }
 
@@ -34,14 +34,15 @@ static uint64_t sent_for_sum(const dtrain_sync *sync, const sync_reduction *redu
 	return bytes;
 }
 
-static void add_reduction(const dtrain_sync *sync, const sync_reduction *reduction, int runs, dtrain_sync_info *info)
+static void add_reduction(const dtrain_sync *sync, const sync_reduction *reduction, int micro_batches,
+			  dtrain_sync_info *info)
 {
 	if (!reduction->shard_count) {
 		info->added_up +=
 			sent_for_sum(sync, reduction, reduction->count, sync->num_shards * sync->num_replicas);
 		return;
 	}
-	uint64_t times = reduction->each_run ? (uint64_t)runs : 1;
+	uint64_t times = reduction->each_micro_batch ? (uint64_t)micro_batches : 1;
 	uint64_t shard = (uint64_t)reduction->shard_count * dtrain_dtype_size(sync->params->dtype);
 	info->scattered += times * dtrain__sent_of_parts((uint64_t)reduction->count * dtrain_dtype_size(sync->sent),
 							 sync->num_shards);
@@ -50,7 +51,7 @@ static void add_reduction(const dtrain_sync *sync, const sync_reduction *reducti
 					  : sent_for_sum(sync, reduction, reduction->shard_count, sync->num_replicas);
 }
 
-void dtrain_sync_get_info(const dtrain_sync *sync, int runs, dtrain_sync_info *out)
+void dtrain_sync_get_info(const dtrain_sync *sync, int micro_batches, dtrain_sync_info *out)
 {
 	if (!sync || !out)
 		return;
@@ -58,8 +59,9 @@ void dtrain_sync_get_info(const dtrain_sync *sync, int runs, dtrain_sync_info *o
 				 .shards = sync->num_shards,
 				 .replicas = sync->num_replicas,
 				 .sums_bytes = sync->sums_bytes,
-				 .gathered = sync->gathers_of_step + (uint64_t)runs * sync->gathers_of_run};
+				 .gathered = sync->gathers_of_step +
+					     (uint64_t)micro_batches * sync->gathers_of_micro_batch};
 	for (int i = 0; i < sync->count && sync->covered; i++)
-		add_reduction(sync, &sync->reductions[i], runs, &info);
+		add_reduction(sync, &sync->reductions[i], micro_batches, &info);
 	bt_sized_give(out, &info);
 }

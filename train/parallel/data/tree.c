@@ -2,7 +2,7 @@
  *
  * Sums that have the same bits for any number of ranks. A step is divided into a fixed number of parts, a power of two,
  * and each element is added up in one binary tree over them: part 0 with 1, 2 with 3, these sums with each other, and
- * so on. A rank's runs, or the ranks of each run, have the parts of whole subtrees.
+ * so on. A rank's micro-batches, or the ranks of each micro-batch, have the parts of whole subtrees.
  *
  * Within a rank, the sums that wait for their neighbour are kept, one for each level of the tree. Between ranks, parts
  * are exchanged, and a device's ADD makes the sums: each rank adds up its share of the elements, which are then
@@ -22,7 +22,7 @@ static int64_t ranks_of(const dtrain_sync *sync)
 	return (int64_t)sync->num_shards * sync->num_replicas;
 }
 
-int dtrain__tree_runs(const dtrain_sync *sync)
+int dtrain__tree_micro_batches(const dtrain_sync *sync)
 {
 	return sync->options.deterministic_shards / (int)ranks_of(sync);
 }
@@ -52,18 +52,19 @@ int dtrain__tree_check(const dtrain_sync *sync, beton_error *err)
 	return BETON_OK;
 }
 
-/* Whether every run of a step is added up over the ranks at once. */
-static bool sends_each_run(const dtrain_sync *sync)
+/* Whether every micro-batch of a step is added up over the ranks at once. */
+static bool sends_each_micro_batch(const dtrain_sync *sync)
 {
-	return sync->num_shards > 1 && !sync->kind->whole_grads && !sync->options.sum_runs_locally;
+	return sync->num_shards > 1 && !sync->kind->whole_grads && !sync->options.sum_micro_batches_locally;
 }
 
-int dtrain_sync_deterministic_shard(const dtrain_sync *sync, int run)
+int dtrain_sync_deterministic_shard(const dtrain_sync *sync, int micro_batch)
 {
 	if (!sync)
 		return 0;
 	int ranks = (int)ranks_of(sync), rank = sync->group ? dtrain_group_rank(sync->group) : 0;
-	return sends_each_run(sync) ? run * ranks + rank : rank * dtrain__tree_runs(sync) + run;
+	return sends_each_micro_batch(sync) ? micro_batch * ranks + rank
+					    : rank * dtrain__tree_micro_batches(sync) + micro_batch;
 }
 
 /* ---- what a reduction needs ---- */
@@ -79,7 +80,7 @@ static int64_t part_count(const sync_reduction *reduction)
 
 static int64_t array_count(const sync_reduction *reduction)
 {
-	return reduction->each_run && reduction->shard_count ? reduction->shard_count : reduction->count;
+	return reduction->each_micro_batch && reduction->shard_count ? reduction->shard_count : reduction->count;
 }
 
 static size_t bytes_of(const dtrain_sync *sync, int64_t count)
@@ -93,7 +94,7 @@ static int open_reduction(sync_reduction *reduction, size_t *workspace, beton_er
 	sync_tree *tree = reduction->tree = calloc(1, sizeof(*tree));
 	if (!tree)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
-	reduction->each_run = sends_each_run(sync);
+	reduction->each_micro_batch = sends_each_micro_batch(sync);
 	tree->spreads = reduction->unit >= 0 && !reduction->shard_count;
 	int status = dtrain__sync_create_add(sync, part_count(reduction), &tree->add, workspace, err);
 	return status == BETON_OK
@@ -104,7 +105,7 @@ static int open_reduction(sync_reduction *reduction, size_t *workspace, beton_er
 static int levels_of(const dtrain_sync *sync)
 {
 	int levels = 0;
-	while (1 << levels < dtrain__tree_runs(sync))
+	while (1 << levels < dtrain__tree_micro_batches(sync))
 		levels++;
 	return levels;
 }
@@ -125,7 +126,7 @@ int dtrain__tree_create(dtrain_sync *sync, beton_error *err)
 		return status;
 	char *at = sync->sums;
 	for (int i = 0; i < sync->count; i++) {
-		sync->reductions[i].runs = at;
+		sync->reductions[i].sums = at;
 		at += (size_t)levels * bytes_of(sync, array_count(&sync->reductions[i]));
 	}
 	return BETON_OK;
@@ -151,7 +152,7 @@ int dtrain__tree_accumulate(const sync_reduction *reduction, void *array, const 
 {
 	const dtrain_sync *sync = reduction->sync;
 	size_t bytes = bytes_of(sync, array_count(reduction));
-	char *levels = reduction->runs;
+	char *levels = reduction->sums;
 	bool last = dtrain__run_is_last(run);
 	int number = run->micro_batch, level = 0, status = BETON_OK;
 	for (; number >> level & 1 && status == BETON_OK; level++) {
@@ -313,8 +314,8 @@ static const sync_stage_kind give = {.issue = give_step_metrics};
 void dtrain__tree_list(sync_reduction *reduction)
 {
 	dtrain_sync *sync = reduction->sync;
-	bool step_metrics_each = reduction->unit < 0 && reduction->each_run;
-	if (!reduction->each_run)
+	bool step_metrics_each = reduction->unit < 0 && reduction->each_micro_batch;
+	if (!reduction->each_micro_batch)
 		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
 	if (step_metrics_each)
 		dtrain__stage_add(reduction, &take, NULL);
@@ -323,7 +324,7 @@ void dtrain__tree_list(sync_reduction *reduction)
 		dtrain__stage_add(reduction, &spread, sync->group);
 	else if (reduction->shard_count && sync->num_replicas > 1)
 		dtrain__stage_add(reduction, &replicas, sync->replicas);
-	if (reduction->each_run)
+	if (reduction->each_micro_batch)
 		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
 	if (step_metrics_each)
 		dtrain__stage_add(reduction, &give, NULL);

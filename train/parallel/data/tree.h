@@ -16,7 +16,7 @@ struct sync_tree {
 /* INVALID_ARGUMENT: the ranks cannot share the deterministic shards. */
 int dtrain__tree_check(const dtrain_sync *sync, beton_error *err);
 /* The number of deterministic shards of a rank in a step. */
-int dtrain__tree_runs(const dtrain_sync *sync);
+int dtrain__tree_micro_batches(const dtrain_sync *sync);
 
 /* Ops and sums for all reductions. */
 int dtrain__tree_create(dtrain_sync *sync, beton_error *err);

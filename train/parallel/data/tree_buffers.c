@@ -23,14 +23,14 @@ static int64_t count_moving(const dtrain_sync *sync)
 
 int dtrain__tree_create_buffers(dtrain_sync *sync, beton_error *err)
 {
-	size_t runs = (size_t)dtrain__tree_runs(sync);
+	size_t micro_batches = (size_t)dtrain__tree_micro_batches(sync);
 	sync->moving_count = count_moving(sync);
 	if (!sync->moving_count)
 		return BETON_OK;
 	if (dtrain_params_dtype(sync->params) != DTRAIN_F32)
 		return bt_fail(err, BETON_UNSUPPORTED,
 			       "sync: the mean of buffers over deterministic shards is of f32 alone");
-	return dtrain__params_alloc(sync->params, runs * (size_t)sync->moving_count * sizeof(float),
+	return dtrain__params_alloc(sync->params, micro_batches * (size_t)sync->moving_count * sizeof(float),
 				    (void **)&sync->part_buffers, err);
 }
 
@@ -50,32 +50,32 @@ static int copy_buffers(dtrain_sync *sync, float *array, bool to_array, dtrain_s
 	return status;
 }
 
-static float *buffers_of_run(const dtrain_sync *sync, int run)
+static float *buffers_of_micro_batch(const dtrain_sync *sync, int micro_batch)
 {
-	return sync->part_buffers + (size_t)run * (size_t)sync->moving_count;
+	return sync->part_buffers + (size_t)micro_batch * (size_t)sync->moving_count;
 }
 
 int dtrain__tree_share_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
 {
 	int status = BETON_OK;
-	for (int i = 0; i < dtrain__tree_runs(sync) && sync->part_buffers && status == BETON_OK; i++)
-		status = copy_buffers(sync, buffers_of_run(sync, i), true, stream, err);
+	for (int i = 0; i < dtrain__tree_micro_batches(sync) && sync->part_buffers && status == BETON_OK; i++)
+		status = copy_buffers(sync, buffers_of_micro_batch(sync, i), true, stream, err);
 	return status;
 }
 
 static int begin(void *context, const dtrain__run *run, beton_error *err)
 {
 	dtrain_sync *sync = context;
-	return sync->started && dtrain__tree_runs(sync) > 1
-		       ? copy_buffers(sync, buffers_of_run(sync, run->micro_batch), false, run->stream, err)
+	return sync->started && dtrain__tree_micro_batches(sync) > 1
+		       ? copy_buffers(sync, buffers_of_micro_batch(sync, run->micro_batch), false, run->stream, err)
 		       : BETON_OK;
 }
 
 static int end(void *context, const dtrain__run *run, beton_error *err)
 {
 	dtrain_sync *sync = context;
-	return sync->started && dtrain__tree_runs(sync) > 1
-		       ? copy_buffers(sync, buffers_of_run(sync, run->micro_batch), true, run->stream, err)
+	return sync->started && dtrain__tree_micro_batches(sync) > 1
+		       ? copy_buffers(sync, buffers_of_micro_batch(sync, run->micro_batch), true, run->stream, err)
 		       : BETON_OK;
 }
 
@@ -89,19 +89,21 @@ int dtrain__tree_plan_buffers(dtrain_sync *sync, dtrain__schedule *schedule, bet
 	return status == BETON_OK ? dtrain__schedule_add(schedule, &gets, forward - 1, forward, err) : status;
 }
 
-/* all: [ranks][runs][moving_count]. Makes the first array the mean over the parts, added up as gradients are. */
+/* all: [ranks][micro-batches][moving_count]. Makes the first array the mean over the parts, added up as gradients are.
+ */
 static void average(const dtrain_sync *sync, float *all, int ranks)
 {
-	int runs = dtrain__tree_runs(sync), parts = sync->options.deterministic_shards;
+	int micro_batches = dtrain__tree_micro_batches(sync), parts = sync->options.deterministic_shards;
 	size_t count = (size_t)sync->moving_count;
-	/* The distance in parts between two runs: with 1 a rank has consecutive parts, else a run has. */
-	bool by_rank =
-		runs == 1 || dtrain_sync_deterministic_shard(sync, 1) - dtrain_sync_deterministic_shard(sync, 0) == 1;
+	/* The distance in parts between two micro-batches: with 1 a rank has consecutive parts, else a micro-batch has.
+	 */
+	bool by_rank = micro_batches == 1 ||
+		       dtrain_sync_deterministic_shard(sync, 1) - dtrain_sync_deterministic_shard(sync, 0) == 1;
 	for (int apart = 1; apart < parts; apart *= 2) {
 		for (int i = 0; i < parts; i += 2 * apart) {
 			int k = i + apart;
-			int left = by_rank ? i : i % ranks * runs + i / ranks;
-			int right = by_rank ? k : k % ranks * runs + k / ranks;
+			int left = by_rank ? i : i % ranks * micro_batches + i / ranks;
+			int right = by_rank ? k : k % ranks * micro_batches + k / ranks;
 			for (size_t at = 0; at < count; at++)
 				all[(size_t)left * count + at] += all[(size_t)right * count + at];
 		}
@@ -113,9 +115,9 @@ static void average(const dtrain_sync *sync, float *all, int ranks)
 static int average_on_host(dtrain_sync *sync, float *mine, float *all, dtrain_stream *stream, beton_error *err)
 {
 	int ranks = dtrain_group_size(sync->group);
-	size_t bytes = (size_t)dtrain__tree_runs(sync) * (size_t)sync->moving_count * sizeof(float);
+	size_t bytes = (size_t)dtrain__tree_micro_batches(sync) * (size_t)sync->moving_count * sizeof(float);
 	/* A rank's only part has its buffers in place. */
-	int status = dtrain__tree_runs(sync) == 1 ? dtrain__tree_share_buffers(sync, stream, err) : BETON_OK;
+	int status = dtrain__tree_micro_batches(sync) == 1 ? dtrain__tree_share_buffers(sync, stream, err) : BETON_OK;
 	if (status == BETON_OK)
 		status = sync->api->copy(stream, mine, sync->part_buffers, bytes, DTRAIN_DEVICE_TO_HOST, err);
 	if (status == BETON_OK)
@@ -136,15 +138,15 @@ static int average_on_host(dtrain_sync *sync, float *mine, float *all, dtrain_st
 
 int dtrain__tree_average_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
 {
-	size_t runs = (size_t)dtrain__tree_runs(sync), ranks = (size_t)dtrain_group_size(sync->group);
+	size_t micro_batches = (size_t)dtrain__tree_micro_batches(sync), ranks = (size_t)dtrain_group_size(sync->group);
 	void *memory = NULL;
 	if (!sync->part_buffers)
 		return BETON_OK;
 	int status = sync->api->host_alloc(
-		sync->device, (1 + ranks) * runs * (size_t)sync->moving_count * sizeof(float), &memory, err);
+		sync->device, (1 + ranks) * micro_batches * (size_t)sync->moving_count * sizeof(float), &memory, err);
 	if (status != BETON_OK)
 		return status;
-	float *mine = memory, *all = mine + runs * (size_t)sync->moving_count;
+	float *mine = memory, *all = mine + micro_batches * (size_t)sync->moving_count;
 	status = average_on_host(sync, mine, all, stream, err);
 	/* After an error a copy may still use the memory. */
 	if (status != BETON_OK)

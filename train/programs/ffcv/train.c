@@ -89,7 +89,7 @@ static int average(struct training *training, beton_error *err)
 	return dtrain_optimizer_average(training->session->optimizer, weight, training->session->engine.stream, err);
 }
 
-static int launch_run(struct training *training, beton_error *err)
+static int launch_micro_batch(struct training *training, beton_error *err)
 {
 	const run_position *position = &training->launched;
 	beton_batch *batch = NULL;
@@ -114,7 +114,7 @@ static int launch_step(struct training *training, beton_error *err)
 	int status = run_groups_step(session->options, session->optimizer, session->info->steps_per_epoch,
 				     position->step, err);
 	for (int64_t i = 0; i < session->options->accumulate && status == BETON_OK; i++)
-		status = launch_run(training, err);
+		status = launch_micro_batch(training, err);
 	if (status != BETON_OK)
 		return status;
 	advance(session, position);

@@ -140,7 +140,7 @@ static int open_engine(question *q, dtrain_device *device, beton_error *err)
 	if (status == BETON_OK)
 		status = find_optimizer(q, &sync.whole_params, err);
 	q->example.job.recompute = o->recompute;
-	q->example.job.runs = (int)o->runs;
+	q->example.job.micro_batches = (int)o->micro_batches;
 	q->example.job.offload = (engine_offload)o->offload;
 	if (status == BETON_OK)
 		return engine_open_plan(&q->engine, &q->example.job, &q->example.data, device,

@@ -16,11 +16,11 @@ typedef struct plan_options {
 	const dtrain__gpu *gpu; /* a GPU that is described in place of a device; NULL: none is named */
 	int precision;          /* engine_precision; -1: what the device is made for */
 	engine_recompute recompute;
-	int offload;                 /* engine_offload */
-	uint64_t ranks, shard, runs; /* shard 0: none is asked for */
-	uint64_t memory;             /* bytes of a rank; 0: the described GPU's */
-	engine_speed speed;          /* 0: the device's, or the described GPU's */
-	double prefetch_mb;          /* below 0: the default */
+	int offload;                          /* engine_offload */
+	uint64_t ranks, shard, micro_batches; /* shard 0: none is asked for */
+	uint64_t memory;                      /* bytes of a rank; 0: the described GPU's */
+	engine_speed speed;                   /* 0: the device's, or the described GPU's */
+	double prefetch_mb;                   /* below 0: the default */
 	bool keep_gathered;
 	dtrain_compression compression; /* method: a name, which outlives the answer */
 } plan_options;

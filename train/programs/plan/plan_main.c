@@ -214,7 +214,7 @@ static int parse_option(int option, plan_options *out, beton_error *err)
 	case 'b':
 		return parse_count("--batch-size", 1, 65536, &example->batch_size, err);
 	case ACCUMULATE:
-		return bt_parse_u64("--accumulate", optarg, 1, 65536, &out->runs, err);
+		return bt_parse_u64("--accumulate", optarg, 1, 65536, &out->micro_batches, err);
 	case 'p':
 		return bt_parse_choice("--precision", optarg, precisions, &out->precision, err);
 	case 'o':
@@ -272,8 +272,11 @@ static bool find_value(const void *context, const char *name, option_value *out)
 
 int main(int argc, char **argv)
 {
-	plan_options options = {
-		.precision = -1, .device = {.name = "auto", .index = -1}, .ranks = 1, .runs = 1, .prefetch_mb = -1};
+	plan_options options = {.precision = -1,
+				.device = {.name = "auto", .index = -1},
+				.ranks = 1,
+				.micro_batches = 1,
+				.prefetch_mb = -1};
 	beton_error err = {0};
 	bool fits = true;
 	const char *given[OPTIONS] = {NULL};

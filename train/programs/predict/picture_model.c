@@ -139,7 +139,7 @@ static int open_engine(struct prediction *self, const run_source *weights, beton
 			  .model = self->model_name,
 			  .transformer = self->model.is_transformer ? &self->model.transformer : NULL,
 			  .batch_size = (int64_t)options->batch_size,
-			  .runs = 1,
+			  .micro_batches = 1,
 			  .evaluates = true};
 	dtrain_sync_options sync;
 	dtrain_device *device = NULL;
