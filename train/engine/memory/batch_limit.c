@@ -11,8 +11,8 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "engine/network.h"
-#include "engine/update.h"
 #include "memory_search.h"
+#include "update_memory.h"
 
 /* The share of free memory to use; the device's libraries allocate from the rest. */
 #define USABLE 0.95

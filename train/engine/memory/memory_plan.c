@@ -8,7 +8,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "engine/network.h"
-#include "engine/update.h"
+#include "update_memory.h"
 
 enum { TRAINING = 0, EVALUATION = 1 };
 

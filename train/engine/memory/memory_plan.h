@@ -7,7 +7,7 @@
 
 #include "engine/engine.h"
 
-/* A step of one rank, at least: see <engine/time_plan.h>. */
+/* A step of one rank, at least: see time_plan.h. */
 typedef struct engine_time {
 	double compute_ms; /* forward, backward and update, of all micro-batches of a step */
 	double exposed_ms; /* the step waits for communication */

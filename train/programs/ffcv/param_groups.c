@@ -8,7 +8,7 @@
 
 #include "common/list.h"
 #include "common/system.h"
-#include "engine/update.h"
+#include "engine/memory/update_memory.h"
 
 static uint8_t group_of(const run_options *options, const dtrain_param *param)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "update.h"
+#include "update_memory.h"
 
 #include <dtrain/optimizer.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Facts about the optimizer before it is created. */
-#ifndef ENGINE_UPDATE_H
-#define ENGINE_UPDATE_H
+ * Memory that updates need, before there is an optimizer; the parameters that `muon` leaves to AdamW. */
+#ifndef ENGINE_MEMORY_UPDATE_MEMORY_H
+#define ENGINE_MEMORY_UPDATE_MEMORY_H
 
-#include "engine.h"
+#include "engine/engine.h"
 
 /* The number of the last block: see dtrain_param. */
 int32_t engine_last_block(const dtrain_params *params);
