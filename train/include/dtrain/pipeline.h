@@ -17,6 +17,7 @@
 extern "C" {
 #endif
 
+/* Kinds of actions, with their letters in the text of a schedule. */
 typedef enum dtrain_action_kind {
 	DTRAIN_ACTION_FORWARD = 0,          /* F */
 	DTRAIN_ACTION_BACKWARD = 1,         /* B: I, then W */
