@@ -158,6 +158,8 @@ static void syncs_refuse_null(void **state)
 	REFUSES(dtrain_pipeline_schedule_create(NULL, NULL, &err));
 	REFUSES(dtrain_pipeline_schedule_lower(NULL, &err));
 	REFUSES(dtrain_pipeline_schedule_check(NULL, &err));
+	REFUSES(dtrain_pipeline_simulate(NULL, NULL, NULL, &err));
+	REFUSES(dtrain_pipeline_predict(NULL, NULL, NULL, &err));
 	REFUSES(dtrain_sync_get_overlap(NULL, NULL, &err));
 	REFUSES(dtrain_sync_read_overlap(NULL, NULL, &err));
 	REFUSES(dtrain_overlap_simulate(NULL, NULL, NULL, NULL, &err));
@@ -404,6 +406,7 @@ static void syncs_take_null(void **state)
 	(void)dtrain_mesh_placement(NULL, NULL, 0);
 	dtrain_pipeline_options_init_sized(NULL, 0);
 	dtrain_pipeline_schedule_destroy(NULL);
+	dtrain_pipeline_timeline_destroy(NULL);
 	dtrain_overlap_destroy(NULL);
 	(void)dtrain_overlap_node_end(NULL, 0);
 	(void)dtrain_overlap_hidden_by(NULL, 0);

@@ -105,6 +105,32 @@ typedef struct dtrain_action_time {
 	double start, end;
 } dtrain_action_time;
 
+typedef struct dtrain_pipeline_rank_times {
+	double busy;       /* the rank computes */
+	double idle;       /* the share of the makespan that is left, 0 to 1 */
+	int32_t peak_live; /* the most micro-batches, counted in each stage, that are between F and the end of B or W */
+} dtrain_pipeline_rank_times;
+
+typedef struct dtrain_pipeline_timeline {
+	double makespan;                   /* the end of the last action; the first one starts at 0 */
+	dtrain_action_time **times;        /* [ranks]: an element for each action of the list */
+	dtrain_pipeline_rank_times *ranks; /* [ranks] */
+} dtrain_pipeline_timeline;
+
+/* The times of a schedule. A rank computes one action at a time, in order. Between ranks, the data of a compute list
+ * takes its transfer time from the end of the action that makes it. In lowered lists a transfer starts when both ranks
+ * have reached it, and a rank sends one and receives one at a time. costs: [stages], 0 to 1e12. The caller destroys the
+ * timeline. Errors: as dtrain_pipeline_schedule_check, INVALID_ARGUMENT (a cost), NO_MEMORY. */
+BETON_API int dtrain_pipeline_simulate(const dtrain_pipeline_schedule *schedule, const dtrain_stage_cost *costs,
+				       dtrain_pipeline_timeline **out, beton_error *err);
+BETON_API void dtrain_pipeline_timeline_destroy(dtrain_pipeline_timeline **timeline); /* NULL allowed */
+
+/* The makespan and the peak by formula, if each of F, I and W takes a rank 1 for a micro-batch, in v equal chunks, and
+ * transfers take no time. A rank is idle for 1 - 3 m / makespan of it. peak_live: [ranks], NULL allowed; Errors: as
+ * dtrain_pipeline_schedule_create. */
+BETON_API int dtrain_pipeline_predict(const dtrain_pipeline_options *options, double *makespan, int32_t *peak_live,
+				      beton_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -23,7 +23,9 @@ struct schedule_rule {
 	bool splits;    /* W is apart from I */
 	/* Legal options only. The list has room for its actions. */
 	void (*fill)(const schedule_rule *rule, const schedule_options *o, int32_t rank, dtrain_action_list *list);
-	int32_t (*warm_up)(const schedule_options *o, int32_t rank); /* of fill_turns */
+	int32_t (*warm_up)(const schedule_options *o, int32_t rank); /* of fill_turns; NULL: another fill */
+	/* Beyond 3 m, if each of F, I and W takes a rank 1. */
+	double (*bubble)(const schedule_options *o);
 	int (*check)(const schedule_options *o, beton_error *err);
 };
 
@@ -196,13 +198,65 @@ static int check_groups(const schedule_options *o, beton_error *err)
 		o->schedule, o->micro_batches, o->group, o->ranks, advice);
 }
 
+/* The first micro-batch's way to the last rank and back, which the others wait for. */
+static double bubble_of_ranks(const schedule_options *o)
+{
+	return 3 * (o->ranks - 1.0) / o->chunks;
+}
+
+static double bubble_of_naive(const schedule_options *o)
+{
+	return 3.0 * o->micro_batches * (o->ranks - 1);
+}
+
+/* Also before each chunk but the first, a rank waits for the last rank if it has fewer micro-batches than ranks. */
+static double bubble_of_gpipe(const schedule_options *o)
+{
+	const double wait = o->micro_batches < o->ranks ? o->ranks - o->micro_batches : 0;
+	return bubble_of_ranks(o) + 3 * wait * (o->chunks - 1) / o->chunks;
+}
+
+/* W fills the rest, as far as there are micro-batches. */
+static double bubble_of_split(const schedule_options *o)
+{
+	const double lack = o->micro_batches < o->ranks ? o->ranks - o->micro_batches : 0;
+	return (o->ranks - 1.0) / o->chunks + lack;
+}
+
 static const schedule_rule rules[] = {
-	{.name = "naive", .chunks = 1, .fixed = true, .fill = fill_turns, .warm_up = warm_up_none},
-	{.name = "gpipe", .chunks = 1, .fill = fill_turns, .warm_up = warm_up_all},
-	{.name = "1f1b", .chunks = 1, .fixed = true, .fill = fill_turns, .warm_up = warm_up_once},
-	{.name = "interleaved", .chunks = 2, .groups = true, .fill = fill_turns, .warm_up = warm_up_twice},
-	{.name = "zb1p", .chunks = 1, .groups = true, .splits = true, .fill = fill_turns, .warm_up = warm_up_once},
-	{.name = "zbv", .chunks = 2, .fixed = true, .splits = true, .fill = fill_v, .check = check_v},
+	{.name = "naive",
+	 .chunks = 1,
+	 .fixed = true,
+	 .fill = fill_turns,
+	 .warm_up = warm_up_none,
+	 .bubble = bubble_of_naive},
+	{.name = "gpipe", .chunks = 1, .fill = fill_turns, .warm_up = warm_up_all, .bubble = bubble_of_gpipe},
+	{.name = "1f1b",
+	 .chunks = 1,
+	 .fixed = true,
+	 .fill = fill_turns,
+	 .warm_up = warm_up_once,
+	 .bubble = bubble_of_ranks},
+	{.name = "interleaved",
+	 .chunks = 2,
+	 .groups = true,
+	 .fill = fill_turns,
+	 .warm_up = warm_up_twice,
+	 .bubble = bubble_of_ranks},
+	{.name = "zb1p",
+	 .chunks = 1,
+	 .groups = true,
+	 .splits = true,
+	 .fill = fill_turns,
+	 .warm_up = warm_up_once,
+	 .bubble = bubble_of_split},
+	{.name = "zbv",
+	 .chunks = 2,
+	 .fixed = true,
+	 .splits = true,
+	 .fill = fill_v,
+	 .bubble = bubble_of_split,
+	 .check = check_v},
 };
 enum { RULES = sizeof(rules) / sizeof(rules[0]) };
 
@@ -317,4 +371,24 @@ int dtrain_pipeline_schedule_create(const dtrain_pipeline_options *options, dtra
 		dtrain_pipeline_schedule_destroy(&schedule);
 	*out = schedule;
 	return status;
+}
+
+int dtrain_pipeline_predict(const dtrain_pipeline_options *options, double *makespan, int32_t *peak_live,
+			    beton_error *err)
+{
+	schedule_options o;
+	const schedule_rule *rule = NULL;
+	if (BT_MISSING(err, options, makespan))
+		return BETON_INVALID_ARGUMENT;
+	int status = take_options(options, &o, &rule, err);
+	if (status != BETON_OK)
+		return status;
+	*makespan = 3.0 * o.micro_batches + rule->bubble(&o);
+	for (int32_t rank = 0; peak_live && rank < o.ranks; rank++) {
+		/* After the warm-up one more, and those that wait for W. */
+		const int32_t live =
+			rule->warm_up ? rule->warm_up(&o, rank) + 1 + (rule->splits ? rank : 0) : 2 * o.ranks;
+		peak_live[rank] = least(live, o.micro_batches * o.chunks);
+	}
+	return BETON_OK;
 }

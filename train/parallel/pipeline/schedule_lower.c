@@ -7,7 +7,12 @@
 
 #include "parallel/pipeline/schedules.h"
 
-/* A send, and when its data is ready if F, I and W take as long on all stages. */
+/* Costs that decide the order of transfers. If all actions took as long and transfers nothing, the data of one rank
+ * would be ready just when another rank ends an action. A short transfer makes it ready during the action, so that the
+ * receive is begun before. */
+static const dtrain_stage_cost typical = {.forward = 1, .input_gradient = 1, .weight_gradient = 1, .transfer = 0.05};
+
+/* A send, and when its data is ready with typical costs. */
 typedef struct schedule_transfer {
 	double ready;
 	dtrain_action send;
@@ -143,7 +148,7 @@ int dtrain_pipeline_schedule_lower(dtrain_pipeline_schedule *schedule, beton_err
 	if (!costs)
 		return bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
 	for (int32_t stage = 0; stage < schedule->stages; stage++)
-		costs[stage] = (dtrain_stage_cost){.forward = 1, .input_gradient = 1, .weight_gradient = 1};
+		costs[stage] = typical;
 	status = lower(schedule, costs, err);
 	free(costs);
 	return status;
