@@ -94,6 +94,21 @@ BETON_API int dtrain_pipeline_schedule_lower(dtrain_pipeline_schedule *schedule,
  * rank waits), NO_MEMORY. */
 BETON_API int dtrain_pipeline_schedule_check(const dtrain_pipeline_schedule *schedule, beton_error *err);
 
+/* Reads lists in the form of torch.distributed.pipelining: a line for each rank, with an action such as 0F1, 2B0, 1I3,
+ * 1W3, 1SEND_F3 or 2RECV_F3 in each cell and commas between them. Empty cells are ignored, and PyTorch's actions of
+ * sharded parameters (UNSHARD, RESHARD, REDUCE_GRAD) and of waiting; (0F1;7B0)OVERLAP_F_B is read as 0F1,7B0. The lists
+ * are checked: see dtrain_pipeline_schedule_check. The caller destroys the schedule. Errors name the file, the line and
+ * the action: NOT_FOUND, IO, NO_MEMORY, FORMAT (not such a text), INVALID_ARGUMENT (no text; ranks cannot run the
+ * lists). */
+BETON_API int dtrain_pipeline_schedule_read(const char *path, dtrain_pipeline_schedule **out, beton_error *err);
+
+/* The same for the text of such a file. name: for messages. */
+BETON_API int dtrain_pipeline_schedule_parse(const char *text, const char *name, dtrain_pipeline_schedule **out,
+					     beton_error *err);
+
+/* The text of lists, malloc'ed. PyTorch reads the text of compute lists. Error: NO_MEMORY. */
+BETON_API int dtrain_pipeline_schedule_text(const dtrain_pipeline_schedule *schedule, char **out, beton_error *err);
+
 /* Times of the actions of a stage for one micro-batch, in any unit. B takes I and W together. */
 typedef struct dtrain_stage_cost {
 	double forward, input_gradient, weight_gradient;

@@ -9,8 +9,8 @@
 
 typedef struct schedule_checker {
 	const dtrain_pipeline_schedule *schedule;
-	bool lines;    /* messages name lines */
-	uint8_t *seen; /* [stages][micro_batches]: bits 1 << dtrain_action_kind */
+	const char *file; /* of the lists; its lines are the ranks. NULL: none */
+	uint8_t *seen;    /* [stages][micro_batches]: bits 1 << dtrain_action_kind */
 } schedule_checker;
 
 enum {
@@ -25,48 +25,37 @@ static uint8_t *seen_at(const schedule_checker *c, int32_t stage, int32_t micro_
 	return &c->seen[(size_t)stage * (size_t)c->schedule->micro_batches + (size_t)micro_batch];
 }
 
-/* "rank 2", "line 3 (rank 2)" */
-static const char *place(const schedule_checker *c, int32_t rank, char out[64])
-{
-	if (c->lines)
-		snprintf(out, 64, "line %d (rank %d)", rank + 1, rank);
-	else
-		snprintf(out, 64, "rank %d", rank);
-	return out;
-}
-
 /* The message is "rank 2, 1B3: ...". */
 static int fail_at(const schedule_checker *c, int32_t rank, const dtrain_action *action, const char *why,
 		   beton_error *err)
 {
-	char where[64], text[DTRAIN__ACTION_TEXT];
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %s, %s: %s", place(c, rank, where),
+	char where[DTRAIN__RANK_TEXT], text[DTRAIN__ACTION_TEXT];
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s, %s: %s", dtrain__rank_text(c->file, rank, where),
 		       dtrain__action_text(action, text), why);
 }
 
 static int check_shape(const schedule_checker *c, beton_error *err)
 {
 	const dtrain_pipeline_schedule *s = c->schedule;
-	char where[64];
+	char where[DTRAIN__RANK_TEXT];
 	int64_t actions = 0;
 	if (s->ranks < 1 || s->stages < 1 || s->micro_batches < 1 || !s->rank_of_stage || !s->lists)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %d ranks, %d stages, %d micro-batches", s->ranks,
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%d ranks, %d stages, %d micro-batches", s->ranks,
 			       s->stages, s->micro_batches);
 	for (int32_t rank = 0; rank < s->ranks; rank++) {
 		if (!s->lists[rank].actions || s->lists[rank].count < 1)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %s has no actions",
-				       place(c, rank, where));
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s has no actions",
+				       dtrain__rank_text(c->file, rank, where));
 		actions += s->lists[rank].count;
 	}
 	/* Which of them is missing is found with a table of all. */
 	if ((int64_t)s->stages * s->micro_batches > actions)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "pipeline: %d stages and %d micro-batches need at least %lld actions, not %lld",
-			       s->stages, s->micro_batches, 2 * (long long)s->stages * s->micro_batches,
-			       (long long)actions);
+			       "%lld actions are too few for stages x micro-batches = %d x %d", (long long)actions,
+			       s->stages, s->micro_batches);
 	for (int32_t stage = 0; stage < s->stages; stage++)
 		if (s->rank_of_stage[stage] < 0 || s->rank_of_stage[stage] >= s->ranks)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: stage %d is on rank %d of %d", stage,
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "stage %d is on rank %d of %d", stage,
 				       s->rank_of_stage[stage], s->ranks);
 	return BETON_OK;
 }
@@ -74,10 +63,10 @@ static int check_shape(const schedule_checker *c, beton_error *err)
 static int check_range(const schedule_checker *c, int32_t rank, const dtrain_action *action, beton_error *err)
 {
 	const dtrain_pipeline_schedule *s = c->schedule;
-	char where[64];
+	char where[DTRAIN__RANK_TEXT];
 	if ((uint32_t)action->kind >= DTRAIN__ACTION_KINDS)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %s: no kind of action has the number %d",
-			       place(c, rank, where), (int)action->kind);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no kind of action has the number %d",
+			       dtrain__rank_text(c->file, rank, where), (int)action->kind);
 	if (action->stage < 0 || action->stage >= s->stages)
 		return fail_at(c, rank, action, "no such stage", err);
 	if (action->micro_batch < 0 || action->micro_batch >= s->micro_batches)
@@ -169,32 +158,41 @@ static int check_runs(const schedule_checker *c, beton_error *err)
 {
 	dtrain_stage_cost *costs = calloc((size_t)c->schedule->stages, sizeof(*costs));
 	dtrain_action_time **times = dtrain__action_times(c->schedule);
-	int status = costs && times ? dtrain__schedule_run(c->schedule, costs, times, err)
-				    : bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
+	int status = costs && times ? dtrain__schedule_run(c->schedule, costs, times, c->file, err)
+				    : bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	free(costs);
 	free(times);
 	return status;
 }
 
-int dtrain__schedule_verify(const dtrain_pipeline_schedule *schedule, bool lines, beton_error *err)
+static int verify(schedule_checker *c, beton_error *err)
 {
-	schedule_checker c = {.schedule = schedule, .lines = lines};
-	int status = check_shape(&c, err);
+	const dtrain_pipeline_schedule *s = c->schedule;
+	int status = check_shape(c, err);
 	if (status != BETON_OK)
 		return status;
-	c.seen = calloc((size_t)schedule->stages, (size_t)schedule->micro_batches);
-	if (!c.seen)
-		return bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
-	for (int32_t rank = 0; rank < schedule->ranks && status == BETON_OK; rank++)
-		for (int32_t i = 0; i < schedule->lists[rank].count && status == BETON_OK; i++)
-			status = check_action(&c, rank, &schedule->lists[rank].actions[i], err);
+	c->seen = calloc((size_t)s->stages, (size_t)s->micro_batches);
+	if (!c->seen)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	for (int32_t rank = 0; rank < s->ranks && status == BETON_OK; rank++)
+		for (int32_t i = 0; i < s->lists[rank].count && status == BETON_OK; i++)
+			status = check_action(c, rank, &s->lists[rank].actions[i], err);
 	if (status == BETON_OK)
-		status = check_all_there(&c, err);
-	free(c.seen);
-	return status == BETON_OK ? check_runs(&c, err) : status;
+		status = check_all_there(c, err);
+	free(c->seen);
+	return status == BETON_OK ? check_runs(c, err) : status;
+}
+
+int dtrain__schedule_verify(const dtrain_pipeline_schedule *schedule, const char *file, beton_error *err)
+{
+	schedule_checker c = {.schedule = schedule, .file = file};
+	int status = verify(&c, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "%s", file ? file : "pipeline");
+	return status;
 }
 
 int dtrain_pipeline_schedule_check(const dtrain_pipeline_schedule *schedule, beton_error *err)
 {
-	return BT_MISSING(err, schedule) ? BETON_INVALID_ARGUMENT : dtrain__schedule_verify(schedule, false, err);
+	return BT_MISSING(err, schedule) ? BETON_INVALID_ARGUMENT : dtrain__schedule_verify(schedule, NULL, err);
 }

@@ -385,7 +385,7 @@ int dtrain_pipeline_predict(const dtrain_pipeline_options *options, double *make
 		return status;
 	*makespan = 3.0 * o.micro_batches + rule->bubble(&o);
 	for (int32_t rank = 0; peak_live && rank < o.ranks; rank++) {
-		/* After the warm-up one more, and those that wait for W. */
+		/* After the warm-up one more, and the micro-batches that wait for W. */
 		const int32_t live =
 			rule->warm_up ? rule->warm_up(&o, rank) + 1 + (rule->splits ? rank : 0) : 2 * o.ranks;
 		peak_live[rank] = least(live, o.micro_batches * o.chunks);

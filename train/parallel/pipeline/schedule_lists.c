@@ -43,6 +43,15 @@ const char *dtrain__action_text(const dtrain_action *action, char out[DTRAIN__AC
 	return out;
 }
 
+const char *dtrain__rank_text(const char *file, int32_t rank, char out[DTRAIN__RANK_TEXT])
+{
+	if (file)
+		snprintf(out, DTRAIN__RANK_TEXT, "line %d (rank %d)", rank + 1, rank);
+	else
+		snprintf(out, DTRAIN__RANK_TEXT, "rank %d", rank);
+	return out;
+}
+
 const char *const dtrain__action_names[DTRAIN__ACTION_KINDS] = {"F",      "B",      "I",      "W",
 								"SEND_F", "RECV_F", "SEND_B", "RECV_B"};
 

@@ -116,7 +116,7 @@ static int lower(dtrain_pipeline_schedule *s, const dtrain_stage_cost *costs, be
 			       .lists = calloc((size_t)s->ranks, sizeof(*l.lists))};
 	int status = BETON_NO_MEMORY;
 	if (l.times && l.transfers && l.placed && l.lists) {
-		status = dtrain__schedule_run(s, costs, l.times, err);
+		status = dtrain__schedule_run(s, costs, l.times, NULL, err);
 		if (status == BETON_OK)
 			list_transfers(&l);
 		if (status == BETON_OK && !make_lists(&l))
@@ -139,7 +139,7 @@ int dtrain_pipeline_schedule_lower(dtrain_pipeline_schedule *schedule, beton_err
 {
 	if (BT_MISSING(err, schedule))
 		return BETON_INVALID_ARGUMENT;
-	int status = dtrain__schedule_verify(schedule, false, err);
+	int status = dtrain__schedule_verify(schedule, NULL, err);
 	if (status != BETON_OK)
 		return status;
 	if (dtrain__schedule_is_lowered(schedule))

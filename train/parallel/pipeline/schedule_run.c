@@ -148,22 +148,22 @@ static bool transfer(schedule_machine *m, int32_t rank)
 	}
 }
 
-static int fail_stuck(const schedule_machine *m, beton_error *err)
+static int fail_stuck(const schedule_machine *m, const char *file, beton_error *err)
 {
-	char text[400] = "", action[DTRAIN__ACTION_TEXT];
+	char text[400] = "", action[DTRAIN__ACTION_TEXT], place[DTRAIN__RANK_TEXT];
 	for (int32_t rank = 0; rank < m->schedule->ranks; rank++) {
 		const dtrain_action_list *list = &m->schedule->lists[rank];
 		const dtrain_action *waits = pending(m, rank);
 		if (!waits && m->lanes[rank].next < list->count)
 			waits = &list->actions[m->lanes[rank].next];
 		if (waits)
-			bt_append(text, sizeof(text), "%srank %d in %s", *text ? ", " : "", rank,
-				  dtrain__action_text(waits, action));
+			bt_append(text, sizeof(text), "%s%s in %s", *text ? ", " : "",
+				  dtrain__rank_text(file, rank, place), dtrain__action_text(waits, action));
 	}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: each rank waits for another one: %s", text);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "each rank waits for another one: %s", text);
 }
 
-static int run(schedule_machine *m, beton_error *err)
+static int run(schedule_machine *m, const char *file, beton_error *err)
 {
 	bool progress = true;
 	while (progress) {
@@ -175,12 +175,12 @@ static int run(schedule_machine *m, beton_error *err)
 	}
 	for (int32_t rank = 0; rank < m->schedule->ranks; rank++)
 		if (m->lanes[rank].next < m->schedule->lists[rank].count || pending(m, rank))
-			return fail_stuck(m, err);
+			return fail_stuck(m, file, err);
 	return BETON_OK;
 }
 
 int dtrain__schedule_run(const dtrain_pipeline_schedule *schedule, const dtrain_stage_cost *costs,
-			 dtrain_action_time *const *times, beton_error *err)
+			 dtrain_action_time *const *times, const char *file, beton_error *err)
 {
 	const size_t count = (size_t)schedule->stages * (size_t)schedule->micro_batches * DATA_KINDS;
 	schedule_machine m = {.schedule = schedule,
@@ -193,9 +193,9 @@ int dtrain__schedule_run(const dtrain_pipeline_schedule *schedule, const dtrain_
 	if (m.ready && m.lanes) {
 		for (size_t i = 0; i < count; i++)
 			m.ready[i] = -1;
-		status = run(&m, err);
+		status = run(&m, file, err);
 	} else {
-		status = bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
+		status = bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	}
 	free(m.ready);
 	free(m.lanes);

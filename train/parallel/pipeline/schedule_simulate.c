@@ -68,7 +68,7 @@ int dtrain_pipeline_simulate(const dtrain_pipeline_schedule *schedule, const dtr
 	if (BT_MISSING(err, schedule, costs, out))
 		return BETON_INVALID_ARGUMENT;
 	*out = NULL;
-	int status = dtrain__schedule_verify(schedule, false, err);
+	int status = dtrain__schedule_verify(schedule, NULL, err);
 	if (status == BETON_OK)
 		status = check_costs(costs, schedule->stages, err);
 	if (status != BETON_OK)
@@ -78,7 +78,7 @@ int dtrain_pipeline_simulate(const dtrain_pipeline_schedule *schedule, const dtr
 		t->times = dtrain__action_times(schedule);
 		t->ranks = calloc((size_t)schedule->ranks, sizeof(*t->ranks));
 	}
-	status = t && t->times && t->ranks ? dtrain__schedule_run(schedule, costs, t->times, err)
+	status = t && t->times && t->ranks ? dtrain__schedule_run(schedule, costs, t->times, NULL, err)
 					   : bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
 	if (status == BETON_OK)
 		sum_up(schedule, t);

@@ -30,6 +30,10 @@ static inline bool dtrain__action_sends(dtrain_action_kind kind)
 	return kind == DTRAIN_ACTION_SEND_FORWARD || kind == DTRAIN_ACTION_SEND_BACKWARD;
 }
 
+/* "rank 2"; of a file "line 3 (rank 2)". file: NULL allowed. */
+enum { DTRAIN__RANK_TEXT = 48 };
+const char *dtrain__rank_text(const char *file, int32_t rank, char out[DTRAIN__RANK_TEXT]);
+
 /* Whether the lists have sends and receives. */
 bool dtrain__schedule_is_lowered(const dtrain_pipeline_schedule *schedule);
 
@@ -39,8 +43,9 @@ bool dtrain__action_send(const dtrain_pipeline_schedule *schedule, const dtrain_
 /* The other end of a transfer: the RECV_F of a SEND_F, and so on. */
 dtrain_action dtrain__action_peer(const dtrain_action *action);
 
-/* dtrain_pipeline_schedule_check for lists from the lines of a file, if `lines`: messages name them. */
-int dtrain__schedule_verify(const dtrain_pipeline_schedule *schedule, bool lines, beton_error *err);
+/* dtrain_pipeline_schedule_check; file: of the lists, NULL allowed. Messages name it and its lines, one for each rank.
+ */
+int dtrain__schedule_verify(const dtrain_pipeline_schedule *schedule, const char *file, beton_error *err);
 
 /* An array for each rank with an element for each action of its list. The caller frees it at once. NULL: out of memory.
  */
@@ -49,9 +54,9 @@ dtrain_action_time **dtrain__action_times(const dtrain_pipeline_schedule *schedu
 /* Runs the lists as ranks would. A rank computes one action at a time. A transfer of a compute list begins when its
  * data is ready. In lowered lists a rank's transfers begin in order, each when both ranks have reached it, and a rank
  * sends one and receives one at a time. The actions must be in range and on their ranks. costs: [stages]; times: see
- * dtrain__action_times. Errors: INVALID_ARGUMENT (no rank can go on; the message has the
- * action for which each waits), NO_MEMORY. */
+ * dtrain__action_times; file: of the lists, NULL allowed. Errors: INVALID_ARGUMENT (no rank can go on; the message has
+ * the action for which each waits), NO_MEMORY; the caller puts a name before the message. */
 int dtrain__schedule_run(const dtrain_pipeline_schedule *schedule, const dtrain_stage_cost *costs,
-			 dtrain_action_time *const *times, beton_error *err);
+			 dtrain_action_time *const *times, const char *file, beton_error *err);
 
 #endif
