@@ -120,12 +120,14 @@ typedef struct dtrain_action_time {
 	double start, end;
 } dtrain_action_time;
 
+/* A rank of a simulated schedule. */
 typedef struct dtrain_pipeline_rank_times {
 	double busy;       /* the rank computes */
 	double idle;       /* the share of the makespan that is left, 0 to 1 */
 	int32_t peak_live; /* the most micro-batches, counted in each stage, that are between F and the end of B or W */
 } dtrain_pipeline_rank_times;
 
+/* A simulated schedule. */
 typedef struct dtrain_pipeline_timeline {
 	double makespan;                   /* the end of the last action; the first one starts at 0 */
 	dtrain_action_time **times;        /* [ranks]: an element for each action of the list */
