@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The constraints between several options. What one option alone needs is in its row of options_table.c. */
+ * The constraints between several options. What one option alone needs is in its row. */
 #include "options_constraints.h"
 
 #define ALWAYS LIST()
