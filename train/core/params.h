@@ -155,6 +155,8 @@ const char *dtrain__params_pattern_of(const dtrain_params *params, const char *n
 int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dtrain_placement *placement,
 			   dtrain_shape *part, int64_t *first, beton_error *err);
 int64_t dtrain__placement_blocks(const dtrain_placement *placement);
+/* Elements that the flat space has for a parameter: as many on all ranks that have parts of it. */
+int64_t dtrain__placement_room(const dtrain_param *param);
 const char *dtrain__axis_name(dtrain_axis axis);
 /* Whether ranks that differ along the axis have different samples. */
 bool dtrain__axis_is_of_data(dtrain_axis axis);

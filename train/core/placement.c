@@ -67,6 +67,17 @@ int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dt
 	return BETON_OK;
 }
 
+int64_t dtrain__placement_room(const dtrain_param *param)
+{
+	const dtrain_placement *placement = &param->placement;
+	if (!placement->axis)
+		return param->count;
+	int64_t blocks = dtrain__placement_blocks(placement);
+	int64_t indices = param->global_shape.dim[placement->dim] / blocks;
+	int64_t most = blocks * ((indices + placement->parts - 1) / placement->parts);
+	return param->count / param->shape.dim[placement->dim] * most;
+}
+
 bool dtrain__placement_equal(const dtrain_placement *a, const dtrain_placement *b)
 {
 	if (!a->axis || !b->axis)

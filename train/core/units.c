@@ -52,7 +52,7 @@ typedef struct layout {
 
 static size_t room_of(const dtrain_param *param)
 {
-	return dtrain__round_up((size_t)param->count, DTRAIN_PARAM_ALIGN);
+	return dtrain__round_up((size_t)dtrain__placement_room(param), DTRAIN_PARAM_ALIGN);
 }
 
 /* The largest parameter of the unit that has no shard yet; of equal ones the last declared. -1: all have one. */

@@ -68,12 +68,10 @@ dtrain_tensor dtrain__bert(dtrain_graph *graph, const dtrain_transformer *t, con
 			   dtrain_transformer_outputs *outputs)
 {
 	static const char embeddings[] = "bert.embeddings";
-	dtrain_shape words = dtrain_shape_of(1, &t->vocabulary);
-	dtrain_tensor tokens =
-		dtrain__table(graph, "bert.embeddings.word_embeddings.weight", t->vocabulary, t->width, t->deviation);
+	dtrain_tensor tokens = dtrain__vocabulary_table(graph, "bert.embeddings.word_embeddings.weight", t);
 	dtrain_tensor places = dtrain__table(graph, "bert.embeddings.position_embeddings.weight", t->positions,
 					     t->width, t->deviation);
-	dtrain_tensor x = dtrain_embedding(graph, tokens, inputs->tokens);
+	dtrain_tensor x = dtrain__vocabulary_embedding(graph, tokens, inputs->tokens);
 	x = add_types(graph, t, inputs, dtrain__add_positions(graph, x, places, inputs));
 	x = dtrain__norm(graph, t, embeddings, "LayerNorm", x);
 	x = dtrain_dropout(graph, x, inputs->random, t->embedding_dropout, 0, false);
@@ -84,9 +82,7 @@ dtrain_tensor dtrain__bert(dtrain_graph *graph, const dtrain_transformer *t, con
 	dtrain_graph_next_block(graph);
 	x = dense(graph, t, "cls.predictions.transform", "dense", x, t->width, t->activation, DTRAIN__SPLIT_NONE);
 	outputs->hidden = dtrain__norm(graph, t, "cls.predictions.transform", "LayerNorm", x);
-	outputs->head =
-		t->tied ? tokens
-			: dtrain__table(graph, "cls.predictions.decoder.weight", t->vocabulary, t->width, t->deviation);
-	outputs->head_bias = dtrain_graph_parameter(graph, "cls.predictions.bias", &words, DTRAIN_INIT_ZERO, 0);
+	outputs->head = t->tied ? tokens : dtrain__vocabulary_table(graph, "cls.predictions.decoder.weight", t);
+	outputs->head_bias = dtrain__vocabulary_bias(graph, "cls.predictions.bias", t);
 	return outputs->hidden;
 }

@@ -65,9 +65,9 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 dtrain_tensor dtrain__gpt2(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
 			   dtrain_transformer_outputs *outputs)
 {
-	dtrain_tensor tokens = dtrain__table(graph, "transformer.wte.weight", t->vocabulary, t->width, t->deviation);
+	dtrain_tensor tokens = dtrain__vocabulary_table(graph, "transformer.wte.weight", t);
 	dtrain_tensor places = dtrain__table(graph, "transformer.wpe.weight", t->positions, t->width, t->deviation);
-	dtrain_tensor x = dtrain_embedding(graph, tokens, inputs->tokens);
+	dtrain_tensor x = dtrain__vocabulary_embedding(graph, tokens, inputs->tokens);
 	x = dtrain__add_positions(graph, x, places, inputs);
 	x = dtrain_dropout(graph, x, inputs->random, t->embedding_dropout, 0, false);
 	for (int layer = 0; layer < t->layers; layer++) {
@@ -76,7 +76,6 @@ dtrain_tensor dtrain__gpt2(dtrain_graph *graph, const dtrain_transformer *t, con
 	}
 	dtrain_graph_next_block(graph);
 	outputs->hidden = dtrain__norm(graph, t, "transformer", "ln_f", x);
-	outputs->head =
-		t->tied ? tokens : dtrain__table(graph, "lm_head.weight", t->vocabulary, t->width, t->deviation);
+	outputs->head = t->tied ? tokens : dtrain__vocabulary_table(graph, "lm_head.weight", t);
 	return outputs->hidden;
 }

@@ -61,8 +61,8 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 dtrain_tensor dtrain__llama(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
 			    dtrain_transformer_outputs *outputs)
 {
-	dtrain_tensor tokens = dtrain__table(graph, "model.embed_tokens.weight", t->vocabulary, t->width, t->deviation);
-	dtrain_tensor x = dtrain_embedding(graph, tokens, inputs->tokens);
+	dtrain_tensor tokens = dtrain__vocabulary_table(graph, "model.embed_tokens.weight", t);
+	dtrain_tensor x = dtrain__vocabulary_embedding(graph, tokens, inputs->tokens);
 	x = dtrain_dropout(graph, x, inputs->random, t->embedding_dropout, 0, false);
 	for (int layer = 0; layer < t->layers; layer++) {
 		dtrain_graph_next_block(graph);
@@ -70,7 +70,6 @@ dtrain_tensor dtrain__llama(dtrain_graph *graph, const dtrain_transformer *t, co
 	}
 	dtrain_graph_next_block(graph);
 	outputs->hidden = norm(graph, t, "model", "norm", x);
-	outputs->head =
-		t->tied ? tokens : dtrain__table(graph, "lm_head.weight", t->vocabulary, t->width, t->deviation);
+	outputs->head = t->tied ? tokens : dtrain__vocabulary_table(graph, "lm_head.weight", t);
 	return outputs->hidden;
 }

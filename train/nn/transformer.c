@@ -218,6 +218,9 @@ dtrain_tensor dtrain_transformer_logits(dtrain_graph *graph, const dtrain_transf
 {
 	if (DTRAIN__MISSING(graph, outputs))
 		return -1;
+	if (dtrain__vocabulary_is_divided(graph, outputs->head))
+		return dtrain__graph_fail(graph, BETON_UNSUPPORTED,
+					  "transformer: logits where ranks have parts of the vocabulary");
 	dtrain_tensor x = rows_of(graph, outputs);
 	if (rows >= 0)
 		x = dtrain_embedding(graph, x, rows);
@@ -229,5 +232,8 @@ dtrain_tensor dtrain_transformer_losses(dtrain_graph *graph, const dtrain_transf
 {
 	if (DTRAIN__MISSING(graph, outputs))
 		return -1;
+	if (dtrain__vocabulary_is_divided(graph, outputs->head))
+		return dtrain__vocabulary_losses(graph, outputs->hidden, outputs->head, outputs->head_bias, label,
+						 options);
 	return dtrain_linear_cross_entropy(graph, outputs->hidden, outputs->head, outputs->head_bias, label, options);
 }

@@ -8,6 +8,7 @@
 #include <dtrain/transformer.h>
 
 #include "dense.h"
+#include "vocabulary.h"
 
 /* The layer norm "prefix.suffix" with the description's epsilon, and with a bias if the description has biases. */
 dtrain_tensor dtrain__norm(dtrain_graph *graph, const dtrain_transformer *t, const char *prefix, const char *suffix,

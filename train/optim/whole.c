@@ -27,6 +27,12 @@ static layout layout_of(const dtrain_param *param)
 	return out;
 }
 
+/* Whether all ranks' parts have the same size. */
+static bool are_equal(const dtrain_param *param)
+{
+	return param->count * param->placement.parts == dtrain_shape_count(&param->global_shape);
+}
+
 static int check_param(const dtrain_optimizer *optimizer, const dtrain_param *param, beton_error *err)
 {
 	const dtrain__update_range *range = optimizer->range;
@@ -38,7 +44,7 @@ static int check_param(const dtrain_optimizer *optimizer, const dtrain_param *pa
 	if (!optimizer->gather)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: ranks have parts of '%s', which needs gather", kind,
 			       param->name);
-	return param->count * param->placement.parts == dtrain_shape_count(&param->global_shape)
+	return layout_of(param).outer == 1 || are_equal(param)
 		       ? BETON_OK
 		       : bt_fail(err, BETON_UNSUPPORTED, "%s: %d ranks have parts of '%s' that differ in size", kind,
 				 param->placement.parts, param->name);
@@ -177,6 +183,36 @@ static int add_op(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain
 				     (const dtrain__argument[]){to, none}, err);
 }
 
+/* A piece of an array of so many elements, from element `from` on. */
+static int add_piece(dtrain_optimizer *optimizer, void *array, int64_t all, int64_t from, void *to, int64_t count,
+		     beton_error *err)
+{
+	const dtrain_op_attrs slice = {.slice = {.dim = 1, .begin = from}};
+	return add_op(optimizer, DTRAIN_OP_SLICE, &slice, tensor_of(optimizer, 2, (int64_t[]){1, all}, array),
+		      tensor_of(optimizer, 2, (int64_t[]){1, count}, to), err);
+}
+
+/* add_join for parts that follow each other in the whole parameter, and may differ in size. */
+static int add_rows(dtrain_optimizer *optimizer, const dtrain_param *param, void *to, beton_error *err)
+{
+	const dtrain__update_range *range = optimizer->range;
+	const int64_t all = dtrain_shape_count(&param->global_shape), each = all / param->global_shape.dim[0];
+	int status = BETON_OK;
+	for (int32_t part = 0; part < param->placement.parts && status == BETON_OK; part++) {
+		dtrain_placement placement = param->placement;
+		dtrain_shape shape;
+		int64_t first;
+		placement.part = part;
+		status = dtrain__placement_part(param->name, &param->global_shape, &placement, &shape, &first, err);
+		if (status == BETON_OK)
+			status = add_piece(optimizer, optimizer->whole.gathered, range->parts * range->count,
+					   part * range->count + param->offset - range->begin,
+					   dtrain__optimizer_element(optimizer, to, first * each),
+					   dtrain_shape_count(&shape), err);
+	}
+	return status;
+}
+
 /* From [parts][elements of the range] to the whole parameter: its part of each rank, and the parts between each other.
  */
 static int add_join(dtrain_optimizer *optimizer, int index, void *whole, beton_error *err)
@@ -184,14 +220,15 @@ static int add_join(dtrain_optimizer *optimizer, int index, void *whole, beton_e
 	const dtrain__update_range *range = optimizer->range;
 	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
 	const layout l = layout_of(param);
-	void *to = dtrain__optimizer_element(optimizer, whole, range->wholes[index]),
-	     *parts = l.outer == 1 ? to : optimizer->whole.parts;
+	void *to = dtrain__optimizer_element(optimizer, whole, range->wholes[index]), *parts = optimizer->whole.parts;
 	const dtrain_op_attrs slice = {.slice = {.dim = 1, .begin = param->offset - range->begin}};
+	if (l.outer == 1)
+		return add_rows(optimizer, param, to, err);
 	const dtrain_op_attrs permute = {.permute = {.order = {1, 0, 2}}};
 	int status = add_op(optimizer, DTRAIN_OP_SLICE, &slice,
 			    tensor_of(optimizer, 2, (int64_t[]){l.parts, range->count}, optimizer->whole.gathered),
 			    tensor_of(optimizer, 2, (int64_t[]){l.parts, param->count}, parts), err);
-	if (status != BETON_OK || l.outer == 1)
+	if (status != BETON_OK)
 		return status;
 	return add_op(optimizer, DTRAIN_OP_PERMUTE, &permute,
 		      tensor_of(optimizer, 3, (int64_t[]){l.parts, l.outer, l.inner}, parts),
@@ -203,13 +240,16 @@ static int add_take(dtrain_optimizer *optimizer, int index, void *whole, void *p
 	const dtrain__update_range *range = optimizer->range;
 	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
 	const layout l = layout_of(param);
+	void *from = dtrain__optimizer_element(optimizer, whole, range->wholes[index]),
+	     *to = dtrain__optimizer_element(optimizer, part, param->offset - range->begin);
+	if (l.outer == 1)
+		return add_piece(optimizer, from, dtrain_shape_count(&param->global_shape),
+				 param->first * dtrain_shape_count(&param->global_shape) / param->global_shape.dim[0],
+				 to, param->count, err);
 	const dtrain_op_attrs slice = {.slice = {.dim = 1, .begin = param->placement.part}};
 	return add_op(optimizer, DTRAIN_OP_SLICE, &slice,
-		      tensor_of(optimizer, 3, (int64_t[]){l.outer, l.parts, l.inner},
-				dtrain__optimizer_element(optimizer, whole, range->wholes[index])),
-		      tensor_of(optimizer, 3, (int64_t[]){l.outer, 1, l.inner},
-				dtrain__optimizer_element(optimizer, part, param->offset - range->begin)),
-		      err);
+		      tensor_of(optimizer, 3, (int64_t[]){l.outer, l.parts, l.inner}, from),
+		      tensor_of(optimizer, 3, (int64_t[]){l.outer, 1, l.inner}, to), err);
 }
 
 /* The range's own memory of array i: values, gradients, states. */

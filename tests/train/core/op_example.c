@@ -102,8 +102,9 @@ static void make_graph(setting *s)
 	}
 	s->output = dtrain__graph_node(e->graph, &node);
 	if (dtrain__op_is_differentiable(c->kind)) {
-		const dtrain_shape y = *shape_of(c, dtrain__op_output_letter(c->kind, 0));
-		s->output_gradient = dtrain_graph_input(e->graph, "d_y", s->dtype, &y);
+		const char letter = dtrain__op_output_letter(c->kind, 0);
+		const dtrain_shape y = *shape_of(c, letter);
+		s->output_gradient = dtrain_graph_input(e->graph, "d_y", dtrain__op_letter_type(letter, s->dtype), &y);
 		dtrain_graph_backward_from(e->graph, 1, &s->output, &s->output_gradient);
 	}
 	if (dtrain__graph_failed(e->graph))

@@ -11,6 +11,7 @@ void dtrain__embedding_gradient(dtrain_graph *graph, const dtrain__node *node)
 	dtrain_tensor d_w = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &shape);
 	dtrain__graph_node(
 		graph, &(dtrain__node){.kind = DTRAIN_OP_EMBEDDING_BWD,
+				       .attrs = node->attrs,
 				       .num_inputs = before < 0 ? 2 : 3,
 				       .num_outputs = 1,
 				       .inputs = {dtrain_graph_grad(graph, node->outputs[0]), node->inputs[1], before},

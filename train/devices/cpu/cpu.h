@@ -284,6 +284,7 @@ void cpu_build_attention(cpu_build *build);
 void cpu_build_row_norm(cpu_build *build);
 void cpu_build_gated(cpu_build *build);
 void cpu_build_linear_loss(cpu_build *build);
+void cpu_build_xent_part(cpu_build *build);
 void cpu_build_embedding(cpu_build *build);
 void cpu_build_dropout(cpu_build *build);
 void cpu_build_rotary(cpu_build *build);

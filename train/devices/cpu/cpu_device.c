@@ -239,6 +239,8 @@ static const struct {
 	[DTRAIN_OP_LINEAR_XENT_EVAL] = {cpu_build_linear_loss},
 	[DTRAIN_OP_LINEAR_XENT_BIAS] = {cpu_build_linear_loss},
 	[DTRAIN_OP_LINEAR_XENT_BIAS_EVAL] = {cpu_build_linear_loss},
+	[DTRAIN_OP_XENT_PART] = {cpu_build_xent_part},
+	[DTRAIN_OP_XENT_PART_BWD] = {cpu_build_xent_part},
 	[DTRAIN_OP_MATMUL] = {cpu_build_matmul},
 	[DTRAIN_OP_NARROW] = {cpu_build_compress},
 	[DTRAIN_OP_WIDEN] = {cpu_build_compress},

@@ -15,6 +15,7 @@ typedef struct embedding {
 	const void *index;
 	bool is_32;
 	int64_t count, rows, columns;
+	int64_t first, all; /* the number of row 0, and the rows of all ranks */
 } embedding;
 
 static int64_t index_at(const embedding *e, int64_t i)
@@ -22,14 +23,21 @@ static int64_t index_at(const embedding *e, int64_t i)
 	return e->is_32 ? ((const int32_t *)e->index)[i] : ((const int64_t *)e->index)[i];
 }
 
+/* The row of this part that a place names; -1: one of another part. */
+static int64_t row_at(const embedding *e, int64_t i)
+{
+	int64_t row = index_at(e, i) - e->first;
+	return row >= 0 && row < e->rows ? row : -1;
+}
+
 static int check_indices(const embedding *e, beton_error *err)
 {
 	for (int64_t i = 0; i < e->count; i++) {
 		int64_t index = index_at(e, i);
-		if (index < 0 || index >= e->rows)
+		if (index < 0 || index >= e->all)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
 				       "index %lld at position %lld is outside 0..%lld (the table has %lld rows)",
-				       (long long)index, (long long)i, (long long)e->rows - 1, (long long)e->rows);
+				       (long long)index, (long long)i, (long long)e->all - 1, (long long)e->all);
 	}
 	return BETON_OK;
 }
@@ -41,7 +49,9 @@ static embedding embedding_of(const struct dtrain_op *op, int64_t rows, int64_t 
 			   .is_32 = op->dtypes[1] == DTRAIN_I32,
 			   .count = dtrain_shape_count(&op->shapes[1]),
 			   .rows = rows,
-			   .columns = columns};
+			   .columns = columns,
+			   .first = op->attrs.table.first,
+			   .all = op->attrs.table.all ? op->attrs.table.all : rows};
 }
 
 static int forward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
@@ -57,27 +67,31 @@ static int forward(const struct dtrain_op *op, void *const *operands, void *work
 #pragma omp parallel for num_threads(op->device->threads) if (e.count * e.columns > ROWS * ROWS)
 #endif
 	for (int64_t i = 0; i < e.count; i++) {
-		int64_t row = index_at(&e, i) * e.columns;
+		int64_t row = row_at(&e, i), from = row * e.columns;
 		void *to = cpu_to(op, y, i * e.columns);
-		if (rounds)
-			op->rows->narrow(to, (const float *)w + row, 1, e.columns);
+		if (row < 0)
+			memset(to, 0, (size_t)e.columns * op->element);
+		else if (rounds)
+			op->rows->narrow(to, (const float *)w + from, 1, e.columns);
 		else
-			memcpy(to, cpu_from(op, w, row), (size_t)e.columns * op->element);
+			memcpy(to, cpu_from(op, w, from), (size_t)e.columns * op->element);
 	}
 	return BETON_OK;
 }
 
 /* The places in the order of the pieces of the table that they belong to, and in their own order within a piece: a
- * counting sort. starts [pieces + 1]: where a piece's places begin. */
+ * counting sort. starts [pieces + 1]: where a piece's places begin. Places of other parts are left out. */
 static void sort_places(const embedding *e, int64_t pieces, int64_t *starts, int64_t *places)
 {
 	memset(starts, 0, (size_t)(pieces + 1) * sizeof(*starts));
 	for (int64_t i = 0; i < e->count; i++)
-		starts[index_at(e, i) / ROWS + 1]++;
+		if (row_at(e, i) >= 0)
+			starts[row_at(e, i) / ROWS + 1]++;
 	for (int64_t p = 0; p < pieces; p++)
 		starts[p + 1] += starts[p];
 	for (int64_t i = 0; i < e->count; i++)
-		places[starts[index_at(e, i) / ROWS]++] = i;
+		if (row_at(e, i) >= 0)
+			places[starts[row_at(e, i) / ROWS]++] = i;
 	memmove(starts + 1, starts, (size_t)pieces * sizeof(*starts));
 	starts[0] = 0;
 }
@@ -110,8 +124,8 @@ static int backward(const struct dtrain_op *op, void *const *operands, void *wor
 		else if (addend != d_w)
 			memcpy(d_w + first * e.columns, addend + first * e.columns, bytes);
 		for (int64_t k = starts[p]; k < starts[p + 1]; k++)
-			op->rows->add(d_w + index_at(&e, places[k]) * e.columns,
-				      cpu_from(op, d_y, places[k] * e.columns), e.columns);
+			op->rows->add(d_w + row_at(&e, places[k]) * e.columns, cpu_from(op, d_y, places[k] * e.columns),
+				      e.columns);
 	}
 	return BETON_OK;
 }

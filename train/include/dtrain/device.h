@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* The version of the tables of devices. */
-#define DTRAIN_DEVICE_API_VERSION 19
+#define DTRAIN_DEVICE_API_VERSION 20
 
 /* Types of elements. */
 typedef enum dtrain_dtype {
@@ -259,7 +259,15 @@ typedef struct dtrain_loss_attrs {
 	int64_t ignored;        /* < 0: rows with this label do not count; 0: all rows count */
 	int64_t chunk;          /* LINEAR_XENT...: rows */
 	double threshold;       /* SIGMOID_XENT: 0 .. 1; 0: none */
+	int64_t first, classes; /* XENT_PART...: the class of the first logit. XENT_JOIN: all ranks' classes */
+	int32_t rank;           /* XENT_PART...: the row of part */
 } dtrain_loss_attrs;
+
+/* Where ranks have parts of a table: `all` rows on all ranks, and the number of this part's first. all 0: the table is
+ * whole. */
+typedef struct dtrain_table_attrs {
+	int64_t first, all;
+} dtrain_table_attrs;
 
 typedef struct dtrain_matmul_attrs {
 	bool transpose_a, transpose_b;
@@ -285,7 +293,8 @@ typedef struct dtrain_op_attrs {
 		dtrain_window_attrs window;       /* CONV2D and MAX_POOL with their backward ops */
 		dtrain_norm_attrs norm;           /* BATCH_NORM_...; of LAYER_NORM and RMS_NORM the epsilon */
 		double factor;                    /* SCALE, NARROW, WIDEN, CARRY */
-		dtrain_loss_attrs loss;           /* SOFTMAX_XENT..., LINEAR_XENT..., SIGMOID_XENT, MEAN */
+		dtrain_loss_attrs loss;           /* SOFTMAX_XENT..., LINEAR_XENT..., SIGMOID_XENT, XENT_..., MEAN */
+		dtrain_table_attrs table;         /* EMBEDDING, EMBEDDING_BWD */
 		dtrain_sgd_attrs sgd;             /* SGD */
 		dtrain_adam_attrs adam;           /* ADAM, LAMB; of COUNT_STEP the betas */
 		dtrain_lion_attrs lion;           /* LION */

@@ -14,24 +14,28 @@ constexpr int BITS = 6, DIGITS = 1 << BITS, EACH = 8, TILE = EACH * THREADS;
 /* Gradients of one row that one thread adds for 8 columns. Rows with more have a block of their own. */
 constexpr int LONG = 64;
 
+/* Whether the whole table has it. */
+__device__ inline bool is_row(const cuda_table &table, int64_t index)
+{
+	return index >= 0 && index < table.all;
+}
+
 template <typename W, typename T, typename I, bool VECTOR>
-__global__ void __launch_bounds__(THREADS)
-	embedding(columns g, const W *w, const I *index, T *y, int64_t table_rows, int64_t *fault)
+__global__ void __launch_bounds__(THREADS) embedding(columns g, cuda_table table, const W *w, const I *index, T *y)
 {
 	const share s(g);
 	if (s.valid <= 0)
 		return;
 	for (int64_t row = s.first + threadIdx.y; row < s.end; row += blockDim.y) {
-		const int64_t from = index[row];
-		const bool exists = from >= 0 && from < table_rows;
+		const int64_t from = index[row] - table.first;
 		float out[OCTET] = {0};
-		if (exists) {
+		if (from >= 0 && from < table.table_rows) {
 			const octet<W> part = load_octet<VECTOR>(w + from * g.channels + s.channel, s.valid);
 #pragma unroll
 			for (int i = 0; i < OCTET; i++)
 				out[i] = part.at(i);
-		} else if (s.channel == 0) {
-			*fault = fault_of(row, from);
+		} else if (s.channel == 0 && !is_row(table, index[row])) {
+			*table.fault = fault_of(row, index[row]);
 		}
 		store_octet<VECTOR>(y + row * g.channels + s.channel, s.valid, out);
 	}
@@ -39,19 +43,17 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- sorting ---- */
 
-/* Indices and their places; an index outside the table becomes table_rows, and sorts last. */
+/* Indices and their places; an index outside this part of the table becomes table_rows, and sorts last. */
 template <typename I>
-__global__ void __launch_bounds__(THREADS)
-	make_keys(const I *index, int64_t count, int64_t table_rows, uint32_t *keys, uint32_t *places, int64_t *fault)
+__global__ void __launch_bounds__(THREADS) make_keys(cuda_table table, const I *index, uint32_t *keys, uint32_t *places)
 {
 	const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-	if (i >= count)
+	if (i >= table.count)
 		return;
-	const int64_t from = index[i];
-	const bool exists = from >= 0 && from < table_rows;
-	if (!exists)
-		*fault = fault_of(i, from);
-	keys[i] = (uint32_t)(exists ? from : table_rows);
+	const int64_t from = index[i] - table.first;
+	if (!is_row(table, index[i]))
+		*table.fault = fault_of(i, index[i]);
+	keys[i] = (uint32_t)(from >= 0 && from < table.table_rows ? from : table.table_rows);
 	places[i] = (uint32_t)i;
 }
 
@@ -266,8 +268,8 @@ cudaError_t sort(cudaStream_t stream, const cuda_table *table, const void *index
 	const uint32_t tiles = tiles_of(count);
 	cudaError_t status = with_index(table->index, [&](auto zero) {
 		typedef decltype(zero) I;
-		return launch(make_keys<I>, (count + THREADS - 1) / THREADS, dim3(THREADS), stream, (const I *)index,
-			      count, table->table_rows, keys[0], places[0], table->fault);
+		return launch(make_keys<I>, (count + THREADS - 1) / THREADS, dim3(THREADS), stream, *table,
+			      (const I *)index, keys[0], places[0]);
 	});
 	int from = 0;
 	for (int shift = 0; status == cudaSuccess && shift < 32 && table->table_rows >> shift; shift += BITS) {
@@ -298,8 +300,7 @@ extern "C" cudaError_t cuda_kernel_embedding(cudaStream_t stream, const cuda_tab
 				typedef decltype(number) I;
 				return with_bool(is_vector(g.channels, w, y), [&](auto vector) {
 					return launch(embedding<W, T, I, vector.value>, g.blocks, g.threads, stream, g,
-						      (const W *)w, (const I *)index, (T *)y, table->table_rows,
-						      table->fault);
+						      *table, (const W *)w, (const I *)index, (T *)y);
 				});
 			});
 		});

@@ -127,9 +127,10 @@ typedef struct cuda_table {
 	dtrain_dtype weight, index;
 	int64_t table_rows, columns, count; /* table_rows and count below 2^31 */
 	int64_t *fault;                     /* as cuda_loss.fault, with the index and its place */
+	int64_t first, all; /* of a part of a table of `all` rows: the number of row 0; otherwise 0 and table_rows */
 } cuda_table;
 
-/* DTRAIN_OP_EMBEDDING: the y of an index outside the table is 0. */
+/* DTRAIN_OP_EMBEDDING: the y of an index outside the part of the table is 0. */
 cudaError_t cuda_kernel_embedding(cudaStream_t stream, const cuda_table *table, const void *w, const void *index,
 				  void *y);
 /* DTRAIN_OP_EMBEDDING_BWD: sorts the index, and adds up the rows of d_y that belong to a row of d_w: up to 64 in their
@@ -274,6 +275,23 @@ typedef struct cuda_loss {
  * the upper half; that row's loss, d_logits and hits are 0. */
 cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, const cuda_loss *loss, const void *logits, dtrain_dtype from,
 				     void *d_logits, dtrain_dtype to, double label_smoothing);
+/* The kinds DTRAIN_OP_XENT_...: part and d_part are [ranks][3][rows]. */
+typedef struct cuda_xent_part {
+	const int64_t *label;
+	const float *scaler; /* NULL: scale 1 */
+	int64_t *fault;      /* as cuda_loss.fault */
+	int64_t ranks, rank, rows;
+	int64_t classes, first; /* of the logits; of cuda_kernel_xent_join all ranks' classes */
+	int64_t ignored;        /* < 0: this label's rows have no loss */
+	const float *counted;   /* number of rows that the gradient's mean is over; NULL: rows */
+	double smoothing;
+} cuda_xent_part;
+cudaError_t cuda_kernel_xent_part(cudaStream_t stream, const cuda_xent_part *a, const void *logits, dtrain_dtype dtype,
+				  float *part);
+cudaError_t cuda_kernel_xent_part_bwd(cudaStream_t stream, const cuda_xent_part *a, const void *logits,
+				      dtrain_dtype dtype, const float *part, const float *d_part, void *d_logits);
+cudaError_t cuda_kernel_xent_join(cudaStream_t stream, const cuda_xent_part *a, const float *part, float *loss,
+				  float *d_part);
 /* DTRAIN_OP_ONE_HOT: mixed and lambda NULL, or both given. A label outside 0 .. classes-1 is reported as above, and its
  * row is 0. */
 cudaError_t cuda_kernel_one_hot(cudaStream_t stream, const int64_t *label, const int64_t *mixed, const float *lambda,

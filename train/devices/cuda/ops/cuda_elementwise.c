@@ -234,6 +234,37 @@ static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *d
 					desc->outputs[1].dtype, desc->attrs.loss.label_smoothing);
 }
 
+/* workspace: as of softmax_xent. */
+static cudaError_t xent_part(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			     void *const *operands, void *workspace)
+{
+	bool joins = desc->kind == DTRAIN_OP_XENT_JOIN;
+	void *const *outputs = operands + desc->num_inputs;
+	const dtrain_loss_attrs *attrs = &desc->attrs.loss;
+	const dtrain_operand *part = joins                               ? &desc->inputs[0]
+				     : desc->kind == DTRAIN_OP_XENT_PART ? &desc->outputs[0]
+									 : &desc->inputs[2];
+	const cuda_xent_part a = {.label = operands[1],
+				  .scaler = joins && desc->num_inputs > 2 ? operands[2] : NULL,
+				  .fault = k->fault,
+				  .ranks = part->shape.dim[0],
+				  .rank = attrs->rank,
+				  .rows = part->shape.dim[2],
+				  .classes = joins ? attrs->classes : desc->inputs[0].shape.dim[1],
+				  .first = attrs->first,
+				  .ignored = attrs->ignored,
+				  .counted = k->own_bytes ? workspace : NULL,
+				  .smoothing = attrs->label_smoothing};
+	if (desc->kind == DTRAIN_OP_XENT_PART)
+		return cuda_kernel_xent_part(stream, &a, operands[0], desc->inputs[0].dtype, outputs[0]);
+	if (!joins)
+		return cuda_kernel_xent_part_bwd(stream, &a, operands[0], desc->inputs[0].dtype, operands[2],
+						 operands[3], outputs[0]);
+	cudaError_t status =
+		a.counted ? cuda_kernel_count_labels(stream, a.label, a.ignored, a.rows, workspace) : cudaSuccess;
+	return status == cudaSuccess ? cuda_kernel_xent_join(stream, &a, operands[0], outputs[0], outputs[1]) : status;
+}
+
 static cudaError_t one_hot(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 			   void *const *operands, void *workspace)
 {
@@ -413,6 +444,9 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_FLATTEN_BWD] = flatten_bwd,
 	[DTRAIN_OP_SOFTMAX_XENT] = softmax_xent,
 	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = softmax_xent,
+	[DTRAIN_OP_XENT_PART] = xent_part,
+	[DTRAIN_OP_XENT_PART_BWD] = xent_part,
+	[DTRAIN_OP_XENT_JOIN] = xent_part,
 	[DTRAIN_OP_ONE_HOT] = one_hot,
 	[DTRAIN_OP_SOFTMAX_XENT_SOFT] = target_loss,
 	[DTRAIN_OP_SIGMOID_XENT] = target_loss,
@@ -486,6 +520,7 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 		k.nhwc = cuda_is_nhwc(&desc->outputs[0]);
 		break;
 	case DTRAIN_OP_SOFTMAX_XENT:
+	case DTRAIN_OP_XENT_JOIN:
 		k.own_bytes = desc->attrs.loss.ignored < 0 ? sizeof(float) : 0;
 		break;
 	case DTRAIN_OP_MEAN:

@@ -77,7 +77,9 @@ static cuda_table table_of(const cuda_kernel_op *k, const dtrain_op_desc *desc, 
 			    .table_rows = w->shape.dim[0],
 			    .columns = w->shape.dim[1],
 			    .count = count_of(&desc->inputs[1]),
-			    .fault = k->fault};
+			    .fault = k->fault,
+			    .first = desc->attrs.table.first,
+			    .all = desc->attrs.table.all ? desc->attrs.table.all : w->shape.dim[0]};
 }
 
 static cudaError_t embedding(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,

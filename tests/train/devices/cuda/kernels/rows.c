@@ -111,7 +111,8 @@ static void check_table(dtrain_dtype type, dtrain_dtype number, int shift, bool 
 				  .table_rows = TABLE_ROWS,
 				  .columns = COLUMNS,
 				  .count = COUNT,
-				  .fault = &fault};
+				  .fault = &fault,
+				  .all = TABLE_ROWS};
 	array index = index_of(number), d_y = array_random("d_y", type, COUNT * COLUMNS, shift, -1, 1);
 	array addend = array_random("addend", DTRAIN_F32, (int64_t)TABLE_ROWS * COLUMNS, 0, -1, 1);
 	array d_w = adds ? array_copy(&addend) : array_make("d_w", DTRAIN_F32, addend.count, 0);
@@ -152,7 +153,8 @@ static void wrong_indices_are_reported(void **state)
 				  .table_rows = 3,
 				  .columns = 1,
 				  .count = 4,
-				  .fault = &fault};
+				  .fault = &fault,
+				  .all = 3};
 	const float w[] = {1, 2, 3};
 	float y[4], d_w[3];
 	array workspace = workspace_of(cuda_kernel_embedding_workspace(&table));
