@@ -225,10 +225,12 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, enum micro_b
 			status = ended;
 			*err = late;
 		}
+		void **place = &slot->captured[capture_index(stepper, kind, micro_batch)];
+		void *unused = status == BETON_OK ? *place : captured;
 		if (status == BETON_OK)
-			slot->captured[capture_index(stepper, kind, micro_batch)] = captured;
-		else if (captured)
-			api->capture_destroy(captured);
+			*place = captured;
+		if (unused)
+			api->capture_destroy(unused);
 	}
 	if (status != BETON_OK)
 		bt_prefix(err, "capturing a step (--no-capture avoids this)");
@@ -248,15 +250,16 @@ static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, b
 		       : status;
 }
 
-/* In the order of the micro-batches, which the sync counts. */
+/* A whole step if its last micro-batch is missing: the sync takes no last one without the others. */
 static int capture_missing(engine_stepper *stepper, struct slot *slot, enum micro_batch_kind last, beton_error *err)
 {
 	int count = stepper->engine->job.micro_batches,
 	    parts = stepper->engine->job.deterministic_shards ? count - 1 : count > 1, status = BETON_OK;
+	if (slot->captured[last])
+		return BETON_OK;
 	for (int i = 0; i < parts && status == BETON_OK; i++)
-		if (!slot->captured[capture_index(stepper, PART, i)])
-			status = capture_body(stepper, slot, PART, i, err);
-	return status == BETON_OK && !slot->captured[last] ? capture_body(stepper, slot, last, 0, err) : status;
+		status = capture_body(stepper, slot, PART, i, err);
+	return status == BETON_OK ? capture_body(stepper, slot, last, 0, err) : status;
 }
 
 /* The end of a round is not captured, but counts in the step's time. */

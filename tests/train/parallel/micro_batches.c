@@ -137,6 +137,11 @@ static void misuses(struct rank *r)
 	MUST(dtrain_instance_run(a, stream, backward, 0, 2, &err));
 	dtrain_instance_abandon(b);
 	expect_state(dtrain_instance_run(a, stream, DTRAIN_FORWARD, 1, 2, &err), "has no first one");
+	/* A complete step is over: the next one needs its first micro-batch, too. */
+	const unsigned all = DTRAIN_FORWARD | backward;
+	MUST(dtrain_instance_run(b, stream, all, 0, 2, &err));
+	MUST(dtrain_instance_run(b, stream, all, 1, 2, &err));
+	expect_state(dtrain_instance_run(a, stream, DTRAIN_FORWARD, 1, 2, &err), "has no first one");
 	t.filled = NULL;
 	close_training(&t);
 }

@@ -263,7 +263,8 @@ struct dtrain_sync {
 	void *sums;                 /* memory of all reductions' sums; NULL: steps have one micro-batch */
 	size_t sums_bytes;
 	void *add_workspace;
-	bool begun;       /* the first micro-batch of a step was put on the stream, and none was abandoned */
+	bool step_open;   /* the first micro-batch of a step was put on the stream, the last one not yet, and none was
+			     abandoned */
 	bool sums_open;   /* the sums are not zero */
 	uint8_t *covered; /* for each parameter, then each step metric: the programs write it; NULL: no program yet */
 

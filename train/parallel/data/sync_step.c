@@ -25,7 +25,7 @@ static int check(const dtrain_sync *sync, const dtrain__run *run, beton_error *e
 		return bt_fail(err, BETON_STATE,
 			       "sync: a step of %d micro-batches, and each rank has %d deterministic shards",
 			       run->micro_batches, dtrain__tree_micro_batches(sync));
-	return run->micro_batch == 0 || sync->begun
+	return run->micro_batch == 0 || sync->step_open
 		       ? BETON_OK
 		       : bt_fail(err, BETON_STATE, "sync: micro-batch %d of %d, and the step has no first one",
 				 run->micro_batch, run->micro_batches);
@@ -49,7 +49,7 @@ static int begin(void *context, const dtrain__run *run, beton_error *err)
 	execution->instance = run->instance;
 	execution->next = sync->executions;
 	sync->executions = execution;
-	sync->begun = true;
+	sync->step_open = !dtrain__run_is_last(run);
 	status = clear_sums(sync, run, err);
 	return status == BETON_OK && dtrain__run_is_last(run) ? dtrain__sync_trace_began(sync, run->stream, err)
 							      : status;
@@ -87,7 +87,7 @@ static void abandon(void *context, void *state)
 
 void dtrain__sync_give_up_step(dtrain_sync *sync)
 {
-	sync->begun = false;
+	sync->step_open = false;
 }
 
 void dtrain__sync_drain(dtrain_sync *sync)
