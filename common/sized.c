@@ -17,6 +17,8 @@ static bool is_size(size_t size)
 
 int bt_sized_take(void *out, const void *given, const char *what, beton_error *err)
 {
+	if (!given)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s is NULL", what);
 	size_t size = size_of(given), known = size_of(out);
 	if (!is_size(size))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,

@@ -113,9 +113,7 @@ static bool is_trained(const dtrain_graph *graph, const dtrain__tensor *tensor)
 	       !dtrain_params_at(graph->params, tensor->index)->frozen;
 }
 
-/* Gradients are needed for parameters that are not frozen, for requested tensors, and for all tensors that depend on
- * these. */
-static void mark_needed(dtrain_graph *graph)
+void dtrain__mark_needed(dtrain_graph *graph)
 {
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		graph->tensors[i].needs_grad = is_trained(graph, &graph->tensors[i]) || graph->tensors[i].want_grad;
@@ -137,7 +135,7 @@ static bool begin_backward(dtrain_graph *graph)
 		return false;
 	}
 	graph->has_backward = graph->in_backward = true;
-	mark_needed(graph);
+	dtrain__mark_needed(graph);
 	return true;
 }
 

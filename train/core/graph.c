@@ -168,6 +168,19 @@ static dtrain_tensor add_tensor(dtrain_graph *graph, const dtrain__tensor *tenso
 	return graph->num_tensors++;
 }
 
+dtrain_tensor dtrain__graph_copy_tensor(dtrain_graph *graph, const dtrain__tensor *tensor)
+{
+	dtrain_tensor added = add_tensor(graph, tensor);
+	if (added < 0)
+		return -1;
+	graph->tensors[added].parent = tensor->parent;
+	graph->tensors[added].original = tensor->original;
+	if (tensor->original >= 0)
+		graph->tensors[tensor->original].copy = added;
+	graph->num_views += tensor->parent >= 0;
+	return added;
+}
+
 dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_dtype dtype, const dtrain_shape *shape)
 {
 	if (DTRAIN__MISSING(graph, name, shape))

@@ -124,6 +124,9 @@ dtrain_tensor dtrain__graph_fixed(dtrain_graph *graph, const char *prefix, const
  * parameters' type for statistics and losses. */
 dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape);
 
+/* Adds a tensor of another graph, as it is before backward. Its index, parent and original are this graph's. */
+dtrain_tensor dtrain__graph_copy_tensor(dtrain_graph *graph, const dtrain__tensor *tensor);
+
 /* A piece of a tensor's memory from element `offset` on, with its own shape. */
 dtrain_tensor dtrain__graph_view(dtrain_graph *graph, dtrain_tensor parent, const dtrain_shape *shape, int64_t offset);
 /* root: the tensor whose memory contains a view, or the tensor itself if it is not a view. The other: the position

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dtrain/stage.h>
+
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,6 +260,45 @@ int dtrain_params_declare_placed(dtrain_params *params, const char *name, const 
 	params->params[params->count] = param;
 	params->block_used = true;
 	return params->count++;
+}
+
+int dtrain__params_declare_of(dtrain_params *params, const dtrain_param *param, uint64_t stages, bool repeated,
+			      beton_error *err)
+{
+	int32_t block = params->block;
+	params->block = param->block;
+	int index = dtrain_params_declare_placed(params, param->name, &param->global_shape, &param->placement,
+						 param->init, param->fan_in, err);
+	params->block = block;
+	if (index >= 0) {
+		params->params[index].stages = stages;
+		params->params[index].repeated = repeated;
+	}
+	return index;
+}
+
+void dtrain__params_note_patterns(dtrain_params *params, const dtrain_params *whole)
+{
+	for (int i = 0; i < params->pattern_count && i < whole->pattern_count; i++)
+		params->patterns[i].used = params->patterns[i].used || whole->patterns[i].used;
+}
+
+int dtrain_params_create_outline(const dtrain_params *like, dtrain_params **out, beton_error *err)
+{
+	if (BT_MISSING(err, like, out))
+		return BETON_INVALID_ARGUMENT;
+	int status = dtrain_params_create(like->device, like->dtype, out, err);
+	for (int i = 0; i < like->pattern_count && status == BETON_OK; i++)
+		status = dtrain_params_freeze(*out, like->patterns[i].text, err);
+	if (status == BETON_OK)
+		status = dtrain_params_only_plan(*out, err);
+	if (status != BETON_OK) {
+		dtrain_params_destroy(out);
+		return status;
+	}
+	(*out)->lines = like->lines;
+	(*out)->sync_norms = like->sync_norms;
+	return BETON_OK;
 }
 
 static int declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,

@@ -147,6 +147,13 @@ void dtrain__params_set_source(dtrain_params *params, const dtrain__memory_sourc
 /* Offsets of all parameters, and the units. */
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err);
 
+/* Declares a parameter of other parameters, which a pipeline's stage has; see dtrain_param for `stages` and `repeated`.
+ * Returns its index, or a negative code. */
+int dtrain__params_declare_of(dtrain_params *params, const dtrain_param *param, uint64_t stages, bool repeated,
+			      beton_error *err);
+/* Notes which patterns of frozen parameters match a parameter of the whole model. */
+void dtrain__params_note_patterns(dtrain_params *params, const dtrain_params *whole);
+
 /* The first pattern of dtrain_params_freeze that matches the name; NULL: none. */
 const char *dtrain__params_pattern_of(const dtrain_params *params, const char *name);
 

@@ -27,19 +27,20 @@ bool dtrain__params_divided(const dtrain_params *params)
 
 static bool has_ranges_of_units(const dtrain_params *params)
 {
-	bool placed = false;
+	bool differ = false;
 	for (int i = 0; i < params->unit_count; i++)
-		placed = placed || params->units[i].axis != DTRAIN_AXES;
-	return placed || dtrain__params_divided(params);
+		differ = differ || params->units[i].axis != DTRAIN_AXES ||
+			 params->units[i].stages != params->units[0].stages;
+	return differ || dtrain__params_divided(params);
 }
 
 /* If several ranks of one model have the unit, one of them counts it. */
 static bool counts(const dtrain_params *params, const dtrain_unit *unit)
 {
-	bool first = true;
+	bool first = !unit->repeated;
 	for (int axis = 0; axis < DTRAIN_AXES; axis++)
 		first = first && (dtrain__axis_is_of_data((dtrain_axis)axis) || axis == (int)unit->axis ||
-				  params->lines.along[axis].rank == 0);
+				  axis == DTRAIN_AXIS_PIPELINE || params->lines.along[axis].rank == 0);
 	return first;
 }
 

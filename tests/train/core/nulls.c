@@ -23,6 +23,7 @@
 #include <dtrain/pipeline.h>
 #include <dtrain/params.h>
 #include <dtrain/server.h>
+#include <dtrain/stage.h>
 #include <dtrain/sync.h>
 #include <dtrain/tensor_file.h>
 #include <dtrain/transformer.h>
@@ -52,6 +53,9 @@ static void checkpoints_refuse_null(void **state)
 	REFUSES(dtrain_checkpoint_load(NULL, NULL, NULL, &err));
 	REFUSES(dtrain_checkpoint_export(NULL, NULL, NULL, NULL, &err));
 	REFUSES(dtrain_checkpoint_set_aside(NULL, &err));
+	REFUSES(dtrain_params_create_outline(NULL, NULL, &err));
+	REFUSES(dtrain_stage_divide(NULL, 0, 0, NULL, &err));
+	REFUSES(dtrain_stage_create(NULL, NULL, 0, 0, NULL, NULL, &err));
 	REFUSES(dtrain_tensor_file_open(NULL, NULL, &err));
 	REFUSES(dtrain_tensor_file_read(NULL, 0, NULL, &err));
 	REFUSES(dtrain_transformer_read(NULL, NULL, &err));
@@ -249,6 +253,49 @@ static void builders_without_a_graph_return_no_tensor(void **state)
 	assert_true(dtrain_vit_build(NULL, NULL, 0, 0, 0) < 0);
 }
 
+static dtrain_tensor build_losses(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor label)
+{
+	return dtrain_linear_cross_entropy(graph, x, x, -1, label, NULL);
+}
+
+static dtrain_tensor build_attention(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor label)
+{
+	(void)label;
+	return dtrain_attention(graph, x, x, x, -1, NULL);
+}
+
+static dtrain_tensor build_linear(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor label)
+{
+	(void)label;
+	return dtrain_linear_with(graph, x, x, -1, NULL);
+}
+
+/* Builders whose only NULL is the struct of options. */
+static void builders_refuse_null_options(void **state)
+{
+	dtrain_tensor (*const builders[])(dtrain_graph *, dtrain_tensor,
+					  dtrain_tensor) = {build_losses, build_attention, build_linear};
+	(void)state;
+	for (size_t i = 0; i < sizeof(builders) / sizeof(builders[0]); i++) {
+		beton_error fault;
+		dtrain_device *device;
+		dtrain_params *params;
+		dtrain_graph *graph;
+		dtrain_program *program;
+		const dtrain_shape square = dtrain_shape_of(2, (int64_t[]){4, 4}),
+				   four = dtrain_shape_of(1, square.dim);
+		expect_ok(dtrain_device_open("ref", NULL, &device, &fault), &fault);
+		expect_ok(dtrain_params_create(device, DTRAIN_F32, &params, &fault), &fault);
+		expect_ok(dtrain_graph_create(params, true, &graph, &fault), &fault);
+		dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &square);
+		assert_true(builders[i](graph, x, dtrain_graph_input(graph, "label", DTRAIN_I64, &four)) < 0);
+		REFUSES(dtrain_graph_compile(&graph, &program, &err));
+		dtrain_graph_destroy(&graph);
+		dtrain_params_destroy(&params);
+		dtrain_device_close(&device);
+	}
+}
+
 static void checkpoints_take_null(void **state)
 {
 	(void)state;
@@ -273,6 +320,14 @@ static void checkpoints_take_null(void **state)
 	dtrain_transformer_init_sized(NULL, 0);
 	(void)dtrain_transformer_unused(NULL);
 	(void)dtrain_transformer_name(0);
+	(void)dtrain_stage_costs(NULL, NULL, 0);
+	dtrain_stage_destroy(NULL);
+	(void)dtrain_stage_graph(NULL);
+	(void)dtrain_stage_take_graph(NULL);
+	(void)dtrain_stage_tensor(NULL, 0);
+	dtrain_stage_backward(NULL, 0);
+	(void)dtrain_stage_received(NULL, 0);
+	(void)dtrain_stage_sent(NULL, 0);
 	dtrain_transformer_inputs_init_sized(NULL, 0);
 	dtrain_transformer_outputs_init_sized(NULL, 0);
 }
@@ -481,12 +536,19 @@ static void names_are_needed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(checkpoints_refuse_null), cmocka_unit_test(groups_refuse_null),
-		cmocka_unit_test(graphs_refuse_null),      cmocka_unit_test(optimizers_refuse_null),
-		cmocka_unit_test(syncs_refuse_null),       cmocka_unit_test(builders_without_a_graph_return_no_tensor),
-		cmocka_unit_test(checkpoints_take_null),   cmocka_unit_test(groups_take_null),
-		cmocka_unit_test(graphs_take_null),        cmocka_unit_test(optimizers_take_null),
-		cmocka_unit_test(syncs_take_null),         cmocka_unit_test(handles_may_be_null),
+		cmocka_unit_test(checkpoints_refuse_null),
+		cmocka_unit_test(groups_refuse_null),
+		cmocka_unit_test(graphs_refuse_null),
+		cmocka_unit_test(optimizers_refuse_null),
+		cmocka_unit_test(syncs_refuse_null),
+		cmocka_unit_test(builders_without_a_graph_return_no_tensor),
+		cmocka_unit_test(builders_refuse_null_options),
+		cmocka_unit_test(checkpoints_take_null),
+		cmocka_unit_test(groups_take_null),
+		cmocka_unit_test(graphs_take_null),
+		cmocka_unit_test(optimizers_take_null),
+		cmocka_unit_test(syncs_take_null),
+		cmocka_unit_test(handles_may_be_null),
 		cmocka_unit_test(names_are_needed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

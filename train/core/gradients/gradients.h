@@ -15,7 +15,10 @@ typedef void dtrain__gradient(dtrain_graph *graph, const dtrain__node *node);
 #define DTRAIN_DIFFERENTIABLE_OP(NAME, name) dtrain__gradient dtrain__##name##_gradient;
 #include <dtrain/ops.def>
 
-/* Whether a gradient of the tensor is needed. */
+/* Marks the tensors that need a gradient: parameters that are not frozen, requested tensors, and all tensors that
+ * depend on these. */
+void dtrain__mark_needed(dtrain_graph *graph);
+/* Whether a gradient of the tensor is needed, after that. */
 bool dtrain__needs_grad(const dtrain_graph *graph, dtrain_tensor tensor);
 
 /* A tensor for a part of a parameter's gradient. A node that the function appends must write it. */

@@ -89,6 +89,10 @@ typedef struct dtrain_param {
 	int64_t fan_in;
 	bool frozen; /* see dtrain_params_freeze */
 	bool copied; /* ops read a compute copy of it; known when the parameters are allocated */
+	/* Bits of the stages of a pipeline that have the parameter; 0: without one. repeated: an earlier stage has it,
+	 * too, and counts it. */
+	uint64_t stages;
+	bool repeated;
 } dtrain_param;
 
 /* A buffer: saved with the model, without gradient. */
@@ -109,6 +113,8 @@ typedef struct dtrain_unit {
 	bool shared;    /* ranks that shard the others have all of this one */
 	/* The axis of its parameters' placements, which is one for all of them; DTRAIN_AXES: they have no placement. */
 	dtrain_axis axis;
+	uint64_t stages; /* as its parameters, which have the same */
+	bool repeated;
 } dtrain_unit;
 
 /* A range of the flat space that this rank keeps and updates. Without sharding and placements there is one, with
@@ -122,7 +128,7 @@ typedef struct dtrain_range {
 	dtrain_device *device;
 	bool shared; /* other shards have the same range */
 	/* This rank counts the range's gradients in a norm: of the ranks of one model that have the same range, the one
-	 * with coordinate 0. */
+	 * with coordinate 0; of the stages that have it, the first one. */
 	bool counts;
 } dtrain_range;
 
