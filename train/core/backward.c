@@ -286,8 +286,10 @@ static void place_param_grad(dtrain_graph *graph, const int32_t *uses, dtrain_te
 	dtrain_tensor grad = graph->tensors[param].grad, root = dtrain__graph_root(graph, grad);
 	const dtrain__tensor *memory = &graph->tensors[root];
 	bool larger = dtrain_shape_count(&memory->shape) != dtrain_shape_count(&graph->tensors[param].shape);
+	/* Forward of the next micro-batch would write the flat array before this one's backward adds it up. */
+	bool early = graph->interleaves && memory->producer >= 0 && !graph->nodes[memory->producer].is_backward;
 	/* The parameter is one use. A copy that is made for it reads the memory in its place. */
-	if (memory->role != DTRAIN__ACTIVATION || larger || uses[root] > 1 || memory->keep) {
+	if (early || memory->role != DTRAIN__ACTIVATION || larger || uses[root] > 1 || memory->keep) {
 		dtrain__node copy = {.kind = DTRAIN_OP_SCALE,
 				     .attrs.factor = 1,
 				     .num_inputs = 1,

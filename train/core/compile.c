@@ -361,6 +361,15 @@ static int check_readers(const dtrain_program *program, int num_passes, beton_er
 	return BETON_OK;
 }
 
+static bool has_early_grads(const dtrain_graph *graph)
+{
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].role == DTRAIN__GRAD && graph->tensors[i].producer >= 0 &&
+		    !graph->nodes[graph->tensors[i].producer].is_backward)
+			return true;
+	return false;
+}
+
 /* Everything but memory to run in. */
 static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
 			beton_error *err)
@@ -383,6 +392,7 @@ static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num
 	program->graph = graph;
 	program->device = dtrain_params_device(graph->params);
 	program->api = dtrain_device_get_api(program->device);
+	program->has_early_grads = has_early_grads(graph);
 	status = allocate_tables(program, err);
 	if (status == BETON_OK)
 		status = check_readers(program, num_passes, err);

@@ -33,10 +33,55 @@ static void mark(dtrain_graph *graph, bool *read)
 	}
 }
 
+/* A gradient that is complete earlier would be overwritten by the next micro-batch's before it is added up: it stays in
+ * the arena, and a deferred node copies it. */
+static void copy_early_gradients(dtrain_graph *graph)
+{
+	const int32_t tensors = graph->num_tensors, nodes = graph->num_nodes, block = graph->block;
+	graph->in_backward = true;
+	for (dtrain_tensor i = 0; i < tensors && !dtrain__graph_failed(graph); i++) {
+		const dtrain__tensor grad = graph->tensors[i];
+		if (grad.role != DTRAIN__GRAD || grad.producer < 0 || graph->nodes[grad.producer].is_deferred)
+			continue;
+		dtrain__node copy = {
+			.kind = DTRAIN_OP_SCALE, .attrs.factor = 1, .num_inputs = 1, .num_outputs = 1, .inputs = {i}};
+		graph->block = graph->nodes[grad.producer].block;
+		copy.outputs[0] = dtrain__graph_activation(graph, grad.dtype, &grad.shape);
+		if (dtrain__graph_node(graph, &copy) < 0)
+			break;
+		graph->nodes[graph->num_nodes - 1].is_deferred = true;
+		graph->tensors[i].role = DTRAIN__ACTIVATION;
+		graph->tensors[copy.outputs[0]].role = DTRAIN__GRAD;
+		graph->tensors[copy.outputs[0]].index = grad.index;
+		for (dtrain_tensor k = 0; k < tensors; k++)
+			if (graph->tensors[k].role == DTRAIN__PARAM && graph->tensors[k].grad == i)
+				graph->tensors[k].grad = copy.outputs[0];
+	}
+	graph->in_backward = false;
+	graph->block = block;
+	/* Units are reduced in the order of blocks, the last one first. */
+	for (int32_t i = nodes; i < graph->num_nodes; i++) {
+		const dtrain__node copy = graph->nodes[i];
+		int32_t place = i;
+		for (int32_t k = i - 1; k >= 0 && graph->nodes[k].is_backward; k--)
+			if (!graph->nodes[k].is_deferred || graph->nodes[k].block < copy.block)
+				place = k;
+			else
+				break;
+		memmove(&graph->nodes[place + 1], &graph->nodes[place], (size_t)(i - place) * sizeof(copy));
+		graph->nodes[place] = copy;
+	}
+}
+
 /* Keeps the order of the others, and that of the deferred nodes. */
-static void move_to_the_end(dtrain_graph *graph, dtrain__node *deferred)
+static void move_to_the_end(dtrain_graph *graph)
 {
 	int32_t kept = 0, count = 0;
+	dtrain__node *deferred = calloc((size_t)graph->num_nodes, sizeof(*deferred));
+	if (!deferred) {
+		dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for %d nodes", graph->num_nodes);
+		return;
+	}
 	for (int32_t i = 0; i < graph->num_nodes; i++) {
 		if (graph->nodes[i].is_deferred)
 			deferred[count++] = graph->nodes[i];
@@ -44,6 +89,7 @@ static void move_to_the_end(dtrain_graph *graph, dtrain__node *deferred)
 			graph->nodes[kept++] = graph->nodes[i];
 	}
 	memcpy(graph->nodes + kept, deferred, (size_t)count * sizeof(*deferred));
+	free(deferred);
 	for (int32_t i = 0; i < graph->num_nodes; i++)
 		for (int k = 0; k < graph->nodes[i].num_outputs; k++)
 			graph->tensors[graph->nodes[i].outputs[k]].producer = i;
@@ -58,13 +104,13 @@ void dtrain_graph_defer_weights(dtrain_graph *graph)
 		return;
 	}
 	bool *read = calloc((size_t)graph->num_tensors, sizeof(*read));
-	dtrain__node *deferred = calloc((size_t)graph->num_nodes, sizeof(*deferred));
-	if (read && deferred) {
-		mark(graph, read);
-		move_to_the_end(graph, deferred);
-	} else {
-		dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for %d nodes", graph->num_nodes);
+	if (!read) {
+		dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for %d tensors", graph->num_tensors);
+		return;
 	}
+	mark(graph, read);
 	free(read);
-	free(deferred);
+	copy_early_gradients(graph);
+	if (!dtrain__graph_failed(graph))
+		move_to_the_end(graph);
 }

@@ -439,6 +439,15 @@ int32_t dtrain__graph_forward_nodes(const dtrain_graph *graph)
 	return count;
 }
 
+void dtrain_graph_interleave(dtrain_graph *graph)
+{
+	if (!graph)
+		return;
+	if (graph->has_backward)
+		dtrain__graph_fail(graph, BETON_STATE, "graph: phases of micro-batches interleave after backward");
+	graph->interleaves = true;
+}
+
 void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor)
 {
 	if (!graph)

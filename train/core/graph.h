@@ -82,6 +82,7 @@ struct dtrain_graph {
 	bool has_backward, in_backward;
 	bool has_repeated; /* dtrain_graph_recompute was called */
 	bool has_swaps;    /* dtrain_graph_offload was called */
+	bool interleaves;  /* dtrain_graph_interleave was called */
 };
 
 static inline bool dtrain__graph_failed(const dtrain_graph *graph)

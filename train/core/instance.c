@@ -246,6 +246,11 @@ static int check_run(const dtrain_instance *instance, unsigned phases, int32_t m
 			       phases);
 	if (micro_batch < 0 || micro_batch >= micro_batches)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "run: micro-batch %d of %d", micro_batch, micro_batches);
+	if (phases != DTRAIN_ALL_PHASES && instance->program->has_early_grads)
+		return bt_fail(err, BETON_STATE,
+			       "run: %s alone, and forward computes gradients: build the graph with "
+			       "dtrain_graph_interleave",
+			       phase_names[*first]);
 	if (*first != instance->next_phase)
 		return bt_fail(err, BETON_STATE, "run: %s, and the instance's next phase is %s", phase_names[*first],
 			       phase_names[instance->next_phase]);

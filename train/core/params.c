@@ -277,8 +277,17 @@ int dtrain__params_declare_of(dtrain_params *params, const dtrain_param *param, 
 	return index;
 }
 
-void dtrain__params_note_patterns(dtrain_params *params, const dtrain_params *whole)
+int32_t dtrain_params_last_block(const dtrain_params *params)
 {
+	int32_t last = params ? params->last_block : 0;
+	for (int i = 0; params && i < params->count; i++)
+		last = params->params[i].block > last ? params->params[i].block : last;
+	return last;
+}
+
+void dtrain__params_note_whole(dtrain_params *params, const dtrain_params *whole)
+{
+	params->last_block = dtrain_params_last_block(whole);
 	for (int i = 0; i < params->pattern_count && i < whole->pattern_count; i++)
 		params->patterns[i].used = params->patterns[i].used || whole->patterns[i].used;
 }

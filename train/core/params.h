@@ -90,7 +90,8 @@ struct dtrain_params {
 	} * patterns;
 	int pattern_count, pattern_capacity;
 
-	int32_t block; /* block of the next parameter */
+	int32_t block;      /* block of the next parameter */
+	int32_t last_block; /* of the whole model's parameters, if these are a stage's */
 	bool block_used;
 
 	int64_t flat_count;
@@ -151,8 +152,8 @@ int dtrain__units_lay_out(dtrain_params *params, beton_error *err);
  * Returns its index, or a negative code. */
 int dtrain__params_declare_of(dtrain_params *params, const dtrain_param *param, uint64_t stages, bool repeated,
 			      beton_error *err);
-/* Notes which patterns of frozen parameters match a parameter of the whole model. */
-void dtrain__params_note_patterns(dtrain_params *params, const dtrain_params *whole);
+/* Notes the last block of the whole model, and which patterns of frozen parameters match its parameters. */
+void dtrain__params_note_whole(dtrain_params *params, const dtrain_params *whole);
 
 /* The first pattern of dtrain_params_freeze that matches the name; NULL: none. */
 const char *dtrain__params_pattern_of(const dtrain_params *params, const char *name);

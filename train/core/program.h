@@ -62,6 +62,7 @@ struct dtrain_program {
 	uint32_t num_bases;
 	dtrain__swaps *swaps;   /* NULL: none */
 	dtrain_instance *first; /* the instance of dtrain_program_run */
+	bool has_early_grads;   /* forward computes gradients of parameters */
 	dtrain_program_info info;
 };
 

@@ -105,7 +105,7 @@ int dtrain_stage_divide(const double *costs, int32_t blocks, int32_t stages, int
 
 /* The stages of a root: -1: none. */
 typedef struct usage {
-	int32_t producer; /* writes it; -1: it is no result of a node */
+	int32_t producer; /* writes it; -1: no node does */
 	int32_t last;     /* the last one that reads it */
 	uint64_t stages;  /* all that use it, as bits */
 	bool used;        /* here */
@@ -317,7 +317,7 @@ static int fill(cut *c, beton_error *err)
 		return status;
 	add_nodes(c);
 	add_crossings(c);
-	dtrain__params_note_patterns(c->params, c->whole->params);
+	dtrain__params_note_whole(c->params, c->whole->params);
 	if (dtrain__graph_failed(graph))
 		return bt_fail(err, graph->error.code, "%s", graph->error.message);
 	return BETON_OK;
@@ -411,6 +411,7 @@ void dtrain_stage_backward(dtrain_stage *stage, dtrain_tensor loss)
 	if (!stage || !stage->graph)
 		return;
 	dtrain_graph *graph = stage->graph;
+	dtrain_graph_interleave(graph);
 	if (stage->is_last)
 		dtrain_graph_backward(graph, dtrain_stage_tensor(stage, loss));
 	else

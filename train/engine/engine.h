@@ -34,6 +34,14 @@ typedef struct engine_caller {
 	void (*disarm)(void *context);
 } engine_caller;
 
+/* The stages of a pipeline. */
+typedef struct engine_stages {
+	int32_t number, count;            /* this rank's stage; count 1: it has the whole model */
+	int32_t first[DTRAIN_MAX_STAGES]; /* each stage's first block, once a graph is cut */
+	bool defers_weights;              /* the schedule has the gradients of weights apart */
+	dtrain_params *outline;           /* the whole model's parameters, without memory; NULL: not cut */
+} engine_stages;
+
 struct engine_rank {
 	engine_job job;
 	const engine_data *data;
@@ -49,7 +57,9 @@ struct engine_rank {
 	dtrain_sync_options strategy;
 	/* This rank among the mesh's data ranks, which share the samples, and among the ranks that compute one model.
 	 */
-	int data_rank, data_ranks, model_rank, model_ranks;
+	int data_rank, data_ranks, model_ranks;
+	bool has_results; /* of the ranks that compute one model, this one counts the results of evaluations */
+	engine_stages stages;
 	dtrain_sync *sync;     /* compiled the training network; started by the caller */
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
 	engine_network train;  /* not present if the job only evaluates */
@@ -68,12 +78,14 @@ int engine_create_params(const engine_rank *engine, dtrain_params **out, beton_e
  * Close the engine after a failure, too, once the groups that use the device are destroyed. Errors: UNSUPPORTED (the
  * device cannot compute in that precision), and errors of the device, the sync and the task's build. */
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
-		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err);
+		engine_precision precision, dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err);
 /* The same without parameters and networks, for engine_memory_plan. */
 int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
 		     engine_precision precision, const dtrain_sync_options *sync, beton_error *err);
 /* A zeroed struct is allowed. */
 void engine_close(engine_rank *engine);
+/* The parameters of the whole model. This rank may have a stage, or parts, of them. */
+const dtrain_params *engine_whole_params(const engine_rank *engine);
 /* Closes all but the device, which has the caller again. */
 void engine_close_parts(engine_rank *engine);
 

@@ -7,6 +7,7 @@
 #include "common/list.h"
 #include "engine/memory/batch_limit.h"
 #include "network.h"
+#include "stages.h"
 
 static int make_network(engine_rank *engine, bool training, engine_network *network, beton_error *err)
 {
@@ -87,13 +88,19 @@ static int open_stream(engine_rank *engine, beton_error *err)
 	return status == BETON_OK ? open_host(engine, err) : status;
 }
 
-static int open_parts(engine_rank *engine, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
+static int open_parts(engine_rank *engine, dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
 {
-	int status = engine_create_params(engine, &engine->params, err);
+	int status = engine_stages_open(engine, mesh, err);
+	if (status == BETON_OK)
+		status = engine_create_params(engine, &engine->params, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_create(engine->params, mesh, sync, &engine->sync, err);
 	if (status == BETON_OK)
 		status = make_networks(engine, err);
+	if (status == BETON_OK)
+		status = engine_stages_connect(engine, mesh, &engine->train, engine->job.micro_batches, err);
+	if (status == BETON_OK)
+		status = engine_stages_connect(engine, mesh, &engine->val, 1, err);
 	const engine_network *largest = engine->train.program ? &engine->train : &engine->val;
 	return status == BETON_OK ? engine_feed_open(&engine->feed, engine->device, engine->stream, largest, err)
 				  : status;
@@ -112,7 +119,9 @@ int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_da
 				.api = dtrain_device_get_api(device),
 				.dtype = dtypes[precision],
 				.data_ranks = 1,
-				.model_ranks = 1};
+				.model_ranks = 1,
+				.has_results = true,
+				.stages.count = 1};
 	engine->api->caps(device, &engine->caps);
 	engine->staged = !engine->caps.host_memory;
 	engine->strategy = *sync;
@@ -121,14 +130,27 @@ int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_da
 	return open_stream(engine, err);
 }
 
+/* Ranks that differ along the axis have the same results; of a pipeline's stages the last one has them. */
+static bool has_results(const dtrain_mesh *mesh)
+{
+	static const char *const axes[] = {"pipeline", "context", "tensor"};
+	bool has = true;
+	for (size_t i = 0; i < sizeof(axes) / sizeof(axes[0]); i++) {
+		const dtrain_group *line = dtrain_mesh_group(mesh, axes[i]);
+		int wanted = line && i == 0 ? dtrain_group_size(line) - 1 : 0;
+		has = has && (!line || dtrain_group_rank(line) == wanted);
+	}
+	return has;
+}
+
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
-		engine_precision precision, const dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
+		engine_precision precision, dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
 {
 	int status = engine_open_plan(engine, job, data, device, precision, sync, err);
 	if (mesh) {
 		engine->data_rank = dtrain_group_rank(dtrain_mesh_data_group(mesh));
 		engine->data_ranks = dtrain_group_size(dtrain_mesh_data_group(mesh));
-		engine->model_rank = dtrain_group_rank(dtrain_mesh_model_group(mesh));
+		engine->has_results = has_results(mesh);
 		engine->model_ranks = dtrain_group_size(dtrain_mesh_model_group(mesh));
 	}
 	if (status == BETON_OK)
@@ -142,6 +164,10 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 void engine_close_parts(engine_rank *engine)
 {
 	engine_feed_close(&engine->feed);
+	engine_stages_disconnect(engine);
+	dtrain_stage_destroy(&engine->train.stage);
+	dtrain_stage_destroy(&engine->val.stage);
+	dtrain_params_destroy(&engine->stages.outline);
 	dtrain_program_destroy(&engine->train.program);
 	dtrain_program_destroy(&engine->val.program);
 	dtrain_sync_destroy(&engine->sync);
@@ -185,7 +211,7 @@ int engine_end_epoch(const engine_rank *engine, beton_iterator *iterator, beton_
 
 int engine_feed_network(engine_rank *engine, const engine_network *network, const beton_batch *batch, beton_error *err)
 {
-	return engine_feed_put(&engine->feed, network->program, network->inputs, network->num_inputs, batch, err);
+	return engine_feed_put(&engine->feed, network, batch, err);
 }
 
 int engine_synchronize(const engine_rank *engine, const char *what, beton_error *err)

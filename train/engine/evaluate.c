@@ -84,12 +84,24 @@ static int settle(struct evaluation *evaluation, struct slot *slot, beton_error 
 	int status = engine->staged ? engine->api->event_synchronize(slot->done, err)
 				    : engine->api->stream_synchronize(engine->stream, err);
 	engine_disarm(engine);
-	if (status == BETON_OK)
+	if (status == BETON_OK && engine->has_results)
 		status = engine->job.task->add_batch(engine, slot->batch, slot->results, evaluation->sums,
 						     evaluation->classes, err);
 	evaluation->counts[COUNT] += slot->batch->count;
 	beton_batch_release(&slot->batch);
 	return status;
+}
+
+static int run_once(const engine_network *network, dtrain_stream *stream, beton_error *err)
+{
+	return network->pipeline ? dtrain_pipeline_run(network->pipeline, stream, 0, err)
+				 : dtrain_program_run(network->program, stream, 0, 1, err);
+}
+
+static int run_without_ops(const engine_network *network, dtrain_stream *stream)
+{
+	return network->pipeline ? dtrain_pipeline_run_messages(network->pipeline, stream, 0, NULL)
+				 : dtrain_program_run_collectives(network->program, stream, NULL);
 }
 
 /* Runs the program as often as a batch needs it. batch NULL: there is none, and the others run it as often. Where
@@ -98,16 +110,14 @@ static int run_program(struct evaluation *evaluation, const beton_batch *batch, 
 {
 	engine_rank *engine = evaluation->engine;
 	const engine_task *task = engine->job.task;
-	dtrain_program *program = engine->val.program;
 	int runs = task->count_runs ? task->count_runs(&engine->job) : 1, status = BETON_OK;
 	for (int i = 0; i < runs && !evaluation->unsynchronized; i++) {
 		if (status == BETON_OK && batch)
 			status = task->feed_run(engine, batch, i, err);
 		if (status == BETON_OK)
-			status = dtrain_program_run(program, engine->stream, 0, 1, err);
+			status = run_once(&engine->val, engine->stream, err);
 		if (status != BETON_OK && evaluation->together)
-			evaluation->unsynchronized =
-				dtrain_program_run_collectives(program, engine->stream, NULL) != BETON_OK;
+			evaluation->unsynchronized = run_without_ops(&engine->val, engine->stream) != BETON_OK;
 	}
 	return status;
 }
@@ -232,7 +242,7 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, int st
 static void count_model_once(struct evaluation *evaluation)
 {
 	int64_t interrupted = evaluation->counts[INTERRUPTED];
-	if (evaluation->engine->model_rank == 0)
+	if (evaluation->engine->has_results)
 		return;
 	memset(evaluation->counts, 0, sizeof(evaluation->counts));
 	memset(evaluation->sums, 0, sizeof(evaluation->sums));

@@ -6,6 +6,12 @@
 
 #include "common/error.h"
 
+void *engine_network_data(const engine_network *network, dtrain_tensor tensor)
+{
+	return network->instance ? dtrain_instance_data(network->instance, tensor)
+				 : dtrain_program_data(network->program, tensor);
+}
+
 /* The address to free is stored before the memory that the loader gets. */
 static void *allocate_pinned(void *context, size_t bytes, size_t alignment)
 {
@@ -55,8 +61,10 @@ static int open_buffer(engine_feed *feed, engine_feed_buffer *buffer, beton_erro
 {
 	const dtrain_device_api *api = feed->api;
 	int status = BETON_OK;
-	for (int i = 0; i < ENGINE_INPUTS && feed->row_bytes[i] && status == BETON_OK; i++)
-		status = api->alloc(feed->device, (size_t)feed->rows * feed->row_bytes[i], &buffer->data[i], err);
+	for (int i = 0; i < ENGINE_INPUTS && status == BETON_OK; i++)
+		if (feed->row_bytes[i])
+			status = api->alloc(feed->device, (size_t)feed->rows * feed->row_bytes[i], &buffer->data[i],
+					    err);
 	if (status == BETON_OK)
 		status = api->event_create(feed->device, &buffer->copied, err);
 	if (status == BETON_OK)
@@ -72,6 +80,8 @@ int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *st
 	feed->api->caps(device, &caps);
 	for (int i = 0; i < network->num_inputs; i++) {
 		dtrain_tensor tensor = network->inputs[i].tensor;
+		if (tensor < 0)
+			continue;
 		const dtrain_shape *shape = dtrain_program_shape(network->program, tensor);
 		feed->rows = shape->dim[0];
 		feed->row_bytes[i] = (size_t)(dtrain_shape_count(shape) / feed->rows) *
@@ -102,7 +112,7 @@ void engine_feed_close(engine_feed *feed)
 	*feed = (engine_feed){0};
 }
 
-/* A batch's tensor and its destination. */
+/* A batch's tensors and their destinations; inputs[i] NULL: the network has no such input. */
 struct copying {
 	int count;
 	uint32_t rows;
@@ -110,18 +120,20 @@ struct copying {
 	void *inputs[ENGINE_INPUTS];
 };
 
-static int find(const dtrain_program *program, const engine_input *inputs, int count, const beton_batch *batch,
-		struct copying *out, beton_error *err)
+static int find(const engine_network *network, const beton_batch *batch, struct copying *out, beton_error *err)
 {
-	*out = (struct copying){.count = count, .rows = batch->count};
-	for (int i = 0; i < count; i++) {
-		dtrain_dtype dtype = dtrain_program_dtype(program, inputs[i].tensor);
-		const beton_tensor *tensor = engine_find_tensor(batch, inputs[i].name, engine_batch_type(dtype));
+	*out = (struct copying){.count = network->num_inputs, .rows = batch->count};
+	for (int i = 0; i < network->num_inputs; i++) {
+		const engine_input *input = &network->inputs[i];
+		if (input->tensor < 0)
+			continue;
+		dtrain_dtype dtype = dtrain_program_dtype(network->program, input->tensor);
+		const beton_tensor *tensor = engine_find_tensor(batch, input->name, engine_batch_type(dtype));
 		if (!tensor)
 			return bt_fail(err, BETON_FILE_CHANGED,
 				       "the data file's fields changed while training started");
 		out->from[i] = tensor->data;
-		out->inputs[i] = dtrain_program_data(program, inputs[i].tensor);
+		out->inputs[i] = engine_network_data(network, input->tensor);
 	}
 	return BETON_OK;
 }
@@ -133,6 +145,8 @@ static int copy_to_inputs(engine_feed *feed, const struct copying *copying, dtra
 	size_t rows = copying->rows, missing = (size_t)feed->rows - rows;
 	int status = BETON_OK;
 	for (int i = 0; i < copying->count && status == BETON_OK; i++) {
+		if (!copying->inputs[i])
+			continue;
 		size_t bytes = rows * feed->row_bytes[i];
 		status = api->copy(feed->stream, copying->inputs[i], copying->from[i], bytes, kind, err);
 		if (status == BETON_OK && missing)
@@ -142,17 +156,18 @@ static int copy_to_inputs(engine_feed *feed, const struct copying *copying, dtra
 	return status;
 }
 
-int engine_feed_put(engine_feed *feed, const dtrain_program *program, const engine_input *inputs, int count,
-		    const beton_batch *batch, beton_error *err)
+int engine_feed_put(engine_feed *feed, const engine_network *network, const beton_batch *batch, beton_error *err)
 {
 	const dtrain_device_api *api = feed->api;
 	struct copying copying;
-	int status = find(program, inputs, count, batch, &copying, err);
+	int status = find(network, batch, &copying, err);
 	if (status != BETON_OK || !feed->copies)
 		return status == BETON_OK ? copy_to_inputs(feed, &copying, DTRAIN_HOST_TO_DEVICE, err) : status;
 	engine_feed_buffer *buffer = &feed->buffers[feed->count++ % ENGINE_FEED_BUFFERS];
 	status = api->stream_wait(feed->copies, buffer->taken, err);
-	for (int i = 0; i < count && status == BETON_OK; i++) {
+	for (int i = 0; i < copying.count && status == BETON_OK; i++) {
+		if (!copying.inputs[i])
+			continue;
 		status = api->copy(feed->copies, buffer->data[i], copying.from[i], copying.rows * feed->row_bytes[i],
 				   DTRAIN_HOST_TO_DEVICE, err);
 		copying.from[i] = buffer->data[i];

@@ -34,15 +34,17 @@ int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *st
 		     beton_error *err);
 void engine_feed_close(engine_feed *feed);
 
-/* Puts the copies on the streams: work put on `stream` afterwards finds the batch in the inputs; rows beyond the
- * batch's are 0. The batch must stay alive until such work is complete. FILE_CHANGED: the batch lacks a tensor that has
- * an input's name and type. */
-int engine_feed_put(engine_feed *feed, const dtrain_program *program, const engine_input *inputs, int count,
-		    const beton_batch *batch, beton_error *err);
+/* Puts the copies of what the network has inputs for on the streams: work put on `stream` afterwards finds the batch in
+ * the inputs; rows beyond the batch's are 0. The batch must stay alive until such work is complete. FILE_CHANGED: the
+ * batch lacks a tensor that has an input's name and type. */
+int engine_feed_put(engine_feed *feed, const engine_network *network, const beton_batch *batch, beton_error *err);
 
 /* Allocates the loader's memory so that the device can copy from it; the device must outlive the loader. Changes
  * nothing if the device has no such allocator. */
 void engine_feed_allocator(dtrain_device *device, beton_allocator *out);
+
+/* The memory of a tensor in the instance that the network uses now. */
+void *engine_network_data(const engine_network *network, dtrain_tensor tensor);
 
 /* The type of the batch tensor for an input of type dtype. */
 beton_dtype engine_batch_type(dtrain_dtype dtype);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "common/system.h"
+#include "stages.h"
 
 /* A failed graph has no shapes. */
 static size_t batch_bytes(const dtrain_graph *graph, const engine_network *network)
@@ -29,10 +30,11 @@ int engine_check_recompute(const engine_recompute *how, const dtrain_params *par
 		       how->blocks, most, bt_plural((uint64_t)most));
 }
 
-int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
-		       beton_error *err)
+/* The whole model with its loss and step metrics, without backward. */
+static int build_forward(engine_rank *engine, bool training, dtrain_params *params, engine_network *network,
+			 dtrain_graph **out, dtrain_tensor *loss, beton_error *err)
 {
-	int status = dtrain_graph_create(engine->params, training, out, err);
+	int status = dtrain_graph_create(params, training, out, err);
 	if (status != BETON_OK)
 		return status;
 	dtrain_graph *graph = *out;
@@ -40,12 +42,33 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 	if (training && engine->scaler)
 		dtrain_graph_set_scaler(graph, dtrain_scaler_memory(engine->scaler));
 	dtrain_tensor losses = engine->job.task->build(engine, graph, training, network);
+	if (!training)
+		return BETON_OK;
+	*loss = network->masked ? dtrain_mean_loss(graph, losses) : dtrain_mean(graph, losses);
+	dtrain_graph_step_metric(graph, *loss, ENGINE_STEP_METRIC_LOSS);
+	if (network->has_hits)
+		dtrain_graph_step_metric(graph, dtrain_mean(graph, network->hits), ENGINE_STEP_METRIC_HITS);
+	return BETON_OK;
+}
+
+int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
+		       beton_error *err)
+{
+	bool divided = engine->stages.count > 1;
+	dtrain_params *outline = NULL;
+	dtrain_tensor loss = -1;
+	int status = divided ? dtrain_params_create_outline(engine->params, &outline, err) : BETON_OK;
+	if (status == BETON_OK)
+		status = build_forward(engine, training, divided ? outline : engine->params, network, out, &loss, err);
+	if (status == BETON_OK && divided)
+		status = engine_stages_cut(engine, out, &outline, loss, network, err);
+	else if (status == BETON_OK && training)
+		dtrain_graph_backward(*out, loss);
+	dtrain_params_destroy(&outline);
+	if (status != BETON_OK)
+		return status;
+	dtrain_graph *graph = *out;
 	if (training) {
-		dtrain_tensor loss = network->masked ? dtrain_mean_loss(graph, losses) : dtrain_mean(graph, losses);
-		dtrain_graph_step_metric(graph, loss, ENGINE_STEP_METRIC_LOSS);
-		if (network->has_hits)
-			dtrain_graph_step_metric(graph, dtrain_mean(graph, network->hits), ENGINE_STEP_METRIC_HITS);
-		dtrain_graph_backward(graph, loss);
 		status = engine_check_recompute(&engine->job.recompute, engine->params, err);
 		if (status != BETON_OK) {
 			dtrain_graph_destroy(out);

@@ -18,9 +18,9 @@ enum micro_batch_kind { PART, LAST, UNSYNCHRONIZED, MICRO_BATCH_KINDS };
 /* Host memory that the device writes to or reads from. */
 struct step_metrics {
 	float values[DTRAIN_STEP_METRICS];
+	float initial[DTRAIN_STEP_METRICS];
 	float scaler[DTRAIN_SCALERS];
 	float clip[DTRAIN_CLIPS];
-	float stop_requested;
 };
 
 /* Steps use the slots in turn. Each slot needs its own capture, because a capture has fixed addresses for its
@@ -109,7 +109,8 @@ int engine_stepper_open(engine_rank *engine, const engine_stepper_options *optio
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a step");
 	stepper->engine = engine;
 	stepper->options = *options;
-	stepper->captures = engine->staged && engine->caps.graph_capture && !options->no_capture;
+	stepper->captures =
+		engine->staged && engine->caps.graph_capture && !options->no_capture && !engine->train.pipeline;
 	stepper->reduces = options->group && dtrain_group_size(options->group) > 1;
 	int status = BETON_OK;
 	for (int i = 0; i < HELD && status == BETON_OK; i++)
@@ -178,7 +179,9 @@ int engine_stepper_warm_up(const engine_stepper *stepper)
 static int put_micro_batch(engine_stepper *stepper, int index, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
-	return dtrain_program_run(engine->train.program, engine->stream, index, engine->job.micro_batches, err);
+	return engine->train.pipeline ? dtrain_pipeline_run(engine->train.pipeline, engine->stream, index, err)
+				      : dtrain_program_run(engine->train.program, engine->stream, index,
+							   engine->job.micro_batches, err);
 }
 
 static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err)
@@ -237,14 +240,15 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, enum micro_b
 	return status;
 }
 
-/* The part of a step that changes: the learning rate, and whether this rank got a stop request. */
+/* The part of a step that changes: the learning rate, and whether this rank got a stop request. Step metrics that this
+ * stage of a pipeline does not compute are 0. */
 static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
-	float *stop = (float *)dtrain_params_step_metrics(engine->params) + ENGINE_STEP_METRIC_STOP;
-	slot->step_metrics->stop_requested = engine_stop_requested(engine) ? 1 : 0;
-	int status = engine->api->copy(engine->stream, stop, &slot->step_metrics->stop_requested, sizeof(float),
-				       DTRAIN_HOST_TO_DEVICE, err);
+	float *initial = slot->step_metrics->initial;
+	initial[ENGINE_STEP_METRIC_STOP] = engine_stop_requested(engine) ? 1 : 0;
+	int status = engine->api->copy(engine->stream, dtrain_params_step_metrics(engine->params), initial,
+				       sizeof(slot->step_metrics->initial), DTRAIN_HOST_TO_DEVICE, err);
 	return status == BETON_OK && stepper->options.optimizer
 		       ? dtrain_optimizer_set_rate(stepper->options.optimizer, lr, engine->stream, err)
 		       : status;
@@ -280,7 +284,7 @@ static int put_random(engine_stepper *stepper, struct held *held, int64_t number
 	const engine_rank *engine = stepper->engine;
 	const engine_network *network = &engine->train;
 	int64_t ranks = engine->data_ranks;
-	if (!network->has_random)
+	if (!network->has_random || network->random < 0)
 		return BETON_OK;
 	held->random[DTRAIN_RANDOM_SEED] = (int64_t)engine->job.seed;
 	held->random[DTRAIN_RANDOM_STEP] = number;
@@ -292,7 +296,7 @@ static int put_random(engine_stepper *stepper, struct held *held, int64_t number
 			dtrain_sync_deterministic_shard(engine->sync, stepper->micro_batch) * engine->job.batch_size;
 		held->random[DTRAIN_RANDOM_ROW_STRIDE] = 1;
 	}
-	return engine->api->copy(engine->stream, dtrain_program_data(network->program, network->random), held->random,
+	return engine->api->copy(engine->stream, engine_network_data(network, network->random), held->random,
 				 DTRAIN_RANDOMS * sizeof(*held->random), DTRAIN_HOST_TO_DEVICE, err);
 }
 
@@ -305,6 +309,9 @@ static int feed(engine_stepper *stepper, beton_batch *batch, int64_t number, bet
 	held->batch = batch;
 	held->step = stepper->launched;
 	const engine_task *task = engine->job.task;
+	if (engine->train.pipeline)
+		engine->train.instance =
+			dtrain_pipeline_instance(engine->train.pipeline, engine->stages.number, stepper->micro_batch);
 	int status = batch && task->check_batch ? task->check_batch(engine, true, batch, err) : BETON_OK;
 	if (status == BETON_OK && batch)
 		status = engine_feed_network(engine, &engine->train, batch, err);

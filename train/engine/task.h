@@ -7,6 +7,7 @@
 
 #include <beton/beton.h>
 #include <beton/loader.h>
+#include <dtrain/pipeline_run.h>
 #include <dtrain/transformer.h>
 
 #include "engine/memory/offload_option.h"
@@ -43,6 +44,7 @@ typedef struct engine_job {
 	const dtrain_transformer *transformer; /* what model names or describes (model.h); NULL: no transformer */
 	int64_t batch_size;                    /* samples per rank and micro-batch */
 	int micro_batches;                     /* of a rank in a step, each with its own batch; >= 1 */
+	const char *schedule;                  /* of a pipeline, see <dtrain/pipeline.h>; NULL: "1f1b" */
 	int deterministic_shards;              /* see dtrain_sync_options */
 	double label_smoothing;
 	double dropout;             /* in place of the transformer's own; below 0: that */
@@ -113,6 +115,11 @@ typedef struct engine_network {
 	bool has_random;
 	bool masked;           /* some labels have no loss: the mean is that over the other ones */
 	dtrain_tensor more[2]; /* used by the task */
+	/* A stage of a pipeline (stages.h), which may lack inputs, results and hits: their tensors are negative. NULL:
+	 * the network has the whole model. */
+	dtrain_stage *stage;
+	dtrain_pipeline *pipeline;
+	dtrain_instance *instance; /* whose inputs get the next batch; NULL: the program's own */
 } engine_network;
 
 /* Opens files of the run. Adds to the options how the files are read. */

@@ -8,8 +8,10 @@
 #include "common/list.h"
 #include "common/system.h"
 
-static const char *const names[DTRAIN_AXES] = {
-	[DTRAIN_AXIS_REPLICATE] = "replicate", [DTRAIN_AXIS_SHARD] = "shard", [DTRAIN_AXIS_TENSOR] = "tensor"};
+static const char *const names[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = "pipeline",
+					       [DTRAIN_AXIS_REPLICATE] = "replicate",
+					       [DTRAIN_AXIS_SHARD] = "shard",
+					       [DTRAIN_AXIS_TENSOR] = "tensor"};
 
 static int read_axis(char *text, run_axes *out, beton_error *err)
 {
@@ -21,7 +23,7 @@ static int read_axis(char *text, run_axes *out, beton_error *err)
 		axis++;
 	if (axis == DTRAIN_AXES || !value)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh: '%s' is not one of replicate=N, shard=N and tensor=N", text);
+			       "--mesh: '%s' is not one of pipeline=N, replicate=N, shard=N and tensor=N", text);
 	if (out->size[axis])
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--mesh: '%s' is given twice", text);
 	uint64_t size;
@@ -54,17 +56,22 @@ int64_t run_axes_size(const run_options *options, const char *name)
 	return 0;
 }
 
+int64_t run_axes_ranks(const run_options *options, dtrain_axis axis)
+{
+	int64_t size = run_axes_size(options, names[axis]);
+	return size ? size : 1;
+}
+
 int64_t run_axes_model_ranks(const run_options *options)
 {
-	int64_t tensor = run_axes_size(options, names[DTRAIN_AXIS_TENSOR]);
-	return tensor ? tensor : 1;
+	return run_axes_ranks(options, DTRAIN_AXIS_PIPELINE) * run_axes_ranks(options, DTRAIN_AXIS_TENSOR);
 }
 
 int run_axes_check_world(const run_options *options, int64_t shard, beton_error *err)
 {
 	run_axes axes;
 	int status = run_axes_read(options, &axes, err);
-	int64_t ranks = options->world_size, tensor = run_axes_model_ranks(options);
+	int64_t ranks = options->world_size, model = run_axes_model_ranks(options);
 	int64_t given_shard = axes.size[DTRAIN_AXIS_SHARD], given_copies = axes.size[DTRAIN_AXIS_REPLICATE];
 	if (status != BETON_OK)
 		return status;
@@ -74,10 +81,21 @@ int run_axes_check_world(const run_options *options, int64_t shard, beton_error 
 			       " rank%s share a copy of the parameters: --shard "
 			       "and --strategy say how many",
 			       given_shard, shard, shard == 1 ? "" : "s");
-	if (given_copies && given_copies * shard * tensor != ranks)
+	if (ranks % model)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh: replicate=%" PRId64 " x shard=%" PRId64 " x tensor=%" PRId64
-			       " are not the %" PRId64 " ranks: replicate=%" PRId64 " would be",
-			       given_copies, shard, tensor, ranks, ranks / tensor / shard);
+			       "--mesh: pipeline=%" PRId64 " x tensor=%" PRId64 " do not divide --world-size %" PRId64,
+			       run_axes_ranks(options, DTRAIN_AXIS_PIPELINE),
+			       run_axes_ranks(options, DTRAIN_AXIS_TENSOR), ranks);
+	if (given_copies && given_copies * shard * model != ranks) {
+		char text[128] = "";
+		axes.size[DTRAIN_AXIS_SHARD] = shard;
+		for (int i = 0; i < DTRAIN_AXES; i++)
+			if (axes.size[i])
+				bt_append(text, sizeof(text), "%s%s=%" PRId64, *text ? " x " : "", names[i],
+					  axes.size[i]);
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--mesh: %s are not the %" PRId64 " ranks: replicate=%" PRId64 " would be", text, ranks,
+			       ranks / model / shard);
+	}
 	return BETON_OK;
 }

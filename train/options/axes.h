@@ -18,6 +18,8 @@ typedef struct run_axes {
 int run_axes_read(const run_options *options, run_axes *out, beton_error *err);
 /* The size of an axis; 0: --mesh does not name it. */
 int64_t run_axes_size(const run_options *options, const char *name);
+/* Ranks along an axis; 1: --mesh does not name it. The option was checked. */
+int64_t run_axes_ranks(const run_options *options, dtrain_axis axis);
 /* Ranks that compute one model; 1 without --mesh. The option was checked. */
 int64_t run_axes_model_ranks(const run_options *options);
 /* Checks the sizes against the number of ranks, which tensor divides. shard: ranks that share a copy of the parameters.

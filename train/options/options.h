@@ -190,6 +190,7 @@ typedef struct run_options {
 	double bucket_mb;         /* MiB; 0: the library's default */
 	int strategy;             /* run_strategy */
 	int64_t shard;            /* ranks that share a copy of the parameters; 0: not given */
+	int pipeline_schedule;    /* its place in the possible values */
 	const char *mesh;         /* see run_axes_read; NULL: the strategy's */
 	double unit_mb;           /* MiB; 0: by block */
 	const char *unit_pattern; /* NULL: none */

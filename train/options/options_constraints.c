@@ -95,16 +95,19 @@ const option_constraint run_constraints[] = {
 		   .reason = "the order depends on the number of ranks"),
 
 	/* Ranks that compute one model together. */
-	CONSTRAINT(NEEDS, LIST(ABOVE("mesh.tensor", 1)), LIST(IS("strategy", STRATEGY_TOGETHER))),
-	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.tensor", 1)), LIST(SET("checkpoint"), SET("init")),
-		   .reason = "files of weights have whole parameters", .early = true),
-	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.tensor", 1)), LIST(SET("reproducible")),
+	CONSTRAINT(NEEDS, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)),
+		   LIST(IS("strategy", STRATEGY_TOGETHER))),
+	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)),
+		   LIST(SET("checkpoint"), SET("init")), .reason = "files of weights have whole parameters",
+		   .early = true),
+	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)), LIST(SET("reproducible")),
 		   .reason = "sums have another order"),
-	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.tensor", 1)), LIST(SET("offload")),
+	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)), LIST(SET("offload")),
 		   .reason = "units in host memory are whole"),
-	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.tensor", 1)), LIST(SET("compress")),
+	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)), LIST(SET("compress")),
 		   .reason = "it is for whole gradients"),
-	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.tensor", 1)), LIST(SET("overlap"), SET("tune-units"), SET("plan")),
+	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)),
+		   LIST(SET("overlap"), SET("tune-units"), SET("plan")),
 		   .reason = "transfers within the model are not counted"),
 
 	/* The number of ranks. */
@@ -115,5 +118,6 @@ const option_constraint run_constraints[] = {
 	CONSTRAINT(DIVIDES, LIST(USED("shard")), LIST(SET("world-size")),
 		   .unless = LIST(IS("strategy", "ddp " STRATEGY_UNSYNCHRONIZED), SET("evaluate"))),
 	CONSTRAINT(DIVIDES, LIST(SET("mesh.tensor")), LIST(SET("world-size"))),
+	CONSTRAINT(DIVIDES, LIST(SET("mesh.pipeline")), LIST(SET("world-size"))),
 	{.relation = OPTION_NO_MORE},
 };

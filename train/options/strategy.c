@@ -100,8 +100,8 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 	if (hybrid && is_sharded(options) && !env->local_known && env->started)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--strategy hsdp: the number of ranks on a machine is not known: give --shard N");
-	int64_t tensor = run_axes_model_ranks(options);
-	if (shard < 1 || env->world_size % (shard * tensor) != 0)
+	int64_t model = run_axes_model_ranks(options);
+	if (shard < 1 || env->world_size % (shard * model) != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--strategy hsdp: %d ranks cannot be divided by the %" PRId64
 			       " on this machine: give --shard N",
@@ -111,12 +111,14 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 		status = run_axes_check_world(options, shard, err);
 	if (status != BETON_OK)
 		return status;
-	/* Neighbouring ranks compute a model together, since they wait for each other in every layer; then come the
-	 * ranks that share a copy, because gathers move more than sums. */
-	const dtrain_mesh_axis axes[] = {{.name = "replicate", .size = env->world_size / (int)(shard * tensor)},
-					 {.name = "shard", .size = (int)shard},
-					 {.name = "tensor", .size = (int)tensor}};
-	return dtrain_mesh_create(world, axes, 3, out, err);
+	/* Neighbouring ranks divide the layers, since they wait for each other in every layer; then come the ranks that
+	 * share a copy, because gathers move more than sums. Stages exchange least. */
+	const dtrain_mesh_axis axes[] = {
+		{.name = "pipeline", .size = (int)run_axes_ranks(options, DTRAIN_AXIS_PIPELINE)},
+		{.name = "replicate", .size = env->world_size / (int)(shard * model)},
+		{.name = "shard", .size = (int)shard},
+		{.name = "tensor", .size = (int)run_axes_ranks(options, DTRAIN_AXIS_TENSOR)}};
+	return dtrain_mesh_create(world, axes, sizeof(axes) / sizeof(axes[0]), out, err);
 }
 
 void run_strategy_print(const run_options *options, const dtrain_sync *sync)

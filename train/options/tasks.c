@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "engine/model_choice.h"
 #include "optimizer_options.h"
+#include "options_table.h"
 
 /* Tasks, and where in run_options their own options are. */
 static const struct {
@@ -112,23 +113,25 @@ const char *run_task_model(int index)
 
 engine_job run_options_job(const run_options *options)
 {
-	return (engine_job){.task = tasks[options->task].task,
-			    .options = (const char *)options + tasks[options->task].offset,
-			    .model = options->model,
-			    .transformer = options->is_transformer ? &options->transformer : NULL,
-			    .batch_size = options->batch_size,
-			    .micro_batches = (int)options->accumulate,
-			    .deterministic_shards = options->evaluate ? 0 : (int)options->reproducible,
-			    .per_class = options->val_per_class,
-			    .seed = options->seed,
-			    .optimizer = options->optimizer,
-			    .states = run_options_states(options),
-			    .label_smoothing = options->label_smoothing,
-			    .dropout = options->dropout,
-			    .evaluates = options->evaluate,
-			    .recompute = options->recomputed,
-			    .offload = (engine_offload)options->offload,
-			    .host_threads = (int32_t)options->compute_threads,
-			    .freeze = options->freeze,
-			    .tensor = (int32_t)run_axes_model_ranks(options)};
+	return (engine_job){
+		.task = tasks[options->task].task,
+		.options = (const char *)options + tasks[options->task].offset,
+		.model = options->model,
+		.transformer = options->is_transformer ? &options->transformer : NULL,
+		.batch_size = options->batch_size,
+		.micro_batches = (int)options->accumulate,
+		.deterministic_shards = options->evaluate ? 0 : (int)options->reproducible,
+		.per_class = options->val_per_class,
+		.seed = options->seed,
+		.optimizer = options->optimizer,
+		.states = run_options_states(options),
+		.label_smoothing = options->label_smoothing,
+		.dropout = options->dropout,
+		.evaluates = options->evaluate,
+		.recompute = options->recomputed,
+		.offload = (engine_offload)options->offload,
+		.host_threads = (int32_t)options->compute_threads,
+		.freeze = options->freeze,
+		.tensor = (int32_t)run_axes_ranks(options, DTRAIN_AXIS_TENSOR),
+		.schedule = run_row_possible(&run_rows[run_row_find("pipeline-schedule")], options->pipeline_schedule)};
 }

@@ -12,6 +12,7 @@
 #include "core/params.h"
 #include "core/program.h"
 #include "parallel/data/sync.h"
+#include "parallel/mesh.h"
 
 static int issue(void *context, const dtrain__run *run, beton_error *err)
 {

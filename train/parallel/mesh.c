@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <dtrain/mesh.h>
+#include "mesh.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/group/group.h"
 #include "common/error.h"
-#include "parallel/data/sync.h"
 
 typedef struct mesh_axis {
 	dtrain_axis axis;
@@ -28,6 +28,7 @@ struct dtrain_mesh {
 	int count;
 	mesh_line lines[MESH_LINES]; /* of different sets */
 	int num_lines;
+	dtrain_group *lanes[DTRAIN__MESH_LANES]; /* along "pipeline"; NULL: not opened */
 };
 
 static int check(const dtrain_group *world, const dtrain_mesh_axis *axes, int count, beton_error *err)
@@ -139,6 +140,7 @@ void dtrain_mesh_destroy(dtrain_mesh **mesh)
 		return;
 	if (!*mesh)
 		return;
+	dtrain__mesh_close_lanes(*mesh);
 	for (int i = 0; i < (*mesh)->num_lines; i++)
 		if ((*mesh)->lines[i].group != (*mesh)->world)
 			dtrain_group_destroy(&(*mesh)->lines[i].group);
@@ -172,6 +174,29 @@ dtrain_group *dtrain__mesh_line(const dtrain_mesh *mesh, uint32_t axes)
 {
 	const mesh_line *line = find_line(mesh, axes);
 	return line ? line->group : NULL;
+}
+
+int dtrain__mesh_open_lane(dtrain_mesh *mesh, dtrain__mesh_lane lane, dtrain_device *device, beton_error *err)
+{
+	dtrain_group *line = dtrain_mesh_group(mesh, dtrain__axis_name(DTRAIN_AXIS_PIPELINE));
+	dtrain_group_split_options options;
+	dtrain_group_split_options_init(&options);
+	options.own_lane = true;
+	int status = mesh->lanes[lane]
+			     ? BETON_OK
+			     : dtrain_group_split(line, 0, dtrain_group_rank(line), &options, &mesh->lanes[lane], err);
+	return status == BETON_OK ? dtrain__group_use_device(mesh->lanes[lane], device, err) : status;
+}
+
+dtrain_group *dtrain__mesh_get_lane(const dtrain_mesh *mesh, dtrain__mesh_lane lane)
+{
+	return mesh->lanes[lane];
+}
+
+void dtrain__mesh_close_lanes(dtrain_mesh *mesh)
+{
+	for (int i = 0; i < DTRAIN__MESH_LANES; i++)
+		dtrain_group_destroy(&mesh->lanes[i]);
 }
 
 dtrain_group *dtrain_mesh_data_group(const dtrain_mesh *mesh)

@@ -322,6 +322,8 @@ static void checkpoints_take_null(void **state)
 	(void)dtrain_transformer_name(0);
 	(void)dtrain_stage_costs(NULL, NULL, 0);
 	dtrain_stage_destroy(NULL);
+	dtrain_graph_interleave(NULL);
+	(void)dtrain_params_last_block(NULL);
 	(void)dtrain_stage_graph(NULL);
 	(void)dtrain_stage_take_graph(NULL);
 	(void)dtrain_stage_tensor(NULL, 0);

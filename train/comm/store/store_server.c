@@ -27,9 +27,9 @@
 #include "store.h"
 #include "store_session.h"
 
-/* For each rank: last wills of its groups, a wait for the alarm and a call in each of their threads, its presence, and
- * two idle connections. */
-#define RANK_CONNECTIONS 24
+/* For each rank: last wills of its groups (a mesh of four axes makes about fifteen), a wait for the alarm and a call in
+ * each of their threads, its presence, and two idle connections. */
+#define RANK_CONNECTIONS 64
 #define LEAST_RANK_CONNECTIONS 8 /* of a rank with two groups */
 #define MOST_STRANGERS 256
 /* Descriptors for other uses of this process. */

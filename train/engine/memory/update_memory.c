@@ -8,10 +8,7 @@
 
 int32_t engine_last_block(const dtrain_params *params)
 {
-	int32_t last = 0;
-	for (int i = 0; i < dtrain_params_count(params); i++)
-		last = dtrain_params_at(params, i)->block > last ? dtrain_params_at(params, i)->block : last;
-	return last;
+	return dtrain_params_last_block(params);
 }
 
 bool engine_is_outer(const dtrain_param *param, int32_t last_block)

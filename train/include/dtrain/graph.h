@@ -271,6 +271,11 @@ BETON_API dtrain_tensor dtrain_binary_cross_entropy(dtrain_graph *graph, dtrain_
 BETON_API dtrain_tensor dtrain_squared_error(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor target);
 BETON_API dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x);
 
+/* Before backward: phases of several micro-batches may interleave (dtrain_instance_run), forward of the next one before
+ * backward of this one. A gradient that a forward op computes, as dtrain_linear_cross_entropy does, is then kept until
+ * backward, at the cost of its memory and a copy. */
+BETON_API void dtrain_graph_interleave(dtrain_graph *graph);
+
 /* Appends the backward nodes for a loss of one element: a mean (of a loss or of any other tensor), sums and multiples
  * of means, or another scalar. A loss is read by means, additions and dtrain_scale alone: anything else has no gradient
  * with respect to it (UNSUPPORTED). Parameter gradients are written to the flat gradient array.
@@ -367,8 +372,9 @@ BETON_API void dtrain_instance_destroy(dtrain_instance **instance); /* NULL allo
 BETON_API void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor);
 /* phases: one, or several that follow each other. An instance runs the phases of a micro-batch in their order; other
  * instances may run in between. With <dtrain/sync.h> each phase runs for the micro-batches of a step in their order, on
- * all ranks alike. Errors: as dtrain_program_run; STATE (not the instance's next phase, or another micro-batch). After
- * an error the instance begins with forward. */
+ * all ranks alike. Errors: as dtrain_program_run; STATE (not the instance's next phase, or another micro-batch; some
+ * phases of a graph whose forward computes gradients, without dtrain_graph_interleave). After an error the instance
+ * begins with forward. */
 BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, unsigned phases,
 				  int32_t micro_batch, int32_t micro_batches, beton_error *err);
 /* Gives up a micro-batch whose last phase has not run, and with it the step. NULL, and an instance that has run all

@@ -154,6 +154,8 @@ typedef struct dtrain_params dtrain_params;
 BETON_API int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_params **out, beton_error *err);
 BETON_API void dtrain_params_destroy(dtrain_params **params);
 
+/* The last block of the model that has a parameter, also if these are the parameters of a stage (<dtrain/stage.h>). */
+BETON_API int32_t dtrain_params_last_block(const dtrain_params *params);
 /* Declare a parameter or buffer or, for a second graph of the same model, find it; shape and kind must be as in the
  * first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM, DIRAC, NORMAL and NORMAL_MILLIONTHS use fan_in;
  * a buffer's fan_in is the product of its dimensions except the first. declare_fixed: a buffer for weights that are not

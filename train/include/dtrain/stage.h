@@ -41,8 +41,8 @@ typedef struct dtrain_crossing {
 } dtrain_crossing;
 
 /* Takes stage `stage` of `stages` out of a whole graph without backward. first: each stage's first block, rising, of
- * dtrain_stage_divide for example. params: the real ones, in which the stage's parameters are declared, with the
- * block numbers of the whole. A parameter that several stages use is declared in each (dtrain_param.stages). whole may
+ * dtrain_stage_divide for example. params: the real ones; they get the stage's parameters, with the block numbers
+ * of the whole. A parameter that several stages use is declared in each (dtrain_param.stages). whole may
  * be destroyed afterwards. Errors: the whole graph's error; INVALID_ARGUMENT (borders); NO_MEMORY. */
 BETON_API int dtrain_stage_create(dtrain_graph *whole, const int32_t *first, int32_t stages, int32_t stage,
 				  dtrain_params *params, dtrain_stage **out, beton_error *err);

@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "core/params.h"
 #include "core/program.h"
+#include "parallel/mesh.h"
 #include "sync.h"
 
 bool dtrain__sync_form_of(const dtrain_sync *sync, int unit, bool copies, sync_form *out)

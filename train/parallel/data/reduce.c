@@ -63,15 +63,22 @@ sync_stage *dtrain__stage_add(sync_reduction *reduction, const sync_stage_kind *
 	return stage;
 }
 
-/* The step metrics of one model's ranks are the same but for the request to stop, so the maximum keeps their bits and
- * gives all of them the request. */
+/* One stage of a pipeline has step metrics, the others have zeros. Along other model axes they are the same but for the
+ * request to stop, so the maximum keeps their bits and gives all ranks the request. The pipeline comes first: its sum
+ * begins in forward, and the ranks of all other axes are at the same point of the schedule. */
 static void list_step_metrics(sync_reduction *step_metrics)
 {
 	dtrain_sync *sync = step_metrics->sync;
 	dtrain__stage_add(step_metrics, &dtrain__stage_accumulate, NULL);
+	if (sync->pipeline)
+		dtrain__stage_add(step_metrics, &dtrain__stage_sum, sync->pipeline);
+	for (dtrain_axis axis = 0; sync->mesh && axis < DTRAIN_AXES; axis++) {
+		dtrain_group *line = dtrain_mesh_group(sync->mesh, dtrain__axis_name(axis));
+		bool same = !dtrain__axis_is_of_data(axis) && axis != DTRAIN_AXIS_PIPELINE;
+		if (same && line && dtrain_group_size(line) > 1)
+			dtrain__stage_add(step_metrics, &dtrain__stage_sum, line)->op = DTRAIN_MAX;
+	}
 	dtrain__stage_add(step_metrics, &dtrain__stage_sum, sync->group);
-	if (sync->model)
-		dtrain__stage_add(step_metrics, &dtrain__stage_sum, sync->model)->op = DTRAIN_MAX;
 }
 
 static void list_hook(sync_reduction *reduction, dtrain_group *group)
@@ -131,7 +138,9 @@ static int open_stages(sync_reduction *reduction, beton_error *err)
 	list_stages(reduction);
 	for (int i = 0; i < reduction->num_stages && status == BETON_OK; i++) {
 		sync_stage *stage = &reduction->stages[i];
-		const char *of = stage->of_shard ? "'s replicas" : stage->op == DTRAIN_MAX ? " of one model" : "";
+		const char *of = stage->of_shard                                                 ? "'s replicas"
+				 : reduction->unit < 0 && stage->group != reduction->sync->group ? " of one model"
+												 : "";
 		if (!stage->kind->sends || !stage->kind->wait)
 			continue;
 		snprintf(stage->operation.label, sizeof(stage->operation.label), "%.32s%s", reduction->label, of);

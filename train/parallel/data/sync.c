@@ -14,6 +14,7 @@
 #include "core/graph.h"
 #include "core/params.h"
 #include "parallel/hooks/compress.h"
+#include "parallel/mesh.h"
 #include "tree.h"
 
 #define DEFAULT_FIRST_UNIT_BYTES (1u << 20)
@@ -90,11 +91,12 @@ static int find_groups(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *
 	sync->mesh = mesh;
 	sync->group = dtrain_mesh_data_group(mesh);
 	sync->model = several(dtrain_mesh_model_group(mesh));
+	sync->pipeline = several(dtrain_mesh_group(mesh, "pipeline"));
 	sync->shards = sync->kind->shards ? several(dtrain_mesh_group(mesh, "shard")) : NULL;
 	sync->replicas = sync->shards ? several(dtrain_mesh_group(mesh, "replicate")) : NULL;
 	sync->num_shards = sync->shards ? dtrain_group_size(sync->shards) : 1;
 	sync->num_replicas = dtrain_group_size(sync->group) / sync->num_shards;
-	dtrain_group *const groups[] = {sync->group, sync->model, sync->shards, sync->replicas};
+	dtrain_group *const groups[] = {sync->group, sync->model, sync->pipeline, sync->shards, sync->replicas};
 	int status = BETON_OK;
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && status == BETON_OK; i++)
 		if (groups[i])

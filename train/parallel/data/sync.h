@@ -237,6 +237,7 @@ struct dtrain_sync {
 	dtrain_sync_options options;
 	const dtrain_mesh *mesh;        /* NULL: created without one */
 	dtrain_group *group;            /* the mesh's data group; NULL: created without a mesh */
+	dtrain_group *pipeline;         /* the stages of this rank's pipeline; NULL: it has the whole model */
 	dtrain_group *model;            /* the ranks that compute this rank's model together; NULL: this rank alone */
 	dtrain_group *shards;           /* those among which units are divided; NULL: they are not */
 	dtrain_group *replicas;         /* the ranks that have the same shards; NULL: this rank alone */
@@ -285,13 +286,6 @@ struct dtrain_sync {
 	int64_t moving_count; /* elements of the buffers that are not fixed */
 	float *part_buffers;  /* [micro-batches of a step][moving_count]: see tree_buffers.c; NULL: none */
 };
-
-/* ---- the mesh (mesh.c) ---- */
-
-/* The group of the ranks that differ along these axes alone (bits 1 << dtrain_axis): one axis, the data axes, or the
- * model axes. NULL: another set. */
-dtrain_group *dtrain__mesh_line(const dtrain_mesh *mesh, uint32_t axes);
-dtrain__lines dtrain__mesh_lines(const dtrain_mesh *mesh);
 
 /* ---- operations (operation.c) ---- */
 

@@ -141,7 +141,7 @@ int dtrain__sync_trace_began(dtrain_sync *sync, dtrain_stream *stream, beton_err
 
 static bool sends(const dtrain_sync *sync)
 {
-	return sync->group && dtrain_group_size(sync->group) > 1;
+	return sync->model || (sync->group && dtrain_group_size(sync->group) > 1);
 }
 
 int dtrain__sync_trace_forward(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)

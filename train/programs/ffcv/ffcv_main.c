@@ -136,14 +136,14 @@ static int64_t count_elements(const dtrain_params *params)
 {
 	int64_t elements = 0;
 	for (int i = 0; i < dtrain_params_count(params); i++)
-		elements += dtrain_params_at(params, i)->count;
+		elements += dtrain_shape_count(&dtrain_params_at(params, i)->global_shape);
 	return elements;
 }
 
 /* Prints the model and the method of training. */
 static void print_method(const run_session *session)
 {
-	int64_t elements = count_elements(session->engine.params);
+	int64_t elements = count_elements(engine_whole_params(&session->engine));
 	if (elements < 1000000)
 		printf("%" PRId64 " parameters", elements);
 	else
@@ -161,7 +161,7 @@ static void print_frozen(const dtrain_params *params)
 	for (int i = 0; i < count; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
 		frozen += param->frozen;
-		elements += param->frozen ? param->count : 0;
+		elements += param->frozen ? dtrain_shape_count(&param->global_shape) : 0;
 	}
 	if (frozen)
 		printf("frozen: %d of %d parameters, %" PRId64 " of %" PRId64 " elements\n", frozen, count, elements,
@@ -177,7 +177,7 @@ static void print_start(const run_session *session)
 	print_method(session);
 	if (!session->options->evaluate)
 		print_rate(session);
-	print_frozen(session->engine.params);
+	print_frozen(engine_whole_params(&session->engine));
 	if (session->source.path)
 		run_init_tell(&session->init, &session->source);
 	fflush(stdout);

@@ -10,6 +10,7 @@
 
 #include "common/system.h"
 #include "engine/memory/batch_limit.h"
+#include "engine/stages.h"
 #include "launch/failure.h"
 #include "launch/signals.h"
 #include "launch/status_line.h"
@@ -607,6 +608,7 @@ void run_session_close(run_session *session)
 	beton_loader_close(&session->val_loader);
 	if (session->engine.sync)
 		dtrain_sync_stop(session->engine.sync);
+	engine_stages_disconnect(&session->engine);
 	dtrain_mesh_destroy(&session->mesh);
 	dtrain_group_destroy(&session->group);
 	run_saving_close(session);

@@ -58,9 +58,10 @@ dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool trai
 double lm_flops(const engine_rank *engine)
 {
 	const dtrain_transformer *model = engine->job.transformer;
+	const dtrain_params *params = engine_whole_params(engine);
 	double parameters = 0;
-	for (int i = 0; i < dtrain_params_count(engine->params); i++) {
-		const dtrain_param *param = dtrain_params_at(engine->params, i);
+	for (int i = 0; i < dtrain_params_count(params); i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
 		bool of_positions = strstr(param->name, "wpe.") || strstr(param->name, "position_embeddings.");
 		parameters += of_positions ? 0 : (double)dtrain_shape_count(&param->global_shape);
 	}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs a rank's actions of a pipeline's schedule: forward and backward of micro-batches through the rank's stages, and
+ * the messages to the ranks of the stages before and after.
+ *
+ *   a program for each stage of the rank (dtrain_sync_compile) -> create -> for each micro-batch: fill the inputs of
+ *   dtrain_pipeline_instance, dtrain_pipeline_run
+ */
+#ifndef DTRAIN_PIPELINE_RUN_H
+#define DTRAIN_PIPELINE_RUN_H
+
+#include <dtrain/mesh.h>
+#include <dtrain/pipeline.h>
+#include <dtrain/stage.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A stage of this rank. Both must outlive the pipeline. */
+typedef struct dtrain_pipeline_stage {
+	int32_t number;
+	const dtrain_stage *stage;
+	dtrain_program *program; /* of the stage's graph */
+} dtrain_pipeline_stage;
+
+typedef struct dtrain_pipeline dtrain_pipeline;
+
+/* Collective over the mesh's axis "pipeline", which gets groups for messages, and whose coordinate is the schedule's
+ * rank; the mesh must outlive the pipeline, and has as many ranks along the axis as the schedule. schedule: with sends
+ * and receives (dtrain_pipeline_schedule_lower), for all ranks the same; it may be destroyed afterwards. stages: those
+ * that the schedule gives to this rank. Programs without backward run the forward actions alone. Makes as many
+ * instances of a program as micro-batches are between forward and backward at a time. Errors: INVALID_ARGUMENT,
+ * NO_MEMORY, errors of groups and devices. */
+BETON_API int dtrain_pipeline_create(dtrain_mesh *mesh, const dtrain_pipeline_schedule *schedule,
+				     const dtrain_pipeline_stage *stages, int32_t count, dtrain_pipeline **out,
+				     beton_error *err);
+/* Waits for messages in flight. NULL allowed. */
+BETON_API void dtrain_pipeline_destroy(dtrain_pipeline **pipeline);
+
+/* The instance that runs a micro-batch of the rank's stage `stage`. Its inputs may be filled when the micro-batch
+ * before has been run; of micro-batch 0 when the last step is complete. NULL: not a stage of this rank. */
+BETON_API dtrain_instance *dtrain_pipeline_instance(const dtrain_pipeline *pipeline, int32_t stage,
+						    int32_t micro_batch);
+
+/* Runs this rank's actions until one reads the inputs of the next micro-batch; with the last micro-batch all that are
+ * left, and adds up the gradients of parameters that several stages have. Micro-batches come in their order. Errors: of
+ * programs and groups, with stage and action; STATE (another micro-batch). After an error of an action all messages are
+ * given up, and the pipeline can only be destroyed (STATE). */
+BETON_API int dtrain_pipeline_run(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_t micro_batch,
+				  beton_error *err);
+
+/* A micro-batch's messages without its actions, of a pipeline without backward: the results are undefined. So a rank
+ * that cannot compute does not keep the others waiting. */
+BETON_API int dtrain_pipeline_run_messages(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_t micro_batch,
+					   beton_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

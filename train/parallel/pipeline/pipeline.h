@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of dtrain_pipeline.
+ */
+#ifndef DTRAIN_PARALLEL_PIPELINE_PIPELINE_H
+#define DTRAIN_PARALLEL_PIPELINE_PIPELINE_H
+
+#include <dtrain/pipeline_run.h>
+
+#include "core/params.h"
+#include "parallel/mesh.h"
+
+/* Tensors that cross a border; each has a tag of its own. */
+enum { PIPELINE_MOST_CROSSINGS = 1024 };
+
+typedef enum pipeline_direction {
+	PIPELINE_VALUES_IN,
+	PIPELINE_VALUES_OUT,
+	PIPELINE_GRADS_IN,
+	PIPELINE_GRADS_OUT,
+	PIPELINE_DIRECTIONS
+} pipeline_direction;
+
+/* The messages of a micro-batch over a border of a stage, in one direction. */
+typedef struct pipeline_message {
+	dtrain_event *ready; /* on the stream, before the messages */
+	dtrain_work **works; /* of each tensor of the border; NULL: not on its way */
+} pipeline_message;
+
+/* The tensors that cross a border of a stage. */
+typedef struct pipeline_border {
+	int32_t count;
+	dtrain_crossing *crossings;
+	int64_t *elements;
+	dtrain_dtype *dtypes;
+	int32_t peer; /* the rank of the stage beyond */
+} pipeline_border;
+
+/* Memory that a micro-batch has from its first action to its last one: so many are in flight. */
+typedef struct pipeline_rooms {
+	int32_t *of;   /* of each micro-batch: its room */
+	int32_t count; /* of rooms */
+	int32_t *user; /* of each room: the micro-batch that used it last in this step; -1: none */
+} pipeline_rooms;
+
+typedef struct pipeline_stage {
+	int32_t number;
+	const dtrain_program *program;
+	pipeline_border before, after;
+	pipeline_rooms of_instances, of_values, of_grads;
+	dtrain_instance **instances;
+	void **values; /* received; [of_values.count][before.count] */
+	void **grads;  /* received; [of_grads.count][after.count]; NULL: the tensor has no gradient */
+	pipeline_message *messages[PIPELINE_DIRECTIONS]; /* of each micro-batch */
+} pipeline_stage;
+
+/* Stages that have the same parameters, and the group of their ranks. */
+typedef struct pipeline_sharing {
+	uint64_t stages;
+	dtrain_group *group; /* NULL: this rank has none of them */
+} pipeline_sharing;
+
+struct dtrain_pipeline {
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	const dtrain_params *params;
+	dtrain_mesh *mesh;
+	dtrain_action *actions;      /* of this rank */
+	int32_t num_actions, at;     /* at: the next one */
+	int32_t micro_batches, next; /* next: the micro-batch that dtrain_pipeline_run gets */
+	bool trains;
+	pipeline_stage *stages;
+	int32_t num_stages;
+	pipeline_sharing *sharings;
+	int32_t num_sharings;
+	dtrain_event *complete;
+};
+
+/* The group of ranks that have parameters of these stages; NULL: one rank alone. */
+dtrain_group *dtrain__pipeline_sharers(const dtrain_pipeline *pipeline, uint64_t stages);
+
+const pipeline_border *dtrain__pipeline_border(const pipeline_stage *stage, pipeline_direction direction);
+
+/* Waits for messages in flight, and abandons micro-batches. */
+void dtrain__pipeline_drain(dtrain_pipeline *pipeline);
+
+#endif
