@@ -419,7 +419,7 @@ int dtrain_optimizer_measure(dtrain_params *params, const dtrain_optimizer_optio
 	}
 	if (status == BETON_OK)
 		status = add_updates(optimizer, err);
-	*out = optimizer->update.workspace_bytes;
+	*out = optimizer->update.workspace_bytes + dtrain__whole_bytes(optimizer);
 	use_stand_in(optimizer, NULL);
 	optimizer->num_states = 0;
 	dtrain_optimizer_destroy(&optimizer);

@@ -237,6 +237,8 @@ int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);
  * differ in size. */
 int dtrain__whole_open(dtrain_optimizer *optimizer, beton_error *err);
 int dtrain__whole_allocate(dtrain_optimizer *optimizer, const uint8_t *group_of, beton_error *err);
+/* Bytes that dtrain__whole_allocate allocates. */
+size_t dtrain__whole_bytes(const dtrain_optimizer *optimizer);
 void dtrain__whole_close(dtrain_optimizer *optimizer);
 /* Before and after the kind's ops of a range; nothing for ranges without parts. */
 int dtrain__whole_add_gathers(dtrain_optimizer *optimizer, beton_error *err);

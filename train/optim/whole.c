@@ -131,6 +131,17 @@ static int place_groups(dtrain_optimizer *optimizer, const uint8_t *group_of, be
 	return status;
 }
 
+size_t dtrain__whole_bytes(const dtrain_optimizer *optimizer)
+{
+	const dtrain__whole *whole = &optimizer->whole;
+	int64_t groups = 0;
+	for (int i = 0; i < optimizer->num_ranges; i++)
+		groups += optimizer->ranges[i].whole_count / DTRAIN_PARAM_ALIGN;
+	return (size_t)((2 + optimizer->kind->info.num_states) * whole->count + 2 * whole->gathered_count) *
+		       dtrain_dtype_size(dtrain_params_dtype(optimizer->params)) +
+	       (size_t)groups;
+}
+
 int dtrain__whole_allocate(dtrain_optimizer *optimizer, const uint8_t *group_of, beton_error *err)
 {
 	dtrain__whole *whole = &optimizer->whole;

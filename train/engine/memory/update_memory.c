@@ -32,6 +32,8 @@ int engine_update_scratch(const engine_rank *engine, size_t *out, beton_error *e
 	dtrain_optimizer_options_init(&options);
 	options.kind = engine->job.optimizer;
 	options.adamw = outer;
+	options.gather = dtrain_sync_gather_axis;
+	options.add_context = engine->sync;
 	int status = dtrain_optimizer_measure(engine->params, &options, out, err);
 	free(outer);
 	return status;

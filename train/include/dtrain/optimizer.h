@@ -135,9 +135,9 @@ typedef struct dtrain_optimizer dtrain_optimizer;
  * (the device lacks an op), NO_MEMORY. */
 BETON_API int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_options *options,
 				      dtrain_optimizer **out, beton_error *err);
-/* Bytes of scratch memory that updates by such an optimizer have, on the device that has its states; nothing is
- * allocated there, and params may be only planned (dtrain_params_only_plan). Without what options add besides the kind.
- * Errors: as for create. */
+/* Bytes of scratch memory that updates by such an optimizer have, on the device that has its states, with the whole
+ * parameters of ranks that have parts; nothing is allocated there, and params may be only planned
+ * (dtrain_params_only_plan). Without what options add besides the kind. Errors: as for create. */
 BETON_API int dtrain_optimizer_measure(dtrain_params *params, const dtrain_optimizer_options *options, size_t *bytes,
 				       beton_error *err);
 /* The optimizer's work on streams must be complete. */
