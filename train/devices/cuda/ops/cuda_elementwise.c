@@ -100,8 +100,9 @@ static cudaError_t carry(const cuda_kernel_op *k, const dtrain_op_desc *desc, cu
 }
 
 /* Elementwise kernels accept any order of elements that all operands share. */
-static bool order_elements(dtrain_op_desc *desc)
+static bool order_elements(const dtrain_device *device, dtrain_op_desc *desc)
 {
+	(void)device;
 	bool nhwc = is_any_nhwc(desc->inputs, desc->num_inputs);
 	if (!nhwc)
 		desc->outputs[0].layout = NULL;
@@ -178,8 +179,9 @@ static cudaError_t channel_bias_bwd(const cuda_kernel_op *k, const dtrain_op_des
 				       1, x.n * x.area, x.channels, 1, workspace);
 }
 
-static size_t bias_workspace(const dtrain_op_desc *desc)
+static size_t bias_workspace(const dtrain_op_desc *desc, bool nhwc)
 {
+	(void)nhwc;
 	cuda_extent x = cuda_extent_of(&desc->inputs[0]);
 	return cuda_kernel_column_sums_workspace(1, x.n * x.area, x.channels);
 }
@@ -427,47 +429,24 @@ static cudaError_t clip(const cuda_kernel_op *k, const dtrain_op_desc *desc, cud
 
 /* ---- choosing ---- */
 
-static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
-	[DTRAIN_OP_RELU] = relu,
-	[DTRAIN_OP_RELU_BWD] = relu_bwd,
-	[DTRAIN_OP_GELU] = gelu,
-	[DTRAIN_OP_GELU_BWD] = gelu_bwd,
-	[DTRAIN_OP_SILU] = silu,
-	[DTRAIN_OP_SILU_BWD] = silu_bwd,
-	[DTRAIN_OP_CHANNEL_BIAS] = channel_bias,
-	[DTRAIN_OP_CHANNEL_BIAS_BWD] = channel_bias_bwd,
-	[DTRAIN_OP_ADD] = add,
-	[DTRAIN_OP_SCALE] = scale,
-	[DTRAIN_OP_GLOBAL_AVG_POOL] = global_avg_pool,
-	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = global_avg_pool_bwd,
-	[DTRAIN_OP_FLATTEN] = flatten,
-	[DTRAIN_OP_FLATTEN_BWD] = flatten_bwd,
-	[DTRAIN_OP_SOFTMAX_XENT] = softmax_xent,
-	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = softmax_xent,
-	[DTRAIN_OP_XENT_PART] = xent_part,
-	[DTRAIN_OP_XENT_PART_BWD] = xent_part,
-	[DTRAIN_OP_XENT_JOIN] = xent_part,
-	[DTRAIN_OP_ONE_HOT] = one_hot,
-	[DTRAIN_OP_SOFTMAX_XENT_SOFT] = target_loss,
-	[DTRAIN_OP_SIGMOID_XENT] = target_loss,
-	[DTRAIN_OP_SQUARED_ERROR] = target_loss,
-	[DTRAIN_OP_MEAN] = mean,
-	[DTRAIN_OP_SGD] = sgd,
-	[DTRAIN_OP_NORMALIZE] = normalize,
-	[DTRAIN_OP_SCALER_INSPECT] = scaler_inspect,
-	[DTRAIN_OP_SCALER_UPDATE] = scaler_update,
-	[DTRAIN_OP_LOOKAHEAD] = lookahead,
-	[DTRAIN_OP_COUNT_STEP] = count_step,
-	[DTRAIN_OP_ADAM] = adam,
-	[DTRAIN_OP_LION] = lion,
-	[DTRAIN_OP_LAMB] = lamb,
-	[DTRAIN_OP_LARS] = lars,
-	[DTRAIN_OP_GRAD_NORM] = grad_norm,
-	[DTRAIN_OP_CLIP] = clip,
-	[DTRAIN_OP_NARROW] = scale,
-	[DTRAIN_OP_WIDEN] = scale,
-	[DTRAIN_OP_CARRY] = carry,
-};
+static bool of_input(const dtrain_device *device, dtrain_op_desc *desc)
+{
+	(void)device;
+	return cuda_is_nhwc(&desc->inputs[0]);
+}
+
+static bool of_output(const dtrain_device *device, dtrain_op_desc *desc)
+{
+	(void)device;
+	return cuda_is_nhwc(&desc->outputs[0]);
+}
+
+static bool always(const dtrain_device *device, dtrain_op_desc *desc)
+{
+	(void)device;
+	(void)desc;
+	return true;
+}
 
 static void pad_pictures(const dtrain_device *device, dtrain_op_desc *desc)
 {
@@ -480,63 +459,99 @@ static void pad_pictures(const dtrain_device *device, dtrain_op_desc *desc)
 		   dtrain_dtype_size(y->dtype);
 }
 
+static bool of_pictures(const dtrain_device *device, dtrain_op_desc *desc)
+{
+	pad_pictures(device, desc);
+	return of_output(device, desc);
+}
+
+static size_t count_workspace(const dtrain_op_desc *desc, bool nhwc)
+{
+	(void)nhwc;
+	return desc->attrs.loss.ignored < 0 ? sizeof(float) : 0;
+}
+
+static size_t mean_workspace(const dtrain_op_desc *desc, bool nhwc)
+{
+	(void)nhwc;
+	return cuda_kernel_column_sums_workspace(1, desc->inputs[0].shape.dim[0], 1);
+}
+
+static size_t norm_workspace(const dtrain_op_desc *desc, bool nhwc)
+{
+	(void)nhwc;
+	return cuda_kernel_grad_norm_workspace(dtrain_shape_count(&desc->inputs[0].shape));
+}
+
+static size_t lamb_workspace(const dtrain_op_desc *desc, bool nhwc)
+{
+	(void)nhwc;
+	return cuda_kernel_trust_workspace(desc->inputs[7].shape.dim[0]);
+}
+
+static size_t lars_workspace(const dtrain_op_desc *desc, bool nhwc)
+{
+	(void)nhwc;
+	return cuda_kernel_trust_workspace(desc->inputs[5].shape.dim[0]);
+}
+
+/* The kinds of this file: their kernel; whether it takes its operands as NHWC, which may set the output's layout (NULL:
+ * no); bytes of scratch memory (NULL: none). */
+static const struct {
+	cuda_kernel_launch *launch;
+	bool (*order)(const dtrain_device *device, dtrain_op_desc *desc);
+	size_t (*workspace)(const dtrain_op_desc *desc, bool nhwc);
+} kinds[DTRAIN_OP_KIND_COUNT] = {
+	[DTRAIN_OP_RELU] = {relu, order_elements},
+	[DTRAIN_OP_RELU_BWD] = {relu_bwd, order_elements},
+	[DTRAIN_OP_GELU] = {gelu, order_elements},
+	[DTRAIN_OP_GELU_BWD] = {gelu_bwd, order_elements},
+	[DTRAIN_OP_SILU] = {silu, order_elements},
+	[DTRAIN_OP_SILU_BWD] = {silu_bwd, order_elements},
+	[DTRAIN_OP_CHANNEL_BIAS] = {channel_bias, always},
+	[DTRAIN_OP_CHANNEL_BIAS_BWD] = {channel_bias_bwd, always, bias_workspace},
+	[DTRAIN_OP_ADD] = {add, order_elements},
+	[DTRAIN_OP_SCALE] = {scale, order_elements},
+	[DTRAIN_OP_GLOBAL_AVG_POOL] = {global_avg_pool, of_input, pool_workspace},
+	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = {global_avg_pool_bwd, of_output},
+	[DTRAIN_OP_FLATTEN] = {flatten, of_input},
+	[DTRAIN_OP_FLATTEN_BWD] = {flatten_bwd, of_output},
+	[DTRAIN_OP_SOFTMAX_XENT] = {softmax_xent, NULL, count_workspace},
+	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = {softmax_xent},
+	[DTRAIN_OP_XENT_PART] = {xent_part},
+	[DTRAIN_OP_XENT_PART_BWD] = {xent_part},
+	[DTRAIN_OP_XENT_JOIN] = {xent_part, NULL, count_workspace},
+	[DTRAIN_OP_ONE_HOT] = {one_hot},
+	[DTRAIN_OP_SOFTMAX_XENT_SOFT] = {target_loss},
+	[DTRAIN_OP_SIGMOID_XENT] = {target_loss},
+	[DTRAIN_OP_SQUARED_ERROR] = {target_loss},
+	[DTRAIN_OP_MEAN] = {mean, NULL, mean_workspace},
+	[DTRAIN_OP_SGD] = {sgd},
+	[DTRAIN_OP_NORMALIZE] = {normalize, of_pictures},
+	[DTRAIN_OP_SCALER_INSPECT] = {scaler_inspect},
+	[DTRAIN_OP_SCALER_UPDATE] = {scaler_update},
+	[DTRAIN_OP_LOOKAHEAD] = {lookahead},
+	[DTRAIN_OP_COUNT_STEP] = {count_step},
+	[DTRAIN_OP_ADAM] = {adam},
+	[DTRAIN_OP_LION] = {lion},
+	[DTRAIN_OP_LAMB] = {lamb, NULL, lamb_workspace},
+	[DTRAIN_OP_LARS] = {lars, NULL, lars_workspace},
+	[DTRAIN_OP_GRAD_NORM] = {grad_norm, NULL, norm_workspace},
+	[DTRAIN_OP_CLIP] = {clip},
+	[DTRAIN_OP_NARROW] = {scale},
+	[DTRAIN_OP_WIDEN] = {scale},
+	[DTRAIN_OP_CARRY] = {carry},
+};
+
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	cuda_kernel_op k = {.launch = launches[desc->kind]};
+	cuda_kernel_op k = {.launch = kinds[desc->kind].launch};
 	if (!k.launch)
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': no kernel for op %s",
 			       dtrain__op_name(desc->kind));
-	switch (desc->kind) {
-	case DTRAIN_OP_RELU:
-	case DTRAIN_OP_RELU_BWD:
-	case DTRAIN_OP_GELU:
-	case DTRAIN_OP_GELU_BWD:
-	case DTRAIN_OP_SILU:
-	case DTRAIN_OP_SILU_BWD:
-	case DTRAIN_OP_ADD:
-	case DTRAIN_OP_SCALE:
-		k.nhwc = order_elements(desc);
-		break;
-	case DTRAIN_OP_GLOBAL_AVG_POOL:
-		k.nhwc = cuda_is_nhwc(&desc->inputs[0]);
-		k.own_bytes = pool_workspace(desc, k.nhwc);
-		break;
-	case DTRAIN_OP_CHANNEL_BIAS:
-		k.nhwc = true;
-		break;
-	case DTRAIN_OP_CHANNEL_BIAS_BWD:
-		k.nhwc = true;
-		k.own_bytes = bias_workspace(desc);
-		break;
-	case DTRAIN_OP_FLATTEN:
-		k.nhwc = cuda_is_nhwc(&desc->inputs[0]);
-		break;
-	case DTRAIN_OP_NORMALIZE:
-		pad_pictures(op->device, desc);
-		k.nhwc = cuda_is_nhwc(&desc->outputs[0]);
-		break;
-	case DTRAIN_OP_GLOBAL_AVG_POOL_BWD:
-	case DTRAIN_OP_FLATTEN_BWD:
-		k.nhwc = cuda_is_nhwc(&desc->outputs[0]);
-		break;
-	case DTRAIN_OP_SOFTMAX_XENT:
-	case DTRAIN_OP_XENT_JOIN:
-		k.own_bytes = desc->attrs.loss.ignored < 0 ? sizeof(float) : 0;
-		break;
-	case DTRAIN_OP_MEAN:
-		k.own_bytes = cuda_kernel_column_sums_workspace(1, desc->inputs[0].shape.dim[0], 1);
-		break;
-	case DTRAIN_OP_GRAD_NORM:
-		k.own_bytes = cuda_kernel_grad_norm_workspace(dtrain_shape_count(&desc->inputs[0].shape));
-		break;
-	case DTRAIN_OP_LAMB:
-		k.own_bytes = cuda_kernel_trust_workspace(desc->inputs[7].shape.dim[0]);
-		break;
-	case DTRAIN_OP_LARS:
-		k.own_bytes = cuda_kernel_trust_workspace(desc->inputs[5].shape.dim[0]);
-		break;
-	default:
-		break;
-	}
+	if (kinds[desc->kind].order)
+		k.nhwc = kinds[desc->kind].order(op->device, desc);
+	if (kinds[desc->kind].workspace)
+		k.own_bytes = kinds[desc->kind].workspace(desc, k.nhwc);
 	return cuda_kernel_op_create(op, desc, &k, err);
 }
