@@ -114,14 +114,14 @@ static int find_kind(const source_spec *spec, const name_list *paths, const stru
 							      : "folder";
 	if (result != BETON_OK)
 		return result;
-	bt_suggestion like;
-	bt_suggest_begin(&like, name);
-	for (*kind = kinds; *kind < kinds + sizeof(kinds) / sizeof(*kinds); (*kind)++) {
-		if (strcmp((*kind)->name, name) == 0)
-			return BETON_OK;
-		bt_suggest_try(&like, (*kind)->name);
-	}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: unknown kind '%s'%s", name, bt_suggest_text(&like));
+	enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
+	const char *names[KINDS + 1] = {NULL};
+	int index = 0;
+	for (int i = 0; i < KINDS; i++)
+		names[i] = kinds[i].name;
+	result = bt_parse_choice("--format", name, names, &index, err);
+	*kind = &kinds[index];
+	return result;
 }
 
 /* Refuses outputs that would overwrite an input, or be part of the source in the next run. */
