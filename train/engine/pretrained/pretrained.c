@@ -55,7 +55,7 @@ static struct target target_at(const dtrain_params *params, int index)
 	int count = dtrain_params_count(params);
 	if (index < count) {
 		const dtrain_param *param = dtrain_params_at(params, index);
-		return (struct target){.name = param->name, .shape = &param->shape, .param = param};
+		return (struct target){.name = param->name, .shape = &param->global_shape, .param = param};
 	}
 	const dtrain_buffer *buffer = dtrain_params_buffer_at(params, index - count);
 	return (struct target){.name = buffer->name, .shape = &buffer->shape, .memory = buffer->data};
@@ -341,8 +341,23 @@ json_t *run_init_json(const run_init *init, const run_source *source)
 
 /* ---- copying ---- */
 
-/* Copies what this rank's ranges have of the parameter. */
-static int copy_to_ranges(const struct job *job, const struct target *target, dtrain_stream *stream, beton_error *err)
+/* This rank's part of a whole parameter: [outer][blocks][width] of [outer][blocks][all]. */
+static void take_part(const dtrain_param *param, const float *whole, float *part)
+{
+	const int dim = param->placement.dim;
+	int64_t outer = param->placement.blocks ? param->placement.blocks : 1, inner = 1;
+	for (int i = 0; i < dim; i++)
+		outer *= param->shape.dim[i];
+	for (int i = dim + 1; i < param->shape.ndim; i++)
+		inner *= param->shape.dim[i];
+	const int64_t width = param->count / outer, all = dtrain_shape_count(&param->global_shape) / outer;
+	for (int64_t i = 0; i < outer; i++)
+		memcpy(part + i * width, whole + i * all + param->first * inner, (size_t)width * sizeof(float));
+}
+
+/* Copies what this rank's ranges have of the parameter, from this rank's part of it. */
+static int copy_to_ranges(const struct job *job, const struct target *target, const float *values,
+			  dtrain_stream *stream, beton_error *err)
 {
 	const dtrain_device_api *api = dtrain_device_get_api(dtrain_params_device(job->params));
 	const dtrain_param *param = target->param;
@@ -355,13 +370,30 @@ static int copy_to_ranges(const struct job *job, const struct target *target, dt
 		if (begin >= end)
 			continue;
 		float *to = (float *)range->values + (begin - range->offset);
-		const float *from = target->from->values + (begin - param->offset);
+		const float *from = values + (begin - param->offset);
 		if (range->device)
 			status = api->copy(stream, to, from, (size_t)(end - begin) * sizeof(float),
 					   DTRAIN_HOST_TO_DEVICE, err);
 		else
 			memcpy(to, from, (size_t)(end - begin) * sizeof(float));
 	}
+	return status;
+}
+
+static int copy_param(const struct job *job, const struct target *target, dtrain_stream *stream, beton_error *err)
+{
+	const dtrain_param *param = target->param;
+	const dtrain_device_api *api = dtrain_device_get_api(dtrain_params_device(job->params));
+	if (!param->placement.axis)
+		return copy_to_ranges(job, target, target->from->values, stream, err);
+	float *part = malloc((size_t)param->count * sizeof(*part));
+	if (!part)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a part of '%s'", param->name);
+	take_part(param, target->from->values, part);
+	int status = copy_to_ranges(job, target, part, stream, err);
+	if (status == BETON_OK)
+		status = api->stream_synchronize(stream, err);
+	free(part);
 	return status;
 }
 
@@ -372,7 +404,7 @@ static int copy_all(const struct job *job, const struct target *targets, int cou
 	int status = BETON_OK;
 	for (int i = 0; i < count && status == BETON_OK; i++) {
 		if (targets[i].from && targets[i].param)
-			status = copy_to_ranges(job, &targets[i], stream, err);
+			status = copy_param(job, &targets[i], stream, err);
 		else if (targets[i].from)
 			status = api->copy(stream, targets[i].memory, targets[i].from->values,
 					   (size_t)dtrain_shape_count(targets[i].shape) * sizeof(float),

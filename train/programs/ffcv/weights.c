@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "blocks.h"
 #include "common/system.h"
 
 /* The list owns the names. */
@@ -13,12 +14,17 @@ typedef struct view_list {
 	const dtrain_params *params;
 	int row, rows; /* of what each rank has of its own; rows 0: nothing */
 	int64_t step;  /* value of the batch counters */
+	run_blocks *staged;
+	size_t num_staged;
 } view_list;
 
 static void list_free(view_list *list)
 {
 	for (size_t i = 0; i < list->count; i++)
 		free((void *)list->views[i].name);
+	for (size_t i = 0; i < list->num_staged; i++)
+		run_blocks_close(&list->staged[i]);
+	free(list->staged);
 	free(list->views);
 	*list = (view_list){0};
 }
@@ -41,22 +47,67 @@ static int list_add(view_list *list, char *name, const dtrain_shape *shape, void
 	return BETON_OK;
 }
 
-/* Adds a range's part of a parameter, or of an optimizer's state of one: `count` elements of this rank's part, from
- * `first` on. memory: of these elements. */
-static int list_add_part(view_list *list, char *name, const dtrain_param *param, int64_t first, int64_t count,
-			 void *memory, dtrain_device *device, beton_error *err)
+/* Adds `count` elements from `first` on of a block of this rank's part. */
+static int list_add_block(view_list *list, const char *name, const dtrain_param *param, int64_t block, int64_t first,
+			  int64_t count, void *memory, dtrain_device *device, beton_error *err)
 {
-	int status = list_add(list, name, &param->global_shape, memory, device, err);
+	const int dim = param->placement.dim;
+	int status = list_add(list, strdup(name), &param->global_shape, memory, device, err);
 	if (status != BETON_OK)
 		return status;
 	dtrain_checkpoint_view *view = &list->views[list->count - 1];
 	if (param->placement.axis) {
-		view->offset[param->placement.dim] = param->first;
-		view->extent[param->placement.dim] = param->shape.dim[param->placement.dim];
+		const int64_t blocks = run_blocks_count(param);
+		view->offset[dim] = block * (param->global_shape.dim[dim] / blocks) + param->first;
+		view->extent[dim] = param->shape.dim[dim] / blocks;
 	}
 	view->first = first;
 	view->count = count;
 	return BETON_OK;
+}
+
+/* The list keeps what has a staging array. */
+static int keep_staged(view_list *list, const run_blocks *blocks, beton_error *err)
+{
+	run_blocks *staged = realloc(list->staged, (list->num_staged + 1) * sizeof(*staged));
+	if (!staged)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for parts of parameters");
+	list->staged = staged;
+	list->staged[list->num_staged++] = *blocks;
+	return BETON_OK;
+}
+
+/* Adds a range's part of a parameter, or of an optimizer's state of one: `count` elements of this rank's part, from
+ * `first` on. memory: of these elements. Takes ownership of name; NULL: out of memory. */
+static int list_add_part(view_list *list, char *name, const dtrain_param *param, int64_t first, int64_t count,
+			 void *memory, dtrain_device *device, beton_error *err)
+{
+	run_blocks blocks;
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the name of a tensor");
+	int status = run_blocks_open(param, first, count, memory, &blocks, err);
+	for (int64_t i = 0; i < blocks.blocks && status == BETON_OK; i++) {
+		int64_t begin, elements;
+		float *at = run_blocks_at(&blocks, i, &begin, &elements);
+		status = list_add_block(list, name, param, i, begin, elements, at, blocks.staged ? NULL : device, err);
+	}
+	if (status == BETON_OK && blocks.staged)
+		status = keep_staged(list, &blocks, err);
+	if (status != BETON_OK)
+		run_blocks_close(&blocks);
+	free(name);
+	return status;
+}
+
+/* Copies parts to their staging arrays, or back. */
+static int move_staged(const view_list *list, dtrain_stream *stream, bool back, beton_error *err)
+{
+	const dtrain_device_api *api = dtrain_device_get_api(dtrain_params_device(list->params));
+	int status = BETON_OK;
+	for (size_t i = 0; i < list->num_staged && status == BETON_OK; i++)
+		status = back ? run_blocks_unstage(&list->staged[i], stream, api, err)
+			      : run_blocks_stage(&list->staged[i], stream, api, err);
+	return status;
 }
 
 /* The last view becomes this rank's row of a tensor that has one for each rank. */
@@ -101,7 +152,12 @@ static dtrain_range range_at(const ranged *array, int index)
 /* At most as many views as list_param adds for all parameters. */
 static size_t count_views(const ranged *array)
 {
-	return (size_t)dtrain_params_count(array->params) + (size_t)count_ranges(array);
+	int64_t blocks = 1;
+	for (int i = 0; i < dtrain_params_count(array->params); i++) {
+		const int64_t own = run_blocks_count(dtrain_params_at(array->params, i));
+		blocks = own > blocks ? own : blocks;
+	}
+	return (size_t)blocks * ((size_t)dtrain_params_count(array->params) + (size_t)count_ranges(array));
 }
 
 /* Adds a view for each range that has some of the parameter; if there is none, an empty one, because a reader expects
@@ -425,6 +481,10 @@ static int saved_make(saved_weights *saved, const run_weights *weights, const ru
 		status = list_optimizer(optimizer, weights, true, err);
 	if (status == BETON_OK)
 		status = list_hook(optimizer, weights->sync, err);
+	if (status == BETON_OK)
+		status = move_staged(model, weights->stream, false, err);
+	if (status == BETON_OK)
+		status = move_staged(optimizer, weights->stream, false, err);
 	bool best = position->best_step > 0 && position->best_step == position->step;
 	model->step = position->step;
 	saved->content = (dtrain_checkpoint_content){
@@ -547,6 +607,10 @@ int run_weights_load(const run_weights *weights, const char *path, const dtrain_
 		const dtrain_checkpoint_list *const sets[] = {&lists[0], wanted ? &lists[1] : NULL};
 		status = dtrain_checkpoint_load(checkpoint, sets, weights->stream, err);
 	}
+	if (status == BETON_OK)
+		status = move_staged(&model, weights->stream, true, err);
+	if (status == BETON_OK && wanted)
+		status = move_staged(&optimizer, weights->stream, true, err);
 	if (status == BETON_OK)
 		status = dtrain_params_changed(weights->params, weights->stream, err);
 	dtrain_checkpoint_close(&checkpoint);
