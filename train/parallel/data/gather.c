@@ -152,13 +152,21 @@ int dtrain_sync_gather(dtrain_sync *sync, dtrain_stream *stream, beton_error *er
 	return status;
 }
 
+/* An operation of the optimizer, on the stream. */
+static int run_between_steps(dtrain_sync *sync, const char *name, const sync_transfer *transfer, dtrain_stream *stream,
+			     beton_error *err)
+{
+	snprintf(sync->between_steps.label, sizeof(sync->between_steps.label), "%s", name);
+	int status = dtrain__operation_issue(&sync->between_steps, &sync->between, transfer, stream, false, err);
+	return status == BETON_OK ? dtrain__operation_wait(&sync->between_steps, &sync->between, stream, err) : status;
+}
+
 static int add_on_stream(dtrain_sync *sync, dtrain_group *group, void *memory, int64_t count, dtrain_stream *stream,
 			 beton_error *err)
 {
 	const sync_transfer transfer = {
 		.kind = SYNC_ALLREDUCE, .group = group, .output = memory, .count = count, .dtype = DTRAIN_F32};
-	int status = dtrain__operation_issue(&sync->between_steps, &sync->between, &transfer, stream, false, err);
-	return status == BETON_OK ? dtrain__operation_wait(&sync->between_steps, &sync->between, stream, err) : status;
+	return run_between_steps(sync, "norms of gradients", &transfer, stream, err);
 }
 
 int dtrain_sync_gather_axis(void *context, dtrain_axis axis, void *out, const void *in, int64_t count,
@@ -177,9 +185,7 @@ int dtrain_sync_gather_axis(void *context, dtrain_axis axis, void *out, const vo
 					.count = count,
 					.dtype = dtrain_params_dtype(sync->params)};
 	int status = dtrain__group_use_device(group, sync->device, err);
-	if (status == BETON_OK)
-		status = dtrain__operation_issue(&sync->between_steps, &sync->between, &transfer, stream, false, err);
-	return status == BETON_OK ? dtrain__operation_wait(&sync->between_steps, &sync->between, stream, err) : status;
+	return status == BETON_OK ? run_between_steps(sync, "whole parameters", &transfer, stream, err) : status;
 }
 
 int dtrain_sync_add_model(void *context, void *memory, int64_t count, dtrain_stream *stream, beton_error *err)

@@ -77,6 +77,17 @@ static bool is_of_gradients(pipeline_direction direction)
 	return direction == PIPELINE_GRADS_IN || direction == PIPELINE_GRADS_OUT;
 }
 
+/* "activations of micro-batch 3, stage 0 to 1", for messages and the group's history. */
+static void label(dtrain_group *lane, const pipeline_stage *stage, pipeline_direction direction, int32_t micro_batch)
+{
+	const bool grads = is_of_gradients(direction);
+	const int32_t border = stage->number + (dtrain__pipeline_border(stage, direction) == &stage->after);
+	char text[64];
+	snprintf(text, sizeof(text), "%s of micro-batch %d, stage %d to %d", grads ? "gradients" : "activations",
+		 micro_batch, grads ? border : border - 1, grads ? border - 1 : border);
+	dtrain_group_label(lane, text);
+}
+
 /* Puts the tensors of a border on their way, once everything on the stream is complete. */
 static int issue(dtrain_pipeline *pipeline, pipeline_stage *stage, pipeline_direction direction, int32_t micro_batch,
 		 dtrain_stream *stream, beton_error *err)
@@ -88,6 +99,7 @@ static int issue(dtrain_pipeline *pipeline, pipeline_stage *stage, pipeline_dire
 	dtrain_group *lane =
 		dtrain__mesh_get_lane(pipeline->mesh, grads ? DTRAIN__LANE_BACKWARD : DTRAIN__LANE_FORWARD);
 	int32_t first_tag = (border == &stage->before ? stage->number : stage->number + 1) * PIPELINE_MOST_CROSSINGS;
+	label(lane, stage, direction, micro_batch);
 	int status = pipeline->api->event_record(message->ready, stream, err);
 	for (int32_t i = 0; i < border->count && status == BETON_OK; i++) {
 		if (grads && border->crossings[i].gradient < 0)
