@@ -115,7 +115,8 @@ void dtrain__schedule_cut(dtrain__schedule *schedule)
 	int32_t forward = dtrain__graph_forward_nodes(graph), backward;
 	for (backward = forward; backward < graph->num_nodes && !graph->nodes[backward].is_deferred;)
 		backward++;
-	schedule->phase_ends[0] = end_of(schedule, forward);
+	/* If nothing is trained, backward has no ops, and still the waits. */
+	schedule->phase_ends[0] = graph->has_backward ? place_behind(schedule, forward - 1) : end_of(schedule, forward);
 	schedule->phase_ends[1] = end_of(schedule, backward);
 	schedule->phase_ends[2] = schedule->count;
 }
