@@ -48,7 +48,7 @@ size_t dtrain__ref_half_workspace(const struct dtrain_op *op)
 
 static void copy_input(const struct dtrain_op *op, int operand, const void *from, float *to)
 {
-	for (int64_t i = 0; i < count_of(op, operand); i++)
+	for (int64_t i = 0, elements = count_of(op, operand); i < elements; i++)
 		if (op->dtypes[operand] == DTRAIN_F32)
 			to[i] = dtrain__ref_half_rounded(op->dtype, ((const float *)from)[i]);
 		else
@@ -58,7 +58,7 @@ static void copy_input(const struct dtrain_op *op, int operand, const void *from
 
 static void copy_output(const struct dtrain_op *op, int operand, const float *from, uint16_t *to)
 {
-	for (int64_t i = 0; i < count_of(op, operand); i++)
+	for (int64_t i = 0, elements = count_of(op, operand); i < elements; i++)
 		to[i] = op->dtype == DTRAIN_F16 ? bt_float16(from[i]) : bt_bfloat16(from[i]);
 }
 
