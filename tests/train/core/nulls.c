@@ -165,6 +165,7 @@ static void syncs_refuse_null(void **state)
 	REFUSES(dtrain_pipeline_schedule_read(NULL, NULL, &err));
 	REFUSES(dtrain_pipeline_schedule_parse(NULL, NULL, NULL, &err));
 	REFUSES(dtrain_pipeline_schedule_text(NULL, NULL, &err));
+	REFUSES(dtrain_pipeline_schedule_svg(NULL, NULL, NULL, NULL, &err));
 	REFUSES(dtrain_pipeline_simulate(NULL, NULL, NULL, &err));
 	REFUSES(dtrain_pipeline_predict(NULL, NULL, NULL, &err));
 	REFUSES(dtrain_sync_get_overlap(NULL, NULL, &err));

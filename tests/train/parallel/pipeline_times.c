@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -243,6 +244,61 @@ static void stages_may_differ(void **state)
 	destroy(&s);
 }
 
+static int count_of(const char *text, const char *word)
+{
+	int count = 0;
+	for (size_t i = 0; text[i]; i++)
+		count += strncmp(&text[i], word, strlen(word)) == 0;
+	return count;
+}
+
+static char *picture_of(const simulated *s)
+{
+	char *text;
+	assert_int_equal(dtrain_pipeline_schedule_svg(s->schedule, s->timeline, "F < B & W", &text, &err), BETON_OK);
+	return text;
+}
+
+static void pictures_show_each_action(void **state)
+{
+	(void)state;
+	simulated s;
+	assert_true(simulate(&s, "zbv", 3, 2, 0, 12));
+	char *text = picture_of(&s), *again = picture_of(&s);
+	assert_string_equal(text, again);
+	assert_int_equal(count_of(text, "<title>"), 6 * 12 * 3);
+	/* Each number fits its box. */
+	assert_int_equal(count_of(text, ">11</text>"), 6 * 3);
+	assert_int_equal(count_of(text, "idle 2.7 %</text>"), 3);
+	assert_int_equal(count_of(text, ">rank "), 3);
+	assert_int_equal(count_of(text, "F &lt; B &amp; W"), 1);
+	assert_int_equal(count_of(text, ">weight gradient</text>"), 1);
+	assert_int_equal(count_of(text, ">backward</text>"), 0);
+	assert_int_equal(count_of(text, "<svg "), count_of(text, "</svg>\n"));
+	assert_int_equal(count_of(text, "<text"), count_of(text, "</text>"));
+	free(text);
+	free(again);
+	/* Transfers have lines, unless they take no time. */
+	assert_int_equal(dtrain_pipeline_schedule_lower(s.schedule, &err), BETON_OK);
+	for (int i = 0; i < 2; i++) {
+		set_costs(6, 0.5, i * 0.1);
+		dtrain_pipeline_timeline_destroy(&s.timeline);
+		assert_int_equal(dtrain_pipeline_simulate(s.schedule, costs, &s.timeline, &err), BETON_OK);
+		text = picture_of(&s);
+		assert_int_equal(count_of(text, "<title>"), 6 * 12 * 3 + i * 4 * 2 * 12);
+		free(text);
+	}
+	/* No time at all. */
+	set_costs(6, 0, 0);
+	dtrain_pipeline_timeline_destroy(&s.timeline);
+	assert_int_equal(dtrain_pipeline_simulate(s.schedule, costs, &s.timeline, &err), BETON_OK);
+	text = picture_of(&s);
+	assert_int_equal(count_of(text, "<title>"), 0);
+	assert_int_equal(count_of(text, "nan"), 0);
+	free(text);
+	destroy(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -253,6 +309,7 @@ int main(void)
 		cmocka_unit_test(lowered_lists_overlap_transfers),
 		cmocka_unit_test(transfers_are_on_the_way),
 		cmocka_unit_test(stages_may_differ),
+		cmocka_unit_test(pictures_show_each_action),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,13 @@ BETON_API int dtrain_pipeline_simulate(const dtrain_pipeline_schedule *schedule,
 				       dtrain_pipeline_timeline **out, beton_error *err);
 BETON_API void dtrain_pipeline_timeline_destroy(dtrain_pipeline_timeline **timeline); /* NULL allowed */
 
+/* A picture, SVG, of a schedule and its timeline: a lane for each rank, a box for each action with the number of the
+ * micro-batch, and the rank's idle share; later chunks of a rank are paler. The same text for the same input. *out is
+ * malloc'ed. Error: NO_MEMORY. */
+BETON_API int dtrain_pipeline_schedule_svg(const dtrain_pipeline_schedule *schedule,
+					   const dtrain_pipeline_timeline *timeline, const char *title, char **out,
+					   beton_error *err);
+
 /* The makespan and the peak by formula, if each of F, I and W takes a rank 1 for a micro-batch, in v equal chunks, and
  * transfers take no time. A rank is idle for 1 - 3 m / makespan of it. peak_live: [ranks], NULL allowed; Errors: as
  * dtrain_pipeline_schedule_create. */

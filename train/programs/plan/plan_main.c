@@ -12,12 +12,15 @@
 #include "common/suggest.h"
 #include "common/system.h"
 #include "options/options_table.h"
+#include "pipeline_answer.h"
 
 static const char *const usage_text =
 	"Usage: dtrain-plan [OPTION]... MODEL\n"
+	"       dtrain-plan pipeline [OPTION]... SCHEDULE\n"
 	"Print what each rank keeps in memory when MODEL is trained with each strategy, and what it sends in a step.\n"
 	"MODEL is a name or a config.json, as for dtrain-ffcv. Nothing is trained, and no memory of the model is "
 	"used.\n"
+	"The command pipeline prints a schedule of pipeline parallelism: see dtrain-plan pipeline --help.\n"
 	"\n"
 	"  -w, --world-size=N       ranks (default 1)\n"
 	"  -s, --shard=N            ranks that share a copy of the parameters with hsdp\n"
@@ -284,6 +287,8 @@ int main(int argc, char **argv)
 	bool seen[sizeof(long_options) / sizeof(long_options[0])] = {false};
 	int option;
 	signal(SIGPIPE, SIG_IGN);
+	if (argc > 1 && strcmp(argv[1], "pipeline") == 0)
+		return plan_pipeline(argc - 1, argv + 1);
 	dtrain_compression_init(&options.compression);
 	while ((option = bt_getopt_once(argc, argv, "w:s:g:M:b:p:o:r:d:hV", long_options, seen)) != -1) {
 		if (option == '?')
