@@ -285,11 +285,12 @@ static void run_rendezvous(const dtrain_pipeline_schedule *s, const char *name)
 static const char *const names[] = {"naive", "gpipe", "1f1b", "interleaved", "zb1p", "zbv"};
 
 /* Whether the case was legal. */
-static bool check_case(const char *name, int32_t ranks, int32_t chunks, int32_t micro_batches)
+static bool check_case(const char *name, int32_t ranks, int32_t chunks, int32_t group, int32_t micro_batches)
 {
-	const dtrain_pipeline_options options = options_for(name, ranks, chunks, micro_batches);
+	dtrain_pipeline_options options = options_for(name, ranks, chunks, micro_batches);
 	dtrain_pipeline_schedule *s;
 	int32_t compute = 0, transfers = 0;
+	options.group = group;
 	if (dtrain_pipeline_schedule_create(&options, &s, &err) != BETON_OK) {
 		assert_int_equal(err.code, BETON_INVALID_ARGUMENT);
 		return false;
@@ -320,7 +321,9 @@ static void no_order_deadlocks(void **state)
 		for (int r = 0; r < 6; r++)
 			for (int32_t chunks = 1; chunks <= 4; chunks++)
 				for (int32_t m = 1; m <= 2 * ranks[r] + 1; m++)
-					legal += check_case(names[i], ranks[r], chunks, m);
+					for (int32_t more = -1; more <= 2; more++)
+						legal += check_case(names[i], ranks[r], chunks,
+								    more < 0 ? 0 : ranks[r] + more, m);
 		assert_true(legal >= 18);
 	}
 }

@@ -9,8 +9,9 @@
 
 /* Costs that decide the order of transfers. If all actions took as long and transfers nothing, the data of one rank
  * would be ready just when another rank ends an action. A short transfer makes it ready during the action, so that the
- * receive is begun before. */
-static const dtrain_stage_cost typical = {.forward = 1, .input_gradient = 1, .weight_gradient = 1, .transfer = 0.05};
+ * receive is begun before. Sums of sixteenths are exact, so the order is the same on every machine. */
+static const dtrain_stage_cost typical = {
+	.forward = 1, .input_gradient = 1, .weight_gradient = 1, .transfer = 1.0 / 16};
 
 /* A send, and when its data is ready with typical costs. */
 typedef struct schedule_transfer {
