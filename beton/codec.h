@@ -32,7 +32,7 @@ typedef struct bt_codec {
 	/* Checks a caller's field, sets item_size and writes the arguments after the type's mark. Errors:
 	 * INVALID_ARGUMENT. */
 	int (*format)(beton_field *field, uint64_t limit, uint8_t *arguments, beton_error *err);
-	/* Bytes of a parsed field's arguments; 0 without this function. */
+	/* Bytes of a parsed field's arguments, with the type's mark; without this function: the mark alone. */
 	size_t (*used)(const uint8_t *arguments);
 	/* Describes a property of a parsed field that no writer produces; NULL: there is none. */
 	const char *(*contradiction)(const beton_field *field);

@@ -97,12 +97,13 @@ const char *bt_field_contradiction(const uint8_t *descriptor, const beton_field 
 	/* Only its own program knows what the arguments of an unknown type mean. */
 	if (!compressed && !bt_type_in_file(descriptor[0], arguments))
 		return NULL;
-	const bt_codec *codec = bt_type_of(field->type)->codec;
+	const bt_type *type = bt_type_of(field->type);
+	const bt_codec *codec = type->codec;
 	const char *fault = codec->contradiction ? codec->contradiction(field) : NULL;
 	if (fault)
 		return fault;
 	size_t room = compressed ? COMPRESSED_MARK : ARGUMENTS_SIZE;
-	size_t used = codec->used ? codec->used(arguments) : 0;
+	size_t used = codec->used ? codec->used(arguments) : type->mark ? strlen(type->mark) : 0;
 	return is_zeros(arguments + used, room - used) ? NULL : "it has arguments that its type does not take";
 }
 

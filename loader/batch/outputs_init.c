@@ -126,9 +126,12 @@ static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_fie
 		tensor->ndim = 2;
 		tensor->shape[1] = (int64_t)options->max_bytes;
 		return options->max_bytes > 0;
-	default:
+	case BT_FORM_IMAGE: /* has views; see add_views */
+	case BT_FORM_RASTER:
+	case BT_FORM_OTHER:
 		return false;
 	}
+	return false;
 }
 
 /* Reserves `bytes * count` bytes of the slot; true on overflow. */

@@ -35,9 +35,13 @@ static condition_subject subject_of(beton_field_type type)
 		return SUBJECT_TEXT;
 	case BT_FORM_TEXT:
 		return SUBJECT_JSON;
-	default:
+	case BT_FORM_ARRAY:
+	case BT_FORM_IMAGE:
+	case BT_FORM_RASTER:
+	case BT_FORM_OTHER:
 		return SUBJECT_BYTES;
 	}
+	return SUBJECT_BYTES;
 }
 
 /* A field by its name. */
