@@ -97,8 +97,6 @@ const option_constraint run_constraints[] = {
 	/* Ranks that compute one model together. */
 	CONSTRAINT(NEEDS, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)),
 		   LIST(IS("strategy", STRATEGY_TOGETHER))),
-	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1)), LIST(SET("checkpoint"), SET("init")),
-		   .reason = "files of weights have all stages' parameters", .early = true),
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)), LIST(SET("reproducible")),
 		   .reason = "sums have another order"),
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)), LIST(SET("offload")),

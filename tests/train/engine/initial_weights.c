@@ -149,7 +149,7 @@ static void check_weights_of(size_t letters)
 	open_model(&m);
 	fill_source(&m, letters);
 	int count = dtrain_params_count(m.params);
-	expect_ok(run_init_apply(&m.source, m.params, m.stream, false, &init, &err), &err);
+	expect_ok(run_init_apply(&m.source, m.params, m.params, m.stream, false, &init, &err), &err);
 	assert_int_equal(init.taken, count);
 	assert_int_equal(json_array_size(init.fresh), 0);
 	assert_int_equal(json_array_size(init.unused), 1);
@@ -182,7 +182,7 @@ static void the_last_norm_is_no_head(void **state)
 	for (size_t i = 0; i < m.source.count; i++)
 		if (strcmp(m.source.tensors[i].name, "transformer.ln_f.weight") == 0)
 			memcpy(m.source.tensors[i].name, "x", 2);
-	assert_int_equal(run_init_apply(&m.source, m.params, m.stream, false, &init, &err), BETON_MISMATCH);
+	assert_int_equal(run_init_apply(&m.source, m.params, m.params, m.stream, false, &init, &err), BETON_MISMATCH);
 	assert_non_null(strstr(err.message, "has no tensor 'transformer.ln_f.weight'"));
 	close_model(&m);
 }
@@ -302,7 +302,7 @@ static void queries_keys_and_values_are_joined(void **state)
 			add_tensor(&m, name, &shape);
 		}
 	}
-	expect_ok(run_init_apply(&m.source, m.params, m.stream, false, &init, &err), &err);
+	expect_ok(run_init_apply(&m.source, m.params, m.params, m.stream, false, &init, &err), &err);
 	assert_int_equal(init.taken, COUNT);
 	assert_int_equal(json_array_size(init.fresh) + json_array_size(init.unused) + json_array_size(init.resized), 0);
 	size_t at = 0;
@@ -318,7 +318,7 @@ static void queries_keys_and_values_are_joined(void **state)
 	run_init_free(&init);
 	/* A part that is missing. */
 	memcpy(m.source.tensors[7].name, "x", 2);
-	assert_int_equal(run_init_apply(&m.source, m.params, m.stream, false, &init, &err), BETON_MISMATCH);
+	assert_int_equal(run_init_apply(&m.source, m.params, m.params, m.stream, false, &init, &err), BETON_MISMATCH);
 	assert_non_null(strstr(err.message, "has no tensor 'blocks.0.attn.qkv.weight'"));
 	close_model(&m);
 }

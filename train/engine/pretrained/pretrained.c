@@ -28,6 +28,7 @@ struct target {
 
 struct job {
 	const run_source *source;
+	const dtrain_params *model;
 	dtrain_params *params;
 	bool whole;
 	char head[64]; /* what the names of the head's tensors begin with: "fc." */
@@ -70,13 +71,13 @@ static bool is_head(const struct job *job, const struct target *target)
  */
 static void find_head(struct job *job)
 {
-	int count = dtrain_params_count(job->params);
-	const dtrain_param *last = dtrain_params_at(job->params, count - 1);
+	int count = dtrain_params_count(job->model);
+	const dtrain_param *last = dtrain_params_at(job->model, count - 1);
 	const char *dot = last ? strrchr(last->name, '.') : NULL;
 	size_t length = dot ? (size_t)(dot - last->name) + 1 : sizeof(job->head);
 	bool has_matrix = false;
 	for (int i = 0; length < sizeof(job->head) && i < count; i++) {
-		const dtrain_param *param = dtrain_params_at(job->params, i);
+		const dtrain_param *param = dtrain_params_at(job->model, i);
 		has_matrix = has_matrix || (strncmp(param->name, last->name, length) == 0 && param->shape.ndim > 1);
 	}
 	if (has_matrix)
@@ -397,6 +398,21 @@ static int copy_param(const struct job *job, const struct target *target, dtrain
 	return status;
 }
 
+/* Puts the stage's parameters and buffers in the place of the model's; another stage's get nothing here. */
+static void take_own(const struct job *job, struct target *targets, int count)
+{
+	for (int i = 0; i < count; i++) {
+		bool found = false;
+		for (int k = 0; k < count_targets(job->params) && !found; k++) {
+			const struct target own = target_at(job->params, k);
+			found = strcmp(own.name, targets[i].name) == 0;
+			targets[i].param = found ? own.param : targets[i].param;
+			targets[i].memory = found ? own.memory : targets[i].memory;
+		}
+		targets[i].from = found ? targets[i].from : NULL;
+	}
+}
+
 static int copy_all(const struct job *job, const struct target *targets, int count, dtrain_stream *stream,
 		    beton_error *err)
 {
@@ -415,18 +431,18 @@ static int copy_all(const struct job *job, const struct target *targets, int cou
 	return status == BETON_OK ? api->stream_synchronize(stream, err) : status;
 }
 
-int run_init_apply(const run_source *source, dtrain_params *params, dtrain_stream *stream, bool whole, run_init *out,
-		   beton_error *err)
+int run_init_apply(const run_source *source, const dtrain_params *model, dtrain_params *params, dtrain_stream *stream,
+		   bool whole, run_init *out, beton_error *err)
 {
-	struct job job = {.source = source, .params = params, .whole = whole};
-	int count = count_targets(params);
+	struct job job = {.source = source, .model = model, .params = params, .whole = whole};
+	int count = count_targets(model);
 	*out = (run_init){0};
 	struct target *targets = calloc((size_t)count + 1, sizeof(*targets));
 	if (!targets)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", source->path);
 	int status = BETON_OK;
 	for (int i = 0; i < count && status == BETON_OK; i++) {
-		targets[i] = target_at(params, i);
+		targets[i] = target_at(model, i);
 		status = find_tensor(source, &targets[i], err);
 	}
 	find_head(&job);
@@ -436,6 +452,8 @@ int run_init_apply(const run_source *source, dtrain_params *params, dtrain_strea
 		status = check_finite(&job, targets, count, err);
 	if (status == BETON_OK)
 		status = make_report(&job, targets, count, out, err);
+	if (status == BETON_OK && model != params)
+		take_own(&job, targets, count);
 	if (status == BETON_OK)
 		status = copy_all(&job, targets, count, stream, err);
 	free_targets(targets, count);

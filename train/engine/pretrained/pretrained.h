@@ -17,12 +17,13 @@ typedef struct run_init {
 	json_t *unused;  /* names: of the file's tensors that the model does not have */
 } run_init;
 
-/* Copies the source's tensors to all parameters and buffers, on the stream, and waits for it. whole: the head must be
- * the source's. If anything does not fit, all stay unchanged. MISMATCH: a tensor is missing or has another shape; the
- * message names the tensor, both shapes and the file. FORMAT: a number is not finite; the message names file, tensor
- * and place. Errors: also the device's. */
-int run_init_apply(const run_source *source, dtrain_params *params, dtrain_stream *stream, bool whole, run_init *out,
-		   beton_error *err);
+/* Copies the source's tensors to all parameters and buffers, on the stream, and waits for it. model: declarations of
+ * the whole model, if params are a stage of it; otherwise params. whole: the head must be the source's. If anything
+ * does not fit, all stay unchanged. MISMATCH: a tensor is missing or has another shape; the message names the tensor,
+ * both shapes and the file. FORMAT: a number is not finite; the message names file, tensor and place. Errors: also the
+ * device's. */
+int run_init_apply(const run_source *source, const dtrain_params *model, dtrain_params *params, dtrain_stream *stream,
+		   bool whole, run_init *out, beton_error *err);
 /* Accepts a zeroed struct. */
 void run_init_free(run_init *init);
 

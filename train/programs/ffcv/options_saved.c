@@ -14,6 +14,7 @@
 #include "engine/pretrained/weight_source.h"
 #include "options/deterministic_shards.h"
 #include "options/options_table.h"
+#include "options/axes.h"
 #include "options/strategy.h"
 #include "options/tasks.h"
 #include "position.h"
@@ -226,9 +227,16 @@ static int apply_texts(run_options *options, const run_saved *saved, beton_error
 /* Keeps the number of samples in a step with another number of ranks, unless an option changes it. */
 static int share_batch(run_options *options, const run_position *position, beton_error *err)
 {
-	int64_t all = (int64_t)position->batch_size * position->world_size;
+	int64_t all = (int64_t)position->batch_size * position->world_size, model = run_axes_model_ranks(options);
 	int64_t batches = run_strategy_shares(options) * options->accumulate;
 	int batch = run_row_find("batch-size");
+	if (options->world_size % model)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: %" PRId64 " ranks computed one model, and %" PRId64
+			       " rank%s cannot be divided like that: give another --mesh, replicate=%" PRId64
+			       " for whole models",
+			       options->saved->path, model, options->world_size,
+			       bt_plural((uint64_t)options->world_size), options->world_size);
 	if (options->given[batch] || options->batch_size * batches == all)
 		return BETON_OK;
 	if (all % batches != 0)

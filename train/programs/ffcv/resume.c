@@ -81,7 +81,9 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 {
 	run_weights weights = run_session_weights(session);
 	const dtrain_checkpoint_ranks ranks = run_session_ranks(session);
-	const bool all = session->local || dtrain_sync_is_sharded(session->engine.sync);
+	/* A tensor of the checkpoint may be another rank's. */
+	const bool all =
+		session->local || dtrain_sync_is_sharded(session->engine.sync) || session->engine.stages.count > 1;
 	run_position found;
 	int status = run_position_read(path, &found, NULL, err);
 	if (status == BETON_OK)

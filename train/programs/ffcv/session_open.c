@@ -378,7 +378,7 @@ static int start_local(run_session *session, beton_error *err)
 /* Whether every rank does, and not rank 0 alone. */
 static bool reads_checkpoint(const run_session *session)
 {
-	return dtrain_sync_is_sharded(session->engine.sync) || session->engine.host;
+	return dtrain_sync_is_sharded(session->engine.sync) || session->engine.host || session->engine.stages.count > 1;
 }
 
 /* Rank 0 has read the checkpoint, if any. Its position and optimizer are broadcast here; the sync broadcasts values and
@@ -438,7 +438,8 @@ static int take_weights(run_session *session, beton_error *err)
 	const run_options *options = session->options;
 	int status = run_source_open(run_options_weights(options), &session->source, err);
 	if (status == BETON_OK)
-		status = run_init_apply(&session->source, session->engine.params, session->engine.stream,
+		status = run_init_apply(&session->source, engine_whole_params(&session->engine), session->engine.params,
+					session->engine.stream,
 					options->evaluate || !session->engine.job.task->has_head, &session->init, err);
 	for (size_t i = 0; i < session->source.count; i++) {
 		free(session->source.tensors[i].values);

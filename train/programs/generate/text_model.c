@@ -245,7 +245,7 @@ static int load(generate_model *model, const run_source *source, int64_t texts, 
 	if (status == BETON_OK)
 		status = make_network(model, model->networks, model->texts, 1, err);
 	if (status == BETON_OK)
-		status = run_init_apply(source, model->params, model->stream, true, &init, err);
+		status = run_init_apply(source, model->params, model->params, model->stream, true, &init, err);
 	run_init_free(&init);
 	return status;
 }

@@ -153,7 +153,8 @@ static int open_engine(struct prediction *self, const run_source *weights, beton
 	if (status == BETON_OK)
 		status = engine_open(&self->engine, &job, &self->data, device, options->precision, NULL, &sync, err);
 	if (status == BETON_OK)
-		status = run_init_apply(weights, self->engine.params, self->engine.stream, true, &init, err);
+		status = run_init_apply(weights, self->engine.params, self->engine.params, self->engine.stream, true,
+					&init, err);
 	run_init_free(&init);
 	return status;
 }
