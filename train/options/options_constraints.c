@@ -104,8 +104,9 @@ const option_constraint run_constraints[] = {
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)), LIST(SET("compress")),
 		   .reason = "it is for whole gradients"),
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)),
-		   LIST(SET("overlap"), SET("tune-units"), SET("plan")),
-		   .reason = "transfers within the model are not counted"),
+		   LIST(SET("overlap"), SET("tune-units")), .reason = "transfers within the model are not measured"),
+	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1)), LIST(SET("plan")),
+		   .reason = "a stage's micro-batches are not counted"),
 
 	/* The number of ranks. */
 	CONSTRAINT(NEEDS, LIST(IS("strategy", "async")), LIST(AT_LEAST("world-size", 2)),

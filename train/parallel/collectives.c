@@ -64,6 +64,15 @@ static void name_operation(const dtrain_graph *graph, int32_t node, char *out, s
 		 producer < 0 ? "" : dtrain__op_name(graph->nodes[producer].kind));
 }
 
+/* The number of ranks that differ along these axes alone. */
+static int32_t ranks_along(const dtrain__lines *lines, uint32_t axes)
+{
+	for (int axis = 0; axis < DTRAIN_AXES; axis++)
+		if (axes == 1u << axis)
+			return lines->along[axis].size;
+	return axes == lines->data_axes ? lines->data.size : lines->model.size;
+}
+
 static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule *schedule, int32_t index,
 		    beton_error *err)
 {
@@ -73,6 +82,7 @@ static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule
 	bool gathers = node->kind == DTRAIN_OP_ALL_GATHER;
 	exchange->kind = gathers ? SYNC_ALL_GATHER : SYNC_ALLREDUCE;
 	exchange->group = sync->mesh ? dtrain__mesh_line(sync->mesh, node->attrs.collective.axes) : NULL;
+	exchange->ranks = ranks_along(&graph->params->lines, node->attrs.collective.axes);
 	exchange->tensor = node->outputs[0];
 	exchange->count = dtrain_shape_count(&tensor->shape) / (gathers ? tensor->shape.dim[0] : 1);
 	exchange->dtype = tensor->dtype;

@@ -4,6 +4,7 @@
  */
 #include <dtrain/overlap.h>
 #include <dtrain/transformer.h>
+#include <math.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -434,11 +435,47 @@ static void plans_cannot_run(void **state)
 	dtrain_device_close(&device);
 }
 
+/* The first of t ranks that compute one model: its part of the parameters, and what it sends for the layers. */
+static void tensor_ranks_keep_and_send_what_formulas_say(void **state)
+{
+	(void)state;
+	const dtrain_transformer model = small_model();
+	const double width = (double)model.width, inner = (double)model.inner, layers = (double)model.layers;
+	const double rows = 16, element = 4;
+	dtrain_device *device;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	double before = 0;
+	for (int t = 1; t <= 4; t *= 2) {
+		dtrain_sync_options options = options_for("ddp", 1, 0, 0);
+		planned p;
+		options.plan_tensor = t;
+		plan(&p, device, &model, DTRAIN_F32, (int64_t)rows, &options);
+		/* Weights and biases of column layers, weights of row layers; biases of row layers, and two norms. */
+		double divided = layers * (width * (4 * width + 2 * inner) + 3 * width + inner);
+		double whole = layers * (2 * width + 4 * width) + (double)model.positions * width + 2 * width;
+		double vocabulary = 2 * width * (double)(model.vocabulary / t);
+		double elements = 0;
+		for (int i = 0; i < dtrain_params_count(p.params); i++)
+			elements += (double)dtrain_params_at(p.params, i)->count;
+		assert_true(elements == divided / t + whole + vocabulary);
+		/* Two sums forward and two backward in a layer, that of the table, that of the head's input; and three
+		 * numbers of each row. */
+		double sums = (4 * layers + 2) * rows * width * element, numbers = 3 * t * rows * element;
+		double share = (double)(t - 1) / t;
+		assert_true(fabs((double)p.facts.exchanged - share * (2 * sums + numbers)) < 1);
+		assert_true(t == 1 || (double)p.program.arena_bytes < before);
+		before = (double)p.program.arena_bytes;
+		unplan(&p);
+	}
+	dtrain_device_close(&device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(strategies_keep_and_send_what_formulas_say),
 					   cmocka_unit_test(timelines_have_what_a_step_sends),
 					   cmocka_unit_test(hybrid_adds_up_shards),
+					   cmocka_unit_test(tensor_ranks_keep_and_send_what_formulas_say),
 					   cmocka_unit_test(runs_of_a_step_are_counted),
 					   cmocka_unit_test(parts_are_counted_by_rank),
 					   cmocka_unit_test(shards_tile_units),

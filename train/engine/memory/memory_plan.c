@@ -28,7 +28,7 @@ size_t engine_memory_host(const engine_memory *memory)
 
 uint64_t engine_memory_traffic(const engine_memory *memory)
 {
-	return memory->gathered + memory->scattered + memory->added_up;
+	return memory->gathered + memory->scattered + memory->added_up + memory->exchanged;
 }
 
 static void add_program(engine_memory *memory, int which, const dtrain_program_info *info)
@@ -62,6 +62,7 @@ static int add_parameters(const engine_rank *engine, engine_memory *memory, beto
 	memory->gathered = sync.gathered;
 	memory->scattered = sync.scattered;
 	memory->added_up = sync.added_up;
+	memory->exchanged = sync.exchanged;
 	return engine_update_scratch(engine, engine->host ? &memory->host_updates : &memory->updates, err);
 }
 
@@ -147,6 +148,7 @@ dtrain_sync_options engine_layout_options(const engine_rank *engine, const engin
 	options.plan_ranks = layout->ranks;
 	options.plan_shard = layout->shard;
 	options.plan_rank = 0;
+	options.plan_tensor = engine->job.tensor;
 	return options;
 }
 

@@ -26,8 +26,8 @@ typedef struct engine_memory {
 	size_t host_parameters, host_states, host_updates, host_activations;
 	/* The training network's, then the evaluation network's. */
 	size_t activations[2], scratch[2], batches[2];
-	size_t transients[2];                   /* units that are gathered, and gradients on their way to a shard */
-	uint64_t gathered, scattered, added_up; /* a step: see dtrain_sync_info */
+	size_t transients[2]; /* units that are gathered, and gradients on their way to a shard */
+	uint64_t gathered, scattered, added_up, exchanged; /* a step: see dtrain_sync_info */
 } engine_memory;
 
 /* Bytes of the device, and of the host. */

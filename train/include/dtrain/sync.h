@@ -149,6 +149,7 @@ typedef struct dtrain_sync_info {
 	int32_t replicas;   /* copies */
 	size_t sums_bytes;  /* memory of the sums of a step's micro-batches */
 	uint64_t gathered, scattered, added_up;
+	uint64_t exchanged; /* by collectives of the graph: within the model, and of batch norms */
 } dtrain_sync_info;
 /* The bytes of steps with so many micro-batches of the program with backward that was compiled last, or measured last
  * before any is compiled; before that, 0 bytes. */

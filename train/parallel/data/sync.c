@@ -317,7 +317,7 @@ static int run_pass(void *context, dtrain__schedule *schedule, beton_error *err)
 	if (status == BETON_OK)
 		status = dtrain__sync_plan(sync, schedule, err);
 	if (status == BETON_OK && schedule->graph->has_backward)
-		dtrain__sync_note_gathers(sync, sync->programs);
+		dtrain__sync_note_traffic(sync, sync->programs);
 	return status;
 }
 
@@ -335,7 +335,8 @@ int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_
 		return BETON_INVALID_ARGUMENT;
 	const dtrain__pass pass = {.run = run_pass, .context = sync};
 	const sync_program *before = sync->programs;
-	const uint64_t of_micro_batch = sync->gathers_of_micro_batch, of_step = sync->gathers_of_step;
+	const uint64_t of_micro_batch = sync->gathers_of_micro_batch, of_step = sync->gathers_of_step,
+		       exchanges = sync->exchanges_of_micro_batch;
 	int status = sync->reductions ? BETON_OK : dtrain_params_allocate(sync->params, err);
 	if (status == BETON_OK)
 		status = prepare(sync, err);
@@ -347,6 +348,7 @@ int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_
 	if (before) {
 		sync->gathers_of_micro_batch = of_micro_batch;
 		sync->gathers_of_step = of_step;
+		sync->exchanges_of_micro_batch = exchanges;
 	}
 	if (sync->reductions)
 		sync->num_operations = operations;

@@ -169,6 +169,7 @@ typedef struct sync_exchange {
 	sync_operation operation;
 	sync_collective kind;
 	dtrain_group *group; /* NULL: the sync has no mesh */
+	int32_t ranks;
 	dtrain_tensor tensor;
 	int64_t count; /* elements of a rank: of its row, or of the tensor */
 	dtrain_dtype dtype;
@@ -276,7 +277,7 @@ struct dtrain_sync {
 	sync_timeline *timeline;  /* NULL: without the option overlap */
 	/* Bytes that the last program with backward gathers in each micro-batch, and once a step: the last compiled
 	 * one, or measured one while none is compiled. */
-	uint64_t gathers_of_micro_batch, gathers_of_step;
+	uint64_t gathers_of_micro_batch, gathers_of_step, exchanges_of_micro_batch;
 
 	sync_operation between_steps; /* collectives outside of programs, one at a time */
 	sync_flight between;
@@ -424,7 +425,7 @@ int dtrain__timeline_add(dtrain_sync *sync, const dtrain_overlap_transfer *trans
 /* ---- what a rank sends (facts.c) ---- */
 
 /* The program is the last one with backward. */
-void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program);
+void dtrain__sync_note_traffic(dtrain_sync *sync, const sync_program *program);
 
 /* ---- trace (trace_events.c): the times of the last micro-batch of a step, for the trace events that are set ---- */
 

@@ -7,9 +7,18 @@
 #include "sync.h"
 #include "traffic.h"
 
-void dtrain__sync_note_gathers(dtrain_sync *sync, const sync_program *program)
+void dtrain__sync_note_traffic(dtrain_sync *sync, const sync_program *program)
 {
 	sync->gathers_of_micro_batch = sync->gathers_of_step = 0;
+	sync->exchanges_of_micro_batch = 0;
+	for (int i = 0; i < program->num_exchanges; i++) {
+		const sync_exchange *exchange = &program->exchanges[i];
+		uint64_t bytes = (uint64_t)exchange->count * dtrain_dtype_size(exchange->dtype);
+		sync->exchanges_of_micro_batch +=
+			exchange->kind == SYNC_ALL_GATHER
+				? dtrain__sent_of_parts(bytes * (uint64_t)exchange->ranks, exchange->ranks)
+				: dtrain__sent_for_sum(bytes, exchange->ranks);
+	}
 	for (int i = 0; i < program->num_gathers; i++) {
 		const sync_form *form = &program->gathers[i].form;
 		uint64_t bytes = dtrain__sent_of_parts((uint64_t)form->count * (uint64_t)sync->num_shards *
@@ -59,6 +68,7 @@ void dtrain_sync_get_info(const dtrain_sync *sync, int micro_batches, dtrain_syn
 				 .shards = sync->num_shards,
 				 .replicas = sync->num_replicas,
 				 .sums_bytes = sync->sums_bytes,
+				 .exchanged = (uint64_t)micro_batches * sync->exchanges_of_micro_batch,
 				 .gathered = sync->gathers_of_step +
 					     (uint64_t)micro_batches * sync->gathers_of_micro_batch};
 	for (int i = 0; i < sync->count && sync->covered; i++)

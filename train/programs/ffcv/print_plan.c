@@ -59,7 +59,14 @@ static void print_traffic(const engine_memory *memory)
 	puts("sent by each rank in a step:");
 	print_bytes("gathers of units", memory->gathered);
 	print_bytes("gradients to shards", memory->scattered);
-	print_bytes("sums over all ranks", memory->added_up);
+	print_bytes("sums over data ranks", memory->added_up);
+	print_bytes("collectives of layers", memory->exchanged);
+}
+
+/* Ranks with different samples. */
+static int ranks_of(const run_session *session)
+{
+	return session->mesh ? session->data_ranks : session->world_size;
 }
 
 /* The layout that the run has. */
@@ -68,8 +75,8 @@ static engine_layout layout_of(const run_session *session)
 	dtrain_sync_info info = {.struct_size = sizeof(info)};
 	dtrain_sync_get_info(session->engine.sync, 1, &info);
 	return (engine_layout){.strategy = session->engine.strategy.strategy,
-			       .ranks = session->world_size,
-			       .shard = info.shards < session->world_size ? info.shards : 0};
+			       .ranks = ranks_of(session),
+			       .shard = info.shards < ranks_of(session) ? info.shards : 0};
 }
 
 /* A table of the memory that each strategy would need. */
@@ -79,7 +86,7 @@ static int make_strategies(const run_session *session, char **out, beton_error *
 	engine_layout layouts[ENGINE_LAYOUTS];
 	engine_memory_row rows[ENGINE_LAYOUTS];
 	const engine_memory_table_options options = {.chosen = &chosen};
-	int count = engine_layouts(session->world_size, chosen.shard, &chosen, layouts);
+	int count = engine_layouts(ranks_of(session), chosen.shard, &chosen, layouts);
 	*out = NULL;
 	/* Unsynchronized ranks have nothing in common with these. */
 	if (count == 1 || session->local)
