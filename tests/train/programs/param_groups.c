@@ -42,7 +42,7 @@ static void biases_are_those_of_one_dimension(void **state)
 	int biases = 0;
 	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
 	dtrain_params *params = make_params(device, "resnet20");
-	assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
+	assert_int_equal(run_groups_make(&options, params, params, &groups, NULL), BETON_OK);
 	for (int i = 0; i < dtrain_params_count(params); i++) {
 		const char *name = dtrain_params_at(params, i)->name;
 		bool bias = has(name, ".bias") || has(name, "bn") || has(name, "downsample.1");
@@ -64,7 +64,7 @@ static void the_first_bias_goes_with_the_weights(void **state)
 	run_options options = {.model = "airbench94", .weight_decay = 0.5, .bias_lr_scale = 64, .layer_decay = 1};
 	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
 	dtrain_params *params = make_params(device, "airbench94");
-	assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
+	assert_int_equal(run_groups_make(&options, params, params, &groups, NULL), BETON_OK);
 	for (int i = 0; i < dtrain_params_count(params); i++) {
 		const char *name = dtrain_params_at(params, i)->name;
 		assert_int_equal(groups.of[i], strcmp(name, "0.bias") == 0 ? RUN_GROUP_EARLY
@@ -99,7 +99,7 @@ static void options_tell_rate_and_decay(void **state)
 				       .no_bias_decay = cases[i].no_decay,
 				       .layer_decay = 1};
 		run_groups groups;
-		assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
+		assert_int_equal(run_groups_make(&options, params, params, &groups, NULL), BETON_OK);
 		const run_group *weights = &groups.groups[RUN_GROUP_WEIGHTS];
 		const run_group *biases = &groups.groups[RUN_GROUP_BIASES];
 		assert_true(weights->lr_scale == 1 && weights->weight_decay == 0.5);
@@ -143,7 +143,7 @@ static void patterns_make_groups(void **state)
 	beton_error err = {0};
 	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
 	dtrain_params *params = make_params(device, "resnet20");
-	assert_int_equal(run_groups_make(&options, params, &groups, &err), BETON_OK);
+	assert_int_equal(run_groups_make(&options, params, params, &groups, &err), BETON_OK);
 	expect_group(params, &groups, "conv1.weight", 1, 0.5);
 	expect_group(params, &groups, "bn1.bias", 2, 0.25);
 	expect_group(params, &groups, "fc.weight", 8, 0);
@@ -167,7 +167,7 @@ static void patterns_make_groups(void **state)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		options.no_decay = bad[i].no_decay;
 		options.param_groups = bad[i].param_groups;
-		assert_int_equal(run_groups_make(&options, params, &groups, &err), BETON_INVALID_ARGUMENT);
+		assert_int_equal(run_groups_make(&options, params, params, &groups, &err), BETON_INVALID_ARGUMENT);
 		if (!strstr(err.message, bad[i].message))
 			fail_msg("'%s' does not say '%s'", err.message, bad[i].message);
 	}
@@ -185,14 +185,14 @@ static void class_token_and_positions_do_not_decay(void **state)
 	beton_error err;
 	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
 	dtrain_params *params = make_params(device, "vit-s16");
-	assert_int_equal(run_groups_make(&options, params, &groups, &err), BETON_OK);
+	assert_int_equal(run_groups_make(&options, params, params, &groups, &err), BETON_OK);
 	expect_group(params, &groups, "cls_token", 1, 0);
 	expect_group(params, &groups, "pos_embed", 1, 0);
 	expect_group(params, &groups, "patch_embed.proj.weight", 1, 0.5);
 	expect_group(params, &groups, "head.weight", 1, 0.5);
 	run_groups_free(&groups);
 	options.param_groups = "pos_embed=1:0.25";
-	assert_int_equal(run_groups_make(&options, params, &groups, &err), BETON_OK);
+	assert_int_equal(run_groups_make(&options, params, params, &groups, &err), BETON_OK);
 	expect_group(params, &groups, "cls_token", 1, 0);
 	expect_group(params, &groups, "pos_embed", 1, 0.25);
 	run_groups_free(&groups);
@@ -209,7 +209,7 @@ static void layers_in_front_are_slower(void **state)
 	run_options options = {.model = "resnet20", .weight_decay = 0.5, .bias_lr_scale = 2, .layer_decay = 0.5};
 	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
 	dtrain_params *params = make_params(device, "resnet20");
-	assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
+	assert_int_equal(run_groups_make(&options, params, params, &groups, NULL), BETON_OK);
 	expect_group(params, &groups, "fc.weight", 1, 0.5);
 	expect_group(params, &groups, "fc.bias", 2, 0.25);
 	expect_group(params, &groups, "layer3.2.conv2.weight", 0.5, 0.5);
@@ -251,7 +251,7 @@ static void weights_of_a_language_model_decay(void **state)
 	inputs.tokens = dtrain_graph_input(graph, "tokens", DTRAIN_I64, &text);
 	assert_true(dtrain_transformer_build(graph, &model, &inputs, &outputs) >= 0);
 	dtrain_graph_destroy(&graph);
-	assert_int_equal(run_groups_make(&options, engine.params, &groups, NULL), BETON_OK);
+	assert_int_equal(run_groups_make(&options, engine.params, engine.params, &groups, NULL), BETON_OK);
 	for (int i = 0; i < dtrain_params_count(engine.params); i++) {
 		bool decays = groups.groups[groups.of[i]].weight_decay > 0;
 		counts[decays]++;

@@ -133,7 +133,8 @@ static int place(run_groups *groups, int usual, run_group group, uint8_t *out, b
 	return BETON_OK;
 }
 
-int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err)
+int run_groups_make(const run_options *options, const dtrain_params *model, const dtrain_params *params,
+		    run_groups *out, beton_error *err)
 {
 	int count = dtrain_params_count(params);
 	int32_t last = engine_last_block(params);
@@ -150,9 +151,9 @@ int run_groups_make(const run_options *options, const dtrain_params *params, run
 		run_groups_free(out);
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the groups of %d parameters", count);
 	}
-	int status = check_used("--no-decay", options->no_decay, false, params, err);
+	int status = check_used("--no-decay", options->no_decay, false, model, err);
 	if (status == BETON_OK)
-		status = check_used("--param-groups", options->param_groups, true, params, err);
+		status = check_used("--param-groups", options->param_groups, true, model, err);
 	for (int i = 0; i < count && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
 		uint8_t usual = group_of(options, param);

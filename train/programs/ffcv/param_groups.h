@@ -28,8 +28,10 @@ typedef struct run_groups {
 } run_groups;
 
 /* Applies --weight-decay, --bias-lr-scale, --no-bias-decay, --no-decay, --param-groups, --layer-decay. params are
- * declared. INVALID_ARGUMENT: a pattern that matches no parameter, or too many different groups. */
-int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err);
+ * declared. model: the whole model, if params are a stage of it; otherwise params. INVALID_ARGUMENT: a pattern that
+ * matches no parameter of the model, or too many different groups. */
+int run_groups_make(const run_options *options, const dtrain_params *model, const dtrain_params *params,
+		    run_groups *out, beton_error *err);
 void run_groups_free(run_groups *groups);
 /* Sets the numbers of an optimizer with groups->count groups. */
 int run_groups_set(const run_groups *groups, dtrain_optimizer *optimizer, beton_error *err);

@@ -189,7 +189,7 @@ static int check_params(const void *context, dtrain_params *params, beton_error 
 	run_groups groups = {0};
 	int status = run_deterministic_shards_check_buffers(options, params, err);
 	if (status == BETON_OK)
-		status = run_groups_make(options, params, &groups, err);
+		status = run_groups_make(options, params, params, &groups, err);
 	run_groups_free(&groups);
 	if (status == BETON_OK)
 		status = engine_check_recompute(&options->recomputed, params, err);

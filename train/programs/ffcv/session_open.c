@@ -100,7 +100,8 @@ static int open_optimizer(run_session *session, beton_error *err)
 	dtrain_hyper_value hypers[RUN_HYPERS_MAX];
 	int status = run_deterministic_shards_check_buffers(options, session->engine.params, err);
 	if (status == BETON_OK)
-		status = run_groups_make(options, session->engine.params, &groups, err);
+		status = run_groups_make(options, engine_whole_params(&session->engine), session->engine.params,
+					 &groups, err);
 	if (status != BETON_OK)
 		return status;
 	dtrain_optimizer_options_init(&optimizer);

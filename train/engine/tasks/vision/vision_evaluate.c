@@ -36,7 +36,9 @@ int vision_feed_run(engine_rank *engine, const beton_batch *batch, int view, bet
 		snprintf(network.inputs[VISION_IMAGE].name, sizeof(network.inputs[VISION_IMAGE].name), "%s.%d",
 			 engine->data->val.fields[VISION_IMAGE], view);
 	int status = engine_feed_network(engine, &network, batch, err);
-	return status == BETON_OK && vision_count_views(&engine->job) > 1 ? add_views(engine, view, err) : status;
+	/* The last stage of a pipeline adds the views. */
+	bool adds = vision_count_views(&engine->job) > 1 && network.more[VISION_ADDED] >= 0;
+	return status == BETON_OK && adds ? add_views(engine, view, err) : status;
 }
 
 const float *vision_logits(const engine_rank *engine, void *const *results, uint32_t index, float *room)

@@ -107,12 +107,12 @@ static int sum_patches(const engine_rank *engine, const engine_files *files, uin
 	return status == BETON_END ? BETON_OK : status;
 }
 
-static void *find_weight(const engine_rank *engine)
+static const dtrain_buffer *find_weight(const dtrain_params *params)
 {
-	for (int i = 0; i < dtrain_params_buffer_count(engine->params); i++) {
-		const dtrain_buffer *buffer = dtrain_params_buffer_at(engine->params, i);
+	for (int i = 0; i < dtrain_params_buffer_count(params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
 		if (strcmp(buffer->name, WEIGHT) == 0)
-			return buffer->data;
+			return buffer;
 	}
 	return NULL;
 }
@@ -134,7 +134,10 @@ int vision_prepare(engine_rank *engine, const engine_files *files, beton_error *
 	float filters[2 * PATCH * PATCH];
 	if (!vision_whitens(&engine->job))
 		return BETON_OK;
-	void *weight = find_weight(engine);
+	const dtrain_buffer *weight = find_weight(engine->params);
+	/* Another stage of a pipeline has it. */
+	if (!weight && find_weight(engine_whole_params(engine)))
+		return BETON_OK;
 	uint64_t samples = engine->data->train.samples, count = samples < PICTURES ? samples : PICTURES;
 	int64_t places = vision_options_of(&engine->job)->image_size - SIDE + 1;
 	if (!weight)
@@ -143,7 +146,7 @@ int vision_prepare(engine_rank *engine, const engine_files *files, beton_error *
 	if (status == BETON_OK)
 		status = vision_whiten_filters(sums, (int64_t)count * places * places, filters, err);
 	if (status == BETON_OK)
-		status =
-			engine->api->copy(engine->stream, weight, filters, sizeof(filters), DTRAIN_HOST_TO_DEVICE, err);
+		status = engine->api->copy(engine->stream, weight->data, filters, sizeof(filters),
+					   DTRAIN_HOST_TO_DEVICE, err);
 	return status == BETON_OK ? engine->api->stream_synchronize(engine->stream, err) : status;
 }
