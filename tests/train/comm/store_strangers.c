@@ -474,7 +474,9 @@ static void as_many_ranks_as_are_told(void **state)
 	dtrain_store_server *server = NULL;
 	struct fixture f = {0};
 	uint64_t limit = bt_raise_open_files();
-	int ranks = limit / 2 > 7000 ? 256 : (int)((limit / 2 - 800) / 24), most = 24 * ranks, *fds;
+	/* The server's connections of a rank (RANK_CONNECTIONS); both ends of each are in this process. */
+	enum { EACH = 64, MOST = 96 };
+	int ranks = limit / 2 > 800 + EACH * MOST ? MOST : (int)((limit / 2 - 800) / EACH), most = EACH * ranks, *fds;
 	dtrain_store *store = NULL;
 
 	(void)state;

@@ -50,6 +50,21 @@ static float *row_of(const part *p, int64_t row)
 	return floats;
 }
 
+/* The sum that softmax_sums returns is of differences to the largest logit, whose size hides a small sum. */
+static float sum_of(const float *x, int64_t count)
+{
+	double lanes[8] = {0}, sum = 0;
+	int64_t whole = count & ~INT64_C(7);
+	for (int64_t i = 0; i < whole; i += 8)
+		for (int k = 0; k < 8; k++)
+			lanes[k] += (double)x[i + k];
+	for (int64_t i = whole; i < count; i++)
+		sum += (double)x[i];
+	for (int k = 0; k < 8; k++)
+		sum += lanes[k];
+	return (float)sum;
+}
+
 static int forward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)err;
@@ -63,11 +78,11 @@ static int forward(const struct dtrain_op *op, void *const *operands, void *work
 		if (is_ignored(&p, n))
 			continue;
 		const float *logits = row_of(&p, n);
-		float most, sum, total;
-		op->device->vector->softmax_sums(logits, p.classes, &most, &sum, &total);
+		float most, sum, unused;
+		op->device->vector->softmax_sums(logits, p.classes, &most, &sum, &unused);
 		own[LOG_SUM * p.rows + n] = most + logf(sum);
 		own[CHOSEN * p.rows + n] = own_class(&p, n) >= 0 ? logits[own_class(&p, n)] : 0;
-		own[TOTAL * p.rows + n] = total + (float)p.classes * most;
+		own[TOTAL * p.rows + n] = sum_of(logits, p.classes);
 	}
 	return BETON_OK;
 }
