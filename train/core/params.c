@@ -265,12 +265,13 @@ int dtrain_params_declare_placed(dtrain_params *params, const char *name, const 
 int dtrain__params_declare_of(dtrain_params *params, const dtrain_param *param, uint64_t stages, bool repeated,
 			      beton_error *err)
 {
-	int32_t block = params->block;
+	const int32_t block = params->block, declared = params->count;
 	params->block = param->block;
 	int index = dtrain_params_declare_placed(params, param->name, &param->global_shape, &param->placement,
 						 param->init, param->fan_in, err);
 	params->block = block;
-	if (index >= 0) {
+	/* A later graph of the stage gets the parameters that the first declared: units already follow their stages. */
+	if (index >= declared) {
 		params->params[index].stages = stages;
 		params->params[index].repeated = repeated;
 	}

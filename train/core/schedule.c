@@ -116,7 +116,7 @@ void dtrain__schedule_cut(dtrain__schedule *schedule)
 	for (backward = forward; backward < graph->num_nodes && !graph->nodes[backward].is_deferred;)
 		backward++;
 	/* If nothing is trained, backward has no ops, and still the waits. */
-	schedule->phase_ends[0] = graph->has_backward ? place_behind(schedule, forward - 1) : end_of(schedule, forward);
+	schedule->phase_ends[0] = graph->has_backward ? place_behind(schedule, forward - 1) : schedule->count;
 	schedule->phase_ends[1] = end_of(schedule, backward);
 	schedule->phase_ends[2] = schedule->count;
 }

@@ -36,10 +36,10 @@ typedef struct engine_caller {
 
 /* The stages of a pipeline. */
 typedef struct engine_stages {
-	int32_t number, count;            /* this rank's stage; count 1: it has the whole model */
-	int32_t first[DTRAIN_MAX_STAGES]; /* each stage's first block, once a graph is cut */
-	bool defers_weights;              /* the schedule has the gradients of weights apart */
-	dtrain_params *outline;           /* the whole model's parameters, without memory; NULL: not cut */
+	int32_t number, count;              /* this rank's stage; count 1: it has the whole model */
+	int32_t first[DTRAIN_MAX_STAGES];   /* each stage's first block, once a graph is cut */
+	dtrain_pipeline_schedule *schedule; /* of training; NULL: one stage, or evaluation alone */
+	dtrain_params *outline;             /* the whole model's parameters, without memory; NULL: not cut */
 } engine_stages;
 
 struct engine_rank {

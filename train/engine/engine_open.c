@@ -168,6 +168,7 @@ void engine_close_parts(engine_rank *engine)
 	dtrain_stage_destroy(&engine->train.stage);
 	dtrain_stage_destroy(&engine->val.stage);
 	dtrain_params_destroy(&engine->stages.outline);
+	dtrain_pipeline_schedule_destroy(&engine->stages.schedule);
 	dtrain_program_destroy(&engine->train.program);
 	dtrain_program_destroy(&engine->val.program);
 	dtrain_sync_destroy(&engine->sync);

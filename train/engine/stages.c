@@ -14,14 +14,14 @@ static bool divides_weights(const dtrain_pipeline_schedule *schedule)
 	return false;
 }
 
-static int make_schedule(const engine_stages *stages, const char *name, int runs, dtrain_pipeline_schedule **out,
-			 beton_error *err)
+static int make_schedule(const engine_stages *stages, const char *name, int micro_batches,
+			 dtrain_pipeline_schedule **out, beton_error *err)
 {
 	dtrain_pipeline_options options;
 	dtrain_pipeline_options_init(&options);
 	options.schedule = name;
 	options.ranks = stages->count;
-	options.micro_batches = runs;
+	options.micro_batches = micro_batches;
 	*out = NULL;
 	int status = dtrain_pipeline_schedule_create(&options, out, err);
 	if (status == BETON_OK)
@@ -34,20 +34,15 @@ static int make_schedule(const engine_stages *stages, const char *name, int runs
 int engine_stages_open(engine_rank *engine, const dtrain_mesh *mesh, beton_error *err)
 {
 	engine_stages *stages = &engine->stages;
-	dtrain_pipeline_schedule *schedule;
 	const dtrain_group *line = mesh ? dtrain_mesh_group(mesh, "pipeline") : NULL;
 	*stages = (engine_stages){.count = line ? dtrain_group_size(line) : 1,
 				  .number = line ? dtrain_group_rank(line) : 0};
 	if (stages->count == 1 || engine->job.evaluates)
 		return BETON_OK;
-	int status = make_schedule(stages, engine->job.schedule, engine->job.micro_batches, &schedule, err);
-	if (status != BETON_OK) {
-		bt_prefix(err, "--schedule");
-		return status;
-	}
-	stages->defers_weights = divides_weights(schedule);
-	dtrain_pipeline_schedule_destroy(&schedule);
-	return BETON_OK;
+	int status = make_schedule(stages, engine->job.schedule, engine->job.micro_batches, &stages->schedule, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "--pipeline-schedule");
+	return status;
 }
 
 /* Evaluation has the borders of training. */
@@ -100,24 +95,26 @@ int engine_stages_cut(engine_rank *engine, dtrain_graph **graph, dtrain_params *
 	if (trains)
 		dtrain_stage_backward(network->stage, loss);
 	*graph = dtrain_stage_take_graph(network->stage);
-	if (trains && stages->defers_weights)
+	if (trains && divides_weights(stages->schedule))
 		dtrain_graph_defer_weights(*graph);
 	return BETON_OK;
 }
 
-int engine_stages_connect(engine_rank *engine, dtrain_mesh *mesh, engine_network *network, int runs, beton_error *err)
+int engine_stages_connect(engine_rank *engine, dtrain_mesh *mesh, engine_network *network, int micro_batches,
+			  beton_error *err)
 {
 	const engine_stages *stages = &engine->stages;
-	dtrain_pipeline_schedule *schedule;
+	dtrain_pipeline_schedule *of_evaluation = NULL;
 	if (!network->stage)
 		return BETON_OK;
 	const dtrain_pipeline_stage own = {
 		.number = stages->number, .stage = network->stage, .program = network->program};
 	bool trains = network == &engine->train;
-	int status = make_schedule(stages, trains ? engine->job.schedule : "gpipe", runs, &schedule, err);
+	int status = trains ? BETON_OK : make_schedule(stages, "gpipe", micro_batches, &of_evaluation, err);
 	if (status == BETON_OK)
-		status = dtrain_pipeline_create(mesh, schedule, &own, 1, &network->pipeline, err);
-	dtrain_pipeline_schedule_destroy(&schedule);
+		status = dtrain_pipeline_create(mesh, trains ? stages->schedule : of_evaluation, &own, 1,
+						&network->pipeline, err);
+	dtrain_pipeline_schedule_destroy(&of_evaluation);
 	return status;
 }
 

@@ -18,7 +18,8 @@ int engine_stages_cut(engine_rank *engine, dtrain_graph **graph, dtrain_params *
 		      engine_network *network, beton_error *err);
 
 /* Collective: connects a compiled network with the other stages. It does nothing for a whole model. */
-int engine_stages_connect(engine_rank *engine, dtrain_mesh *mesh, engine_network *network, int runs, beton_error *err);
+int engine_stages_connect(engine_rank *engine, dtrain_mesh *mesh, engine_network *network, int micro_batches,
+			  beton_error *err);
 /* Before the mesh is destroyed. */
 void engine_stages_disconnect(engine_rank *engine);
 

@@ -6,11 +6,6 @@
 
 #include "common/error.h"
 
-int32_t engine_last_block(const dtrain_params *params)
-{
-	return dtrain_params_last_block(params);
-}
-
 bool engine_is_outer(const dtrain_param *param, int32_t last_block)
 {
 	return param->block == 0 || param->block == last_block;
@@ -20,7 +15,7 @@ int engine_update_scratch(const engine_rank *engine, size_t *out, beton_error *e
 {
 	dtrain_optimizer_options options;
 	int count = dtrain_params_count(engine->params);
-	int32_t last = engine_last_block(engine->params);
+	int32_t last = dtrain_params_last_block(engine->params);
 	*out = 0;
 	if (!engine->job.optimizer || engine->job.evaluates)
 		return BETON_OK;

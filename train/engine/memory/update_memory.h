@@ -6,9 +6,8 @@
 
 #include "engine/engine.h"
 
-/* The number of the last block: see dtrain_param. */
-int32_t engine_last_block(const dtrain_params *params);
-/* Whether it comes before the first block or after the last; `muon` leaves such parameters to AdamW. */
+/* Whether it comes before the first block or after the last (dtrain_params_last_block); `muon` leaves such parameters
+ * to AdamW. */
 bool engine_is_outer(const dtrain_param *param, int32_t last_block);
 
 /* Bytes of scratch memory for updates by the job's optimizer, on the device of its states; 0 without an optimizer. The

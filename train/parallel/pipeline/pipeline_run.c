@@ -291,12 +291,17 @@ static int sum_shared(dtrain_pipeline *pipeline, dtrain_stream *stream, beton_er
 	return status;
 }
 
-static int run(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_t micro_batch, bool computes, beton_error *err)
+static int check_next(const dtrain_pipeline *pipeline, int32_t micro_batch, beton_error *err)
 {
 	const bool failed = !dtrain__mesh_get_lane(pipeline->mesh, DTRAIN__LANE_FORWARD);
 	if (failed || micro_batch != pipeline->next)
 		return bt_fail(err, BETON_STATE, "pipeline: micro-batch %d %s", micro_batch,
 			       failed ? "after a failure" : "is not the next one");
+	return BETON_OK;
+}
+
+static int run(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_t micro_batch, bool computes, beton_error *err)
+{
 	int status = BETON_OK;
 	for (; pipeline->at < pipeline->num_actions && status == BETON_OK; pipeline->at++) {
 		const dtrain_action *action = &pipeline->actions[pipeline->at];
@@ -323,7 +328,10 @@ int dtrain_pipeline_run(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_
 {
 	if (BT_MISSING(err, pipeline, stream))
 		return BETON_INVALID_ARGUMENT;
-	int status = run(pipeline, stream, micro_batch, true, err);
+	int status = check_next(pipeline, micro_batch, err);
+	if (status != BETON_OK)
+		return status;
+	status = run(pipeline, stream, micro_batch, true, err);
 	if (status != BETON_OK && pipeline->trains)
 		give_up(pipeline);
 	return status;
@@ -336,7 +344,8 @@ int dtrain_pipeline_run_messages(dtrain_pipeline *pipeline, dtrain_stream *strea
 		return BETON_INVALID_ARGUMENT;
 	if (pipeline->trains)
 		return bt_fail(err, BETON_STATE, "pipeline: messages without actions, and it trains");
-	return run(pipeline, stream, micro_batch, false, err);
+	int status = check_next(pipeline, micro_batch, err);
+	return status == BETON_OK ? run(pipeline, stream, micro_batch, false, err) : status;
 }
 
 dtrain_instance *dtrain_pipeline_instance(const dtrain_pipeline *pipeline, int32_t number, int32_t micro_batch)

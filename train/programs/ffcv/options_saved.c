@@ -12,9 +12,9 @@
 
 #include "common/system.h"
 #include "engine/pretrained/weight_source.h"
+#include "options/axes.h"
 #include "options/deterministic_shards.h"
 #include "options/options_table.h"
-#include "options/axes.h"
 #include "options/strategy.h"
 #include "options/tasks.h"
 #include "position.h"

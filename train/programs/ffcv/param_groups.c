@@ -137,7 +137,7 @@ int run_groups_make(const run_options *options, const dtrain_params *model, cons
 		    run_groups *out, beton_error *err)
 {
 	int count = dtrain_params_count(params);
-	int32_t last = engine_last_block(params);
+	int32_t last = dtrain_params_last_block(params);
 	/* A step's decay is weight decay times rate: the division cancels the biases' larger rate. */
 	double decay = options->no_bias_decay ? 0 : options->weight_decay / options->bias_lr_scale;
 	*out = (run_groups){.groups = {[RUN_GROUP_WEIGHTS] = {1, options->weight_decay},
