@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two ranks run a pipeline of two stages through its public functions: gradients are a whole model's, step after step,
- * and a micro-batch out of its order is refused without harm to the step.
+ * and a micro-batch out of its order is refused without harm to the step. The times of the actions are in the order of
+ * the schedule, and no stage is ready before the other one has made its messages.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,6 +110,57 @@ static void run_step(dtrain_pipeline *pipeline, const model *own, int number, in
 	}
 }
 
+/* ---- times ---- */
+
+/* Nanoseconds of the host's clock, which both ranks have. */
+typedef struct action_times {
+	dtrain_action action;
+	double ready, end;
+} action_times;
+
+enum { MOST_ACTIONS = 32 };
+
+static int read_times(const dtrain_pipeline *pipeline, action_times *out)
+{
+	dtrain_pipeline_time times[MOST_ACTIONS];
+	uint64_t began;
+	int32_t count = dtrain_pipeline_actions(pipeline);
+	REQUIRE(count <= MOST_ACTIONS);
+	MUST(dtrain_pipeline_get_times(pipeline, times, &began, &err));
+	for (int32_t i = 0; i < count; i++) {
+		REQUIRE(times[i].begin_ms <= times[i].ready_ms && times[i].ready_ms <= times[i].end_ms);
+		REQUIRE(times[i].begin_ms >= (i ? times[i - 1].end_ms : 0));
+		out[i] = (action_times){.action = times[i].action,
+					.ready = (double)began + 1e6 * times[i].ready_ms,
+					.end = (double)began + 1e6 * times[i].end_ms};
+	}
+	return count;
+}
+
+static const action_times *find_action(const action_times *times, dtrain_action action)
+{
+	int i = 0;
+	while (times[i].action.kind != action.kind || times[i].action.stage != action.stage ||
+	       times[i].action.micro_batch != action.micro_batch)
+		REQUIRE(++i < 2 * MOST_ACTIONS);
+	return &times[i];
+}
+
+static void expect_order_of_times(struct rank *r, const dtrain_pipeline *pipeline)
+{
+	action_times mine[MOST_ACTIONS] = {0}, all[2 * MOST_ACTIONS];
+	dtrain_work *work = NULL;
+	REQUIRE(read_times(pipeline, mine) > 0);
+	MUST(dtrain_all_gather(r->group, all, mine, (int64_t)sizeof(mine), DTRAIN_U8, NULL, &work, &err));
+	MUST(dtrain_work_wait(&work, &err));
+	for (int32_t m = 0; m < MICRO_BATCHES; m++) {
+		REQUIRE(find_action(all, (dtrain_action){DTRAIN_ACTION_FORWARD, 0, m})->end <=
+			find_action(all, (dtrain_action){DTRAIN_ACTION_FORWARD, 1, m})->ready);
+		REQUIRE(find_action(all, (dtrain_action){DTRAIN_ACTION_BACKWARD, 1, m})->end <=
+			find_action(all, (dtrain_action){DTRAIN_ACTION_BACKWARD, 0, m})->ready);
+	}
+}
+
 static int rank_main(struct rank *r)
 {
 	dtrain_device *device;
@@ -131,12 +183,15 @@ static int rank_main(struct rank *r)
 	MUST(dtrain_pipeline_create(mesh, schedule, &(dtrain_pipeline_stage){r->rank, own.stage, own.program}, 1,
 				    &pipeline, &err));
 	dtrain_pipeline_schedule_destroy(&schedule);
+	MUST(dtrain_pipeline_record_times(pipeline, &err));
+	REQUIRE(dtrain_pipeline_get_times(pipeline, &(dtrain_pipeline_time){0}, &(uint64_t){0}, &err) == BETON_STATE);
 	for (int step = 0; step < 2; step++) {
 		run_step(pipeline, &own, r->rank, step, stream);
 		fill_rows(dtrain_program_data(whole.program, whole.x), step, MICRO_BATCHES - 1);
 		MUST(dtrain_program_run(whole.program, stream, 0, 1, &err));
 		MUST(dtrain_device_get_api(device)->stream_synchronize(stream, &err));
 		expect_gradients(&own, &whole);
+		expect_order_of_times(r, pipeline);
 	}
 	dtrain_pipeline_destroy(&pipeline);
 	close_model(&own);

@@ -55,6 +55,28 @@ BETON_API int dtrain_pipeline_run(dtrain_pipeline *pipeline, dtrain_stream *stre
 BETON_API int dtrain_pipeline_run_messages(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_t micro_batch,
 					   beton_error *err);
 
+/* When an action of this rank ran, in milliseconds from the beginning of its first action. Messages: when they were
+ * issued. */
+typedef struct dtrain_pipeline_time {
+	dtrain_action action;
+	double begin_ms; /* the rank reached the action */
+	double ready_ms; /* messages had come: until then the rank waited for other stages */
+	double end_ms;
+} dtrain_pipeline_time;
+
+/* Records the times of each step with backward from now on. A step then waits for the stream before its first action.
+ * Errors: NO_MEMORY, errors of the device. */
+BETON_API int dtrain_pipeline_record_times(dtrain_pipeline *pipeline, beton_error *err);
+
+/* The number of this rank's actions in a step, sends and receives included. */
+BETON_API int32_t dtrain_pipeline_actions(const dtrain_pipeline *pipeline);
+
+/* The times of the last step, which the stream has completed, in the order of actions. out: dtrain_pipeline_actions
+ * elements. *began_ns: the host's monotonic clock when the first action began. Errors: STATE (no such step), errors of
+ * the device. */
+BETON_API int dtrain_pipeline_get_times(const dtrain_pipeline *pipeline, dtrain_pipeline_time *out, uint64_t *began_ns,
+					beton_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -74,7 +74,16 @@ struct dtrain_pipeline {
 	pipeline_sharing *sharings;
 	int32_t num_sharings;
 	dtrain_event *complete;
+	dtrain_event **times; /* of each action: its moments; NULL: they are not recorded */
+	uint64_t began_ns;    /* when the first action of the last step began; 0: none has */
 };
+
+/* Moments of an action: the rank has reached it; the messages that it needs are there; it is complete. */
+typedef enum pipeline_moment { PIPELINE_BEGAN, PIPELINE_READY, PIPELINE_ENDED } pipeline_moment;
+
+/* Notes the time at which the stream reaches this moment of the next action, if times are recorded. */
+int dtrain__pipeline_mark(dtrain_pipeline *pipeline, pipeline_moment moment, dtrain_stream *stream, beton_error *err);
+void dtrain__pipeline_forget_times(dtrain_pipeline *pipeline);
 
 /* The group of ranks that have parameters of these stages; NULL: one rank alone. */
 dtrain_group *dtrain__pipeline_sharers(const dtrain_pipeline *pipeline, uint64_t stages);

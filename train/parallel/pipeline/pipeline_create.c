@@ -398,6 +398,7 @@ void dtrain_pipeline_destroy(dtrain_pipeline **out)
 		return;
 	dtrain_pipeline *pipeline = *out;
 	dtrain__pipeline_drain(pipeline);
+	dtrain__pipeline_forget_times(pipeline);
 	for (int32_t i = 0; i < pipeline->num_sharings; i++)
 		dtrain_group_destroy(&pipeline->sharings[i].group);
 	free(pipeline->sharings);

@@ -191,6 +191,8 @@ static int forward(dtrain_pipeline *pipeline, pipeline_stage *stage, int32_t mic
 		status = before ? copy_from(pipeline, before, PIPELINE_VALUES_OUT, stage, PIPELINE_VALUES_IN,
 					    micro_batch, stream, err)
 				: wait_for(stage, PIPELINE_VALUES_IN, micro_batch, stream, err);
+	if (status == BETON_OK)
+		status = dtrain__pipeline_mark(pipeline, PIPELINE_READY, stream, err);
 	return status == BETON_OK && computes ? run_phases(pipeline, stage, DTRAIN_FORWARD, micro_batch, stream, err)
 					      : status;
 }
@@ -204,6 +206,8 @@ static int backward(dtrain_pipeline *pipeline, pipeline_stage *stage, unsigned p
 		status = after ? copy_from(pipeline, after, PIPELINE_GRADS_OUT, stage, PIPELINE_GRADS_IN, micro_batch,
 					   stream, err)
 			       : wait_for(stage, PIPELINE_GRADS_IN, micro_batch, stream, err);
+	if (status == BETON_OK)
+		status = dtrain__pipeline_mark(pipeline, PIPELINE_READY, stream, err);
 	return status == BETON_OK ? run_phases(pipeline, stage, phases, micro_batch, stream, err) : status;
 }
 
@@ -309,7 +313,11 @@ static int run(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_t micro_b
 			break;
 		if (is_of_backward(action->kind) && !pipeline->trains)
 			continue;
-		status = run_action(pipeline, action, computes, stream, err);
+		status = dtrain__pipeline_mark(pipeline, PIPELINE_BEGAN, stream, err);
+		if (status == BETON_OK)
+			status = run_action(pipeline, action, computes, stream, err);
+		if (status == BETON_OK)
+			status = dtrain__pipeline_mark(pipeline, PIPELINE_ENDED, stream, err);
 		if (status != BETON_OK)
 			bt_prefix(err, "stage %d, %s of micro-batch %d", action->stage, names[action->kind],
 				  action->micro_batch);
