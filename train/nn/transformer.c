@@ -16,7 +16,18 @@
 		.head_size = (columns) / (head_count), .inner = 4 * (columns), .epsilon = 1e-5, .deviation = 0.02, \
 		.tied = true, rest                                                                                 \
 	}
+#define OF_OPENAI_3 .vocabulary = 50257, .positions = 2048, .activation = DTRAIN_ACTIVATION_GELU_TANH, .bias = true
 #define OF_OPENAI .vocabulary = 50257, .positions = 1024, .activation = DTRAIN_ACTIVATION_GELU_TANH, .bias = true
+
+/* Llama 2. */
+#define LLAMA(layer_count, head_count, kv_head_count, columns, inner_columns)                                    \
+	{                                                                                                        \
+		.struct_size = sizeof(dtrain_transformer), .type = DTRAIN_TRANSFORMER_LLAMA, .width = (columns), \
+		.layers = (layer_count), .heads = (head_count), .kv_heads = (kv_head_count),                     \
+		.head_size = (columns) / (head_count), .inner = (inner_columns), .vocabulary = 32000,            \
+		.positions = 4096, .activation = DTRAIN_ACTIVATION_SILU, .epsilon = 1e-5, .theta = 10000,        \
+		.deviation = 0.02                                                                                \
+	}
 
 #define BERT(layer_count, head_count, columns)                                                                        \
 	{                                                                                                             \
@@ -27,13 +38,13 @@
 		.deviation = 0.02                                                                                     \
 	}
 
-#define VIT(patch, layer_count, head_count, columns, is_plain)                                                         \
-	{                                                                                                              \
-		.struct_size = sizeof(dtrain_transformer), .type = DTRAIN_TRANSFORMER_VIT, .width = (columns),         \
-		.layers = (layer_count), .heads = (head_count), .kv_heads = (head_count),                              \
-		.head_size = (columns) / (head_count), .inner = 4 * (columns), .image_size = (patch) == 16 ? 224 : 32, \
-		.patch_size = (patch), .activation = DTRAIN_ACTIVATION_GELU, .bias = true, .plain = is_plain,          \
-		.epsilon = 1e-6, .deviation = 0.02                                                                     \
+#define VIT(patch, layer_count, head_count, columns, is_plain)                                                        \
+	{                                                                                                             \
+		.struct_size = sizeof(dtrain_transformer), .type = DTRAIN_TRANSFORMER_VIT, .width = (columns),        \
+		.layers = (layer_count), .heads = (head_count), .kv_heads = (head_count),                             \
+		.head_size = (columns) / (head_count), .inner = 4 * (columns), .image_size = (patch) == 4 ? 32 : 224, \
+		.patch_size = (patch), .activation = DTRAIN_ACTIVATION_GELU, .bias = true, .plain = is_plain,         \
+		.epsilon = 1e-6, .deviation = 0.02                                                                    \
 	}
 
 /* Models of tokens, then models of pictures. */
@@ -47,10 +58,17 @@ static const struct {
 	{"gpt2-xl", GPT2(48, 25, 1600, OF_OPENAI)},
 	{"gpt2-baby", GPT2(6, 6, 384, .vocabulary = 65, .positions = 256, .activation = DTRAIN_ACTIVATION_GELU,
 			   .embedding_dropout = 0.2, .dropout = 0.2, .attention_dropout = 0.2)},
+	{"gpt3-175b", GPT2(96, 96, 12288, OF_OPENAI_3)},
+	{"llama-7b", LLAMA(32, 32, 32, 4096, 11008)},
+	{"llama-13b", LLAMA(40, 40, 40, 5120, 13824)},
+	{"llama-70b", LLAMA(80, 64, 8, 8192, 28672)},
 	{"bert-tiny", BERT(2, 2, 128)},
 	{"bert-base", BERT(12, 12, 768)},
+	{"bert-large", BERT(24, 16, 1024)},
 	{"vit-s16", VIT(16, 12, 6, 384, false)},
 	{"vit-b16", VIT(16, 12, 12, 768, false)},
+	{"vit-l16", VIT(16, 24, 16, 1024, false)},
+	{"vit-h14", VIT(14, 32, 16, 1280, false)},
 	{"vit-ti4", VIT(4, 12, 3, 192, false)},
 	{"vit-mini4", VIT(4, 6, 3, 96, false)},
 	{"vit-s16-plain", VIT(16, 12, 6, 384, true)},
@@ -93,7 +111,7 @@ int dtrain_transformer_find(const char *name, dtrain_transformer *out, beton_err
 {
 	if (BT_MISSING(err, name, out))
 		return BETON_INVALID_ARGUMENT;
-	char names[256] = "";
+	char names[400] = "";
 	if (dtrain__is_config_path(name))
 		return dtrain_transformer_read(name, out, err);
 	for (int i = 0; i < KNOWN_COUNT; i++) {

@@ -88,9 +88,18 @@ static void counts_are_those_of_hugging_face(void **state)
 	static const struct {
 		const char *name;
 		int64_t count;
-	} cases[] = {{"gpt2", 124439808},     {"gpt2-medium", 354823168}, {"gpt2-large", 774030080},
-		     {"gpt2-xl", 1557611200}, {"gpt2-baby", 10745088},    {"bert-tiny", 4416698},
-		     {"bert-base", 109514298}};
+	} cases[] = {{"gpt2", 124439808},
+		     {"gpt2-medium", 354823168},
+		     {"gpt2-large", 774030080},
+		     {"gpt2-xl", 1557611200},
+		     {"gpt2-baby", 10745088},
+		     {"gpt3-175b", 96 * (12 * 12288ll * 12288 + 13 * 12288) + (50257 + 2048 + 2) * 12288ll},
+		     {"llama-7b", 6738415616},
+		     {"llama-13b", 13015864320},
+		     {"llama-70b", 68976648192},
+		     {"bert-tiny", 4416698},
+		     {"bert-base", 109514298},
+		     {"bert-large", 335174458}};
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		dtrain_transformer description;
@@ -359,6 +368,8 @@ static void counts_are_those_of_timm(void **state)
 		int64_t side, classes, count;
 	} cases[] = {{"vit-s16", 224, 1000, 22050664},
 		     {"vit-b16", 224, 1000, 86567656},
+		     {"vit-l16", 224, 1000, 304326632},
+		     {"vit-h14", 224, 1000, 632045800},
 		     {"vit-s16-plain", 224, 1000, 22050664 - 198 * 384},
 		     {"vit-b16-plain", 224, 1000, 86567656 - 198 * 768},
 		     {"vit-ti4", 32, 10, 5362762},

@@ -6,11 +6,11 @@
  * Parameters have the names and shapes of torchvision (the last five), of FFCV's example (resnet9) and of airbench94's
  * own program.
  *
- * Vision transformers, with timm's names: vit-s16 and vit-b16 (patches of 16 pixels), vit-ti4 (width 192, 12 layers, 3
- * heads) and vit-mini4 (width 96, 6 layers, 3 heads) with patches of 4 pixels for small pictures. Each of them followed
- * by "-plain" is the kind of dtrain_transformer.plain. A name with a slash or one that ends in ".json" is that of a
- * description (<dtrain/transformer.h>) with model_type vit; one with dropout needs dtrain_vit_build to be trained.
- * Positions are for the pictures' size.
+ * Vision transformers, with timm's names: vit-s16, vit-b16 and vit-l16 (patches of 16 pixels), vit-h14 (14), vit-ti4
+ * (width 192, 12 layers, 3 heads) and vit-mini4 (width 96, 6 layers, 3 heads) with patches of 4 pixels for small
+ * pictures. vit-s16, vit-b16, vit-ti4 and vit-mini4 followed by "-plain" are the kind of dtrain_transformer.plain. A
+ * name with a slash or one that ends in ".json" is that of a description (<dtrain/transformer.h>) with model_type vit;
+ * one with dropout needs dtrain_vit_build to be trained. Positions are for the pictures' size.
  */
 #ifndef DTRAIN_MODEL_H
 #define DTRAIN_MODEL_H

@@ -92,8 +92,9 @@ BETON_API int dtrain_transformer_text(const char *name, char **out, beton_error 
 
 /* The names of the models of tokens that come with the library: gpt2, gpt2-medium, gpt2-large, gpt2-xl (Hugging Face's,
  * without dropout) and gpt2-baby (nanoGPT's for characters: 6 layers, 6 heads, width 384, context 256, a vocabulary of
- * 65, GELU with erf, no biases, dropout 0.2 everywhere), bert-tiny (2 layers, width 128) and bert-base (Google's, with
- * 30,522 uncased tokens, without dropout). NULL past the end. */
+ * 65, GELU with erf, no biases, dropout 0.2 everywhere), gpt3-175b (96 layers, width 12288, context 2048), llama-7b,
+ * llama-13b and llama-70b (Llama 2), bert-tiny (2 layers, width 128), bert-base and bert-large (Google's, with 30,522
+ * uncased tokens, without dropout). NULL past the end. */
 BETON_API const char *dtrain_transformer_name(int index);
 
 /* The description of that name, also that of a ViT (<dtrain/model.h>), or of that file: see
