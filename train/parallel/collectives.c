@@ -17,7 +17,13 @@
 static int issue(void *context, const dtrain__run *run, beton_error *err)
 {
 	sync_exchange *exchange = context;
-	if (!exchange->operation.sync->started || dtrain_group_size(exchange->group) == 1)
+	if (!exchange->group || dtrain_group_size(exchange->group) == 1)
+		return BETON_OK;
+	/* A rank's part of the model gives other results; its own batch norm is one. */
+	if (!exchange->operation.sync->started && exchange->within_model)
+		return bt_fail(err, BETON_STATE, "%s: a program of a divided model runs before the sync is started",
+			       exchange->operation.label);
+	if (!exchange->operation.sync->started)
 		return BETON_OK;
 	char *memory = dtrain__address(run->instance, run->instance->program->places[exchange->tensor]);
 	bool gathers = exchange->kind == SYNC_ALL_GATHER;
@@ -83,6 +89,7 @@ static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule
 	exchange->kind = gathers ? SYNC_ALL_GATHER : SYNC_ALLREDUCE;
 	exchange->group = sync->mesh ? dtrain__mesh_line(sync->mesh, node->attrs.collective.axes) : NULL;
 	exchange->ranks = ranks_along(&graph->params->lines, node->attrs.collective.axes);
+	exchange->within_model = node->attrs.collective.axes != graph->params->lines.data_axes;
 	exchange->tensor = node->outputs[0];
 	exchange->count = dtrain_shape_count(&tensor->shape) / (gathers ? tensor->shape.dim[0] : 1);
 	exchange->dtype = tensor->dtype;

@@ -120,12 +120,12 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
  * parameters. The ranks' exchanged data (gradients; with shards the values, copies, and the programs' memory for units)
  * is memory of the group (dtrain_group_memory_create), which dtrain_sync_start registers.
  *
- * With several ranks, a program with backward runs only while the sync is started (STATE). The last micro-batch of each
- * step sums gradients and step metrics over the ranks, for all work that is put on the stream afterwards; the sums are
- * the same on every rank bit for bit. Earlier ones send nothing but batch norm's statistics. With the option
- * accumulates, the gradients and step metrics of all micro-batches of a step are summed, in extra memory as large as
- * the gradients; as with PyTorch's no_sync, the sum of k micro-batches requires a learning rate k times smaller, or a
- * grad_divisor k times larger. Every rank must run the same micro-batches.
+ * With several ranks, a program with backward, or of a model that ranks divide, runs only while the sync is started
+ * (STATE). The last micro-batch of each step sums gradients and step metrics over the ranks, for all work that is put
+ * on the stream afterwards; the sums are the same on every rank bit for bit. Earlier ones send nothing but batch norm's
+ * statistics. With the option accumulates, the gradients and step metrics of all micro-batches of a step are summed, in
+ * extra memory as large as the gradients; as with PyTorch's no_sync, the sum of k micro-batches requires a learning
+ * rate k times smaller, or a grad_divisor k times larger. Every rank must run the same micro-batches.
  *
  * PyTorch's DistributedDataParallel divides here; NCCL has its fastest algorithms (NVLS, symmetric memory) for sums and
  * not for means, so the optimizer divides instead. If the number of ranks is a power of two, the weights are the same

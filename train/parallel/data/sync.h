@@ -170,6 +170,7 @@ typedef struct sync_exchange {
 	sync_collective kind;
 	dtrain_group *group; /* NULL: the sync has no mesh */
 	int32_t ranks;
+	bool within_model; /* not of the data ranks */
 	dtrain_tensor tensor;
 	int64_t count; /* elements of a rank: of its row, or of the tensor */
 	dtrain_dtype dtype;

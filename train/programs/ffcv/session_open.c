@@ -587,8 +587,8 @@ int run_session_open(run_session *session, const struct rank_env *env, rank_meet
 		status = run_session_wait_for_ranks(session, err);
 	if (status == BETON_OK)
 		status = compare_options(session, err);
-	if (status == BETON_OK && !options->evaluate)
-		status = share_start(session, err);
+	if (status == BETON_OK)
+		status = options->evaluate ? dtrain_sync_start(session->engine.sync, err) : share_start(session, err);
 	if (status == BETON_OK)
 		status = run_saving_open(session, err);
 	bool async = run_strategy_is_async(options);
