@@ -43,6 +43,9 @@ BETON_API void dtrain_pipeline_destroy(dtrain_pipeline **pipeline);
 BETON_API dtrain_instance *dtrain_pipeline_instance(const dtrain_pipeline *pipeline, int32_t stage,
 						    int32_t micro_batch);
 
+/* Instances of this rank's stages, which is the most micro-batches that it keeps at a time, counted in each stage. */
+BETON_API int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline);
+
 /* Runs this rank's actions until one reads the inputs of the next micro-batch; with the last micro-batch all that are
  * left, and adds up the gradients of parameters that several stages have. Micro-batches come in their order. Errors: of
  * programs and groups, with stage and action; STATE (another micro-batch). After an error of an action all messages are

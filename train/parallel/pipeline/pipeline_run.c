@@ -363,3 +363,11 @@ dtrain_instance *dtrain_pipeline_instance(const dtrain_pipeline *pipeline, int32
 		       ? stage->instances[stage->of_instances.of[micro_batch]]
 		       : NULL;
 }
+
+int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline)
+{
+	int32_t live = 0;
+	for (int32_t i = 0; pipeline && i < pipeline->num_stages; i++)
+		live += pipeline->stages[i].of_instances.count;
+	return live;
+}

@@ -22,9 +22,10 @@ static inline int bench_failure(int status)
 /* dtrain-bench step; argv[0] is "step". */
 int bench_step(int argc, char **argv);
 
-/* dtrain-bench comm and link. argv[-1] is the program's name. */
+/* dtrain-bench comm, link and pipeline. argv[-1] is the program's name. */
 int bench_comm(int argc, char **argv);
 int bench_link(int argc, char **argv);
+int bench_pipeline(int argc, char **argv);
 
 /* Seconds of one bare oneDNN convolution, best of `repeats`, with each tensor in the layout that oneDNN prefers. kind:
  * DTRAIN_OP_CONV2D or one of its backward kinds. bf16: computes in BF16, not F32; BETON_UNSUPPORTED if oneDNN has no

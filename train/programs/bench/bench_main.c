@@ -14,6 +14,7 @@ static const struct {
 } commands[] = {
 	{"comm", "operations of a group of ranks over a range of sizes", bench_comm},
 	{"link", "links between host and devices, and what is set up badly for groups", bench_link},
+	{"pipeline", "the idle time of pipeline schedules, beside the formulas", bench_pipeline},
 	{"step", "a training step beside oneDNN's own convolutions", bench_step},
 };
 
