@@ -168,6 +168,8 @@ int64_t dtrain__placement_room(const dtrain_param *param);
 const char *dtrain__axis_name(dtrain_axis axis);
 /* Whether ranks that differ along the axis have different samples. */
 bool dtrain__axis_is_of_data(dtrain_axis axis);
+/* Whether they add up their gradients: along the data axes, and along "context". */
+bool dtrain__axis_adds_up(dtrain_axis axis);
 /* DTRAIN_AXES: no axis has this name. */
 dtrain_axis dtrain__axis_find(const char *name);
 bool dtrain__placement_equal(const dtrain_placement *a, const dtrain_placement *b);

@@ -11,11 +11,12 @@
 static const struct {
 	const char *name;
 	bool of_data; /* ranks that differ along it have different samples */
-} axes[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = {"pipeline", false},
-		       [DTRAIN_AXIS_REPLICATE] = {"replicate", true},
-		       [DTRAIN_AXIS_SHARD] = {"shard", true},
-		       [DTRAIN_AXIS_CONTEXT] = {"context", false},
-		       [DTRAIN_AXIS_TENSOR] = {"tensor", false}};
+	bool adds_up; /* they have different tokens of the same parameters, and add up their gradients */
+} axes[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = {"pipeline", false, false},
+		       [DTRAIN_AXIS_REPLICATE] = {"replicate", true, true},
+		       [DTRAIN_AXIS_SHARD] = {"shard", true, true},
+		       [DTRAIN_AXIS_CONTEXT] = {"context", false, true},
+		       [DTRAIN_AXIS_TENSOR] = {"tensor", false, false}};
 
 const char *dtrain__axis_name(dtrain_axis axis)
 {
@@ -25,6 +26,11 @@ const char *dtrain__axis_name(dtrain_axis axis)
 bool dtrain__axis_is_of_data(dtrain_axis axis)
 {
 	return axes[axis].of_data;
+}
+
+bool dtrain__axis_adds_up(dtrain_axis axis)
+{
+	return axes[axis].adds_up;
 }
 
 dtrain_axis dtrain__axis_find(const char *name)

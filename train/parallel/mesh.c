@@ -19,8 +19,22 @@ typedef struct mesh_line {
 	dtrain_group *group;
 } mesh_line;
 
-/* Each axis, the data axes, the model axes. */
-enum { MESH_LINES = DTRAIN_MESH_MAX_AXES + 2 };
+/* The sets of axes that have a group besides each axis alone. */
+typedef bool axis_set(dtrain_axis axis);
+
+static bool is_model(dtrain_axis axis)
+{
+	return !dtrain__axis_is_of_data(axis);
+}
+
+static bool has_replicas(dtrain_axis axis)
+{
+	return dtrain__axis_adds_up(axis) && axis != DTRAIN_AXIS_SHARD;
+}
+
+static axis_set *const sets[] = {dtrain__axis_is_of_data, is_model, dtrain__axis_adds_up, has_replicas};
+
+enum { SETS = sizeof(sets) / sizeof(sets[0]), MESH_LINES = DTRAIN_MESH_MAX_AXES + SETS };
 
 struct dtrain_mesh {
 	dtrain_group *world;
@@ -69,11 +83,11 @@ static uint32_t bit_of(const mesh_axis *axis)
 	return axis->size > 1 ? 1u << axis->axis : 0;
 }
 
-static uint32_t axes_of(const dtrain_mesh *mesh, bool data)
+static uint32_t axes_of(const dtrain_mesh *mesh, axis_set *set)
 {
 	uint32_t axes = 0;
 	for (int i = 0; i < mesh->count; i++)
-		axes |= dtrain__axis_is_of_data(mesh->axes[i].axis) == data ? bit_of(&mesh->axes[i]) : 0;
+		axes |= set(mesh->axes[i].axis) ? bit_of(&mesh->axes[i]) : 0;
 	return axes;
 }
 
@@ -102,9 +116,9 @@ static int open_lines(dtrain_mesh *mesh, beton_error *err)
 	int status = BETON_OK;
 	for (int i = 0; i < mesh->count && status == BETON_OK; i++)
 		status = open_line(mesh, bit_of(&mesh->axes[i]), err);
-	if (status == BETON_OK)
-		status = open_line(mesh, axes_of(mesh, true), err);
-	return status == BETON_OK ? open_line(mesh, axes_of(mesh, false), err) : status;
+	for (int i = 0; i < SETS && status == BETON_OK; i++)
+		status = open_line(mesh, axes_of(mesh, sets[i]), err);
+	return status;
 }
 
 int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int count, dtrain_mesh **out,
@@ -201,12 +215,22 @@ void dtrain__mesh_close_lanes(dtrain_mesh *mesh)
 
 dtrain_group *dtrain_mesh_data_group(const dtrain_mesh *mesh)
 {
-	return mesh ? dtrain__mesh_line(mesh, axes_of(mesh, true)) : NULL;
+	return mesh ? dtrain__mesh_line(mesh, axes_of(mesh, dtrain__axis_is_of_data)) : NULL;
 }
 
 dtrain_group *dtrain_mesh_model_group(const dtrain_mesh *mesh)
 {
-	return mesh ? dtrain__mesh_line(mesh, axes_of(mesh, false)) : NULL;
+	return mesh ? dtrain__mesh_line(mesh, axes_of(mesh, is_model)) : NULL;
+}
+
+dtrain_group *dtrain_mesh_gradient_group(const dtrain_mesh *mesh)
+{
+	return mesh ? dtrain__mesh_line(mesh, axes_of(mesh, dtrain__axis_adds_up)) : NULL;
+}
+
+dtrain_group *dtrain__mesh_replicas(const dtrain_mesh *mesh)
+{
+	return dtrain__mesh_line(mesh, axes_of(mesh, has_replicas));
 }
 
 static dtrain__line line_of(const dtrain_mesh *mesh, uint32_t axes)
@@ -217,9 +241,9 @@ static dtrain__line line_of(const dtrain_mesh *mesh, uint32_t axes)
 
 dtrain__lines dtrain__mesh_lines(const dtrain_mesh *mesh)
 {
-	dtrain__lines lines = {.data_axes = axes_of(mesh, true)};
+	dtrain__lines lines = {.data_axes = axes_of(mesh, dtrain__axis_is_of_data)};
 	lines.data = line_of(mesh, lines.data_axes);
-	lines.model = line_of(mesh, axes_of(mesh, false));
+	lines.model = line_of(mesh, axes_of(mesh, is_model));
 	for (int i = 0; i < mesh->count; i++)
 		lines.along[mesh->axes[i].axis] = line_of(mesh, bit_of(&mesh->axes[i]));
 	return lines;

@@ -9,9 +9,11 @@
 
 #include "core/params.h"
 
-/* The group of the ranks that differ along these axes alone (bits 1 << dtrain_axis): one axis, the data axes, or the
- * model axes. NULL: another set. */
+/* The group of the ranks that differ along these axes alone (bits 1 << dtrain_axis): one axis, the data axes, the model
+ * axes, or the axes of the next function. NULL: another set. */
 dtrain_group *dtrain__mesh_line(const dtrain_mesh *mesh, uint32_t axes);
+/* The ranks that have the same shards: they differ along the other axes of the gradient group. */
+dtrain_group *dtrain__mesh_replicas(const dtrain_mesh *mesh);
 dtrain__lines dtrain__mesh_lines(const dtrain_mesh *mesh);
 
 /* Groups of the axis "pipeline" for messages, each with a lane of its own: gradients do not wait for activations. */

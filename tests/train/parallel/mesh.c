@@ -77,12 +77,15 @@ static void expect_groups(dtrain_group *world, int rank)
 	static const struct {
 		int count;
 		dtrain_mesh_axis axes[3];
-		int data, model; /* sizes */
-	} cases[] = {{2, {{"replicate", 3}, {"shard", 2}}, 6, 1},
-		     {2, {{"tensor", 3}, {"replicate", 2}}, 2, 3},
-		     {3, {{"replicate", 1}, {"tensor", 3}, {"context", 2}}, 1, 6},
-		     {3, {{"shard", 1}, {"pipeline", 3}, {"replicate", 2}}, 2, 3},
-		     {1, {{"tensor", 6}}, 1, 6}};
+		int data, model, grads; /* sizes */
+		int grad_ranks[6];      /* of each rank in the gradient group */
+	} cases[] = {{2, {{"replicate", 3}, {"shard", 2}}, 6, 1, 6, {0, 1, 2, 3, 4, 5}},
+		     {2, {{"tensor", 3}, {"replicate", 2}}, 2, 3, 2, {0, 1, 0, 1, 0, 1}},
+		     {3, {{"replicate", 1}, {"tensor", 3}, {"context", 2}}, 1, 6, 2, {0, 1, 0, 1, 0, 1}},
+		     {3, {{"shard", 1}, {"pipeline", 3}, {"replicate", 2}}, 2, 3, 2, {0, 1, 0, 1, 0, 1}},
+		     {2, {{"replicate", 3}, {"context", 2}}, 3, 2, 6, {0, 1, 2, 3, 4, 5}},
+		     {2, {{"context", 2}, {"tensor", 3}}, 1, 6, 2, {0, 0, 0, 1, 1, 1}},
+		     {1, {{"tensor", 6}}, 1, 6, 1, {0, 0, 0, 0, 0, 0}}};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		dtrain_mesh *mesh = NULL;
 		MUST(dtrain_mesh_create(world, cases[i].axes, cases[i].count, &mesh, &err));
@@ -90,6 +93,7 @@ static void expect_groups(dtrain_group *world, int rank)
 		int model = outer ? rank / 2 : rank % cases[i].model, data = outer ? rank % 2 : rank / cases[i].model;
 		expect_group(dtrain_mesh_data_group(mesh), data, cases[i].data);
 		expect_group(dtrain_mesh_model_group(mesh), model, cases[i].model);
+		expect_group(dtrain_mesh_gradient_group(mesh), cases[i].grad_ranks[rank], cases[i].grads);
 		dtrain_mesh_destroy(&mesh);
 	}
 }
@@ -157,10 +161,36 @@ static void rank_has_copies(struct rank *r)
 	dtrain_group_destroy(&half);
 }
 
+/* Ranks along "context" add up gradients, step metrics and norms as copies along "replicate" do, to the bit. */
+static void rank_adds_up(struct rank *r)
+{
+	static const struct {
+		const char *strategy;
+		int shard;
+	} cases[] = {{"ddp", 0}, {"zero1", 2}, {"zero2", 2}, {"zero3", 2}, {"zero3", 1}};
+	static result right, got;
+	for (int i = 0; i < 5; i++)
+		for (int micro_batches = 1; micro_batches <= 2; micro_batches++) {
+			setup of = with(standard_setup(), cases[i].strategy);
+			of.network = TWICE;
+			of.shard = cases[i].shard;
+			of.micro_batches = micro_batches;
+			of.clip = 0.01;
+			of.late = true;
+			train(r, &of, &right);
+			of.context = true;
+			train(r, &of, &got);
+			expect_close(&got, &right, 0);
+			REQUIRE(got.norm == right.norm);
+		}
+}
+
 static int rank_main(struct rank *r)
 {
 	if (strcmp(r->mode, "meshes") == 0)
 		rank_meshes(r);
+	else if (strcmp(r->mode, "sums") == 0)
+		rank_adds_up(r);
 	else
 		rank_has_copies(r);
 	return 0;
@@ -178,10 +208,17 @@ static void ranks_of_one_model_change_no_bit(void **state)
 	run_ranks("copies", 4);
 }
 
+static void context_adds_up_as_copies_do(void **state)
+{
+	(void)state;
+	run_ranks("sums", 4);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(each_axis_has_a_group),
-					   cmocka_unit_test(ranks_of_one_model_change_no_bit)};
+					   cmocka_unit_test(ranks_of_one_model_change_no_bit),
+					   cmocka_unit_test(context_adds_up_as_copies_do)};
 	int status;
 	if (is_rank(argc, argv, rank_main, &status))
 		return status;

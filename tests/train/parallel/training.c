@@ -114,7 +114,8 @@ void open_training(training *t, struct rank *r, const setup *job, dtrain_device 
 	int tensor = job->tensor ? job->tensor : 1, ranks = dtrain_group_size(world) / tensor;
 	const bool sharded = strcmp(job->strategy, "ddp") != 0;
 	int shard = !sharded ? 1 : job->shard ? job->shard : ranks;
-	const dtrain_mesh_axis axes[] = {{"replicate", ranks / shard}, {"shard", shard}, {"tensor", tensor}};
+	const dtrain_mesh_axis axes[] = {
+		{job->context ? "context" : "replicate", ranks / shard}, {"shard", shard}, {"tensor", tensor}};
 	dtrain_sync_options sync;
 	dtrain_sync_options_init(&sync);
 	sync.strategy = job->strategy;
@@ -128,8 +129,8 @@ void open_training(training *t, struct rank *r, const setup *job, dtrain_device 
 	if (job->in_one_unit)
 		sync.unit_bytes = 1 << 20;
 	MUST(dtrain_mesh_create(world, axes, 3, &t->mesh, &err));
-	t->rank = dtrain_group_rank(dtrain_mesh_data_group(t->mesh));
-	t->ranks = dtrain_group_size(dtrain_mesh_data_group(t->mesh));
+	t->rank = dtrain_group_rank(dtrain_mesh_gradient_group(t->mesh));
+	t->ranks = dtrain_group_size(dtrain_mesh_gradient_group(t->mesh));
 	MUST(dtrain_params_create(on, DTRAIN_F32, &t->params, &err));
 	if (job->network == TWICE)
 		MUST(dtrain_params_freeze(t->params, "frozen", &err));

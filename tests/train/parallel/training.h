@@ -32,6 +32,7 @@ typedef struct setup {
 	dtrain_norm norm;
 	const char *kind;     /* NULL: adamw */
 	int tensor;           /* ranks of the mesh's axis "tensor", which have the same samples; 0: no such axis */
+	bool context;         /* copies are along the axis "context", not "replicate" */
 	dtrain_group *within; /* the ranks that train; NULL: all */
 } setup;
 

@@ -5,7 +5,9 @@
  *
  * The axes "replicate" and "shard" are the data axes: ranks that differ along them train the same model on different
  * samples, and add up their gradients. All other axes are model axes: ranks that differ along them compute parts of one
- * model for the same samples. For example, {replicate 2, shard 2, tensor 2} has 8 ranks and 4 data ranks.
+ * model for the same samples. Along "context" they have all parameters and different tokens of each sample, so they add
+ * up their gradients, too. For example, {replicate 2, context 2, tensor 2} has 8 ranks, 2 data ranks, and 4 ranks that
+ * add up their gradients.
  */
 #ifndef DTRAIN_MESH_H
 #define DTRAIN_MESH_H
@@ -47,6 +49,10 @@ BETON_API dtrain_group *dtrain_mesh_data_group(const dtrain_mesh *mesh);
 /* The ranks that differ along model axes alone, in the order of the world: together they compute one model. Its size is
  * 1 if the mesh has no model axis. Owned by the mesh. */
 BETON_API dtrain_group *dtrain_mesh_model_group(const dtrain_mesh *mesh);
+
+/* The ranks that differ along data axes and "context" alone, in the order of the world: they have the same parts of the
+ * model, and add up their gradients. Owned by the mesh. */
+BETON_API dtrain_group *dtrain_mesh_gradient_group(const dtrain_mesh *mesh);
 
 /* The placement of a parameter whose dimension dim is divided among the ranks of the axis. Without such an axis each
  * rank has the whole parameter, so a model needs no case for a mesh that does not divide it. axis is borrowed. */

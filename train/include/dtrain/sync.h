@@ -104,11 +104,11 @@ static inline void dtrain_sync_options_init(dtrain_sync_options *options)
 	dtrain_sync_options_init_sized(options, sizeof(*options));
 }
 
-/* Call it before the parameters are allocated: it sets their units. params must outlive the sync. mesh: the ranks of
- * its axes "replicate" and "shard" are used; a mesh with both has no others. It must exist as long as the sync is
- * compiled for or started. NULL: a sync of this rank alone, which cannot be started. Errors: INVALID_ARGUMENT (no such
- * strategy or axis; the axis's group is of another device; ranks to plan for that do not divide), UNSUPPORTED (the
- * group cannot use the device's memory), STATE, NO_MEMORY. */
+/* Call it before the parameters are allocated: it sets their units. params must outlive the sync. mesh: units
+ * are divided along its axis "shard", and gradients are added up over dtrain_mesh_gradient_group. It must exist as long
+ * as the sync is compiled for or started. NULL: a sync of this rank alone, which cannot be started. Errors:
+ * INVALID_ARGUMENT (no such strategy or axis; the axis's group is of another device; ranks to plan for that do not
+ * divide), UNSUPPORTED (the group cannot use the device's memory), STATE, NO_MEMORY. */
 BETON_API int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtrain_sync_options *options,
 				 dtrain_sync **out, beton_error *err);
 /* Destroy the programs that the sync compiled first. */

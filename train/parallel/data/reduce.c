@@ -74,7 +74,7 @@ static void list_step_metrics(sync_reduction *step_metrics)
 		dtrain__stage_add(step_metrics, &dtrain__stage_sum, sync->pipeline);
 	for (dtrain_axis axis = 0; sync->mesh && axis < DTRAIN_AXES; axis++) {
 		dtrain_group *line = dtrain_mesh_group(sync->mesh, dtrain__axis_name(axis));
-		bool same = !dtrain__axis_is_of_data(axis) && axis != DTRAIN_AXIS_PIPELINE;
+		bool same = !dtrain__axis_adds_up(axis) && axis != DTRAIN_AXIS_PIPELINE;
 		if (same && line && dtrain_group_size(line) > 1)
 			dtrain__stage_add(step_metrics, &dtrain__stage_sum, line)->op = DTRAIN_MAX;
 	}

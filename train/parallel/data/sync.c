@@ -89,11 +89,11 @@ static int find_groups(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *
 	if (!mesh)
 		return sync->options.plan_ranks > 0 ? plan_ranks(sync, err) : BETON_OK;
 	sync->mesh = mesh;
-	sync->group = dtrain_mesh_data_group(mesh);
+	sync->group = dtrain_mesh_gradient_group(mesh);
 	sync->model = several(dtrain_mesh_model_group(mesh));
 	sync->pipeline = several(dtrain_mesh_group(mesh, "pipeline"));
 	sync->shards = sync->kind->shards ? several(dtrain_mesh_group(mesh, "shard")) : NULL;
-	sync->replicas = sync->shards ? several(dtrain_mesh_group(mesh, "replicate")) : NULL;
+	sync->replicas = sync->shards ? several(dtrain__mesh_replicas(mesh)) : NULL;
 	sync->num_shards = sync->shards ? dtrain_group_size(sync->shards) : 1;
 	sync->num_replicas = dtrain_group_size(sync->group) / sync->num_shards;
 	dtrain_group *const groups[] = {sync->group, sync->model, sync->pipeline, sync->shards, sync->replicas};

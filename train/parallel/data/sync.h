@@ -238,7 +238,7 @@ struct dtrain_sync {
 	const dtrain__sync_kind *kind;
 	dtrain_sync_options options;
 	const dtrain_mesh *mesh;        /* NULL: created without one */
-	dtrain_group *group;            /* the mesh's data group; NULL: created without a mesh */
+	dtrain_group *group;            /* the mesh's gradient group; NULL: created without a mesh */
 	dtrain_group *pipeline;         /* the stages of this rank's pipeline; NULL: it has the whole model */
 	dtrain_group *model;            /* the ranks that compute this rank's model together; NULL: this rank alone */
 	dtrain_group *shards;           /* those among which units are divided; NULL: they are not */

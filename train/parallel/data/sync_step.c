@@ -17,7 +17,8 @@ static int check(const dtrain_sync *sync, const dtrain__run *run, beton_error *e
 		return bt_fail(err, BETON_STATE,
 			       "sync: a program with backward runs before the sync is started, which would sum nothing "
 			       "over the %d ranks",
-			       dtrain_group_size(sync->group) * (sync->model ? dtrain_group_size(sync->model) : 1));
+			       dtrain_group_size(dtrain_mesh_data_group(sync->mesh)) *
+				       (sync->model ? dtrain_group_size(sync->model) : 1));
 	if (run->micro_batches > 1 && !sync->options.accumulates && !sync->options.deterministic_shards)
 		return bt_fail(err, BETON_STATE, "sync: a step of %d micro-batches, which need the option accumulates",
 			       run->micro_batches);
