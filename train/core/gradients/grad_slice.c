@@ -39,3 +39,15 @@ void dtrain__prepend_gradient(dtrain_graph *graph, const dtrain__node *node)
 							  .outputs = {dtrain__param_grad(graph, w)}});
 	dtrain__append_grad(graph, x, DTRAIN_OP_SLICE, &rest, 1, &d_y);
 }
+
+void dtrain__join_chunks_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
+	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_SPLIT_CHUNKS, &node->attrs, 1, &d_y);
+}
+
+void dtrain__split_chunks_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
+	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_JOIN_CHUNKS, &node->attrs, 1, &d_y);
+}

@@ -35,9 +35,16 @@ static int check_shapes(const dtrain_op_desc *desc, const dtrain__op_roles *role
 		return dtrain__op_bad(desc, "needs logarithms [b, heads, t], not", roles->of['E'], err);
 	if (a->causal && k->dim[1] < t)
 		return dtrain__op_bad(desc, "causal, with more queries than keys", roles->of['K'], err);
+	const dtrain_chunk_attrs *chunks = &a->chunks;
+	bool divided = chunks->ranks > 0;
+	if (divided &&
+	    (chunks->rank < 0 || chunks->rank >= chunks->ranks || t % 2 || k->dim[1] != t * chunks->ranks || a->packed))
+		return dtrain__op_bad(desc, "needs two chunks of queries, and the keys of all ranks, not",
+				      roles->of['K'], err);
 	const dtrain_shape *segment = roles->of['g'] ? &roles->of['g']->shape : NULL;
-	if (segment && (segment->ndim != 2 || segment->dim[0] != b || segment->dim[1] != t || k->dim[1] != t))
-		return dtrain__op_bad(desc, "needs a segment [b, t] of each query and key, not", roles->of['g'], err);
+	if (segment && (segment->ndim != 2 || segment->dim[0] != b || segment->dim[1] != k->dim[1] ||
+			(!divided && k->dim[1] != t)))
+		return dtrain__op_bad(desc, "needs a segment [b, s] of each query and key, not", roles->of['g'], err);
 	return BETON_OK;
 }
 
@@ -101,6 +108,8 @@ static double forward_flops(const dtrain_op_desc *desc)
 			   *y = backward ? &desc->inputs[3].shape : &desc->outputs[0].shape;
 	double t = (double)y->dim[1], s = (double)k->dim[1];
 	double pairs = desc->attrs.attention.causal ? t * s - t * (t - 1) / 2 : t * s;
+	if (desc->attrs.attention.causal && desc->attrs.attention.chunks.ranks)
+		pairs = t * (s + 1) / 2; /* whichever chunks these are */
 	return 4 * (double)y->dim[0] * (double)y->dim[2] * pairs;
 }
 
@@ -152,20 +161,36 @@ static const dtrain__op_range ranges[] = {{-2, 2}, {-2, 2}, {-1, 1}, {0, 2.99}};
 	{.shapes = {{3, {b, t, (q_heads) * (d)}}, {3, {b, t, (k_heads) * (d)}}, {3, {b, s, (k_heads) * (d)}}, {1, {1}}}, \
 	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = true}, .bound = 1e-5, \
 	 .ranges = (const dtrain__op_range[]){{-2, 2}, {-2, 2}, {-1, 1}, {-2, 2}, {-1, 1}, {(past) + 0.1, (past) + 0.9}}}
+/* The chunks of a rank; segment: [b, s] of all. */
+#define CHUNKS(b, t, of_ranks, which, q_heads, k_heads, d, is_causal, segments) \
+	{.shapes = {{3, {b, t, (q_heads) * (d)}}, {3, {b, (t) * (of_ranks), (k_heads) * (d)}}, {2, {b, (t) * (of_ranks)}}, \
+		    {3, {b, t, (q_heads) * (d)}}, {3, {b, q_heads, t}}}, \
+	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = (is_causal), \
+			     .chunks = {.ranks = (of_ranks), .rank = (which)}}, \
+	 .optional_inputs = (segments), .bound = 1e-5}
+#define DROP_CHUNKS(b, t, of_ranks, which, q_heads, k_heads, d, is_causal, segments, p) \
+	{.shapes = {{3, {b, t, (q_heads) * (d)}}, {3, {b, (t) * (of_ranks), (k_heads) * (d)}}, {1, {DTRAIN_RANDOMS}}, \
+		    {2, {b, (t) * (of_ranks)}}, {3, {b, t, (q_heads) * (d)}}, {3, {b, q_heads, t}}}, \
+	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = (is_causal), .dropout = (p), \
+			     .chunks = {.ranks = (of_ranks), .rank = (which)}}, \
+	 .optional_inputs = (segments), .bound = 1e-5}
 #define ROTATE(b, t, heads, d, theta_, neighbours, inverse_, positions, ...) \
 	{.shapes = {{3, {b, t, (heads) * (d)}}, {__VA_ARGS__}}, \
 	 .attrs.rotary = {.head_dim = (d), .interleaved = (neighbours), .inverse = (inverse_), .theta = (theta_)}, \
 	 .optional_inputs = (positions), .bound = 5e-6}
 /* clang-format on */
 static const dtrain__op_case cases[] = {
-	PACKED(2, 5, 2, 2, 4, true, 0),        PACKED(1, 1, 1, 1, 1, true, 0),
-	PACKED(1, 13, 4, 2, 8, true, 1),       PACKED(2, 7, 3, 1, 5, false, 0),
-	SEPARATE(2, 6, 6, 2, 2, 4, true, 0),   SEPARATE(1, 3, 9, 4, 1, 6, true, 0),
-	SEPARATE(2, 4, 11, 2, 1, 3, false, 0), SEPARATE(1, 9, 9, 2, 2, 16, false, 1),
-	SEPARATE(1, 33, 33, 1, 1, 8, true, 1), PACKED(1, 34, 2, 1, 16, true, 0),
-	SEPARATE(1, 7, 40, 2, 1, 3, true, 0),  PACKED(2, 20, 6, 2, 8, true, 0),
-	SEPARATE(1, 5, 9, 2, 2, 64, false, 0), SEPARATE(2, 40, 40, 2, 2, 16, true, 0),
-	SEPARATE(1, 5, 37, 4, 2, 8, false, 0), PACKED(1, 70, 2, 2, 64, true, 0),
+	PACKED(2, 5, 2, 2, 4, true, 0),          PACKED(1, 1, 1, 1, 1, true, 0),
+	PACKED(1, 13, 4, 2, 8, true, 1),         PACKED(2, 7, 3, 1, 5, false, 0),
+	SEPARATE(2, 6, 6, 2, 2, 4, true, 0),     SEPARATE(1, 3, 9, 4, 1, 6, true, 0),
+	SEPARATE(2, 4, 11, 2, 1, 3, false, 0),   SEPARATE(1, 9, 9, 2, 2, 16, false, 1),
+	SEPARATE(1, 33, 33, 1, 1, 8, true, 1),   PACKED(1, 34, 2, 1, 16, true, 0),
+	SEPARATE(1, 7, 40, 2, 1, 3, true, 0),    PACKED(2, 20, 6, 2, 8, true, 0),
+	SEPARATE(1, 5, 9, 2, 2, 64, false, 0),   SEPARATE(2, 40, 40, 2, 2, 16, true, 0),
+	SEPARATE(1, 5, 37, 4, 2, 8, false, 0),   PACKED(1, 70, 2, 2, 64, true, 0),
+	CHUNKS(2, 6, 2, 0, 2, 1, 4, true, 0),    CHUNKS(2, 6, 2, 1, 2, 2, 4, true, 1),
+	CHUNKS(1, 40, 3, 1, 4, 2, 16, true, 0),  CHUNKS(1, 70, 2, 0, 2, 1, 16, true, 1),
+	CHUNKS(1, 12, 2, 1, 2, 1, 16, false, 1), CHUNKS(2, 2, 4, 3, 1, 1, 3, true, 0),
 };
 static const dtrain__op_case cached_cases[] = {
 	CACHED(1, 1, 1, 1, 1, 1, 0),  CACHED(2, 1, 9, 2, 2, 4, 5),   CACHED(1, 1, 700, 4, 2, 16, 650),
@@ -198,6 +223,9 @@ static const dtrain__op_case dropout_cases[] = {
 	DROP_SEPARATE(1, 33, 33, 1, 1, 8, true, 1, 0.2),
 	DROP_SEPARATE(1, 7, 40, 2, 1, 3, true, 0, 0),
 	DROP_PART(2, 7, 2, 4, 0.4, 6, 3),
+	DROP_CHUNKS(2, 12, 2, 1, 4, 2, 8, true, 1, 0.3),
+	DROP_CHUNKS(1, 34, 2, 0, 2, 2, 8, true, 0, 0.5),
+	DROP_CHUNKS(2, 4, 3, 1, 2, 1, 4, false, 0, 0.4),
 };
 static const dtrain__op_range rotary_ranges[] = {{-2, 2}, {0, 40}};
 static const dtrain__op_case rotary_cases[] = {

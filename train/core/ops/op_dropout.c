@@ -4,9 +4,14 @@
 
 static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
 {
-	double p = desc->attrs.dropout.p;
-	if (roles->of['X']->shape.ndim < 1)
+	const dtrain_dropout_attrs *a = &desc->attrs.dropout;
+	const dtrain_shape *x = &roles->of['X']->shape;
+	double p = a->p;
+	if (x->ndim < 1)
 		return dtrain__op_bad(desc, "needs [n, ...], not", roles->of['X'], err);
+	if (a->chunks.ranks &&
+	    (x->ndim < 2 || x->dim[1] % 2 || a->per_row || a->chunks.rank < 0 || a->chunks.rank >= a->chunks.ranks))
+		return dtrain__op_bad(desc, "needs two chunks of rows [n, t, ...], not", roles->of['X'], err);
 	return p >= 0 && p < 1 ? BETON_OK
 			       : bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: p = %g", dtrain__op_name(desc->kind), p);
 }
@@ -16,9 +21,15 @@ static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beto
 		.shapes = {{__VA_ARGS__}, {1, {DTRAIN_RANDOMS}}},                                 \
 		.attrs.dropout = {.p = (p_), .layer = (layer_), .per_row = (rows)}, .bound = 2e-7 \
 	}
+#define CHUNKS(p_, of_ranks, which, ...)                                                                      \
+	{                                                                                                     \
+		.shapes = {{__VA_ARGS__}, {1, {DTRAIN_RANDOMS}}},                                             \
+		.attrs.dropout = {.p = (p_), .chunks = {.ranks = (of_ranks), .rank = (which)}}, .bound = 2e-7 \
+	}
 static const dtrain__op_case cases[] = {
 	CASE(0, 0, false, 2, {5, 7}),    CASE(0.1, 3, false, 3, {3, 5, 17}),   CASE(0.5, 1, false, 1, {1003}),
 	CASE(0.9, -2, true, 2, {64, 3}), CASE(0.25, 7, true, 4, {9, 1, 2, 3}), CASE(0.3, 0, false, 2, {3, 64}),
+	CHUNKS(0.3, 2, 0, 3, {3, 6, 5}), CHUNKS(0.5, 3, 1, 3, {2, 4, 16}),     CHUNKS(0.2, 2, 1, 2, {1, 2}),
 };
 /* x, and the four numbers of random, which are not negative. */
 static const dtrain__op_range ranges[] = {{-1, 1}, {0, 1000}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of a tensor, a row before others, and other orders of dimensions.
+ * Parts of a tensor, a row before others, and other orders of dimensions and of rows.
  */
 #include "core/op.h"
 
@@ -59,6 +59,18 @@ static int check_prepend_bwd(const dtrain_op_desc *desc, const dtrain__op_roles 
 	return BETON_OK;
 }
 
+static int check_chunks(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	bool joins = desc->kind == DTRAIN_OP_JOIN_CHUNKS;
+	const dtrain_shape *parts = &roles->of[joins ? 'X' : 'Y']->shape, *whole = &roles->of[joins ? 'Y' : 'X']->shape;
+	bool rows = parts->ndim == 3 && whole->ndim == 3 && parts->dim[1] % 2 == 0 && parts->dim[2] == whole->dim[2];
+	int64_t ranks = rows ? parts->dim[0] / whole->dim[0] : 0;
+	return rows && parts->dim[0] == ranks * whole->dim[0] && whole->dim[1] == ranks * parts->dim[1]
+		       ? BETON_OK
+		       : dtrain__op_bad(desc, "needs two chunks of each rank and the rows of all, not",
+					roles->of[joins ? 'Y' : 'X'], err);
+}
+
 static const dtrain__op_case slice_cases[] = {
 	{.shapes = {{2, {5, 12}}, {2, {5, 4}}}, .attrs.slice = {.dim = 1, .begin = 3}},
 	{.shapes = {{2, {5, 12}}, {2, {5, 4}}}, .attrs.slice = {.dim = 1}, .optional_outputs = 2},
@@ -71,6 +83,19 @@ static const dtrain__op_case permute_cases[] = {
 	{.shapes = {{5, {2, 3, 4, 5, 3}}, {5, {4, 3, 2, 3, 5}}}, .attrs.permute.order = {2, 1, 0, 4, 3}},
 	{.shapes = {{3, {1, 6, 1}}, {3, {6, 1, 1}}}, .attrs.permute.order = {1, 2, 0}},
 };
+
+#define CHUNKS(ranks, b, l, c)                                                                 \
+	{                                                                                      \
+		.shapes = { {3, {(ranks) * (b), 2 * (l), c}}, {3, {b, 2 * (l) * (ranks), c}} } \
+	}
+#define SPLIT(ranks, b, l, c)                                                                  \
+	{                                                                                      \
+		.shapes = { {3, {b, 2 * (l) * (ranks), c}}, {3, {(ranks) * (b), 2 * (l), c}} } \
+	}
+static const dtrain__op_case join_cases[] = {CHUNKS(2, 3, 1, 5), CHUNKS(3, 1, 4, 2), CHUNKS(1, 2, 2, 7),
+					     CHUNKS(4, 2, 3, 16)};
+static const dtrain__op_case split_cases[] = {SPLIT(2, 3, 1, 5), SPLIT(3, 1, 4, 2), SPLIT(1, 2, 2, 7),
+					      SPLIT(4, 2, 3, 16)};
 
 static const dtrain__op_case prepend_cases[] = {
 	{.shapes = {{3, {3, 5, 8}}, {1, {8}}, {3, {3, 6, 8}}}, .bound = 2e-7},
@@ -94,3 +119,9 @@ const dtrain__op_rules dtrain__op_prepend = {
 	.inputs = "XW", .outputs = "Y", .check = check_prepend, DTRAIN__OP_CASES(prepend_cases)};
 
 const dtrain__op_rules dtrain__op_prepend_bwd = {.inputs = "Y", .outputs = "W", .check = check_prepend_bwd};
+
+const dtrain__op_rules dtrain__op_join_chunks = {
+	.inputs = "X", .outputs = "Y", .check = check_chunks, DTRAIN__OP_CASES(join_cases)};
+
+const dtrain__op_rules dtrain__op_split_chunks = {
+	.inputs = "X", .outputs = "Y", .check = check_chunks, DTRAIN__OP_CASES(split_cases)};

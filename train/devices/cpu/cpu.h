@@ -290,6 +290,7 @@ void cpu_build_dropout(cpu_build *build);
 void cpu_build_rotary(cpu_build *build);
 void cpu_build_matmul(cpu_build *build);
 void cpu_build_parts(cpu_build *build);
+void cpu_build_chunks(cpu_build *build);
 void cpu_build_permute(cpu_build *build);
 void cpu_build_prepend(cpu_build *build);
 void cpu_build_cast(cpu_build *build);

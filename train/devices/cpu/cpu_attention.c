@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "core/chunks.h"
 #include "core/host.h"
 #include "core/shape.h"
 #include "cpu.h"
@@ -34,7 +35,8 @@ typedef struct attention {
 	int64_t q_step, k_step, y_step; /* elements from row to row */
 	int64_t k_batch;                /* rows of k and v from sequence to sequence */
 	int64_t heads, group;           /* group: heads of q for each of k */
-	int64_t ahead;                  /* query i sees the keys below i + ahead */
+	int64_t ahead;                  /* a query sees the keys below its position + ahead */
+	dtrain_chunk_attrs chunks;      /* of the queries; keys are the whole sequence's */
 	int64_t queries, keys;          /* of a block */
 	bool halves;                    /* factors of products are BF16, not F32 */
 	float scale;
@@ -52,6 +54,23 @@ typedef struct attention {
 static int64_t least(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
+}
+
+/* The position of query i in the sequence, which ranks may divide. */
+static int64_t position_of(const attention *g, int64_t i)
+{
+	return dtrain__chunk_position(g->chunks, g->t, i);
+}
+
+/* The keys that query i sees, and the first query that sees a key; t: none does. */
+static int64_t keys_seen(const attention *g, int64_t i)
+{
+	return least(g->s, position_of(g, i) + g->ahead);
+}
+
+static int64_t first_query(const attention *g, int64_t key)
+{
+	return dtrain__chunk_row(g->chunks, g->t, key - g->ahead + 1);
 }
 
 static int64_t padded(int64_t rows)
@@ -87,7 +106,8 @@ static attention attention_of(const struct dtrain_op *op, bool halves, bool back
 		       .keys = backward ? BACKWARD_KEYS : FORWARD_KEYS,
 		       .halves = halves,
 		       .scale = (float)(a->scale > 0 ? a->scale : 1 / sqrt((double)d))};
-	g.ahead = a->causal ? g.s - g.t + 1 : g.s + g.t;
+	g.chunks = a->chunks;
+	g.ahead = !a->causal ? g.s + g.t : a->chunks.ranks ? 1 : g.s - g.t + 1;
 	if (halves) {
 		g.queries = rows_of_block(g.t, a->causal ? HALF_CAUSAL_BLOCK : HALF_BLOCK);
 		g.keys = rows_of_block(g.s, a->causal ? HALF_CAUSAL_BLOCK : HALF_BLOCK);
@@ -130,7 +150,8 @@ static void drop(const attention *g, int64_t b, int64_t h, int64_t query, int64_
 		 float *to)
 {
 	int64_t row = g->random[DTRAIN_RANDOM_FIRST_ROW] + b * g->random[DTRAIN_RANDOM_ROW_STRIDE];
-	uint64_t at = (uint64_t)(((row * g->all_heads + g->first_head + h) * g->t + query) * g->s + key);
+	int64_t queries = g->chunks.ranks ? g->s : g->t, head = row * g->all_heads + g->first_head + h;
+	uint64_t at = (uint64_t)((head * queries + position_of(g, query)) * g->s + key);
 	g->op->device->vector->f32->dropout(to, from, count, at, g->random, g->layer, g->threshold, g->factor);
 }
 
@@ -217,13 +238,20 @@ static void store_rows(const attention *g, void *to, int64_t at, int64_t step, c
 		g->op->rows->narrow(cpu_to(g->op, to, at + i * step), from + i * g->d, 1, g->d);
 }
 
-/* The vectors read segments to the end of a vector. */
-static const int32_t *padded_segments(const attention *g, int64_t b, int32_t *scratch)
+/* Segments of a sequence's queries and keys; NULL: there are none. The vectors read to the end of a vector. */
+typedef struct attention_segments {
+	const int32_t *queries, *keys;
+} attention_segments;
+
+static attention_segments padded_segments(const attention *g, int64_t b, int32_t *queries, int32_t *keys)
 {
-	if (!g->segment)
-		return NULL;
-	memcpy(scratch, g->segment + b * g->t, (size_t)g->t * sizeof(*scratch));
-	return scratch;
+	const int32_t *of = g->segment ? g->segment + b * g->s : NULL;
+	if (!of)
+		return (attention_segments){NULL, NULL};
+	memcpy(keys, of, (size_t)g->s * sizeof(*keys));
+	for (int64_t i = 0; i < g->t; i++)
+		queries[i] = of[position_of(g, i)];
+	return (attention_segments){queries, keys};
 }
 
 /* The next part of a thread's memory, which may be NULL to find how large it is. */
@@ -244,7 +272,7 @@ typedef struct forward_scratch {
 	void *q;       /* the same */
 	/* of a head: keys [padded s, d], in BF16 their values, segments */
 	void *k, *v;
-	int32_t *segments;
+	int32_t *query_segments, *key_segments;
 	dnnl_status_t status;
 } forward_scratch;
 
@@ -263,7 +291,8 @@ static forward_scratch forward_parts(const attention *g, char *memory, size_t *b
 	f.q = part(memory, bytes, g->queries * g->d, factor_bytes(g));
 	f.k = part(memory, bytes, padded(g->s) * g->d, factor_bytes(g));
 	f.v = part(memory, bytes, copied * g->d, factor_bytes(g));
-	f.segments = part(memory, bytes, g->s + CPU_LANES_MAX, sizeof(int32_t));
+	f.query_segments = part(memory, bytes, g->t + CPU_LANES_MAX, sizeof(int32_t));
+	f.key_segments = part(memory, bytes, g->s + CPU_LANES_MAX, sizeof(int32_t));
 	return f;
 }
 
@@ -304,9 +333,9 @@ static void add_values(const attention *g, int64_t key, int64_t rows, int64_t co
 
 /* A block of queries of one head. */
 static void forward_block(const attention *g, int64_t b, int64_t h, int64_t first, const head_keys *k,
-			  const int32_t *segments, void *y, forward_scratch *f)
+			  const attention_segments *segments, void *y, forward_scratch *f)
 {
-	int64_t rows = least(g->queries, g->t - first), end = least(g->s, first + rows - 1 + g->ahead);
+	int64_t rows = least(g->queries, g->t - first), end = keys_seen(g, first + rows - 1);
 	copy_rows(g, f->q, g->q, (b * g->t + first) * g->q_step + h * g->d, g->q_step, rows);
 	for (int64_t i = 0; i < rows; i++) {
 		f->most[i] = -INFINITY;
@@ -315,14 +344,14 @@ static void forward_block(const attention *g, int64_t b, int64_t h, int64_t firs
 	for (int64_t key = 0; key < end; key += g->keys) {
 		int64_t columns = least(g->keys, (g->halves ? g->s : end) - key);
 		for (int64_t i = 0; i < rows; i++)
-			f->bound[i] = least(columns, first + i + g->ahead - key);
+			f->bound[i] = least(columns, position_of(g, first + i) + g->ahead - key);
 		cpu_scores block = {.scores = f->scores,
 				    .step = g->keys,
 				    .rows = rows,
 				    .columns = columns,
 				    .bound = f->bound,
-				    .row_segment = segments ? segments + first : NULL,
-				    .column_segment = segments ? segments + key : NULL,
+				    .row_segment = segments->queries ? segments->queries + first : NULL,
+				    .column_segment = segments->keys ? segments->keys + key : NULL,
 				    .scale = (float)(g->scale * LOG2_E)};
 		find_scores(g, key, rows, columns, k, f);
 		g->op->device->vector->attend(&block, f->most, f->sum, f->keep);
@@ -345,7 +374,7 @@ static dnnl_status_t forward_piece(const attention *g, int64_t b, int64_t h, int
 {
 	size_t bytes;
 	forward_scratch f = forward_parts(g, memory, &bytes);
-	int64_t seen = least(g->s, end - 1 + g->ahead);
+	int64_t seen = keys_seen(g, end - 1);
 	int64_t at = b * g->k_batch * g->k_step + h / g->group * g->d;
 	if (g->halves)
 		seen = least(g->s, (seen + g->keys - 1) / g->keys * g->keys);
@@ -360,9 +389,9 @@ static dnnl_status_t forward_piece(const attention *g, int64_t b, int64_t h, int
 		k.values = f.v;
 		k.value_step = g->d;
 	}
-	const int32_t *segments = padded_segments(g, b, f.segments);
+	const attention_segments segments = padded_segments(g, b, f.query_segments, f.key_segments);
 	for (; first < end; first += g->queries)
-		forward_block(g, b, h, first, &k, segments, y, &f);
+		forward_block(g, b, h, first, &k, &segments, y, &f);
 	return f.status;
 }
 
@@ -429,7 +458,7 @@ typedef struct backward_scratch {
 	/* For a head of queries: [padded t, d]; and [t], padded to whole vectors. */
 	void *q, *d_y;
 	float *d_q, *lse2, *own;
-	int32_t *segments;
+	int32_t *query_segments, *key_segments;
 	float *d_k, *d_v; /* in BF16: [s, d] */
 	dnnl_status_t status;
 } backward_scratch;
@@ -454,7 +483,8 @@ static backward_scratch backward_parts(const attention *g, char *memory, size_t 
 	f.d_q = part(memory, bytes, queries * g->d, sizeof(float));
 	f.lse2 = part(memory, bytes, g->t + CPU_LANES_MAX, sizeof(float));
 	f.own = part(memory, bytes, g->t + CPU_LANES_MAX, sizeof(float));
-	f.segments = part(memory, bytes, g->t + CPU_LANES_MAX, sizeof(int32_t));
+	f.query_segments = part(memory, bytes, g->t + CPU_LANES_MAX, sizeof(int32_t));
+	f.key_segments = part(memory, bytes, g->s + CPU_LANES_MAX, sizeof(int32_t));
 	f.d_k = part(memory, bytes, summed * g->d, sizeof(float));
 	f.d_v = part(memory, bytes, summed * g->d, sizeof(float));
 	return f;
@@ -467,7 +497,7 @@ typedef struct attention_gradients {
 /* A head of queries, and its keys. */
 typedef struct query_head {
 	int64_t b, h;
-	const int32_t *segments;
+	attention_segments segments;
 	float *d_k, *d_v; /* of all keys, d_step apart: what is written, or in BF16 F32 before it is rounded */
 	int64_t d_step;
 } query_head;
@@ -529,14 +559,14 @@ static void backward_block(const attention *g, const query_head *head, int64_t k
 {
 	int64_t keys = least(g->keys, g->s - key), queries = least(g->queries, g->t - query);
 	for (int64_t j = 0; j < keys; j++)
-		f->bound[j] = key + j - g->ahead + 1 - query;
+		f->bound[j] = first_query(g, key + j) - query;
 	cpu_scores block = {.scores = f->scores,
 			    .step = g->queries,
 			    .rows = keys,
 			    .columns = queries,
 			    .bound = f->bound,
-			    .row_segment = head->segments ? head->segments + key : NULL,
-			    .column_segment = head->segments ? head->segments + query : NULL,
+			    .row_segment = head->segments.keys ? head->segments.keys + key : NULL,
+			    .column_segment = head->segments.queries ? head->segments.queries + query : NULL,
 			    .scale = (float)(g->scale * LOG2_E)};
 	multiply_block(g, query, keys, queries, f);
 	if (g->random) {
@@ -564,6 +594,15 @@ static void prepare_queries(const attention *g, int64_t b, int64_t h, backward_s
 		memset(f->d_q, 0, (size_t)(padded(g->t) * g->d) * sizeof(float));
 }
 
+/* The gradients of a block of keys that none of this rank's queries sees. */
+static void clear_keys(const attention *g, const query_head *head, int64_t key)
+{
+	for (int64_t i = key; i < least(g->s, key + g->keys); i++) {
+		memset(head->d_k + i * head->d_step, 0, (size_t)g->d * sizeof(float));
+		memset(head->d_v + i * head->d_step, 0, (size_t)g->d * sizeof(float));
+	}
+}
+
 /* Computes the gradients of a head of queries, and its part of its keys' gradients. */
 static void backward_queries(const attention *g, const query_head *head, const attention_gradients *out,
 			     backward_scratch *f)
@@ -572,10 +611,14 @@ static void backward_queries(const attention *g, const query_head *head, const a
 	prepare_queries(g, b, h, f);
 	for (int64_t key = 0; key < g->s; key += g->keys) {
 		/* The first query that sees the first key; in BF16 its block, because sizes of blocks are fixed. */
-		int64_t from = key - g->ahead + 1 > 0 ? key - g->ahead + 1 : 0;
+		int64_t from = first_query(g, key);
 		int64_t at = (b * g->s + key) * g->k_step + h / g->group * g->d;
-		bool more = h % g->group > 0;
+		bool more = h % g->group > 0, seen = from < g->t;
 		from = g->halves ? from / g->queries * g->queries : from;
+		if (!seen && !more)
+			clear_keys(g, head, key);
+		if (!seen)
+			continue;
 		copy_rows(g, f->k, g->k, at, g->k_step, least(g->keys, g->s - key));
 		copy_rows(g, f->v, g->v, at, g->k_step, least(g->keys, g->s - key));
 		for (int64_t query = from; query < g->t; query += g->queries, more = true)
@@ -591,8 +634,11 @@ static dnnl_status_t backward_head(const attention *g, int64_t b, int64_t keys, 
 	size_t bytes;
 	backward_scratch f = backward_parts(g, memory, &bytes);
 	int64_t at = b * g->s * g->k_step + keys * g->d;
-	query_head head = {
-		.b = b, .segments = padded_segments(g, b, f.segments), .d_k = f.d_k, .d_v = f.d_v, .d_step = g->d};
+	query_head head = {.b = b,
+			   .segments = padded_segments(g, b, f.query_segments, f.key_segments),
+			   .d_k = f.d_k,
+			   .d_v = f.d_v,
+			   .d_step = g->d};
 	if (is_wide(g->op)) {
 		head.d_k = cpu_to(g->op, out->k, at);
 		head.d_v = cpu_to(g->op, out->v, at);

@@ -213,6 +213,8 @@ static const struct {
 	[DTRAIN_OP_LARS] = {cpu_build_trust},
 	[DTRAIN_OP_MUON] = {cpu_build_muon},
 	[DTRAIN_OP_SLICE] = {cpu_build_parts},
+	[DTRAIN_OP_JOIN_CHUNKS] = {cpu_build_chunks},
+	[DTRAIN_OP_SPLIT_CHUNKS] = {cpu_build_chunks},
 	[DTRAIN_OP_SLICE_BWD] = {cpu_build_parts},
 	[DTRAIN_OP_PERMUTE] = {cpu_build_permute},
 	[DTRAIN_OP_PREPEND] = {cpu_build_prepend},

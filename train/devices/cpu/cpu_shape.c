@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that move elements and compute next to nothing: parts of a tensor, orders of dimensions, prepended rows, and the
- * rounded copies of the parameters.
+ * Ops that move elements and compute next to nothing: parts of a tensor, chunks of sequences, orders of dimensions,
+ * prepended rows, and the rounded copies of the parameters.
  */
 #include <string.h>
 
+#include "core/chunks.h"
 #include "core/shape.h"
 #include "cpu.h"
 
@@ -69,6 +70,47 @@ void cpu_build_parts(cpu_build *build)
 	build->op->batch = (forward ? desc->inputs : desc->outputs)[0].shape.dim[dim];
 	build->op->channels = (forward ? desc->outputs : desc->inputs)[0].shape.dim[dim];
 	cpu_build_function(build, 0, 0, forward ? take_parts : put_parts);
+}
+
+/* ---- chunks of sequences ---- */
+
+/* op->channels ranks have two chunks each of op->batch sequences. */
+static void copy_chunks(const struct dtrain_op *op, const void *x, void *y, bool joins)
+{
+	int64_t ranks = op->channels, chunks = op->batch * 2 * ranks, count = op->count / chunks;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads) if (op->count > FEW)
+#endif
+	for (int64_t i = 0; i < chunks; i++) {
+		const dtrain_chunk_attrs of = {(int32_t)ranks, (int32_t)(i / 2 / op->batch)};
+		int64_t row = i / 2 % op->batch, whole = row * 2 * ranks + dtrain__chunk_number(of, i % 2);
+		memcpy(cpu_to(op, y, (joins ? whole : i) * count), cpu_from(op, x, (joins ? i : whole) * count),
+		       (size_t)count * op->element);
+	}
+}
+
+static int join_chunks(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	copy_chunks(op, cpu_plain(op, 0, operands, workspace), operands[1], true);
+	return BETON_OK;
+}
+
+static int split_chunks(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	copy_chunks(op, cpu_plain(op, 0, operands, workspace), operands[1], false);
+	return BETON_OK;
+}
+
+void cpu_build_chunks(cpu_build *build)
+{
+	const dtrain_op_desc *desc = build->desc;
+	const dtrain_shape *x = &desc->inputs[0].shape, *y = &desc->outputs[0].shape;
+	bool joins = desc->kind == DTRAIN_OP_JOIN_CHUNKS;
+	build->op->batch = (joins ? y : x)->dim[0];
+	build->op->channels = (joins ? x : y)->dim[0] / build->op->batch;
+	cpu_build_function(build, 0, 0, joins ? join_chunks : split_chunks);
 }
 
 /* ---- orders of dimensions ---- */

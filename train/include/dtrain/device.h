@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* The version of the tables of devices. */
-#define DTRAIN_DEVICE_API_VERSION 20
+#define DTRAIN_DEVICE_API_VERSION 21
 
 /* Types of elements. */
 typedef enum dtrain_dtype {
@@ -237,6 +237,12 @@ typedef struct dtrain_rotary_attrs {
 	double theta;     /* > 0 */
 } dtrain_rotary_attrs;
 
+/* `ranks` ranks divide the rows of each sequence into 2 ranks chunks, and this one has the chunks rank and 2 ranks - 1
+ * - rank: under a causal mask all ranks have as much to do. ranks 0: this one has all rows. */
+typedef struct dtrain_chunk_attrs {
+	int32_t ranks, rank;
+} dtrain_chunk_attrs;
+
 typedef struct dtrain_attention_attrs {
 	int32_t heads, kv_heads; /* heads is a multiple of kv_heads */
 	bool causal, packed;
@@ -246,12 +252,14 @@ typedef struct dtrain_attention_attrs {
 	/* The same: the op's heads are the heads first_head, first_head + 1 ... of all_heads, so that ranks that have
 	 * parts of a model's heads drop the probabilities that one rank drops. all_heads 0: heads. */
 	int32_t all_heads, first_head;
+	dtrain_chunk_attrs chunks; /* of q and y; k and v have the rows of all ranks in their order */
 } dtrain_attention_attrs;
 
 typedef struct dtrain_dropout_attrs {
-	double p;      /* share of what becomes 0: 0 <= p < 1 */
-	int32_t layer; /* different layers of a model draw different numbers */
-	bool per_row;  /* a row is kept or dropped as a whole (stochastic depth) */
+	double p;                  /* share of what becomes 0: 0 <= p < 1 */
+	int32_t layer;             /* different layers of a model draw different numbers */
+	bool per_row;              /* a row is kept or dropped as a whole (stochastic depth) */
+	dtrain_chunk_attrs chunks; /* of x [b, t, ...]; not per_row */
 } dtrain_dropout_attrs;
 
 typedef struct dtrain_loss_attrs {

@@ -50,8 +50,8 @@ bool dnn_attention_is_suitable(const dtrain_op_desc *desc)
 	const extent e = extent_of(desc, backward ? &desc->inputs[3] : &desc->outputs[0]);
 	dtrain_dtype dtype = desc->inputs[0].dtype;
 	return (dtype == DTRAIN_F16 || dtype == DTRAIN_BF16) && desc->num_inputs == (backward ? 6 : 3) &&
-	       e.dim % 8 == 0 && e.dim <= (backward ? LARGEST_DIM_BWD : LARGEST_DIM) &&
-	       (!e.causal || e.keys == e.queries);
+	       !desc->attrs.attention.chunks.ranks && e.dim % 8 == 0 &&
+	       e.dim <= (backward ? LARGEST_DIM_BWD : LARGEST_DIM) && (!e.causal || e.keys == e.queries);
 }
 
 /* Sums in F32 of each gradient for each head of queries, which engines pad, and some numbers for each row. */

@@ -5,6 +5,7 @@
  * tensor cores. For the gradients the probabilities of a tile are found again from lse, once for d_q, and once for d_k
  * and d_v, so that no sum needs atomic additions.
  */
+#include "core/chunks.h"
 #include "core/philox.h"
 #include "kernel.cuh"
 
@@ -69,6 +70,12 @@ template <int DIM> __device__ inline float dot(const tile<DIM> &a, int row, cons
 	return sum;
 }
 
+/* A query sees the keys up to its position + this. */
+__device__ inline int64_t ahead(const cuda_attention &a)
+{
+	return a.chunks.ranks ? 0 : a.keys - a.queries;
+}
+
 /* One head of one sequence. */
 template <typename T> struct head {
 	const T *q, *k, *v, *d_y;
@@ -89,13 +96,16 @@ template <typename T> struct head {
 		d_y = (const T *)a.d_y + y;
 		lse = a.lse + index * a.queries;
 		own = products + index * a.queries;
-		segment = a.segment ? a.segment + batch * a.queries : nullptr;
+		segment = a.segment ? a.segment + batch * a.keys : nullptr;
 	}
 	__device__ bool attends(const cuda_attention &a, int64_t query, int64_t key) const
 	{
-		if (query >= a.queries || key >= a.keys || (a.causal && key > query + a.keys - a.queries))
+		if (query >= a.queries || key >= a.keys)
 			return false;
-		return !segment || segment[query] == segment[key];
+		const int64_t position = dtrain__chunk_position(a.chunks, a.queries, query);
+		if (a.causal && key > position + ahead(a))
+			return false;
+		return !segment || segment[position] == segment[key];
 	}
 };
 
@@ -105,8 +115,10 @@ __device__ inline float dropped(const cuda_attention &a, int64_t batch, int64_t 
 	if (!a.random)
 		return 1;
 	const int64_t row = a.random[DTRAIN_RANDOM_FIRST_ROW] + batch * a.random[DTRAIN_RANDOM_ROW_STRIDE];
+	const int64_t queries = a.chunks.ranks ? a.keys : a.queries;
+	const int64_t position = dtrain__chunk_position(a.chunks, a.queries, query);
 	const uint64_t at =
-		(uint64_t)(((row * a.all_heads + a.first_head + number) * a.queries + query) * a.keys + key);
+		(uint64_t)(((row * a.all_heads + a.first_head + number) * queries + position) * a.keys + key);
 	uint32_t words[4];
 	dtrain__philox_at(a.random, a.layer, at / 4, words);
 	return words[at % 4] * 0x1p-32 >= a.dropout ? (float)(1 / (1 - a.dropout)) : 0;
@@ -115,7 +127,8 @@ __device__ inline float dropped(const cuda_attention &a, int64_t batch, int64_t 
 /* The end of the keys that a tile of queries attends to. */
 template <int DIM> __device__ inline int64_t end_of_keys(const cuda_attention &a, int64_t query)
 {
-	const int64_t end = query + ROWS<DIM> + a.keys - a.queries;
+	const int64_t last = query + ROWS<DIM> < a.queries ? query + ROWS<DIM> : a.queries;
+	const int64_t end = dtrain__chunk_position(a.chunks, a.queries, last - 1) + 1 + ahead(a);
 	return a.causal && end < a.keys ? end : a.keys;
 }
 
@@ -284,8 +297,8 @@ __global__ void __launch_bounds__(THREADS) key_gradients(cuda_attention a, const
 	const int64_t batch = rest / a.kv_heads, kv_head = rest % a.kv_heads, group = a.heads / a.kv_heads;
 	const head<T> first(a, batch, kv_head * group, products);
 	/* The first query that attends to one of these keys, or to some before. */
-	int64_t begin = a.causal ? key - (a.keys - a.queries) : 0;
-	begin = begin > 0 ? begin / KEYS * KEYS : 0;
+	int64_t begin = a.causal ? dtrain__chunk_row(a.chunks, a.queries, key - ahead(a)) : 0;
+	begin = begin / KEYS * KEYS;
 	float of_k[EACH] = {0}, of_v[EACH] = {0};
 	load<DIM>(k, first.k, a.k_step, key, a.keys, a.dim);
 	load<DIM>(v, first.v, a.k_step, key, a.keys, a.dim);

@@ -4,6 +4,7 @@
  * eight elements where a row has a multiple of eight.
  */
 #include "columns.cuh"
+#include "core/chunks.h"
 #include "core/philox.h"
 
 namespace cuda_kernels
@@ -16,6 +17,7 @@ struct dropping {
 	int32_t layer;
 	float factor; /* 0: nothing is kept */
 	bool per_row;
+	dtrain_chunk_attrs chunks;
 };
 
 /* The factors of elements first ... of the whole batch. WHOLE: first is a multiple of 8. */
@@ -39,8 +41,7 @@ __global__ void __launch_bounds__(THREADS) dropout(columns g, dropping a, const 
 	if (s.valid <= 0)
 		return;
 	for (int64_t row = s.first + threadIdx.y; row < s.end; row += blockDim.y) {
-		const uint64_t number =
-			(uint64_t)(random[DTRAIN_RANDOM_FIRST_ROW] + row * random[DTRAIN_RANDOM_ROW_STRIDE]);
+		const uint64_t number = (uint64_t)dtrain__chunk_of_batch(a.chunks, random, row);
 		const octet<T> part = load_octet<VECTOR>(x + row * g.channels + s.channel, s.valid);
 		float factor[OCTET];
 		if (a.per_row) {
@@ -72,7 +73,7 @@ extern "C" cudaError_t cuda_kernel_dropout(cudaStream_t stream, dtrain_dtype dty
 	const double limit = ceil(attrs->p * 0x1p32);
 	const bool none = limit > UINT32_MAX;
 	const dropping a = {none ? UINT32_MAX : (uint32_t)limit, attrs->layer, none ? 0 : (float)(1 / (1 - attrs->p)),
-			    attrs->per_row};
+			    attrs->per_row, attrs->chunks};
 	const columns g = columns_of(1, rows, each, 16, 1);
 	return with_type(dtype, [&](auto zero) {
 		typedef decltype(zero) T;

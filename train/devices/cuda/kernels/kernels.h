@@ -165,7 +165,7 @@ typedef struct cuda_attention {
 	int64_t q_step, k_step, y_step, k_batch;
 	bool causal;
 	double scale;
-	const int32_t *segment; /* [batch][queries]; NULL: none */
+	const int32_t *segment; /* [batch][keys]; NULL: none */
 	const int64_t *random;  /* NULL: no dropout */
 	double dropout;
 	int32_t layer;
@@ -176,6 +176,7 @@ typedef struct cuda_attention {
 	const void *d_y;     /* this and the next: of the gradients alone */
 	void *d_q, *d_k, *d_v;
 	int64_t all_heads, first_head; /* of dropout: see dtrain_attention_attrs */
+	dtrain_chunk_attrs chunks;     /* of the queries */
 } cuda_attention;
 
 /* Heads have up to this many elements; more give cudaErrorInvalidValue. */

@@ -26,6 +26,7 @@ static cuda_attention attention_of(const dtrain_op_desc *desc, const dtrain_shap
 				.y_step = y->dim[2],
 				.k_batch = desc->inputs[1].shape.dim[1],
 				.causal = attrs->causal,
+				.chunks = attrs->chunks,
 				.scale = attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)dim)};
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that move elements alone: parts of tensors, prepended rows, other orders of dimensions.
+ * Ops that move elements alone: parts of tensors, chunks of sequences, prepended rows, other orders of dimensions.
  */
 #include "common/error.h"
+#include "core/chunks.h"
 #include "core/op.h"
 #include "devices/cuda/kernels/kernels.h"
 #include "kernel_op.h"
@@ -87,6 +88,35 @@ static cudaError_t slice_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc
 		done = begin + each;
 	}
 	return status == cudaSuccess ? put_zeros(stream, desc, d_x, done, x->dim[a->dim]) : status;
+}
+
+/* ---- chunks of sequences ---- */
+
+/* The first or the second chunks of a rank's rows at once. */
+static cudaError_t copy_chunks(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			       void *const *operands, void *workspace)
+{
+	bool joins = desc->kind == DTRAIN_OP_JOIN_CHUNKS;
+	const dtrain_operand *of_ranks = joins ? &desc->inputs[0] : &desc->outputs[0];
+	const dtrain_shape *parts = &of_ranks->shape, *whole = &(joins ? &desc->outputs[0] : &desc->inputs[0])->shape;
+	int64_t b = whole->dim[0], ranks = parts->dim[0] / b, count = parts->dim[1] / 2 * parts->dim[2];
+	size_t element = dtrain_dtype_size(of_ranks->dtype);
+	cudaError_t status = cudaSuccess;
+	(void)k;
+	(void)workspace;
+	for (int64_t i = 0; i < 2 * ranks && status == cudaSuccess; i++) {
+		const dtrain_chunk_attrs chunks = {(int32_t)ranks, (int32_t)(i / 2)};
+		int64_t in_parts = (i / 2 * 2 * b + i % 2) * count,
+			in_whole = dtrain__chunk_number(chunks, i % 2) * count;
+		cuda_box box = {.ndim = 2, .dim = {b, count}, .from = {2 * ranks * count, 1}, .to = {2 * count, 1}};
+		if (joins) {
+			box.from[0] = 2 * count;
+			box.to[0] = 2 * ranks * count;
+		}
+		status = cuda_kernel_copy_box(stream, element, at(operands[0], joins ? in_parts : in_whole, element),
+					      at(operands[1], joins ? in_whole : in_parts, element), &box);
+	}
+	return status;
 }
 
 /* ---- orders of dimensions ---- */
@@ -178,6 +208,10 @@ int cuda_build_move(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 		break;
 	case DTRAIN_OP_SLICE_BWD:
 		k.launch = slice_bwd;
+		break;
+	case DTRAIN_OP_JOIN_CHUNKS:
+	case DTRAIN_OP_SPLIT_CHUNKS:
+		k.launch = copy_chunks;
 		break;
 	case DTRAIN_OP_PERMUTE:
 		k.launch = permute;

@@ -122,7 +122,7 @@ static cudaError_t dropout(const cuda_kernel_op *k, const dtrain_op_desc *desc, 
 {
 	(void)k;
 	(void)workspace;
-	int64_t rows = desc->inputs[0].shape.dim[0];
+	int64_t rows = desc->inputs[0].shape.dim[0] * (desc->attrs.dropout.chunks.ranks ? 2 : 1);
 	return cuda_kernel_dropout(stream, desc->inputs[0].dtype, operands[0], operands[1], operands[2], rows,
 				   count_of(&desc->inputs[0]) / rows, &desc->attrs.dropout);
 }
