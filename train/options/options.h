@@ -119,6 +119,7 @@ typedef struct run_options {
 	run_device_choice chosen;
 	const char *log;
 	const char *tensorboard;
+	const char *pipeline_timeline;
 	int64_t log_every;   /* steps */
 	int64_t print_every; /* steps; 0: by time */
 	bool quiet;

@@ -108,6 +108,9 @@ const option_constraint run_constraints[] = {
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1)), LIST(SET("plan")),
 		   .reason = "a stage's micro-batches are not counted"),
 
+	CONSTRAINT(EXCLUDES, LIST(SET("pipeline-timeline")), LIST(SET("evaluate")),
+		   .reason = "it is of a step of training"),
+
 	/* The number of ranks. */
 	CONSTRAINT(NEEDS, LIST(IS("strategy", "async")), LIST(AT_LEAST("world-size", 2)),
 		   .unless = LIST(SET("evaluate")), .reason = "a server and its workers"),

@@ -12,6 +12,7 @@
 #include <dtrain/mesh.h>
 #include <dtrain/pipeline.h>
 #include <dtrain/stage.h>
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -74,11 +75,29 @@ BETON_API int dtrain_pipeline_record_times(dtrain_pipeline *pipeline, beton_erro
 /* The number of this rank's actions in a step, sends and receives included. */
 BETON_API int32_t dtrain_pipeline_actions(const dtrain_pipeline *pipeline);
 
+/* Whether there are the times of a complete step. */
+BETON_API bool dtrain_pipeline_has_times(const dtrain_pipeline *pipeline);
+
 /* The times of the last step, which the stream has completed, in the order of actions. out: dtrain_pipeline_actions
  * elements. *began_ns: the host's monotonic clock when the first action began. Errors: STATE (no such step), errors of
  * the device. */
 BETON_API int dtrain_pipeline_get_times(const dtrain_pipeline *pipeline, dtrain_pipeline_time *out, uint64_t *began_ns,
 					beton_error *err);
+
+/* A step of all ranks of a pipeline, as it was measured. */
+typedef struct dtrain_pipeline_step {
+	dtrain_pipeline_schedule *schedule; /* the actions that compute */
+	dtrain_pipeline_time **times;       /* [ranks]: an element for each action, in milliseconds; the first is 0 */
+	/* The same for dtrain_pipeline_schedule_svg; a rank is idle while it waits for messages. */
+	dtrain_pipeline_timeline *timeline;
+} dtrain_pipeline_step;
+
+/* Collective over the axis "pipeline": the last step of all its ranks, as dtrain_pipeline_get_times. Ranks of one
+ * machine have the same clock; the clocks of several are brought in line by the messages, which no rank has before
+ * they are sent. The caller destroys the step. Errors: as dtrain_pipeline_get_times, NO_MEMORY, errors of groups. */
+BETON_API int dtrain_pipeline_gather_times(const dtrain_pipeline *pipeline, dtrain_pipeline_step **out,
+					   beton_error *err);
+BETON_API void dtrain_pipeline_step_destroy(dtrain_pipeline_step **step); /* NULL allowed */
 
 #ifdef __cplusplus
 }

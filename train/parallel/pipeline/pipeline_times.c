@@ -64,12 +64,17 @@ static bool waits(dtrain_action_kind kind)
 	return kind == DTRAIN_ACTION_FORWARD || kind == DTRAIN_ACTION_BACKWARD || kind == DTRAIN_ACTION_INPUT_GRADIENT;
 }
 
+bool dtrain_pipeline_has_times(const dtrain_pipeline *pipeline)
+{
+	return pipeline && pipeline->times && pipeline->trains && pipeline->at == 0 && pipeline->began_ns;
+}
+
 int dtrain_pipeline_get_times(const dtrain_pipeline *pipeline, dtrain_pipeline_time *out, uint64_t *began_ns,
 			      beton_error *err)
 {
 	if (BT_MISSING(err, pipeline, out, began_ns))
 		return BETON_INVALID_ARGUMENT;
-	if (!pipeline->times || !pipeline->trains || pipeline->at || !pipeline->began_ns)
+	if (!dtrain_pipeline_has_times(pipeline))
 		return bt_fail(err, BETON_STATE, "pipeline: no times of a complete step with backward");
 	int status = BETON_OK;
 	*began_ns = pipeline->began_ns;

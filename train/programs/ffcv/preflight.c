@@ -21,6 +21,7 @@
 #include "options/strategy.h"
 #include "order_input.h"
 #include "param_groups.h"
+#include "report/stage_times.h"
 #include "report/tensorboard.h"
 #include "shards/shards.h"
 
@@ -374,5 +375,7 @@ int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock
 int run_preflight_logs(const run_options *options, beton_error *err)
 {
 	int status = options->log ? check_log(options, err) : BETON_OK;
+	if (status == BETON_OK && options->pipeline_timeline)
+		status = run_stage_times_check(options->pipeline_timeline, err);
 	return status == BETON_OK && options->tensorboard ? run_tensorboard_check(options->tensorboard, err) : status;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline_timeline.h"
 #include "train.h"
 
 #include <inttypes.h>
@@ -567,9 +568,14 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	if (status != BETON_OK)
 		return status;
 	watch_cores(&training);
-	do
+	status = run_timeline_begin(session, err);
+	while (status == BETON_OK) {
 		status = train_epoch(&training, err);
-	while (status == BETON_OK && !is_last(&training));
+		if (is_last(&training))
+			break;
+	}
+	if (status == BETON_OK)
+		status = run_timeline_write(session, err);
 	if (status != BETON_OK)
 		run_watchdog_leave(session->watchdog, err);
 	beton_iterator_close(&training.iterator);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline_timeline.h"
+
+#include <dtrain/pipeline_run.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/error.h"
+#include "report/stage_times.h"
+
+int run_timeline_begin(const run_session *session, beton_error *err)
+{
+	return session->options->pipeline_timeline ? dtrain_pipeline_record_times(session->engine.train.pipeline, err)
+						   : BETON_OK;
+}
+
+static double idle_of(const dtrain_pipeline_step *step)
+{
+	double idle = 0;
+	for (int32_t rank = 0; rank < step->schedule->ranks; rank++)
+		idle += step->timeline->ranks[rank].idle / step->schedule->ranks;
+	return 100 * idle;
+}
+
+static int write_step(const run_session *session, const dtrain_pipeline_step *step, beton_error *err)
+{
+	char title[160];
+	snprintf(title, sizeof(title), "%s, step %" PRId64 ": %.1f ms, idle %.1f %%", session->engine.job.schedule,
+		 session->position.step, step->timeline->makespan, idle_of(step));
+	return run_stage_times_write(session->options->pipeline_timeline, step, title, err);
+}
+
+/* Equal stages are the formula's: what is idle beyond it comes from messages, other work and unequal stages. */
+static void tell(const run_session *session, const dtrain_pipeline_step *step)
+{
+	dtrain_pipeline_options formula;
+	double makespan;
+	dtrain_pipeline_options_init(&formula);
+	formula.schedule = session->engine.job.schedule;
+	formula.ranks = step->schedule->ranks;
+	formula.chunks = step->schedule->stages / step->schedule->ranks;
+	formula.micro_batches = step->schedule->micro_batches;
+	printf("pipeline, step %" PRId64 ": %.1f ms, idle %.1f %%", session->position.step, step->timeline->makespan,
+	       idle_of(step));
+	if (dtrain_pipeline_predict(&formula, &makespan, NULL, NULL) == BETON_OK)
+		printf(" (%s with equal stages: %.1f %%)", formula.schedule,
+		       100 * (1 - 3.0 * formula.micro_batches / makespan));
+	printf("; rank 0 to %d: ", step->schedule->ranks - 1);
+	for (int32_t rank = 0; rank < step->schedule->ranks; rank++)
+		printf("%s%.1f %%", rank ? ", " : "", 100 * step->timeline->ranks[rank].idle);
+	printf("; written to %s\n", session->options->pipeline_timeline);
+	fflush(stdout);
+}
+
+int run_timeline_write(const run_session *session, beton_error *err)
+{
+	const char *path = session->options->pipeline_timeline;
+	dtrain_pipeline_step *step = NULL;
+	if (!path || !dtrain_pipeline_has_times(session->engine.train.pipeline))
+		return BETON_OK;
+	int status = dtrain_pipeline_gather_times(session->engine.train.pipeline, &step, err);
+	if (status == BETON_OK && session->rank == 0)
+		status = write_step(session, step, err);
+	if (status == BETON_OK && session->rank == 0 && !session->options->quiet)
+		tell(session, step);
+	dtrain_pipeline_step_destroy(&step);
+	if (status != BETON_OK)
+		bt_prefix(err, "--pipeline-timeline");
+	return status;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * --pipeline-timeline: when the stages of a pipeline computed, and waited, in a step. */
+#ifndef PROGRAMS_FFCV_PIPELINE_TIMELINE_H
+#define PROGRAMS_FFCV_PIPELINE_TIMELINE_H
+
+#include "session.h"
+
+/* Records the times of each step from the next one on, if the option is given. */
+int run_timeline_begin(const run_session *session, beton_error *err);
+
+/* Collective: rank 0 writes the file, and prints the idle share. Nothing without the option, or without a step. */
+int run_timeline_write(const run_session *session, beton_error *err);
+
+#endif
