@@ -24,6 +24,7 @@ int dtrain_graph_create(dtrain_params *params, bool training, dtrain_graph **out
 	graph->training = training;
 	graph->dtype = dtrain_params_dtype(params);
 	graph->block_started = 0;
+	graph->stage = -1;
 	*out = graph;
 	return BETON_OK;
 }

@@ -83,7 +83,25 @@ struct dtrain_graph {
 	bool has_repeated; /* dtrain_graph_recompute was called */
 	bool has_swaps;    /* dtrain_graph_offload was called */
 	bool interleaves;  /* dtrain_graph_interleave was called */
+	int32_t stage;     /* of a pipeline; -1: the whole model */
 };
+
+/* Whether a unit's parameters are in the graph: a stage has those of its blocks. */
+static inline bool dtrain__graph_has_unit(const dtrain_graph *graph, const dtrain_unit *unit)
+{
+	return graph->stage < 0 || (unit->stages >> graph->stage & 1);
+}
+
+/* Of the stages that a rank has, the first and the last one. */
+static inline bool dtrain__graph_is_first(const dtrain_graph *graph)
+{
+	return graph->stage < 0 || (graph->params->own_stages & ((UINT64_C(1) << graph->stage) - 1)) == 0;
+}
+
+static inline bool dtrain__graph_is_last(const dtrain_graph *graph)
+{
+	return graph->stage < 0 || graph->params->own_stages >> graph->stage == 1;
+}
 
 static inline bool dtrain__graph_failed(const dtrain_graph *graph)
 {

@@ -90,8 +90,9 @@ struct dtrain_params {
 	} * patterns;
 	int pattern_count, pattern_capacity;
 
-	int32_t block;      /* block of the next parameter */
-	int32_t last_block; /* of the whole model's parameters, if these are a stage's */
+	int32_t block;       /* block of the next parameter */
+	int32_t last_block;  /* of the whole model's parameters, if these are a stage's */
+	uint64_t own_stages; /* of the pipeline: stages with these parameters, as bits; 0: the whole model */
 	bool block_used;
 
 	int64_t flat_count;

@@ -303,6 +303,8 @@ static int allocate(cut *c, beton_error *err)
 	dtrain_graph_set_dtype(out->graph, c->whole->dtype);
 	dtrain_graph_set_scaler(out->graph, c->whole->scaler);
 	out->graph->block_started = -1;
+	out->graph->stage = c->stage;
+	c->params->own_stages |= UINT64_C(1) << c->stage;
 	return BETON_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include "common/error.h"
 #include "network.h"
+#include "stages.h"
 
 static int check_frozen(const engine_job *job, const dtrain_params *params, beton_error *err)
 {
@@ -37,6 +38,8 @@ static int check_graph(engine_rank *engine, dtrain_graph **graph, beton_error *e
 	int status = losses >= 0 ? check_frozen(job, engine->params, err) : BETON_OK;
 	if (status == BETON_OK && losses >= 0 && job->check_params)
 		status = job->check_params(job->context, engine->params, err);
+	if (status == BETON_OK && losses >= 0)
+		status = engine_stages_check(job, *graph, err);
 	if (status == BETON_OK && losses >= 0 && job->freeze)
 		dtrain_graph_backward(*graph, dtrain_mean(*graph, losses));
 	if (status == BETON_OK && (losses < 0 || job->freeze))

@@ -36,9 +36,9 @@ typedef struct engine_caller {
 
 /* The stages of a pipeline. */
 typedef struct engine_stages {
-	int32_t number, count;              /* this rank's stage; count 1: it has the whole model */
+	dtrain_pipeline_schedule *schedule; /* of training; NULL: this rank has the whole model */
+	int32_t rank;                       /* this one, of the schedule's */
 	int32_t first[DTRAIN_MAX_STAGES];   /* each stage's first block, once a graph is cut */
-	dtrain_pipeline_schedule *schedule; /* of training; NULL: one stage, or evaluation alone */
 	dtrain_params *outline;             /* the whole model's parameters, without memory; NULL: not cut */
 } engine_stages;
 
@@ -95,9 +95,12 @@ int engine_next_batch(const engine_rank *engine, beton_iterator *iterator, beton
 /* Leaves out the batches of the iterator's epoch that are too few for a step, and goes on to its next epoch. */
 int engine_end_epoch(const engine_rank *engine, beton_iterator *iterator, beton_error *err);
 
-/* Copies the batch to the network's inputs, on the stream. The batch must stay alive until work that is put on the
- * stream afterwards is complete. */
+/* Copies the batch to the network's inputs, of all its stages, on the stream. The batch must stay alive until work that
+ * is put on the stream afterwards is complete. */
 int engine_feed_network(engine_rank *engine, const engine_network *network, const beton_batch *batch, beton_error *err);
+
+/* The validation network, or the last one of this rank's stages of it: it has the results if this rank has any. */
+const engine_network *engine_results_network(const engine_rank *engine);
 
 /* Waits for the stream, outside of steps. what: named in the message if the device hangs. */
 int engine_synchronize(const engine_rank *engine, const char *what, beton_error *err);

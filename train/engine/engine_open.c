@@ -11,12 +11,11 @@
 
 static int make_network(engine_rank *engine, bool training, engine_network *network, beton_error *err)
 {
-	dtrain_graph *graph = NULL;
-	int status = engine_build_graph(engine, training, network, &graph, err);
+	int status = engine_build_network(engine, training, network, err);
 	if (status != BETON_OK)
 		return status;
-	status = dtrain_sync_compile(engine->sync, &graph, &network->program, err);
-	dtrain_graph_destroy(&graph);
+	for (engine_network *at = network; at && status == BETON_OK; at = at->next)
+		status = dtrain_sync_compile(engine->sync, &at->graph, &at->program, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "%s with batches of %lld", training ? "training" : "evaluation",
 			  (long long)engine->job.batch_size);
@@ -88,13 +87,16 @@ static int open_stream(engine_rank *engine, beton_error *err)
 	return status == BETON_OK ? open_host(engine, err) : status;
 }
 
-static int open_parts(engine_rank *engine, dtrain_mesh *mesh, const dtrain_sync_options *sync, beton_error *err)
+static int open_parts(engine_rank *engine, dtrain_mesh *mesh, beton_error *err)
 {
 	int status = engine_stages_open(engine, mesh, err);
+	/* Stages may share a parameter, whose gradients are then added up. */
+	if (status == BETON_OK && engine_stages_count(&engine->stages) > 1)
+		engine->strategy.accumulates = true;
 	if (status == BETON_OK)
 		status = engine_create_params(engine, &engine->params, err);
 	if (status == BETON_OK)
-		status = dtrain_sync_create(engine->params, mesh, sync, &engine->sync, err);
+		status = dtrain_sync_create(engine->params, mesh, &engine->strategy, &engine->sync, err);
 	if (status == BETON_OK)
 		status = make_networks(engine, err);
 	if (status == BETON_OK)
@@ -120,8 +122,7 @@ int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_da
 				.dtype = dtypes[precision],
 				.data_ranks = 1,
 				.model_ranks = 1,
-				.has_results = true,
-				.stages.count = 1};
+				.has_results = true};
 	engine->api->caps(device, &engine->caps);
 	engine->staged = !engine->caps.host_memory;
 	engine->strategy = *sync;
@@ -131,14 +132,14 @@ int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_da
 }
 
 /* Ranks that differ along the axis have the same results; of a pipeline's stages the last one has them. */
-static bool has_results(const dtrain_mesh *mesh)
+static bool has_results(const engine_stages *stages, const dtrain_mesh *mesh)
 {
-	static const char *const axes[] = {"pipeline", "context", "tensor"};
-	bool has = true;
+	static const char *const axes[] = {"context", "tensor"};
+	const dtrain_pipeline_schedule *schedule = stages->schedule;
+	bool has = !schedule || schedule->rank_of_stage[schedule->stages - 1] == stages->rank;
 	for (size_t i = 0; i < sizeof(axes) / sizeof(axes[0]); i++) {
 		const dtrain_group *line = dtrain_mesh_group(mesh, axes[i]);
-		int wanted = line && i == 0 ? dtrain_group_size(line) - 1 : 0;
-		has = has && (!line || dtrain_group_rank(line) == wanted);
+		has = has && (!line || dtrain_group_rank(line) == 0);
 	}
 	return has;
 }
@@ -150,11 +151,12 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 	if (mesh) {
 		engine->data_rank = dtrain_group_rank(dtrain_mesh_data_group(mesh));
 		engine->data_ranks = dtrain_group_size(dtrain_mesh_data_group(mesh));
-		engine->has_results = has_results(mesh);
 		engine->model_ranks = dtrain_group_size(dtrain_mesh_model_group(mesh));
 	}
 	if (status == BETON_OK)
-		status = open_parts(engine, mesh, &engine->strategy, err);
+		status = open_parts(engine, mesh, err);
+	if (status == BETON_OK && mesh)
+		engine->has_results = has_results(&engine->stages, mesh);
 	/* The device's description tells which of the programs' stored plans it could not use, or not store. */
 	if (status == BETON_OK)
 		engine->api->caps(device, &engine->caps);
@@ -164,13 +166,10 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 void engine_close_parts(engine_rank *engine)
 {
 	engine_feed_close(&engine->feed);
-	engine_stages_disconnect(engine);
-	dtrain_stage_destroy(&engine->train.stage);
-	dtrain_stage_destroy(&engine->val.stage);
+	engine_clear_network(&engine->train);
+	engine_clear_network(&engine->val);
 	dtrain_params_destroy(&engine->stages.outline);
 	dtrain_pipeline_schedule_destroy(&engine->stages.schedule);
-	dtrain_program_destroy(&engine->train.program);
-	dtrain_program_destroy(&engine->val.program);
 	dtrain_sync_destroy(&engine->sync);
 	dtrain_params_destroy(&engine->params);
 	dtrain_device_close(&engine->host);
@@ -212,7 +211,18 @@ int engine_end_epoch(const engine_rank *engine, beton_iterator *iterator, beton_
 
 int engine_feed_network(engine_rank *engine, const engine_network *network, const beton_batch *batch, beton_error *err)
 {
-	return engine_feed_put(&engine->feed, network, batch, err);
+	int status = BETON_OK;
+	for (const engine_network *at = network; at && status == BETON_OK; at = at->next)
+		status = engine_feed_put(&engine->feed, at, batch, err);
+	return status;
+}
+
+const engine_network *engine_results_network(const engine_rank *engine)
+{
+	const engine_network *network = &engine->val;
+	while (network->next)
+		network = network->next;
+	return network;
 }
 
 int engine_synchronize(const engine_rank *engine, const char *what, beton_error *err)

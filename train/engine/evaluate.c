@@ -45,12 +45,13 @@ static size_t row_bytes(const engine_network *network, int index)
 static int open_evaluation(struct evaluation *evaluation, beton_error *err)
 {
 	engine_rank *engine = evaluation->engine;
+	const engine_network *network = engine_results_network(engine);
 	int status = BETON_OK;
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++) {
 		struct slot *slot = &evaluation->slots[i];
-		for (int k = 0; k < engine->val.num_results && status == BETON_OK; k++)
+		for (int k = 0; k < network->num_results && status == BETON_OK; k++)
 			status = engine->api->host_alloc(engine->device,
-							 (size_t)engine->job.batch_size * row_bytes(&engine->val, k),
+							 (size_t)engine->job.batch_size * row_bytes(network, k),
 							 &slot->results[k], err);
 		if (status == BETON_OK)
 			status = engine->api->event_create(engine->device, &slot->done, err);
@@ -126,7 +127,7 @@ static int run_program(struct evaluation *evaluation, const beton_batch *batch, 
 static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch *batch, beton_error *err)
 {
 	engine_rank *engine = evaluation->engine;
-	const engine_network *network = &engine->val;
+	const engine_network *network = engine_results_network(engine);
 	slot->batch = batch;
 	int status = run_program(evaluation, batch, err);
 	for (int i = 0; i < network->num_results && status == BETON_OK; i++)

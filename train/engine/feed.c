@@ -72,12 +72,8 @@ static int open_buffer(engine_feed *feed, engine_feed_buffer *buffer, beton_erro
 	return status;
 }
 
-int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *stream, const engine_network *network,
-		     beton_error *err)
+static void note_inputs(engine_feed *feed, const engine_network *network)
 {
-	dtrain_device_caps caps = {0};
-	*feed = (engine_feed){.device = device, .api = dtrain_device_get_api(device), .stream = stream};
-	feed->api->caps(device, &caps);
 	for (int i = 0; i < network->num_inputs; i++) {
 		dtrain_tensor tensor = network->inputs[i].tensor;
 		if (tensor < 0)
@@ -87,6 +83,16 @@ int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *st
 		feed->row_bytes[i] = (size_t)(dtrain_shape_count(shape) / feed->rows) *
 				     dtrain_dtype_size(dtrain_program_dtype(network->program, tensor));
 	}
+}
+
+int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *stream, const engine_network *network,
+		     beton_error *err)
+{
+	dtrain_device_caps caps = {0};
+	*feed = (engine_feed){.device = device, .api = dtrain_device_get_api(device), .stream = stream};
+	feed->api->caps(device, &caps);
+	for (const engine_network *at = network; at; at = at->next)
+		note_inputs(feed, at);
 	bool staged = !caps.host_memory;
 	int status = staged ? feed->api->stream_create(device, &feed->copies, err) : BETON_OK;
 	for (int i = 0; staged && i < ENGINE_FEED_BUFFERS && status == BETON_OK; i++)

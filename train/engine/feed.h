@@ -28,15 +28,15 @@ typedef struct engine_feed {
 	size_t row_bytes[ENGINE_INPUTS]; /* 0: no such input */
 } engine_feed;
 
-/* Serves the network's inputs, and other networks whose inputs are a prefix of the same sizes. On failure everything is
- * closed; close accepts a zeroed feed. */
+/* Serves the inputs of the network's stages, and other networks whose inputs are a prefix of the same sizes. On failure
+ * everything is closed; close accepts a zeroed feed. */
 int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *stream, const engine_network *network,
 		     beton_error *err);
 void engine_feed_close(engine_feed *feed);
 
-/* Puts the copies of what the network has inputs for on the streams: work put on `stream` afterwards finds the batch in
- * the inputs; rows beyond the batch's are 0. The batch must stay alive until such work is complete. FILE_CHANGED: the
- * batch lacks a tensor that has an input's name and type. */
+/* Puts the copies of what the network, one stage, has inputs for on the streams: work put on `stream` afterwards finds
+ * the batch in the inputs; rows beyond the batch's are 0. The batch must stay alive until such work is complete.
+ * FILE_CHANGED: the batch lacks a tensor that has an input's name and type. */
 int engine_feed_put(engine_feed *feed, const engine_network *network, const beton_batch *batch, beton_error *err);
 
 /* Allocates the loader's memory so that the device can copy from it; the device must outlive the loader. Changes

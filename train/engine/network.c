@@ -2,19 +2,23 @@
 #include "network.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "common/system.h"
 #include "stages.h"
 
-/* A failed graph has no shapes. */
-static size_t batch_bytes(const dtrain_graph *graph, const engine_network *network)
+/* Of the inputs that a stage of this rank has. A failed graph has no shapes. */
+static size_t batch_bytes(const engine_network *network)
 {
 	size_t bytes = 0;
 	for (int i = 0; i < network->num_inputs; i++) {
-		const dtrain_shape *shape = dtrain_graph_shape(graph, network->inputs[i].tensor);
+		const engine_network *at = network;
+		while (at->next && at->inputs[i].tensor < 0)
+			at = at->next;
+		const dtrain_shape *shape = dtrain_graph_shape(at->graph, at->inputs[i].tensor);
 		if (shape)
 			bytes += (size_t)dtrain_shape_count(shape) *
-				 dtrain_dtype_size(dtrain_graph_dtype(graph, network->inputs[i].tensor));
+				 dtrain_dtype_size(dtrain_graph_dtype(at->graph, at->inputs[i].tensor));
 	}
 	return bytes;
 }
@@ -32,12 +36,12 @@ int engine_check_recompute(const engine_recompute *how, const dtrain_params *par
 
 /* The whole model with its loss and step metrics, without backward. */
 static int build_forward(engine_rank *engine, bool training, dtrain_params *params, engine_network *network,
-			 dtrain_graph **out, dtrain_tensor *loss, beton_error *err)
+			 dtrain_tensor *loss, beton_error *err)
 {
-	int status = dtrain_graph_create(params, training, out, err);
+	int status = dtrain_graph_create(params, training, &network->graph, err);
 	if (status != BETON_OK)
 		return status;
-	dtrain_graph *graph = *out;
+	dtrain_graph *graph = network->graph;
 	dtrain_graph_set_dtype(graph, engine->dtype);
 	if (training && engine->scaler)
 		dtrain_graph_set_scaler(graph, dtrain_scaler_memory(engine->scaler));
@@ -51,37 +55,55 @@ static int build_forward(engine_rank *engine, bool training, dtrain_params *para
 	return BETON_OK;
 }
 
-int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
-		       beton_error *err)
+/* Adds what the job wants of a graph besides its results. */
+static void complete(const engine_rank *engine, bool training, engine_network *network)
 {
-	bool divided = engine->stages.count > 1;
+	if (training) {
+		dtrain_graph_recompute(network->graph, engine->job.recompute.what, engine->job.recompute.blocks);
+		if (engine_offloads_activations(engine->job.offload))
+			dtrain_graph_offload(network->graph);
+	}
+	for (int i = 0; i < network->num_results; i++)
+		dtrain_graph_keep(network->graph, network->results[i]);
+}
+
+int engine_build_network(engine_rank *engine, bool training, engine_network *network, beton_error *err)
+{
+	const bool divided = engine->stages.schedule != NULL;
 	dtrain_params *outline = NULL;
 	dtrain_tensor loss = -1;
 	int status = divided ? dtrain_params_create_outline(engine->params, &outline, err) : BETON_OK;
 	if (status == BETON_OK)
-		status = build_forward(engine, training, divided ? outline : engine->params, network, out, &loss, err);
+		status = build_forward(engine, training, divided ? outline : engine->params, network, &loss, err);
 	if (status == BETON_OK && divided)
-		status = engine_stages_cut(engine, out, &outline, loss, network, err);
+		status = engine_stages_cut(engine, &outline, loss, network, err);
 	else if (status == BETON_OK && training)
-		dtrain_graph_backward(*out, loss);
+		dtrain_graph_backward(network->graph, loss);
 	dtrain_params_destroy(&outline);
-	if (status != BETON_OK)
-		return status;
-	dtrain_graph *graph = *out;
-	if (training) {
+	if (status == BETON_OK && training)
 		status = engine_check_recompute(&engine->job.recompute, engine->params, err);
-		if (status != BETON_OK) {
-			dtrain_graph_destroy(out);
-			return status;
-		}
-		dtrain_graph_recompute(graph, engine->job.recompute.what, engine->job.recompute.blocks);
-		if (engine_offloads_activations(engine->job.offload))
-			dtrain_graph_offload(graph);
+	for (engine_network *at = network; at && status == BETON_OK; at = at->next)
+		complete(engine, training, at);
+	if (status == BETON_OK)
+		network->batch_bytes = batch_bytes(network);
+	return status;
+}
+
+void engine_clear_network(engine_network *network)
+{
+	engine_network *next = network->next;
+	dtrain_pipeline_destroy(&network->pipeline);
+	while (next) {
+		engine_network *at = next;
+		next = at->next;
+		at->next = NULL;
+		engine_clear_network(at);
+		free(at);
 	}
-	for (int i = 0; i < network->num_results; i++)
-		dtrain_graph_keep(graph, network->results[i]);
-	network->batch_bytes = batch_bytes(graph, network);
-	return BETON_OK;
+	dtrain_graph_destroy(&network->graph);
+	dtrain_stage_destroy(&network->stage);
+	dtrain_program_destroy(&network->program);
+	*network = (engine_network){0};
 }
 
 /* A micro-batch that is one of several keeps its batch until the next one has been copied. */
@@ -100,11 +122,40 @@ size_t engine_batches_bytes(const engine_rank *engine, bool training, const engi
 	return count * network->batch_bytes;
 }
 
+static void add_info(const dtrain_program_info *info, dtrain_program_info *out)
+{
+	out->arena_bytes += info->arena_bytes;
+	out->unshared_bytes += info->unshared_bytes;
+	out->workspace_bytes += info->workspace_bytes;
+	out->nodes += info->nodes;
+	out->repeated += info->repeated;
+	out->flops += info->flops;
+	out->repeated_flops += info->repeated_flops;
+	out->transient_bytes += info->transient_bytes;
+	out->host_bytes += info->host_bytes;
+}
+
+void engine_network_info(const engine_network *network, dtrain_program_info *out)
+{
+	*out = (dtrain_program_info){.struct_size = sizeof(*out)};
+	for (const engine_network *at = network; at; at = at->next) {
+		dtrain_program_info info = {.struct_size = sizeof(info)};
+		dtrain_program_get_info(at->program, &info);
+		add_info(&info, out);
+	}
+}
+
 int engine_measure(engine_rank *engine, bool training, dtrain_program_info *out, size_t *batches, beton_error *err)
 {
 	engine_network network = {0};
-	dtrain_graph *graph = NULL;
-	int status = engine_build_graph(engine, training, &network, &graph, err);
-	*batches = engine_batches_bytes(engine, training, &network);
-	return status == BETON_OK ? dtrain_sync_measure(engine->sync, &graph, out, err) : status;
+	int status = engine_build_network(engine, training, &network, err);
+	*out = (dtrain_program_info){.struct_size = sizeof(*out)};
+	*batches = status == BETON_OK ? engine_batches_bytes(engine, training, &network) : 0;
+	for (engine_network *at = &network; at && status == BETON_OK; at = at->next) {
+		dtrain_program_info info = {.struct_size = sizeof(info)};
+		status = dtrain_sync_measure(engine->sync, &at->graph, &info, err);
+		add_info(&info, out);
+	}
+	engine_clear_network(&network);
+	return status;
 }

@@ -4,10 +4,12 @@
 
 #include "engine.h"
 
-/* Builds the graph of a network for the job's batch size, and fills network but for its program. Training adds the
- * backward pass of the mean loss; validation keeps the task's results for the host. The graph belongs to the caller. */
-int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
-		       beton_error *err);
+/* Builds the graph of a network for the job's batch size, or the graphs of this rank's stages, and fills network, which
+ * is zeroed, but for programs. Training adds the backward pass of the mean loss; validation keeps the task's results
+ * for the host. The caller clears the network, also after a failure. */
+int engine_build_network(engine_rank *engine, bool training, engine_network *network, beton_error *err);
+/* A zeroed network is allowed. */
+void engine_clear_network(engine_network *network);
 
 /* Whether the model has so many blocks that can be computed again: the last one never is. The parameters are known once
  * the graph is built. INVALID_ARGUMENT. */
@@ -19,7 +21,10 @@ void engine_set_leases(const engine_rank *engine, bool training, beton_loader_op
 /* Bytes of the batches that are in the device's memory at once, of a network that was built. */
 size_t engine_batches_bytes(const engine_rank *engine, bool training, const engine_network *network);
 
-/* The facts of that network, without its program, and the bytes of its batches. out->struct_size is set. */
+/* The sums over the programs of a compiled network. */
+void engine_network_info(const engine_network *network, dtrain_program_info *out);
+
+/* The same facts of such a network, without its program, and the bytes of its batches. out->struct_size is set. */
 int engine_measure(engine_rank *engine, bool training, dtrain_program_info *out, size_t *batches, beton_error *err);
 
 #endif

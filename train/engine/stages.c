@@ -1,30 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stages.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/list.h"
+#include "common/system.h"
 
-static bool divides_weights(const dtrain_pipeline_schedule *schedule)
+/* ---- the schedule ---- */
+
+static bool has_action(const dtrain_pipeline_schedule *schedule, dtrain_action_kind kind)
 {
 	for (int32_t i = 0; i < schedule->ranks; i++)
 		for (int32_t k = 0; k < schedule->lists[i].count; k++)
-			if (schedule->lists[i].actions[k].kind == DTRAIN_ACTION_WEIGHT_GRADIENT)
+			if (schedule->lists[i].actions[k].kind == kind)
 				return true;
 	return false;
 }
 
-static int make_schedule(const engine_stages *stages, const char *name, int micro_batches,
-			 dtrain_pipeline_schedule **out, beton_error *err)
+static int read_schedule(const engine_job *job, int32_t ranks, dtrain_pipeline_schedule **out, beton_error *err)
+{
+	int status = dtrain_pipeline_schedule_read(job->schedule_file, out, err);
+	if (status != BETON_OK)
+		return status;
+	const int32_t found = (*out)->ranks, micro_batches = (*out)->micro_batches;
+	if (found != ranks)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "%s: lists of %" PRId32 " rank%s, and the mesh has pipeline=%" PRId32,
+				 job->schedule_file, found, bt_plural((uint64_t)found), ranks);
+	else if (micro_batches != job->micro_batches)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "%s: lists of %" PRId32 " micro-batch%s; use --accumulate %" PRId32,
+				 job->schedule_file, micro_batches, micro_batches == 1 ? "" : "es", micro_batches);
+	else if ((*out)->stages > DTRAIN_MAX_STAGES)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %" PRId32 " stages, at most %d", job->schedule_file,
+				 (*out)->stages, DTRAIN_MAX_STAGES);
+	return status;
+}
+
+static int name_schedule(const engine_job *job, int32_t ranks, dtrain_pipeline_schedule **out, beton_error *err)
 {
 	dtrain_pipeline_options options;
 	dtrain_pipeline_options_init(&options);
-	options.schedule = name;
-	options.ranks = stages->count;
-	options.micro_batches = micro_batches;
-	*out = NULL;
+	options.schedule = job->evaluates ? "gpipe" : job->schedule;
+	options.chunks = job->evaluates ? 0 : job->chunks;
+	options.ranks = ranks;
+	options.micro_batches = job->micro_batches;
 	int status = dtrain_pipeline_schedule_create(&options, out, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && (*out)->stages > DTRAIN_MAX_STAGES)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%" PRId32 " stages, at most %d", (*out)->stages,
+				 DTRAIN_MAX_STAGES);
+	if (status != BETON_OK)
+		bt_prefix(err, "--pipeline-schedule");
+	return status;
+}
+
+static int make_schedule(const engine_job *job, int32_t ranks, dtrain_pipeline_schedule **out, beton_error *err)
+{
+	bool reads = job->schedule_file && !job->evaluates;
+	*out = NULL;
+	int status = reads ? read_schedule(job, ranks, out, err) : name_schedule(job, ranks, out, err);
+	/* A file may have sends and receives. */
+	if (status == BETON_OK && !has_action(*out, DTRAIN_ACTION_SEND_FORWARD))
 		status = dtrain_pipeline_schedule_lower(*out, err);
 	if (status != BETON_OK)
 		dtrain_pipeline_schedule_destroy(out);
@@ -35,28 +73,71 @@ int engine_stages_open(engine_rank *engine, const dtrain_mesh *mesh, beton_error
 {
 	engine_stages *stages = &engine->stages;
 	const dtrain_group *line = mesh ? dtrain_mesh_group(mesh, "pipeline") : NULL;
-	*stages = (engine_stages){.count = line ? dtrain_group_size(line) : 1,
-				  .number = line ? dtrain_group_rank(line) : 0};
-	if (stages->count == 1 || engine->job.evaluates)
-		return BETON_OK;
-	int status = make_schedule(stages, engine->job.schedule, engine->job.micro_batches, &stages->schedule, err);
-	if (status != BETON_OK)
-		bt_prefix(err, "--pipeline-schedule");
+	*stages = (engine_stages){.rank = line ? dtrain_group_rank(line) : 0};
+	return line && dtrain_group_size(line) > 1
+		       ? make_schedule(&engine->job, dtrain_group_size(line), &stages->schedule, err)
+		       : BETON_OK;
+}
+
+int32_t engine_stages_count(const engine_stages *stages)
+{
+	int32_t count = stages->schedule ? 0 : 1;
+	for (int32_t i = 0; stages->schedule && i < stages->schedule->stages; i++)
+		count += stages->schedule->rank_of_stage[i] == stages->rank;
+	return count;
+}
+
+/* ---- the stages ---- */
+
+/* The blocks of each stage, as the user gives them. */
+static int read_borders(const char *list, int32_t blocks, int32_t stages, int32_t *first, beton_error *err)
+{
+	int64_t sum = 0;
+	int32_t count = 0;
+	int status = BETON_OK;
+	for (const char *at = list; at && status == BETON_OK; count++) {
+		char text[32];
+		uint64_t size = 0;
+		status = bt_list_next("--stages", &at, text, sizeof(text), err);
+		if (status == BETON_OK)
+			status = bt_parse_u64("--stages", text, 1, INT32_MAX, &size, err);
+		if (count < stages)
+			first[count] = (int32_t)(sum < blocks ? sum : blocks);
+		sum += (int64_t)size;
+	}
+	if (status == BETON_OK && (count != stages || sum != blocks))
+		status = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "--stages: %" PRId32 " stages with %" PRId64 " blocks; the schedule has %" PRId32
+				 " stages, and the model %" PRId32 " blocks",
+				 count, sum, stages, blocks);
 	return status;
 }
 
-/* Evaluation has the borders of training. */
-static int find_borders(engine_stages *stages, const dtrain_graph *whole, beton_error *err)
+static int find_borders(const engine_job *job, const dtrain_graph *whole, int32_t stages, int32_t *first,
+			beton_error *err)
 {
-	if (stages->first[stages->count - 1])
-		return BETON_OK;
 	int32_t blocks = dtrain_stage_costs(whole, NULL, 0);
+	if (job->stages)
+		return read_borders(job->stages, blocks, stages, first, err);
 	double *costs = calloc((size_t)blocks, sizeof(*costs));
 	if (!costs)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the costs of %d blocks", blocks);
 	dtrain_stage_costs(whole, costs, blocks);
-	int status = dtrain_stage_divide(costs, blocks, stages->count, stages->first, err);
+	int status = dtrain_stage_divide(costs, blocks, stages, first, err);
 	free(costs);
+	return status;
+}
+
+int engine_stages_check(const engine_job *job, const dtrain_graph *whole, beton_error *err)
+{
+	dtrain_pipeline_schedule *schedule;
+	int32_t first[DTRAIN_MAX_STAGES];
+	if (job->pipeline <= 1)
+		return BETON_OK;
+	int status = make_schedule(job, job->pipeline, &schedule, err);
+	if (status == BETON_OK)
+		status = find_borders(job, whole, schedule->stages, first, err);
+	dtrain_pipeline_schedule_destroy(&schedule);
 	return status;
 }
 
@@ -75,46 +156,87 @@ static void take_tensors(const dtrain_stage *stage, engine_network *network)
 		network->num_results = 0;
 }
 
-int engine_stages_cut(engine_rank *engine, dtrain_graph **graph, dtrain_params **outline, dtrain_tensor loss,
-		      engine_network *network, beton_error *err)
+/* Each stage of this rank in a network of its own. */
+static int create_stages(engine_rank *engine, dtrain_graph *whole, engine_network *network, beton_error *err)
 {
 	engine_stages *stages = &engine->stages;
-	bool trains = dtrain_graph_training(*graph);
-	int status = find_borders(stages, *graph, err);
+	const dtrain_pipeline_schedule *schedule = stages->schedule;
+	const engine_network tensors = *network;
+	engine_network *last = NULL;
+	int status = BETON_OK;
+	for (int32_t i = 0; i < schedule->stages && status == BETON_OK; i++) {
+		if (schedule->rank_of_stage[i] != stages->rank)
+			continue;
+		engine_network *at = last ? calloc(1, sizeof(*at)) : network;
+		if (!at)
+			return bt_fail(err, BETON_NO_MEMORY, "out of memory for a stage");
+		*at = tensors;
+		at->graph = NULL;
+		at->number = i;
+		if (last)
+			last->next = at;
+		last = at;
+		status =
+			dtrain_stage_create(whole, stages->first, schedule->stages, i, engine->params, &at->stage, err);
+		if (status == BETON_OK)
+			take_tensors(at->stage, at);
+	}
+	return status;
+}
+
+int engine_stages_cut(engine_rank *engine, dtrain_params **outline, dtrain_tensor loss, engine_network *network,
+		      beton_error *err)
+{
+	engine_stages *stages = &engine->stages;
+	dtrain_graph *whole = network->graph;
+	const bool trains = dtrain_graph_training(whole);
+	/* Evaluation has the borders of training. */
+	bool known = stages->first[stages->schedule->stages - 1] > 0;
+	int status = known ? BETON_OK : find_borders(&engine->job, whole, stages->schedule->stages, stages->first, err);
+	network->graph = NULL;
 	if (status == BETON_OK)
-		status = dtrain_stage_create(*graph, stages->first, stages->count, stages->number, engine->params,
-					     &network->stage, err);
-	dtrain_graph_destroy(graph);
+		status = create_stages(engine, whole, network, err);
+	dtrain_graph_destroy(&whole);
 	if (status == BETON_OK && !stages->outline) {
 		stages->outline = *outline;
 		*outline = NULL;
 	}
-	if (status != BETON_OK)
-		return status;
-	take_tensors(network->stage, network);
-	if (trains)
-		dtrain_stage_backward(network->stage, loss);
-	*graph = dtrain_stage_take_graph(network->stage);
-	if (trains && divides_weights(stages->schedule))
-		dtrain_graph_defer_weights(*graph);
-	return BETON_OK;
+	for (engine_network *at = network; at && status == BETON_OK; at = at->next) {
+		if (trains)
+			dtrain_stage_backward(at->stage, loss);
+		at->graph = dtrain_stage_take_graph(at->stage);
+		if (trains && has_action(stages->schedule, DTRAIN_ACTION_WEIGHT_GRADIENT))
+			dtrain_graph_defer_weights(at->graph);
+	}
+	return status;
+}
+
+/* ---- the pipeline ---- */
+
+static int connect(dtrain_mesh *mesh, const dtrain_pipeline_schedule *schedule, engine_network *network,
+		   beton_error *err)
+{
+	dtrain_pipeline_stage own[DTRAIN_MAX_STAGES];
+	int32_t count = 0;
+	for (const engine_network *at = network; at; at = at->next)
+		own[count++] =
+			(dtrain_pipeline_stage){.number = at->number, .stage = at->stage, .program = at->program};
+	return dtrain_pipeline_create(mesh, schedule, own, count, &network->pipeline, err);
 }
 
 int engine_stages_connect(engine_rank *engine, dtrain_mesh *mesh, engine_network *network, int micro_batches,
 			  beton_error *err)
 {
-	const engine_stages *stages = &engine->stages;
-	dtrain_pipeline_schedule *of_evaluation = NULL;
+	dtrain_pipeline_schedule *schedule = engine->stages.schedule, *serial = NULL;
 	if (!network->stage)
 		return BETON_OK;
-	const dtrain_pipeline_stage own = {
-		.number = stages->number, .stage = network->stage, .program = network->program};
 	bool trains = network == &engine->train;
-	int status = trains ? BETON_OK : make_schedule(stages, "gpipe", micro_batches, &of_evaluation, err);
+	int status = trains ? BETON_OK : dtrain_pipeline_schedule_serial(schedule, micro_batches, &serial, err);
+	if (status == BETON_OK && !trains)
+		status = dtrain_pipeline_schedule_lower(serial, err);
 	if (status == BETON_OK)
-		status = dtrain_pipeline_create(mesh, trains ? stages->schedule : of_evaluation, &own, 1,
-						&network->pipeline, err);
-	dtrain_pipeline_schedule_destroy(&of_evaluation);
+		status = connect(mesh, trains ? schedule : serial, network, err);
+	dtrain_pipeline_schedule_destroy(&serial);
 	return status;
 }
 

@@ -282,10 +282,8 @@ static int end_round(engine_stepper *stepper, struct slot *slot, int64_t number,
 static int put_random(engine_stepper *stepper, struct held *held, int64_t number, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
-	const engine_network *network = &engine->train;
 	int64_t ranks = engine->data_ranks;
-	if (!network->has_random || network->random < 0)
-		return BETON_OK;
+	int status = BETON_OK;
 	held->random[DTRAIN_RANDOM_SEED] = (int64_t)engine->job.seed;
 	held->random[DTRAIN_RANDOM_STEP] = number;
 	held->random[DTRAIN_RANDOM_FIRST_ROW] =
@@ -296,8 +294,11 @@ static int put_random(engine_stepper *stepper, struct held *held, int64_t number
 			dtrain_sync_deterministic_shard(engine->sync, stepper->micro_batch) * engine->job.batch_size;
 		held->random[DTRAIN_RANDOM_ROW_STRIDE] = 1;
 	}
-	return engine->api->copy(engine->stream, engine_network_data(network, network->random), held->random,
-				 DTRAIN_RANDOMS * sizeof(*held->random), DTRAIN_HOST_TO_DEVICE, err);
+	for (const engine_network *at = &engine->train; at && status == BETON_OK; at = at->next)
+		if (at->has_random && at->random >= 0)
+			status = engine->api->copy(engine->stream, engine_network_data(at, at->random), held->random,
+						   DTRAIN_RANDOMS * sizeof(*held->random), DTRAIN_HOST_TO_DEVICE, err);
+	return status;
 }
 
 /* Takes ownership of the batch. */
@@ -309,9 +310,8 @@ static int feed(engine_stepper *stepper, beton_batch *batch, int64_t number, bet
 	held->batch = batch;
 	held->step = stepper->launched;
 	const engine_task *task = engine->job.task;
-	if (engine->train.pipeline)
-		engine->train.instance =
-			dtrain_pipeline_instance(engine->train.pipeline, engine->stages.number, stepper->micro_batch);
+	for (engine_network *at = &engine->train; at && engine->train.pipeline; at = at->next)
+		at->instance = dtrain_pipeline_instance(engine->train.pipeline, at->number, stepper->micro_batch);
 	int status = batch && task->check_batch ? task->check_batch(engine, true, batch, err) : BETON_OK;
 	if (status == BETON_OK && batch)
 		status = engine_feed_network(engine, &engine->train, batch, err);

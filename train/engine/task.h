@@ -44,8 +44,11 @@ typedef struct engine_job {
 	const dtrain_transformer *transformer; /* what model names or describes (model.h); NULL: no transformer */
 	int64_t batch_size;                    /* samples per rank and micro-batch */
 	int micro_batches;                     /* of a rank in a step, each with its own batch; >= 1 */
-	const char *schedule;                  /* of a pipeline, see <dtrain/pipeline.h>; NULL: "1f1b" */
-	int deterministic_shards;              /* see dtrain_sync_options */
+	const char *schedule;                  /* of a pipeline, see <dtrain/pipeline.h> */
+	const char *schedule_file;             /* its lists, in place of schedule; NULL: none */
+	int32_t chunks;                        /* stages of a rank of the pipeline; 0: as the schedule has them */
+	const char *stages;       /* blocks of each stage, with commas between them; NULL: stages with equal products */
+	int deterministic_shards; /* see dtrain_sync_options */
 	double label_smoothing;
 	double dropout;             /* in place of the transformer's own; below 0: that */
 	bool evaluates;             /* nothing is trained */
@@ -60,7 +63,7 @@ typedef struct engine_job {
 	/* Options of the caller that depend on the parameters, which engine_check_network has declared; NULL: none. */
 	int (*check_params)(const void *context, dtrain_params *params, beton_error *err);
 	const void *context;
-	int32_t tensor; /* ranks of the mesh's axis "tensor", which compute one model; 0: 1 */
+	int32_t tensor, pipeline; /* ranks of the mesh along these axes, which compute one model; 0: 1 */
 } engine_job;
 
 typedef struct engine_dataset {
@@ -103,6 +106,7 @@ typedef struct engine_input {
 
 /* A compiled graph, its tensors to fill before a run, and its tensors to read afterwards. */
 typedef struct engine_network {
+	dtrain_graph *graph;     /* until it is compiled */
 	dtrain_program *program; /* NULL: no such network */
 	engine_input inputs[ENGINE_INPUTS];
 	int num_inputs;
@@ -118,8 +122,10 @@ typedef struct engine_network {
 	/* A stage of a pipeline (stages.h), which may lack inputs, results and hits: their tensors are negative. NULL:
 	 * the network has the whole model. */
 	dtrain_stage *stage;
-	dtrain_pipeline *pipeline;
-	dtrain_instance *instance; /* whose inputs get the next batch; NULL: the program's own */
+	int32_t number;              /* of the stage */
+	dtrain_instance *instance;   /* whose inputs get the next batch; NULL: the program's own */
+	dtrain_pipeline *pipeline;   /* of all this rank's stages; the first network has it */
+	struct engine_network *next; /* with the next of this rank's stages; NULL: there is none */
 } engine_network;
 
 /* Opens files of the run. Adds to the options how the files are read. */

@@ -184,17 +184,20 @@ typedef struct run_options {
 	int64_t epoch_samples; /* 0: the number of samples */
 	int engine;            /* beton_engine */
 	bool direct;
-	int64_t read_ahead;       /* samples; 0: automatic */
-	int64_t memory_limit;     /* bytes; 0: none */
-	int64_t max_pixels;       /* 0: the loader's default */
-	int bad_samples;          /* run_bad_samples */
-	double bucket_mb;         /* MiB; 0: the library's default */
-	int strategy;             /* run_strategy */
-	int64_t shard;            /* ranks that share a copy of the parameters; 0: not given */
-	int pipeline_schedule;    /* its place in the possible values */
-	const char *mesh;         /* see run_axes_read; NULL: the strategy's */
-	double unit_mb;           /* MiB; 0: by block */
-	const char *unit_pattern; /* NULL: none */
+	int64_t read_ahead;         /* samples; 0: automatic */
+	int64_t memory_limit;       /* bytes; 0: none */
+	int64_t max_pixels;         /* 0: the loader's default */
+	int bad_samples;            /* run_bad_samples */
+	double bucket_mb;           /* MiB; 0: the library's default */
+	int strategy;               /* run_strategy */
+	int64_t shard;              /* ranks that share a copy of the parameters; 0: not given */
+	int pipeline_schedule;      /* its place in the possible values */
+	int64_t pipeline_chunks;    /* 0: as the schedule has them */
+	const char *pipeline_lists; /* NULL: pipeline_schedule */
+	const char *stages;         /* NULL: equally expensive ones */
+	const char *mesh;           /* see run_axes_read; NULL: the strategy's */
+	double unit_mb;             /* MiB; 0: by block */
+	const char *unit_pattern;   /* NULL: none */
 	double prefetch_mb;
 	bool keep_gathered;
 	bool accumulate_locally;

@@ -23,7 +23,7 @@ static const char *const schedules[] = {
 	[DTRAIN_SCHEDULE_STEP] = "step",
 	NULL,
 };
-static const char *const pipeline_schedules[] = {"1f1b", "gpipe", "naive", "zb1p", NULL};
+static const char *const pipeline_schedules[] = {"1f1b", "gpipe", "interleaved", "naive", "zb1p", "zbv", NULL};
 static const char *const lr_scales[] = {
 	[RUN_LR_SCALE_NONE] = "none",
 	[RUN_LR_SCALE_LINEAR] = "linear",

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <dtrain/comm.h>
+#include <dtrain/stage.h>
 
 #include "engine/memory/recompute_option.h"
 #include "options_choices.h"

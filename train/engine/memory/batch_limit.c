@@ -106,8 +106,8 @@ static const char *find_strategy(const engine_rank *engine, bool *several)
 void engine_explain_memory(engine_rank *engine, beton_error *err)
 {
 	bool several;
-	dtrain_program_destroy(&engine->train.program);
-	dtrain_program_destroy(&engine->val.program);
+	engine_clear_network(&engine->train);
+	engine_clear_network(&engine->val);
 	/* Without parameters no batch helps. */
 	bool allocated = engine->params && dtrain_params_range_count(engine->params) > 0;
 	int64_t largest = allocated ? find_largest(engine) : 0;

@@ -79,10 +79,10 @@ int engine_memory_read(const engine_rank *engine, engine_memory *out, beton_erro
 	*out = (engine_memory){0};
 	int status = add_parameters(engine, out, err);
 	for (int i = 0; i < 2; i++) {
-		dtrain_program_info info = {.struct_size = sizeof(info)};
+		dtrain_program_info info;
 		if (!networks[i]->program)
 			continue;
-		dtrain_program_get_info(networks[i]->program, &info);
+		engine_network_info(networks[i], &info);
 		add_program(out, i, &info);
 		out->batches[i] = engine_batches_bytes(engine, i == TRAINING, networks[i]);
 	}

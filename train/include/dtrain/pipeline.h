@@ -79,6 +79,10 @@ static inline void dtrain_pipeline_options_init(dtrain_pipeline_options *options
  * not for these numbers; the message has numbers that would do), NO_MEMORY. */
 BETON_API int dtrain_pipeline_schedule_create(const dtrain_pipeline_options *options, dtrain_pipeline_schedule **out,
 					      beton_error *err);
+/* Compute lists with the stages of `of` on the same ranks: each micro-batch goes through all stages and back before the
+ * next one begins. The caller destroys it. Errors: INVALID_ARGUMENT (no micro-batch), NO_MEMORY. */
+BETON_API int dtrain_pipeline_schedule_serial(const dtrain_pipeline_schedule *of, int32_t micro_batches,
+					      dtrain_pipeline_schedule **out, beton_error *err);
 BETON_API void dtrain_pipeline_schedule_destroy(dtrain_pipeline_schedule **schedule); /* NULL allowed */
 
 /* Adds sends and receives to compute lists: none where both stages are on one rank. There is one order of all

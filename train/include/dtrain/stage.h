@@ -42,8 +42,9 @@ typedef struct dtrain_crossing {
 
 /* Takes stage `stage` of `stages` out of a whole graph without backward. first: each stage's first block, rising, of
  * dtrain_stage_divide for example. params: the real ones; they get the stage's parameters, with the block numbers
- * of the whole. A parameter that several stages use is declared in each (dtrain_param.stages). whole may
- * be destroyed afterwards. Errors: the whole graph's error; INVALID_ARGUMENT (borders); NO_MEMORY. */
+ * of the whole. A rank with several stages creates all of them before it compiles the first. A parameter that several
+ * stages use is declared in each (dtrain_param.stages). whole may be destroyed afterwards. Errors: the whole graph's
+ * error; INVALID_ARGUMENT (borders); NO_MEMORY. */
 BETON_API int dtrain_stage_create(dtrain_graph *whole, const int32_t *first, int32_t stages, int32_t stage,
 				  dtrain_params *params, dtrain_stage **out, beton_error *err);
 BETON_API void dtrain_stage_destroy(dtrain_stage **stage); /* NULL allowed */

@@ -54,11 +54,10 @@ int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
 	return BETON_OK;
 }
 
-/* The array is added to the sum of the step's micro-batches; with the last one the sum is added to the array. */
-static int add(const sync_reduction *reduction, void *array, const dtrain__run *run, beton_error *err)
+/* The array is added to the step's sum; with the last one the sum is added to the array. */
+static int add(const sync_reduction *reduction, void *array, bool last, const dtrain__run *run, beton_error *err)
 {
 	const dtrain_sync *sync = reduction->sync;
-	bool last = dtrain__run_is_last(run);
 	void *to = last ? array : reduction->sums, *from = last ? reduction->sums : array;
 	if (!reduction->sums)
 		return BETON_OK;
@@ -67,14 +66,14 @@ static int add(const sync_reduction *reduction, void *array, const dtrain__run *
 					  : status;
 }
 
-/* Only the last micro-batch goes on to the next stage. */
+/* Only the last execution goes on to the next stage. */
 static int issue(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
 	const sync_reduction *reduction = stage->reduction;
 	void *array = reduction->each_micro_batch && reduction->shard_count ? arrays->shard : arrays->memory;
-	int status =
-		reduction->tree ? dtrain__tree_accumulate(reduction, array, run, err) : add(reduction, array, run, err);
-	if (!dtrain__run_is_last(run))
+	int status = reduction->tree ? dtrain__tree_accumulate(reduction, array, run, err)
+				     : add(reduction, array, arrays->last, run, err);
+	if (!arrays->last)
 		arrays->at = reduction->num_stages;
 	return status;
 }

@@ -227,6 +227,15 @@ static int add_stage(plan_state *state, sync_planned *planned, const dtrain__cal
 	return status;
 }
 
+/* Another stage of the rank has the unit, or sends the step metrics. */
+static bool is_elsewhere(const plan_state *state, int index)
+{
+	const dtrain_graph *graph = state->schedule->graph;
+	const int unit = state->sync->reductions[index].unit;
+	return unit < 0 ? !dtrain__graph_is_last(graph)
+			: !dtrain__graph_has_unit(graph, &state->sync->params->units[unit]);
+}
+
 /* before: the first stage is waited for before this node. */
 static int add_reduction(plan_state *state, int index, int32_t after, int32_t before, beton_error *err)
 {
@@ -266,6 +275,8 @@ static int add_later_stages(plan_state *state, int32_t after, beton_error *err)
 			sync_planned *planned = &state->program->planned[i];
 			const sync_reduction *reduction = planned->reduction;
 			int stage = -1;
+			if (is_elsewhere(state, i))
+				continue;
 			for (int k = 0; k <= place && stage < reduction->num_stages; k++)
 				stage = dtrain__stage_after(reduction, stage);
 			if (stage >= reduction->num_stages || reduction->stages[stage].kind->end != SYNC_END_OF_RUN)
@@ -304,6 +315,8 @@ static int add_reductions(plan_state *state, beton_error *err)
 	if (status == BETON_OK)
 		status = find_gradients(state, err);
 	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
+		if (is_elsewhere(state, i))
+			continue;
 		int32_t last = i > 0 ? state->last_grads[sync->reductions[i].unit] : -1;
 		after = last > after ? last : after;
 		/* Units are waited for in order, the step metrics at the end. */

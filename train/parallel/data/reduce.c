@@ -26,7 +26,7 @@ static int issue_sum(const sync_stage *stage, sync_arrays *arrays, const dtrain_
 					.dtype = dtrain_params_dtype(reduction->sync->params),
 					.op = stage->op};
 	return dtrain__operation_issue(&stage->operation, &arrays->flights[stage->index], &transfer, run->stream,
-				       dtrain__run_is_last(run), err);
+				       arrays->last, err);
 }
 
 static int issue_scatter(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
@@ -41,7 +41,7 @@ static int issue_scatter(const sync_stage *stage, sync_arrays *arrays, const dtr
 		.count = reduction->shard_count,
 		.dtype = rounded ? reduction->sync->sent : dtrain_params_dtype(reduction->sync->params)};
 	return dtrain__operation_issue(&stage->operation, &arrays->flights[stage->index], &transfer, run->stream,
-				       dtrain__run_is_last(run), err);
+				       arrays->last, err);
 }
 
 static int wait_for_operation(const sync_stage *stage, sync_arrays *arrays, const dtrain__run *run, beton_error *err)
@@ -242,11 +242,11 @@ static bool is_skipped(const sync_stage *stage)
 	return stage->kind->sends && (stays || !stage->group || dtrain_group_size(stage->group) == 1);
 }
 
-/* The listener hears about units only, on the last micro-batch. */
-static int tell(const sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+/* The listener hears about units only, with the last execution that adds to them. */
+static int tell(const sync_reduction *reduction, const sync_arrays *arrays, const dtrain__run *run, beton_error *err)
 {
 	const dtrain_sync *sync = reduction->sync;
-	return sync->listener && dtrain__run_is_last(run) && reduction->unit >= 0
+	return sync->listener && arrays->last && reduction->unit >= 0
 		       ? sync->listener(sync->listener_context, reduction->unit, run->stream, err)
 		       : BETON_OK;
 }
@@ -264,12 +264,13 @@ static int advance(const sync_reduction *reduction, sync_arrays *arrays, const d
 			return status;
 		arrays->at++;
 	}
-	return status == BETON_OK ? tell(reduction, run, err) : status;
+	return status == BETON_OK ? tell(reduction, arrays, run, err) : status;
 }
 
 static void take_memory(const sync_planned *planned, sync_arrays *arrays, const dtrain__run *run)
 {
-	const sync_reduction *reduction = planned->reduction;
+	sync_reduction *reduction = planned->reduction;
+	arrays->last = --reduction->left == 0;
 	if (planned->grads < 0)
 		arrays->memory = reduction->memory;
 	if (!reduction->offloaded_grads)
@@ -285,12 +286,13 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 {
 	const sync_step *step = context;
 	const sync_reduction *reduction = step->planned->reduction;
+	const sync_arrays *arrays = run->state;
 	dtrain_sync *sync = reduction->sync;
 	int status = BETON_OK;
 	take_memory(step->planned, run->state, run);
-	if (dtrain__run_is_last(run) && reduction->unit < 0)
+	if (arrays->last && reduction->unit < 0)
 		status = dtrain__sync_trace_forward(sync, run->stream, err);
-	if (status == BETON_OK && dtrain__run_is_last(run) && reduction == &sync->reductions[sync->count - 1])
+	if (status == BETON_OK && arrays->last && reduction == &sync->reductions[sync->count - 1])
 		status = dtrain__sync_trace_backward(sync, run->stream, err);
 	return status == BETON_OK ? advance(reduction, run->state, run, err) : status;
 }

@@ -281,29 +281,41 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 	return status;
 }
 
-/* A gradient that a program does not write would still be the last program's sum, and be added up again. */
+/* A gradient that a program does not write would still be the last program's sum, and be added up again. So the
+ * programs of one stage write the same, and the stages of a parameter all write its gradient. */
 static int compare_covered(dtrain_sync *sync, const dtrain_graph *graph, beton_error *err)
 {
-	int count = dtrain_params_count(sync->params);
-	uint8_t *covered = calloc((size_t)count + DTRAIN_STEP_METRICS, 1);
-	if (!covered)
+	const size_t count = (size_t)dtrain_params_count(sync->params), all = count + DTRAIN_STEP_METRICS;
+	const uint64_t bit = sync_bit(graph);
+	bool known = sync->covering & bit, same = true;
+	uint64_t *covered = calloc(all, sizeof(*covered));
+	if (covered && !sync->covered)
+		sync->covered = calloc(all, sizeof(*covered));
+	if (!covered || !sync->covered) {
+		free(covered);
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	}
 	for (int32_t i = 0; i < graph->num_tensors; i++) {
 		const dtrain__tensor *tensor = &graph->tensors[i];
 		if (tensor->role == DTRAIN__GRAD)
-			covered[tensor->index] = 1;
+			covered[tensor->index] = bit;
 		else if (tensor->role == DTRAIN__STEP_METRIC)
-			covered[count + tensor->index] = 1;
+			covered[count + (size_t)tensor->index] = bit;
 	}
-	if (sync->covered && memcmp(covered, sync->covered, (size_t)count + DTRAIN_STEP_METRICS) != 0) {
-		free(covered);
-		return bt_fail(err, BETON_UNSUPPORTED,
-			       "sync: the graph does not give gradients to the same parameters, or write the same "
-			       "step metrics, as the one before");
+	for (size_t i = 0; i < all && same; i++) {
+		const dtrain_param *param = i < count ? dtrain_params_at(sync->params, (int)i) : NULL;
+		bool shares = param && (param->stages & bit) && (param->stages & sync->covering & ~bit);
+		same = (!known || (sync->covered[i] & bit) == covered[i]) &&
+		       (!shares || !covered[i] == !(sync->covered[i] & ~bit));
 	}
-	free(sync->covered);
-	sync->covered = covered;
-	return BETON_OK;
+	for (size_t i = 0; i < all && same; i++)
+		sync->covered[i] |= covered[i];
+	sync->covering |= same ? bit : 0;
+	free(covered);
+	return same ? BETON_OK
+		    : bt_fail(err, BETON_UNSUPPORTED,
+			      "sync: the graph does not give gradients to the same parameters, or write the same step "
+			      "metrics, as the one before");
 }
 
 static int run_pass(void *context, dtrain__schedule *schedule, beton_error *err)
@@ -317,7 +329,7 @@ static int run_pass(void *context, dtrain__schedule *schedule, beton_error *err)
 	if (status == BETON_OK)
 		status = dtrain__sync_plan(sync, schedule, err);
 	if (status == BETON_OK && schedule->graph->has_backward)
-		dtrain__sync_note_traffic(sync, sync->programs);
+		dtrain__sync_note_traffic(sync, schedule->graph, sync->programs);
 	return status;
 }
 
@@ -335,8 +347,8 @@ int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_
 		return BETON_INVALID_ARGUMENT;
 	const dtrain__pass pass = {.run = run_pass, .context = sync};
 	const sync_program *before = sync->programs;
-	const uint64_t of_micro_batch = sync->gathers_of_micro_batch, of_step = sync->gathers_of_step,
-		       exchanges = sync->exchanges_of_micro_batch;
+	sync_traffic *traffic = &sync->traffic[sync_number(*graph)];
+	const sync_traffic compiled = *traffic;
 	int status = sync->reductions ? BETON_OK : dtrain_params_allocate(sync->params, err);
 	if (status == BETON_OK)
 		status = prepare(sync, err);
@@ -345,11 +357,8 @@ int dtrain_sync_measure(dtrain_sync *sync, dtrain_graph **graph, dtrain_program_
 		status = dtrain__graph_measure(graph, &pass, 1, out, err);
 	dtrain__sync_destroy_programs(sync, before);
 	/* A step sends what compiled programs send. */
-	if (before) {
-		sync->gathers_of_micro_batch = of_micro_batch;
-		sync->gathers_of_step = of_step;
-		sync->exchanges_of_micro_batch = exchanges;
-	}
+	if (before)
+		*traffic = compiled;
 	if (sync->reductions)
 		sync->num_operations = operations;
 	return status;

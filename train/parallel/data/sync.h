@@ -6,8 +6,10 @@
 #define DTRAIN_PARALLEL_DATA_SYNC_H
 
 #include <dtrain/overlap.h>
+#include <dtrain/stage.h>
 
 #include "comm/group/work.h"
+#include "core/graph.h"
 #include "core/op.h"
 #include "core/params.h"
 #include "core/schedule.h"
@@ -62,7 +64,8 @@ typedef struct sync_arrays {
 	void *shard;                  /* this rank's part of the sum; NULL: all ranks get the whole */
 	void *transient[SYNC_STAGES]; /* of each stage that has bytes */
 	sync_flight flights[SYNC_STAGES];
-	int at; /* the stage that has been issued, and is not complete; the number of stages: none */
+	int at;    /* the stage that has been issued, and is not complete; the number of stages: none */
+	bool last; /* no other execution of the step adds to the reduction */
 } sync_arrays;
 
 /* When a stage that is waited for ends. */
@@ -111,6 +114,7 @@ struct sync_reduction {
 	sync_stage stages[SYNC_STAGES];
 	int num_stages;
 
+	int32_t left;               /* executions of this step that will add to it */
 	dtrain_op *add;             /* accumulate.c: adds an array to the sum over the micro-batches */
 	void *sums;                 /* that sum; NULL: steps have one micro-batch */
 	bool each_micro_batch;      /* every micro-batch is reduced, and its shard is added up */
@@ -175,6 +179,22 @@ typedef struct sync_exchange {
 	int64_t count; /* elements of a rank: of its row, or of the tensor */
 	dtrain_dtype dtype;
 } sync_exchange;
+
+/* The programs of a step: one, or one for each stage that the rank has. */
+static inline int32_t sync_number(const dtrain_graph *graph)
+{
+	return graph->stage < 0 ? 0 : graph->stage;
+}
+
+static inline uint64_t sync_bit(const dtrain_graph *graph)
+{
+	return UINT64_C(1) << sync_number(graph);
+}
+
+/* Bytes that a program sends in a micro-batch, and once a step. */
+typedef struct sync_traffic {
+	uint64_t gathers_of_micro_batch, gathers_of_step, exchanges_of_micro_batch;
+} sync_traffic;
 
 typedef struct sync_memory sync_memory; /* memory.c */
 
@@ -266,19 +286,21 @@ struct dtrain_sync {
 	void *sums;                 /* memory of all reductions' sums; NULL: steps have one micro-batch */
 	size_t sums_bytes;
 	void *add_workspace;
-	bool step_open;   /* the first micro-batch of a step was put on the stream, the last one not yet, and none was
-			     abandoned */
-	bool sums_open;   /* the sums are not zero */
-	uint8_t *covered; /* for each parameter, then each step metric: the programs write it; NULL: no program yet */
+	/* Bits of programs (sync_bit): the first micro-batch of a step was put on the stream, the last one not yet, and
+	 * none was abandoned. */
+	uint64_t steps_open;
+	bool sums_open; /* the sums are not zero */
+	/* For each parameter, then each step metric: bits of the programs that write it; NULL: no program yet. */
+	uint64_t *covered;
+	uint64_t covering; /* bits of the programs that were compiled */
 
 	dtrain_sync_listener listener; /* of complete units; NULL: none */
 	void *listener_context;
 
 	dtrain_sync_trace *trace; /* of the next steps; the caller's, NULL: none */
 	sync_timeline *timeline;  /* NULL: without the option overlap */
-	/* Bytes that the last program with backward gathers in each micro-batch, and once a step: the last compiled
-	 * one, or measured one while none is compiled. */
-	uint64_t gathers_of_micro_batch, gathers_of_step, exchanges_of_micro_batch;
+	/* For each number of a program: the last one with backward that was compiled, or measured while none is. */
+	sync_traffic traffic[DTRAIN_MAX_STAGES];
 
 	sync_operation between_steps; /* collectives outside of programs, one at a time */
 	sync_flight between;
@@ -425,8 +447,8 @@ int dtrain__timeline_add(dtrain_sync *sync, const dtrain_overlap_transfer *trans
 
 /* ---- what a rank sends (facts.c) ---- */
 
-/* The program is the last one with backward. */
-void dtrain__sync_note_traffic(dtrain_sync *sync, const sync_program *program);
+/* The program is the last one of its number with backward. */
+void dtrain__sync_note_traffic(dtrain_sync *sync, const dtrain_graph *graph, const sync_program *program);
 
 /* ---- trace (trace_events.c): the times of the last micro-batch of a step, for the trace events that are set ---- */
 

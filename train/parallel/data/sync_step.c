@@ -26,16 +26,35 @@ static int check(const dtrain_sync *sync, const dtrain__run *run, beton_error *e
 		return bt_fail(err, BETON_STATE,
 			       "sync: a step of %d micro-batches, and each rank has %d deterministic shards",
 			       run->micro_batches, dtrain__tree_micro_batches(sync));
-	return run->micro_batch == 0 || sync->step_open
+	return run->micro_batch == 0 || (sync->steps_open & sync_bit(run->instance->program->graph))
 		       ? BETON_OK
 		       : bt_fail(err, BETON_STATE, "sync: micro-batch %d of %d, and the step has no first one",
 				 run->micro_batch, run->micro_batches);
 }
 
-/* A step that was not completed has left its sums. */
-static int clear_sums(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
+/* Bits of the programs that have begun a step. */
+static uint64_t find_open(const dtrain_sync *sync)
 {
-	bool clears = run->micro_batch == 0 && sync->sums_open;
+	uint64_t open = sync->steps_open;
+	for (const sync_execution *at = sync->executions; at; at = at->next)
+		open |= sync_bit(at->instance->program->graph);
+	return open;
+}
+
+static int32_t count_stages(const dtrain_sync *sync, const sync_reduction *reduction)
+{
+	const dtrain_params *params = sync->params;
+	if (reduction->unit < 0 || !params->own_stages)
+		return 1;
+	return __builtin_popcountll(params->units[reduction->unit].stages & params->own_stages);
+}
+
+/* A step that was not completed has left its sums. */
+static int begin_step(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
+{
+	bool clears = sync->sums_open;
+	for (int i = 0; i < sync->count; i++)
+		sync->reductions[i].left = run->micro_batches * count_stages(sync, &sync->reductions[i]);
 	sync->sums_open = sync->sums != NULL;
 	return clears ? sync->api->zero(run->stream, sync->sums, sync->sums_bytes, err) : BETON_OK;
 }
@@ -47,13 +66,17 @@ static int begin(void *context, const dtrain__run *run, beton_error *err)
 	int status = check(sync, run, err);
 	if (status != BETON_OK)
 		return status;
+	const dtrain_graph *graph = run->instance->program->graph;
+	const uint64_t bit = sync_bit(graph);
+	/* Another stage has begun the step. */
+	bool first = run->micro_batch == 0 && !(find_open(sync) & ~bit);
 	execution->instance = run->instance;
 	execution->next = sync->executions;
 	sync->executions = execution;
-	sync->step_open = !dtrain__run_is_last(run);
-	status = clear_sums(sync, run, err);
-	return status == BETON_OK && dtrain__run_is_last(run) ? dtrain__sync_trace_began(sync, run->stream, err)
-							      : status;
+	sync->steps_open = (sync->steps_open & ~bit) | (dtrain__run_is_last(run) ? 0 : bit);
+	status = first ? begin_step(sync, run, err) : BETON_OK;
+	bool traced = dtrain__run_is_last(run) && dtrain__graph_is_first(graph);
+	return status == BETON_OK && traced ? dtrain__sync_trace_began(sync, run->stream, err) : status;
 }
 
 static void leave(dtrain_sync *sync, sync_execution *execution)
@@ -74,8 +97,9 @@ static int end(void *context, const dtrain__run *run, beton_error *err)
 	leave(sync, run->state);
 	if (!dtrain__run_is_last(run))
 		return BETON_OK;
-	sync->sums_open = false;
-	dtrain__sync_trace_ended(sync);
+	sync->sums_open = find_open(sync) != 0;
+	if (!sync->sums_open)
+		dtrain__sync_trace_ended(sync);
 	return BETON_OK;
 }
 
@@ -88,7 +112,7 @@ static void abandon(void *context, void *state)
 
 void dtrain__sync_give_up_step(dtrain_sync *sync)
 {
-	sync->step_open = false;
+	sync->steps_open = 0;
 }
 
 void dtrain__sync_drain(dtrain_sync *sync)

@@ -7,14 +7,14 @@
 #include "sync.h"
 #include "traffic.h"
 
-void dtrain__sync_note_traffic(dtrain_sync *sync, const sync_program *program)
+void dtrain__sync_note_traffic(dtrain_sync *sync, const dtrain_graph *graph, const sync_program *program)
 {
-	sync->gathers_of_micro_batch = sync->gathers_of_step = 0;
-	sync->exchanges_of_micro_batch = 0;
+	sync_traffic *traffic = &sync->traffic[sync_number(graph)];
+	*traffic = (sync_traffic){0};
 	for (int i = 0; i < program->num_exchanges; i++) {
 		const sync_exchange *exchange = &program->exchanges[i];
 		uint64_t bytes = (uint64_t)exchange->count * dtrain_dtype_size(exchange->dtype);
-		sync->exchanges_of_micro_batch +=
+		traffic->exchanges_of_micro_batch +=
 			exchange->kind == SYNC_ALL_GATHER
 				? dtrain__sent_of_parts(bytes * (uint64_t)exchange->ranks, exchange->ranks)
 				: dtrain__sent_for_sum(bytes, exchange->ranks);
@@ -25,9 +25,9 @@ void dtrain__sync_note_traffic(dtrain_sync *sync, const sync_program *program)
 							       dtrain_dtype_size(form->dtype),
 						       sync->num_shards);
 		if (form->is_whole)
-			sync->gathers_of_step += bytes;
+			traffic->gathers_of_step += bytes;
 		else
-			sync->gathers_of_micro_batch += bytes;
+			traffic->gathers_of_micro_batch += bytes;
 	}
 }
 
@@ -67,10 +67,12 @@ void dtrain_sync_get_info(const dtrain_sync *sync, int micro_batches, dtrain_syn
 	dtrain_sync_info info = {.struct_size = sizeof(info),
 				 .shards = sync->num_shards,
 				 .replicas = sync->num_replicas,
-				 .sums_bytes = sync->sums_bytes,
-				 .exchanged = (uint64_t)micro_batches * sync->exchanges_of_micro_batch,
-				 .gathered = sync->gathers_of_step +
-					     (uint64_t)micro_batches * sync->gathers_of_micro_batch};
+				 .sums_bytes = sync->sums_bytes};
+	for (int i = 0; i < DTRAIN_MAX_STAGES; i++) {
+		const sync_traffic *traffic = &sync->traffic[i];
+		info.exchanged += (uint64_t)micro_batches * traffic->exchanges_of_micro_batch;
+		info.gathered += traffic->gathers_of_step + (uint64_t)micro_batches * traffic->gathers_of_micro_batch;
+	}
 	for (int i = 0; i < sync->count && sync->covered; i++)
 		add_reduction(sync, &sync->reductions[i], micro_batches, &info);
 	bt_sized_give(out, &info);

@@ -3,6 +3,7 @@
  * The schedules: a table of rules. A rule fills the list of a rank.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/sized.h"
 #include "common/suggest.h"
@@ -371,6 +372,37 @@ int dtrain_pipeline_schedule_create(const dtrain_pipeline_options *options, dtra
 		dtrain_pipeline_schedule_destroy(&schedule);
 	*out = schedule;
 	return status;
+}
+
+int dtrain_pipeline_schedule_serial(const dtrain_pipeline_schedule *of, int32_t micro_batches,
+				    dtrain_pipeline_schedule **out, beton_error *err)
+{
+	if (BT_MISSING(err, of, out))
+		return BETON_INVALID_ARGUMENT;
+	*out = NULL;
+	if (micro_batches < 1 || micro_batches > MOST_FORWARDS / of->stages)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %d micro-batches through %d stages",
+			       micro_batches, of->stages);
+	const size_t most = 2 * (size_t)micro_batches * (size_t)of->stages;
+	dtrain_pipeline_schedule *schedule = dtrain__schedule_new(of->ranks, of->stages, micro_batches);
+	bool complete = schedule != NULL;
+	for (int32_t rank = 0; rank < of->ranks && complete; rank++) {
+		schedule->lists[rank].actions = malloc(most * sizeof(dtrain_action));
+		complete = schedule->lists[rank].actions != NULL;
+	}
+	if (!complete) {
+		dtrain_pipeline_schedule_destroy(&schedule);
+		return bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
+	}
+	memcpy(schedule->rank_of_stage, of->rank_of_stage, (size_t)of->stages * sizeof(*of->rank_of_stage));
+	for (int32_t i = 0; i < micro_batches; i++) {
+		for (int32_t stage = 0; stage < of->stages; stage++)
+			add(&schedule->lists[of->rank_of_stage[stage]], DTRAIN_ACTION_FORWARD, stage, i);
+		for (int32_t stage = of->stages - 1; stage >= 0; stage--)
+			add(&schedule->lists[of->rank_of_stage[stage]], DTRAIN_ACTION_BACKWARD, stage, i);
+	}
+	*out = schedule;
+	return BETON_OK;
 }
 
 int dtrain_pipeline_predict(const dtrain_pipeline_options *options, double *makespan, int32_t *peak_live,

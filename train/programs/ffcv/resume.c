@@ -83,7 +83,7 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	const dtrain_checkpoint_ranks ranks = run_session_ranks(session);
 	/* A tensor of the checkpoint may be another rank's. */
 	const bool all =
-		session->local || dtrain_sync_is_sharded(session->engine.sync) || session->engine.stages.count > 1;
+		session->local || dtrain_sync_is_sharded(session->engine.sync) || session->engine.stages.schedule;
 	run_position found;
 	int status = run_position_read(path, &found, NULL, err);
 	if (status == BETON_OK)

@@ -379,7 +379,7 @@ static int start_local(run_session *session, beton_error *err)
 /* Whether every rank does, and not rank 0 alone. */
 static bool reads_checkpoint(const run_session *session)
 {
-	return dtrain_sync_is_sharded(session->engine.sync) || session->engine.host || session->engine.stages.count > 1;
+	return dtrain_sync_is_sharded(session->engine.sync) || session->engine.host || session->engine.stages.schedule;
 }
 
 /* Rank 0 has read the checkpoint, if any. Its position and optimizer are broadcast here; the sync broadcasts values and

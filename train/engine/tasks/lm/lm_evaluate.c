@@ -20,7 +20,7 @@ int lm_add_batch(const engine_rank *engine, const beton_batch *batch, void *cons
 		 engine_class_count *classes, beton_error *err)
 {
 	const float *losses = results[LM_LOSSES];
-	const engine_network *network = &engine->val;
+	const engine_network *network = engine_results_network(engine);
 	int64_t length = dtrain_program_shape(network->program, network->results[LM_LOSSES])->dim[1];
 	/* Not NULL: the feed has found this tensor before. */
 	const int64_t *targets = engine_find_tensor(batch, "target", BETON_INT64)->data;

@@ -13,7 +13,7 @@
  * counts twice before the shifted views begin, so that these two weigh as much as the other four. */
 static int add_views(engine_rank *engine, int view, beton_error *err)
 {
-	const engine_network *network = &engine->val;
+	const engine_network *network = engine_results_network(engine);
 	const dtrain_device_api *api = engine->api;
 	bool twice = vision_options_of(&engine->job)->tta == VISION_TTA_FLIP_SHIFT;
 	const void *logits = dtrain_program_data(network->program, network->results[VISION_LOGITS]);
@@ -37,7 +37,7 @@ int vision_feed_run(engine_rank *engine, const beton_batch *batch, int view, bet
 			 engine->data->val.fields[VISION_IMAGE], view);
 	int status = engine_feed_network(engine, &network, batch, err);
 	/* The last stage of a pipeline adds the views. */
-	bool adds = vision_count_views(&engine->job) > 1 && network.more[VISION_ADDED] >= 0;
+	bool adds = vision_count_views(&engine->job) > 1 && engine_results_network(engine)->more[VISION_ADDED] >= 0;
 	return status == BETON_OK && adds ? add_views(engine, view, err) : status;
 }
 
