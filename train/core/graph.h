@@ -86,13 +86,13 @@ struct dtrain_graph {
 	int32_t stage;     /* of a pipeline; -1: the whole model */
 };
 
-/* Whether a unit's parameters are in the graph: a stage has those of its blocks. */
+/* Whether a unit's parameters are in the graph. A stage has the parameters of its blocks. */
 static inline bool dtrain__graph_has_unit(const dtrain_graph *graph, const dtrain_unit *unit)
 {
 	return graph->stage < 0 || (unit->stages >> graph->stage & 1);
 }
 
-/* Of the stages that a rank has, the first and the last one. */
+/* Whether the graph is the first, or the last, of a rank's stages. */
 static inline bool dtrain__graph_is_first(const dtrain_graph *graph)
 {
 	return graph->stage < 0 || (graph->params->own_stages & ((UINT64_C(1) << graph->stage) - 1)) == 0;

@@ -7,7 +7,7 @@
 #include "common/system.h"
 #include "stages.h"
 
-/* Of the inputs that a stage of this rank has. A failed graph has no shapes. */
+/* Counts the inputs that some stage of this rank has. A failed graph has no shapes. */
 static size_t batch_bytes(const engine_network *network)
 {
 	size_t bytes = 0;

@@ -142,6 +142,7 @@ static void illegal_numbers_are_refused(void **state)
 	o = options_for("zbv", 4, 0, 6);
 	expect_refused(&o, "zbv: 6 micro-batches on 4 ranks; needs 7 micro-batches or more, or 3 ranks or fewer");
 	o = options_for("interleaved", 4, 0, 10);
+	o.group = 4;
 	expect_refused(&o, "interleaved: 10 micro-batches in groups of 4: each group, also the last one, needs a "
 			   "micro-batch for each "
 			   "of the 4 ranks; 8 or 12 micro-batches, or groups of 5, 6, 10 would do");

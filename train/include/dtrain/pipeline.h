@@ -65,7 +65,7 @@ typedef struct dtrain_pipeline_options {
 	int32_t chunks;        /* v: stages of a rank. 0, the default: 2 for interleaved and zbv, else 1 */
 	int32_t micro_batches; /* m >= 1; default: 1 */
 	/* interleaved, zb1p with chunks: micro-batches of a chunk before the next chunk, at least p; the last group may
-	 * be smaller, but not smaller than p. 0, the default: p. */
+	 * be smaller, but not smaller than p. 0, the default: p, or the next number that is legal. */
 	int32_t group;
 } dtrain_pipeline_options;
 

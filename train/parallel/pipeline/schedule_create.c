@@ -161,6 +161,15 @@ static bool group_is_legal(const schedule_options *o, int32_t group, int32_t mic
 	return group >= o->ranks && micro_batches >= o->ranks && (rest == 0 || rest >= o->ranks);
 }
 
+/* The smallest group that is legal; as many as ranks if none is. */
+static int32_t choose_group(const schedule_options *o)
+{
+	for (int32_t group = o->ranks; group <= o->micro_batches; group++)
+		if (group_is_legal(o, group, o->micro_batches))
+			return group;
+	return o->ranks;
+}
+
 /* Appends the numbers that would do. */
 static void advise_groups(const schedule_options *o, char *advice, size_t size)
 {
@@ -311,7 +320,7 @@ static int resolve(schedule_options *o, const schedule_rule **out, beton_error *
 			       "%s: %d ranks x %d chunks x %d micro-batches are more than %d forwards", rule->name,
 			       o->ranks, o->chunks, o->micro_batches, MOST_FORWARDS);
 	if (o->group == 0)
-		o->group = rule->groups && o->chunks > 1 ? o->ranks : o->micro_batches;
+		o->group = rule->groups && o->chunks > 1 ? choose_group(o) : o->micro_batches;
 	if (rule->groups && o->chunks > 1)
 		status = check_groups(o, err);
 	else if (rule->check)

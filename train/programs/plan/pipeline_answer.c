@@ -42,7 +42,7 @@ static const char usage_text[] =
 	"  -m, --micro-batches=N  of a step (default: twice the ranks)\n"
 	"  -c, --chunks=N         stages of a rank (default: 2 for interleaved and zbv, else 1)\n"
 	"      --group=N          micro-batches of a chunk before the next chunk, for interleaved and zb1p (default: "
-	"the ranks)\n"
+	"the ranks, or the next legal number)\n"
 	"      --transfers        with sends and receives between ranks, also where a file has none\n"
 	"      --csv=FILE         write the lists: a line for each rank\n"
 	"      --svg=FILE         draw the times\n"
