@@ -69,14 +69,16 @@ static int make_schedule(const engine_job *job, int32_t ranks, dtrain_pipeline_s
 	return status;
 }
 
+int engine_stages_plan(engine_rank *engine, int32_t ranks, int32_t rank, beton_error *err)
+{
+	engine->stages = (engine_stages){.rank = rank};
+	return ranks > 1 ? make_schedule(&engine->job, ranks, &engine->stages.schedule, err) : BETON_OK;
+}
+
 int engine_stages_open(engine_rank *engine, const dtrain_mesh *mesh, beton_error *err)
 {
-	engine_stages *stages = &engine->stages;
 	const dtrain_group *line = mesh ? dtrain_mesh_group(mesh, "pipeline") : NULL;
-	*stages = (engine_stages){.rank = line ? dtrain_group_rank(line) : 0};
-	return line && dtrain_group_size(line) > 1
-		       ? make_schedule(&engine->job, dtrain_group_size(line), &stages->schedule, err)
-		       : BETON_OK;
+	return engine_stages_plan(engine, line ? dtrain_group_size(line) : 1, line ? dtrain_group_rank(line) : 0, err);
 }
 
 int32_t engine_stages_count(const engine_stages *stages)

@@ -9,7 +9,10 @@
 /* Checks the job's schedule and stages for a whole graph, of any batch size. It does nothing for one rank. */
 int engine_stages_check(const engine_job *job, const dtrain_graph *whole, beton_error *err);
 
-/* Makes the schedule of the stages and their actions. mesh NULL, or without an axis "pipeline" of several ranks: the
+/* Makes the schedule of the stages and their actions, as it is for a rank of so many along the axis "pipeline"; it
+ * belongs to the engine. One rank: it has the whole model. */
+int engine_stages_plan(engine_rank *engine, int32_t ranks, int32_t rank, beton_error *err);
+/* The same for this rank. mesh NULL, or without an axis "pipeline" of several ranks: the
  * rank has the whole model. */
 int engine_stages_open(engine_rank *engine, const dtrain_mesh *mesh, beton_error *err);
 

@@ -167,6 +167,7 @@ int engine_planned_open(const engine_rank *engine, const dtrain_sync_options *op
 	*out = *engine;
 	out->params = NULL;
 	out->sync = NULL;
+	out->stages.outline = NULL;
 	int status = engine_create_params(engine, &out->params, err);
 	return status == BETON_OK ? dtrain_sync_create(out->params, NULL, options, &out->sync, err) : status;
 }
@@ -175,6 +176,7 @@ void engine_planned_close(engine_rank *planned)
 {
 	dtrain_sync_destroy(&planned->sync);
 	dtrain_params_destroy(&planned->params);
+	dtrain_params_destroy(&planned->stages.outline);
 }
 
 int engine_planned_measure(engine_rank *planned, engine_memory *out, beton_error *err)

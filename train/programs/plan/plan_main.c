@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "common/suggest.h"
 #include "common/system.h"
+#include "mesh_answer.h"
 #include "options/options_table.h"
 #include "pipeline_answer.h"
 
@@ -20,6 +21,7 @@ static const char *const usage_text =
 	"Print what each rank keeps in memory when MODEL is trained with each strategy, and what it sends in a step.\n"
 	"MODEL is a name or a config.json, as for dtrain-ffcv. Nothing is trained, and no memory of the model is "
 	"used.\n"
+	"With --mesh, print the meshes of ranks that fit, by the predicted time of a step, and why others do not.\n"
 	"The command pipeline prints a schedule of pipeline parallelism: see dtrain-plan pipeline --help.\n"
 	"\n"
 	"  -w, --world-size=N       ranks (default 1)\n"
@@ -53,6 +55,17 @@ static const char *const usage_text =
 	"      --image-size=N       pictures have N x N pixels (default: the model's, or 224)\n"
 	"      --classes=N          of pictures (default 1000)\n"
 	"      --context-length=N   tokens of a sample (default: the model's longest)\n"
+	"      --mesh=AXIS=N,...    predict meshes with these axes of dtrain-ffcv's --mesh; any: with all (needs "
+	"--global-batch)\n"
+	"      --global-batch=N     samples of a step, over all ranks\n"
+	"      --micro-batch=N      samples of a micro-batch (default: the fastest)\n"
+	"      --strategy=NAME      ddp, zero1, zero2, zero3: meshes with this one alone\n"
+	"      --schedule=NAME      1f1b, gpipe, interleaved, naive, zb1p, zbv: pipelines with this one alone\n"
+	"      --efficiency=X       share of --peak and --bandwidth that operations reach with --mesh (default 0.5)\n"
+	"      --link-latency=US    of a message to a rank of the host, with --mesh (default 14)\n"
+	"      --network-latency=US of a message to another host, with --mesh (default 20)\n"
+	"      --rows=N             meshes of the table, at most (default 10)\n"
+	"      --explain            print each formula with its numbers, for the first mesh\n"
 	"  -d, --device=NAME        a device that is here, in place of a --gpu: cuda, cpu, ref, or auto (default "
 	"auto)\n"
 	"  -h, --help               show this text\n"
@@ -79,6 +92,16 @@ enum {
 	IMAGE_SIZE,
 	CLASSES,
 	CONTEXT_LENGTH,
+	MESH,
+	GLOBAL_BATCH,
+	MICRO_BATCH,
+	STRATEGY,
+	SCHEDULE,
+	EFFICIENCY,
+	LINK_LATENCY,
+	NETWORK_LATENCY,
+	ROWS,
+	EXPLAIN,
 	OPTIONS
 };
 
@@ -106,6 +129,16 @@ static const struct option long_options[] = {{"world-size", required_argument, N
 					     {"image-size", required_argument, NULL, IMAGE_SIZE},
 					     {"classes", required_argument, NULL, CLASSES},
 					     {"context-length", required_argument, NULL, CONTEXT_LENGTH},
+					     {"mesh", required_argument, NULL, MESH},
+					     {"global-batch", required_argument, NULL, GLOBAL_BATCH},
+					     {"micro-batch", required_argument, NULL, MICRO_BATCH},
+					     {"strategy", required_argument, NULL, STRATEGY},
+					     {"schedule", required_argument, NULL, SCHEDULE},
+					     {"efficiency", required_argument, NULL, EFFICIENCY},
+					     {"link-latency", required_argument, NULL, LINK_LATENCY},
+					     {"network-latency", required_argument, NULL, NETWORK_LATENCY},
+					     {"rows", required_argument, NULL, ROWS},
+					     {"explain", no_argument, NULL, EXPLAIN},
 					     {"device", required_argument, NULL, 'd'},
 					     {"help", no_argument, NULL, 'h'},
 					     {"version", no_argument, NULL, 'V'},
@@ -196,6 +229,62 @@ static int parse_speed(int option, engine_speed *out, beton_error *err)
 	return status;
 }
 
+static int parse_name(const char *option, const char *const *names, const char **out, beton_error *err)
+{
+	int index;
+	int status = bt_parse_choice(option, optarg, names, &index, err);
+	if (status == BETON_OK)
+		*out = names[index];
+	return status;
+}
+
+static int parse_axes(run_axes *out, beton_error *err)
+{
+	const run_options options = {.mesh = optarg};
+	*out = (run_axes){{0}};
+	return strcmp(optarg, "any") == 0 ? BETON_OK : run_axes_read(&options, out, err);
+}
+
+static int parse_latency(const char *name, double *out, beton_error *err)
+{
+	int status = bt_parse_double(name, optarg, 0, 1e6, out, err);
+	*out *= 1e-6;
+	return status;
+}
+
+static int parse_mesh_option(int option, plan_mesh_options *out, beton_error *err)
+{
+	static const char *const strategies[] = {"ddp", "zero1", "zero2", "zero3", NULL};
+	static const char *const schedules[] = {"naive", "gpipe", "1f1b", "interleaved", "zb1p", "zbv", NULL};
+	int64_t rows;
+	int status;
+	switch (option) {
+	case MESH:
+		return parse_axes(&out->search.axes, err);
+	case GLOBAL_BATCH:
+		return parse_count("--global-batch", 1, INT32_MAX, &out->search.samples, err);
+	case MICRO_BATCH:
+		return parse_count("--micro-batch", 1, 65536, &out->search.batch, err);
+	case STRATEGY:
+		return parse_name("--strategy", strategies, &out->search.strategy, err);
+	case SCHEDULE:
+		return parse_name("--schedule", schedules, &out->search.schedule, err);
+	case EFFICIENCY:
+		return bt_parse_double("--efficiency", optarg, 1e-6, 1, &out->efficiency, err);
+	case LINK_LATENCY:
+		return parse_latency("--link-latency", &out->link_latency, err);
+	case NETWORK_LATENCY:
+		return parse_latency("--network-latency", &out->network_latency, err);
+	case ROWS:
+		status = parse_count("--rows", 1, INT32_MAX, &rows, err);
+		out->rows = status == BETON_OK ? (int)rows : 0;
+		return status;
+	default:
+		out->explain = true;
+		return BETON_OK;
+	}
+}
+
 static int parse_option(int option, plan_options *out, beton_error *err)
 {
 	engine_example_options *example = &out->example;
@@ -252,6 +341,55 @@ static int parse_option(int option, plan_options *out, beton_error *err)
 	}
 }
 
+/* Options of one of the two questions. */
+static int check_question(const char *const *given, beton_error *err)
+{
+	static const struct {
+		int option;
+		const char *name;
+		bool of_meshes;
+	} all[] = {{GLOBAL_BATCH, "--global-batch", true},
+		   {MICRO_BATCH, "--micro-batch", true},
+		   {STRATEGY, "--strategy", true},
+		   {SCHEDULE, "--schedule", true},
+		   {EFFICIENCY, "--efficiency", true},
+		   {LINK_LATENCY, "--link-latency", true},
+		   {NETWORK_LATENCY, "--network-latency", true},
+		   {ROWS, "--rows", true},
+		   {EXPLAIN, "--explain", true},
+		   {'s', "--shard", false},
+		   {'b', "--batch-size", false},
+		   {ACCUMULATE, "--accumulate", false},
+		   {OFFLOAD, "--offload", false},
+		   {COMPRESS, "--compress", false},
+		   {PREFETCH, "--prefetch-mb", false},
+		   {KEEP_GATHERED, "--keep-gathered", false}};
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (given[all[i].option] && all[i].of_meshes != (given[MESH] != NULL))
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s %s --mesh", all[i].name,
+				       all[i].of_meshes ? "needs" : "cannot be combined with");
+	if (given[MESH] && !given[GLOBAL_BATCH])
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--mesh needs --global-batch: the samples of a step");
+	return BETON_OK;
+}
+
+static int find_answer(const plan_options *options, plan_mesh_options *meshes, const char *const *given, bool *fits,
+		       beton_error *err)
+{
+	if (!given[MESH])
+		return plan_answer(options, fits, err);
+	const engine_recompute *how = &options->recompute;
+	if (how->what == DTRAIN_RECOMPUTE_FULL && how->blocks != INT64_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--recompute: with --mesh none, selective or full");
+	meshes->search.recompute = given['r'] ? (int)how->what : -1;
+	return plan_mesh_answer(options, meshes, fits, err);
+}
+
+static bool is_of_meshes(int option)
+{
+	return option >= MESH && option < OPTIONS;
+}
+
 /* context: the texts that are given, by the code of an option; other options have the trainer's defaults. */
 static bool find_value(const void *context, const char *name, option_value *out)
 {
@@ -260,7 +398,8 @@ static bool find_value(const void *context, const char *name, option_value *out)
 	while (option->name && strcmp(option->name, name) != 0)
 		option++;
 	*out = (option_value){.text = NULL};
-	if (!option->name)
+	/* Options of meshes limit a search; a run would have one value. */
+	if (!option->name || is_of_meshes(option->val))
 		return false;
 	const int row = run_row_find(name);
 	out->text = given[option->val];
@@ -280,6 +419,7 @@ int main(int argc, char **argv)
 				.ranks = 1,
 				.micro_batches = 1,
 				.prefetch_mb = -1};
+	plan_mesh_options meshes = {.efficiency = 0.5, .link_latency = 14e-6, .network_latency = 20e-6, .rows = 10};
 	beton_error err = {0};
 	bool fits = true;
 	const char *given[OPTIONS] = {NULL};
@@ -297,16 +437,17 @@ int main(int argc, char **argv)
 			fputs(option == 'h' ? usage_text : "dtrain-plan " DTRAIN_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
-		if (parse_option(option, &options, &err) != BETON_OK)
+		if ((is_of_meshes(option) ? parse_mesh_option(option, &meshes, &err)
+					  : parse_option(option, &options, &err)) != BETON_OK)
 			return bt_usage_error("dtrain-plan", err.message);
 		given[option] = optarg ? optarg : "yes";
 	}
 	if (argc - optind != 1)
 		return bt_usage_error("dtrain-plan", "expected MODEL");
 	options.example.model = argv[optind];
-	if (run_constraints_check(&values, false, &err) != BETON_OK)
+	if (run_constraints_check(&values, false, &err) != BETON_OK || check_question(given, &err) != BETON_OK)
 		return bt_usage_error("dtrain-plan", err.message);
-	if (plan_answer(&options, &fits, &err) == BETON_OK)
+	if (find_answer(&options, &meshes, given, &fits, &err) == BETON_OK)
 		return fits ? 0 : 1;
 	return bt_program_error("dtrain-plan", &err);
 }

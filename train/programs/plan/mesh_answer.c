@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mesh_answer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+void plan_mesh_text(const plan_mesh *mesh, char *text, size_t size)
+{
+	const struct {
+		const char *name;
+		int32_t ranks;
+	} axes[] = {{"pipeline", mesh->pipeline},
+		    {"replicate", mesh->replicate},
+		    {"shard", mesh->shard},
+		    {"context", mesh->context},
+		    {"tensor", mesh->tensor}};
+	*text = 0;
+	for (size_t i = 0; i < sizeof(axes) / sizeof(axes[0]); i++)
+		if (axes[i].ranks > 1)
+			bt_append(text, size, "%s%s=%d", *text ? "," : "", axes[i].name, axes[i].ranks);
+	if (!*text)
+		bt_append(text, size, "replicate=1");
+}
+
+static int check_axes(const plan_options *options, const run_axes *axes, beton_error *err)
+{
+	int64_t product = 1;
+	for (int i = 0; i < DTRAIN_AXES; i++)
+		product *= axes->size[i] > 0 ? axes->size[i] : 1;
+	if (options->ranks % (uint64_t)product == 0)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "--mesh: the product of the axes is %" PRId64 ", which does not divide --world-size %" PRIu64,
+		       product, options->ranks);
+}
+
+static int open_machine(const plan_question *q, const plan_mesh_options *meshes, plan_machine *out, beton_error *err)
+{
+	const engine_speed *speed = &q->speed;
+	if (!engine_speed_is_known(speed, (int32_t)q->options->ranks))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--mesh needs the speeds of the machine: give --peak, --bandwidth%s%s, or a --gpu",
+			       speed->host_ranks > 1 ? " and --link" : "",
+			       (int64_t)q->options->ranks > speed->host_ranks ? " and --network" : "");
+	*out = (plan_machine){.flops = speed->flops * meshes->efficiency,
+			      .bandwidth = speed->bandwidth * meshes->efficiency,
+			      .peak = speed->flops,
+			      .within = {meshes->link_latency, speed->link},
+			      .between = {meshes->network_latency, speed->network},
+			      .host_ranks = speed->host_ranks,
+			      .memory = (double)q->limit};
+	return BETON_OK;
+}
+
+static void print_heading(const plan_question *q, const plan_costs *costs, const plan_mesh_options *meshes)
+{
+	const plan_machine *m = costs->machine;
+	printf("%s: %.1f million parameters, %s; %" PRIu64 " ranks, %" PRId64 " samples a step, %s, training on %s\n",
+	       q->example.job.model, costs->elements / 1e6, q->example.job.optimizer, q->options->ranks,
+	       meshes->search.samples, dtrain_dtype_name(q->engine.dtype),
+	       q->gpu ? q->gpu->product : q->engine.api->name);
+	printf("operations reach %.4g TFLOP/s and %.4g GB/s of memory, %.3g of the peaks", m->flops / 1e12,
+	       m->bandwidth / 1e9, meshes->efficiency);
+	if (m->host_ranks > 1)
+		printf("; %d ranks of a host: %.4g us, %.4g GB/s", m->host_ranks, m->within.latency * 1e6,
+		       m->within.rate / 1e9);
+	if ((int64_t)q->options->ranks > m->host_ranks)
+		printf("; between hosts: %.4g us, %.4g GB/s", m->between.latency * 1e6, m->between.rate / 1e9);
+	puts("");
+}
+
+static void print_row(int number, const plan_mesh_row *row)
+{
+	const plan_mesh *mesh = &row->mesh;
+	const plan_mesh_time *t = &row->time;
+	char axes[96], schedule[32] = "-", batches[32];
+	plan_mesh_text(mesh, axes, sizeof(axes));
+	if (mesh->pipeline > 1)
+		snprintf(schedule, sizeof(schedule), mesh->chunks > 1 ? "%s x%d" : "%s", mesh->schedule, mesh->chunks);
+	snprintf(batches, sizeof(batches), "%" PRId64 " x %d", mesh->batch, mesh->micro_batches);
+	printf("%3d%c %-42s %-8s %10s  %-14s %-9s %10.1f %10.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.2f %6.1f\n",
+	       number, plan_mesh_runs(mesh) ? ' ' : '~', axes, mesh->strategy, batches, schedule,
+	       engine_recompute_name(mesh->recompute), t->total * 1e3, t->compute * 1e3, t->tensor * 1e3,
+	       t->context * 1e3, t->gathers * 1e3, t->pipeline * 1e3, t->data * 1e3, t->update * 1e3,
+	       row->memory.total / 1e9, t->utilization * 100);
+}
+
+static bool is_alike(const plan_mesh *a, const plan_mesh *b)
+{
+	return a->pipeline == b->pipeline && a->replicate == b->replicate && a->shard == b->shard &&
+	       a->context == b->context && a->tensor == b->tensor && strcmp(a->strategy, b->strategy) == 0;
+}
+
+/* Whether a faster row has the same axes and strategy. */
+static bool has_faster(const plan_found *found, int row)
+{
+	for (int i = 0; i < row; i++)
+		if (is_alike(&found->rows[i].mesh, &found->rows[row].mesh))
+			return true;
+	return false;
+}
+
+/* The fastest row of each mesh and strategy. */
+static void print_rows(const plan_found *found, int rows)
+{
+	bool marked = false;
+	int printed = 0;
+	printf("\n     %-42s %-8s %10s  %-14s %-9s %10s %10s %8s %8s %8s %8s %8s %8s %8s %6s\n", "--mesh", "strategy",
+	       "batches", "schedule", "recompute", "step, ms", "compute", "tensor", "context", "gathers", "pipeline",
+	       "data", "update", "GB", "MFU, %");
+	for (int i = 0; i < found->count && printed < rows; i++) {
+		if (has_faster(found, i))
+			continue;
+		print_row(++printed, &found->rows[i]);
+		marked = marked || !plan_mesh_runs(&found->rows[i].mesh);
+	}
+	printf("(%d combinations of %d that were tried fit; a row is the fastest of a mesh with its strategy)\n",
+	       found->count, found->considered);
+	if (marked)
+		puts("~: dtrain-ffcv does not run this schedule or axis");
+}
+
+static void print_refusals(const plan_costs *costs, const plan_found *found)
+{
+	for (int i = 0; i < found->num_refusals; i++) {
+		const plan_refusal *refusal = &found->refusals[i];
+		const plan_mesh_row *closest = &refusal->closest;
+		char axes[96];
+		if (i == 0)
+			puts("\nnot possible:");
+		printf("%6d: %s", refusal->count, refusal->reason);
+		plan_mesh_text(&closest->mesh, axes, sizeof(axes));
+		if (closest->memory.total > 0)
+			printf(", %.2f to %.2f GB; %.2f GB too much for %s with batches of %" PRId64,
+			       closest->memory.total / 1e9, refusal->most / 1e9,
+			       (closest->memory.total - costs->machine->memory) / 1e9, axes, closest->mesh.batch);
+		puts("");
+	}
+}
+
+static void print_command(const plan_question *q, const plan_mesh *mesh)
+{
+	const plan_options *o = q->options;
+	static const char *const precisions[] = {"f32", "bf16", "fp16"};
+	const dtrain_dtype dtype = q->engine.dtype;
+	char axes[96];
+	plan_mesh_text(mesh, axes, sizeof(axes));
+	printf("\ndtrain-ffcv --world-size %" PRIu64 " --model %s --mesh %s --strategy %s", o->ranks, o->example.model,
+	       axes, mesh->strategy);
+	if (mesh->shard > 1 && mesh->replicate > 1)
+		printf(" --shard %d", mesh->shard);
+	printf(" --batch-size %" PRId64 " --accumulate %d", mesh->batch, mesh->micro_batches);
+	if (mesh->pipeline > 1)
+		printf(" --pipeline-schedule %s", mesh->schedule);
+	if (mesh->chunks > 1)
+		printf(" --pipeline-chunks %d", mesh->chunks);
+	if (mesh->recompute != DTRAIN_RECOMPUTE_NONE)
+		printf(" --recompute %s", engine_recompute_name(mesh->recompute));
+	printf(" --optimizer %s", q->example.job.optimizer);
+	if (dtype != DTRAIN_F32 || o->precision == ENGINE_PRECISION_TF32)
+		printf(" --precision %s", dtype == DTRAIN_F32 ? "tf32" : precisions[dtype == DTRAIN_BF16 ? 1 : 2]);
+	if (o->example.context_length)
+		printf(" --context-length %" PRId64, o->example.context_length);
+	puts(" --data FILE");
+}
+
+static int print_answer(const plan_question *q, plan_costs *costs, const plan_mesh_options *meshes, bool *fits,
+			beton_error *err)
+{
+	plan_search_options search = meshes->search;
+	plan_found found;
+	search.ranks = (int32_t)q->options->ranks;
+	int status = plan_search(costs, &search, &found, err);
+	*fits = found.count > 0;
+	if (status == BETON_OK) {
+		int best = 0;
+		print_heading(q, costs, meshes);
+		if (found.count)
+			print_rows(&found, meshes->rows);
+		print_refusals(costs, &found);
+		while (best < found.count && !plan_mesh_runs(&found.rows[best].mesh))
+			best++;
+		if (meshes->explain && found.count)
+			plan_mesh_explain(costs, &found.rows[0]);
+		if (best < found.count)
+			print_command(q, &found.rows[best].mesh);
+		else
+			printf("\nno mesh of %" PRIu64 " ranks fits%s\n", q->options->ranks,
+			       found.count ? " that dtrain-ffcv runs" : "");
+	}
+	plan_found_close(&found);
+	return status;
+}
+
+int plan_mesh_answer(const plan_options *options, const plan_mesh_options *meshes, bool *fits, beton_error *err)
+{
+	plan_question question;
+	plan_machine machine;
+	plan_costs costs = {0};
+	*fits = true;
+	int status = check_axes(options, &meshes->search.axes, err);
+	if (status != BETON_OK)
+		return status;
+	status = plan_question_open(&question, options, err);
+	if (status == BETON_OK)
+		status = open_machine(&question, meshes, &machine, err);
+	if (status == BETON_OK)
+		status = plan_costs_open(&costs, &question, &machine, err);
+	if (status == BETON_OK)
+		status = print_answer(&question, &costs, meshes, fits, err);
+	if (status == BETON_OK && fflush(stdout) != 0)
+		status = bt_fail_errno(err, errno, "standard output");
+	plan_costs_close(&costs);
+	plan_question_close(&question);
+	return status;
+}

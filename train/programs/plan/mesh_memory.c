@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "mesh_plan.h"
+
+/* Values and gradients are F32; in 16-bit types there are copies of the values, which zero1 and zero2 gather in their
+ * place. ZeRO (1910.02054), section 5: of `shard` ranks each keeps a part. */
+static void keep(const plan_costs *costs, const plan_mesh *mesh, double elements, plan_mesh_memory *out)
+{
+	const double f32 = sizeof(float), part = elements / mesh->shard;
+	const bool zero3 = strcmp(mesh->strategy, "zero3") == 0;
+	const bool whole_gradients = strcmp(mesh->strategy, "ddp") == 0 || strcmp(mesh->strategy, "zero1") == 0;
+	const bool has_copies = costs->question->engine.dtype != DTRAIN_F32;
+	const bool whole_values = strcmp(mesh->strategy, "ddp") == 0 || (!zero3 && !has_copies);
+	out->elements = elements;
+	out->values = f32 * (whole_values ? elements : part);
+	out->copies = has_copies ? 2 * (zero3 ? part : elements) : 0;
+	out->gradients = f32 * (whole_gradients ? elements : part);
+	out->sums = mesh->micro_batches > 1 ? out->gradients : 0;
+	out->states = costs->question->example.job.states * f32 * part;
+}
+
+void plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stages, const int32_t *live,
+			plan_mesh_memory *out)
+{
+	*out = (plan_mesh_memory){0};
+	for (int32_t r = 0; r < mesh->pipeline; r++) {
+		plan_mesh_memory rank = {.rank = r, .live = live[r]};
+		double elements = 0, received = 0;
+		for (int32_t i = 0; i < mesh->pipeline * mesh->chunks; i++) {
+			if (plan_mesh_rank_of_stage(mesh, i) != r)
+				continue;
+			const bool last = i + 1 == mesh->pipeline * mesh->chunks;
+			elements += stages[i].elements;
+			rank.arena += stages[i].arena;
+			rank.batches += stages[i].batches;
+			received += rank.live / mesh->chunks * stages[i].received + (last ? 0 : stages[i + 1].received);
+		}
+		keep(costs, mesh, elements, &rank);
+		rank.activations = rank.live / mesh->chunks * rank.arena;
+		rank.messages = received;
+		rank.total = rank.values + rank.copies + rank.gradients + rank.sums + rank.states + rank.activations +
+			     rank.messages + rank.batches;
+		if (rank.total > out->total)
+			*out = rank;
+	}
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mesh_search.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "options/options_table.h"
+
+/* The largest micro-batch that is tried, and the most stages of a rank. */
+enum { MOST_SAMPLES = 64, MOST_CHUNKS = 4 };
+
+typedef struct search {
+	plan_costs *costs;
+	const plan_search_options *options;
+	plan_found *found;
+	double least; /* bytes of the smallest mesh with a size of micro-batches, without sums over them */
+} search;
+
+bool plan_mesh_runs(const plan_mesh *mesh)
+{
+	const option_row *schedules = &run_rows[run_row_find("pipeline-schedule")];
+	const run_options with_context = {.mesh = "context=2"};
+	run_axes axes;
+	bool known = mesh->pipeline == 1;
+	const char *name;
+	for (int i = 0; !known && (name = run_row_possible(schedules, i)); i++)
+		known = strcmp(name, mesh->schedule) == 0;
+	return known && (mesh->context == 1 || run_axes_read(&with_context, &axes, NULL) == BETON_OK);
+}
+
+/* ---- what is found ---- */
+
+static int no_memory(beton_error *err)
+{
+	return bt_fail(err, BETON_NO_MEMORY, "out of memory for meshes");
+}
+
+static void *grow(void *memory, int count, int *capacity, size_t size)
+{
+	if (count < *capacity)
+		return memory;
+	int wanted = *capacity ? 2 * *capacity : 64;
+	void *grown = realloc(memory, (size_t)wanted * size);
+	*capacity = grown ? wanted : *capacity;
+	return grown;
+}
+
+static int keep(plan_found *found, const plan_mesh_row *row, beton_error *err)
+{
+	plan_mesh_row *grown = grow(found->rows, found->count, &found->capacity, sizeof(*row));
+	if (!grown)
+		return no_memory(err);
+	found->rows = grown;
+	found->rows[found->count++] = *row;
+	return BETON_OK;
+}
+
+/* row NULL: it is not memory. */
+static int refuse(plan_found *found, const char *reason, const plan_mesh_row *row, beton_error *err)
+{
+	int i = 0;
+	while (i < found->num_refusals && strcmp(found->refusals[i].reason, reason) != 0)
+		i++;
+	if (i == found->num_refusals) {
+		plan_refusal *grown = grow(found->refusals, i, &found->refusals_capacity, sizeof(*found->refusals));
+		if (!grown)
+			return no_memory(err);
+		found->refusals = grown;
+		grown[i] = (plan_refusal){.count = 0};
+		snprintf(grown[i].reason, sizeof(grown[i].reason), "%s", reason);
+		found->num_refusals++;
+	}
+	plan_refusal *refusal = &found->refusals[i];
+	refusal->count++;
+	if (row && (refusal->closest.memory.total <= 0 || row->memory.total < refusal->closest.memory.total))
+		refusal->closest = *row;
+	if (row && row->memory.total > refusal->most)
+		refusal->most = row->memory.total;
+	return BETON_OK;
+}
+
+void plan_found_close(plan_found *found)
+{
+	free(found->rows);
+	free(found->refusals);
+	*found = (plan_found){0};
+}
+
+/* ---- the search, from the outer loop to the inner one ---- */
+
+/* An impossible mesh is counted by its reason. */
+static int refuse_fault(plan_found *found, int status, const beton_error *fault, beton_error *err)
+{
+	if (status == BETON_NO_MEMORY)
+		return bt_fail(err, status, "%s", fault->message);
+	return refuse(found, fault->message, NULL, err);
+}
+
+static int try_mesh(search *s, const plan_mesh *mesh, beton_error *err)
+{
+	plan_mesh_row row = {.mesh = *mesh};
+	beton_error fault = {0};
+	int status = plan_mesh_predict(s->costs, &row, &fault);
+	s->found->considered++;
+	if (status == BETON_INVALID_ARGUMENT && mesh->pipeline > 1) {
+		char few[96];
+		snprintf(few, sizeof(few), "--schedule %s: a step has too few micro-batches for its ranks",
+			 mesh->schedule);
+		return refuse(s->found, few, NULL, err);
+	}
+	if (status != BETON_OK)
+		return refuse_fault(s->found, status, &fault, err);
+	const double bytes = row.memory.total - row.memory.sums;
+	s->least = bytes < s->least ? bytes : s->least;
+	if (plan_mesh_fits(s->costs, &row))
+		return keep(s->found, &row, err);
+	char reason[96];
+	snprintf(reason, sizeof(reason), "--strategy %s, --recompute %s: too much memory", mesh->strategy,
+		 engine_recompute_name(mesh->recompute));
+	return refuse(s->found, reason, &row, err);
+}
+
+static int try_recomputes(search *s, plan_mesh *mesh, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int i = 0; engine_recompute_name(i) && status == BETON_OK; i++) {
+		mesh->recompute = i;
+		if (s->options->recompute < 0 || s->options->recompute == i)
+			status = try_mesh(s, mesh, err);
+	}
+	return status;
+}
+
+static int try_schedules(search *s, plan_mesh *mesh, beton_error *err)
+{
+	static const struct {
+		const char *name;
+		int32_t chunks;
+		bool usual;
+	} all[] = {{"1f1b", 1, true}, {"zb1p", 1, true},   {"interleaved", 2, true}, {"interleaved", MOST_CHUNKS, true},
+		   {"zbv", 2, true},  {"gpipe", 1, false}, {"naive", 1, false}};
+	int status = BETON_OK;
+	mesh->schedule = all[0].name;
+	mesh->chunks = 1;
+	if (mesh->pipeline == 1)
+		return try_recomputes(s, mesh, err);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == BETON_OK; i++) {
+		const char *given = s->options->schedule;
+		const int32_t stages = mesh->pipeline * all[i].chunks;
+		if (given ? strcmp(given, all[i].name) != 0 : !all[i].usual)
+			continue;
+		/* The least division has been checked. */
+		if (stages > DTRAIN_MAX_STAGES || stages > s->costs->blocks)
+			continue;
+		mesh->schedule = all[i].name;
+		mesh->chunks = all[i].chunks;
+		status = try_recomputes(s, mesh, err);
+	}
+	return status;
+}
+
+/* Divisors of a data rank's samples: powers of two, and all of them. */
+static int try_batches(search *s, plan_mesh *mesh, beton_error *err)
+{
+	const int64_t data_ranks = mesh->replicate * mesh->shard, each = s->options->samples / data_ranks;
+	const int64_t given = s->options->batch;
+	int status = BETON_OK;
+	for (int64_t batch = given ? given : 1; batch <= each && status == BETON_OK; batch++) {
+		const bool power = (batch & (batch - 1)) == 0;
+		if (given && batch != given)
+			break;
+		if (!given && ((!power && batch != each) || batch > MOST_SAMPLES))
+			continue;
+		if (each % batch != 0 || each / batch > INT32_MAX) {
+			if (given)
+				status = refuse(s->found, "--micro-batch does not divide a rank's samples of a step",
+						NULL, err);
+			continue;
+		}
+		mesh->batch = batch;
+		mesh->micro_batches = (int32_t)(each / batch);
+		s->least = HUGE_VAL;
+		status = try_schedules(s, mesh, err);
+		/* Larger micro-batches need more. */
+		if (s->costs->machine->memory > 0 && s->least > s->costs->machine->memory)
+			break;
+	}
+	return status;
+}
+
+static bool is_asked(int64_t given, int64_t size)
+{
+	return given == 0 || given == size;
+}
+
+static int try_strategy(search *s, plan_mesh *mesh, const char *strategy, int32_t shard, int32_t data_ranks,
+			beton_error *err)
+{
+	const int64_t *axes = s->options->axes.size;
+	mesh->strategy = strategy;
+	mesh->shard = shard;
+	mesh->replicate = data_ranks / shard;
+	if (s->options->strategy && strcmp(s->options->strategy, strategy) != 0)
+		return BETON_OK;
+	if (!is_asked(axes[DTRAIN_AXIS_SHARD], shard) || !is_asked(axes[DTRAIN_AXIS_REPLICATE], mesh->replicate))
+		return BETON_OK;
+	return try_batches(s, mesh, err);
+}
+
+static int try_strategies(search *s, plan_mesh *mesh, int32_t data_ranks, beton_error *err)
+{
+	static const char *const sharded[] = {"zero1", "zero2", "zero3"};
+	const int32_t neighbours = s->costs->machine->host_ranks / (mesh->tensor * mesh->context);
+	int status = try_strategy(s, mesh, "ddp", 1, data_ranks, err);
+	if (data_ranks == 1)
+		return status;
+	for (size_t i = 0; i < sizeof(sharded) / sizeof(sharded[0]) && status == BETON_OK; i++)
+		status = try_strategy(s, mesh, sharded[i], data_ranks, data_ranks, err);
+	/* Copies of the parameters on the hosts. */
+	if (status == BETON_OK && neighbours > 1 && neighbours < data_ranks && data_ranks % neighbours == 0)
+		status = try_strategy(s, mesh, "zero3", neighbours, data_ranks, err);
+	return status;
+}
+
+/* Refuses axes that divide no model, no text or no samples, once for all that they contain. */
+static int try_axes(search *s, plan_mesh *mesh, beton_error *err)
+{
+	const int32_t model = mesh->pipeline * mesh->context * mesh->tensor, data_ranks = s->options->ranks / model;
+	const plan_cost_key key = {.tensor = mesh->tensor, .context = mesh->context, .batch = 1};
+	plan_cost stages[DTRAIN_MAX_STAGES];
+	beton_error fault = {0};
+	char reason[256];
+	int status = plan_costs_of(s->costs, &key, mesh->pipeline, stages, &fault);
+	if (status != BETON_OK)
+		return refuse_fault(s->found, status, &fault, err);
+	if (s->options->samples % data_ranks != 0) {
+		snprintf(reason, sizeof(reason), "%d data ranks do not divide --global-batch %" PRId64, data_ranks,
+			 s->options->samples);
+		return refuse(s->found, reason, NULL, err);
+	}
+	return try_strategies(s, mesh, data_ranks, err);
+}
+
+/* Chunks of a text that are attended to by equally many tokens are two for each rank. Shorter texts of a rank are tried
+ * only if the axis is given. */
+static bool divides_text(const plan_costs *costs, int32_t context, bool given)
+{
+	enum { SHORTEST = 512 };
+	const engine_example *example = &costs->question->example;
+	if (context == 1)
+		return true;
+	if (example->job.task != &lm_task || example->job.transformer->type == DTRAIN_TRANSFORMER_BERT)
+		return false;
+	int64_t length = example->lm.context_length ? example->lm.context_length : example->job.transformer->positions;
+	return length % (2 * context) == 0 && (given || length / context >= SHORTEST);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const plan_mesh_row *first = a, *second = b;
+	return (first->time.total > second->time.total) - (first->time.total < second->time.total);
+}
+
+int plan_search(plan_costs *costs, const plan_search_options *options, plan_found *out, beton_error *err)
+{
+	search s = {.costs = costs, .options = options, .found = out};
+	const int64_t *axes = options->axes.size;
+	const int32_t most = options->ranks < DTRAIN_MAX_STAGES ? options->ranks : DTRAIN_MAX_STAGES;
+	int status = BETON_OK;
+	*out = (plan_found){0};
+	for (int32_t p = 1; p <= most && status == BETON_OK; p++)
+		for (int32_t c = 1; c <= options->ranks / p && status == BETON_OK; c++)
+			for (int32_t t = 1; t <= options->ranks / p / c && status == BETON_OK; t++) {
+				plan_mesh mesh = {.pipeline = p, .context = c, .tensor = t};
+				if (options->ranks % ((int64_t)p * c * t) == 0 &&
+				    divides_text(costs, c, axes[DTRAIN_AXIS_CONTEXT] > 0) &&
+				    is_asked(axes[DTRAIN_AXIS_PIPELINE], p) && is_asked(axes[DTRAIN_AXIS_CONTEXT], c) &&
+				    is_asked(axes[DTRAIN_AXIS_TENSOR], t))
+					status = try_axes(&s, &mesh, err);
+			}
+	qsort(out->rows, (size_t)out->count, sizeof(*out->rows), compare);
+	return status;
+}
