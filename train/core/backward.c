@@ -154,7 +154,7 @@ static void fold_view(dtrain_graph *graph, dtrain_tensor view)
 	dtrain_tensor parent = tensor->parent, grad = tensor->grad;
 	dtrain_shape shape = tensor->shape, whole = graph->tensors[parent].shape;
 	if (tensor->summed_axes)
-		grad = dtrain__graph_collective(graph, DTRAIN_OP_ALL_REDUCE, grad, tensor->summed_axes, 0);
+		grad = dtrain__graph_collective(graph, DTRAIN_OP_ALL_REDUCE, grad, tensor->summed_axes);
 	if (dtrain_shape_count(&shape) == dtrain_shape_count(&whole)) {
 		dtrain__add_grad(graph, parent, dtrain__graph_view(graph, grad, &whole, 0));
 		return;

@@ -41,12 +41,21 @@ DTRAIN__CHUNKS int64_t dtrain__chunk_row(dtrain_chunk_attrs chunks, int64_t rows
 	return row < 0 ? 0 : row < rows ? row : rows;
 }
 
-/* DROPOUT: the number of row i in the batch of all ranks; with chunks, of chunk i among the chunks of all its rows. */
-DTRAIN__CHUNKS int64_t dtrain__chunk_of_batch(dtrain_chunk_attrs chunks, const int64_t *random, int64_t i)
+/* DROPOUT: how many pieces of x [rows, ...] have consecutive numbers each: rows, parts of them, or chunks. */
+DTRAIN__CHUNKS int64_t dtrain__dropout_pieces(dtrain_dropout_attrs a, int64_t rows)
 {
-	const int64_t row = chunks.ranks ? i / 2 : i;
+	return a.chunks.ranks && !a.parts ? 2 * rows : rows;
+}
+
+/* The number of piece i among the pieces of the batch of all ranks; with per_row, of its row. */
+DTRAIN__CHUNKS int64_t dtrain__dropout_number(dtrain_dropout_attrs a, const int64_t *random, int64_t i)
+{
+	const int64_t place = a.first + i, ranks = a.chunks.ranks ? a.chunks.ranks : 1;
+	const int64_t pieces = a.parts ? a.parts : dtrain__dropout_pieces(a, 1);
+	const int64_t row = pieces == 1 ? place : place / pieces;
 	const int64_t number = random[DTRAIN_RANDOM_FIRST_ROW] + row * random[DTRAIN_RANDOM_ROW_STRIDE];
-	return chunks.ranks ? number * 2 * chunks.ranks + dtrain__chunk_number(chunks, i % 2) : number;
+	return a.per_row ? number
+			 : number * pieces * ranks + dtrain__chunk_position(a.chunks, pieces, place - row * pieces);
 }
 
 #endif

@@ -57,23 +57,67 @@ bool dtrain__graph_check_shared(dtrain_graph *graph, const char *model, dtrain_a
 	return false;
 }
 
-dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes,
-				       int32_t rank)
+static dtrain__line line_along(const dtrain_graph *graph, uint32_t axes)
+{
+	const dtrain__lines *lines = &graph->params->lines;
+	for (int axis = 0; axis < DTRAIN_AXES; axis++)
+		if (axes == 1u << axis)
+			return lines->along[axis];
+	return axes == lines->data_axes ? lines->data : lines->model;
+}
+
+/* y: the shape of the result. */
+static dtrain_tensor append(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes, bool differ,
+			    const dtrain_shape *y)
+{
+	const dtrain__line line = line_along(graph, axes);
+	dtrain__node node = {
+		.kind = kind,
+		.attrs.collective = {.axes = axes, .rank = line.rank, .ranks = line.size, .differ = differ},
+		.num_inputs = 1,
+		.num_outputs = 1,
+		.inputs = {x}};
+	node.outputs[0] = dtrain__graph_activation(graph, graph->tensors[x].dtype, y);
+	if (node.outputs[0] < 0)
+		return -1;
+	/* Elements that ranks exchange must be at the same places. */
+	graph->tensors[dtrain__graph_root(graph, x)].plain = true;
+	graph->tensors[node.outputs[0]].plain = true;
+	return dtrain__graph_node(graph, &node);
+}
+
+dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes)
+{
+	const dtrain__tensor *known = dtrain__graph_tensor(graph, x);
+	if (!known)
+		return -1;
+	const dtrain_shape shape = known->shape;
+	return append(graph, kind, x, axes, false, &shape);
+}
+
+dtrain_tensor dtrain__graph_gather(dtrain_graph *graph, dtrain_tensor x, uint32_t axes, bool differ)
 {
 	const dtrain__tensor *known = dtrain__graph_tensor(graph, x);
 	if (!known)
 		return -1;
 	dtrain_shape shape = known->shape;
-	dtrain__node node = {.kind = kind,
-			     .attrs.collective = {.axes = axes, .rank = rank},
-			     .num_inputs = 1,
-			     .num_outputs = 1,
-			     .inputs = {x}};
-	node.outputs[0] = dtrain__graph_activation(graph, known->dtype, &shape);
-	/* Elements that ranks exchange must be at the same places. */
-	graph->tensors[dtrain__graph_root(graph, x)].plain = true;
-	graph->tensors[node.outputs[0]].plain = true;
-	return dtrain__graph_node(graph, &node);
+	shape.dim[0] *= line_along(graph, axes).size;
+	return append(graph, DTRAIN_OP_ALL_GATHER, x, axes, differ, &shape);
+}
+
+dtrain_tensor dtrain__graph_reduce_scatter(dtrain_graph *graph, dtrain_tensor x, uint32_t axes)
+{
+	const dtrain__tensor *known = dtrain__graph_tensor(graph, x);
+	if (!known)
+		return -1;
+	dtrain_shape shape = known->shape;
+	const int32_t ranks = line_along(graph, axes).size;
+	if (shape.dim[0] % ranks)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "reduce-scatter: %" PRId64 " rows cannot be divided by %d", shape.dim[0],
+					  ranks);
+	shape.dim[0] /= ranks;
+	return append(graph, DTRAIN_OP_REDUCE_SCATTER, x, axes, false, &shape);
 }
 
 /* The tensor that x is another shape of, since an op overwrites no view. */
@@ -95,7 +139,7 @@ dtrain_tensor dtrain_reduce_from_axis(dtrain_graph *graph, dtrain_tensor x, dtra
 	if (!known || dtrain__graph_line(graph, axis).size == 1)
 		return known ? x : -1;
 	dtrain_shape shape = known->shape;
-	dtrain_tensor y = dtrain__graph_collective(graph, DTRAIN_OP_ALL_REDUCE, whole_of(graph, x), 1u << axis, 0);
+	dtrain_tensor y = dtrain__graph_collective(graph, DTRAIN_OP_ALL_REDUCE, whole_of(graph, x), 1u << axis);
 	return dtrain_reshape(graph, y, &shape);
 }
 

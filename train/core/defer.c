@@ -20,7 +20,8 @@ static bool is_deferred(const dtrain_graph *graph, const dtrain__node *node, con
 		if (!kind || tensor->keep || read[root])
 			return false;
 	}
-	return !dtrain__op_rules_of(node->kind)->updates && !dtrain__op_rules_of(node->kind)->collective;
+	const dtrain__op_rules *rules = dtrain__op_rules_of(node->kind);
+	return !rules->updates && (!rules->collective || node->is_repeated);
 }
 
 static void mark(dtrain_graph *graph, bool *read)

@@ -52,6 +52,11 @@ typedef struct dtrain__node {
 	bool is_deferred; /* in backward: only gradients of parameters depend on it, and it comes after all others */
 } dtrain__node;
 
+/* The rows of the model that is being built; samples 0: this rank has all of them (nn/token_rows.h). */
+typedef struct dtrain__rows {
+	int64_t samples, positions;
+} dtrain__rows;
+
 /* Indices of parameters or buffers. */
 typedef struct dtrain__indices {
 	bool *has;
@@ -76,6 +81,8 @@ struct dtrain_graph {
 		dtrain_tensor param, part;
 	} pending[DTRAIN_OP_MAX_OPERANDS];
 	int num_pending;
+
+	dtrain__rows rows;
 
 	int32_t block;         /* of new nodes */
 	int32_t block_started; /* first node since next_block whose block is not yet known; -1: none */
@@ -192,8 +199,13 @@ typedef struct dtrain__shared {
 bool dtrain__graph_check_shared(dtrain_graph *graph, const char *model, dtrain_axis axis, const dtrain__shared *list,
 				int count);
 
-/* A collective: the tensor that x becomes among the ranks of the axes (see dtrain_collective_attrs). */
-dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes,
-				       int32_t rank);
+/* A collective among the ranks along the axes (bits): one axis, or all data axes. ALL_REDUCE, or ALL_GATHER of a tensor
+ * that has a part for each rank. */
+dtrain_tensor dtrain__graph_collective(dtrain_graph *graph, dtrain_op_kind kind, dtrain_tensor x, uint32_t axes);
+/* ALL_GATHER of x, the part of this rank: all ranks' parts, one after the other. differ: see dtrain_collective_attrs.
+ */
+dtrain_tensor dtrain__graph_gather(dtrain_graph *graph, dtrain_tensor x, uint32_t axes, bool differ);
+/* This rank's part of the sum of x over the ranks. */
+dtrain_tensor dtrain__graph_reduce_scatter(dtrain_graph *graph, dtrain_tensor x, uint32_t axes);
 
 #endif

@@ -180,14 +180,18 @@ void dtrain__instance_use_transient(dtrain_instance *instance, int32_t transient
 	instance->bases[base] = (uintptr_t)dtrain__instance_transient(instance, transient);
 }
 
-/* Gives the call that follows the tensor that it changes in place. */
+/* Gives the call that follows the tensor that it changes in place. A call between parts and the whole reads the input
+ * itself. */
 static int copy_input(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain_program *program = instance->program;
 	const dtrain__step *step = &program->steps[node];
 	void *x = dtrain__address(instance, step->operands[0]), *y = dtrain__address(instance, step->operands[1]);
-	size_t bytes = program->operands[program->graph->nodes[node].outputs[0]].bytes;
-	return x == y ? BETON_OK : program->api->copy(stream, y, x, bytes, DTRAIN_DEVICE_TO_DEVICE, err);
+	const dtrain__node *of = &program->graph->nodes[node];
+	size_t bytes = program->operands[of->outputs[0]].bytes;
+	return x == y || bytes != program->operands[of->inputs[0]].bytes
+		       ? BETON_OK
+		       : program->api->copy(stream, y, x, bytes, DTRAIN_DEVICE_TO_DEVICE, err);
 }
 
 int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err)

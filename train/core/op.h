@@ -51,7 +51,8 @@ typedef struct dtrain__op_rules {
 	 * cannot be repeated. */
 	void (*repeat)(dtrain_op_attrs *attrs);
 	/* The ranks of attrs.collective.axes compute it together: the core makes output 0 a copy of input 0, and a call
-	 * of the schedule changes it in place. It is not repeated, so its output is kept. */
+	 * of the schedule changes it in place; if they differ in size, the call reads input 0 and writes output 0. It
+	 * is not repeated, so its output is kept. */
 	bool collective;
 	uint32_t in_place;   /* bits of inputs that output 0 may overwrite */
 	uint32_t read_twice; /* bits of inputs that are read twice from memory, because sums must be complete first */

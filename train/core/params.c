@@ -189,12 +189,24 @@ static int check_known(const char *name, const dtrain_shape *known, const dtrain
 		       dtrain__shape_text(known, a), dtrain__shape_text(shape, b));
 }
 
-static int check_known_parameter(const dtrain_param *known, const dtrain_shape *shape,
-				 const dtrain_placement *placement, int index, beton_error *err)
+/* The axes along which gradients are parts. Ranks along the placement's axis have other elements. */
+static uint32_t partial_axes_of(const dtrain_params *params, const dtrain_placement *placement)
+{
+	bool placed = placement && placement->axis;
+	return params->partial_axes & ~(placed ? 1u << dtrain__axis_find(placement->axis) : 0);
+}
+
+static int check_known_parameter(const dtrain_params *params, int index, const dtrain_shape *shape,
+				 const dtrain_placement *placement, beton_error *err)
 {
 	const dtrain_placement whole = {0};
+	const dtrain_param *known = &params->params[index];
 	if (!dtrain__placement_equal(&known->placement, placement ? placement : &whole))
 		return bt_fail(err, BETON_MISMATCH, "parameter '%s' is declared again with another placement",
+			       known->name);
+	if (known->partial_axes != partial_axes_of(params, placement))
+		return bt_fail(err, BETON_MISMATCH,
+			       "parameter '%s' is declared again, and its gradient has parts along other axes",
 			       known->name);
 	return check_known(known->name, &known->global_shape, shape, index, err);
 }
@@ -230,13 +242,17 @@ int dtrain_params_declare_placed(dtrain_params *params, const char *name, const 
 		return BETON_INVALID_ARGUMENT;
 	int known = find_name(params->param_names, name);
 	if (known >= 0)
-		return check_known_parameter(&params->params[known], shape, placement, known, err);
+		return check_known_parameter(params, known, shape, placement, err);
 	if (find_name(params->buffer_names, name) >= 0)
 		return fail_kind(name, err);
 	int status = check_declaration(params, name, shape, init, err);
 	if (status == BETON_OK)
 		status = reserve((void **)&params->params, params->count, &params->capacity, sizeof(dtrain_param), err);
-	dtrain_param param = {.global_shape = *shape, .block = params->block, .init = init, .fan_in = fan_in};
+	dtrain_param param = {.global_shape = *shape,
+			      .block = params->block,
+			      .init = init,
+			      .fan_in = fan_in,
+			      .partial_axes = partial_axes_of(params, placement)};
 	if (status == BETON_OK)
 		status = dtrain__placement_part(name, shape, placement, &param.shape, &param.first, err);
 	if (status != BETON_OK)
@@ -266,10 +282,13 @@ int dtrain__params_declare_of(dtrain_params *params, const dtrain_param *param, 
 			      beton_error *err)
 {
 	const int32_t block = params->block, declared = params->count;
+	const uint32_t partial_axes = params->partial_axes;
 	params->block = param->block;
+	params->partial_axes = param->partial_axes;
 	int index = dtrain_params_declare_placed(params, param->name, &param->global_shape, &param->placement,
 						 param->init, param->fan_in, err);
 	params->block = block;
+	params->partial_axes = partial_axes;
 	/* A later graph of the stage gets the parameters that the first declared: units already follow their stages. */
 	if (index >= declared) {
 		params->params[index].stages = stages;
@@ -308,6 +327,7 @@ int dtrain_params_create_outline(const dtrain_params *like, dtrain_params **out,
 	}
 	(*out)->lines = like->lines;
 	(*out)->sync_norms = like->sync_norms;
+	(*out)->divides_rows = like->divides_rows;
 	return BETON_OK;
 }
 

@@ -90,9 +90,10 @@ struct dtrain_params {
 	} * patterns;
 	int pattern_count, pattern_capacity;
 
-	int32_t block;       /* block of the next parameter */
-	int32_t last_block;  /* of the whole model's parameters, if these are a stage's */
-	uint64_t own_stages; /* of the pipeline: stages with these parameters, as bits; 0: the whole model */
+	uint32_t partial_axes; /* of later parameters, less the axis of a placement: see dtrain_param */
+	int32_t block;         /* block of the next parameter */
+	int32_t last_block;    /* of the whole model's parameters, if these are a stage's */
+	uint64_t own_stages;   /* of the pipeline: stages with these parameters, as bits; 0: the whole model */
 	bool block_used;
 
 	int64_t flat_count;
@@ -106,6 +107,7 @@ struct dtrain_params {
 	dtrain__copies copies;
 
 	dtrain__lines lines; /* this rank's place in the mesh */
+	bool divides_rows;   /* between the layers that the ranks along "tensor" divide: see nn/token_rows.h */
 	bool sync_norms;     /* batch norms that train have the statistics of all data ranks' batches */
 	dtrain__offload offload;
 };

@@ -33,18 +33,24 @@ typedef struct recompute_pass {
 	int32_t count;
 } recompute_pass;
 
+/* The one collective that is repeated: its input, a part of its result, is kept. */
+static bool gathers_rows(const dtrain__node *node)
+{
+	return node->kind == DTRAIN_OP_ALL_GATHER && node->attrs.collective.differ;
+}
+
 static bool may_repeat(const dtrain_graph *graph, const dtrain__node *node)
 {
 	const dtrain__op_rules *rules = dtrain__op_rules_of(node->kind);
 	bool inside = true;
 	for (int i = 0; i < node->num_outputs; i++)
 		inside = inside && graph->tensors[node->outputs[i]].role == DTRAIN__ACTIVATION;
-	return inside && !rules->collective && (!rules->updates || rules->repeat);
+	return inside && (!rules->collective || gathers_rows(node)) && (!rules->updates || rules->repeat);
 }
 
-static bool is_collective(const dtrain_graph *graph, int32_t node)
+static bool may_repeat_producer(const dtrain_graph *graph, int32_t node)
 {
-	return dtrain__op_rules_of(graph->nodes[node].kind)->collective;
+	return !dtrain__op_rules_of(graph->nodes[node].kind)->collective || gathers_rows(&graph->nodes[node]);
 }
 
 /* Notes the tensors that backward reads, and the tensors that stay in memory anyway: inputs, parameters, kept tensors,
@@ -56,7 +62,7 @@ static void look_at_tensors(recompute_pass *pass)
 		const dtrain__tensor *tensor = &graph->tensors[i];
 		pass->again[i] = -1;
 		pass->stays[i] = tensor->role != DTRAIN__ACTIVATION || tensor->keep || tensor->producer < 0 ||
-				 tensor->producer >= pass->forward || is_collective(graph, tensor->producer);
+				 tensor->producer >= pass->forward || !may_repeat_producer(graph, tensor->producer);
 	}
 	for (int32_t i = 0; i < graph->num_nodes; i++)
 		for (int k = 0; k < graph->nodes[i].num_inputs; k++) {
@@ -77,6 +83,20 @@ static bool is_dropped(const recompute_pass *pass, dtrain_tensor root)
 	int32_t producer = pass->graph->tensors[root].producer;
 	repetition of = pass->of[producer];
 	return of == ALL || (of == ACTIVATION && pass->graph->nodes[producer].outputs[0] == root);
+}
+
+/* Gathered rows are gathered again, so that a rank keeps its part alone. A stage's last block waits for the next stage
+ * before its backward. */
+static bool chooses_gather(const recompute_pass *pass, const dtrain__node *node)
+{
+	return gathers_rows(node) && (node->block < pass->last_block || pass->graph->interleaves);
+}
+
+static void choose_gathers(recompute_pass *pass)
+{
+	for (int32_t i = 0; i < pass->forward; i++)
+		if (chooses_gather(pass, &pass->graph->nodes[i]))
+			pass->of[i] = ALL;
 }
 
 static void choose_blocks(recompute_pass *pass, int64_t blocks)
@@ -133,7 +153,7 @@ static void choose_cheap(recompute_pass *pass, bool *wanted)
 	const dtrain_graph *graph = pass->graph;
 	for (int32_t i = 0; i < pass->forward; i++) {
 		const dtrain__node *node = &graph->nodes[i];
-		if (node->block >= pass->last_block)
+		if (node->block >= pass->last_block || gathers_rows(node))
 			continue;
 		if (has_activation(node) && pass->read[node->outputs[1]])
 			pass->of[i] = ACTIVATION;
@@ -144,7 +164,8 @@ static void choose_cheap(recompute_pass *pass, bool *wanted)
 		const dtrain__node *node = &graph->nodes[i];
 		if (pass->of[i] != ALL)
 			continue;
-		if (dtrain__node_cost(graph, node).bytes > MOST_TRAFFIC * saved_bytes(pass, i, wanted))
+		if (!gathers_rows(node) &&
+		    dtrain__node_cost(graph, node).bytes > MOST_TRAFFIC * saved_bytes(pass, i, wanted))
 			pass->of[i] = NOTHING;
 		for (int k = 0; k < node->num_inputs && pass->of[i] == ALL; k++)
 			wanted[dtrain__graph_root(graph, node->inputs[k])] = true;
@@ -233,12 +254,20 @@ static void rewrite(recompute_pass *pass)
 			graph->tensors[graph->nodes[i].outputs[k]].producer = i;
 }
 
+static bool has_gathers(const dtrain_graph *graph)
+{
+	bool has = false;
+	for (int32_t i = 0; i < graph->num_nodes && graph->has_backward; i++)
+		has = has || gathers_rows(&graph->nodes[i]);
+	return has;
+}
+
 void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks)
 {
 	if (!graph)
 		return;
 	int32_t forward = dtrain__graph_forward_nodes(graph);
-	if (dtrain__graph_failed(graph) || what == DTRAIN_RECOMPUTE_NONE)
+	if (dtrain__graph_failed(graph) || (what == DTRAIN_RECOMPUTE_NONE && !has_gathers(graph)))
 		return;
 	if (!graph->has_backward || graph->has_repeated || forward == 0) {
 		dtrain__graph_fail(graph, BETON_STATE, "recompute: %s",
@@ -258,9 +287,10 @@ void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t 
 	pass.read = pass.stays + tensors;
 	if (pass.stays && pass.of && pass.again && pass.nodes) {
 		look_at_tensors(&pass);
+		choose_gathers(&pass);
 		if (what == DTRAIN_RECOMPUTE_SELECTIVE)
 			choose_cheap(&pass, pass.read + tensors);
-		else
+		else if (what != DTRAIN_RECOMPUTE_NONE)
 			choose_blocks(&pass, blocks);
 		rewrite(&pass);
 	} else {

@@ -178,7 +178,8 @@ static bool ends_unit(const layout *l, const dtrain_param *param, bool frozen)
 		return false;
 	return params->units[params->unit_count].frozen != frozen ||
 	       dtrain__axis_find(l->last->placement.axis) != dtrain__axis_find(param->placement.axis) ||
-	       l->last->stages != param->stages || (params->policy.by_block && l->last->block != param->block) ||
+	       l->last->stages != param->stages || l->last->partial_axes != param->partial_axes ||
+	       (params->policy.by_block && l->last->block != param->block) ||
 	       !are_of_one_module(params->unit_pattern, l->last->name, param->name);
 }
 
@@ -195,6 +196,7 @@ static int place(layout *l, int index, beton_error *err)
 	unit->block = param->block;
 	unit->axis = dtrain__axis_find(param->placement.axis);
 	unit->stages = param->stages;
+	unit->partial_axes = param->partial_axes;
 	unit->repeated = param->repeated;
 	param->unit = params->unit_count;
 	param->offset = (int64_t)l->offset;

@@ -30,11 +30,11 @@ static int complete(engine_rank *engine, dtrain_graph **graph, bool failed, beto
 }
 
 /* A graph with an error reports it when it is measured. */
-static int check_graph(engine_rank *engine, dtrain_graph **graph, beton_error *err)
+static int check_graph(engine_rank *engine, dtrain_graph **graph, bool trains, beton_error *err)
 {
 	const engine_job *job = &engine->job;
 	engine_network network = {0};
-	dtrain_tensor losses = job->task->build(engine, *graph, job->freeze != NULL, &network);
+	dtrain_tensor losses = job->task->build(engine, *graph, trains, &network);
 	int status = losses >= 0 ? check_frozen(job, engine->params, err) : BETON_OK;
 	if (status == BETON_OK && losses >= 0 && job->check_params)
 		status = job->check_params(job->context, engine->params, err);
@@ -54,6 +54,7 @@ static int plan_ranks(engine_rank *engine, beton_error *err)
 	dtrain_sync_options_init(&options);
 	options.plan_ranks = 1;
 	options.plan_tensor = engine->job.tensor;
+	options.sequence_parallel = engine->job.sequence_parallel;
 	return dtrain_sync_create(engine->params, NULL, &options, &engine->sync, err);
 }
 
@@ -63,7 +64,10 @@ int engine_check_network(const engine_job *job, const engine_data *data, beton_e
 	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 1};
 	engine_rank engine = {.job = *job, .data = data, .dtype = DTRAIN_F32};
 	dtrain_graph *graph = NULL;
-	engine.job.batch_size = BATCH;
+	bool trains = job->freeze || job->sequence_parallel;
+	/* Ranks divide the rows of a whole batch, in graphs that train. */
+	if (!job->sequence_parallel)
+		engine.job.batch_size = BATCH;
 	int status = dtrain_device_open("ref", &options, &engine.device, err);
 	if (status == BETON_OK)
 		status = dtrain_params_create(engine.device, DTRAIN_F32, &engine.params, err);
@@ -72,9 +76,9 @@ int engine_check_network(const engine_job *job, const engine_data *data, beton_e
 	if (status == BETON_OK)
 		status = engine_freeze(job, engine.params, err);
 	if (status == BETON_OK)
-		status = dtrain_graph_create(engine.params, job->freeze != NULL, &graph, err);
+		status = dtrain_graph_create(engine.params, trains, &graph, err);
 	if (status == BETON_OK)
-		status = check_graph(&engine, &graph, err);
+		status = check_graph(&engine, &graph, trains, err);
 	dtrain_graph_destroy(&graph);
 	dtrain_sync_destroy(&engine.sync);
 	dtrain_params_destroy(&engine.params);

@@ -64,6 +64,7 @@ typedef struct engine_job {
 	int (*check_params)(const void *context, dtrain_params *params, beton_error *err);
 	const void *context;
 	int32_t tensor, pipeline; /* ranks of the mesh along these axes, which compute one model; 0: 1 */
+	bool sequence_parallel;   /* the ranks along "tensor" divide the rows of a batch, too */
 } engine_job;
 
 typedef struct engine_dataset {

@@ -37,13 +37,13 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 	char name[DTRAIN__NAME_SIZE];
 	const dtrain_attention_options options = dtrain__attention_options(graph, t, inputs->random, layer);
 	snprintf(name, sizeof(name), "bert.encoder.layer.%d", layer);
-	dtrain_tensor y = dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR), qkv[3];
+	dtrain_tensor y = dtrain__rows_join(graph, x), qkv[3];
 	for (int i = 0; i < 3; i++)
 		qkv[i] = dense(graph, t, name, parts[i], y, t->width, DTRAIN_ACTIVATION_NONE, DTRAIN__SPLIT_COLUMN);
 	y = dtrain_attention(graph, qkv[0], qkv[1], qkv[2], inputs->segment, &options);
 	x = add_and_norm(graph, t, name, "attention.output", x, y, inputs->random, 2 * layer + 1);
-	y = dense(graph, t, name, "intermediate.dense", dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR), t->inner,
-		  t->activation, DTRAIN__SPLIT_COLUMN);
+	y = dense(graph, t, name, "intermediate.dense", dtrain__rows_join(graph, x), t->inner, t->activation,
+		  DTRAIN__SPLIT_COLUMN);
 	return add_and_norm(graph, t, name, "output", x, y, inputs->random, 2 * layer + 2);
 }
 
@@ -54,13 +54,15 @@ static dtrain_tensor add_types(dtrain_graph *graph, const dtrain_transformer *t,
 	dtrain_tensor types = dtrain__table(graph, "bert.embeddings.token_type_embeddings.weight", t->token_types,
 					    t->width, t->deviation);
 	if (inputs->token_types >= 0)
-		return dtrain_add(graph, x, dtrain_embedding(graph, types, inputs->token_types), false);
+		return dtrain_add(graph, x,
+				  dtrain__rows_once(graph, dtrain_embedding(graph, types, inputs->token_types)), false);
 	const dtrain_shape *known = dtrain_graph_shape(graph, x);
 	if (!known)
 		return -1;
 	dtrain_shape shape = *known;
 	dtrain_shape rows = dtrain_shape_of(3, (int64_t[]){shape.dim[0] * shape.dim[1], 1, t->width});
-	x = dtrain__add_to_each(graph, dtrain_reshape(graph, x, &rows), dtrain_slice(graph, types, 0, 0, 1));
+	types = dtrain__rows_once(graph, dtrain_slice(graph, types, 0, 0, 1));
+	x = dtrain__add_to_each(graph, dtrain_reshape(graph, x, &rows), types);
 	return dtrain_reshape(graph, x, &shape);
 }
 
@@ -73,6 +75,7 @@ dtrain_tensor dtrain__bert(dtrain_graph *graph, const dtrain_transformer *t, con
 					     t->width, t->deviation);
 	dtrain_tensor x = dtrain__vocabulary_embedding(graph, tokens, inputs->tokens);
 	x = add_types(graph, t, inputs, dtrain__add_positions(graph, x, places, inputs));
+	x = dtrain__vocabulary_rows(graph, x);
 	x = dtrain__norm(graph, t, embeddings, "LayerNorm", x);
 	x = dtrain_dropout(graph, x, inputs->random, t->embedding_dropout, 0, false);
 	for (int layer = 0; layer < t->layers; layer++) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/graph.h"
+#include "token_rows.h"
 
 const char *dtrain__name(char name[DTRAIN__NAME_SIZE], const char *prefix, const char *suffix)
 {
@@ -65,7 +66,7 @@ dtrain_tensor dtrain__dense_layer(dtrain_graph *graph, const char *prefix, const
 		return dense->relu ? dtrain_linear_of(graph, x, w, b, true)
 				   : dtrain_linear_with(graph, x, w, b, &options);
 	/* The bias is added once, to the sum. */
-	x = dtrain_reduce_from_axis(graph, dtrain_linear_with(graph, x, w, -1, &options), DTRAIN_AXIS_TENSOR);
+	x = dtrain__rows_sum(graph, dtrain_linear_with(graph, x, w, -1, &options));
 	x = b < 0 ? x : add_to_last(graph, x, b);
 	return dense->relu ? dtrain_relu(graph, x) : x;
 }

@@ -19,8 +19,8 @@ typedef struct dtrain__initial {
 /* How the ranks of the mesh's axis "tensor" divide a linear layer. */
 typedef enum dtrain__split {
 	DTRAIN__SPLIT_NONE,   /* all of it */
-	DTRAIN__SPLIT_COLUMN, /* a part of the outputs, from all inputs: see dtrain_copy_to_axis */
-	DTRAIN__SPLIT_ROW,    /* a part of the inputs; the outputs are summed over the ranks */
+	DTRAIN__SPLIT_COLUMN, /* a part of the outputs, from all inputs: see dtrain__rows_join */
+	DTRAIN__SPLIT_ROW,    /* a part of the inputs; the outputs are summed over the ranks: see dtrain__rows_sum */
 } dtrain__split;
 
 typedef struct dtrain__dense {

@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/graph.h"
+#include "token_rows.h"
+
+/* Where a rank has a part of the rows, it drops the elements that one rank drops. */
+static void find_place(const dtrain_graph *graph, int64_t rows, dtrain_dropout_attrs *out)
+{
+	const dtrain__line line = dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR);
+	if (!dtrain__rows_divided(graph))
+		return;
+	out->parts = rows * line.size / graph->rows.samples;
+	out->first = rows * line.rank;
+}
 
 dtrain_tensor dtrain_dropout(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor random, double p, int layer,
 			     bool per_row)
@@ -14,5 +25,6 @@ dtrain_tensor dtrain_dropout(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor
 	if (p == 0 || !graph->training)
 		return x;
 	dtrain_op_attrs attrs = {.dropout = {.p = p, .layer = layer, .per_row = per_row}};
+	find_place(graph, source->shape.dim[0], &attrs.dropout);
 	return dtrain__graph_op(graph, DTRAIN_OP_DROPOUT, &attrs, &source->shape, 2, (dtrain_tensor[]){x, random});
 }

@@ -12,7 +12,7 @@
 static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
 			   dtrain_tensor x, int64_t features, int32_t blocks, dtrain_activation activation)
 {
-	return dtrain__dense_layer(graph, block, name, dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR),
+	return dtrain__dense_layer(graph, block, name, dtrain__rows_join(graph, x),
 				   &(dtrain__dense){.features = features,
 						    .bias = t->bias,
 						    .in_out = true,
@@ -68,7 +68,7 @@ dtrain_tensor dtrain__gpt2(dtrain_graph *graph, const dtrain_transformer *t, con
 	dtrain_tensor tokens = dtrain__vocabulary_table(graph, "transformer.wte.weight", t);
 	dtrain_tensor places = dtrain__table(graph, "transformer.wpe.weight", t->positions, t->width, t->deviation);
 	dtrain_tensor x = dtrain__vocabulary_embedding(graph, tokens, inputs->tokens);
-	x = dtrain__add_positions(graph, x, places, inputs);
+	x = dtrain__vocabulary_rows(graph, dtrain__add_positions(graph, x, places, inputs));
 	x = dtrain_dropout(graph, x, inputs->random, t->embedding_dropout, 0, false);
 	for (int layer = 0; layer < t->layers; layer++) {
 		dtrain_graph_next_block(graph);

@@ -30,7 +30,7 @@ static dtrain_tensor attention(dtrain_graph *graph, const dtrain_transformer *t,
 	int64_t keys = t->kv_heads * t->head_size;
 	dtrain_attention_options options = dtrain__attention_options(graph, t, inputs->random, layer);
 	options.causal = true;
-	x = dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR);
+	x = dtrain__rows_join(graph, x);
 	dtrain_tensor q = dense(graph, t, block, "self_attn.q_proj", x, t->heads * t->head_size, DTRAIN__SPLIT_COLUMN);
 	dtrain_tensor k = dense(graph, t, block, "self_attn.k_proj", x, keys, DTRAIN__SPLIT_COLUMN);
 	dtrain_tensor v = dense(graph, t, block, "self_attn.v_proj", x, keys, DTRAIN__SPLIT_COLUMN);
@@ -51,7 +51,7 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 	snprintf(name, sizeof(name), "model.layers.%d", layer);
 	dtrain_tensor y = attention(graph, t, inputs, name, layer, norm(graph, t, name, "input_layernorm", x));
 	x = dtrain_add(graph, x, dtrain_dropout(graph, y, inputs->random, t->dropout, 2 * layer + 1, false), false);
-	y = dtrain_copy_to_axis(graph, norm(graph, t, name, "post_attention_layernorm", x), DTRAIN_AXIS_TENSOR);
+	y = dtrain__rows_join(graph, norm(graph, t, name, "post_attention_layernorm", x));
 	dtrain_tensor gate = dense(graph, t, name, "mlp.gate_proj", y, t->inner, DTRAIN__SPLIT_COLUMN);
 	dtrain_tensor up = dense(graph, t, name, "mlp.up_proj", y, t->inner, DTRAIN__SPLIT_COLUMN);
 	y = dense(graph, t, name, "mlp.down_proj", dtrain_swiglu(graph, gate, up), t->width, DTRAIN__SPLIT_ROW);
@@ -62,7 +62,7 @@ dtrain_tensor dtrain__llama(dtrain_graph *graph, const dtrain_transformer *t, co
 			    dtrain_transformer_outputs *outputs)
 {
 	dtrain_tensor tokens = dtrain__vocabulary_table(graph, "model.embed_tokens.weight", t);
-	dtrain_tensor x = dtrain__vocabulary_embedding(graph, tokens, inputs->tokens);
+	dtrain_tensor x = dtrain__vocabulary_rows(graph, dtrain__vocabulary_embedding(graph, tokens, inputs->tokens));
 	x = dtrain_dropout(graph, x, inputs->random, t->embedding_dropout, 0, false);
 	for (int layer = 0; layer < t->layers; layer++) {
 		dtrain_graph_next_block(graph);

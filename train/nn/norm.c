@@ -44,8 +44,8 @@ static dtrain_tensor moments_of(dtrain_graph *graph, dtrain_tensor x, const dtra
 			     .num_outputs = 1,
 			     .inputs = {x}};
 	node.outputs[0] = dtrain__graph_activation(graph, dtrain_params_dtype(params), &shape);
-	return dtrain__graph_collective(graph, DTRAIN_OP_ALL_GATHER, dtrain__graph_node(graph, &node), lines->data_axes,
-					lines->data.rank);
+	return dtrain__graph_collective(graph, DTRAIN_OP_ALL_GATHER, dtrain__graph_node(graph, &node),
+					lines->data_axes);
 }
 
 static bool has_frozen_statistics(dtrain_graph *graph, const dtrain__node *node)

@@ -214,7 +214,11 @@ dtrain_tensor dtrain_transformer_build(dtrain_graph *graph, const dtrain_transfo
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: no model of tokens");
 	if (!check_inputs(graph, &t, &inputs) || !dtrain__transformer_check_split(graph, &t))
 		return -1;
+	const dtrain_shape tokens = *dtrain_graph_shape(graph, inputs.tokens);
+	if (!dtrain__rows_begin(graph, "transformer", tokens.dim[0], tokens.dim[1], false))
+		return -1;
 	dtrain_tensor hidden = builders[t.type](graph, &t, &inputs, &built);
+	dtrain__rows_end(graph);
 	if (!bt_sized_give(outputs, &built))
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: outputs are not initialised");
 	return hidden;

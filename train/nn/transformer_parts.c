@@ -62,7 +62,10 @@ dtrain_tensor dtrain__add_positions(dtrain_graph *graph, dtrain_tensor x, dtrain
 				    const dtrain_transformer_inputs *inputs)
 {
 	if (inputs->position >= 0)
-		return dtrain_add(graph, x, dtrain_embedding(graph, table, inputs->position), false);
+		return dtrain_add(graph, x, dtrain__rows_once(graph, dtrain_embedding(graph, table, inputs->position)),
+				  false);
 	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
-	return shape ? dtrain__add_to_each(graph, x, dtrain_slice(graph, table, 0, 0, shape->dim[1])) : -1;
+	if (!shape)
+		return -1;
+	return dtrain__add_to_each(graph, x, dtrain__rows_once(graph, dtrain_slice(graph, table, 0, 0, shape->dim[1])));
 }

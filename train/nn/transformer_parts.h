@@ -8,6 +8,7 @@
 #include <dtrain/transformer.h>
 
 #include "dense.h"
+#include "token_rows.h"
 #include "vocabulary.h"
 
 /* The layer norm "prefix.suffix" with the description's epsilon, and with a bias if the description has biases. */
@@ -24,7 +25,7 @@ dtrain_attention_options dtrain__attention_options(const dtrain_graph *graph, co
 bool dtrain__transformer_check_split(dtrain_graph *graph, const dtrain_transformer *t);
 /* A parameter [rows, columns] with normal initial values. */
 dtrain_tensor dtrain__table(dtrain_graph *graph, const char *name, int64_t rows, int64_t columns, double deviation);
-/* The rows of a table of positions for each token: at inputs->position, or the first t. */
+/* Adds to embeddings the rows of a table of positions for each token: at inputs->position, or the first t. */
 dtrain_tensor dtrain__add_positions(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor table,
 				    const dtrain_transformer_inputs *inputs);
 

@@ -26,7 +26,7 @@ static dtrain_tensor attend(dtrain_graph *graph, const dtrain_transformer *t, co
 	dtrain__dense qkv = layer_of(t, 3 * t->width, 2 * t->width, DTRAIN__SPLIT_COLUMN);
 	const dtrain__dense proj = layer_of(t, t->width, 2 * t->width, DTRAIN__SPLIT_ROW);
 	qkv.blocks = 3;
-	x = dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR);
+	x = dtrain__rows_join(graph, x);
 	x = dtrain_attention_packed(graph, dtrain__dense_layer(graph, prefix, "attn.qkv", x, &qkv), -1, options);
 	return dtrain__dense_layer(graph, prefix, "attn.proj", x, &proj);
 }
@@ -36,7 +36,7 @@ static dtrain_tensor mlp(dtrain_graph *graph, const dtrain_transformer *t, const
 	dtrain__dense fc1 = layer_of(t, t->inner, t->width + t->inner, DTRAIN__SPLIT_COLUMN);
 	const dtrain__dense fc2 = layer_of(t, t->width, t->width + t->inner, DTRAIN__SPLIT_ROW);
 	fc1.activation = t->activation;
-	x = dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR);
+	x = dtrain__rows_join(graph, x);
 	return dtrain__dense_layer(graph, prefix, "mlp.fc2", dtrain__dense_layer(graph, prefix, "mlp.fc1", x, &fc1),
 				   &fc2);
 }
@@ -163,6 +163,33 @@ static bool check_image(dtrain_graph *graph, const dtrain_transformer *t, const 
 	return true;
 }
 
+/* Tokens of a picture. */
+static int64_t positions_of(const dtrain_transformer *t, const dtrain_shape *image)
+{
+	bool has_class = !t->plain && !t->no_class_token;
+	return image->dim[2] / t->patch_size * (image->dim[3] / t->patch_size) + has_class;
+}
+
+/* The head has each picture alone, so a rank computes the logits of its own. */
+static dtrain_tensor build(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor image, dtrain_tensor random,
+			   int64_t classes)
+{
+	dtrain_tensor own = dtrain__rows_own_samples(graph, image);
+	dtrain_tensor x = add_class_and_positions(graph, t, embed_patches(graph, t, own));
+	x = dtrain_dropout(graph, x, random, t->embedding_dropout, 0, false);
+	for (int layer = 0; layer < t->layers; layer++) {
+		dtrain_graph_next_block(graph);
+		x = block(graph, t, x, random, layer);
+	}
+	dtrain_graph_next_block(graph);
+	x = dtrain__dense_layer(graph, NULL, "head", pool(graph, t, x),
+				&(dtrain__dense){.features = classes,
+						 .bias = true,
+						 .initial = t->plain ? (dtrain__initial){DTRAIN_INIT_ZERO, 0}
+								     : dtrain__normal(t->deviation)});
+	return dtrain__rows_all_samples(graph, x);
+}
+
 dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *given, dtrain_tensor image,
 			       dtrain_tensor random, int64_t classes)
 {
@@ -179,18 +206,10 @@ dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *gi
 					  (long long)classes);
 	const dtrain_shape *shape = dtrain_graph_shape(graph, image);
 	if (!shape || !check_image(graph, t, shape) || !dtrain__transformer_check_random(graph, t, random) ||
-	    !dtrain__transformer_check_split(graph, t))
+	    !dtrain__transformer_check_split(graph, t) ||
+	    !dtrain__rows_begin(graph, "vit", shape->dim[0], positions_of(t, shape), true))
 		return -1;
-	dtrain_tensor x = add_class_and_positions(graph, t, embed_patches(graph, t, image));
-	x = dtrain_dropout(graph, x, random, t->embedding_dropout, 0, false);
-	for (int layer = 0; layer < t->layers; layer++) {
-		dtrain_graph_next_block(graph);
-		x = block(graph, t, x, random, layer);
-	}
-	dtrain_graph_next_block(graph);
-	return dtrain__dense_layer(graph, NULL, "head", pool(graph, t, x),
-				   &(dtrain__dense){.features = classes,
-						    .bias = true,
-						    .initial = t->plain ? (dtrain__initial){DTRAIN_INIT_ZERO, 0}
-									: dtrain__normal(t->deviation)});
+	dtrain_tensor logits = build(graph, t, image, random, classes);
+	dtrain__rows_end(graph);
+	return logits;
 }

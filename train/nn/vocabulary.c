@@ -8,6 +8,7 @@
 #include "common/sized.h"
 #include "core/graph.h"
 #include "core/shape.h"
+#include "token_rows.h"
 
 dtrain_tensor dtrain__vocabulary_table(dtrain_graph *graph, const char *name, const dtrain_transformer *t)
 {
@@ -50,9 +51,14 @@ dtrain_tensor dtrain__vocabulary_embedding(dtrain_graph *graph, dtrain_tensor ta
 	dtrain_shape shape = numbers->shape;
 	shape.dim[shape.ndim++] = part->shape.dim[1];
 	/* One rank has the row, and the others zeros. */
-	return dtrain_reduce_from_axis(
-		graph, dtrain__graph_op(graph, DTRAIN_OP_EMBEDDING, &attrs, &shape, 2, (dtrain_tensor[]){table, index}),
-		DTRAIN_AXIS_TENSOR);
+	dtrain_tensor x =
+		dtrain__graph_op(graph, DTRAIN_OP_EMBEDDING, &attrs, &shape, 2, (dtrain_tensor[]){table, index});
+	return dtrain__rows_divided(graph) ? x : dtrain_reduce_from_axis(graph, x, DTRAIN_AXIS_TENSOR);
+}
+
+dtrain_tensor dtrain__vocabulary_rows(dtrain_graph *graph, dtrain_tensor x)
+{
+	return dtrain__rows_divided(graph) ? dtrain__rows_sum(graph, x) : x;
 }
 
 /* All ranks' numbers of each row: [ranks, 3, rows]. */
@@ -71,7 +77,7 @@ static dtrain_tensor numbers_of(dtrain_graph *graph, dtrain_tensor logits, dtrai
 			     .inputs = {logits, label}};
 	node.outputs[0] = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &shape);
 	return dtrain__graph_collective(graph, DTRAIN_OP_ALL_GATHER, dtrain__graph_node(graph, &node),
-					1u << DTRAIN_AXIS_TENSOR, line.rank);
+					1u << DTRAIN_AXIS_TENSOR);
 }
 
 dtrain_tensor dtrain__vocabulary_losses(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
@@ -91,10 +97,15 @@ dtrain_tensor dtrain__vocabulary_losses(dtrain_graph *graph, dtrain_tensor x, dt
 					 .first = part->first,
 					 .classes = part->global_shape.dim[0],
 					 .rank = dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).rank};
+	bool shared = graph->training && graph->params->divides_rows;
 	int64_t columns = source->shape.dim[source->shape.ndim - 1];
 	int64_t count = dtrain_shape_count(&source->shape) / columns;
-	dtrain_shape rows = dtrain_shape_of(2, (int64_t[]){count, columns}), each = dtrain_shape_of(1, &count);
-	x = dtrain_copy_to_axis(graph, dtrain_reshape(graph, x, &rows), DTRAIN_AXIS_TENSOR);
+	dtrain_shape rows = dtrain_shape_of(2, (int64_t[]){count, columns});
+	x = dtrain_reshape(graph, x, &rows);
+	x = shared ? dtrain__graph_gather(graph, x, 1u << DTRAIN_AXIS_TENSOR, true)
+		   : dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR);
+	count *= shared ? dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).size : 1;
+	dtrain_shape each = dtrain_shape_of(1, &count);
 	label = dtrain_reshape(graph, label, &each);
 	dtrain_tensor numbers = numbers_of(graph, dtrain_linear_of(graph, x, w, b, false), label, &attrs);
 	const dtrain_shape *known = dtrain_graph_shape(graph, numbers);

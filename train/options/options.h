@@ -201,6 +201,7 @@ typedef struct run_options {
 	double prefetch_mb;
 	bool keep_gathered;
 	bool accumulate_locally;
+	bool sequence_parallel;
 	bool sync_batch_norm;
 	int buffers;          /* dtrain_sync_buffers_mode */
 	int64_t local_steps;  /* of a round */

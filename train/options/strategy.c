@@ -158,6 +158,7 @@ dtrain_sync_options run_strategy_sync(const run_options *options)
 	sync.keep_gathered = options->keep_gathered;
 	sync.sum_micro_batches_locally = options->accumulate_locally;
 	sync.sync_batch_norm = options->sync_batch_norm;
+	sync.sequence_parallel = options->sequence_parallel;
 	sync.buffers = (dtrain_sync_buffers_mode)options->buffers;
 	return sync;
 }

@@ -133,6 +133,7 @@ engine_job run_options_job(const run_options *options)
 		.host_threads = (int32_t)options->compute_threads,
 		.freeze = options->freeze,
 		.tensor = (int32_t)run_axes_ranks(options, DTRAIN_AXIS_TENSOR),
+		.sequence_parallel = options->sequence_parallel,
 		.pipeline = (int32_t)run_axes_ranks(options, DTRAIN_AXIS_PIPELINE),
 		.schedule_file = options->pipeline_lists,
 		.chunks = (int32_t)options->pipeline_chunks,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph's collectives: a call after each of these nodes changes the node's output in place, and is waited for
- * before the first node that reads it.
+ * The graph's collectives: a call after each of these nodes changes the node's output in place, or makes it of the
+ * node's input, and is waited for before the first node that reads it.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -25,13 +25,16 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 			       exchange->operation.label);
 	if (!exchange->operation.sync->started)
 		return BETON_OK;
-	char *memory = dtrain__address(run->instance, run->instance->program->places[exchange->tensor]);
-	bool gathers = exchange->kind == SYNC_ALL_GATHER;
-	size_t row = gathers ? (size_t)exchange->count * dtrain_dtype_size(exchange->dtype) : 0;
+	const dtrain__place *places = run->instance->program->places;
+	char *output = dtrain__address(run->instance, places[exchange->tensor]);
+	char *input = exchange->input < 0 ? output : dtrain__address(run->instance, places[exchange->input]);
+	if (exchange->input < 0 && exchange->kind == SYNC_ALL_GATHER)
+		input += (size_t)exchange->count * dtrain_dtype_size(exchange->dtype) *
+			 (size_t)dtrain_group_rank(exchange->group);
 	const sync_transfer transfer = {.kind = exchange->kind,
 					.group = exchange->group,
-					.output = memory,
-					.input = memory + row * (size_t)dtrain_group_rank(exchange->group),
+					.output = output,
+					.input = input,
 					.count = exchange->count,
 					.dtype = exchange->dtype};
 	return dtrain__operation_issue(&exchange->operation, run->state, &transfer, run->stream, false, err);
@@ -70,13 +73,26 @@ static void name_operation(const dtrain_graph *graph, int32_t node, char *out, s
 		 producer < 0 ? "" : dtrain__op_name(graph->nodes[producer].kind));
 }
 
-/* The number of ranks that differ along these axes alone. */
-static int32_t ranks_along(const dtrain__lines *lines, uint32_t axes)
+static sync_collective kind_of(dtrain_op_kind kind)
 {
-	for (int axis = 0; axis < DTRAIN_AXES; axis++)
-		if (axes == 1u << axis)
-			return lines->along[axis].size;
-	return axes == lines->data_axes ? lines->data.size : lines->model.size;
+	return kind == DTRAIN_OP_ALL_GATHER       ? SYNC_ALL_GATHER
+	       : kind == DTRAIN_OP_REDUCE_SCATTER ? SYNC_REDUCE_SCATTER
+						  : SYNC_ALLREDUCE;
+}
+
+static bool same_phase(const dtrain__node *a, const dtrain__node *b)
+{
+	return a->is_backward == b->is_backward && a->is_deferred == b->is_deferred;
+}
+
+/* The node that the call follows. A collective in place changes what its own node has copied. Others begin when their
+ * input is complete; rows that are gathered again, for which it is long before, one op ahead of their reader. */
+static int32_t issue_behind(const dtrain_graph *graph, int32_t index, bool in_place)
+{
+	const dtrain__node *node = &graph->nodes[index];
+	int32_t producer = graph->tensors[dtrain__graph_root(graph, node->inputs[0])].producer;
+	int32_t after = node->is_repeated && index - 2 > producer ? index - 2 : producer;
+	return in_place || after < 0 || !same_phase(&graph->nodes[after], node) ? index : after;
 }
 
 static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule *schedule, int32_t index,
@@ -85,13 +101,15 @@ static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule
 	const dtrain_graph *graph = schedule->graph;
 	const dtrain__node *node = &graph->nodes[index];
 	const dtrain__tensor *tensor = &graph->tensors[node->outputs[0]];
-	bool gathers = node->kind == DTRAIN_OP_ALL_GATHER;
-	exchange->kind = gathers ? SYNC_ALL_GATHER : SYNC_ALLREDUCE;
+	int64_t count = dtrain_shape_count(&tensor->shape);
+	bool in_place = count == dtrain_shape_count(&graph->tensors[node->inputs[0]].shape);
+	exchange->kind = kind_of(node->kind);
 	exchange->group = sync->mesh ? dtrain__mesh_line(sync->mesh, node->attrs.collective.axes) : NULL;
-	exchange->ranks = ranks_along(&graph->params->lines, node->attrs.collective.axes);
+	exchange->ranks = node->attrs.collective.ranks;
 	exchange->within_model = node->attrs.collective.axes != graph->params->lines.data_axes;
 	exchange->tensor = node->outputs[0];
-	exchange->count = dtrain_shape_count(&tensor->shape) / (gathers ? tensor->shape.dim[0] : 1);
+	exchange->input = in_place ? -1 : node->inputs[0];
+	exchange->count = count / (exchange->kind == SYNC_ALL_GATHER ? exchange->ranks : 1);
 	exchange->dtype = tensor->dtype;
 	name_operation(graph, index, exchange->operation.label, sizeof(exchange->operation.label));
 	if (sync->mesh && !exchange->group)
@@ -104,16 +122,16 @@ static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule
 			     .wait = wait,
 			     .abandon = abandon,
 			     .context = exchange,
-			     .tensors = {exchange->tensor},
-			     .num_tensors = 1};
+			     .tensors = {exchange->tensor, exchange->input},
+			     .num_tensors = in_place ? 1 : 2};
 	int status = dtrain__schedule_state(schedule, &flight, &call.state, err);
 	if (status == BETON_OK)
 		status = dtrain__operation_open(&exchange->operation, sync, -1, false, err);
 	if (status == BETON_OK && exchange->group)
 		status = dtrain__group_use_device(exchange->group, sync->device, err);
-	return status == BETON_OK
-		       ? dtrain__schedule_add(schedule, &call, index, first_reader(graph, exchange->tensor), err)
-		       : status;
+	return status == BETON_OK ? dtrain__schedule_add(schedule, &call, issue_behind(graph, index, in_place),
+							 first_reader(graph, exchange->tensor), err)
+				  : status;
 }
 
 static bool is_collective(const dtrain_graph *graph, int32_t node)

@@ -36,8 +36,7 @@ void dtrain__batch_norm_sync_gradient(dtrain_graph *graph, const dtrain__node *n
 	bool residual_needs = dtrain__needs_grad(graph, residual);
 	if (dtrain__graph_failed(graph) || (!dtrain__needs_grad(graph, x) && !residual_needs))
 		return;
-	const dtrain__lines *lines = &graph->params->lines;
-	sums = dtrain__graph_collective(graph, DTRAIN_OP_ALL_REDUCE, sums, lines->data_axes, lines->data.rank);
+	sums = dtrain__graph_collective(graph, DTRAIN_OP_ALL_REDUCE, sums, graph->params->lines.data_axes);
 	dtrain_shape shape = *dtrain_graph_shape(graph, x);
 	dtrain__node backward = {
 		.kind = DTRAIN_OP_BATCH_NORM_SYNC_BWD,

@@ -58,8 +58,14 @@ void dtrain__add_gradient(dtrain_graph *graph, const dtrain__node *node)
 
 void dtrain__scale_gradient(dtrain_graph *graph, const dtrain__node *node)
 {
-	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
-	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_SCALE, &node->attrs, 1, &d_y);
+	/* In the type of x, which may be a parameter's. */
+	if (dtrain__needs_grad(graph, node->inputs[0]))
+		dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_SCALE,
+							  .attrs = node->attrs,
+							  .num_inputs = 1,
+							  .num_outputs = 1,
+							  .inputs = {dtrain_graph_grad(graph, node->outputs[0])},
+							  .outputs = {dtrain__param_grad(graph, node->inputs[0])}});
 }
 
 void dtrain__channel_bias_gradient(dtrain_graph *graph, const dtrain__node *node)

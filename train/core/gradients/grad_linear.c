@@ -17,21 +17,40 @@ static dtrain_tensor grad_of_product(dtrain_graph *graph, const dtrain__node *no
 				dtrain_graph_shape(graph, y), 2, (dtrain_tensor[]){z, dtrain_graph_grad(graph, y)});
 }
 
+static void append_weight(dtrain_graph *graph, const dtrain__node *node, const dtrain_op_attrs *attrs,
+			  dtrain_tensor d_y)
+{
+	dtrain_tensor w = node->inputs[1], b = node->num_inputs > BIAS ? node->inputs[BIAS] : -1;
+	if (!dtrain__needs_grad(graph, w) && !dtrain__needs_grad(graph, b))
+		return;
+	dtrain__node weight = {.kind = DTRAIN_OP_LINEAR_BWD_WEIGHT,
+			       .attrs = *attrs,
+			       .num_inputs = 2,
+			       .num_outputs = 1,
+			       .inputs = {node->inputs[0], d_y},
+			       .outputs = {dtrain__param_grad(graph, w)}};
+	if (b >= 0)
+		weight.outputs[weight.num_outputs++] = dtrain__param_grad(graph, b);
+	dtrain__graph_node(graph, &weight);
+}
+
+/* Whether ranks gather x. Its gradient then comes before the weight's, which x, gathered again, and the reduction of
+ * x's gradient are on the way beside. */
+static bool is_gathered(const dtrain_graph *graph, dtrain_tensor x)
+{
+	int32_t producer = graph->tensors[dtrain__graph_root(graph, x)].producer;
+	return producer >= 0 && graph->nodes[producer].kind == DTRAIN_OP_ALL_GATHER;
+}
+
 void dtrain__linear_gradient(dtrain_graph *graph, const dtrain__node *node)
 {
-	dtrain_tensor x = node->inputs[0], w = node->inputs[1], b = node->num_inputs > BIAS ? node->inputs[BIAS] : -1;
 	dtrain_tensor d_y = grad_of_product(graph, node);
-	dtrain_op_attrs attrs = {.linear = {.weight_in_out = node->attrs.linear.weight_in_out}};
-	if (dtrain__needs_grad(graph, w) || dtrain__needs_grad(graph, b)) {
-		dtrain__node weight = {.kind = DTRAIN_OP_LINEAR_BWD_WEIGHT,
-				       .attrs = attrs,
-				       .num_inputs = 2,
-				       .num_outputs = 1,
-				       .inputs = {x, d_y},
-				       .outputs = {dtrain__param_grad(graph, w)}};
-		if (b >= 0)
-			weight.outputs[weight.num_outputs++] = dtrain__param_grad(graph, b);
-		dtrain__graph_node(graph, &weight);
-	}
-	dtrain__append_grad(graph, x, DTRAIN_OP_LINEAR_BWD_DATA, &attrs, 2, (dtrain_tensor[]){d_y, w});
+	const dtrain_op_attrs attrs = {.linear = {.weight_in_out = node->attrs.linear.weight_in_out}};
+	bool first = !is_gathered(graph, node->inputs[0]);
+	if (first)
+		append_weight(graph, node, &attrs, d_y);
+	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_LINEAR_BWD_DATA, &attrs, 2,
+			    (dtrain_tensor[]){d_y, node->inputs[1]});
+	if (!first)
+		append_weight(graph, node, &attrs, d_y);
 }

@@ -125,7 +125,7 @@ static void drop(const struct dtrain_op *op, const void *x, void *y, const int64
 {
 	const dtrain_dropout_attrs *a = &op->attrs.dropout;
 	float factor = (float)(1 / (1 - a->p));
-	uint64_t at = (uint64_t)dtrain__chunk_of_batch(a->chunks, random, row);
+	uint64_t at = (uint64_t)dtrain__dropout_number(*a, random, row);
 	/* The least word that keeps: its quotient by 2^32 is at least p. */
 	double limit = ceil(a->p * 0x1p32);
 	bool none = limit > UINT32_MAX;
@@ -150,7 +150,7 @@ static int run_dropout(const struct dtrain_op *op, void *const *operands, void *
 	const void *x = cpu_plain(op, 0, operands, workspace);
 	const int64_t *random = cpu_plain(op, 1, operands, workspace);
 	void *y = operands[op->num_inputs];
-	int64_t rows = op->shapes[0].dim[0] * (op->attrs.dropout.chunks.ranks ? 2 : 1);
+	int64_t rows = dtrain__dropout_pieces(op->attrs.dropout, op->shapes[0].dim[0]);
 	int64_t each = op->count / rows, pieces = (each + ELEMENTS - 1) / ELEMENTS;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (op->count > 4 * ELEMENTS)

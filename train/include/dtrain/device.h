@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* The version of the tables of devices. */
-#define DTRAIN_DEVICE_API_VERSION 21
+#define DTRAIN_DEVICE_API_VERSION 22
 
 /* Types of elements. */
 typedef enum dtrain_dtype {
@@ -260,6 +260,9 @@ typedef struct dtrain_dropout_attrs {
 	int32_t layer;             /* different layers of a model draw different numbers */
 	bool per_row;              /* a row is kept or dropped as a whole (stochastic depth) */
 	dtrain_chunk_attrs chunks; /* of x [b, t, ...]; not per_row */
+	/* parts > 0: a row of the batch has so many parts, and x [m, ...] has this rank's parts, from number `first`
+	 * on. */
+	int64_t parts, first;
 } dtrain_dropout_attrs;
 
 typedef struct dtrain_loss_attrs {
@@ -291,8 +294,9 @@ typedef struct dtrain_cast_attrs {
 
 /* The op's kind selects the member of the union. */
 typedef struct dtrain_collective_attrs {
-	uint32_t axes; /* of the mesh: bits 1 << enum dtrain_axis (<dtrain/params.h>) */
-	int32_t rank;  /* of this rank among the ranks of these axes */
+	uint32_t axes;       /* of the mesh: bits 1 << enum dtrain_axis (<dtrain/params.h>) */
+	int32_t rank, ranks; /* this rank among the ranks of these axes */
+	bool differ;         /* ALL_GATHER: the ranks compute different things from y */
 } dtrain_collective_attrs;
 
 typedef struct dtrain_op_attrs {

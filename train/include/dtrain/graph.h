@@ -289,7 +289,8 @@ BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const 
 					  const dtrain_tensor *gradients);
 
 /* Activations that backward computes again, instead of keeping them from forward. Each choice gives the same
- * bits: statistics of batch norm change once, and dropout draws the same. */
+ * bits: statistics of batch norm change once, and dropout draws the same. With each, also NONE, rows that ranks gather
+ * before a layer (sequence_parallel of <dtrain/sync.h>) are gathered again, so that a rank keeps its part alone. */
 typedef enum dtrain_recompute {
 	DTRAIN_RECOMPUTE_NONE,
 	/* Ops without products that move few bytes (norms, activations, gates, dropout), where backward needs their

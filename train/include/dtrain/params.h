@@ -93,6 +93,9 @@ typedef struct dtrain_param {
 	 * too, and counts it. */
 	uint64_t stages;
 	bool repeated;
+	/* Bits 1 << dtrain_axis: along these axes each rank computes a part of the gradient, from the rows that it has,
+	 * and the parts are added up. */
+	uint32_t partial_axes;
 } dtrain_param;
 
 /* A buffer: saved with the model, without gradient. */
@@ -113,8 +116,9 @@ typedef struct dtrain_unit {
 	bool shared;    /* ranks that shard the others have all of this one */
 	/* The axis of its parameters' placements, which is one for all of them; DTRAIN_AXES: they have no placement. */
 	dtrain_axis axis;
-	uint64_t stages; /* as its parameters, which have the same */
+	uint64_t stages; /* as its parameters, which have the same; so the next */
 	bool repeated;
+	uint32_t partial_axes;
 } dtrain_unit;
 
 /* A range of the flat space that this rank keeps and updates. Without sharding and placements there is one, with

@@ -96,6 +96,13 @@ typedef struct dtrain_sync_options {
 	 * an event for each node. Not with a hook or compression, deterministic_shards, or the strategy "local"
 	 * (UNSUPPORTED). Default false. */
 	bool overlap;
+	/* With a mesh whose axis "tensor" has several ranks, or plan_tensor: graphs of transformers that train divide
+	 * the rows of a batch, samples x positions, among these ranks between the layers that they divide. A rank keeps
+	 * its part of the activations there, and computes norms, dropout and residual sums of it. Rows are gathered
+	 * before a layer that is divided along its outputs, for its gradients again, and reduced to parts after one
+	 * that is divided along its inputs. Other models, and batches that cannot be divided, are refused when the
+	 * graph is compiled (INVALID_ARGUMENT). Default false. */
+	bool sequence_parallel;
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init_sized(dtrain_sync_options *options, size_t size);
@@ -149,7 +156,9 @@ typedef struct dtrain_sync_info {
 	int32_t replicas;   /* copies */
 	size_t sums_bytes;  /* memory of the sums of a step's micro-batches */
 	uint64_t gathered, scattered, added_up;
-	uint64_t exchanged; /* by collectives of the graph: within the model, and of batch norms */
+	/* by collectives of the graph, within the model and of batch norms; and for gradients whose parts the ranks of
+	 * one model have */
+	uint64_t exchanged;
 } dtrain_sync_info;
 /* The bytes of steps with so many micro-batches of the program with backward that was compiled last, or measured last
  * before any is compiled; before that, 0 bytes. */

@@ -127,7 +127,9 @@ static inline void dtrain_transformer_inputs_init(dtrain_transformer_inputs *inp
 /* Outputs of a model of tokens. */
 typedef struct dtrain_transformer_outputs {
 	size_t struct_size;
-	dtrain_tensor hidden;    /* [b, t, width]: what the head multiplies */
+	/* [b, t, width]: what the head multiplies. In graphs that train with the option sequence_parallel of
+	 * <dtrain/sync.h> this rank's part of the rows. */
+	dtrain_tensor hidden;
 	dtrain_tensor head;      /* the head's weight [vocabulary, width] */
 	dtrain_tensor head_bias; /* [vocabulary]; negative: none (all but BERT) */
 } dtrain_transformer_outputs;

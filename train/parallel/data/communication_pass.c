@@ -208,6 +208,8 @@ static int note_reduction(const plan_state *state, int index, int32_t after, int
 	transfer.wait = state->schedule->graph->num_nodes;
 	transfer.behind = sync->timeline->overlap.num_transfers - 1;
 	const sync_stage *replicas = &reduction->stages[dtrain__stage_after(reduction, first->index)];
+	while (replicas->of_parts)
+		replicas++;
 	return dtrain__timeline_add(sync, &transfer, &replicas->operation, err);
 }
 

@@ -88,6 +88,21 @@ static void list_hook(sync_reduction *reduction, dtrain_group *group)
 	dtrain__stage_add(reduction, &dtrain__stage_finish, group);
 }
 
+/* Once a step the ranks of one model add up the parts of gradients that they have computed. */
+static void list_parts(sync_reduction *reduction, bool of_shard)
+{
+	const dtrain_sync *sync = reduction->sync;
+	uint32_t axes = sync->params->units[reduction->unit].partial_axes;
+	for (dtrain_axis axis = 0; sync->mesh && axis < DTRAIN_AXES; axis++) {
+		dtrain_group *line = dtrain_mesh_group(sync->mesh, dtrain__axis_name(axis));
+		if (!(axes >> axis & 1) || !line || dtrain_group_size(line) == 1)
+			continue;
+		sync_stage *stage = dtrain__stage_add(reduction, &dtrain__stage_sum, line);
+		stage->of_shard = of_shard;
+		stage->of_parts = true;
+	}
+}
+
 /* Where every micro-batch is reduced, the sum over the micro-batches is that of shards. */
 static void list_shard(sync_reduction *reduction)
 {
@@ -101,6 +116,7 @@ static void list_shard(sync_reduction *reduction)
 		dtrain__stage_add(reduction, &dtrain__stage_unround, NULL);
 	if (reduction->each_micro_batch)
 		dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
+	list_parts(reduction, true);
 	if (reduction->state)
 		list_hook(reduction, sync->replicas);
 	else if (sync->num_replicas > 1)
@@ -111,6 +127,7 @@ static void list_unit(sync_reduction *reduction)
 {
 	dtrain_sync *sync = reduction->sync;
 	dtrain__stage_add(reduction, &dtrain__stage_accumulate, NULL);
+	list_parts(reduction, false);
 	if (reduction->state)
 		list_hook(reduction, sync->group);
 	else
@@ -138,7 +155,8 @@ static int open_stages(sync_reduction *reduction, beton_error *err)
 	list_stages(reduction);
 	for (int i = 0; i < reduction->num_stages && status == BETON_OK; i++) {
 		sync_stage *stage = &reduction->stages[i];
-		const char *of = stage->of_shard                                                 ? "'s replicas"
+		const char *of = stage->of_parts                                                 ? "'s parts"
+				 : stage->of_shard                                               ? "'s replicas"
 				 : reduction->unit < 0 && stage->group != reduction->sync->group ? " of one model"
 												 : "";
 		if (!stage->kind->sends || !stage->kind->wait)
@@ -238,7 +256,7 @@ void dtrain__sync_destroy_reductions(dtrain_sync *sync)
 static bool is_skipped(const sync_stage *stage)
 {
 	const sync_reduction *reduction = stage->reduction;
-	bool stays = reduction->sync->unsynchronized && reduction->unit >= 0;
+	bool stays = reduction->sync->unsynchronized && reduction->unit >= 0 && !stage->of_parts;
 	return stage->kind->sends && (stays || !stage->group || dtrain_group_size(stage->group) == 1);
 }
 

@@ -224,6 +224,7 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	dtrain__sync_supply_memory(sync);
 	params->lines = mesh ? dtrain__mesh_lines(mesh) : planned_lines(&options);
 	params->sync_norms = options.sync_batch_norm;
+	params->divides_rows = options.sequence_parallel && params->lines.along[DTRAIN_AXIS_TENSOR].size > 1;
 	*out = sync;
 	return BETON_OK;
 }
@@ -238,7 +239,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain_sync_stop(sync);
 	dtrain__sync_leave_memory(sync);
 	sync->params->lines = (dtrain__lines){0};
-	sync->params->sync_norms = false;
+	sync->params->sync_norms = sync->params->divides_rows = false;
 	dtrain__tree_destroy(sync);
 	dtrain__sync_destroy_sums(sync);
 	dtrain__sync_destroy_programs(sync, NULL);

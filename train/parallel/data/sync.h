@@ -56,7 +56,7 @@ typedef struct sync_reduction sync_reduction;
 typedef struct sync_stage sync_stage;
 typedef struct sync_tree sync_tree; /* tree.h */
 
-enum { SYNC_STAGES = 6 };
+enum { SYNC_STAGES = 8 };
 
 /* The arrays of a reduction in one execution, and the operations on them. */
 typedef struct sync_arrays {
@@ -97,6 +97,7 @@ struct sync_stage {
 	dtrain_group *group;      /* NULL: the rank is alone */
 	dtrain_reduce_op op;
 	bool of_shard; /* it changes the shard, not the whole array */
+	bool of_parts; /* it adds up what the ranks of one model have computed of a gradient */
 	int round;     /* of the hook */
 };
 
@@ -168,15 +169,15 @@ typedef struct sync_gather {
 	int32_t transient; /* -1: into the whole */
 } sync_gather;
 
-/* A collective of the graph, which changes its tensor in place. */
+/* A collective of the graph. */
 typedef struct sync_exchange {
 	sync_operation operation;
 	sync_collective kind;
 	dtrain_group *group; /* NULL: the sync has no mesh */
 	int32_t ranks;
-	bool within_model; /* not of the data ranks */
-	dtrain_tensor tensor;
-	int64_t count; /* elements of a rank: of its row, or of the tensor */
+	bool within_model;           /* not of the data ranks */
+	dtrain_tensor tensor, input; /* input -1: the tensor is changed in place */
+	int64_t count;               /* elements of a rank: of its part, or of the tensor */
 	dtrain_dtype dtype;
 } sync_exchange;
 

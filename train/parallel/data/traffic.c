@@ -15,7 +15,7 @@ void dtrain__sync_note_traffic(dtrain_sync *sync, const dtrain_graph *graph, con
 		const sync_exchange *exchange = &program->exchanges[i];
 		uint64_t bytes = (uint64_t)exchange->count * dtrain_dtype_size(exchange->dtype);
 		traffic->exchanges_of_micro_batch +=
-			exchange->kind == SYNC_ALL_GATHER
+			exchange->kind != SYNC_ALLREDUCE
 				? dtrain__sent_of_parts(bytes * (uint64_t)exchange->ranks, exchange->ranks)
 				: dtrain__sent_for_sum(bytes, exchange->ranks);
 	}
@@ -29,6 +29,19 @@ void dtrain__sync_note_traffic(dtrain_sync *sync, const dtrain_graph *graph, con
 		else
 			traffic->gathers_of_micro_batch += bytes;
 	}
+}
+
+/* For the sum of the parts of a unit's gradients that the ranks of one model have. */
+static uint64_t sent_for_parts(const dtrain_sync *sync, const sync_reduction *reduction)
+{
+	uint32_t axes = reduction->unit < 0 ? 0 : sync->params->units[reduction->unit].partial_axes;
+	int64_t count = reduction->shard_count ? reduction->shard_count : reduction->count;
+	uint64_t bytes = 0;
+	for (int axis = 0; axis < DTRAIN_AXES; axis++)
+		if (axes >> axis & 1)
+			bytes += dtrain__sent_for_sum((uint64_t)count * dtrain_dtype_size(sync->params->dtype),
+						      sync->params->lines.along[axis].size);
+	return bytes;
 }
 
 /* By an allreduce of `count` elements over so many ranks, or by the hook in its place. */
@@ -46,6 +59,7 @@ static uint64_t sent_for_sum(const dtrain_sync *sync, const sync_reduction *redu
 static void add_reduction(const dtrain_sync *sync, const sync_reduction *reduction, int micro_batches,
 			  dtrain_sync_info *info)
 {
+	info->exchanged += sent_for_parts(sync, reduction);
 	if (!reduction->shard_count) {
 		info->added_up +=
 			sent_for_sum(sync, reduction, reduction->count, sync->num_shards * sync->num_replicas);

@@ -14,10 +14,8 @@ namespace
 
 struct dropping {
 	uint32_t threshold; /* the least number that keeps */
-	int32_t layer;
-	float factor; /* 0: nothing is kept */
-	bool per_row;
-	dtrain_chunk_attrs chunks;
+	float factor;       /* 0: nothing is kept */
+	dtrain_dropout_attrs attrs;
 };
 
 /* The factors of elements first ... of the whole batch. WHOLE: first is a multiple of 8. */
@@ -29,7 +27,7 @@ __device__ inline void draw(const dropping &a, const int64_t *random, uint64_t f
 	for (int i = 0; i < OCTET; i++) {
 		const uint64_t at = first + (WHOLE || i < valid ? i : 0);
 		if (!WHOLE || i % 4 == 0)
-			dtrain__philox_at(random, a.layer, at / 4, words);
+			dtrain__philox_at(random, a.attrs.layer, at / 4, words);
 		out[i] = words[WHOLE ? i % 4 : at % 4] >= a.threshold ? a.factor : 0;
 	}
 }
@@ -41,12 +39,12 @@ __global__ void __launch_bounds__(THREADS) dropout(columns g, dropping a, const 
 	if (s.valid <= 0)
 		return;
 	for (int64_t row = s.first + threadIdx.y; row < s.end; row += blockDim.y) {
-		const uint64_t number = (uint64_t)dtrain__chunk_of_batch(a.chunks, random, row);
+		const uint64_t number = (uint64_t)dtrain__dropout_number(a.attrs, random, row);
 		const octet<T> part = load_octet<VECTOR>(x + row * g.channels + s.channel, s.valid);
 		float factor[OCTET];
-		if (a.per_row) {
+		if (a.attrs.per_row) {
 			uint32_t words[4];
-			dtrain__philox_at(random, a.layer, number / 4, words);
+			dtrain__philox_at(random, a.attrs.layer, number / 4, words);
 #pragma unroll
 			for (int i = 0; i < OCTET; i++)
 				factor[i] = words[number % 4] >= a.threshold ? a.factor : 0;
@@ -72,8 +70,7 @@ extern "C" cudaError_t cuda_kernel_dropout(cudaStream_t stream, dtrain_dtype dty
 {
 	const double limit = ceil(attrs->p * 0x1p32);
 	const bool none = limit > UINT32_MAX;
-	const dropping a = {none ? UINT32_MAX : (uint32_t)limit, attrs->layer, none ? 0 : (float)(1 / (1 - attrs->p)),
-			    attrs->per_row, attrs->chunks};
+	const dropping a = {none ? UINT32_MAX : (uint32_t)limit, none ? 0 : (float)(1 / (1 - attrs->p)), *attrs};
 	const columns g = columns_of(1, rows, each, 16, 1);
 	return with_type(dtype, [&](auto zero) {
 		typedef decltype(zero) T;

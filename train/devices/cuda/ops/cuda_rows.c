@@ -3,6 +3,7 @@
  * Ops on rows that are our own kernels: norms, gates, tables, rotation and dropout. Their operands are plain.
  */
 #include "common/error.h"
+#include "core/chunks.h"
 #include "core/op.h"
 #include "devices/cuda/kernels/kernels.h"
 #include "kernel_op.h"
@@ -122,7 +123,7 @@ static cudaError_t dropout(const cuda_kernel_op *k, const dtrain_op_desc *desc, 
 {
 	(void)k;
 	(void)workspace;
-	int64_t rows = desc->inputs[0].shape.dim[0] * (desc->attrs.dropout.chunks.ranks ? 2 : 1);
+	int64_t rows = dtrain__dropout_pieces(desc->attrs.dropout, desc->inputs[0].shape.dim[0]);
 	return cuda_kernel_dropout(stream, desc->inputs[0].dtype, operands[0], operands[1], operands[2], rows,
 				   count_of(&desc->inputs[0]) / rows, &desc->attrs.dropout);
 }
