@@ -14,6 +14,12 @@ dtrain__line dtrain__graph_line(const dtrain_graph *graph, dtrain_axis axis)
 	return line.size > 1 ? line : (dtrain__line){.size = 1};
 }
 
+dtrain_chunk_attrs dtrain_graph_chunks(const dtrain_graph *graph)
+{
+	const dtrain__line line = graph ? dtrain__graph_line(graph, DTRAIN_AXIS_CONTEXT) : (dtrain__line){.size = 1};
+	return line.size > 1 ? (dtrain_chunk_attrs){line.size, line.rank} : (dtrain_chunk_attrs){0, 0};
+}
+
 dtrain_placement dtrain__graph_placement(const dtrain_graph *graph, dtrain_axis axis, int dim, int32_t blocks)
 {
 	const dtrain__line line = dtrain__graph_line(graph, axis);

@@ -33,10 +33,12 @@ typedef struct recompute_pass {
 	int32_t count;
 } recompute_pass;
 
-/* The one collective that is repeated: its input, a part of its result, is kept. */
+/* The one collective that is repeated, because its input, a part of its result, is kept; and the op that puts gathered
+ * rows in order. */
 static bool gathers_rows(const dtrain__node *node)
 {
-	return node->kind == DTRAIN_OP_ALL_GATHER && node->attrs.collective.differ;
+	bool orders = node->kind == DTRAIN_OP_JOIN_CHUNKS;
+	return orders || (node->kind == DTRAIN_OP_ALL_GATHER && node->attrs.collective.differ);
 }
 
 static bool may_repeat(const dtrain_graph *graph, const dtrain__node *node)

@@ -54,6 +54,7 @@ static int plan_ranks(engine_rank *engine, beton_error *err)
 	dtrain_sync_options_init(&options);
 	options.plan_ranks = 1;
 	options.plan_tensor = engine->job.tensor;
+	options.plan_context = engine->job.context_ranks;
 	options.sequence_parallel = engine->job.sequence_parallel;
 	return dtrain_sync_create(engine->params, NULL, &options, &engine->sync, err);
 }
@@ -71,7 +72,7 @@ int engine_check_network(const engine_job *job, const engine_data *data, beton_e
 	int status = dtrain_device_open("ref", &options, &engine.device, err);
 	if (status == BETON_OK)
 		status = dtrain_params_create(engine.device, DTRAIN_F32, &engine.params, err);
-	if (status == BETON_OK && job->tensor > 1)
+	if (status == BETON_OK && (job->tensor > 1 || job->context_ranks > 1))
 		status = plan_ranks(&engine, err);
 	if (status == BETON_OK)
 		status = engine_freeze(job, engine.params, err);

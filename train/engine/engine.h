@@ -58,7 +58,9 @@ struct engine_rank {
 	/* This rank among the mesh's data ranks, which share the samples, and among the ranks that compute one model.
 	 */
 	int data_rank, data_ranks, model_ranks;
-	bool has_results; /* of the ranks that compute one model, this one counts the results of evaluations */
+	int gradient_ranks;  /* ranks that add up their gradients: each has a loss of its own */
+	bool has_results;    /* of the ranks that compute one model, this one has results of evaluations */
+	bool counts_samples; /* and this one counts their samples */
 	engine_stages stages;
 	dtrain_sync *sync;     /* compiled the training network; started by the caller */
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */

@@ -121,8 +121,10 @@ int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_da
 				.api = dtrain_device_get_api(device),
 				.dtype = dtypes[precision],
 				.data_ranks = 1,
+				.gradient_ranks = 1,
 				.model_ranks = 1,
-				.has_results = true};
+				.has_results = true,
+				.counts_samples = true};
 	engine->api->caps(device, &engine->caps);
 	engine->staged = !engine->caps.host_memory;
 	engine->strategy = *sync;
@@ -131,17 +133,19 @@ int engine_open_plan(engine_rank *engine, const engine_job *job, const engine_da
 	return open_stream(engine, err);
 }
 
-/* Ranks that differ along the axis have the same results; of a pipeline's stages the last one has them. */
+/* line NULL: the mesh has no such axis. */
+static bool is_first(const dtrain_group *line)
+{
+	return !line || dtrain_group_rank(line) == 0;
+}
+
+/* Ranks that differ along "tensor" have the same results; of a pipeline's stages the last one has them. Ranks along
+ * "context" have results of their parts of the samples. */
 static bool has_results(const engine_stages *stages, const dtrain_mesh *mesh)
 {
-	static const char *const axes[] = {"context", "tensor"};
 	const dtrain_pipeline_schedule *schedule = stages->schedule;
 	bool has = !schedule || schedule->rank_of_stage[schedule->stages - 1] == stages->rank;
-	for (size_t i = 0; i < sizeof(axes) / sizeof(axes[0]); i++) {
-		const dtrain_group *line = dtrain_mesh_group(mesh, axes[i]);
-		has = has && (!line || dtrain_group_rank(line) == 0);
-	}
-	return has;
+	return has && is_first(dtrain_mesh_group(mesh, "tensor"));
 }
 
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
@@ -151,12 +155,15 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 	if (mesh) {
 		engine->data_rank = dtrain_group_rank(dtrain_mesh_data_group(mesh));
 		engine->data_ranks = dtrain_group_size(dtrain_mesh_data_group(mesh));
+		engine->gradient_ranks = dtrain_group_size(dtrain_mesh_gradient_group(mesh));
 		engine->model_ranks = dtrain_group_size(dtrain_mesh_model_group(mesh));
 	}
 	if (status == BETON_OK)
 		status = open_parts(engine, mesh, err);
-	if (status == BETON_OK && mesh)
+	if (status == BETON_OK && mesh) {
 		engine->has_results = has_results(&engine->stages, mesh);
+		engine->counts_samples = engine->has_results && is_first(dtrain_mesh_group(mesh, "context"));
+	}
 	/* The device's description tells which of the programs' stored plans it could not use, or not store. */
 	if (status == BETON_OK)
 		engine->api->caps(device, &engine->caps);

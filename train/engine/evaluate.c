@@ -239,18 +239,20 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, int st
 	return status == BETON_OK ? engine_synchronize(evaluation->engine, "evaluation", err) : status;
 }
 
-/* The ranks of one model have the same results, which are counted once. Each may have been interrupted. */
+/* The ranks of one model have the same samples, and the same results or parts of them, which are counted once. Each may
+ * have been interrupted. */
 static void count_model_once(struct evaluation *evaluation)
 {
 	int64_t interrupted = evaluation->counts[INTERRUPTED];
+	if (!evaluation->engine->counts_samples)
+		memset(evaluation->counts, 0, sizeof(evaluation->counts));
+	evaluation->counts[INTERRUPTED] = interrupted;
 	if (evaluation->engine->has_results)
 		return;
-	memset(evaluation->counts, 0, sizeof(evaluation->counts));
 	memset(evaluation->sums, 0, sizeof(evaluation->sums));
 	if (evaluation->classes)
 		memset(evaluation->classes, 0,
 		       (size_t)evaluation->engine->data->classes * sizeof(*evaluation->classes));
-	evaluation->counts[INTERRUPTED] = interrupted;
 }
 
 /* Tells the ranks that have not failed of the lowest that has, in its own words. */

@@ -72,6 +72,28 @@ static int open_buffer(engine_feed *feed, engine_feed_buffer *buffer, beton_erro
 	return status;
 }
 
+/* The first column of half 0 or 1 of a row, among the columns of the whole sample. */
+static int64_t first_column(const dtrain_chunk_attrs *chunks, int half, int64_t columns)
+{
+	return (half ? 2 * (int64_t)chunks->ranks - 1 - chunks->rank : chunks->rank) * (columns / 2);
+}
+
+/* In memory that the device copies from, as a batch is. */
+static int make_numbers(engine_feed *feed, const engine_input *input, int index, beton_error *err)
+{
+	void *memory = NULL;
+	int64_t columns = (int64_t)(feed->row_bytes[index] / sizeof(int64_t)), half = columns / 2;
+	int status = feed->api->host_alloc(feed->device, (size_t)feed->rows * feed->row_bytes[index], &memory, err);
+	feed->numbers[index] = memory;
+	for (int64_t i = 0; i < feed->rows * columns && status == BETON_OK; i++) {
+		int64_t column = i % columns;
+		feed->numbers[index][i] = !input->chunks.ranks ? column
+					  : column < half      ? first_column(&input->chunks, 0, columns) + column
+							  : first_column(&input->chunks, 1, columns) + column - half;
+	}
+	return status;
+}
+
 static void note_inputs(engine_feed *feed, const engine_network *network)
 {
 	for (int i = 0; i < network->num_inputs; i++) {
@@ -95,6 +117,9 @@ int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *st
 		note_inputs(feed, at);
 	bool staged = !caps.host_memory;
 	int status = staged ? feed->api->stream_create(device, &feed->copies, err) : BETON_OK;
+	for (int i = 0; i < network->num_inputs && status == BETON_OK; i++)
+		if (feed->row_bytes[i] && network->inputs[i].counts)
+			status = make_numbers(feed, &network->inputs[i], i, err);
 	for (int i = 0; staged && i < ENGINE_FEED_BUFFERS && status == BETON_OK; i++)
 		status = open_buffer(feed, &feed->buffers[i], err);
 	if (status != BETON_OK)
@@ -115,6 +140,9 @@ void engine_feed_close(engine_feed *feed)
 	}
 	if (feed->copies)
 		feed->api->stream_destroy(feed->copies);
+	for (int i = 0; i < ENGINE_INPUTS; i++)
+		if (feed->numbers[i])
+			feed->api->host_free(feed->device, feed->numbers[i]);
 	*feed = (engine_feed){0};
 }
 
@@ -123,25 +151,49 @@ struct copying {
 	int count;
 	uint32_t rows;
 	const void *from[ENGINE_INPUTS];
+	dtrain_chunk_attrs chunks[ENGINE_INPUTS]; /* of the samples there; ranks 0: all of each */
 	void *inputs[ENGINE_INPUTS];
 };
 
-static int find(const engine_network *network, const beton_batch *batch, struct copying *out, beton_error *err)
+static int find(const engine_feed *feed, const engine_network *network, const beton_batch *batch, struct copying *out,
+		beton_error *err)
 {
 	*out = (struct copying){.count = network->num_inputs, .rows = batch->count};
 	for (int i = 0; i < network->num_inputs; i++) {
 		const engine_input *input = &network->inputs[i];
 		if (input->tensor < 0)
 			continue;
+		out->inputs[i] = engine_network_data(network, input->tensor);
+		if (input->counts) {
+			out->from[i] = feed->numbers[i];
+			continue;
+		}
 		dtrain_dtype dtype = dtrain_program_dtype(network->program, input->tensor);
 		const beton_tensor *tensor = engine_find_tensor(batch, input->name, engine_batch_type(dtype));
 		if (!tensor)
 			return bt_fail(err, BETON_FILE_CHANGED,
 				       "the data file's fields changed while training started");
 		out->from[i] = tensor->data;
-		out->inputs[i] = engine_network_data(network, input->tensor);
+		out->chunks[i] = input->chunks;
 	}
 	return BETON_OK;
+}
+
+/* An input's rows; of divided ones this rank's chunks, two for each sample. */
+static int copy_rows(const engine_feed *feed, const struct copying *copying, int i, void *to, dtrain_stream *stream,
+		     dtrain_copy kind, beton_error *err)
+{
+	const dtrain_chunk_attrs *chunks = &copying->chunks[i];
+	size_t row = feed->row_bytes[i], half = row / 2, whole = row * (size_t)chunks->ranks;
+	int status = BETON_OK;
+	if (!chunks->ranks)
+		return feed->api->copy(stream, to, copying->from[i], copying->rows * row, kind, err);
+	for (size_t k = 0; k < 2 * (size_t)copying->rows && status == BETON_OK; k++) {
+		size_t first = (size_t)first_column(chunks, (int)(k % 2), (int64_t)row);
+		status = feed->api->copy(stream, (char *)to + k * half,
+					 (const char *)copying->from[i] + k / 2 * whole + first, half, kind, err);
+	}
+	return status;
 }
 
 /* Runs on the network's stream. */
@@ -154,7 +206,7 @@ static int copy_to_inputs(engine_feed *feed, const struct copying *copying, dtra
 		if (!copying->inputs[i])
 			continue;
 		size_t bytes = rows * feed->row_bytes[i];
-		status = api->copy(feed->stream, copying->inputs[i], copying->from[i], bytes, kind, err);
+		status = copy_rows(feed, copying, i, copying->inputs[i], feed->stream, kind, err);
 		if (status == BETON_OK && missing)
 			status = api->zero(feed->stream, (char *)copying->inputs[i] + bytes,
 					   missing * feed->row_bytes[i], err);
@@ -166,7 +218,7 @@ int engine_feed_put(engine_feed *feed, const engine_network *network, const beto
 {
 	const dtrain_device_api *api = feed->api;
 	struct copying copying;
-	int status = find(network, batch, &copying, err);
+	int status = find(feed, network, batch, &copying, err);
 	if (status != BETON_OK || !feed->copies)
 		return status == BETON_OK ? copy_to_inputs(feed, &copying, DTRAIN_HOST_TO_DEVICE, err) : status;
 	engine_feed_buffer *buffer = &feed->buffers[feed->count++ % ENGINE_FEED_BUFFERS];
@@ -174,9 +226,9 @@ int engine_feed_put(engine_feed *feed, const engine_network *network, const beto
 	for (int i = 0; i < copying.count && status == BETON_OK; i++) {
 		if (!copying.inputs[i])
 			continue;
-		status = api->copy(feed->copies, buffer->data[i], copying.from[i], copying.rows * feed->row_bytes[i],
-				   DTRAIN_HOST_TO_DEVICE, err);
+		status = copy_rows(feed, &copying, i, buffer->data[i], feed->copies, DTRAIN_HOST_TO_DEVICE, err);
 		copying.from[i] = buffer->data[i];
+		copying.chunks[i].ranks = 0;
 	}
 	if (status == BETON_OK)
 		status = api->event_record(buffer->copied, feed->copies, err);

@@ -26,6 +26,7 @@ typedef struct engine_feed {
 	uint64_t count;
 	int64_t rows;                    /* of each input */
 	size_t row_bytes[ENGINE_INPUTS]; /* 0: no such input */
+	int64_t *numbers[ENGINE_INPUTS]; /* of columns; NULL: the batch has the input's tensor */
 } engine_feed;
 
 /* Serves the inputs of the network's stages, and other networks whose inputs are a prefix of the same sizes. On failure

@@ -7,7 +7,7 @@
 #include "common/system.h"
 #include "stages.h"
 
-/* Counts the inputs that some stage of this rank has. A failed graph has no shapes. */
+/* The loader's batch: counts the inputs that some stage of this rank has. A failed graph has no shapes. */
 static size_t batch_bytes(const engine_network *network)
 {
 	size_t bytes = 0;
@@ -16,9 +16,11 @@ static size_t batch_bytes(const engine_network *network)
 		while (at->next && at->inputs[i].tensor < 0)
 			at = at->next;
 		const dtrain_shape *shape = dtrain_graph_shape(at->graph, at->inputs[i].tensor);
-		if (shape)
+		const engine_input *input = &at->inputs[i];
+		if (shape && !input->counts)
 			bytes += (size_t)dtrain_shape_count(shape) *
-				 dtrain_dtype_size(dtrain_graph_dtype(at->graph, at->inputs[i].tensor));
+				 dtrain_dtype_size(dtrain_graph_dtype(at->graph, input->tensor)) *
+				 (size_t)(input->chunks.ranks ? input->chunks.ranks : 1);
 	}
 	return bytes;
 }

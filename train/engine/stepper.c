@@ -442,7 +442,7 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 		return status;
 	}
 	const float *step_metrics = slot->step_metrics->values;
-	int losses = stepper->engine->job.micro_batches * stepper->engine->data_ranks;
+	int losses = stepper->engine->job.micro_batches * stepper->engine->gradient_ranks;
 	out->loss = (double)(step_metrics[ENGINE_STEP_METRIC_LOSS] / (float)losses);
 	out->hits = (double)(step_metrics[ENGINE_STEP_METRIC_HITS] / (float)losses);
 	out->stop = !(step_metrics[ENGINE_STEP_METRIC_STOP] <= 0);

@@ -65,6 +65,7 @@ typedef struct engine_job {
 	const void *context;
 	int32_t tensor, pipeline; /* ranks of the mesh along these axes, which compute one model; 0: 1 */
 	bool sequence_parallel;   /* the ranks along "tensor" divide the rows of a batch, too */
+	int32_t context_ranks;    /* of its axis "context", which have parts of the same samples; 0: 1 */
 } engine_job;
 
 typedef struct engine_dataset {
@@ -103,6 +104,8 @@ typedef struct engine_data {
 typedef struct engine_input {
 	char name[BETON_NAME_MAX + 16];
 	dtrain_tensor tensor;
+	dtrain_chunk_attrs chunks; /* ranks > 0: the input has this rank's chunks of each sample */
+	bool counts;               /* the input has the numbers of its columns, i64, and the batch no such tensor */
 } engine_input;
 
 /* A compiled graph, its tensors to fill before a run, and its tensors to read afterwards. */

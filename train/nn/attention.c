@@ -47,6 +47,40 @@ static bool take_options(dtrain_graph *graph, const dtrain_attention_options *gi
 	return true;
 }
 
+/* Queries, keys and values next to each other, apart. */
+static void unpack(dtrain_graph *graph, dtrain_tensor *inputs, dtrain_attention_attrs *attrs)
+{
+	const dtrain_shape *known = dtrain_graph_shape(graph, inputs[0]);
+	int64_t all = attrs->heads + 2 * (int64_t)attrs->kv_heads, at = 0;
+	int64_t head = known && known->ndim == 3 ? known->dim[2] / all : 0; /* the list moves when it grows */
+	int64_t widths[] = {attrs->heads * head, attrs->kv_heads * head, attrs->kv_heads * head};
+	dtrain_tensor packed = inputs[0];
+	for (int i = 0; i < 3 && head; i++, at += widths[i - 1])
+		inputs[i] = dtrain_slice(graph, packed, 2, at, widths[i]);
+	attrs->packed = false;
+}
+
+/* Where the ranks along "context" divide sequences, queries are this rank's, and keys and values all ranks'. */
+static void gather_keys(dtrain_graph *graph, dtrain_tensor *inputs, dtrain_attention_attrs *attrs)
+{
+	const dtrain__line line = dtrain__graph_line(graph, DTRAIN_AXIS_CONTEXT);
+	if (line.size == 1)
+		return;
+	attrs->chunks = dtrain_graph_chunks(graph);
+	if (attrs->packed)
+		unpack(graph, inputs, attrs);
+	const dtrain_shape *known = dtrain_graph_shape(graph, inputs[1]);
+	if (!known || known->ndim != 3)
+		return;
+	dtrain_shape whole = *known;
+	whole.dim[1] *= line.size;
+	/* Both are under way before the first is waited for. */
+	for (int i = 1; i < 3; i++)
+		inputs[i] = dtrain__graph_gather(graph, inputs[i], 1u << DTRAIN_AXIS_CONTEXT, true);
+	for (int i = 1; i < 3; i++)
+		inputs[i] = dtrain__graph_op(graph, DTRAIN_OP_JOIN_CHUNKS, NULL, &whole, 1, &inputs[i]);
+}
+
 /* inputs: q, k, v, random, segment; negative: not given */
 static dtrain_tensor attention(dtrain_graph *graph, const dtrain_tensor *inputs, const dtrain_attention_attrs *attrs)
 {
@@ -87,10 +121,11 @@ dtrain_tensor dtrain_attention(dtrain_graph *graph, dtrain_tensor q, dtrain_tens
 	if (!graph)
 		return -1;
 	dtrain_attention_attrs attrs;
-	dtrain_tensor random;
-	if (!take_options(graph, options, false, &attrs, &random))
+	dtrain_tensor inputs[] = {q, k, v, -1, segment};
+	if (!take_options(graph, options, false, &attrs, &inputs[3]))
 		return -1;
-	return attention(graph, (dtrain_tensor[]){q, k, v, random, segment}, &attrs);
+	gather_keys(graph, inputs, &attrs);
+	return attention(graph, inputs, &attrs);
 }
 
 dtrain_tensor dtrain_attention_packed(dtrain_graph *graph, dtrain_tensor qkv, dtrain_tensor segment,
@@ -99,10 +134,11 @@ dtrain_tensor dtrain_attention_packed(dtrain_graph *graph, dtrain_tensor qkv, dt
 	if (!graph)
 		return -1;
 	dtrain_attention_attrs attrs;
-	dtrain_tensor random;
-	if (!take_options(graph, options, true, &attrs, &random))
+	dtrain_tensor inputs[] = {qkv, qkv, qkv, -1, segment};
+	if (!take_options(graph, options, true, &attrs, &inputs[3]))
 		return -1;
-	return attention(graph, (dtrain_tensor[]){qkv, qkv, qkv, random, segment}, &attrs);
+	gather_keys(graph, inputs, &attrs);
+	return attention(graph, inputs, &attrs);
 }
 
 dtrain_tensor dtrain_attention_cached(dtrain_graph *graph, dtrain_tensor q, dtrain_tensor k, dtrain_tensor v,

@@ -24,7 +24,8 @@ dtrain_tensor dtrain_dropout(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "dropout: p = %g is not in [0, 1)", p);
 	if (p == 0 || !graph->training)
 		return x;
-	dtrain_op_attrs attrs = {.dropout = {.p = p, .layer = layer, .per_row = per_row}};
+	dtrain_op_attrs attrs = {
+		.dropout = {.p = p, .layer = layer, .per_row = per_row, .chunks = dtrain_graph_chunks(graph)}};
 	find_place(graph, source->shape.dim[0], &attrs.dropout);
 	return dtrain__graph_op(graph, DTRAIN_OP_DROPOUT, &attrs, &source->shape, 2, (dtrain_tensor[]){x, random});
 }

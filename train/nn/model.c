@@ -47,12 +47,24 @@ static dtrain_tensor build_vit(dtrain_graph *graph, const char *model, dtrain_te
 	return dtrain__graph_fail(graph, BETON_NOT_FOUND, "no model '%s' of pictures; there are: %s", model, names);
 }
 
+bool dtrain__model_check_context(dtrain_graph *graph, const char *model)
+{
+	if (dtrain_graph_chunks(graph).ranks == 0)
+		return true;
+	dtrain__graph_fail(
+		graph, BETON_INVALID_ARGUMENT,
+		"model '%s': the mesh's axis \"context\" divides the tokens of language models; a picture has "
+		"no such sequence, and a class token makes equal chunks impossible",
+		model);
+	return false;
+}
+
 dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_tensor image, int64_t classes)
 {
 	if (DTRAIN__MISSING(graph, model))
 		return -1;
 	const dtrain__tensor *source = dtrain__graph_tensor(graph, image);
-	if (!source)
+	if (!source || !dtrain__model_check_context(graph, model))
 		return -1;
 	if (classes < 1)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "model '%s': %lld classes", model,

@@ -17,4 +17,7 @@ dtrain_tensor dtrain__resnet50(dtrain_graph *graph, dtrain_tensor image, int64_t
 dtrain_tensor dtrain__resnet101(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 dtrain_tensor dtrain__resnet152(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 
+/* Whether no ranks divide sequences. On failure the graph has the error. */
+bool dtrain__model_check_context(dtrain_graph *graph, const char *model);
+
 #endif

@@ -166,6 +166,16 @@ static const char *find_cache_problem(const dtrain_graph *graph, const dtrain_tr
 	return NULL;
 }
 
+/* Ranks along "context" have other tokens of the same sequences. */
+static bool check_context(dtrain_graph *graph, const dtrain_transformer_inputs *inputs)
+{
+	if (dtrain_graph_chunks(graph).ranks == 0 || (inputs->position >= 0 && !inputs->keys))
+		return true;
+	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+			   "transformer: the mesh's axis \"context\" needs the input of positions, and keeps no keys");
+	return false;
+}
+
 /* False after a failure. */
 static bool check_inputs(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs)
 {
@@ -184,7 +194,7 @@ static bool check_inputs(dtrain_graph *graph, const dtrain_transformer *t, const
 		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: %s", problem);
 		return false;
 	}
-	return dtrain__transformer_check_random(graph, t, inputs->random);
+	return check_context(graph, inputs) && dtrain__transformer_check_random(graph, t, inputs->random);
 }
 
 static dtrain__transformer_builder *const builders[] = {

@@ -8,6 +8,7 @@
 
 #include "common/sized.h"
 #include "core/graph.h"
+#include "models.h"
 #include "transformer_parts.h"
 
 /* Weights are normal, or in plain ViTs Xavier-uniform: within sqrt(6 / (in + out)). */
@@ -205,8 +206,8 @@ dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *gi
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "vit: no model of pictures, or %lld classes",
 					  (long long)classes);
 	const dtrain_shape *shape = dtrain_graph_shape(graph, image);
-	if (!shape || !check_image(graph, t, shape) || !dtrain__transformer_check_random(graph, t, random) ||
-	    !dtrain__transformer_check_split(graph, t) ||
+	if (!shape || !dtrain__model_check_context(graph, "vit") || !check_image(graph, t, shape) ||
+	    !dtrain__transformer_check_random(graph, t, random) || !dtrain__transformer_check_split(graph, t) ||
 	    !dtrain__rows_begin(graph, "vit", shape->dim[0], positions_of(t, shape), true))
 		return -1;
 	dtrain_tensor logits = build(graph, t, image, random, classes);

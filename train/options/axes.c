@@ -11,6 +11,7 @@
 static const char *const names[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = "pipeline",
 					       [DTRAIN_AXIS_REPLICATE] = "replicate",
 					       [DTRAIN_AXIS_SHARD] = "shard",
+					       [DTRAIN_AXIS_CONTEXT] = "context",
 					       [DTRAIN_AXIS_TENSOR] = "tensor"};
 
 static int read_axis(char *text, run_axes *out, beton_error *err)
@@ -23,7 +24,8 @@ static int read_axis(char *text, run_axes *out, beton_error *err)
 		axis++;
 	if (axis == DTRAIN_AXES || !value)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh: '%s' is not one of pipeline=N, replicate=N, shard=N and tensor=N", text);
+			       "--mesh: '%s' is not one of pipeline=N, replicate=N, shard=N, context=N and tensor=N",
+			       text);
 	if (out->size[axis])
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--mesh: '%s' is given twice", text);
 	uint64_t size;
@@ -64,7 +66,18 @@ int64_t run_axes_ranks(const run_options *options, dtrain_axis axis)
 
 int64_t run_axes_model_ranks(const run_options *options)
 {
-	return run_axes_ranks(options, DTRAIN_AXIS_PIPELINE) * run_axes_ranks(options, DTRAIN_AXIS_TENSOR);
+	return run_axes_ranks(options, DTRAIN_AXIS_PIPELINE) * run_axes_ranks(options, DTRAIN_AXIS_CONTEXT) *
+	       run_axes_ranks(options, DTRAIN_AXIS_TENSOR);
+}
+
+/* "replicate=2 x tensor=2": the axes that --mesh names, or of these the model's. */
+static const char *text_of(const run_axes *axes, bool all, char text[128])
+{
+	*text = 0;
+	for (int i = 0; i < DTRAIN_AXES; i++)
+		if (axes->size[i] && (all || (i != DTRAIN_AXIS_REPLICATE && i != DTRAIN_AXIS_SHARD)))
+			bt_append(text, 128, "%s%s=%" PRId64, *text ? " x " : "", names[i], axes->size[i]);
+	return text;
 }
 
 int run_axes_check_world(const run_options *options, int64_t shard, beton_error *err)
@@ -81,21 +94,14 @@ int run_axes_check_world(const run_options *options, int64_t shard, beton_error 
 			       " rank%s share a copy of the parameters: --shard "
 			       "and --strategy say how many",
 			       given_shard, shard, shard == 1 ? "" : "s");
+	char text[128];
 	if (ranks % model)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--mesh: %s do not divide --world-size %" PRId64,
+			       text_of(&axes, false, text), ranks);
+	axes.size[DTRAIN_AXIS_SHARD] = shard;
+	if (given_copies && given_copies * shard * model != ranks)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh: pipeline=%" PRId64 " x tensor=%" PRId64 " do not divide --world-size %" PRId64,
-			       run_axes_ranks(options, DTRAIN_AXIS_PIPELINE),
-			       run_axes_ranks(options, DTRAIN_AXIS_TENSOR), ranks);
-	if (given_copies && given_copies * shard * model != ranks) {
-		char text[128] = "";
-		axes.size[DTRAIN_AXIS_SHARD] = shard;
-		for (int i = 0; i < DTRAIN_AXES; i++)
-			if (axes.size[i])
-				bt_append(text, sizeof(text), "%s%s=%" PRId64, *text ? " x " : "", names[i],
-					  axes.size[i]);
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh: %s are not the %" PRId64 " ranks: replicate=%" PRId64 " would be", text, ranks,
-			       ranks / model / shard);
-	}
+			       "--mesh: %s are not the %" PRId64 " ranks: replicate=%" PRId64 " would be",
+			       text_of(&axes, true, text), ranks, ranks / model / shard);
 	return BETON_OK;
 }

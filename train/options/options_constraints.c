@@ -95,16 +95,18 @@ const option_constraint run_constraints[] = {
 		   .reason = "the order depends on the number of ranks"),
 
 	/* Ranks that compute one model together. */
-	CONSTRAINT(NEEDS, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)),
+	CONSTRAINT(NEEDS, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.context", 1), ABOVE("mesh.tensor", 1)),
 		   LIST(IS("strategy", STRATEGY_TOGETHER))),
-	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)), LIST(SET("reproducible")),
-		   .reason = "sums have another order"),
+	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.context", 1), ABOVE("mesh.tensor", 1)),
+		   LIST(SET("reproducible")), .reason = "sums have another order"),
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)), LIST(SET("offload")),
 		   .reason = "units in host memory are whole"),
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)), LIST(SET("compress")),
 		   .reason = "it is for whole gradients"),
-	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.tensor", 1)),
+	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.context", 1), ABOVE("mesh.tensor", 1)),
 		   LIST(SET("overlap"), SET("tune-units")), .reason = "transfers within the model are not measured"),
+	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.context", 1)), LIST(SET("sequence-parallel")),
+		   .reason = "it divides rows of whole sequences"),
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1)), LIST(SET("plan")),
 		   .reason = "a stage's micro-batches are not counted"),
 
@@ -120,5 +122,6 @@ const option_constraint run_constraints[] = {
 		   .unless = LIST(IS("strategy", "ddp " STRATEGY_UNSYNCHRONIZED), SET("evaluate"))),
 	CONSTRAINT(DIVIDES, LIST(SET("mesh.tensor")), LIST(SET("world-size"))),
 	CONSTRAINT(DIVIDES, LIST(SET("mesh.pipeline")), LIST(SET("world-size"))),
+	CONSTRAINT(DIVIDES, LIST(SET("mesh.context")), LIST(SET("world-size"))),
 	{.relation = OPTION_NO_MORE},
 };

@@ -138,5 +138,6 @@ engine_job run_options_job(const run_options *options)
 		.schedule_file = options->pipeline_lists,
 		.chunks = (int32_t)options->pipeline_chunks,
 		.stages = options->stages,
+		.context_ranks = (int32_t)run_axes_ranks(options, DTRAIN_AXIS_CONTEXT),
 		.schedule = run_row_possible(&run_rows[run_row_find("pipeline-schedule")], options->pipeline_schedule)};
 }

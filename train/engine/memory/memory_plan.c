@@ -149,6 +149,7 @@ dtrain_sync_options engine_layout_options(const engine_rank *engine, const engin
 	options.plan_shard = layout->shard;
 	options.plan_rank = 0;
 	options.plan_tensor = engine->job.tensor;
+	options.plan_context = engine->job.context_ranks;
 	return options;
 }
 

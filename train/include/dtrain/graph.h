@@ -164,6 +164,12 @@ typedef struct dtrain_attention_options {
 	int32_t all_heads, first_head;
 } dtrain_attention_options;
 
+/* How the ranks along the mesh's axis "context" divide the rows of sequences; ranks 0: they do not. This rank then has
+ * two chunks of each sequence: inputs of tokens, labels and positions have these rows alone, and positions are given.
+ * dtrain_attention and dtrain_attention_packed gather the keys and values of all ranks, and again for backward; their
+ * segments are of whole sequences. */
+BETON_API dtrain_chunk_attrs dtrain_graph_chunks(const dtrain_graph *graph);
+
 BETON_API void dtrain_attention_options_init_sized(dtrain_attention_options *options, size_t size);
 static inline void dtrain_attention_options_init(dtrain_attention_options *options)
 {
@@ -290,7 +296,8 @@ BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const 
 
 /* Activations that backward computes again, instead of keeping them from forward. Each choice gives the same
  * bits: statistics of batch norm change once, and dropout draws the same. With each, also NONE, rows that ranks gather
- * before a layer (sequence_parallel of <dtrain/sync.h>) are gathered again, so that a rank keeps its part alone. */
+ * before a layer (sequence_parallel of <dtrain/sync.h>) or for attention (dtrain_graph_chunks) are gathered again, so
+ * that a rank keeps its part alone. */
 typedef enum dtrain_recompute {
 	DTRAIN_RECOMPUTE_NONE,
 	/* Ops without products that move few bytes (norms, activations, gates, dropout), where backward needs their

@@ -82,8 +82,8 @@ typedef struct dtrain_sync_options {
 	 * as the strategy has sums for it; a hook of the caller's is not. */
 	int32_t plan_ranks, plan_shard, plan_rank;
 	/* With plan_ranks, which are data ranks then: so many ranks of the axis "tensor" compute each one's model, and
-	 * this is the first of them. Default 0: 1. */
-	int32_t plan_tensor;
+	 * this is the first of them; and so many of the axis "context" have parts of its sequences. Default 0: 1. */
+	int32_t plan_tensor, plan_context;
 	/* Sums of the same bits for any number of ranks, with any strategy: V > 0, a power of two and a multiple of the
 	 * number of ranks. Every step has V / ranks micro-batches on each rank, each with one of the V shards of the
 	 * step's batch (dtrain_sync_deterministic_shard), and an element is added up in one binary tree over these

@@ -58,11 +58,12 @@ static int plan_ranks(dtrain_sync *sync, beton_error *err)
 	if (ranks % shard != 0 || options->plan_shard < 0 || options->plan_rank < 0 || options->plan_rank >= ranks)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: rank %d of %d ranks, with %d ranks to a copy",
 			       options->plan_rank, ranks, shard);
-	if (options->plan_tensor < 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: %d ranks along the axis \"tensor\"",
-			       options->plan_tensor);
+	if (options->plan_tensor < 0 || options->plan_context < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "sync: %d ranks along the axis \"tensor\", %d along \"context\"", options->plan_tensor,
+			       options->plan_context);
 	sync->num_shards = shard;
-	sync->num_replicas = ranks / shard;
+	sync->num_replicas = ranks / shard * (options->plan_context > 1 ? options->plan_context : 1);
 	return dtrain_params_only_plan(sync->params, err);
 }
 
@@ -170,7 +171,12 @@ static int set_units(dtrain_sync *sync, beton_error *err)
 static dtrain__lines planned_lines(const dtrain_sync_options *options)
 {
 	dtrain__lines lines = {.data_axes = 0};
-	lines.model.size = lines.along[DTRAIN_AXIS_TENSOR].size = options->plan_ranks > 0 ? options->plan_tensor : 0;
+	if (options->plan_ranks <= 0)
+		return lines;
+	lines.along[DTRAIN_AXIS_TENSOR].size = options->plan_tensor;
+	lines.along[DTRAIN_AXIS_CONTEXT].size = options->plan_context;
+	lines.model.size = (options->plan_tensor > 1 ? options->plan_tensor : 1) *
+			   (options->plan_context > 1 ? options->plan_context : 1);
 	return lines;
 }
 

@@ -119,7 +119,8 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.add_context = session->engine.sync;
 	/* Unsynchronized ranks add nothing up, and a server has made the mean. */
 	bool unsynchronized = options->strategy == RUN_STRATEGY_LOCAL || options->strategy == RUN_STRATEGY_ASYNC;
-	int64_t parts = unsynchronized ? 1 : session->data_ranks;
+	int64_t parts =
+		unsynchronized || !session->mesh ? 1 : dtrain_group_size(dtrain_mesh_gradient_group(session->mesh));
 	optimizer.grad_divisor = (double)(parts * options->accumulate);
 	/* The log has the norm of each step; computing it reads the gradients once. */
 	bool logs = options->log || options->tensorboard;
