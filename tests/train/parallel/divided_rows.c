@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include <dtrain/stage.h>
 #include <dtrain/sync.h>
 #include <dtrain/transformer.h>
 
@@ -328,9 +329,51 @@ static void what_cannot_be_divided_is_refused(void **state)
 	dtrain_device_close(&device);
 }
 
+/* Stages of a pipeline send this rank's rows. */
+static void borders_carry_the_rows_of_a_rank(void **state)
+{
+	(void)state;
+	static const int32_t first[] = {0, 2};
+	const example e = {DTRAIN_TRANSFORMER_GPT2, 1, false, 0};
+	dtrain_device *device = NULL;
+	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	for (int ranks = 1; ranks <= 4; ranks *= 2) {
+		dtrain_transformer model = model_of(&e);
+		dtrain_sync_options options;
+		dtrain_params *params = NULL, *outline = NULL;
+		dtrain_sync *sync = NULL;
+		dtrain_graph *whole = NULL;
+		dtrain_stage *stage = NULL;
+		dtrain_sync_options_init(&options);
+		options.plan_ranks = 1;
+		options.plan_tensor = ranks;
+		options.sequence_parallel = true;
+		model.dropout = model.embedding_dropout = model.attention_dropout = 0;
+		MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+		MUST(dtrain_sync_create(params, NULL, &options, &sync, &err));
+		MUST(dtrain_params_create_outline(params, &outline, &err));
+		MUST(dtrain_graph_create(outline, true, &whole, &err));
+		built b = {.random = -1};
+		build_tokens(&b, whole, &e, &model);
+		MUST(dtrain_stage_create(whole, first, 2, 0, params, &stage, &err));
+		const dtrain_crossing *sent = dtrain_stage_sent(stage, 0);
+		assert_non_null(sent);
+		assert_null(dtrain_stage_sent(stage, 1));
+		const dtrain_shape *shape = dtrain_graph_shape(dtrain_stage_graph(stage), sent->value);
+		assert_int_equal(dtrain_shape_count(shape), POSITIONS * model.width / ranks);
+		dtrain_stage_destroy(&stage);
+		dtrain_graph_destroy(&whole);
+		dtrain_params_destroy(&outline);
+		dtrain_sync_destroy(&sync);
+		dtrain_params_destroy(&params);
+	}
+	dtrain_device_close(&device);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(parts_have_the_losses_and_gradients_of_the_whole),
+					   cmocka_unit_test(borders_carry_the_rows_of_a_rank),
 					   cmocka_unit_test(what_cannot_be_divided_is_refused)};
 	int status;
 	if (is_rank(argc, argv, rank_main, &status))
