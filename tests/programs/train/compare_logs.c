@@ -2,9 +2,10 @@
  *
  * compare-logs A B STEPS LOSS_TOLERANCE VALIDATION_TOLERANCE: two logs of dtrain-ffcv tell the same story: both have
  * steps 1 .. STEPS with losses, and the same epochs' evaluations with losses, equal to the relative tolerances;
- * learning rates and counts are equal. With a validation tolerance of 0 the accuracies, if any, are equal too. Where a
- * run was resumed, what had been logged of later steps does not count, nor what stands before a start; neither does the
- * same step twice without that. */
+ * learning rates and counts are equal. Norms of gradients, if both have them, differ by 30 times the tolerance of
+ * losses, or 1e-4: a parameter that counts twice changes them by more. With a validation tolerance of 0 the accuracies,
+ * if any, are equal too. Where a run was resumed, what had been logged of later steps does not count, nor what stands
+ * before a start; neither does the same step twice without that. */
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -105,6 +106,7 @@ int main(int argc, char **argv)
 	double validation_tolerance = atof(argv[5]);
 	double worst = 0;
 	double worst_validation = 0;
+	double worst_norm = 0;
 	int wrong = 0;
 	for (int i = 1; i < ROWS; i++) {
 		if (!a.steps[i] != (i > steps) || !b.steps[i] != (i > steps)) {
@@ -120,6 +122,10 @@ int main(int argc, char **argv)
 			wrong += same(a.steps[i], b.steps[i], "loss", tolerance, i, &worst) != 0;
 			wrong += same(a.steps[i], b.steps[i], "lr", 0, i, &worst) != 0;
 			wrong += same(a.steps[i], b.steps[i], "epoch", 0, i, &worst) != 0;
+			if (json_is_number(json_object_get(a.steps[i], "grad_norm")) &&
+			    json_is_number(json_object_get(b.steps[i], "grad_norm")))
+				wrong += same(a.steps[i], b.steps[i], "grad_norm", fmax(30 * tolerance, 1e-4), i,
+					      &worst_norm) != 0;
 		}
 		if (a.evaluations[i]) {
 			double accuracy = validation_tolerance > 0 ? 1e30 : 0;
@@ -133,6 +139,7 @@ int main(int argc, char **argv)
 			wrong += has && same(a.evaluations[i], b.evaluations[i], "val_top5", accuracy, i, &ignored);
 		}
 	}
-	printf("%d steps, losses differ by at most %.3g, validation losses by %.3g\n", steps, worst, worst_validation);
+	printf("%d steps, losses differ by at most %.3g, validation losses by %.3g, norms by %.3g\n", steps, worst,
+	       worst_validation, worst_norm);
 	return wrong ? 1 : 0;
 }
