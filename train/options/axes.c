@@ -47,6 +47,67 @@ int run_axes_read(const run_options *options, run_axes *out, beton_error *err)
 	return status;
 }
 
+const char *run_axes_name(dtrain_axis axis)
+{
+	return names[axis];
+}
+
+/* Neighbouring ranks divide the layers, and then the sequences, since they wait for each other in every layer; then
+ * come the ranks that share a copy, because gathers move more than sums. Stages exchange least. */
+static const dtrain_axis usual_order[] = {DTRAIN_AXIS_PIPELINE, DTRAIN_AXIS_REPLICATE, DTRAIN_AXIS_SHARD,
+					  DTRAIN_AXIS_CONTEXT, DTRAIN_AXIS_TENSOR};
+enum { USUAL = sizeof(usual_order) / sizeof(usual_order[0]) };
+
+static void list_usual(char *out, size_t size)
+{
+	*out = 0;
+	for (int i = 0; i < USUAL; i++)
+		bt_append(out, size, "%s%s", i ? "," : "", names[usual_order[i]]);
+}
+
+static int find_axis(const char *name)
+{
+	int found = 0;
+	while (found < USUAL && strcmp(names[usual_order[found]], name) != 0)
+		found++;
+	return found;
+}
+
+/* places[i]: of usual_order[i] in --rank-order, from 1 on; 0: left out. */
+static int read_order(const run_options *options, int places[USUAL], beton_error *err)
+{
+	int status = BETON_OK, count = 0;
+	memset(places, 0, USUAL * sizeof(*places));
+	for (const char *at = options->rank_order; at && status == BETON_OK;) {
+		char text[64], usual[128];
+		status = bt_list_next("--rank-order", &at, text, sizeof(text), err);
+		if (status != BETON_OK)
+			break;
+		const int found = find_axis(text);
+		list_usual(usual, sizeof(usual));
+		if (found == USUAL)
+			status = bt_fail(err, BETON_INVALID_ARGUMENT, "--rank-order: '%s' is not an axis; there are %s",
+					 text, usual);
+		else if (places[found])
+			status = bt_fail(err, BETON_INVALID_ARGUMENT, "--rank-order: '%s' is given twice", text);
+		else
+			places[found] = ++count;
+	}
+	return status;
+}
+
+int run_axes_order(const run_options *options, dtrain_axis out[DTRAIN_AXES], int *left_out)
+{
+	int places[USUAL];
+	*left_out = 0;
+	read_order(options, places, NULL);
+	for (int i = 0; i < USUAL; i++)
+		*left_out += places[i] == 0 && options->rank_order;
+	for (int i = 0, first = 0; i < USUAL; i++)
+		out[places[i] ? *left_out + places[i] - 1 : first++] = usual_order[i];
+	return USUAL;
+}
+
 int64_t run_axes_size(const run_options *options, const char *name)
 {
 	run_axes axes;
@@ -80,6 +141,23 @@ static const char *text_of(const run_axes *axes, bool all, char text[128])
 	return text;
 }
 
+/* An axis with several ranks needs a place. */
+static int check_order(const run_options *options, const int64_t sizes[DTRAIN_AXES], beton_error *err)
+{
+	int places[USUAL];
+	char usual[128], lacks[128] = "";
+	int status = read_order(options, places, err);
+	list_usual(usual, sizeof(usual));
+	for (int i = 0; i < USUAL && options->rank_order; i++)
+		if (!places[i] && sizes[usual_order[i]] > 1)
+			bt_append(lacks, sizeof(lacks), "%s%s", *lacks ? "," : "", names[usual_order[i]]);
+	return status == BETON_OK && *lacks
+		       ? bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "--rank-order %s lacks %s, with several ranks; the usual order is %s",
+				 options->rank_order, lacks, usual)
+		       : status;
+}
+
 int run_axes_check_world(const run_options *options, int64_t shard, beton_error *err)
 {
 	run_axes axes;
@@ -103,5 +181,6 @@ int run_axes_check_world(const run_options *options, int64_t shard, beton_error 
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--mesh: %s are not the %" PRId64 " ranks: replicate=%" PRId64 " would be",
 			       text_of(&axes, true, text), ranks, ranks / model / shard);
-	return BETON_OK;
+	axes.size[DTRAIN_AXIS_REPLICATE] = ranks / model / shard;
+	return check_order(options, axes.size, err);
 }

@@ -22,7 +22,15 @@ int64_t run_axes_size(const run_options *options, const char *name);
 int64_t run_axes_ranks(const run_options *options, dtrain_axis axis);
 /* Ranks that compute one model; 1 without --mesh. The option was checked. */
 int64_t run_axes_model_ranks(const run_options *options);
-/* Checks the sizes against the number of ranks, which tensor divides. shard: ranks that share a copy of the parameters.
+/* The axes of the mesh in the usual order, or as --rank-order has them. Neighbouring ranks differ along the last axis.
+ * The axes that --rank-order leaves out have one rank each and come first; *left_out: how many. Returns the number of
+ * axes. */
+int run_axes_order(const run_options *options, dtrain_axis out[DTRAIN_AXES], int *left_out);
+/* The axis's name in --mesh and --rank-order. */
+const char *run_axes_name(dtrain_axis axis);
+
+/* Checks the sizes against the number of ranks, which tensor divides, and --rank-order. shard: ranks that share a copy
+ * of the parameters.
  */
 int run_axes_check_world(const run_options *options, int64_t shard, beton_error *err);
 

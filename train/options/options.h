@@ -196,6 +196,7 @@ typedef struct run_options {
 	const char *pipeline_lists; /* NULL: pipeline_schedule */
 	const char *stages;         /* NULL: equally expensive ones */
 	const char *mesh;           /* see run_axes_read; NULL: the strategy's */
+	const char *rank_order;     /* see run_axes_order; NULL: the usual one */
 	double unit_mb;             /* MiB; 0: by block */
 	const char *unit_pattern;   /* NULL: none */
 	double prefetch_mb;

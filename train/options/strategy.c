@@ -111,15 +111,17 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 		status = run_axes_check_world(options, shard, err);
 	if (status != BETON_OK)
 		return status;
-	/* Neighbouring ranks divide the layers, and then the sequences, since they wait for each other in every layer;
-	 * then come the ranks that share a copy, because gathers move more than sums. Stages exchange least. */
-	const dtrain_mesh_axis axes[] = {
-		{.name = "pipeline", .size = (int)run_axes_ranks(options, DTRAIN_AXIS_PIPELINE)},
-		{.name = "replicate", .size = env->world_size / (int)(shard * model)},
-		{.name = "shard", .size = (int)shard},
-		{.name = "context", .size = (int)run_axes_ranks(options, DTRAIN_AXIS_CONTEXT)},
-		{.name = "tensor", .size = (int)run_axes_ranks(options, DTRAIN_AXIS_TENSOR)}};
-	return dtrain_mesh_create(world, axes, sizeof(axes) / sizeof(axes[0]), out, err);
+	dtrain_axis order[DTRAIN_AXES];
+	dtrain_mesh_axis axes[DTRAIN_AXES];
+	int left_out;
+	const int count = run_axes_order(options, order, &left_out);
+	for (int i = 0; i < count; i++) {
+		int64_t ranks = order[i] == DTRAIN_AXIS_SHARD       ? shard
+				: order[i] == DTRAIN_AXIS_REPLICATE ? env->world_size / (shard * model)
+								    : run_axes_ranks(options, order[i]);
+		axes[i] = (dtrain_mesh_axis){.name = run_axes_name(order[i]), .size = (int)ranks};
+	}
+	return dtrain_mesh_create(world, axes, count, out, err);
 }
 
 void run_strategy_print(const run_options *options, const dtrain_sync *sync)
