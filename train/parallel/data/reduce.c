@@ -288,7 +288,7 @@ static int advance(const sync_reduction *reduction, sync_arrays *arrays, const d
 static void take_memory(const sync_planned *planned, sync_arrays *arrays, const dtrain__run *run)
 {
 	sync_reduction *reduction = planned->reduction;
-	arrays->last = --reduction->left == 0;
+	arrays->last = dtrain__run_is_last(run) && --reduction->left == 0;
 	if (planned->grads < 0)
 		arrays->memory = reduction->memory;
 	if (!reduction->offloaded_grads)

@@ -115,7 +115,9 @@ struct sync_reduction {
 	sync_stage stages[SYNC_STAGES];
 	int num_stages;
 
-	int32_t left;               /* executions of this step that will add to it */
+	/* Executions of the step's last micro-batch that will add to it: one for each stage. Earlier micro-batches are
+	 * not counted, because a captured one runs again without these calls. */
+	int32_t left;
 	dtrain_op *add;             /* accumulate.c: adds an array to the sum over the micro-batches */
 	void *sums;                 /* that sum; NULL: steps have one micro-batch */
 	bool each_micro_batch;      /* every micro-batch is reduced, and its shard is added up */

@@ -54,7 +54,7 @@ static int begin_step(dtrain_sync *sync, const dtrain__run *run, beton_error *er
 {
 	bool clears = sync->sums_open;
 	for (int i = 0; i < sync->count; i++)
-		sync->reductions[i].left = run->micro_batches * count_stages(sync, &sync->reductions[i]);
+		sync->reductions[i].left = count_stages(sync, &sync->reductions[i]);
 	sync->sums_open = sync->sums != NULL;
 	return clears ? sync->api->zero(run->stream, sync->sums, sync->sums_bytes, err) : BETON_OK;
 }
