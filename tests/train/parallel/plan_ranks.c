@@ -550,6 +550,30 @@ static void layers_keep_the_activations_that_formulas_say(void **state)
 	dtrain_device_close(&device);
 }
 
+/* A program has the arena that its plan has. */
+static void programs_have_the_planned_memory(void **state)
+{
+	(void)state;
+	const dtrain_transformer model = small_model();
+	const dtrain_sync_options options = options_for("ddp", 1, 0, 0);
+	dtrain_device *device;
+	dtrain_params *params;
+	dtrain_program *program;
+	dtrain_program_info info = {.struct_size = sizeof(info)};
+	planned p;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	plan(&p, device, &model, DTRAIN_F32, 16, &options);
+	expect_ok(dtrain_params_create(device, DTRAIN_F32, &params, &err), &err);
+	dtrain_graph *graph = build(params, &model, DTRAIN_F32, 16);
+	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
+	dtrain_program_get_info(program, &info);
+	assert_int_equal(info.arena_bytes, p.program.arena_bytes);
+	dtrain_program_destroy(&program);
+	dtrain_params_destroy(&params);
+	unplan(&p);
+	dtrain_device_close(&device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(strategies_keep_and_send_what_formulas_say),
@@ -558,6 +582,7 @@ int main(void)
 					   cmocka_unit_test(tensor_ranks_keep_and_send_what_formulas_say),
 					   cmocka_unit_test(ranks_that_divide_rows_send_what_formulas_say),
 					   cmocka_unit_test(layers_keep_the_activations_that_formulas_say),
+					   cmocka_unit_test(programs_have_the_planned_memory),
 					   cmocka_unit_test(runs_of_a_step_are_counted),
 					   cmocka_unit_test(parts_are_counted_by_rank),
 					   cmocka_unit_test(shards_tile_units),
