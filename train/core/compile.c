@@ -85,9 +85,10 @@ static int create_ops(dtrain_program *program, beton_error *err)
 	return status;
 }
 
-static bool in_arena(const dtrain__tensor *tensor)
+static bool in_arena(const dtrain_graph *graph, const dtrain__tensor *tensor)
 {
-	return (tensor->role == DTRAIN__ACTIVATION || tensor->role == DTRAIN__INPUT) && tensor->parent < 0;
+	bool owned = tensor->role == DTRAIN__ACTIVATION || (tensor->role == DTRAIN__INPUT && !graph->binds_inputs);
+	return owned && tensor->parent < 0;
 }
 
 /* A tensor is alive from the first step that touches it to the last. Touching a view is touching its root. */
@@ -142,7 +143,7 @@ static void find_lives(dtrain_program *program)
 	for (int32_t i = 0; i < graph->num_tensors; i++) {
 		const dtrain__tensor *tensor = &graph->tensors[i];
 		bool input = tensor->role == DTRAIN__INPUT;
-		program->spans[i] = (dtrain__span){.bytes = in_arena(tensor) ? program->operands[i].bytes : 0,
+		program->spans[i] = (dtrain__span){.bytes = in_arena(graph, tensor) ? program->operands[i].bytes : 0,
 						   .first = input ? -1 : steps,
 						   .last = input || tensor->keep ? steps : -1,
 						   .home = i};
@@ -231,6 +232,28 @@ static int find_transient_bytes(dtrain_program *program, beton_error *err)
 	return BETON_OK;
 }
 
+static int32_t phase_of(const dtrain__schedule *schedule, int32_t step)
+{
+	int32_t phase = 0;
+	while (phase + 1 < DTRAIN__PHASES && step >= schedule->phase_ends[phase])
+		phase++;
+	return phase;
+}
+
+/* A tensor that lives in one phase alone is dead when another instance runs. */
+static void find_shared(dtrain_program *program)
+{
+	const dtrain__schedule *schedule = &program->schedule;
+	for (int32_t i = 0; i < program->num_spans; i++) {
+		dtrain__span *span = &program->spans[i];
+		bool within = span->first >= 0 && span->last < schedule->count;
+		span->shared =
+			span->bytes && within && phase_of(schedule, span->first) == phase_of(schedule, span->last);
+	}
+	for (int32_t i = 0; i < program->num_spans; i++)
+		program->spans[i].shared = program->spans[program->spans[i].home].shared;
+}
+
 static int plan_arena(dtrain_program *program, beton_error *err)
 {
 	dtrain_device_caps caps;
@@ -245,9 +268,17 @@ static int plan_arena(dtrain_program *program, beton_error *err)
 		program->info.unshared_bytes += program->spans[i].bytes;
 
 	reuse_inputs(program);
+	if (program->graph->shares_scratch)
+		find_shared(program);
+	size_t own = 0, shared = 0;
 	int status = program->schedule.num_transients ? find_transient_bytes(program, err) : BETON_OK;
-	return status == BETON_OK ? dtrain__plan(program->spans, count, caps.alignment, &program->info.arena_bytes, err)
-				  : status;
+	if (status == BETON_OK)
+		status = dtrain__plan(program->spans, count, false, caps.alignment, &own, err);
+	if (status == BETON_OK && program->graph->shares_scratch)
+		status = dtrain__plan(program->spans, count, true, caps.alignment, &shared, err);
+	program->info.arena_bytes = own + shared;
+	program->info.shared_bytes = shared;
+	return status;
 }
 
 /* The place of a tensor in its parameter's unit, relative to that base. */
@@ -288,7 +319,8 @@ static dtrain__place place_of(dtrain_program *program, int32_t index)
 	case DTRAIN__INPUT:
 		return (dtrain__place){program->num_bases++, 0};
 	default:
-		return (dtrain__place){DTRAIN__BASE_ARENA, program->spans[index].offset};
+		return (dtrain__place){program->spans[index].shared ? DTRAIN__BASE_SHARED : DTRAIN__BASE_ARENA,
+				       program->spans[index].offset};
 	}
 }
 
@@ -298,7 +330,7 @@ static int place_tensors(dtrain_program *program, beton_error *err)
 	int status = plan_arena(program, err);
 	if (status != BETON_OK)
 		return status;
-	program->num_bases = dtrain__base_of_values(dtrain_params_unit_count(graph->params));
+	program->num_bases = program->first_input = dtrain__base_of_values(dtrain_params_unit_count(graph->params));
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		program->places[i] = place_of(program, i);
 	for (int32_t i = 0; i < graph->num_nodes; i++) {
@@ -421,6 +453,8 @@ int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int 
 			     : make_program(*graph, passes, num_passes, &program, err);
 	if (status == BETON_OK)
 		status = dtrain__swaps_open(program->swaps, err);
+	if (status == BETON_OK)
+		status = dtrain__program_allocate(program, err);
 	if (status == BETON_OK)
 		status = dtrain_instance_create(program, &program->first, err);
 	if (status != BETON_OK) {

@@ -449,6 +449,18 @@ void dtrain_graph_interleave(dtrain_graph *graph)
 	graph->interleaves = true;
 }
 
+void dtrain_graph_share_scratch(dtrain_graph *graph)
+{
+	if (graph)
+		graph->shares_scratch = true;
+}
+
+void dtrain_graph_bind_inputs(dtrain_graph *graph)
+{
+	if (graph)
+		graph->binds_inputs = true;
+}
+
 void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor)
 {
 	if (!graph)

@@ -89,8 +89,9 @@ struct dtrain_graph {
 	bool has_backward, in_backward;
 	bool has_repeated; /* dtrain_graph_recompute was called */
 	bool has_swaps;    /* dtrain_graph_offload was called */
-	bool interleaves;  /* dtrain_graph_interleave was called */
-	int32_t stage;     /* of a pipeline; -1: the whole model */
+	bool interleaves;  /* dtrain_graph_interleave was called; so the next two */
+	bool shares_scratch, binds_inputs;
+	int32_t stage; /* of a pipeline; -1: the whole model */
 };
 
 /* Whether a unit's parameters are in the graph. A stage has the parameters of its blocks. */

@@ -9,6 +9,38 @@
 #include "params.h"
 #include "program.h"
 
+/* Ranks exchange what is in transient buffers. */
+static int allocate_arena(const dtrain_program *program, size_t bytes, void **out, dtrain__memory_owner **owner,
+			  beton_error *err)
+{
+	if (!bytes)
+		return BETON_OK;
+	int status = program->schedule.num_transients
+			     ? dtrain__params_take(program->graph->params, DTRAIN__MEMORY_ARENA, program, bytes, out,
+						   owner, err)
+			     : program->api->alloc(program->device, bytes, out, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "activations");
+	return status;
+}
+
+static int allocate_workspace(const dtrain_program *program, void **out, beton_error *err)
+{
+	size_t bytes = program->info.workspace_bytes;
+	int status = bytes ? program->api->alloc(program->device, bytes, out, err) : BETON_OK;
+	if (status != BETON_OK)
+		bt_prefix(err, "scratch memory of ops");
+	return status;
+}
+
+int dtrain__program_allocate(dtrain_program *program, beton_error *err)
+{
+	if (!program->graph->shares_scratch)
+		return BETON_OK;
+	int status = allocate_arena(program, program->info.shared_bytes, &program->shared, &program->shared_owner, err);
+	return status == BETON_OK ? allocate_workspace(program, &program->workspace, err) : status;
+}
+
 static int allocate(dtrain_instance *instance, beton_error *err)
 {
 	const dtrain_program *program = instance->program;
@@ -16,21 +48,12 @@ static int allocate(dtrain_instance *instance, beton_error *err)
 	instance->bases = calloc(program->num_bases, sizeof(*instance->bases));
 	if (!instance->bases)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
-	/* Ranks exchange what is in transient buffers. */
-	int status = program->schedule.num_transients
-			     ? dtrain__params_take(program->graph->params, DTRAIN__MEMORY_ARENA, program,
-						   info->arena_bytes, &instance->arena, &instance->arena_owner, err)
-			     : program->api->alloc(program->device, info->arena_bytes, &instance->arena, err);
-	if (status != BETON_OK) {
-		bt_prefix(err, "activations");
+	int status = allocate_arena(program, info->arena_bytes - info->shared_bytes, &instance->arena,
+				    &instance->arena_owner, err);
+	if (status == BETON_OK && !program->graph->shares_scratch)
+		status = allocate_workspace(program, &instance->workspace, err);
+	if (status != BETON_OK)
 		return status;
-	}
-	if (info->workspace_bytes)
-		status = program->api->alloc(program->device, info->workspace_bytes, &instance->workspace, err);
-	if (status != BETON_OK) {
-		bt_prefix(err, "scratch memory of ops");
-		return status;
-	}
 	if (info->host_bytes)
 		status = program->api->host_alloc(program->device, info->host_bytes, &instance->swapped, err);
 	if (status != BETON_OK)
@@ -86,6 +109,7 @@ static void set_bases(dtrain_instance *instance)
 	bases[DTRAIN__BASE_BUFFERS] = (uintptr_t)params->buffer_memory;
 	bases[DTRAIN__BASE_STEP_METRICS] = (uintptr_t)dtrain_params_step_metrics(params);
 	bases[DTRAIN__BASE_ARENA] = arena;
+	bases[DTRAIN__BASE_SHARED] = (uintptr_t)program->shared;
 	for (int i = 0; i < dtrain_params_unit_count(params); i++) {
 		/* An array that is not whole is in the arena, from the beginning of a transient buffer on. */
 		const dtrain__unit_memory *memory = &params->memory[i];
@@ -94,7 +118,7 @@ static void set_bases(dtrain_instance *instance)
 		bases[dtrain__base_of_copies(i)] = memory->whole_copies ? (uintptr_t)memory->copies : 0;
 	}
 	for (int32_t i = 0; i < graph->num_tensors; i++)
-		if (graph->tensors[i].role == DTRAIN__INPUT)
+		if (graph->tensors[i].role == DTRAIN__INPUT && !graph->binds_inputs)
 			bases[program->places[i].base] = arena + program->spans[i].offset;
 }
 
@@ -163,15 +187,16 @@ int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *m
 	if (memory && (uintptr_t)memory % caps.alignment != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "memory for input %d is not a multiple of %zu bytes", input,
 			       caps.alignment);
-	instance->bases[program->places[input].base] =
-		memory ? (uintptr_t)memory : (uintptr_t)instance->arena + program->spans[input].offset;
+	uintptr_t own = graph->binds_inputs ? 0 : (uintptr_t)instance->arena + program->spans[input].offset;
+	instance->bases[program->places[input].base] = memory ? (uintptr_t)memory : own;
 	return BETON_OK;
 }
 
 void *dtrain__instance_transient(const dtrain_instance *instance, int32_t transient)
 {
 	const dtrain_program *program = instance->program;
-	return (char *)instance->arena + program->spans[program->graph->num_tensors + transient].offset;
+	const dtrain__span *span = &program->spans[program->graph->num_tensors + transient];
+	return (char *)(span->shared ? program->shared : instance->arena) + span->offset;
 }
 
 void dtrain__instance_use_transient(dtrain_instance *instance, int32_t transient)
@@ -201,9 +226,15 @@ int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtr
 	if (!step->op)
 		return copy_input(instance, node, stream, err);
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS];
-	for (int i = 0; i < step->num_operands; i++)
+	for (int i = 0; i < step->num_operands; i++) {
+		const uint32_t base = step->operands[i].base;
+		if (base >= program->first_input && !instance->bases[base])
+			return bt_fail(err, BETON_STATE, "run: input %d of the graph is bound to no memory",
+				       (int)(base - program->first_input));
 		operands[i] = dtrain__address(instance, step->operands[i]);
-	int status = program->api->op_run(step->op, stream, operands, instance->workspace, err);
+	}
+	void *workspace = program->graph->shares_scratch ? program->workspace : instance->workspace;
+	int status = program->api->op_run(step->op, stream, operands, workspace, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "op %s", dtrain__op_name(program->graph->nodes[node].kind));
 	return status;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "common/error.h"
@@ -37,20 +36,23 @@ static size_t lowest_gap(const dtrain__span *span, dtrain__span *const *placed, 
 	return offset;
 }
 
-int dtrain__plan(dtrain__span *spans, int count, size_t alignment, size_t *total, beton_error *err)
+int dtrain__plan(dtrain__span *spans, int count, bool shared, size_t alignment, size_t *total, beton_error *err)
 {
 	*total = 0;
 	dtrain__span **order = calloc(2 * (size_t)count + 1, sizeof(dtrain__span *));
 	if (!order)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d tensors", count);
 	dtrain__span **placed = order + count;
+	int wanted = 0;
 	for (int i = 0; i < count; i++) {
-		order[i] = &spans[i];
+		if (spans[i].shared != shared)
+			continue;
+		order[wanted++] = &spans[i];
 		spans[i].offset = 0;
 	}
-	qsort(order, (size_t)count, sizeof(*order), larger_first);
+	qsort(order, (size_t)wanted, sizeof(*order), larger_first);
 	/* Those without bytes come last, and need no place. */
-	for (int i = 0; i < count && order[i]->bytes; i++) {
+	for (int i = 0; i < wanted && order[i]->bytes; i++) {
 		dtrain__span *span = order[i];
 		span->offset = lowest_gap(span, placed, i, alignment);
 		if (span->offset + span->bytes > *total)
@@ -61,7 +63,8 @@ int dtrain__plan(dtrain__span *spans, int count, size_t alignment, size_t *total
 		placed[at] = span;
 	}
 	for (int i = 0; i < count; i++)
-		spans[i].offset = spans[spans[i].home].offset;
+		if (spans[i].shared == shared)
+			spans[i].offset = spans[spans[i].home].offset;
 	free(order);
 	return BETON_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef DTRAIN_CORE_PLAN_H
 #define DTRAIN_CORE_PLAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,12 +16,14 @@ typedef struct dtrain__span {
 	size_t bytes;
 	int32_t first, last;
 	int32_t home;  /* the span whose memory it uses: its own index, or an earlier one's */
+	bool shared;   /* it lies in another arena, which has the tensors of one phase */
 	size_t offset; /* the result */
 } dtrain__span;
 
-/* Sets every offset to a multiple of alignment, and *total to the bytes of the arena. Spans that are alive at the same
+/* Sets the offset of every span that is shared, or of every one that is not, to a multiple of alignment, and *total to
+ * the bytes of that arena. Spans that are alive at the same
  * time do not overlap, unless one is the other's home. Places the largest span first, each at the lowest offset that is
  * free during its life. Errors: NO_MEMORY. */
-int dtrain__plan(dtrain__span *spans, int count, size_t alignment, size_t *total, beton_error *err);
+int dtrain__plan(dtrain__span *spans, int count, bool shared, size_t alignment, size_t *total, beton_error *err);
 
 #endif

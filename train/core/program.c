@@ -66,6 +66,8 @@ void dtrain__program_release(dtrain_program *program)
 		if (program->steps[i].op)
 			program->api->op_destroy(program->steps[i].op);
 	dtrain_instance_destroy(&program->first);
+	dtrain__params_give(program->api, program->device, program->shared, program->shared_owner);
+	program->api->free(program->device, program->workspace);
 	dtrain__swaps_destroy(program->swaps);
 	dtrain__schedule_free(&program->schedule);
 	free(program->steps);

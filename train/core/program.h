@@ -16,8 +16,9 @@ enum dtrain__base {
 	DTRAIN__BASE_NONE,    /* places are addresses of memory owned by the caller */
 	DTRAIN__BASE_BUFFERS, /* the parameters' buffers; the next: their step metrics */
 	DTRAIN__BASE_STEP_METRICS,
-	DTRAIN__BASE_ARENA,
-	DTRAIN__BASE_UNITS, /* each unit's values, gradients and compute copies; then each input */
+	DTRAIN__BASE_ARENA,  /* the instance's */
+	DTRAIN__BASE_SHARED, /* of all instances; dtrain_graph_share_scratch */
+	DTRAIN__BASE_UNITS,  /* each unit's values, gradients and compute copies; then each input */
 };
 
 static inline uint32_t dtrain__base_of_values(int32_t unit)
@@ -59,10 +60,12 @@ struct dtrain_program {
 	/* Tensors, then transient buffers: first and last steps of the schedule, and offsets in the arena. */
 	dtrain__span *spans;
 	int32_t num_spans;
-	uint32_t num_bases;
-	dtrain__swaps *swaps;   /* NULL: none */
-	dtrain_instance *first; /* the instance of dtrain_program_run */
-	bool has_early_grads;   /* forward computes gradients of parameters */
+	uint32_t num_bases, first_input;           /* first_input: the inputs' bases are the last ones */
+	void *shared, *workspace;                  /* NULL: instances have their own */
+	struct dtrain__memory_owner *shared_owner; /* NULL: the device */
+	dtrain__swaps *swaps;                      /* NULL: none */
+	dtrain_instance *first;                    /* the instance of dtrain_program_run */
+	bool has_early_grads;                      /* forward computes gradients of parameters */
 	dtrain_program_info info;
 };
 
@@ -83,6 +86,9 @@ static inline void *dtrain__address(const dtrain_instance *instance, dtrain__pla
 {
 	return (void *)(instance->bases[place.base] + (uintptr_t)place.offset);
 }
+
+/* Allocates the memory that instances share. */
+int dtrain__program_allocate(dtrain_program *program, beton_error *err);
 
 /* The transient buffer's memory in the arena. */
 void *dtrain__instance_transient(const dtrain_instance *instance, int32_t transient);

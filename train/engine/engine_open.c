@@ -173,6 +173,7 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 void engine_close_parts(engine_rank *engine)
 {
 	engine_feed_close(&engine->feed);
+	engine_stages_disconnect(engine);
 	engine_clear_network(&engine->train);
 	engine_clear_network(&engine->val);
 	dtrain_params_destroy(&engine->stages.outline);

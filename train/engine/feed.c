@@ -8,8 +8,9 @@
 
 void *engine_network_data(const engine_network *network, dtrain_tensor tensor)
 {
-	return network->instance ? dtrain_instance_data(network->instance, tensor)
-				 : dtrain_program_data(network->program, tensor);
+	return network->pipeline
+		       ? dtrain_pipeline_input(network->pipeline, network->number, network->micro_batch, tensor)
+		       : dtrain_program_data(network->program, tensor);
 }
 
 /* The address to free is stored before the memory that the loader gets. */

@@ -44,7 +44,7 @@ int engine_feed_put(engine_feed *feed, const engine_network *network, const beto
  * nothing if the device has no such allocator. */
 void engine_feed_allocator(dtrain_device *device, beton_allocator *out);
 
-/* The memory of a tensor in the instance that the network uses now. */
+/* The memory of an input of the network, for the micro-batch that is filled next. */
 void *engine_network_data(const engine_network *network, dtrain_tensor tensor);
 
 /* The type of the batch tensor for an input of type dtype. */

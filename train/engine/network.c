@@ -94,7 +94,6 @@ int engine_build_network(engine_rank *engine, bool training, engine_network *net
 void engine_clear_network(engine_network *network)
 {
 	engine_network *next = network->next;
-	dtrain_pipeline_destroy(&network->pipeline);
 	while (next) {
 		engine_network *at = next;
 		next = at->next;
@@ -124,27 +123,39 @@ size_t engine_batches_bytes(const engine_rank *engine, bool training, const engi
 	return count * network->batch_bytes;
 }
 
-static void add_info(const dtrain_program_info *info, dtrain_program_info *out)
+/* Instances of a program that there are at a time: one, or one for each micro-batch that a stage keeps. */
+static int32_t count_instances(const engine_rank *engine, bool training, const engine_network *network)
 {
-	out->arena_bytes += info->arena_bytes;
+	return training && engine->stages.schedule
+		       ? dtrain_pipeline_schedule_live(engine->stages.schedule, network->number)
+		       : 1;
+}
+
+static void add_info(const dtrain_program_info *info, int32_t instances, dtrain_program_info *out)
+{
+	const size_t more = (size_t)instances - 1;
+	out->arena_bytes += info->arena_bytes + more * (info->arena_bytes - info->shared_bytes);
 	out->unshared_bytes += info->unshared_bytes;
-	out->workspace_bytes += info->workspace_bytes;
+	out->workspace_bytes += info->workspace_bytes * (info->shared_bytes ? 1 : (size_t)instances);
 	out->nodes += info->nodes;
 	out->repeated += info->repeated;
 	out->flops += info->flops;
 	out->repeated_flops += info->repeated_flops;
 	out->transient_bytes += info->transient_bytes;
-	out->host_bytes += info->host_bytes;
+	out->host_bytes += info->host_bytes * (size_t)instances;
+	out->shared_bytes += info->shared_bytes;
 }
 
-void engine_network_info(const engine_network *network, dtrain_program_info *out)
+void engine_network_info(const engine_rank *engine, bool training, dtrain_program_info *out)
 {
+	const engine_network *network = training ? &engine->train : &engine->val;
 	*out = (dtrain_program_info){.struct_size = sizeof(*out)};
 	for (const engine_network *at = network; at; at = at->next) {
 		dtrain_program_info info = {.struct_size = sizeof(info)};
 		dtrain_program_get_info(at->program, &info);
-		add_info(&info, out);
+		add_info(&info, count_instances(engine, training, at), out);
 	}
+	out->arena_bytes += dtrain_pipeline_bytes(network->pipeline);
 }
 
 int engine_measure(engine_rank *engine, bool training, dtrain_program_info *out, size_t *batches, beton_error *err)
@@ -156,7 +167,7 @@ int engine_measure(engine_rank *engine, bool training, dtrain_program_info *out,
 	for (engine_network *at = &network; at && status == BETON_OK; at = at->next) {
 		dtrain_program_info info = {.struct_size = sizeof(info)};
 		status = dtrain_sync_measure(engine->sync, &at->graph, &info, err);
-		add_info(&info, out);
+		add_info(&info, count_instances(engine, training, at), out);
 	}
 	engine_clear_network(&network);
 	return status;

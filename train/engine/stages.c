@@ -207,6 +207,9 @@ int engine_stages_cut(engine_rank *engine, dtrain_params **outline, dtrain_tenso
 		if (trains)
 			dtrain_stage_backward(at->stage, loss);
 		at->graph = dtrain_stage_take_graph(at->stage);
+		dtrain_graph_bind_inputs(at->graph);
+		if (trains && dtrain_pipeline_schedule_live(stages->schedule, at->number) > 1)
+			dtrain_graph_share_scratch(at->graph);
 		if (trains && has_action(stages->schedule, DTRAIN_ACTION_WEIGHT_GRADIENT))
 			dtrain_graph_defer_weights(at->graph);
 	}
@@ -218,12 +221,15 @@ int engine_stages_cut(engine_rank *engine, dtrain_params **outline, dtrain_tenso
 static int connect(dtrain_mesh *mesh, const dtrain_pipeline_schedule *schedule, engine_network *network,
 		   beton_error *err)
 {
-	dtrain_pipeline_stage own[DTRAIN_MAX_STAGES];
+	dtrain_pipeline_stage own[DTRAIN_MAX_STAGES] = {{0}};
 	int32_t count = 0;
 	for (const engine_network *at = network; at; at = at->next)
 		own[count++] =
 			(dtrain_pipeline_stage){.number = at->number, .stage = at->stage, .program = at->program};
-	return dtrain_pipeline_create(mesh, schedule, own, count, &network->pipeline, err);
+	int status = dtrain_pipeline_create(mesh, schedule, own, count, &network->pipeline, err);
+	for (engine_network *at = network; at; at = at->next)
+		at->pipeline = network->pipeline;
+	return status;
 }
 
 int engine_stages_connect(engine_rank *engine, dtrain_mesh *mesh, engine_network *network, int micro_batches,
@@ -247,8 +253,15 @@ const dtrain_params *engine_whole_params(const engine_rank *engine)
 	return engine->stages.outline ? engine->stages.outline : engine->params;
 }
 
+static void disconnect(engine_network *network)
+{
+	dtrain_pipeline_destroy(&network->pipeline);
+	for (engine_network *at = network; at; at = at->next)
+		at->pipeline = NULL;
+}
+
 void engine_stages_disconnect(engine_rank *engine)
 {
-	dtrain_pipeline_destroy(&engine->train.pipeline);
-	dtrain_pipeline_destroy(&engine->val.pipeline);
+	disconnect(&engine->train);
+	disconnect(&engine->val);
 }

@@ -29,7 +29,7 @@ int32_t engine_stages_count(const engine_stages *stages);
 /* Collective: connects a compiled network with the other ranks' stages. It does nothing for a whole model. */
 int engine_stages_connect(engine_rank *engine, dtrain_mesh *mesh, engine_network *network, int micro_batches,
 			  beton_error *err);
-/* Before the mesh is destroyed. */
+/* Before the mesh is destroyed. A whole model is allowed. */
 void engine_stages_disconnect(engine_rank *engine);
 
 #endif

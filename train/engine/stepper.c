@@ -310,8 +310,8 @@ static int feed(engine_stepper *stepper, beton_batch *batch, int64_t number, bet
 	held->batch = batch;
 	held->step = stepper->launched;
 	const engine_task *task = engine->job.task;
-	for (engine_network *at = &engine->train; at && engine->train.pipeline; at = at->next)
-		at->instance = dtrain_pipeline_instance(engine->train.pipeline, at->number, stepper->micro_batch);
+	for (engine_network *at = &engine->train; at; at = at->next)
+		at->micro_batch = stepper->micro_batch;
 	int status = batch && task->check_batch ? task->check_batch(engine, true, batch, err) : BETON_OK;
 	if (status == BETON_OK && batch)
 		status = engine_feed_network(engine, &engine->train, batch, err);

@@ -127,8 +127,8 @@ typedef struct engine_network {
 	 * the network has the whole model. */
 	dtrain_stage *stage;
 	int32_t number;              /* of the stage */
-	dtrain_instance *instance;   /* whose inputs get the next batch; NULL: the program's own */
-	dtrain_pipeline *pipeline;   /* of all this rank's stages; the first network has it */
+	int32_t micro_batch;         /* whose inputs get the next batch */
+	dtrain_pipeline *pipeline;   /* of all this rank's stages, which share it */
 	struct engine_network *next; /* with the next of this rank's stages; NULL: there is none */
 } engine_network;
 

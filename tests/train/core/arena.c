@@ -27,7 +27,7 @@ static void plans_never_overlap(void **state)
 						  .last = first + rand() % 20};
 			largest = spans[i].bytes > largest ? spans[i].bytes : largest;
 		}
-		assert_int_equal(dtrain__plan(spans, count, 64, &total, NULL), BETON_OK);
+		assert_int_equal(dtrain__plan(spans, count, false, 64, &total, NULL), BETON_OK);
 		assert_true(total >= largest);
 		for (int i = 0; i < count; i++) {
 			assert_true(spans[i].offset % 64 == 0 && spans[i].offset + spans[i].bytes <= total);

@@ -38,7 +38,10 @@ static void copy(const net *n, void *to, const void *from, size_t bytes, dtrain_
 	expect_ok(n->api->stream_synchronize(n->stream, &err), &err);
 }
 
-static void open_net(net *n, const char *device)
+/* What instances of the program have of their own. */
+typedef enum ownership { ALL, NO_SCRATCH, NO_INPUTS } ownership;
+
+static void open_net(net *n, const char *device, ownership own)
 {
 	beton_error err = {0};
 	dtrain_graph *graph;
@@ -59,6 +62,10 @@ static void open_net(net *n, const char *device)
 	dtrain_graph_keep(graph, n->hidden);
 	dtrain_graph_backward(graph, dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, n->logits, n->label, 0)));
 	n->d_hidden = dtrain_graph_grad(graph, n->hidden);
+	if (own == NO_SCRATCH)
+		dtrain_graph_share_scratch(graph);
+	if (own == NO_INPUTS)
+		dtrain_graph_bind_inputs(graph);
 	expect_ok(dtrain_graph_compile(&graph, &n->program, &err), &err);
 	expect_ok(dtrain_params_initialize(n->params, 3, n->stream, &err), &err);
 }
@@ -109,13 +116,17 @@ static void read_results(const net *n, const dtrain_instance *instance, results 
 	copy(n, out->grad, (float *)dtrain_params_grads(n->params) + offset, sizeof(out->grad), DTRAIN_DEVICE_TO_HOST);
 }
 
-static void compare_instances(const char *device)
+static void compare_instances(const char *device, ownership own)
 {
 	beton_error err = {0};
 	net n;
 	dtrain_instance *instances[3];
 	results alone[3], together;
-	open_net(&n, device);
+	open_net(&n, device, own);
+	dtrain_program_info info = {.struct_size = sizeof(info)};
+	dtrain_program_get_info(n.program, &info);
+	assert_int_equal(info.shared_bytes > 0, own == NO_SCRATCH);
+	assert_true(info.shared_bytes < info.arena_bytes);
 	for (int i = 0; i < 3; i++) {
 		expect_ok(dtrain_instance_create(n.program, &instances[i], &err), &err);
 		fill(&n, instances[0], i);
@@ -152,6 +163,16 @@ static void compare_instances(const char *device)
 	close_net(&n);
 }
 
+static void compare_own(const char *device)
+{
+	compare_instances(device, ALL);
+}
+
+static void compare_shared(const char *device)
+{
+	compare_instances(device, NO_SCRATCH);
+}
+
 static void check_bound_input(const char *device)
 {
 	beton_error err = {0};
@@ -159,7 +180,7 @@ static void check_bound_input(const char *device)
 	dtrain_instance *instance;
 	results own, bound;
 	void *memory;
-	open_net(&n, device);
+	open_net(&n, device, ALL);
 	expect_ok(dtrain_instance_create(n.program, &instance, &err), &err);
 	expect_ok(n.api->alloc(n.device, PIXELS * sizeof(float), &memory, &err), &err);
 	fill(&n, instance, 4);
@@ -187,6 +208,43 @@ static void check_bound_input(const char *device)
 	close_net(&n);
 }
 
+static void check_unbound_inputs(const char *device)
+{
+	beton_error err = {0};
+	net n;
+	float pixels[PIXELS];
+	int64_t labels[BATCH];
+	void *memory[2];
+	results own, bound;
+	open_net(&n, device, ALL);
+	dtrain_instance *instance;
+	expect_ok(dtrain_instance_create(n.program, &instance, &err), &err);
+	fill(&n, instance, 2);
+	run(&n, instance);
+	read_results(&n, instance, &own);
+	dtrain_instance_destroy(&instance);
+	close_net(&n);
+
+	open_net(&n, device, NO_INPUTS);
+	make_batch(2, pixels, labels);
+	expect_ok(dtrain_instance_create(n.program, &instance, &err), &err);
+	expect_ok(n.api->alloc(n.device, sizeof(pixels), &memory[0], &err), &err);
+	expect_ok(n.api->alloc(n.device, sizeof(labels), &memory[1], &err), &err);
+	copy(&n, memory[0], pixels, sizeof(pixels), DTRAIN_HOST_TO_DEVICE);
+	copy(&n, memory[1], labels, sizeof(labels), DTRAIN_HOST_TO_DEVICE);
+	expect_ok(dtrain_instance_bind(instance, n.x, memory[0], &err), &err);
+	assert_int_equal(dtrain_instance_run(instance, n.stream, DTRAIN_ALL_PHASES, 0, 1, &err), BETON_STATE);
+	assert_non_null(strstr(err.message, "input 1 of the graph is bound to no memory"));
+	expect_ok(dtrain_instance_bind(instance, n.label, memory[1], &err), &err);
+	run(&n, instance);
+	read_results(&n, instance, &bound);
+	assert_memory_equal(&own, &bound, sizeof(own));
+	dtrain_instance_destroy(&instance);
+	n.api->free(n.device, memory[0]);
+	n.api->free(n.device, memory[1]);
+	close_net(&n);
+}
+
 static void on_each_device(void (*check)(const char *device))
 {
 	check("ref");
@@ -198,7 +256,19 @@ static void on_each_device(void (*check)(const char *device))
 static void instances_have_activations_of_their_own(void **state)
 {
 	(void)state;
-	on_each_device(compare_instances);
+	on_each_device(compare_own);
+}
+
+static void instances_share_scratch_memory(void **state)
+{
+	(void)state;
+	on_each_device(compare_shared);
+}
+
+static void inputs_may_need_memory(void **state)
+{
+	(void)state;
+	on_each_device(check_unbound_inputs);
 }
 
 static void inputs_may_be_elsewhere(void **state)
@@ -211,7 +281,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(instances_have_activations_of_their_own),
+		cmocka_unit_test(instances_share_scratch_memory),
 		cmocka_unit_test(inputs_may_be_elsewhere),
+		cmocka_unit_test(inputs_may_need_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

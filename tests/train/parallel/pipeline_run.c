@@ -63,6 +63,8 @@ static void open_stage(model *m, int number, dtrain_device *device, dtrain_strea
 	m->x = dtrain_stage_tensor(m->stage, x);
 	dtrain_stage_backward(m->stage, loss);
 	graph = dtrain_stage_take_graph(m->stage);
+	dtrain_graph_bind_inputs(graph);
+	dtrain_graph_share_scratch(graph);
 	dtrain_graph_destroy(&whole);
 	dtrain_params_destroy(&outline);
 	MUST(dtrain_graph_compile(&graph, &m->program, &err));
@@ -105,7 +107,7 @@ static void run_step(dtrain_pipeline *pipeline, const model *own, int number, in
 				REQUIRE(strstr(err.message, "is not the next one"));
 			}
 		if (own->x >= 0)
-			fill_rows(dtrain_instance_data(dtrain_pipeline_instance(pipeline, number, m), own->x), step, m);
+			fill_rows(dtrain_pipeline_input(pipeline, number, m, own->x), step, m);
 		MUST(dtrain_pipeline_run(pipeline, stream, m, &err));
 	}
 }

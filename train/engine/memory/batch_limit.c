@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "engine/network.h"
+#include "engine/stages.h"
 #include "memory_search.h"
 #include "update_memory.h"
 
@@ -106,6 +107,7 @@ static const char *find_strategy(const engine_rank *engine, bool *several)
 void engine_explain_memory(engine_rank *engine, beton_error *err)
 {
 	bool several;
+	engine_stages_disconnect(engine);
 	engine_clear_network(&engine->train);
 	engine_clear_network(&engine->val);
 	/* Without parameters no batch helps. */

@@ -82,7 +82,7 @@ int engine_memory_read(const engine_rank *engine, engine_memory *out, beton_erro
 		dtrain_program_info info;
 		if (!networks[i]->program)
 			continue;
-		engine_network_info(networks[i], &info);
+		engine_network_info(engine, i == TRAINING, &info);
 		add_program(out, i, &info);
 		out->batches[i] = engine_batches_bytes(engine, i == TRAINING, networks[i]);
 	}

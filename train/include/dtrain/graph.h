@@ -282,6 +282,15 @@ BETON_API dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x);
  * backward, at the cost of its memory and a copy. */
 BETON_API void dtrain_graph_interleave(dtrain_graph *graph);
 
+/* Before compilation. All instances of the program share the memory of tensors that live in one phase alone, and the
+ * scratch memory of ops, so their phases run one after the other on one stream. It saves memory if there are several
+ * instances; for one, tensors of different phases then lie side by side. */
+BETON_API void dtrain_graph_share_scratch(dtrain_graph *graph);
+
+/* Before compilation. Instances have no memory of inputs: each input needs dtrain_instance_bind before a run (STATE).
+ */
+BETON_API void dtrain_graph_bind_inputs(dtrain_graph *graph);
+
 /* Appends the backward nodes for a loss of one element: a mean (of a loss or of any other tensor), sums and multiples
  * of means, or another scalar. A loss is read by means, additions and dtrain_scale alone: anything else has no gradient
  * with respect to it (UNSUPPORTED). Parameter gradients are written to the flat gradient array.
@@ -393,7 +402,9 @@ BETON_API void dtrain_instance_abandon(dtrain_instance *instance);
  * INVALID_ARGUMENT. */
 BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *memory, beton_error *err);
 
-/* arena_bytes: shared by the activations; unshared_bytes: the same without sharing; workspace_bytes: scratch memory;
+/* arena_bytes: shared by the activations; shared_bytes: the part of it, and workspace_bytes too, that a second instance
+ * does not need (dtrain_graph_share_scratch); unshared_bytes: as arena_bytes, without sharing; workspace_bytes: scratch
+ * memory;
  * flops: one run's products (2 per multiply-add), without the ones repeated by dtrain_graph_recompute; repeated_flops:
  * of these; nodes: all of them; repeated: the repeated ones; lease_bytes: the part of arena_bytes that is not for
  * activations and inputs but for units of parameters that are gathered, and gradients on their way to a shard, where
@@ -409,7 +420,9 @@ typedef struct dtrain_program_info {
 	double repeated_flops;
 	size_t transient_bytes;
 	size_t host_bytes;
+	size_t shared_bytes;
 } dtrain_program_info;
+
 /* The facts of the program that the graph would become, without its memory; parameters are allocated. The graph is
  * used up, also on failure. Errors: as for dtrain_graph_compile. */
 BETON_API int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_info *out, beton_error *err);

@@ -85,6 +85,9 @@ BETON_API int dtrain_pipeline_schedule_serial(const dtrain_pipeline_schedule *of
 					      dtrain_pipeline_schedule **out, beton_error *err);
 BETON_API void dtrain_pipeline_schedule_destroy(dtrain_pipeline_schedule **schedule); /* NULL allowed */
 
+/* The most micro-batches that the stage keeps at a time, from F until B or W. 0: there is no such stage. */
+BETON_API int32_t dtrain_pipeline_schedule_live(const dtrain_pipeline_schedule *schedule, int32_t stage);
+
 /* Adds sends and receives to compute lists: none where both stages are on one rank. There is one order of all
  * transfers that agrees with each list, so they cannot deadlock, even if each of them waits for its peer. A receive
  * comes before the action that the rank runs when the data is ready. After an error the schedule is unchanged. Errors:

@@ -4,7 +4,7 @@
  * the messages to the ranks of the stages before and after.
  *
  *   a program for each stage of the rank (dtrain_sync_compile) -> create -> for each micro-batch: fill the inputs of
- *   dtrain_pipeline_instance, dtrain_pipeline_run
+ *   dtrain_pipeline_input, dtrain_pipeline_run
  */
 #ifndef DTRAIN_PIPELINE_RUN_H
 #define DTRAIN_PIPELINE_RUN_H
@@ -39,13 +39,17 @@ BETON_API int dtrain_pipeline_create(dtrain_mesh *mesh, const dtrain_pipeline_sc
 /* Waits for messages in flight. NULL allowed. */
 BETON_API void dtrain_pipeline_destroy(dtrain_pipeline **pipeline);
 
-/* The instance that runs a micro-batch of the rank's stage `stage`. Its inputs may be filled when the micro-batch
- * before has been run; of micro-batch 0 when the last step is complete. NULL: not a stage of this rank. */
-BETON_API dtrain_instance *dtrain_pipeline_instance(const dtrain_pipeline *pipeline, int32_t stage,
-						    int32_t micro_batch);
+/* The memory of an input of the rank's stage `stage` for a micro-batch. It may be filled when the micro-batch before
+ * has been run; of micro-batch 0 when the last step is complete. NULL: not an input, or one that another stage sends.
+ */
+BETON_API void *dtrain_pipeline_input(const dtrain_pipeline *pipeline, int32_t stage, int32_t micro_batch,
+				      dtrain_tensor input);
 
 /* Instances of this rank's stages, which is the most micro-batches that it keeps at a time, counted in each stage. */
 BETON_API int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline);
+
+/* Bytes of device memory for inputs and messages, besides the instances'. NULL: 0. */
+BETON_API size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline);
 
 /* Runs this rank's actions until one reads the inputs of the next micro-batch; with the last micro-batch all that are
  * left, and adds up the gradients of parameters that several stages have. Micro-batches come in their order. Errors: of

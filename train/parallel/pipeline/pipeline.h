@@ -43,12 +43,20 @@ typedef struct pipeline_rooms {
 	int32_t *user; /* of each room: the micro-batch that used it last in this step; -1: none */
 } pipeline_rooms;
 
+/* Inputs of a stage that the caller fills. */
+typedef struct pipeline_inputs {
+	int32_t count;
+	dtrain_tensor *tensors;
+} pipeline_inputs;
+
 typedef struct pipeline_stage {
 	int32_t number;
 	const dtrain_program *program;
 	pipeline_border before, after;
-	pipeline_rooms of_instances, of_values, of_grads;
+	pipeline_inputs inputs;
+	pipeline_rooms of_instances, of_inputs, of_values, of_grads;
 	dtrain_instance **instances;
+	void **filled; /* [of_inputs.count][inputs.count] */
 	void **values; /* received; [of_values.count][before.count] */
 	void **grads;  /* received; [of_grads.count][after.count]; NULL: the tensor has no gradient */
 	pipeline_message *messages[PIPELINE_DIRECTIONS]; /* of each micro-batch */

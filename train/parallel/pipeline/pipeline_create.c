@@ -54,6 +54,32 @@ static void close_border(pipeline_border *border)
 	free(border->dtypes);
 }
 
+/* ---- inputs ---- */
+
+static bool crosses(const pipeline_stage *stage, dtrain_tensor tensor)
+{
+	for (int32_t i = 0; i < stage->before.count; i++)
+		if (stage->before.crossings[i].value == tensor)
+			return true;
+	for (int32_t i = 0; i < stage->after.count; i++)
+		if (stage->after.crossings[i].gradient == tensor)
+			return true;
+	return false;
+}
+
+static int find_inputs(pipeline_stage *stage, beton_error *err)
+{
+	const dtrain_graph *graph = stage->program->graph;
+	pipeline_inputs *inputs = &stage->inputs;
+	inputs->tensors = calloc((size_t)graph->num_tensors + 1, sizeof(*inputs->tensors));
+	if (!inputs->tensors)
+		return no_memory(err);
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].role == DTRAIN__INPUT && !crosses(stage, i))
+			inputs->tensors[inputs->count++] = i;
+	return BETON_OK;
+}
+
 /* ---- rooms ---- */
 
 /* The actions between which a micro-batch has a room. */
@@ -62,7 +88,7 @@ typedef struct interval {
 } interval;
 
 typedef struct intervals {
-	interval instance, values, grads;
+	interval instance, inputs, values, grads;
 } intervals;
 
 static void include(interval *of, int32_t at)
@@ -71,13 +97,13 @@ static void include(interval *of, int32_t at)
 	of->last = at > of->last ? at : of->last;
 }
 
-/* Values and gradients are read until the last action that computes; an instance's results until they are sent, or a
- * stage of this rank has copied them. All instances of a micro-batch begin with its first forward, when their inputs
- * are filled. */
+/* Inputs, values and gradients are read until the last action that computes; an instance's results until they are sent,
+ * or a stage of this rank has copied them. The caller fills the inputs of all stages before a micro-batch's first
+ * forward. */
 static void find_intervals(const dtrain_pipeline *pipeline, int32_t number, int32_t micro_batch, intervals *out)
 {
 	const interval none = {.first = pipeline->num_actions, .last = -1};
-	*out = (intervals){none, none, none};
+	*out = (intervals){none, none, none, none};
 	for (int32_t i = 0; i < pipeline->num_actions; i++) {
 		const dtrain_action *action = &pipeline->actions[i];
 		if (action->micro_batch != micro_batch)
@@ -86,10 +112,14 @@ static void find_intervals(const dtrain_pipeline *pipeline, int32_t number, int3
 		bool backward = action->kind == DTRAIN_ACTION_BACKWARD || action->kind == DTRAIN_ACTION_INPUT_GRADIENT;
 		bool computes = forward || backward || action->kind == DTRAIN_ACTION_WEIGHT_GRADIENT;
 		bool copies = (forward && action->stage == number + 1) || (backward && action->stage == number - 1);
-		if (copies || forward)
+		if (copies)
 			include(&out->instance, i);
+		if (forward)
+			include(&out->inputs, i);
 		if (action->stage != number)
 			continue;
+		if (computes)
+			include(&out->inputs, i);
 		if (computes || action->kind == DTRAIN_ACTION_RECEIVE_FORWARD)
 			include(&out->values, i);
 		if ((computes && !forward) || action->kind == DTRAIN_ACTION_RECEIVE_BACKWARD)
@@ -129,7 +159,7 @@ static int assign(pipeline_rooms *rooms, const interval *of, int32_t count, beto
 static int open_rooms(const dtrain_pipeline *pipeline, pipeline_stage *stage, beton_error *err)
 {
 	const int32_t count = pipeline->micro_batches;
-	interval *of = calloc(3 * (size_t)count, sizeof(*of));
+	interval *of = calloc(4 * (size_t)count, sizeof(*of));
 	if (!of)
 		return no_memory(err);
 	for (int32_t i = 0; i < count; i++) {
@@ -138,12 +168,15 @@ static int open_rooms(const dtrain_pipeline *pipeline, pipeline_stage *stage, be
 		of[i] = found.instance;
 		of[count + i] = found.values;
 		of[2 * count + i] = found.grads;
+		of[3 * count + i] = found.inputs;
 	}
 	int status = assign(&stage->of_instances, of, count, err);
 	if (status == BETON_OK)
 		status = assign(&stage->of_values, of + count, count, err);
 	if (status == BETON_OK)
 		status = assign(&stage->of_grads, of + 2 * count, count, err);
+	if (status == BETON_OK)
+		status = assign(&stage->of_inputs, of + 3 * count, count, err);
 	free(of);
 	return status;
 }
@@ -186,6 +219,21 @@ static int open_memory(const dtrain_pipeline *pipeline, const pipeline_border *b
 	return status;
 }
 
+static int open_inputs(const dtrain_pipeline *pipeline, pipeline_stage *stage, beton_error *err)
+{
+	const pipeline_inputs *inputs = &stage->inputs;
+	const int32_t count = stage->of_inputs.count * inputs->count;
+	int status = BETON_OK;
+	stage->filled = calloc((size_t)count + 1, sizeof(*stage->filled));
+	if (!stage->filled)
+		return no_memory(err);
+	for (int32_t i = 0; i < count && status == BETON_OK; i++)
+		status = pipeline->api->alloc(pipeline->device,
+					      stage->program->operands[inputs->tensors[i % inputs->count]].bytes,
+					      &stage->filled[i], err);
+	return status;
+}
+
 static int open_messages(const dtrain_pipeline *pipeline, pipeline_stage *stage, beton_error *err)
 {
 	int status = BETON_OK;
@@ -217,9 +265,13 @@ static int open_stage(dtrain_pipeline *pipeline, const dtrain_pipeline_schedule 
 		status = open_border(&stage->after, given, dtrain_stage_sent,
 				     number + 1 < schedule->stages ? schedule->rank_of_stage[number + 1] : -1, err);
 	if (status == BETON_OK)
+		status = find_inputs(stage, err);
+	if (status == BETON_OK)
 		status = open_rooms(pipeline, stage, err);
 	if (status == BETON_OK)
 		status = open_instances(stage, err);
+	if (status == BETON_OK)
+		status = open_inputs(pipeline, stage, err);
 	if (status == BETON_OK)
 		status = open_memory(pipeline, &stage->before, stage->of_values.count, false, &stage->values, err);
 	if (status == BETON_OK)
@@ -244,12 +296,15 @@ static void close_stage(const dtrain_pipeline *pipeline, pipeline_stage *stage)
 		}
 		free(stage->messages[d]);
 	}
+	free_memory(pipeline, stage->filled, stage->of_inputs.count * stage->inputs.count);
 	free_memory(pipeline, stage->values, stage->of_values.count * stage->before.count);
 	free_memory(pipeline, stage->grads, stage->of_grads.count * stage->after.count);
 	for (int32_t i = 1; stage->instances && i < stage->of_instances.count; i++)
 		dtrain_instance_destroy(&stage->instances[i]);
 	free(stage->instances);
+	free(stage->inputs.tensors);
 	close_rooms(&stage->of_instances);
+	close_rooms(&stage->of_inputs);
 	close_rooms(&stage->of_values);
 	close_rooms(&stage->of_grads);
 	close_border(&stage->before);

@@ -42,6 +42,11 @@ static void *instance_memory(const pipeline_stage *stage, int32_t micro_batch, d
 	return dtrain_instance_data(stage->instances[stage->of_instances.of[micro_batch]], tensor);
 }
 
+static void *filled_input(const pipeline_stage *stage, int32_t micro_batch, int32_t index)
+{
+	return stage->filled[stage->of_inputs.of[micro_batch] * stage->inputs.count + index];
+}
+
 static void *value_in(const pipeline_stage *stage, int32_t micro_batch, int32_t index)
 {
 	return stage->values[stage->of_values.of[micro_batch] * stage->before.count + index];
@@ -154,6 +159,9 @@ static int bind_inputs(const pipeline_stage *stage, int32_t micro_batch, beton_e
 {
 	dtrain_instance *instance = stage->instances[stage->of_instances.of[micro_batch]];
 	int status = BETON_OK;
+	for (int32_t i = 0; i < stage->inputs.count && status == BETON_OK; i++)
+		status = dtrain_instance_bind(instance, stage->inputs.tensors[i], filled_input(stage, micro_batch, i),
+					      err);
 	for (int32_t i = 0; i < stage->before.count && status == BETON_OK; i++)
 		status = dtrain_instance_bind(instance, stage->before.crossings[i].value,
 					      value_in(stage, micro_batch, i), err);
@@ -356,12 +364,38 @@ int dtrain_pipeline_run_messages(dtrain_pipeline *pipeline, dtrain_stream *strea
 	return status == BETON_OK ? run(pipeline, stream, micro_batch, false, err) : status;
 }
 
-dtrain_instance *dtrain_pipeline_instance(const dtrain_pipeline *pipeline, int32_t number, int32_t micro_batch)
+void *dtrain_pipeline_input(const dtrain_pipeline *pipeline, int32_t number, int32_t micro_batch, dtrain_tensor input)
 {
 	const pipeline_stage *stage = pipeline ? find_stage(pipeline, number) : NULL;
-	return stage && micro_batch >= 0 && micro_batch < pipeline->micro_batches
-		       ? stage->instances[stage->of_instances.of[micro_batch]]
-		       : NULL;
+	if (!stage || micro_batch < 0 || micro_batch >= pipeline->micro_batches)
+		return NULL;
+	for (int32_t i = 0; i < stage->inputs.count; i++)
+		if (stage->inputs.tensors[i] == input)
+			return filled_input(stage, micro_batch, i);
+	return NULL;
+}
+
+static size_t border_bytes(const pipeline_border *border, bool grads)
+{
+	size_t bytes = 0;
+	for (int32_t i = 0; i < border->count; i++)
+		if (!grads || border->crossings[i].gradient >= 0)
+			bytes += (size_t)border->elements[i] * dtrain_dtype_size(border->dtypes[i]);
+	return bytes;
+}
+
+size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline)
+{
+	size_t bytes = 0;
+	for (int32_t i = 0; pipeline && i < pipeline->num_stages; i++) {
+		const pipeline_stage *stage = &pipeline->stages[i];
+		bytes += (size_t)stage->of_values.count * border_bytes(&stage->before, false) +
+			 (size_t)stage->of_grads.count * border_bytes(&stage->after, true);
+		for (int32_t k = 0; k < stage->inputs.count; k++)
+			bytes += (size_t)stage->of_inputs.count *
+				 stage->program->operands[stage->inputs.tensors[k]].bytes;
+	}
+	return bytes;
 }
 
 int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline)

@@ -18,12 +18,14 @@ void dtrain_pipeline_timeline_destroy(dtrain_pipeline_timeline **timeline)
 	*timeline = NULL;
 }
 
-/* A micro-batch is live in a stage from F until B or W. */
-static int32_t peak_live(const dtrain_action_list *list)
+/* A micro-batch is live in a stage from F until B or W. stage -1: all of the list together. */
+static int32_t peak_live(const dtrain_action_list *list, int32_t stage)
 {
 	int32_t live = 0, peak = 0;
 	for (int32_t i = 0; i < list->count; i++) {
 		const dtrain_action_kind kind = list->actions[i].kind;
+		if (stage >= 0 && list->actions[i].stage != stage)
+			continue;
 		live += kind == DTRAIN_ACTION_FORWARD;
 		live -= kind == DTRAIN_ACTION_BACKWARD || kind == DTRAIN_ACTION_WEIGHT_GRADIENT;
 		peak = live > peak ? live : peak;
@@ -31,12 +33,18 @@ static int32_t peak_live(const dtrain_action_list *list)
 	return peak;
 }
 
+int32_t dtrain_pipeline_schedule_live(const dtrain_pipeline_schedule *schedule, int32_t stage)
+{
+	bool has = schedule && stage >= 0 && stage < schedule->stages;
+	return has ? peak_live(&schedule->lists[schedule->rank_of_stage[stage]], stage) : 0;
+}
+
 static void sum_up(const dtrain_pipeline_schedule *schedule, dtrain_pipeline_timeline *t)
 {
 	for (int32_t rank = 0; rank < schedule->ranks; rank++) {
 		const dtrain_action_list *list = &schedule->lists[rank];
 		dtrain_pipeline_rank_times *out = &t->ranks[rank];
-		out->peak_live = peak_live(list);
+		out->peak_live = peak_live(list, -1);
 		for (int32_t i = 0; i < list->count; i++) {
 			const dtrain_action_time *time = &t->times[rank][i];
 			if (dtrain__action_computes(list->actions[i].kind))

@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "common/net.h"
 #include "common/system.h"
+#include "engine/network.h"
 #include "launch/foreign_variables.h"
 #include "launch/launcher.h"
 #include "launch/rank_env.h"
@@ -277,9 +278,9 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 					    .log_every = options->log_every,
 					    .quiet = options->quiet,
 					    .print_every = options->print_every};
-	dtrain_program_info program = {.struct_size = sizeof(program)};
+	dtrain_program_info program;
 	const engine_rank *engine = &session->engine;
-	dtrain_program_get_info(engine->train.program ? engine->train.program : engine->val.program, &program);
+	engine_network_info(engine, engine->train.program != NULL, &program);
 	json_t *init = session->source.path ? run_init_json(&session->init, &session->source) : NULL;
 	char *names = NULL;
 	if (options->val_per_class && options->val && engine->job.task->class_names) {

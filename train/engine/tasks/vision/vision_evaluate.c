@@ -20,7 +20,7 @@ static int add_views(engine_rank *engine, int view, beton_error *err)
 	size_t bytes = (size_t)(engine->job.batch_size * engine->data->classes) * dtrain_dtype_size(engine->dtype);
 	int status = BETON_OK;
 	for (int i = 0; i < (twice ? 2 : 1) && status == BETON_OK; i++) {
-		void *added = dtrain_program_data(network->program, network->more[i]);
+		void *added = engine_network_data(network, network->more[i]);
 		bool sum = i == VISION_ADDED ? view > 0 : view == 2;
 		status = sum ? api->copy(engine->stream, added, logits, bytes, DTRAIN_DEVICE_TO_DEVICE, err)
 			     : api->zero(engine->stream, added, bytes, err);
