@@ -38,7 +38,7 @@ static void copy(const net *n, void *to, const void *from, size_t bytes, dtrain_
 	expect_ok(n->api->stream_synchronize(n->stream, &err), &err);
 }
 
-/* What instances of the program have of their own. */
+/* Memory that each instance of the program has for itself. */
 typedef enum ownership { ALL, NO_SCRATCH, NO_INPUTS } ownership;
 
 static void open_net(net *n, const char *device, ownership own)
