@@ -25,7 +25,10 @@ static int read_schedule(const engine_job *job, int32_t ranks, dtrain_pipeline_s
 	if (status != BETON_OK)
 		return status;
 	const int32_t found = (*out)->ranks, micro_batches = (*out)->micro_batches;
-	if (found != ranks)
+	status = dtrain_pipeline_schedule_check_order(*out, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "%s", job->schedule_file);
+	else if (found != ranks)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "%s: lists of %" PRId32 " rank%s, and the mesh has pipeline=%" PRId32,
 				 job->schedule_file, found, bt_plural((uint64_t)found), ranks);

@@ -297,6 +297,7 @@ static bool check_case(const char *name, int32_t ranks, int32_t chunks, int32_t 
 		return false;
 	}
 	if (dtrain_pipeline_schedule_check(s, &err) != BETON_OK ||
+	    dtrain_pipeline_schedule_check_order(s, &err) != BETON_OK ||
 	    dtrain_pipeline_schedule_lower(s, &err) != BETON_OK || dtrain_pipeline_schedule_check(s, &err) != BETON_OK)
 		fail_msg("%s, %d ranks, %d chunks, %d micro-batches: %s", name, ranks, chunks, micro_batches,
 			 err.message);

@@ -120,14 +120,14 @@ static void close_model(model *m)
 	dtrain_params_destroy(&m->params);
 }
 
-/* instance NULL: the program's own. The same in all steps and micro-batches, so that the gradients of a step are
- * MICRO_BATCHES times one's. */
-static void fill_inputs(const example *e, const model *m, dtrain_instance *instance)
+/* Of a micro-batch of a stage; pipeline NULL: of the program. The same in all steps and micro-batches, so that the
+ * gradients of a step are MICRO_BATCHES times one's. */
+static void fill_inputs(const example *e, const model *m, const dtrain_pipeline *pipeline, int stage, int micro_batch)
 {
 	const dtrain_tensor tensors[] = {m->x, m->label};
 	for (int k = 0; k < 2; k++)
 		for (int64_t i = 0; i < e->rows && tensors[k] >= 0; i++) {
-			void *to = instance ? dtrain_instance_data(instance, tensors[k])
+			void *to = pipeline ? dtrain_pipeline_input(pipeline, stage, micro_batch, tensors[k])
 					    : dtrain_program_data(m->program, tensors[k]);
 			if (e->tied)
 				((int64_t *)to)[i] = (i * 3 + k) % TOKENS;
@@ -193,7 +193,7 @@ static void run_steps(struct rank *r, const example *e, model *own, dtrain_pipel
 	float *before = NULL;
 	for (int step = 0; step < e->steps; step++) {
 		for (int m = 0; m < MICRO_BATCHES; m++) {
-			fill_inputs(e, own, dtrain_pipeline_instance(pipeline, r->rank, m));
+			fill_inputs(e, own, pipeline, r->rank, m);
 			MUST(dtrain_pipeline_run(pipeline, stream, m, &err));
 		}
 		MUST(api->stream_synchronize(stream, &err));
@@ -246,7 +246,7 @@ static int rank_main(struct rank *r)
 	dtrain_pipeline_destroy(&pipeline);
 	if (!e->tied) {
 		open_whole(&whole, e, device, stream);
-		fill_inputs(e, &whole, NULL);
+		fill_inputs(e, &whole, NULL, 0, 0);
 		MUST(dtrain_program_run(whole.program, stream, 0, 1, &err));
 		expect_gradients(&own, &whole);
 		close_model(&whole);

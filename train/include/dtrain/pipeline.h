@@ -101,6 +101,12 @@ BETON_API int dtrain_pipeline_schedule_lower(dtrain_pipeline_schedule *schedule,
  * rank waits), NO_MEMORY. */
 BETON_API int dtrain_pipeline_schedule_check(const dtrain_pipeline_schedule *schedule, beton_error *err);
 
+/* Whether each stage runs the micro-batches in their order: F, the gradients of activations (B or I), and the gradients
+ * of weights (B or W). dtrain_pipeline_create requires it, because gradients are added up in that order. schedule: one
+ * that dtrain_pipeline_schedule_check accepts. Errors: INVALID_ARGUMENT (the message has rank and action), NO_MEMORY.
+ */
+BETON_API int dtrain_pipeline_schedule_check_order(const dtrain_pipeline_schedule *schedule, beton_error *err);
+
 /* Reads lists in the form of torch.distributed.pipelining: a line for each rank, with an action such as 0F1, 2B0, 1I3,
  * 1W3, 1SEND_F3 or 2RECV_F3 in each cell and commas between them. Empty cells are ignored, and PyTorch's actions of
  * sharded parameters (UNSHARD, RESHARD, REDUCE_GRAD) and of waiting; (0F1;7B0)OVERLAP_F_B is read as 0F1,7B0. The lists

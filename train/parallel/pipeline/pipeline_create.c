@@ -400,7 +400,8 @@ static int check(const dtrain_group *line, const dtrain_pipeline_schedule *sched
 		    schedule->rank_of_stage[stages[i].number] != dtrain_group_rank(line))
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: stage %d is not one of rank %d",
 				       stages[i].number, dtrain_group_rank(line));
-	return count > 0 ? BETON_OK : bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: a rank without stages");
+	return count > 0 ? dtrain_pipeline_schedule_check_order(schedule, err)
+			 : bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: a rank without stages");
 }
 
 static int open_pipeline(dtrain_pipeline *pipeline, const dtrain_pipeline_schedule *schedule, dtrain_group *line,

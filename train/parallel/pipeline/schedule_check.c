@@ -196,3 +196,43 @@ int dtrain_pipeline_schedule_check(const dtrain_pipeline_schedule *schedule, bet
 {
 	return BT_MISSING(err, schedule) ? BETON_INVALID_ARGUMENT : dtrain__schedule_verify(schedule, NULL, err);
 }
+
+/* The next micro-batch of a stage. */
+typedef struct stage_order {
+	int32_t forward, input_gradient, weight_gradient;
+} stage_order;
+
+static bool is_next(stage_order *next, const dtrain_action *action)
+{
+	const int32_t m = action->micro_batch;
+	const bool both = action->kind == DTRAIN_ACTION_BACKWARD;
+	bool in_order = true;
+	if (action->kind == DTRAIN_ACTION_FORWARD)
+		in_order = next->forward++ == m;
+	if (both || action->kind == DTRAIN_ACTION_INPUT_GRADIENT)
+		in_order = next->input_gradient++ == m;
+	if (both || action->kind == DTRAIN_ACTION_WEIGHT_GRADIENT)
+		in_order = next->weight_gradient++ == m && in_order;
+	return in_order;
+}
+
+int dtrain_pipeline_schedule_check_order(const dtrain_pipeline_schedule *schedule, beton_error *err)
+{
+	if (BT_MISSING(err, schedule))
+		return BETON_INVALID_ARGUMENT;
+	stage_order *orders = calloc((size_t)schedule->stages, sizeof(*orders));
+	if (!orders)
+		return bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
+	int status = BETON_OK;
+	for (int32_t rank = 0; rank < schedule->ranks && status == BETON_OK; rank++)
+		for (int32_t i = 0; i < schedule->lists[rank].count && status == BETON_OK; i++) {
+			const dtrain_action *action = &schedule->lists[rank].actions[i];
+			char text[DTRAIN__ACTION_TEXT];
+			if (!is_next(&orders[action->stage], action))
+				status = bt_fail(err, BETON_INVALID_ARGUMENT,
+						 "pipeline: rank %d, %s: a stage runs the micro-batches in their order",
+						 rank, dtrain__action_text(action, text));
+		}
+	free(orders);
+	return status;
+}
