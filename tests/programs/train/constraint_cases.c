@@ -124,13 +124,28 @@ static void sample(const option_row *row, char *text)
 	snprintf(text, TEXT_BYTES, "%s", value);
 }
 
+/* Sets NAME=NUMBER in a list of such parts, whose other parts stay. */
+static void set_named(char *text, const char *part, double number)
+{
+	char made[TEXT_BYTES] = "";
+	const size_t length = strlen(part);
+	for (const char *at = text; *at;) {
+		const size_t size = strcspn(at, ",");
+		if (!(strncmp(at, part, length) == 0 && at[length] == '='))
+			bt_append(made, sizeof(made), "%.*s,", (int)size, at);
+		at += size + (at[size] == ',');
+	}
+	bt_append(made, sizeof(made), "%s=%g", part, number);
+	snprintf(text, TEXT_BYTES, "%s", made);
+}
+
 /* Sets a part of several reals to a number. */
 static void set_part(const option_row *row, char *text, const char *part, double number)
 {
 	char made[TEXT_BYTES] = "";
 	const char *names = row->argument;
 	if (row->kind != OPTION_REALS) {
-		snprintf(text, TEXT_BYTES, "%s=%g", part, number);
+		set_named(text, part, number);
 		return;
 	}
 	for (int i = 0; i < row->count; i++, names += strcspn(names, ","), names += *names == ',') {
@@ -199,10 +214,18 @@ static void fix(command_line *line, const option_test *test, const char *owner)
 
 /* ---- other constraints, which are to be met ---- */
 
+/* Another named part may join a fixed list of parts. */
+static bool joins(const command_line *line, const option_test *test)
+{
+	const int index = row_of(test->option);
+	const char *part = part_of(test->option);
+	return part && run_rows[index].kind != OPTION_REALS && !strstr(line->text[index], part);
+}
+
 static bool try_hold(command_line *line, const option_test *test)
 {
 	command_line tried = *line;
-	if (line->fixed[row_of(test->option)] || !make_hold(&tried, test, NULL, 0))
+	if ((line->fixed[row_of(test->option)] && !joins(line, test)) || !make_hold(&tried, test, NULL, 0))
 		return false;
 	*line = tried;
 	return true;
