@@ -10,6 +10,11 @@ static void find_place(const dtrain_graph *graph, int64_t rows, dtrain_dropout_a
 		return;
 	out->parts = rows * line.size / graph->rows.samples;
 	out->first = rows * line.rank;
+	/* Whole samples of two chunks each. */
+	if (out->parts == 1 && out->chunks.ranks) {
+		out->parts = 0;
+		out->first *= 2;
+	}
 }
 
 dtrain_tensor dtrain_dropout(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor random, double p, int layer,

@@ -54,6 +54,7 @@ static const dtrain__op_case cases[] = {
 	PARTS(0.4, 3, 1, false, 0, 0, 2, {4, 9}),
 	PARTS(0.4, 4, 6, true, 0, 0, 2, {8, 16}),
 	PARTS(0.4, 4, 3, false, 2, 1, 2, {6, 8}),
+	PARTS(0.4, 0, 4, false, 2, 1, 3, {2, 4, 8}),
 };
 /* x, and the four numbers of random, which are not negative. */
 static const dtrain__op_range ranges[] = {{-1, 1}, {0, 1000}};
