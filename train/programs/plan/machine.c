@@ -5,8 +5,8 @@
 
 int32_t plan_line_inside(const plan_machine *machine, plan_line line)
 {
-	int32_t most = machine->host_ranks / line.stride;
-	return most < 1 ? 1 : most < line.ranks ? most : line.ranks;
+	int32_t most = (machine->host_ranks - 1) / line.stride + 1;
+	return most < line.ranks ? most : line.ranks;
 }
 
 /* A gather over n ranks that are linked alike. */

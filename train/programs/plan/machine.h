@@ -20,6 +20,7 @@ typedef struct plan_machine {
 	plan_link within, between;
 	int32_t host_ranks;
 	double memory; /* bytes of a rank; 0: no limit */
+	bool hides;    /* transfers go on beside computation; false: the same cores do both */
 } plan_machine;
 
 /* Ranks of an axis: their distance in the world is `stride`. */

@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "measured.h"
 
 void plan_mesh_text(const plan_mesh *mesh, char *text, size_t size)
 {
@@ -40,21 +41,85 @@ static int check_axes(const plan_options *options, const run_axes *axes, beton_e
 		       product, options->ranks);
 }
 
-static int open_machine(const plan_question *q, const plan_mesh_options *meshes, plan_machine *out, beton_error *err)
+/* The question's speeds with what files have in their place. */
+static int find_speeds(const plan_question *q, const plan_mesh_options *meshes, engine_speed *speed,
+		       plan_machine *machine, plan_measured_step *step, beton_error *err)
 {
-	const engine_speed *speed = &q->speed;
-	if (!engine_speed_is_known(speed, (int32_t)q->options->ranks))
+	int status = BETON_OK;
+	*speed = q->speed;
+	machine->within.latency = meshes->link_latency;
+	machine->between.latency = meshes->network_latency;
+	if (meshes->measured_step)
+		status = plan_read_step(meshes->measured_step, step, err);
+	if (meshes->measured_step && status == BETON_OK) {
+		speed->flops = step->flops;
+		speed->bandwidth = step->bandwidth;
+	}
+	machine->within.rate = speed->link;
+	machine->between.rate = speed->network;
+	if (meshes->measured_link && status == BETON_OK)
+		status = plan_read_link(meshes->measured_link, &machine->within, err);
+	if (meshes->measured_network && status == BETON_OK)
+		status = plan_read_link(meshes->measured_network, &machine->between, err);
+	speed->link = machine->within.rate;
+	speed->network = machine->between.rate;
+	return status;
+}
+
+static int open_machine(const plan_question *q, const plan_mesh_options *meshes, plan_machine *out,
+			plan_measured_step *step, beton_error *err)
+{
+	engine_speed speed;
+	*out = (plan_machine){
+		.memory = (double)q->limit, .host_ranks = q->speed.host_ranks, .hides = !q->engine.caps.host_memory};
+	int status = find_speeds(q, meshes, &speed, out, step, err);
+	if (status != BETON_OK)
+		return status;
+	if (!engine_speed_is_known(&speed, (int32_t)q->options->ranks))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--mesh needs the speeds of the machine: give --peak, --bandwidth%s%s, or a --gpu",
-			       speed->host_ranks > 1 ? " and --link" : "",
-			       (int64_t)q->options->ranks > speed->host_ranks ? " and --network" : "");
-	*out = (plan_machine){.flops = speed->flops * meshes->efficiency,
-			      .bandwidth = speed->bandwidth * meshes->efficiency,
-			      .peak = speed->flops,
-			      .within = {meshes->link_latency, speed->link},
-			      .between = {meshes->network_latency, speed->network},
-			      .host_ranks = speed->host_ranks,
-			      .memory = (double)q->limit};
+			       speed.host_ranks > 1 ? " and --link" : "",
+			       (int64_t)q->options->ranks > speed.host_ranks ? " and --network" : "");
+	const double efficiency = meshes->measured_step ? 1 : meshes->efficiency;
+	out->flops = speed.flops * efficiency;
+	out->bandwidth = speed.bandwidth;
+	out->peak = speed.flops;
+	return BETON_OK;
+}
+
+/* The efficiency of a measured step: the time that it would take at the peaks, over the time that it took. */
+static int take_efficiency(plan_costs *costs, plan_machine *machine, const plan_measured_step *step, const char *path,
+			   beton_error *err)
+{
+	const engine_example *example = &costs->question->example;
+	plan_mesh_row row = {.mesh = {.pipeline = 1,
+				      .replicate = 1,
+				      .shard = 1,
+				      .context = 1,
+				      .tensor = 1,
+				      .strategy = "ddp",
+				      .batch = step->batch,
+				      .micro_batches = 1,
+				      .schedule = "1f1b",
+				      .chunks = 1}};
+	if (example->job.task == &lm_task) {
+		const int64_t length =
+			example->lm.context_length ? example->lm.context_length : example->job.transformer->positions;
+		if (step->context_length != length)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "%s: a step with --context-length %" PRId64 ", and this plan has %" PRId64, path,
+				       step->context_length, length);
+	}
+	const double memory = machine->memory;
+	machine->memory = 0;
+	int status = plan_mesh_predict(costs, &row, err);
+	machine->memory = memory;
+	if (status != BETON_OK)
+		return status;
+	const double efficiency = row.time.total / step->seconds;
+	machine->flops *= efficiency;
+	machine->bandwidth *= efficiency;
+	plan_costs_forget(costs);
 	return BETON_OK;
 }
 
@@ -66,7 +131,7 @@ static void print_heading(const plan_question *q, const plan_costs *costs, const
 	       meshes->search.samples, dtrain_dtype_name(q->engine.dtype),
 	       q->gpu ? q->gpu->product : q->engine.api->name);
 	printf("operations reach %.4g TFLOP/s and %.4g GB/s of memory, %.3g of the peaks", m->flops / 1e12,
-	       m->bandwidth / 1e9, meshes->efficiency);
+	       m->bandwidth / 1e9, m->flops / m->peak);
 	if (m->host_ranks > 1)
 		printf("; %d ranks of a host: %.4g us, %.4g GB/s", m->host_ranks, m->within.latency * 1e6,
 		       m->within.rate / 1e9);
@@ -202,6 +267,7 @@ int plan_mesh_answer(const plan_options *options, const plan_mesh_options *meshe
 {
 	plan_question question;
 	plan_machine machine;
+	plan_measured_step step;
 	plan_costs costs = {0};
 	*fits = true;
 	int status = check_axes(options, &meshes->search.axes, err);
@@ -209,9 +275,11 @@ int plan_mesh_answer(const plan_options *options, const plan_mesh_options *meshe
 		return status;
 	status = plan_question_open(&question, options, err);
 	if (status == BETON_OK)
-		status = open_machine(&question, meshes, &machine, err);
+		status = open_machine(&question, meshes, &machine, &step, err);
 	if (status == BETON_OK)
 		status = plan_costs_open(&costs, &question, &machine, err);
+	if (status == BETON_OK && meshes->measured_step)
+		status = take_efficiency(&costs, &machine, &step, meshes->measured_step, err);
 	if (status == BETON_OK)
 		status = print_answer(&question, &costs, meshes, fits, err);
 	if (status == BETON_OK && fflush(stdout) != 0)

@@ -6,9 +6,11 @@
 
 typedef struct plan_mesh_options {
 	plan_search_options search;           /* without ranks and recompute, which plan_options has */
-	double efficiency;                    /* share of the peak and of the bandwidth that operations reach */
+	double efficiency;                    /* share of the peak that products reach */
 	double link_latency, network_latency; /* seconds */
-	int rows;                             /* of the table, at most */
+	/* Files of dtrain-bench in place of these and of plan_options.speed; NULL: none. */
+	const char *measured_step, *measured_link, *measured_network;
+	int rows; /* of the table, at most */
 	bool explain;
 } plan_mesh_options;
 

@@ -93,8 +93,9 @@ static void add_gathers(const plan_costs *costs, const plan_mesh *mesh, const pl
 	double gradients = each && mesh->micro_batches > 1
 				   ? plan_gather(costs->machine, line, stage->elements * sizeof(float))
 				   : 0;
-	double forward = above(values, out->cost.forward);
-	double backward = above(values + gradients, out->cost.input_gradient + out->cost.weight_gradient);
+	const bool hides = costs->machine->hides;
+	double forward = above(values, hides ? out->cost.forward : 0);
+	double backward = above(values + gradients, hides ? out->cost.input_gradient + out->cost.weight_gradient : 0);
 	out->gathers = forward + backward;
 	out->cost.forward += forward;
 	out->cost.input_gradient += backward;
@@ -149,7 +150,7 @@ static void add_data(const plan_costs *costs, const plan_mesh *mesh, const plan_
 	const plan_line shard = plan_mesh_shard(mesh), replicate = plan_mesh_replicate(mesh),
 			context = plan_mesh_context(mesh);
 	const double gradients = stage->elements * sizeof(float), parts = stage->layers + 1;
-	const double backward = time->cost.input_gradient + time->cost.weight_gradient;
+	const double backward = machine->hides ? time->cost.input_gradient + time->cost.weight_gradient : 0;
 	double reduced = plan_all_reduce(machine, replicate, gradients / mesh->shard) +
 			 plan_all_reduce(machine, context, gradients / mesh->shard);
 	double gathered = 0;
@@ -159,7 +160,8 @@ static void add_data(const plan_costs *costs, const plan_mesh *mesh, const plan_
 		gathered = plan_gather(machine, shard, bytes_of_values(costs, stage->elements));
 	out->data_seconds = reduced + gathered;
 	out->data_hidden = backward;
-	out->data = exposed(reduced, backward, parts) + exposed(gathered, time->cost.forward, parts);
+	out->data =
+		exposed(reduced, backward, parts) + exposed(gathered, machine->hides ? time->cost.forward : 0, parts);
 }
 
 /* Gradients of a tied embedding, which the first and the last stage have. */

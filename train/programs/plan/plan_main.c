@@ -61,9 +61,12 @@ static const char *const usage_text =
 	"      --micro-batch=N      samples of a micro-batch (default: the fastest)\n"
 	"      --strategy=NAME      ddp, zero1, zero2, zero3: meshes with this one alone\n"
 	"      --schedule=NAME      1f1b, gpipe, interleaved, naive, zb1p, zbv: pipelines with this one alone\n"
-	"      --efficiency=X       share of --peak and --bandwidth that operations reach with --mesh (default 0.5)\n"
+	"      --efficiency=X       share of --peak that products reach, with --mesh (default 0.6)\n"
 	"      --link-latency=US    of a message to a rank of the host, with --mesh (default 14)\n"
 	"      --network-latency=US of a message to another host, with --mesh (default 20)\n"
+	"      --measured-step=FILE speeds, from dtrain-bench step --profile --json of the model\n"
+	"      --measured-link=FILE, --measured-network=FILE\n"
+	"                           latency and rate, from dtrain-bench comm --op allreduce --json\n"
 	"      --rows=N             meshes of the table, at most (default 10)\n"
 	"      --explain            print each formula with its numbers, for the first mesh\n"
 	"  -d, --device=NAME        a device that is here, in place of a --gpu: cuda, cpu, ref, or auto (default "
@@ -100,6 +103,9 @@ enum {
 	EFFICIENCY,
 	LINK_LATENCY,
 	NETWORK_LATENCY,
+	MEASURED_STEP,
+	MEASURED_LINK,
+	MEASURED_NETWORK,
 	ROWS,
 	EXPLAIN,
 	OPTIONS
@@ -137,6 +143,9 @@ static const struct option long_options[] = {{"world-size", required_argument, N
 					     {"efficiency", required_argument, NULL, EFFICIENCY},
 					     {"link-latency", required_argument, NULL, LINK_LATENCY},
 					     {"network-latency", required_argument, NULL, NETWORK_LATENCY},
+					     {"measured-step", required_argument, NULL, MEASURED_STEP},
+					     {"measured-link", required_argument, NULL, MEASURED_LINK},
+					     {"measured-network", required_argument, NULL, MEASURED_NETWORK},
 					     {"rows", required_argument, NULL, ROWS},
 					     {"explain", no_argument, NULL, EXPLAIN},
 					     {"device", required_argument, NULL, 'd'},
@@ -275,6 +284,15 @@ static int parse_mesh_option(int option, plan_mesh_options *out, beton_error *er
 		return parse_latency("--link-latency", &out->link_latency, err);
 	case NETWORK_LATENCY:
 		return parse_latency("--network-latency", &out->network_latency, err);
+	case MEASURED_STEP:
+		out->measured_step = optarg;
+		return BETON_OK;
+	case MEASURED_LINK:
+		out->measured_link = optarg;
+		return BETON_OK;
+	case MEASURED_NETWORK:
+		out->measured_network = optarg;
+		return BETON_OK;
 	case ROWS:
 		status = parse_count("--rows", 1, INT32_MAX, &rows, err);
 		out->rows = status == BETON_OK ? (int)rows : 0;
@@ -355,6 +373,9 @@ static int check_question(const char *const *given, beton_error *err)
 		   {EFFICIENCY, "--efficiency", true},
 		   {LINK_LATENCY, "--link-latency", true},
 		   {NETWORK_LATENCY, "--network-latency", true},
+		   {MEASURED_STEP, "--measured-step", true},
+		   {MEASURED_LINK, "--measured-link", true},
+		   {MEASURED_NETWORK, "--measured-network", true},
 		   {ROWS, "--rows", true},
 		   {EXPLAIN, "--explain", true},
 		   {'s', "--shard", false},
@@ -419,7 +440,7 @@ int main(int argc, char **argv)
 				.ranks = 1,
 				.micro_batches = 1,
 				.prefetch_mb = -1};
-	plan_mesh_options meshes = {.efficiency = 0.5, .link_latency = 14e-6, .network_latency = 20e-6, .rows = 10};
+	plan_mesh_options meshes = {.efficiency = 0.6, .link_latency = 14e-6, .network_latency = 20e-6, .rows = 10};
 	beton_error err = {0};
 	bool fits = true;
 	const char *given[OPTIONS] = {NULL};

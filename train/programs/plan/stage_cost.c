@@ -393,10 +393,16 @@ int plan_costs_open(plan_costs *out, const plan_question *question, const plan_m
 	return BETON_OK;
 }
 
-void plan_costs_close(plan_costs *costs)
+void plan_costs_forget(plan_costs *costs)
 {
 	for (int i = 0; i < costs->count; i++)
 		free(costs->known[i].message);
+	costs->count = 0;
+}
+
+void plan_costs_close(plan_costs *costs)
+{
+	plan_costs_forget(costs);
 	free(costs->known);
 	free(costs->block_costs);
 	*costs = (plan_costs){0};

@@ -50,6 +50,8 @@ typedef struct plan_costs {
 /* question and machine must outlive it. Close it even on failure. */
 int plan_costs_open(plan_costs *out, const plan_question *question, const plan_machine *machine, beton_error *err);
 void plan_costs_close(plan_costs *costs);
+/* After the machine's speeds have changed. */
+void plan_costs_forget(plan_costs *costs);
 
 /* The costs of all stages, [stages]. INVALID_ARGUMENT and UNSUPPORTED: the model cannot be divided like that; the
  * message says why. */
