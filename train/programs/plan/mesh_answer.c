@@ -149,6 +149,8 @@ static void print_row(int number, const plan_mesh_row *row)
 	if (mesh->pipeline > 1)
 		snprintf(schedule, sizeof(schedule), mesh->chunks > 1 ? "%s x%d" : "%s", mesh->schedule, mesh->chunks);
 	snprintf(batches, sizeof(batches), "%" PRId64 " x %d", mesh->batch, mesh->micro_batches);
+	if (mesh->sequence)
+		bt_append(axes, sizeof(axes), " sequence");
 	printf("%3d%c %-42s %-8s %10s  %-14s %-9s %10.1f %10.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.2f %6.1f\n",
 	       number, plan_mesh_runs(mesh) ? ' ' : '~', axes, mesh->strategy, batches, schedule,
 	       engine_recompute_name(mesh->recompute), t->total * 1e3, t->compute * 1e3, t->tensor * 1e3,
@@ -159,7 +161,8 @@ static void print_row(int number, const plan_mesh_row *row)
 static bool is_alike(const plan_mesh *a, const plan_mesh *b)
 {
 	return a->pipeline == b->pipeline && a->replicate == b->replicate && a->shard == b->shard &&
-	       a->context == b->context && a->tensor == b->tensor && strcmp(a->strategy, b->strategy) == 0;
+	       a->context == b->context && a->tensor == b->tensor && a->sequence == b->sequence &&
+	       strcmp(a->strategy, b->strategy) == 0;
 }
 
 /* Whether a faster row has the same axes and strategy. */
@@ -220,6 +223,8 @@ static void print_command(const plan_question *q, const plan_mesh *mesh)
 	       axes, mesh->strategy);
 	if (mesh->shard > 1 && mesh->replicate > 1)
 		printf(" --shard %d", mesh->shard);
+	if (mesh->sequence)
+		printf(" --sequence-parallel");
 	printf(" --batch-size %" PRId64 " --accumulate %d", mesh->batch, mesh->micro_batches);
 	if (mesh->pipeline > 1)
 		printf(" --pipeline-schedule %s", mesh->schedule);

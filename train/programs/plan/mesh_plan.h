@@ -8,6 +8,7 @@
 
 typedef struct plan_mesh {
 	int32_t pipeline, replicate, shard, context, tensor;
+	bool sequence;        /* the axis tensor divides the rows between layers, too */
 	const char *strategy; /* "ddp", "zero1", "zero2" or "zero3"; zero3 with copies is hsdp */
 	int64_t batch;        /* samples of a micro-batch */
 	int32_t micro_batches;

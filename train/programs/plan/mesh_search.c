@@ -231,7 +231,8 @@ static int try_strategies(search *s, plan_mesh *mesh, int32_t data_ranks, beton_
 static int try_axes(search *s, plan_mesh *mesh, beton_error *err)
 {
 	const int32_t model = mesh->pipeline * mesh->context * mesh->tensor, data_ranks = s->options->ranks / model;
-	const plan_cost_key key = {.tensor = mesh->tensor, .context = mesh->context, .batch = 1};
+	const plan_cost_key key = {
+		.tensor = mesh->tensor, .context = mesh->context, .batch = 1, .sequence = mesh->sequence};
 	plan_cost stages[DTRAIN_MAX_STAGES];
 	beton_error fault = {0};
 	char reason[256];
@@ -244,6 +245,14 @@ static int try_axes(search *s, plan_mesh *mesh, beton_error *err)
 		return refuse(s->found, reason, NULL, err);
 	}
 	return try_strategies(s, mesh, data_ranks, err);
+}
+
+/* With and without rows that the axis tensor divides. */
+static int try_sequences(search *s, plan_mesh *mesh, beton_error *err)
+{
+	int status = try_axes(s, mesh, err);
+	mesh->sequence = true;
+	return status == BETON_OK && mesh->tensor > 1 ? try_axes(s, mesh, err) : status;
 }
 
 /* Chunks of a text that are attended to by equally many tokens are two for each rank. Shorter texts of a rank are tried
@@ -281,7 +290,7 @@ int plan_search(plan_costs *costs, const plan_search_options *options, plan_foun
 				    divides_text(costs, c, axes[DTRAIN_AXIS_CONTEXT] > 0) &&
 				    is_asked(axes[DTRAIN_AXIS_PIPELINE], p) && is_asked(axes[DTRAIN_AXIS_CONTEXT], c) &&
 				    is_asked(axes[DTRAIN_AXIS_TENSOR], t))
-					status = try_axes(&s, &mesh, err);
+					status = try_sequences(&s, &mesh, err);
 			}
 	qsort(out->rows, (size_t)out->count, sizeof(*out->rows), compare);
 	return status;

@@ -193,6 +193,7 @@ static plan_cost_key key_of(const plan_mesh *mesh)
 					 : is(mesh, "zero2") ? PLAN_FAMILY_ZERO2
 					 : is(mesh, "zero3") ? PLAN_FAMILY_ZERO3
 							     : PLAN_FAMILY_WHOLE,
+			       .sequence = mesh->sequence,
 			       .splits_backward = mesh->pipeline > 1 && plan_mesh_splits_backward(mesh->schedule)};
 }
 

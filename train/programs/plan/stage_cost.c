@@ -76,6 +76,7 @@ static void make_variant(const plan_costs *costs, const plan_cost_key *key, int3
 		job->options = &out->lm;
 	}
 	job->tensor = key->tensor;
+	job->sequence_parallel = key->sequence;
 	job->batch_size = key->batch;
 	job->micro_batches = 2;
 	job->schedule = key->splits_backward ? "zb1p" : "1f1b";
@@ -154,6 +155,7 @@ static int measure(const plan_costs *costs, const plan_cost_key *key, int32_t la
 	dtrain_sync_options options = engine_layout_options(engine, &layout);
 	options.overlap = true;
 	options.accumulates = true;
+	options.sequence_parallel = key->sequence;
 	if (status == BETON_OK) {
 		status = engine_planned_open(engine, &options, &planned, err);
 		if (status == BETON_OK)
@@ -209,7 +211,8 @@ static int learn(const plan_costs *costs, plan_known *known, beton_error *err)
 static bool is_key(const plan_cost_key *a, const plan_cost_key *b)
 {
 	return a->tensor == b->tensor && a->context == b->context && a->batch == b->batch &&
-	       a->recompute == b->recompute && a->family == b->family && a->splits_backward == b->splits_backward;
+	       a->recompute == b->recompute && a->family == b->family && a->sequence == b->sequence &&
+	       a->splits_backward == b->splits_backward;
 }
 
 /* Finds or measures costs. */

@@ -33,6 +33,7 @@ typedef struct plan_cost_key {
 	int64_t batch;
 	int recompute; /* engine_recompute_name's index */
 	plan_family family;
+	bool sequence;        /* the axis tensor divides the rows between layers, too */
 	bool splits_backward; /* the schedule computes the gradients of weights apart */
 } plan_cost_key;
 
