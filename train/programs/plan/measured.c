@@ -79,8 +79,8 @@ static int find_ends(const char *path, const json_t *root, double bytes[2], doub
 	return count > 1 && bytes[1] > bytes[0] && seconds[1] > seconds[0]
 		       ? BETON_OK
 		       : bt_fail(err, BETON_FORMAT,
-				 "%s: has no two all-reduces, of which the larger one takes longer: use dtrain-bench "
-				 "comm --op allreduce --json",
+				 "%s: needs a small and a large all-reduce that takes longer: dtrain-bench comm --op "
+				 "allreduce --json",
 				 path);
 }
 

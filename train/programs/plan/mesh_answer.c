@@ -151,7 +151,7 @@ static void print_row(int number, const plan_mesh_row *row)
 	snprintf(batches, sizeof(batches), "%" PRId64 " x %d", mesh->batch, mesh->micro_batches);
 	if (mesh->sequence)
 		bt_append(axes, sizeof(axes), " sequence");
-	printf("%3d%c %-42s %-8s %10s  %-14s %-9s %10.1f %10.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.2f %6.1f\n",
+	printf("%3d%c %-42s %-8s %10s  %-14s %-9s %10.1f %10.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.3f %6.1f\n",
 	       number, plan_mesh_runs(mesh) ? ' ' : '~', axes, mesh->strategy, batches, schedule,
 	       engine_recompute_name(mesh->recompute), t->total * 1e3, t->compute * 1e3, t->tensor * 1e3,
 	       t->context * 1e3, t->gathers * 1e3, t->pipeline * 1e3, t->data * 1e3, t->update * 1e3,

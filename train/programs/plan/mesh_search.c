@@ -236,7 +236,10 @@ static int try_axes(search *s, plan_mesh *mesh, beton_error *err)
 	plan_cost stages[DTRAIN_MAX_STAGES];
 	beton_error fault = {0};
 	char reason[256];
-	int status = plan_costs_of(s->costs, &key, mesh->pipeline, stages, &fault);
+	/* A model that the axis tensor does not divide has no stages, either. */
+	int status = plan_costs_of(s->costs, &key, 1, stages, &fault);
+	if (status == BETON_OK)
+		status = plan_costs_of(s->costs, &key, mesh->pipeline, stages, &fault);
 	if (status != BETON_OK)
 		return refuse_fault(s->found, status, &fault, err);
 	if (s->options->samples % data_ranks != 0) {
