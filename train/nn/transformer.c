@@ -234,29 +234,12 @@ dtrain_tensor dtrain_transformer_build(dtrain_graph *graph, const dtrain_transfo
 	return hidden;
 }
 
-/* Hidden states as [b * t, width]; negative after a failure. */
-static dtrain_tensor rows_of(dtrain_graph *graph, const dtrain_transformer_outputs *outputs)
-{
-	const dtrain_shape *shape = dtrain_graph_shape(graph, outputs->hidden);
-	if (!shape)
-		return -1;
-	int64_t width = shape->dim[shape->ndim - 1];
-	dtrain_shape rows = dtrain_shape_of(2, (int64_t[]){dtrain_shape_count(shape) / width, width});
-	return dtrain_reshape(graph, outputs->hidden, &rows);
-}
-
 dtrain_tensor dtrain_transformer_logits(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,
 					dtrain_tensor rows)
 {
 	if (DTRAIN__MISSING(graph, outputs))
 		return -1;
-	if (dtrain__vocabulary_is_divided(graph, outputs->head))
-		return dtrain__graph_fail(graph, BETON_UNSUPPORTED,
-					  "transformer: logits where ranks have parts of the vocabulary");
-	dtrain_tensor x = rows_of(graph, outputs);
-	if (rows >= 0)
-		x = dtrain_embedding(graph, x, rows);
-	return dtrain_linear_of(graph, x, outputs->head, outputs->head_bias, false);
+	return dtrain__vocabulary_logits(graph, outputs->hidden, rows, outputs->head, outputs->head_bias);
 }
 
 dtrain_tensor dtrain_transformer_losses(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,

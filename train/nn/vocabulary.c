@@ -61,6 +61,38 @@ dtrain_tensor dtrain__vocabulary_rows(dtrain_graph *graph, dtrain_tensor x)
 	return dtrain__rows_divided(graph) ? dtrain__rows_sum(graph, x) : x;
 }
 
+/* All rows [n, width] on every rank, of x [..., width], before a divided layer. */
+static dtrain_tensor join_rows(dtrain_graph *graph, dtrain_tensor x)
+{
+	const dtrain_shape *known = dtrain_graph_shape(graph, x);
+	if (!known)
+		return -1;
+	int64_t columns = known->dim[known->ndim - 1];
+	const dtrain_shape rows = dtrain_shape_of(2, (int64_t[]){dtrain_shape_count(known) / columns, columns});
+	x = dtrain_reshape(graph, x, &rows);
+	return graph->training && graph->params->divides_rows
+		       ? dtrain__graph_gather(graph, x, 1u << DTRAIN_AXIS_TENSOR, true)
+		       : dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR);
+}
+
+dtrain_tensor dtrain__vocabulary_logits(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor rows, dtrain_tensor w,
+					dtrain_tensor b)
+{
+	const dtrain_param *part = part_of(graph, w);
+	x = join_rows(graph, x);
+	if (rows >= 0)
+		x = dtrain_embedding(graph, x, rows);
+	dtrain_tensor logits = dtrain_linear_of(graph, x, w, b, false);
+	const dtrain_shape *known = dtrain_graph_shape(graph, logits);
+	if (!known || !part)
+		return logits;
+	const dtrain_op_attrs attrs = {.slice = {.dim = 1, .begin = part->first, .places = 1}};
+	const dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){known->dim[0], part->global_shape.dim[0]});
+	/* One rank has a column, and the others zeros. A gather would need parts of one size. */
+	return dtrain_reduce_from_axis(graph, dtrain__graph_op(graph, DTRAIN_OP_SLICE_BWD, &attrs, &shape, 1, &logits),
+				       DTRAIN_AXIS_TENSOR);
+}
+
 /* All ranks' numbers of each row: [ranks, 3, rows]. */
 static dtrain_tensor numbers_of(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 				const dtrain_loss_attrs *attrs)
@@ -84,11 +116,10 @@ dtrain_tensor dtrain__vocabulary_losses(dtrain_graph *graph, dtrain_tensor x, dt
 					dtrain_tensor label, const dtrain_loss_options *given)
 {
 	const dtrain_param *part = part_of(graph, w);
-	const dtrain__tensor *source = dtrain__graph_operand(graph, "cross entropy", x);
 	dtrain_loss_options options;
 	beton_error fault;
 	dtrain_loss_options_init(&options);
-	if (!part || !source)
+	if (!part || !dtrain__graph_operand(graph, "cross entropy", x))
 		return -1;
 	if (bt_sized_take(&options, given, "options", &fault) != BETON_OK)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "cross entropy: %s", fault.message);
@@ -97,14 +128,11 @@ dtrain_tensor dtrain__vocabulary_losses(dtrain_graph *graph, dtrain_tensor x, dt
 					 .first = part->first,
 					 .classes = part->global_shape.dim[0],
 					 .rank = dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).rank};
-	bool shared = graph->training && graph->params->divides_rows;
-	int64_t columns = source->shape.dim[source->shape.ndim - 1];
-	int64_t count = dtrain_shape_count(&source->shape) / columns;
-	dtrain_shape rows = dtrain_shape_of(2, (int64_t[]){count, columns});
-	x = dtrain_reshape(graph, x, &rows);
-	x = shared ? dtrain__graph_gather(graph, x, 1u << DTRAIN_AXIS_TENSOR, true)
-		   : dtrain_copy_to_axis(graph, x, DTRAIN_AXIS_TENSOR);
-	count *= shared ? dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).size : 1;
+	x = join_rows(graph, x);
+	const dtrain_shape *joined = dtrain_graph_shape(graph, x);
+	if (!joined)
+		return -1;
+	int64_t count = joined->dim[0];
 	dtrain_shape each = dtrain_shape_of(1, &count);
 	label = dtrain_reshape(graph, label, &each);
 	dtrain_tensor numbers = numbers_of(graph, dtrain_linear_of(graph, x, w, b, false), label, &attrs);

@@ -18,6 +18,10 @@ bool dtrain__vocabulary_is_divided(dtrain_graph *graph, dtrain_tensor table);
  * others may be added. The second function makes such a sum of terms the rank's rows. */
 dtrain_tensor dtrain__vocabulary_embedding(dtrain_graph *graph, dtrain_tensor table, dtrain_tensor index);
 dtrain_tensor dtrain__vocabulary_rows(dtrain_graph *graph, dtrain_tensor x);
+/* The logits [n, vocabulary] of the rows i64 [n] (negative: of all), the same on all ranks. x [..., width] has all
+ * rows, or where rows are divided this rank's. */
+dtrain_tensor dtrain__vocabulary_logits(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor rows, dtrain_tensor w,
+					dtrain_tensor b);
 /* dtrain_linear_cross_entropy of a divided weight. x has all rows, or where rows are divided this rank's: the same
  * losses on all ranks, which exchange three numbers of each row. A rank has the logits of its part of the vocabulary,
  * for all rows at once. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks divide the vocabulary: losses and gradients equal one rank's, for any number of ranks, with label smoothing and
- * ignored labels.
+ * ignored labels, and so do those of the logits of the whole vocabulary, which all ranks have.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -77,8 +77,19 @@ static void fill(const example *e, int64_t *tokens, int64_t *label)
 	}
 }
 
-/* mesh: NULL for this rank alone. */
-static void run(const example *e, dtrain_device *device, dtrain_stream *stream, const dtrain_mesh *mesh, network *n)
+static dtrain_tensor losses_of(dtrain_graph *graph, const dtrain_transformer_outputs *outputs, dtrain_tensor label,
+			       const dtrain_loss_options *options, bool of_logits)
+{
+	const dtrain_shape rows = dtrain_shape_of(1, (int64_t[]){TOKENS});
+	if (!of_logits)
+		return dtrain_transformer_losses(graph, outputs, label, options);
+	return dtrain_softmax_cross_entropy_with(graph, dtrain_transformer_logits(graph, outputs, -1),
+						 dtrain_reshape(graph, label, &rows), options);
+}
+
+/* mesh: NULL for this rank alone. of_logits: the losses are those of all logits. */
+static void run(const example *e, dtrain_device *device, dtrain_stream *stream, const dtrain_mesh *mesh, bool of_logits,
+		network *n)
 {
 	const dtrain_transformer model = model_of(e);
 	const dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){1, TOKENS});
@@ -98,7 +109,7 @@ static void run(const example *e, dtrain_device *device, dtrain_stream *stream, 
 	inputs.tokens = dtrain_graph_input(graph, "tokens", DTRAIN_I64, &shape);
 	dtrain_tensor tokens = inputs.tokens, label = dtrain_graph_input(graph, "label", DTRAIN_I64, &shape);
 	dtrain_transformer_build(graph, &model, &inputs, &outputs);
-	n->losses = dtrain_transformer_losses(graph, &outputs, label, &options);
+	n->losses = losses_of(graph, &outputs, label, &options, of_logits);
 	dtrain_graph_keep(graph, n->losses);
 	dtrain_graph_backward(graph, dtrain_mean_loss(graph, n->losses));
 	if (mesh)
@@ -176,11 +187,11 @@ static int rank_main(struct rank *r)
 	const dtrain_device_api *api = dtrain_device_get_api(device);
 	MUST(api->stream_create(device, &stream, &err));
 	MUST(dtrain_mesh_create(r->group, &axis, 1, &mesh, &err));
-	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
-		const example *e = &examples[i];
+	for (size_t i = 0; i < 2 * sizeof(examples) / sizeof(examples[0]); i++) {
+		const example *e = &examples[i / 2];
 		network got, right;
-		run(e, device, stream, mesh, &got);
-		run(e, device, stream, NULL, &right);
+		run(e, device, stream, mesh, i % 2, &got);
+		run(e, device, stream, NULL, false, &right);
 		for (int k = 0; k < TOKENS; k++)
 			REQUIRE(fabsf(got.loss[k] - right.loss[k]) <= 2e-6f * fmaxf(1, right.loss[k]));
 		expect_same_bits(r->group, got.loss);

@@ -18,6 +18,20 @@ void dtrain__slice_gradient(dtrain_graph *graph, const dtrain__node *node)
 	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_SLICE_BWD, &attrs, count, grads);
 }
 
+/* Each part's is the part at its place. */
+void dtrain__slice_bwd_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor d_x = dtrain_graph_grad(graph, node->outputs[0]);
+	dtrain_op_attrs attrs = {.slice = {.dim = node->attrs.slice.dim}};
+	for (int i = 0, place = 0; i < node->num_inputs; i++, place++) {
+		while (!(node->attrs.slice.places >> place & 1))
+			place++;
+		const int64_t size = dtrain_graph_shape(graph, node->inputs[i])->dim[attrs.slice.dim];
+		attrs.slice.begin = node->attrs.slice.begin + place * size;
+		dtrain__append_grad(graph, node->inputs[i], DTRAIN_OP_SLICE, &attrs, 1, &d_x);
+	}
+}
+
 void dtrain__permute_gradient(dtrain_graph *graph, const dtrain__node *node)
 {
 	dtrain_op_attrs back = {.permute = {.order = {0}}};
