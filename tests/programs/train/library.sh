@@ -24,10 +24,11 @@ fail() {
 	exit 1
 }
 
-# rank_processes: the folders in /proc of the program's processes in this folder (other tests run beside this one, elsewhere).
+# rank_processes: the folders in /proc of the processes of $ranks_of, or else of the trainer, in this folder (other tests run beside this
+# one, elsewhere).
 rank_processes() {
 	for process in $(find /proc/[0-9]*/cwd -maxdepth 0 -lname "$folder" -printf '%h\n' 2>/dev/null); do
-		[ "$(readlink "$process/exe")" != "$dtrain" ] || echo "$process"
+		[ "$(readlink "$process/exe")" != "${ranks_of-$dtrain}" ] || echo "$process"
 	done
 }
 

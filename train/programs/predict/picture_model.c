@@ -16,6 +16,8 @@
 struct prediction {
 	vision_options vision;
 	const predict_options *options;
+	rank_team *team;
+	predict_share *share;
 	predict_rows *rows;
 	engine_task task; /* the task vision, whose results go to the rows */
 	engine_model model;
@@ -120,18 +122,19 @@ static int add_rows(const engine_rank *engine, const beton_batch *batch, void *c
 	int status = room ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the results");
 	(void)classes;
 	sums[ENGINE_WEIGHT] += batch->count;
+	if (status == BETON_OK)
+		status = predict_share_begin(self->share, batch->sample_ids[0], err);
 	for (uint32_t i = 0; i < batch->count && status == BETON_OK; i++)
 		status = predict_rows_add(self->rows, batch->sample_ids[i], vision_logits(engine, results, i, room),
 					  err);
 	free(room);
-	return status;
+	return status == BETON_OK ? predict_share_end(self->share, batch->sample_ids[0], err) : status;
 }
 
 static int open_engine(struct prediction *self, const run_source *weights, beton_error *err)
 {
 	const predict_options *options = self->options;
 	dtrain_device_options device_options = {.struct_size = sizeof(device_options),
-						.index = options->device.index < 0 ? 0 : options->device.index,
 						.threads = (int32_t)options->threads,
 						.tf32 = options->precision == ENGINE_PRECISION_TF32};
 	engine_job job = {.task = &self->task,
@@ -149,9 +152,12 @@ static int open_engine(struct prediction *self, const run_source *weights, beton
 	dtrain_sync_options_init(&sync);
 	int status = engine_check_model(&job, err);
 	if (status == BETON_OK)
-		status = dtrain_device_open(options->device.name, &device_options, &device, err);
+		status = run_open_device(&options->device, &self->team->env, options->share_device, &device_options,
+					 &device, err);
 	if (status == BETON_OK)
 		status = engine_open(&self->engine, &job, &self->data, device, options->precision, NULL, &sync, err);
+	if (rank_team_shares(self->team))
+		self->engine.caller = (engine_caller){.context = self->team, .stop_requested = rank_team_is_asked};
 	if (status == BETON_OK)
 		status = run_init_apply(weights, self->engine.params, self->engine.params, self->engine.stream, true,
 					&init, err);
@@ -167,6 +173,12 @@ static int open_file(const void *context, beton_loader_options *loader, beton_lo
 	return beton_loader_open(out, data->path, loader, err);
 }
 
+static uint64_t sample_at(void *context, uint64_t epoch, uint64_t position)
+{
+	(void)epoch;
+	return predict_share_sample(context, position);
+}
+
 static int open_loader(struct prediction *self, predict_data *data, beton_error *err)
 {
 	const engine_files files = {.open = open_file, .context = data};
@@ -177,13 +189,15 @@ static int open_loader(struct prediction *self, predict_data *data, beton_error 
 	loader.batch_size = (uint32_t)self->options->batch_size;
 	loader.num_threads = (uint32_t)self->options->threads;
 	loader.last = BETON_LAST_SHORT;
-	loader.order = BETON_ORDER_SEQUENTIAL;
+	if (rank_team_shares(self->team)) {
+		loader.order = BETON_ORDER_CALLBACK;
+		loader.order_callback = sample_at;
+		loader.order_context = self->share;
+		loader.num_draws = self->data.val.samples;
+	}
 	if (self->options->skip)
 		loader.on_error = BETON_ON_ERROR_SKIP;
-	int status = self->task.open_loader(&self->engine, false, &loader, &files, &self->loader, err);
-	if (status == BETON_OK)
-		predict_data_remove(data);
-	return status;
+	return self->task.open_loader(&self->engine, false, &loader, &files, &self->loader, err);
 }
 
 static int open_all(struct prediction *self, const run_source *weights, predict_data *data, beton_error *err)
@@ -196,12 +210,15 @@ static int open_all(struct prediction *self, const run_source *weights, predict_
 	self->data.classes = self->vision.classes;
 	/* Whatever they are: nothing is measured, and the network has no labels. */
 	self->data.outputs = &vision_outputs[VISION_CLASSES];
-	self->data.val.samples = data->samples;
-	if (status == BETON_OK && self->data.val.samples == 0)
+	self->data.val.samples = predict_share_samples(self->share, data->samples);
+	if (status == BETON_OK && data->samples == 0)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", self->options->data);
-	if (status == BETON_OK)
+	/* There may be fewer batches than ranks. */
+	if (status == BETON_OK && self->data.val.samples)
 		status = open_engine(self, weights, err);
-	return status == BETON_OK ? open_loader(self, data, err) : status;
+	if (status == BETON_OK && self->data.val.samples)
+		status = open_loader(self, data, err);
+	return status == BETON_OK ? predict_data_release(data, self->team, err) : status;
 }
 
 /* The names of the weights' classes, else the data's names if it has as many classes. */
@@ -218,14 +235,39 @@ static int find_names(const run_source *weights, const predict_data *data, int64
 	return status;
 }
 
-int predict_run(const predict_options *options, const run_source *weights, predict_data *data, predict_rows *rows,
-		beton_error *err)
+/* Computes this rank's rows. All of its pictures may be bad, if others are not. */
+static int compute(struct prediction *self, int64_t *count, int64_t *bad, beton_error *err)
 {
-	struct prediction self = {.options = options, .rows = rows};
 	engine_evaluation evaluation = {0};
-	json_t *names = NULL;
 	bool interrupted = false;
-	int status = open_all(&self, weights, data, err);
+	int status = BETON_OK;
+	if (self->data.val.samples)
+		status = engine_evaluate(&self->engine, self->loader, 0, NULL, &evaluation, &interrupted, err);
+	*count = evaluation.count;
+	*bad = evaluation.bad;
+	engine_evaluation_clear(&evaluation);
+	bool all_bad = status == BETON_SAMPLE_CORRUPT && *count == 0 && *bad > 0;
+	beton_error none = *err;
+	if (status == BETON_OK || (all_bad && rank_team_shares(self->team)))
+		status = predict_share_finish(self->share, interrupted, count, bad, err);
+	if (status == BETON_OK && all_bad && *count == 0) {
+		*err = none;
+		status = BETON_SAMPLE_CORRUPT;
+	}
+	return status;
+}
+
+int predict_run(const predict_options *options, const run_source *weights, predict_data *data, rank_team *team,
+		predict_rows *rows, beton_error *err)
+{
+	predict_share share;
+	struct prediction self = {.options = options, .team = team, .share = &share, .rows = rows};
+	json_t *names = NULL;
+	int64_t count = 0, bad = 0;
+	bool first = !rank_team_shares(team) || team->env.rank == 0;
+	int status = predict_share_open(&share, team, rows, options->batch_size, err);
+	if (status == BETON_OK)
+		status = open_all(&self, weights, data, err);
 	if (status == BETON_OK)
 		status = find_names(weights, data, self.data.classes, &names, err);
 	rows->names = names;
@@ -245,11 +287,15 @@ int predict_run(const predict_options *options, const run_source *weights, predi
 	if (status == BETON_OK)
 		status = predict_rows_begin(rows, err);
 	if (status == BETON_OK)
-		status = engine_evaluate(&self.engine, self.loader, 0, NULL, &evaluation, &interrupted, err);
-	if (status == BETON_OK && evaluation.bad)
-		fprintf(stderr, "dtrain-predict: left out %" PRId64 " bad picture%s of %s\n", evaluation.bad,
-			bt_plural((uint64_t)evaluation.bad), options->data);
-	engine_evaluation_clear(&evaluation);
+		status = compute(&self, &count, &bad, err);
+	if (status == BETON_OK && bad && first)
+		fprintf(stderr, "dtrain-predict: left out %" PRId64 " bad picture%s of %s\n", bad,
+			bt_plural((uint64_t)bad), options->data);
+	if (status != BETON_OK) {
+		rank_team_fail(team, err);
+		rank_team_leave(team);
+	}
+	predict_share_close(&share);
 	beton_loader_close(&self.loader);
 	engine_close(&self.engine);
 	engine_model_free(&self.model);

@@ -191,6 +191,17 @@ static int make_file(const char *given, bool folder, bool skip, predict_data *ou
 	return status;
 }
 
+static void remove_folder(predict_data *data)
+{
+	if (!data->folder)
+		return;
+	if (data->path)
+		unlink(data->path);
+	rmdir(data->folder);
+	free(data->folder);
+	data->folder = NULL;
+}
+
 static int open_pictures(const char *given, bool folder, bool skip, predict_data *out, beton_error *err)
 {
 	sigset_t blocked, before;
@@ -204,7 +215,7 @@ static int open_pictures(const char *given, bool folder, bool skip, predict_data
 	if (status != BETON_OK ||
 	    (sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
 					   sigismember(&pending, SIGHUP) == 1)))
-		predict_data_remove(out);
+		remove_folder(out);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return status;
 }
@@ -254,13 +265,36 @@ int predict_data_names(const predict_data *data, json_t **out, beton_error *err)
 	return failed ? bt_fail(err, BETON_NO_MEMORY, "out of memory for the names of classes") : BETON_OK;
 }
 
-int predict_data_open(const char *given, bool skip, predict_data *out, beton_error *err)
+/* Gives all ranks the text of rank 0. */
+static int share_text(const rank_team *team, char **text, beton_error *err)
+{
+	uint64_t size = *text ? strlen(*text) + 1 : 0;
+	int status = rank_team_broadcast(team, &size, sizeof(size), 0, err);
+	if (status == BETON_OK && !*text)
+		*text = calloc(1, size);
+	if (status == BETON_OK && !*text)
+		status = bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	return status == BETON_OK ? rank_team_broadcast(team, *text, size, 0, err) : status;
+}
+
+/* Rank 0 makes the file. */
+static int open_shared_pictures(const char *given, bool folder, bool skip, const rank_team *team, predict_data *out,
+				beton_error *err)
+{
+	bool makes = !rank_team_shares(team) || team->env.rank == 0;
+	int status = makes ? open_pictures(given, folder, skip, out, err) : BETON_OK;
+	if (status == BETON_OK)
+		status = share_text(team, &out->path, err);
+	return status == BETON_OK ? share_text(team, &out->prefix, err) : status;
+}
+
+int predict_data_open(const char *given, bool skip, const rank_team *team, predict_data *out, beton_error *err)
 {
 	struct stat info;
 	*out = (predict_data){0};
 	int status = stat(given, &info) == 0 ? BETON_OK : bt_fail_errno(err, errno, "%s", given);
 	if (status == BETON_OK && (S_ISDIR(info.st_mode) || predict_is_picture(given)))
-		status = open_pictures(given, S_ISDIR(info.st_mode), skip, out, err);
+		status = open_shared_pictures(given, S_ISDIR(info.st_mode), skip, team, out, err);
 	else if (status == BETON_OK && !((out->path = strdup(given)) && (out->prefix = strdup(""))))
 		status = bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	if (status == BETON_OK)
@@ -270,22 +304,18 @@ int predict_data_open(const char *given, bool skip, predict_data *out, beton_err
 	return status;
 }
 
-void predict_data_remove(predict_data *data)
+int predict_data_release(predict_data *data, const rank_team *team, beton_error *err)
 {
-	if (!data->folder)
-		return;
-	if (data->path)
-		unlink(data->path);
-	rmdir(data->folder);
-	free(data->folder);
-	data->folder = NULL;
+	int status = rank_team_wait(team, err);
+	remove_folder(data);
+	return status;
 }
 
 void predict_data_close(predict_data *data)
 {
 	beton_reader_close(&data->reader);
 	bt_shard_inputs_free(&data->files);
-	predict_data_remove(data);
+	remove_folder(data);
 	free(data->path);
 	free(data->prefix);
 	*data = (predict_data){0};

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/pretrained/weight_source.h"
 #include "engine/tasks/vision/vision.h"
+#include "launch/rank_team.h"
 #include "options/device_choice.h"
 #include "shards/shards.h"
 
@@ -32,6 +33,8 @@ typedef struct predict_options {
 	uint64_t batch_size, threads;
 	engine_precision precision;
 	run_device_choice device;
+	bool share_device;   /* ranks may use one GPU */
+	uint64_t world_size; /* 0: not given */
 } predict_options;
 
 /* ---- pictures.c: pictures as a data set ---- */
@@ -48,16 +51,16 @@ typedef struct predict_data {
 } predict_data;
 
 /* Opens a .beton file or a set of such files, or makes a file of a picture or of all pictures in and below a folder,
- * with the program beton-write. Errors: as beton_set_open and bt_shard_input_open; NOT_FOUND (no picture, no
- * beton-write); IO (beton-write failed, and has said why). */
-int predict_data_open(const char *given, bool skip, predict_data *out, beton_error *err);
+ * with the program beton-write: rank 0 for all ranks. Errors: as beton_set_open and bt_shard_input_open; NOT_FOUND (no
+ * picture, no beton-write); IO (beton-write failed, and has said why). */
+int predict_data_open(const char *given, bool skip, const rank_team *team, predict_data *out, beton_error *err);
 /* Opens the file with the sample as data->reader. *index: the number of the sample in that file. Errors: as
  * bt_shard_input_open. */
 int predict_data_seek(predict_data *data, uint64_t sample, uint64_t *index, beton_error *err);
 /* *out: an array with the names of the classes, NULL if there are none. Errors: as vision_class_names_load. */
 int predict_data_names(const predict_data *data, json_t **out, beton_error *err);
-/* Removes the temporary files; who has opened them can go on reading. */
-void predict_data_remove(predict_data *data);
+/* Removes the temporary files when all ranks have opened them, and can go on reading. Errors: of the group. */
+int predict_data_release(predict_data *data, const rank_team *team, beton_error *err);
 /* A zeroed struct is allowed. */
 void predict_data_close(predict_data *data);
 /* By the ending of its name. */
@@ -123,10 +126,42 @@ int predict_rows_add(predict_rows *rows, uint64_t sample, const float *logits, b
 /* A zeroed struct is allowed. */
 void predict_rows_free(predict_rows *rows);
 
-/* ---- model.c: the model ---- */
+/* ---- share.c: the rows of several ranks ---- */
 
-/* Computes the rows of all pictures. facts: what the weights say of their model. */
-int predict_run(const predict_options *options, const run_source *weights, predict_data *data, predict_rows *rows,
-		beton_error *err);
+/* Batches go to the ranks in turn, and their rows to rank 0, which writes them in the order of the batches. Rank 0 is
+ * not further ahead than its own batches; another rank is some batches ahead of rank 0. */
+typedef struct predict_share {
+	const rank_team *team;
+	predict_rows *rows;
+	uint64_t batch_size;
+	struct predict_letter *letters; /* rank 0: the next one of each rank; else those on their way */
+	int next;                       /* letter to use */
+	char *text;                     /* of the batch that is being written, by other ranks than 0 */
+	size_t size;
+	int64_t count, bad; /* samples of the other ranks */
+} predict_share;
+
+int predict_share_open(predict_share *share, const rank_team *team, predict_rows *rows, uint64_t batch_size,
+		       beton_error *err);
+/* The batches and samples that this rank computes of all samples. */
+uint64_t predict_share_batches(const predict_share *share, uint64_t samples);
+uint64_t predict_share_samples(const predict_share *share, uint64_t samples);
+/* The sample at this rank's position. */
+uint64_t predict_share_sample(const predict_share *share, uint64_t position);
+/* Around the rows of a batch. number: of any of its samples. */
+int predict_share_begin(predict_share *share, uint64_t number, beton_error *err);
+int predict_share_end(predict_share *share, uint64_t number, beton_error *err);
+/* After the last batch: of rank 0 until all rows of all ranks are written. count, bad: samples of this rank; then, on
+ * rank 0, of all ranks. PEER_LOST: a rank was asked to stop. interrupted: this one was. */
+int predict_share_finish(predict_share *share, bool interrupted, int64_t *count, int64_t *bad, beton_error *err);
+/* A zeroed struct is allowed. Before the team leaves its groups, unless something has failed. */
+void predict_share_close(predict_share *share);
+
+/* ---- picture_model.c: the model ---- */
+
+/* Computes the rows of all pictures, of several ranks of this rank's batches. rows->file is rank 0's. Errors: also of
+ * the other ranks. */
+int predict_run(const predict_options *options, const run_source *weights, predict_data *data, rank_team *team,
+		predict_rows *rows, beton_error *err);
 
 #endif

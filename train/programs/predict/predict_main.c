@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/suggest.h"
 #include "common/system.h"
+#include "launch/launcher.h"
 #include "launch/wait_policy.h"
 #include "predict.h"
 
@@ -39,13 +40,17 @@ static const char *const usage_text =
 	"  -b, --batch-size=N       pictures computed at once (default 64)\n"
 	"  -p, --precision=NAME     f32, tf32, bf16, fp16 (default f32)\n"
 	"  -d, --device=NAME        cuda, cpu, ref, or auto (default auto)\n"
-	"  -j, --threads=N          threads that compute, and threads that load; 0: one for each core (default 0)\n"
+	"  -j, --threads=N          threads that compute, and threads that load, of each rank; 0: one for each core of "
+	"the\n"
+	"                           rank (default 0)\n"
+	"  -w, --world-size=N       share the pictures out among N ranks on this machine (default 1)\n"
+	"      --share-device       let several ranks use one GPU\n"
 	"  -h, --help               show this text\n"
 	"  -V, --version            show the version\n"
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
-enum { IMAGE_FIELD = 256, LABEL_FIELD, CLASSES, IMAGE_SIZE, VAL_RATIO, MEAN, STD };
+enum { IMAGE_FIELD = 256, LABEL_FIELD, CLASSES, IMAGE_SIZE, VAL_RATIO, MEAN, STD, SHARE_DEVICE };
 
 static const struct option long_options[] = {{"output", required_argument, NULL, 'o'},
 					     {"force", no_argument, NULL, 'F'},
@@ -65,6 +70,8 @@ static const struct option long_options[] = {{"output", required_argument, NULL,
 					     {"precision", required_argument, NULL, 'p'},
 					     {"device", required_argument, NULL, 'd'},
 					     {"threads", required_argument, NULL, 'j'},
+					     {"world-size", required_argument, NULL, 'w'},
+					     {"share-device", no_argument, NULL, SHARE_DEVICE},
 					     {"help", no_argument, NULL, 'h'},
 					     {"version", no_argument, NULL, 'V'},
 					     {NULL, 0, NULL, 0}};
@@ -127,6 +134,11 @@ static int parse_option(int option, predict_options *out, beton_error *err)
 		return run_parse_device(optarg, &out->device, err);
 	case 'j':
 		return bt_parse_u64("--threads", optarg, 0, 4096, &out->threads, err);
+	case 'w':
+		return bt_parse_u64("--world-size", optarg, 1, LAUNCH_MAX_RANKS, &out->world_size, err);
+	case SHARE_DEVICE:
+		out->share_device = true;
+		return BETON_OK;
 	case 'f':
 	case 'S':
 	case 'a':
@@ -159,36 +171,73 @@ static int find_labels(const predict_options *options, const run_source *weights
 	return BETON_OK;
 }
 
-static int write_rows(const predict_options *options, const run_source *weights, predict_data *data, FILE *file,
-		      beton_error *err)
+static int write_rows(const predict_options *options, const run_source *weights, predict_data *data, rank_team *team,
+		      FILE *file, beton_error *err)
 {
 	predict_rows rows = {.file = file, .csv = options->format == PREDICT_CSV, .data = data};
 	int status = find_labels(options, weights, data->reader, &rows.label, err);
 	if (status == BETON_OK)
-		status = predict_run(options, weights, data, &rows, err);
+		status = predict_run(options, weights, data, team, &rows, err);
 	predict_rows_free(&rows);
 	return status;
 }
 
-static int run(const predict_options *options, beton_error *err)
+static int predict(const predict_options *options, rank_team *team, beton_error *err)
 {
+	bool first = !rank_team_shares(team) || team->env.rank == 0;
 	predict_output output = {0};
 	predict_data data = {0};
 	run_source weights;
-	int status = predict_output_check(options, err);
-	if (status == BETON_OK)
-		status = run_source_open(options->weights, &weights, err);
+	int status = run_source_open(options->weights, &weights, err);
 	if (status != BETON_OK)
 		return status;
-	status = predict_data_open(options->data, options->skip, &data, err);
-	if (status == BETON_OK)
+	status = predict_data_open(options->data, options->skip, team, &data, err);
+	if (status == BETON_OK && first)
 		status = predict_output_open(options->output, &output, err);
 	if (status == BETON_OK)
-		status = write_rows(options, &weights, &data, output.stream, err);
+		status = write_rows(options, &weights, &data, team, output.stream, err);
 	status = predict_output_close(&output, status, err);
 	predict_data_close(&data);
 	run_source_close(&weights);
 	return status;
+}
+
+static void say(const char *line)
+{
+	fprintf(stderr, "dtrain-predict: %s\n", line);
+}
+
+/* The launcher has looked at the output for its ranks. */
+static int run_rank(const predict_options *options, rank_team *team)
+{
+	beton_error err = {0};
+	int status = rank_team_meet(team, say, &err);
+	if (status == BETON_OK && team->env.rank == 0 && !team->env.store_hosted)
+		status = predict_output_check(options, &err);
+	if (status == BETON_OK)
+		status = predict(options, team, &err);
+	if (status != BETON_OK && !team->failed)
+		rank_team_fail(team, &err);
+	return rank_team_end(team, "dtrain-predict", status, &err);
+}
+
+/* The loader has as many threads as the device. */
+static int run(const predict_options *options, char **argv)
+{
+	beton_error err = {0};
+	rank_team team;
+	bool launches;
+	int64_t threads = (int64_t)options->threads;
+	int status = rank_team_find(&team, (int64_t)options->world_size, &launches, &err);
+	if (status == BETON_OK && launches)
+		status = predict_output_check(options, &err);
+	if (status != BETON_OK)
+		return bt_program_error("dtrain-predict", &err);
+	if (launches)
+		return rank_team_launch(&team, "dtrain-predict", (int64_t)options->world_size, threads, threads, argv);
+	if (!team.env.store_hosted && run_needs_passive_wait(1, threads, threads, team.cores.rank))
+		run_set_passive_wait(true, argv);
+	return run_rank(options, &team);
 }
 
 int main(int argc, char **argv)
@@ -199,7 +248,7 @@ int main(int argc, char **argv)
 	bool seen[sizeof(long_options) / sizeof(long_options[0])] = {false};
 	/* Writing to a closed pipe must return an error: a signal would leave temporary files. */
 	signal(SIGPIPE, SIG_IGN);
-	while ((option = bt_getopt_once(argc, argv, "o:Ff:k:S:m:a:b:p:d:j:hV", long_options, seen)) != -1) {
+	while ((option = bt_getopt_once(argc, argv, "o:Ff:k:S:m:a:b:p:d:j:w:hV", long_options, seen)) != -1) {
 		if (option == '?')
 			return bt_usage_error("dtrain-predict", NULL);
 		if (option == 'h' || option == 'V') {
@@ -215,9 +264,5 @@ int main(int argc, char **argv)
 	options.data = argv[optind + 1];
 	if (!options.format)
 		options.format = options.output && bt_ends_with(options.output, ".csv") ? PREDICT_CSV : PREDICT_JSON;
-	/* The loader has as many threads as the device. */
-	int64_t threads = (int64_t)options.threads;
-	if (run_needs_passive_wait(1, threads, threads, bt_available_cores()))
-		run_set_passive_wait(true, argv);
-	return run(&options, &err) == BETON_OK ? 0 : bt_program_error("dtrain-predict", &err);
+	return run(&options, argv);
 }

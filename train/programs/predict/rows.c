@@ -103,7 +103,7 @@ int predict_rows_begin(predict_rows *rows, beton_error *err)
 	rows->order = calloc((size_t)rows->classes, sizeof(*rows->order));
 	if (!rows->order)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %" PRId64 " classes", rows->classes);
-	if (rows->csv)
+	if (rows->csv && rows->file)
 		put_header(rows);
 	return BETON_OK;
 }
