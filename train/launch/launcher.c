@@ -48,6 +48,7 @@ struct launch {
 	int world_size;
 	int grace_ms;
 	int stopped_ms;
+	bool raw;
 	bool survives;
 	uint16_t port; /* of the store */
 	const char *token;
@@ -400,9 +401,12 @@ static bool note_printed(struct launch *launch)
 }
 
 /* A rank's line on standard error waits for the same line of the other ranks, to be printed once. Standard output
- * printed after it waits as long, so that notices precede the first step, but does not wait for later lines. */
+ * printed after it waits as long, so that notices precede the first step, but does not wait for later lines. Raw output
+ * never waits: it would be late, and a line of standard error be within the text that it follows. */
 static void pump_ranks(struct launch *launch)
 {
+	if (launch->raw)
+		note_output(launch, dtrain__output_pump(&launch->ranks[0].out, SIZE_MAX));
 	/* First, so that no line of standard error comes between looking there and reading this. */
 	bool printed = !launch->holds && note_printed(launch);
 	for (int i = 0; i < launch->world_size; i++)
@@ -411,7 +415,7 @@ static void pump_ranks(struct launch *launch)
 	note_output(launch, dtrain__merge_flush(&launch->merge, 0));
 	if (printed)
 		launch->until = launch->merge.printed + (unsigned long)launch->merge.count;
-	launch->holds = (printed || launch->holds) && launch->merge.printed < launch->until;
+	launch->holds = !launch->raw && (printed || launch->holds) && launch->merge.printed < launch->until;
 	for (int i = 0; i < launch->world_size && !launch->holds; i++)
 		note_output(launch, dtrain__output_pump(&launch->ranks[i].out, launch->ranks[i].printed));
 }
@@ -476,6 +480,7 @@ static int start_rank(struct launch *launch, const struct spawn_job *job, int nu
 		close(out_fd);
 		status = BETON_NO_MEMORY;
 	}
+	rank->out.raw = launch->raw && number == 0;
 	if (!dtrain__output_open(&rank->err, err_fd, number, launch->status, &launch->merge)) {
 		close(err_fd);
 		status = BETON_NO_MEMORY;
@@ -512,7 +517,7 @@ static int prepare(struct launch *launch, const sigset_t *signals, beton_error *
 	launch->merge.to = STDERR_FILENO;
 	launch->merge.world_size = launch->world_size;
 	launch->terminal = (status_line){.fd = STDOUT_FILENO};
-	launch->status = status_line_is_possible(STDOUT_FILENO) ? &launch->terminal : NULL;
+	launch->status = !launch->raw && status_line_is_possible(STDOUT_FILENO) ? &launch->terminal : NULL;
 	launch->merge.status = launch->status;
 	launch->signal_fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	launch->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -578,6 +583,7 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 	struct launch launch = {.world_size = options->world_size,
 				.grace_ms = options->grace_ms,
 				.stopped_ms = options->stopped_ms,
+				.raw = options->raw,
 				.survives = options->survives,
 				.failed_rank = -1,
 				.affected_rank = -1,

@@ -25,6 +25,7 @@ struct launch_options {
 	uint16_t master_port; /* of the store; 0: chosen by the system */
 	int grace_ms;         /* time between asking a rank to stop and killing it */
 	int stopped_ms;       /* how long a rank may be stopped (SIGSTOP) while others run; 0: forever */
+	bool raw;             /* rank 0's standard output is passed on as it comes: text without lines, or long ones */
 	bool survives;        /* the job goes on without ranks that fail or are stopped, but not without rank 0 */
 	char *const *argv;    /* of this program; the same for every rank */
 };
@@ -37,8 +38,8 @@ struct launch_options {
  * second one kills.
  *
  * Output: every line of a rank stays whole and gets the prefix "[rank N] ", except rank 0's standard output, which is
- * passed on unchanged so that the job looks like one program. Lines longer than 64 KiB are broken. Ranks read
- * /dev/null.
+ * passed on unchanged so that the job looks like one program. Lines longer than 64 KiB are broken, unless the output is
+ * raw. Ranks read /dev/null.
  *
  * Cores: each rank gets its own contiguous share of the cores that this process may use; if there are more ranks than
  * cores, one core each, in turn.

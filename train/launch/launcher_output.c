@@ -52,6 +52,13 @@ static int write_line(struct output *output, const char *line, size_t size)
 	return bt_write_full(STDOUT_FILENO, start, prefix + size + 1) ? errno : failure;
 }
 
+static int take_bytes(struct output *output)
+{
+	size_t size = output->size;
+	output->size = 0;
+	return bt_write_full(STDOUT_FILENO, output->line + OUTPUT_PREFIX_SIZE, size) ? errno : 0;
+}
+
 static int take_lines(struct output *output)
 {
 	char *data = output->line + OUTPUT_PREFIX_SIZE, *next = data, *end = data + output->size, *newline;
@@ -90,7 +97,7 @@ int dtrain__output_pump(struct output *output, size_t most)
 		}
 		output->size += (size_t)got;
 		most -= (size_t)got;
-		result = take_lines(output);
+		result = output->raw ? take_bytes(output) : take_lines(output);
 		failure = failure ? failure : result;
 	}
 	return failure;

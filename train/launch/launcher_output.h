@@ -22,6 +22,7 @@ struct output {
 	char prefix[OUTPUT_PREFIX_SIZE];
 	status_line *status; /* cleared before each line; NULL: none is shown */
 	struct merge *merge; /* NULL: standard output */
+	bool raw;            /* set by the caller: bytes are passed on as they come, with nothing added */
 	size_t size;
 	char *line; /* OUTPUT_PREFIX_SIZE + OUTPUT_LINE_BYTES + 1 bytes: prefix, then the line as far as received */
 	char last[OUTPUT_LAST_LINES][OUTPUT_LAST_BYTES]; /* of standard error */

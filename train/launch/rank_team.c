@@ -44,6 +44,7 @@ int rank_team_launch(const rank_team *team, const char *name, int64_t world_size
 	const struct launch_options options = {.world_size = (int)world_size,
 					       .grace_ms = LAUNCH_DEFAULT_GRACE_MS,
 					       .stopped_ms = STOPPED_MS,
+					       .raw = true,
 					       .argv = argv};
 	beton_error err;
 	int exit_status = EXIT_FAILURE;
@@ -78,7 +79,6 @@ int rank_team_meet(rank_team *team, void (*say)(const char *line), beton_error *
 		.connect_ms = CONNECT_MS, .wait_ms = RANK_TEAM_WAIT_MS, .lease_ms = LEASE_MS, .say = say};
 	if (!rank_team_shares(team))
 		return BETON_OK;
-	run_signals_catch();
 	bool shared = team->env.local_known;
 	int status = dtrain__rank_meet(&team->env, &options, &team->meeting, err);
 	team->launcher = team->env.store_hosted ? getppid() : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks of a program that does not train: whether this process starts them, is one of them or works alone, and the
- * groups in which they work together. */
+ * The ranks of a program that does not train: whether this process starts them, is one of them or works alone, and
+ * their groups. */
 #ifndef LAUNCH_RANK_TEAM_H
 #define LAUNCH_RANK_TEAM_H
 
@@ -38,10 +38,11 @@ int rank_team_launch(const rank_team *team, const char *name, int64_t world_size
 
 /* Whether the process is one of several ranks. */
 bool rank_team_shares(const rank_team *team);
-/* Of several ranks: signals are caught from now on, and the ranks meet. say: prints a line of the meeting. Errors: as
- * dtrain__rank_meet and dtrain_group_create. */
+/* The ranks meet, if there are several. say: prints a line of the meeting. Errors: as dtrain__rank_meet and
+ * dtrain_group_create. */
 int rank_team_meet(rank_team *team, void (*say)(const char *line), beton_error *err);
-/* Of several ranks: makes device_group. share: they may use one GPU. The device must outlive the team's groups. */
+/* Makes device_group, if there are several ranks. share: they may use one GPU. The device must outlive the team's
+ * groups. */
 int rank_team_join_device(rank_team *team, dtrain_device *device, bool share, beton_error *err);
 /* Returns when all ranks have called it. */
 int rank_team_wait(const rank_team *team, beton_error *err);

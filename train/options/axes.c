@@ -34,17 +34,22 @@ static int read_axis(char *text, run_axes *out, beton_error *err)
 	return status;
 }
 
-int run_axes_read(const run_options *options, run_axes *out, beton_error *err)
+int run_axes_parse(const char *mesh, run_axes *out, beton_error *err)
 {
 	int status = BETON_OK;
 	*out = (run_axes){{0}};
-	for (const char *at = options->mesh; at && status == BETON_OK;) {
+	for (const char *at = mesh; at && status == BETON_OK;) {
 		char text[64];
 		status = bt_list_next("--mesh", &at, text, sizeof(text), err);
 		if (status == BETON_OK)
 			status = read_axis(text, out, err);
 	}
 	return status;
+}
+
+int run_axes_read(const run_options *options, run_axes *out, beton_error *err)
+{
+	return run_axes_parse(options->mesh, out, err);
 }
 
 const char *run_axes_name(dtrain_axis axis)

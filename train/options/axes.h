@@ -14,6 +14,8 @@ typedef struct run_axes {
 	int64_t size[DTRAIN_AXES];
 } run_axes;
 
+/* Reads the text of a --mesh; NULL: no axis. Errors: INVALID_ARGUMENT names the option, and the axis. */
+int run_axes_parse(const char *mesh, run_axes *out, beton_error *err);
 /* Reads --mesh. Errors: INVALID_ARGUMENT names the option, and the axis. */
 int run_axes_read(const run_options *options, run_axes *out, beton_error *err);
 /* The size of an axis; 0: --mesh does not name it. */

@@ -51,7 +51,12 @@ int main(int argc, char **argv)
 		return 2;
 	for (int64_t i = 0; i < count; i++)
 		tokens[i] = strtoll(argv[2 + i], NULL, 10);
-	int status = generate_model_open(&model, argv[1], NULL, TEXTS, "ref", &options, &err);
+	dtrain_device *device = NULL;
+	int status = generate_model_open(&model, argv[1], NULL, &err);
+	if (status == BETON_OK)
+		status = dtrain_device_open("ref", &options, &device, &err);
+	if (status == BETON_OK)
+		status = generate_model_load(&model, device, NULL, TEXTS, &err);
 	if (status == BETON_OK)
 		status = print_loss(&model, tokens, count, &err);
 	generate_model_close(&model);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks divide the vocabulary: losses and gradients equal one rank's, for any number of ranks, with label smoothing and
- * ignored labels, and so do those of the logits of the whole vocabulary, which all ranks have.
+ * ignored labels. The logits of the whole vocabulary, which all ranks have, give the same losses and gradients.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -87,7 +87,7 @@ static dtrain_tensor losses_of(dtrain_graph *graph, const dtrain_transformer_out
 						 dtrain_reshape(graph, label, &rows), options);
 }
 
-/* mesh: NULL for this rank alone. of_logits: the losses are those of all logits. */
+/* mesh: NULL for this rank alone. of_logits: the losses are computed from all logits. */
 static void run(const example *e, dtrain_device *device, dtrain_stream *stream, const dtrain_mesh *mesh, bool of_logits,
 		network *n)
 {

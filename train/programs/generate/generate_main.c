@@ -13,7 +13,10 @@
 #include "common/list.h"
 #include "common/system.h"
 #include "launch/busy.h"
+#include "launch/launcher.h"
+#include "launch/rank_team.h"
 #include "launch/wait_policy.h"
+#include "options/axes.h"
 #include "options/device_choice.h"
 #include "sample.h"
 #include "text_model.h"
@@ -41,30 +44,49 @@ static const char *const usage_text =
 	"  -P, --top-p=X            draw from the most likely tokens with a probability of X together (default 1)\n"
 	"  -s, --seed=N             seed of the draws (default 0)\n"
 	"  -d, --device=NAME        cuda, cpu, ref, or auto (default auto)\n"
-	"  -j, --threads=N          compute threads; 0: as many as the model gains from (default 0)\n"
-	"  -v, --speed              print the speed, of texts that are generated together in one, to standard error\n"
+	"  -M, --mesh=AXIS=N[,...]  start ranks that compute the model together: tensor=N divides each layer's heads,\n"
+	"                           keys, values and MLP, and the vocabulary; pipeline=N divides the layers\n"
+	"  -w, --world-size=N       ranks on this machine: as many as --mesh has, which is the default\n"
+	"      --share-device       let several ranks use one GPU\n"
+	"  -j, --threads=N          compute threads of a rank; 0: as many as the model gains from (default 0)\n"
+	"  -v, --speed              print each rank's memory for weights, keys and values, and the speed of texts\n"
+	"                           that are generated together in one, to standard error\n"
 	"  -h, --help               show this text\n"
 	"  -V, --version            show the version\n"
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
+enum { SHARE_DEVICE = 256 };
+
 static const struct option long_options[] = {
-	{"model", required_argument, NULL, 'm'},  {"tokenizer", required_argument, NULL, 't'},
-	{"prompt", required_argument, NULL, 'p'}, {"tokens", required_argument, NULL, 'i'},
-	{"count", required_argument, NULL, 'n'},  {"texts", required_argument, NULL, 'r'},
-	{"seed", required_argument, NULL, 's'},   {"temperature", required_argument, NULL, 'T'},
-	{"top-k", required_argument, NULL, 'k'},  {"top-p", required_argument, NULL, 'P'},
-	{"device", required_argument, NULL, 'd'}, {"threads", required_argument, NULL, 'j'},
-	{"speed", no_argument, NULL, 'v'},        {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
+	{"model", required_argument, NULL, 'm'},
+	{"tokenizer", required_argument, NULL, 't'},
+	{"prompt", required_argument, NULL, 'p'},
+	{"tokens", required_argument, NULL, 'i'},
+	{"count", required_argument, NULL, 'n'},
+	{"texts", required_argument, NULL, 'r'},
+	{"seed", required_argument, NULL, 's'},
+	{"temperature", required_argument, NULL, 'T'},
+	{"top-k", required_argument, NULL, 'k'},
+	{"top-p", required_argument, NULL, 'P'},
+	{"device", required_argument, NULL, 'd'},
+	{"threads", required_argument, NULL, 'j'},
+	{"mesh", required_argument, NULL, 'M'},
+	{"world-size", required_argument, NULL, 'w'},
+	{"share-device", no_argument, NULL, SHARE_DEVICE},
+	{"speed", no_argument, NULL, 'v'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
 };
 
 struct options {
-	const char *weights, *model, *vocabulary, *prompt, *tokens;
+	const char *weights, *model, *vocabulary, *prompt, *tokens, *mesh;
 	sample_options sample;
-	uint64_t count, texts, seed, threads;
-	bool speed;
+	uint64_t count, texts, seed, threads, world_size; /* world_size 0: not given */
+	bool speed, share_device;
 	run_device_choice device;
+	int64_t stages, ranks; /* of --mesh: of the pipeline, and that divide layers */
 };
 
 /* A text so far, as tokens. */
@@ -79,7 +101,15 @@ struct batch {
 	struct text *texts;
 	const int64_t **tokens; /* of each */
 	float *logits;
+	int64_t *drawn; /* the next token of each */
 	int64_t count;
+};
+
+/* Ranks that compute one model. All of them know the texts; the first one writes them. */
+struct ranks {
+	rank_team *team;
+	dtrain_mesh *mesh; /* NULL: one rank */
+	int draws;         /* rank that draws the tokens: one of the last stage */
 };
 
 #ifndef HAVE_TOKENIZER
@@ -137,9 +167,42 @@ static int parse_value(int option, struct options *out, beton_error *err)
 		return run_parse_device(optarg, &out->device, err);
 	case 'j':
 		return bt_parse_u64("--threads", optarg, 0, 4096, &out->threads, err);
+	case 'M':
+		out->mesh = optarg;
+		break;
+	case 'w':
+		return bt_parse_u64("--world-size", optarg, 1, LAUNCH_MAX_RANKS, &out->world_size, err);
+	case SHARE_DEVICE:
+		out->share_device = true;
+		break;
 	default:
 		out->speed = true;
 	}
+	return status;
+}
+
+/* There is one model, so no axis divides samples. */
+static int read_mesh(struct options *options, beton_error *err)
+{
+	run_axes axes;
+	int status = run_axes_parse(options->mesh, &axes, err);
+	for (int i = 0; i < DTRAIN_AXES && status == BETON_OK; i++)
+		if (axes.size[i] > 1 && i != DTRAIN_AXIS_PIPELINE && i != DTRAIN_AXIS_TENSOR)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "--mesh: '%s': a text is computed by one model, which pipeline=N and tensor=N "
+				       "divide",
+				       options->mesh);
+	options->stages = axes.size[DTRAIN_AXIS_PIPELINE] ? axes.size[DTRAIN_AXIS_PIPELINE] : 1;
+	options->ranks = axes.size[DTRAIN_AXIS_TENSOR] ? axes.size[DTRAIN_AXIS_TENSOR] : 1;
+	int64_t size = options->stages * options->ranks;
+	if (status == BETON_OK && options->world_size && options->world_size != (uint64_t)size)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--world-size %llu: pipeline=%lld x tensor=%lld of --mesh are %lld rank%s",
+			       (unsigned long long)options->world_size, (long long)options->stages,
+			       (long long)options->ranks, (long long)size, bt_plural((uint64_t)size));
+	if (status == BETON_OK && size > LAUNCH_MAX_RANKS)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--mesh: %lld ranks are more than %d", (long long)size,
+			       LAUNCH_MAX_RANKS);
 	return status;
 }
 
@@ -279,25 +342,38 @@ static int put_end(beton_error *err)
 	return putchar('\n') == EOF || fflush(stdout) != 0 ? bt_fail_errno(err, errno, "standard output") : BETON_OK;
 }
 
+/* One rank has the logits of all texts, and the others get its tokens. */
+static int draw_each(const struct options *options, const generate_model *model, const struct ranks *ranks,
+		     struct batch *batch, uint64_t number, uint64_t place, beton_error *err)
+{
+	int64_t vocabulary = model->description.vocabulary;
+	int status = BETON_OK;
+	for (int64_t k = 0; k < batch->count && status == BETON_OK && ranks->team->env.rank == ranks->draws; k++)
+		if (!batch->texts[k].end)
+			status = sample_token(&options->sample, batch->logits + k * vocabulary, vocabulary,
+					      draw(options->seed, number + (uint64_t)k, place), &batch->drawn[k], err);
+	return status == BETON_OK ? rank_team_broadcast(ranks->team, batch->drawn,
+							(size_t)batch->count * sizeof(*batch->drawn), ranks->draws, err)
+				  : status;
+}
+
 /* Draws the next token of each text. drawn: of all texts. *goes_on: whether a text is not over. number: of the first
  * text. */
-static int draw_tokens(const struct options *options, const generate_model *model, const tokenizer *words,
-		       struct batch *batch, uint64_t number, uint64_t place, uint64_t *drawn, bool *goes_on,
-		       beton_error *err)
+static int draw_tokens(const struct options *options, const generate_model *model, const struct ranks *ranks,
+		       const tokenizer *words, struct batch *batch, uint64_t number, uint64_t place, uint64_t *drawn,
+		       bool *goes_on, beton_error *err)
 {
-	int64_t vocabulary = model->description.vocabulary, going = -1;
-	int status = BETON_OK;
+	int64_t going = -1;
+	int status = draw_each(options, model, ranks, batch, number, place, err);
 	for (int64_t k = 0; k < batch->count && status == BETON_OK; k++) {
 		struct text *text = &batch->texts[k];
-		int64_t token = -1;
+		int64_t token = batch->drawn[k];
 		if (text->end)
 			continue;
-		status = sample_token(&options->sample, batch->logits + k * vocabulary, vocabulary,
-				      draw(options->seed, number + (uint64_t)k, place), &token, err);
 		++*drawn;
-		if (status == BETON_OK && (token == model->end_of_text || token == end_in(words)))
+		if (token == model->end_of_text || token == end_in(words))
 			text->end = text->count;
-		else if (status == BETON_OK)
+		else
 			status = add_token(text, token, err);
 		going = text->end ? going : token;
 	}
@@ -310,9 +386,11 @@ static int draw_tokens(const struct options *options, const generate_model *mode
 
 /* The first text is written as it comes, the others after it. wanted: number of texts to write; more may be
  * computed. */
-static int generate(const struct options *options, generate_model *model, const tokenizer *words, struct batch *batch,
-		    uint64_t number, int64_t wanted, run_busy *busy, beton_error *err)
+static int generate(const struct options *options, generate_model *model, const struct ranks *ranks,
+		    const tokenizer *words, struct batch *batch, uint64_t number, int64_t wanted, run_busy *busy,
+		    beton_error *err)
 {
+	bool writes = ranks->team->env.rank == 0;
 	struct text *first = batch->texts;
 	uint64_t times[3] = {0}, drawn = 0;
 	bool goes_on = true;
@@ -321,7 +399,7 @@ static int generate(const struct options *options, generate_model *model, const 
 		batch->texts[k].count = first->prompt;
 		batch->texts[k].end = 0;
 	}
-	int status = put_tokens(words, first, 0, first->prompt, err);
+	int status = writes ? put_tokens(words, first, 0, first->prompt, err) : BETON_OK;
 	times[0] = bt_now_ns();
 	for (uint64_t i = 0; i < options->count && goes_on && status == BETON_OK; i++) {
 		size_t count = first->count;
@@ -329,21 +407,21 @@ static int generate(const struct options *options, generate_model *model, const 
 			batch->tokens[k] = batch->texts[k].tokens;
 		status = generate_model_logits(model, batch->tokens, (int64_t)count, batch->logits, err);
 		if (status == BETON_OK)
-			status = draw_tokens(options, model, words, batch, number, i, &drawn, &goes_on, err);
+			status = draw_tokens(options, model, ranks, words, batch, number, i, &drawn, &goes_on, err);
 		times[2] = bt_now_ns();
 		times[1] = i ? times[1] : times[2];
 		if (run_busy_tell(busy, note, sizeof(note)))
 			fprintf(stderr, "dtrain-generate: %s\n", note);
-		if (status == BETON_OK && !first->end)
+		if (status == BETON_OK && writes && !first->end)
 			status = put_tokens(words, first, count, first->count, err);
 	}
-	for (int64_t k = 0; k < wanted && status == BETON_OK; k++) {
+	for (int64_t k = 0; k < wanted && writes && status == BETON_OK; k++) {
 		const struct text *text = &batch->texts[k];
 		status = k ? put_tokens(words, text, 0, text->end ? text->end : text->count, err) : BETON_OK;
 		if (status == BETON_OK)
 			status = put_end(err);
 	}
-	if (status == BETON_OK && options->speed)
+	if (status == BETON_OK && writes && options->speed)
 		print_speed(model, batch, drawn, times);
 	return status;
 }
@@ -356,7 +434,8 @@ static int make_texts(const generate_model *model, const struct text *prompt, st
 	out->texts = calloc(count, sizeof(*out->texts));
 	out->tokens = calloc(count, sizeof(*out->tokens));
 	out->logits = calloc(count * (size_t)model->description.vocabulary, sizeof(*out->logits));
-	if (!out->texts || !out->tokens || !out->logits)
+	out->drawn = calloc(count, sizeof(*out->drawn));
+	if (!out->texts || !out->tokens || !out->logits || !out->drawn)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the logits");
 	out->count = model->texts;
 	for (size_t k = 0; k < count; k++) {
@@ -374,6 +453,7 @@ static void free_texts(struct batch *batch)
 	free(batch->texts);
 	free(batch->tokens);
 	free(batch->logits);
+	free(batch->drawn);
 }
 
 static int open_vocabulary(const struct options *options, int64_t limit, tokenizer **out, beton_error *err)
@@ -405,29 +485,62 @@ static void watch_cores(const generate_model *model, run_busy *busy)
 		run_busy_start(busy, caps.threads);
 }
 
-static int run(const struct options *options, beton_error *err)
+static void print_memory(const generate_model *model)
+{
+	dtrain_params_memory memory = {.struct_size = sizeof(memory)};
+	dtrain_params_get_memory(model->params, &memory);
+	fprintf(stderr, "dtrain-generate: %.3f MB of weights, %.3f MB of keys and values\n",
+		(double)(memory.values + memory.buffers) / 1e6, (double)model->cache_bytes / 1e6);
+}
+
+static int open_mesh(const struct options *options, struct ranks *ranks, dtrain_device *device, beton_error *err)
+{
+	/* Neighbouring ranks divide the layers, since they wait for each other in every layer. */
+	const dtrain_mesh_axis axes[] = {{.name = "pipeline", .size = (int)options->stages},
+					 {.name = "replicate", .size = 1},
+					 {.name = "tensor", .size = (int)options->ranks}};
+	int status = rank_team_join_device(ranks->team, device, options->share_device, err);
+	return status == BETON_OK ? dtrain_mesh_create(ranks->team->device_group, axes, 3, &ranks->mesh, err) : status;
+}
+
+static int open_model(const struct options *options, struct ranks *ranks, generate_model *model, beton_error *err)
 {
 	dtrain_device_options device_options = {.struct_size = sizeof(device_options),
 						.threads = (int32_t)options->threads};
-	generate_model model = {0};
+	dtrain_device *device = NULL;
+	int status = generate_model_open(model, options->weights, options->model, err);
+	if (status == BETON_OK && !options->threads)
+		device_options.threads = generate_model_threads(model, (int64_t)options->texts, options->ranks);
+	if (status == BETON_OK)
+		status = run_open_device(&options->device, &ranks->team->env, options->share_device, &device_options,
+					 &device, err);
+	model->device = device;
+	if (status == BETON_OK && rank_team_shares(ranks->team))
+		status = open_mesh(options, ranks, device, err);
+	if (status == BETON_OK)
+		status = generate_model_load(model, device, ranks->mesh, (int64_t)options->texts, err);
+	if (status == BETON_OK && options->speed)
+		print_memory(model);
+	return status;
+}
+
+static int generate_all(const struct options *options, generate_model *model, const struct ranks *ranks,
+			beton_error *err)
+{
 	tokenizer *words = NULL;
 	struct text prompt = {0};
 	struct batch batch = {0};
-	device_options.index = options->device.index < 0 ? 0 : options->device.index;
-	int status = generate_model_open(&model, options->weights, options->model, (int64_t)options->texts,
-					 options->device.name, &device_options, err);
-	if (status == BETON_OK)
-		status = open_vocabulary(options, model.description.vocabulary, &words, err);
-	if (status == BETON_OK)
-		status = read_prompt(options, &model, words, &prompt, err);
-	if (status == BETON_OK)
-		status = make_texts(&model, &prompt, &batch, err);
 	run_busy busy = {0};
+	int status = open_vocabulary(options, model->description.vocabulary, &words, err);
 	if (status == BETON_OK)
-		watch_cores(&model, &busy);
+		status = read_prompt(options, model, words, &prompt, err);
+	if (status == BETON_OK)
+		status = make_texts(model, &prompt, &batch, err);
+	if (status == BETON_OK)
+		watch_cores(model, &busy);
 	for (uint64_t i = 0; i < options->texts && status == BETON_OK; i += (uint64_t)batch.count) {
 		uint64_t left = options->texts - i;
-		status = generate(options, &model, words, &batch, i,
+		status = generate(options, model, ranks, words, &batch, i,
 				  left < (uint64_t)batch.count ? (int64_t)left : batch.count, &busy, err);
 	}
 	free_texts(&batch);
@@ -435,8 +548,54 @@ static int run(const struct options *options, beton_error *err)
 #ifdef HAVE_TOKENIZER
 	tokenizer_close(&words);
 #endif
-	generate_model_close(&model);
 	return status;
+}
+
+static void say(const char *line)
+{
+	fprintf(stderr, "dtrain-generate: %s\n", line);
+}
+
+static int run_rank(const struct options *options, rank_team *team)
+{
+	struct ranks ranks = {.team = team, .draws = (int)((options->stages - 1) * options->ranks)};
+	generate_model model = {0};
+	beton_error err = {0};
+	int status = rank_team_meet(team, say, &err);
+	if (status == BETON_OK)
+		status = open_model(options, &ranks, &model, &err);
+	if (status == BETON_OK)
+		status = generate_all(options, &model, &ranks, &err);
+	/* A rank may still compute the last token. */
+	if (status == BETON_OK)
+		status = rank_team_wait(team, &err);
+	if (status != BETON_OK)
+		rank_team_fail(team, &err);
+	generate_model_disconnect(&model);
+	dtrain_mesh_destroy(&ranks.mesh);
+	rank_team_leave(team);
+	generate_model_close(&model);
+	return rank_team_end(team, "dtrain-generate", status, &err);
+}
+
+static int run(struct options *options, char **argv)
+{
+	beton_error err = {0};
+	rank_team team;
+	bool launches = false;
+	int64_t size = options->stages * options->ranks, threads = (int64_t)options->threads;
+	int status = rank_team_find(&team, options->mesh || options->world_size ? size : 0, &launches, &err);
+	if (status == BETON_OK && team.env.started && team.env.world_size != size)
+		status = bt_fail(&err, BETON_INVALID_ARGUMENT,
+				 "%d ranks: --mesh says how they divide the model, such as tensor=%d",
+				 team.env.world_size, team.env.world_size);
+	if (status != BETON_OK)
+		return bt_program_error("dtrain-generate", &err);
+	/* Threads meet a hundred times a token: a spinning one has the core that another process has taken from a
+	 * thread it waits for. */
+	if (!team.env.store_hosted && threads != 1 && team.cores.machine > 1)
+		run_set_passive_wait(!launches, argv);
+	return launches ? rank_team_launch(&team, "dtrain-generate", size, threads, 0, argv) : run_rank(options, &team);
 }
 
 int main(int argc, char **argv)
@@ -449,7 +608,7 @@ int main(int argc, char **argv)
 	int option;
 	bool seen[sizeof(long_options) / sizeof(long_options[0])] = {false};
 	signal(SIGPIPE, SIG_IGN);
-	while ((option = bt_getopt_once(argc, argv, "m:t:p:i:n:r:s:T:k:P:d:j:vhV", long_options, seen)) != -1) {
+	while ((option = bt_getopt_once(argc, argv, "m:t:p:i:n:r:s:T:k:P:d:j:M:w:vhV", long_options, seen)) != -1) {
 		if (option == '?')
 			return bt_usage_error("dtrain-generate", NULL);
 		if (option == 'h' || option == 'V') {
@@ -464,9 +623,7 @@ int main(int argc, char **argv)
 	options.weights = argv[optind];
 	if (find_problem(&options))
 		return bt_usage_error("dtrain-generate", find_problem(&options));
-	/* Threads meet a hundred times a token: a spinning one has the core that another process has taken from a
-	 * thread it waits for. */
-	if (options.threads != 1 && bt_available_cores() > 1)
-		run_set_passive_wait(true, argv);
-	return run(&options, &err) == BETON_OK ? 0 : bt_program_error("dtrain-generate", &err);
+	if (read_mesh(&options, &err) != BETON_OK)
+		return bt_usage_error("dtrain-generate", err.message);
+	return run(&options, argv);
 }

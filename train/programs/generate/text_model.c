@@ -34,24 +34,36 @@ static int find_network(const generate_model *model, int64_t count)
 	return index;
 }
 
-/* Bytes of the keys of a layer, or its values, of all texts. */
-static size_t part_bytes(const generate_model *model)
+/* Numbers of a token's keys in a layer, of this rank's heads. Fewer heads than ranks are refused by the graph. */
+static int64_t row_of(const generate_model *model)
+{
+	int64_t heads = model->description.kv_heads / model->part.ranks;
+	return (heads > 0 ? heads : 1) * model->description.head_size;
+}
+
+/* Bytes of the keys of a layer, or its values, of all texts. row: numbers of a token's. */
+static size_t part_bytes(const generate_model *model, int64_t row)
 {
 	const dtrain_transformer *t = &model->description;
 	dtrain_device_caps caps;
 	dtrain_device_get_api(model->device)->caps(model->device, &caps);
-	size_t bytes = (size_t)(model->texts * t->positions * t->kv_heads * t->head_size) * sizeof(float);
+	size_t bytes = (size_t)(model->texts * t->positions * row) * sizeof(float);
 	return (bytes + caps.alignment - 1) / caps.alignment * caps.alignment;
 }
 
-/* The keys of each layer, then their values, of the first texts. */
+/* The keys of each layer, then their values, of the first texts. Other stages' layers, and all before the rank's layers
+ * are known, have no memory: no op that runs here reads them. */
 static void place_cache(const generate_model *model, int64_t texts, dtrain_graph *graph, dtrain_tensor *out)
 {
 	const dtrain_transformer *t = &model->description;
-	dtrain_shape rows = dtrain_shape_of(3, (int64_t[]){texts, t->positions, t->kv_heads * t->head_size});
-	size_t bytes = part_bytes(model);
-	for (int64_t i = 0; i < 2 * t->layers; i++)
-		out[i] = dtrain_graph_memory(graph, DTRAIN_F32, &rows, (char *)model->cache + (size_t)i * bytes);
+	static float nowhere;
+	dtrain_shape rows = dtrain_shape_of(3, (int64_t[]){texts, t->positions, row_of(model)});
+	size_t bytes = part_bytes(model, row_of(model));
+	for (int64_t i = 0, place = 0; i < 2 * t->layers; i++) {
+		bool here = model->cache && model->part.layers[i % t->layers];
+		char *memory = here ? (char *)model->cache + (size_t)place++ * bytes : (char *)&nowhere;
+		out[i] = dtrain_graph_memory(graph, DTRAIN_F32, &rows, memory);
+	}
 }
 
 static void build_network(generate_model *model, struct generate_network *network, int64_t texts, int64_t length,
@@ -72,7 +84,68 @@ static void build_network(generate_model *model, struct generate_network *networ
 	network->row = dtrain_graph_input(graph, "row", DTRAIN_I64, &rows);
 	dtrain_transformer_build(graph, &model->description, &inputs, &outputs);
 	network->logits = dtrain_transformer_logits(graph, &outputs, network->row);
-	dtrain_graph_keep(graph, network->logits);
+}
+
+/* All networks have the borders of the first. */
+static int find_borders(generate_part *part, const dtrain_graph *whole, beton_error *err)
+{
+	if (part->first[part->stages - 1])
+		return BETON_OK;
+	int32_t blocks = dtrain_stage_costs(whole, NULL, 0);
+	double *costs = calloc((size_t)blocks, sizeof(*costs));
+	if (!costs)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the costs of %d blocks", blocks);
+	dtrain_stage_costs(whole, costs, blocks);
+	int status = dtrain_stage_divide(costs, blocks, part->stages, part->first, err);
+	free(costs);
+	return status;
+}
+
+/* This rank's stage takes the place of the whole model's graph. */
+static int cut(generate_model *model, struct generate_network *network, dtrain_graph **graph, dtrain_tensor *cache,
+	       beton_error *err)
+{
+	generate_part *part = &model->part;
+	dtrain_tensor *tensors[] = {&network->tokens, &network->position, &network->past, &network->row,
+				    &network->logits};
+	int status = find_borders(part, *graph, err);
+	if (status == BETON_OK)
+		status = dtrain_stage_create(*graph, part->first, part->stages, part->stage, model->params,
+					     &network->stage, err);
+	dtrain_graph_destroy(graph);
+	if (status != BETON_OK)
+		return status;
+	for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++)
+		*tensors[i] = dtrain_stage_tensor(network->stage, *tensors[i]);
+	for (int64_t i = 0; i < 2 * model->description.layers; i++)
+		cache[i] = dtrain_stage_tensor(network->stage, cache[i]);
+	*graph = dtrain_stage_take_graph(network->stage);
+	return BETON_OK;
+}
+
+/* cache: tensors of keys and values; negative: not of this rank. */
+static int make_graph(generate_model *model, struct generate_network *network, int64_t texts, int64_t length,
+		      dtrain_tensor *cache, dtrain_graph **out, beton_error *err)
+{
+	bool divided = model->part.stages > 1;
+	int status = dtrain_graph_create(divided ? model->part.outline : model->params, false, out, err);
+	if (status != BETON_OK)
+		return status;
+	build_network(model, network, texts, length, *out, cache);
+	if (divided)
+		status = cut(model, network, out, cache, err);
+	if (status == BETON_OK && network->logits >= 0)
+		dtrain_graph_keep(*out, network->logits);
+	return status;
+}
+
+static int connect(generate_model *model, struct generate_network *network, beton_error *err)
+{
+	const dtrain_pipeline_stage own = {
+		.number = model->part.stage, .stage = network->stage, .program = network->program};
+	return network->stage
+		       ? dtrain_pipeline_create(model->mesh, model->part.schedule, &own, 1, &network->pipeline, err)
+		       : BETON_OK;
 }
 
 static int make_network(generate_model *model, struct generate_network *network, int64_t texts, int64_t length,
@@ -82,13 +155,33 @@ static int make_network(generate_model *model, struct generate_network *network,
 	if (network->program)
 		return BETON_OK;
 	dtrain_tensor *cache = calloc(2 * (size_t)model->description.layers, sizeof(*cache));
-	int status = cache ? dtrain_graph_create(model->params, false, &graph, err)
+	int status = cache ? make_graph(model, network, texts, length, cache, &graph, err)
 			   : bt_fail(err, BETON_NO_MEMORY, "out of memory for a network");
-	if (status == BETON_OK) {
-		build_network(model, network, texts, length, graph, cache);
-		status = dtrain_graph_compile(&graph, &network->program, err);
-		dtrain_graph_destroy(&graph);
+	if (status == BETON_OK)
+		status = model->sync ? dtrain_sync_compile(model->sync, &graph, &network->program, err)
+				     : dtrain_graph_compile(&graph, &network->program, err);
+	dtrain_graph_destroy(&graph);
+	free(cache);
+	return status == BETON_OK ? connect(model, network, err) : status;
+}
+
+/* The layers of this rank, of a network that is given up again. */
+static int find_layers(generate_model *model, beton_error *err)
+{
+	struct generate_network network = {.program = NULL};
+	generate_part *part = &model->part;
+	size_t layers = (size_t)model->description.layers;
+	dtrain_tensor *cache = calloc(2 * layers, sizeof(*cache));
+	dtrain_graph *graph = NULL;
+	part->layers = calloc(layers, sizeof(*part->layers));
+	int status = cache && part->layers ? make_graph(model, &network, 1, 1, cache, &graph, err)
+					   : bt_fail(err, BETON_NO_MEMORY, "out of memory for a network");
+	for (size_t i = 0; i < layers && status == BETON_OK; i++) {
+		part->layers[i] = cache[i] >= 0;
+		part->num_layers += part->layers[i];
 	}
+	dtrain_graph_destroy(&graph);
+	dtrain_stage_destroy(&network.stage);
 	free(cache);
 	return status;
 }
@@ -187,9 +280,10 @@ static int allocate(generate_model *model, beton_error *err)
 	model->inputs = calloc(2 * count + (size_t)model->texts, sizeof(*model->inputs));
 	if (!model->seen || !model->inputs)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu tokens", count);
+	model->cache_bytes = 2 * (size_t)model->part.num_layers * part_bytes(model, row_of(model));
+	/* A stage may have no layer. */
 	int status = dtrain_device_get_api(model->device)
-			     ->alloc(model->device, 2 * (size_t)model->description.layers * part_bytes(model),
-				     &model->cache, err);
+			     ->alloc(model->device, model->cache_bytes + sizeof(float), &model->cache, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "keys and values of %zu positions", positions);
 	return status;
@@ -202,79 +296,119 @@ static int allocate(generate_model *model, beton_error *err)
 #define FLOPS_A_NS 50
 
 /* A token is a row of each product, so that one text at a time takes as long as reading the weights. */
-static int32_t choose_threads(const dtrain_transformer *t, int64_t texts)
+int32_t generate_model_threads(const generate_model *model, int64_t texts, int64_t ranks)
 {
+	const dtrain_transformer *t = &model->description;
 	int64_t attention = t->width * t->head_size * 2 * (t->heads + t->kv_heads);
 	bool gated = t->type == DTRAIN_TRANSFORMER_LLAMA;
 	int64_t products = t->layers * (gated ? 5 : 4) + 1, cores = bt_available_cores();
 	int64_t weights = t->layers * (attention + (gated ? 3 : 2) * t->width * t->inner) + t->width * t->vocabulary;
-	double each = (double)weights / (double)products;
-	double reads = each * sizeof(float) / BYTES_A_NS, computes = 2 * each * (double)texts / FLOPS_A_NS;
+	double each = (double)weights / (double)(products * ranks);
+	double reads = each * sizeof(float) / BYTES_A_NS;
+	double computes = 2 * each * (double)least(texts, TEXTS_MAX) / FLOPS_A_NS;
 	int64_t threads = (int64_t)((reads > computes ? reads : computes) / WORTH_NS);
 	return (int32_t)least(threads > 1 ? threads : 1, cores);
 }
 
-static int open_device(generate_model *model, const char *name, const dtrain_device_options *options, int64_t texts,
-		       beton_error *err)
-{
-	dtrain_device_options chosen = *options;
-	if (!chosen.threads)
-		chosen.threads = choose_threads(&model->description, least(texts, TEXTS_MAX));
-	return dtrain_device_open(name, &chosen, &model->device, err);
-}
-
-/* Divides the wanted texts into as few and as equal rounds as possible. */
+/* Divides the wanted texts into as few and as equal rounds as possible, the same for any mesh. */
 static void choose_texts(generate_model *model, int64_t wanted)
 {
+	const dtrain_transformer *t = &model->description;
 	model->texts = 1;
-	int64_t each = 2 * model->description.layers * (int64_t)part_bytes(model), most = CACHE_MAX / each;
+	int64_t each = 2 * t->layers * (int64_t)part_bytes(model, t->kv_heads * t->head_size), most = CACHE_MAX / each;
 	most = most < 1 ? 1 : least(most, TEXTS_MAX);
 	int64_t times = (wanted + most - 1) / most;
 	model->texts = (wanted + times - 1) / times;
 }
 
-static int load(generate_model *model, const run_source *source, int64_t texts, beton_error *err)
+static int32_t size_along(const dtrain_mesh *mesh, const char *axis)
+{
+	const dtrain_group *line = mesh ? dtrain_mesh_group(mesh, axis) : NULL;
+	return line ? dtrain_group_size(line) : 1;
+}
+
+/* One token goes through the stages at a time. */
+static int make_schedule(generate_part *part, beton_error *err)
+{
+	dtrain_pipeline_options options;
+	dtrain_pipeline_options_init(&options);
+	options.schedule = "gpipe";
+	options.ranks = part->stages;
+	options.micro_batches = 1;
+	int status = dtrain_pipeline_schedule_create(&options, &part->schedule, err);
+	return status == BETON_OK ? dtrain_pipeline_schedule_lower(part->schedule, err) : status;
+}
+
+/* After the parameters, which the outline is like. */
+static int find_part(generate_model *model, beton_error *err)
+{
+	generate_part *part = &model->part;
+	int status = BETON_OK;
+	if (model->mesh)
+		status = dtrain_sync_create(model->params, model->mesh, NULL, &model->sync, err);
+	if (status == BETON_OK && part->stages > 1)
+		status = dtrain_params_create_outline(model->params, &part->outline, err);
+	if (status == BETON_OK && part->stages > 1)
+		status = make_schedule(part, err);
+	return status == BETON_OK ? find_layers(model, err) : status;
+}
+
+int generate_model_load(generate_model *model, dtrain_device *device, dtrain_mesh *mesh, int64_t texts,
+			beton_error *err)
 {
 	run_init init = {0};
+	generate_part *part = &model->part;
+	model->device = device;
+	model->mesh = mesh;
+	part->stages = size_along(mesh, "pipeline");
+	part->stage = part->stages > 1 ? dtrain_group_rank(dtrain_mesh_group(mesh, "pipeline")) : 0;
+	part->ranks = size_along(mesh, "tensor");
 	choose_texts(model, texts);
-	int status = dtrain_device_get_api(model->device)->stream_create(model->device, &model->stream, err);
+	int status = dtrain_device_get_api(device)->stream_create(device, &model->stream, err);
 	if (status == BETON_OK)
-		status = dtrain_params_create(model->device, DTRAIN_F32, &model->params, err);
+		status = dtrain_params_create(device, DTRAIN_F32, &model->params, err);
+	if (status == BETON_OK)
+		status = find_part(model, err);
 	if (status == BETON_OK)
 		status = allocate(model, err);
 	if (status == BETON_OK)
 		status = make_network(model, model->networks, model->texts, 1, err);
 	if (status == BETON_OK)
-		status = run_init_apply(source, model->params, model->params, model->stream, true, &init, err);
+		status = run_init_apply(&model->source, part->outline ? part->outline : model->params, model->params,
+					model->stream, true, &init, err);
+	if (status == BETON_OK && model->sync)
+		status = dtrain_sync_start(model->sync, err);
 	run_init_free(&init);
+	run_source_close(&model->source);
 	return status;
 }
 
-int generate_model_open(generate_model *model, const char *weights, const char *name, int64_t texts, const char *device,
-			const dtrain_device_options *options, beton_error *err)
+int generate_model_open(generate_model *model, const char *weights, const char *name, beton_error *err)
 {
-	run_source source;
-	*model = (generate_model){0};
-	int status = run_source_open(weights, &source, err);
+	*model = (generate_model){.end_of_text = -1};
+	int status = run_source_open(weights, &model->source, err);
 	if (status == BETON_OK)
-		status = find_description(&source, name, &model->description, err);
-	if (status == BETON_OK)
-		status = find_end_of_text(model, &source, err);
-	if (status == BETON_OK)
-		status = open_device(model, device, options, texts, err);
-	if (status == BETON_OK)
-		status = load(model, &source, texts, err);
-	run_source_close(&source);
-	if (status != BETON_OK)
-		generate_model_close(model);
-	return status;
+		status = find_description(&model->source, name, &model->description, err);
+	return status == BETON_OK ? find_end_of_text(model, &model->source, err) : status;
 }
 
 static void close_network(generate_model *model, struct generate_network *network)
 {
 	if (network->captured)
 		dtrain_device_get_api(model->device)->capture_destroy(network->captured);
+	dtrain_pipeline_destroy(&network->pipeline);
 	dtrain_program_destroy(&network->program);
+	dtrain_stage_destroy(&network->stage);
+}
+
+void generate_model_disconnect(generate_model *model)
+{
+	for (int i = 0; i < GENERATE_LENGTHS; i++) {
+		dtrain_pipeline_destroy(&model->networks[i].pipeline);
+		dtrain_pipeline_destroy(&model->alone[i].pipeline);
+	}
+	if (model->sync)
+		dtrain_sync_stop(model->sync);
 }
 
 void generate_model_close(generate_model *model)
@@ -283,7 +417,12 @@ void generate_model_close(generate_model *model)
 		close_network(model, &model->networks[i]);
 		close_network(model, &model->alone[i]);
 	}
+	dtrain_sync_destroy(&model->sync);
+	dtrain_params_destroy(&model->part.outline);
+	dtrain_pipeline_schedule_destroy(&model->part.schedule);
 	dtrain_params_destroy(&model->params);
+	run_source_close(&model->source);
+	free(model->part.layers);
 	if (model->device)
 		dtrain_device_get_api(model->device)->free(model->device, model->cache);
 	if (model->stream)
@@ -344,10 +483,19 @@ static int put_program(const generate_model *model, struct generate_network *net
 	api->caps(model->device, &caps);
 	bool first = !network->has_run;
 	network->has_run = true;
-	if (first || !caps.graph_capture)
+	if (network->pipeline)
+		return dtrain_pipeline_run(network->pipeline, model->stream, 0, err);
+	/* Operations of a group in a capture would have to be watched. */
+	if (first || !caps.graph_capture || model->mesh)
 		return dtrain_program_run(network->program, model->stream, 0, 1, err);
 	int status = network->captured ? BETON_OK : capture(model, network, err);
 	return status == BETON_OK ? api->capture_launch(network->captured, model->stream, err) : status;
+}
+
+static void *memory_of(const generate_model *model, const struct generate_network *network, dtrain_tensor input)
+{
+	return network->pipeline ? dtrain_pipeline_input(network->pipeline, model->part.stage, 0, input)
+				 : dtrain_program_data(network->program, input);
 }
 
 /* Runs a network for the tokens past .. count - 1 of the first texts, and for padding after them, whose results are
@@ -376,12 +524,12 @@ static int run_network(generate_model *model, struct generate_network *network, 
 		      {network->row, row, texts}};
 	int status = BETON_OK;
 	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]) && status == BETON_OK; i++)
-		status = api->copy(model->stream, dtrain_program_data(network->program, inputs[i].tensor),
-				   inputs[i].from, (size_t)inputs[i].count * sizeof(int64_t), DTRAIN_HOST_TO_DEVICE,
-				   err);
+		if (inputs[i].tensor >= 0)
+			status = api->copy(model->stream, memory_of(model, network, inputs[i].tensor), inputs[i].from,
+					   (size_t)inputs[i].count * sizeof(int64_t), DTRAIN_HOST_TO_DEVICE, err);
 	if (status == BETON_OK)
 		status = put_program(model, network, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && network->logits >= 0)
 		status = api->copy(model->stream, out, dtrain_program_data(network->program, network->logits),
 				   (size_t)(texts * model->description.vocabulary) * sizeof(float),
 				   DTRAIN_DEVICE_TO_HOST, err);
@@ -395,9 +543,9 @@ static int copy_first(const generate_model *model, int64_t past, int64_t count, 
 {
 	const dtrain_device_api *api = dtrain_device_get_api(model->device);
 	const dtrain_transformer *t = &model->description;
-	size_t row = (size_t)(t->kv_heads * t->head_size) * sizeof(float), bytes = part_bytes(model);
+	size_t row = (size_t)row_of(model) * sizeof(float), bytes = part_bytes(model, row_of(model));
 	int status = BETON_OK;
-	for (int64_t i = 0; i < 2 * t->layers; i++) {
+	for (int64_t i = 0; i < 2 * model->part.num_layers; i++) {
 		char *from = (char *)model->cache + (size_t)i * bytes + (size_t)past * row;
 		for (int64_t k = 1; k < model->texts && status == BETON_OK; k++)
 			status = api->copy(model->stream, from + (size_t)(k * t->positions) * row, from,

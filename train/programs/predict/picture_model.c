@@ -250,7 +250,8 @@ static int compute(struct prediction *self, int64_t *count, int64_t *bad, beton_
 	beton_error none = *err;
 	if (status == BETON_OK || (all_bad && rank_team_shares(self->team)))
 		status = predict_share_finish(self->share, interrupted, count, bad, err);
-	if (status == BETON_OK && all_bad && *count == 0) {
+	bool first = !rank_team_shares(self->team) || self->team->env.rank == 0;
+	if (status == BETON_OK && all_bad && first && *count == 0) {
 		*err = none;
 		status = BETON_SAMPLE_CORRUPT;
 	}

@@ -9,6 +9,7 @@
 #include "common/suggest.h"
 #include "common/system.h"
 #include "launch/launcher.h"
+#include "launch/signals.h"
 #include "launch/wait_policy.h"
 #include "predict.h"
 
@@ -211,6 +212,9 @@ static void say(const char *line)
 static int run_rank(const predict_options *options, rank_team *team)
 {
 	beton_error err = {0};
+	/* A rank that is asked to stop removes its temporary files. */
+	if (rank_team_shares(team))
+		run_signals_catch();
 	int status = rank_team_meet(team, say, &err);
 	if (status == BETON_OK && team->env.rank == 0 && !team->env.store_hosted)
 		status = predict_output_check(options, &err);

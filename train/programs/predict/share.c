@@ -207,7 +207,7 @@ int predict_share_finish(predict_share *share, bool interrupted, int64_t *count,
 	return status;
 }
 
-/* What is on its way after a failure ends with the groups. */
+/* After a failure the groups have ended the letters on their way. */
 void predict_share_close(predict_share *share)
 {
 	int letters = share->letters && !is_first(share) ? LETTERS : 0;
