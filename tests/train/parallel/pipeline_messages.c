@@ -120,8 +120,8 @@ static void close_model(model *m)
 	dtrain_params_destroy(&m->params);
 }
 
-/* Of a micro-batch of a stage; pipeline NULL: of the program. The same in all steps and micro-batches, so that the
- * gradients of a step are MICRO_BATCHES times one's. */
+/* Fills the inputs of a stage's micro-batch; pipeline NULL: of the program. They are the same in all steps and
+ * micro-batches, so that the gradients of a step are MICRO_BATCHES times one's. */
 static void fill_inputs(const example *e, const model *m, const dtrain_pipeline *pipeline, int stage, int micro_batch)
 {
 	const dtrain_tensor tensors[] = {m->x, m->label};
