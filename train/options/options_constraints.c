@@ -105,8 +105,6 @@ const option_constraint run_constraints[] = {
 		   .reason = "it is for whole gradients"),
 	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1), ABOVE("mesh.context", 1), ABOVE("mesh.tensor", 1)),
 		   LIST(SET("overlap"), SET("tune-units")), .reason = "transfers within the model are not measured"),
-	CONSTRAINT(EXCLUDES, LIST(ABOVE("mesh.pipeline", 1)), LIST(SET("plan")),
-		   .reason = "a stage's micro-batches are not counted"),
 
 	CONSTRAINT(EXCLUDES, LIST(SET("pipeline-timeline")), LIST(SET("evaluate")),
 		   .reason = "it is of a step of training"),

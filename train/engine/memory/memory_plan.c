@@ -28,7 +28,7 @@ size_t engine_memory_host(const engine_memory *memory)
 
 uint64_t engine_memory_traffic(const engine_memory *memory)
 {
-	return memory->gathered + memory->scattered + memory->added_up + memory->exchanged;
+	return memory->gathered + memory->scattered + memory->added_up + memory->exchanged + memory->passed;
 }
 
 static void add_program(engine_memory *memory, int which, const dtrain_program_info *info)
@@ -87,6 +87,7 @@ int engine_memory_read(const engine_rank *engine, engine_memory *out, beton_erro
 		out->batches[i] = engine_batches_bytes(engine, i == TRAINING, networks[i]);
 	}
 	share_batches(engine, out);
+	out->passed = dtrain_pipeline_sent(engine->train.pipeline);
 	return status;
 }
 

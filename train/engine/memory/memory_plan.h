@@ -28,6 +28,7 @@ typedef struct engine_memory {
 	size_t activations[2], scratch[2], batches[2];
 	size_t transients[2]; /* units that are gathered, and gradients on their way to a shard */
 	uint64_t gathered, scattered, added_up, exchanged; /* a step: see dtrain_sync_info */
+	uint64_t passed;                                   /* a step: to other stages of a pipeline */
 } engine_memory;
 
 /* Bytes of the device, and of the host. */

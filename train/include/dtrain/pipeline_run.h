@@ -50,6 +50,8 @@ BETON_API int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline);
 
 /* Bytes of device memory for inputs and messages, besides the instances'. NULL: 0. */
 BETON_API size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline);
+/* Bytes that this rank sends to ranks of other stages in a step. NULL: 0. */
+BETON_API uint64_t dtrain_pipeline_sent(const dtrain_pipeline *pipeline);
 
 /* Runs this rank's actions until one reads the inputs of the next micro-batch; with the last micro-batch all that are
  * left, and adds up the gradients of parameters that several stages have. Micro-batches come in their order. Errors: of

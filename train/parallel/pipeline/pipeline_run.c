@@ -398,6 +398,19 @@ size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline)
 	return bytes;
 }
 
+uint64_t dtrain_pipeline_sent(const dtrain_pipeline *pipeline)
+{
+	uint64_t bytes = 0;
+	for (int32_t i = 0; pipeline && i < pipeline->num_actions; i++) {
+		const pipeline_stage *stage = find_stage(pipeline, pipeline->actions[i].stage);
+		if (pipeline->actions[i].kind == DTRAIN_ACTION_SEND_FORWARD)
+			bytes += border_bytes(&stage->after, false);
+		if (pipeline->actions[i].kind == DTRAIN_ACTION_SEND_BACKWARD && pipeline->trains)
+			bytes += border_bytes(&stage->before, true);
+	}
+	return bytes;
+}
+
 int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline)
 {
 	int32_t live = 0;

@@ -434,8 +434,10 @@ static int run_rank(run_options *options, const run_info *info, struct rank_env 
 		tell_one_rank(&session);
 		tell_unused_keys(&session);
 		tell_complete(&session);
-		status = options->plan ? run_plan_print(&session, &err) : open_metrics(&metrics, &session, &err);
+		status = options->plan ? BETON_OK : open_metrics(&metrics, &session, &err);
 	}
+	if (options->plan)
+		status = run_plan_print(&session, &err);
 	run_signals_catch();
 	if (status == BETON_OK && !options->plan)
 		status = options->evaluate                ? run_evaluate(&session, metrics, &stopped, &err)

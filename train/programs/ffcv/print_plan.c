@@ -61,6 +61,50 @@ static void print_traffic(const engine_memory *memory)
 	print_bytes("gradients to shards", memory->scattered);
 	print_bytes("sums over data ranks", memory->added_up);
 	print_bytes("collectives of layers", memory->exchanged);
+	print_bytes("messages to other stages", memory->passed);
+}
+
+/* A rank of a pipeline, as the other ranks hear of it. */
+typedef struct stage_memory {
+	int32_t rank;
+	engine_memory memory;
+} stage_memory;
+
+/* Collective. The memory of each rank of the pipeline; all ranks of a stage have as much. */
+static int print_stages(const run_session *session, const engine_memory *memory, beton_error *err)
+{
+	const dtrain_pipeline_schedule *schedule = session->engine.stages.schedule;
+	const stage_memory mine = {.rank = session->engine.stages.rank, .memory = *memory};
+	dtrain_work *work = NULL;
+	if (!schedule)
+		return BETON_OK;
+	stage_memory *all = calloc((size_t)session->world_size, sizeof(*all));
+	if (!all)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the plans of %d ranks", session->world_size);
+	int status =
+		dtrain_all_gather(session->slow_group, all, &mine, (int64_t)sizeof(mine), DTRAIN_U8, NULL, &work, err);
+	if (status == BETON_OK)
+		status = dtrain_work_wait(&work, err);
+	if (status == BETON_OK && session->rank == 0)
+		puts("memory of each rank of the pipeline, in MB:\n"
+		     "  rank stages     parameters    gradients    optimizer  activations          all");
+	for (int32_t rank = 0; rank < schedule->ranks && status == BETON_OK && session->rank == 0; rank++) {
+		const stage_memory *at = all;
+		char stages[64] = "";
+		while (at->rank != rank)
+			at++;
+		const engine_memory *m = &at->memory;
+		for (int32_t i = 0; i < schedule->stages; i++)
+			if (schedule->rank_of_stage[i] == rank)
+				bt_append(stages, sizeof(stages), "%s%d", *stages ? "," : "", i);
+		printf("  %4d %-7s %13.3f %12.3f %12.3f %12.3f %12.3f\n", rank, stages,
+		       (double)(m->parameters + m->copies + m->buffers) / 1e6,
+		       (double)(m->gradients + m->sums + m->compression) / 1e6, (double)(m->states + m->updates) / 1e6,
+		       (double)(m->activations[0] + m->scratch[0] + m->transients[0]) / 1e6,
+		       (double)engine_memory_total(m) / 1e6);
+	}
+	free(all);
+	return status;
 }
 
 /* Ranks with different samples. */
@@ -127,15 +171,19 @@ int run_plan_print(run_session *session, beton_error *err)
 	const dtrain_program *program = engine->train.program ? engine->train.program : engine->val.program;
 	char *text = NULL, *table = NULL, *strategies = NULL;
 	engine_memory memory;
-	int status = dtrain_program_plan(program, &text, err);
+	int status = engine_memory_read(engine, &memory, err);
+	if (status != BETON_OK || session->rank > 0)
+		return status == BETON_OK ? print_stages(session, &memory, err) : status;
+	status = dtrain_program_plan(program, &text, err);
 	if (status == BETON_OK && engine->train.program)
 		status = engine_recompute_table(engine, &table, err);
 	if (status == BETON_OK && engine->train.program)
 		status = make_strategies(session, &strategies, err);
-	if (status == BETON_OK)
-		status = engine_memory_read(engine, &memory, err);
 	if (status == BETON_OK) {
 		print_memory(session, &memory);
+		status = print_stages(session, &memory, err);
+	}
+	if (status == BETON_OK) {
 		print_host(&memory, session->saving_bytes);
 		/* Unsynchronized ranks send once a round. */
 		if (!session->local)
