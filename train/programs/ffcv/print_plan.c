@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "engine/memory/memory_plan.h"
 #include "engine/memory/recompute_option.h"
 #include "options/options_table.h"
@@ -18,6 +19,12 @@ static void print_bytes(const char *what, size_t bytes)
 {
 	if (bytes)
 		printf("  %-26s %12.3f MB\n", what, (double)bytes / 1e6);
+}
+
+/* All ranks need as much, unless they have stages of a pipeline. */
+static const char *rank_name(const run_session *session)
+{
+	return session->engine.stages.schedule ? "rank 0" : "each rank";
 }
 
 static void print_memory(const run_session *session, const engine_memory *memory)
@@ -47,16 +54,16 @@ static void print_memory(const run_session *session, const engine_memory *memory
 		     {engine->staged ? "batches" : "batches, training", memory->batches[0]},
 		     {engine->staged ? "batches" : "batches, evaluation", memory->batches[1]},
 		     {"all of these", engine_memory_total(memory)}};
-	printf("memory of each rank on device %s:\n", engine->api->name);
+	printf("memory of %s on device %s:\n", rank_name(session), engine->api->name);
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		print_bytes(lines[i].what, lines[i].bytes);
 }
 
-static void print_traffic(const engine_memory *memory)
+static void print_traffic(const engine_memory *memory, const char *who)
 {
 	if (!engine_memory_traffic(memory))
 		return;
-	puts("sent by each rank in a step:");
+	printf("sent by %s in a step:\n", who);
 	print_bytes("gathers of units", memory->gathered);
 	print_bytes("gradients to shards", memory->scattered);
 	print_bytes("sums over data ranks", memory->added_up);
@@ -187,7 +194,7 @@ int run_plan_print(run_session *session, beton_error *err)
 		print_host(&memory, session->saving_bytes);
 		/* Unsynchronized ranks send once a round. */
 		if (!session->local)
-			print_traffic(&memory);
+			print_traffic(&memory, rank_name(session));
 		bool full = session->options->plan == RUN_PLAN_FULL;
 		int length = full ? (int)strlen(text) : short_length(text);
 		int printed = printf("\n%s%s%s%s%.*s%s", strategies ? strategies : "", strategies ? "\n" : "",
