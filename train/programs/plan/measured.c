@@ -14,7 +14,7 @@ static int read_json(const char *path, json_t **out, beton_error *err)
 	json_error_t fault;
 	FILE *file = fopen(path, "r");
 	if (!file)
-		return bt_fail_errno(err, errno, path);
+		return bt_fail_errno(err, errno, "%s", path);
 	*out = json_loadf(file, 0, &fault);
 	fclose(file);
 	return *out ? BETON_OK
