@@ -587,7 +587,7 @@ static void attention_has_heads_that_fit(void **state)
 	expect_fault(&desc, NULL);
 	desc.num_inputs = 4;
 	desc.inputs[3] = (dtrain_operand){.dtype = DTRAIN_I32, .shape = {2, {2, 5}}};
-	expect_fault(&desc, "a segment [b, t] of each query and key");
+	expect_fault(&desc, "a segment [b, s] of each query and key");
 	desc = attention_desc(4, 3);
 	expect_fault(&desc, "4 heads for 3 heads of keys");
 	desc = attention_desc(4, 4);
