@@ -170,6 +170,13 @@ static bool are_of_one_module(const char *pattern, const char *a, const char *b)
 	return length == module_length(pattern, b) && strncmp(a, b, length) == 0;
 }
 
+/* Whether one alone of two parameters of several stages is frozen. Stages have other parameters around them, and still
+ * need the same units for these. */
+static bool differs_in_stages(const dtrain_param *a, const dtrain_param *b)
+{
+	return (a->stages & (a->stages - 1)) != 0 && a->frozen != b->frozen;
+}
+
 /* Whether a unit must end before the parameter. */
 static bool ends_unit(const layout *l, const dtrain_param *param, bool frozen)
 {
@@ -178,7 +185,8 @@ static bool ends_unit(const layout *l, const dtrain_param *param, bool frozen)
 		return false;
 	return params->units[params->unit_count].frozen != frozen ||
 	       dtrain__axis_find(l->last->placement.axis) != dtrain__axis_find(param->placement.axis) ||
-	       l->last->stages != param->stages || l->last->partial_axes != param->partial_axes ||
+	       l->last->stages != param->stages || differs_in_stages(l->last, param) ||
+	       l->last->partial_axes != param->partial_axes ||
 	       (params->policy.by_block && l->last->block != param->block) ||
 	       !are_of_one_module(params->unit_pattern, l->last->name, param->name);
 }

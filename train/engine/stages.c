@@ -112,9 +112,9 @@ static int read_borders(const char *list, int32_t blocks, int32_t stages, int32_
 	}
 	if (status == BETON_OK && (count != stages || sum != blocks))
 		status = bt_fail(err, BETON_INVALID_ARGUMENT,
-				 "--stages: %" PRId32 " stages with %" PRId64 " blocks; the schedule has %" PRId32
+				 "--stages: %" PRId32 " stage%s with %" PRId64 " blocks; the schedule has %" PRId32
 				 " stages, and the model %" PRId32 " blocks",
-				 count, sum, stages, blocks);
+				 count, bt_plural((uint64_t)count), sum, stages, blocks);
 	return status;
 }
 

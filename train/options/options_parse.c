@@ -376,6 +376,26 @@ static void drop_void_units(run_options *options)
 		options->tune_units = false;
 }
 
+/* A schedule has a name or a file. A mesh that is given has its own order of ranks; without a pipeline there are no
+ * times. */
+static void drop_void_mesh(run_options *options)
+{
+	bool lists = is_given(options, "pipeline-lists"), schedule = is_given(options, "pipeline-schedule"),
+	     chunks = is_given(options, "pipeline-chunks"), mesh = is_given(options, "mesh");
+	if ((schedule || chunks) && !lists)
+		options->pipeline_lists = NULL;
+	if (lists && !schedule)
+		options->pipeline_schedule = 0;
+	if ((lists || schedule) && !chunks)
+		options->pipeline_chunks = 0;
+	if ((mesh || lists || schedule || chunks) && !is_given(options, "stages"))
+		options->stages = NULL;
+	if (mesh && !is_given(options, "rank-order"))
+		options->rank_order = NULL;
+	if (run_axes_ranks(options, DTRAIN_AXIS_PIPELINE) == 1 && !is_given(options, "pipeline-timeline"))
+		options->pipeline_timeline = NULL;
+}
+
 /* The command line also wins if it sets the same thing by another option, or makes a value of the recipe or of the
  * resumed run meaningless. Its own options stay and are checked by run_options_check(). */
 void run_options_drop_void(run_options *options)
@@ -415,6 +435,7 @@ void run_options_drop_void(run_options *options)
 	drop_void_order(options);
 	drop_void_engine(options);
 	drop_void_units(options);
+	drop_void_mesh(options);
 }
 
 /* Sets what the weights say of their model. weights: their file, which the options do not have again yet. */

@@ -63,6 +63,8 @@ static int64_t ranks_of_copy(const run_options *options, const struct rank_env *
 /* Methods that keep an error sum over copies of the parameters. shard: ranks that share one. */
 static int check_compression(const run_options *options, int64_t ranks, int64_t shard, beton_error *err)
 {
+	/* Ranks that divide a sequence have copies of the parameters, too. */
+	ranks *= run_axes_ranks(options, DTRAIN_AXIS_CONTEXT);
 	const char *method = compression_of(options);
 	if (!is_sharded(options) || dtrain_compression_is_for_shards(method) || shard < ranks || ranks == 1)
 		return BETON_OK;

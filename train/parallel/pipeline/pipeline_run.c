@@ -280,6 +280,15 @@ static int finish_messages(dtrain_pipeline *pipeline, dtrain_stream *stream, bet
 	return status;
 }
 
+/* dtrain_unit.frozen depends on the parameters around the unit, which other stages do not have. */
+static bool is_trained(const dtrain_params *params, int unit)
+{
+	for (int i = 0; i < params->count; i++)
+		if (params->params[i].unit == unit && !params->params[i].frozen)
+			return true;
+	return false;
+}
+
 /* Adds up the gradients of parameters that several stages have, when all micro-batches are. */
 static int sum_shared(dtrain_pipeline *pipeline, dtrain_stream *stream, beton_error *err)
 {
@@ -289,7 +298,7 @@ static int sum_shared(dtrain_pipeline *pipeline, dtrain_stream *stream, beton_er
 		const dtrain_unit *unit = &params->units[i];
 		dtrain_group *sharers = dtrain__pipeline_sharers(pipeline, unit->stages);
 		dtrain_work *work = NULL;
-		if (!sharers || unit->frozen)
+		if (!sharers || !is_trained(params, i))
 			continue;
 		const dtrain_range kept = dtrain__unit_range(params, i);
 		dtrain_group_label(sharers, "gradients of a parameter of several stages");

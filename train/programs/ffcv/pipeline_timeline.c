@@ -22,10 +22,16 @@ static double idle_of(const dtrain_pipeline_step *step)
 	return 100 * idle;
 }
 
+static const char *schedule_name(const run_session *session)
+{
+	const engine_job *job = &session->engine.job;
+	return job->schedule_file ? job->schedule_file : job->schedule;
+}
+
 static int write_step(const run_session *session, const dtrain_pipeline_step *step, beton_error *err)
 {
 	char title[160];
-	snprintf(title, sizeof(title), "%s, step %" PRId64 ": %.1f ms, idle %.1f %%", session->engine.job.schedule,
+	snprintf(title, sizeof(title), "%.80s, step %" PRId64 ": %.1f ms, idle %.1f %%", schedule_name(session),
 		 session->position.step, step->timeline->makespan, idle_of(step));
 	return run_stage_times_write(session->options->pipeline_timeline, step, title, err);
 }
@@ -36,7 +42,7 @@ static void tell(const run_session *session, const dtrain_pipeline_step *step)
 	dtrain_pipeline_options formula;
 	double makespan;
 	dtrain_pipeline_options_init(&formula);
-	formula.schedule = session->engine.job.schedule;
+	formula.schedule = schedule_name(session);
 	formula.ranks = step->schedule->ranks;
 	formula.chunks = step->schedule->stages / step->schedule->ranks;
 	formula.micro_batches = step->schedule->micro_batches;
