@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "common/system.h"
+#include "chunks.h"
 #include "graph.h"
 #include "params.h"
 
@@ -18,6 +19,11 @@ dtrain_chunk_attrs dtrain_graph_chunks(const dtrain_graph *graph)
 {
 	const dtrain__line line = graph ? dtrain__graph_line(graph, DTRAIN_AXIS_CONTEXT) : (dtrain__line){.size = 1};
 	return line.size > 1 ? (dtrain_chunk_attrs){line.size, line.rank} : (dtrain_chunk_attrs){0, 0};
+}
+
+int64_t dtrain_chunk_position(dtrain_chunk_attrs chunks, int64_t rows, int64_t i)
+{
+	return dtrain__chunk_position(chunks, rows, i);
 }
 
 dtrain_placement dtrain__graph_placement(const dtrain_graph *graph, dtrain_axis axis, int dim, int32_t blocks)

@@ -21,9 +21,8 @@ typedef struct dtrain__span {
 } dtrain__span;
 
 /* Sets the offset of every span that is shared, or of every one that is not, to a multiple of alignment, and *total to
- * the bytes of that arena. Spans that are alive at the same
- * time do not overlap, unless one is the other's home. Places the largest span first, each at the lowest offset that is
- * free during its life. Errors: NO_MEMORY. */
+ * the bytes of that arena. Spans that are alive at the same time do not overlap, unless one is the other's home. Places
+ * the largest span first, each at the lowest offset that is free during its life. Errors: NO_MEMORY. */
 int dtrain__plan(dtrain__span *spans, int count, bool shared, size_t alignment, size_t *total, beton_error *err);
 
 #endif

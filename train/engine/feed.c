@@ -73,25 +73,15 @@ static int open_buffer(engine_feed *feed, engine_feed_buffer *buffer, beton_erro
 	return status;
 }
 
-/* The first column of half 0 or 1 of a row, among the columns of the whole sample. */
-static int64_t first_column(const dtrain_chunk_attrs *chunks, int half, int64_t columns)
-{
-	return (half ? 2 * (int64_t)chunks->ranks - 1 - chunks->rank : chunks->rank) * (columns / 2);
-}
-
 /* In memory that the device copies from, as a batch is. */
 static int make_numbers(engine_feed *feed, const engine_input *input, int index, beton_error *err)
 {
 	void *memory = NULL;
-	int64_t columns = (int64_t)(feed->row_bytes[index] / sizeof(int64_t)), half = columns / 2;
+	int64_t columns = (int64_t)(feed->row_bytes[index] / sizeof(int64_t));
 	int status = feed->api->host_alloc(feed->device, (size_t)feed->rows * feed->row_bytes[index], &memory, err);
 	feed->numbers[index] = memory;
-	for (int64_t i = 0; i < feed->rows * columns && status == BETON_OK; i++) {
-		int64_t column = i % columns;
-		feed->numbers[index][i] = !input->chunks.ranks ? column
-					  : column < half      ? first_column(&input->chunks, 0, columns) + column
-							  : first_column(&input->chunks, 1, columns) + column - half;
-	}
+	for (int64_t i = 0; i < feed->rows * columns && status == BETON_OK; i++)
+		feed->numbers[index][i] = dtrain_chunk_position(input->chunks, columns, i % columns);
 	return status;
 }
 
@@ -190,7 +180,7 @@ static int copy_rows(const engine_feed *feed, const struct copying *copying, int
 	if (!chunks->ranks)
 		return feed->api->copy(stream, to, copying->from[i], copying->rows * row, kind, err);
 	for (size_t k = 0; k < 2 * (size_t)copying->rows && status == BETON_OK; k++) {
-		size_t first = (size_t)first_column(chunks, (int)(k % 2), (int64_t)row);
+		size_t first = (size_t)dtrain_chunk_position(*chunks, 2, (int64_t)(k % 2)) * half;
 		status = feed->api->copy(stream, (char *)to + k * half,
 					 (const char *)copying->from[i] + k / 2 * whole + first, half, kind, err);
 	}

@@ -12,8 +12,7 @@ int engine_stages_check(const engine_job *job, const dtrain_graph *whole, beton_
 /* Makes the schedule of the stages and their actions, as it is for a rank of so many along the axis "pipeline"; it
  * belongs to the engine. One rank: it has the whole model. */
 int engine_stages_plan(engine_rank *engine, int32_t ranks, int32_t rank, beton_error *err);
-/* The same for this rank. mesh NULL, or without an axis "pipeline" of several ranks: the
- * rank has the whole model. */
+/* The same for this rank. mesh NULL, or without an axis "pipeline" of several ranks: the rank has the whole model. */
 int engine_stages_open(engine_rank *engine, const dtrain_mesh *mesh, beton_error *err);
 
 /* Puts the first of this rank's stages in the place of the whole graph, and adds networks for the other ones; with

@@ -169,6 +169,9 @@ typedef struct dtrain_attention_options {
  * dtrain_attention and dtrain_attention_packed gather the keys and values of all ranks, and again for backward; their
  * segments are of whole sequences. */
 BETON_API dtrain_chunk_attrs dtrain_graph_chunks(const dtrain_graph *graph);
+/* The position in the whole sequence of row i, 0 <= i < rows, of a rank that has so many rows in its two chunks; i if
+ * the sequence is not divided. Of 2 rows: the numbers of the chunks. */
+BETON_API int64_t dtrain_chunk_position(dtrain_chunk_attrs chunks, int64_t rows, int64_t i);
 
 BETON_API void dtrain_attention_options_init_sized(dtrain_attention_options *options, size_t size);
 static inline void dtrain_attention_options_init(dtrain_attention_options *options)
