@@ -295,6 +295,7 @@ int plan_search(plan_costs *costs, const plan_search_options *options, plan_foun
 				    is_asked(axes[DTRAIN_AXIS_TENSOR], t))
 					status = try_sequences(&s, &mesh, err);
 			}
-	qsort(out->rows, (size_t)out->count, sizeof(*out->rows), compare);
+	if (out->count) /* qsort refuses a null pointer, also for no rows */
+		qsort(out->rows, (size_t)out->count, sizeof(*out->rows), compare);
 	return status;
 }
