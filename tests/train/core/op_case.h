@@ -56,7 +56,15 @@ typedef struct op_case {
  * two before. Results of half operands that stay F32 are sums in F32, whose last bits hardware may leave out. Results
  * exact in F32 (bound 0) are exact. TF32 keeps as many bits of a product's operands as F16 has, and may cut the others
  * off: the lost bits do not cancel out. A device with memory of its own may round the gradient of a convolution's
- * weights to the type of the activations, as PyTorch does. */
+ * weights to the type of the activations, as PyTorch does.
+ *
+ * Such a device may also round the logits of LINEAR_XENT, as PyTorch's autocast does, each by u = 2^-11 or 2^-8 of it
+ * at most. If L is the largest size of a logit, then a probability p changes by 2 u L p at most, and that of the label
+ * by 2 u L p (1 - p), so that without smoothing each gradient of a logit, and also the loss, which is at least 1 - p of
+ * the label, changes by 2 u L of itself at most. L is about 10 here. But the roundings are independent, and most of a
+ * gradient's length is the label's element, whose part of the error has the factor p. ref with rounded logits, rounded
+ * gradients of them and rounded results has normalised errors of at most 1.2 u in these examples; twice the bound of
+ * one rounding is allowed. */
 #define F16_BOUND 6e-4
 #define BF16_BOUND 5e-3
 #define HALF_SUM_BOUND 2e-5

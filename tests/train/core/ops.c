@@ -37,6 +37,13 @@ static bool rounds_twice(const op_case *c)
 	       (c->kind == DTRAIN_OP_LINEAR && c->example && c->example->attrs.linear.activation);
 }
 
+/* Whether three results are rounded one after the other. LINEAR_XENT has logits, their gradient and d_x. */
+static bool rounds_thrice(const setting *s)
+{
+	bool loss = s->c->kind == DTRAIN_OP_LINEAR_XENT || s->c->kind == DTRAIN_OP_LINEAR_XENT_BIAS;
+	return s->c->family == ACTIVATED || (loss && !s->caps.host_memory);
+}
+
 static double bound_of(const setting *s, const tensor *t, bool tf32)
 {
 	double bound = s->c->bound;
@@ -48,9 +55,8 @@ static double bound_of(const setting *s, const tensor *t, bool tf32)
 	/* Its products are BF16 whatever the type of the parameters. */
 	if (s->c->kind == DTRAIN_OP_MUON && !s->caps.host_memory)
 		return BF16_BOUND;
-	/* Three results of ACTIVATED are rounded one after the other. */
 	if (half && rounded)
-		return (s->c->family == ACTIVATED ? 2 : 1) * (s->dtype == DTRAIN_F16 ? F16_BOUND : BF16_BOUND);
+		return (rounds_thrice(s) ? 2 : 1) * (s->dtype == DTRAIN_F16 ? F16_BOUND : BF16_BOUND);
 	if (half)
 		return fmax(bound, HALF_SUM_BOUND);
 	bool product = s->c->family == ACTIVATED || (s->c->example && dtrain__op_rules_of(s->c->kind)->flops);

@@ -52,6 +52,7 @@ struct dtrain_device {
 	int driver;                  /* version, in CUDA's numbering */
 	cuda_preference batch_norm, max_pool, attention, conv_statistics;
 	bool pads_pictures;       /* to CUDA_PADDED_CHANNELS, in half precision */
+	bool f32_logits;          /* of a linear layer with its loss, where x has half precision, too */
 	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */
 	struct dnn_shared *plans; /* plans that ops share: dnn_choose.c */
 	uint64_t peers;           /* bit i: access between this GPU and GPU i was requested; atomic */

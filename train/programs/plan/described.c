@@ -9,7 +9,8 @@
 
 /* As in the device "cuda": the alignment of tensors in memory, the limits of a chunk of logits in bytes, and how it
  * pads classes. */
-enum { ALIGNMENT = 256, LEAST_CHUNK = 256 << 20, MOST_CHUNK = 1 << 30, MULTIPLE = 8, PADDED = 64 };
+enum { ALIGNMENT = 256, MULTIPLE = 8, PADDED = 64 };
+static const size_t LEAST_CHUNK = (size_t)256 << 20, MOST_CHUNK = (size_t)4 << 30;
 
 /* Some functions replace the functions of the device "ref". */
 typedef struct described {
@@ -48,14 +49,16 @@ static bool is_linear_loss(dtrain_op_kind kind)
 	       kind == DTRAIN_OP_LINEAR_XENT_BIAS || kind == DTRAIN_OP_LINEAR_XENT_BIAS_EVAL;
 }
 
-/* A chunk of logits in F32, and their gradients. Classes that 8 does not divide are padded, so weights and their
- * gradient are copied. */
+/* A chunk of logits, which their gradients replace; without gradients they are F32. Classes that 8 does not divide are
+ * padded, so weights and their gradient are copied. */
 static size_t loss_workspace(const described *self, const dtrain_op_desc *desc)
 {
 	size_t element = dtrain_dtype_size(desc->inputs[0].dtype), classes = (size_t)desc->inputs[1].shape.dim[0];
-	size_t chunk = (size_t)(self->gpu->memory / 64), rows = (size_t)desc->inputs[0].shape.dim[0];
+	size_t chunk = (size_t)(self->gpu->memory / 16), rows = (size_t)desc->inputs[0].shape.dim[0];
 	bool pads = classes % MULTIPLE != 0;
-	size_t wide = pads ? (classes + PADDED - 1) / PADDED * PADDED : classes, row = wide * (sizeof(float) + element);
+	bool trains = desc->kind == DTRAIN_OP_LINEAR_XENT || desc->kind == DTRAIN_OP_LINEAR_XENT_BIAS;
+	size_t wide = pads ? (classes + PADDED - 1) / PADDED * PADDED : classes;
+	size_t row = wide * (trains ? element : sizeof(float));
 	chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > MOST_CHUNK ? MOST_CHUNK : chunk;
 	size_t logits = rows * row < chunk ? rows * row : chunk;
 	return logits + (pads ? wide * (size_t)desc->inputs[0].shape.dim[1] * (sizeof(float) + element) : 0);

@@ -337,9 +337,10 @@ static void the_environment_says_who_runs_it(void **state)
 			assert_int_equal(made > 0, cudnn);
 			unsetenv(ops[i].variable);
 		}
-	const char *const variables[] = {"DTRAIN_CUDA_MAX_POOL", "DTRAIN_CUDA_BATCH_NORM", "DTRAIN_CUDA_ATTENTION",
-					 "DTRAIN_CUDA_CONV_STATISTICS", "DTRAIN_CUDA_STEM"};
-	for (int i = 0; i < 5; i++) {
+	const char *const variables[] = {"DTRAIN_CUDA_MAX_POOL",  "DTRAIN_CUDA_BATCH_NORM",
+					 "DTRAIN_CUDA_ATTENTION", "DTRAIN_CUDA_CONV_STATISTICS",
+					 "DTRAIN_CUDA_STEM",      "DTRAIN_CUDA_LOGITS"};
+	for (int i = 0; i < 6; i++) {
 		setenv(variables[i], "mine", 1);
 		assert_int_equal(dtrain_device_open("cuda", NULL, &device, &err), BETON_INVALID_ARGUMENT);
 		assert_non_null(strstr(err.message, variables[i]));

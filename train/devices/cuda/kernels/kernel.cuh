@@ -3,8 +3,8 @@
  * Shared by all kernels: launching, types, and reading and writing several elements at once.
  *
  * The same sources are compiled by a plain C++ compiler for the tests (tests/train/devices/cuda/kernels/emulation.h),
- * so kernels use no more of CUDA than blocks, shared memory, __syncthreads, __stwb, __fmul_rn, atomicAdd and what is in
- * the tests' cub/.
+ * so kernels use no more of CUDA than blocks, shared memory (that of a launch is dynamic_shared), __syncthreads,
+ * __stwb, __fmul_rn, atomicAdd and what is in the tests' cub/.
  */
 #ifndef DTRAIN_CUDA_KERNEL_CUH
 #define DTRAIN_CUDA_KERNEL_CUH
@@ -41,6 +41,32 @@ cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, 
 	void *arguments[] = {(void *)&parameters...};
 	return cudaLaunchKernel((const void *)kernel, dim3((unsigned)blocks), threads, arguments, 0, stream);
 }
+
+/* The same, with so many bytes of dynamic_shared(). As much of the L1 cache becomes shared memory as can, so that
+ * several blocks fit. */
+template <typename... Parameters>
+cudaError_t launch_shared(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, size_t bytes,
+			  cudaStream_t stream, typename plain<Parameters>::type... parameters)
+{
+	if (blocks > INT32_MAX || bytes > INT32_MAX)
+		return cudaErrorInvalidConfiguration;
+	const void *function = (const void *)kernel;
+	void *arguments[] = {(void *)&parameters...};
+	cudaError_t status = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+	if (status == cudaSuccess)
+		status = cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+					      cudaSharedmemCarveoutMaxShared);
+	return status == cudaSuccess
+		       ? cudaLaunchKernel(function, dim3((unsigned)blocks), threads, arguments, bytes, stream)
+		       : status;
+}
+
+/* Memory of the block, as many bytes as the launch says; aligned to 16. */
+__device__ inline void *dynamic_shared()
+{
+	extern __shared__ uint4 dynamic_memory[];
+	return dynamic_memory;
+}
 #endif
 
 /* Multiprocessors of the current device; 1 if unknown, and then the launch fails. */
@@ -51,6 +77,16 @@ inline int multiprocessors()
 	    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
 		return 1;
 	return count;
+}
+
+/* Bytes of shared memory that a block may have on the current device; 0 if unknown. */
+inline size_t shared_memory_limit()
+{
+	int device = 0, bytes = 0;
+	if (cudaGetDevice(&device) != cudaSuccess ||
+	    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
+		return 0;
+	return (size_t)bytes;
 }
 
 /* Number of blocks of THREADS for kernels that step by the whole grid: one thread for each piece, up to a few times

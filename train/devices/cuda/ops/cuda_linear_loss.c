@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loss of a linear layer, in chunks of rows: the logits of a chunk, their loss and gradient, and the chunk's part
- * of the gradients of x, w and the bias, which the loss's kernel adds to the logits. Logits are F32, so that the loss
- * has the precision of the other sums; their gradient is rounded to the type of x for the products that read it. A
- * weight in F32 is rounded once.
+ * of the gradients of x, w and the bias, which the loss's kernel adds to the logits.
+ *
+ * Logits with a gradient have the type of x, as in PyTorch's autocast, and their gradient replaces them: that saves 8
+ * of 12 bytes of a logit's memory in half precision. The loss is computed in F32 from the rounded logits. Without
+ * gradients, and where DTRAIN_CUDA_LOGITS says so, logits are F32. A weight in F32 is rounded once.
  */
 #include <stdlib.h>
 
@@ -12,20 +14,23 @@
 #include "devices/cuda/cuda.h"
 #include "devices/cuda/kernels/kernels.h"
 
-/* Memory for a chunk's logits and their gradient, where the op does not say the number of rows: a 64th of the GPU's,
+/* Memory for a chunk's logits and their gradient, where the op does not say the number of rows: a 16th of the GPU's,
  * within these limits. Each chunk reads and writes the whole gradient of w, and products of fewer than some hundred
- * rows do not occupy a GPU. Chunks begin at multiples of ALIGNED rows, so that cuBLASLt's alignment holds. */
-static const int64_t LEAST_BYTES = 256 << 20, MOST_BYTES = 1024 << 20;
+ * rows do not occupy a GPU. With the upper limit, fewer than 2^31 logits exist at a time. Chunks begin at multiples of
+ * ALIGNED rows, so that cuBLASLt's alignment holds. */
+static const int64_t LEAST_BYTES = 256 << 20, MOST_BYTES = (int64_t)4 << 30;
 enum { ALIGNED = 16 };
 /* Products have whole vectors of classes: with 50,257, as GPT-2 has, cuBLASLt would read the rows of the gradient one
- * element at a time. So w and its gradient are copied, and padded with rows of zeros. */
+ * element at a time. So w and its gradient are copied, and padded with rows of zeros, to a multiple of 64: these are
+ * the 128 bytes of a row that tensor cores read at a time where classes are the length of a product's sums. A multiple
+ * of 128, a tile's edge, is the same number for GPT-2, and more zeros for few classes. */
 enum { VECTOR = 8, PADDED = 64 };
 
 enum { LOGITS, BWD_DATA, BWD_WEIGHT, PRODUCTS };
 enum { WHOLE, REST, SIZES }; /* chunks, and the last one if it is shorter */
 
 typedef struct linear_loss {
-	dtrain_dtype dtype;
+	dtrain_dtype dtype, logit; /* of x; of a logit */
 	int64_t n, in, classes, chunk;
 	int64_t wide; /* classes with the padding */
 	bool backward, rounds, biased;
@@ -38,6 +43,17 @@ static bool pads(const linear_loss *self)
 	return self->wide != self->classes;
 }
 
+/* Whether the gradient of the logits has memory of its own. */
+static bool parts(const linear_loss *self)
+{
+	return self->backward && self->logit != self->dtype;
+}
+
+static size_t logit_bytes(const linear_loss *self)
+{
+	return dtrain_dtype_size(self->logit) + (parts(self) ? dtrain_dtype_size(self->dtype) : 0);
+}
+
 static dtrain_operand matrix(dtrain_dtype dtype, int64_t rows, int64_t columns)
 {
 	return (dtrain_operand){.dtype = dtype, .shape = dtrain_shape_of(2, (int64_t[]){rows, columns})};
@@ -48,7 +64,7 @@ static int make_product(linear_loss *self, int size, int product, int64_t rows, 
 	static const dtrain_op_kind kinds[] = {DTRAIN_OP_LINEAR, DTRAIN_OP_LINEAR_BWD_DATA,
 					       DTRAIN_OP_LINEAR_BWD_WEIGHT};
 	dtrain_operand x = matrix(self->dtype, rows, self->in), w = matrix(self->dtype, self->wide, self->in);
-	dtrain_operand logits = matrix(DTRAIN_F32, rows, self->wide);
+	dtrain_operand logits = matrix(self->logit, rows, self->wide);
 	dtrain_operand d_logits = matrix(self->dtype, rows, self->wide);
 	dtrain_operand d_w = matrix(DTRAIN_F32, self->wide, self->in);
 	const dtrain_operand operands[][3] = {{x, w, logits}, {d_logits, w, x}, {x, d_logits, d_w}};
@@ -91,8 +107,8 @@ static void lay_out(linear_loss *self)
 	}
 	self->weight = cuda_reserve(&self->bytes, self->rounds || pads(self) ? weights * size : 0);
 	self->d_weight = cuda_reserve(&self->bytes, self->backward && pads(self) ? weights * sizeof(float) : 0);
-	self->logits = cuda_reserve(&self->bytes, elements * sizeof(float));
-	self->d_logits = cuda_reserve(&self->bytes, self->backward ? elements * size : 0);
+	self->logits = cuda_reserve(&self->bytes, elements * dtrain_dtype_size(self->logit));
+	self->d_logits = parts(self) ? cuda_reserve(&self->bytes, elements * size) : self->logits;
 	self->counted = cuda_reserve(&self->bytes, sizeof(float));
 	self->sums = cuda_reserve(&self->bytes, whole > rest ? whole : rest);
 	self->own = cuda_reserve(&self->bytes, most);
@@ -166,7 +182,7 @@ static cudaError_t find_loss(const dtrain_op *op, cudaStream_t stream, const pla
 	loss.rows = rows;
 	loss.all_rows = self->n;
 	loss.first_row = first;
-	return cuda_kernel_softmax_xent(stream, &loss, logits, DTRAIN_F32, d_logits, self->dtype,
+	return cuda_kernel_softmax_xent(stream, &loss, logits, self->logit, d_logits, self->dtype,
 					op->desc.attrs.loss.label_smoothing);
 }
 
@@ -234,10 +250,10 @@ static void destroy(void *state)
 /* Rows of a chunk: as many in each as the memory allows, but for rounding. given: by the op, or 0. */
 static int64_t chunk_of(const linear_loss *self, const dtrain_device *device, int64_t given)
 {
-	int64_t bytes = (int64_t)(device->properties.totalGlobalMem / 64), rows = given;
+	int64_t bytes = (int64_t)(device->properties.totalGlobalMem / 16), rows = given;
 	bytes = bytes < LEAST_BYTES ? LEAST_BYTES : bytes > MOST_BYTES ? MOST_BYTES : bytes;
 	if (!given) {
-		int64_t most = bytes / (self->wide * (int64_t)(sizeof(float) + dtrain_dtype_size(self->dtype))) + 1;
+		int64_t most = bytes / (self->wide * (int64_t)logit_bytes(self)) + 1;
 		int64_t chunks = (self->n + most - 1) / most;
 		rows = (self->n + chunks - 1) / chunks;
 	}
@@ -258,6 +274,7 @@ int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err
 	self->in = desc->inputs[0].shape.dim[1];
 	self->classes = desc->inputs[1].shape.dim[0];
 	self->backward = dtrain__op_rules_of(desc->kind)->loss_gradients > 0;
+	self->logit = self->backward && !op->device->f32_logits ? self->dtype : DTRAIN_F32;
 	self->biased = dtrain__op_input_letter(desc->kind, 2) == 'B';
 	self->rounds = desc->inputs[1].dtype != self->dtype;
 	self->wide = self->classes % VECTOR ? (self->classes + PADDED - 1) / PADDED * PADDED : self->classes;

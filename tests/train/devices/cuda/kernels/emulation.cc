@@ -41,6 +41,8 @@ namespace
 
 constexpr size_t STACK_BYTES = 128 << 10;
 constexpr int MULTIPROCESSORS = 3;
+/* Few, so that small tests have rows that do not fit. */
+constexpr int SHARED_BYTES = 48 << 10;
 
 enum class place { ENDED, AT_BARRIER };
 
@@ -78,6 +80,7 @@ struct scheduler {
 	std::vector<std::unique_ptr<fiber>> fibers;
 	fiber *running = nullptr;
 	const std::function<void()> *body = nullptr;
+	char *shared = nullptr;
 	const void *stack = nullptr;
 	size_t stack_bytes = 0;
 	void *fake_stack = nullptr, *tsan = nullptr;
@@ -204,11 +207,23 @@ void __syncthreads()
 	pause(place::AT_BARRIER);
 }
 
-void emulate_launch(int64_t blocks, dim3 threads, const std::function<void()> &body)
+namespace cuda_kernels
+{
+
+void *dynamic_shared()
+{
+	return now.shared;
+}
+
+} // namespace cuda_kernels
+
+void emulate_launch(int64_t blocks, dim3 threads, size_t shared, const std::function<void()> &body)
 {
 	const unsigned count = threads.x * threads.y * threads.z;
-	if (count < 1 || count > 1024)
+	if (count < 1 || count > 1024 || shared > SHARED_BYTES)
 		give_up("no such block");
+	const std::unique_ptr<char[]> memory(new char[shared]);
+	now.shared = memory.get();
 	while (now.fibers.size() < count)
 		now.fibers.push_back(make_fiber());
 	now.body = &body;
@@ -218,6 +233,7 @@ void emulate_launch(int64_t blocks, dim3 threads, const std::function<void()> &b
 		now.fibers[i]->index = {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
 	for (unsigned block = 0; block < gridDim.x; block++) {
 		blockIdx = {block, 0, 0};
+		memset(now.shared, 0xee, shared);
 		run_block(count, block % 2 != 0);
 	}
 }
@@ -233,9 +249,9 @@ cudaError_t cudaGetDevice(int *device)
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
 {
-	if (attribute != cudaDevAttrMultiProcessorCount)
+	if (attribute != cudaDevAttrMultiProcessorCount && attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin)
 		return cudaErrorInvalidValue;
-	*value = MULTIPROCESSORS;
+	*value = attribute == cudaDevAttrMultiProcessorCount ? MULTIPROCESSORS : SHARED_BYTES;
 	return cudaSuccess;
 }
 

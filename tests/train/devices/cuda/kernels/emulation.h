@@ -4,7 +4,8 @@
  *
  * A launch runs one block after the other. The threads of a block are fibers of the calling thread: each runs until it
  * reaches a barrier or its end, then the next one does. A missing barrier shows, because the order of the threads is
- * turned around at each barrier and in each block. Shared memory is static.
+ * turned around at each barrier and in each block. Shared memory is static; that of a launch is allocated for it, so
+ * that AddressSanitizer finds an access out of its bounds.
  *
  * It is an error of the test program, which ends, when some threads of a block wait at a barrier and others are done.
  */
@@ -57,8 +58,8 @@ inline unsigned atomicAdd(unsigned *to, unsigned value)
 	return old;
 }
 
-/* Runs the body once for each thread of each block. */
-void emulate_launch(int64_t blocks, dim3 threads, const std::function<void()> &body);
+/* Runs the body once for each thread of each block. shared: bytes of dynamic_shared(). */
+void emulate_launch(int64_t blocks, dim3 threads, size_t shared, const std::function<void()> &body);
 
 namespace cuda_kernels
 {
@@ -68,14 +69,23 @@ template <typename T> struct emulated {
 };
 
 template <typename... Parameters>
-cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, cudaStream_t,
-		   typename emulated<Parameters>::type... parameters)
+cudaError_t launch_shared(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, size_t bytes, cudaStream_t,
+			  typename emulated<Parameters>::type... parameters)
 {
 	if (blocks < 1 || blocks > INT32_MAX)
 		return cudaErrorInvalidConfiguration;
-	emulate_launch(blocks, threads, [&] { kernel(parameters...); });
+	emulate_launch(blocks, threads, bytes, [&] { kernel(parameters...); });
 	return cudaSuccess;
 }
+
+template <typename... Parameters>
+cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, cudaStream_t stream,
+		   typename emulated<Parameters>::type... parameters)
+{
+	return launch_shared(kernel, blocks, threads, 0, stream, parameters...);
+}
+
+void *dynamic_shared();
 
 } // namespace cuda_kernels
 

@@ -155,11 +155,20 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 	cudaError_t status = standin_enter(false);
 	if (status == cudaSuccess && device >= standin.devices)
 		status = standin_return(cudaErrorInvalidDevice);
-	*value = attribute == cudaDevAttrMultiProcessorCount ? 132
-		 : attribute == cudaDevAttrMemoryClockRate   ? 3201000
-		 : attribute == cudaDevAttrClockRate         ? 1980000
-							     : 0;
+	*value = attribute == cudaDevAttrMultiProcessorCount            ? 132
+		 : attribute == cudaDevAttrMemoryClockRate              ? 3201000
+		 : attribute == cudaDevAttrClockRate                    ? 1980000
+		 : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 232448
+									: 0;
 	return status;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+	(void)function;
+	(void)attribute;
+	(void)value;
+	return standin_enter(false);
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *possible, int device, int peer)
