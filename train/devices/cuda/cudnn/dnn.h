@@ -43,6 +43,8 @@ typedef struct dnn_target {
 
 /* For tensors that exist only inside the graph. */
 #define DNN_VIRTUAL (-1)
+/* Memory in the op's workspace, by the number of an operand. */
+#define DNN_SCRATCH (DNN_MAX_TENSORS - 1)
 /* cuDNN's unique ids of tensors: 1 + index for operands, and DNN_MAX_TENSORS more for each further tensor in the memory
  * of the same operand; scalars from this number on, then virtual tensors. */
 #define DNN_FIRST_SCALAR 100
@@ -77,6 +79,7 @@ typedef struct dnn_graph {
 		cudnnDataType_t type;
 	} tensors[DNN_MAX_TENSORS];
 	int num_tensors;
+	size_t scratch_bytes; /* of DNN_SCRATCH; 0: there is none */
 	float scalars[DNN_MAX_SCALARS];
 	int num_scalars;
 	int64_t next_virtual;
@@ -96,8 +99,8 @@ cudnnDataType_t dnn_type(dtrain_dtype dtype);
 dnn_graph *dnn_graph_create(const char *name, dtrain_dtype dtype);
 void dnn_graph_destroy(dnn_graph *graph); /* NULL allowed */
 
-/* Tensors are NHWC (weights KRSC), aligned to 16 bytes. operand: index among the pointers for dnn_plan_run, or
- * DNN_VIRTUAL. */
+/* Tensors are NHWC (weights KRSC), aligned to 16 bytes. operand: index among the pointers for dnn_plan_run,
+ * DNN_SCRATCH, or DNN_VIRTUAL. */
 dnn_descriptor dnn_tensor(dnn_graph *graph, int operand, cudnnDataType_t type, dnn_dims dims);
 /* Any strides. offset: of the tensor in the operand's memory, in bytes, a multiple of 16; 0 for DNN_VIRTUAL. */
 dnn_descriptor dnn_strided(dnn_graph *graph, int operand, size_t offset, cudnnDataType_t type, const dnn_view *view);
@@ -148,7 +151,9 @@ int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *er
 
 /* ---- the graphs of our ops (dnn_op.c; attention: dnn_attention.c); operands are the op's ---- */
 
-#define DNN_MAX_VARIANTS 2
+#define DNN_MAX_VARIANTS 4
+
+typedef void dnn_describe(dnn_graph *graph, const dtrain_op_desc *desc);
 
 /* The graphs that can run an op, best first; not finished. That of a CONV2D with a follower also computes the sums of
  * cuda_nhwc_sums. Batch norm's graphs have 1 / sqrt(var + epsilon) instead of
@@ -156,11 +161,24 @@ int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *er
 int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *graphs[DNN_MAX_VARIANTS], int *count,
 		  beton_error *err);
 
+#define DNN_MAX_CANDIDATES 16
+#define DNN_MAX_COMPILED 8
+
+/* The plans tried for an op to find the fastest. The heuristics' first proposals are usually the fastest. For the
+ * gradients of attention they propose two or three of eight kernels; of a large one, all are tried. */
+typedef struct dnn_limits {
+	int candidates; /* plans that are timed */
+	int compiled;   /* of a graph's configurations: each takes half a second to two seconds of a core */
+	bool extended;  /* dnn_configs_find_all's */
+} dnn_limits;
+dnn_limits dnn_op_limits(const dtrain_op_desc *desc);
+
 /* Whether cuDNN may have an engine that also makes the sums of a CONV2D's channels: not for F32. */
 bool dnn_conv_has_sums(const dtrain_op_desc *desc);
 
-void dnn_attention_graph(dnn_graph *graph, const dtrain_op_desc *desc);
-void dnn_attention_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc);
+dnn_describe dnn_attention_graph;
+/* Returns how many there are. */
+int dnn_attention_bwd_graphs(const dtrain_op_desc *desc, dnn_describe *out[DNN_MAX_VARIANTS]);
 /* Bytes of workspace that grow with queries and keys, not with their product: what engines for attention need. */
 size_t dnn_attention_workspace(const dtrain_op_desc *desc);
 /* Whether cuDNN may have an engine: not for F32, segments, and causal attention to more keys than queries. */
@@ -173,8 +191,6 @@ size_t dnn_op_workspace(const dtrain_op_desc *desc, size_t most);
 
 #define DNN_MAX_CONFIGS 64
 #define DNN_MAX_KNOBS 24
-/* Limit of a graph's configurations that are compiled: each takes a second of a core. */
-#define DNN_MAX_COMPILED 6
 
 /* An engine and its settings, to make a plan again without the heuristics. */
 typedef struct dnn_choice {
@@ -193,6 +209,11 @@ typedef struct dnn_configs {
  * them cannot be planned. */
 int dnn_configs_find(const dnn_graph *graph, const dnn_target *target, cudnnBackendHeurMode_t mode, dnn_configs *out,
 		     beton_error *err);
+/* The same for each of an op's graphs whose status is OK. Of a graph with DNN_SCRATCH only for the engines that use it.
+ * extended: and then the same engines with all other numbers of kernels, CUDNN_KNOB_TYPE_KERNEL_CFG, which the
+ * heuristics leave out. On failure some may be there; the caller frees all. */
+int dnn_configs_find_all(dnn_graph *const *graphs, int num_graphs, const dnn_target *target,
+			 cudnnBackendHeurMode_t mode, bool extended, dnn_configs *out, beton_error *err);
 void dnn_configs_free(dnn_configs *configs);
 /* Makes a configuration from a choice. UNSUPPORTED also if its notes break the target's promises. */
 int dnn_config_from_choice(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice,
@@ -225,11 +246,15 @@ void dnn_pack_clear(dnn_pack *pack);
 int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor config, dnn_plan **out,
 		    beton_error *err);
 void dnn_plan_destroy(dnn_plan *plan); /* NULL allowed; not the graph */
-/* Compiles the plans of configurations that the target's store lacks, in order, with several threads; begins none after
- * `until` (bt_now_ns()). target: with properties and without a handle, which only one thread may use. graph: index of
- * the op's graph that the configurations belong to (dnn_compile.c). */
-void dnn_compile(const dtrain_op_desc *desc, int graph, const dnn_target *target, const dnn_choice *choices, int count,
-		 uint64_t until);
+/* A configuration of one of an op's graphs. */
+typedef struct dnn_job {
+	int graph; /* index among dnn_op_graphs */
+	dnn_choice choice;
+} dnn_job;
+
+/* Compiles the plans that the target's store lacks, in order, with several threads (dnn_compile.c); begins none after
+ * `until` (bt_now_ns()). target: with properties and without a handle, which only one thread may use. */
+void dnn_compile(const dtrain_op_desc *desc, const dnn_target *target, const dnn_job *jobs, int count, uint64_t until);
 /* Whether the target's store has the plan of a choice. */
 bool dnn_plan_is_stored(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice);
 

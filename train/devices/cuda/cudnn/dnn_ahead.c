@@ -74,7 +74,7 @@ static double processor_seconds(void)
 /* ---- plans ---- */
 
 /* Loads a compiled plan, to time that. */
-static int load(dnn_graph *graph, const dnn_target *target, const dnn_choice *choices, int count, totals *sums,
+static int load(dnn_graph *const *graphs, const dnn_target *target, const dnn_job *jobs, int count, totals *sums,
 		beton_error *err)
 {
 	dnn_target stored = *target;
@@ -84,7 +84,8 @@ static int load(dnn_graph *graph, const dnn_target *target, const dnn_choice *ch
 	for (int i = 0; i < count && status == BETON_OK; i++) {
 		dnn_descriptor config;
 		dnn_plan *plan;
-		status = dnn_config_from_choice(graph, &stored, &choices[i], &config, err);
+		dnn_graph *graph = graphs[jobs[i].graph];
+		status = dnn_config_from_choice(graph, &stored, &jobs[i].choice, &config, err);
 		if (status == BETON_OK)
 			status = dnn_plan_create(graph, &stored, config, &plan, err);
 		if (status == BETON_OK)
@@ -98,31 +99,57 @@ static int load(dnn_graph *graph, const dnn_target *target, const dnn_choice *ch
 	return status;
 }
 
-static int plan_graph(const options *o, const dtrain_op_desc *desc, int index, dnn_graph *graph,
-		      const dnn_target *target, totals *sums, beton_error *err)
+/* The compiled configurations of an op's graphs. Returns how many there are. */
+static int list_jobs(const options *o, const dtrain_op_desc *desc, const dnn_configs *configs, int num_graphs,
+		     dnn_job *jobs, totals *sums)
 {
-	dnn_choice choices[DNN_MAX_COMPILED];
-	dnn_configs configs = {.count = 0};
-	int count = 0, found = 0, status = dnn_graph_finish(graph, target, err);
+	int most = dnn_op_limits(desc).compiled, count = 0;
+	if ((uint64_t)most > o->candidates)
+		most = (int)o->candidates;
+	for (int i = 0; i < num_graphs; i++) {
+		int found = 0, listed = 0;
+		for (int k = 0; k < configs[i].count; k++) {
+			if (!dnn_config_is_compiled(configs[i].list[k]))
+				continue;
+			found++;
+			jobs[count].graph = i;
+			if (listed < most &&
+			    dnn_config_choice(configs[i].list[k], &jobs[count].choice, NULL) == BETON_OK) {
+				count++;
+				listed++;
+			}
+		}
+		sums->graphs += found > 0;
+		sums->configurations += found;
+	}
+	return count;
+}
+
+static int plan_op(const options *o, const dtrain_op_desc *desc, dnn_graph *const *graphs, int num_graphs,
+		   const dnn_target *target, totals *sums, beton_error *err)
+{
+	dnn_job jobs[DNN_MAX_VARIANTS * DNN_MAX_COMPILED + 1];
+	dnn_configs configs[DNN_MAX_VARIANTS];
+	int count = 0, status = BETON_OK;
+	for (int i = 0; i < num_graphs && status == BETON_OK; i++)
+		status = dnn_graph_finish(graphs[i], target, err);
+	if (status != BETON_OK)
+		return status;
+	status = dnn_configs_find_all(graphs, num_graphs, target, CUDNN_HEUR_MODE_A, dnn_op_limits(desc).extended,
+				      configs, err);
 	if (status == BETON_OK)
-		status = dnn_configs_find(graph, target, CUDNN_HEUR_MODE_A, &configs, err);
-	for (int i = 0; i < configs.count && status == BETON_OK && (uint64_t)count < o->candidates; i++)
-		if (dnn_config_is_compiled(configs.list[i]))
-			status = dnn_config_choice(configs.list[i], &choices[count++], err);
-	for (int i = 0; i < configs.count; i++)
-		found += dnn_config_is_compiled(configs.list[i]);
-	dnn_configs_free(&configs);
+		count = list_jobs(o, desc, configs, num_graphs, jobs, sums);
+	for (int i = 0; i < num_graphs; i++)
+		dnn_configs_free(&configs[i]);
 	if (status != BETON_OK || count == 0)
 		return status;
-	sums->graphs++;
-	sums->configurations += found;
 	double start = seconds(), used = processor_seconds();
-	dnn_compile(desc, index, target, choices, count, UINT64_MAX);
+	dnn_compile(desc, target, jobs, count, UINT64_MAX);
 	sums->compiled_s += seconds() - start;
 	sums->processor_s += processor_seconds() - used;
 	/* A plan that was not written would be loaded from the memory of this process. */
 	status = dnn_store_failure(target->store, err);
-	return status == BETON_OK ? load(graph, target, choices, count, sums, err) : status;
+	return status == BETON_OK ? load(graphs, target, jobs, count, sums, err) : status;
 }
 
 /* If a signature cannot be recorded, it counts as new each time. */
@@ -145,13 +172,10 @@ static int plan_ops(const options *o, const record *ops, const dnn_target *targe
 		int count = 0;
 		if (dnn_op_graphs(&ops->ops[i], target->deterministic, graphs, &count, NULL) != BETON_OK)
 			continue;
-		bool fresh = is_new(w, &seen, graphs[0]->signature);
-		for (int k = 0; k < count; k++) {
-			if (fresh && status == BETON_OK)
-				status = plan_graph(o, &ops->ops[i], k, graphs[k], target, &w->kinds[ops->ops[i].kind],
-						    err);
-			dnn_graph_destroy(graphs[k]);
-		}
+		if (is_new(w, &seen, graphs[0]->signature))
+			status = plan_op(o, &ops->ops[i], graphs, count, target, &w->kinds[ops->ops[i].kind], err);
+		while (count > 0)
+			dnn_graph_destroy(graphs[--count]);
 	}
 	while (seen > 0)
 		free(w->seen[--seen]);

@@ -3,7 +3,8 @@
  * Attention and its gradients as cuDNN's graphs: separate products, softmax and mask, which cuDNN's engines for
  * attention turn into one kernel that keeps no [queries, keys] in memory. cuDNN 9.19 recognises exactly these graphs,
  * found by trial; for others, such as graphs without the factor of `own` or with d_q written by a product, its engines
- * need workspace for all probabilities.
+ * need workspace for all probabilities. Its kernel of Hopper's for the gradients adds to memory of the graph: without
+ * `scratch` it proposes Ampere's alone.
  *
  * A head is a strided view of q, k or v, so that nothing is copied, not for packed operands either.
  */
@@ -126,22 +127,26 @@ static dnn_descriptor combine(dnn_graph *graph, const extent *e, cudnnPointwiseM
 	return y;
 }
 
-/* The scaled scores; keys after the query get the least number, whose exponential is 0. */
-static dnn_descriptor scores_of(dnn_graph *graph, const extent *e, dnn_descriptor q, dnn_descriptor k_transposed,
-				dnn_descriptor scale)
+/* Keys after the query get the least number, whose exponential is 0. */
+static dnn_descriptor masked(dnn_graph *graph, const extent *e, dnn_descriptor scores)
 {
-	dnn_descriptor scores = pairs(graph, e, CUDNN_DATA_FLOAT);
-	dnn_product(graph, q, k_transposed, scores);
-	scores = combine(graph, e, CUDNN_POINTWISE_MUL, scores, scale);
 	if (!e->causal)
 		return scores;
 	dnn_descriptor query = pairs(graph, e, CUDNN_DATA_INT32), key = pairs(graph, e, CUDNN_DATA_INT32);
-	dnn_descriptor attends = pairs(graph, e, CUDNN_DATA_BOOLEAN), masked = pairs(graph, e, CUDNN_DATA_FLOAT);
+	dnn_descriptor attends = pairs(graph, e, CUDNN_DATA_BOOLEAN), chosen = pairs(graph, e, CUDNN_DATA_FLOAT);
 	dnn_index(graph, 2, scores, query);
 	dnn_index(graph, 3, scores, key);
 	dnn_pointwise(graph, CUDNN_POINTWISE_CMP_GE, query, key, attends);
-	dnn_select(graph, scores, dnn_scalar(graph, -FLT_MAX), attends, masked);
-	return masked;
+	dnn_select(graph, scores, dnn_scalar(graph, -FLT_MAX), attends, chosen);
+	return chosen;
+}
+
+static dnn_descriptor scaled_scores(dnn_graph *graph, const extent *e, dnn_descriptor q, dnn_descriptor k_transposed,
+				    dnn_descriptor scale)
+{
+	dnn_descriptor scores = pairs(graph, e, CUDNN_DATA_FLOAT);
+	dnn_product(graph, q, k_transposed, scores);
+	return combine(graph, e, CUDNN_POINTWISE_MUL, scores, scale);
 }
 
 /* Rounds to the type of the operands, and writes the logarithm of the sums. */
@@ -169,8 +174,8 @@ void dnn_attention_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	dnn_descriptor k_transposed = dnn_strided(graph, packed ? 0 : 1, e.k_offset, graph->type, &keys_transposed);
 	dnn_descriptor v = dnn_strided(graph, packed ? 0 : 2, e.v_offset, graph->type, &keys);
 	dnn_descriptor y = results(graph, &e, 3), lse = statistics(graph, &e, 4);
-	dnn_descriptor scores = scores_of(graph, &e, q, k_transposed, dnn_scalar(graph, e.scale));
-	dnn_product(graph, softmax_of(graph, &e, scores, lse), v, y);
+	dnn_descriptor scores = scaled_scores(graph, &e, q, k_transposed, dnn_scalar(graph, e.scale));
+	dnn_product(graph, softmax_of(graph, &e, masked(graph, &e, scores), lse), v, y);
 }
 
 /* The transpose of pairs, in the type of the operands. */
@@ -207,8 +212,14 @@ static dnn_descriptor own_of(dnn_graph *graph, const extent *e, dnn_descriptor y
 	return own;
 }
 
+/* The gradients' graphs differ in where the F32 sums of d_q are: in memory of the op's workspace, or inside the graph,
+ * where engines use a workspace of their own; and in the order of mask and statistics. */
+typedef struct gradient_way {
+	bool scratch, masked_last;
+} gradient_way;
+
 /* q, k, v, y, d_y, lse -> d_q, d_k, d_v, which is one tensor if they are packed */
-void dnn_attention_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc)
+static void gradients_of(dnn_graph *graph, const dtrain_op_desc *desc, gradient_way way)
 {
 	const extent e = extent_of(desc, &desc->inputs[3]);
 	bool packed = desc->attrs.attention.packed;
@@ -220,8 +231,12 @@ void dnn_attention_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	dnn_descriptor d_q = queries(graph, &e, 6), scale = dnn_scalar(graph, e.scale);
 	dnn_descriptor own = own_of(graph, &e, y, d_y);
 
-	dnn_descriptor scores = scores_of(graph, &e, q, k_transposed, scale);
+	dnn_descriptor scores = scaled_scores(graph, &e, q, k_transposed, scale);
+	if (!way.masked_last)
+		scores = masked(graph, &e, scores);
 	dnn_descriptor powers = combine(graph, &e, CUDNN_POINTWISE_SUB, scores, lse);
+	if (way.masked_last)
+		powers = masked(graph, &e, powers);
 	dnn_descriptor probabilities = combine(graph, &e, CUDNN_POINTWISE_EXP, powers, NULL);
 	key_gradient(graph, &e, transpose(graph, &e, probabilities), d_y, packed ? 6 : 8, e.v_offset);
 
@@ -233,8 +248,41 @@ void dnn_attention_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	key_gradient(graph, &e, transpose(graph, &e, gradients), q, packed ? 6 : 7, e.k_offset);
 
 	dnn_descriptor k = inner(graph, graph->type, keys);
-	dnn_descriptor sum = inner(graph, CUDNN_DATA_FLOAT, plain(e.batch, e.heads, e.queries, e.dim));
+	const dnn_view sums = plain(e.batch, e.heads, e.queries, e.dim);
+	dnn_descriptor sum = dnn_strided(graph, way.scratch ? DNN_SCRATCH : DNN_VIRTUAL, 0, CUDNN_DATA_FLOAT, &sums);
 	dnn_reshape(graph, k_transposed, k);
 	dnn_product(graph, gradients, k, sum);
 	dnn_pointwise(graph, CUDNN_POINTWISE_IDENTITY, sum, NULL, d_q);
+}
+
+static void with_scratch(dnn_graph *graph, const dtrain_op_desc *desc)
+{
+	gradients_of(graph, desc, (gradient_way){.scratch = true});
+}
+
+static void with_scratch_masked_last(dnn_graph *graph, const dtrain_op_desc *desc)
+{
+	gradients_of(graph, desc, (gradient_way){.scratch = true, .masked_last = true});
+}
+
+static void without_scratch(dnn_graph *graph, const dtrain_op_desc *desc)
+{
+	gradients_of(graph, desc, (gradient_way){.scratch = false});
+}
+
+static void without_scratch_masked_last(dnn_graph *graph, const dtrain_op_desc *desc)
+{
+	gradients_of(graph, desc, (gradient_way){.masked_last = true});
+}
+
+int dnn_attention_bwd_graphs(const dtrain_op_desc *desc, dnn_describe *out[DNN_MAX_VARIANTS])
+{
+	int count = 0;
+	if (desc->attrs.attention.causal)
+		out[count++] = with_scratch_masked_last;
+	out[count++] = with_scratch;
+	out[count++] = without_scratch;
+	if (desc->attrs.attention.causal)
+		out[count++] = without_scratch_masked_last;
+	return count;
 }

@@ -14,8 +14,6 @@
 #include "devices/cuda/algorithms_bench.h"
 #include "dnn_run.h"
 
-/* Most candidates that are timed. The fastest is usually among the heuristics' first. */
-enum { MAX_CANDIDATES = 10 };
 /* Time limit for making the candidates. A compiled engine takes a second of a core, but is stored, so this time is
  * spent once for a GPU and its libraries. */
 static const uint64_t MAX_PLANNING_NS = 8000000000;
@@ -25,9 +23,11 @@ enum { MAX_FAILURES = 4 };
 
 typedef struct candidates {
 	const dtrain_op_desc *desc;
+	dnn_limits limits;
 	dnn_graph *graphs[DNN_MAX_VARIANTS];
 	int num_graphs;
-	dnn_plan *plans[MAX_CANDIDATES];
+	dnn_configs configs[DNN_MAX_VARIANTS]; /* of each graph, best first; taken by its plans */
+	dnn_plan *plans[DNN_MAX_CANDIDATES];
 	int num_plans;
 } candidates;
 
@@ -50,16 +50,19 @@ static int variant_of(const candidates *all, const dnn_plan *plan)
 	return -1;
 }
 
-/* The graphs of the op that cuDNN accepts. */
+/* The graphs of the op; cuDNN must accept one of them. The status of the others says that they have no engine. */
 static int find_graphs(const dnn_target *target, candidates *all, beton_error *err)
 {
-	int count = 0, status = dnn_op_graphs(all->desc, target->deterministic, all->graphs, &count, err);
+	int count = 0, accepted = 0, status = dnn_op_graphs(all->desc, target->deterministic, all->graphs, &count, err);
 	if (status != BETON_OK)
 		return status;
 	all->num_graphs = count;
-	for (int i = 0; i < count && status == BETON_OK; i++)
-		status = dnn_graph_finish(all->graphs[i], target, err);
-	return status;
+	for (int i = 0; i < count; i++) {
+		int answer = dnn_graph_finish(all->graphs[i], target, err);
+		accepted += answer == BETON_OK;
+		status = answer != BETON_OK ? answer : status;
+	}
+	return accepted > 0 ? BETON_OK : status;
 }
 
 /* ---- timing ---- */
@@ -218,62 +221,64 @@ static int make_working_plan(dtrain_device *device, const dnn_target *target, dn
 
 /* Compiles missing plans into the store, for which other processes wait. Uses a description of the GPU instead of the
  * handle, so that the device's lock, which other threads need, can be released. */
-static void compile_missing(dtrain_device *device, const dnn_target *target, const candidates *all, int graph,
-			    const dnn_choice *choices, int count, uint64_t until)
+static void compile_missing(dtrain_device *device, const dnn_target *target, const candidates *all, const dnn_job *jobs,
+			    int count, uint64_t until)
 {
-	dnn_choice missing[DNN_MAX_COMPILED];
+	dnn_job missing[DNN_MAX_CANDIDATES];
 	int num_missing = 0;
 	dnn_target described = *target;
 	for (int i = 0; i < count && target->store; i++)
-		if (!dnn_plan_is_stored(all->graphs[graph], target, &choices[i]))
-			missing[num_missing++] = choices[i];
+		if (!dnn_plan_is_stored(all->graphs[jobs[i].graph], target, &jobs[i].choice))
+			missing[num_missing++] = jobs[i];
 	described.handle = NULL;
 	described.driver = 0;
 	if (num_missing == 0 || dnn_properties_of_handle(device->dnn, &described.properties, NULL) != BETON_OK)
 		return;
 	cuda_algorithms_begin(device->algorithms, &device->lock);
 	pthread_mutex_unlock(&device->lock);
-	dnn_compile(all->desc, graph, &described, missing, num_missing, until);
+	dnn_compile(all->desc, &described, missing, num_missing, until);
 	pthread_mutex_lock(&device->lock);
 	cuda_algorithms_end(device->algorithms);
 	cudnnBackendDestroyDescriptor(described.properties);
 }
 
-/* Compiles the first `most` configurations that cuDNN can compile. */
-static void compile_first(dtrain_device *device, const dnn_target *target, const candidates *all, int graph,
-			  const dnn_configs *configs, int most, uint64_t until)
+/* Compiles the first `most` configurations that cuDNN can compile: each graph's first, then each graph's second. */
+static void compile_first(dtrain_device *device, const dnn_target *target, const candidates *all, int most,
+			  uint64_t until)
 {
-	dnn_choice choices[DNN_MAX_COMPILED];
-	int count = 0;
-	for (int i = 0; i < configs->count && count < most && count < DNN_MAX_COMPILED; i++)
-		if (dnn_config_is_compiled(configs->list[i]) &&
-		    dnn_config_choice(configs->list[i], &choices[count], NULL) == BETON_OK)
-			count++;
-	compile_missing(device, target, all, graph, choices, count, until);
+	dnn_job jobs[DNN_MAX_CANDIDATES];
+	int count = 0, compiled[DNN_MAX_VARIANTS] = {0};
+	for (int i = 0; i < DNN_MAX_CONFIGS; i++)
+		for (int k = 0; k < all->num_graphs && count < most; k++) {
+			const dnn_configs *configs = &all->configs[k];
+			if (i >= configs->count || compiled[k] == all->limits.compiled ||
+			    !dnn_config_is_compiled(configs->list[i]) ||
+			    dnn_config_choice(configs->list[i], &jobs[count].choice, NULL) != BETON_OK)
+				continue;
+			jobs[count++].graph = k;
+			compiled[k]++;
+		}
+	compile_missing(device, target, all, jobs, count, until);
 }
 
 /* Plans configurations of one graph until `most` plans work. When time is up and one works, only configurations that
  * are not compiled are planned. */
-static int plan_some(dtrain_device *device, const dnn_target *target, int graph, cudnnBackendHeurMode_t mode, int most,
-		     uint64_t until, candidates *all, beton_error *err)
+static int plan_some(dtrain_device *device, const dnn_target *target, int graph, int most, uint64_t until,
+		     candidates *all, beton_error *err)
 {
-	dnn_configs configs;
-	int status = dnn_configs_find(all->graphs[graph], target, mode, &configs, err);
-	if (status != BETON_OK)
-		return status;
-	compile_first(device, target, all, graph, &configs, most - all->num_plans, until);
-	int planned = 0, failed = 0, compiled = 0;
+	dnn_configs *configs = &all->configs[graph];
+	int planned = 0, failed = 0, compiled = 0, status = BETON_OK;
 	dnn_target way = *target;
-	for (int i = 0; i < configs.count && all->num_plans < most && status != BETON_NO_MEMORY; i++) {
+	for (int i = 0; i < configs->count && all->num_plans < most && status != BETON_NO_MEMORY; i++) {
 		dnn_plan *plan;
 		bool late = bt_now_ns() > until;
 		if (late && failed >= MAX_FAILURES)
 			break;
-		if (planned > 0 && dnn_config_is_compiled(configs.list[i]) && ++compiled >= DNN_MAX_COMPILED)
+		if (planned > 0 && dnn_config_is_compiled(configs->list[i]) && ++compiled >= all->limits.compiled)
 			continue;
-		way.origin = late && planned > 0 ? DNN_STORED : target->origin;
-		status = make_working_plan(device, &way, all->graphs[graph], configs.list[i], true, &plan, err);
-		configs.list[i] = NULL;
+		way.origin = late && all->num_plans > 0 ? DNN_STORED : target->origin;
+		status = make_working_plan(device, &way, all->graphs[graph], configs->list[i], true, &plan, err);
+		configs->list[i] = NULL;
 		if (status == BETON_OK) {
 			all->plans[all->num_plans++] = plan;
 			planned++;
@@ -281,25 +286,40 @@ static int plan_some(dtrain_device *device, const dnn_target *target, int graph,
 			failed++; /* some proposed configurations do not work */
 		}
 	}
-	dnn_configs_free(&configs);
 	return status == BETON_NO_MEMORY ? status : BETON_OK;
 }
 
-/* Makes up to `most` plans, equally many from each graph. */
+/* Plans what was found: up to `most` plans, equally many of each graph. */
+static int plan_found(dtrain_device *device, const dnn_target *target, int most, candidates *all, beton_error *err)
+{
+	uint64_t start = bt_now_ns();
+	int status = BETON_OK;
+	compile_first(device, target, all, most, start + MAX_PLANNING_NS);
+	for (int k = 0; k < all->num_graphs && status == BETON_OK; k++) {
+		int share = all->num_plans + (most - all->num_plans) / (all->num_graphs - k);
+		if (share == all->num_plans && all->num_plans == 0)
+			share = 1;
+		status = plan_some(device, target, k, share,
+				   start + MAX_PLANNING_NS * (uint64_t)(k + 1) / (uint64_t)all->num_graphs, all, err);
+	}
+	return status;
+}
+
+/* Makes up to `most` plans. */
 static int plan_candidates(dtrain_device *device, const dnn_target *target, int most, candidates *all, beton_error *err)
 {
 	const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
 	beton_error last = {0};
-	for (int i = 0; i < 2 && all->num_plans == 0; i++)
-		for (int k = 0; k < all->num_graphs; k++) {
-			int share = all->num_plans + (most - all->num_plans) / (all->num_graphs - k);
-			if (share == all->num_plans && all->num_plans == 0)
-				share = 1;
-			int status = plan_some(device, target, k, modes[i], share,
-					       bt_now_ns() + MAX_PLANNING_NS / (uint64_t)all->num_graphs, all, &last);
-			if (status != BETON_OK)
-				return bt_fail(err, status, "%s", last.message);
-		}
+	for (int i = 0; i < 2 && all->num_plans == 0; i++) {
+		int status = dnn_configs_find_all(all->graphs, all->num_graphs, target, modes[i],
+						  all->limits.extended && most > 1, all->configs, &last);
+		if (status == BETON_OK)
+			status = plan_found(device, target, most, all, &last);
+		for (int k = 0; k < all->num_graphs; k++)
+			dnn_configs_free(&all->configs[k]);
+		if (status != BETON_OK)
+			return bt_fail(err, status, "%s", last.message);
+	}
 	if (all->num_plans > 0)
 		return BETON_OK;
 	return bt_fail(err, BETON_UNSUPPORTED, "no engine for %.160s: %s", all->graphs[0]->signature, last.message);
@@ -315,20 +335,20 @@ static void signature_of(const dnn_target *target, const candidates *all, char *
 static dnn_plan *recall(dtrain_device *device, const char *signature, const dnn_target *target, const candidates *all)
 {
 	cuda_algorithm known;
-	dnn_choice choice = {0};
 	dnn_descriptor config;
 	dnn_plan *plan;
 	if (!cuda_algorithms_find(device->algorithms, signature, &known) || known.count < 2 || known.count % 2 != 0 ||
 	    known.count > 2 + 2 * DNN_MAX_KNOBS || known.numbers[0] < 0 || known.numbers[0] >= all->num_graphs)
 		return NULL;
-	dnn_graph *graph = all->graphs[known.numbers[0]];
-	choice.engine = known.numbers[1];
-	choice.num_knobs = (known.count - 2) / 2;
-	memcpy(choice.knobs, &known.numbers[2], (size_t)choice.num_knobs * sizeof(choice.knobs[0]));
-	if (dnn_config_from_choice(graph, target, &choice, &config, NULL) != BETON_OK)
+	dnn_job job = {.graph = (int)known.numbers[0]};
+	dnn_graph *graph = all->graphs[job.graph];
+	job.choice.engine = known.numbers[1];
+	job.choice.num_knobs = (known.count - 2) / 2;
+	memcpy(job.choice.knobs, &known.numbers[2], (size_t)job.choice.num_knobs * sizeof(job.choice.knobs[0]));
+	if (graph->status != BETON_OK || dnn_config_from_choice(graph, target, &job.choice, &config, NULL) != BETON_OK)
 		return NULL;
 	if (dnn_config_is_compiled(config))
-		compile_missing(device, target, all, (int)known.numbers[0], &choice, 1, UINT64_MAX);
+		compile_missing(device, target, all, &job, 1, UINT64_MAX);
 	if (make_working_plan(device, target, graph, config, false, &plan, NULL) != BETON_OK)
 		return NULL;
 	return plan;
@@ -362,7 +382,7 @@ struct dnn_shared {
 static int choose_by_timing(dtrain_device *device, const char *signature, const dnn_target *target, candidates *all,
 			    dnn_plan **out, beton_error *err)
 {
-	int status = plan_candidates(device, target, MAX_CANDIDATES, all, err);
+	int status = plan_candidates(device, target, all->limits.candidates, all, err);
 	if (status != BETON_OK)
 		return status;
 	*out = all->plans[all->num_plans > 1 ? fastest_of(device, all) : 0];
@@ -424,7 +444,7 @@ static int choose(dtrain_device *device, candidates *all, dnn_plan **out, beton_
 
 int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_plan **plan, beton_error *err)
 {
-	candidates all = {.desc = desc};
+	candidates all = {.desc = desc, .limits = dnn_op_limits(desc)};
 	*plan = NULL;
 	int status = choose(device, &all, plan, err);
 	clear(&all, *plan);

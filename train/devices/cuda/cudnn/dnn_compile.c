@@ -15,43 +15,49 @@
 /* More would wait for each other inside cuDNN. */
 enum { MAX_THREADS = 8 };
 
-typedef struct job {
+typedef struct work {
 	const dtrain_op_desc *desc;
-	int graph;
 	const dnn_target *target;
 	const char *gpu; /* JSON */
 	size_t gpu_length;
-	const dnn_choice *choices;
+	const dnn_job *jobs;
 	int count;
 	uint64_t until;
 	atomic_int next;
-} job;
+} work;
+
+/* At its first use by this thread. */
+static bool is_finished(dnn_graph *graph, const dnn_target *target)
+{
+	return graph->graph ? graph->status == BETON_OK : dnn_graph_finish(graph, target, NULL) == BETON_OK;
+}
 
 /* Failures are ignored; they appear again when the plan is needed. */
-static void compile_some(job *j, dnn_graph *graph, const dnn_target *target)
+static void compile_some(work *w, dnn_graph *const *graphs, int num_graphs, const dnn_target *target)
 {
-	for (int i; (i = atomic_fetch_add(&j->next, 1)) < j->count && bt_now_ns() < j->until;) {
+	for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->count && bt_now_ns() < w->until;) {
+		const dnn_job *job = &w->jobs[i];
+		dnn_graph *graph = job->graph < num_graphs ? graphs[job->graph] : NULL;
 		dnn_descriptor config;
 		dnn_plan *plan;
-		if (dnn_plan_is_stored(graph, target, &j->choices[i]) ||
-		    dnn_config_from_choice(graph, target, &j->choices[i], &config, NULL) != BETON_OK)
+		if (!graph || !is_finished(graph, target) || dnn_plan_is_stored(graph, target, &job->choice) ||
+		    dnn_config_from_choice(graph, target, &job->choice, &config, NULL) != BETON_OK)
 			continue;
 		if (dnn_plan_create(graph, target, config, &plan, NULL) == BETON_OK)
 			dnn_plan_destroy(plan);
 	}
 }
 
-static void *work(void *argument)
+static void *run(void *argument)
 {
-	job *j = argument;
+	work *w = argument;
 	dnn_graph *graphs[DNN_MAX_VARIANTS];
 	int count = 0;
-	dnn_target target = *j->target;
-	if (dnn_properties_from_text(j->gpu, j->gpu_length, &target.properties, NULL) != BETON_OK)
+	dnn_target target = *w->target;
+	if (dnn_properties_from_text(w->gpu, w->gpu_length, &target.properties, NULL) != BETON_OK)
 		return NULL;
-	if (dnn_op_graphs(j->desc, target.deterministic, graphs, &count, NULL) == BETON_OK && j->graph < count &&
-	    dnn_graph_finish(graphs[j->graph], &target, NULL) == BETON_OK)
-		compile_some(j, graphs[j->graph], &target);
+	if (dnn_op_graphs(w->desc, target.deterministic, graphs, &count, NULL) == BETON_OK)
+		compile_some(w, graphs, count, &target);
 	while (count > 0)
 		dnn_graph_destroy(graphs[--count]);
 	cudnnBackendDestroyDescriptor(target.properties);
@@ -59,24 +65,23 @@ static void *work(void *argument)
 }
 
 /* The calling thread is one of them. */
-static void run_threads(job *j)
+static void run_threads(work *w)
 {
 	pthread_t threads[MAX_THREADS];
-	int cores = bt_available_cores(), wanted = cores < j->count ? cores : j->count, started = 0;
+	int cores = bt_available_cores(), wanted = cores < w->count ? cores : w->count, started = 0;
 	if (wanted > MAX_THREADS)
 		wanted = MAX_THREADS;
 	sigset_t before;
 	bt_block_signals(&before);
-	while (started < wanted - 1 && pthread_create(&threads[started], NULL, work, j) == 0)
+	while (started < wanted - 1 && pthread_create(&threads[started], NULL, run, w) == 0)
 		started++;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	work(j);
+	run(w);
 	while (started > 0)
 		pthread_join(threads[--started], NULL);
 }
 
-void dnn_compile(const dtrain_op_desc *desc, int graph, const dnn_target *target, const dnn_choice *choices, int count,
-		 uint64_t until)
+void dnn_compile(const dtrain_op_desc *desc, const dnn_target *target, const dnn_job *jobs, int count, uint64_t until)
 {
 	static const int64_t most = 8192;
 	char *gpu = malloc((size_t)most);
@@ -84,15 +89,14 @@ void dnn_compile(const dtrain_op_desc *desc, int graph, const dnn_target *target
 	if (gpu && count > 0 &&
 	    cudnnBackendGetAttribute(target->properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
 				     most, &length, gpu) == CUDNN_STATUS_SUCCESS) {
-		job j = {.desc = desc,
-			 .graph = graph,
-			 .target = target,
-			 .gpu = gpu,
-			 .gpu_length = strnlen(gpu, (size_t)(length < most ? length : most)),
-			 .choices = choices,
-			 .count = count,
-			 .until = until};
-		run_threads(&j);
+		work w = {.desc = desc,
+			  .target = target,
+			  .gpu = gpu,
+			  .gpu_length = strnlen(gpu, (size_t)(length < most ? length : most)),
+			  .jobs = jobs,
+			  .count = count,
+			  .until = until};
+		run_threads(&w);
 	}
 	free(gpu);
 }

@@ -197,6 +197,8 @@ static int64_t note_operand(dnn_graph *graph, int operand, size_t offset, cudnnD
 	graph->tensors[graph->num_tensors].offset = offset;
 	graph->tensors[graph->num_tensors].bytes = offset + ((size_t)elements * bits_of(type) + 7) / 8;
 	graph->tensors[graph->num_tensors].type = type;
+	if (operand == DNN_SCRATCH)
+		graph->scratch_bytes = graph->tensors[graph->num_tensors].bytes;
 	graph->num_tensors++;
 	return number;
 }

@@ -160,9 +160,7 @@ static void pool_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	dnn_max_pool_bwd(graph, &window, d_y, index, d_x);
 }
 
-typedef void describe(dnn_graph *graph, const dtrain_op_desc *desc);
-
-static describe *const describers[DTRAIN_OP_KIND_COUNT] = {
+static dnn_describe *const describers[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_CONV2D] = conv_graph,
 	[DTRAIN_OP_CONV2D_BWD_DATA] = conv_bwd_data_graph,
 	[DTRAIN_OP_CONV2D_BWD_WEIGHT] = conv_bwd_weight_graph,
@@ -171,7 +169,6 @@ static describe *const describers[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_MAX_POOL] = pool_graph,
 	[DTRAIN_OP_MAX_POOL_BWD] = pool_bwd_graph,
 	[DTRAIN_OP_ATTENTION] = dnn_attention_graph,
-	[DTRAIN_OP_ATTENTION_BWD] = dnn_attention_bwd_graph,
 };
 
 bool dnn_conv_has_sums(const dtrain_op_desc *desc)
@@ -201,8 +198,8 @@ static bool is_suitable(const dtrain_op_desc *desc)
 	}
 }
 
-static int add_graph(const dtrain_op_desc *desc, describe *function, dnn_graph *graphs[DNN_MAX_VARIANTS], int *count,
-		     beton_error *err)
+static int add_graph(const dtrain_op_desc *desc, dnn_describe *function, dnn_graph *graphs[DNN_MAX_VARIANTS],
+		     int *count, beton_error *err)
 {
 	dnn_graph *graph = dnn_graph_create(dtrain__op_name(desc->kind), dtrain__op_compute_type(desc));
 	if (!graph)
@@ -212,27 +209,47 @@ static int add_graph(const dtrain_op_desc *desc, describe *function, dnn_graph *
 	return BETON_OK;
 }
 
+/* Returns how many there are. */
+static int describers_of(const dtrain_op_desc *desc, bool deterministic, dnn_describe *out[DNN_MAX_VARIANTS])
+{
+	if (desc->kind == DTRAIN_OP_ATTENTION_BWD)
+		return dnn_attention_bwd_graphs(desc, out);
+	out[0] = describers[desc->kind];
+	if (desc->kind != DTRAIN_OP_CONV2D_BWD_WEIGHT || desc->inputs[0].dtype == DTRAIN_F32)
+		return 1;
+	/* The only engine with F32 results does not split sums. Without timing it would be used for shapes that give it
+	 * one block, of the 132 that can run at a time. */
+	out[deterministic ? 1 : 0] = conv_bwd_weight_f32_graph;
+	out[deterministic ? 0 : 1] = conv_bwd_weight_graph;
+	return 2;
+}
+
 int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *graphs[DNN_MAX_VARIANTS], int *count,
 		  beton_error *err)
 {
-	describe *functions[DNN_MAX_VARIANTS] = {describers[desc->kind]};
-	int wanted = 1, status = BETON_OK;
+	dnn_describe *functions[DNN_MAX_VARIANTS];
+	int status = BETON_OK;
 	*count = 0;
 	if (!is_suitable(desc))
 		return bt_fail(err, BETON_UNSUPPORTED, "op %s: cuDNN has no engine for these shapes",
 			       dtrain__op_name(desc->kind));
-	if (desc->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT && desc->inputs[0].dtype != DTRAIN_F32) {
-		/* The only engine with F32 results does not split sums. Without timing it would be used for shapes that
-		 * give it one block, of the 132 that can run at a time. */
-		functions[deterministic ? 1 : 0] = conv_bwd_weight_f32_graph;
-		functions[deterministic ? 0 : 1] = conv_bwd_weight_graph;
-		wanted = 2;
-	}
+	int wanted = describers_of(desc, deterministic, functions);
 	for (int i = 0; i < wanted && status == BETON_OK; i++)
 		status = add_graph(desc, functions[i], graphs, count, err);
 	while (status != BETON_OK && *count > 0)
 		dnn_graph_destroy(graphs[--*count]);
 	return status;
+}
+
+/* Products of a query's and a key's elements. With at least as many, seconds of planning are worth it. */
+static const int64_t LARGE_ATTENTION = 1 << 28;
+
+dnn_limits dnn_op_limits(const dtrain_op_desc *desc)
+{
+	if (desc->kind == DTRAIN_OP_ATTENTION_BWD &&
+	    dtrain_shape_count(&desc->inputs[3].shape) * desc->inputs[1].shape.dim[1] >= LARGE_ATTENTION)
+		return (dnn_limits){.candidates = DNN_MAX_CANDIDATES, .compiled = DNN_MAX_COMPILED, .extended = true};
+	return (dnn_limits){.candidates = 10, .compiled = 6};
 }
 
 size_t dnn_op_workspace(const dtrain_op_desc *desc, size_t most)

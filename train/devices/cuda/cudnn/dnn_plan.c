@@ -347,6 +347,133 @@ int dnn_config_from_choice(const dnn_graph *graph, const dnn_target *target, con
 	return status;
 }
 
+/* ---- configurations that the heuristics leave out ---- */
+
+static bool are_equal(const dnn_choice *a, const dnn_choice *b)
+{
+	return a->engine == b->engine && a->num_knobs == b->num_knobs &&
+	       memcmp(a->knobs, b->knobs, (size_t)a->num_knobs * sizeof(a->knobs[0])) == 0;
+}
+
+static bool has_choice(const dnn_configs *configs, const dnn_choice *choice)
+{
+	for (int i = 0; i < configs->count; i++) {
+		dnn_choice other;
+		if (dnn_config_choice(configs->list[i], &other, NULL) == BETON_OK && are_equal(&other, choice))
+			return true;
+	}
+	return false;
+}
+
+/* The numbers of kernels that an engine may have; most of them are refused. False: it has no such knob. */
+static bool kernels_of(dnn_descriptor engine, int64_t *first, int64_t *last)
+{
+	dnn_descriptor knobs[DNN_MAX_KNOBS] = {NULL};
+	int64_t count = 0, got;
+	bool found = false, made = true;
+	for (int i = 0; i < DNN_MAX_KNOBS && made; i++)
+		made = create(CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR, &knobs[i], NULL) == BETON_OK;
+	if (!made || cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+					      DNN_MAX_KNOBS, &count, knobs) != CUDNN_STATUS_SUCCESS)
+		count = 0;
+	for (int i = 0; i < count && i < DNN_MAX_KNOBS && !found; i++) {
+		cudnnBackendKnobType_t type;
+		found = cudnnBackendGetAttribute(knobs[i], CUDNN_ATTR_KNOB_INFO_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &got,
+						 &type) == CUDNN_STATUS_SUCCESS &&
+			type == CUDNN_KNOB_TYPE_KERNEL_CFG &&
+			cudnnBackendGetAttribute(knobs[i], CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE, CUDNN_TYPE_INT64, 1,
+						 &got, first) == CUDNN_STATUS_SUCCESS &&
+			cudnnBackendGetAttribute(knobs[i], CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE, CUDNN_TYPE_INT64, 1,
+						 &got, last) == CUDNN_STATUS_SUCCESS;
+	}
+	for (int i = 0; i < DNN_MAX_KNOBS; i++)
+		destroy(&knobs[i]);
+	return found;
+}
+
+static void extend_engine(const dnn_graph *graph, const dnn_target *target, int64_t index, dnn_configs *configs)
+{
+	dnn_descriptor engine;
+	int64_t kernel = 0, last = -1;
+	if (make_engine(graph, target, index, &engine, NULL) == BETON_OK && kernels_of(engine, &kernel, &last))
+		for (; kernel <= last && configs->count < DNN_MAX_CONFIGS; kernel++) {
+			const dnn_choice choice = {
+				.engine = index, .num_knobs = 1, .knobs = {{CUDNN_KNOB_TYPE_KERNEL_CFG, kernel}}};
+			dnn_descriptor knob = NULL, config = NULL;
+			if (!has_choice(configs, &choice) && make_knob(choice.knobs[0], &knob, NULL) == BETON_OK &&
+			    make_config(engine, &knob, 1, &config, NULL) == BETON_OK)
+				configs->list[configs->count++] = config;
+			destroy(&knob);
+		}
+	destroy(&engine);
+}
+
+/* Each engine once. */
+static void extend(const dnn_graph *graph, const dnn_target *target, dnn_configs *configs)
+{
+	int proposed = configs->count;
+	int64_t extended[DNN_MAX_CONFIGS];
+	for (int i = 0, count = 0; i < proposed; i++) {
+		dnn_choice choice;
+		bool known = dnn_config_choice(configs->list[i], &choice, NULL) != BETON_OK;
+		for (int k = 0; k < count; k++)
+			known |= extended[k] == choice.engine;
+		if (known)
+			continue;
+		extended[count++] = choice.engine;
+		extend_engine(graph, target, choice.engine, configs);
+	}
+}
+
+/* ---- configurations of all graphs of an op ---- */
+
+static bool runs_without_scratch(dnn_graph *const *graphs, int num_graphs, const dnn_configs *configs,
+				 dnn_descriptor config)
+{
+	dnn_choice choice;
+	bool found = false;
+	if (dnn_config_choice(config, &choice, NULL) != BETON_OK)
+		return false;
+	for (int i = 0; i < num_graphs && !found; i++)
+		found = graphs[i]->scratch_bytes == 0 && has_choice(&configs[i], &choice);
+	return found;
+}
+
+/* An engine that also runs a graph without scratch has a workspace of its own for both, and leaves the scratch unused.
+ */
+static void drop_unused_scratch(dnn_graph *const *graphs, int num_graphs, dnn_configs *configs)
+{
+	for (int i = 0; i < num_graphs; i++) {
+		int kept = 0;
+		if (graphs[i]->scratch_bytes == 0)
+			continue;
+		for (int k = 0; k < configs[i].count; k++)
+			if (runs_without_scratch(graphs, num_graphs, configs, configs[i].list[k]))
+				destroy(&configs[i].list[k]);
+			else
+				configs[i].list[kept++] = configs[i].list[k];
+		configs[i].count = kept;
+	}
+}
+
+int dnn_configs_find_all(dnn_graph *const *graphs, int num_graphs, const dnn_target *target,
+			 cudnnBackendHeurMode_t mode, bool extended, dnn_configs *out, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int i = 0; i < num_graphs; i++)
+		out[i].count = 0;
+	for (int i = 0; i < num_graphs && status == BETON_OK; i++) {
+		if (graphs[i]->status == BETON_OK)
+			status = dnn_configs_find(graphs[i], target, mode, &out[i], err);
+		/* The heuristics' proposals suffice. */
+		if (status == BETON_OK && extended)
+			extend(graphs[i], target, &out[i]);
+	}
+	if (status == BETON_OK)
+		drop_unused_scratch(graphs, num_graphs, out);
+	return status;
+}
+
 /* ---- plans ---- */
 
 void dnn_plan_destroy(dnn_plan *plan)

@@ -77,6 +77,9 @@ static int run_move(const dnn_move *move, cudaStream_t stream, const void *from,
 
 /* ---- ops ---- */
 
+/* Since this version the engines clear the memory that they add to. */
+enum { ENGINES_CLEAR_SCRATCH = 90600 };
+
 dnn_target dnn_target_of(const dtrain_device *device)
 {
 	/* On a large GPU several times what any engine needs; on a small one a part that can be spared. */
@@ -133,6 +136,8 @@ int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, const dtrai
 		if (op->moves[i].needed && i != op->addend)
 			op->moves[i].offset = cuda_reserve(&op->bytes, bytes_inside(&op->moves[i], i < op->num_inputs));
 	}
+	op->scratch = cuda_reserve(&op->bytes, op->plan->graph->scratch_bytes);
+	op->clears = op->plan->graph->scratch_bytes > 0 && cudnnGetVersion() < ENGINES_CLEAR_SCRATCH;
 	op->plan_workspace = cuda_reserve(&op->bytes, op->plan->workspace_bytes);
 	*out = op;
 	return BETON_OK;
@@ -164,11 +169,17 @@ static int run_addend(const dnn_op *op, cudaStream_t stream, void *const *operan
 static int run_plan(dnn_op *op, cudaStream_t stream, void **addresses, void *workspace, beton_error *err)
 {
 	void *sum = addresses[op->num_inputs], *own = (char *)workspace + op->plan_workspace;
+	int status = BETON_OK;
+	addresses[DNN_SCRATCH] = (char *)workspace + op->scratch;
+	if (op->clears)
+		status = cuda_check(cudaMemsetAsync(addresses[DNN_SCRATCH], 0, op->plan->graph->scratch_bytes, stream),
+				    err, "clearing sums");
 	/* Without an addend the plan's result is the next operand. */
 	if (op->adds_after)
 		addresses[op->addend] = (char *)workspace + op->unadded;
-	int status = dnn_plan_run(op->plan, &op->pack, op->device->dnn, stream, addresses,
-				  op->plan->workspace_bytes ? own : NULL, err);
+	if (status == BETON_OK)
+		status = dnn_plan_run(op->plan, &op->pack, op->device->dnn, stream, addresses,
+				      op->plan->workspace_bytes ? own : NULL, err);
 	if (status != BETON_OK || !op->adds_after)
 		return status;
 	return cuda_check(cuda_kernel_add(stream, op->sum_type, sum, addresses[op->addend], sum, false,

@@ -32,6 +32,8 @@ typedef struct dnn_op {
 	dtrain_dtype sum_type; /* of the output */
 	size_t sum_bytes;
 	dnn_move moves[DNN_MAX_OPERANDS];
+	size_t scratch;        /* offset of the graph's DNN_SCRATCH */
+	bool clears;           /* that before each run */
 	size_t plan_workspace; /* offset of the plan's own workspace */
 	size_t bytes;          /* of the whole workspace; a multiple of 256 */
 } dnn_op;

@@ -59,36 +59,59 @@ static const dtrain_operand *operand_of(const dtrain_op_desc *desc, int i)
 	return i < desc->num_inputs ? &desc->inputs[i] : &desc->outputs[i - desc->num_inputs];
 }
 
-/* Runs the op's graph on ref's inputs, and compares the outputs with ref's. */
-static void compare(const dtrain_op_desc *desc, void *const *operands)
+static void compare_outputs(const dtrain_op_desc *desc, int variant, void *const *wanted, void *const *got)
 {
-	dnn_graph *graphs[DNN_MAX_VARIANTS];
-	int count = 0, num_operands = desc->num_inputs + desc->num_outputs;
-	beton_error err = {0};
-	if (dnn_op_graphs(desc, false, graphs, &count, &err) != BETON_OK || graphs[0]->status != BETON_OK)
-		fail_msg("%s", err.message);
-	assert_int_equal(count, 1);
-	operations_run r = {.graph = graphs[0]};
-	for (int i = 0; i < num_operands; i++) {
-		bool output = i >= desc->num_inputs;
-		r.bytes[i] = operand_of(desc, i)->bytes;
-		r.operands[i] = output ? calloc(1, r.bytes[i]) : operands[i];
-		assert_non_null(r.operands[i]);
-	}
-	operations_do(&r);
-	for (int i = desc->num_inputs; i < num_operands; i++) {
+	for (int i = desc->num_inputs; i < desc->num_inputs + desc->num_outputs; i++) {
 		const dtrain_operand *o = operand_of(desc, i);
 		double bound = o->dtype == DTRAIN_F32 ? 1e-5 : o->dtype == DTRAIN_F16 ? 4e-3 : 3e-2;
 		for (int64_t k = 0; k < dtrain_shape_count(&o->shape); k++) {
-			double wanted = number_get(o->dtype, operands[i], k);
-			double got = number_get(o->dtype, r.operands[i], k);
-			if (!(fabs(got - wanted) <= bound * (1 + fabs(wanted))))
-				fail_msg("op %s, operand %d, element %lld: %.9g instead of %.9g",
-					 dtrain__op_name(desc->kind), i, (long long)k, got, wanted);
+			double right = number_get(o->dtype, wanted[i], k), number = number_get(o->dtype, got[i], k);
+			if (!(fabs(number - right) <= bound * (1 + fabs(right))))
+				fail_msg("op %s, graph %d, operand %d, element %lld: %.9g instead of %.9g",
+					 dtrain__op_name(desc->kind), variant, i, (long long)k, number, right);
 		}
-		free(r.operands[i]);
 	}
-	dnn_graph_destroy(graphs[0]);
+}
+
+/* Runs a graph on ref's inputs, and compares the outputs with ref's. */
+static void compare(const dtrain_op_desc *desc, int variant, const dnn_graph *graph, void *const *operands)
+{
+	operations_run r = {.graph = graph, .bytes[DNN_SCRATCH] = graph->scratch_bytes};
+	for (int i = 0; i < desc->num_inputs + desc->num_outputs; i++) {
+		r.bytes[i] = operand_of(desc, i)->bytes;
+		r.operands[i] = i < desc->num_inputs ? operands[i] : calloc(1, r.bytes[i]);
+		assert_non_null(r.operands[i]);
+	}
+	r.operands[DNN_SCRATCH] = malloc(graph->scratch_bytes + 1);
+	assert_non_null(r.operands[DNN_SCRATCH]);
+	memset(r.operands[DNN_SCRATCH], 0xff, graph->scratch_bytes);
+	operations_do(&r);
+	compare_outputs(desc, variant, operands, r.operands);
+	for (int i = desc->num_inputs; i < desc->num_inputs + desc->num_outputs; i++)
+		free(r.operands[i]);
+	free(r.operands[DNN_SCRATCH]);
+}
+
+/* All graphs of the op. The graphs of gradients sum d_q in scratch memory and without it; with a mask, in two orders.
+ */
+static void compare_all(const dtrain_op_desc *desc, void *const *operands)
+{
+	dnn_graph *graphs[DNN_MAX_VARIANTS];
+	int count = 0, with_scratch = 0;
+	beton_error err = {0};
+	bool backward = desc->kind == DTRAIN_OP_ATTENTION_BWD, causal = desc->attrs.attention.causal;
+	if (dnn_op_graphs(desc, false, graphs, &count, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	assert_int_equal(count, !backward ? 1 : causal ? 4 : 2);
+	for (int i = 0; i < count; i++) {
+		if (graphs[i]->status != BETON_OK)
+			fail_msg("%s", graphs[i]->error.message);
+		compare(desc, i, graphs[i], operands);
+		with_scratch += graphs[i]->scratch_bytes > 0;
+	}
+	assert_int_equal(with_scratch, backward ? count / 2 : 0);
+	while (count > 0)
+		dnn_graph_destroy(graphs[--count]);
 }
 
 /* Numbers in -1 ... 1 without a pattern. */
@@ -123,9 +146,9 @@ static void both_directions_are_ref_s(void **state)
 		void *d_v = calloc(1, backward.inputs[1].bytes);
 		void *in_order[] = {q, k, v, y, lse}, *backwards[] = {q, k, v, y, d_y, lse, d_q, d_k, d_v};
 		reference_run(&forward, in_order);
-		compare(&forward, in_order);
+		compare_all(&forward, in_order);
 		reference_run(&backward, backwards);
-		compare(&backward, backwards);
+		compare_all(&backward, backwards);
 		for (int n = 0; n < 9; n++)
 			free(backwards[n]);
 	}
@@ -165,16 +188,38 @@ static void signatures_tell_graphs_apart(void **state)
 		       {1, 8, 8, 8, {.heads = 2, .kv_heads = 2, .scale = 1}, DTRAIN_BF16},
 		       {1, 8, 8, 8, {.heads = 2, .kv_heads = 1}, DTRAIN_BF16}};
 	enum { COUNT = sizeof(all) / sizeof(all[0]) };
-	dnn_graph *graphs[2 * COUNT][DNN_MAX_VARIANTS];
+	dnn_graph *graphs[2 * COUNT * DNN_MAX_VARIANTS];
+	int num_graphs = 0;
 	for (int i = 0; i < 2 * COUNT; i++) {
 		const dtrain_op_desc desc = describe(&all[i / 2], i % 2);
+		dnn_graph *of_op[DNN_MAX_VARIANTS];
 		int count;
-		assert_int_equal(dnn_op_graphs(&desc, false, graphs[i], &count, NULL), BETON_OK);
-		for (int k = 0; k < i; k++)
-			assert_string_not_equal(graphs[i][0]->signature, graphs[k][0]->signature);
+		assert_int_equal(dnn_op_graphs(&desc, false, of_op, &count, NULL), BETON_OK);
+		for (int k = 0; k < count; k++)
+			graphs[num_graphs++] = of_op[k];
 	}
-	for (int i = 0; i < 2 * COUNT; i++)
-		dnn_graph_destroy(graphs[i][0]);
+	for (int i = 0; i < num_graphs; i++)
+		for (int k = 0; k < i; k++)
+			assert_string_not_equal(graphs[i]->signature, graphs[k]->signature);
+	while (num_graphs > 0)
+		dnn_graph_destroy(graphs[--num_graphs]);
+}
+
+/* All kernels' gradients are tried where that is soon won back. */
+static void more_is_tried_for_large_gradients(void **state)
+{
+	(void)state;
+	const shape small = {2, 64, 64, 64, {.heads = 4, .kv_heads = 4}, DTRAIN_BF16};
+	shape large = small;
+	large.queries = large.keys = 1024;
+	large.batch = 8;
+	const dtrain_op_desc ops[] = {describe(&small, true), describe(&large, false), describe(&large, true)};
+	for (int i = 0; i < 3; i++) {
+		dnn_limits limits = dnn_op_limits(&ops[i]);
+		assert_int_equal(limits.extended, i == 2);
+		assert_in_range(limits.compiled, 1, DNN_MAX_COMPILED);
+		assert_in_range(limits.candidates, limits.compiled, DNN_MAX_CANDIDATES);
+	}
 }
 
 int main(void)
@@ -183,6 +228,7 @@ int main(void)
 		cmocka_unit_test(both_directions_are_ref_s),
 		cmocka_unit_test(other_attention_has_no_graph),
 		cmocka_unit_test(signatures_tell_graphs_apart),
+		cmocka_unit_test(more_is_tried_for_large_gradients),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,11 +51,12 @@ static void add_pool(record *out, const dtrain__op_case *c, dtrain_dtype dtype)
 	add(out, DTRAIN_OP_MAX_POOL_BWD, c, 2, (dtrain_operand[]){y, index}, 1, &x);
 }
 
-/* q, k, v and gradients in rows of 64 elements for a head. */
-static void add_attention(record *out, dtrain_dtype dtype, int64_t batch, int64_t rows, dtrain_attention_attrs heads)
+/* q, k, v and gradients in rows of d elements for a head. */
+static void add_attention(record *out, dtrain_dtype dtype, int64_t batch, int64_t rows, int64_t d,
+			  dtrain_attention_attrs heads)
 {
 	const dtrain__op_case c = {.attrs.attention = heads};
-	int64_t d = 64, queries = heads.heads * d, keys = heads.kv_heads * d, packed = queries + 2 * keys;
+	int64_t queries = heads.heads * d, keys = heads.kv_heads * d, packed = queries + 2 * keys;
 	dtrain_shape x = dtrain_shape_of(3, (int64_t[]){batch, rows, heads.packed ? packed : queries});
 	dtrain_shape shared = dtrain_shape_of(3, (int64_t[]){batch, rows, heads.packed ? packed : keys});
 	dtrain_shape result = dtrain_shape_of(3, (int64_t[]){batch, rows, queries});
@@ -69,12 +70,14 @@ static void add_attention(record *out, dtrain_dtype dtype, int64_t batch, int64_
 
 void record_attention(record *out, dtrain_dtype dtype)
 {
-	add_attention(out, dtype, 2, 2048,
+	add_attention(out, dtype, 2, 2048, 64,
 		      (dtrain_attention_attrs){.heads = 4, .kv_heads = 2, .causal = true, .packed = true});
-	add_attention(out, dtype, 8, 1024,
+	add_attention(out, dtype, 64, 1024, 64,
 		      (dtrain_attention_attrs){.heads = 12, .kv_heads = 12, .causal = true, .packed = true});
-	add_attention(out, dtype, 8, 197, (dtrain_attention_attrs){.heads = 12, .kv_heads = 12, .packed = true});
-	add_attention(out, dtype, 4, 1000, (dtrain_attention_attrs){.heads = 8, .kv_heads = 2, .causal = true});
+	add_attention(out, dtype, 256, 197, 64, (dtrain_attention_attrs){.heads = 12, .kv_heads = 12, .packed = true});
+	add_attention(out, dtype, 64, 256, 64,
+		      (dtrain_attention_attrs){.heads = 6, .kv_heads = 6, .causal = true, .packed = true});
+	add_attention(out, dtype, 4, 1000, 128, (dtrain_attention_attrs){.heads = 8, .kv_heads = 2, .causal = true});
 }
 
 void record_examples(record *out, dtrain_dtype dtype)

@@ -22,11 +22,16 @@ static char folder[] = "/tmp/dtrain-choose-XXXXXX";
 static dtrain_device device;
 static int configs_there[3]; /* as descriptors: cuDNN compiles all but the last one */
 
+enum { GRAPHS = 2 };
+
 static struct {
-	bool stored[3]; /* which of them the store has */
-	int compiled;   /* without the handle, */
-	int made;       /* and with it */
-	int calls;      /* of dnn_compile */
+	bool both;              /* the op has two graphs, and the second is faster; false: it has one */
+	int refused;            /* graphs that cuDNN does not accept, from the first on */
+	bool stored[GRAPHS][3]; /* which of their configurations the store has */
+	int compiled;           /* without the handle, */
+	int made;               /* and with it */
+	int calls;              /* of dnn_compile */
+	int order[2 * GRAPHS];  /* of the graphs that are compiled for */
 } plays;
 
 /* ---- in the place of graphs, configurations and plans ---- */
@@ -36,12 +41,24 @@ static int index_of(dnn_descriptor config)
 	return (int)((int *)config - configs_there);
 }
 
-static dnn_graph *make_graph(void)
+static dnn_graph *make_graph(int index)
 {
 	dnn_graph *graph = calloc(1, sizeof(*graph));
 	assert_non_null(graph);
-	strcpy(graph->signature, "graph");
+	snprintf(graph->signature, sizeof(graph->signature), "graph%s %d", plays.both ? " of two" : "", index);
+	graph->num_operations = index;
 	return graph;
+}
+
+static int number_of(const dnn_graph *graph)
+{
+	return graph->num_operations;
+}
+
+dnn_limits dnn_op_limits(const dtrain_op_desc *desc)
+{
+	(void)desc;
+	return (dnn_limits){.candidates = 10, .compiled = 6};
 }
 
 size_t dnn_op_workspace(const dtrain_op_desc *desc, size_t most)
@@ -56,17 +73,18 @@ int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *gra
 	(void)desc;
 	(void)deterministic;
 	(void)err;
-	graphs[0] = make_graph();
-	*count = 1;
+	*count = plays.both ? 2 : 1;
+	for (int i = 0; i < *count; i++)
+		graphs[i] = make_graph(i);
 	return BETON_OK;
 }
 
 int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *err)
 {
-	(void)graph;
 	(void)target;
 	(void)err;
-	return BETON_OK;
+	graph->status = number_of(graph) < plays.refused ? BETON_UNSUPPORTED : BETON_OK;
+	return graph->status;
 }
 
 void dnn_graph_destroy(dnn_graph *graph)
@@ -74,15 +92,17 @@ void dnn_graph_destroy(dnn_graph *graph)
 	free(graph);
 }
 
-int dnn_configs_find(const dnn_graph *graph, const dnn_target *target, cudnnBackendHeurMode_t mode, dnn_configs *out,
-		     beton_error *err)
+int dnn_configs_find_all(dnn_graph *const *graphs, int num_graphs, const dnn_target *target,
+			 cudnnBackendHeurMode_t mode, bool extended, dnn_configs *out, beton_error *err)
 {
-	(void)graph;
 	(void)target;
 	(void)err;
-	out->count = mode == CUDNN_HEUR_MODE_A ? 3 : 0;
-	for (int i = 0; i < out->count; i++)
-		out->list[i] = &configs_there[i];
+	assert_false(extended);
+	for (int k = 0; k < num_graphs; k++) {
+		out[k].count = mode == CUDNN_HEUR_MODE_A && graphs[k]->status == BETON_OK ? 3 : 0;
+		for (int i = 0; i < out[k].count; i++)
+			out[k].list[i] = &configs_there[i];
+	}
 	return BETON_OK;
 }
 
@@ -115,14 +135,13 @@ int dnn_config_from_choice(const dnn_graph *graph, const dnn_target *target, con
 
 bool dnn_plan_is_stored(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice)
 {
-	(void)graph;
 	(void)target;
-	return plays.stored[choice->engine];
+	return plays.stored[number_of(graph)][choice->engine];
 }
 
 int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor config, dnn_plan **out, beton_error *err)
 {
-	bool compiles = dnn_config_is_compiled(config), stored = plays.stored[index_of(config)];
+	bool compiles = dnn_config_is_compiled(config), stored = plays.stored[number_of(graph)][index_of(config)];
 	(void)err;
 	if (compiles && !stored && target->origin == DNN_STORED)
 		return BETON_NOT_FOUND;
@@ -153,7 +172,8 @@ int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cud
 	(void)workspace;
 	(void)err;
 	assert_int_not_equal(pthread_mutex_trylock(&device.lock), 0);
-	standin.clock_ns += 10000 * (1 + index_of(plan->config)); /* the first is the fastest */
+	/* The first configuration of the last graph is the fastest. */
+	standin.clock_ns += 10000 * (1 + index_of(plan->config) + (plays.both && number_of(plan->graph) == 0));
 	return BETON_OK;
 }
 
@@ -180,20 +200,19 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 }
 
 /* Any thread can take the lock now. */
-void dnn_compile(const dtrain_op_desc *desc, int graph, const dnn_target *target, const dnn_choice *choices, int count,
-		 uint64_t until)
+void dnn_compile(const dtrain_op_desc *desc, const dnn_target *target, const dnn_job *jobs, int count, uint64_t until)
 {
 	(void)desc;
 	(void)until;
 	plays.calls++;
 	assert_int_equal(pthread_mutex_trylock(&device.lock), 0);
 	pthread_mutex_unlock(&device.lock);
-	assert_int_equal(graph, 0);
 	assert_null(target->handle);
 	for (int i = 0; i < count; i++) {
-		assert_false(plays.stored[choices[i].engine]);
-		plays.stored[choices[i].engine] = true;
-		plays.compiled++;
+		bool *stored = &plays.stored[jobs[i].graph][jobs[i].choice.engine];
+		assert_false(*stored);
+		*stored = true;
+		plays.order[plays.compiled++] = jobs[i].graph;
 	}
 }
 
@@ -206,7 +225,8 @@ dnn_target dnn_target_of(const dtrain_device *of)
 
 /* ---- tests ---- */
 
-static void choose(void)
+/* Returns the number of the graph. */
+static int choose(void)
 {
 	const dtrain_op_desc desc = {.kind = DTRAIN_OP_MAX_POOL};
 	beton_error err = {0};
@@ -214,9 +234,11 @@ static void choose(void)
 	pthread_mutex_lock(&device.lock);
 	if (dnn_choose(&device, &desc, &plan, &err) != BETON_OK)
 		fail_msg("%s", err.message);
+	int graph = number_of(plan->graph);
 	dnn_release(&device, plan);
 	pthread_mutex_unlock(&device.lock);
 	assert_int_equal(plays.made, 0);
+	return graph;
 }
 
 /* Timed choices, known but not stored choices, and deterministic mode's. */
@@ -237,6 +259,40 @@ static void nothing_is_compiled_under_the_lock(void **state)
 	assert_int_equal(plays.compiled, 1);
 	choose();
 	assert_int_equal(plays.calls, 1);
+}
+
+/* All graphs take part, and none waits for another's plans to be compiled. */
+static void graphs_are_compiled_together(void **state)
+{
+	(void)state;
+	plays.both = true;
+	assert_int_equal(choose(), 1);
+	assert_int_equal(plays.calls, 1);
+	assert_int_equal(plays.compiled, 4);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(plays.order[i], i % 2);
+	/* The choice is known. */
+	memset(plays.stored, 0, sizeof(plays.stored));
+	plays.compiled = 0;
+	assert_int_equal(choose(), 1);
+	assert_int_equal(plays.compiled, 1);
+	assert_true(plays.stored[1][0]);
+}
+
+static void graphs_that_are_not_accepted_are_left_out(void **state)
+{
+	const dtrain_op_desc desc = {.kind = DTRAIN_OP_MAX_POOL};
+	dnn_plan *plan;
+	(void)state;
+	plays.both = true;
+	plays.refused = 1;
+	assert_int_equal(choose(), 1);
+	assert_int_equal(plays.compiled, 2);
+	plays.refused = 2;
+	pthread_mutex_lock(&device.lock);
+	assert_int_equal(dnn_choose(&device, &desc, &plan, NULL), BETON_UNSUPPORTED);
+	pthread_mutex_unlock(&device.lock);
+	assert_null(plan);
 }
 
 static sem_t locked;
@@ -264,7 +320,7 @@ static void nobody_is_waited_for_under_the_lock(void **state)
 	cuda_algorithms *other;
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	pthread_t thread;
-	plays.stored[0] = plays.stored[1] = true; /* to avoid another wait */
+	plays.stored[0][0] = plays.stored[0][1] = true; /* to avoid another wait */
 	assert_int_equal(cuda_algorithms_open("gpu", &other, NULL), BETON_OK);
 	pthread_mutex_lock(&mutex);
 	cuda_algorithms_begin(other, &mutex);
@@ -313,6 +369,8 @@ int main(void)
 	}
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(nothing_is_compiled_under_the_lock, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(graphs_are_compiled_together, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(graphs_that_are_not_accepted_are_left_out, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(nobody_is_waited_for_under_the_lock, set_up, tear_down),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);

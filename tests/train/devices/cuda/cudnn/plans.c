@@ -200,6 +200,52 @@ static bool check_graph(checks *c, dnn_graph *graph, bool more)
 	return found;
 }
 
+/* An engine adds up d_q in the scratch, so that it needs less workspace than that has. Heads of keys that several of
+ * queries share have gradients in the workspace. */
+static void check_scratch_plan(checks *c, const dtrain_op_desc *desc, dnn_graph *graph, dnn_configs *configs)
+{
+	beton_error err = {0};
+	dnn_plan *plan;
+	if (configs->count == 0 || desc->attrs.attention.heads != desc->attrs.attention.kv_heads)
+		return;
+	if (dnn_plan_create(graph, &c->target, configs->list[0], &plan, &err) != BETON_OK) {
+		wrong(c, graph, "%s", err.message);
+	} else {
+		if (plan->workspace_bytes >= graph->scratch_bytes)
+			wrong(c, graph, "%zu bytes of workspace beside %zu of scratch", plan->workspace_bytes,
+			      graph->scratch_bytes);
+		dnn_plan_destroy(plan);
+	}
+	configs->list[0] = NULL;
+}
+
+/* Hopper's engine for the gradients of attention needs the scratch, Ampere's does not use it; and the heuristics
+ * propose only some of the kernels of that one. */
+static void check_scratch(checks *c, const dtrain_op_desc *desc, dnn_graph *const *graphs, int count)
+{
+	dnn_configs configs[DNN_MAX_VARIANTS], proposed;
+	beton_error err = {0};
+	bool hopper = strcmp(c->gpu, "h200.json") == 0;
+	if (desc->kind != DTRAIN_OP_ATTENTION_BWD || !c->compiles || cudnnGetVersion() < 91900)
+		return;
+	if (dnn_configs_find_all(graphs, count, &c->target, CUDNN_HEUR_MODE_A, true, configs, &err) != BETON_OK)
+		wrong(c, graphs[0], "%s", err.message);
+	for (int i = 0; i < count; i++) {
+		bool scratch = graphs[i]->scratch_bytes > 0;
+		check_promises(c, graphs[i], &configs[i]);
+		if (scratch && (configs[i].count > 0) != hopper)
+			wrong(c, graphs[i], "%d configurations use the scratch", configs[i].count);
+		if (scratch && !c->target.deterministic && graphs[i]->type == CUDNN_DATA_BFLOAT16)
+			check_scratch_plan(c, desc, graphs[i], &configs[i]);
+		if (dnn_configs_find(graphs[i], &c->target, CUDNN_HEUR_MODE_A, &proposed, &err) != BETON_OK)
+			wrong(c, graphs[i], "%s", err.message);
+		if (!scratch && configs[i].count < proposed.count + 3)
+			wrong(c, graphs[i], "%d configurations beside %d", configs[i].count, proposed.count);
+		dnn_configs_free(&proposed);
+		dnn_configs_free(&configs[i]);
+	}
+}
+
 /* The gradient of weights in half precision is wanted in F32 where channels are whole vectors. */
 static bool needs_f32_sums(const dtrain_op_desc *desc)
 {
@@ -229,8 +275,11 @@ static void check_ops(checks *c, const record *ops)
 			if (is_new && !found && k == 0 && c->compiles && needs_f32_sums(&ops->ops[i]))
 				wrong(c, graphs[k], "no engine");
 			c->num_with_sums += found && has_sums(&ops->ops[i]);
-			dnn_graph_destroy(graphs[k]);
 		}
+		if (is_new)
+			check_scratch(c, &ops->ops[i], graphs, count);
+		while (count > 0)
+			dnn_graph_destroy(graphs[--count]);
 	}
 }
 
