@@ -15,7 +15,7 @@
 #include "core/op.h"
 #include "dnn.h"
 
-enum { LARGEST_DIM = 256, LARGEST_DIM_BWD = 128, PADDING_ROWS = 128, NUMBERS_OF_ROW = 8 };
+enum { LARGEST_DIM = 256, LARGEST_DIM_BWD = 128, PADDING_ROWS = 128, NUMBERS_OF_ROW = 8, KEYS_OF_TILE = 128 };
 
 typedef struct extent {
 	int64_t batch, heads, kv_heads, queries, keys, dim;
@@ -45,6 +45,13 @@ static extent extent_of(const dtrain_op_desc *desc, const dtrain_operand *y)
 			.causal = attrs->causal};
 }
 
+/* Before 9.15.1 cuDNN may access memory outside for the gradients, when a captured graph is launched, if the last tile
+ * of keys is not full (notes of cudnn-frontend 1.16). */
+static bool leaves_memory(const extent *e)
+{
+	return e->keys % KEYS_OF_TILE != 0 && cudnnGetVersion() < 91501;
+}
+
 bool dnn_attention_is_suitable(const dtrain_op_desc *desc)
 {
 	bool backward = desc->kind == DTRAIN_OP_ATTENTION_BWD;
@@ -52,7 +59,8 @@ bool dnn_attention_is_suitable(const dtrain_op_desc *desc)
 	dtrain_dtype dtype = desc->inputs[0].dtype;
 	return (dtype == DTRAIN_F16 || dtype == DTRAIN_BF16) && desc->num_inputs == (backward ? 6 : 3) &&
 	       !desc->attrs.attention.chunks.ranks && e.dim % 8 == 0 &&
-	       e.dim <= (backward ? LARGEST_DIM_BWD : LARGEST_DIM) && (!e.causal || e.keys == e.queries);
+	       e.dim <= (backward ? LARGEST_DIM_BWD : LARGEST_DIM) && (!e.causal || e.keys == e.queries) &&
+	       !(backward && leaves_memory(&e));
 }
 
 /* Sums in F32 of each gradient for each head of queries, which engines pad, and some numbers for each row. */

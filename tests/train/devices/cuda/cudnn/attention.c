@@ -177,6 +177,24 @@ static void other_attention_has_no_graph(void **state)
 	dnn_graph_destroy(graphs[0]);
 }
 
+/* Older versions may access memory outside. */
+static void gradients_of_partial_tiles_need_cudnn_9_15_1(void **state)
+{
+	(void)state;
+	shape all[] = {{1, 256, 256, 8, {.heads = 1, .kv_heads = 1}, DTRAIN_BF16},
+		       {1, 256, 200, 8, {.heads = 1, .kv_heads = 1}, DTRAIN_BF16}};
+	for (int old = 0; old < 2; old++) {
+		operations_version = old ? 91500 : 91501;
+		for (int partial = 0; partial < 2; partial++) {
+			const dtrain_op_desc forward = describe(&all[partial], false),
+					     backward = describe(&all[partial], true);
+			assert_true(dnn_attention_is_suitable(&forward));
+			assert_int_equal(dnn_attention_is_suitable(&backward), !(old && partial));
+		}
+	}
+	operations_version = 91900;
+}
+
 /* Two that differ in anything an engine depends on are not taken for each other. */
 static void signatures_tell_graphs_apart(void **state)
 {
@@ -227,6 +245,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_directions_are_ref_s),
 		cmocka_unit_test(other_attention_has_no_graph),
+		cmocka_unit_test(gradients_of_partial_tiles_need_cudnn_9_15_1),
 		cmocka_unit_test(signatures_tell_graphs_apart),
 		cmocka_unit_test(more_is_tried_for_large_gradients),
 	};

@@ -77,6 +77,13 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t own)
 	return CUDNN_STATUS_SUCCESS;
 }
 
+size_t operations_version = 91900;
+
+size_t cudnnGetVersion(void)
+{
+	return operations_version;
+}
+
 const char *cudnnGetErrorString(cudnnStatus_t status)
 {
 	(void)status;

@@ -17,6 +17,9 @@ typedef struct operations_run {
 	size_t bytes[MAX_OPERANDS];
 } operations_run;
 
+/* The result of cudnnGetVersion. */
+extern size_t operations_version;
+
 /* Does all operations of the graph, in order; each result is rounded to its tensor's type. */
 void operations_do(const operations_run *run);
 
