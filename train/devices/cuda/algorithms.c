@@ -337,3 +337,98 @@ int cuda_fastest(int count, cuda_timer *timer, void *context)
 	double again = best > 0 ? time_of(0, fastest, timer, context) : -1;
 	return again >= 0 && again <= fastest * NOISE ? 0 : best;
 }
+
+/* ---- timing of many candidates ---- */
+
+enum { FINALISTS = 8, SCREENING_RUNS = 2, FINAL_RUNS = 5, LEAST_ROUNDS = 5, MOST_ROUNDS = 40, WARM_UPS = 20 };
+
+/* Sums of timed runs. An idle GPU raises its clock within milliseconds, and lowers it again under load. */
+static const double WARM_UP_MS = 15, SCREENING_MS = 100, FINALS_MS = 60;
+/* The screening may take no longer, because the first run of a kernel loads its code. */
+static const uint64_t SCREENING_NS = 250000000;
+/* A candidate this much slower than the fastest is dropped after its first timing. */
+static const double BEHIND = 1.2;
+/* Medians of candidates that take turns count as equal within this factor. */
+static const double FINAL_NOISE = 1.005;
+
+typedef struct finalist {
+	int index; /* -1: it stopped working */
+	double ms, times[MOST_ROUNDS];
+} finalist;
+
+/* Keeps the fastest, sorted. Returns how many they are. */
+static int enter(finalist *list, int count, int index, double ms)
+{
+	int at = count;
+	for (; at > 0 && ms < list[at - 1].ms; at--)
+		if (at < FINALISTS)
+			list[at] = list[at - 1];
+	if (at < FINALISTS)
+		list[at] = (finalist){.index = index, .ms = ms};
+	return count < FINALISTS ? count + 1 : count;
+}
+
+/* Runs the first candidate that works. */
+static void warm_up(int count, cuda_runs_timer *timer, void *context)
+{
+	double total = 0, ms = 0;
+	for (int i = 0, index = 0; i < WARM_UPS && index < count && total < WARM_UP_MS; i++) {
+		if (timer(context, index, FINAL_RUNS, &ms) == BETON_OK)
+			total += ms * FINAL_RUNS;
+		else
+			index++;
+	}
+}
+
+/* Times each candidate once; returns the number of finalists. */
+static int screen(finalist *list, int count, cuda_runs_timer *timer, void *context)
+{
+	uint64_t end = bt_now_ns() + SCREENING_NS;
+	double total = 0;
+	int kept = 0;
+	for (int i = 0; i < count && (kept == 0 || (total < SCREENING_MS && bt_now_ns() < end)); i++) {
+		double ms = 0;
+		if (timer(context, i, SCREENING_RUNS, &ms) != BETON_OK)
+			continue;
+		kept = enter(list, kept, i, ms);
+		total += ms * (SCREENING_RUNS + 1);
+	}
+	while (kept > 1 && list[kept - 1].ms > BEHIND * list[0].ms)
+		kept--;
+	return kept;
+}
+
+/* Replaces the finalists' times by their medians. */
+static void take_turns(finalist *list, int count, cuda_runs_timer *timer, void *context)
+{
+	int runs = list[0].ms * FINAL_RUNS * count < FINALS_MS / 2 ? FINAL_RUNS : 1, rounds = 0;
+	double total = 0;
+	for (; rounds < MOST_ROUNDS && (rounds < LEAST_ROUNDS || total < FINALS_MS); rounds++)
+		for (int i = 0; i < count; i++) {
+			finalist *f = &list[i];
+			if (f->index >= 0 && timer(context, f->index, runs, &f->times[rounds]) != BETON_OK)
+				f->index = -1;
+			total += f->times[rounds] * runs;
+		}
+	for (int i = 0; i < count; i++) {
+		qsort(list[i].times, (size_t)rounds, sizeof(double), compare);
+		list[i].ms = list[i].times[rounds / 2];
+	}
+}
+
+int cuda_fastest_of_many(int count, cuda_runs_timer *timer, void *context)
+{
+	finalist list[FINALISTS];
+	warm_up(count, timer, context);
+	int kept = screen(list, count, timer, context), best = -1;
+	if (kept > 1)
+		take_turns(list, kept, timer, context);
+	double least = 0;
+	for (int i = 0; i < kept; i++)
+		if (list[i].index >= 0 && (least <= 0 || list[i].ms < least))
+			least = list[i].ms;
+	for (int i = 0; i < kept; i++)
+		if (list[i].index >= 0 && list[i].ms <= FINAL_NOISE * least && (best < 0 || list[i].index < best))
+			best = list[i].index;
+	return best;
+}

@@ -123,9 +123,14 @@ enum { RUNS = 5 };
 
 int cuda_bench_time(cuda_bench *bench, cuda_bench_run *run, void *context, double *ms, beton_error *err)
 {
+	return cuda_bench_time_runs(bench, RUNS, run, context, ms, err);
+}
+
+int cuda_bench_time_runs(cuda_bench *bench, int runs, cuda_bench_run *run, void *context, double *ms, beton_error *err)
+{
 	float elapsed = 0;
 	int status = cuda_check(cudaEventRecord(bench->start, bench->stream), err, "event");
-	for (int i = 0; i < RUNS && status == BETON_OK; i++)
+	for (int i = 0; i < runs && status == BETON_OK; i++)
 		status = run(context, bench->stream, err);
 	if (status == BETON_OK)
 		status = cuda_check(cudaEventRecord(bench->end, bench->stream), err, "event");
@@ -133,6 +138,6 @@ int cuda_bench_time(cuda_bench *bench, cuda_bench_run *run, void *context, doubl
 		status = cuda_check(cudaEventSynchronize(bench->end), err, "timing an algorithm");
 	if (status == BETON_OK)
 		status = cuda_check(cudaEventElapsedTime(&elapsed, bench->start, bench->end), err, "event");
-	*ms = (double)elapsed / RUNS;
+	*ms = (double)elapsed / runs;
 	return status;
 }

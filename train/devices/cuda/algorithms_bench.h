@@ -31,5 +31,7 @@ int cuda_bench_try(cuda_bench *bench, cuda_bench_run *run, void *context, beton_
 /* Milliseconds of one run: the mean of five between two events, to reduce the effect of the first launch and of the
  * events' resolution (half a microsecond). */
 int cuda_bench_time(cuda_bench *bench, cuda_bench_run *run, void *context, double *ms, beton_error *err);
+/* The same of `runs` runs. */
+int cuda_bench_time_runs(cuda_bench *bench, int runs, cuda_bench_run *run, void *context, double *ms, beton_error *err);
 
 #endif

@@ -424,6 +424,98 @@ static void the_slow_are_given_up(void **state)
 	assert_int_equal(clock.runs[1], 3);
 }
 
+enum { MANY = 100 };
+
+/* Milliseconds of each candidate; negative: it does not work. */
+typedef struct many_of_test {
+	double ms[MANY];
+	int calls[MANY];
+	double slower, total; /* by this factor after each call; of all runs */
+	int fails_at;         /* the last candidate fails from this call of it on; 0: never */
+	int count, last;
+	bool in_turn; /* no candidate twice in succession after its first call */
+} many_of_test;
+
+static int run_one_of_many(void *context, int index, int runs, double *ms)
+{
+	many_of_test *many = context;
+	assert_in_range(index, 0, many->count - 1);
+	assert_in_range(runs, 1, 5);
+	if (many->ms[index] < 0 ||
+	    (many->fails_at && index == many->count - 1 && many->calls[index] + 1 >= many->fails_at))
+		return BETON_DEVICE;
+	*ms = many->ms[index] * (1 + many->total * many->slower);
+	many->total += *ms * runs;
+	many->calls[index]++;
+	many->in_turn &= many->last != index;
+	many->last = index;
+	return BETON_OK;
+}
+
+static many_of_test make_many(int count, double first, double step)
+{
+	many_of_test many = {.count = count, .last = -1};
+	for (int i = 0; i < count; i++)
+		many.ms[i] = first + step * i;
+	return many;
+}
+
+static void the_fastest_of_many_is_found(void **state)
+{
+	(void)state;
+	many_of_test many = make_many(64, 0.6, 0);
+	/* The order of the heuristics decides among equals. */
+	assert_int_equal(cuda_fastest_of_many(64, run_one_of_many, &many), 0);
+	many = make_many(64, 0.6, 0);
+	many.ms[17] = 0.598;
+	assert_int_equal(cuda_fastest_of_many(64, run_one_of_many, &many), 0);
+	many.ms[17] = 0.55;
+	many.ms[0] = many.ms[9] = -1;
+	assert_int_equal(cuda_fastest_of_many(64, run_one_of_many, &many), 17);
+	/* One that stops working. */
+	many = make_many(9, 0.6, -0.01);
+	many.fails_at = 4;
+	assert_int_equal(cuda_fastest_of_many(9, run_one_of_many, &many), 7);
+	many = make_many(3, -1, 0);
+	assert_int_equal(cuda_fastest_of_many(3, run_one_of_many, &many), -1);
+	assert_int_equal(cuda_fastest_of_many(0, run_one_of_many, &many), -1);
+	many = make_many(1, 500, 0);
+	assert_int_equal(cuda_fastest_of_many(1, run_one_of_many, &many), 0);
+}
+
+/* A clock that falls under load neither favours the first candidate nor the last. */
+static void finalists_take_turns(void **state)
+{
+	(void)state;
+	for (int better = 0; better < 4; better++) {
+		many_of_test many = make_many(4, 0.6, 0);
+		many.ms[better] = 0.59;
+		many.slower = 1e-4;
+		many.in_turn = true;
+		assert_int_equal(cuda_fastest_of_many(4, run_one_of_many, &many), better);
+		for (int i = 1; i < 4; i++)
+			assert_int_equal(many.calls[i], many.calls[3]);
+		assert_true(many.calls[3] >= 6);
+		assert_true(many.total > 60);
+	}
+}
+
+/* Only the first few of a hundred slow candidates are timed, and the clearly slower ones once. */
+static void the_time_for_many_is_limited(void **state)
+{
+	(void)state;
+	many_of_test many = make_many(MANY, 10, 0);
+	many.ms[1] = 5;
+	assert_int_equal(cuda_fastest_of_many(MANY, run_one_of_many, &many), 1);
+	assert_int_equal(many.calls[2], 1);
+	assert_int_equal(many.calls[MANY - 1], 0);
+	assert_true(many.total < 400);
+	many = make_many(MANY, 0.6, 0.001);
+	assert_int_equal(cuda_fastest_of_many(MANY, run_one_of_many, &many), 0);
+	assert_int_equal(many.calls[20], 1);
+	assert_true(many.total < 300);
+}
+
 int main(void)
 {
 	if (!mkdtemp(folder)) {
@@ -444,6 +536,9 @@ int main(void)
 		cmocka_unit_test(the_fastest_is_found),
 		cmocka_unit_test(the_slow_are_given_up),
 		cmocka_unit_test(a_slow_start_does_not_decide),
+		cmocka_unit_test(the_fastest_of_many_is_found),
+		cmocka_unit_test(finalists_take_turns),
+		cmocka_unit_test(the_time_for_many_is_limited),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	temporary_remove(folder);

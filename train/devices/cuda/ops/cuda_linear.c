@@ -14,6 +14,7 @@
  * In half precision b, and w where it is F32, are rounded in the workspace; d_w and d_b are written in F32 as they are
  * summed.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,9 @@
 
 /* The alignment of compute copies in their flat array: DTRAIN_PARAM_ALIGN elements. All else has more. */
 #define LEAST_ALIGNMENT 32
-enum { MAX_CANDIDATES = 8 };
-static const uint64_t WORKSPACE_LIMIT = 32 << 20; /* NVIDIA's recommendation for the H100, and more */
+enum { MAX_CANDIDATES = 64 }; /* of each form */
+/* NVIDIA recommends 32 MiB for the H100; weights' gradients whose sums are split may use more. */
+static const uint64_t WORKSPACE_LIMIT = 128 << 20;
 
 /* Operands of cuBLASLt: two factors, the bias (or its gradient), the product. */
 enum { A, B, BIAS, D, PARTS };
@@ -308,12 +310,30 @@ static int multiply(linear *self, cudaStream_t stream, const cublasLtMatmulAlgo_
 		     err, "product");
 }
 
+/* The product, and the bias's gradient if the product does not write it. own: the algorithm's workspace. */
+static int compute(linear *self, cudaStream_t stream, const cublasLtMatmulAlgo_t *algorithm, size_t bytes,
+		   void *const parts[PARTS], void *own, void *sums, beton_error *err)
+{
+	int status = multiply(self, stream, algorithm, bytes, parts, own, err);
+	if (status != BETON_OK || self->kind != DTRAIN_OP_LINEAR_BWD_WEIGHT || !has_bias(self) || self->fused)
+		return status;
+	return cuda_check(cuda_kernel_column_sums(stream, parts[self->in_out ? A : B], self->dtype, parts[BIAS],
+						  DTRAIN_F32, 1, self->n, self->out, 1, sums),
+			  err, "bias gradient");
+}
+
+typedef struct candidate {
+	bool fused;
+	cublasLtMatmulHeuristicResult_t result;
+} candidate;
+
 typedef struct timing {
 	linear *self;
-	const cublasLtMatmulHeuristicResult_t *results;
+	const candidate *candidates;
 	cuda_bench bench;
-	size_t offsets[PARTS], workspace;
-	int index, tried;  /* -1: none */
+	size_t offsets[PARTS], workspace, sums;
+	int index;
+	bool tried[2 * MAX_CANDIDATES];
 	bool lacks_memory; /* a candidate failed for lack of memory, so nothing is known about it */
 	beton_error error; /* of the last candidate that failed */
 } timing;
@@ -321,29 +341,33 @@ typedef struct timing {
 static int run_candidate(void *context, cudaStream_t stream, beton_error *err)
 {
 	timing *t = context;
+	char *memory = t->bench.memory;
 	void *parts[PARTS];
 	for (int i = 0; i < PARTS; i++)
-		parts[i] = (char *)t->bench.memory + t->offsets[i];
-	const cublasLtMatmulHeuristicResult_t *result = &t->results[t->index];
-	return multiply(t->self, stream, &result->algo, result->workspaceSize, parts,
-			(char *)t->bench.memory + t->workspace, err);
+		parts[i] = memory + t->offsets[i];
+	const candidate *c = &t->candidates[t->index];
+	int status = c->fused == t->self->fused ? BETON_OK : set_epilogue(t->self, c->fused, err);
+	return status == BETON_OK ? compute(t->self, stream, &c->result.algo, c->result.workspaceSize, parts,
+					    memory + t->workspace, memory + t->sums, err)
+				  : status;
 }
 
 static int try_candidate(timing *t, int index)
 {
-	t->index = t->tried = index;
+	t->index = index;
+	t->tried[index] = true;
 	int status = cuda_bench_try(&t->bench, run_candidate, t, &t->error);
 	t->lacks_memory |= status == BETON_NO_MEMORY;
 	return status;
 }
 
-static int time_candidate(void *context, int index, double *ms, beton_error *err)
+static int time_candidate(void *context, int index, int runs, double *ms)
 {
 	timing *t = context;
-	(void)err;
-	int status = t->tried == index ? BETON_OK : try_candidate(t, index);
+	int status = t->tried[index] ? BETON_OK : try_candidate(t, index);
+	t->index = index;
 	if (status == BETON_OK)
-		status = cuda_bench_time(&t->bench, run_candidate, t, ms, &t->error);
+		status = cuda_bench_time_runs(&t->bench, runs, run_candidate, t, ms, &t->error);
 	t->lacks_memory |= status == BETON_NO_MEMORY;
 	return status;
 }
@@ -357,21 +381,31 @@ static int first_of(timing *t, int count)
 	return -1;
 }
 
-/* The index of the fastest algorithm that works or, without `times`, of the first one; 0, the heuristics' first,
- * without memory to try them. UNSUPPORTED: none works. */
-static int best_of(linear *self, const cublasLtMatmulHeuristicResult_t *results, int count, bool times, int *best,
-		   beton_error *err)
+static size_t bytes_of_sums(const linear *self)
 {
-	timing t = {.self = self, .results = results, .tried = -1, .lacks_memory = true};
-	size_t total = 0;
+	return self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT && has_bias(self)
+		       ? cuda_kernel_column_sums_workspace(1, self->n, self->out)
+		       : 0;
+}
+
+/* The index of the fastest candidate that works or, without `times`, of the first one; 0, the heuristics' first,
+ * without memory to try them. UNSUPPORTED: none works. */
+static int best_of(linear *self, const candidate *candidates, int count, bool times, int *best, beton_error *err)
+{
+	timing t = {.self = self, .candidates = candidates, .lacks_memory = true};
+	size_t total = 0, workspace = 0;
+	for (int i = 0; i < count; i++)
+		if (candidates[i].result.workspaceSize > workspace)
+			workspace = candidates[i].result.workspaceSize;
 	for (int i = 0; i < PARTS; i++)
 		t.offsets[i] = cuda_reserve(&total, self->most_bytes[i]);
-	t.workspace = cuda_reserve(&total, WORKSPACE_LIMIT);
+	t.sums = cuda_reserve(&total, bytes_of_sums(self));
+	t.workspace = cuda_reserve(&total, workspace);
 	*best = -1;
 	if (cuda_bench_open(&t.bench, total, NULL) == BETON_OK) {
-		if (cuda_bench_fill(&t.bench, 0, t.workspace, self->dtype, false, NULL) == BETON_OK) {
+		if (cuda_bench_fill(&t.bench, 0, t.sums, self->dtype, false, NULL) == BETON_OK) {
 			t.lacks_memory = false;
-			*best = times ? cuda_fastest(count, time_candidate, &t) : first_of(&t, count);
+			*best = times ? cuda_fastest_of_many(count, time_candidate, &t) : first_of(&t, count);
 		}
 		cuda_bench_close(&t.bench);
 	}
@@ -386,12 +420,21 @@ static int best_of(linear *self, const cublasLtMatmulHeuristicResult_t *results,
 
 enum { WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t) };
 
+/* Changes when the stored numbers get another meaning, or when more candidates are tried. */
+#define FORM "2"
+
+/* Whether the gradient of the bias may come with the product, or from a kernel of ours. */
+static bool is_contest(const linear *self)
+{
+	return self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT && has_bias(self);
+}
+
 static void signature_of(const linear *self, char *out, size_t size)
 {
 	bool no_bias = self->kind != DTRAIN_OP_LINEAR_BWD_DATA && self->kind != DTRAIN_OP_MATMUL && !has_bias(self);
 	bool matmul = self->kind == DTRAIN_OP_MATMUL;
 	int length = snprintf(
-		out, size, "%s%s%s%s%s%s%s%s %s n%lld in%lld out%lld", dtrain__op_name(self->kind),
+		out, size, "%s " FORM "%s%s%s%s%s%s%s %s n%lld in%lld out%lld", dtrain__op_name(self->kind),
 		self->relu ? " relu" : "", no_bias ? " no-bias" : "", self->in_out ? " in-out" : "",
 		matmul && self->turned[A] ? " turned-b" : "", matmul && self->turned[B] ? " turned-a" : "",
 		is_half(self) && !matmul && self->kind != DTRAIN_OP_LINEAR_BWD_WEIGHT && self->result == DTRAIN_F32
@@ -401,6 +444,8 @@ static void signature_of(const linear *self, char *out, size_t size)
 		(long long)self->in, (long long)self->out);
 	if (self->batch > 1)
 		snprintf(out + length, size - (size_t)length, " batch%lld", (long long)self->batch);
+	else if (is_contest(self))
+		snprintf(out + length, size - (size_t)length, " build%016" PRIx64, self->device->build);
 }
 
 static bool recall(linear *self, const char *signature)
@@ -429,27 +474,70 @@ static void remember(const linear *self, const char *signature)
 	(void)cuda_algorithms_put(self->device->algorithms, signature, &algorithm, NULL);
 }
 
-/* fused: with the epilogue. */
-static int find(linear *self, bool fused, bool times, beton_error *err)
+/* Appends the heuristics' candidates, with the epilogue or without; count: of all. UNSUPPORTED: none. */
+static int propose(linear *self, bool fused, candidate *list, int *count, beton_error *err)
 {
 	cublasLtMatmulHeuristicResult_t results[MAX_CANDIDATES];
-	int count = 0, best = 0, status = set_epilogue(self, fused, err);
+	int more = 0, status = set_epilogue(self, fused, err);
 	if (status == BETON_OK)
-		status = find_algorithms(self, results, &count, err);
+		status = find_algorithms(self, results, &more, err);
+	for (int i = 0; i < more && status == BETON_OK; i++)
+		list[(*count)++] = (candidate){.fused = fused, .result = results[i]};
+	return status;
+}
+
+/* Alternates between the candidates with the epilogue, which come first, and without it, as far as both exist: timing
+ * may end before it reaches the last one. */
+static void interleave(candidate *list, int fused, int count)
+{
+	candidate other[2 * MAX_CANDIDATES];
+	memcpy(other, list, (size_t)count * sizeof(*list));
+	for (int i = 0, k = 0; k < count; i++) {
+		if (i < fused)
+			list[k++] = other[i];
+		if (fused + i < count)
+			list[k++] = other[fused + i];
+	}
+}
+
+static int decide(linear *self, const candidate *list, int count, bool times, beton_error *err)
+{
+	int best = 0, status = best_of(self, list, count, times, &best, err);
 	if (status == BETON_OK)
-		status = best_of(self, results, count, times, &best, err);
+		status = set_epilogue(self, list[best].fused, err);
 	if (status != BETON_OK)
 		return status;
-	self->algorithm = results[best].algo;
-	self->algorithm_bytes = results[best].workspaceSize;
+	self->algorithm = list[best].result.algo;
+	self->algorithm_bytes = list[best].result.workspaceSize;
 	return BETON_OK;
+}
+
+static int choose_from(linear *self, candidate *list, bool times, beton_error *err)
+{
+	bool fused = has_epilogue(self), contest = times && is_contest(self);
+	int count = 0, first, status = propose(self, fused, list, &count, err);
+	first = count;
+	if (contest && (status == BETON_OK || status == BETON_UNSUPPORTED)) {
+		int second = propose(self, false, list, &count, err);
+		status = second == BETON_UNSUPPORTED ? status : second;
+		interleave(list, first, count);
+	}
+	if (status == BETON_OK)
+		status = decide(self, list, count, times, err);
+	if (status != BETON_UNSUPPORTED || !fused || contest)
+		return status;
+	count = 0;
+	status = propose(self, false, list, &count, err);
+	return status == BETON_OK ? decide(self, list, count, times, err) : status;
 }
 
 static int choose_new(linear *self, bool times, beton_error *err)
 {
-	int status = find(self, has_epilogue(self), times, err);
-	if (status == BETON_UNSUPPORTED && self->fused)
-		status = find(self, false, times, err);
+	candidate *list = malloc(2 * MAX_CANDIDATES * sizeof(*list));
+	if (!list)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for algorithms");
+	int status = choose_from(self, list, times, err);
+	free(list);
 	return status;
 }
 
@@ -528,18 +616,13 @@ static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *
 		parts[i] = self->operands[i] >= 0 ? operands[self->operands[i]] : NULL;
 	int status = gradient ? BETON_OK : prepare(self, stream, parts, workspace, err);
 	if (status == BETON_OK)
-		status = multiply(self, stream, &self->algorithm, self->algorithm_bytes, parts,
-				  (char *)workspace + self->own, err);
+		status = compute(self, stream, &self->algorithm, self->algorithm_bytes, parts,
+				 (char *)workspace + self->own, (char *)workspace + self->sums, err);
 	if (status == BETON_OK && self->relu && !self->fused)
 		status = cuda_check(cuda_kernel_relu(stream, self->dtype, parts[D], parts[D], self->n * self->out), err,
 				    "relu");
 	if (status == BETON_OK && self->activation)
 		status = cuda_check(activate(self, stream, parts[D], operands[self->first_output]), err, "activation");
-	if (status == BETON_OK && gradient && has_bias(self) && !self->fused)
-		status = cuda_check(cuda_kernel_column_sums(stream, parts[self->in_out ? A : B], self->dtype,
-							    parts[BIAS], DTRAIN_F32, 1, self->n, self->out, 1,
-							    (char *)workspace + self->sums),
-				    err, "bias gradient");
 	return status;
 }
 
@@ -560,12 +643,10 @@ static void destroy(void *state)
 static void lay_out(linear *self)
 {
 	size_t half = is_half(self) ? dtrain_dtype_size(self->dtype) : 0;
-	bool forward = self->kind == DTRAIN_OP_LINEAR, gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+	bool forward = self->kind == DTRAIN_OP_LINEAR;
 	self->weight = cuda_reserve(&self->bytes, self->rounds ? half * (size_t)(self->in * self->out) : 0);
 	self->bias = cuda_reserve(&self->bytes, forward && has_bias(self) ? half * (size_t)self->out : 0);
-	self->sums = cuda_reserve(&self->bytes, gradient && has_bias(self) && !self->fused
-							? cuda_kernel_column_sums_workspace(1, self->n, self->out)
-							: 0);
+	self->sums = cuda_reserve(&self->bytes, self->fused ? 0 : bytes_of_sums(self));
 	self->own = cuda_reserve(&self->bytes, self->algorithm_bytes);
 }
 

@@ -334,7 +334,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 		bias_gradient_of_a(p, a, la);
 	if (p->epilogue == CUBLASLT_EPILOGUE_BGRADB)
 		bias_gradient(p, b, lb);
+	if (fake.clock_ns)
+		*fake.clock_ns +=
+			(p->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? fake.plain_ns : fake.fused_ns)[algo->data[7]];
 	fake.products++;
+	fake.workspace_used = workspace_bytes;
 	fake.unaligned += la->ld % 8 || lb->ld % 8 || ld->ld % 8;
 	fake.compute = p->compute;
 	fake.epilogue = p->epilogue;

@@ -15,6 +15,8 @@ typedef struct fake_blas {
 	bool no_epilogues; /* the heuristics know none but the default */
 	/* Bit i: products by algorithm i, of the two there are, are not supported; with an epilogue, and without. */
 	unsigned broken_fused, broken_plain;
+	/* If not NULL, a product moves this clock, by its algorithm and form. */
+	long long *clock_ns, fused_ns[2], plain_ns[2];
 	int fail_at; /* the call of this number (from 1) fails; 0: none */
 	/* Counts of calls. */
 	int calls, live, heuristics, products;
@@ -23,7 +25,7 @@ typedef struct fake_blas {
 	cublasComputeType_t compute;
 	cublasLtEpilogue_t epilogue;
 	uint32_t reductions, alignment;
-	uint64_t workspace;
+	uint64_t workspace, workspace_used;
 	cudaDataType_t bias_type;
 } fake_blas;
 

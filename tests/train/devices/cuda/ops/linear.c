@@ -98,11 +98,14 @@ size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t co
 	return (size_t)(batch * columns) * sizeof(float);
 }
 
+static long long sums_ns;
+
 cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 				    int64_t batch, int64_t rows, int64_t columns, double factor, void *workspace)
 {
 	(void)stream;
 	assert_int_equal(batch, 1);
+	standin.clock_ns += sums_ns;
 	memset(workspace, 0xee, cuda_kernel_column_sums_workspace(batch, rows, columns));
 	for (int64_t c = 0; c < columns; c++) {
 		double sum = 0;
@@ -538,10 +541,11 @@ static void what_is_known_is_not_asked_again(void **state)
 	assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
 	for (int no_epilogues = 0; no_epilogues < 2; no_epilogues++) {
 		fake = (fake_blas){.no_epilogues = no_epilogues};
+		/* The gradients of weight and bias have two forms. */
 		run_all(&device, DTRAIN_F32, 3, 17, 5 + no_epilogues, true);
-		assert_int_equal(fake.heuristics, 3);
+		assert_int_equal(fake.heuristics, 4 - no_epilogues);
 		run_all(&device, DTRAIN_F32, 3, 17, 5 + no_epilogues, true);
-		assert_int_equal(fake.heuristics, 3);
+		assert_int_equal(fake.heuristics, 4 - no_epilogues);
 	}
 	/* Neither the one with TF32 nor the deterministic one takes what was found without. */
 	careful = device;
@@ -553,7 +557,8 @@ static void what_is_known_is_not_asked_again(void **state)
 	assert_int_equal(fake.heuristics, 9);
 	/* A stored algorithm that does not work is found anew. */
 	cuda_algorithm bad = {.count = 9};
-	assert_int_equal(cuda_algorithms_put(device.algorithms, "linear tf32 f32 n3 in17 out5", &bad, NULL), BETON_OK);
+	assert_int_equal(cuda_algorithms_put(device.algorithms, "linear 2 tf32 f32 n3 in17 out5", &bad, NULL),
+			 BETON_OK);
 	run_all(&device, DTRAIN_F32, 3, 17, 5, true);
 	assert_int_equal(fake.heuristics, 10);
 	/* Without a bias the product and the weight's gradient are others. */
@@ -592,7 +597,7 @@ static void ranks_wait_for_each_other(void **state)
 	run_all(&device, DTRAIN_F32, 3, 17, 5, true);
 	cuda_algorithms_end(device.algorithms);
 	pthread_mutex_unlock(&device.lock);
-	assert_int_equal(fake.heuristics, 3);
+	assert_int_equal(fake.heuristics, 4);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
@@ -609,7 +614,11 @@ static void ranks_wait_for_each_other(void **state)
 static void try_broken(dtrain_device *device, unsigned fused, unsigned plain, cublasLtEpilogue_t epilogue)
 {
 	for (int half = 0; half < 2; half++) {
-		fake = (fake_blas){.broken_fused = fused, .broken_plain = plain};
+		fake = (fake_blas){.broken_fused = fused,
+				   .broken_plain = plain,
+				   .clock_ns = &standin.clock_ns,
+				   .fused_ns = {1000, 1000},
+				   .plain_ns = {2000, 2000}};
 		run_all(device, half ? DTRAIN_BF16 : DTRAIN_F32, 3, 17, 5, true);
 		assert_int_equal(fake.epilogue, epilogue);
 	}
@@ -619,6 +628,7 @@ static void what_does_not_work_is_not_taken(void **state)
 {
 	(void)state;
 	static const unsigned broken[4][2] = {{1, 0}, {2, 1}, {3, 0}, {3, 1}};
+	standin.has_clock = true;
 	for (int times = 0; times < 2; times++) {
 		/* A new store each time, which knows nothing. */
 		dtrain_device device = {.deterministic = !times};
@@ -651,6 +661,48 @@ static void what_does_not_work_is_not_taken(void **state)
 		cuda_algorithms_close(device.algorithms);
 		assert_int_equal(standin.live, 0);
 	}
+	standin.has_clock = false;
+}
+
+/* The gradients of weight and bias as a whole, by the product or with a kernel after it, and each algorithm. */
+static void the_faster_gradient_of_a_bias_is_taken(void **state)
+{
+	(void)state;
+	static const struct {
+		long long fused[2], plain[2], sums;
+		cublasLtEpilogue_t epilogue;
+		size_t workspace;
+	} cases[] = {
+		{{900, 900}, {700, 700}, 100, CUBLASLT_EPILOGUE_DEFAULT, 0},
+		{{900, 900}, {700, 700}, 300, CUBLASLT_EPILOGUE_BGRADB, 0},
+		{{900, 700}, {800, 900}, 100, CUBLASLT_EPILOGUE_BGRADB, 512},
+		{{900, 900}, {800, 700}, 100, CUBLASLT_EPILOGUE_DEFAULT, 512},
+	};
+	standin.memory = (size_t)64 << 20;
+	standin.has_clock = true;
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+		bool stored = i % 2;
+		static dtrain_device device;
+		if (!stored)
+			assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
+		fake = (fake_blas){.clock_ns = &standin.clock_ns};
+		memcpy(fake.fused_ns, cases[i / 2].fused, sizeof(fake.fused_ns));
+		memcpy(fake.plain_ns, cases[i / 2].plain, sizeof(fake.plain_ns));
+		sums_ns = cases[i / 2].sums;
+		layer l = make_layer(DTRAIN_OP_LINEAR_BWD_WEIGHT, DTRAIN_BF16, 3, 17, 5, true);
+		run(&device, &l);
+		assert_int_equal(fake.heuristics, stored ? 0 : 2);
+		assert_int_equal(fake.epilogue, cases[i / 2].epilogue);
+		assert_int_equal(fake.workspace_used, cases[i / 2].workspace);
+		check_output(&l, 0, right_d_w, "d_w");
+		check_output(&l, 1, right_d_b, "d_b");
+		free_layer(&l);
+		if (stored)
+			cuda_algorithms_close(device.algorithms);
+	}
+	sums_ns = 0;
+	standin.has_clock = false;
+	standin.memory = 0;
 }
 
 static void every_failure_leaves_nothing(void **state)
@@ -694,6 +746,7 @@ int main(void)
 		cmocka_unit_test(what_is_known_is_not_asked_again),
 		cmocka_unit_test(ranks_wait_for_each_other),
 		cmocka_unit_test(what_does_not_work_is_not_taken),
+		cmocka_unit_test(the_faster_gradient_of_a_bias_is_taken),
 		cmocka_unit_test(every_failure_leaves_nothing),
 	};
 	/* Algorithms are tried only where a test gives memory for it, so that products are counted. */
