@@ -37,19 +37,13 @@ const dtrain__op_rules dtrain__op_layer_norm = {.inputs = "XP",
 						.optional_inputs = "P",
 						.outputs = "XNN",
 						.check = check,
-						.read_twice = 1u << 0,
 						.ranges = ranges,
 						DTRAIN__OP_CASES(cases)};
 
 const dtrain__op_rules dtrain__op_layer_norm_bwd = {
-	.inputs = "XXPNN", .outputs = "XP", .optional_outputs = "P", .check = check, .read_twice = 1u << 0 | 1u << 1};
+	.inputs = "XXPNN", .outputs = "XP", .optional_outputs = "P", .check = check};
 
-const dtrain__op_rules dtrain__op_rms_norm = {.inputs = "XP",
-					      .outputs = "XN",
-					      .check = check,
-					      .read_twice = 1u << 0,
-					      .ranges = ranges,
-					      DTRAIN__OP_CASES(rms_cases)};
+const dtrain__op_rules dtrain__op_rms_norm = {
+	.inputs = "XP", .outputs = "XN", .check = check, .ranges = ranges, DTRAIN__OP_CASES(rms_cases)};
 
-const dtrain__op_rules dtrain__op_rms_norm_bwd = {
-	.inputs = "XXPN", .outputs = "XP", .check = check, .read_twice = 1u << 0 | 1u << 1};
+const dtrain__op_rules dtrain__op_rms_norm_bwd = {.inputs = "XXPN", .outputs = "XP", .check = check};

@@ -114,10 +114,17 @@ typedef struct cuda_row_norm {
  * not used. */
 cudaError_t cuda_kernel_row_norm(cudaStream_t stream, const cuda_row_norm *norm, const void *x, const float *gamma,
 				 const float *beta, void *y, float *first, float *var);
-/* d_beta NULL: not wanted. workspace: the other function's number of bytes. */
-cudaError_t cuda_kernel_row_norm_bwd(cudaStream_t stream, const cuda_row_norm *norm, const void *x, const void *d_y,
-				     const float *gamma, const float *first, const float *var, void *d_x,
-				     float *d_gamma, float *d_beta, void *workspace);
+typedef struct cuda_row_norm_bwd {
+	const void *x, *d_y;
+	const void *addend; /* added to d_x, and may be d_x; NULL: none */
+	const float *gamma, *first, *var;
+	void *d_x;
+	float *d_gamma;
+	float *d_beta; /* NULL: not wanted */
+} cuda_row_norm_bwd;
+/* workspace: the other function's number of bytes. */
+cudaError_t cuda_kernel_row_norm_bwd(cudaStream_t stream, const cuda_row_norm *norm, const cuda_row_norm_bwd *b,
+				     void *workspace);
 size_t cuda_kernel_row_norm_workspace(const cuda_row_norm *norm);
 
 /* ---- tables: w [table_rows][columns], index [count] of I64 or I32 ---- */

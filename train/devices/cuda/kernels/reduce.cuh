@@ -25,6 +25,17 @@ struct sum {
 	}
 };
 
+#ifndef CUDA_EMULATION
+/* Adds x over the threads of a warp; each gets the sum. All threads of the block must call it. */
+__device__ inline float sum_warp(float x)
+{
+#pragma unroll
+	for (int mask = 16; mask > 0; mask /= 2)
+		x += __shfl_xor_sync(0xffffffff, x, mask);
+	return x;
+}
+#endif
+
 /* Reduces x over all N threads of the block; each gets the result. */
 template <int N, typename T, typename F> __device__ inline T reduce(T x, F f)
 {

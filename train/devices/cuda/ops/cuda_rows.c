@@ -62,9 +62,15 @@ static cudaError_t norm_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc,
 	(void)k;
 	const cuda_row_norm n = norm_of(desc, 2);
 	void *const *outputs = operands + desc->num_inputs;
-	return cuda_kernel_row_norm_bwd(stream, &n, operands[0], operands[1], operands[2], operands[3],
-					n.centered ? operands[4] : NULL, outputs[0], outputs[1],
-					desc->num_outputs > 2 ? outputs[2] : NULL, workspace);
+	const cuda_row_norm_bwd b = {.x = operands[0],
+				     .d_y = operands[1],
+				     .gamma = operands[2],
+				     .first = operands[3],
+				     .var = n.centered ? operands[4] : NULL,
+				     .d_x = outputs[0],
+				     .d_gamma = outputs[1],
+				     .d_beta = desc->num_outputs > 2 ? outputs[2] : NULL};
+	return cuda_kernel_row_norm_bwd(stream, &n, &b, workspace);
 }
 
 /* ---- tables ---- */

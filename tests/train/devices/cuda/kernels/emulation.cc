@@ -215,6 +215,20 @@ void *dynamic_shared()
 	return now.shared;
 }
 
+/* With barriers of the block. */
+float sum_warp(float x)
+{
+	static float values[1024];
+	const unsigned self = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+	for (unsigned mask = 16; mask > 0; mask /= 2) {
+		values[self] = x;
+		__syncthreads();
+		x += values[self ^ mask];
+		__syncthreads();
+	}
+	return x;
+}
+
 } // namespace cuda_kernels
 
 void emulate_launch(int64_t blocks, dim3 threads, size_t shared, const std::function<void()> &body)

@@ -86,6 +86,7 @@ cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, 
 }
 
 void *dynamic_shared();
+float sum_warp(float x);
 
 } // namespace cuda_kernels
 

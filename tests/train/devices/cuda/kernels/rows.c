@@ -46,9 +46,26 @@ static void check_norm(int64_t rows, int64_t columns, dtrain_dtype type, bool ce
 	array workspace = workspace_of(cuda_kernel_row_norm_workspace(&n));
 	CHECK_CUDA(cuda_kernel_row_norm(NULL, &n, x.memory, gamma.memory, centered ? beta.memory : NULL, y.memory,
 					first.memory, centered ? var.memory : NULL));
-	CHECK_CUDA(cuda_kernel_row_norm_bwd(NULL, &n, x.memory, d_y.memory, gamma.memory, first.memory,
-					    centered ? var.memory : NULL, d_x.memory, d_gamma.memory,
-					    centered ? d_beta.memory : NULL, workspace.memory));
+	/* With an addend, d_x is the addend's memory. */
+	array addend = array_random("addend", type, x.count, 0, -4, 4), sum = array_as(&addend, DTRAIN_F64);
+	array d_x_sum = array_make("d_x", type, x.count, shift);
+	array d_gammas[2] = {d_gamma, array_copy(&d_gamma)}, d_betas[2] = {d_beta, array_copy(&d_beta)};
+	for (int64_t i = 0; i < x.count; i++)
+		array_set(&d_x_sum, i, array_get(&addend, i));
+	for (int adds = 0; adds < 2; adds++) {
+		const cuda_row_norm_bwd b = {.x = x.memory,
+					     .d_y = d_y.memory,
+					     .addend = adds ? d_x_sum.memory : NULL,
+					     .gamma = gamma.memory,
+					     .first = first.memory,
+					     .var = centered ? var.memory : NULL,
+					     .d_x = adds ? d_x_sum.memory : d_x.memory,
+					     .d_gamma = d_gammas[adds].memory,
+					     .d_beta = centered ? d_betas[adds].memory : NULL};
+		CHECK_CUDA(cuda_kernel_row_norm_bwd(NULL, &n, &b, workspace.memory));
+	}
+	array_compare_exact(&d_gammas[1], &d_gamma);
+	array_compare_exact(&d_betas[1], &d_beta);
 	if (centered) {
 		ref_run(DTRAIN_OP_LAYER_NORM, &attrs, 3, 3, (dtrain_shape[]){whole, row, row, whole, column, column},
 			(array *[]){&x64, &gamma64, &beta64, &y64, &first64, &var64});
@@ -66,17 +83,24 @@ static void check_norm(int64_t rows, int64_t columns, dtrain_dtype type, bool ce
 	array_compare(&y, &y64, 1e-4);
 	array_compare(&first, &first64, 1e-4);
 	array_compare(&d_x, &d_x64, 1e-4);
+	for (int64_t i = 0; i < x.count; i++)
+		array_set(&sum, i, array_get(&sum, i) + array_get(&d_x64, i));
+	array_compare(&d_x_sum, &sum, 1e-4);
 	array_compare(&d_gamma, &d_gamma64, 1e-3);
-	free_all((array *[]){&x,       &x64,    &gamma,     &beta,     &d_y,       &d_y64, &gamma64, &beta64,
-			     &y,       &d_x,    &first,     &var,      &y64,       &d_x64, &first64, &var64,
-			     &d_gamma, &d_beta, &d_gamma64, &d_beta64, &workspace, NULL});
+	free_all((array *[]){&x,       &x64,   &gamma,   &beta,        &d_y,        &d_y64,    &gamma64,
+			     &beta64,  &y,     &d_x,     &first,       &var,        &y64,      &d_x64,
+			     &first64, &var64, &d_gamma, &d_beta,      &d_gamma64,  &d_beta64, &workspace,
+			     &addend,  &sum,   &d_x_sum, &d_gammas[1], &d_betas[1], NULL});
 }
 
 static void norms_of_long_and_of_many_rows_equal_ref(void **state)
 {
 	(void)state;
-	static const int64_t sizes[][2] = {{2, 1000}, {2, 2048}, {1, 9001}, {700, 24}, {1030, 5}};
-	for (int i = 0; i < 5; i++)
+	/* Backward a row belongs to 32 threads up to 1024 columns, to 64, 128 or 256 up to 8192, and to a block of its
+	 * own above. */
+	static const int64_t sizes[][2] = {{2, 1000},  {2, 2048},  {1, 9001},  {2, 9008},  {700, 24}, {1030, 5},
+					   {101, 768}, {53, 1024}, {27, 1600}, {13, 4096}, {8, 6144}, {9, 3099}};
+	for (int i = 0; i < 12; i++)
 		for (int way = 0; way < 4; way++)
 			check_norm(sizes[i][0], sizes[i][1], way / 2 ? DTRAIN_BF16 : DTRAIN_F32, way % 2, way == 3);
 }
