@@ -96,12 +96,34 @@ static void an_update_reads_and_writes_in_place(void **state)
 	      1024 * (20 + 1.0 / 16) + 24, 0);
 }
 
+/* GPT-2's with 64 x 1024 positions: queries, keys and values of 12 heads are one operand. */
+static void a_packed_operand_counts_once(void **state)
+{
+	(void)state;
+	dtrain_operand qkv = OPERAND(BF16, 64, 1024, 3 * 768), y = OPERAND(BF16, 64, 1024, 768);
+	dtrain_operand lse = OPERAND(F32, 64, 12, 1024), d = OPERAND(BF16, 64, 1024, 768);
+	const double rows = 64 * 1024, row = 2 * 768, sums = rows * 12 * 4;
+	double flops = 4.0 * 64 * 768 * (1024.0 * 1025 / 2);
+	dtrain_op_desc forward = {DTRAIN_OP_ATTENTION, .num_inputs = 3, .num_outputs = 2, .inputs = {qkv, qkv, qkv},
+				  .outputs = {y, lse}};
+	forward.attrs.attention = (dtrain_attention_attrs){.heads = 12, .kv_heads = 12, .causal = true, .packed = true};
+	dtrain_op_desc backward = {DTRAIN_OP_ATTENTION_BWD, .num_inputs = 6, .num_outputs = 1,
+				   .inputs = {qkv, qkv, qkv, y, d, lse}, .outputs = {qkv}};
+	backward.attrs.attention = forward.attrs.attention;
+	check(&forward, rows * 4 * row + sums, flops);
+	check(&backward, rows * 8 * row + sums, 2.5 * flops);
+	forward.attrs.attention.packed = false;
+	forward.inputs[0] = forward.inputs[1] = forward.inputs[2] = y;
+	check(&forward, rows * 4 * row + sums, flops);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(products_are_those_of_the_shapes),
 		cmocka_unit_test(sums_take_a_pass_of_their_own),
 		cmocka_unit_test(an_update_reads_and_writes_in_place),
+		cmocka_unit_test(a_packed_operand_counts_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static void usage(void)
 	     "  --no-capture      put each step on the device op by op\n"
 	     "  --profile         time each op of the step by itself, too: its bytes, its products, its limit\n"
 	     "  --bandwidth GB/S  limit of the memory for --profile (default: the device's own, or as it adds arrays)\n"
-	     "  --peak GFLOP/S    limit of products for --profile (default: the device's own, or of a 3x3 "
+	     "  --peak GFLOP/S    limit of products for --profile (default: of large products, or of a 3x3 "
 	     "convolution)\n"
 	     "  --plan            print the memory that each --recompute needs, and what is in it when; time nothing\n"
 	     "  --json            one JSON object instead of text\n"

@@ -7,13 +7,17 @@
 #include <string.h>
 
 #include "bench.h"
+#include "bench_step_limits.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "core/params.h"
 #include "core/program.h"
 #include "optim/optimizer.h"
 
-enum { WARM_UP = 2, BANDWIDTH_RUNS = 5, BANDWIDTH_ELEMENTS = 16 << 20, UPDATES = 3 };
+enum { WARM_UP = 2, UPDATES = 3 };
+/* The timed products are large enough for all multiprocessors of a GPU, and long enough for its clock to
+ * settle. */
+enum { PRODUCT_SIDE = 4096, PRODUCT_MS = 300 };
 
 /* The ops that are run and timed. There is one event more than ops: each event ends one op and begins the next. */
 typedef struct timeline {
@@ -211,78 +215,33 @@ static int time_ops(timeline *t, bench_profile *out, beton_error *err)
 
 /* ---- limits ---- */
 
-/* The fastest addition of arrays larger than any cache, with the device's threads. */
-static int time_adds(bench_job *job, dtrain_op *op, void *const *operands, void *workspace, double *best_ms,
-		     beton_error *err)
-{
-	dtrain_event *events[2] = {NULL};
-	int status = job->engine.api->event_create(job->engine.device, &events[0], err);
-	if (status == BETON_OK)
-		status = job->engine.api->event_create(job->engine.device, &events[1], err);
-	*best_ms = 0;
-	for (int i = 0; i < BANDWIDTH_RUNS && status == BETON_OK; i++) {
-		double ms = 0;
-		status = job->engine.api->event_mark(events[0], job->engine.stream, err);
-		if (status == BETON_OK)
-			status = job->engine.api->op_run(op, job->engine.stream, operands, workspace, err);
-		if (status == BETON_OK)
-			status = job->engine.api->event_mark(events[1], job->engine.stream, err);
-		if (status == BETON_OK)
-			status = job->engine.api->stream_synchronize(job->engine.stream, err);
-		if (status == BETON_OK)
-			status = job->engine.api->event_elapsed_ms(events[0], events[1], &ms, err);
-		*best_ms = i == 0 || ms < *best_ms ? ms : *best_ms;
-	}
-	for (int i = 0; i < 2; i++)
-		if (events[i])
-			job->engine.api->event_destroy(events[i]);
-	return status;
-}
-
-static int measure_bandwidth(bench_job *job, double *out, beton_error *err)
-{
-	int64_t count = BANDWIDTH_ELEMENTS;
-	dtrain_operand flat = {
-		.dtype = DTRAIN_F32, .shape = dtrain_shape_of(1, &count), .bytes = (size_t)count * sizeof(float)};
-	dtrain_op_desc desc = {.kind = DTRAIN_OP_ADD,
-			       .num_inputs = 2,
-			       .num_outputs = 1,
-			       .inputs = {flat, flat},
-			       .outputs = {flat},
-			       .plain_output = {true}};
-	dtrain_op *op = NULL;
-	void *operands[3] = {NULL}, *workspace = NULL;
-	double ms = 0;
-	int status = job->engine.api->op_create(job->engine.device, &desc, &op, err);
-	for (int i = 0; i < 3 && status == BETON_OK; i++)
-		status = job->engine.api->alloc(job->engine.device, flat.bytes, &operands[i], err);
-	if (status == BETON_OK && desc.workspace_bytes)
-		status = job->engine.api->alloc(job->engine.device, desc.workspace_bytes, &workspace, err);
-	if (status == BETON_OK)
-		status = time_adds(job, op, operands, workspace, &ms, err);
-	*out = ms > 0 ? dtrain__op_cost_of(&desc).bytes / ms * 1e3 : 0;
-	job->engine.api->free(job->engine.device, workspace);
-	for (int i = 0; i < 3; i++)
-		job->engine.api->free(job->engine.device, operands[i]);
-	if (op)
-		job->engine.api->op_destroy(op);
-	return status;
-}
-
 /* If the device has no limit for an op's products, only its bytes count. */
 static double limit_ms(const bench_profile *profile, const dtrain__op_cost *cost)
 {
 	double memory = profile->bandwidth > 0 ? cost->bytes / profile->bandwidth * 1e3 : 0;
-	double products = profile->flops > 0 ? cost->flops / profile->flops * 1e3 : 0;
+	double flops = profile->sustained > 0 ? profile->sustained : profile->flops;
+	double products = flops > 0 ? cost->flops / flops * 1e3 : 0;
 	return memory > products ? memory : products;
+}
+
+/* A limit that is not given is the device's own figure, or measured. A GPU's figure for products is that of its highest
+ * clock, which it does not keep. */
+static int find_limits(bench_job *job, double bandwidth, double flops, bench_profile *out, beton_error *err)
+{
+	double own = job->engine.caps.flops[job->engine.dtype];
+	out->bandwidth = bandwidth > 0 ? bandwidth : job->engine.caps.bandwidth;
+	out->flops = flops > 0 ? flops : own;
+	int status = out->bandwidth > 0 ? BETON_OK : bench_measure_bandwidth(job, &out->bandwidth, err);
+	if (status == BETON_OK && flops <= 0 && own > 0)
+		status = bench_measure_products(job, PRODUCT_SIDE, PRODUCT_MS, &out->sustained, err);
+	return status;
 }
 
 int bench_profile_steps(bench_job *job, double bandwidth, double flops, bench_profile *out, beton_error *err)
 {
 	timeline t;
-	*out = (bench_profile){.bandwidth = bandwidth > 0 ? bandwidth : job->engine.caps.bandwidth,
-			       .flops = flops > 0 ? flops : job->engine.caps.flops[job->engine.dtype]};
-	int status = out->bandwidth > 0 ? BETON_OK : measure_bandwidth(job, &out->bandwidth, err);
+	*out = (bench_profile){.ops = NULL};
+	int status = find_limits(job, bandwidth, flops, out, err);
 	if (status != BETON_OK)
 		return status;
 	status = open_timeline(&t, job, out, err);
@@ -377,6 +336,8 @@ void bench_profile_print(bench_profile *profile)
 	printf("; limits: %.0f GB/s", profile->bandwidth * 1e-9);
 	if (profile->flops > 0)
 		printf(", %.0f GFLOP/s", profile->flops * 1e-9);
+	if (profile->sustained > 0)
+		printf(" at the highest clock, %.0f kept by large products", profile->sustained * 1e-9);
 	printf("\n       ms  share         MB      GFLOP of limit kind and shape\n");
 	for (int i = 0; i < profile->count; i++) {
 		const bench_profile_op *op = &profile->ops[i];
@@ -411,10 +372,11 @@ json_t *bench_profile_json(const bench_profile *profile)
 		failed |= json_object_set_new(object, "ops", json_integer(kinds[k].count));
 		failed |= json_array_append_new(sums, object);
 	}
-	json_t *result = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "ms", all.ms, "launch_ms",
-				   profile->launch_ms, "bytes", all.cost.bytes, "flops", all.cost.flops,
-				   "limit_gb_per_s", profile->bandwidth * 1e-9, "limit_gflops", profile->flops * 1e-9,
-				   "limit_ms", all.limit_ms, "ops", ops, "kinds", sums);
+	json_t *result =
+		json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "ms", all.ms, "launch_ms",
+			  profile->launch_ms, "bytes", all.cost.bytes, "flops", all.cost.flops, "limit_gb_per_s",
+			  profile->bandwidth * 1e-9, "limit_gflops", profile->flops * 1e-9, "sustained_gflops",
+			  profile->sustained * 1e-9, "limit_ms", all.limit_ms, "ops", ops, "kinds", sums);
 	if (!failed && result)
 		return result;
 	json_decref(result);

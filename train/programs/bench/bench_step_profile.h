@@ -25,11 +25,12 @@ typedef struct bench_profile {
 	int count;
 	double bandwidth; /* limit, bytes per second */
 	double flops;     /* limit, products of the step's type per second; 0: not known */
+	double sustained; /* what a GPU keeps of it, the limit of the ops; 0: not measured */
 	double launch_ms; /* host time to put a step on an asynchronous device; median over the steps */
 } bench_profile;
 
-/* Runs the job's steps op by op. bandwidth and flops: limits; 0: the device's own, or the bandwidth measured with its
- * ADD. The caller frees out. */
+/* Runs the job's steps op by op. bandwidth and flops: limits; 0: the device's own, or measured. The caller frees out.
+ */
 int bench_profile_steps(bench_job *job, double bandwidth, double flops, bench_profile *out, beton_error *err);
 void bench_profile_free(bench_profile *profile);
 
