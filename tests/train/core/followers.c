@@ -66,17 +66,27 @@ static dtrain_tensor normalize(dtrain_graph *graph)
 }
 
 /* Their gradients read the picture, too. */
-static void build_convolved(dtrain_graph *graph)
+static void build_two(dtrain_graph *graph, int kernel)
 {
 	dtrain_tensor x = normalize(graph);
-	dtrain_tensor y = dtrain_add(graph, dtrain_conv2d(graph, "c1", x, 4, 3, 1, 1),
-				     dtrain_conv2d(graph, "c2", x, 4, 1, 1, 0), true);
+	dtrain_tensor y = dtrain_add(graph, dtrain_conv2d(graph, "c1", x, 4, 3, 2, 1),
+				     dtrain_conv2d(graph, "c2", x, 4, kernel, 2, kernel / 2), true);
 	dtrain_tensor label = dtrain_graph_input(graph, "y", DTRAIN_I64, &(dtrain_shape){1, {2}});
 	dtrain_tensor logits = dtrain_linear(graph, "fc", dtrain_global_avg_pool(graph, y), 3);
 	dtrain_tensor loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, logits, label, 0));
 	dtrain_graph_keep(graph, loss);
 	if (dtrain_graph_training(graph))
 		dtrain_graph_backward(graph, loss);
+}
+
+static void build_convolved(dtrain_graph *graph)
+{
+	build_two(graph, 3);
+}
+
+static void build_different(dtrain_graph *graph)
+{
+	build_two(graph, 1);
 }
 
 static void build_pooled(dtrain_graph *graph)
@@ -93,7 +103,7 @@ static void build_flat(dtrain_graph *graph)
 	dtrain_graph_keep(graph, dtrain_linear(graph, "fc", dtrain_flatten(graph, x), 3));
 }
 
-static void pictures_know_whether_convolutions_alone_read_them(void **state)
+static void pictures_know_the_convolutions_that_alone_read_them(void **state)
 {
 	(void)state;
 	static const struct {
@@ -101,14 +111,18 @@ static void pictures_know_whether_convolutions_alone_read_them(void **state)
 		bool training, convolved;
 	} cases[] = {{build_convolved, true, true},
 		     {build_convolved, false, true},
+		     {build_different, true, false},
 		     {build_pooled, false, false},
 		     {build_flat, false, false}};
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		dtrain_params *params;
 		dtrain_program *program = compile(&params, cases[i].training, cases[i].build);
 		const dtrain__node *first = &program->graph->nodes[0];
 		assert_int_equal(first->kind, DTRAIN_OP_NORMALIZE);
-		assert_int_equal(first->attrs.pixels.convolved, cases[i].convolved);
+		dtrain_window_attrs wanted = {.stride = {2, 2}, .padding = {1, 1}, .kernel = {3, 3}};
+		if (!cases[i].convolved)
+			wanted = (dtrain_window_attrs){.kernel = {0}};
+		assert_memory_equal(&first->attrs.pixels.convolution, &wanted, sizeof(wanted));
 		release(&program, &params);
 	}
 }
@@ -122,7 +136,7 @@ int main(void)
 	}
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(convolutions_know_the_batch_norm_behind),
-		cmocka_unit_test(pictures_know_whether_convolutions_alone_read_them),
+		cmocka_unit_test(pictures_know_the_convolutions_that_alone_read_them),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	dtrain_device_close(&device);

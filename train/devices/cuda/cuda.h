@@ -13,7 +13,7 @@
 
 #include <dtrain/device.h>
 
-#include "devices/cuda/ops/padded.h"
+#include "devices/cuda/ops/space_to_depth.h"
 
 /* Which of two ways runs an op (contest.h): cuDNN or our kernels; a convolution's statistics separate or fused. */
 typedef enum cuda_preference {
@@ -51,7 +51,7 @@ struct dtrain_device {
 	int refused_plans;           /* stored plans that did not work here; atomic */
 	int driver;                  /* version, in CUDA's numbering */
 	cuda_preference batch_norm, max_pool, attention, conv_statistics;
-	bool pads_pictures;       /* to CUDA_PADDED_CHANNELS, in half precision */
+	bool plain_pictures;      /* never stored as cells */
 	bool f32_logits;          /* of a linear layer with its loss, where x has half precision, too */
 	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */
 	struct dnn_shared *plans; /* plans that ops share: dnn_choose.c */
@@ -89,13 +89,13 @@ static inline bool cuda_is_nhwc(const dtrain_operand *operand)
 	return operand->layout == cuda_nhwc || cuda_has_sums(operand);
 }
 
-/* NHWC with CUDA_PADDED_CHANNELS channels, zero beyond the shape's channels: pictures that only convolutions read.
- * cuda_is_nhwc is false for it. */
-extern const char cuda_nhwc_padded[];
+/* Cells of 2 x 2 pixels (space_to_depth.h): pictures that only convolutions with one window read. cuda_is_nhwc is false
+ * for it. */
+extern const char cuda_cells_layout[];
 
-static inline bool cuda_is_padded(const dtrain_operand *operand)
+static inline bool cuda_is_cells(const dtrain_operand *operand)
 {
-	return operand->layout == cuda_nhwc_padded;
+	return operand->layout == cuda_cells_layout;
 }
 
 static inline size_t cuda_sums_offset(const dtrain_operand *operand)
@@ -121,9 +121,9 @@ int cuda_read_limits(int index, const struct cudaDeviceProp *gpu, bool tf32, cud
  * activations NHWC unless plain_output, others plain, no padding), and workspace_bytes is 0; a builder changes these if
  * needed, and sets run, destroy and state of op. Errors: UNSUPPORTED, NO_MEMORY, DEVICE. */
 int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
-/* CONV2D or CONV2D_BWD_WEIGHT of a padded x by another builder, which gets cuda_padded_conv. */
-int cuda_build_padded_conv(dtrain_op *op, dtrain_op_desc *desc,
-			   int (*builder)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err), beton_error *err);
+/* CONV2D or CONV2D_BWD_WEIGHT of cells by another builder, which gets cuda_conv_of_cells. */
+int cuda_build_depth_conv(dtrain_op *op, dtrain_op_desc *desc,
+			  int (*builder)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err), beton_error *err);
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* by our kernel */

@@ -195,9 +195,8 @@ static int read_preferences(dtrain_device *device, beton_error *err)
 	int status = BETON_OK;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == BETON_OK; i++)
 		status = read_preference(all[i].variable, all[i].first, all[i].second, all[i].out, err);
-	/* Pictures are not padded by default: on an H100 ResNet-50's step was 0.7 % faster with it, in one run. */
 	if (status == BETON_OK)
-		status = read_switch("DTRAIN_CUDA_STEM", "plain", "padded", &device->pads_pictures, err);
+		status = read_switch("DTRAIN_CUDA_STEM", "space-to-depth", "plain", &device->plain_pictures, err);
 	return status == BETON_OK ? read_switch("DTRAIN_CUDA_LOGITS", "half", "f32", &device->f32_logits, err) : status;
 }
 

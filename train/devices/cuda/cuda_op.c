@@ -10,7 +10,7 @@
 
 const char cuda_nhwc[] = "NHWC";
 const char cuda_nhwc_sums[] = "NHWC with sums of channels";
-const char cuda_nhwc_padded[] = "NHWC with channels of zeros";
+const char cuda_cells_layout[] = "NHWC of cells of 2 x 2 pixels";
 const char cuda_dnn_private[] = "cuDNN's own";
 
 /* Between two ops activations may have 4 dimensions, and are channels-last; a weight's gradient belongs to the
@@ -36,7 +36,7 @@ static bool is_ours(const dtrain_op_desc *desc, int index)
 	const dtrain_operand *input = &desc->inputs[index];
 	if (cuda_is_nhwc(input))
 		return input->shape.ndim == 4;
-	if (cuda_is_padded(input))
+	if (cuda_is_cells(input))
 		return index == 0 && (desc->kind == DTRAIN_OP_CONV2D || desc->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT);
 	/* If the mask is cuDNN's, var's place has the inverse deviation of the same op. */
 	bool mask = input->dtype == DTRAIN_U8;

@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* The version of the tables of devices. */
-#define DTRAIN_DEVICE_API_VERSION 22
+#define DTRAIN_DEVICE_API_VERSION 23
 
 /* Types of elements. */
 typedef enum dtrain_dtype {
@@ -191,9 +191,10 @@ typedef struct dtrain_inspect_attrs {
 
 typedef struct dtrain_pixel_attrs {
 	float scale[4], shift[4]; /* for each channel */
-	/* Convolutions and their weights' gradients alone read y. A hint: a device may store y with more channels than
-	 * its shape has, in a layout and with bytes of its own. */
-	bool convolved;
+	/* The window, with kernel, of the convolutions that alone read y, with their weights' gradients. kernel 0:
+	 * other ops read y, or convolutions with different windows. A hint: a device may store y as these convolutions
+	 * read it best, in a layout and with bytes of its own. */
+	dtrain_window_attrs convolution;
 } dtrain_pixel_attrs;
 
 typedef struct dtrain_slice_attrs {

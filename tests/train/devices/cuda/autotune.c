@@ -18,7 +18,7 @@
 #include "devices/cuda/autotune.h"
 #include "tests/train/devices/cuda/standin/standin.h"
 
-const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_nhwc_padded[] = "NHWC with zeros",
+const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_cells_layout[] = "cells",
 	   cuda_dnn_private[] = "cuDNN's own";
 
 static char folder[] = "/tmp/dtrain-contest-XXXXXX";

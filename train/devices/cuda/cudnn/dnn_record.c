@@ -5,7 +5,7 @@
 
 #include <dtrain/model.h>
 
-#include "devices/cuda/ops/padded.h"
+#include "devices/cuda/ops/space_to_depth.h"
 
 struct dtrain_device {
 	const dtrain_device_api *api;
@@ -68,8 +68,8 @@ static int copy(dtrain_stream *stream, void *destination, const void *source, si
 	return BETON_OK;
 }
 
-/* Marks a picture that may be padded. */
-static const char padded_picture[] = "a picture";
+/* Marks a picture that is stored as cells. */
+static const char picture_of_cells[] = "cells";
 
 static int add(record *made, const dtrain_op_desc *desc)
 {
@@ -92,16 +92,14 @@ static int add_both(record *made, const dtrain_op_desc *desc)
 
 static int op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
 {
-	bool padded = desc->inputs[0].layout == padded_picture;
 	for (int i = 0; i < desc->num_outputs; i++)
 		desc->outputs[i].bytes =
 			(size_t)dtrain_shape_count(&desc->outputs[i].shape) * dtrain_dtype_size(desc->outputs[i].dtype);
-	if (desc->kind == DTRAIN_OP_NORMALIZE && desc->attrs.pixels.convolved && desc->outputs[0].dtype != DTRAIN_F32)
-		desc->outputs[0].layout = padded_picture;
-	int status = add_both(device->record, desc);
-	const dtrain_op_desc with_zeros = padded ? cuda_padded_conv(desc) : *desc;
-	if (status == BETON_OK && padded)
-		status = add_both(device->record, &with_zeros);
+	if (desc->kind == DTRAIN_OP_NORMALIZE && desc->outputs[0].dtype != DTRAIN_F32 &&
+	    cuda_window_fits_cells(&desc->attrs.pixels.convolution, desc->outputs[0].shape.dim[1]))
+		desc->outputs[0].layout = picture_of_cells;
+	const dtrain_op_desc as_run = desc->inputs[0].layout == picture_of_cells ? cuda_conv_of_cells(desc) : *desc;
+	int status = add_both(device->record, &as_run);
 	return status == BETON_OK ? take(device, 1, (void **)out, err) : status;
 }
 

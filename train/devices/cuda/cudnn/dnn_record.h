@@ -15,8 +15,8 @@ typedef struct record {
 	int count;
 } record;
 
-/* Adds the ops of a model, trained or evaluated, with activations of a type; a CONV2D with a follower also without, and
- * convolutions of a picture also with its channels padded. */
+/* Adds the ops of a model, trained or evaluated, with activations of a type; a CONV2D with a follower also without.
+ * Convolutions of a picture that is stored as cells read these. */
 int record_model(record *out, const char *model, bool training, dtrain_dtype dtype, int64_t batch, int64_t side,
 		 beton_error *err);
 

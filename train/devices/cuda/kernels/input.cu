@@ -85,17 +85,54 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-/* A thread computes a pixel, and zeros in the channels from C on. */
+struct cell_grid {
+	divider rows, columns;
+	int64_t height, width; /* of a picture */
+	int32_t above, left;   /* padding */
+	uint32_t count;        /* halves of cells */
+};
+
+/* A thread computes a half of a cell: two pixels of a row, and zeros outside of the picture and in further channels. */
 template <int C, typename T>
-__global__ void __launch_bounds__(THREADS) normalize_padded(coefficients a, const uint8_t *x, T *y, int64_t pixels)
+__global__ void __launch_bounds__(THREADS) normalize_cells(coefficients a, cell_grid g, const uint8_t *x, T *y)
 {
-	for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < pixels; i += (int64_t)gridDim.x * THREADS) {
+	for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < g.count; i += gridDim.x * THREADS) {
+		const uint32_t cell = i / 2, row_of_all = g.columns.divide(cell), picture = g.rows.divide(row_of_all);
+		const int64_t row = 2 * (int64_t)(row_of_all - picture * g.rows.d) + i % 2 - g.above;
+		const int64_t column = 2 * (int64_t)(cell - row_of_all * g.columns.d) - g.left;
+		const int64_t first = (picture * g.height + row) * g.width + column;
 		float out[8] = {0};
 #pragma unroll
-		for (int c = 0; c < C; c++)
-			out[c] = (float)x[i * C + c] * a.scale[c] + a.shift[c];
-		store_vector(y + i * 8, out);
+		for (int k = 0; k < 2; k++)
+			if (row >= 0 && row < g.height && column + k >= 0 && column + k < g.width) {
+#pragma unroll
+				for (int c = 0; c < C; c++)
+					out[k * C + c] = (float)x[(first + k) * C + c] * a.scale[c] + a.shift[c];
+			}
+		store_vector(y + (int64_t)i * 8, out);
 	}
+}
+
+/* As many pictures at a time as the kernel can count. */
+template <int C, typename T>
+cudaError_t launch_cells(cudaStream_t stream, const coefficients &a, const cuda_cell_pictures *p, const uint8_t *x,
+			 T *y)
+{
+	const int64_t halves = 2 * p->rows * p->columns, most = INT32_MAX / halves;
+	cudaError_t status = most > 0 ? cudaSuccess : cudaErrorInvalidValue;
+	cell_grid g = {divider((uint32_t)p->rows),
+		       divider((uint32_t)p->columns),
+		       p->height,
+		       p->width,
+		       p->padding[0],
+		       p->padding[1],
+		       0};
+	for (int64_t first = 0; first < p->n && status == cudaSuccess; first += most) {
+		g.count = (uint32_t)(halves * (p->n - first < most ? p->n - first : most));
+		status = launch(normalize_cells<C, T>, blocks_of(g.count), dim3(THREADS), stream, a, g,
+				x + first * p->height * p->width * C, y + first * halves * 8);
+	}
+	return status;
 }
 
 template <int C, int V, typename T>
@@ -146,9 +183,9 @@ extern "C" cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t 
 	});
 }
 
-extern "C" cudaError_t cuda_kernel_normalize_padded(cudaStream_t stream, const uint8_t *x, void *y, dtrain_dtype dtype,
-						    int64_t pixels, int channels, const float scale[4],
-						    const float shift[4])
+extern "C" cudaError_t cuda_kernel_normalize_cells(cudaStream_t stream, const cuda_cell_pictures *p, const uint8_t *x,
+						   void *y, dtrain_dtype dtype, const float scale[4],
+						   const float shift[4])
 {
 	using namespace cuda_kernels;
 	const coefficients a = coefficients_of(scale, shift);
@@ -156,16 +193,15 @@ extern "C" cudaError_t cuda_kernel_normalize_padded(cudaStream_t stream, const u
 		return cudaErrorInvalidValue;
 	return with_type(dtype, [&](auto zero) {
 		typedef decltype(zero) T;
-		const int64_t blocks = blocks_of(pixels);
-		switch (channels) {
+		switch (p->channels) {
 		case 1:
-			return launch(normalize_padded<1, T>, blocks, dim3(THREADS), stream, a, x, (T *)y, pixels);
+			return launch_cells<1, T>(stream, a, p, x, (T *)y);
 		case 2:
-			return launch(normalize_padded<2, T>, blocks, dim3(THREADS), stream, a, x, (T *)y, pixels);
+			return launch_cells<2, T>(stream, a, p, x, (T *)y);
 		case 3:
-			return launch(normalize_padded<3, T>, blocks, dim3(THREADS), stream, a, x, (T *)y, pixels);
+			return launch_cells<3, T>(stream, a, p, x, (T *)y);
 		case 4:
-			return launch(normalize_padded<4, T>, blocks, dim3(THREADS), stream, a, x, (T *)y, pixels);
+			return launch_cells<4, T>(stream, a, p, x, (T *)y);
 		default:
 			return cudaErrorInvalidValue;
 		}

@@ -92,5 +92,5 @@ static int build(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 
 int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	return cuda_is_padded(&desc->inputs[0]) ? cuda_build_padded_conv(op, desc, build, err) : build(op, desc, err);
+	return cuda_is_cells(&desc->inputs[0]) ? cuda_build_depth_conv(op, desc, build, err) : build(op, desc, err);
 }

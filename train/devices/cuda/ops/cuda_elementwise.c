@@ -198,10 +198,20 @@ static cudaError_t normalize(const cuda_kernel_op *k, const dtrain_op_desc *desc
 {
 	(void)workspace;
 	cuda_extent y = cuda_extent_of(&desc->outputs[0]);
-	if (cuda_is_padded(&desc->outputs[0]))
-		return cuda_kernel_normalize_padded(stream, operands[0], operands[1], desc->outputs[0].dtype,
-						    y.n * y.area, (int)y.channels, desc->attrs.pixels.scale,
-						    desc->attrs.pixels.shift);
+	if (cuda_is_cells(&desc->outputs[0])) {
+		const dtrain_shape *shape = &desc->outputs[0].shape;
+		const dtrain_window_attrs *window = &desc->attrs.pixels.convolution;
+		dtrain_shape cells = cuda_cells_of(shape, window);
+		const cuda_cell_pictures p = {.n = y.n,
+					      .height = shape->dim[2],
+					      .width = shape->dim[3],
+					      .channels = y.channels,
+					      .rows = cells.dim[2],
+					      .columns = cells.dim[3],
+					      .padding = {window->padding[0], window->padding[1]}};
+		return cuda_kernel_normalize_cells(stream, &p, operands[0], operands[1], desc->outputs[0].dtype,
+						   desc->attrs.pixels.scale, desc->attrs.pixels.shift);
+	}
 	return cuda_kernel_normalize(stream, operands[0], operands[1], desc->outputs[0].dtype, k->nhwc, y.n, y.area,
 				     (int)y.channels, desc->attrs.pixels.scale, desc->attrs.pixels.shift);
 }
@@ -448,20 +458,21 @@ static bool always(const dtrain_device *device, dtrain_op_desc *desc)
 	return true;
 }
 
-static void pad_pictures(const dtrain_device *device, dtrain_op_desc *desc)
+static void lay_out_cells(const dtrain_device *device, dtrain_op_desc *desc)
 {
 	dtrain_operand *y = &desc->outputs[0];
+	const dtrain_window_attrs *window = &desc->attrs.pixels.convolution;
 	bool half = y->dtype == DTRAIN_F16 || y->dtype == DTRAIN_BF16;
-	if (!device->pads_pictures || !desc->attrs.pixels.convolved || !half || !cuda_is_nhwc(y))
+	if (device->plain_pictures || !half || !cuda_is_nhwc(y) || !cuda_window_fits_cells(window, y->shape.dim[1]))
 		return;
-	y->layout = cuda_nhwc_padded;
-	y->bytes = (size_t)(dtrain_shape_count(&y->shape) / y->shape.dim[1]) * CUDA_PADDED_CHANNELS *
-		   dtrain_dtype_size(y->dtype);
+	dtrain_shape cells = cuda_cells_of(&y->shape, window);
+	y->layout = cuda_cells_layout;
+	y->bytes = (size_t)dtrain_shape_count(&cells) * dtrain_dtype_size(y->dtype);
 }
 
 static bool of_pictures(const dtrain_device *device, dtrain_op_desc *desc)
 {
-	pad_pictures(device, desc);
+	lay_out_cells(device, desc);
 	return of_output(device, desc);
 }
 

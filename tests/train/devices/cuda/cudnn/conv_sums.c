@@ -19,7 +19,7 @@
 #include "operations.h"
 #include "reference.h"
 
-const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_nhwc_padded[] = "NHWC with zeros",
+const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_cells_layout[] = "cells",
 	   cuda_dnn_private[] = "cuDNN's own";
 
 typedef struct example {

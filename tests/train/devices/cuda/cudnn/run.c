@@ -23,7 +23,7 @@
 
 enum { MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS, GUARD = 64 };
 
-const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_nhwc_padded[] = "NHWC with zeros",
+const char cuda_nhwc[] = "NHWC", cuda_nhwc_sums[] = "NHWC with sums", cuda_cells_layout[] = "cells",
 	   cuda_dnn_private[] = "cuDNN's own";
 
 static dtrain_device *ref;

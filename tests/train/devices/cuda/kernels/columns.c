@@ -174,33 +174,53 @@ static void normalize_equals_ref(void **state)
 			 cudaErrorInvalidValue);
 }
 
-/* Pixels of eight channels; channels that a picture lacks are 0. */
-static void padded_pictures_equal_ref(void **state)
+/* Element k of a picture of cells, from the picture in NCHW; zero in the padding and in further channels. */
+static double cell_value(const cuda_cell_pictures *p, const array *plain, int64_t k)
+{
+	int64_t place = k % 8, cell = k / 16, pixel = place / p->channels, channel = place % p->channels;
+	int64_t column = cell % p->columns * 2 + pixel - p->padding[1];
+	int64_t row = cell / p->columns % p->rows * 2 + k / 8 % 2 - p->padding[0];
+	int64_t picture = cell / p->columns / p->rows;
+	if (pixel > 1 || column < 0 || column >= p->width || row < 0 || row >= p->height)
+		return 0;
+	return array_get(plain, ((picture * p->channels + channel) * p->height + row) * p->width + column);
+}
+
+static void cells_equal_ref(void **state)
 {
 	(void)state;
 	static const dtrain_op_attrs attrs = {
 		.pixels = {.scale = {0.017f, 0.018f, 0.5f, 3}, .shift = {-2.1f, -2, 7, 0}}};
-	for (int i = 0; i < 8; i++) {
-		int64_t pixels = i < 4 ? 35 : 1, channels = 1 + i % 4;
-		dtrain_dtype type = i % 2 ? DTRAIN_F16 : DTRAIN_BF16;
-		dtrain_shape shapes[] = {dtrain_shape_of(4, (int64_t[]){1, pixels, 1, channels}),
-					 dtrain_shape_of(4, (int64_t[]){1, channels, pixels, 1})};
-		array x = array_random("x", DTRAIN_U8, pixels * channels, 0, 0, 255.99);
-		array y = array_make("y", type, pixels * 8, 0), plain = array_make("right", DTRAIN_F64, x.count, 0);
-		array right = array_make("padded", DTRAIN_F64, y.count, 0);
+	for (int i = 0; i < 16; i++) {
+		cuda_cell_pictures p = {.n = 1 + i % 3,
+					.height = 7 + i % 5,
+					.width = 8 + i % 4,
+					.channels = 1 + i % 4,
+					.rows = 5 + i % 2,
+					.columns = 6,
+					.padding = {i / 4 % 4, i / 3 % 3}};
+		dtrain_dtype type = i / 4 % 2 ? DTRAIN_F16 : DTRAIN_BF16;
+		dtrain_shape shapes[] = {dtrain_shape_of(4, (int64_t[]){p.n, p.height, p.width, p.channels}),
+					 dtrain_shape_of(4, (int64_t[]){p.n, p.channels, p.height, p.width})};
+		array x = array_random("x", DTRAIN_U8, dtrain_shape_count(&shapes[0]), 0, 0, 255.99);
+		array y = array_make("y", type, p.n * p.rows * p.columns * 16, 0);
+		array plain = array_make("right", DTRAIN_F64, x.count, 0),
+		      right = array_make("cells", DTRAIN_F64, y.count, 0);
 		ref_run(DTRAIN_OP_NORMALIZE, &attrs, 1, 1, shapes, (array *[]){&x, &plain});
 		for (int64_t k = 0; k < y.count; k++)
-			array_set(&right, k, k % 8 < channels ? array_get(&plain, k % 8 * pixels + k / 8) : 0);
-		CHECK_CUDA(cuda_kernel_normalize_padded(NULL, x.memory, y.memory, type, pixels, (int)channels,
-							attrs.pixels.scale, attrs.pixels.shift));
+			array_set(&right, k, cell_value(&p, &plain, k));
+		CHECK_CUDA(cuda_kernel_normalize_cells(NULL, &p, x.memory, y.memory, type, attrs.pixels.scale,
+						       attrs.pixels.shift));
 		array_compare(&y, &right, 1e-4);
-		for (array *p[] = {&x, &y, &plain, &right, NULL}, **a = p; *a; a++)
+		for (array *all[] = {&x, &y, &plain, &right, NULL}, **a = all; *a; a++)
 			array_free(*a);
 	}
 	float four[4] = {0};
-	assert_int_equal(cuda_kernel_normalize_padded(NULL, NULL, NULL, DTRAIN_F32, 1, 3, four, four),
+	cuda_cell_pictures p = {.n = 1, .height = 1, .width = 1, .channels = 3, .rows = 1, .columns = 1};
+	assert_int_equal(cuda_kernel_normalize_cells(NULL, &p, NULL, NULL, DTRAIN_F32, four, four),
 			 cudaErrorInvalidValue);
-	assert_int_equal(cuda_kernel_normalize_padded(NULL, NULL, NULL, DTRAIN_F16, 1, 5, four, four),
+	p.channels = 5;
+	assert_int_equal(cuda_kernel_normalize_cells(NULL, &p, NULL, NULL, DTRAIN_F16, four, four),
 			 cudaErrorInvalidValue);
 }
 
@@ -212,7 +232,7 @@ int main(void)
 		cmocka_unit_test(spread_repeats_rows),
 		cmocka_unit_test(biases_are_added_to_each_row),
 		cmocka_unit_test(normalize_equals_ref),
-		cmocka_unit_test(padded_pictures_equal_ref),
+		cmocka_unit_test(cells_equal_ref),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

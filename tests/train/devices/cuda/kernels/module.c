@@ -120,8 +120,8 @@ static int build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 
 int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	return cuda_is_padded(&desc->inputs[0]) ? cuda_build_padded_conv(op, desc, build_conv, err)
-						: build_conv(op, desc, err);
+	return cuda_is_cells(&desc->inputs[0]) ? cuda_build_depth_conv(op, desc, build_conv, err)
+					       : build_conv(op, desc, err);
 }
 
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
@@ -163,7 +163,6 @@ static int open_device(const dtrain_device_options *options, dtrain_device **out
 	}
 	(*out)->api = &cuda_device_api;
 	(*out)->fault = fault;
-	(*out)->pads_pictures = true;
 	return BETON_OK;
 }
 
