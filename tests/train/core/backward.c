@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/graph.h"
 #include "tests/train/support/net.h"
 
 typedef struct loss_tensors {
@@ -52,6 +53,16 @@ static dtrain_tensor bent_sum(dtrain_graph *graph, const loss_tensors *t)
 static dtrain_tensor one_element(dtrain_graph *graph, const loss_tensors *t)
 {
 	return dtrain_scale(graph, dtrain_slice(graph, dtrain_slice(graph, t->y, 0, 1, 1), 1, 1, 1), 7);
+}
+
+/* As in a transformer: what a norm reads is also added to what comes after it. */
+static dtrain_tensor residual_norms(dtrain_graph *graph, const loss_tensors *t)
+{
+	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){1, 6}), matrix = dtrain_shape_of(2, (int64_t[]){3, 2});
+	dtrain_tensor x = dtrain_reshape(graph, t->x, &row);
+	x = dtrain_add(graph, x, dtrain_layer_norm(graph, "layer", x, 1e-5), false);
+	x = dtrain_add(graph, x, dtrain_rms_norm(graph, "rms", x, 1e-5), false);
+	return dtrain_mean(graph, dtrain_squared_error(graph, dtrain_reshape(graph, x, &matrix), t->target));
 }
 
 static dtrain_tensor rows_of_losses(dtrain_graph *graph, const loss_tensors *t)
@@ -100,6 +111,7 @@ static void expect_gradient(dtrain_params *params, dtrain_stream *stream, loss_b
 	dtrain_graph_backward(graph, loss);
 	dtrain_tensor d_x = dtrain_graph_grad(graph, t.x);
 	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
+	expect_ok(dtrain_params_initialize(params, 1, stream, &err), &err);
 	double *x = dtrain_program_data(program, t.x);
 	for (int i = 0; i < 6; i++) {
 		x[i] = sin(i + 1);
@@ -164,8 +176,43 @@ static void losses_are_sums_of_means(void **state)
 	dtrain_device_close(&device);
 }
 
+static int nodes_of(const dtrain_graph *graph, dtrain_op_kind kind)
+{
+	int count = 0;
+	for (int32_t i = 0; i < graph->num_nodes; i++)
+		count += graph->nodes[i].kind == kind;
+	return count;
+}
+
+/* The backward ops add the gradients of residual connections, so the only additions are the forward ones. */
+static void norms_add_gradients_of_residuals(void **state)
+{
+	beton_error err = {0};
+	dtrain_device *device;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	dtrain_graph *graph;
+	(void)state;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	expect_ok(api->stream_create(device, &stream, &err), &err);
+	expect_ok(dtrain_params_create(device, DTRAIN_F64, &params, &err), &err);
+	expect_gradient(params, stream, residual_norms, NULL);
+	expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+	const loss_tensors t = begin_loss(graph);
+	dtrain_graph_backward(graph, residual_norms(graph, &t));
+	assert_int_equal(nodes_of(graph, DTRAIN_OP_LAYER_NORM_BWD), 1);
+	assert_int_equal(nodes_of(graph, DTRAIN_OP_RMS_NORM_BWD), 1);
+	assert_int_equal(nodes_of(graph, DTRAIN_OP_ADD), 2);
+	dtrain_graph_destroy(&graph);
+	dtrain_params_destroy(&params);
+	api->stream_destroy(stream);
+	dtrain_device_close(&device);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(losses_are_sums_of_means)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(losses_are_sums_of_means),
+					   cmocka_unit_test(norms_add_gradients_of_residuals)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

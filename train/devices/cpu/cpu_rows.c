@@ -44,13 +44,14 @@ static int norm_forward(const struct dtrain_op *op, void *const *operands, void 
 	return BETON_OK;
 }
 
-/* x, d_y, gamma, statistics -> d_x, d_gamma, [d_beta] */
-static int norm_backward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+/* x, d_y, gamma, statistics, [addend] -> d_x, d_gamma, [d_beta] */
+static int norm_backward(const struct dtrain_op *op, void *const *operands, void *workspace, bool centered)
 {
-	(void)err;
 	const void *x = cpu_plain(op, 0, operands, workspace), *d_y = cpu_plain(op, 1, operands, workspace);
 	const float *gamma = cpu_plain(op, 2, operands, workspace), *first = cpu_plain(op, 3, operands, workspace);
-	const float *var = op->num_inputs > 4 ? cpu_plain(op, 4, operands, workspace) : NULL;
+	const float *var = centered ? cpu_plain(op, 4, operands, workspace) : NULL;
+	const int last = centered ? 5 : 4;
+	const void *addend = op->num_inputs > last ? cpu_plain(op, last, operands, workspace) : NULL;
 	void *d_x = operands[op->num_inputs];
 	float *const *out = (float *const *)operands + op->num_inputs, epsilon = (float)op->attrs.norm.epsilon;
 	int64_t columns = op->channels, rows = op->count / columns, pieces = (rows + ROWS - 1) / ROWS;
@@ -63,12 +64,13 @@ static int norm_backward(const struct dtrain_op *op, void *const *operands, void
 		memset(d_gamma, 0, (size_t)(sums * columns) * sizeof(float));
 		for (int64_t i = p * ROWS; i < piece_end(p * ROWS, ROWS, rows); i++) {
 			const void *row = cpu_from(op, x, i * columns), *d_row = cpu_from(op, d_y, i * columns);
+			const void *more = addend ? cpu_from(op, addend, i * columns) : NULL;
 			void *to = cpu_to(op, d_x, i * columns);
-			if (var)
-				op->rows->layer_norm_back(to, d_gamma, d_beta, row, d_row, gamma, columns, first[i],
-							  1 / sqrtf(var[i] + epsilon));
+			if (centered)
+				op->rows->layer_norm_back(to, d_gamma, d_beta, row, d_row, more, gamma, columns,
+							  first[i], 1 / sqrtf(var[i] + epsilon));
 			else
-				op->rows->rms_norm_back(to, d_gamma, row, d_row, gamma, columns, first[i]);
+				op->rows->rms_norm_back(to, d_gamma, row, d_row, more, gamma, columns, first[i]);
 		}
 	}
 	for (int k = 0; k < sums; k++)
@@ -78,6 +80,18 @@ static int norm_backward(const struct dtrain_op *op, void *const *operands, void
 			op->device->vector->f32->add(
 				out[1 + k], (float *)cpu_own_scratch(op, (int)p, workspace) + k * columns, columns);
 	return BETON_OK;
+}
+
+static int layer_norm_backward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	return norm_backward(op, operands, workspace, true);
+}
+
+static int rms_norm_backward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	return norm_backward(op, operands, workspace, false);
 }
 
 void cpu_build_row_norm(cpu_build *build)
@@ -90,7 +104,7 @@ void cpu_build_row_norm(cpu_build *build)
 		cpu_build_function(build, 0, 0, norm_forward);
 	else
 		cpu_build_function(build, (size_t)((desc->num_outputs - 1) * columns) * sizeof(float), (int)pieces,
-				   norm_backward);
+				   desc->kind == DTRAIN_OP_LAYER_NORM_BWD ? layer_norm_backward : rms_norm_backward);
 }
 
 static int gate(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)

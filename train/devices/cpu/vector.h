@@ -51,12 +51,12 @@ typedef struct cpu_rows {
 	void (*layer_norm)(void *y, const void *x, const float *gamma, const float *beta, int64_t count, float epsilon,
 			   float *mean, float *var);
 	/* One row; of gamma and beta (NULL: not needed) the gradients are added to what is there. inverse: 1 /
-	 * deviation. */
+	 * deviation. addend: is added to d_x, and may be d_x; NULL: none. */
 	void (*layer_norm_back)(void *d_x, float *d_gamma, float *d_beta, const void *x, const void *d_y,
-				const float *gamma, int64_t count, float mean, float inverse);
+				const void *addend, const float *gamma, int64_t count, float mean, float inverse);
 	void (*rms_norm)(void *y, const void *x, const float *gamma, int64_t count, float epsilon, float *rstd);
-	void (*rms_norm_back)(void *d_x, float *d_gamma, const void *x, const void *d_y, const float *gamma,
-			      int64_t count, float rstd);
+	void (*rms_norm_back)(void *d_x, float *d_gamma, const void *x, const void *d_y, const void *addend,
+			      const float *gamma, int64_t count, float rstd);
 
 	/* Rows of `width` channels, contiguous. mask: a byte for each element, not 0 where it counts; NULL: all count.
 	 * moments adds, for each channel, the sums of x - shift and of its square; shift NULL: 0. norm_sums adds the

@@ -54,9 +54,9 @@ static void norms(const cpu_vector *v, arrays *a, int64_t n)
 
 static void norms_back(const cpu_vector *v, arrays *a, int64_t n)
 {
-	v->f32->layer_norm_back(a->of[0], a->of[1], n % 2 ? a->of[2] : NULL, a->of[3], a->of[4], a->of[5], n, 0.3f,
-				0.8f);
-	v->f32->rms_norm_back(a->of[4], a->of[2], a->of[3], a->of[0], a->of[5], n, 0.8f);
+	v->f32->layer_norm_back(a->of[0], a->of[1], n % 2 ? a->of[2] : NULL, a->of[3], a->of[4],
+				n % 3 ? a->of[0] : NULL, a->of[5], n, 0.3f, 0.8f);
+	v->f32->rms_norm_back(a->of[4], a->of[2], a->of[3], a->of[0], n % 3 ? NULL : a->of[4], a->of[5], n, 0.8f);
 }
 
 static void activations(const cpu_vector *v, arrays *a, int64_t n)

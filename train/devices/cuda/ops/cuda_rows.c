@@ -62,8 +62,10 @@ static cudaError_t norm_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc,
 	(void)k;
 	const cuda_row_norm n = norm_of(desc, 2);
 	void *const *outputs = operands + desc->num_inputs;
+	const int last = n.centered ? 5 : 4;
 	const cuda_row_norm_bwd b = {.x = operands[0],
 				     .d_y = operands[1],
+				     .addend = desc->num_inputs > last ? operands[last] : NULL,
 				     .gamma = operands[2],
 				     .first = operands[3],
 				     .var = n.centered ? operands[4] : NULL,
