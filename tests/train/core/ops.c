@@ -37,11 +37,14 @@ static bool rounds_twice(const op_case *c)
 	       (c->kind == DTRAIN_OP_LINEAR && c->example && c->example->attrs.linear.activation);
 }
 
-/* Whether three results are rounded one after the other. LINEAR_XENT has logits, their gradient and d_x. */
+/* Whether three results are rounded one after the other. LINEAR_XENT has logits, their gradient and d_x; attention has
+ * y, and inside of it probabilities and gradients of scores. */
 static bool rounds_thrice(const setting *s)
 {
-	bool loss = s->c->kind == DTRAIN_OP_LINEAR_XENT || s->c->kind == DTRAIN_OP_LINEAR_XENT_BIAS;
-	return s->c->family == ACTIVATED || (loss && !s->caps.host_memory);
+	const dtrain_op_kind kind = s->c->kind;
+	bool inside = kind == DTRAIN_OP_LINEAR_XENT || kind == DTRAIN_OP_LINEAR_XENT_BIAS ||
+		      kind == DTRAIN_OP_ATTENTION || kind == DTRAIN_OP_ATTENTION_DROPOUT;
+	return s->c->family == ACTIVATED || (inside && !s->caps.host_memory);
 }
 
 static double bound_of(const setting *s, const tensor *t, bool tf32)

@@ -5,9 +5,7 @@
  * tensor cores. For the gradients the probabilities of a tile are found again from lse, once for d_q, and once for d_k
  * and d_v, so that no sum needs atomic additions.
  */
-#include "core/chunks.h"
-#include "core/philox.h"
-#include "kernel.cuh"
+#include "attention.cuh"
 
 namespace cuda_kernels
 {
@@ -70,55 +68,24 @@ template <int DIM> __device__ inline float dot(const tile<DIM> &a, int row, cons
 	return sum;
 }
 
-/* A query sees the keys up to its position + this. */
-__device__ inline int64_t ahead(const cuda_attention &a)
+template <typename T>
+__device__ inline bool attends(const cuda_attention &a, const head<T> &of, int64_t query, int64_t key)
 {
-	return a.chunks.ranks ? 0 : a.keys - a.queries;
+	if (query >= a.queries || key >= a.keys)
+		return false;
+	const int64_t position = dtrain__chunk_position(a.chunks, a.queries, query);
+	if (a.causal && key > position + ahead(a))
+		return false;
+	return !of.segment || of.segment[position] == of.segment[key];
 }
-
-/* One head of one sequence. */
-template <typename T> struct head {
-	const T *q, *k, *v, *d_y;
-	const float *lse, *own; /* own: sums of d_y * y */
-	const int32_t *segment;
-	int64_t index; /* of the sequence and the head */
-	int64_t batch, number;
-
-	__device__ head(const cuda_attention &a, int64_t batch, int64_t number, const float *products)
-	    : batch(batch), number(number)
-	{
-		const int64_t keys = batch * a.k_batch * a.k_step + number * a.kv_heads / a.heads * a.dim;
-		const int64_t y = batch * a.queries * a.y_step + number * a.dim;
-		index = batch * a.heads + number;
-		q = (const T *)a.q + batch * a.queries * a.q_step + number * a.dim;
-		k = (const T *)a.k + keys;
-		v = (const T *)a.v + keys;
-		d_y = (const T *)a.d_y + y;
-		lse = a.lse + index * a.queries;
-		own = products + index * a.queries;
-		segment = a.segment ? a.segment + batch * a.keys : nullptr;
-	}
-	__device__ bool attends(const cuda_attention &a, int64_t query, int64_t key) const
-	{
-		if (query >= a.queries || key >= a.keys)
-			return false;
-		const int64_t position = dtrain__chunk_position(a.chunks, a.queries, query);
-		if (a.causal && key > position + ahead(a))
-			return false;
-		return !segment || segment[position] == segment[key];
-	}
-};
 
 /* The factor that dropout gives the probability of a pair. number: of the head in its sequence. */
 __device__ inline float dropped(const cuda_attention &a, int64_t batch, int64_t number, int64_t query, int64_t key)
 {
 	if (!a.random)
 		return 1;
-	const int64_t row = a.random[DTRAIN_RANDOM_FIRST_ROW] + batch * a.random[DTRAIN_RANDOM_ROW_STRIDE];
-	const int64_t queries = a.chunks.ranks ? a.keys : a.queries;
 	const int64_t position = dtrain__chunk_position(a.chunks, a.queries, query);
-	const uint64_t at =
-		(uint64_t)(((row * a.all_heads + a.first_head + number) * queries + position) * a.keys + key);
+	const uint64_t at = first_number(a, batch, number) + (uint64_t)(position * a.keys + key);
 	uint32_t words[4];
 	dtrain__philox_at(a.random, a.layer, at / 4, words);
 	return words[at % 4] * 0x1p-32 >= a.dropout ? (float)(1 / (1 - a.dropout)) : 0;
@@ -130,18 +97,6 @@ template <int DIM> __device__ inline int64_t end_of_keys(const cuda_attention &a
 	const int64_t last = query + ROWS<DIM> < a.queries ? query + ROWS<DIM> : a.queries;
 	const int64_t end = dtrain__chunk_position(a.chunks, a.queries, last - 1) + 1 + ahead(a);
 	return a.causal && end < a.keys ? end : a.keys;
-}
-
-/* The rows of a cache that are filled; within its memory also for a past that does not fit. */
-__device__ inline int64_t keys_of(const cuda_attention &a)
-{
-	const int64_t keys = *a.past + a.queries;
-	return keys < a.queries || keys > a.keys ? a.queries : keys;
-}
-
-__device__ inline int64_t tiles_of(int64_t count, int rows)
-{
-	return (count + rows - 1) / rows;
 }
 
 /* Late tiles of queries have the most keys, so they begin first. */
@@ -164,7 +119,7 @@ template <typename T, int DIM> __global__ void __launch_bounds__(THREADS) attent
 		load<DIM>(other, of.k, a.k_step, key, a.keys, a.dim);
 		__syncthreads();
 		for (int j = self.lane; j < KEYS; j += LANES)
-			pairs.v[self.row][j] = of.attends(a, query + self.row, key + j)
+			pairs.v[self.row][j] = attends(a, of, query + self.row, key + j)
 						       ? dot<DIM>(q, self.row, other, j) * (float)a.scale
 						       : -INFINITY;
 		for (int j = self.lane; j < KEYS && a.random; j += LANES)
@@ -244,7 +199,7 @@ __device__ inline void find_pairs(const cuda_attention &a, const head<T> &of, co
 	for (int j = self.lane; j < ROWS<DIM>; j += place<DIM>::LANES) {
 		const int64_t i = query + self.row;
 		float p = 0, d = 0;
-		if (of.attends(a, i, key + j)) {
+		if (attends(a, of, i, key + j)) {
 			const float factor = dropped(a, of.batch, of.number, i, key + j);
 			p = expf(dot<DIM>(q, self.row, k, j) * (float)a.scale - of.lse[i]);
 			d = p * (factor * dot<DIM>(d_y, self.row, v, j) - of.own[i]) * (float)a.scale;
@@ -354,6 +309,8 @@ using namespace cuda_kernels;
 
 extern "C" cudaError_t cuda_kernel_attention(cudaStream_t stream, const cuda_attention *a)
 {
+	if (cuda_kernel_attention_has_tensor_cores(a))
+		return cuda_kernel_attention_tensor(stream, a);
 	return with_dim(a, [&](auto zero, auto dim) {
 		typedef decltype(zero) T;
 		constexpr int DIM = decltype(dim)::value;
@@ -373,6 +330,8 @@ extern "C" cudaError_t cuda_kernel_cache_rows(cudaStream_t stream, const void *f
 
 extern "C" cudaError_t cuda_kernel_attention_bwd(cudaStream_t stream, const cuda_attention *a, void *workspace)
 {
+	if (cuda_kernel_attention_has_tensor_cores(a))
+		return cuda_kernel_attention_tensor_bwd(stream, a, workspace);
 	float *products = (float *)workspace;
 	return with_dim(a, [&](auto zero, auto dim) {
 		typedef decltype(zero) T;

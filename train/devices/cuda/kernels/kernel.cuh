@@ -4,7 +4,7 @@
  *
  * The same sources are compiled by a plain C++ compiler for the tests (tests/train/devices/cuda/kernels/emulation.h),
  * so kernels use no more of CUDA than blocks, shared memory (that of a launch is dynamic_shared), __syncthreads,
- * sum_warp, __stwb, __fmul_rn, atomicAdd and what is in the tests' cub/.
+ * sum_warp, __stwb, __fmul_rn, atomicAdd, tensor_core.cuh and what is in the tests' cub/.
  */
 #ifndef DTRAIN_CUDA_KERNEL_CUH
 #define DTRAIN_CUDA_KERNEL_CUH

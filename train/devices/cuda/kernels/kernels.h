@@ -206,6 +206,11 @@ typedef struct cuda_attention {
 /* Heads have up to this many elements; more give cudaErrorInvalidValue. */
 #define CUDA_ATTENTION_LARGEST_DIM 256
 cudaError_t cuda_kernel_attention(cudaStream_t stream, const cuda_attention *attention);
+/* The same by tensor cores, if the operands fit them: halves, and rows of whole 16 bytes. The other functions choose.
+ */
+bool cuda_kernel_attention_has_tensor_cores(const cuda_attention *attention);
+cudaError_t cuda_kernel_attention_tensor(cudaStream_t stream, const cuda_attention *attention);
+cudaError_t cuda_kernel_attention_tensor_bwd(cudaStream_t stream, const cuda_attention *attention, void *workspace);
 /* Writes from [batch][rows][columns] to the rows *past, *past + 1 ... of to [batch][to_rows][columns]. A past that does
  * not fit writes nothing, and its value with row 0 to fault, as cuda_loss.fault. Columns are bytes. */
 cudaError_t cuda_kernel_cache_rows(cudaStream_t stream, const void *from, void *to, int64_t batch, int64_t rows,

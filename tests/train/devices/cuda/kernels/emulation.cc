@@ -43,8 +43,24 @@ constexpr size_t STACK_BYTES = 128 << 10;
 constexpr int MULTIPROCESSORS = 3;
 /* Few, so that small tests have rows that do not fit. */
 constexpr int SHARED_BYTES = 48 << 10;
+/* A block's shared memory on the smallest GPUs with tensor cores. */
+constexpr int LARGEST_SHARED_BYTES = 99 << 10;
+constexpr int CAPABILITY = 8;
+constexpr unsigned WARP = 32;
+constexpr int UNKNOWN = 0xff; /* NaN in each type */
 
-enum class place { ENDED, AT_BARRIER };
+enum class place { ENDED, AT_BARRIER, IN_WARP };
+
+/* Values that the threads of a warp exchange, and the values before: some threads have yet to read them. */
+struct slots {
+	alignas(16) unsigned char of[2][WARP][EMULATED_SLOT];
+};
+
+struct later_copy {
+	void *to;
+	const void *from;
+	size_t bytes;
+};
 
 /* How to go on with a stack. swapcontext asks the kernel for the signal mask each time; longjmp does not. In
  * AddressSanitizer's swapcontext the whole stack is valid memory again, which takes long and hides faults, and so is a
@@ -72,12 +88,15 @@ struct fiber {
 	std::unique_ptr<char[]> stack;
 	place where = place::ENDED;
 	uint3 index;
+	unsigned number = 0, exchanges = 0;
+	std::vector<later_copy> copies;
 	void *fake_stack = nullptr, *tsan = nullptr;
 };
 
 struct scheduler {
 	continuation self;
 	std::vector<std::unique_ptr<fiber>> fibers;
+	std::vector<slots> warps;
 	fiber *running = nullptr;
 	const std::function<void()> *body = nullptr;
 	char *shared = nullptr;
@@ -181,21 +200,50 @@ void run_without_barriers(unsigned threads, bool backwards)
 	}
 }
 
+/* One warp until its threads wait at the block's barrier or have ended. Returns how many have. skipped: a thread that
+ * did so before, or NULL. */
+unsigned run_warp(unsigned first, unsigned end, bool backwards, const fiber *skipped)
+{
+	for (;; backwards = !backwards, skipped = nullptr) {
+		unsigned ended = 0, waiting = 0;
+		for (unsigned i = 0; i < end - first; i++) {
+			fiber *f = now.fibers[backwards ? end - 1 - i : first + i].get();
+			if (f != skipped)
+				resume(f);
+			ended += f->where == place::ENDED;
+			waiting += f->where == place::IN_WARP;
+		}
+		if (waiting == 0)
+			return ended;
+		if (waiting != end - first)
+			give_up("some threads of a warp wait for the others, which do not");
+	}
+}
+
 /* One block, from barrier to barrier. */
 void run_block(unsigned threads, bool backwards)
 {
+	const fiber *first = now.fibers[backwards ? threads - 1 : 0].get();
+	const unsigned warps = (threads + WARP - 1) / WARP;
 	unsigned ended = 0;
-	for (bool started = false; ended == 0; started = true, backwards = !backwards) {
-		for (unsigned i = 0; i < threads; i++) {
-			fiber *f = now.fibers[backwards ? threads - 1 - i : i].get();
-			resume(f);
-			ended += f->where == place::ENDED;
-			if (!started && i == 0 && ended)
-				return run_without_barriers(threads, backwards);
+	resume(now.fibers[backwards ? threads - 1 : 0].get());
+	if (first->where == place::ENDED)
+		return run_without_barriers(threads, backwards);
+	for (; ended == 0; first = nullptr, backwards = !backwards)
+		for (unsigned i = 0; i < warps; i++) {
+			const unsigned warp = (backwards ? warps - 1 - i : i) * WARP;
+			ended += run_warp(warp, warp + WARP < threads ? warp + WARP : threads, backwards, first);
 		}
-	}
 	if (ended != threads)
 		give_up("some threads wait at a barrier, others have ended");
+}
+
+void copy_now(const later_copy &c)
+{
+	if (c.from)
+		memcpy(c.to, c.from, c.bytes);
+	else
+		memset(c.to, 0, c.bytes);
 }
 
 } // namespace
@@ -231,23 +279,57 @@ float sum_warp(float x)
 
 } // namespace cuda_kernels
 
+const unsigned char *emulate_exchange(const void *mine, size_t bytes)
+{
+	fiber *self = now.running;
+	if (!self || bytes > EMULATED_SLOT)
+		give_up("a warp cannot exchange this");
+	const unsigned turn = self->exchanges++ % 2;
+	slots &warp = now.warps[self->number / WARP];
+	memcpy(warp.of[turn][self->number % WARP], mine, bytes);
+	pause(place::IN_WARP);
+	return warp.of[turn][0];
+}
+
+void emulate_copy_later(void *to, const void *from, size_t bytes)
+{
+	const later_copy copy = {to, from, bytes};
+	if (!now.running)
+		give_up("some threads wait at a barrier, others have ended");
+	if (blockIdx.x % 2)
+		copy_now(copy);
+	else
+		now.running->copies.push_back(copy);
+}
+
+void cuda_kernels::wait_for_copies()
+{
+	for (const later_copy &copy : now.running->copies)
+		copy_now(copy);
+	now.running->copies.clear();
+}
+
 void emulate_launch(int64_t blocks, dim3 threads, size_t shared, const std::function<void()> &body)
 {
 	const unsigned count = threads.x * threads.y * threads.z;
-	if (count < 1 || count > 1024 || shared > SHARED_BYTES)
+	if (count < 1 || count > 1024 || shared > LARGEST_SHARED_BYTES)
 		give_up("no such block");
 	const std::unique_ptr<char[]> memory(new char[shared]);
 	now.shared = memory.get();
 	while (now.fibers.size() < count)
 		now.fibers.push_back(make_fiber());
+	now.warps.resize((count + WARP - 1) / WARP);
 	now.body = &body;
 	blockDim = threads;
 	gridDim = dim3((unsigned)blocks);
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < count; i++) {
 		now.fibers[i]->index = {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
+		now.fibers[i]->number = i;
+		now.fibers[i]->exchanges = 0;
+	}
 	for (unsigned block = 0; block < gridDim.x; block++) {
 		blockIdx = {block, 0, 0};
-		memset(now.shared, 0xee, shared);
+		memset(now.shared, UNKNOWN, shared);
 		run_block(count, block % 2 != 0);
 	}
 }
@@ -263,10 +345,13 @@ cudaError_t cudaGetDevice(int *device)
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
 {
-	if (attribute != cudaDevAttrMultiProcessorCount && attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin)
-		return cudaErrorInvalidValue;
-	*value = attribute == cudaDevAttrMultiProcessorCount ? MULTIPROCESSORS : SHARED_BYTES;
-	return cudaSuccess;
+	*value = attribute == cudaDevAttrMultiProcessorCount      ? MULTIPROCESSORS
+		 : attribute == cudaDevAttrComputeCapabilityMajor ? CAPABILITY
+								  : SHARED_BYTES;
+	return attribute == cudaDevAttrMultiProcessorCount || attribute == cudaDevAttrComputeCapabilityMajor ||
+			       attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin
+		       ? cudaSuccess
+		       : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t)

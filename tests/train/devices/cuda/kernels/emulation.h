@@ -5,7 +5,9 @@
  * A launch runs one block after the other. The threads of a block are fibers of the calling thread: each runs until it
  * reaches a barrier or its end, then the next one does. A missing barrier shows, because the order of the threads is
  * turned around at each barrier and in each block. Shared memory is static; that of a launch is allocated for it, so
- * that AddressSanitizer finds an access out of its bounds.
+ * that AddressSanitizer finds an access out of its bounds. What the threads of a warp do together, as in
+ * tensor_core.cuh, is a barrier of the warp. Later copies are made at once in every second block, and in the others
+ * when the thread waits for them.
  *
  * It is an error of the test program, which ends, when some threads of a block wait at a barrier and others are done.
  */
@@ -16,7 +18,9 @@
 
 #include <functional>
 
+#include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cuda_runtime_api.h>
 #include <vector_functions.h>
@@ -51,6 +55,11 @@ inline float __fmul_rn(float a, float b)
 	return product;
 }
 
+inline int min(int a, int b)
+{
+	return a < b ? a : b;
+}
+
 inline unsigned atomicAdd(unsigned *to, unsigned value)
 {
 	const unsigned old = *to;
@@ -60,6 +69,12 @@ inline unsigned atomicAdd(unsigned *to, unsigned value)
 
 /* Runs the body once for each thread of each block. shared: bytes of dynamic_shared(). */
 void emulate_launch(int64_t blocks, dim3 threads, size_t shared, const std::function<void()> &body);
+
+/* A barrier of the warp: what each of its threads gave, EMULATED_SLOT bytes apart, until the thread's next one. */
+constexpr size_t EMULATED_SLOT = 64;
+const unsigned char *emulate_exchange(const void *mine, size_t bytes);
+/* from NULL: zeros. */
+void emulate_copy_later(void *to, const void *from, size_t bytes);
 
 namespace cuda_kernels
 {
@@ -87,6 +102,47 @@ cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, 
 
 void *dynamic_shared();
 float sum_warp(float x);
+
+/* ---- tensor_core.cuh ---- */
+
+void wait_for_copies();
+
+inline float power_of_two(float x)
+{
+	return exp2f(x);
+}
+
+template <typename V> V exchange(V value, int mask)
+{
+	const unsigned char *all = emulate_exchange(&value, sizeof(value));
+	memcpy(&value, all + (threadIdx.x % 32 ^ (unsigned)mask) * EMULATED_SLOT, sizeof(value));
+	return value;
+}
+
+template <int BYTES> void copy_later(void *to, const void *from, bool exists)
+{
+	emulate_copy_later(to, exists ? from : nullptr, BYTES);
+}
+
+void emulate_matrices(bool turned, uint32_t (&to)[4], const void *row);
+void emulate_product(float (*value)(uint16_t), float (&c)[4], const uint32_t (&a)[4], uint32_t low, uint32_t high);
+
+template <bool TURNED> void load_matrices(uint32_t (&to)[4], const void *row)
+{
+	emulate_matrices(TURNED, to, row);
+}
+
+template <typename T> float emulated_value(uint16_t bits)
+{
+	T value;
+	memcpy((void *)&value, &bits, sizeof(value));
+	return (float)value;
+}
+
+template <typename T> void add_product(float (&c)[4], const uint32_t (&a)[4], uint32_t low, uint32_t high)
+{
+	emulate_product(emulated_value<T>, c, a, low, high);
+}
 
 } // namespace cuda_kernels
 

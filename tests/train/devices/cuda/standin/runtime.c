@@ -158,6 +158,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 	*value = attribute == cudaDevAttrMultiProcessorCount            ? 132
 		 : attribute == cudaDevAttrMemoryClockRate              ? 3201000
 		 : attribute == cudaDevAttrClockRate                    ? 1980000
+		 : attribute == cudaDevAttrComputeCapabilityMajor       ? standin.capability / 10
 		 : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 232448
 									: 0;
 	return status;
