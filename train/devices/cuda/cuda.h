@@ -15,13 +15,15 @@
 
 #include "devices/cuda/ops/space_to_depth.h"
 
-/* Which of two ways runs an op (contest.h): cuDNN or our kernels; a convolution's statistics separate or fused. */
+/* Which of two ways runs an op (autotune.h): cuDNN or our kernels; a convolution's statistics separate or fused; cuDNN
+ * or cuBLASLt. */
 typedef enum cuda_preference {
 	CUDA_FASTEST,
 	CUDA_CUDNN,
 	CUDA_KERNELS,
 	CUDA_SEPARATE = CUDA_CUDNN,
 	CUDA_FUSED = CUDA_KERNELS,
+	CUDA_CUBLASLT = CUDA_KERNELS,
 } cuda_preference;
 
 /* Units: see dtrain_device_caps. */
@@ -50,7 +52,7 @@ struct dtrain_device {
 	struct dnn_store *dnn_store; /* compiled plans of cuDNN: dnn_store.h */
 	int refused_plans;           /* stored plans that did not work here; atomic */
 	int driver;                  /* version, in CUDA's numbering */
-	cuda_preference batch_norm, max_pool, attention, conv_statistics;
+	cuda_preference batch_norm, max_pool, attention, conv_statistics, conv_1x1;
 	bool plain_pictures;      /* never stored as cells */
 	bool f32_logits;          /* of a linear layer with its loss, where x has half precision, too */
 	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */
@@ -124,6 +126,9 @@ int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 /* CONV2D or CONV2D_BWD_WEIGHT of cells by another builder, which gets cuda_conv_of_cells. */
 int cuda_build_depth_conv(dtrain_op *op, dtrain_op_desc *desc,
 			  int (*builder)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err), beton_error *err);
+/* A convolution that is a matrix product, by cuBLASLt; and whether it is one. */
+int cuda_build_conv_product(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+bool cuda_conv_is_product(const dtrain_op_desc *desc);
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* by our kernel */

@@ -191,6 +191,7 @@ static int read_preferences(dtrain_device *device, beton_error *err)
 	} all[] = {{"DTRAIN_CUDA_BATCH_NORM", "cudnn", "kernels", &device->batch_norm},
 		   {"DTRAIN_CUDA_MAX_POOL", "cudnn", "kernels", &device->max_pool},
 		   {"DTRAIN_CUDA_ATTENTION", "cudnn", "kernels", &device->attention},
+		   {"DTRAIN_CUDA_CONV_1X1", "cudnn", "cublaslt", &device->conv_1x1},
 		   {"DTRAIN_CUDA_CONV_STATISTICS", "separate", "fused", &device->conv_statistics}};
 	int status = BETON_OK;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == BETON_OK; i++)

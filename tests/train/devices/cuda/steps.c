@@ -262,6 +262,30 @@ static dtrain_device *open_device(bool deterministic)
 	return device;
 }
 
+/* A convolution that is a matrix product, if its x is in NHWC, as the first one's y is. */
+static void products_need_no_plan(void **state)
+{
+	(void)state;
+	beton_error err = {0};
+	for (int cublaslt = 0; cublaslt < 2; cublaslt++) {
+		setenv("DTRAIN_CUDA_CONV_1X1", cublaslt ? "cublaslt" : "cudnn", 1);
+		dtrain_device *device = open_device(true);
+		const dtrain_device_api *api = dtrain_device_get_api(device);
+		dtrain_op_desc first = describe_conv(8), second = describe_conv(16);
+		dtrain_op *ops[2];
+		ok(api->op_create(device, &first, &ops[0], &err), &err);
+		long plans = standin.plans;
+		second.inputs[0].layout = first.outputs[0].layout;
+		ok(api->op_create(device, &second, &ops[1], &err), &err);
+		assert_int_equal(standin.plans - plans, !cublaslt);
+		for (int i = 0; i < 2; i++)
+			api->op_destroy(ops[i]);
+		dtrain_device_close(&device);
+	}
+	unsetenv("DTRAIN_CUDA_CONV_1X1");
+	assert_int_equal(standin.live, 0);
+}
+
 /* Some of cuDNN's plans can be made but not run. */
 static void plans_that_do_not_run_are_passed_over(void **state)
 {
@@ -416,6 +440,7 @@ int main(int argc, char **argv)
 	}
 	const struct CMUnitTest few[] = {
 		cmocka_unit_test_setup(equal_ops_share_a_plan, reset),
+		cmocka_unit_test_setup(products_need_no_plan, reset),
 		cmocka_unit_test_setup(plans_that_do_not_run_are_passed_over, reset),
 		cmocka_unit_test_setup(compressions_are_captured, reset),
 		cmocka_unit_test_setup(in_tf32, reset),

@@ -1,19 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Convolutions, by cuDNN. One that a batch norm follows may also write the sums of its channels, which that one then
- * does not read all of y for: if cuDNN has an engine for it, and if convolution and batch norm, in both directions, are
- * faster so.
+ * Convolutions, by cuDNN, or by cuBLASLt where they are matrix products and that is faster. One that a batch norm
+ * follows may also write the sums of its channels, which that one then does not read all of y for: if cuDNN has an
+ * engine for it, and if convolution and batch norm, in both directions, are faster so.
  */
 #include "devices/cuda/autotune.h"
 #include "devices/cuda/cudnn/dnn_run.h"
 #include "devices/cuda/kernels/kernels.h"
+
+static int build_engine(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return cuda_build_by_cudnn(op, desc, NULL, err);
+}
+
+static int build_alone(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	static const cuda_way ways[] = {{{build_engine}}, {{cuda_build_conv_product}}};
+	int status = BETON_UNSUPPORTED;
+	if (cuda_conv_is_product(desc) && cuda_second_wins(op->device, op->device->conv_1x1, desc, NULL, ways))
+		status = cuda_build_conv_product(op, desc, err);
+	return status == BETON_UNSUPPORTED ? build_engine(op, desc, err) : status;
+}
 
 static int build_separate(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	dtrain_op_desc alone = *desc;
 	if (desc->kind == DTRAIN_OP_CONV2D)
 		alone.attrs.window.fusion = DTRAIN_FUSION_NONE;
-	int status = cuda_build_by_cudnn(op, &alone, NULL, err);
+	int status = build_alone(op, &alone, err);
 	desc->workspace_bytes = alone.workspace_bytes;
 	return status;
 }
