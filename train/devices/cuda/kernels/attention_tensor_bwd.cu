@@ -148,17 +148,23 @@ __global__ void __launch_bounds__(CREW, BLOCKS<DIM, 4>)
 
 /* ---- the gradients of keys and values ---- */
 
+/* For one column of the thread in each matrix: see kept_rows. */
+template <bool ALIGNED> __device__ inline uint32_t draw_rows(const drops &d, const sight &see, int query, int key)
+{
+	uint32_t kept = 0;
+#pragma unroll 2
+	for (int n = 0; n < N; n++)
+		kept = kept >> 4 | d.four<ALIGNED>(see.position(query + 8 * n), key) << (N * 4 - 4);
+	return kept;
+}
+
 /* The thread's bits in N * 8 columns, the queries from `query` on: bit 4 n + r of bits[i] is for row r and column i of
  * matrix n. Two threads have the same four keys, so each draws the numbers of one column for both. */
 __device__ inline void kept_rows(uint32_t (&bits)[2], const drops &d, const sight &see, int query, int key)
 {
-	const int odd = lane_row() & 1;
-	uint32_t mine = 0;
-#pragma unroll 2
-	for (int n = 0; n < N; n++) {
-		const int position = see.position(query + 8 * n + lane_column() + odd);
-		mine = mine >> 4 | d.four(position, key + lane_row() / 2 * 4) << (N * 4 - 4);
-	}
+	const int odd = lane_row() & 1, column = query + lane_column() + odd, row = key + lane_row() / 2 * 4;
+	const uint32_t mine =
+		d.is_aligned() ? draw_rows<true>(d, see, column, row) : draw_rows<false>(d, see, column, row);
 	const uint32_t other = exchange(mine, WARP / 8);
 	bits[0] = (odd ? other : mine) >> 2 * odd;
 	bits[1] = (odd ? mine : other) >> 2 * odd;

@@ -82,16 +82,18 @@ __device__ inline void fetch(T *tile, const memory_rows<const T> &from, int row)
 {
 	constexpr int PIECES = DIM / PIECE, STEP = CREW / PIECES;
 	const int first = (int)(threadIdx.x & (CREW - 1)) / PIECES, piece = (int)(threadIdx.x & (PIECES - 1));
+	const int begin = row + ORDER::at(first), end = piece * PIECE < from.dim ? from.rows : 0;
+	const T *const start = from.first + begin * from.step + piece * PIECE;
 #pragma unroll
 	for (int i = 0; i < ROWS / STEP; i++) {
-		const int place = i * STEP + first, at = row + ORDER::at(place);
-		const bool exists = at < from.rows && piece * PIECE < from.dim;
-		copy_later<16>(tile + place_of<DIM>(place, piece),
-			       exists ? from.first + at * from.step + piece * PIECE : from.first, exists);
+		/* An order moves each bit of a place. */
+		const int after = ORDER::at(i * STEP);
+		copy_later<16>(tile + place_of<DIM>(i * STEP + first, piece), start + after * from.step,
+			       begin + after < end);
 	}
 }
 
-/* Writes a warp's rows, times factor, into a tile. */
+/* Writes a warp's rows, times a factor for the upper and one for the lower eight, into a tile. */
 template <int DIM, typename T>
 __device__ inline void put(T *tile, int row, const float (&x)[DIM / 8][4], float upper, float lower)
 {
@@ -309,27 +311,39 @@ struct drops {
 		return (words[0] >= threshold ? 1u : 0) | (words[1] >= threshold ? 2u : 0) |
 		       (words[2] >= threshold ? 4u : 0) | (words[3] >= threshold ? 8u : 0);
 	}
-	/* Bit i: the probability of key + i is kept. key: a multiple of four. */
-	__device__ uint32_t four(int position, int key) const
+	/* Whether each draw of a multiple of four keys is one call of the generator. */
+	__device__ bool is_aligned() const
+	{
+		return ((uint32_t)first | keys) % 4 == 0;
+	}
+	/* Bit i: the probability of key + i is kept. key: a multiple of four. Calls of ALIGNED in one loop share the
+	 * generator's keys. */
+	template <bool ALIGNED> __device__ uint32_t four(int position, int key) const
 	{
 		const uint64_t at = first + (uint64_t)(uint32_t)position * keys + (uint32_t)key;
-		uint32_t kept = draw(at / 4);
-		if (at % 4)
-			kept = (kept | draw(at / 4 + 1) << 4) >> at % 4;
-		return kept & 15;
+		const uint32_t kept = draw(at / 4);
+		if constexpr (ALIGNED)
+			return kept;
+		return (kept | draw(at / 4 + 1) << 4) >> at % 4 & 15;
 	}
 };
 
-/* The thread's bits in N * 8 columns, which are the keys from `key` on, in the order for_columns: see is_kept. */
-template <int N> __device__ inline uint32_t kept_columns(const drops &d, const int (&position)[2], int key)
+template <int N, bool ALIGNED>
+__device__ inline uint32_t draw_columns(const drops &d, const int (&position)[2], int key)
 {
 	uint32_t kept = 0;
 #pragma unroll 1
 	for (int i = 0; i < N / 2; i++) {
 		const int at = key + 16 * i + 2 * lane_column();
-		kept = kept >> 8 | d.four(position[0], at) << (N * 4 - 8) | d.four(position[1], at) << (N * 4 - 4);
+		kept = kept >> 8 | d.four<ALIGNED>(position[0], at) << (N * 4 - 8) |
+		       d.four<ALIGNED>(position[1], at) << (N * 4 - 4);
 	}
 	return kept;
+}
+/* The thread's bits in N * 8 columns, which are the keys from `key` on, in the order for_columns: see is_kept. */
+template <int N> __device__ inline uint32_t kept_columns(const drops &d, const int (&position)[2], int key)
+{
+	return d.is_aligned() ? draw_columns<N, true>(d, position, key) : draw_columns<N, false>(d, position, key);
 }
 /* Element e of matrix n. */
 __device__ inline bool is_kept(uint32_t kept, int n, int e)
