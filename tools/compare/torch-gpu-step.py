@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training speed of PyTorch, as one would set it up for speed: the peer of `dtrain-bench step` on a GPU.
 
-Channels last, autocast for half precision, fused SGD, or AdamW for gpt2, cuDNN's benchmark mode; eager, or compiled.
+Channels last, autocast for half precision, fused SGD, or AdamW for gpt2, cuDNN's benchmark mode; eager, or compiled in one
+of torch.compile's modes; `+cudnn` after the mode: attention by cuDNN.
 Pictures are bytes in the device's memory and are normalized there, in each step, and tokens are there, too: the same work
 as the step that it is compared with. The host does not wait for a step before it launches the next. Prints one JSON
 object."""
@@ -12,9 +13,13 @@ import time
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from torch_transformers import VITS, GPT2, ViT, is_gpt2
 
+# torch.compile's name of each mode. reduce-overhead: whole graphs are captured and replayed. max-autotune: the same, and
+# products are the fastest of many kernels.
+MODES = {'eager': None, 'compile': 'default', 'reduce-overhead': 'reduce-overhead', 'max-autotune': 'max-autotune'}
 HALVES = {'bf16': torch.bfloat16, 'fp16': torch.float16}
 
 
@@ -85,10 +90,8 @@ class Step:
         self.half = HALVES.get(options.precision)
         self.model = make(options).to(self.device, memory_format=torch.channels_last)
         self.reads_text = is_gpt2(options.model)
-        forward = self.loss
-        # reduce-overhead: whole graphs are captured and replayed.
-        modes = {'compile': 'default', 'reduce-overhead': 'reduce-overhead'}
-        self.forward = forward if options.mode == 'eager' else torch.compile(forward, mode=modes[options.mode])
+        mode, _, self.attention = options.mode.partition('+')
+        self.forward = self.loss if mode == 'eager' else torch.compile(self.loss, mode=MODES[mode])
         if self.reads_text:
             self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
         else:
@@ -117,9 +120,16 @@ class Step:
 
     def run(self):
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(self.forward(self.input, self.labels)).backward()
+        with self.kernels():
+            self.scaler.scale(self.forward(self.input, self.labels)).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
+
+    def kernels(self):
+        """The attention that PyTorch prefers by itself, or cuDNN's."""
+        if not self.attention:
+            return contextlib.nullcontext()
+        return sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], set_priority=True)
 
     def wait(self):
         if self.device.type == 'cuda':
@@ -134,7 +144,7 @@ def parse():
     parser.add_argument('--batch-size', type=int, default=256)
     parser.add_argument('--classes', type=int, default=1000)
     parser.add_argument('--precision', choices=('f32', 'tf32', 'bf16', 'fp16'), default='bf16')
-    parser.add_argument('--mode', choices=('eager', 'compile', 'reduce-overhead'), default='eager')
+    parser.add_argument('--mode', choices=[mode + attention for attention in ('', '+cudnn') for mode in MODES], default='eager')
     parser.add_argument('--steps', type=int, default=50)
     parser.add_argument('--warm-up', type=int, default=10)
     parser.add_argument('--device', default='cuda')

@@ -13,28 +13,36 @@ VITS = {'vit-s16': (16, 384, 12, 6), 'vit-b16': (16, 768, 12, 12), 'vit-mini4': 
 
 
 class Attention(nn.Module):
-    def __init__(self, width, heads, causal):
+    def __init__(self, width, heads, causal, dropout, bias):
         super().__init__()
-        self.heads, self.causal = heads, causal
-        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.heads, self.causal, self.dropout = heads, causal, dropout
+        self.qkv, self.proj = nn.Linear(width, 3 * width, bias), nn.Linear(width, width, bias)
 
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = self.qkv(x).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        y = nn.functional.scaled_dot_product_attention(
+            q, k, v, dropout_p=self.dropout if self.training else 0, is_causal=self.causal)
         return self.proj(y.transpose(1, 2).reshape(b, t, c))
 
 
 class Layer(nn.Module):
-    def __init__(self, width, heads, causal, gelu, epsilon):
+    """dropout: of the residual branches; attention_dropout: of the probabilities."""
+
+    def __init__(self, width, heads, causal, gelu, epsilon, dropout=0., attention_dropout=0., bias=True):
         super().__init__()
-        self.norm1, self.attention = nn.LayerNorm(width, epsilon), Attention(width, heads, causal)
-        self.norm2 = nn.LayerNorm(width, epsilon)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate=gelu), nn.Linear(4 * width, width))
+        self.norm1 = nn.LayerNorm(width, epsilon, bias=bias)
+        self.attention = Attention(width, heads, causal, attention_dropout, bias)
+        self.norm2, self.dropout = nn.LayerNorm(width, epsilon, bias=bias), dropout
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width, bias), nn.GELU(approximate=gelu), nn.Linear(4 * width, width, bias))
 
     def forward(self, x):
-        x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        x = x + self.drop(self.attention(self.norm1(x)))
+        return x + self.drop(self.mlp(self.norm2(x)))
+
+    def drop(self, x):
+        return nn.functional.dropout(x, self.dropout, self.training) if self.dropout else x
 
 
 class ViT(nn.Module):
@@ -66,11 +74,15 @@ class GPT2(nn.Module):
             with open(name, encoding='utf-8') as file:
                 config = json.load(file)
         width, self.vocabulary = config['n_embd'], config['vocab_size']
+        bias = config.get('bias', True)
+        shares = [config.get(name, 0.) for name in ('resid_pdrop', 'attn_pdrop')]
         self.tokens, self.positions = nn.Embedding(self.vocabulary, width), nn.Embedding(config['n_positions'], width)
-        self.layers = nn.Sequential(*[Layer(width, config['n_head'], True, 'tanh', 1e-5) for _ in range(config['n_layer'])])
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, self.vocabulary, bias=False)
+        self.dropout = nn.Dropout(config.get('embd_pdrop', 0.))
+        self.layers = nn.Sequential(
+            *[Layer(width, config['n_head'], True, 'tanh', 1e-5, *shares, bias) for _ in range(config['n_layer'])])
+        self.norm, self.head = nn.LayerNorm(width, bias=bias), nn.Linear(width, self.vocabulary, bias=False)
         self.head.weight = self.tokens.weight
 
     def forward(self, x):
-        x = self.tokens(x) + self.positions(torch.arange(x.shape[1], device=x.device))
+        x = self.dropout(self.tokens(x) + self.positions(torch.arange(x.shape[1], device=x.device)))
         return self.head(self.norm(self.layers(x))).flatten(0, 1)

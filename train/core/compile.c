@@ -474,6 +474,56 @@ int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error
 	return dtrain__graph_compile(graph, NULL, 0, out, err);
 }
 
+/* The same graph and schedule with ops of its own, without memory to run in. */
+static int make_again(const dtrain_program *program, dtrain_program *fresh, beton_error *err)
+{
+	*fresh = *program;
+	fresh->steps = NULL;
+	fresh->operands = NULL;
+	fresh->places = NULL;
+	fresh->spans = NULL;
+	fresh->first = NULL;
+	fresh->info = (dtrain_program_info){0};
+	int status = allocate_tables(fresh, err);
+	if (status == BETON_OK)
+		status = create_ops(fresh, err);
+	return status == BETON_OK ? place_tensors(fresh, err) : status;
+}
+
+static size_t memory_of(const dtrain_program *program)
+{
+	return program->info.arena_bytes + program->info.workspace_bytes;
+}
+
+static bool has_memory(const dtrain_program *program, const dtrain_program *fresh)
+{
+	size_t more = memory_of(fresh) > memory_of(program) ? memory_of(fresh) - memory_of(program) : 0;
+	return !more || program->api->free_memory(program->device) > more;
+}
+
+int dtrain_program_recompile(dtrain_program *program, beton_error *err)
+{
+	if (BT_MISSING(err, program))
+		return BETON_INVALID_ARGUMENT;
+	/* Ranks have agreed on the places of transient buffers, and instances on what they share. */
+	if (program->swaps || program->schedule.num_transients || program->graph->shares_scratch)
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "a program that exchanges memory with other ranks, instances or the host keeps its ops");
+	dtrain_program fresh;
+	int status = make_again(program, &fresh, err);
+	if (status == BETON_OK && !has_memory(program, &fresh))
+		status = bt_fail(err, BETON_NO_MEMORY, "the ops' new algorithms need %zu bytes more",
+				 memory_of(&fresh) - memory_of(program));
+	if (status != BETON_OK) {
+		dtrain__program_release_ops(&fresh);
+		return status;
+	}
+	dtrain_instance_destroy(&program->first);
+	dtrain__program_release_ops(program);
+	*program = fresh;
+	return dtrain_instance_create(program, &program->first, err);
+}
+
 int dtrain__graph_measure(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program_info *out,
 			  beton_error *err)
 {

@@ -60,20 +60,25 @@ dtrain__op_cost dtrain__node_cost(const dtrain_graph *graph, const dtrain__node 
 	return dtrain__op_cost_of(&desc);
 }
 
-void dtrain__program_release(dtrain_program *program)
+void dtrain__program_release_ops(dtrain_program *program)
 {
 	for (int32_t i = 0; program->steps && i < program->graph->num_nodes; i++)
 		if (program->steps[i].op)
 			program->api->op_destroy(program->steps[i].op);
+	free(program->steps);
+	free(program->operands);
+	free(program->places);
+	free(program->spans);
+}
+
+void dtrain__program_release(dtrain_program *program)
+{
 	dtrain_instance_destroy(&program->first);
 	dtrain__params_give(program->api, program->device, program->shared, program->shared_owner);
 	program->api->free(program->device, program->workspace);
 	dtrain__swaps_destroy(program->swaps);
 	dtrain__schedule_free(&program->schedule);
-	free(program->steps);
-	free(program->operands);
-	free(program->places);
-	free(program->spans);
+	dtrain__program_release_ops(program);
 	free(program);
 }
 

@@ -101,6 +101,8 @@ int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtr
 /* With row-major operands, before there is a program. */
 dtrain__op_cost dtrain__node_cost(const dtrain_graph *graph, const dtrain__node *node);
 
+/* Frees the ops, and the tables that depend on them. */
+void dtrain__program_release_ops(dtrain_program *program);
 /* Frees everything but the graph. */
 void dtrain__program_release(dtrain_program *program);
 

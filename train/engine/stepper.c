@@ -51,6 +51,7 @@ struct engine_stepper {
 	bool captures;
 	bool reduces;
 	uint64_t launched, settled;
+	engine_tuning tuning;
 	int micro_batch; /* the next one of the step that is being launched */
 	struct slot slots[SLOTS];
 	struct held held[HELD]; /* used by the micro-batches in turn */
@@ -125,14 +126,21 @@ int engine_stepper_open(engine_rank *engine, const engine_stepper_options *optio
 	return BETON_OK;
 }
 
+static void drop_captures(engine_stepper *stepper, struct slot *slot)
+{
+	for (int i = 0; slot->captured && i < captures_of(stepper); i++) {
+		if (slot->captured[i])
+			stepper->engine->api->capture_destroy(slot->captured[i]);
+		slot->captured[i] = NULL;
+	}
+}
+
 static void close_slot(engine_stepper *stepper, struct slot *slot)
 {
 	dtrain_event *events[] = {slot->done, slot->began, slot->ended};
 	if (slot->done && stepper->options.group)
 		dtrain_group_forget(stepper->options.group, slot->done);
-	for (int i = 0; slot->captured && i < captures_of(stepper); i++)
-		if (slot->captured[i])
-			stepper->engine->api->capture_destroy(slot->captured[i]);
+	drop_captures(stepper, slot);
 	free(slot->captured);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i])
@@ -159,6 +167,11 @@ void engine_stepper_close(engine_stepper **stepper)
 	}
 	free(s);
 	*stepper = NULL;
+}
+
+const engine_tuning *engine_stepper_tuning(const engine_stepper *stepper)
+{
+	return &stepper->tuning;
 }
 
 int engine_stepper_lag(const engine_stepper *stepper)
@@ -371,16 +384,33 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 	return status;
 }
 
+/* After the first steps, which the programs' first captures follow. */
+static int tune(engine_stepper *stepper, beton_error *err)
+{
+	bool exchanged = false;
+	if (stepper->launched < EAGER_STEPS)
+		return BETON_OK;
+	int status = engine_tuning_step(&stepper->tuning, stepper->engine, &exchanged, err);
+	for (int i = 0; i < SLOTS && exchanged; i++)
+		drop_captures(stepper, &stepper->slots[i]);
+	return status;
+}
+
 int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t number, double lr, double data_wait_ms,
 			  beton_error *err)
 {
 	struct slot *slot = &stepper->slots[stepper->launched % SLOTS];
+	int status = stepper->micro_batch == 0 ? tune(stepper, err) : BETON_OK;
+	if (status != BETON_OK) {
+		beton_batch_release(&batch);
+		return status;
+	}
 	uint64_t began = bt_now_ns();
 	if (stepper->micro_batch == 0)
 		slot->data_wait_ms = slot->launch_ms = 0;
 	slot->data_wait_ms += data_wait_ms;
 	snprintf(slot->what, sizeof(slot->what), "step %" PRId64, number + 1);
-	int status = put_run(stepper, slot, batch, number, lr, err);
+	status = put_run(stepper, slot, batch, number, lr, err);
 	slot->launch_ms += milliseconds_since(began);
 	if (status == BETON_OK)
 		status = release_copied(stepper, slot, err);

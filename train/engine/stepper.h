@@ -10,6 +10,7 @@
 #include <dtrain/local.h>
 
 #include "engine.h"
+#include "tuning.h"
 
 typedef struct engine_stepper engine_stepper;
 
@@ -41,6 +42,9 @@ int engine_stepper_open(engine_rank *engine, const engine_stepper_options *optio
 			beton_error *err);
 /* Waits for running steps. */
 void engine_stepper_close(engine_stepper **stepper);
+
+/* The search for algorithms beside the steps. */
+const engine_tuning *engine_stepper_tuning(const engine_stepper *stepper);
 
 /* Number of steps that may be unsettled when the next is launched. */
 int engine_stepper_lag(const engine_stepper *stepper);

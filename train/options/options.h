@@ -52,6 +52,12 @@ typedef enum run_order {
 	RUN_ORDER_UNIFORM = 9,
 } run_order;
 
+/* When algorithms are timed that a device does not know. */
+typedef enum run_tune {
+	RUN_TUNE_LATER = 0,
+	RUN_TUNE_NOW = 1,
+} run_tune;
+
 /* The rule by which the learning rate depends on the global batch. */
 typedef enum run_lr_scale {
 	RUN_LR_SCALE_NONE = 0,
@@ -225,6 +231,7 @@ typedef struct run_options {
 	bool no_bias_decay;
 	bool deterministic;
 	bool no_capture;
+	int tune; /* run_tune */
 	bool share_device;
 	int resume; /* run_resume_mode */
 	bool help;

@@ -68,6 +68,7 @@ static const char *const orders[] = {
 	[RUN_ORDER_UNIFORM] = "uniform",
 	NULL,
 };
+static const char *const tunes[] = {[RUN_TUNE_LATER] = "later", [RUN_TUNE_NOW] = "now", NULL};
 static const char *const engines[] = {
 	[BETON_ENGINE_AUTO] = "auto",
 	[BETON_ENGINE_MMAP] = "mmap",

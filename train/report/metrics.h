@@ -64,6 +64,15 @@ typedef struct run_epoch_metrics {
 	beton_loader_stats stages; /* the loader's, of this epoch */
 } run_epoch_metrics;
 
+/* The search for algorithms has ended. */
+typedef struct run_tuning_metrics {
+	int64_t step;
+	int64_t ops;      /* that began with algorithms that were ready at once */
+	double seconds;   /* since the search began */
+	double lent_ms;   /* device time that it took from training */
+	const char *kept; /* why the ops keep their algorithms until the next start; NULL: they have the fastest */
+} run_tuning_metrics;
+
 /* A run, or the part of it that this process does. Everything is borrowed. */
 typedef struct run_beginning {
 	bool resumed;
@@ -107,6 +116,7 @@ int run_metrics_open(const run_metrics_options *options, const run_beginning *be
  * trained is saved, and run_metrics_close returns the error. */
 void run_metrics_step(run_metrics *metrics, const run_step_metrics *step);
 void run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch);
+void run_metrics_tuning(run_metrics *metrics, const run_tuning_metrics *tuning);
 void run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation);
 
 /* NULL allowed. Everything is closed in any case. Errors: of the first record or line that could not be written:

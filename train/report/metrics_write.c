@@ -152,6 +152,13 @@ void run_metrics_step(run_metrics *metrics, const run_step_metrics *step)
 	run_progress_step(&metrics->progress, step);
 }
 
+void run_metrics_tuning(run_metrics *metrics, const run_tuning_metrics *tuning)
+{
+	if (records(metrics))
+		add_record(metrics, run_record_tuning(tuning));
+	run_progress_tuning(&metrics->progress, tuning);
+}
+
 void run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation)
 {
 	if (records(metrics))

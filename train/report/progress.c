@@ -190,6 +190,20 @@ static const char *step_text(int64_t step, char text[32])
 	return text;
 }
 
+void run_progress_tuning(run_progress *self, const run_tuning_metrics *tuning)
+{
+	if (tuning->kept)
+		print_line(self,
+			   "step %" PRId64 ": the fastest algorithms of %" PRId64
+			   " ops are known after %.0f s, and used from the next start on: %s",
+			   tuning->step, tuning->ops, tuning->seconds, tuning->kept);
+	else
+		print_line(self,
+			   "step %" PRId64 ": the algorithms have settled after %.0f s: %" PRId64
+			   " ops began with others; the search took %.1f s of the device",
+			   tuning->step, tuning->seconds, tuning->ops, tuning->lent_ms / 1e3);
+}
+
 void run_progress_evaluation(run_progress *self, const run_evaluation *evaluation)
 {
 	const engine_task *task = self->task;

@@ -34,6 +34,7 @@ void run_progress_open(run_progress *self, const run_beginning *beginning, bool 
 
 /* If standard output fails, training is asked to stop, so that what was trained is saved. */
 void run_progress_step(run_progress *self, const run_step_metrics *step);
+void run_progress_tuning(run_progress *self, const run_tuning_metrics *tuning);
 void run_progress_evaluation(run_progress *self, const run_evaluation *evaluation);
 /* A line for each class that has samples. names: an array; NULL: none. */
 void run_progress_classes(run_progress *self, const engine_class_count *counts, int64_t classes, const json_t *names);

@@ -192,6 +192,17 @@ json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 }
 
 /* Classes without a sample are left out. */
+json_t *run_record_tuning(const run_tuning_metrics *tuning)
+{
+	builder self = begin("tuning", tuning->step);
+	add(&self, "ops", json_integer((json_int_t)tuning->ops));
+	add(&self, "seconds", rounded(tuning->seconds, 3));
+	add(&self, "lent_ms", milliseconds(tuning->lent_ms));
+	if (tuning->kept)
+		add(&self, "kept", json_string(tuning->kept));
+	return finish(&self);
+}
+
 static json_t *classes_of(const engine_class_count *counts, int64_t classes, const json_t *names)
 {
 	builder list = {.record = json_array()};

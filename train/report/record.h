@@ -13,6 +13,7 @@
 /* Returned records belong to the caller. NULL: out of memory. */
 json_t *run_record_beginning(const run_beginning *beginning);
 json_t *run_record_step(const engine_task *task, const run_step_metrics *step);
+json_t *run_record_tuning(const run_tuning_metrics *tuning);
 /* names: of the classes, an array; NULL: none. classes: of the model. */
 json_t *run_record_evaluation(const run_evaluation *evaluation, int64_t classes, const json_t *names);
 json_t *run_record_epoch(const run_epoch_metrics *epoch);

@@ -21,7 +21,7 @@
 
 struct cuda_algorithms {
 	char *key, *path;   /* path NULL: no file */
-	bool unwritable;    /* or locked by a process that does not release it */
+	bool unwritable;    /* or locked by a process that does not release it, or sealed; atomic */
 	json_t *algorithms; /* signature -> numbers */
 	int choosing;       /* calls of cuda_algorithms_begin without their end */
 	int chooser;        /* descriptor of the chooser's lock; -1: not held */
@@ -191,7 +191,8 @@ static int save(cuda_algorithms *algorithms, beton_error *err)
 		status = write_file(algorithms, err);
 		close(fd);
 	}
-	algorithms->unwritable = status != BETON_OK;
+	if (status != BETON_OK)
+		cuda_algorithms_seal(algorithms);
 	return status;
 }
 
@@ -288,7 +289,19 @@ int cuda_algorithms_put(cuda_algorithms *algorithms, const char *signature, cons
 	json_decref(value);
 	if (failed)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an algorithm");
-	return algorithms->path && !algorithms->unwritable ? save(algorithms, err) : BETON_OK;
+	bool writes = algorithms->path && !__atomic_load_n(&algorithms->unwritable, __ATOMIC_ACQUIRE);
+	return writes ? save(algorithms, err) : BETON_OK;
+}
+
+void cuda_algorithms_add(cuda_algorithms *to, const cuda_algorithms *from)
+{
+	/* Without memory the ops keep what they have. */
+	(void)json_object_update_missing(to->algorithms, from->algorithms);
+}
+
+void cuda_algorithms_seal(cuda_algorithms *algorithms)
+{
+	__atomic_store_n(&algorithms->unwritable, true, __ATOMIC_RELEASE);
 }
 
 /* ---- timing ---- */

@@ -43,6 +43,11 @@ bool cuda_algorithms_find(const cuda_algorithms *algorithms, const char *signatu
 int cuda_algorithms_put(cuda_algorithms *algorithms, const char *signature, const cuda_algorithm *algorithm,
 			beton_error *err);
 
+/* Adds the algorithms that `from` has and `to` lacks; writes no file. No other thread uses the two. */
+void cuda_algorithms_add(cuda_algorithms *to, const cuda_algorithms *from);
+/* From now on nothing is written. Any thread. */
+void cuda_algorithms_seal(cuda_algorithms *algorithms);
+
 /* Call around a choice. Of the processes that share the store one chooses; the others wait, for at most two minutes,
  * and then find its choice. held: the mutex under which all threads of this process use the store, released during the
  * wait. May be nested. The store may be NULL. */

@@ -7,10 +7,11 @@
 #include "common/error.h"
 #include "common/half.h"
 #include "cuda.h"
+#include "gate.h"
 
-int cuda_bench_open(cuda_bench *bench, size_t bytes, beton_error *err)
+static int open_bench(cuda_bench *bench, size_t bytes, beton_error *err)
 {
-	memset(bench, 0, sizeof(*bench));
+	*bench = (cuda_bench){.gate = bench->gate};
 	int status = cuda_check(cudaMalloc(&bench->memory, bytes ? bytes : 1), err, "memory to time algorithms on");
 	if (status == BETON_OK)
 		status = cuda_check(cudaStreamCreateWithFlags(&bench->stream, cudaStreamNonBlocking), err, "stream");
@@ -21,12 +22,12 @@ int cuda_bench_open(cuda_bench *bench, size_t bytes, beton_error *err)
 	if (status == BETON_OK)
 		status = cuda_check(cudaMemsetAsync(bench->memory, 0, bytes ? bytes : 1, bench->stream), err,
 				    "clearing memory");
-	if (status != BETON_OK)
-		cuda_bench_close(bench);
+	if (status == BETON_OK && bench->gate)
+		status = cuda_check(cudaStreamSynchronize(bench->stream), err, "clearing memory");
 	return status;
 }
 
-void cuda_bench_close(cuda_bench *bench)
+static void close_bench(cuda_bench *bench)
 {
 	if (bench->stream)
 		cudaStreamSynchronize(bench->stream);
@@ -38,7 +39,24 @@ void cuda_bench_close(cuda_bench *bench)
 		cudaStreamDestroy(bench->stream);
 	if (bench->memory)
 		cudaFree(bench->memory);
-	memset(bench, 0, sizeof(*bench));
+	*bench = (cuda_bench){.gate = bench->gate};
+}
+
+int cuda_bench_open(cuda_bench *bench, size_t bytes, beton_error *err)
+{
+	cuda_gate_enter(bench->gate);
+	int status = open_bench(bench, bytes, err);
+	if (status != BETON_OK)
+		close_bench(bench);
+	cuda_gate_leave(bench->gate);
+	return status;
+}
+
+void cuda_bench_close(cuda_bench *bench)
+{
+	cuda_gate_enter(bench->gate);
+	close_bench(bench);
+	cuda_gate_leave(bench->gate);
 }
 
 /* ---- random numbers ---- */
@@ -76,6 +94,7 @@ int cuda_bench_fill(cuda_bench *bench, size_t offset, size_t bytes, dtrain_dtype
 	if (!random)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for random numbers");
 	make_random(random, done, dtype, positive);
+	cuda_gate_enter(bench->gate);
 	int status = cuda_check(cudaMemcpyAsync(to, random, done, cudaMemcpyHostToDevice, bench->stream), err,
 				"filling memory");
 	while (status == BETON_OK && done < bytes) {
@@ -86,6 +105,7 @@ int cuda_bench_fill(cuda_bench *bench, size_t offset, size_t bytes, dtrain_dtype
 	}
 	if (status == BETON_OK)
 		status = cuda_check(cudaStreamSynchronize(bench->stream), err, "filling memory");
+	cuda_gate_leave(bench->gate);
 	free(random);
 	return status;
 }
@@ -113,9 +133,11 @@ static int try_capture(cuda_bench *bench, cuda_bench_run *run, void *context, be
 
 int cuda_bench_try(cuda_bench *bench, cuda_bench_run *run, void *context, beton_error *err)
 {
+	cuda_gate_enter(bench->gate);
 	int status = run(context, bench->stream, err);
 	if (status == BETON_OK)
 		status = cuda_check(cudaStreamSynchronize(bench->stream), err, "trying an algorithm");
+	cuda_gate_leave(bench->gate);
 	return status == BETON_OK ? try_capture(bench, run, context, err) : status;
 }
 
@@ -129,6 +151,7 @@ int cuda_bench_time(cuda_bench *bench, cuda_bench_run *run, void *context, doubl
 int cuda_bench_time_runs(cuda_bench *bench, int runs, cuda_bench_run *run, void *context, double *ms, beton_error *err)
 {
 	float elapsed = 0;
+	cuda_gate_enter(bench->gate);
 	int status = cuda_check(cudaEventRecord(bench->start, bench->stream), err, "event");
 	for (int i = 0; i < runs && status == BETON_OK; i++)
 		status = run(context, bench->stream, err);
@@ -138,6 +161,7 @@ int cuda_bench_time_runs(cuda_bench *bench, int runs, cuda_bench_run *run, void 
 		status = cuda_check(cudaEventSynchronize(bench->end), err, "timing an algorithm");
 	if (status == BETON_OK)
 		status = cuda_check(cudaEventElapsedTime(&elapsed, bench->start, bench->end), err, "event");
+	cuda_gate_leave(bench->gate);
 	*ms = (double)elapsed / runs;
 	return status;
 }

@@ -10,6 +10,8 @@
 #include <dtrain/device.h>
 
 typedef struct cuda_bench {
+	struct cuda_gate *gate; /* set before cuda_bench_open: the functions below wait until it lets them use the GPU;
+				   NULL: it is free */
 	cudaStream_t stream;
 	cudaEvent_t start, end;
 	void *memory; /* aligned to 256 bytes, zeroed */

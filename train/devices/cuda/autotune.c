@@ -210,6 +210,7 @@ static int time_side(void *context, int index, double *ms, beton_error *err)
 static int time_both(autotune *c, dtrain_device *device)
 {
 	size_t bytes = c->sides[0].bytes > c->sides[1].bytes ? c->sides[0].bytes : c->sides[1].bytes;
+	c->bench.gate = device->gate;
 	if (cuda_bench_open(&c->bench, bytes, NULL) != BETON_OK)
 		return -1;
 	int winner = cuda_fastest(2, time_side, c);
@@ -243,6 +244,10 @@ int cuda_autotune(dtrain_device *device, const dtrain_op_desc *desc, cuda_descri
 	signature_of(device, desc, signature);
 	if (recall(device, signature, &winner))
 		return winner;
+	if (device->tuner) {
+		device->untuned = true;
+		return ways[0].compiles;
+	}
 	/* Another process may have chosen during the wait. */
 	cuda_algorithms_begin(device->algorithms, &device->lock);
 	if (!recall(device, signature, &winner))

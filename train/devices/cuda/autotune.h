@@ -16,6 +16,7 @@ typedef int cuda_builder(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 enum { CUDA_CHAIN = 3 };
 typedef struct cuda_way {
 	cuda_builder *builders[CUDA_CHAIN]; /* NULL: no such op */
+	bool compiles;                      /* cuDNN may have to compile its engines, which takes seconds */
 } cuda_way;
 
 /* Describes the op that is timed after one whose description is finished. */
@@ -28,7 +29,7 @@ typedef dtrain_op_desc cuda_describer(const dtrain_op_desc *desc);
 int cuda_autotune(dtrain_device *device, const dtrain_op_desc *desc, cuda_describer *next, const cuda_way ways[2]);
 
 /* Whether the second way runs the op, by the preference or by cuda_autotune. In deterministic mode nothing is timed,
- * and the first is preferred. */
+ * and the first is preferred. With tune_later a way that is not in the store is the first one that compiles nothing. */
 bool cuda_second_wins(dtrain_device *device, cuda_preference preference, const dtrain_op_desc *desc,
 		      cuda_describer *next, const cuda_way ways[2]);
 

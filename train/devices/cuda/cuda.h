@@ -57,6 +57,9 @@ struct dtrain_device {
 	bool f32_logits;          /* of a linear layer with its loss, where x has half precision, too */
 	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */
 	struct dnn_shared *plans; /* plans that ops share: dnn_choose.c */
+	struct cuda_tuner *tuner; /* of a device opened with tune_later; else NULL */
+	struct cuda_gate *gate;   /* of a tuner's own device: timings wait there; else NULL */
+	bool untuned;             /* the op that is being created has an algorithm that was not timed */
 	uint64_t peers;           /* bit i: access between this GPU and GPU i was requested; atomic */
 };
 
@@ -188,6 +191,12 @@ void cuda_capture_destroy(void *captured);
 int cuda_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err);
 void cuda_op_destroy(dtrain_op *op);
 int cuda_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err);
+
+void cuda_tune(dtrain_device *device, double milliseconds, dtrain_tuning *out);
+
+/* Another device for the GPU of `like`, which times algorithms at the gate. */
+int cuda_open_beside(const dtrain_device *like, struct cuda_gate *gate, dtrain_device **out, beton_error *err);
+void cuda_close(dtrain_device *device); /* NULL allowed */
 
 extern const dtrain_device_api cuda_device_api;
 

@@ -13,6 +13,7 @@
 #include "common/hash.h"
 #include "common/system.h"
 #include "cuda.h"
+#include "tuner.h"
 #include "devices/cuda/cudnn/dnn_store.h"
 
 /* Alignment of cudaMalloc, as the CUDA programming guide promises. */
@@ -226,10 +227,11 @@ static int start(dtrain_device *device, beton_error *err)
 	return status == BETON_OK ? open_plans(device, err) : status;
 }
 
-static void cuda_close(dtrain_device *device)
+void cuda_close(dtrain_device *device)
 {
 	if (!device)
 		return;
+	cuda_tuner_destroy(device->tuner);
 	if (device->fault) {
 		(void)cuda_enter(device, NULL);
 		if (device->blas)
@@ -263,12 +265,30 @@ static int cuda_open(const dtrain_device_options *options, dtrain_device **out, 
 	status = read_preferences(device, err);
 	if (status == BETON_OK)
 		status = start(device, err);
+	if (status == BETON_OK && options->tune_later && !options->deterministic)
+		status = cuda_tuner_create(device, &device->tuner, err);
 	if (status != BETON_OK) {
 		cuda_close(device);
 		return status;
 	}
 	*out = device;
 	return BETON_OK;
+}
+
+int cuda_open_beside(const dtrain_device *like, struct cuda_gate *gate, dtrain_device **out, beton_error *err)
+{
+	const dtrain_device_options options = {.index = like->index, .tf32 = like->tf32};
+	int status = cuda_open(&options, out, err);
+	if (status == BETON_OK)
+		(*out)->gate = gate;
+	return status;
+}
+
+void cuda_tune(dtrain_device *device, double milliseconds, dtrain_tuning *out)
+{
+	*out = (dtrain_tuning){.ops = 0};
+	if (device->tuner)
+		cuda_tuner_lend(device->tuner, milliseconds, out);
 }
 
 static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
@@ -399,4 +419,5 @@ const dtrain_device_api cuda_device_api = {
 	.capture_launch = cuda_capture_launch,
 	.capture_destroy = cuda_capture_destroy,
 	.call_host = cuda_call_host,
+	.tune = cuda_tune,
 };

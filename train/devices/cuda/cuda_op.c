@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "core/op.h"
 #include "cuda.h"
+#include "tuner.h"
 
 const char cuda_nhwc[] = "NHWC";
 const char cuda_nhwc_sums[] = "NHWC with sums of channels";
@@ -129,9 +130,13 @@ int cuda_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out,
 	if (!op)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));
 	op->device = device;
+	const dtrain_op_desc given = *desc;
 	lay_out(desc);
 	pthread_mutex_lock(&device->lock);
+	device->untuned = false;
 	status = (builders[desc->kind] ? builders[desc->kind] : cuda_build_simple)(op, desc, err);
+	if (status == BETON_OK && device->untuned)
+		cuda_tuner_add(device->tuner, &given);
 	pthread_mutex_unlock(&device->lock);
 	if (status != BETON_OK) {
 		cuda_op_destroy(op);

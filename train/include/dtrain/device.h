@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* The version of the tables of devices. */
-#define DTRAIN_DEVICE_API_VERSION 23
+#define DTRAIN_DEVICE_API_VERSION 24
 
 /* Types of elements. */
 typedef enum dtrain_dtype {
@@ -438,7 +438,18 @@ typedef struct dtrain_device_options {
 	int32_t threads;    /* compute threads of a CPU device; 0 = one for each core this process may use */
 	bool tf32;          /* F32 convolutions and products may have the errors of TF32 where that is faster */
 	bool deterministic; /* the same inputs give the same bits, on the same device and versions */
+	/* Ops begin with algorithms that are ready at once, if the device does not know the fastest ones. It finds them
+	 * later, in calls of `tune`. Has no effect on deterministic devices, and on devices without `tune`. */
+	bool tune_later;
 } dtrain_device_options;
+
+/* The search for the fastest algorithms of the ops that exist. */
+typedef struct dtrain_tuning {
+	int32_t ops;  /* whose algorithms were not known when they were created */
+	int32_t left; /* ops whose search has not ended */
+	bool waits;   /* the search cannot go on without the device */
+	double ms;    /* of this call */
+} dtrain_tuning;
 
 /* Abilities of a device. */
 typedef struct dtrain_device_caps {
@@ -529,6 +540,12 @@ typedef struct dtrain_device_api {
 	 * (F32, F16, BF16) on all threads, timed now: floating-point operations a second, 2 for each multiply-add. The
 	 * call takes about 50 ms of CPU time, and some MiB while it runs. */
 	int (*measure_flops)(dtrain_device *device, dtrain_dtype dtype, double *out, beton_error *err);
+
+	/* (optional) Lends the device to the search for algorithms that tune_later has postponed, for about
+	 * `milliseconds`, or less if the search does not need the device; one measurement that has begun is completed.
+	 * The caller's streams are idle. 0: only fills *out. When none are left, ops that are created again have the
+	 * fastest algorithms. */
+	void (*tune)(dtrain_device *device, double milliseconds, dtrain_tuning *out);
 } dtrain_device_api;
 
 /* The registered tables ("ref", "cpu" if built with oneDNN, those from modules) by name or by index (NULL past the

@@ -353,8 +353,15 @@ typedef struct dtrain_program dtrain_program;
 BETON_API int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err);
 BETON_API void dtrain_program_destroy(dtrain_program **program);
 
-/* Device memory of an input or kept tensor, plain and of the type dtrain_program_dtype; the address never changes. NULL
- * for any other tensor. */
+/* Creates the ops again, and plans their memory: a device opened with tune_later has found faster algorithms. Runs must
+ * be complete. Later runs use the new ops; captured ones are invalid. Contents and addresses of inputs and kept tensors
+ * change. The program has no instances besides its own. Errors: UNSUPPORTED (it exchanges memory with ranks, instances
+ * or the host), NO_MEMORY and DEVICE; the program is unchanged, unless its memory could not be allocated again: then
+ * it only can be destroyed. */
+BETON_API int dtrain_program_recompile(dtrain_program *program, beton_error *err);
+
+/* Device memory of an input or kept tensor, plain and of the type dtrain_program_dtype; the address never changes but
+ * by dtrain_program_recompile. NULL for any other tensor. */
 BETON_API void *dtrain_program_data(const dtrain_program *program, dtrain_tensor tensor);
 BETON_API const dtrain_shape *dtrain_program_shape(const dtrain_program *program, dtrain_tensor tensor);
 /* tensor: a tensor of the program. */

@@ -75,6 +75,8 @@ static void usage(void)
 	     "  --workers N       threads that read and decode them; 0 = all cores (default)\n"
 	     "  --capture         whole steps on a device that can replay them (default)\n"
 	     "  --no-capture      put each step on the device op by op\n"
+	     "  --tune WHEN       times algorithms that a GPU does not know yet: now (default), or later, beside the "
+	     "steps\n"
 	     "  --profile         time each op of the step by itself, too: its bytes, its products, its limit\n"
 	     "  --bandwidth GB/S  limit of the memory for --profile (default: the device's own, or as it adds arrays)\n"
 	     "  --peak GFLOP/S    limit of products for --profile (default: of large products, or of a 3x3 "
@@ -83,6 +85,8 @@ static void usage(void)
 	     "  --json            one JSON object instead of text\n"
 	     "  --help            this text");
 }
+
+static const char *const tunes[] = {[BENCH_TUNE_NOW] = "now", [BENCH_TUNE_LATER] = "later", NULL};
 
 /* Parses billions per second. */
 static int parse_rate(const char *option, double *out, beton_error *err)
@@ -115,6 +119,8 @@ static int parse_option(int option, bench_step_options *o, beton_error *err)
 	case 'n':
 		o->no_capture = true;
 		return BETON_OK;
+	case 'u':
+		return bt_parse_choice("--tune", optarg, tunes, &o->tune, err);
 	case 'i':
 		return bt_parse_u64("--image-size", optarg, 1, 4096, &o->side, err);
 	case 'T':
@@ -165,6 +171,7 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 					      {"workers", required_argument, NULL, 'w'},
 					      {"capture", no_argument, NULL, 'g'},
 					      {"no-capture", no_argument, NULL, 'n'},
+					      {"tune", required_argument, NULL, 'u'},
 					      {"recompute", required_argument, NULL, 'r'},
 					      {"profile", no_argument, NULL, 'P'},
 					      {"bandwidth", required_argument, NULL, 'B'},
@@ -352,6 +359,7 @@ static int print_json(const bench_step_options *o, const figures *f)
 		(json_int_t)f->info.repeated, "repeated_flops", f->info.repeated_flops, "arena_bytes",
 		(json_int_t)f->info.arena_bytes, "unshared_bytes", (json_int_t)f->info.unshared_bytes, "copy_bytes",
 		(json_int_t)f->copy_bytes, "peak_resident_bytes", (json_int_t)f->peak_bytes);
+	json_object_set_new(object, "first_step_s", json_real(t->first_seconds));
 	json_t *more = f->asynchronous ? json_pack("{s:f, s:f, s:f, s:b}", "launch_ms", t->launch_seconds * 1e3,
 						   "device_ms", t->device_seconds * 1e3, "device_busy",
 						   t->device_seconds / t->step_seconds, "capture", !o->no_capture)
@@ -403,6 +411,7 @@ static void print(const bench_step_options *o, figures *f)
 	printf(", batch %llu, %s, %s\n", (unsigned long long)o->batch, precisions[o->precision], f->description);
 	printf("step                        %8.1f %s/s  %7.1f ms  %6.0f GFLOP/s\n", f->units / t->step_seconds, f->unit,
 	       t->step_seconds * 1e3, rate);
+	printf("the first step ended after  %8.1f s\n", t->first_seconds);
 	if (f->asynchronous) {
 		printf("the device computes         %8.1f ms a step: %3.0f%% of the time\n", t->device_seconds * 1e3,
 		       100 * t->device_seconds / t->step_seconds);

@@ -22,7 +22,8 @@ static int open_engine(bench_job *job, beton_error *err)
 	dtrain_device_options options = {.struct_size = sizeof(options),
 					 .index = run_device_index(&o->device, 0, false),
 					 .threads = (int32_t)o->threads,
-					 .tf32 = o->precision == ENGINE_PRECISION_TF32};
+					 .tf32 = o->precision == ENGINE_PRECISION_TF32,
+					 .tune_later = o->tune == BENCH_TUNE_LATER};
 	dtrain_sync_options sync;
 	dtrain_device *device = NULL;
 	dtrain_sync_options_init(&sync);
@@ -81,7 +82,7 @@ static int open_stepper(bench_job *job, beton_error *err)
 
 int bench_job_open(bench_job *job, const bench_step_options *options, beton_error *err)
 {
-	*job = (bench_job){.options = options};
+	*job = (bench_job){.options = options, .began_ns = bt_now_ns()};
 	dtrain_optimizer_options optimizer;
 	dtrain_optimizer_options_init(&optimizer);
 	int status = open_engine(job, err);
@@ -173,12 +174,15 @@ int bench_job_time(bench_job *job, bench_times *out, beton_error *err)
 	double *seconds = calloc((size_t)steps, sizeof(double));
 	if (!seconds)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %d steps", steps);
-	int status = BETON_OK;
-	for (int i = 0; i < engine_stepper_warm_up(job->stepper) && status == BETON_OK; i++)
+	int status = one_step(job, out, err);
+	if (status == BETON_OK)
+		status = drain(job, out, err);
+	double first = seconds_since(job->began_ns);
+	for (int i = 1; i < engine_stepper_warm_up(job->stepper) && status == BETON_OK; i++)
 		status = one_step(job, out, err);
 	if (status == BETON_OK)
 		status = drain(job, out, err);
-	*out = (bench_times){0};
+	*out = (bench_times){.first_seconds = first};
 	uint64_t start = bt_now_ns();
 	for (int i = 0; i < steps && status == BETON_OK; i++) {
 		uint64_t began = bt_now_ns();

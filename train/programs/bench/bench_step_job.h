@@ -9,6 +9,9 @@
 #include "engine/stepper.h"
 #include "options/device_choice.h"
 
+/* When algorithms are timed that a device does not know. */
+enum bench_tune { BENCH_TUNE_NOW = 0, BENCH_TUNE_LATER = 1 };
+
 typedef struct bench_step_options {
 	run_device_choice device;
 	const char *model;
@@ -17,6 +20,7 @@ typedef struct bench_step_options {
 	engine_recompute recompute;
 	uint64_t side, context, batch, classes, threads, workers, steps; /* context 0: the model's longest */
 	bool no_capture;
+	int tune;                /* bench_tune */
 	bool profile;            /* also measures op by op */
 	bool plan;               /* prints the memory plan only */
 	double bandwidth, flops; /* the profile's limits; 0: the device's, or measured */
@@ -32,6 +36,7 @@ typedef struct bench_job {
 	beton_loader *loader;
 	beton_iterator *iterator;
 	int64_t steps;
+	uint64_t began_ns;
 } bench_job;
 
 typedef struct bench_times {
@@ -39,6 +44,7 @@ typedef struct bench_times {
 	double launch_seconds; /* on the host, per step; asynchronous devices only, like the next */
 	double device_seconds; /* from a step's beginning to its end */
 	double data_seconds;   /* waiting for data */
+	double first_seconds;  /* from bench_job_open to the end of the first step */
 } bench_times;
 
 /* Call close even on failure. */

@@ -65,7 +65,8 @@ static int open_device(run_session *session, const struct rank_env *env, beton_e
 	dtrain_device_options device_options = {.struct_size = sizeof(device_options),
 						.threads = (int32_t)options->compute_threads,
 						.tf32 = options->precision == ENGINE_PRECISION_TF32,
-						.deterministic = options->deterministic || options->reproducible};
+						.deterministic = options->deterministic || options->reproducible,
+						.tune_later = options->tune == RUN_TUNE_LATER && !options->evaluate};
 	return run_open_device(&options->chosen, env, options->share_device, &device_options, &session->engine.device,
 			       err);
 }

@@ -52,6 +52,7 @@ struct training {
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* the end of an epoch and the beginning of the next have the same step */
 	int64_t saved_best;     /* an evaluation may find that the saved step is the best */
+	bool tuned;             /* tell_of_tuning */
 	bool stop;              /* some rank got a stop request */
 	run_busy busy;
 };
@@ -210,6 +211,22 @@ static void tell_of_busy_cores(struct training *training)
 		status_line_warn("dtrain-ffcv: %s", text);
 }
 
+/* Once, when the search for algorithms has ended. */
+static void tell_of_tuning(struct training *training)
+{
+	const engine_tuning *tuning = engine_stepper_tuning(training->stepper);
+	if (training->tuned || tuning->state < ENGINE_TUNING_SETTLED)
+		return;
+	training->tuned = true;
+	const run_tuning_metrics metrics = {.step = training->session->position.step,
+					    .ops = tuning->ops,
+					    .seconds = (double)(tuning->ended_ns - tuning->began_ns) / 1e9,
+					    .lent_ms = tuning->lent_ms,
+					    .kept = tuning->reason[0] ? tuning->reason : NULL};
+	if (training->session->rank == 0)
+		run_metrics_tuning(training->metrics, &metrics);
+}
+
 static int settle_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
@@ -224,6 +241,7 @@ static int settle_step(struct training *training, beton_error *err)
 	account_step(training, &step);
 	tell_of_busy_cores(training);
 	log_step(training, &step);
+	tell_of_tuning(training);
 	memcpy(session->position.scaler, step.scaler, sizeof(step.scaler));
 	advance(session, &session->position);
 	training->stop = training->stop || step.stop;

@@ -40,7 +40,7 @@ static int run_candidate(void *context, cudaStream_t stream, beton_error *err)
 
 static cuda_bench open_bench(size_t bytes)
 {
-	cuda_bench bench;
+	cuda_bench bench = {.gate = NULL};
 	beton_error err;
 	assert_int_equal(cudaSetDevice(0), cudaSuccess);
 	if (cuda_bench_open(&bench, bytes, &err) != BETON_OK)

@@ -292,6 +292,75 @@ static void timed_candidates_are_compiled_once(void **state)
 	start(false, &loaded, &made, NULL);
 }
 
+static dtrain_op *make_pool(dtrain_device *device, dtrain_tuning *out)
+{
+	dtrain_op *op;
+	beton_error err = {0};
+	dtrain_op_desc desc = describe_pool();
+	ok(dtrain_device_get_api(device)->op_create(device, &desc, &op, &err), &err);
+	dtrain_device_get_api(device)->tune(device, 0, out);
+	return op;
+}
+
+/* The first op compiles nothing; engines are compiled and timed beside it, when the device is lent; the next op of the
+ * kind, and the next start, have what was chosen. */
+static void algorithms_are_found_beside_training(void **state)
+{
+	(void)state;
+	dtrain_device *device;
+	dtrain_tuning tuning;
+	beton_error err = {0};
+	long loaded, made;
+	const dtrain_device_options options = {.struct_size = sizeof(options), .tune_later = true};
+	standin.made = 0;
+	ok(dtrain_device_open("cuda", &options, &device, &err), &err);
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	dtrain_op *op = make_pool(device, &tuning);
+	assert_int_equal(standin.made, 0);
+	assert_int_equal(tuning.ops, 1);
+	assert_int_equal(tuning.left, 1);
+	for (int i = 0; i < 100000 && tuning.left > 0; i++) {
+		usleep(1000);
+		api->tune(device, 5, &tuning);
+	}
+	assert_int_equal(tuning.left, 0);
+	assert_true(standin.made >= PLANS);
+	dtrain_op *other = make_pool(device, &tuning);
+	assert_int_equal(tuning.ops, 1);
+	api->op_destroy(op);
+	api->op_destroy(other);
+	dtrain_device_close(&device);
+	assert_int_equal(standin.live, 0);
+	start(false, &loaded, &made, NULL);
+	assert_int_equal(made, 0);
+}
+
+/* A search that is cut short stores nothing that it has not measured. */
+static void a_device_closes_while_it_searches(void **state)
+{
+	(void)state;
+	long loaded, made;
+	for (int lends = 0; lends < 3; lends++) {
+		dtrain_device *device;
+		dtrain_tuning tuning;
+		beton_error err = {0};
+		const dtrain_device_options options = {.struct_size = sizeof(options), .tune_later = true};
+		ok(dtrain_device_open("cuda", &options, &device, &err), &err);
+		dtrain_op *op = make_pool(device, &tuning);
+		for (int i = 0; i < lends; i++) {
+			usleep(200000);
+			dtrain_device_get_api(device)->tune(device, 0.01, &tuning);
+		}
+		dtrain_device_get_api(device)->op_destroy(op);
+		dtrain_device_close(&device);
+		assert_int_equal(standin.live, 0);
+	}
+	start(false, &loaded, &made, NULL);
+	char command[256];
+	snprintf(command, sizeof(command), "cat '%s'/algorithms-*[0-9] | grep contest >/dev/null", cache);
+	assert_int_equal(system(command), 0);
+}
+
 enum { RANKS = 3 };
 
 /* Ranks that start together share a cache: one compiles, and the others wait for it. */
@@ -421,6 +490,8 @@ int main(int argc, char **argv)
 		/* The first of the two that have_started(false): it looks at what that compiles. */
 		cmocka_unit_test_setup(timed_candidates_are_compiled_once, reset),
 		cmocka_unit_test_setup(refused_choices_are_compiled_again, reset),
+		cmocka_unit_test_setup(algorithms_are_found_beside_training, reset),
+		cmocka_unit_test_setup(a_device_closes_while_it_searches, reset),
 		cmocka_unit_test_setup(the_environment_says_who_runs_it, reset),
 	};
 	failed = cmocka_run_group_tests_name("few", few, NULL, NULL);

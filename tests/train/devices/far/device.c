@@ -70,7 +70,7 @@ static int read_failure(dtrain_device *device, beton_error *err)
 
 static int far_open(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
 {
-	uint64_t devices = 1, delay = 0;
+	uint64_t devices = 1, delay = 0, tune = 0;
 	*out = NULL;
 	dtrain_device *device = calloc(1, sizeof(*device));
 	if (!device)
@@ -78,6 +78,8 @@ static int far_open(const dtrain_device_options *options, dtrain_device **out, b
 	int status = read_number("DTRAIN_FAR_DEVICES", 1, 1024, &devices, err);
 	if (status == BETON_OK)
 		status = read_number("DTRAIN_FAR_DELAY_US", 0, 1000000, &delay, err);
+	if (status == BETON_OK)
+		status = read_number("DTRAIN_FAR_TUNE", 1, 1000, &tune, err);
 	if (status == BETON_OK)
 		status = read_failure(device, err);
 	if (status == BETON_OK && (uint64_t)options->index >= devices)
@@ -90,6 +92,7 @@ static int far_open(const dtrain_device_options *options, dtrain_device **out, b
 	device->api = &far_api;
 	device->index = options->index;
 	device->delay_us = (uint32_t)delay;
+	device->tune_step = options->tune_later ? (int32_t)tune : 0;
 	pthread_mutex_init(&device->mutex, NULL);
 	*out = device;
 	return BETON_OK;
@@ -159,6 +162,34 @@ void far_free(dtrain_device *device, void *memory)
 	dtrain__host_free(device, far_to_host(memory));
 }
 
+void far_tune_note(dtrain_device *device, dtrain_op_desc *desc)
+{
+	enum { MORE = 1024 };
+	bool has_weights = desc->kind == DTRAIN_OP_CONV2D || desc->kind == DTRAIN_OP_LINEAR;
+	if (!device->tune_step || !has_weights)
+		return;
+	if (device->found < device->untuned || device->untuned == 0) {
+		device->untuned++;
+		return;
+	}
+	desc->workspace_bytes += MORE;
+	if (!desc->plain_output[0])
+		desc->outputs[0].bytes += MORE;
+}
+
+void far_tune(dtrain_device *device, double milliseconds, dtrain_tuning *out)
+{
+	if (milliseconds > 0)
+		far_settle(device);
+	if (milliseconds > 0)
+		device->found += device->tune_step;
+	if (device->found > device->untuned)
+		device->found = device->untuned;
+	*out = (dtrain_tuning){.ops = device->untuned,
+			       .left = device->untuned - device->found,
+			       .waits = device->found < device->untuned};
+}
+
 static int far_host_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
 {
 	*out = NULL;
@@ -207,6 +238,7 @@ const dtrain_device_api far_api = {
 	.capture_launch = far_capture_launch,
 	.capture_destroy = far_capture_destroy,
 	.call_host = far_call_host,
+	.tune = far_tune,
 };
 
 BETON_API dtrain_module_entry_function dtrain_module_entry;

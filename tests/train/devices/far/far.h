@@ -21,6 +21,9 @@
  *   DTRAIN_FAR_SLOW=COUNT:US  a group's operations on COUNT elements begin US microseconds late
  *   DTRAIN_FAR_STUCK=1        after a failed operation of a group questions about events do not return
  *   DTRAIN_FAR_FAIL=WHAT:N    the Nth call of WHAT fails: alloc, host_alloc, op, copy, capture, launch, or an op's name
+ *   DTRAIN_FAR_TUNE=N         opened with tune_later, the device knows the algorithms of no op with weights at first;
+ * each time that it is lent it finds N of them. Ops that are created when it has found all have longer results and need
+ * more workspace
  */
 #ifndef TESTS_TRAIN_DEVICES_FAR_FAR_H
 #define TESTS_TRAIN_DEVICES_FAR_FAR_H
@@ -47,6 +50,8 @@ struct dtrain_device {
 	dtrain_stream *streams;
 	struct far_capture *capture; /* being recorded; one at a time */
 	uint64_t captures;           /* so far */
+	int32_t tune_step;           /* DTRAIN_FAR_TUNE; 0: all algorithms are known */
+	int32_t untuned, found;      /* ops */
 };
 
 enum far_kind { FAR_OP, FAR_COPY, FAR_ZERO, FAR_RECORD, FAR_MARK, FAR_WAIT, FAR_FUNCTION };
@@ -108,6 +113,10 @@ bool far_fails(dtrain_device *device, enum far_call call, const char *op, beton_
 
 int far_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err);
 void far_free(dtrain_device *device, void *memory);
+
+/* After the op was created. */
+void far_tune_note(dtrain_device *device, dtrain_op_desc *desc);
+void far_tune(dtrain_device *device, double milliseconds, dtrain_tuning *out);
 
 /* ---- group.c: only where DTRAIN_HAVE_GLOO is defined ---- */
 

@@ -31,6 +31,7 @@ int far_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, 
 		free(op);
 		return status;
 	}
+	far_tune_note(device, desc);
 	op->device = device;
 	op->kind = desc->kind;
 	op->num_operands = desc->num_inputs + desc->num_outputs;

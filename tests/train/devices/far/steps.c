@@ -36,7 +36,7 @@ static void open_device(struct job *job, const char *name)
 {
 	beton_error err = {0};
 	*job = (struct job){0};
-	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 1};
+	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 1, .tune_later = true};
 	expect(dtrain_device_open(name, &options, &job->device, &err), &err);
 	job->api = dtrain_device_get_api(job->device);
 	expect(job->api->stream_create(job->device, &job->stream, &err), &err);
@@ -253,6 +253,65 @@ static void failures_come_as_asked(void **state)
 	dtrain_device_close(&far.device);
 }
 
+static void run_once(const struct job *job, float *loss)
+{
+	beton_error err = {0};
+	static const int64_t labels[BATCH] = {0, 1, 2, 3};
+	float pixels[PIXELS];
+	for (int i = 0; i < PIXELS; i++)
+		pixels[i] = (float)(i % 7) / 7;
+	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->image), pixels, sizeof(pixels),
+			      DTRAIN_HOST_TO_DEVICE, &err),
+	       &err);
+	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->label), labels, sizeof(labels),
+			      DTRAIN_HOST_TO_DEVICE, &err),
+	       &err);
+	expect(dtrain_program_run(job->program, job->stream, 0, 1, &err), &err);
+	expect(job->api->copy(job->stream, loss, dtrain_program_data(job->program, job->loss), sizeof(*loss),
+			      DTRAIN_DEVICE_TO_HOST, &err),
+	       &err);
+	expect(job->api->stream_synchronize(job->stream, &err), &err);
+}
+
+/* Ops that are created again have other sizes, and results that are the same; without memory for them the old ones
+ * stay. */
+static void test_recompile(void **state)
+{
+	beton_error err = {0};
+	struct job job;
+	dtrain_program_info before = {.struct_size = sizeof(before)}, after = before;
+	dtrain_tuning found;
+	float first = 0, second = 0;
+	(void)state;
+	setenv("DTRAIN_FAR_TUNE", "1000", 1);
+	open_job(&job, "far");
+	run_once(&job, &first);
+	dtrain_program_get_info(job.program, &before);
+	job.api->tune(job.device, 0, &found);
+	assert_true(found.left > 20 && found.waits);
+	job.api->tune(job.device, 1, &found);
+	assert_int_equal(found.left, 0);
+
+	setenv("DTRAIN_FAR_MEMORY", "0", 1);
+	assert_int_equal(dtrain_program_recompile(job.program, &err), BETON_NO_MEMORY);
+	unsetenv("DTRAIN_FAR_MEMORY");
+	dtrain_program_get_info(job.program, &after);
+	assert_int_equal(after.arena_bytes, before.arena_bytes);
+	run_once(&job, &second);
+	assert_true(first == second);
+
+	expect(dtrain_program_recompile(job.program, &err), &err);
+	dtrain_program_get_info(job.program, &after);
+	assert_true(after.arena_bytes > before.arena_bytes && after.workspace_bytes > before.workspace_bytes);
+	assert_int_equal(after.nodes, before.nodes);
+	assert_true(after.flops == before.flops);
+	run_once(&job, &second);
+	assert_true(first == second);
+	assert_int_equal(dtrain_program_recompile(NULL, &err), BETON_INVALID_ARGUMENT);
+	close_job(&job);
+	unsetenv("DTRAIN_FAR_TUNE");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +320,7 @@ int main(void)
 		cmocka_unit_test(a_capture_has_to_be_joined),
 		cmocka_unit_test(wrong_memory_is_refused),
 		cmocka_unit_test(failures_come_as_asked),
+		cmocka_unit_test(test_recompile),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

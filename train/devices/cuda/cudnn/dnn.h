@@ -33,6 +33,7 @@ typedef struct dnn_target {
 	struct dnn_store *store; /* of compiled plans; NULL: none */
 	int driver; /* the driver's version in CUDA's numbering, for stored plans; 0: keep the plans' version */
 	dnn_origin origin;
+	const bool *stop; /* atomic; once it is true, no further plan is compiled; NULL: never */
 } dnn_target;
 
 #define DNN_MAX_DESCRIPTORS 96

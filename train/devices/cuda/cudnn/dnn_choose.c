@@ -157,7 +157,7 @@ static void close_timing(timing *t)
 static int try_plan(dtrain_device *device, dnn_plan *plan, beton_error *err)
 {
 	candidates one = {.graphs = {plan->graph}, .num_graphs = 1, .plans = {plan}, .num_plans = 1};
-	timing t = {.device = device, .all = &one};
+	timing t = {.device = device, .all = &one, .bench = {.gate = device->gate}};
 	if (!open_timing(&t))
 		return BETON_OK;
 	int status = cuda_bench_try(&t.bench, run_candidate, &t, err);
@@ -165,15 +165,15 @@ static int try_plan(dtrain_device *device, dnn_plan *plan, beton_error *err)
 	return status == BETON_NO_MEMORY ? BETON_OK : status;
 }
 
-/* The index of the fastest plan; 0, the heuristics' first, without memory to time them. */
+/* The index of the fastest plan; -1: without memory to time them it is not known. */
 static int fastest_of(dtrain_device *device, const candidates *all)
 {
-	timing t = {.device = device, .all = all};
+	timing t = {.device = device, .all = all, .bench = {.gate = device->gate}};
 	if (!open_timing(&t))
-		return 0;
+		return -1;
 	int best = cuda_fastest(all->num_plans, time_candidate, &t);
 	close_timing(&t);
-	return best < 0 ? 0 : best;
+	return best;
 }
 
 /* ---- planning ---- */
@@ -271,7 +271,7 @@ static int plan_some(dtrain_device *device, const dnn_target *target, int graph,
 	dnn_target way = *target;
 	for (int i = 0; i < configs->count && all->num_plans < most && status != BETON_NO_MEMORY; i++) {
 		dnn_plan *plan;
-		bool late = bt_now_ns() > until;
+		bool late = bt_now_ns() > until || (target->stop && __atomic_load_n(target->stop, __ATOMIC_ACQUIRE));
 		if (late && failed >= MAX_FAILURES)
 			break;
 		if (planned > 0 && dnn_config_is_compiled(configs->list[i]) && ++compiled >= all->limits.compiled)
@@ -376,6 +376,7 @@ struct dnn_shared {
 	struct dnn_shared *next;
 	dnn_plan *plan;
 	int users;
+	bool untuned; /* ops that are created once there is a choice in the store do not share it */
 	char signature[DNN_SIGNATURE_SIZE]; /* of the first graph of the op */
 };
 
@@ -385,9 +386,48 @@ static int choose_by_timing(dtrain_device *device, const char *signature, const 
 	int status = plan_candidates(device, target, all->limits.candidates, all, err);
 	if (status != BETON_OK)
 		return status;
-	*out = all->plans[all->num_plans > 1 ? fastest_of(device, all) : 0];
-	remember(device->algorithms, signature, all, *out);
+	int fastest = all->num_plans > 1 ? fastest_of(device, all) : 0;
+	*out = all->plans[fastest < 0 ? 0 : fastest];
+	if (fastest >= 0)
+		remember(device->algorithms, signature, all, *out);
 	return BETON_OK;
+}
+
+/* Plans the first configuration that was found, that works, and that cuDNN need not compile. */
+static int plan_ready(dtrain_device *device, const dnn_target *target, candidates *all)
+{
+	int status = BETON_UNSUPPORTED;
+	for (int k = 0; k < all->num_graphs; k++)
+		for (int i = 0; i < all->configs[k].count && status == BETON_UNSUPPORTED; i++) {
+			dnn_descriptor config = all->configs[k].list[i];
+			if (dnn_config_is_compiled(config))
+				continue;
+			all->configs[k].list[i] = NULL;
+			status = make_plan(device, target, all->graphs[k], config, true, &all->plans[0], NULL);
+		}
+	all->num_plans = status == BETON_OK;
+	return status;
+}
+
+/* If every plan has to be compiled, the heuristics' first one is. */
+static int choose_ready(dtrain_device *device, const dnn_target *target, candidates *all, dnn_plan **out,
+			beton_error *err)
+{
+	const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+	int status = BETON_UNSUPPORTED;
+	device->untuned = true;
+	for (int i = 0; i < 2 && status == BETON_UNSUPPORTED; i++) {
+		status =
+			dnn_configs_find_all(all->graphs, all->num_graphs, target, modes[i], false, all->configs, NULL);
+		if (status == BETON_OK)
+			status = plan_ready(device, target, all);
+		for (int k = 0; k < all->num_graphs; k++)
+			dnn_configs_free(&all->configs[k]);
+	}
+	if (status != BETON_OK)
+		status = plan_candidates(device, target, 1, all, err);
+	*out = status == BETON_OK ? all->plans[0] : NULL;
+	return status;
 }
 
 static int choose_from(dtrain_device *device, const dnn_target *target, candidates *all, dnn_plan **out,
@@ -404,6 +444,8 @@ static int choose_from(dtrain_device *device, const dnn_target *target, candidat
 	*out = recall(device, signature, target, all);
 	if (*out)
 		return BETON_OK;
+	if (device->tuner)
+		return choose_ready(device, target, all, out, err);
 	/* Another process may have chosen during the wait. */
 	cuda_algorithms_begin(device->algorithms, &device->lock);
 	*out = recall(device, signature, target, all);
@@ -413,6 +455,14 @@ static int choose_from(dtrain_device *device, const dnn_target *target, candidat
 	return status;
 }
 
+static bool is_chosen(const dtrain_device *device, const dnn_target *target, const candidates *all)
+{
+	char signature[DNN_SIGNATURE_SIZE + 16];
+	cuda_algorithm known;
+	signature_of(target, all, signature, sizeof(signature));
+	return device->algorithms && cuda_algorithms_find(device->algorithms, signature, &known);
+}
+
 static int choose(dtrain_device *device, candidates *all, dnn_plan **out, beton_error *err)
 {
 	dnn_target target = dnn_target_of(device);
@@ -420,9 +470,11 @@ static int choose(dtrain_device *device, candidates *all, dnn_plan **out, beton_
 	int status = find_graphs(&target, all, err);
 	if (status != BETON_OK)
 		return status;
+	bool chosen = is_chosen(device, &target, all);
 	for (struct dnn_shared *known = device->plans; known; known = known->next)
-		if (strcmp(known->signature, all->graphs[0]->signature) == 0) {
+		if (strcmp(known->signature, all->graphs[0]->signature) == 0 && !(known->untuned && chosen)) {
 			known->users++;
+			device->untuned |= known->untuned;
 			*out = known->plan;
 			return BETON_OK;
 		}
@@ -435,6 +487,7 @@ static int choose(dtrain_device *device, candidates *all, dnn_plan **out, beton_
 		return status;
 	}
 	made->users = 1;
+	made->untuned = device->tuner && !is_chosen(device, &target, all);
 	memcpy(made->signature, all->graphs[0]->signature, sizeof(made->signature));
 	made->next = device->plans;
 	device->plans = made;

@@ -35,7 +35,8 @@ static bool is_finished(dnn_graph *graph, const dnn_target *target)
 /* Failures are ignored; they appear again when the plan is needed. */
 static void compile_some(work *w, dnn_graph *const *graphs, int num_graphs, const dnn_target *target)
 {
-	for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->count && bt_now_ns() < w->until;) {
+	for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->count && bt_now_ns() < w->until &&
+		    !(target->stop && __atomic_load_n(target->stop, __ATOMIC_ACQUIRE));) {
 		const dnn_job *job = &w->jobs[i];
 		dnn_graph *graph = job->graph < num_graphs ? graphs[job->graph] : NULL;
 		dnn_descriptor config;

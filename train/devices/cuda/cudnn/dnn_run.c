@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "core/op.h"
+#include "devices/cuda/gate.h"
 #include "devices/cuda/kernels/kernels.h"
 
 /* ---- copies ---- */
@@ -88,7 +89,8 @@ dnn_target dnn_target_of(const dtrain_device *device)
 			    .deterministic = device->deterministic,
 			    .workspace_limit = device->properties.totalGlobalMem / 16,
 			    .store = device->dnn_store,
-			    .driver = device->driver};
+			    .driver = device->driver,
+			    .stop = device->gate ? &device->gate->closing : NULL};
 }
 
 static bool adds(const dtrain_op_desc *desc)

@@ -97,7 +97,7 @@ static bool may_fuse(const dtrain_op_desc *desc)
 static int build(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	static const cuda_way ways[] = {{{build_separate, cuda_build_batch_norm, cuda_build_batch_norm}},
-					{{build_fused, cuda_build_batch_norm, cuda_build_batch_norm}}};
+					{{build_fused, cuda_build_batch_norm, cuda_build_batch_norm}, true}};
 	if (!may_fuse(desc) || !cuda_second_wins(op->device, op->device->conv_statistics, desc, next_of, ways))
 		return build_separate(op, desc, err);
 	int status = build_fused(op, desc, err);

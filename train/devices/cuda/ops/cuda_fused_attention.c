@@ -13,7 +13,7 @@ static int by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 
 int cuda_build_fused_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	static const cuda_way ways[] = {{{by_cudnn}}, {{cuda_build_attention}}};
+	static const cuda_way ways[] = {{{by_cudnn}, true}, {{cuda_build_attention}}};
 	/* No note tells whether an engine adds to the gradient of queries in any order. */
 	bool any_order = desc->kind == DTRAIN_OP_ATTENTION_BWD && op->device->deterministic;
 	if (any_order || !dnn_attention_is_suitable(desc) ||

@@ -392,7 +392,8 @@ static size_t bytes_of_sums(const linear *self)
  * without memory to try them. UNSUPPORTED: none works. */
 static int best_of(linear *self, const candidate *candidates, int count, bool times, int *best, beton_error *err)
 {
-	timing t = {.self = self, .candidates = candidates, .lacks_memory = true};
+	timing t = {
+		.self = self, .candidates = candidates, .bench = {.gate = self->device->gate}, .lacks_memory = true};
 	size_t total = 0, workspace = 0;
 	for (int i = 0; i < count; i++)
 		if (candidates[i].result.workspaceSize > workspace)
@@ -551,6 +552,10 @@ static int choose(linear *self, beton_error *err)
 	signature_of(self, signature, sizeof(signature));
 	if (recall(self, signature))
 		return BETON_OK;
+	if (self->device->tuner) {
+		self->device->untuned = true;
+		return choose_new(self, false, err);
+	}
 	/* Another process may have chosen during the wait. */
 	int status = BETON_OK;
 	cuda_algorithms_begin(algorithms, &self->device->lock);

@@ -136,7 +136,7 @@ static int backward_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *e
 
 static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	static const cuda_way ways[] = {{{train_by_cudnn, backward_by_cudnn}},
+	static const cuda_way ways[] = {{{train_by_cudnn, backward_by_cudnn}, true},
 					{{cuda_batch_norm_kernels, cuda_batch_norm_kernels}}};
 	if (cuda_has_sums(&desc->inputs[0]))
 		return cuda_batch_norm_kernels(op, desc, err);
@@ -149,7 +149,7 @@ static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 
 static int build_backward(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	static const cuda_way ways[] = {{{backward_by_cudnn}}, {{cuda_batch_norm_kernels}}};
+	static const cuda_way ways[] = {{{backward_by_cudnn}, true}, {{cuda_batch_norm_kernels}}};
 	if (desc->attrs.relu)
 		return desc->inputs[BWD_MASK].layout == cuda_dnn_private ? backward_by_cudnn(op, desc, err)
 									 : cuda_batch_norm_kernels(op, desc, err);

@@ -33,7 +33,7 @@ static int backward_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *e
 
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	static const cuda_way ways[] = {{{pool_by_cudnn, backward_by_cudnn}},
+	static const cuda_way ways[] = {{{pool_by_cudnn, backward_by_cudnn}, true},
 					{{cuda_max_pool_kernels, cuda_max_pool_kernels}}};
 	if (desc->kind == DTRAIN_OP_MAX_POOL_BWD)
 		return desc->inputs[1].layout == cuda_dnn_private ? backward_by_cudnn(op, desc, err)

@@ -17,6 +17,7 @@
 #include "numbers.h"
 #include "train/devices/cuda/kernels/kernels.h"
 #include "train/devices/cuda/ops/kernel_op.h"
+#include "train/devices/cuda/tuner.h"
 
 #define ALIGNMENT 256
 
@@ -43,6 +44,13 @@ int cuda_check(cudaError_t status, beton_error *err, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	return bt_fail(err, BETON_DEVICE, "%s: error %d", text, (int)status);
+}
+
+/* No op of this device has an algorithm to search for. */
+void cuda_tuner_add(cuda_tuner *tuner, const dtrain_op_desc *desc)
+{
+	(void)tuner;
+	(void)desc;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
