@@ -152,13 +152,13 @@ static double saved_bytes(const recompute_pass *pass, int32_t index, const bool 
  * Then from the end: the ops that save enough. */
 static void choose_cheap(recompute_pass *pass, bool *wanted)
 {
-	const dtrain_graph *graph = pass->graph;
+	dtrain_graph *graph = pass->graph;
 	for (int32_t i = 0; i < pass->forward; i++) {
 		const dtrain__node *node = &graph->nodes[i];
 		if (node->block >= pass->last_block || gathers_rows(node))
 			continue;
 		if (has_activation(node) && pass->read[node->outputs[1]])
-			pass->of[i] = ACTIVATION;
+			pass->of[i] = ACTIVATION, graph->nodes[i].attrs.linear.exact = true;
 		else if (may_repeat(graph, node) && !dtrain__op_rules_of(node->kind)->flops && has_inputs(pass, node))
 			pass->of[i] = ALL;
 	}

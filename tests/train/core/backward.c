@@ -210,9 +210,101 @@ static void norms_add_gradients_of_residuals(void **state)
 	dtrain_device_close(&device);
 }
 
+/* ---- an activation between two linear layers ---- */
+
+typedef enum arrangement {
+	SEPARATE, /* ops of their own */
+	TOGETHER,
+	OF_ROWS, /* the same, with reshaped operands in between */
+	WANTED,  /* the gradient of the activation is asked for */
+	READ_TWICE,
+	WAYS,
+} arrangement;
+
+enum { ROWS = 6, IN = 4, HIDDEN = 5 };
+
+static dtrain_tensor weight(dtrain_graph *graph, const char *name, int64_t out, int64_t in)
+{
+	return dtrain__graph_param(graph, name, "weight", &(dtrain_shape){2, {out, in}}, DTRAIN_INIT_NORMAL, 1);
+}
+
+static dtrain_tensor layers(dtrain_graph *graph, arrangement way, dtrain_tensor x, dtrain_tensor *y)
+{
+	dtrain_linear_options options;
+	dtrain_linear_options_init(&options);
+	options.activation = DTRAIN_ACTIVATION_GELU_TANH;
+	dtrain_tensor first = weight(graph, "first", HIDDEN, IN), second = weight(graph, "second", 3, HIDDEN);
+	*y = way == SEPARATE ? dtrain_gelu_tanh(graph, dtrain_linear_of(graph, x, first, -1, false))
+			     : dtrain_linear_with(graph, x, first, -1, &options);
+	if (way == WANTED)
+		dtrain_graph_require_grad(graph, *y);
+	dtrain_tensor z = dtrain_linear_of(graph, *y, second, -1, false);
+	if (way == READ_TWICE)
+		z = dtrain_scale(graph, dtrain_add(graph, z, dtrain_linear_of(graph, *y, second, -1, false), false),
+				 0.5);
+	return z;
+}
+
+/* The gradient of x, and the number of ops that compute nothing but the activation's gradient. */
+static int run_layers(dtrain_params *params, dtrain_stream *stream, arrangement way, double d_x[ROWS * IN])
+{
+	beton_error err = {0};
+	dtrain_graph *graph;
+	dtrain_program *program;
+	expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+	dtrain_shape shape = way == OF_ROWS ? (dtrain_shape){3, {2, ROWS / 2, IN}} : (dtrain_shape){2, {ROWS, IN}};
+	dtrain_tensor y, x = dtrain_graph_input(graph, "x", DTRAIN_F64, &shape);
+	dtrain_graph_require_grad(graph, x);
+	dtrain_tensor z = layers(graph, way, x, &y);
+	dtrain_tensor target = dtrain_graph_input(graph, "target", DTRAIN_F64, &(dtrain_shape){2, {ROWS, 3}});
+	z = dtrain_reshape(graph, z, &(dtrain_shape){2, {ROWS, 3}});
+	dtrain_graph_backward(graph, dtrain_mean(graph, dtrain_squared_error(graph, z, target)));
+	if (way == WANTED)
+		assert_true(dtrain_graph_grad(graph, y) >= 0);
+	dtrain_tensor gradient = dtrain_graph_grad(graph, x);
+	int count = nodes_of(graph, DTRAIN_OP_GELU_BWD);
+	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
+	if (way == SEPARATE)
+		expect_ok(dtrain_params_initialize(params, 3, stream, &err), &err);
+	for (int i = 0; i < ROWS * IN; i++)
+		((double *)dtrain_program_data(program, x))[i] = 2 * sin(i + 1);
+	for (int i = 0; i < ROWS * 3; i++)
+		((double *)dtrain_program_data(program, target))[i] = cos(i);
+	expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
+	memcpy(d_x, dtrain_program_data(program, gradient), ROWS * IN * sizeof(*d_x));
+	dtrain_program_destroy(&program);
+	return count;
+}
+
+/* The product before it computes an activation's gradient, unless someone needs what comes in between. */
+static void an_activation_is_part_of_a_product(void **state)
+{
+	static const int separate[WAYS] = {[SEPARATE] = 1, [WANTED] = 1, [READ_TWICE] = 1};
+	beton_error err = {0};
+	dtrain_device *device;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	(void)state;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	expect_ok(api->stream_create(device, &stream, &err), &err);
+	expect_ok(dtrain_params_create(device, DTRAIN_F64, &params, &err), &err);
+	double right[ROWS * IN], got[ROWS * IN];
+	for (arrangement way = SEPARATE; way < WAYS; way++) {
+		assert_int_equal(run_layers(params, stream, way, way == SEPARATE ? right : got), separate[way]);
+		for (int i = 0; i < ROWS * IN && way != SEPARATE; i++)
+			if (!(fabs(got[i] - right[i]) < 1e-12) || right[i] == 0)
+				fail_msg("way %d, element %d: %g instead of %g", (int)way, i, got[i], right[i]);
+	}
+	dtrain_params_destroy(&params);
+	api->stream_destroy(stream);
+	dtrain_device_close(&device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(losses_are_sums_of_means),
-					   cmocka_unit_test(norms_add_gradients_of_residuals)};
+					   cmocka_unit_test(norms_add_gradients_of_residuals),
+					   cmocka_unit_test(an_activation_is_part_of_a_product)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -653,6 +653,8 @@ bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype 
 		return false;
 	if (c->example && c->kind == DTRAIN_OP_CONV2D_BWD_DATA && !caps->conv_bwd_add)
 		return false;
+	if (c->example && c->kind == DTRAIN_OP_LINEAR_BWD_DATA && !caps->gelu_bwd_fused)
+		return false;
 	if ((c->copies || (c->example && c->kind == DTRAIN_OP_CAST)) && !caps->weight_copies)
 		return false;
 	bool has_f16 = caps->dtypes & 1u << DTRAIN_F16;

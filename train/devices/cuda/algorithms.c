@@ -394,9 +394,9 @@ static void warm_up(int count, cuda_runs_timer *timer, void *context)
 }
 
 /* Times each candidate once; returns the number of finalists. */
-static int screen(finalist *list, int count, cuda_runs_timer *timer, void *context)
+static int screen(finalist *list, int count, bool hurries, cuda_runs_timer *timer, void *context)
 {
-	uint64_t end = bt_now_ns() + SCREENING_NS;
+	uint64_t end = hurries ? bt_now_ns() + SCREENING_NS : UINT64_MAX;
 	double total = 0;
 	int kept = 0;
 	for (int i = 0; i < count && (kept == 0 || (total < SCREENING_MS && bt_now_ns() < end)); i++) {
@@ -429,11 +429,11 @@ static void take_turns(finalist *list, int count, cuda_runs_timer *timer, void *
 	}
 }
 
-int cuda_fastest_of_many(int count, cuda_runs_timer *timer, void *context)
+int cuda_fastest_of_many(int count, bool hurries, cuda_runs_timer *timer, void *context)
 {
 	finalist list[FINALISTS];
 	warm_up(count, timer, context);
-	int kept = screen(list, count, timer, context), best = -1;
+	int kept = screen(list, count, hurries, timer, context), best = -1;
 	if (kept > 1)
 		take_turns(list, kept, timer, context);
 	double least = 0;

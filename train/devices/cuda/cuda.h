@@ -52,7 +52,7 @@ struct dtrain_device {
 	struct dnn_store *dnn_store; /* compiled plans of cuDNN: dnn_store.h */
 	int refused_plans;           /* stored plans that did not work here; atomic */
 	int driver;                  /* version, in CUDA's numbering */
-	cuda_preference batch_norm, max_pool, attention, conv_statistics, conv_1x1;
+	cuda_preference batch_norm, max_pool, attention, conv_statistics, conv_1x1, gelu;
 	bool plain_pictures;      /* never stored as cells */
 	bool f32_logits;          /* of a linear layer with its loss, where x has half precision, too */
 	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */

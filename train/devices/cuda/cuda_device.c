@@ -193,7 +193,8 @@ static int read_preferences(dtrain_device *device, beton_error *err)
 		   {"DTRAIN_CUDA_MAX_POOL", "cudnn", "kernels", &device->max_pool},
 		   {"DTRAIN_CUDA_ATTENTION", "cudnn", "kernels", &device->attention},
 		   {"DTRAIN_CUDA_CONV_1X1", "cudnn", "cublaslt", &device->conv_1x1},
-		   {"DTRAIN_CUDA_CONV_STATISTICS", "separate", "fused", &device->conv_statistics}};
+		   {"DTRAIN_CUDA_CONV_STATISTICS", "separate", "fused", &device->conv_statistics},
+		   {"DTRAIN_CUDA_GELU", "separate", "fused", &device->gelu}};
 	int status = BETON_OK;
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == BETON_OK; i++)
 		status = read_preference(all[i].variable, all[i].first, all[i].second, all[i].out, err);
@@ -297,6 +298,7 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 				    .graph_capture = true,
 				    .batch_norm_add = true,
 				    .conv_bwd_add = true,
+				    .gelu_bwd_fused = true,
 				    .weight_copies = true,
 				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 |
 					      1u << DTRAIN_I32 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8,

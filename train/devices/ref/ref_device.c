@@ -43,6 +43,7 @@ static void ref_caps(const dtrain_device *device, dtrain_device_caps *out)
 					      1u << DTRAIN_BF16 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8 | 1u << DTRAIN_I32,
 				    .alignment = DTRAIN__HOST_ALIGNMENT,
 				    .batch_norm_add = true,
+				    .gelu_bwd_fused = true,
 				    .weight_copies = true,
 				    .threads = 1};
 	snprintf(out->description, sizeof(out->description), "plain C reference, 1 thread");

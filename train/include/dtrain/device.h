@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* The version of the tables of devices. */
-#define DTRAIN_DEVICE_API_VERSION 24
+#define DTRAIN_DEVICE_API_VERSION 25
 
 /* Types of elements. */
 typedef enum dtrain_dtype {
@@ -223,8 +223,9 @@ typedef enum dtrain_activation {
 } dtrain_activation;
 
 typedef struct dtrain_linear_attrs {
-	dtrain_activation activation; /* of LINEAR, without relu */
+	dtrain_activation activation; /* of LINEAR, without relu, and of LINEAR_BWD_DATA with z */
 	bool weight_in_out;
+	bool exact; /* LINEAR: y is computed from z as z is stored */
 } dtrain_linear_attrs;
 
 typedef struct dtrain_gelu_attrs {
@@ -458,6 +459,7 @@ typedef struct dtrain_device_caps {
 	bool host_memory;    /* the host may read and write device memory (after synchronizing) */
 	bool batch_norm_add; /* batch norm accepts a residual */
 	bool conv_bwd_add;   /* CONV2D_BWD_DATA accepts an addend */
+	bool gelu_bwd_fused; /* LINEAR_BWD_DATA accepts the argument of a GELU with tanh */
 	bool weight_copies;  /* in F16 and BF16, ops should get weights that CAST has rounded; the device has it */
 	uint32_t dtypes;     /* bit 1 << dtrain_dtype */
 	size_t alignment;    /* of allocations and of arena offsets, bytes */

@@ -465,22 +465,22 @@ static void the_fastest_of_many_is_found(void **state)
 	(void)state;
 	many_of_test many = make_many(64, 0.6, 0);
 	/* The order of the heuristics decides among equals. */
-	assert_int_equal(cuda_fastest_of_many(64, run_one_of_many, &many), 0);
+	assert_int_equal(cuda_fastest_of_many(64, false, run_one_of_many, &many), 0);
 	many = make_many(64, 0.6, 0);
 	many.ms[17] = 0.598;
-	assert_int_equal(cuda_fastest_of_many(64, run_one_of_many, &many), 0);
+	assert_int_equal(cuda_fastest_of_many(64, false, run_one_of_many, &many), 0);
 	many.ms[17] = 0.55;
 	many.ms[0] = many.ms[9] = -1;
-	assert_int_equal(cuda_fastest_of_many(64, run_one_of_many, &many), 17);
+	assert_int_equal(cuda_fastest_of_many(64, false, run_one_of_many, &many), 17);
 	/* One that stops working. */
 	many = make_many(9, 0.6, -0.01);
 	many.fails_at = 4;
-	assert_int_equal(cuda_fastest_of_many(9, run_one_of_many, &many), 7);
+	assert_int_equal(cuda_fastest_of_many(9, false, run_one_of_many, &many), 7);
 	many = make_many(3, -1, 0);
-	assert_int_equal(cuda_fastest_of_many(3, run_one_of_many, &many), -1);
-	assert_int_equal(cuda_fastest_of_many(0, run_one_of_many, &many), -1);
+	assert_int_equal(cuda_fastest_of_many(3, false, run_one_of_many, &many), -1);
+	assert_int_equal(cuda_fastest_of_many(0, false, run_one_of_many, &many), -1);
 	many = make_many(1, 500, 0);
-	assert_int_equal(cuda_fastest_of_many(1, run_one_of_many, &many), 0);
+	assert_int_equal(cuda_fastest_of_many(1, false, run_one_of_many, &many), 0);
 }
 
 /* A clock that falls under load neither favours the first candidate nor the last. */
@@ -492,7 +492,7 @@ static void finalists_take_turns(void **state)
 		many.ms[better] = 0.59;
 		many.slower = 1e-4;
 		many.in_turn = true;
-		assert_int_equal(cuda_fastest_of_many(4, run_one_of_many, &many), better);
+		assert_int_equal(cuda_fastest_of_many(4, false, run_one_of_many, &many), better);
 		for (int i = 1; i < 4; i++)
 			assert_int_equal(many.calls[i], many.calls[3]);
 		assert_true(many.calls[3] >= 6);
@@ -506,12 +506,12 @@ static void the_time_for_many_is_limited(void **state)
 	(void)state;
 	many_of_test many = make_many(MANY, 10, 0);
 	many.ms[1] = 5;
-	assert_int_equal(cuda_fastest_of_many(MANY, run_one_of_many, &many), 1);
+	assert_int_equal(cuda_fastest_of_many(MANY, false, run_one_of_many, &many), 1);
 	assert_int_equal(many.calls[2], 1);
 	assert_int_equal(many.calls[MANY - 1], 0);
 	assert_true(many.total < 400);
 	many = make_many(MANY, 0.6, 0.001);
-	assert_int_equal(cuda_fastest_of_many(MANY, run_one_of_many, &many), 0);
+	assert_int_equal(cuda_fastest_of_many(MANY, false, run_one_of_many, &many), 0);
 	assert_int_equal(many.calls[20], 1);
 	assert_true(many.total < 300);
 }

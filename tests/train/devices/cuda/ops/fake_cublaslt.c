@@ -12,6 +12,8 @@ typedef struct product {
 	cublasLtEpilogue_t epilogue;
 	cudaDataType_t bias_type;
 	void *bias;
+	void *aux;
+	int64_t aux_ld;
 } product;
 
 typedef struct layout {
@@ -97,6 +99,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
 		return assign(&p->bias_type, sizeof(int32_t), value, bytes);
 	case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
 		return assign(&p->bias, sizeof(void *), value, bytes);
+	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+		return assign(&p->aux, sizeof(void *), value, bytes);
+	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+		return assign(&p->aux_ld, sizeof(int64_t), value, bytes);
 	default:
 		return CUBLAS_STATUS_INVALID_VALUE;
 	}
@@ -174,6 +180,24 @@ static bool fits(const product *p, const layout *a, const layout *b, const layou
 	       a->type == b->type && a->batch == d->batch && b->batch == d->batch;
 }
 
+/* The epilogues for GELU and its derivative have an argument. */
+static bool is_gelu(const product *p)
+{
+	return p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX || p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+	       p->epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+static bool has_bias(const product *p)
+{
+	return p->epilogue != CUBLASLT_EPILOGUE_RELU && p->epilogue != CUBLASLT_EPILOGUE_GELU_AUX &&
+	       p->epilogue != CUBLASLT_EPILOGUE_DGELU && p->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static bool lacks_address(const product *p)
+{
+	return (has_bias(p) && !p->bias) || (is_gelu(p) && (!p->aux || (uintptr_t)p->aux % 16 != 0));
+}
+
 /* Two algorithms, the second with a workspace. Refusals take one of two forms. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
 					      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -189,8 +213,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 		return CUBLAS_STATUS_INTERNAL_ERROR;
 	if (!fits(p, (layout *)a, (layout *)b, (layout *)c, (layout *)d))
 		return CUBLAS_STATUS_INVALID_VALUE;
-	bool lacks_bias = p->epilogue != CUBLASLT_EPILOGUE_RELU && !p->bias;
-	if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (fake.no_epilogues || lacks_bias))
+	if (is_gelu(p) && (fake.no_gelu || p->aux_ld % 8 || p->aux_ld < (int64_t)((layout *)d)->rows))
+		return CUBLAS_STATUS_NOT_SUPPORTED;
+	if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (fake.no_epilogues || lacks_address(p)))
 		return p->epilogue == CUBLASLT_EPILOGUE_BGRADA || p->epilogue == CUBLASLT_EPILOGUE_BGRADB
 			       ? CUBLAS_STATUS_INVALID_VALUE
 			       : CUBLAS_STATUS_NOT_SUPPORTED;
@@ -287,6 +312,15 @@ static size_t bytes_of(const layout *m)
 	return m->type == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t);
 }
 
+/* Marks in place of the functions, as the kernels of the tests; before GELU the argument is stored. */
+static double gelu(const product *p, cudaDataType_t type, size_t place, double value)
+{
+	if (p->epilogue == CUBLASLT_EPILOGUE_DGELU)
+		return value * (double)get(p->aux, type, place);
+	put(p->aux, type, place, (float)value);
+	return value + 200;
+}
+
 /* One of the batch; c is d. */
 static void multiply(const product *p, float alpha, const void *a, const layout *la, const void *b, const layout *lb,
 		     float beta, void *d, const layout *ld)
@@ -301,10 +335,13 @@ static void multiply(const product *p, float alpha, const void *a, const layout 
 			sum *= (double)alpha;
 			if (beta != 0)
 				sum += (double)beta * (double)get(d, ld->type, place);
-			if (p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
+			if (p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS ||
+			    p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
 				sum += (double)get(p->bias, p->bias_type, row);
 			if (p->epilogue == CUBLASLT_EPILOGUE_RELU || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
 				sum = sum > 0 ? sum : 0;
+			if (is_gelu(p))
+				sum = gelu(p, ld->type, row + column * (size_t)p->aux_ld, sum);
 			put(d, ld->type, place, (float)sum);
 		}
 }
@@ -319,8 +356,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 	const layout *la = (layout *)a_desc, *lb = (layout *)b_desc, *ld = (layout *)d_desc;
 	(void)handle;
 	(void)stream;
+	if ((is_gelu(p) || has_bias(p)) && lacks_address(p))
+		return CUBLAS_STATUS_INVALID_VALUE;
 	if (fails() || algo->data[0] != 0xfedcba9876543210u || workspace_bytes < algo->data[7] * 512)
 		return CUBLAS_STATUS_INVALID_VALUE;
+	if (is_gelu(p) && fake.broken_gelu)
+		return CUBLAS_STATUS_NOT_SUPPORTED;
 	if ((p->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? fake.broken_plain : fake.broken_fused) >> algo->data[7] & 1)
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	memset(workspace, 0xee, workspace_bytes);
@@ -335,8 +376,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 	if (p->epilogue == CUBLASLT_EPILOGUE_BGRADB)
 		bias_gradient(p, b, lb);
 	if (fake.clock_ns)
-		*fake.clock_ns +=
-			(p->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? fake.plain_ns : fake.fused_ns)[algo->data[7]];
+		*fake.clock_ns += is_gelu(p)                                 ? fake.gelu_ns
+				  : p->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? fake.plain_ns[algo->data[7]]
+									     : fake.fused_ns[algo->data[7]];
 	fake.products++;
 	fake.workspace_used = workspace_bytes;
 	fake.unaligned += la->ld % 8 || lb->ld % 8 || ld->ld % 8;

@@ -13,10 +13,12 @@
 
 typedef struct fake_blas {
 	bool no_epilogues; /* the heuristics know none but the default */
+	bool no_gelu;      /* they know none with GELU */
+	bool broken_gelu;  /* they know some, which are not supported */
 	/* Bit i: products by algorithm i, of the two there are, are not supported; with an epilogue, and without. */
 	unsigned broken_fused, broken_plain;
 	/* If not NULL, a product moves this clock, by its algorithm and form. */
-	long long *clock_ns, fused_ns[2], plain_ns[2];
+	long long *clock_ns, fused_ns[2], plain_ns[2], gelu_ns;
 	int fail_at; /* the call of this number (from 1) fails; 0: none */
 	/* Counts of calls. */
 	int calls, live, heuristics, products;

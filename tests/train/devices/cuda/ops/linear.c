@@ -16,105 +16,9 @@
 
 #include "devices/cuda/algorithms.h"
 #include "devices/cuda/cuda.h"
-#include "devices/cuda/kernels/kernels.h"
 #include "fake_cublaslt.h"
+#include "fake_kernels.h"
 #include "tests/train/devices/cuda/standin/standin.h"
-
-/* ---- kernels, of the two types that are tested ---- */
-
-static float get(const void *memory, dtrain_dtype dtype, int64_t index)
-{
-	return dtype == DTRAIN_F32 ? ((const float *)memory)[index]
-				   : fake_bf16_to_float(((const uint16_t *)memory)[index]);
-}
-
-static void put(void *memory, dtrain_dtype dtype, int64_t index, float value)
-{
-	if (dtype == DTRAIN_F32)
-		((float *)memory)[index] = value;
-	else
-		((uint16_t *)memory)[index] = fake_float_to_bf16(value);
-}
-
-static int casts;
-
-cudaError_t cuda_kernel_cast(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
-			     int64_t count)
-{
-	(void)stream;
-	for (int64_t i = 0; i < count; i++)
-		put(y, to, i, get(x, from, i));
-	casts++;
-	return cudaSuccess;
-}
-
-cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t batch,
-			       int64_t rows, int64_t columns, double factor)
-{
-	(void)stream;
-	assert_int_equal(batch, 1);
-	for (int64_t i = 0; i < rows * columns; i++)
-		put(y, dtype, i, (float)((double)get(x, dtype, i % columns) * factor));
-	return cudaSuccess;
-}
-
-cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
-{
-	(void)stream;
-	for (int64_t i = 0; i < count; i++)
-		put(y, dtype, i, fmaxf(get(x, dtype, i), 0));
-	return cudaSuccess;
-}
-
-/* The functions themselves are tested elsewhere; here only the choice of the function is tested. */
-static cudaError_t mark(dtrain_dtype dtype, const void *x, void *y, int64_t count, float by)
-{
-	for (int64_t i = 0; i < count; i++)
-		put(y, dtype, i, get(x, dtype, i) + by);
-	return cudaSuccess;
-}
-
-cudaError_t cuda_kernel_gelu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
-{
-	(void)stream;
-	return mark(dtype, x, y, count, 100 * DTRAIN_ACTIVATION_GELU);
-}
-
-cudaError_t cuda_kernel_gelu_tanh(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
-{
-	(void)stream;
-	return mark(dtype, x, y, count, 100 * DTRAIN_ACTIVATION_GELU_TANH);
-}
-
-cudaError_t cuda_kernel_silu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
-{
-	(void)stream;
-	return mark(dtype, x, y, count, 100 * DTRAIN_ACTIVATION_SILU);
-}
-
-size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns)
-{
-	(void)rows;
-	return (size_t)(batch * columns) * sizeof(float);
-}
-
-static long long sums_ns;
-
-cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
-				    int64_t batch, int64_t rows, int64_t columns, double factor, void *workspace)
-{
-	(void)stream;
-	assert_int_equal(batch, 1);
-	standin.clock_ns += sums_ns;
-	memset(workspace, 0xee, cuda_kernel_column_sums_workspace(batch, rows, columns));
-	for (int64_t c = 0; c < columns; c++) {
-		double sum = 0;
-		for (int64_t r = 0; r < rows; r++)
-			sum += (double)get(x, from, r * columns + c);
-		put(y, to, c, (float)(sum * factor));
-	}
-	return cudaSuccess;
-}
 
 /* ---- an op and its operands ---- */
 
@@ -154,8 +58,8 @@ static layer make_layer(dtrain_op_kind kind, dtrain_dtype dtype, int64_t n, int6
 		assert_non_null(l.operands[i]);
 		int64_t count = dtrain_shape_count(&order[i].shape);
 		for (int64_t k = 0; k < count; k++)
-			put(l.operands[i], order[i].dtype, k,
-			    i < l.desc.num_inputs ? (float)((k * 7 + i * 3) % 11 - 5) / 4 : NAN);
+			fake_put(l.operands[i], order[i].dtype, k,
+				 i < l.desc.num_inputs ? (float)((k * 7 + i * 3) % 11 - 5) / 4 : NAN);
 	}
 	return l;
 }
@@ -174,7 +78,7 @@ static void check_output(const layer *l, int index, double (*right)(const layer 
 	int64_t count = dtrain_shape_count(&output->shape);
 	for (int64_t i = 0; i < count; i++) {
 		double wanted = right(l, i / columns, i % columns);
-		double got = (double)get(l->operands[l->desc.num_inputs + index], output->dtype, i);
+		double got = (double)fake_get(l->operands[l->desc.num_inputs + index], output->dtype, i);
 		double bound = (output->dtype == DTRAIN_F32 ? 1e-6 : 0x1p-7) * (1 + fabs(wanted));
 		if (!(fabs(got - wanted) <= bound))
 			fail_msg("%s: n %d, in %d, out %d: element %d is %g, not %g", what, (int)l->n, (int)l->in,
@@ -186,15 +90,15 @@ static void check_output(const layer *l, int index, double (*right)(const layer 
 static double weight_at(const layer *l, int64_t out, int64_t in)
 {
 	int64_t at = l->desc.attrs.linear.weight_in_out ? in * l->out + out : out * l->in + in;
-	return (double)get(l->operands[1], l->desc.inputs[1].dtype, at);
+	return (double)fake_get(l->operands[1], l->desc.inputs[1].dtype, at);
 }
 
 /* Before an activation. */
 static double right_z(const layer *l, int64_t row, int64_t column)
 {
-	double sum = l->biased ? (double)get(l->operands[2], DTRAIN_F32, column) : 0;
+	double sum = l->biased ? (double)fake_get(l->operands[2], DTRAIN_F32, column) : 0;
 	for (int64_t k = 0; k < l->in; k++)
-		sum += (double)get(l->operands[0], l->dtype, row * l->in + k) * weight_at(l, column, k);
+		sum += (double)fake_get(l->operands[0], l->dtype, row * l->in + k) * weight_at(l, column, k);
 	return l->desc.attrs.relu ? fmax(sum, 0) : sum;
 }
 
@@ -207,8 +111,8 @@ static double right_d_x(const layer *l, int64_t row, int64_t column)
 {
 	double sum = 0;
 	for (int64_t k = 0; k < l->out; k++)
-		sum += (double)get(l->operands[0], l->dtype, row * l->out + k) * weight_at(l, k, column);
-	return sum;
+		sum += (double)fake_get(l->operands[0], l->dtype, row * l->out + k) * weight_at(l, k, column);
+	return l->desc.num_inputs > 2 ? sum * (double)fake_get(l->operands[2], l->dtype, row * l->in + column) : sum;
 }
 
 static double right_d_w(const layer *l, int64_t row, int64_t column)
@@ -220,8 +124,8 @@ static double right_d_w(const layer *l, int64_t row, int64_t column)
 		column = in;
 	}
 	for (int64_t k = 0; k < l->n; k++)
-		sum += (double)get(l->operands[1], l->dtype, k * l->out + row) *
-		       (double)get(l->operands[0], l->dtype, k * l->in + column);
+		sum += (double)fake_get(l->operands[1], l->dtype, k * l->out + row) *
+		       (double)fake_get(l->operands[0], l->dtype, k * l->in + column);
 	return sum;
 }
 
@@ -230,7 +134,7 @@ static double right_d_b(const layer *l, int64_t row, int64_t column)
 	double sum = 0;
 	(void)row;
 	for (int64_t k = 0; k < l->n; k++)
-		sum += (double)get(l->operands[1], l->dtype, k * l->out + column);
+		sum += (double)fake_get(l->operands[1], l->dtype, k * l->out + column);
 	return sum;
 }
 
@@ -294,6 +198,19 @@ static void give_activation(layer *l, dtrain_activation activation, bool keeps)
 	assert_non_null(l->operands[y + 1]);
 }
 
+/* z becomes the third input of LINEAR_BWD_DATA. */
+static void give_argument(layer *l)
+{
+	l->desc.attrs.linear.activation = DTRAIN_ACTIVATION_GELU_TANH;
+	l->desc.num_inputs = 3;
+	l->desc.inputs[2] = l->desc.outputs[0];
+	l->operands[3] = l->operands[2];
+	l->operands[2] = malloc(l->desc.outputs[0].bytes);
+	assert_non_null(l->operands[2]);
+	for (int64_t i = 0; i < l->n * l->in; i++)
+		fake_put(l->operands[2], l->dtype, i, (float)(i % 5 - 2) / 2);
+}
+
 /* ---- tests ---- */
 
 static void products_are_right(void **state)
@@ -321,7 +238,7 @@ static void round_weight(layer *l)
 	w->dtype = l->dtype;
 	w->bytes /= 2;
 	for (int64_t i = 0; i < count; i++)
-		put(l->operands[1], l->dtype, i, get(l->operands[1], DTRAIN_F32, i));
+		fake_put(l->operands[1], l->dtype, i, fake_get(l->operands[1], DTRAIN_F32, i));
 }
 
 static void copies_of_weights_are_used_as_they_are(void **state)
@@ -336,9 +253,9 @@ static void copies_of_weights_are_used_as_they_are(void **state)
 			if (rounded)
 				round_weight(&l);
 			fake = (fake_blas){.no_epilogues = false};
-			casts = 0;
+			fake_kernels.casts = 0;
 			run(&device, &l);
-			assert_int_equal(casts, rounded ? 0 : 1);
+			assert_int_equal(fake_kernels.casts, rounded ? 0 : 1);
 			check_output(&l, 0, forward ? right_y : right_d_x, forward ? "y" : "d_x");
 			free_layer(&l);
 		}
@@ -398,7 +315,7 @@ static double factor_at(const layer *l, int operand, int64_t batch, int64_t row,
 {
 	int64_t rows = operand ? K : M, columns = operand ? N : K;
 	int64_t at = batch * rows * columns + (turned ? column * rows + row : row * columns + column);
-	return (double)get(l->operands[operand], l->dtype, at);
+	return (double)fake_get(l->operands[operand], l->dtype, at);
 }
 
 static double right_product(const layer *l, int64_t row, int64_t column)
@@ -432,7 +349,7 @@ static void check_matmul(dtrain_device *device, dtrain_dtype dtype, bool transpo
 		l.operands[i] = malloc((size_t)count * sizeof(float));
 		assert_non_null(l.operands[i]);
 		for (int64_t k = 0; k < count; k++)
-			put(l.operands[i], dtype, k, i < 2 ? (float)((k * 7 + i * 3) % 11 - 5) / 4 : NAN);
+			fake_put(l.operands[i], dtype, k, i < 2 ? (float)((k * 7 + i * 3) % 11 - 5) / 4 : NAN);
 	}
 	fake = (fake_blas){.no_epilogues = false};
 	run(device, &l);
@@ -688,7 +605,7 @@ static void the_faster_gradient_of_a_bias_is_taken(void **state)
 		fake = (fake_blas){.clock_ns = &standin.clock_ns};
 		memcpy(fake.fused_ns, cases[i / 2].fused, sizeof(fake.fused_ns));
 		memcpy(fake.plain_ns, cases[i / 2].plain, sizeof(fake.plain_ns));
-		sums_ns = cases[i / 2].sums;
+		fake_kernels.sums_ns = cases[i / 2].sums;
 		layer l = make_layer(DTRAIN_OP_LINEAR_BWD_WEIGHT, DTRAIN_BF16, 3, 17, 5, true);
 		run(&device, &l);
 		assert_int_equal(fake.heuristics, stored ? 0 : 2);
@@ -700,7 +617,74 @@ static void the_faster_gradient_of_a_bias_is_taken(void **state)
 		if (stored)
 			cuda_algorithms_close(device.algorithms);
 	}
-	sums_ns = 0;
+	fake_kernels.sums_ns = 0;
+	standin.has_clock = false;
+	standin.memory = 0;
+}
+
+static void run_gelu(dtrain_device *device, dtrain_dtype dtype, bool forward, bool biased, bool exact,
+		     cublasLtEpilogue_t epilogue)
+{
+	layer l = make_layer(forward ? DTRAIN_OP_LINEAR : DTRAIN_OP_LINEAR_BWD_DATA, dtype, 5, 16, 24, biased);
+	if (forward)
+		give_activation(&l, DTRAIN_ACTIVATION_GELU_TANH, true);
+	else
+		give_argument(&l);
+	l.desc.attrs.linear.exact = exact;
+	run(device, &l);
+	check_output(&l, 0, forward ? right_y : right_d_x, "with gelu");
+	if (forward)
+		check_output(&l, 1, right_z, "z");
+	assert_int_equal(fake.epilogue, epilogue);
+	free_layer(&l);
+}
+
+static cublasLtEpilogue_t gelu_of(bool forward, bool biased, bool fused)
+{
+	if (!forward)
+		return fused ? CUBLASLT_EPILOGUE_DGELU : CUBLASLT_EPILOGUE_DEFAULT;
+	if (fused)
+		return biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+	return biased ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* The product with GELU, forward and backward, against the product and a kernel. `reason`: why it is not asked for, or
+ * not taken. */
+static void gelu_may_be_part_of_the_product(void **state)
+{
+	(void)state;
+	enum { FASTER, SLOWER, REFUSED, BROKEN, EXACT, DETERMINISTIC, WIDE, FORBIDDEN, REASONS };
+	standin.memory = (size_t)64 << 20;
+	standin.has_clock = true;
+	for (int i = 0; i < 4 * REASONS; i++) {
+		bool forward = i & 1, biased = i & 2;
+		int reason = i / 4;
+		dtrain_device device = {.deterministic = reason == DETERMINISTIC,
+					.gelu = reason == FORBIDDEN ? CUDA_SEPARATE : CUDA_FASTEST};
+		dtrain_dtype dtype = reason == WIDE ? DTRAIN_F32 : DTRAIN_BF16;
+		cublasLtEpilogue_t right = gelu_of(forward, biased, reason == FASTER);
+		assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
+		for (int round = 0; round < 2; round++) {
+			fake = (fake_blas){.no_gelu = reason == REFUSED,
+					   .broken_gelu = reason == BROKEN,
+					   .clock_ns = &standin.clock_ns,
+					   .plain_ns = {5000, 5000},
+					   .fused_ns = {5000, 5000},
+					   .gelu_ns = reason == SLOWER ? 6000 : 4000};
+			run_gelu(&device, dtype, forward, biased, reason == EXACT, right);
+			assert_int_equal(fake.heuristics > 0, round == 0 || device.deterministic);
+		}
+		cuda_algorithms_close(device.algorithms);
+	}
+	/* Whatever it costs, and by the first launch if there is none. */
+	for (int refused = 0; refused < 2; refused++) {
+		dtrain_device device = {.gelu = CUDA_FUSED};
+		assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
+		fake = (fake_blas){.clock_ns = &standin.clock_ns, .gelu_ns = 9000, .no_gelu = refused};
+		run_gelu(&device, DTRAIN_BF16, true, true, false, gelu_of(true, true, !refused));
+		run_gelu(&device, DTRAIN_BF16, false, false, false, gelu_of(false, false, !refused));
+		cuda_algorithms_close(device.algorithms);
+	}
 	standin.has_clock = false;
 	standin.memory = 0;
 }
@@ -747,6 +731,7 @@ int main(void)
 		cmocka_unit_test(ranks_wait_for_each_other),
 		cmocka_unit_test(what_does_not_work_is_not_taken),
 		cmocka_unit_test(the_faster_gradient_of_a_bias_is_taken),
+		cmocka_unit_test(gelu_may_be_part_of_the_product),
 		cmocka_unit_test(every_failure_leaves_nothing),
 	};
 	/* Algorithms are tried only where a test gives memory for it, so that products are counted. */
