@@ -5,6 +5,7 @@
 #include "core/graph.h"
 #include "core/params.h"
 #include "core/shape.h"
+#include "nn/norm.h"
 
 /* Inputs of the forward ops before the moments and the residual. */
 #define NORM_INPUTS 5
@@ -58,6 +59,39 @@ static bool has_frozen_statistics(dtrain_graph *graph, const dtrain__node *node)
 	return frozen;
 }
 
+static dtrain__node begin_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, const dtrain_shape *channels,
+			       const dtrain_batch_norm_options *options)
+{
+	dtrain__node node = {
+		.kind = DTRAIN_OP_BATCH_NORM_EVAL,
+		.attrs = {.relu = options->relu, .norm = {.epsilon = options->epsilon, .momentum = options->momentum}},
+		.num_inputs = NORM_INPUTS,
+		.num_outputs = 1};
+	node.inputs[0] = x;
+	node.inputs[1] = options->fixed_weight
+				 ? dtrain__graph_fixed(graph, name, "weight", channels, DTRAIN_INIT_ONE)
+				 : dtrain__graph_param(graph, name, "weight", channels, DTRAIN_INIT_ONE, 0);
+	node.inputs[2] = dtrain__graph_param(graph, name, "bias", channels, DTRAIN_INIT_ZERO, 0);
+	node.inputs[3] = dtrain__graph_buffer(graph, name, "running_mean", channels, DTRAIN_INIT_ZERO);
+	node.inputs[4] = dtrain__graph_buffer(graph, name, "running_var", channels, DTRAIN_INIT_ONE);
+	return node;
+}
+
+/* residual: -1 for none. */
+static dtrain_tensor finish_norm(dtrain_graph *graph, dtrain__node *node, const dtrain_shape *shape,
+				 const dtrain_shape *channels, dtrain_tensor residual)
+{
+	bool trains = graph->training && !has_frozen_statistics(graph, node);
+	if (trains && is_synced(graph))
+		node->inputs[node->num_inputs++] = moments_of(graph, node->inputs[0], channels);
+	if (residual >= 0)
+		node->inputs[node->num_inputs++] = residual;
+	node->outputs[0] = dtrain__graph_activation(graph, graph->dtype, shape);
+	if (trains)
+		add_training_outputs(graph, node, shape, channels);
+	return dtrain__graph_node(graph, node);
+}
+
 /* residual: -1 for none. */
 static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, dtrain_tensor residual,
 				const dtrain_batch_norm_options *options)
@@ -71,27 +105,8 @@ static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 					  "batch norm '%s': %d dimensions; needs [n, c] or [n, c, h, w]", name,
 					  shape.ndim);
 	dtrain_shape channels = dtrain_shape_of(1, &shape.dim[1]);
-	dtrain__node node = {
-		.kind = DTRAIN_OP_BATCH_NORM_EVAL,
-		.attrs = {.relu = options->relu, .norm = {.epsilon = options->epsilon, .momentum = options->momentum}},
-		.num_inputs = NORM_INPUTS,
-		.num_outputs = 1};
-	node.inputs[0] = x;
-	node.inputs[1] = options->fixed_weight
-				 ? dtrain__graph_fixed(graph, name, "weight", &channels, DTRAIN_INIT_ONE)
-				 : dtrain__graph_param(graph, name, "weight", &channels, DTRAIN_INIT_ONE, 0);
-	node.inputs[2] = dtrain__graph_param(graph, name, "bias", &channels, DTRAIN_INIT_ZERO, 0);
-	node.inputs[3] = dtrain__graph_buffer(graph, name, "running_mean", &channels, DTRAIN_INIT_ZERO);
-	node.inputs[4] = dtrain__graph_buffer(graph, name, "running_var", &channels, DTRAIN_INIT_ONE);
-	bool trains = graph->training && !has_frozen_statistics(graph, &node);
-	if (trains && is_synced(graph))
-		node.inputs[node.num_inputs++] = moments_of(graph, x, &channels);
-	if (residual >= 0)
-		node.inputs[node.num_inputs++] = residual;
-	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
-	if (trains)
-		add_training_outputs(graph, &node, &shape, &channels);
-	return dtrain__graph_node(graph, &node);
+	dtrain__node node = begin_norm(graph, name, x, &channels, options);
+	return finish_norm(graph, &node, &shape, &channels, residual);
 }
 
 dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu)
@@ -146,6 +161,41 @@ dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrai
 	if (caps.batch_norm_add)
 		return batch_norm(graph, name, x, residual, &options);
 	return dtrain_add(graph, batch_norm(graph, name, x, -1, &options), residual, true);
+}
+
+static bool has_pair(const dtrain_graph *graph)
+{
+	dtrain_device *device = dtrain_params_device(graph->params);
+	dtrain_device_caps caps;
+	dtrain_device_get_api(device)->caps(device, &caps);
+	return caps.batch_norm_pair && graph->training && !is_synced(graph);
+}
+
+dtrain_tensor dtrain__batch_norm_pair(dtrain_graph *graph, const char *name, dtrain_tensor x, const char *second,
+				      dtrain_tensor x2)
+{
+	const dtrain__tensor *left = dtrain__graph_operand(graph, name, x);
+	const dtrain__tensor *right = dtrain__graph_operand(graph, second, x2);
+	if (!left || !right)
+		return -1;
+	if (!has_pair(graph) || left->shape.ndim != 4 || !dtrain__shape_equal(&left->shape, &right->shape))
+		return dtrain_batch_norm_add(graph, name, x, dtrain_batch_norm(graph, second, x2, false));
+	dtrain_batch_norm_options alone = default_options(false), with_relu = default_options(true);
+	dtrain_shape shape = left->shape, channels = dtrain_shape_of(1, &shape.dim[1]);
+	/* The order of parameters is that of two norms. */
+	dtrain__node other = begin_norm(graph, second, x2, &channels, &alone);
+	dtrain__node node = begin_norm(graph, name, x, &channels, &with_relu);
+	if (has_frozen_statistics(graph, &other) || has_frozen_statistics(graph, &node))
+		return finish_norm(graph, &node, &shape, &channels, finish_norm(graph, &other, &shape, &channels, -1));
+	node.kind = DTRAIN_OP_BATCH_NORM_PAIR;
+	for (int i = 0; i < NORM_INPUTS; i++)
+		node.inputs[node.num_inputs++] = other.inputs[i];
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
+	for (; node.num_outputs < 5; node.num_outputs++)
+		node.outputs[node.num_outputs] =
+			dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &channels);
+	node.outputs[node.num_outputs++] = dtrain__graph_activation(graph, DTRAIN_U8, &shape);
+	return dtrain__graph_node(graph, &node);
 }
 
 /* The norm of rows, with one or two parameters, and as many statistics of a row as LAYER_NORM or RMS_NORM have. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "models.h"
+#include "norm.h"
 
 /* "layer3.12", also followed by ".downsample.0". */
 #define BLOCK_NAME_SIZE 32
@@ -30,34 +31,28 @@ static dtrain_tensor conv_norm_relu(dtrain_graph *graph, const char *block, int 
 	return dtrain_batch_norm(graph, name, x, true);
 }
 
-/* The identity or, if the shape changes, a 1x1 convolution (the paper's option B). */
-static dtrain_tensor shortcut(dtrain_graph *graph, const char *block, dtrain_tensor x, int64_t channels, int stride)
+/* The last batch norm of a block, which adds the shortcut: the identity or, if the shape changes, a 1x1 convolution
+ * with a batch norm (the paper's option B). It comes after the shortcut on all devices, including devices that add in a
+ * separate op, so that the order of parameters is the same. */
+static dtrain_tensor norm_add(dtrain_graph *graph, const char *block, int index, dtrain_tensor y, dtrain_tensor x,
+			      int64_t channels, int stride)
 {
 	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
-	if (!shape || (stride == 1 && shape->dim[1] == channels))
-		return x;
-	char name[NAME_SIZE];
-	snprintf(name, sizeof(name), "%s.downsample.0", block);
-	x = dtrain_conv2d(graph, name, x, channels, 1, stride, 0);
-	snprintf(name, sizeof(name), "%s.downsample.1", block);
-	return dtrain_batch_norm(graph, name, x, false);
-}
-
-/* The last batch norm of a block, which adds the shortcut. It comes after the shortcut on all devices, including
- * devices that add in a separate op, so that the order of parameters is the same. */
-static dtrain_tensor norm_add(dtrain_graph *graph, const char *block, int index, dtrain_tensor y,
-			      dtrain_tensor residual)
-{
-	char name[NAME_SIZE];
+	char name[NAME_SIZE], shortcut[NAME_SIZE];
 	snprintf(name, sizeof(name), "%s.bn%d", block, index);
-	return dtrain_batch_norm_add(graph, name, y, residual);
+	if (!shape || (stride == 1 && shape->dim[1] == channels))
+		return dtrain_batch_norm_add(graph, name, y, x);
+	snprintf(shortcut, sizeof(shortcut), "%s.downsample.0", block);
+	x = dtrain_conv2d(graph, shortcut, x, channels, 1, stride, 0);
+	snprintf(shortcut, sizeof(shortcut), "%s.downsample.1", block);
+	return dtrain__batch_norm_pair(graph, name, y, shortcut, x);
 }
 
 static dtrain_tensor basic_block(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t width, int stride)
 {
 	dtrain_tensor y = conv_norm_relu(graph, name, 1, x, width, 3, stride);
 	y = conv(graph, name, 2, y, width, 3, 1);
-	return norm_add(graph, name, 2, y, shortcut(graph, name, x, width, stride));
+	return norm_add(graph, name, 2, y, x, width, stride);
 }
 
 /* v1.5: the stride is in the 3x3 convolution. */
@@ -66,7 +61,7 @@ static dtrain_tensor bottleneck(dtrain_graph *graph, const char *name, dtrain_te
 	dtrain_tensor y = conv_norm_relu(graph, name, 1, x, width, 1, 1);
 	y = conv_norm_relu(graph, name, 2, y, width, 3, stride);
 	y = conv(graph, name, 3, y, 4 * width, 1, 1);
-	return norm_add(graph, name, 3, y, shortcut(graph, name, x, 4 * width, stride));
+	return norm_add(graph, name, 3, y, x, 4 * width, stride);
 }
 
 /* Stages of blocks[] residual blocks; the width doubles and the side halves from one stage to the next. */

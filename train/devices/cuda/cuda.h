@@ -54,6 +54,7 @@ struct dtrain_device {
 	int driver;                  /* version, in CUDA's numbering */
 	cuda_preference batch_norm, max_pool, attention, conv_statistics, conv_1x1, gelu;
 	bool plain_pictures;      /* never stored as cells */
+	bool separate_norms;      /* never BATCH_NORM_PAIR */
 	bool f32_logits;          /* of a linear layer with its loss, where x has half precision, too */
 	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */
 	struct dnn_shared *plans; /* plans that ops share: dnn_choose.c */
@@ -137,6 +138,7 @@ int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err
 int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* by our kernel */
 int cuda_build_fused_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+int cuda_build_batch_norm_pair(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_batch_norm_sync(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_cast(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);

@@ -199,6 +199,8 @@ static int read_preferences(dtrain_device *device, beton_error *err)
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == BETON_OK; i++)
 		status = read_preference(all[i].variable, all[i].first, all[i].second, all[i].out, err);
 	if (status == BETON_OK)
+		status = read_switch("DTRAIN_CUDA_NORM_PAIR", "fused", "separate", &device->separate_norms, err);
+	if (status == BETON_OK)
 		status = read_switch("DTRAIN_CUDA_STEM", "space-to-depth", "plain", &device->plain_pictures, err);
 	return status == BETON_OK ? read_switch("DTRAIN_CUDA_LOGITS", "half", "f32", &device->f32_logits, err) : status;
 }
@@ -297,6 +299,7 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 	*out = (dtrain_device_caps){.asynchronous = true,
 				    .graph_capture = true,
 				    .batch_norm_add = true,
+				    .batch_norm_pair = !device->separate_norms,
 				    .conv_bwd_add = true,
 				    .gelu_bwd_fused = true,
 				    .weight_copies = true,

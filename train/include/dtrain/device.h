@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* The version of the tables of devices. */
-#define DTRAIN_DEVICE_API_VERSION 25
+#define DTRAIN_DEVICE_API_VERSION 26
 
 /* Types of elements. */
 typedef enum dtrain_dtype {
@@ -414,7 +414,7 @@ enum {
 };
 
 /* Inputs or outputs of an op. */
-#define DTRAIN_OP_MAX_OPERANDS 8
+#define DTRAIN_OP_MAX_OPERANDS 10
 
 /* The caller fills outputs[].dtype and .shape; op_create fills outputs[].layout and .bytes, and workspace_bytes. */
 typedef struct dtrain_op_desc {
@@ -454,15 +454,16 @@ typedef struct dtrain_tuning {
 
 /* Abilities of a device. */
 typedef struct dtrain_device_caps {
-	bool asynchronous;   /* work may still run after the call returned */
-	bool graph_capture;  /* the device has the capture functions */
-	bool host_memory;    /* the host may read and write device memory (after synchronizing) */
-	bool batch_norm_add; /* batch norm accepts a residual */
-	bool conv_bwd_add;   /* CONV2D_BWD_DATA accepts an addend */
-	bool gelu_bwd_fused; /* LINEAR_BWD_DATA accepts the argument of a GELU with tanh */
-	bool weight_copies;  /* in F16 and BF16, ops should get weights that CAST has rounded; the device has it */
-	uint32_t dtypes;     /* bit 1 << dtrain_dtype */
-	size_t alignment;    /* of allocations and of arena offsets, bytes */
+	bool asynchronous;    /* work may still run after the call returned */
+	bool graph_capture;   /* the device has the capture functions */
+	bool host_memory;     /* the host may read and write device memory (after synchronizing) */
+	bool batch_norm_add;  /* batch norm accepts a residual */
+	bool batch_norm_pair; /* BATCH_NORM_PAIR is faster than the two norms that it replaces */
+	bool conv_bwd_add;    /* CONV2D_BWD_DATA accepts an addend */
+	bool gelu_bwd_fused;  /* LINEAR_BWD_DATA accepts the argument of a GELU with tanh */
+	bool weight_copies;   /* in F16 and BF16, ops should get weights that CAST has rounded; the device has it */
+	uint32_t dtypes;      /* bit 1 << dtrain_dtype */
+	size_t alignment;     /* of allocations and of arena offsets, bytes */
 	int32_t threads;
 	double bandwidth; /* of device memory at its nominal clock and width, bytes a second; 0: not known */
 	/* Floating-point operations a second at the highest clock, 2 for each multiply-add, by dtrain_dtype: F32 (TF32

@@ -409,8 +409,8 @@ static void the_environment_says_who_runs_it(void **state)
 	const char *const variables[] = {"DTRAIN_CUDA_MAX_POOL",  "DTRAIN_CUDA_BATCH_NORM",
 					 "DTRAIN_CUDA_ATTENTION", "DTRAIN_CUDA_CONV_STATISTICS",
 					 "DTRAIN_CUDA_STEM",      "DTRAIN_CUDA_LOGITS",
-					 "DTRAIN_CUDA_CONV_1X1"};
-	for (int i = 0; i < 7; i++) {
+					 "DTRAIN_CUDA_CONV_1X1",  "DTRAIN_CUDA_NORM_PAIR"};
+	for (int i = 0; i < 8; i++) {
 		setenv(variables[i], "mine", 1);
 		assert_int_equal(dtrain_device_open("cuda", NULL, &device, &err), BETON_INVALID_ARGUMENT);
 		assert_non_null(strstr(err.message, variables[i]));

@@ -10,7 +10,7 @@
  * * (1 + |mean| / deviation), and does not grow with the square of that quotient. The second passes go from the last
  * row of a block to the first, because the last rows read are still in the L2 cache.
  */
-#include "columns.cuh"
+#include "finish.cuh"
 
 namespace cuda_kernels
 {
@@ -123,19 +123,6 @@ __global__ void __launch_bounds__(THREADS, PER_MULTIPROCESSOR) moments(columns g
 			means[i] = mean[i];
 			distances[i] = squares[i];
 		}
-}
-
-/* Blocks of 8 channels with 32 threads each; a thread takes every 32nd chunk. */
-constexpr int FINISH_CHANNELS = 8, FINISH_THREADS = THREADS / FINISH_CHANNELS;
-
-/* Runs merge_with(y of another thread) in a tree over the threads of a channel. */
-template <typename F> __device__ inline void tree(F merge_with)
-{
-	for (unsigned half = FINISH_THREADS / 2; half > 0; half /= 2) {
-		__syncthreads();
-		if (threadIdx.y < half)
-			merge_with(threadIdx.y + half);
-	}
 }
 
 struct running {
@@ -475,16 +462,6 @@ __global__ void __launch_bounds__(THREADS, PER_MULTIPROCESSOR)
 		write_rows<N, VECTOR, T>(g, s, c, a, row);
 	for (; row >= s.first; row -= stride)
 		write_rows<1, VECTOR, T>(g, s, c, a, row);
-}
-
-dim3 finish_threads()
-{
-	return dim3(FINISH_CHANNELS, FINISH_THREADS);
-}
-
-int64_t finish_blocks(const columns &g)
-{
-	return (g.channels + FINISH_CHANNELS - 1) / FINISH_CHANNELS;
 }
 
 template <typename T, bool VECTOR, bool RELU, bool RESIDUAL>

@@ -250,6 +250,22 @@ cudaError_t cuda_kernel_batch_norm_bwd(cudaStream_t stream, const cuda_batch_nor
 /* For the statistics and the backward op, and for moments and sums. */
 size_t cuda_kernel_batch_norm_workspace(const cuda_batch_norm *g);
 
+/* One of the two norms of DTRAIN_OP_BATCH_NORM_PAIR. */
+typedef struct cuda_norm_side {
+	const void *x;
+	const float *gamma, *beta, *mean, *var; /* beta: forward alone */
+	void *d_x;                              /* this and the next: backward alone */
+	float *d_gamma, *d_beta;
+} cuda_norm_side;
+/* y = max(norm of both x, 0), from their statistics; mask: as above. */
+cudaError_t cuda_kernel_batch_norm_pair_apply(cudaStream_t stream, const cuda_batch_norm *g,
+					      const cuda_norm_side sides[2], void *y, uint8_t *mask);
+cudaError_t cuda_kernel_batch_norm_pair_bwd(cudaStream_t stream, const cuda_batch_norm *g,
+					    const cuda_norm_side sides[2], const void *d_y, const uint8_t *mask,
+					    void *workspace);
+/* For the backward op, and for the statistics. */
+size_t cuda_kernel_batch_norm_pair_workspace(const cuda_batch_norm *g);
+
 /* Batch norm with the statistics of several ranks' batches: DTRAIN_OP_BATCH_NORM_MOMENTS and the kinds after it. The
  * first half of BATCH_NORM_SYNC is join, which updates the running statistics unless the momentum is 0; the second half
  * is the function apply above. */

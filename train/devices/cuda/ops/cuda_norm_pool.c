@@ -85,6 +85,62 @@ int cuda_batch_norm_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *er
 	return cuda_kernel_op_create(op, desc, &k, err);
 }
 
+/* ---- the sum of two batch norms ---- */
+
+/* x, gamma, beta, running_mean, running_var, and the same of the second -> y, mean, var, mean2, var2, mask */
+static cudaError_t train_pair(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			      void *const *operands, void *workspace)
+{
+	(void)k;
+	cuda_batch_norm g = norm_of(desc);
+	void *const *outputs = operands + desc->num_inputs;
+	cuda_norm_side sides[2];
+	cudaError_t status = cudaSuccess;
+	for (int i = 0; i < 2; i++) {
+		void *const *of = operands + 5 * i;
+		float *mean = outputs[1 + 2 * i], *var = outputs[2 + 2 * i];
+		sides[i] = (cuda_norm_side){.x = of[0], .gamma = of[1], .beta = of[2], .mean = mean, .var = var};
+		if (status == cudaSuccess)
+			status = cuda_kernel_batch_norm_statistics(stream, &g, of[0], mean, var, of[3], of[4],
+								   workspace);
+	}
+	return status == cudaSuccess ? cuda_kernel_batch_norm_pair_apply(stream, &g, sides, outputs[0], outputs[5])
+				     : status;
+}
+
+/* x, d_y, gamma, mean, var, mask, x2, gamma2, mean2, var2 -> d_x, d_gamma, d_beta, d_x2, d_gamma2, d_beta2 */
+static cudaError_t pair_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			    void *const *operands, void *workspace)
+{
+	(void)k;
+	cuda_batch_norm g = norm_of(desc);
+	void *const *outputs = operands + desc->num_inputs;
+	cuda_norm_side sides[2];
+	for (int i = 0; i < 2; i++) {
+		void *const *of = operands + (i == 0 ? 2 : 7), *const *to = outputs + 3 * i;
+		sides[i] = (cuda_norm_side){.x = operands[6 * i],
+					    .gamma = of[0],
+					    .mean = of[1],
+					    .var = of[2],
+					    .d_x = to[0],
+					    .d_gamma = to[1],
+					    .d_beta = to[2]};
+	}
+	return cuda_kernel_batch_norm_pair_bwd(stream, &g, sides, operands[1], operands[5], workspace);
+}
+
+int cuda_build_batch_norm_pair(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	bool trains = desc->kind == DTRAIN_OP_BATCH_NORM_PAIR;
+	cuda_batch_norm g = norm_of(desc);
+	cuda_kernel_op k = {.launch = trains ? train_pair : pair_bwd,
+			    .nhwc = true,
+			    .own_bytes = cuda_kernel_batch_norm_pair_workspace(&g)};
+	if (trains)
+		desc->outputs[5].bytes = cuda_kernel_mask_bytes(g.rows, g.channels);
+	return cuda_kernel_op_create(op, desc, &k, err);
+}
+
 /* ---- batch norm with the statistics of several ranks' batches ---- */
 
 /* x -> moments */

@@ -187,6 +187,7 @@ static void caps(const dtrain_device *device, dtrain_device_caps *out)
 {
 	(void)device;
 	*out = (dtrain_device_caps){.batch_norm_add = true,
+				    .batch_norm_pair = true,
 				    .conv_bwd_add = true,
 				    .weight_copies = true,
 				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 |
