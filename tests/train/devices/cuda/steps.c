@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <cudnn.h>
@@ -92,51 +93,100 @@ static void step(struct job *job)
 	ok(dtrain_optimizer_apply(job->sgd, job->stream, &job->err), &job->err);
 }
 
+static void open_job(struct job *job, dtrain_dtype dtype, const dtrain_device_options *options)
+{
+	beton_error *err = &job->err;
+	/* What earlier tests have chosen would leave nothing to search for. */
+	setenv("DTRAIN_CACHE", options->tune_later ? "" : cache, 1);
+	ok(dtrain_device_open("cuda", options, &job->device, err), err);
+	setenv("DTRAIN_CACHE", "", 1);
+	job->api = dtrain_device_get_api(job->device);
+	ok(job->api->stream_create(job->device, &job->stream, err), err);
+	ok(dtrain_params_create(job->device, DTRAIN_F32, &job->params, err), err);
+	if (dtype == DTRAIN_F16)
+		ok(dtrain_scaler_create(job->device, job->stream, &job->scaler, err), err);
+	build(job, dtype);
+	ok(dtrain_optimizer_set_rate(job->sgd, 0.1, job->stream, err), err);
+}
+
+static void close_job(struct job *job)
+{
+	dtrain_optimizer_destroy(&job->sgd);
+	dtrain_program_destroy(&job->program);
+	dtrain_scaler_destroy(&job->scaler);
+	dtrain_params_destroy(&job->params);
+	job->api->stream_destroy(job->stream);
+	dtrain_device_close(&job->device);
+	assert_int_equal(standin.live, 0);
+	assert_int_equal(standin.strays, 0);
+}
+
+/* The capture has as many nodes as a step has launches, at least, and a launch of it calls nothing else. */
+static void capture_step(struct job *job)
+{
+	beton_error *err = &job->err;
+	float loss;
+	void *captured;
+	ok(job->api->capture_begin(job->stream, err), err);
+	step(job);
+	ok(job->api->capture_end(job->stream, &captured, err), err);
+	long calls = standin.calls;
+	ok(job->api->capture_launch(captured, job->stream, err), err);
+	assert_true(standin.calls - calls <= 2);
+	ok(job->api->copy(job->stream, &loss, dtrain_program_data(job->program, job->loss), sizeof(loss),
+			  DTRAIN_DEVICE_TO_HOST, err),
+	   err);
+	ok(job->api->stream_synchronize(job->stream, err), err);
+	job->api->capture_destroy(captured);
+}
+
 /* Returns the launches of a step. */
 static long train(dtrain_dtype dtype, bool tf32, bool deterministic)
 {
 	struct job job = {0};
-	beton_error *err = &job.err;
-	float loss;
-	void *captured;
 	const dtrain_device_options options = {
 		.struct_size = sizeof(options), .tf32 = tf32, .deterministic = deterministic};
-	setenv("DTRAIN_CACHE", cache, 1);
-	ok(dtrain_device_open("cuda", &options, &job.device, err), err);
-	setenv("DTRAIN_CACHE", "", 1);
-	job.api = dtrain_device_get_api(job.device);
-	ok(job.api->stream_create(job.device, &job.stream, err), err);
-	ok(dtrain_params_create(job.device, DTRAIN_F32, &job.params, err), err);
-	if (dtype == DTRAIN_F16)
-		ok(dtrain_scaler_create(job.device, job.stream, &job.scaler, err), err);
-	build(&job, dtype);
-	ok(dtrain_optimizer_set_rate(job.sgd, 0.1, job.stream, err), err);
+	open_job(&job, dtype, &options);
 	long live = standin.live, launches = standin.launches;
 	step(&job);
 	assert_int_equal(standin.live, live);
 	launches = standin.launches - launches;
 	assert_true(launches > 30);
-	/* The capture has as many nodes as a step has launches, at least, and a launch of it calls nothing else. */
-	ok(job.api->capture_begin(job.stream, err), err);
-	step(&job);
-	ok(job.api->capture_end(job.stream, &captured, err), err);
-	long calls = standin.calls;
-	ok(job.api->capture_launch(captured, job.stream, err), err);
-	assert_true(standin.calls - calls <= 2);
-	ok(job.api->copy(job.stream, &loss, dtrain_program_data(job.program, job.loss), sizeof(loss),
-			 DTRAIN_DEVICE_TO_HOST, err),
-	   err);
-	ok(job.api->stream_synchronize(job.stream, err), err);
-	job.api->capture_destroy(captured);
-	dtrain_optimizer_destroy(&job.sgd);
-	dtrain_program_destroy(&job.program);
-	dtrain_scaler_destroy(&job.scaler);
-	dtrain_params_destroy(&job.params);
-	job.api->stream_destroy(job.stream);
-	dtrain_device_close(&job.device);
-	assert_int_equal(standin.live, 0);
-	assert_int_equal(standin.strays, 0);
+	capture_step(&job);
+	close_job(&job);
 	return launches;
+}
+
+/* All ops begin with what is ready; once the search has ended they are created again, between two captured steps. */
+static void ops_are_exchanged_between_captured_steps(void **state)
+{
+	(void)state;
+	struct job job = {0};
+	dtrain_tuning tuning;
+	const dtrain_device_options options = {.struct_size = sizeof(options), .tune_later = true};
+	setenv("DTRAIN_CUDA_BATCH_NORM", "kernels", 1);
+	setenv("DTRAIN_CUDA_MAX_POOL", "kernels", 1);
+	setenv("DTRAIN_CUDA_CONV_STATISTICS", "separate", 1);
+	open_job(&job, DTRAIN_BF16, &options);
+	job.api->tune(job.device, 0, &tuning);
+	assert_true(tuning.ops > 10 && tuning.left > 0);
+	int32_t ops = tuning.ops;
+	step(&job);
+	for (int i = 0; i < 300000 && tuning.left > 0; i++) {
+		usleep(1000);
+		job.api->tune(job.device, 5, &tuning);
+	}
+	assert_int_equal(tuning.left, 0);
+	ok(job.api->stream_synchronize(job.stream, &job.err), &job.err);
+	ok(dtrain_program_recompile(job.program, &job.err), &job.err);
+	job.api->tune(job.device, 0, &tuning);
+	assert_int_equal(tuning.ops, ops);
+	step(&job);
+	capture_step(&job);
+	close_job(&job);
+	unsetenv("DTRAIN_CUDA_BATCH_NORM");
+	unsetenv("DTRAIN_CUDA_MAX_POOL");
+	unsetenv("DTRAIN_CUDA_CONV_STATISTICS");
 }
 
 static int reset(void **state)
@@ -450,6 +500,7 @@ int main(int argc, char **argv)
 	/* Those for which cuDNN compiles most. */
 	const struct CMUnitTest others[] = {
 		cmocka_unit_test_setup(without_plans_that_run_kernels_do, reset),
+		cmocka_unit_test_setup(ops_are_exchanged_between_captured_steps, reset),
 		cmocka_unit_test_setup(in_f32, reset),
 		cmocka_unit_test_setup(in_f16, reset),
 	};
