@@ -96,7 +96,7 @@ static void step(struct job *job)
 static void open_job(struct job *job, dtrain_dtype dtype, const dtrain_device_options *options)
 {
 	beton_error *err = &job->err;
-	/* What earlier tests have chosen would leave nothing to search for. */
+	/* The choices of earlier tests would leave nothing to search for. */
 	setenv("DTRAIN_CACHE", options->tune_later ? "" : cache, 1);
 	ok(dtrain_device_open("cuda", options, &job->device, err), err);
 	setenv("DTRAIN_CACHE", "", 1);
