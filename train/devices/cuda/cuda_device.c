@@ -13,6 +13,7 @@
 #include "common/hash.h"
 #include "common/system.h"
 #include "cuda.h"
+#include "nvml.h"
 #include "tuner.h"
 #include "devices/cuda/cudnn/dnn_store.h"
 
@@ -325,6 +326,16 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 		bt_append(out->description, sizeof(out->description), ", plans cannot be stored: %s", err.message);
 }
 
+/* By its bus, because CUDA_VISIBLE_DEVICES does not change how NVML counts. */
+static int cuda_get_activity(dtrain_device *device, dtrain_device_activity *out, beton_error *err)
+{
+	const struct cudaDeviceProp *gpu = &device->properties;
+	char bus_id[32];
+	snprintf(bus_id, sizeof(bus_id), "%04x:%02x:%02x.0", (unsigned)gpu->pciDomainID, (unsigned)gpu->pciBusID,
+		 (unsigned)gpu->pciDeviceID);
+	return cuda_nvml_read(bus_id, out, err);
+}
+
 static uint64_t cuda_free_memory(dtrain_device *device)
 {
 	size_t available = 0, total = 0;
@@ -425,4 +436,5 @@ const dtrain_device_api cuda_device_api = {
 	.capture_destroy = cuda_capture_destroy,
 	.call_host = cuda_call_host,
 	.tune = cuda_tune,
+	.get_activity = cuda_get_activity,
 };

@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /* The version of the tables of devices. */
-#define DTRAIN_DEVICE_API_VERSION 26
+#define DTRAIN_DEVICE_API_VERSION 27
 
 /* Types of elements. */
 typedef enum dtrain_dtype {
@@ -472,6 +472,27 @@ typedef struct dtrain_device_caps {
 	char description[256];
 } dtrain_device_caps;
 
+/* Why a device runs below the clock that it could have; an idle device has none. Bits. */
+typedef enum dtrain_throttle {
+	DTRAIN_THROTTLE_POWER_CAP = 1,   /* the limit of power: usual under full load */
+	DTRAIN_THROTTLE_HEAT = 2,        /* the driver or the hardware cools the device down */
+	DTRAIN_THROTTLE_POWER_BRAKE = 4, /* the power supply asks for less */
+	DTRAIN_THROTTLE_CLOCK_LIMIT = 8, /* somebody has set lower clocks */
+	DTRAIN_THROTTLE_SYNC_BOOST = 16, /* the clock of a slower device of its group */
+	DTRAIN_THROTTLE_HARDWARE = 32,   /* the hardware, which does not say whether for heat or power */
+} dtrain_throttle;
+
+/* The activity of a whole device, for all processes. Unknown values are negative. */
+typedef struct dtrain_device_activity {
+	double busy;                       /* share of the last sampling period during which kernels ran, 0 .. 1 */
+	int64_t memory_used, memory_total; /* bytes */
+	double power, power_limit;         /* W */
+	double clock, highest_clock;       /* of the multiprocessors, MHz */
+	double memory_clock;               /* MHz */
+	double temperature;                /* degrees Celsius */
+	int32_t throttled;                 /* dtrain_throttle bits; 0: it is not */
+} dtrain_device_activity;
+
 /* Directions of copies. */
 typedef enum dtrain_copy {
 	DTRAIN_HOST_TO_DEVICE,
@@ -549,6 +570,10 @@ typedef struct dtrain_device_api {
 	 * The caller's streams are idle. 0: only fills *out. When none are left, ops that are created again have the
 	 * fastest algorithms. */
 	void (*tune)(dtrain_device *device, double milliseconds, dtrain_tuning *out);
+
+	/* (optional) What the device does now. A call takes up to some milliseconds, may be made in any thread, and
+	 * does not wait for streams. UNSUPPORTED: nothing is known; the message says why. */
+	int (*get_activity)(dtrain_device *device, dtrain_device_activity *out, beton_error *err);
 } dtrain_device_api;
 
 /* The registered tables ("ref", "cpu" if built with oneDNN, those from modules) by name or by index (NULL past the

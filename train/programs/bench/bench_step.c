@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "bench.h"
+#include "bench_step_activity.h"
 #include "bench_step_job.h"
 #include "bench_step_plan.h"
 #include "bench_step_profile.h"
@@ -36,6 +37,8 @@ enum { PRODUCT_M = 1024, PRODUCT_K = 768, PRODUCT_N = 3072 };
 typedef struct figures {
 	bench_times times;
 	bool asynchronous;
+	bool activity_known;
+	dtrain_device_activity activity; /* under the load of the steps */
 	bare_figures f32, bf16;
 	dtrain_program_info info;
 	size_t copy_bytes;     /* of the compute copies of parameters */
@@ -309,6 +312,8 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 		getrusage(RUSAGE_SELF, &usage);
 		f->peak_bytes = (size_t)usage.ru_maxrss * 1024;
 	}
+	if (status == BETON_OK)
+		status = bench_job_activity(&job, &f->activity_known, &f->activity, err);
 	if (status == BETON_OK && !f->asynchronous)
 		status = time_bare(&job, false, &f->f32, err);
 	if (status == BETON_OK && !f->asynchronous)
@@ -368,6 +373,7 @@ static int print_json(const bench_step_options *o, const figures *f)
 	failed |= !f->asynchronous && (add_rates(object, "", &f->f32) || add_rates(object, "_bf16", &f->bf16));
 	if (o->data)
 		failed |= json_object_set_new(object, "data_wait_ms", json_real(t->data_seconds * 1e3)) != 0;
+	failed |= f->activity_known && bench_activity_json(object, &f->activity) != 0;
 	if (f->profile.ops)
 		failed |= json_object_set_new(object, "profile", bench_profile_json(&f->profile)) != 0;
 	failed = failed || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
@@ -421,6 +427,8 @@ static void print(const bench_step_options *o, figures *f)
 		print_bare("f32", &f->f32, of_same_type(o, f) == &f->f32 ? rate : 0, t->step_seconds);
 		print_bare("bf16", &f->bf16, of_same_type(o, f) == &f->bf16 ? rate : 0, t->step_seconds);
 	}
+	if (f->activity_known)
+		bench_activity_print(&f->activity);
 	if (o->data)
 		printf("waiting for data            %8.1f ms a step\n", t->data_seconds * 1e3);
 	printf("activations                 %8.1f MB, without sharing %.1f MB\n", (double)f->info.arena_bytes * 1e-6,

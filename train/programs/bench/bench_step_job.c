@@ -167,6 +167,21 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+int bench_job_activity(bench_job *job, bool *known, dtrain_device_activity *out, beton_error *err)
+{
+	const dtrain_device_api *api = job->engine.api;
+	bench_times unused = {0};
+	int status = BETON_OK;
+	/* The first call is slow, and the device would be idle at its end. */
+	*known = api->get_activity && api->get_activity(job->engine.device, out, NULL) == BETON_OK;
+	if (!*known)
+		return BETON_OK;
+	for (int i = 0; i <= engine_stepper_lag(job->stepper) && status == BETON_OK; i++)
+		status = one_step(job, &unused, err);
+	*known = status == BETON_OK && api->get_activity(job->engine.device, out, NULL) == BETON_OK;
+	return status == BETON_OK ? drain(job, &unused, err) : status;
+}
+
 int bench_job_time(bench_job *job, bench_times *out, beton_error *err)
 {
 	int steps = (int)job->options->steps;

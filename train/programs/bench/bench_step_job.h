@@ -53,5 +53,8 @@ void bench_job_close(bench_job *job);
 /* Units of throughput (engine_task.unit) in a step. */
 double bench_job_units(const bench_job *job);
 int bench_job_time(bench_job *job, bench_times *out, beton_error *err);
+/* Runs some more steps, and reads what the device does while it computes them. *known: false if the device does not
+ * tell. */
+int bench_job_activity(bench_job *job, bool *known, dtrain_device_activity *out, beton_error *err);
 
 #endif

@@ -227,6 +227,25 @@ static void failures_leave_nothing_behind(void **state)
 	}
 }
 
+/* Asked for by its bus. */
+static void activity_is_that_of_the_gpu(void **state)
+{
+	(void)state;
+	beton_error err = {0};
+	dtrain_device_activity activity;
+	standin.devices = 2;
+	for (int i = 0; i < 2; i++) {
+		dtrain_device *device = NULL;
+		const dtrain_device_options options = {.struct_size = sizeof(options), .index = i};
+		assert_int_equal(dtrain_device_open("cuda", &options, &device, &err), BETON_OK);
+		int status = dtrain_device_get_api(device)->get_activity(device, &activity, &err);
+		if (status != (i == 0 ? BETON_OK : BETON_UNSUPPORTED))
+			fail_msg("GPU %d: status %d: %s", i, status, err.message);
+		assert_true(activity.clock == (i == 0 ? 1755 : -1));
+		dtrain_device_close(&device);
+	}
+}
+
 struct two {
 	dtrain_device *devices[2];
 	const dtrain_device_api *api;
@@ -365,6 +384,7 @@ int main(void)
 		cmocka_unit_test_setup(advice_is_given, reset),
 		cmocka_unit_test_setup(limits_are_those_of_the_data_sheet, reset),
 		cmocka_unit_test_setup(auto_takes_the_gpu, reset),
+		cmocka_unit_test_setup(activity_is_that_of_the_gpu, reset),
 		cmocka_unit_test_setup(graphs_keep_the_priorities_of_streams, reset),
 		cmocka_unit_test_setup(failures_leave_nothing_behind, reset),
 		cmocka_unit_test_setup(gpus_reach_each_other, reset),

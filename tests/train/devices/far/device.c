@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "far.h"
 
+#include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +140,22 @@ static int far_measure_flops(dtrain_device *device, dtrain_dtype dtype, double *
 	return BETON_OK;
 }
 
+/* DTRAIN_FAR_ACTIVITY: what it does. */
+static int far_get_activity(dtrain_device *device, dtrain_device_activity *out, beton_error *err)
+{
+	const char *text = getenv("DTRAIN_FAR_ACTIVITY");
+	int64_t used, total;
+	(void)device;
+	*out = (dtrain_device_activity){.busy = -1, .memory_clock = -1};
+	if (!text ||
+	    sscanf(text, "%" SCNd64 ",%" SCNd64 ",%lf,%lf,%lf,%lf,%lf,%" SCNd32, &used, &total, &out->power,
+		   &out->power_limit, &out->clock, &out->highest_clock, &out->temperature, &out->throttled) != 8)
+		return bt_fail(err, BETON_UNSUPPORTED, "device 'far': DTRAIN_FAR_ACTIVITY does not say what it does");
+	out->memory_used = used;
+	out->memory_total = total;
+	return BETON_OK;
+}
+
 int far_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
 {
 	*out = NULL;
@@ -239,6 +256,7 @@ const dtrain_device_api far_api = {
 	.capture_destroy = far_capture_destroy,
 	.call_host = far_call_host,
 	.tune = far_tune,
+	.get_activity = far_get_activity,
 };
 
 BETON_API dtrain_module_entry_function dtrain_module_entry;

@@ -7,6 +7,8 @@
  * Environment variables:
  *   DTRAIN_FAR_DEVICES=N      devices that there are (default 1)
  *   DTRAIN_FAR_DELAY_US=N     each task waits 0 .. 2 N microseconds first, drawn anew
+ *   DTRAIN_FAR_ACTIVITY=A,B,...  memory used and whole, power, its limit, clock, the highest one, temperature,
+ *                             dtrain_throttle bits (default: not known)
  *   DTRAIN_FAR_UUID=TEXT      the device's identity, for groups (default: each process has its own)
  *   DTRAIN_FAR_PCI=A,B,...    PCI addresses of the devices (default: none)
  *   DTRAIN_FAR_APART=1        devices do not reach each other's memory

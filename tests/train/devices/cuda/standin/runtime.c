@@ -117,6 +117,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 	*properties = (struct cudaDeviceProp){.major = standin.capability / 10,
 					      .minor = standin.capability % 10,
 					      .totalGlobalMem = standin.memory,
+					      .pciBusID = 0x1b + device,
 					      .multiProcessorCount = 132,
 					      .memoryBusWidth = 6144,
 					      .warpSize = 32,
