@@ -157,10 +157,13 @@ static void choose_cheap(recompute_pass *pass, bool *wanted)
 		const dtrain__node *node = &graph->nodes[i];
 		if (node->block >= pass->last_block || gathers_rows(node))
 			continue;
-		if (has_activation(node) && pass->read[node->outputs[1]])
-			pass->of[i] = ACTIVATION, graph->nodes[i].attrs.linear.exact = true;
-		else if (may_repeat(graph, node) && !dtrain__op_rules_of(node->kind)->flops && has_inputs(pass, node))
+		if (has_activation(node) && pass->read[node->outputs[1]]) {
+			pass->of[i] = ACTIVATION;
+			graph->nodes[i].attrs.linear.exact = true;
+		} else if (may_repeat(graph, node) && !dtrain__op_rules_of(node->kind)->flops &&
+			   has_inputs(pass, node)) {
 			pass->of[i] = ALL;
+		}
 	}
 	for (int32_t i = pass->forward - 1; i >= 0; i--) {
 		const dtrain__node *node = &graph->nodes[i];

@@ -73,28 +73,26 @@ static int lend(engine_tuning *tuning, const engine_rank *engine, double ms, bet
 int engine_tuning_step(engine_tuning *tuning, engine_rank *engine, bool *exchanged, beton_error *err)
 {
 	*exchanged = false;
-	if (!engine->api->tune || (tuning->begun && tuning->state != ENGINE_TUNING_SEARCHES))
+	if (!engine->api->tune || tuning->state > ENGINE_TUNING_SEARCHES)
 		return BETON_OK;
 	dtrain_tuning found;
 	engine->api->tune(engine->device, 0, &found);
-	if (!tuning->begun) {
-		tuning->begun = true;
+	if (tuning->state == ENGINE_TUNING_NEW) {
 		tuning->began_ns = bt_now_ns();
 		tuning->state = found.ops ? ENGINE_TUNING_SEARCHES : ENGINE_TUNING_OFF;
 	}
 	tuning->ops = found.ops;
 	if (tuning->state == ENGINE_TUNING_OFF)
 		return BETON_OK;
-	if (found.left == 0) {
-		tuning->ended_ns = bt_now_ns();
-		int status = exchange(tuning, engine, exchanged, err);
-		if (status != BETON_OK || tuning->state == ENGINE_TUNING_KEPT)
-			return status;
-		engine->api->tune(engine->device, 0, &found);
-		if (found.left == 0 || tuning->exchanges == MOST_EXCHANGES)
-			tuning->state = ENGINE_TUNING_SETTLED;
+	if (found.left > 0) {
+		double earned = SHARE * (double)(bt_now_ns() - tuning->began_ns) / 1e6 - tuning->lent_ms;
+		return found.waits && earned >= LEAST_MS ? lend(tuning, engine, earned, err) : BETON_OK;
+	}
+	tuning->ended_ns = bt_now_ns();
+	if (found.found == tuning->known || tuning->exchanges == MOST_EXCHANGES) {
+		tuning->state = ENGINE_TUNING_SETTLED;
 		return BETON_OK;
 	}
-	double earned = SHARE * (double)(bt_now_ns() - tuning->began_ns) / 1e6 - tuning->lent_ms;
-	return found.waits && earned >= LEAST_MS ? lend(tuning, engine, earned, err) : BETON_OK;
+	tuning->known = found.found;
+	return exchange(tuning, engine, exchanged, err);
 }

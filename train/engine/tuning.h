@@ -9,8 +9,9 @@
 #include "engine.h"
 
 typedef enum engine_tuning_state {
-	ENGINE_TUNING_OFF = 0, /* the device postpones nothing, or all algorithms were known */
+	ENGINE_TUNING_NEW = 0,
 	ENGINE_TUNING_SEARCHES,
+	ENGINE_TUNING_OFF, /* the device postpones nothing, or all algorithms were known */
 	ENGINE_TUNING_SETTLED,
 	ENGINE_TUNING_KEPT, /* the search has ended; the ops keep their algorithms, and the next start has the others */
 } engine_tuning_state;
@@ -18,10 +19,10 @@ typedef enum engine_tuning_state {
 /* Zero-initialise. */
 typedef struct engine_tuning {
 	engine_tuning_state state;
-	bool begun;
 	uint64_t began_ns, ended_ns;
 	double lent_ms;  /* the device's time that the search took from training */
 	int32_t ops;     /* that began with other algorithms */
+	int32_t known;   /* dtrain_tuning.found at the last exchange */
 	int exchanges;   /* how often ops were created again */
 	char reason[96]; /* KEPT: why */
 } engine_tuning;

@@ -191,7 +191,6 @@ json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 	return finish(&self);
 }
 
-/* Classes without a sample are left out. */
 json_t *run_record_tuning(const run_tuning_metrics *tuning)
 {
 	builder self = begin("tuning", tuning->step);
@@ -203,6 +202,7 @@ json_t *run_record_tuning(const run_tuning_metrics *tuning)
 	return finish(&self);
 }
 
+/* Classes without a sample are left out. */
 static json_t *classes_of(const engine_class_count *counts, int64_t classes, const json_t *names)
 {
 	builder list = {.record = json_array()};

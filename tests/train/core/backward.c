@@ -12,6 +12,29 @@
 #include "core/graph.h"
 #include "tests/train/support/net.h"
 
+typedef struct setting {
+	dtrain_device *device;
+	dtrain_stream *stream;
+	dtrain_params *params;
+} setting;
+
+static setting open_setting(void)
+{
+	setting in;
+	beton_error err = {0};
+	expect_ok(dtrain_device_open("ref", NULL, &in.device, &err), &err);
+	expect_ok(dtrain_device_get_api(in.device)->stream_create(in.device, &in.stream, &err), &err);
+	expect_ok(dtrain_params_create(in.device, DTRAIN_F64, &in.params, &err), &err);
+	return in;
+}
+
+static void close_setting(setting *in)
+{
+	dtrain_params_destroy(&in->params);
+	dtrain_device_get_api(in->device)->stream_destroy(in->stream);
+	dtrain_device_close(&in->device);
+}
+
 typedef struct loss_tensors {
 	dtrain_tensor x, y, label, target, losses, errors;
 } loss_tensors;
@@ -97,13 +120,13 @@ static loss_tensors begin_loss(dtrain_graph *graph)
 }
 
 /* The gradient is that of finite differences, times the scale. */
-static void expect_gradient(dtrain_params *params, dtrain_stream *stream, loss_builder *builder, float *scaler)
+static void expect_gradient(const setting *in, loss_builder *builder, float *scaler)
 {
 	const double step = 1e-5;
 	beton_error err = {0};
 	dtrain_graph *graph;
 	dtrain_program *program;
-	expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+	expect_ok(dtrain_graph_create(in->params, true, &graph, &err), &err);
 	dtrain_graph_set_scaler(graph, scaler);
 	const loss_tensors t = begin_loss(graph);
 	dtrain_tensor loss = builder(graph, &t);
@@ -111,7 +134,7 @@ static void expect_gradient(dtrain_params *params, dtrain_stream *stream, loss_b
 	dtrain_graph_backward(graph, loss);
 	dtrain_tensor d_x = dtrain_graph_grad(graph, t.x);
 	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
-	expect_ok(dtrain_params_initialize(params, 1, stream, &err), &err);
+	expect_ok(dtrain_params_initialize(in->params, 1, in->stream, &err), &err);
 	double *x = dtrain_program_data(program, t.x);
 	for (int i = 0; i < 6; i++) {
 		x[i] = sin(i + 1);
@@ -122,11 +145,11 @@ static void expect_gradient(dtrain_params *params, dtrain_stream *stream, loss_b
 		double values[2];
 		for (int side = 0; side < 2; side++) {
 			x[i] = sin(i + 1) + (side ? step : -step);
-			expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
+			expect_ok(dtrain_program_run(program, in->stream, 0, 1, &err), &err);
 			values[side] = *(const double *)dtrain_program_data(program, loss);
 		}
 		x[i] = sin(i + 1);
-		expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
+		expect_ok(dtrain_program_run(program, in->stream, 0, 1, &err), &err);
 		double got = ((const double *)dtrain_program_data(program, d_x))[i];
 		double right = (values[1] - values[0]) / (2 * step) * (scaler ? (double)scaler[0] : 1);
 		if (!(fabs(got - right) < 1e-6))
@@ -149,21 +172,15 @@ static void losses_are_sums_of_means(void **state)
 		      {mean_of_hits, BETON_UNSUPPORTED, "what op softmax_xent computes, which has no gradient"}};
 	float scaler[DTRAIN_SCALERS] = {[DTRAIN_SCALER_SCALE] = 4};
 	beton_error err = {0};
-	dtrain_device *device;
-	dtrain_stream *stream;
-	dtrain_params *params;
 	(void)state;
-	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
-	const dtrain_device_api *api = dtrain_device_get_api(device);
-	expect_ok(api->stream_create(device, &stream, &err), &err);
-	expect_ok(dtrain_params_create(device, DTRAIN_F64, &params, &err), &err);
+	setting in = open_setting();
 	for (size_t i = 0; i < sizeof(builders) / sizeof(builders[0]); i++)
 		for (int scaled = 0; scaled < 2; scaled++)
-			expect_gradient(params, stream, builders[i], scaled ? scaler : NULL);
+			expect_gradient(&in, builders[i], scaled ? scaler : NULL);
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
 		dtrain_graph *graph;
 		dtrain_program *program;
-		expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+		expect_ok(dtrain_graph_create(in.params, true, &graph, &err), &err);
 		const loss_tensors t = begin_loss(graph);
 		dtrain_graph_backward(graph, faults[i].builder(graph, &t));
 		assert_int_equal(dtrain_graph_compile(&graph, &program, &err), faults[i].status);
@@ -171,9 +188,7 @@ static void losses_are_sums_of_means(void **state)
 			fail_msg("'%s' does not say '%s'", err.message, faults[i].words);
 		dtrain_graph_destroy(&graph);
 	}
-	dtrain_params_destroy(&params);
-	api->stream_destroy(stream);
-	dtrain_device_close(&device);
+	close_setting(&in);
 }
 
 static int nodes_of(const dtrain_graph *graph, dtrain_op_kind kind)
@@ -188,26 +203,18 @@ static int nodes_of(const dtrain_graph *graph, dtrain_op_kind kind)
 static void norms_add_gradients_of_residuals(void **state)
 {
 	beton_error err = {0};
-	dtrain_device *device;
-	dtrain_stream *stream;
-	dtrain_params *params;
 	dtrain_graph *graph;
 	(void)state;
-	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
-	const dtrain_device_api *api = dtrain_device_get_api(device);
-	expect_ok(api->stream_create(device, &stream, &err), &err);
-	expect_ok(dtrain_params_create(device, DTRAIN_F64, &params, &err), &err);
-	expect_gradient(params, stream, residual_norms, NULL);
-	expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+	setting in = open_setting();
+	expect_gradient(&in, residual_norms, NULL);
+	expect_ok(dtrain_graph_create(in.params, true, &graph, &err), &err);
 	const loss_tensors t = begin_loss(graph);
 	dtrain_graph_backward(graph, residual_norms(graph, &t));
 	assert_int_equal(nodes_of(graph, DTRAIN_OP_LAYER_NORM_BWD), 1);
 	assert_int_equal(nodes_of(graph, DTRAIN_OP_RMS_NORM_BWD), 1);
 	assert_int_equal(nodes_of(graph, DTRAIN_OP_ADD), 2);
 	dtrain_graph_destroy(&graph);
-	dtrain_params_destroy(&params);
-	api->stream_destroy(stream);
-	dtrain_device_close(&device);
+	close_setting(&in);
 }
 
 /* ---- an activation between two linear layers ---- */
@@ -246,12 +253,12 @@ static dtrain_tensor layers(dtrain_graph *graph, arrangement way, dtrain_tensor 
 }
 
 /* The gradient of x, and the number of ops that compute nothing but the activation's gradient. */
-static int run_layers(dtrain_params *params, dtrain_stream *stream, arrangement way, double d_x[ROWS * IN])
+static int run_layers(const setting *in, arrangement way, double d_x[ROWS * IN])
 {
 	beton_error err = {0};
 	dtrain_graph *graph;
 	dtrain_program *program;
-	expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+	expect_ok(dtrain_graph_create(in->params, true, &graph, &err), &err);
 	dtrain_shape shape = way == OF_ROWS ? (dtrain_shape){3, {2, ROWS / 2, IN}} : (dtrain_shape){2, {ROWS, IN}};
 	dtrain_tensor y, x = dtrain_graph_input(graph, "x", DTRAIN_F64, &shape);
 	dtrain_graph_require_grad(graph, x);
@@ -265,12 +272,12 @@ static int run_layers(dtrain_params *params, dtrain_stream *stream, arrangement 
 	int count = nodes_of(graph, DTRAIN_OP_GELU_BWD);
 	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
 	if (way == SEPARATE)
-		expect_ok(dtrain_params_initialize(params, 3, stream, &err), &err);
+		expect_ok(dtrain_params_initialize(in->params, 3, in->stream, &err), &err);
 	for (int i = 0; i < ROWS * IN; i++)
 		((double *)dtrain_program_data(program, x))[i] = 2 * sin(i + 1);
 	for (int i = 0; i < ROWS * 3; i++)
 		((double *)dtrain_program_data(program, target))[i] = cos(i);
-	expect_ok(dtrain_program_run(program, stream, 0, 1, &err), &err);
+	expect_ok(dtrain_program_run(program, in->stream, 0, 1, &err), &err);
 	memcpy(d_x, dtrain_program_data(program, gradient), ROWS * IN * sizeof(*d_x));
 	dtrain_program_destroy(&program);
 	return count;
@@ -280,25 +287,16 @@ static int run_layers(dtrain_params *params, dtrain_stream *stream, arrangement 
 static void an_activation_is_part_of_a_product(void **state)
 {
 	static const int separate[WAYS] = {[SEPARATE] = 1, [WANTED] = 1, [READ_TWICE] = 1};
-	beton_error err = {0};
-	dtrain_device *device;
-	dtrain_stream *stream;
-	dtrain_params *params;
 	(void)state;
-	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
-	const dtrain_device_api *api = dtrain_device_get_api(device);
-	expect_ok(api->stream_create(device, &stream, &err), &err);
-	expect_ok(dtrain_params_create(device, DTRAIN_F64, &params, &err), &err);
+	setting in = open_setting();
 	double right[ROWS * IN], got[ROWS * IN];
 	for (arrangement way = SEPARATE; way < WAYS; way++) {
-		assert_int_equal(run_layers(params, stream, way, way == SEPARATE ? right : got), separate[way]);
+		assert_int_equal(run_layers(&in, way, way == SEPARATE ? right : got), separate[way]);
 		for (int i = 0; i < ROWS * IN && way != SEPARATE; i++)
 			if (!(fabs(got[i] - right[i]) < 1e-12) || right[i] == 0)
 				fail_msg("way %d, element %d: %g instead of %g", (int)way, i, got[i], right[i]);
 	}
-	dtrain_params_destroy(&params);
-	api->stream_destroy(stream);
-	dtrain_device_close(&device);
+	close_setting(&in);
 }
 
 int main(void)

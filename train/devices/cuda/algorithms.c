@@ -293,10 +293,18 @@ int cuda_algorithms_put(cuda_algorithms *algorithms, const char *signature, cons
 	return writes ? save(algorithms, err) : BETON_OK;
 }
 
-void cuda_algorithms_add(cuda_algorithms *to, const cuda_algorithms *from)
+int32_t cuda_algorithms_add(cuda_algorithms *to, const cuda_algorithms *from)
 {
-	/* Without memory the ops keep what they have. */
-	(void)json_object_update_missing(to->algorithms, from->algorithms);
+	const char *signature;
+	json_t *algorithm;
+	int32_t added = 0;
+	json_object_foreach(from->algorithms, signature, algorithm)
+	{
+		bool known = json_equal(json_object_get(to->algorithms, signature), algorithm);
+		/* Without memory the op keeps its algorithm. */
+		added += !known && json_object_set(to->algorithms, signature, algorithm) == 0;
+	}
+	return added;
 }
 
 void cuda_algorithms_seal(cuda_algorithms *algorithms)

@@ -43,8 +43,9 @@ bool cuda_algorithms_find(const cuda_algorithms *algorithms, const char *signatu
 int cuda_algorithms_put(cuda_algorithms *algorithms, const char *signature, const cuda_algorithm *algorithm,
 			beton_error *err);
 
-/* Adds the algorithms that `from` has and `to` lacks; writes no file. No other thread uses the two. */
-void cuda_algorithms_add(cuda_algorithms *to, const cuda_algorithms *from);
+/* Gives `to` all algorithms of `from`; writes no file. Returns how many of them are new to `to`, or replace
+ * others. No other thread uses the two. */
+int32_t cuda_algorithms_add(cuda_algorithms *to, const cuda_algorithms *from);
 /* From now on nothing is written. Any thread. */
 void cuda_algorithms_seal(cuda_algorithms *algorithms);
 

@@ -194,8 +194,6 @@ int cuda_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out,
 void cuda_op_destroy(dtrain_op *op);
 int cuda_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err);
 
-void cuda_tune(dtrain_device *device, double milliseconds, dtrain_tuning *out);
-
 /* Another device for the GPU of `like`, which times algorithms at the gate. */
 int cuda_open_beside(const dtrain_device *like, struct cuda_gate *gate, dtrain_device **out, beton_error *err);
 void cuda_close(dtrain_device *device); /* NULL allowed */

@@ -288,7 +288,7 @@ int cuda_open_beside(const dtrain_device *like, struct cuda_gate *gate, dtrain_d
 	return status;
 }
 
-void cuda_tune(dtrain_device *device, double milliseconds, dtrain_tuning *out)
+static void cuda_tune(dtrain_device *device, double milliseconds, dtrain_tuning *out)
 {
 	*out = (dtrain_tuning){.ops = 0};
 	if (device->tuner)

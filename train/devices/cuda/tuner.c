@@ -2,6 +2,7 @@
 #include "tuner.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -19,6 +20,7 @@ struct cuda_tuner {
 	dtrain_device *like;
 	pthread_t thread;
 	bool started, merged;
+	int32_t found;
 	/* Under the gate's lock. */
 	dtrain_op_desc *ops;
 	int32_t count, capacity, done;
@@ -157,13 +159,22 @@ static bool append(cuda_tuner *tuner, const dtrain_op_desc *desc)
 	return true;
 }
 
+static bool start(cuda_tuner *tuner)
+{
+	sigset_t before;
+	bt_block_signals(&before);
+	bool started = pthread_create(&tuner->thread, NULL, tune, tuner) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return started;
+}
+
 void cuda_tuner_add(cuda_tuner *tuner, const dtrain_op_desc *desc)
 {
 	pthread_mutex_lock(&tuner->gate.lock);
 	if (append(tuner, desc)) {
 		tuner->merged = false;
 		if (!tuner->started)
-			tuner->started = pthread_create(&tuner->thread, NULL, tune, tuner) == 0;
+			tuner->started = start(tuner);
 		if (!tuner->started)
 			tuner->done = tuner->count;
 	}
@@ -184,10 +195,11 @@ void cuda_tuner_lend(cuda_tuner *tuner, double milliseconds, dtrain_tuning *out)
 	bool adds = out->left == 0 && !tuner->merged && tuner->device;
 	tuner->merged |= adds;
 	pthread_mutex_unlock(&tuner->gate.lock);
-	if (!adds)
-		return;
-	/* The thread waits for a further op, and only this thread adds one. */
-	pthread_mutex_lock(&tuner->like->lock);
-	cuda_algorithms_add(tuner->like->algorithms, tuner->device->algorithms);
-	pthread_mutex_unlock(&tuner->like->lock);
+	if (adds) {
+		/* The thread waits for a further op, and only this thread adds one. */
+		pthread_mutex_lock(&tuner->like->lock);
+		tuner->found += cuda_algorithms_add(tuner->like->algorithms, tuner->device->algorithms);
+		pthread_mutex_unlock(&tuner->like->lock);
+	}
+	out->found = tuner->found;
 }

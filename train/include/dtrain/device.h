@@ -446,10 +446,11 @@ typedef struct dtrain_device_options {
 
 /* The search for the fastest algorithms of the ops that exist. */
 typedef struct dtrain_tuning {
-	int32_t ops;  /* whose algorithms were not known when they were created */
-	int32_t left; /* ops whose search has not ended */
-	bool waits;   /* the search cannot go on without the device */
-	double ms;    /* of this call */
+	int32_t ops;   /* whose algorithms were not known when they were created */
+	int32_t left;  /* ops whose search has not ended */
+	int32_t found; /* algorithms that the search has found so far; counted when left is 0 */
+	bool waits;    /* the search cannot go on without the device */
+	double ms;     /* of this call */
 } dtrain_tuning;
 
 /* Abilities of a device. */

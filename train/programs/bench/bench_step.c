@@ -89,7 +89,7 @@ static void usage(void)
 	     "  --help            this text");
 }
 
-static const char *const tunes[] = {[BENCH_TUNE_NOW] = "now", [BENCH_TUNE_LATER] = "later", NULL};
+static const char *const tunes[] = {[RUN_TUNE_LATER] = "later", [RUN_TUNE_NOW] = "now", NULL};
 
 /* Parses billions per second. */
 static int parse_rate(const char *option, double *out, beton_error *err)
@@ -364,12 +364,12 @@ static int print_json(const bench_step_options *o, const figures *f)
 		(json_int_t)f->info.repeated, "repeated_flops", f->info.repeated_flops, "arena_bytes",
 		(json_int_t)f->info.arena_bytes, "unshared_bytes", (json_int_t)f->info.unshared_bytes, "copy_bytes",
 		(json_int_t)f->copy_bytes, "peak_resident_bytes", (json_int_t)f->peak_bytes);
-	json_object_set_new(object, "first_step_s", json_real(t->first_seconds));
 	json_t *more = f->asynchronous ? json_pack("{s:f, s:f, s:f, s:b}", "launch_ms", t->launch_seconds * 1e3,
 						   "device_ms", t->device_seconds * 1e3, "device_busy",
 						   t->device_seconds / t->step_seconds, "capture", !o->no_capture)
 				       : pack_bare(of_same_type(o, f), rate, t->step_seconds);
-	int failed = json_object_update(object, more) != 0;
+	int failed = json_object_set_new(object, "first_step_s", json_real(t->first_seconds)) != 0;
+	failed |= json_object_update(object, more) != 0;
 	failed |= !f->asynchronous && (add_rates(object, "", &f->f32) || add_rates(object, "_bf16", &f->bf16));
 	if (o->data)
 		failed |= json_object_set_new(object, "data_wait_ms", json_real(t->data_seconds * 1e3)) != 0;
@@ -446,7 +446,8 @@ static void print(const bench_step_options *o, figures *f)
 
 int bench_step(int argc, char **argv)
 {
-	bench_step_options o = {.device = {"auto", -1}, .model = "resnet18", .batch = 32, .steps = 10};
+	bench_step_options o = {
+		.device = {"auto", -1}, .model = "resnet18", .batch = 32, .steps = 10, .tune = RUN_TUNE_NOW};
 	beton_error err = {0};
 	int status = parse(argc, argv, &o, &err);
 	if (status == BETON_OK && o.help) {

@@ -23,7 +23,7 @@ static int open_engine(bench_job *job, beton_error *err)
 					 .index = run_device_index(&o->device, 0, false),
 					 .threads = (int32_t)o->threads,
 					 .tf32 = o->precision == ENGINE_PRECISION_TF32,
-					 .tune_later = o->tune == BENCH_TUNE_LATER};
+					 .tune_later = o->tune == RUN_TUNE_LATER};
 	dtrain_sync_options sync;
 	dtrain_device *device = NULL;
 	dtrain_sync_options_init(&sync);

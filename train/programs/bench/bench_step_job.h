@@ -8,9 +8,7 @@
 #include "engine/example.h"
 #include "engine/stepper.h"
 #include "options/device_choice.h"
-
-/* When algorithms are timed that a device does not know. */
-enum bench_tune { BENCH_TUNE_NOW = 0, BENCH_TUNE_LATER = 1 };
+#include "options/options.h"
 
 typedef struct bench_step_options {
 	run_device_choice device;
@@ -20,7 +18,7 @@ typedef struct bench_step_options {
 	engine_recompute recompute;
 	uint64_t side, context, batch, classes, threads, workers, steps; /* context 0: the model's longest */
 	bool no_capture;
-	int tune;                /* bench_tune */
+	int tune;                /* run_tune */
 	bool profile;            /* also measures op by op */
 	bool plan;               /* prints the memory plan only */
 	double bandwidth, flops; /* the profile's limits; 0: the device's, or measured */

@@ -33,6 +33,7 @@ static void described_caps(const dtrain_device *device, dtrain_device_caps *out)
 	out->asynchronous = true;
 	out->host_memory = false;
 	out->weight_copies = true;
+	out->batch_norm_pair = true;
 	out->alignment = ALIGNMENT;
 	out->dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_I32 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8;
 	out->dtypes |= (gpu->f16 > 0 ? 1u << DTRAIN_F16 : 0) | (gpu->bf16 > 0 ? 1u << DTRAIN_BF16 : 0);

@@ -177,10 +177,13 @@ static void ops_are_exchanged_between_captured_steps(void **state)
 		job.api->tune(job.device, 5, &tuning);
 	}
 	assert_int_equal(tuning.left, 0);
+	assert_true(tuning.found > 0);
+	int32_t found = tuning.found;
 	ok(job.api->stream_synchronize(job.stream, &job.err), &job.err);
 	ok(dtrain_program_recompile(job.program, &job.err), &job.err);
 	job.api->tune(job.device, 0, &tuning);
 	assert_int_equal(tuning.ops, ops);
+	assert_int_equal(tuning.found, found);
 	step(&job);
 	capture_step(&job);
 	close_job(&job);

@@ -324,6 +324,7 @@ static void algorithms_are_found_beside_training(void **state)
 		api->tune(device, 5, &tuning);
 	}
 	assert_int_equal(tuning.left, 0);
+	assert_true(tuning.found > 0);
 	assert_true(standin.made >= PLANS);
 	dtrain_op *other = make_pool(device, &tuning);
 	assert_int_equal(tuning.ops, 1);

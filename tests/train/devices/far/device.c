@@ -204,6 +204,7 @@ void far_tune(dtrain_device *device, double milliseconds, dtrain_tuning *out)
 		device->found = device->untuned;
 	*out = (dtrain_tuning){.ops = device->untuned,
 			       .left = device->untuned - device->found,
+			       .found = device->found,
 			       .waits = device->found < device->untuned};
 }
 

@@ -23,9 +23,9 @@
  *   DTRAIN_FAR_SLOW=COUNT:US  a group's operations on COUNT elements begin US microseconds late
  *   DTRAIN_FAR_STUCK=1        after a failed operation of a group questions about events do not return
  *   DTRAIN_FAR_FAIL=WHAT:N    the Nth call of WHAT fails: alloc, host_alloc, op, copy, capture, launch, or an op's name
- *   DTRAIN_FAR_TUNE=N         opened with tune_later, the device knows the algorithms of no op with weights at first;
- * each time that it is lent it finds N of them. Ops that are created when it has found all have longer results and need
- * more workspace
+ *   DTRAIN_FAR_TUNE=N         opened with tune_later, the device knows no algorithm of an op with weights at first, and
+ *                             finds N of them each time that it is lent; ops that are created when it has found all
+ *                             have longer results and need more workspace
  */
 #ifndef TESTS_TRAIN_DEVICES_FAR_FAR_H
 #define TESTS_TRAIN_DEVICES_FAR_FAR_H

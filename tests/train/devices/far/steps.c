@@ -42,6 +42,24 @@ static void open_device(struct job *job, const char *name)
 	expect(job->api->stream_create(job->device, &job->stream, &err), &err);
 }
 
+static void give_samples(const struct job *job)
+{
+	beton_error err = {0};
+	float pixels[PIXELS];
+	int64_t labels[BATCH];
+	for (int i = 0; i < PIXELS; i++)
+		pixels[i] = (float)(i * 7919 % 256) / 128 - 1;
+	for (int i = 0; i < BATCH; i++)
+		labels[i] = i;
+	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->image), pixels, sizeof(pixels),
+			      DTRAIN_HOST_TO_DEVICE, &err),
+	       &err);
+	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->label), labels, sizeof(labels),
+			      DTRAIN_HOST_TO_DEVICE, &err),
+	       &err);
+	expect(job->api->stream_synchronize(job->stream, &err), &err);
+}
+
 static void open_job(struct job *job, const char *name)
 {
 	beton_error err = {0};
@@ -63,19 +81,7 @@ static void open_job(struct job *job, const char *name)
 	expect(dtrain_params_initialize(job->params, 7, job->stream, &err), &err);
 	dtrain_optimizer_options_init(&sgd);
 	expect(dtrain_optimizer_create(job->params, &sgd, &job->sgd, &err), &err);
-	float pixels[PIXELS];
-	int64_t labels[BATCH];
-	for (int i = 0; i < PIXELS; i++)
-		pixels[i] = (float)(i * 7919 % 256) / 128 - 1;
-	for (int i = 0; i < BATCH; i++)
-		labels[i] = i;
-	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->image), pixels, sizeof(pixels),
-			      DTRAIN_HOST_TO_DEVICE, &err),
-	       &err);
-	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->label), labels, sizeof(labels),
-			      DTRAIN_HOST_TO_DEVICE, &err),
-	       &err);
-	expect(job->api->stream_synchronize(job->stream, &err), &err);
+	give_samples(job);
 }
 
 static void close_job(struct job *job)
@@ -253,24 +259,12 @@ static void failures_come_as_asked(void **state)
 	dtrain_device_close(&far.device);
 }
 
-static void run_once(const struct job *job, float *loss)
+static float run_once(struct job *job)
 {
 	beton_error err = {0};
-	static const int64_t labels[BATCH] = {0, 1, 2, 3};
-	float pixels[PIXELS];
-	for (int i = 0; i < PIXELS; i++)
-		pixels[i] = (float)(i % 7) / 7;
-	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->image), pixels, sizeof(pixels),
-			      DTRAIN_HOST_TO_DEVICE, &err),
-	       &err);
-	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->label), labels, sizeof(labels),
-			      DTRAIN_HOST_TO_DEVICE, &err),
-	       &err);
+	give_samples(job);
 	expect(dtrain_program_run(job->program, job->stream, 0, 1, &err), &err);
-	expect(job->api->copy(job->stream, loss, dtrain_program_data(job->program, job->loss), sizeof(*loss),
-			      DTRAIN_DEVICE_TO_HOST, &err),
-	       &err);
-	expect(job->api->stream_synchronize(job->stream, &err), &err);
+	return read_loss(job);
 }
 
 /* Ops that are created again have other sizes, and results that are the same; without memory for them the old ones
@@ -281,11 +275,10 @@ static void test_recompile(void **state)
 	struct job job;
 	dtrain_program_info before = {.struct_size = sizeof(before)}, after = before;
 	dtrain_tuning found;
-	float first = 0, second = 0;
 	(void)state;
 	setenv("DTRAIN_FAR_TUNE", "1000", 1);
 	open_job(&job, "far");
-	run_once(&job, &first);
+	float first = run_once(&job);
 	dtrain_program_get_info(job.program, &before);
 	job.api->tune(job.device, 0, &found);
 	assert_true(found.left > 20 && found.waits);
@@ -297,16 +290,14 @@ static void test_recompile(void **state)
 	unsetenv("DTRAIN_FAR_MEMORY");
 	dtrain_program_get_info(job.program, &after);
 	assert_int_equal(after.arena_bytes, before.arena_bytes);
-	run_once(&job, &second);
-	assert_true(first == second);
+	assert_true(first == run_once(&job));
 
 	expect(dtrain_program_recompile(job.program, &err), &err);
 	dtrain_program_get_info(job.program, &after);
 	assert_true(after.arena_bytes > before.arena_bytes && after.workspace_bytes > before.workspace_bytes);
 	assert_int_equal(after.nodes, before.nodes);
 	assert_true(after.flops == before.flops);
-	run_once(&job, &second);
-	assert_true(first == second);
+	assert_true(first == run_once(&job));
 	assert_int_equal(dtrain_program_recompile(NULL, &err), BETON_INVALID_ARGUMENT);
 	close_job(&job);
 	unsetenv("DTRAIN_FAR_TUNE");

@@ -23,7 +23,7 @@
 namespace cuda_kernels
 {
 
-constexpr int THREADS = 256;
+constexpr int THREADS = 256, WARP = 32;
 
 /* T, but not deduced from this argument. */
 template <typename T> struct plain {

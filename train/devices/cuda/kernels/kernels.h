@@ -42,12 +42,14 @@ cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t *x, void *y
 				  int64_t n, int64_t area, int channels, const float scale[4], const float shift[4]);
 
 /* Pictures of cells, for a convolution with stride 2 (ops/space_to_depth.h). */
+enum { CUDA_CELL_CHANNELS = 16 };
 typedef struct cuda_cell_pictures {
 	int64_t n, height, width, channels; /* channels 1 to 4 */
 	int64_t rows, columns;              /* of cells */
 	int32_t padding[2];                 /* before the first row and the first column */
 } cuda_cell_pictures;
-/* The same as cuda_kernel_normalize, with y [n][rows][columns][16] in F16 or BF16, a multiple of 16 bytes. */
+/* The same as cuda_kernel_normalize, with y [n][rows][columns][CUDA_CELL_CHANNELS] in F16 or BF16, a multiple of 16
+ * bytes. */
 cudaError_t cuda_kernel_normalize_cells(cudaStream_t stream, const cuda_cell_pictures *p, const uint8_t *x, void *y,
 					dtrain_dtype dtype, const float scale[4], const float shift[4]);
 
@@ -55,10 +57,11 @@ typedef struct cuda_cell_weight {
 	int64_t filters, channels, kernel[2]; /* channels 1 to 4 */
 	bool krsc;                            /* the weight is; else KCRS */
 } cuda_cell_weight;
-/* y [filters][height / 2][width / 2][16], heights and widths rounded up, has x's elements, rounded, and zeros. */
+/* y [filters][height / 2][width / 2][CUDA_CELL_CHANNELS], heights and widths rounded up, has x's elements, rounded, and
+ * zeros. */
 cudaError_t cuda_kernel_weight_to_cells(cudaStream_t stream, const cuda_cell_weight *w, const void *x,
 					dtrain_dtype from, void *y, dtrain_dtype to);
-/* The reverse, from x [filters][16][height / 2][width / 2] to y in KCRS. */
+/* The reverse, from x [filters][CUDA_CELL_CHANNELS][height / 2][width / 2] to y in KCRS. */
 cudaError_t cuda_kernel_weight_from_cells(cudaStream_t stream, const cuda_cell_weight *w, dtrain_dtype dtype,
 					  const void *x, void *y);
 

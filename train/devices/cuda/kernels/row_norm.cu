@@ -150,7 +150,7 @@ __device__ inline void add_octet(const T *addend, int64_t at, int valid, float (
  * must call it. */
 template <int N> __device__ inline void sum_crew(float (&x)[2])
 {
-	constexpr int WARP = 32, WARPS = N / WARP;
+	constexpr int WARPS = N / WARP;
 	x[0] = sum_warp(x[0]);
 	x[1] = sum_warp(x[1]);
 	if constexpr (WARPS > 1) {

@@ -10,7 +10,7 @@ namespace cuda_kernels
 namespace
 {
 
-constexpr int64_t CELL = 16, HALF = CELL / 2;
+constexpr int64_t CELL = CUDA_CELL_CHANNELS, HALF = CELL / 2;
 
 /* to [filters][height / 2][width / 2][CELL] */
 template <typename From, typename To>

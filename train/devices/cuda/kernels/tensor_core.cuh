@@ -15,8 +15,6 @@
 namespace cuda_kernels
 {
 
-constexpr int WARP = 32;
-
 /* The major number of the compute capability that tensor_core.cuh needs. */
 constexpr int TENSOR_CORE_CAPABILITY = 8;
 

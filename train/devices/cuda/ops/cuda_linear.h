@@ -42,6 +42,7 @@ typedef struct cuda_linear {
 	cuda_linear_form form;
 	cublasLtMatmulAlgo_t algorithm;
 	size_t algorithm_bytes;
+	bool untried; /* it is the heuristics' first, for lack of memory to try algorithms */
 	/* Offsets in the workspace: rounded weights and bias, sums of columns, the algorithm's own workspace. */
 	size_t weight, bias, sums, own, bytes;
 } cuda_linear;

@@ -162,7 +162,8 @@ static int best_of(cuda_linear *self, const candidate *candidates, int count, bo
 	}
 	if (*best < 0 && !t.lacks_memory)
 		return bt_fail(err, BETON_UNSUPPORTED, "none of %d algorithms works: %.200s", count, t.error.message);
-	if (*best < 0)
+	self->untried = *best < 0;
+	if (self->untried)
 		*best = 0;
 	return BETON_OK;
 }
@@ -353,7 +354,8 @@ int cuda_linear_choose(cuda_linear *self, beton_error *err)
 	cuda_algorithms_begin(algorithms, &self->device->lock);
 	if (!recall(self, signature)) {
 		status = choose_new(self, true, err);
-		if (status == BETON_OK)
+		/* The next start may have memory to try more. */
+		if (status == BETON_OK && !self->untried)
 			remember(self, signature);
 	}
 	cuda_algorithms_end(algorithms);

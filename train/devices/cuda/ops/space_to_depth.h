@@ -13,7 +13,9 @@
 
 #include <dtrain/device.h>
 
-enum { CUDA_CELL_CHANNELS = 16, CUDA_CELL_LARGEST_PICTURE = 4 /* channels */ };
+#include "devices/cuda/kernels/kernels.h"
+
+enum { CUDA_CELL_LARGEST_PICTURE = 4 /* channels */ };
 
 /* Whether convolutions with this window over that many channels can read cells. A window of one pixel would read three
  * that it does not need. */
