@@ -25,9 +25,10 @@ typedef struct bounds {
 /* Hugging Face's Llama computes norms and rotations in float whatever the type. */
 static const bounds in_double = {1e-7, 1e-6, 1e-7}, in_float = {3e-6, 3e-6, 3e-6}, on_cpu = {5e-6, 5e-6, 5e-6};
 /* Bounds for the losses of all steps. BF16 losses are compared with PyTorch's autocast, which rounds at other places:
- * it keeps values between the blocks in float. They differ by up to 1.3e-3, ViTs' by 5e-3, which is as far as PyTorch's
- * are from double precision. F16 losses, compared with double precision, differ by up to 8e-5 and 9e-4. */
-static const bounds in_bf16 = {3e-3, 3e-3, 1e-2}, in_f16 = {2e-4, 2e-4, 2e-3};
+ * it keeps values between the blocks in float. They differ by up to 1.4e-3, ViTs' by 7e-3, which is as far as PyTorch's
+ * are from double precision. F16 losses are compared with double precision: on processors with other vectors, whose
+ * sums have other orders, they differ by up to 2.3e-4, half of the type's rounding error, and 9e-4. */
+static const bounds in_bf16 = {3e-3, 3e-3, 1e-2}, in_f16 = {4e-4, 4e-4, 2e-3};
 
 static json_t *trace;
 static int64_t batch, length; /* of a sequence */

@@ -248,8 +248,15 @@ void dtrain__group_blame_store(const group_membership *member, const char *where
 {
 	char reason[BETON_ERROR_MESSAGE_SIZE];
 	int own = dtrain__world_rank(member, member->rank);
+	store_loss loss = dtrain__store_loss(member->store);
 	snprintf(reason, sizeof(reason), "%s", err->message);
-	if (member->store_rank < 0 || member->store_rank == member->rank) {
+	/* Another rank may have missed the store first and closed the connections to this one. */
+	if (loss.is_store && strcmp(reason, loss.err.message) != 0) {
+		bt_fail(err, loss.err.code, "group \"%s\": %s: %s (rank %d: %s)", member->name, where, loss.err.message,
+			own, reason);
+		return;
+	}
+	if (loss.is_store || member->store_rank < 0 || member->store_rank == member->rank) {
 		bt_prefix(err, "group \"%s\": %s", member->name, where);
 		return;
 	}
