@@ -57,6 +57,12 @@ typedef struct dtrain__rows {
 	int64_t samples, positions;
 } dtrain__rows;
 
+/* The last rows that all ranks' were gathered to; count 0: none. */
+typedef struct dtrain__joined_rows {
+	int count;
+	dtrain_tensor rows, parts[DTRAIN_OP_MAX_OPERANDS];
+} dtrain__joined_rows;
+
 /* Indices of parameters or buffers. */
 typedef struct dtrain__indices {
 	bool *has;
@@ -83,6 +89,7 @@ struct dtrain_graph {
 	int num_pending;
 
 	dtrain__rows rows;
+	dtrain__joined_rows joined;
 
 	int32_t block;         /* of new nodes */
 	int32_t block_started; /* first node since next_block whose block is not yet known; -1: none */

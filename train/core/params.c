@@ -328,6 +328,7 @@ int dtrain_params_create_outline(const dtrain_params *like, dtrain_params **out,
 	(*out)->lines = like->lines;
 	(*out)->sync_norms = like->sync_norms;
 	(*out)->divides_rows = like->divides_rows;
+	(*out)->row_parts = like->row_parts;
 	return BETON_OK;
 }
 

@@ -108,6 +108,7 @@ struct dtrain_params {
 
 	dtrain__lines lines; /* this rank's place in the mesh */
 	bool divides_rows;   /* between the layers that the ranks along "tensor" divide: see nn/token_rows.h */
+	int32_t row_parts;   /* these ranks exchange the rows in so many parts; 0: 1 */
 	bool sync_norms;     /* batch norms that train have the statistics of all data ranks' batches */
 	dtrain__offload offload;
 };

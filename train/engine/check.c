@@ -56,6 +56,7 @@ static int plan_ranks(engine_rank *engine, beton_error *err)
 	options.plan_tensor = engine->job.tensor;
 	options.plan_context = engine->job.context_ranks;
 	options.sequence_parallel = engine->job.sequence_parallel;
+	options.tensor_overlap = engine->job.tensor_overlap ? engine->job.tensor_overlap : 1;
 	return dtrain_sync_create(engine->params, NULL, &options, &engine->sync, err);
 }
 

@@ -65,6 +65,7 @@ typedef struct engine_job {
 	const void *context;
 	int32_t tensor, pipeline; /* ranks of the mesh along these axes, which compute one model; 0: 1 */
 	bool sequence_parallel;   /* the ranks along "tensor" divide the rows of a batch, too */
+	int32_t tensor_overlap;   /* in so many parts; 0: 1 */
 	int32_t context_ranks;    /* of its axis "context", which have parts of the same samples; 0: 1 */
 } engine_job;
 

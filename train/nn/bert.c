@@ -8,26 +8,22 @@
 
 #include "transformer_parts.h"
 
-static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
-			   dtrain_tensor x, int64_t features, dtrain_activation activation, dtrain__split split)
+static dtrain__dense layer_of(const dtrain_transformer *t, int64_t features, dtrain_activation activation,
+			      dtrain__split split)
 {
-	return dtrain__dense_layer(graph, block, name, x,
-				   &(dtrain__dense){.features = features,
-						    .bias = true,
-						    .initial = dtrain__normal(t->deviation),
-						    .activation = activation,
-						    .split = split});
+	return (dtrain__dense){.features = features,
+			       .bias = true,
+			       .initial = dtrain__normal(t->deviation),
+			       .activation = activation,
+			       .split = split};
 }
 
-/* The norm of x + dropout(a layer of y), both named after "block.part". */
-static dtrain_tensor add_and_norm(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *part,
+/* The norm of x + dropout(y). */
+static dtrain_tensor add_and_norm(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
 				  dtrain_tensor x, dtrain_tensor y, dtrain_tensor random, int layer)
 {
-	char name[DTRAIN__NAME_SIZE];
-	dtrain__name(name, block, part);
-	y = dense(graph, t, name, "dense", y, t->width, DTRAIN_ACTIVATION_NONE, DTRAIN__SPLIT_ROW);
 	y = dtrain_dropout(graph, y, random, t->dropout, layer, false);
-	return dtrain__norm(graph, t, name, "LayerNorm", dtrain_add(graph, x, y, false));
+	return dtrain__norm(graph, t, block, name, dtrain_add(graph, x, y, false));
 }
 
 static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
@@ -36,15 +32,19 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 	static const char *const parts[] = {"attention.self.query", "attention.self.key", "attention.self.value"};
 	char name[DTRAIN__NAME_SIZE];
 	const dtrain_attention_options options = dtrain__attention_options(graph, t, inputs->random, layer);
+	const dtrain__dense heads = layer_of(t, t->width, DTRAIN_ACTIVATION_NONE, DTRAIN__SPLIT_COLUMN);
+	const dtrain__dense output = layer_of(t, t->width, DTRAIN_ACTIVATION_NONE, DTRAIN__SPLIT_ROW);
+	const dtrain__mlp_layers mlp = {"intermediate.dense", NULL, "output.dense",
+					layer_of(t, t->inner, t->activation, DTRAIN__SPLIT_COLUMN), output};
 	snprintf(name, sizeof(name), "bert.encoder.layer.%d", layer);
-	dtrain_tensor y = dtrain__rows_join(graph, x), qkv[3];
+	dtrain_tensor y, qkv[3];
 	for (int i = 0; i < 3; i++)
-		qkv[i] = dense(graph, t, name, parts[i], y, t->width, DTRAIN_ACTIVATION_NONE, DTRAIN__SPLIT_COLUMN);
+		qkv[i] = dtrain__dense_layer(graph, name, parts[i], x, &heads);
 	y = dtrain_attention(graph, qkv[0], qkv[1], qkv[2], inputs->segment, &options);
-	x = add_and_norm(graph, t, name, "attention.output", x, y, inputs->random, 2 * layer + 1);
-	y = dense(graph, t, name, "intermediate.dense", dtrain__rows_join(graph, x), t->inner, t->activation,
-		  DTRAIN__SPLIT_COLUMN);
-	return add_and_norm(graph, t, name, "output", x, y, inputs->random, 2 * layer + 2);
+	y = dtrain__dense_layer(graph, name, "attention.output.dense", y, &output);
+	x = add_and_norm(graph, t, name, "attention.output.LayerNorm", x, y, inputs->random, 2 * layer + 1);
+	y = dtrain__dense_mlp(graph, name, x, &mlp);
+	return add_and_norm(graph, t, name, "output.LayerNorm", x, y, inputs->random, 2 * layer + 2);
 }
 
 /* Without token types all tokens have type 0. */
@@ -83,7 +83,8 @@ dtrain_tensor dtrain__bert(dtrain_graph *graph, const dtrain_transformer *t, con
 		x = block(graph, t, inputs, x, layer);
 	}
 	dtrain_graph_next_block(graph);
-	x = dense(graph, t, "cls.predictions.transform", "dense", x, t->width, t->activation, DTRAIN__SPLIT_NONE);
+	const dtrain__dense transform = layer_of(t, t->width, t->activation, DTRAIN__SPLIT_NONE);
+	x = dtrain__dense_layer(graph, "cls.predictions.transform", "dense", x, &transform);
 	outputs->hidden = dtrain__norm(graph, t, "cls.predictions.transform", "LayerNorm", x);
 	outputs->head = t->tied ? tokens : dtrain__vocabulary_table(graph, "cls.predictions.decoder.weight", t);
 	outputs->head_bias = dtrain__vocabulary_bias(graph, "cls.predictions.bias", t);

@@ -19,8 +19,8 @@ typedef struct dtrain__initial {
 /* How the ranks of the mesh's axis "tensor" divide a linear layer. */
 typedef enum dtrain__split {
 	DTRAIN__SPLIT_NONE,   /* all of it */
-	DTRAIN__SPLIT_COLUMN, /* a part of the outputs, from all inputs: see dtrain__rows_join */
-	DTRAIN__SPLIT_ROW,    /* a part of the inputs; the outputs are summed over the ranks: see dtrain__rows_sum */
+	DTRAIN__SPLIT_COLUMN, /* a part of the outputs, from all inputs: x is rows, see dtrain__rows_join */
+	DTRAIN__SPLIT_ROW,    /* a part of the inputs; the result is rows of the sum, see dtrain__rows_sum */
 } dtrain__split;
 
 typedef struct dtrain__dense {
@@ -43,5 +43,16 @@ dtrain__initial dtrain__normal(double deviation);
 /* A linear layer "prefix.suffix". */
 dtrain_tensor dtrain__dense_layer(dtrain_graph *graph, const char *prefix, const char *suffix, dtrain_tensor x,
 				  const dtrain__dense *dense);
+
+/* The layers of an MLP: second(activation(first(x))), or second(swiglu(gate(x), first(x))). The ranks divide the first
+ * ones along their outputs and the second one along its inputs. */
+typedef struct dtrain__mlp_layers {
+	const char *up, *gate, *down; /* names; gate NULL: none */
+	dtrain__dense first, second;  /* first: of `gate`, too, which has no activation then */
+} dtrain__mlp_layers;
+
+/* Each part of the rows goes through all layers before the next one, so parts need not be merged between layers. */
+dtrain_tensor dtrain__dense_mlp(dtrain_graph *graph, const char *prefix, dtrain_tensor x,
+				const dtrain__mlp_layers *mlp);
 
 #endif

@@ -9,29 +9,31 @@
 #include "transformer_parts.h"
 
 /* blocks: of the features, which the ranks of the mesh's axis "tensor" divide each. */
-static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
-			   dtrain_tensor x, int64_t features, int32_t blocks, dtrain_activation activation)
+static dtrain__dense column(const dtrain_transformer *t, int64_t features, int32_t blocks, dtrain_activation activation)
 {
-	return dtrain__dense_layer(graph, block, name, dtrain__rows_join(graph, x),
-				   &(dtrain__dense){.features = features,
-						    .bias = t->bias,
-						    .in_out = true,
-						    .initial = dtrain__normal(t->deviation),
-						    .activation = activation,
-						    .split = DTRAIN__SPLIT_COLUMN,
-						    .blocks = blocks});
+	return (dtrain__dense){.features = features,
+			       .bias = t->bias,
+			       .in_out = true,
+			       .initial = dtrain__normal(t->deviation),
+			       .activation = activation,
+			       .split = DTRAIN__SPLIT_COLUMN,
+			       .blocks = blocks};
 }
 
-/* x + dropout(a layer of y). 2 * layers of them add up along the residual stream, so each starts smaller. */
-static dtrain_tensor residual(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
-			      dtrain_tensor x, dtrain_tensor y, dtrain_tensor random, int layer)
+/* 2 * layers of them add up along the residual stream, so each starts smaller. */
+static dtrain__dense row(const dtrain_transformer *t)
 {
-	y = dtrain__dense_layer(graph, block, name, y,
-				&(dtrain__dense){.features = t->width,
-						 .bias = t->bias,
-						 .in_out = true,
-						 .initial = dtrain__normal(t->deviation / sqrt(2 * (double)t->layers)),
-						 .split = DTRAIN__SPLIT_ROW});
+	return (dtrain__dense){.features = t->width,
+			       .bias = t->bias,
+			       .in_out = true,
+			       .initial = dtrain__normal(t->deviation / sqrt(2 * (double)t->layers)),
+			       .split = DTRAIN__SPLIT_ROW};
+}
+
+/* x + dropout(y) */
+static dtrain_tensor residual(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor x, dtrain_tensor y,
+			      dtrain_tensor random, int layer)
+{
 	return dtrain_add(graph, x, dtrain_dropout(graph, y, random, t->dropout, layer, false), false);
 }
 
@@ -52,14 +54,16 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 	dtrain_attention_options attention = dtrain__attention_options(graph, t, inputs->random, layer);
 	attention.causal = true;
 	snprintf(name, sizeof(name), "transformer.h.%d", layer);
+	const dtrain__dense qkv = column(t, 3 * t->width, 3, DTRAIN_ACTIVATION_NONE), proj = row(t);
+	const dtrain__mlp_layers mlp = {"mlp.c_fc", NULL, "mlp.c_proj", column(t, t->inner, 1, t->activation), row(t)};
 	dtrain_tensor y = dtrain__norm(graph, t, name, "ln_1", x);
-	y = dense(graph, t, name, "attn.c_attn", y, 3 * t->width, 3, DTRAIN_ACTIVATION_NONE);
+	y = dtrain__dense_layer(graph, name, "attn.c_attn", y, &qkv);
 	y = inputs->keys ? attend_cached(graph, inputs, y, layer, &attention)
 			 : dtrain_attention_packed(graph, y, inputs->segment, &attention);
-	x = residual(graph, t, name, "attn.c_proj", x, y, inputs->random, 2 * layer + 1);
-	y = dtrain__norm(graph, t, name, "ln_2", x);
-	y = dense(graph, t, name, "mlp.c_fc", y, t->inner, 1, t->activation);
-	return residual(graph, t, name, "mlp.c_proj", x, y, inputs->random, 2 * layer + 2);
+	y = dtrain__dense_layer(graph, name, "attn.c_proj", y, &proj);
+	x = residual(graph, t, x, y, inputs->random, 2 * layer + 1);
+	y = dtrain__dense_mlp(graph, name, dtrain__norm(graph, t, name, "ln_2", x), &mlp);
+	return residual(graph, t, x, y, inputs->random, 2 * layer + 2);
 }
 
 dtrain_tensor dtrain__gpt2(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,

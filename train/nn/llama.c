@@ -8,12 +8,9 @@
 
 #include "transformer_parts.h"
 
-static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
-			   dtrain_tensor x, int64_t features, dtrain__split split)
+static dtrain__dense layer_of(const dtrain_transformer *t, int64_t features, dtrain__split split)
 {
-	return dtrain__dense_layer(
-		graph, block, name, x,
-		&(dtrain__dense){.features = features, .initial = dtrain__normal(t->deviation), .split = split});
+	return (dtrain__dense){.features = features, .initial = dtrain__normal(t->deviation), .split = split};
 }
 
 static dtrain_tensor norm(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *suffix,
@@ -27,13 +24,14 @@ static dtrain_tensor attention(dtrain_graph *graph, const dtrain_transformer *t,
 			       const dtrain_transformer_inputs *inputs, const char *block, int layer, dtrain_tensor x)
 {
 	int head_size = (int)t->head_size;
-	int64_t keys = t->kv_heads * t->head_size;
+	const dtrain__dense heads = layer_of(t, t->heads * t->head_size, DTRAIN__SPLIT_COLUMN);
+	const dtrain__dense keys = layer_of(t, t->kv_heads * t->head_size, DTRAIN__SPLIT_COLUMN);
+	const dtrain__dense output = layer_of(t, t->width, DTRAIN__SPLIT_ROW);
 	dtrain_attention_options options = dtrain__attention_options(graph, t, inputs->random, layer);
 	options.causal = true;
-	x = dtrain__rows_join(graph, x);
-	dtrain_tensor q = dense(graph, t, block, "self_attn.q_proj", x, t->heads * t->head_size, DTRAIN__SPLIT_COLUMN);
-	dtrain_tensor k = dense(graph, t, block, "self_attn.k_proj", x, keys, DTRAIN__SPLIT_COLUMN);
-	dtrain_tensor v = dense(graph, t, block, "self_attn.v_proj", x, keys, DTRAIN__SPLIT_COLUMN);
+	dtrain_tensor q = dtrain__dense_layer(graph, block, "self_attn.q_proj", x, &heads);
+	dtrain_tensor k = dtrain__dense_layer(graph, block, "self_attn.k_proj", x, &keys);
+	dtrain_tensor v = dtrain__dense_layer(graph, block, "self_attn.v_proj", x, &keys);
 	q = dtrain_rotary(graph, q, inputs->position, head_size, t->theta, false);
 	k = dtrain_rotary(graph, k, inputs->position, head_size, t->theta, false);
 	if (inputs->keys)
@@ -41,20 +39,20 @@ static dtrain_tensor attention(dtrain_graph *graph, const dtrain_transformer *t,
 					    &options);
 	else
 		x = dtrain_attention(graph, q, k, v, inputs->segment, &options);
-	return dense(graph, t, block, "self_attn.o_proj", x, t->width, DTRAIN__SPLIT_ROW);
+	return dtrain__dense_layer(graph, block, "self_attn.o_proj", x, &output);
 }
 
 static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
 			   dtrain_tensor x, int layer)
 {
 	char name[DTRAIN__NAME_SIZE];
+	const dtrain__mlp_layers mlp = {"mlp.up_proj", "mlp.gate_proj", "mlp.down_proj",
+					layer_of(t, t->inner, DTRAIN__SPLIT_COLUMN),
+					layer_of(t, t->width, DTRAIN__SPLIT_ROW)};
 	snprintf(name, sizeof(name), "model.layers.%d", layer);
 	dtrain_tensor y = attention(graph, t, inputs, name, layer, norm(graph, t, name, "input_layernorm", x));
 	x = dtrain_add(graph, x, dtrain_dropout(graph, y, inputs->random, t->dropout, 2 * layer + 1, false), false);
-	y = dtrain__rows_join(graph, norm(graph, t, name, "post_attention_layernorm", x));
-	dtrain_tensor gate = dense(graph, t, name, "mlp.gate_proj", y, t->inner, DTRAIN__SPLIT_COLUMN);
-	dtrain_tensor up = dense(graph, t, name, "mlp.up_proj", y, t->inner, DTRAIN__SPLIT_COLUMN);
-	y = dense(graph, t, name, "mlp.down_proj", dtrain_swiglu(graph, gate, up), t->width, DTRAIN__SPLIT_ROW);
+	y = dtrain__dense_mlp(graph, name, norm(graph, t, name, "post_attention_layernorm", x), &mlp);
 	return dtrain_add(graph, x, dtrain_dropout(graph, y, inputs->random, t->dropout, 2 * layer + 2, false), false);
 }
 

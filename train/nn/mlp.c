@@ -2,7 +2,6 @@
 #include "core/graph.h"
 #include "dense.h"
 #include "models.h"
-#include "token_rows.h"
 
 /* Two hidden layers: small enough to train in seconds. Without batch norm the losses do not depend on the division of a
  * batch among ranks. The ranks of the mesh's axis "tensor" have parts of the first layer's features, and so of the
@@ -32,7 +31,7 @@ dtrain_tensor dtrain__mlp(dtrain_graph *graph, dtrain_tensor image, int64_t clas
 	if (!rows || !dtrain__graph_check_shared(graph, "mlp", DTRAIN_AXIS_TENSOR, &features, 1))
 		return -1;
 	int64_t pixels = rows->dim[1];
-	x = hidden(graph, "fc1", dtrain__rows_join(graph, x), pixels, DTRAIN__SPLIT_COLUMN);
+	x = hidden(graph, "fc1", x, pixels, DTRAIN__SPLIT_COLUMN);
 	dtrain_graph_next_block(graph);
 	x = hidden(graph, "fc2", x, HIDDEN, DTRAIN__SPLIT_ROW);
 	dtrain_graph_next_block(graph);

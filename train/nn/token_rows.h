@@ -19,11 +19,23 @@ void dtrain__rows_end(dtrain_graph *graph);
 /* Whether this rank has a part of the rows. */
 bool dtrain__rows_divided(const dtrain_graph *graph);
 
-/* From rows to [samples, positions, width], which a layer reads that is divided along its outputs. */
-dtrain_tensor dtrain__rows_join(dtrain_graph *graph, dtrain_tensor x);
-/* From a term on each rank, [samples, positions, width] (the result of a layer that is divided along its inputs, or
- * embeddings), to the rows of the sum over the ranks. */
-dtrain_tensor dtrain__rows_sum(dtrain_graph *graph, dtrain_tensor x);
+/* All rows, in the parts that ranks exchange one by one (tensor_overlap of <dtrain/sync.h>): part i has the i-th piece
+ * of each rank's rows, rank after rank. A single part has them in their own order. */
+typedef struct dtrain__row_parts {
+	int count;
+	dtrain_tensor of[DTRAIN_OP_MAX_OPERANDS];
+} dtrain__row_parts;
+
+/* From rows to all rows, which layers read that are divided along their outputs. A single part is [samples, positions,
+ * width], others are [rows, width]. Layers that read the same x share the parts. */
+void dtrain__rows_join(dtrain_graph *graph, dtrain_tensor x, dtrain__row_parts *out);
+/* From parts to [samples, positions, width]. */
+dtrain_tensor dtrain__rows_merge(dtrain_graph *graph, const dtrain__row_parts *parts);
+/* Back. */
+void dtrain__rows_cut(dtrain_graph *graph, dtrain_tensor x, dtrain__row_parts *out);
+/* From a term on each rank (the results of a layer that is divided along its inputs, or embeddings) to the rows of the
+ * sum over the ranks. */
+dtrain_tensor dtrain__rows_sum(dtrain_graph *graph, const dtrain__row_parts *terms);
 /* A term that is the first rank's alone: zeros on the others. */
 dtrain_tensor dtrain__rows_once(dtrain_graph *graph, dtrain_tensor x);
 

@@ -27,19 +27,17 @@ static dtrain_tensor attend(dtrain_graph *graph, const dtrain_transformer *t, co
 	dtrain__dense qkv = layer_of(t, 3 * t->width, 2 * t->width, DTRAIN__SPLIT_COLUMN);
 	const dtrain__dense proj = layer_of(t, t->width, 2 * t->width, DTRAIN__SPLIT_ROW);
 	qkv.blocks = 3;
-	x = dtrain__rows_join(graph, x);
 	x = dtrain_attention_packed(graph, dtrain__dense_layer(graph, prefix, "attn.qkv", x, &qkv), -1, options);
 	return dtrain__dense_layer(graph, prefix, "attn.proj", x, &proj);
 }
 
 static dtrain_tensor mlp(dtrain_graph *graph, const dtrain_transformer *t, const char *prefix, dtrain_tensor x)
 {
-	dtrain__dense fc1 = layer_of(t, t->inner, t->width + t->inner, DTRAIN__SPLIT_COLUMN);
-	const dtrain__dense fc2 = layer_of(t, t->width, t->width + t->inner, DTRAIN__SPLIT_ROW);
-	fc1.activation = t->activation;
-	x = dtrain__rows_join(graph, x);
-	return dtrain__dense_layer(graph, prefix, "mlp.fc2", dtrain__dense_layer(graph, prefix, "mlp.fc1", x, &fc1),
-				   &fc2);
+	dtrain__mlp_layers mlp = {"mlp.fc1", NULL, "mlp.fc2",
+				  layer_of(t, t->inner, t->width + t->inner, DTRAIN__SPLIT_COLUMN),
+				  layer_of(t, t->width, t->width + t->inner, DTRAIN__SPLIT_ROW)};
+	mlp.first.activation = t->activation;
+	return dtrain__dense_mlp(graph, prefix, x, &mlp);
 }
 
 /* x + y, where y is subject to dropout and to stochastic depth. branch: the number of y in the model, from 0. Each

@@ -58,7 +58,7 @@ dtrain_tensor dtrain__vocabulary_embedding(dtrain_graph *graph, dtrain_tensor ta
 
 dtrain_tensor dtrain__vocabulary_rows(dtrain_graph *graph, dtrain_tensor x)
 {
-	return dtrain__rows_divided(graph) ? dtrain__rows_sum(graph, x) : x;
+	return dtrain__rows_divided(graph) ? dtrain__rows_sum(graph, &(dtrain__row_parts){.count = 1, .of = {x}}) : x;
 }
 
 /* All rows [n, width] on every rank, of x [..., width], before a divided layer. */

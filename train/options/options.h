@@ -209,6 +209,7 @@ typedef struct run_options {
 	bool keep_gathered;
 	bool accumulate_locally;
 	bool sequence_parallel;
+	int64_t tensor_overlap; /* parts of the rows */
 	bool sync_batch_norm;
 	int buffers;          /* dtrain_sync_buffers_mode */
 	int64_t local_steps;  /* of a round */

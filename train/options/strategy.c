@@ -164,6 +164,7 @@ dtrain_sync_options run_strategy_sync(const run_options *options)
 	sync.sum_micro_batches_locally = options->accumulate_locally;
 	sync.sync_batch_norm = options->sync_batch_norm;
 	sync.sequence_parallel = options->sequence_parallel;
+	sync.tensor_overlap = (int32_t)options->tensor_overlap;
 	sync.buffers = (dtrain_sync_buffers_mode)options->buffers;
 	return sync;
 }

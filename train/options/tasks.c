@@ -134,6 +134,7 @@ engine_job run_options_job(const run_options *options)
 		.freeze = options->freeze,
 		.tensor = (int32_t)run_axes_ranks(options, DTRAIN_AXIS_TENSOR),
 		.sequence_parallel = options->sequence_parallel,
+		.tensor_overlap = (int32_t)options->tensor_overlap,
 		.pipeline = (int32_t)run_axes_ranks(options, DTRAIN_AXIS_PIPELINE),
 		.schedule_file = options->pipeline_lists,
 		.chunks = (int32_t)options->pipeline_chunks,

@@ -30,6 +30,7 @@ typedef struct example {
 	int64_t samples;
 	bool positions; /* an input */
 	dtrain_recompute recompute;
+	int32_t parts; /* ranks exchange rows in so many parts; 0: 1 */
 } example;
 
 /* 1 sample of 4 positions on 4 ranks: a position each. 3 on 2 ranks: one and a half samples. */
@@ -43,6 +44,10 @@ static const example examples[] = {
 	{DTRAIN_TRANSFORMER_BERT, 3, true, DTRAIN_RECOMPUTE_SELECTIVE},
 	{DTRAIN_TRANSFORMER_VIT, 4, false, DTRAIN_RECOMPUTE_NONE},
 	{DTRAIN_TRANSFORMER_VIT, 4, false, DTRAIN_RECOMPUTE_FULL},
+	{DTRAIN_TRANSFORMER_GPT2, 4, false, DTRAIN_RECOMPUTE_NONE, 4},
+	{DTRAIN_TRANSFORMER_LLAMA, 2, false, DTRAIN_RECOMPUTE_NONE, 2},
+	{DTRAIN_TRANSFORMER_BERT, 4, true, DTRAIN_RECOMPUTE_FULL, 2},
+	{DTRAIN_TRANSFORMER_VIT, 4, false, DTRAIN_RECOMPUTE_SELECTIVE, 5},
 };
 
 /* One model: of this rank alone, of ranks that have all rows, or of ranks that divide them. */
@@ -149,6 +154,7 @@ static void run(const example *e, dtrain_device *device, dtrain_stream *stream, 
 	dtrain_graph *graph = NULL;
 	dtrain_sync_options_init(&options);
 	options.sequence_parallel = divides;
+	options.tensor_overlap = e->parts ? e->parts : 1;
 	*n = (network){.num_losses = e->samples * (pictures ? 1 : POSITIONS)};
 	MUST(dtrain_params_create(device, DTRAIN_F32, &n->params, &err));
 	MUST(dtrain_sync_create(n->params, mesh, &options, &n->sync, &err));

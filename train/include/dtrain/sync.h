@@ -46,6 +46,8 @@ typedef enum dtrain_sync_buffers_mode {
 	DTRAIN_BUFFERS_OWN = 2, /* each rank keeps its own */
 } dtrain_sync_buffers_mode;
 
+#define DTRAIN_MAX_TENSOR_OVERLAP 8
+
 typedef struct dtrain_sync_options {
 	size_t struct_size;
 	const char *strategy;             /* default "ddp" */
@@ -103,6 +105,11 @@ typedef struct dtrain_sync_options {
 	 * that is divided along its inputs. Other models, and batches that cannot be divided, are refused when the
 	 * graph is compiled (INVALID_ARGUMENT). Default false. */
 	bool sequence_parallel;
+	/* With sequence_parallel: the ranks gather and reduce rows in so many parts, 1 ... DTRAIN_MAX_TENSOR_OVERLAP,
+	 * so that a part is on its way while layers multiply another one. Batches whose rows cannot be divided by ranks
+	 * x parts are refused as above. Costs copies of rows, and a sum of the parts' gradients of weights. Default 1.
+	 */
+	int32_t tensor_overlap;
 } dtrain_sync_options;
 
 BETON_API void dtrain_sync_options_init_sized(dtrain_sync_options *options, size_t size);

@@ -37,7 +37,8 @@ void dtrain_sync_options_init_sized(dtrain_sync_options *options, size_t size)
 	const dtrain_sync_options defaults = {.struct_size = sizeof(defaults),
 					      .strategy = kinds[0].name,
 					      .prefetch_bytes = DEFAULT_PREFETCH_BYTES,
-					      .registration = DTRAIN_REGISTER_WITHIN_MACHINE};
+					      .registration = DTRAIN_REGISTER_WITHIN_MACHINE,
+					      .tensor_overlap = 1};
 	bt_sized_init(options, size, &defaults);
 }
 
@@ -199,6 +200,9 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: registration %d", (int)options.registration);
 	if ((unsigned)options.buffers > DTRAIN_BUFFERS_OWN)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: buffers %d", (int)options.buffers);
+	if (options.tensor_overlap < 1 || options.tensor_overlap > DTRAIN_MAX_TENSOR_OVERLAP)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: a tensor_overlap of %d, not of 1 to %d",
+			       options.tensor_overlap, DTRAIN_MAX_TENSOR_OVERLAP);
 	dtrain_sync *sync = calloc(1, sizeof(*sync));
 	if (!sync)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
@@ -231,6 +235,7 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_mesh *mesh, const dtr
 	params->lines = mesh ? dtrain__mesh_lines(mesh) : planned_lines(&options);
 	params->sync_norms = options.sync_batch_norm;
 	params->divides_rows = options.sequence_parallel && params->lines.along[DTRAIN_AXIS_TENSOR].size > 1;
+	params->row_parts = params->divides_rows ? options.tensor_overlap : 0;
 	*out = sync;
 	return BETON_OK;
 }
@@ -246,6 +251,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain__sync_leave_memory(sync);
 	sync->params->lines = (dtrain__lines){0};
 	sync->params->sync_norms = sync->params->divides_rows = false;
+	sync->params->row_parts = 0;
 	dtrain__tree_destroy(sync);
 	dtrain__sync_destroy_sums(sync);
 	dtrain__sync_destroy_programs(sync, NULL);
