@@ -150,7 +150,8 @@ static int receive_status(int fd, size_t *value_size)
 
 	if (got == 0 || (got < 0 && errno == ECONNRESET))
 		return 1;
-	assert_int_equal(got, sizeof(bytes));
+	if (got != sizeof(bytes))
+		fail_msg("received %zd bytes: %s", got, strerror(errno));
 	assert_true(dtrain__store_unpack(bytes, &header) && header.kind == STORE_REPLY);
 	if (value_size)
 		*value_size = header.value_size;
