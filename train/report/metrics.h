@@ -116,6 +116,8 @@ int run_metrics_open(const run_metrics_options *options, const run_beginning *be
  * trained is saved, and run_metrics_close returns the error. */
 void run_metrics_step(run_metrics *metrics, const run_step_metrics *step);
 void run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch);
+/* The activity of rank 0's device, after a step. */
+void run_metrics_activity(run_metrics *metrics, int64_t step, const dtrain_device_activity *activity);
 void run_metrics_tuning(run_metrics *metrics, const run_tuning_metrics *tuning);
 void run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation);
 

@@ -152,6 +152,13 @@ void run_metrics_step(run_metrics *metrics, const run_step_metrics *step)
 	run_progress_step(&metrics->progress, step);
 }
 
+void run_metrics_activity(run_metrics *metrics, int64_t step, const dtrain_device_activity *activity)
+{
+	if (records(metrics))
+		add_record(metrics, run_record_activity(step, activity));
+	run_progress_activity(&metrics->progress, activity);
+}
+
 void run_metrics_tuning(run_metrics *metrics, const run_tuning_metrics *tuning)
 {
 	if (records(metrics))

@@ -121,7 +121,7 @@ static void append_metric(const engine_metric *metric, double value, char *text,
 
 static void show_step(run_progress *self, const run_step_metrics *step)
 {
-	char text[320], left[32], loss[32];
+	char text[320 + RUN_ACTIVITY_TEXT], left[32], loss[32];
 	double seconds = (double)(self->total_steps - step->step) * self->step_ms / 1e3 +
 			 evaluations_left(self, step->step) * self->val_seconds;
 	describe_duration(seconds, left, sizeof(left));
@@ -137,6 +137,8 @@ static void show_step(run_progress *self, const run_step_metrics *step)
 		bt_append(text, sizeof(text), ")");
 	}
 	bt_append(text, sizeof(text), ", lr %.4g", step->lr);
+	if (*self->activity)
+		bt_append(text, sizeof(text), ", %s", self->activity);
 	show_line(self, text);
 }
 
@@ -160,10 +162,10 @@ static void print_step(run_progress *self, const run_step_metrics *step)
 	char device[128], loss[32];
 	print_line(self,
 		   "epoch %" PRId64 ", step %" PRId64 "/%" PRId64
-		   ": loss %s, lr %.4g, %.0f %s/s, data wait %.1f ms, exposed communication %.1f ms%s",
+		   ": loss %s, lr %.4g, %.0f %s/s, data wait %.1f ms, exposed communication %.1f ms%s%s%s",
 		   step->epoch, step->step, self->total_steps, number_text(step->loss, loss), step->lr,
 		   step->units_per_second, self->task->unit, step->data_wait_ms, step->comm_exposed_ms,
-		   device_text(step, device));
+		   device_text(step, device), *self->activity ? ", " : "", self->activity);
 }
 
 void run_progress_step(run_progress *self, const run_step_metrics *step)
@@ -188,6 +190,11 @@ static const char *step_text(int64_t step, char text[32])
 	if (step > 0)
 		snprintf(text, 32, "step %" PRId64 ": ", step);
 	return text;
+}
+
+void run_progress_activity(run_progress *self, const dtrain_device_activity *activity)
+{
+	run_activity_text(activity, self->activity);
 }
 
 void run_progress_tuning(run_progress *self, const run_tuning_metrics *tuning)

@@ -10,6 +10,7 @@
 #include <beton/error.h>
 #include <jansson.h>
 
+#include "device_activity.h"
 #include "launch/status_line.h"
 #include "metrics.h"
 
@@ -26,7 +27,8 @@ typedef struct run_progress {
 	double val_seconds;  /* of the last evaluation; 0: none */
 	double best, latest; /* the first metric of evaluations */
 	bool evaluated;
-	beton_error error; /* of standard output; code 0: none */
+	char activity[RUN_ACTIVITY_TEXT]; /* of the device; "": not known */
+	beton_error error;                /* of standard output; code 0: none */
 } run_progress;
 
 /* print_every: steps between lines; 0: a line every two seconds. */
@@ -34,6 +36,8 @@ void run_progress_open(run_progress *self, const run_beginning *beginning, bool 
 
 /* If standard output fails, training is asked to stop, so that what was trained is saved. */
 void run_progress_step(run_progress *self, const run_step_metrics *step);
+/* Lines about steps have it from now on. */
+void run_progress_activity(run_progress *self, const dtrain_device_activity *activity);
 void run_progress_tuning(run_progress *self, const run_tuning_metrics *tuning);
 void run_progress_evaluation(run_progress *self, const run_evaluation *evaluation);
 /* A line for each class that has samples. names: an array; NULL: none. */

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "device_activity.h"
+
 const char *const run_part_names[RUN_PARTS] = {
 	[RUN_PART_DATA] = "data_wait",        [RUN_PART_COMPUTE] = "compute",       [RUN_PART_COMM] = "comm_exposed",
 	[RUN_PART_EVALUATION] = "evaluation", [RUN_PART_CHECKPOINT] = "checkpoint", [RUN_PART_OTHER] = "other",
@@ -188,6 +190,13 @@ json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 	}
 	add(&self, "memory_bytes", json_integer((json_int_t)memory.now_bytes));
 	add(&self, "memory_peak_bytes", json_integer((json_int_t)memory.peak_bytes));
+	return finish(&self);
+}
+
+json_t *run_record_activity(int64_t step, const dtrain_device_activity *activity)
+{
+	builder self = begin("device", step);
+	self.failed = run_activity_json(self.record, activity) != 0 || self.failed;
 	return finish(&self);
 }
 

@@ -14,6 +14,7 @@
 json_t *run_record_beginning(const run_beginning *beginning);
 json_t *run_record_step(const engine_task *task, const run_step_metrics *step);
 json_t *run_record_tuning(const run_tuning_metrics *tuning);
+json_t *run_record_activity(int64_t step, const dtrain_device_activity *activity);
 /* names: of the classes, an array; NULL: none. classes: of the model. */
 json_t *run_record_evaluation(const run_evaluation *evaluation, int64_t classes, const json_t *names);
 json_t *run_record_epoch(const run_epoch_metrics *epoch);

@@ -54,7 +54,8 @@ static int read_story(const char *path, story *out)
 		bool starts = strcmp(type, "start") == 0, resumes = strcmp(type, "resume") == 0;
 		if (starts || resumes)
 			begin(resumes, json_integer_value(step), out);
-		if (starts || resumes || strcmp(type, "epoch") == 0 || strcmp(type, "tuning") == 0) {
+		if (starts || resumes || strcmp(type, "epoch") == 0 || strcmp(type, "tuning") == 0 ||
+		    strcmp(type, "device") == 0) {
 			json_decref(row);
 			continue;
 		}

@@ -7,7 +7,6 @@
 #include <jansson.h>
 
 #include "bench.h"
-#include "bench_step_activity.h"
 #include "bench_step_job.h"
 #include "bench_step_plan.h"
 #include "bench_step_profile.h"
@@ -17,6 +16,7 @@
 #include "common/system.h"
 #include "core/program.h"
 #include "engine/memory/recompute_option.h"
+#include "report/device_activity.h"
 
 extern void omp_set_num_threads(int count);
 
@@ -373,7 +373,7 @@ static int print_json(const bench_step_options *o, const figures *f)
 	failed |= !f->asynchronous && (add_rates(object, "", &f->f32) || add_rates(object, "_bf16", &f->bf16));
 	if (o->data)
 		failed |= json_object_set_new(object, "data_wait_ms", json_real(t->data_seconds * 1e3)) != 0;
-	failed |= f->activity_known && bench_activity_json(object, &f->activity) != 0;
+	failed |= f->activity_known && run_activity_json(object, &f->activity) != 0;
 	if (f->profile.ops)
 		failed |= json_object_set_new(object, "profile", bench_profile_json(&f->profile)) != 0;
 	failed = failed || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
@@ -405,6 +405,17 @@ static void print_bare(const char *type, const bare_figures *f, double rate, dou
 	}
 }
 
+static void print_activity(const dtrain_device_activity *activity)
+{
+	char text[RUN_ACTIVITY_TEXT], reasons[RUN_ACTIVITY_TEXT];
+	run_activity_text(activity, text);
+	run_activity_reasons(activity->throttled, reasons);
+	if (*text)
+		printf("the device under load       %s%s%s\n", text, *reasons ? "; throttled: " : "", reasons);
+	else if (*reasons)
+		printf("the device is throttled     %s\n", reasons);
+}
+
 static void print(const bench_step_options *o, figures *f)
 {
 	const bench_times *t = &f->times;
@@ -428,7 +439,7 @@ static void print(const bench_step_options *o, figures *f)
 		print_bare("bf16", &f->bf16, of_same_type(o, f) == &f->bf16 ? rate : 0, t->step_seconds);
 	}
 	if (f->activity_known)
-		bench_activity_print(&f->activity);
+		print_activity(&f->activity);
 	if (o->data)
 		printf("waiting for data            %8.1f ms a step\n", t->data_seconds * 1e3);
 	printf("activations                 %8.1f MB, without sharing %.1f MB\n", (double)f->info.arena_bytes * 1e-6,

@@ -11,6 +11,7 @@
 #include "engine/memory/memory_plan.h"
 #include "engine/memory/recompute_option.h"
 #include "options/options_table.h"
+#include "report/device_activity.h"
 
 /* Tensors that are listed, unless all are wanted. */
 enum { LARGEST = 8 };
@@ -57,6 +58,22 @@ static void print_memory(const run_session *session, const engine_memory *memory
 	printf("memory of %s on device %s:\n", rank_name(session), engine->api->name);
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		print_bytes(lines[i].what, lines[i].bytes);
+}
+
+/* Before the run: a device that is busy, hot or slow now will be so in training. */
+static void print_activity(const engine_rank *engine)
+{
+	dtrain_device_activity now;
+	char text[RUN_ACTIVITY_TEXT], reasons[RUN_ACTIVITY_TEXT];
+	if (!engine->api->get_activity || engine->api->get_activity(engine->device, &now, NULL) != BETON_OK)
+		return;
+	run_activity_text(&now, text);
+	run_activity_reasons(now.throttled, reasons);
+	printf("the device now: %s%s%s", text, *reasons ? "; throttled: " : "", reasons);
+	if (now.memory_used >= 0 && now.memory_total > 0)
+		printf("; %.1f of %.1f GB used by all processes", (double)now.memory_used / 1e9,
+		       (double)now.memory_total / 1e9);
+	putchar('\n');
 }
 
 static void print_traffic(const engine_memory *memory, const char *who)
@@ -188,6 +205,7 @@ int run_plan_print(run_session *session, beton_error *err)
 		status = make_strategies(session, &strategies, err);
 	if (status == BETON_OK) {
 		print_memory(session, &memory);
+		print_activity(engine);
 		status = print_stages(session, &memory, err);
 	}
 	if (status == BETON_OK) {

@@ -11,6 +11,7 @@
 #include "bad_samples.h"
 #include "best.h"
 #include "common/system.h"
+#include "device_watch.h"
 #include "engine/evaluate.h"
 #include "engine/stepper.h"
 #include "launch/busy.h"
@@ -20,6 +21,7 @@
 #include "options/deterministic_shards.h"
 #include "param_groups.h"
 #include "report/clock.h"
+#include "report/device_activity.h"
 #include "saving.h"
 
 /* Measurements of an epoch, or of the part of it that runs here. */
@@ -55,6 +57,8 @@ struct training {
 	bool tuned;             /* tell_of_tuning */
 	bool stop;              /* some rank got a stop request */
 	run_busy busy;
+	run_device_watch *watch; /* NULL: none */
+	int32_t warned;          /* dtrain_throttle bits with a warning */
 };
 
 static double milliseconds(uint64_t nanoseconds)
@@ -211,6 +215,25 @@ static void tell_of_busy_cores(struct training *training)
 		status_line_warn("dtrain-ffcv: %s", text);
 }
 
+/* The limit of power is usual under full load. Other reasons slow all ranks down. */
+static void tell_of_device(struct training *training)
+{
+	const run_session *session = training->session;
+	const int64_t step = session->position.step + 1;
+	dtrain_device_activity now;
+	char reasons[RUN_ACTIVITY_TEXT], text[RUN_ACTIVITY_TEXT];
+	if (!run_device_watch_take(training->watch, &now))
+		return;
+	if (session->rank == 0)
+		run_metrics_activity(training->metrics, step, &now);
+	int32_t bits = now.throttled > 0 ? now.throttled & ~DTRAIN_THROTTLE_POWER_CAP & ~training->warned : 0;
+	if (bits)
+		status_line_warn("dtrain-ffcv: step %" PRId64 ": the device '%s' of rank %d is throttled (%s): %s",
+				 step, session->engine.api->name, session->rank, run_activity_reasons(bits, reasons),
+				 run_activity_text(&now, text));
+	training->warned |= bits;
+}
+
 /* Once, when the search for algorithms has ended. */
 static void tell_of_tuning(struct training *training)
 {
@@ -241,6 +264,7 @@ static int settle_step(struct training *training, beton_error *err)
 	account_step(training, &step);
 	tell_of_busy_cores(training);
 	log_step(training, &step);
+	tell_of_device(training);
 	tell_of_tuning(training);
 	memcpy(session->position.scaler, step.scaler, sizeof(step.scaler));
 	advance(session, &session->position);
@@ -586,6 +610,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	if (status != BETON_OK)
 		return status;
 	watch_cores(&training);
+	training.watch = run_device_watch_begin(session->engine.api, session->engine.device);
 	status = run_timeline_begin(session, err);
 	while (status == BETON_OK) {
 		status = train_epoch(&training, err);
@@ -596,6 +621,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 		status = run_timeline_write(session, err);
 	if (status != BETON_OK)
 		run_watchdog_leave(session->watchdog, err);
+	run_device_watch_end(&training.watch);
 	beton_iterator_close(&training.iterator);
 	engine_stepper_close(&training.stepper);
 	free(training.epoch.bucket_ms);

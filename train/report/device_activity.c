@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench_step_activity.h"
+#include "device_activity.h"
 
-#include <stdio.h>
+#include "common/system.h"
 
 static const struct {
 	dtrain_throttle bit;
@@ -12,12 +12,12 @@ static const struct {
 
 enum { REASONS = sizeof(reasons) / sizeof(reasons[0]) };
 
-static bool has(const dtrain_device_activity *activity, int reason)
+static bool has(int32_t bits, int reason)
 {
-	return activity->throttled > 0 && activity->throttled & (int32_t)reasons[reason].bit;
+	return bits > 0 && bits & (int32_t)reasons[reason].bit;
 }
 
-void bench_activity_print(const dtrain_device_activity *a)
+const char *run_activity_text(const dtrain_device_activity *a, char text[RUN_ACTIVITY_TEXT])
 {
 	const struct {
 		double value, most;
@@ -26,32 +26,34 @@ void bench_activity_print(const dtrain_device_activity *a)
 		      {a->memory_clock, -1, "memory ", "MHz"},
 		      {a->power, a->power_limit, "", "W"},
 		      {a->temperature, -1, "", "degrees C"}};
-	const char *before = "the device under load       ";
+	*text = 0;
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
 		if (values[i].value < 0)
 			continue;
-		printf("%s%s%.0f", before, values[i].name, values[i].value);
+		bt_append(text, RUN_ACTIVITY_TEXT, "%s%s%.0f", *text ? ", " : "", values[i].name, values[i].value);
 		if (values[i].most >= 0)
-			printf(" of %.0f", values[i].most);
-		printf(" %s", values[i].unit);
-		before = ", ";
+			bt_append(text, RUN_ACTIVITY_TEXT, " of %.0f", values[i].most);
+		bt_append(text, RUN_ACTIVITY_TEXT, " %s", values[i].unit);
 	}
-	before = before[0] == ',' ? "; throttled: " : "the device is throttled     ";
-	for (int i = 0; i < REASONS; i++)
-		if (has(a, i)) {
-			printf("%s%s", before, reasons[i].name);
-			before = ", ";
-		}
-	if (before[0] == ',' || before[0] == ';')
-		putchar('\n');
+	return text;
 }
 
-int bench_activity_json(json_t *object, const dtrain_device_activity *a)
+const char *run_activity_reasons(int32_t bits, char text[RUN_ACTIVITY_TEXT])
+{
+	*text = 0;
+	for (int i = 0; i < REASONS; i++)
+		if (has(bits, i))
+			bt_append(text, RUN_ACTIVITY_TEXT, "%s%s", *text ? ", " : "", reasons[i].name);
+	return text;
+}
+
+int run_activity_json(json_t *object, const dtrain_device_activity *a)
 {
 	const struct {
 		const char *name;
 		double value;
-	} values[] = {{"gpu_clock_mhz", a->clock},
+	} values[] = {{"gpu_busy", a->busy},
+		      {"gpu_clock_mhz", a->clock},
 		      {"gpu_highest_clock_mhz", a->highest_clock},
 		      {"gpu_memory_clock_mhz", a->memory_clock},
 		      {"gpu_power_w", a->power},
@@ -67,7 +69,7 @@ int bench_activity_json(json_t *object, const dtrain_device_activity *a)
 		return failed;
 	json_t *list = json_array();
 	for (int i = 0; i < REASONS; i++)
-		if (has(a, i))
+		if (has(a->throttled, i))
 			failed |= json_array_append_new(list, json_string(reasons[i].name));
 	return json_object_set_new(object, "gpu_throttled", list) | failed;
 }
