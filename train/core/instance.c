@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "capture.h"
 #include "common/error.h"
 #include "op.h"
 #include "params.h"
@@ -151,6 +152,7 @@ void dtrain_instance_destroy(dtrain_instance **instance)
 		return;
 	const dtrain_program *program = (*instance)->program;
 	dtrain_instance_abandon(*instance);
+	dtrain__captures_destroy(*instance, (*instance)->captures);
 	close_states(*instance);
 	if ((*instance)->swapped)
 		program->api->host_free(program->device, (*instance)->swapped);
@@ -312,13 +314,15 @@ int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, unsign
 	instance->micro_batch = micro_batch;
 	instance->micro_batches = micro_batches;
 	instance->left_from = 0;
+	int32_t next;
 	for (int32_t i = first ? schedule->phase_ends[first - 1] : 0;
-	     i < schedule->phase_ends[end - 1] && status == BETON_OK; i++) {
+	     i < schedule->phase_ends[end - 1] && status == BETON_OK; i = next) {
 		const dtrain__scheduled *step = &schedule->steps[i];
-		status = step->kind == DTRAIN__RUN ? dtrain__instance_run_node(instance, step->index, stream, err)
+		next = i + 1;
+		status = step->kind == DTRAIN__RUN ? dtrain__captures_run(&run, i, &next, err)
 						   : run_call(&run, step, err);
 		if (status != BETON_OK)
-			instance->left_from = step->kind == DTRAIN__RUN ? i + 1 : -1;
+			instance->left_from = step->kind == DTRAIN__RUN ? next : -1;
 	}
 	if (status != BETON_OK)
 		dtrain_instance_abandon(instance);

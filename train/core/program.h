@@ -74,8 +74,9 @@ struct dtrain_instance {
 	void *arena, *workspace;
 	struct dtrain__memory_owner *arena_owner; /* NULL: the device */
 	uintptr_t *bases;
-	void *swapped; /* activations in pinned host memory; NULL: none */
-	void **states; /* of the schedule's calls */
+	void *swapped;                     /* activations in pinned host memory; NULL: none */
+	void **states;                     /* of the schedule's calls */
+	struct dtrain__captures *captures; /* NULL: ops are put on the stream one by one */
 	/* The execution whose next phase this is; phase 0: none has begun. */
 	int next_phase;
 	int32_t micro_batch, micro_batches;
