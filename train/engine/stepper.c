@@ -48,7 +48,8 @@ struct held {
 struct engine_stepper {
 	engine_rank *engine;
 	engine_stepper_options options;
-	bool captures;
+	bool captures;           /* whole steps, or whole micro-batches */
+	bool captures_in_pieces; /* the ops of a pipeline's steps; the host issues the messages between them */
 	bool reduces;
 	uint64_t launched, settled;
 	engine_tuning tuning;
@@ -110,8 +111,9 @@ int engine_stepper_open(engine_rank *engine, const engine_stepper_options *optio
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a step");
 	stepper->engine = engine;
 	stepper->options = *options;
-	stepper->captures =
-		engine->staged && engine->caps.graph_capture && !options->no_capture && !engine->train.pipeline;
+	bool captures = engine->staged && engine->caps.graph_capture && !options->no_capture;
+	stepper->captures = captures && !engine->train.pipeline;
+	stepper->captures_in_pieces = captures && engine->train.pipeline;
 	stepper->reduces = options->group && dtrain_group_size(options->group) > 1;
 	int status = BETON_OK;
 	for (int i = 0; i < HELD && status == BETON_OK; i++)
@@ -186,7 +188,9 @@ int engine_stepper_pending(const engine_stepper *stepper)
 
 int engine_stepper_warm_up(const engine_stepper *stepper)
 {
-	return stepper->captures ? EAGER_STEPS + 2 * SLOTS : EAGER_STEPS;
+	/* Slots have captures of their own; a pipeline's belong to its micro-batches. */
+	int slots = stepper->captures ? SLOTS : stepper->captures_in_pieces ? 1 : 0;
+	return EAGER_STEPS + 2 * slots;
 }
 
 static int put_micro_batch(engine_stepper *stepper, int index, beton_error *err)
@@ -362,6 +366,9 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 		dtrain_local_begin(local, number, slot->trace);
 	if (first && captured)
 		status = capture_missing(stepper, slot, last, err);
+	/* A hook that is not settled only changes calls, which are not captured. */
+	if (first && status == BETON_OK && stepper->captures_in_pieces && stepper->launched == EAGER_STEPS)
+		status = dtrain_pipeline_capture(engine->train.pipeline, err);
 	if (first && status == BETON_OK)
 		status = put_settings(stepper, slot, lr, err);
 	int fed = feed(stepper, batch, number, status == BETON_OK ? err : NULL);

@@ -3,7 +3,7 @@
  * One training step at a time: launched, and later settled, when its step metrics have come back. An asynchronous
  * device gets a step while it still computes the one before; its step metrics come through memory of the host one step
  * late, so that the host does not wait for the step just launched. The first two steps go to the stream op by op; after
- * them, a device that can capture steps replays whole captured steps. */
+ * them, a device that can capture steps replays whole captured steps, or the ops between two messages of a pipeline. */
 #ifndef ENGINE_STEPPER_H
 #define ENGINE_STEPPER_H
 

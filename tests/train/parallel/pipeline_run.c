@@ -187,6 +187,9 @@ static int rank_main(struct rank *r)
 	dtrain_pipeline_schedule_destroy(&schedule);
 	MUST(dtrain_pipeline_record_times(pipeline, &err));
 	REQUIRE(dtrain_pipeline_get_times(pipeline, &(dtrain_pipeline_time){0}, &(uint64_t){0}, &err) == BETON_STATE);
+	/* Steps go on op by op. */
+	REQUIRE(dtrain_pipeline_capture(pipeline, &err) == BETON_UNSUPPORTED);
+	REQUIRE(strstr(err.message, "has no captures"));
 	for (int step = 0; step < 2; step++) {
 		run_step(pipeline, &own, r->rank, step, stream);
 		fill_rows(dtrain_program_data(whole.program, whole.x), step, MICRO_BATCHES - 1);

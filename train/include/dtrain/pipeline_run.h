@@ -60,6 +60,13 @@ BETON_API uint64_t dtrain_pipeline_sent(const dtrain_pipeline *pipeline);
 BETON_API int dtrain_pipeline_run(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_t micro_batch,
 				  beton_error *err);
 
+/* Later runs capture the ops that follow each other without a message, reduction or gather in between, each micro-batch
+ * for itself when it comes to them first, and launch them as a whole from then on. It may be called between two
+ * micro-batches; a second call does nothing. Ops should have run once before, because a device may allocate then. The
+ * captures belong to the instances of the programs. Errors: UNSUPPORTED (the device has no captures), NO_MEMORY. Errors
+ * of captures are errors of the run that makes them. */
+BETON_API int dtrain_pipeline_capture(dtrain_pipeline *pipeline, beton_error *err);
+
 /* A micro-batch's messages without its actions, of a pipeline without backward: the results are undefined. So a rank
  * that cannot compute does not keep the others waiting. */
 BETON_API int dtrain_pipeline_run_messages(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_t micro_batch,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "core/capture.h"
 #include "core/program.h"
 #include "pipeline.h"
 
@@ -359,6 +360,18 @@ int dtrain_pipeline_run(dtrain_pipeline *pipeline, dtrain_stream *stream, int32_
 	status = run(pipeline, stream, micro_batch, true, err);
 	if (status != BETON_OK && pipeline->trains)
 		give_up(pipeline);
+	return status;
+}
+
+int dtrain_pipeline_capture(dtrain_pipeline *pipeline, beton_error *err)
+{
+	if (BT_MISSING(err, pipeline))
+		return BETON_INVALID_ARGUMENT;
+	int status = BETON_OK;
+	for (int32_t i = 0; i < pipeline->num_stages; i++)
+		for (int32_t k = 0; k < pipeline->stages[i].of_instances.count && status == BETON_OK; k++)
+			status = dtrain__instance_capture(pipeline->stages[i].instances[k], pipeline->micro_batches,
+							  err);
 	return status;
 }
 
