@@ -238,7 +238,7 @@ static void close_rank(pipeline_rank *r)
 
 /* Each rank's part of a step; all ranks have the same clock. */
 typedef struct rank_report {
-	double first_ns, last_ns, busy_ns, live;
+	double first_ns, last_ns, busy_ns, live, kept;
 } rank_report;
 
 enum { NUMBERS = sizeof(rank_report) / sizeof(double) };
@@ -251,12 +251,17 @@ static bool computes(dtrain_action_kind kind)
 static int report(const pipeline_rank *r, rank_report *out, beton_error *err)
 {
 	uint64_t began;
+	double live = 0;
 	int status = dtrain_pipeline_get_times(r->pipeline, r->times, &began, err);
-	*out = (rank_report){.live = dtrain_pipeline_live(r->pipeline)};
+	*out = (rank_report){.kept = dtrain_pipeline_live(r->pipeline)};
 	for (int32_t i = 0; i < dtrain_pipeline_actions(r->pipeline) && status == BETON_OK; i++) {
 		const dtrain_pipeline_time *time = &r->times[i];
 		if (!computes(time->action.kind))
 			continue;
+		const dtrain_action_kind kind = time->action.kind;
+		live += kind == DTRAIN_ACTION_FORWARD;
+		out->live = live > out->live ? live : out->live;
+		live -= kind == DTRAIN_ACTION_BACKWARD || kind == DTRAIN_ACTION_WEIGHT_GRADIENT;
 		if (out->last_ns == 0)
 			out->first_ns = (double)began + 1e6 * time->ready_ms;
 		out->last_ns = (double)began + 1e6 * time->end_ms;
@@ -330,6 +335,7 @@ static int compare_live(const dtrain_pipeline_options *schedule, const rank_repo
 			out->live = (int32_t)all[i].live;
 			out->expected = expected[i];
 		}
+	out->kept = (int32_t)all[0].kept;
 	free(expected);
 	return status;
 }
