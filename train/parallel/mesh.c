@@ -108,7 +108,12 @@ static int open_line(dtrain_mesh *mesh, uint32_t axes, beton_error *err)
 		size *= axis->size;
 	}
 	line->group = size == dtrain_group_size(mesh->world) ? mesh->world : NULL;
-	return line->group ? BETON_OK : dtrain_group_split(mesh->world, color, rank, NULL, &line->group, err);
+	/* Stages come to the sum of step metrics at different points of their schedules; until the last one has, the
+	 * others go on, with operations along other axes. */
+	dtrain_group_split_options options;
+	dtrain_group_split_options_init(&options);
+	options.own_lane = axes == 1u << DTRAIN_AXIS_PIPELINE;
+	return line->group ? BETON_OK : dtrain_group_split(mesh->world, color, rank, &options, &line->group, err);
 }
 
 static int open_lines(dtrain_mesh *mesh, beton_error *err)
