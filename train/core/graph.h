@@ -98,7 +98,8 @@ struct dtrain_graph {
 	bool has_swaps;    /* dtrain_graph_offload was called */
 	bool interleaves;  /* dtrain_graph_interleave was called; so the next two */
 	bool shares_scratch, binds_inputs;
-	int32_t stage; /* of a pipeline; -1: the whole model */
+	int32_t stage;  /* of a pipeline; -1: the whole model */
+	bool continues; /* backward begins with the next stage's gradients */
 };
 
 /* Whether a unit's parameters are in the graph. A stage has the parameters of its blocks. */

@@ -24,7 +24,7 @@ typedef struct recompute_pass {
 	dtrain_graph *graph;
 	int32_t forward;      /* number of forward nodes */
 	int32_t tensors;      /* number of tensors before the pass */
-	int32_t last_block;   /* whose backward follows its forward at once */
+	int32_t last_block;   /* whose backward follows its forward at once; INT32_MAX: no block's does */
 	bool *stays;          /* for each tensor: it is in memory anyway */
 	bool *read;           /* for each tensor: some backward node reads it */
 	repetition *of;       /* for each forward node */
@@ -267,6 +267,12 @@ static bool has_gathers(const dtrain_graph *graph)
 	return has;
 }
 
+/* With several micro-batches in flight, other ones come between forward and backward of a stage before the last. */
+static int32_t find_last_block(const dtrain_graph *graph, int32_t forward)
+{
+	return graph->continues && graph->shares_scratch ? INT32_MAX : graph->nodes[forward - 1].block;
+}
+
 void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks)
 {
 	if (!graph)
@@ -284,7 +290,7 @@ void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t 
 	recompute_pass pass = {.graph = graph,
 			       .forward = forward,
 			       .tensors = graph->num_tensors,
-			       .last_block = graph->nodes[forward - 1].block,
+			       .last_block = find_last_block(graph, forward),
 			       .stays = calloc(3 * tensors, sizeof(bool)),
 			       .of = calloc((size_t)forward, sizeof(repetition)),
 			       .again = calloc(tensors, sizeof(dtrain_tensor)),

@@ -404,6 +404,7 @@ static void continue_backward(dtrain_stage *stage)
 		tensors[count] = crossing->value;
 		gradients[count++] = crossing->gradient;
 	}
+	graph->continues = true;
 	dtrain_graph_backward_from(graph, count, tensors, gradients);
 	free(tensors);
 }

@@ -83,7 +83,7 @@ int engine_build_network(engine_rank *engine, bool training, engine_network *net
 		dtrain_graph_backward(network->graph, loss);
 	dtrain_params_destroy(&outline);
 	if (status == BETON_OK && training)
-		status = engine_check_recompute(&engine->job.recompute, engine->params, err);
+		status = engine_check_recompute(&engine->job.recompute, engine_whole_params(engine), err);
 	for (engine_network *at = network; at && status == BETON_OK; at = at->next)
 		complete(engine, training, at);
 	if (status == BETON_OK)
