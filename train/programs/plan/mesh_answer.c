@@ -237,6 +237,12 @@ static void print_command(const plan_question *q, const plan_mesh *mesh)
 		printf(" --precision %s", dtype == DTRAIN_F32 ? "tf32" : precisions[dtype == DTRAIN_BF16 ? 1 : 2]);
 	if (o->example.context_length)
 		printf(" --context-length %" PRId64, o->example.context_length);
+	if (o->example.image_size)
+		printf(" --image-size %" PRId64, o->example.image_size);
+	if (o->example.classes)
+		printf(" --classes %" PRId64, o->example.classes);
+	if (q->example.job.task == &lm_task && q->example.job.transformer->type == DTRAIN_TRANSFORMER_BERT)
+		printf(" --mask-token TOKEN");
 	puts(" --data FILE");
 }
 

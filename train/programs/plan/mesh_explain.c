@@ -31,9 +31,10 @@ static void explain_memory(const plan_costs *costs, const plan_mesh *mesh, const
 	if (m->sums > 0)
 		printf("  sums of micro-batches                %.3f\n", m->sums / GB);
 	printf("  states       %d x 4 bytes             %.3f\n", costs->question->example.job.states, m->states / GB);
-	printf("  activations  %.4g live x %.3f          %.3f   (the trainer's plan of the stage%s)\n",
+	printf("  activations  %.4g live x %.3f          %.3f   (the trainer's plan of the stage%s%s)\n",
 	       m->live / mesh->chunks, m->arena / GB, m->activations / GB,
-	       mesh->chunks > 1 ? "s, and live micro-batches in each" : "");
+	       mesh->chunks > 1 ? "s, and live micro-batches in each" : "",
+	       m->live > mesh->chunks && m->common > 0 ? "; further ones share some of it" : "");
 	if (m->messages > 0)
 		printf("  received tensors of the pipeline     %.3f\n", m->messages / GB);
 	printf("  batches of the loader                %.3f\n", m->batches / GB);
@@ -88,9 +89,8 @@ static void explain_time(const plan_costs *costs, const plan_mesh *mesh, const p
 	       t->compute * MS, mesh->micro_batches, t->compute / mesh->micro_batches * MS, machine->flops / 1e12,
 	       machine->bandwidth / GB);
 	if (mesh->tensor > 1)
-		printf("  tensor       %10.2f  %d micro-batches x %.4g all-reduces, %.4g MB sent; 4 for a layer, 6 "
-		       "with "
-		       "--recompute full (2205.05198)\n",
+		printf("  tensor       %10.2f  %d micro-batches x %.4g all-reduces, %.4g MB sent; 4 for a layer "
+		       "(1909.08053)\n",
 		       t->tensor * MS, mesh->micro_batches, t->tensor_sums, t->tensor_bytes / 1e6);
 	if (mesh->context > 1)
 		printf("  context      %10.2f  keys and values are gathered twice, their gradients reduced\n",

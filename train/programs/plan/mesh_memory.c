@@ -25,19 +25,21 @@ void plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const pl
 {
 	*out = (plan_mesh_memory){0};
 	for (int32_t r = 0; r < mesh->pipeline; r++) {
-		plan_mesh_memory rank = {.rank = r, .live = live[r]};
+		plan_mesh_memory rank = {.rank = r};
 		double elements = 0, received = 0;
 		for (int32_t i = 0; i < mesh->pipeline * mesh->chunks; i++) {
 			if (plan_mesh_rank_of_stage(mesh, i) != r)
 				continue;
 			const bool last = i + 1 == mesh->pipeline * mesh->chunks;
 			elements += stages[i].elements;
+			rank.live += live[i];
 			rank.arena += stages[i].arena;
+			rank.common += stages[i].common;
+			rank.activations += stages[i].arena + (live[i] - 1) * (stages[i].arena - stages[i].common);
 			rank.batches += stages[i].batches;
-			received += rank.live / mesh->chunks * stages[i].received + (last ? 0 : stages[i + 1].received);
+			received += live[i] * stages[i].received + (last ? 0 : stages[i + 1].received);
 		}
 		keep(costs, mesh, elements, &rank);
-		rank.activations = rank.live / mesh->chunks * rank.arena;
 		rank.messages = received;
 		rank.total = rank.values + rank.copies + rank.gradients + rank.sums + rank.states + rank.activations +
 			     rank.messages + rank.batches;

@@ -20,13 +20,13 @@ typedef struct plan_mesh {
 /* Bytes of the rank that needs most. */
 typedef struct plan_mesh_memory {
 	double values, copies, gradients, sums, states;
-	double activations; /* live * arena */
+	double activations; /* arena, and for further live micro-batches what is not common */
 	double messages;    /* received tensors of a pipeline */
 	double batches;
 	double total;
-	double elements, arena; /* that these are made of */
-	double live;            /* micro-batches */
-	int32_t rank;           /* of the pipeline */
+	double elements, arena, common; /* that these are made of */
+	double live;                    /* micro-batches, counted in each stage */
+	int32_t rank;                   /* of the pipeline */
 } plan_mesh_memory;
 
 /* Seconds of a step. */
@@ -68,12 +68,12 @@ plan_line plan_mesh_pipeline(const plan_mesh *mesh);
 
 /* ---- its parts ---- */
 
-/* mesh_memory.c: stages: [pipeline * chunks]. live: [pipeline] micro-batches of each rank, counted in each stage. */
+/* mesh_memory.c: stages, live: [pipeline * chunks]. */
 void plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stages, const int32_t *live,
 			plan_mesh_memory *out);
 
-/* mesh_schedule.c. The live micro-batches of each rank, [pipeline], counted in each stage. Error: INVALID_ARGUMENT (the
- * schedule is not for these numbers). */
+/* mesh_schedule.c. The live micro-batches of each stage, [pipeline * chunks]. Error: INVALID_ARGUMENT (the schedule is
+ * not for these numbers). */
 int plan_mesh_live(const plan_mesh *mesh, int32_t *live, beton_error *err);
 int32_t plan_mesh_rank_of_stage(const plan_mesh *mesh, int32_t stage);
 /* Runs the schedule with these costs of stages. *makespan: of all micro-batches. Errors: as plan_mesh_live. */

@@ -22,13 +22,6 @@ static dtrain_pipeline_options options_of(const plan_mesh *mesh)
 	return options;
 }
 
-int plan_mesh_live(const plan_mesh *mesh, int32_t *live, beton_error *err)
-{
-	const dtrain_pipeline_options options = options_of(mesh);
-	double makespan;
-	return dtrain_pipeline_predict(&options, &makespan, live, err);
-}
-
 int32_t plan_mesh_rank_of_stage(const plan_mesh *mesh, int32_t stage)
 {
 	const bool returns = strcmp(mesh->schedule, "zbv") == 0 && stage >= mesh->pipeline;
@@ -38,6 +31,22 @@ int32_t plan_mesh_rank_of_stage(const plan_mesh *mesh, int32_t stage)
 /* After so many micro-batches for each rank a schedule repeats itself: each further one takes the busiest rank's time.
  */
 enum { SETTLED = 3 };
+
+int plan_mesh_live(const plan_mesh *mesh, int32_t *live, beton_error *err)
+{
+	dtrain_pipeline_schedule *schedule = NULL;
+	dtrain_pipeline_options options = options_of(mesh);
+	/* Groups of more micro-batches than ranks depend on the number of all, and gpipe keeps all. */
+	const bool settles = (mesh->chunks == 1 || mesh->micro_batches % mesh->pipeline == 0) &&
+			     strcmp(mesh->schedule, "gpipe") != 0;
+	if (settles && options.micro_batches > SETTLED * mesh->pipeline)
+		options.micro_batches = SETTLED * mesh->pipeline;
+	int status = dtrain_pipeline_schedule_create(&options, &schedule, err);
+	for (int32_t i = 0; status == BETON_OK && i < mesh->pipeline * mesh->chunks; i++)
+		live[i] = dtrain_pipeline_schedule_live(schedule, i);
+	dtrain_pipeline_schedule_destroy(&schedule);
+	return status;
+}
 
 static double busiest_rank(const plan_mesh *mesh, const dtrain_stage_cost *costs)
 {

@@ -272,6 +272,22 @@ static bool divides_text(const plan_costs *costs, int32_t context, bool given)
 	return length % (2 * context) == 0 && (given || length / context >= SHORTEST);
 }
 
+/* Why no mesh has the sizes that are given. */
+static int refuse_sizes(search *s, beton_error *err)
+{
+	const int64_t context = s->options->axes.size[DTRAIN_AXIS_CONTEXT];
+	const int64_t pipeline = s->options->axes.size[DTRAIN_AXIS_PIPELINE];
+	char reason[128] = "";
+	if (pipeline > DTRAIN_MAX_STAGES)
+		snprintf(reason, sizeof(reason), "pipeline=%" PRId64 ": at most %d stages", pipeline,
+			 DTRAIN_MAX_STAGES);
+	else if (context > 1 && !divides_text(s->costs, (int32_t)context, true))
+		snprintf(reason, sizeof(reason),
+			 "context=%" PRId64 ": for GPT-2 and Llama, with texts that %" PRId64 " divides", context,
+			 2 * context);
+	return *reason ? refuse(s->found, reason, NULL, err) : BETON_OK;
+}
+
 static int compare(const void *a, const void *b)
 {
 	const plan_mesh_row *first = a, *second = b;
@@ -283,8 +299,8 @@ int plan_search(plan_costs *costs, const plan_search_options *options, plan_foun
 	search s = {.costs = costs, .options = options, .found = out};
 	const int64_t *axes = options->axes.size;
 	const int32_t most = options->ranks < DTRAIN_MAX_STAGES ? options->ranks : DTRAIN_MAX_STAGES;
-	int status = BETON_OK;
 	*out = (plan_found){0};
+	int status = refuse_sizes(&s, err);
 	for (int32_t p = 1; p <= most && status == BETON_OK; p++)
 		for (int32_t c = 1; c <= options->ranks / p && status == BETON_OK; c++)
 			for (int32_t t = 1; t <= options->ranks / p / c && status == BETON_OK; t++) {

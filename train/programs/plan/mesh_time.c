@@ -66,13 +66,12 @@ static double bytes_of_values(const plan_costs *costs, double elements)
 	return elements * (double)dtrain_dtype_size(costs->question->engine.dtype);
 }
 
-/* Each layer adds up twice in forward and twice in backward, and twice more if it is computed again; embedding and head
- * once each. */
+/* Each layer adds up twice in forward and twice in backward; sums are kept, also if a layer is computed again.
+ * Embedding and head add up once each. */
 static double count_sums(const plan_mesh *mesh, const plan_cost *stage, int32_t number)
 {
 	const bool first = number == 0, last = number + 1 == mesh->pipeline * mesh->chunks;
-	const double layer = mesh->recompute == DTRAIN_RECOMPUTE_FULL ? 6 : 4;
-	return mesh->tensor > 1 ? layer * stage->layers + first + last : 0;
+	return mesh->tensor > 1 ? 4 * stage->layers + first + last : 0;
 }
 
 /* Forward is a third of a step without recomputation; the gradients of weights are another third. */
@@ -127,7 +126,7 @@ static void find_stage_time(const plan_costs *costs, const plan_mesh *mesh, cons
 					      stage->exchanged / out->sums * mesh->tensor / 2 / (mesh->tensor - 1));
 	out->context = context_seconds(costs, mesh, stage);
 	double forward = forward_of(once, stage), waits = out->tensor + out->context;
-	double forward_waits = waits / (mesh->recompute == DTRAIN_RECOMPUTE_FULL ? 3 : 2);
+	double forward_waits = waits / 2;
 	out->cost = (dtrain_stage_cost){.forward = forward + forward_waits,
 					.input_gradient = stage->seconds - 2 * forward + waits - forward_waits,
 					.weight_gradient = forward};

@@ -134,6 +134,7 @@ static int read_cost(const plan_costs *costs, engine_rank *planned, plan_cost *o
 		out->shared += shared ? (double)param->count : 0;
 	}
 	out->arena = (double)info.arena_bytes + (double)info.workspace_bytes;
+	out->common = info.shared_bytes ? (double)info.shared_bytes + (double)info.workspace_bytes : 0;
 	out->exchanged = (double)sync.exchanged;
 	return BETON_OK;
 }
@@ -172,6 +173,7 @@ static plan_cost combine(const plan_cost *a, double times, const plan_cost *b)
 {
 	return (plan_cost){.elements = a->elements + times * b->elements,
 			   .arena = a->arena + times * b->arena,
+			   .common = a->common + times * b->common,
 			   .batches = a->batches + times * b->batches,
 			   .products = a->products + times * b->products,
 			   .seconds = a->seconds + times * b->seconds,
