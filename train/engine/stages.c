@@ -195,9 +195,11 @@ int engine_stages_cut(engine_rank *engine, dtrain_params **outline, dtrain_tenso
 	engine_stages *stages = &engine->stages;
 	dtrain_graph *whole = network->graph;
 	const bool trains = dtrain_graph_training(whole);
-	/* Evaluation has the borders of training. */
-	bool known = stages->first[stages->schedule->stages - 1] > 0;
-	int status = known ? BETON_OK : find_borders(&engine->job, whole, stages->schedule->stages, stages->first, err);
+	/* Evaluation has the borders of training. A graph that failed has no loss and no blocks; creating a stage says
+	 * why. */
+	bool known = stages->first[stages->schedule->stages - 1] > 0, failed = trains && loss < 0;
+	int status = known || failed ? BETON_OK
+				     : find_borders(&engine->job, whole, stages->schedule->stages, stages->first, err);
 	network->graph = NULL;
 	if (status == BETON_OK)
 		status = create_stages(engine, whole, network, err);

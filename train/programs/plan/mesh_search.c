@@ -104,10 +104,11 @@ static int refuse_fault(plan_found *found, int status, const beton_error *fault,
 static int try_mesh(search *s, const plan_mesh *mesh, beton_error *err)
 {
 	plan_mesh_row row = {.mesh = *mesh};
+	int32_t live[DTRAIN_MAX_STAGES];
 	beton_error fault = {0};
 	int status = plan_mesh_predict(s->costs, &row, &fault);
 	s->found->considered++;
-	if (status == BETON_INVALID_ARGUMENT && mesh->pipeline > 1) {
+	if (status == BETON_INVALID_ARGUMENT && plan_mesh_live(mesh, live, NULL) != BETON_OK) {
 		char few[96];
 		snprintf(few, sizeof(few), "--schedule %s: a step has too few micro-batches for its ranks",
 			 mesh->schedule);
@@ -186,8 +187,8 @@ static int try_batches(search *s, plan_mesh *mesh, beton_error *err)
 		mesh->micro_batches = (int32_t)(each / batch);
 		s->least = HUGE_VAL;
 		status = try_schedules(s, mesh, err);
-		/* Larger micro-batches need more. */
-		if (s->costs->machine->memory > 0 && s->least > s->costs->machine->memory)
+		/* Larger micro-batches need more; if this size is none, another one may be. */
+		if (s->costs->machine->memory > 0 && s->least > s->costs->machine->memory && isfinite(s->least))
 			break;
 	}
 	return status;
@@ -231,8 +232,11 @@ static int try_strategies(search *s, plan_mesh *mesh, int32_t data_ranks, beton_
 static int try_axes(search *s, plan_mesh *mesh, beton_error *err)
 {
 	const int32_t model = mesh->pipeline * mesh->context * mesh->tensor, data_ranks = s->options->ranks / model;
-	const plan_cost_key key = {
-		.tensor = mesh->tensor, .context = mesh->context, .batch = 1, .sequence = mesh->sequence};
+	/* So many samples have rows that can be divided. */
+	const plan_cost_key key = {.tensor = mesh->tensor,
+				   .context = mesh->context,
+				   .batch = mesh->sequence ? mesh->tensor : 1,
+				   .sequence = mesh->sequence};
 	plan_cost stages[DTRAIN_MAX_STAGES];
 	beton_error fault = {0};
 	char reason[256];

@@ -272,17 +272,19 @@ static int find_batch(plan_costs *costs, const plan_cost_key *key, int32_t stage
 {
 	plan_cost large, half;
 	plan_cost_key smaller = *key;
-	if (key->batch <= LARGEST)
+	/* Rows of pictures are divided by samples. */
+	const int64_t largest = LARGEST * (int64_t)(key->sequence ? key->tensor : 1);
+	if (key->batch <= largest)
 		return look_up(costs, key, stages, number, layers, out, err);
-	smaller.batch = LARGEST;
+	smaller.batch = largest;
 	int status = look_up(costs, &smaller, stages, number, layers, &large, err);
-	smaller.batch = LARGEST / 2;
+	smaller.batch = largest / 2;
 	if (status == BETON_OK)
 		status = look_up(costs, &smaller, stages, number, layers, &half, err);
 	if (status != BETON_OK)
 		return status;
 	const plan_cost more = combine(&large, -1, &half);
-	*out = combine(&large, (double)(key->batch - LARGEST) / (LARGEST / 2), &more);
+	*out = combine(&large, (double)(key->batch - largest) / (double)(largest / 2), &more);
 	return BETON_OK;
 }
 
