@@ -103,10 +103,18 @@ int dtrain__schedule_state(dtrain__schedule *schedule, const dtrain__state *stat
 	return BETON_OK;
 }
 
-/* The end of the nodes before `node`, with the calls that are issued there. */
-static int32_t end_of(const dtrain__schedule *schedule, int32_t node)
+/* The end of the nodes before `node`, with the calls that are issued there, and the waits that belong to them. */
+static int32_t end_of(dtrain__schedule *schedule, int32_t node)
 {
-	return node < schedule->graph->num_nodes ? place_behind(schedule, node - 1) : schedule->count;
+	int32_t end = place_behind(schedule, node - 1);
+	for (int32_t i = end; i < schedule->count && schedule->steps[i].kind == DTRAIN__WAIT; i++) {
+		const dtrain__scheduled wait = schedule->steps[i];
+		if (!schedule->calls[wait.index].ends_in_phase)
+			continue;
+		memmove(&schedule->steps[end + 1], &schedule->steps[end], (size_t)(i - end) * sizeof(wait));
+		schedule->steps[end++] = wait;
+	}
+	return end;
 }
 
 void dtrain__schedule_cut(dtrain__schedule *schedule)
@@ -116,8 +124,8 @@ void dtrain__schedule_cut(dtrain__schedule *schedule)
 	for (backward = forward; backward < graph->num_nodes && !graph->nodes[backward].is_deferred;)
 		backward++;
 	/* If nothing is trained, backward has no ops, and still the waits. */
-	schedule->phase_ends[0] = graph->has_backward ? place_behind(schedule, forward - 1) : schedule->count;
-	schedule->phase_ends[1] = end_of(schedule, backward);
+	schedule->phase_ends[0] = graph->has_backward ? end_of(schedule, forward) : schedule->count;
+	schedule->phase_ends[1] = backward < graph->num_nodes ? end_of(schedule, backward) : schedule->count;
 	schedule->phase_ends[2] = schedule->count;
 }
 

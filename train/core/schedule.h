@@ -47,6 +47,7 @@ typedef struct dtrain__call {
 	/* Activations that the call reads or writes. One that no node writes is alive from the issue on. */
 	dtrain_tensor tensors[DTRAIN__CALL_TENSORS];
 	int32_t num_tensors;
+	bool ends_in_phase; /* the wait belongs to the phase before the node that it is placed before */
 } dtrain__call;
 
 /* A unit's memory in the arena for a part of a run: gathered values or copies, or gradients that are reduced to a

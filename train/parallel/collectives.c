@@ -95,6 +95,18 @@ static int32_t issue_behind(const dtrain_graph *graph, int32_t index, bool in_pl
 	return in_place || after < 0 || !same_phase(&graph->nodes[after], node) ? index : after;
 }
 
+/* The node before which the call is waited for: its first reader. In a pipeline another stage reads what is kept when
+ * the phase has ended. */
+static int32_t wait_before(const dtrain_graph *graph, int32_t index, bool *ends_in_phase)
+{
+	const dtrain_tensor tensor = graph->nodes[index].outputs[0];
+	int32_t reader = first_reader(graph, tensor), end = index + 1;
+	while (end < graph->num_nodes && same_phase(&graph->nodes[end], &graph->nodes[index]))
+		end++;
+	*ends_in_phase = graph->interleaves && graph->tensors[tensor].keep && reader >= end;
+	return *ends_in_phase ? end : reader;
+}
+
 static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule *schedule, int32_t index,
 		    beton_error *err)
 {
@@ -124,14 +136,15 @@ static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule
 			     .context = exchange,
 			     .tensors = {exchange->tensor, exchange->input},
 			     .num_tensors = in_place ? 1 : 2};
+	const int32_t before = wait_before(graph, index, &call.ends_in_phase);
 	int status = dtrain__schedule_state(schedule, &flight, &call.state, err);
 	if (status == BETON_OK)
 		status = dtrain__operation_open(&exchange->operation, sync, -1, false, err);
 	if (status == BETON_OK && exchange->group)
 		status = dtrain__group_use_device(exchange->group, sync->device, err);
-	return status == BETON_OK ? dtrain__schedule_add(schedule, &call, issue_behind(graph, index, in_place),
-							 first_reader(graph, exchange->tensor), err)
-				  : status;
+	return status == BETON_OK
+		       ? dtrain__schedule_add(schedule, &call, issue_behind(graph, index, in_place), before, err)
+		       : status;
 }
 
 static bool is_collective(const dtrain_graph *graph, int32_t node)
