@@ -35,12 +35,15 @@ static void print_step(FILE *out, const dtrain_program *program, int32_t index)
 			program->schedule.calls[step->index].name);
 }
 
+/* A tensor whose memory a kept one has taken over lives as long. */
 static void print_life(FILE *out, const dtrain_program *program, const dtrain__span *span)
 {
+	const bool kept = span->last >= program->schedule.count;
 	fprintf(out, "of step ");
 	print_step(out, program, span->first);
-	fprintf(out, ", until step ");
-	print_step(out, program, span->last);
+	fputs(kept ? ", kept" : ", until step ", out);
+	if (!kept)
+		print_step(out, program, span->last);
 	fprintf(out, "\n");
 }
 
@@ -60,10 +63,6 @@ static void print_tensor(FILE *out, const dtrain_program *program, int32_t index
 		dtrain__shape_text(&tensor->shape, text));
 	if (tensor->role == DTRAIN__INPUT) {
 		fprintf(out, "an input\n");
-	} else if (tensor->keep) {
-		fprintf(out, "of step ");
-		print_step(out, program, span->first);
-		fprintf(out, ", kept\n");
 	} else {
 		print_life(out, program, span);
 	}
