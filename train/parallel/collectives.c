@@ -95,8 +95,8 @@ static int32_t issue_behind(const dtrain_graph *graph, int32_t index, bool in_pl
 	return in_place || after < 0 || !same_phase(&graph->nodes[after], node) ? index : after;
 }
 
-/* The node before which the call is waited for: its first reader. In a pipeline another stage reads what is kept when
- * the phase has ended. */
+/* The call is waited for before this node, its first reader. In a pipeline another stage reads what is kept when the
+ * phase has ended. */
 static int32_t wait_before(const dtrain_graph *graph, int32_t index, bool *ends_in_phase)
 {
 	const dtrain_tensor tensor = graph->nodes[index].outputs[0];
