@@ -63,11 +63,15 @@ int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dt
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "parameter '%s': %" PRId64 " blocks along dimension %d, which has %" PRId64 " indices",
 			       name, blocks, dim, shape->dim[dim]);
-	if (placement->parts < 1 || placement->part < 0 || placement->part >= placement->parts ||
-	    placement->parts > indices)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "parameter '%s': part %d of %d along dimension %d, which has %" PRId64 " indices%s",
-			       name, placement->part, placement->parts, dim, indices, blocks > 1 ? " a block" : "");
+	if (placement->parts > indices)
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"parameter '%s': %d ranks of the mesh's axis \"%s\" cannot divide dimension %d, which has "
+			"%" PRId64 " indices%s; at most %" PRId64 " can",
+			name, placement->parts, placement->axis, dim, indices, blocks > 1 ? " a block" : "", indices);
+	if (placement->parts < 1 || placement->part < 0 || placement->part >= placement->parts)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "parameter '%s': part %d of %d along dimension %d", name,
+			       placement->part, placement->parts, dim);
 	*first = indices * placement->part / placement->parts;
 	part->dim[dim] = blocks * (indices * (placement->part + 1) / placement->parts - *first);
 	return BETON_OK;

@@ -51,9 +51,13 @@ static int name_schedule(const engine_job *job, int32_t ranks, dtrain_pipeline_s
 	options.ranks = ranks;
 	options.micro_batches = job->micro_batches;
 	int status = dtrain_pipeline_schedule_create(&options, out, err);
-	if (status == BETON_OK && (*out)->stages > DTRAIN_MAX_STAGES)
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%" PRId32 " stages, at most %d", (*out)->stages,
-				 DTRAIN_MAX_STAGES);
+	if (status == BETON_OK && (*out)->stages > DTRAIN_MAX_STAGES) {
+		const int chunks = DTRAIN_MAX_STAGES / ranks;
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%" PRId32 " stages, at most %d: %s%d", (*out)->stages,
+				 DTRAIN_MAX_STAGES,
+				 chunks ? "chunks of a rank can be at most " : "ranks can be at most ",
+				 chunks ? chunks : DTRAIN_MAX_STAGES);
+	}
 	if (status != BETON_OK)
 		bt_prefix(err, "--pipeline-schedule");
 	return status;

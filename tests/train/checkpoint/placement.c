@@ -247,15 +247,16 @@ static void bad_placements_are_refused(void **state)
 	refuse(params, &(dtrain_placement){"", 0, 2, 0},
 	       "parameter 'w': axis '' divides dimension 0, and it has 2 dimensions");
 	refuse(params, &(dtrain_placement){"tensor", 0, 4, 0},
-	       "parameter 'w': part 0 of 4 along dimension 0, which has 3 indices");
-	refuse(params, &(dtrain_placement){"tensor", 0, 3, 3},
-	       "parameter 'w': part 3 of 3 along dimension 0, which has 3 indices");
-	refuse(params, &(dtrain_placement){"tensor", 0, 0, 0},
-	       "parameter 'w': part 0 of 0 along dimension 0, which has 3 indices");
+	       "parameter 'w': 4 ranks of the mesh's axis \"tensor\" cannot divide dimension 0, which has 3 indices; "
+	       "at "
+	       "most 3 can");
+	refuse(params, &(dtrain_placement){"tensor", 0, 3, 3}, "parameter 'w': part 3 of 3 along dimension 0");
+	refuse(params, &(dtrain_placement){"tensor", 0, 0, 0}, "parameter 'w': part 0 of 0 along dimension 0");
 	refuse(params, &(dtrain_placement){"tensor", 0, 1, 0, 2},
 	       "parameter 'w': 2 blocks along dimension 0, which has 3 indices");
 	refuse(params, &(dtrain_placement){"tensor", 1, 2, 0, 2},
-	       "parameter 'w': part 0 of 2 along dimension 1, which has 1 indices a block");
+	       "parameter 'w': 2 ranks of the mesh's axis \"tensor\" cannot divide dimension 1, which has 1 indices a "
+	       "block; at most 1 can");
 	assert_int_equal(dtrain_params_declare_placed(params, "w", &shape, &good, DTRAIN_INIT_ZERO, 2, &err), 0);
 	assert_int_equal(dtrain_params_declare_placed(params, "w", &shape, &good, DTRAIN_INIT_ZERO, 2, &err), 0);
 	good.part = 1;

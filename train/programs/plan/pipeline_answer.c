@@ -60,10 +60,13 @@ static const struct option long_options[] = {
 	{"svg", required_argument, NULL, SVG},       {"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, 'V'},         {NULL, 0, NULL, 0}};
 
-static int parse_number(const char *name, pipeline_options *out, int32_t *number, beton_error *err)
+/* The time to check lists grows with the square of the ranks. */
+enum { MOST_RANKS = 4096, MOST = 1 << 20 };
+
+static int parse_number(const char *name, uint64_t most, pipeline_options *out, int32_t *number, beton_error *err)
 {
 	uint64_t value = 0;
-	int status = bt_parse_u64(name, optarg, 1, 1 << 20, &value, err);
+	int status = bt_parse_u64(name, optarg, 1, most, &value, err);
 	*number = (int32_t)value;
 	out->numbers = true;
 	return status;
@@ -73,13 +76,13 @@ static int parse_option(int option, pipeline_options *out, beton_error *err)
 {
 	switch (option) {
 	case 'r':
-		return parse_number("--ranks", out, &out->schedule.ranks, err);
+		return parse_number("--ranks", MOST_RANKS, out, &out->schedule.ranks, err);
 	case 'm':
-		return parse_number("--micro-batches", out, &out->schedule.micro_batches, err);
+		return parse_number("--micro-batches", MOST, out, &out->schedule.micro_batches, err);
 	case 'c':
-		return parse_number("--chunks", out, &out->schedule.chunks, err);
+		return parse_number("--chunks", MOST, out, &out->schedule.chunks, err);
 	case GROUP:
-		return parse_number("--group", out, &out->schedule.group, err);
+		return parse_number("--group", MOST, out, &out->schedule.group, err);
 	case TRANSFERS:
 		out->transfers = true;
 		return BETON_OK;
