@@ -46,6 +46,7 @@ typedef enum dtrain_sync_buffers_mode {
 	DTRAIN_BUFFERS_OWN = 2, /* each rank keeps its own */
 } dtrain_sync_buffers_mode;
 
+/* The most parts of dtrain_sync_options.tensor_overlap. */
 #define DTRAIN_MAX_TENSOR_OVERLAP 8
 
 typedef struct dtrain_sync_options {
