@@ -37,7 +37,7 @@ static dtrain_tensor add_to_last(dtrain_graph *graph, dtrain_tensor x, dtrain_te
 }
 
 /* The parameters of a layer. */
-typedef struct layer {
+typedef struct declared_layer {
 	dtrain_tensor w, b; /* b -1: none */
 	dtrain_linear_options options;
 } declared_layer;

@@ -149,12 +149,13 @@ void dtrain__rows_join(dtrain_graph *graph, dtrain_tensor x, dtrain__row_parts *
 {
 	dtrain__joined_rows *joined = &graph->joined;
 	out->count = count_parts(graph);
-	if (joined->count != out->count || joined->rows != x) {
-		join(graph, x, out);
-		*joined = (dtrain__joined_rows){.count = out->count, .rows = x};
-		memcpy(joined->parts, out->of, sizeof(joined->parts));
+	if (joined->count == out->count && joined->rows == x) {
+		memcpy(out->of, joined->parts, sizeof(joined->parts));
+		return;
 	}
-	memcpy(out->of, joined->parts, sizeof(joined->parts));
+	join(graph, x, out);
+	*joined = (dtrain__joined_rows){.count = out->count, .rows = x};
+	memcpy(joined->parts, out->of, sizeof(joined->parts));
 }
 
 dtrain_tensor dtrain__rows_merge(dtrain_graph *graph, const dtrain__row_parts *parts)

@@ -126,16 +126,22 @@ static int print_row(pipeline_bench *b, const dtrain_pipeline_options *schedule,
 	return json_array_append_new(b->rows, row) == 0 ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory");
 }
 
+static dtrain_pipeline_options options_of(const char *name, int32_t ranks, int32_t micro_batches)
+{
+	dtrain_pipeline_options options;
+	dtrain_pipeline_options_init(&options);
+	options.schedule = name;
+	options.ranks = ranks;
+	options.micro_batches = micro_batches;
+	return options;
+}
+
 /* ranks: the first of the world; NULL on the others, which go on to the next measurement. */
 static int measure(pipeline_bench *b, dtrain_group *ranks, const char *name, int32_t count, int32_t micro_batches,
 		   beton_error *err)
 {
-	dtrain_pipeline_options schedule;
+	const dtrain_pipeline_options schedule = options_of(name, count, micro_batches);
 	pipeline_figure figure;
-	dtrain_pipeline_options_init(&schedule);
-	schedule.schedule = name;
-	schedule.ranks = count;
-	schedule.micro_batches = micro_batches;
 	if (!ranks)
 		return BETON_OK;
 	int status = pipeline_measure(ranks, &schedule, b->options->ms, (int)b->options->steps, &figure, err);
@@ -148,12 +154,8 @@ static int measure(pipeline_bench *b, dtrain_group *ranks, const char *name, int
 /* Numbers that the user gives are checked before ranks start. */
 static bool is_legal(const char *name, int32_t ranks, int32_t micro_batches)
 {
-	dtrain_pipeline_options schedule;
+	const dtrain_pipeline_options schedule = options_of(name, ranks, micro_batches);
 	double makespan;
-	dtrain_pipeline_options_init(&schedule);
-	schedule.schedule = name;
-	schedule.ranks = ranks;
-	schedule.micro_batches = micro_batches;
 	return dtrain_pipeline_predict(&schedule, &makespan, NULL, NULL) == BETON_OK;
 }
 
@@ -238,14 +240,11 @@ static int check(const pipeline_options *o, beton_error *err)
 	int status = BETON_OK;
 	for (const char *at = o->schedules; at && status == BETON_OK;) {
 		char name[32];
-		dtrain_pipeline_options schedule;
 		double makespan;
-		dtrain_pipeline_options_init(&schedule);
-		schedule.schedule = name;
 		status = bt_list_next("--schedule", &at, name, sizeof(name), err);
 		for (int32_t p = 2; p <= (int32_t)o->world_size && status == BETON_OK; p++) {
-			schedule.ranks = p;
-			schedule.micro_batches = o->micro_batches ? (int32_t)o->micro_batches : 2 * p;
+			const dtrain_pipeline_options schedule =
+				options_of(name, p, o->micro_batches ? (int32_t)o->micro_batches : 2 * p);
 			status = dtrain_pipeline_predict(&schedule, &makespan, NULL, err);
 		}
 	}

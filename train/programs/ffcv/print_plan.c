@@ -67,7 +67,8 @@ static void print_activity(const engine_rank *engine)
 	char text[RUN_ACTIVITY_TEXT], reasons[RUN_ACTIVITY_TEXT];
 	if (!engine->api->get_activity || engine->api->get_activity(engine->device, &now, NULL) != BETON_OK)
 		return;
-	run_activity_text(&now, text);
+	if (!*run_activity_text(&now, text))
+		return;
 	run_activity_reasons(now.throttled, reasons);
 	printf("the device now: %s%s%s", text, *reasons ? "; throttled: " : "", reasons);
 	if (now.memory_used >= 0 && now.memory_total > 0)
