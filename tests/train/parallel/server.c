@@ -286,6 +286,57 @@ static void rank_differs(struct rank *r)
 	dtrain_device_close(&device);
 }
 
+static bool gives_up(void *context)
+{
+	(void)context;
+	return true;
+}
+
+/* The server is stopped once the worker has its parameters: the worker's gradients, more than the connection holds, are
+ * not sent, and the worker does not wait for it until the timeout. */
+static void rank_is_given_up(struct rank *r)
+{
+	enum { WIDE = 2000 };
+	sync_model model;
+	dtrain_device *device = NULL;
+	dtrain_stream *stream = NULL;
+	dtrain_server *server = NULL;
+	dtrain_worker *worker = NULL;
+	dtrain_server_options options;
+	bool stop;
+	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
+	sync_model_open(&model, device, stream, NULL, NULL, WIDE, LAYERS);
+	dtrain_server_options_init(&options);
+	options.workers = 1;
+	options.timeout_ms = r->timeout_ms;
+	options.gives_up = gives_up;
+	if (r->rank == 0) {
+		dtrain_update update;
+		pid_t own = getpid();
+		MUST(dtrain_store_set(r->store, "server", &own, sizeof(own), &err));
+		MUST(dtrain_server_create(model.params, r->store, &options, &server, &err));
+		MUST(dtrain_server_publish(server, stream, &err));
+		REQUIRE(dtrain_server_take(server, LONG_MS, stream, &update, &err) == BETON_PEER_LOST);
+	} else {
+		void *pid = NULL;
+		size_t size;
+		MUST(dtrain_store_get(r->store, "server", r->timeout_ms, &pid, &size, &err));
+		MUST(dtrain_worker_create(model.params, r->store, 0, &options, &worker, &err));
+		MUST(dtrain_worker_pull(worker, stream, &stop, &err));
+		kill(*(pid_t *)pid, SIGSTOP);
+		REQUIRE(dtrain_worker_push(worker, stream, &err) == BETON_CANCELLED);
+		REQUIRE(strstr(err.message, "the parameter server did not answer"));
+		dtrain_worker_destroy(&worker);
+		kill(*(pid_t *)pid, SIGCONT);
+		free(pid);
+	}
+	dtrain_server_destroy(&server);
+	sync_model_close(&model);
+	dtrain_device_get_api(device)->stream_destroy(stream);
+	dtrain_device_close(&device);
+}
+
 static int rank_main(struct rank *r)
 {
 	static const struct {
@@ -294,7 +345,8 @@ static int rank_main(struct rank *r)
 	} modes[] = {{"no-group-synchronous", rank_is_synchronous},
 		     {"no-group-bounded", rank_is_bounded},
 		     {"no-group-loses-all", rank_loses_all},
-		     {"no-group-differs", rank_differs}};
+		     {"no-group-differs", rank_differs},
+		     {"no-group-given-up", rank_is_given_up}};
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (strcmp(r->mode, modes[i].name) == 0) {
 			modes[i].run(r);
@@ -339,6 +391,12 @@ static void other_models_are_refused(void **state)
 	run_ranks("no-group-differs", 2);
 }
 
+static void a_worker_that_is_to_stop_leaves_a_stopped_server(void **state)
+{
+	(void)state;
+	run_ranks("no-group-given-up", 2);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -346,6 +404,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_bound_holds_and_the_dead_are_left_behind),
 		cmocka_unit_test(without_workers_there_is_an_error),
 		cmocka_unit_test(other_models_are_refused),
+		cmocka_unit_test(a_worker_that_is_to_stop_leaves_a_stopped_server),
 	};
 	int status;
 

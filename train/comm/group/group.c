@@ -38,15 +38,26 @@ const char *dtrain__group_op_name(dtrain_group_op op)
 	return op_names[op];
 }
 
+static void describe(dtrain_group_op op, int count, const char *label, char *text, size_t size)
+{
+	if (count != 1)
+		snprintf(text, size, "batch of %d", count);
+	else
+		snprintf(text, size, "%s", dtrain__group_op_name(op));
+	if (label && label[0])
+		bt_append(text, size, " (%s)", label);
+}
+
 void dtrain__work_describe(const dtrain_work *work, char *text, size_t size)
 {
-	const char *op = dtrain__group_op_name(work->op);
-	if (work->count != 1)
-		snprintf(text, size, "batch of %d", work->count);
-	else
-		snprintf(text, size, "%s", op);
-	if (work->label[0])
-		bt_append(text, size, " (%s)", work->label);
+	describe(work->op, work->count, work->label, text, size);
+}
+
+void dtrain__group_not_begun(const work_item *items, int count, const char *label, beton_error *err)
+{
+	char what[WORK_LABEL_SIZE + 32];
+	describe(count ? items[0].call.op : DTRAIN_GROUP_BARRIER, count, label, what, sizeof(what));
+	bt_append(err->message, sizeof(err->message), "; not begun: %s", what);
 }
 
 void dtrain_group_options_init_sized(dtrain_group_options *options, size_t size)

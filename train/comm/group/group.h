@@ -104,6 +104,9 @@ void dtrain__group_fail(dtrain_group *group, const char *where, beton_error *err
 void dtrain__work_fail(dtrain_group *group, dtrain_work *work, beton_error *err);
 /* Writes "allreduce (bucket 2 of 7)" or "batch of 4". */
 void dtrain__work_describe(const dtrain_work *work, char *text, size_t size);
+/* The group failed before this operation began: appends the operation's name to the failure's message, which may name
+ * none. label: NULL or "": none. */
+void dtrain__group_not_begun(const work_item *items, int count, const char *label, beton_error *err);
 /* Completes the handle. err: for a status other than OK. */
 void dtrain__work_complete(dtrain_group *group, dtrain_work *work, int status, const beton_error *err);
 

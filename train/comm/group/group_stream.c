@@ -361,6 +361,8 @@ int dtrain__streams_submit(group_streams *streams, work_item *items, int count, 
 	pthread_mutex_lock(&streams->lane->order);
 	pthread_mutex_lock(&streams->mutex);
 	int status = dtrain__streams_check(streams, err);
+	if (status != BETON_OK && err)
+		dtrain__group_not_begun(items, count, label, err);
 	if (status == BETON_OK)
 		status = take_work(streams, &work, err);
 	pthread_mutex_unlock(&streams->mutex);

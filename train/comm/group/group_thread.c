@@ -116,6 +116,7 @@ static void execute(dtrain_group *group, dtrain_work *work)
 	int status = failure_of(group, &err);
 	if (status != BETON_OK) {
 		let_go(group);
+		dtrain__group_not_begun(work->items, work->count, work->label, &err);
 		dtrain__work_complete(group, work, status, &err);
 		return;
 	}

@@ -94,7 +94,7 @@ BETON_API void dtrain_worker_destroy(dtrain_worker **worker); /* NULL allowed */
  * Errors: TIMEOUT, PEER_LOST (the server is lost, or has given this worker up), CANCELLED (gives_up; only destroy
  * the worker then). */
 BETON_API int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop, beton_error *err);
-/* Sends step metrics, gradients and buffers, after the work on the stream. */
+/* Sends step metrics, gradients and buffers, after the work on the stream. Waits, and fails, as dtrain_worker_pull. */
 BETON_API int dtrain_worker_push(dtrain_worker *worker, dtrain_stream *stream, beton_error *err);
 
 #ifdef __cplusplus

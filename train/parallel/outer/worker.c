@@ -17,7 +17,7 @@ struct dtrain_worker {
 	dtrain_group *group;
 	dtrain_server_options options;
 	int64_t word;         /* of the server: link_word */
-	dtrain_work *waiting; /* for a word, given up */
+	dtrain_work *waiting; /* a message that the worker has given up */
 	float *values, *sent; /* host memory that the device copies from and to */
 };
 
@@ -90,16 +90,21 @@ void dtrain_worker_destroy(dtrain_worker **out)
 	*out = NULL;
 }
 
-/* Waits for the server's word, and asks the caller meanwhile. */
-static int receive_word(dtrain_worker *worker, beton_error *err)
+/* Waits for worker->waiting, a message from or to the server, and asks the caller meanwhile whether to give up. status:
+ * the result of the message's call. */
+static int await_server(dtrain_worker *worker, int status, beton_error *err)
 {
 	const dtrain_server_options *options = &worker->options;
-	int status =
-		dtrain_recv(worker->group, &worker->word, 1, DTRAIN_I64, LINK_SERVER, 0, NULL, &worker->waiting, err);
 	while (status == BETON_OK && !dtrain__work_wait_for(worker->waiting, ASK_NS))
 		if (options->gives_up && options->gives_up(options->context))
 			return bt_fail(err, BETON_CANCELLED, "the parameter server did not answer");
 	return status == BETON_OK ? dtrain_work_wait(&worker->waiting, err) : status;
+}
+
+static int receive(dtrain_worker *worker, void *data, int64_t count, dtrain_dtype dtype, beton_error *err)
+{
+	int status = dtrain_recv(worker->group, data, count, dtype, LINK_SERVER, 0, NULL, &worker->waiting, err);
+	return await_server(worker, status, err);
 }
 
 int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop, beton_error *err)
@@ -110,12 +115,12 @@ int dtrain_worker_pull(dtrain_worker *worker, dtrain_stream *stream, bool *stop,
 	/* The copies of the pull before have ended: a push has waited for the stream since. */
 	int status = BETON_OK;
 	do
-		status = receive_word(worker, err);
+		status = receive(worker, &worker->word, 1, DTRAIN_I64, err);
 	while (status == BETON_OK && worker->word == LINK_LATER);
 	*stop = status == BETON_OK && worker->word == LINK_STOP;
 	if (status != BETON_OK || *stop)
 		return status;
-	status = dtrain__link_receive(worker->group, LINK_SERVER, worker->values, arrays->count, DTRAIN_F32, err);
+	status = receive(worker, worker->values, arrays->count, DTRAIN_F32, err);
 	if (status == BETON_OK)
 		status = arrays->api->copy(stream, dtrain_params_values(arrays->params), worker->values,
 					   (size_t)arrays->count * sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
@@ -139,7 +144,8 @@ int dtrain_worker_push(dtrain_worker *worker, dtrain_stream *stream, beton_error
 		status = dtrain__link_copy_buffers(arrays, at, true, stream, err);
 	if (status == BETON_OK)
 		status = arrays->api->stream_synchronize(stream, err);
-	return status == BETON_OK ? dtrain__link_send(worker->group, LINK_SERVER, worker->sent,
-						      dtrain__link_pushed(arrays), DTRAIN_F32, err)
-				  : status;
+	if (status == BETON_OK)
+		status = dtrain_send(worker->group, worker->sent, dtrain__link_pushed(arrays), DTRAIN_F32, LINK_SERVER,
+				     0, NULL, &worker->waiting, err);
+	return await_server(worker, status, err);
 }
