@@ -46,17 +46,11 @@ static int allocate(dtrain_instance *instance, beton_error *err)
 {
 	const dtrain_program *program = instance->program;
 	const dtrain_program_info *info = &program->info;
-	instance->bases = calloc(program->num_bases, sizeof(*instance->bases));
-	if (!instance->bases)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
 	int status = allocate_arena(program, info->arena_bytes - info->shared_bytes, &instance->arena,
 				    &instance->arena_owner, err);
-	if (status == BETON_OK && !program->graph->shares_scratch)
-		status = allocate_workspace(program, &instance->workspace, err);
-	if (status != BETON_OK)
+	if (status != BETON_OK || !info->host_bytes)
 		return status;
-	if (info->host_bytes)
-		status = program->api->host_alloc(program->device, info->host_bytes, &instance->swapped, err);
+	status = program->api->host_alloc(program->device, info->host_bytes, &instance->swapped, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "pinned memory of activations");
 	return status;
@@ -123,16 +117,26 @@ static void set_bases(dtrain_instance *instance)
 			bases[program->places[i].base] = arena + program->spans[i].offset;
 }
 
-int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out, beton_error *err)
+/* memory: of the instance's activations, which the caller owns; NULL: the instance allocates its own. */
+static int create(const dtrain_program *program, const dtrain__instance_memory *memory, dtrain_instance **out,
+		  beton_error *err)
 {
-	if (BT_MISSING(err, program, out))
-		return BETON_INVALID_ARGUMENT;
 	dtrain_instance *instance = calloc(1, sizeof(*instance));
 	*out = NULL;
 	if (!instance)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
 	instance->program = program;
-	int status = allocate(instance, err);
+	instance->bases = calloc(program->num_bases, sizeof(*instance->bases));
+	int status = instance->bases ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
+	if (memory) {
+		instance->borrows = true;
+		instance->arena = memory->arena;
+		instance->swapped = memory->host;
+	} else if (status == BETON_OK) {
+		status = allocate(instance, err);
+	}
+	if (status == BETON_OK && !program->graph->shares_scratch)
+		status = allocate_workspace(program, &instance->workspace, err);
 	if (status == BETON_OK)
 		status = open_states(instance, err);
 	if (status != BETON_OK) {
@@ -142,6 +146,49 @@ int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out,
 	set_bases(instance);
 	*out = instance;
 	return BETON_OK;
+}
+
+int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out, beton_error *err)
+{
+	return BT_MISSING(err, program, out) ? BETON_INVALID_ARGUMENT : create(program, NULL, out, err);
+}
+
+/* Replaces memory of the instance by more. After an error it has as much as before. */
+static int enlarge(dtrain_instance *instance, void **memory, size_t had, size_t bytes, bool host, beton_error *err)
+{
+	const dtrain_device_api *api = instance->program->api;
+	dtrain_device *device = instance->program->device;
+	int (*alloc)(dtrain_device *, size_t, void **, beton_error *) = host ? api->host_alloc : api->alloc;
+	if (bytes <= had)
+		return BETON_OK;
+	if (host)
+		api->host_free(device, *memory);
+	else
+		api->free(device, *memory);
+	*memory = NULL;
+	int status = alloc(device, bytes, memory, err);
+	if (status == BETON_OK)
+		return status;
+	bt_prefix(err, host ? "pinned memory of activations" : "activations");
+	if (had)
+		alloc(device, had, memory, NULL);
+	return status;
+}
+
+int dtrain__instance_enlarge(dtrain_instance *instance, size_t arena, size_t host, beton_error *err)
+{
+	const dtrain_program_info *info = &instance->program->info;
+	int status = enlarge(instance, &instance->arena, info->arena_bytes - info->shared_bytes, arena, false, err);
+	if (status == BETON_OK)
+		status = enlarge(instance, &instance->swapped, info->host_bytes, host, true, err);
+	set_bases(instance);
+	return status;
+}
+
+int dtrain__instance_create_in(const dtrain_program *program, const dtrain__instance_memory *memory,
+			       dtrain_instance **out, beton_error *err)
+{
+	return create(program, memory, out, err);
 }
 
 void dtrain_instance_destroy(dtrain_instance **instance)
@@ -154,9 +201,10 @@ void dtrain_instance_destroy(dtrain_instance **instance)
 	dtrain_instance_abandon(*instance);
 	dtrain__captures_destroy(*instance, (*instance)->captures);
 	close_states(*instance);
-	if ((*instance)->swapped)
+	if ((*instance)->swapped && !(*instance)->borrows)
 		program->api->host_free(program->device, (*instance)->swapped);
-	dtrain__params_give(program->api, program->device, (*instance)->arena, (*instance)->arena_owner);
+	if (!(*instance)->borrows)
+		dtrain__params_give(program->api, program->device, (*instance)->arena, (*instance)->arena_owner);
 	program->api->free(program->device, (*instance)->workspace);
 	free((*instance)->bases);
 	free(*instance);

@@ -75,6 +75,7 @@ struct dtrain_instance {
 	struct dtrain__memory_owner *arena_owner; /* NULL: the device */
 	uintptr_t *bases;
 	void *swapped;                     /* activations in pinned host memory; NULL: none */
+	bool borrows;                      /* arena and swapped are the caller's */
 	void **states;                     /* of the schedule's calls */
 	struct dtrain__captures *captures; /* NULL: ops are put on the stream one by one */
 	/* The execution whose next phase this is; phase 0: none has begun. */
@@ -87,6 +88,20 @@ static inline void *dtrain__address(const dtrain_instance *instance, dtrain__pla
 {
 	return (void *)(instance->bases[place.base] + (uintptr_t)place.offset);
 }
+
+/* Memory of an instance: arena, of arena_bytes - shared_bytes, and host_bytes of pinned memory; NULL: no bytes. */
+typedef struct dtrain__instance_memory {
+	void *arena, *host;
+} dtrain__instance_memory;
+
+/* dtrain_instance_create in the caller's memory, which outlives the instance. Instances may have common memory if one
+ * begins after another one has ended. The program has no transient buffers, which other ranks find. */
+int dtrain__instance_create_in(const dtrain_program *program, const dtrain__instance_memory *memory,
+			       dtrain_instance **out, beton_error *err);
+
+/* Gives an instance that owns its memory, and has not run, at least so many bytes of it, for others that borrow it. The
+ * program has no transient buffers. */
+int dtrain__instance_enlarge(dtrain_instance *instance, size_t arena, size_t host, beton_error *err);
 
 /* Allocates the memory that instances share. */
 int dtrain__program_allocate(dtrain_program *program, beton_error *err);

@@ -123,26 +123,28 @@ size_t engine_batches_bytes(const engine_rank *engine, bool training, const engi
 	return count * network->batch_bytes;
 }
 
-/* Instances of a program that there are at a time: one, or one for each micro-batch that a stage keeps. */
-static int32_t count_instances(const engine_rank *engine, bool training, const engine_network *network)
+/* A stage without common scratch memory has it in each of its instances. */
+static size_t count_workspaces(const engine_rank *engine, bool training, const engine_network *network,
+			       const dtrain_program_info *info)
 {
-	return training && engine->stages.schedule
-		       ? dtrain_pipeline_schedule_live(engine->stages.schedule, network->number)
+	return training && engine->stages.schedule && !info->shared_bytes
+		       ? (size_t)dtrain_pipeline_schedule_live(engine->stages.schedule, network->number)
 		       : 1;
 }
 
-static void add_info(const dtrain_program_info *info, int32_t instances, dtrain_program_info *out)
+/* Adds the program with one instance. */
+static void add_info(const engine_rank *engine, bool training, const engine_network *network,
+		     const dtrain_program_info *info, dtrain_program_info *out)
 {
-	const size_t more = (size_t)instances - 1;
-	out->arena_bytes += info->arena_bytes + more * (info->arena_bytes - info->shared_bytes);
+	out->arena_bytes += info->arena_bytes;
 	out->unshared_bytes += info->unshared_bytes;
-	out->workspace_bytes += info->workspace_bytes * (info->shared_bytes ? 1 : (size_t)instances);
+	out->workspace_bytes += info->workspace_bytes * count_workspaces(engine, training, network, info);
 	out->nodes += info->nodes;
 	out->repeated += info->repeated;
 	out->flops += info->flops;
 	out->repeated_flops += info->repeated_flops;
 	out->transient_bytes += info->transient_bytes;
-	out->host_bytes += info->host_bytes * (size_t)instances;
+	out->host_bytes += info->host_bytes;
 	out->shared_bytes += info->shared_bytes;
 }
 
@@ -153,13 +155,34 @@ void engine_network_info(const engine_rank *engine, bool training, dtrain_progra
 	for (const engine_network *at = network; at; at = at->next) {
 		dtrain_program_info info = {.struct_size = sizeof(info)};
 		dtrain_program_get_info(at->program, &info);
-		add_info(&info, count_instances(engine, training, at), out);
+		add_info(engine, training, at, &info, out);
 	}
 	out->arena_bytes += dtrain_pipeline_bytes(network->pipeline);
+	out->host_bytes += dtrain_pipeline_host_bytes(network->pipeline);
+}
+
+/* Adds the memory of the further micro-batches that the rank of these stages keeps. stages: of one micro-batch. */
+static int add_micro_batches(const dtrain_pipeline_schedule *schedule, int32_t number,
+			     const dtrain_stage_memory *stages, dtrain_program_info *out, beton_error *err)
+{
+	const int32_t rank = schedule->rank_of_stage[number];
+	dtrain_rank_memory sum;
+	int status = dtrain_pipeline_schedule_memory(schedule, rank, stages, &sum, err);
+	if (status != BETON_OK)
+		return status;
+	out->arena_bytes += sum.arena;
+	out->host_bytes += sum.host;
+	for (int32_t i = 0; i < schedule->stages; i++) {
+		out->arena_bytes -= schedule->rank_of_stage[i] == rank ? stages[i].arena : 0;
+		out->host_bytes -= schedule->rank_of_stage[i] == rank ? stages[i].host : 0;
+	}
+	return BETON_OK;
 }
 
 int engine_measure(engine_rank *engine, bool training, dtrain_program_info *out, size_t *batches, beton_error *err)
 {
+	const dtrain_pipeline_schedule *schedule = training ? engine->stages.schedule : NULL;
+	dtrain_stage_memory stages[DTRAIN_MAX_STAGES] = {{0}};
 	engine_network network = {0};
 	int status = engine_build_network(engine, training, &network, err);
 	*out = (dtrain_program_info){.struct_size = sizeof(*out)};
@@ -167,8 +190,13 @@ int engine_measure(engine_rank *engine, bool training, dtrain_program_info *out,
 	for (engine_network *at = &network; at && status == BETON_OK; at = at->next) {
 		dtrain_program_info info = {.struct_size = sizeof(info)};
 		status = dtrain_sync_measure(engine->sync, &at->graph, &info, err);
-		add_info(&info, count_instances(engine, training, at), out);
+		add_info(engine, training, at, &info, out);
+		stages[at->number] = (dtrain_stage_memory){.arena = info.arena_bytes - info.shared_bytes,
+							   .host = info.host_bytes,
+							   .own = info.transient_bytes || !info.shared_bytes};
 	}
+	if (status == BETON_OK && schedule)
+		status = add_micro_batches(schedule, network.number, stages, out, err);
 	engine_clear_network(&network);
 	return status;
 }

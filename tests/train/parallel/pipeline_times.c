@@ -227,6 +227,105 @@ static void transfers_are_on_the_way(void **state)
 	destroy(&s);
 }
 
+/* ---- memory ---- */
+
+static dtrain_rank_memory memory_of(const simulated *s, int32_t rank, const dtrain_stage_memory *sizes)
+{
+	dtrain_rank_memory memory;
+	if (dtrain_pipeline_schedule_memory(s->schedule, rank, sizes, &memory, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	return memory;
+}
+
+/* Stages of one size: memory for the micro-batches that are live, though each stage has its most at another time. A
+ * result that the next stage of the same rank copies is kept until then, which can be one action. */
+static void memory_is_of_live_micro_batches(void **state)
+{
+	(void)state;
+	const dtrain_stage_memory one = {.arena = 100, .host = 7};
+	dtrain_stage_memory sizes[16 * 4];
+	simulated s;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		sizes[i] = one;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		for (int32_t p = 2; p <= 8; p++)
+			for (int32_t v = 1; v <= 4; v++)
+				for (int32_t m = 1; m <= 2 * p + 1; m++) {
+					if (!simulate(&s, names[i], p, v, 0, m))
+						continue;
+					assert_int_equal(dtrain_pipeline_schedule_lower(s.schedule, &err), BETON_OK);
+					for (int32_t r = 0; r < p; r++) {
+						const dtrain_rank_memory memory = memory_of(&s, r, sizes);
+						const bool copies = strcmp(names[i], "zbv") == 0 && r == p - 1;
+						const int32_t least = s.peak[r] > v ? s.peak[r] : v;
+						if (memory.micro_batches < least ||
+						    memory.micro_batches > least + copies)
+							fail_msg("%s, %d ranks, %d chunks, %d micro-batches, rank %d: "
+								 "memory for %d, "
+								 "%d are live",
+								 names[i], p, v, m, r, memory.micro_batches, s.peak[r]);
+						assert_int_equal(memory.arena, 100 * memory.micro_batches);
+						assert_int_equal(memory.host, 7 * memory.micro_batches);
+					}
+					destroy(&s);
+				}
+}
+
+/* The bytes of each stage's own memory, and the most bytes that are live at a time. */
+static void find_bounds(const simulated *s, int32_t rank, const dtrain_stage_memory *sizes, size_t *apart, size_t *live)
+{
+	const dtrain_action_list *list = &s->schedule->lists[rank];
+	size_t now = 0;
+	*apart = *live = 0;
+	for (int32_t i = 0; i < s->schedule->stages; i++)
+		if (s->schedule->rank_of_stage[i] == rank)
+			*apart += (size_t)dtrain_pipeline_schedule_live(s->schedule, i) * sizes[i].arena;
+	for (int32_t i = 0; i < list->count; i++) {
+		const size_t bytes = sizes[list->actions[i].stage].arena;
+		const dtrain_action_kind kind = list->actions[i].kind;
+		now += kind == DTRAIN_ACTION_FORWARD ? bytes : 0;
+		*live = now > *live ? now : *live;
+		now -= kind == DTRAIN_ACTION_BACKWARD || kind == DTRAIN_ACTION_WEIGHT_GRADIENT ? bytes : 0;
+	}
+}
+
+/* Stages of different sizes need no more than if each had its own memory, and no less than is live. */
+static void memory_of_different_stages(void **state)
+{
+	(void)state;
+	static const size_t parts[] = {100, 101, 100, 350, 20, 100, 99, 100};
+	dtrain_stage_memory sizes[8 * 4] = {{0}};
+	size_t apart, live;
+	simulated s;
+	for (size_t i = 0; i < 6; i++)
+		for (int32_t p = 2; p <= 6; p++)
+			for (int32_t v = 2; v <= 4; v++) {
+				if (!simulate(&s, names[i], p, v, 0, 3 * p))
+					continue;
+				for (int32_t k = 0; k < s.schedule->stages; k++)
+					sizes[k].arena = parts[(size_t)(k * 5 + (int32_t)i) % 8];
+				for (int32_t r = 0; r < p; r++) {
+					find_bounds(&s, r, sizes, &apart, &live);
+					const dtrain_rank_memory memory = memory_of(&s, r, sizes);
+					const bool copies = strcmp(names[i], "zbv") == 0 && r == p - 1;
+					if (memory.arena > apart + (copies ? 350 : 0) || memory.arena < live)
+						fail_msg("%s, %d ranks, %d chunks, rank %d: %zu, apart %zu, live %zu",
+							 names[i], p, v, r, memory.arena, apart, live);
+				}
+				destroy(&s);
+			}
+	/* Memory that no other stage may use. */
+	assert_true(simulate(&s, "interleaved", 4, 2, 0, 8));
+	for (int32_t k = 0; k < 8; k++)
+		sizes[k] = (dtrain_stage_memory){.arena = 100, .own = k == 0};
+	assert_int_equal(memory_of(&s, 0, sizes).arena, 100 * (dtrain_pipeline_schedule_live(s.schedule, 0) +
+							       dtrain_pipeline_schedule_live(s.schedule, 4)));
+	dtrain_rank_memory none;
+	assert_int_equal(dtrain_pipeline_schedule_memory(s.schedule, 4, sizes, &none, &err), BETON_INVALID_ARGUMENT);
+	assert_string_equal(err.message, "pipeline: rank 4 of a schedule of 4 ranks");
+	destroy(&s);
+}
+
 static void stages_may_differ(void **state)
 {
 	(void)state;
@@ -311,6 +410,8 @@ int main(void)
 		cmocka_unit_test(formulas_hold_for_groups),
 		cmocka_unit_test(lowered_lists_overlap_transfers),
 		cmocka_unit_test(transfers_are_on_the_way),
+		cmocka_unit_test(memory_is_of_live_micro_batches),
+		cmocka_unit_test(memory_of_different_stages),
 		cmocka_unit_test(stages_may_differ),
 		cmocka_unit_test(pictures_show_each_action),
 	};

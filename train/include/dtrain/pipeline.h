@@ -10,6 +10,7 @@
 #define DTRAIN_PIPELINE_H
 
 #include <beton/error.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -87,6 +88,26 @@ BETON_API void dtrain_pipeline_schedule_destroy(dtrain_pipeline_schedule **sched
 
 /* The most micro-batches that the stage keeps at a time, from F until B or W. 0: there is no such stage. */
 BETON_API int32_t dtrain_pipeline_schedule_live(const dtrain_pipeline_schedule *schedule, int32_t stage);
+
+/* The memory that a stage needs for a micro-batch. */
+typedef struct dtrain_stage_memory {
+	size_t arena; /* bytes on the device */
+	size_t host;  /* bytes in pinned memory of the host */
+	bool own;     /* it cannot be another stage's afterwards */
+} dtrain_stage_memory;
+
+/* The memory that a rank needs for its micro-batches. */
+typedef struct dtrain_rank_memory {
+	size_t arena, host;    /* bytes, as in dtrain_stage_memory */
+	int32_t micro_batches; /* that it has memory for at a time, of all its stages */
+} dtrain_rank_memory;
+
+/* The memory for the micro-batches that a rank keeps, from F until B or W and until their results are sent or copied,
+ * at least for one in each stage. A stage uses memory that another stage of the rank has left, where that saves memory.
+ * sizes: [schedule->stages]; other ranks' stages are not read. Errors: INVALID_ARGUMENT (no such rank), NO_MEMORY. */
+BETON_API int dtrain_pipeline_schedule_memory(const dtrain_pipeline_schedule *schedule, int32_t rank,
+					      const dtrain_stage_memory *sizes, dtrain_rank_memory *out,
+					      beton_error *err);
 
 /* Adds sends and receives to compute lists: none where both stages are on one rank. There is one order of all
  * transfers that agrees with each list, so they cannot deadlock, even if each of them waits for its peer. A receive

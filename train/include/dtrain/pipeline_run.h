@@ -30,8 +30,8 @@ typedef struct dtrain_pipeline dtrain_pipeline;
 /* Collective over the mesh's axis "pipeline", which gets groups for messages, and whose coordinate is the schedule's
  * rank; the mesh must outlive the pipeline, and has as many ranks along the axis as the schedule. schedule: with sends
  * and receives (dtrain_pipeline_schedule_lower), for all ranks the same; it may be destroyed afterwards. stages: those
- * that the schedule gives to this rank. Programs without backward run the forward actions alone. Makes as many
- * instances of a program as micro-batches are between forward and backward at a time. Errors: INVALID_ARGUMENT,
+ * that the schedule gives to this rank. Programs without backward run the forward actions alone. Has
+ * memory for as many micro-batches as the rank keeps at a time, in all of its stages. Errors: INVALID_ARGUMENT,
  * NO_MEMORY, errors of groups and devices. */
 BETON_API int dtrain_pipeline_create(dtrain_mesh *mesh, const dtrain_pipeline_schedule *schedule,
 				     const dtrain_pipeline_stage *stages, int32_t count, dtrain_pipeline **out,
@@ -45,11 +45,13 @@ BETON_API void dtrain_pipeline_destroy(dtrain_pipeline **pipeline);
 BETON_API void *dtrain_pipeline_input(const dtrain_pipeline *pipeline, int32_t stage, int32_t micro_batch,
 				      dtrain_tensor input);
 
-/* Instances of this rank's stages, which is the most micro-batches that it keeps at a time, counted in each stage. */
+/* The micro-batches for which this rank has memory at a time, of all of its stages. NULL: 0. */
 BETON_API int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline);
 
-/* Bytes of device memory for inputs and messages, besides the instances'. NULL: 0. */
+/* Bytes of device memory for inputs, for messages, and for the activations of all micro-batches but the first of each
+ * stage; and bytes of pinned memory for these activations. NULL: 0. */
 BETON_API size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline);
+BETON_API size_t dtrain_pipeline_host_bytes(const dtrain_pipeline *pipeline);
 /* Bytes that this rank sends to ranks of other stages in a step. NULL: 0. */
 BETON_API uint64_t dtrain_pipeline_sent(const dtrain_pipeline *pipeline);
 

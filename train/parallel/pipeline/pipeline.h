@@ -8,7 +8,9 @@
 #include <dtrain/pipeline_run.h>
 
 #include "core/params.h"
+#include "core/program.h"
 #include "parallel/mesh.h"
+#include "parallel/pipeline/schedules.h"
 
 /* Tensors that cross a border; each has a tag of its own. */
 enum { PIPELINE_MOST_CROSSINGS = 1024 };
@@ -40,7 +42,6 @@ typedef struct pipeline_border {
 typedef struct pipeline_rooms {
 	int32_t *of;   /* of each micro-batch: its room */
 	int32_t count; /* of rooms */
-	int32_t *user; /* of each room: the micro-batch that used it last in this step; -1: none */
 } pipeline_rooms;
 
 /* Inputs of a stage that the caller fills. */
@@ -54,11 +55,12 @@ typedef struct pipeline_stage {
 	const dtrain_program *program;
 	pipeline_border before, after;
 	pipeline_inputs inputs;
-	pipeline_rooms of_instances, of_inputs, of_values, of_grads;
-	dtrain_instance **instances;
-	void **filled; /* [of_inputs.count][inputs.count] */
-	void **values; /* received; [of_values.count][before.count] */
-	void **grads;  /* received; [of_grads.count][after.count]; NULL: the tensor has no gradient */
+	pipeline_rooms of_inputs, of_values, of_grads;
+	dtrain_instance **instances; /* [slots.count]; NULL: the stage does not use the slot */
+	const int32_t *slot_of;      /* of each micro-batch */
+	void **filled;               /* [of_inputs.count][inputs.count] */
+	void **values;               /* received; [of_values.count][before.count] */
+	void **grads;                /* received; [of_grads.count][after.count]; NULL: the tensor has no gradient */
 	pipeline_message *messages[PIPELINE_DIRECTIONS]; /* of each micro-batch */
 } pipeline_stage;
 
@@ -67,6 +69,12 @@ typedef struct pipeline_sharing {
 	uint64_t stages;
 	dtrain_group *group; /* NULL: this rank has none of them */
 } pipeline_sharing;
+
+/* The micro-batch that used a slot last in this step. */
+typedef struct pipeline_user {
+	pipeline_stage *stage; /* NULL: none */
+	int32_t micro_batch;
+} pipeline_user;
 
 struct dtrain_pipeline {
 	dtrain_device *device;
@@ -79,6 +87,9 @@ struct dtrain_pipeline {
 	bool trains;
 	pipeline_stage *stages;
 	int32_t num_stages;
+	dtrain__slots slots;             /* of activations */
+	dtrain__instance_memory *memory; /* [slots.count]; NULL inside: the slot's instance has its own */
+	pipeline_user *users;            /* [slots.count] */
 	pipeline_sharing *sharings;
 	int32_t num_sharings;
 	dtrain_event *complete;
@@ -95,6 +106,9 @@ void dtrain__pipeline_forget_times(dtrain_pipeline *pipeline);
 
 /* The group of ranks that have parameters of these stages; NULL: one rank alone. */
 dtrain_group *dtrain__pipeline_sharers(const dtrain_pipeline *pipeline, uint64_t stages);
+
+/* NULL: it is not one of this rank. */
+pipeline_stage *dtrain__pipeline_stage(const dtrain_pipeline *pipeline, int32_t number);
 
 const pipeline_border *dtrain__pipeline_border(const pipeline_stage *stage, pipeline_direction direction);
 

@@ -88,7 +88,7 @@ typedef struct interval {
 } interval;
 
 typedef struct intervals {
-	interval instance, inputs, values, grads;
+	interval inputs, values, grads;
 } intervals;
 
 static void include(interval *of, int32_t at)
@@ -97,23 +97,18 @@ static void include(interval *of, int32_t at)
 	of->last = at > of->last ? at : of->last;
 }
 
-/* Inputs, values and gradients are read until the last action that computes; an instance's results until they are sent,
- * or a stage of this rank has copied them. The caller fills the inputs of all stages before a micro-batch's first
- * forward. */
+/* Inputs, values and gradients are read until the last action that computes. The caller fills the inputs of all stages
+ * before a micro-batch's first forward. */
 static void find_intervals(const dtrain_pipeline *pipeline, int32_t number, int32_t micro_batch, intervals *out)
 {
 	const interval none = {.first = pipeline->num_actions, .last = -1};
-	*out = (intervals){none, none, none, none};
+	*out = (intervals){none, none, none};
 	for (int32_t i = 0; i < pipeline->num_actions; i++) {
 		const dtrain_action *action = &pipeline->actions[i];
 		if (action->micro_batch != micro_batch)
 			continue;
 		bool forward = action->kind == DTRAIN_ACTION_FORWARD;
-		bool backward = action->kind == DTRAIN_ACTION_BACKWARD || action->kind == DTRAIN_ACTION_INPUT_GRADIENT;
-		bool computes = forward || backward || action->kind == DTRAIN_ACTION_WEIGHT_GRADIENT;
-		bool copies = (forward && action->stage == number + 1) || (backward && action->stage == number - 1);
-		if (copies)
-			include(&out->instance, i);
+		bool computes = dtrain__action_computes(action->kind);
 		if (forward)
 			include(&out->inputs, i);
 		if (action->stage != number)
@@ -124,8 +119,6 @@ static void find_intervals(const dtrain_pipeline *pipeline, int32_t number, int3
 			include(&out->values, i);
 		if ((computes && !forward) || action->kind == DTRAIN_ACTION_RECEIVE_BACKWARD)
 			include(&out->grads, i);
-		if (action->kind != DTRAIN_ACTION_RECEIVE_FORWARD && action->kind != DTRAIN_ACTION_RECEIVE_BACKWARD)
-			include(&out->instance, i);
 	}
 }
 
@@ -134,13 +127,12 @@ static int assign(pipeline_rooms *rooms, const interval *of, int32_t count, beto
 {
 	int32_t *ends = calloc((size_t)count, sizeof(*ends));
 	rooms->of = calloc((size_t)count, sizeof(*rooms->of));
-	rooms->user = calloc((size_t)count, sizeof(*rooms->user));
-	if (!ends || !rooms->of || !rooms->user) {
+	if (!ends || !rooms->of) {
 		free(ends);
 		return no_memory(err);
 	}
 	for (int32_t i = 0; i < count; i++)
-		rooms->user[i] = rooms->of[i] = -1;
+		rooms->of[i] = -1;
 	for (int32_t k = 0; k < count; k++) {
 		int32_t next = -1, room = 0;
 		for (int32_t i = 0; i < count; i++)
@@ -159,48 +151,131 @@ static int assign(pipeline_rooms *rooms, const interval *of, int32_t count, beto
 static int open_rooms(const dtrain_pipeline *pipeline, pipeline_stage *stage, beton_error *err)
 {
 	const int32_t count = pipeline->micro_batches;
-	interval *of = calloc(4 * (size_t)count, sizeof(*of));
+	interval *of = calloc(3 * (size_t)count, sizeof(*of));
 	if (!of)
 		return no_memory(err);
 	for (int32_t i = 0; i < count; i++) {
 		intervals found;
 		find_intervals(pipeline, stage->number, i, &found);
-		of[i] = found.instance;
+		of[i] = found.inputs;
 		of[count + i] = found.values;
 		of[2 * count + i] = found.grads;
-		of[3 * count + i] = found.inputs;
 	}
-	int status = assign(&stage->of_instances, of, count, err);
+	int status = assign(&stage->of_inputs, of, count, err);
 	if (status == BETON_OK)
 		status = assign(&stage->of_values, of + count, count, err);
 	if (status == BETON_OK)
 		status = assign(&stage->of_grads, of + 2 * count, count, err);
-	if (status == BETON_OK)
-		status = assign(&stage->of_inputs, of + 3 * count, count, err);
 	free(of);
 	return status;
 }
 
-static void close_rooms(pipeline_rooms *rooms)
+/* ---- instances ---- */
+
+/* Other ranks find transient buffers in the memory of the program's own instances, and an instance with its own scratch
+ * memory costs more than its activations. */
+static bool has_own_memory(const dtrain_program *program)
 {
-	free(rooms->of);
-	free(rooms->user);
+	return program->schedule.num_transients || !program->graph->shares_scratch;
+}
+
+static int assign_slots(dtrain_pipeline *pipeline, const dtrain_pipeline_schedule *schedule, int32_t rank,
+			const dtrain_pipeline_stage *stages, int32_t count, beton_error *err)
+{
+	dtrain_stage_memory *sizes = calloc((size_t)schedule->stages, sizeof(*sizes));
+	if (!sizes)
+		return no_memory(err);
+	for (int32_t i = 0; i < count; i++) {
+		const dtrain_program_info *info = &stages[i].program->info;
+		sizes[stages[i].number] = (dtrain_stage_memory){.arena = info->arena_bytes - info->shared_bytes,
+								.host = info->host_bytes,
+								.own = has_own_memory(stages[i].program)};
+	}
+	int status = dtrain__slots_assign(schedule, rank, sizes, &pipeline->slots, err);
+	free(sizes);
+	pipeline->memory = calloc((size_t)pipeline->slots.count + 1, sizeof(*pipeline->memory));
+	pipeline->users = calloc((size_t)pipeline->slots.count + 1, sizeof(*pipeline->users));
+	return status == BETON_OK && (!pipeline->memory || !pipeline->users) ? no_memory(err) : status;
+}
+
+/* The memory that several stages may use: that of a program, or of the pipeline. */
+static int open_slot(dtrain_pipeline *pipeline, const dtrain__slot *slot, dtrain__instance_memory *memory,
+		     beton_error *err)
+{
+	const dtrain_device_api *api = pipeline->api;
+	const dtrain_program *program = dtrain__pipeline_stage(pipeline, slot->stage)->program;
+	int status = BETON_OK;
+	if (has_own_memory(program))
+		return BETON_OK;
+	if (slot->is_first) {
+		status = dtrain__instance_enlarge(program->first, slot->memory.arena, slot->memory.host, err);
+		memory->arena = program->first->arena;
+		memory->host = program->first->swapped;
+		return status;
+	}
+	if (slot->memory.arena)
+		status = api->alloc(pipeline->device, slot->memory.arena, &memory->arena, err);
+	if (status == BETON_OK && slot->memory.host)
+		status = api->host_alloc(pipeline->device, slot->memory.host, &memory->host, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "activations of micro-batches");
+	return status;
+}
+
+/* The program's own instance is the first. */
+static int open_instances(dtrain_pipeline *pipeline, pipeline_stage *stage, beton_error *err)
+{
+	int status = BETON_OK;
+	stage->instances = calloc((size_t)pipeline->slots.count + 1, sizeof(*stage->instances));
+	if (!stage->instances)
+		return no_memory(err);
+	stage->slot_of = pipeline->slots.of + (size_t)stage->number * (size_t)pipeline->micro_batches;
+	for (int32_t i = 0; i < pipeline->slots.count && status == BETON_OK; i++) {
+		const dtrain__slot *slot = &pipeline->slots.slots[i];
+		if (!(slot->stages >> stage->number & 1))
+			continue;
+		if (slot->is_first && slot->stage == stage->number)
+			stage->instances[i] = stage->program->first;
+		else if (has_own_memory(stage->program))
+			status = dtrain_instance_create(stage->program, &stage->instances[i], err);
+		else
+			status = dtrain__instance_create_in(stage->program, &pipeline->memory[i], &stage->instances[i],
+							    err);
+	}
+	return status;
+}
+
+static int open_slots(dtrain_pipeline *pipeline, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int32_t i = 0; i < pipeline->slots.count && status == BETON_OK; i++)
+		status = open_slot(pipeline, &pipeline->slots.slots[i], &pipeline->memory[i], err);
+	for (int32_t i = 0; i < pipeline->num_stages && status == BETON_OK; i++)
+		status = open_instances(pipeline, &pipeline->stages[i], err);
+	return status;
+}
+
+static void close_slots(dtrain_pipeline *pipeline)
+{
+	for (int32_t i = 0; i < pipeline->num_stages; i++) {
+		pipeline_stage *stage = &pipeline->stages[i];
+		for (int32_t k = 0; stage->instances && k < pipeline->slots.count; k++)
+			if (stage->instances[k] != stage->program->first)
+				dtrain_instance_destroy(&stage->instances[k]);
+		free(stage->instances);
+	}
+	for (int32_t i = 0; pipeline->memory && i < pipeline->slots.count; i++) {
+		if (pipeline->slots.slots[i].is_first)
+			continue;
+		pipeline->api->free(pipeline->device, pipeline->memory[i].arena);
+		pipeline->api->host_free(pipeline->device, pipeline->memory[i].host);
+	}
+	free(pipeline->memory);
+	free(pipeline->users);
+	dtrain__slots_free(&pipeline->slots);
 }
 
 /* ---- stages ---- */
-
-/* The program's own instance is the first. */
-static int open_instances(pipeline_stage *stage, beton_error *err)
-{
-	int status = BETON_OK;
-	stage->instances = calloc((size_t)stage->of_instances.count + 1, sizeof(dtrain_instance *));
-	if (!stage->instances)
-		return no_memory(err);
-	stage->instances[0] = stage->program->first;
-	for (int32_t i = 1; i < stage->of_instances.count && status == BETON_OK; i++)
-		status = dtrain_instance_create(stage->program, &stage->instances[i], err);
-	return status;
-}
 
 static int open_memory(const dtrain_pipeline *pipeline, const pipeline_border *border, int32_t rooms, bool grads,
 		       void ***out, beton_error *err)
@@ -269,8 +344,6 @@ static int open_stage(dtrain_pipeline *pipeline, const dtrain_pipeline_schedule 
 	if (status == BETON_OK)
 		status = open_rooms(pipeline, stage, err);
 	if (status == BETON_OK)
-		status = open_instances(stage, err);
-	if (status == BETON_OK)
 		status = open_inputs(pipeline, stage, err);
 	if (status == BETON_OK)
 		status = open_memory(pipeline, &stage->before, stage->of_values.count, false, &stage->values, err);
@@ -299,14 +372,10 @@ static void close_stage(const dtrain_pipeline *pipeline, pipeline_stage *stage)
 	free_memory(pipeline, stage->filled, stage->of_inputs.count * stage->inputs.count);
 	free_memory(pipeline, stage->values, stage->of_values.count * stage->before.count);
 	free_memory(pipeline, stage->grads, stage->of_grads.count * stage->after.count);
-	for (int32_t i = 1; stage->instances && i < stage->of_instances.count; i++)
-		dtrain_instance_destroy(&stage->instances[i]);
-	free(stage->instances);
 	free(stage->inputs.tensors);
-	close_rooms(&stage->of_instances);
-	close_rooms(&stage->of_inputs);
-	close_rooms(&stage->of_values);
-	close_rooms(&stage->of_grads);
+	free(stage->of_inputs.of);
+	free(stage->of_values.of);
+	free(stage->of_grads.of);
 	close_border(&stage->before);
 	close_border(&stage->after);
 }
@@ -419,6 +488,10 @@ static int open_pipeline(dtrain_pipeline *pipeline, const dtrain_pipeline_schedu
 	for (int32_t i = 0; i < count && status == BETON_OK; i++)
 		status = open_stage(pipeline, schedule, &stages[i], &pipeline->stages[pipeline->num_stages++], err);
 	if (status == BETON_OK)
+		status = assign_slots(pipeline, schedule, dtrain_group_rank(line), stages, count, err);
+	if (status == BETON_OK)
+		status = open_slots(pipeline, err);
+	if (status == BETON_OK)
 		status = open_lanes(pipeline, err);
 	return status == BETON_OK && pipeline->trains ? open_sharings(pipeline, schedule, line, err) : status;
 }
@@ -458,6 +531,7 @@ void dtrain_pipeline_destroy(dtrain_pipeline **out)
 	for (int32_t i = 0; i < pipeline->num_sharings; i++)
 		dtrain_group_destroy(&pipeline->sharings[i].group);
 	free(pipeline->sharings);
+	close_slots(pipeline);
 	for (int32_t i = 0; i < pipeline->num_stages; i++)
 		close_stage(pipeline, &pipeline->stages[i]);
 	if (pipeline->complete)

@@ -28,7 +28,7 @@ static bool is_of_backward(dtrain_action_kind kind)
 	       kind != DTRAIN_ACTION_RECEIVE_FORWARD;
 }
 
-static pipeline_stage *find_stage(const dtrain_pipeline *pipeline, int32_t number)
+pipeline_stage *dtrain__pipeline_stage(const dtrain_pipeline *pipeline, int32_t number)
 {
 	for (int32_t i = 0; i < pipeline->num_stages; i++)
 		if (pipeline->stages[i].number == number)
@@ -40,7 +40,7 @@ static pipeline_stage *find_stage(const dtrain_pipeline *pipeline, int32_t numbe
 
 static void *instance_memory(const pipeline_stage *stage, int32_t micro_batch, dtrain_tensor tensor)
 {
-	return dtrain_instance_data(stage->instances[stage->of_instances.of[micro_batch]], tensor);
+	return dtrain_instance_data(stage->instances[stage->slot_of[micro_batch]], tensor);
 }
 
 static void *filled_input(const pipeline_stage *stage, int32_t micro_batch, int32_t index)
@@ -158,7 +158,7 @@ static int copy_from(const dtrain_pipeline *pipeline, const pipeline_stage *from
 
 static int bind_inputs(const pipeline_stage *stage, int32_t micro_batch, beton_error *err)
 {
-	dtrain_instance *instance = stage->instances[stage->of_instances.of[micro_batch]];
+	dtrain_instance *instance = stage->instances[stage->slot_of[micro_batch]];
 	int status = BETON_OK;
 	for (int32_t i = 0; i < stage->inputs.count && status == BETON_OK; i++)
 		status = dtrain_instance_bind(instance, stage->inputs.tensors[i], filled_input(stage, micro_batch, i),
@@ -171,7 +171,7 @@ static int bind_inputs(const pipeline_stage *stage, int32_t micro_batch, beton_e
 
 static int bind_gradients(const pipeline_stage *stage, int32_t micro_batch, beton_error *err)
 {
-	dtrain_instance *instance = stage->instances[stage->of_instances.of[micro_batch]];
+	dtrain_instance *instance = stage->instances[stage->slot_of[micro_batch]];
 	int status = BETON_OK;
 	for (int32_t i = 0; i < stage->after.count && status == BETON_OK; i++)
 		if (stage->after.crossings[i].gradient >= 0)
@@ -183,17 +183,17 @@ static int bind_gradients(const pipeline_stage *stage, int32_t micro_batch, beto
 static int run_phases(const dtrain_pipeline *pipeline, const pipeline_stage *stage, unsigned phases,
 		      int32_t micro_batch, dtrain_stream *stream, beton_error *err)
 {
-	return dtrain_instance_run(stage->instances[stage->of_instances.of[micro_batch]], stream, phases, micro_batch,
+	return dtrain_instance_run(stage->instances[stage->slot_of[micro_batch]], stream, phases, micro_batch,
 				   pipeline->micro_batches, err);
 }
 
 static int forward(dtrain_pipeline *pipeline, pipeline_stage *stage, int32_t micro_batch, bool computes,
 		   dtrain_stream *stream, beton_error *err)
 {
-	const pipeline_stage *before = find_stage(pipeline, stage->number - 1);
-	int32_t *user = &stage->of_instances.user[stage->of_instances.of[micro_batch]];
-	int status = *user >= 0 ? wait_for_sends(stage, *user, stream, err) : BETON_OK;
-	*user = micro_batch;
+	const pipeline_stage *before = dtrain__pipeline_stage(pipeline, stage->number - 1);
+	pipeline_user *user = &pipeline->users[stage->slot_of[micro_batch]];
+	int status = user->stage ? wait_for_sends(user->stage, user->micro_batch, stream, err) : BETON_OK;
+	*user = (pipeline_user){stage, micro_batch};
 	if (status == BETON_OK)
 		status = bind_inputs(stage, micro_batch, err);
 	if (status == BETON_OK)
@@ -209,7 +209,7 @@ static int forward(dtrain_pipeline *pipeline, pipeline_stage *stage, int32_t mic
 static int backward(dtrain_pipeline *pipeline, pipeline_stage *stage, unsigned phases, int32_t micro_batch,
 		    dtrain_stream *stream, beton_error *err)
 {
-	const pipeline_stage *after = find_stage(pipeline, stage->number + 1);
+	const pipeline_stage *after = dtrain__pipeline_stage(pipeline, stage->number + 1);
 	int status = bind_gradients(stage, micro_batch, err);
 	if (status == BETON_OK)
 		status = after ? copy_from(pipeline, after, PIPELINE_GRADS_OUT, stage, PIPELINE_GRADS_IN, micro_batch,
@@ -223,7 +223,7 @@ static int backward(dtrain_pipeline *pipeline, pipeline_stage *stage, unsigned p
 static int run_action(dtrain_pipeline *pipeline, const dtrain_action *action, bool computes, dtrain_stream *stream,
 		      beton_error *err)
 {
-	pipeline_stage *stage = find_stage(pipeline, action->stage);
+	pipeline_stage *stage = dtrain__pipeline_stage(pipeline, action->stage);
 	const int32_t micro_batch = action->micro_batch;
 	switch (action->kind) {
 	case DTRAIN_ACTION_FORWARD:
@@ -256,7 +256,7 @@ void dtrain__pipeline_drain(dtrain_pipeline *pipeline)
 				for (int32_t k = 0; k < dtrain__pipeline_border(stage, direction)->count; k++)
 					if (stage->messages[direction][m].works[k])
 						dtrain_work_wait(&stage->messages[direction][m].works[k], NULL);
-		for (int32_t k = 0; k < stage->of_instances.count; k++)
+		for (int32_t k = 0; stage->instances && k < pipeline->slots.count; k++)
 			dtrain_instance_abandon(stage->instances[k]);
 	}
 }
@@ -275,9 +275,9 @@ static int finish_messages(dtrain_pipeline *pipeline, dtrain_stream *stream, bet
 		pipeline_stage *stage = &pipeline->stages[i];
 		for (int32_t m = 0; m < pipeline->micro_batches && status == BETON_OK; m++)
 			status = wait_for_sends(stage, m, stream, err);
-		for (int32_t k = 0; k < stage->of_instances.count; k++)
-			stage->of_instances.user[k] = -1;
 	}
+	for (int32_t i = 0; i < pipeline->slots.count; i++)
+		pipeline->users[i] = (pipeline_user){0};
 	return status;
 }
 
@@ -369,9 +369,10 @@ int dtrain_pipeline_capture(dtrain_pipeline *pipeline, beton_error *err)
 		return BETON_INVALID_ARGUMENT;
 	int status = BETON_OK;
 	for (int32_t i = 0; i < pipeline->num_stages; i++)
-		for (int32_t k = 0; k < pipeline->stages[i].of_instances.count && status == BETON_OK; k++)
-			status = dtrain__instance_capture(pipeline->stages[i].instances[k], pipeline->micro_batches,
-							  err);
+		for (int32_t k = 0; k < pipeline->slots.count && status == BETON_OK; k++)
+			if (pipeline->stages[i].instances[k])
+				status = dtrain__instance_capture(pipeline->stages[i].instances[k],
+								  pipeline->micro_batches, err);
 	return status;
 }
 
@@ -388,7 +389,7 @@ int dtrain_pipeline_run_messages(dtrain_pipeline *pipeline, dtrain_stream *strea
 
 void *dtrain_pipeline_input(const dtrain_pipeline *pipeline, int32_t number, int32_t micro_batch, dtrain_tensor input)
 {
-	const pipeline_stage *stage = pipeline ? find_stage(pipeline, number) : NULL;
+	const pipeline_stage *stage = pipeline ? dtrain__pipeline_stage(pipeline, number) : NULL;
 	if (!stage || micro_batch < 0 || micro_batch >= pipeline->micro_batches)
 		return NULL;
 	for (int32_t i = 0; i < stage->inputs.count; i++)
@@ -406,6 +407,22 @@ static size_t border_bytes(const pipeline_border *border, bool grads)
 	return bytes;
 }
 
+/* Memory of activations, without the memory with which the programs were compiled. */
+static dtrain_stage_memory more_memory(const dtrain_pipeline *pipeline)
+{
+	dtrain_stage_memory more = {0};
+	for (int32_t i = 0; pipeline && i < pipeline->slots.count; i++) {
+		more.arena += pipeline->slots.slots[i].memory.arena;
+		more.host += pipeline->slots.slots[i].memory.host;
+	}
+	for (int32_t i = 0; pipeline && i < pipeline->num_stages; i++) {
+		const dtrain_program_info *info = &pipeline->stages[i].program->info;
+		more.arena -= info->arena_bytes - info->shared_bytes;
+		more.host -= info->host_bytes;
+	}
+	return more;
+}
+
 size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline)
 {
 	size_t bytes = 0;
@@ -417,14 +434,19 @@ size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline)
 			bytes += (size_t)stage->of_inputs.count *
 				 stage->program->operands[stage->inputs.tensors[k]].bytes;
 	}
-	return bytes;
+	return bytes + more_memory(pipeline).arena;
+}
+
+size_t dtrain_pipeline_host_bytes(const dtrain_pipeline *pipeline)
+{
+	return more_memory(pipeline).host;
 }
 
 uint64_t dtrain_pipeline_sent(const dtrain_pipeline *pipeline)
 {
 	uint64_t bytes = 0;
 	for (int32_t i = 0; pipeline && i < pipeline->num_actions; i++) {
-		const pipeline_stage *stage = find_stage(pipeline, pipeline->actions[i].stage);
+		const pipeline_stage *stage = dtrain__pipeline_stage(pipeline, pipeline->actions[i].stage);
 		if (pipeline->actions[i].kind == DTRAIN_ACTION_SEND_FORWARD)
 			bytes += border_bytes(&stage->after, false);
 		if (pipeline->actions[i].kind == DTRAIN_ACTION_SEND_BACKWARD && pipeline->trains)
@@ -435,8 +457,5 @@ uint64_t dtrain_pipeline_sent(const dtrain_pipeline *pipeline)
 
 int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline)
 {
-	int32_t live = 0;
-	for (int32_t i = 0; pipeline && i < pipeline->num_stages; i++)
-		live += pipeline->stages[i].of_instances.count;
-	return live;
+	return pipeline ? pipeline->slots.count : 0;
 }

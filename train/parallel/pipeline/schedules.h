@@ -59,4 +59,24 @@ dtrain_action_time **dtrain__action_times(const dtrain_pipeline_schedule *schedu
 int dtrain__schedule_run(const dtrain_pipeline_schedule *schedule, const dtrain_stage_cost *costs,
 			 dtrain_action_time *const *times, const char *file, beton_error *err);
 
+/* Memory for one micro-batch at a time. */
+typedef struct dtrain__slot {
+	dtrain_stage_memory memory;
+	int32_t stage;   /* whose micro-batch needed it first */
+	bool is_first;   /* the memory that the stage's program was compiled with, or more */
+	uint64_t stages; /* a bit for each stage that uses it */
+} dtrain__slot;
+
+/* The memory of a rank's micro-batches: of each stage's first one, in the order of the stages, then the rest. */
+typedef struct dtrain__slots {
+	int32_t count;
+	dtrain__slot *slots;
+	int32_t *of; /* [stages][micro_batches]; -1: a stage of another rank */
+} dtrain__slots;
+
+/* See dtrain_pipeline_schedule_memory. The caller frees the slots, also after an error. */
+int dtrain__slots_assign(const dtrain_pipeline_schedule *schedule, int32_t rank, const dtrain_stage_memory *sizes,
+			 dtrain__slots *out, beton_error *err);
+void dtrain__slots_free(dtrain__slots *slots);
+
 #endif

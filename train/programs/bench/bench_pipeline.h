@@ -12,7 +12,7 @@ typedef struct pipeline_figure {
 	double makespan;        /* in units of F, the median of the steps */
 	double idle;            /* the ranks' share of it, 0 to 1 */
 	int32_t live, expected; /* the first rank whose live micro-batches are not the formula's; else rank 0's */
-	int32_t kept;           /* rank 0 has memory for so many, the sum over its stages of the most of each */
+	int32_t kept;           /* rank 0 has memory for so many, of all of its stages */
 } pipeline_figure;
 
 /* Collective over the ranks of the pipeline. A step of a schedule whose F, I and W take each rank `ms` for a

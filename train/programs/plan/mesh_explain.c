@@ -33,7 +33,7 @@ static void explain_memory(const plan_costs *costs, const plan_mesh *mesh, const
 	printf("  states       %d x 4 bytes             %.3f\n", costs->question->example.job.states, m->states / GB);
 	printf("  activations  %.4g live x %.3f          %.3f   (the trainer's plan of the stage%s%s)\n",
 	       m->live / mesh->chunks, m->arena / GB, m->activations / GB,
-	       mesh->chunks > 1 ? "s, and live micro-batches in each" : "",
+	       mesh->chunks > 1 ? "s, which use each other's memory" : "",
 	       m->live > mesh->chunks && m->common > 0 ? "; further ones share some of it" : "");
 	if (m->messages > 0)
 		printf("  received tensors of the pipeline     %.3f\n", m->messages / GB);

@@ -20,30 +20,52 @@ static void keep(const plan_costs *costs, const plan_mesh *mesh, double elements
 	out->states = costs->question->example.job.states * f32 * part;
 }
 
-void plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stages, const int32_t *live,
-			plan_mesh_memory *out)
+/* A rank keeps activations of its micro-batches, and the tensors that it received for them. */
+static int keep_micro_batches(const plan_mesh *mesh, const plan_cost *stages, const dtrain_pipeline_schedule *schedule,
+			      plan_mesh_memory *rank, beton_error *err)
 {
+	const bool has_transients = strcmp(mesh->strategy, "ddp") != 0 && strcmp(mesh->strategy, "zero1") != 0;
+	dtrain_stage_memory sizes[DTRAIN_MAX_STAGES] = {{0}};
+	dtrain_rank_memory kept;
+	for (int32_t i = 0; i < schedule->stages; i++) {
+		if (plan_mesh_rank_of_stage(mesh, i) != rank->rank)
+			continue;
+		const bool last = i + 1 == schedule->stages;
+		const int32_t live = dtrain_pipeline_schedule_live(schedule, i);
+		sizes[i].arena = (size_t)(stages[i].arena - stages[i].common);
+		sizes[i].own = has_transients || stages[i].common == 0;
+		rank->arena += stages[i].arena;
+		rank->common += stages[i].common;
+		rank->messages += live * stages[i].received + (last ? 0 : stages[i + 1].received);
+	}
+	int status = dtrain_pipeline_schedule_memory(schedule, rank->rank, sizes, &kept, err);
+	rank->activations = (double)kept.arena + rank->common;
+	rank->live = kept.micro_batches;
+	return status;
+}
+
+int plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stages, plan_mesh_memory *out,
+		       beton_error *err)
+{
+	dtrain_pipeline_schedule *schedule = NULL;
+	int status = plan_mesh_schedule(mesh, &schedule, err);
 	*out = (plan_mesh_memory){0};
-	for (int32_t r = 0; r < mesh->pipeline; r++) {
+	for (int32_t r = 0; r < mesh->pipeline && status == BETON_OK; r++) {
 		plan_mesh_memory rank = {.rank = r};
-		double elements = 0, received = 0;
+		double elements = 0;
 		for (int32_t i = 0; i < mesh->pipeline * mesh->chunks; i++) {
 			if (plan_mesh_rank_of_stage(mesh, i) != r)
 				continue;
-			const bool last = i + 1 == mesh->pipeline * mesh->chunks;
 			elements += stages[i].elements;
-			rank.live += live[i];
-			rank.arena += stages[i].arena;
-			rank.common += stages[i].common;
-			rank.activations += stages[i].arena + (live[i] - 1) * (stages[i].arena - stages[i].common);
 			rank.batches += stages[i].batches;
-			received += live[i] * stages[i].received + (last ? 0 : stages[i + 1].received);
 		}
 		keep(costs, mesh, elements, &rank);
-		rank.messages = received;
+		status = keep_micro_batches(mesh, stages, schedule, &rank, err);
 		rank.total = rank.values + rank.copies + rank.gradients + rank.sums + rank.states + rank.activations +
 			     rank.messages + rank.batches;
 		if (rank.total > out->total)
 			*out = rank;
 	}
+	dtrain_pipeline_schedule_destroy(&schedule);
+	return status;
 }

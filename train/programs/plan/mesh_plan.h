@@ -25,7 +25,7 @@ typedef struct plan_mesh_memory {
 	double batches;
 	double total;
 	double elements, arena, common; /* that these are made of */
-	double live;                    /* micro-batches, counted in each stage */
+	double live;                    /* micro-batches of all stages of the rank */
 	int32_t rank;                   /* of the pipeline */
 } plan_mesh_memory;
 
@@ -68,15 +68,15 @@ plan_line plan_mesh_pipeline(const plan_mesh *mesh);
 
 /* ---- its parts ---- */
 
-/* mesh_memory.c: stages, live: [pipeline * chunks]. */
-void plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stages, const int32_t *live,
-			plan_mesh_memory *out);
+/* mesh_memory.c: stages: [pipeline * chunks]. Error: NO_MEMORY. */
+int plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stages, plan_mesh_memory *out,
+		       beton_error *err);
 
-/* mesh_schedule.c. The live micro-batches of each stage, [pipeline * chunks]. Error: INVALID_ARGUMENT (the schedule is
- * not for these numbers). */
-int plan_mesh_live(const plan_mesh *mesh, int32_t *live, beton_error *err);
+/* mesh_schedule.c. The compute lists of as many micro-batches as a rank's memory depends on. The caller destroys them.
+ * Errors: INVALID_ARGUMENT (the schedule is not for these numbers), NO_MEMORY. */
+int plan_mesh_schedule(const plan_mesh *mesh, dtrain_pipeline_schedule **out, beton_error *err);
 int32_t plan_mesh_rank_of_stage(const plan_mesh *mesh, int32_t stage);
-/* Runs the schedule with these costs of stages. *makespan: of all micro-batches. Errors: as plan_mesh_live. */
+/* Runs the schedule with these costs of stages. *makespan: of all micro-batches. Errors: as plan_mesh_schedule. */
 int plan_mesh_simulate(const plan_mesh *mesh, const dtrain_stage_cost *costs, double *makespan, beton_error *err);
 /* Whether the schedule computes the gradients of weights apart. */
 bool plan_mesh_splits_backward(const char *schedule);

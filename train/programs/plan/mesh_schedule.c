@@ -32,20 +32,15 @@ int32_t plan_mesh_rank_of_stage(const plan_mesh *mesh, int32_t stage)
  */
 enum { SETTLED = 3 };
 
-int plan_mesh_live(const plan_mesh *mesh, int32_t *live, beton_error *err)
+int plan_mesh_schedule(const plan_mesh *mesh, dtrain_pipeline_schedule **out, beton_error *err)
 {
-	dtrain_pipeline_schedule *schedule = NULL;
 	dtrain_pipeline_options options = options_of(mesh);
 	/* Groups of more micro-batches than ranks depend on the number of all, and gpipe keeps all. */
 	const bool settles = (mesh->chunks == 1 || mesh->micro_batches % mesh->pipeline == 0) &&
 			     strcmp(mesh->schedule, "gpipe") != 0;
 	if (settles && options.micro_batches > SETTLED * mesh->pipeline)
 		options.micro_batches = SETTLED * mesh->pipeline;
-	int status = dtrain_pipeline_schedule_create(&options, &schedule, err);
-	for (int32_t i = 0; status == BETON_OK && i < mesh->pipeline * mesh->chunks; i++)
-		live[i] = dtrain_pipeline_schedule_live(schedule, i);
-	dtrain_pipeline_schedule_destroy(&schedule);
-	return status;
+	return dtrain_pipeline_schedule_create(&options, out, err);
 }
 
 static double busiest_rank(const plan_mesh *mesh, const dtrain_stage_cost *costs)

@@ -104,11 +104,14 @@ static int refuse_fault(plan_found *found, int status, const beton_error *fault,
 static int try_mesh(search *s, const plan_mesh *mesh, beton_error *err)
 {
 	plan_mesh_row row = {.mesh = *mesh};
-	int32_t live[DTRAIN_MAX_STAGES];
+	dtrain_pipeline_schedule *schedule = NULL;
 	beton_error fault = {0};
 	int status = plan_mesh_predict(s->costs, &row, &fault);
 	s->found->considered++;
-	if (status == BETON_INVALID_ARGUMENT && plan_mesh_live(mesh, live, NULL) != BETON_OK) {
+	const bool impossible =
+		status == BETON_INVALID_ARGUMENT && plan_mesh_schedule(mesh, &schedule, NULL) != BETON_OK;
+	dtrain_pipeline_schedule_destroy(&schedule);
+	if (impossible) {
 		char few[96];
 		snprintf(few, sizeof(few), "--schedule %s: a step has too few micro-batches for its ranks",
 			 mesh->schedule);

@@ -203,7 +203,6 @@ typedef struct scratch {
 	plan_cost stages[DTRAIN_MAX_STAGES], once[DTRAIN_MAX_STAGES];
 	stage_time times[DTRAIN_MAX_STAGES];
 	dtrain_stage_cost costs[DTRAIN_MAX_STAGES];
-	int32_t live[DTRAIN_MAX_STAGES];
 } scratch;
 
 static int find_costs(plan_costs *costs, const plan_mesh *mesh, scratch *s, beton_error *err)
@@ -273,14 +272,11 @@ static int predict(plan_costs *costs, plan_mesh_row *row, scratch *s, beton_erro
 	const plan_mesh *mesh = &row->mesh;
 	plan_mesh_time *time = &row->time;
 	double makespan;
-	int status = plan_mesh_live(mesh, s->live, err);
+	int status = find_costs(costs, mesh, s, err);
 	if (status == BETON_OK)
-		status = find_costs(costs, mesh, s, err);
-	if (status != BETON_OK)
+		status = plan_mesh_remember(costs, mesh, s->stages, &row->memory, err);
+	if (status != BETON_OK || !plan_mesh_fits(costs, row))
 		return status;
-	plan_mesh_remember(costs, mesh, s->stages, s->live, &row->memory);
-	if (!plan_mesh_fits(costs, row))
-		return BETON_OK;
 	status = plan_mesh_simulate(mesh, s->costs, &makespan, err);
 	if (status != BETON_OK)
 		return status;
