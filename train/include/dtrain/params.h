@@ -164,7 +164,7 @@ BETON_API int32_t dtrain_params_last_block(const dtrain_params *params);
  * first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM, DIRAC, NORMAL and NORMAL_MILLIONTHS use fan_in;
  * a buffer's fan_in is the product of its dimensions except the first. declare_fixed: a buffer for weights that are not
  * trained; other initial values can be copied to its data. next_block: later parameters belong to the model's next
- * block (a residual stage, a transformer layer). */
+ * block (a residual block, a transformer layer). */
 BETON_API int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape,
 				    dtrain_init init, int64_t fan_in, beton_error *err);
 BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape,
