@@ -50,8 +50,9 @@ static int find_residences(residences *r, beton_error *err)
 	r->list = calloc((size_t)all, sizeof(*r->list));
 	if (!r->list)
 		return bt_fail(err, BETON_NO_MEMORY, "pipeline: out of memory");
-	for (int32_t i = 0; i < all; i++)
-		r->list[i] = (residence){.stage = i / micro_batches, .micro_batch = i % micro_batches, .last = -1};
+	for (int32_t i = 0; i < r->schedule->stages; i++)
+		for (int32_t k = 0; k < micro_batches && is_own(r, i); k++)
+			r->list[i * micro_batches + k] = (residence){.stage = i, .micro_batch = k, .last = -1};
 	for (int32_t i = 0; i < list->count; i++) {
 		const dtrain_action *action = &list->actions[i];
 		if (action->kind == DTRAIN_ACTION_FORWARD)
@@ -61,9 +62,10 @@ static int find_residences(residences *r, beton_error *err)
 		if (action->kind != DTRAIN_ACTION_RECEIVE_FORWARD && action->kind != DTRAIN_ACTION_RECEIVE_BACKWARD)
 			include(r, action->stage, action->micro_batch, i);
 	}
-	for (int32_t i = 0; i < all; i++)
-		if (r->list[i].last >= 0)
-			r->list[r->count++] = r->list[i];
+	for (int32_t i = 0; i < r->schedule->stages; i++)
+		for (int32_t k = 0; k < micro_batches && is_own(r, i); k++)
+			if (r->list[i * micro_batches + k].last >= 0)
+				r->list[r->count++] = r->list[i * micro_batches + k];
 	qsort(r->list, (size_t)r->count, sizeof(*r->list), by_first);
 	return BETON_OK;
 }

@@ -27,6 +27,7 @@ static int keep_micro_batches(const plan_mesh *mesh, const plan_cost *stages, co
 	const bool has_transients = strcmp(mesh->strategy, "ddp") != 0 && strcmp(mesh->strategy, "zero1") != 0;
 	dtrain_stage_memory sizes[DTRAIN_MAX_STAGES] = {{0}};
 	dtrain_rank_memory kept;
+	int status = BETON_OK;
 	for (int32_t i = 0; i < schedule->stages; i++) {
 		if (plan_mesh_rank_of_stage(mesh, i) != rank->rank)
 			continue;
@@ -38,7 +39,13 @@ static int keep_micro_batches(const plan_mesh *mesh, const plan_cost *stages, co
 		rank->common += stages[i].common;
 		rank->messages += live * stages[i].received + (last ? 0 : stages[i + 1].received);
 	}
-	int status = dtrain_pipeline_schedule_memory(schedule, rank->rank, sizes, &kept, err);
+	if (mesh->chunks == 1) {
+		/* No other stage can use its memory. */
+		kept.micro_batches = dtrain_pipeline_schedule_live(schedule, rank->rank);
+		kept.arena = (size_t)kept.micro_batches * sizes[rank->rank].arena;
+	} else {
+		status = dtrain_pipeline_schedule_memory(schedule, rank->rank, sizes, &kept, err);
+	}
 	rank->activations = (double)kept.arena + rank->common;
 	rank->live = kept.micro_batches;
 	return status;

@@ -211,7 +211,9 @@ static int find_costs(plan_costs *costs, const plan_mesh *mesh, scratch *s, beto
 	plan_cost_key key = key_of(mesh);
 	int status = plan_costs_of(costs, &key, stages, s->stages, err);
 	key.recompute = DTRAIN_RECOMPUTE_NONE;
-	if (status == BETON_OK)
+	if (status == BETON_OK && mesh->recompute == DTRAIN_RECOMPUTE_NONE)
+		memcpy(s->once, s->stages, (size_t)stages * sizeof(*s->once));
+	else if (status == BETON_OK)
 		status = plan_costs_of(costs, &key, stages, s->once, err);
 	for (int32_t i = 0; i < stages && status == BETON_OK; i++) {
 		find_stage_time(costs, mesh, &s->stages[i], &s->once[i], i, &s->times[i]);

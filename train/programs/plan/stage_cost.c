@@ -38,7 +38,14 @@ typedef struct plan_known {
 	plan_cost cost;
 	int status;
 	char *message;
+	int next; /* of the chain: index + 1; 0: none */
 } plan_known;
+
+/* The first blocks of stages, for a number of stages. */
+typedef struct plan_division {
+	bool known;
+	int32_t first[DTRAIN_MAX_STAGES];
+} plan_division;
 
 static bool has_layers(const plan_costs *costs)
 {
@@ -198,9 +205,20 @@ static int measure_layers(const plan_costs *costs, const plan_cost_key *key, int
 	return status;
 }
 
-static int divide(const plan_costs *costs, int32_t stages, int32_t first[DTRAIN_MAX_STAGES], beton_error *err)
+/* *first: [stages], of costs. A division takes the cube of the blocks, and each mesh asks for one. */
+static int divide(const plan_costs *costs, int32_t stages, const int32_t **first, beton_error *err)
 {
-	return dtrain_stage_divide(costs->block_costs, costs->blocks, stages, first, err);
+	static const int32_t whole[1] = {0};
+	*first = whole;
+	if (stages == 1)
+		return BETON_OK;
+	plan_division *division = stages <= DTRAIN_MAX_STAGES ? &costs->divisions[stages] : &costs->divisions[0];
+	int status = BETON_OK;
+	if (!division->known)
+		status = dtrain_stage_divide(costs->block_costs, costs->blocks, stages, division->first, err);
+	division->known = status == BETON_OK;
+	*first = division->first;
+	return status;
 }
 
 static int learn(const plan_costs *costs, plan_known *known, beton_error *err)
@@ -217,12 +235,23 @@ static bool is_key(const plan_cost_key *a, const plan_cost_key *b)
 	       a->splits_backward == b->splits_backward;
 }
 
+static int *chain_of(plan_costs *costs, const plan_cost_key *key, int32_t stages, int32_t number, int32_t layers)
+{
+	const int64_t parts[] = {key->tensor,   key->context,         key->batch, key->recompute, (int64_t)key->family,
+				 key->sequence, key->splits_backward, stages,     number,         layers};
+	uint64_t hash = 0;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		hash = (hash ^ (uint64_t)parts[i]) * 0x9e3779b97f4a7c15u;
+	return &costs->heads[(hash >> 32) % PLAN_COSTS_HEADS];
+}
+
 /* Finds or measures costs. */
 static int look_up(plan_costs *costs, const plan_cost_key *key, int32_t stages, int32_t number, int32_t layers,
 		   plan_cost *out, beton_error *err)
 {
-	for (int i = 0; i < costs->count; i++) {
-		const plan_known *known = &costs->known[i];
+	int *head = chain_of(costs, key, stages, number, layers);
+	for (int at = *head; at; at = costs->known[at - 1].next) {
+		const plan_known *known = &costs->known[at - 1];
 		if (!is_key(&known->key, key) || known->stages != stages || known->number != number ||
 		    known->layers != layers)
 			continue;
@@ -244,7 +273,8 @@ static int look_up(plan_costs *costs, const plan_cost_key *key, int32_t stages, 
 	known->message = known->status == BETON_OK ? NULL : strdup(fault.message);
 	if (known->status != BETON_OK && !known->message)
 		return no_memory(err);
-	costs->count++;
+	known->next = *head;
+	*head = ++costs->count;
 	*out = known->cost;
 	return known->status == BETON_OK ? BETON_OK : bt_fail(err, known->status, "%s", known->message);
 }
@@ -332,8 +362,8 @@ static int find_stages(plan_costs *costs, const plan_cost_key *key, int32_t stag
 
 int plan_costs_of(plan_costs *costs, const plan_cost_key *key, int32_t stages, plan_cost *out, beton_error *err)
 {
-	int32_t first[DTRAIN_MAX_STAGES];
-	int status = divide(costs, stages, first, err);
+	const int32_t *first;
+	int status = divide(costs, stages, &first, err);
 	if (status != BETON_OK || has_layers(costs))
 		return status == BETON_OK ? find_stages(costs, key, stages, first, out, err) : status;
 	for (int32_t i = 0; i < stages && status == BETON_OK; i++)
@@ -357,7 +387,8 @@ static int find_blocks(plan_costs *costs, const plan_cost_key *key, beton_error 
 		int32_t built = dtrain_stage_costs(network.graph, NULL, 0);
 		costs->blocks = t ? (int32_t)t->layers + OUTER_BLOCKS : built;
 		costs->block_costs = calloc((size_t)costs->blocks + SHALLOW, sizeof(*costs->block_costs));
-		status = costs->block_costs ? BETON_OK : no_memory(err);
+		costs->divisions = calloc(DTRAIN_MAX_STAGES + 1, sizeof(*costs->divisions));
+		status = costs->block_costs && costs->divisions ? BETON_OK : no_memory(err);
 		if (status == BETON_OK)
 			dtrain_stage_costs(network.graph, costs->block_costs, built);
 	}
@@ -404,6 +435,7 @@ void plan_costs_forget(plan_costs *costs)
 {
 	for (int i = 0; i < costs->count; i++)
 		free(costs->known[i].message);
+	memset(costs->heads, 0, sizeof(costs->heads));
 	costs->count = 0;
 }
 
@@ -412,5 +444,6 @@ void plan_costs_close(plan_costs *costs)
 	plan_costs_forget(costs);
 	free(costs->known);
 	free(costs->block_costs);
+	free(costs->divisions);
 	*costs = (plan_costs){0};
 }

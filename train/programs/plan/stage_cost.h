@@ -38,6 +38,8 @@ typedef struct plan_cost_key {
 	bool splits_backward; /* the schedule computes the gradients of weights apart */
 } plan_cost_key;
 
+enum { PLAN_COSTS_HEADS = 1024 };
+
 typedef struct plan_costs {
 	const plan_question *question;
 	const plan_machine *machine;
@@ -47,6 +49,8 @@ typedef struct plan_costs {
 	double sample_products;   /* of a step without recomputation, for a sample */
 	struct plan_known *known; /* [count] */
 	int count, capacity;
+	int heads[PLAN_COSTS_HEADS];     /* chains of known costs: index + 1; 0: none */
+	struct plan_division *divisions; /* [DTRAIN_MAX_STAGES + 1], by the number of stages */
 } plan_costs;
 
 /* question and machine must outlive it. Close it even on failure. */
