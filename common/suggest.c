@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <getopt.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,6 +39,9 @@ static size_t distance(const char *a, size_t a_length, const char *b, size_t b_l
 	}
 	return row[b_length];
 }
+
+/* The first letters of a name that mean it. */
+enum { SHORTEST_BEGINNING = 3 };
 
 static void begin(bt_suggestion *self, const char *word, size_t length)
 {
@@ -80,10 +82,16 @@ void bt_suggest_try(bt_suggestion *self, const char *name)
 	size_t length = name ? strlen(name) : 0;
 	if (self->distance == 0 || length == 0 || length > BT_SUGGEST_MAX)
 		return;
-	size_t found = means(self, name) ? 0 : distance(self->word, self->length, name, length);
-	if (found >= self->distance || found >= length)
+	const bool same = means(self, name);
+	const bool begins = !same && self->length >= SHORTEST_BEGINNING && length > self->length &&
+			    strncasecmp(name, self->word, self->length) == 0;
+	size_t found = same ? 0 : distance(self->word, self->length, name, length);
+	/* The rest of a name may be long. */
+	if (begins ? self->begins && found >= self->distance
+		   : self->begins || found >= self->distance || found >= length)
 		return;
 	self->distance = found;
+	self->begins = begins;
 	memcpy(self->name, name, length + 1);
 }
 

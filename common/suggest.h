@@ -4,6 +4,7 @@
 #ifndef BT_SUGGEST_H
 #define BT_SUGGEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "error.h"
@@ -17,6 +18,7 @@ typedef struct bt_suggestion {
 	const char *word; /* borrowed */
 	size_t length;    /* of the part of word that counts */
 	size_t distance;  /* of name */
+	bool begins;      /* name begins with word */
 	char name[BT_SUGGEST_MAX + 1];
 	char text[BT_SUGGEST_MAX + 32];
 } bt_suggestion;
@@ -24,7 +26,7 @@ typedef struct bt_suggestion {
 /* Begins with a word that none of the names is. */
 void bt_suggest_begin(bt_suggestion *self, const char *word);
 
-/* Considers a name, which is copied. NULL is none. */
+/* Considers a name, which is copied. One that begins with the word comes first. NULL is none. */
 void bt_suggest_try(bt_suggestion *self, const char *name);
 
 /* "; did you mean 'NAME'?", or "" if no name is like the word. Valid as long as *self. */

@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/list.h"
+#include "common/suggest.h"
 #include "common/system.h"
 
 static const char *const names[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = "pipeline",
@@ -13,6 +14,17 @@ static const char *const names[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = "pipelin
 					       [DTRAIN_AXIS_SHARD] = "shard",
 					       [DTRAIN_AXIS_CONTEXT] = "context",
 					       [DTRAIN_AXIS_TENSOR] = "tensor"};
+
+static int refuse_axis(const char *text, bool known, beton_error *err)
+{
+	bt_suggestion like;
+	bt_suggest_begin(&like, text);
+	for (int i = 0; i < DTRAIN_AXES && !known; i++)
+		bt_suggest_try(&like, names[i]);
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "--mesh: '%s' is not one of pipeline=N, replicate=N, shard=N, context=N and tensor=N%s", text,
+		       bt_suggest_text(&like));
+}
 
 static int read_axis(char *text, run_axes *out, beton_error *err)
 {
@@ -23,9 +35,7 @@ static int read_axis(char *text, run_axes *out, beton_error *err)
 	while (axis < DTRAIN_AXES && !(names[axis] && strcmp(names[axis], text) == 0))
 		axis++;
 	if (axis == DTRAIN_AXES || !value)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh: '%s' is not one of pipeline=N, replicate=N, shard=N, context=N and tensor=N",
-			       text);
+		return refuse_axis(text, axis < DTRAIN_AXES, err);
 	if (out->size[axis])
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--mesh: '%s' is given twice", text);
 	uint64_t size;
