@@ -197,6 +197,9 @@ int engine_measure(engine_rank *engine, bool training, dtrain_program_info *out,
 	}
 	if (status == BETON_OK && schedule)
 		status = add_micro_batches(schedule, network.number, stages, out, err);
+	/* As the rank that trains has them, which this one may be a plan for. */
+	if (schedule)
+		out->arena_bytes += dtrain_pipeline_message_bytes(engine->train.pipeline);
 	engine_clear_network(&network);
 	return status;
 }

@@ -51,6 +51,8 @@ BETON_API int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline);
 /* Bytes of device memory for inputs, for messages, and for the activations of all micro-batches but the first of each
  * stage; and bytes of pinned memory for these activations. NULL: 0. */
 BETON_API size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline);
+/* The bytes of these for inputs and messages: any recomputation and strategy needs as much. NULL: 0. */
+BETON_API size_t dtrain_pipeline_message_bytes(const dtrain_pipeline *pipeline);
 BETON_API size_t dtrain_pipeline_host_bytes(const dtrain_pipeline *pipeline);
 /* Bytes that this rank sends to ranks of other stages in a step. NULL: 0. */
 BETON_API uint64_t dtrain_pipeline_sent(const dtrain_pipeline *pipeline);

@@ -423,7 +423,7 @@ static dtrain_stage_memory more_memory(const dtrain_pipeline *pipeline)
 	return more;
 }
 
-size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline)
+size_t dtrain_pipeline_message_bytes(const dtrain_pipeline *pipeline)
 {
 	size_t bytes = 0;
 	for (int32_t i = 0; pipeline && i < pipeline->num_stages; i++) {
@@ -434,7 +434,12 @@ size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline)
 			bytes += (size_t)stage->of_inputs.count *
 				 stage->program->operands[stage->inputs.tensors[k]].bytes;
 	}
-	return bytes + more_memory(pipeline).arena;
+	return bytes;
+}
+
+size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline)
+{
+	return dtrain_pipeline_message_bytes(pipeline) + more_memory(pipeline).arena;
 }
 
 size_t dtrain_pipeline_host_bytes(const dtrain_pipeline *pipeline)
