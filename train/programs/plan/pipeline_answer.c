@@ -44,8 +44,8 @@ static const char usage_text[] =
 	"      --group=N          micro-batches of a chunk before the next chunk, for interleaved and zb1p (default: "
 	"the ranks, or the next legal number)\n"
 	"      --transfers        with sends and receives between ranks, also where a file has none\n"
-	"      --csv=FILE         write the lists: a line for each rank\n"
-	"      --svg=FILE         draw the times\n"
+	"      --csv=FILE         write the lists: a line for each rank; an existing file is replaced\n"
+	"      --svg=FILE         draw the times; an existing file is replaced\n"
 	"  -h, --help             show this text\n"
 	"  -V, --version          show the version\n"
 	"\n"
@@ -266,7 +266,7 @@ int plan_pipeline(int argc, char **argv)
 	options.schedule.micro_batches = 0;
 	while ((option = bt_getopt_once(argc, argv, "r:m:c:hV", long_options, seen)) != -1) {
 		if (option == '?')
-			return bt_usage_error("dtrain-plan", NULL);
+			return bt_usage_error("dtrain-plan pipeline", NULL);
 		if (option == 'h' || option == 'V') {
 			fputs(option == 'h' ? usage_text : "dtrain-plan " DTRAIN_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
@@ -274,8 +274,14 @@ int plan_pipeline(int argc, char **argv)
 		if (parse_option(option, &options, &err) != BETON_OK)
 			return bt_usage_error("dtrain-plan pipeline", err.message);
 	}
-	if (argc - optind != 1)
-		return bt_usage_error("dtrain-plan pipeline", "expected SCHEDULE");
+	if (argc - optind != 1) {
+		if (argc - optind > 1)
+			bt_fail(&err, BETON_INVALID_ARGUMENT, "expected one SCHEDULE, and there are %d: %s, %s%s",
+				argc - optind, argv[optind], argv[optind + 1], argc - optind > 2 ? ", ..." : "");
+		return bt_usage_error("dtrain-plan pipeline",
+				      argc - optind > 1 ? err.message
+							: "expected SCHEDULE, such as 1f1b; none is given");
+	}
 	options.schedule.schedule = argv[optind];
 	if (options.schedule.micro_batches == 0)
 		options.schedule.micro_batches = 2 * options.schedule.ranks;

@@ -433,6 +433,19 @@ static bool find_value(const void *context, const char *name, option_value *out)
 	return true;
 }
 
+/* The first of several arguments may be the misspelt name of the command. */
+static int refuse_arguments(int count, char **arguments)
+{
+	static const char *const commands[] = {"pipeline", NULL};
+	bt_suggestion like;
+	beton_error err = {0};
+	if (count == 0)
+		return bt_usage_error("dtrain-plan", "expected MODEL; none is given");
+	bt_fail(&err, BETON_INVALID_ARGUMENT, "expected one MODEL, and there are %d: %s, %s%s%s", count, arguments[0],
+		arguments[1], count > 2 ? ", ..." : "", bt_suggest_of(&like, arguments[0], commands));
+	return bt_usage_error("dtrain-plan", err.message);
+}
+
 int main(int argc, char **argv)
 {
 	plan_options options = {.precision = -1,
@@ -464,7 +477,7 @@ int main(int argc, char **argv)
 		given[option] = optarg ? optarg : "yes";
 	}
 	if (argc - optind != 1)
-		return bt_usage_error("dtrain-plan", "expected MODEL");
+		return refuse_arguments(argc - optind, argv + optind);
 	options.example.model = argv[optind];
 	if (run_constraints_check(&values, false, &err) != BETON_OK || check_question(given, &err) != BETON_OK)
 		return bt_usage_error("dtrain-plan", err.message);
