@@ -89,9 +89,11 @@ static void explain_time(const plan_costs *costs, const plan_mesh *mesh, const p
 	       t->compute * MS, mesh->micro_batches, t->compute / mesh->micro_batches * MS, machine->flops / 1e12,
 	       machine->bandwidth / GB);
 	if (mesh->tensor > 1)
-		printf("  tensor       %10.2f  %d micro-batches x %.4g all-reduces, %.4g MB sent; 4 for a layer "
-		       "(1909.08053)\n",
-		       t->tensor * MS, mesh->micro_batches, t->tensor_sums, t->tensor_bytes / 1e6);
+		printf("  tensor       %10.2f  %d micro-batches x %.4g %s, %.4g MB sent; %s\n", t->tensor * MS,
+		       mesh->micro_batches, t->tensor_exchanges,
+		       mesh->sequence ? "gathers and reduce-scatters" : "all-reduces", t->tensor_bytes / 1e6,
+		       mesh->sequence ? "10 for a layer (2205.05198 has 8; gradients of two weights gather again)"
+				      : "4 for a layer (1909.08053)");
 	if (mesh->context > 1)
 		printf("  context      %10.2f  keys and values are gathered twice, their gradients reduced\n",
 		       t->context * MS);

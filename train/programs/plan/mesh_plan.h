@@ -32,7 +32,7 @@ typedef struct plan_mesh_memory {
 /* Seconds of a step. */
 typedef struct plan_mesh_time {
 	double compute;  /* of the busiest stage: forward and backward of all micro-batches */
-	double tensor;   /* that stage waits for sums over the axis tensor, */
+	double tensor;   /* that stage waits for sums, or gathers and reductions, over the axis tensor, */
 	double context;  /* for keys and values of the axis context, */
 	double gathers;  /* and, in each micro-batch, for gathers and reductions of zero2 and zero3 */
 	double pipeline; /* waits for other stages, transfers included */
@@ -40,10 +40,10 @@ typedef struct plan_mesh_time {
 	double update;   /* of the optimizer */
 	double total;
 	/* That these are made of. */
-	double tensor_sums, tensor_bytes; /* of a micro-batch */
-	double data_seconds, data_hidden; /* once a step: alone, and during the last backward */
-	int32_t stage;                    /* the busiest */
-	double utilization;               /* model products over peak, 0 to 1 */
+	double tensor_exchanges, tensor_bytes; /* of a micro-batch: sums, or gathers and reductions to shards */
+	double data_seconds, data_hidden;      /* once a step: alone, and during the last backward */
+	int32_t stage;                         /* the busiest */
+	double utilization;                    /* model products over peak, 0 to 1 */
 } plan_mesh_time;
 
 typedef struct plan_mesh_row {

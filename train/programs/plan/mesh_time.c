@@ -47,7 +47,7 @@ plan_line plan_mesh_pipeline(const plan_mesh *mesh)
 /* A stage's times for a micro-batch. */
 typedef struct stage_time {
 	double compute, tensor, context, gathers;
-	double sums; /* over the axis tensor */
+	double exchanges; /* over the axis tensor: sums, or gathers and reductions to shards */
 	dtrain_stage_cost cost;
 } stage_time;
 
@@ -67,11 +67,29 @@ static double bytes_of_values(const plan_costs *costs, double elements)
 }
 
 /* Each layer adds up twice in forward and twice in backward; sums are kept, also if a layer is computed again.
- * Embedding and head add up once each. */
-static double count_sums(const plan_mesh *mesh, const plan_cost *stage, int32_t number)
+ * Embedding and head of texts add up once each. With divided rows each sum is a reduction to shards and a gather, and
+ * the gradients of two weights of a layer need a gather more; the head of a ViT gathers once. */
+static double count_exchanges(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stage, int32_t number)
 {
+	const bool text = costs->question->example.job.task == &lm_task;
 	const bool first = number == 0, last = number + 1 == mesh->pipeline * mesh->chunks;
-	return mesh->tensor > 1 ? 4 * stage->layers + first + last : 0;
+	if (mesh->tensor == 1)
+		return 0;
+	if (mesh->sequence)
+		return 10 * stage->layers + (text ? 2 * first + 2 * last : last);
+	return 4 * stage->layers + (text ? first + last : 0);
+}
+
+/* All exchanges of a stage have about the same size. Of each array a rank sends (t - 1) / t, and in a sum twice that.
+ */
+static double tensor_seconds(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stage, double exchanges)
+{
+	const plan_line line = plan_mesh_tensor(mesh);
+	if (exchanges <= 0)
+		return 0;
+	const double bytes = stage->exchanged / exchanges * mesh->tensor / (mesh->tensor - 1);
+	return exchanges * (mesh->sequence ? plan_gather(costs->machine, line, bytes)
+					   : plan_all_reduce(costs->machine, line, bytes / 2));
 }
 
 /* Forward is a third of a step without recomputation; the gradients of weights are another third. */
@@ -117,13 +135,8 @@ static double context_seconds(const plan_costs *costs, const plan_mesh *mesh, co
 static void find_stage_time(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stage,
 			    const plan_cost *once, int32_t number, stage_time *out)
 {
-	const plan_line tensor = plan_mesh_tensor(mesh);
-	*out = (stage_time){.compute = stage->seconds, .sums = count_sums(mesh, stage, number)};
-	/* All sums have about the same size. A rank sends 2 (t - 1) / t of the added bytes. */
-	if (out->sums > 0)
-		out->tensor = out->sums *
-			      plan_all_reduce(costs->machine, tensor,
-					      stage->exchanged / out->sums * mesh->tensor / 2 / (mesh->tensor - 1));
+	*out = (stage_time){.compute = stage->seconds, .exchanges = count_exchanges(costs, mesh, stage, number)};
+	out->tensor = tensor_seconds(costs, mesh, stage, out->exchanges);
 	out->context = context_seconds(costs, mesh, stage);
 	double forward = forward_of(once, stage), waits = out->tensor + out->context;
 	double forward_waits = waits / 2;
@@ -242,7 +255,7 @@ static void find_busiest(const plan_mesh *mesh, const scratch *s, plan_mesh_time
 			rank.tensor += t->tensor * mesh->micro_batches;
 			rank.context += t->context * mesh->micro_batches;
 			rank.gathers += t->gathers * mesh->micro_batches;
-			rank.tensor_sums += t->sums;
+			rank.tensor_exchanges += t->exchanges;
 			rank.tensor_bytes += s->stages[i].exchanged;
 		}
 		if (busy > most) {
