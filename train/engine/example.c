@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "example.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,8 @@ static int check_name(const engine_job *job, beton_error *err)
 		       bt_suggest_text(&like));
 }
 
-/* Options that would change nothing. */
-static int check_given(const engine_example_options *options, bool reads_text, beton_error *err)
+/* Options that would change nothing, and a text that is too long. */
+static int check_given(const engine_example_options *options, const engine_job *job, bool reads_text, beton_error *err)
 {
 	const struct {
 		const char *name;
@@ -43,6 +44,10 @@ static int check_given(const engine_example_options *options, bool reads_text, b
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s is for models of %s, and %s is one of %s",
 				       all[i].name, all[i].of_text ? "text" : "pictures", options->model,
 				       reads_text ? "text" : "pictures");
+	if (reads_text && options->context_length > job->transformer->positions)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--context-length %" PRId64 ": %s has positions for %" PRId64 " tokens",
+			       options->context_length, options->model, job->transformer->positions);
 	return BETON_OK;
 }
 
@@ -78,7 +83,7 @@ int engine_example_open(engine_example *out, const engine_example_options *optio
 	if (!reads_text)
 		out->data.outputs = &vision_outputs[VISION_CLASSES];
 	status = transformer ? engine_check_model(&out->job, err) : check_name(&out->job, err);
-	return status == BETON_OK ? check_given(options, reads_text, err) : status;
+	return status == BETON_OK ? check_given(options, &out->job, reads_text, err) : status;
 }
 
 void engine_example_close(engine_example *example)

@@ -77,9 +77,12 @@ static int open_machine(const plan_question *q, const plan_mesh_options *meshes,
 		return status;
 	if (!engine_speed_is_known(&speed, (int32_t)q->options->ranks))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh needs the speeds of the machine: give --peak, --bandwidth%s%s, or a --gpu",
+			       "--mesh needs the speeds of the machine: give --peak, --bandwidth%s%s, or a --gpu%s",
 			       speed.host_ranks > 1 ? " and --link" : "",
-			       (int64_t)q->options->ranks > speed.host_ranks ? " and --network" : "");
+			       (int64_t)q->options->ranks > speed.host_ranks ? " and --network" : "",
+			       speed.host_ranks == 1 && speed.link > 0 && q->options->ranks > 1
+				       ? "; --link is between ranks of one host: give --host-ranks above 1, too"
+				       : "");
 	const double efficiency = meshes->measured_step ? 1 : meshes->efficiency;
 	out->flops = speed.flops * efficiency;
 	out->bandwidth = speed.bandwidth;
@@ -126,10 +129,10 @@ static int take_efficiency(plan_costs *costs, plan_machine *machine, const plan_
 static void print_heading(const plan_question *q, const plan_costs *costs, const plan_mesh_options *meshes)
 {
 	const plan_machine *m = costs->machine;
-	printf("%s: %.1f million parameters, %s; %" PRIu64 " ranks, %" PRId64 " samples a step, %s, training on %s\n",
+	printf("%s: %.1f million parameters, %s; %" PRIu64 " rank%s, %" PRId64 " sample%s a step, %s, training on %s\n",
 	       q->example.job.model, costs->elements / 1e6, q->example.job.optimizer, q->options->ranks,
-	       meshes->search.samples, dtrain_dtype_name(q->engine.dtype),
-	       q->gpu ? q->gpu->product : q->engine.api->name);
+	       bt_plural(q->options->ranks), meshes->search.samples, bt_plural((uint64_t)meshes->search.samples),
+	       dtrain_dtype_name(q->engine.dtype), q->gpu ? q->gpu->product : q->engine.api->name);
 	printf("operations reach %.4g TFLOP/s and %.4g GB/s of memory, %.3g of the peaks", m->flops / 1e12,
 	       m->bandwidth / 1e9, m->flops / m->peak);
 	if (m->host_ranks > 1)
@@ -140,7 +143,12 @@ static void print_heading(const plan_question *q, const plan_costs *costs, const
 	puts("");
 }
 
-static void print_row(int number, const plan_mesh_row *row)
+plan_unit plan_unit_of(double most)
+{
+	return most < 1e9 ? (plan_unit){"MB", 1e6} : (plan_unit){"GB", 1e9};
+}
+
+static void print_row(int number, const plan_mesh_row *row, plan_unit unit)
 {
 	const plan_mesh *mesh = &row->mesh;
 	const plan_mesh_time *t = &row->time;
@@ -155,7 +163,7 @@ static void print_row(int number, const plan_mesh_row *row)
 	       number, plan_mesh_runs(mesh) ? ' ' : '~', axes, mesh->strategy, batches, schedule,
 	       engine_recompute_name(mesh->recompute), t->total * 1e3, t->compute * 1e3, t->tensor * 1e3,
 	       t->context * 1e3, t->gathers * 1e3, t->pipeline * 1e3, t->data * 1e3, t->update * 1e3,
-	       row->memory.total / 1e9, t->utilization * 100);
+	       row->memory.total / unit.bytes, t->utilization * 100);
 }
 
 static bool is_alike(const plan_mesh *a, const plan_mesh *b)
@@ -174,22 +182,36 @@ static bool has_faster(const plan_found *found, int row)
 	return false;
 }
 
-/* The fastest row of each mesh and strategy. */
+/* Finds the next row that is the fastest of its mesh and strategy; found->count: none. */
+static int next_row(const plan_found *found, int row)
+{
+	while (row < found->count && has_faster(found, row))
+		row++;
+	return row;
+}
+
+static plan_unit unit_of_rows(const plan_found *found, int rows)
+{
+	double most = 0;
+	for (int i = next_row(found, 0); i < found->count && rows > 0; i = next_row(found, i + 1), rows--)
+		most = found->rows[i].memory.total > most ? found->rows[i].memory.total : most;
+	return plan_unit_of(most);
+}
+
 static void print_rows(const plan_found *found, int rows)
 {
+	const plan_unit unit = unit_of_rows(found, rows);
 	bool marked = false;
 	int printed = 0;
 	printf("\n     %-42s %-8s %10s  %-14s %-9s %10s %10s %8s %8s %8s %8s %8s %8s %8s %6s\n", "--mesh", "strategy",
 	       "batches", "schedule", "recompute", "step, ms", "compute", "tensor", "context", "gathers", "pipeline",
-	       "data", "update", "GB", "MFU, %");
-	for (int i = 0; i < found->count && printed < rows; i++) {
-		if (has_faster(found, i))
-			continue;
-		print_row(++printed, &found->rows[i]);
+	       "data", "update", unit.name, "MFU, %");
+	for (int i = next_row(found, 0); i < found->count && printed < rows; i = next_row(found, i + 1)) {
+		print_row(++printed, &found->rows[i], unit);
 		marked = marked || !plan_mesh_runs(&found->rows[i].mesh);
 	}
-	printf("(%d combinations of %d that were tried fit; a row is the fastest of a mesh with its strategy)\n",
-	       found->count, found->considered);
+	printf("(%d combination%s of %d that were tried fit%s; a row is the fastest of a mesh with its strategy)\n",
+	       found->count, bt_plural((uint64_t)found->count), found->considered, found->count == 1 ? "s" : "");
 	if (marked)
 		puts("~: dtrain-ffcv does not run this schedule or axis");
 }
@@ -204,12 +226,21 @@ static void print_refusals(const plan_costs *costs, const plan_found *found)
 			puts("\nnot possible:");
 		printf("%6d: %s", refusal->count, refusal->reason);
 		plan_mesh_text(&closest->mesh, axes, sizeof(axes));
+		const plan_unit unit = plan_unit_of(refusal->most);
 		if (closest->memory.total > 0)
-			printf(", %.2f to %.2f GB; %.2f GB too much for %s with batches of %" PRId64,
-			       closest->memory.total / 1e9, refusal->most / 1e9,
-			       (closest->memory.total - costs->machine->memory) / 1e9, axes, closest->mesh.batch);
+			printf(", %.2f to %.2f %s; %.2f %s too much for %s with batches of %" PRId64,
+			       closest->memory.total / unit.bytes, refusal->most / unit.bytes, unit.name,
+			       (closest->memory.total - costs->machine->memory) / unit.bytes, unit.name, axes,
+			       closest->mesh.batch);
 		puts("");
 	}
+}
+
+static void print_device(const run_device_choice *device)
+{
+	printf(" --device %s", device->name);
+	if (device->index >= 0)
+		printf(":%" PRId32, device->index);
 }
 
 static void print_command(const plan_question *q, const plan_mesh *mesh)
@@ -235,6 +266,8 @@ static void print_command(const plan_question *q, const plan_mesh *mesh)
 	printf(" --optimizer %s", q->example.job.optimizer);
 	if (dtype != DTRAIN_F32 || o->precision == ENGINE_PRECISION_TF32)
 		printf(" --precision %s", dtype == DTRAIN_F32 ? "tf32" : precisions[dtype == DTRAIN_BF16 ? 1 : 2]);
+	if (!q->gpu && strcmp(o->device.name, "auto") != 0)
+		print_device(&o->device);
 	if (o->example.context_length)
 		printf(" --context-length %" PRId64, o->example.context_length);
 	if (o->example.image_size)
@@ -267,9 +300,11 @@ static int print_answer(const plan_question *q, plan_costs *costs, const plan_me
 		if (best < found.count)
 			print_command(q, &found.rows[best].mesh);
 		else
-			printf("\nno mesh of %" PRIu64 " ranks fits%s\n", q->options->ranks,
-			       found.count ? " that dtrain-ffcv runs" : "");
+			printf("\nno mesh of %" PRIu64 " rank%s fits%s", q->options->ranks,
+			       bt_plural(q->options->ranks), found.count ? " that dtrain-ffcv runs\n" : "");
 	}
+	if (status == BETON_OK && !found.count)
+		status = plan_mesh_cures(costs, &search, err);
 	plan_found_close(&found);
 	return status;
 }

@@ -23,4 +23,15 @@ void plan_mesh_explain(const plan_costs *costs, const plan_mesh_row *row);
 /* "pipeline=2,replicate=4,tensor=2"; axes of one rank are left out. */
 void plan_mesh_text(const plan_mesh *mesh, char *text, size_t size);
 
+/* Continues the line "no mesh fits" with what would fit. Errors: NO_MEMORY. */
+int plan_mesh_cures(plan_costs *costs, const plan_search_options *search, beton_error *err);
+
+/* MB where all is small, else GB. */
+typedef struct plan_unit {
+	const char *name;
+	double bytes;
+} plan_unit;
+
+plan_unit plan_unit_of(double most);
+
 #endif

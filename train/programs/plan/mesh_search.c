@@ -101,11 +101,18 @@ static int refuse_fault(plan_found *found, int status, const beton_error *fault,
 	return refuse(found, fault->message, NULL, err);
 }
 
+static bool is_done(const search *s)
+{
+	return s->options->only_first && s->found->count > 0;
+}
+
 static int try_mesh(search *s, const plan_mesh *mesh, beton_error *err)
 {
 	plan_mesh_row row = {.mesh = *mesh};
 	dtrain_pipeline_schedule *schedule = NULL;
 	beton_error fault = {0};
+	if (is_done(s))
+		return BETON_OK;
 	int status = plan_mesh_predict(s->costs, &row, &fault);
 	s->found->considered++;
 	const bool impossible =
@@ -140,6 +147,19 @@ static int try_recomputes(search *s, plan_mesh *mesh, beton_error *err)
 	return status;
 }
 
+/* The division into one stage for each rank has been checked. */
+static int refuse_stages(search *s, const char *schedule, int32_t stages, beton_error *err)
+{
+	char reason[128];
+	if (stages > s->costs->blocks)
+		snprintf(reason, sizeof(reason), "--schedule %s: %d stages of %d blocks; a stage has at least one",
+			 schedule, stages, s->costs->blocks);
+	else
+		snprintf(reason, sizeof(reason), "--schedule %s: %d stages; there are at most %d", schedule, stages,
+			 DTRAIN_MAX_STAGES);
+	return refuse(s->found, reason, NULL, err);
+}
+
 static int try_schedules(search *s, plan_mesh *mesh, beton_error *err)
 {
 	static const struct {
@@ -158,40 +178,59 @@ static int try_schedules(search *s, plan_mesh *mesh, beton_error *err)
 		const int32_t stages = mesh->pipeline * all[i].chunks;
 		if (given ? strcmp(given, all[i].name) != 0 : !all[i].usual)
 			continue;
-		/* The least division has been checked. */
-		if (stages > DTRAIN_MAX_STAGES || stages > s->costs->blocks)
-			continue;
 		mesh->schedule = all[i].name;
 		mesh->chunks = all[i].chunks;
-		status = try_recomputes(s, mesh, err);
+		status = stages > DTRAIN_MAX_STAGES || stages > s->costs->blocks
+				 ? refuse_stages(s, mesh->schedule, stages, err)
+				 : try_recomputes(s, mesh, err);
 	}
 	return status;
+}
+
+/* The divisors next to the given number. */
+static int refuse_batch(search *s, int64_t given, int64_t each, beton_error *err)
+{
+	char reason[160], others[64] = "";
+	int64_t below = given < each ? given : each, above = given;
+	while (below > 1 && each % below != 0)
+		below--;
+	while (above < each && each % above != 0)
+		above++;
+	bt_append(others, sizeof(others), "%" PRId64, below);
+	if (above <= each)
+		bt_append(others, sizeof(others), " and %" PRId64, above);
+	snprintf(reason, sizeof(reason),
+		 "--micro-batch %" PRId64 " does not divide a data rank's %" PRId64 " samples of a step; %s %s", given,
+		 each, others, above <= each ? "do" : "does");
+	return refuse(s->found, reason, NULL, err);
+}
+
+/* Larger micro-batches need more; if this size is none, another one may be. */
+static bool is_hopeless(const search *s)
+{
+	const double memory = s->costs->machine->memory;
+	return memory > 0 && s->least > memory && isfinite(s->least);
 }
 
 /* Divisors of a data rank's samples: powers of two, and all of them. */
 static int try_batches(search *s, plan_mesh *mesh, beton_error *err)
 {
-	const int64_t data_ranks = mesh->replicate * mesh->shard, each = s->options->samples / data_ranks;
-	const int64_t given = s->options->batch;
+	const int32_t data_ranks = mesh->replicate * mesh->shard;
+	const int64_t given = s->options->batch, each = s->options->samples / data_ranks;
 	int status = BETON_OK;
+	if (given && (each % given != 0 || each / given > INT32_MAX))
+		return refuse_batch(s, given, each, err);
 	for (int64_t batch = given ? given : 1; batch <= each && status == BETON_OK; batch++) {
 		const bool power = (batch & (batch - 1)) == 0;
-		if (given && batch != given)
+		if (batch > (given ? given : MOST_SAMPLES))
 			break;
-		if (!given && ((!power && batch != each) || batch > MOST_SAMPLES))
+		if ((!given && !power && batch != each) || each % batch != 0 || each / batch > INT32_MAX)
 			continue;
-		if (each % batch != 0 || each / batch > INT32_MAX) {
-			if (given)
-				status = refuse(s->found, "--micro-batch does not divide a rank's samples of a step",
-						NULL, err);
-			continue;
-		}
 		mesh->batch = batch;
 		mesh->micro_batches = (int32_t)(each / batch);
 		s->least = HUGE_VAL;
 		status = try_schedules(s, mesh, err);
-		/* Larger micro-batches need more; if this size is none, another one may be. */
-		if (s->costs->machine->memory > 0 && s->least > s->costs->machine->memory && isfinite(s->least))
+		if (is_hopeless(s))
 			break;
 	}
 	return status;
@@ -243,6 +282,8 @@ static int try_axes(search *s, plan_mesh *mesh, beton_error *err)
 	plan_cost stages[DTRAIN_MAX_STAGES];
 	beton_error fault = {0};
 	char reason[256];
+	if (is_done(s))
+		return BETON_OK;
 	/* A model that the axis tensor does not divide has no stages, either. */
 	int status = plan_costs_of(s->costs, &key, 1, stages, &fault);
 	if (status == BETON_OK)
@@ -279,20 +320,30 @@ static bool divides_text(const plan_costs *costs, int32_t context, bool given)
 	return length % (2 * context) == 0 && (given || length / context >= SHORTEST);
 }
 
+/* As dtrain-ffcv says it. */
+static void explain_context(const plan_costs *costs, int32_t context, beton_error *fault)
+{
+	engine_job job = costs->question->example.job;
+	job.context_ranks = context;
+	if (job.task == &lm_task)
+		job.task->check(&job, &costs->question->example.data, true, fault);
+	else
+		bt_fail(fault, BETON_INVALID_ARGUMENT, "--mesh context=%d: is for GPT-2 and Llama, and %s is not",
+			context, job.model);
+}
+
 /* Why no mesh has the sizes that are given. */
 static int refuse_sizes(search *s, beton_error *err)
 {
 	const int64_t context = s->options->axes.size[DTRAIN_AXIS_CONTEXT];
 	const int64_t pipeline = s->options->axes.size[DTRAIN_AXIS_PIPELINE];
-	char reason[128] = "";
+	beton_error fault = {0};
 	if (pipeline > DTRAIN_MAX_STAGES)
-		snprintf(reason, sizeof(reason), "pipeline=%" PRId64 ": at most %d stages", pipeline,
-			 DTRAIN_MAX_STAGES);
+		bt_fail(&fault, BETON_INVALID_ARGUMENT, "pipeline=%" PRId64 ": at most %d stages", pipeline,
+			DTRAIN_MAX_STAGES);
 	else if (context > 1 && !divides_text(s->costs, (int32_t)context, true))
-		snprintf(reason, sizeof(reason),
-			 "context=%" PRId64 ": for GPT-2 and Llama, with texts that %" PRId64 " divides", context,
-			 2 * context);
-	return *reason ? refuse(s->found, reason, NULL, err) : BETON_OK;
+		explain_context(s->costs, (int32_t)context, &fault);
+	return *fault.message ? refuse(s->found, fault.message, NULL, err) : BETON_OK;
 }
 
 static int compare(const void *a, const void *b)

@@ -15,6 +15,7 @@ typedef struct plan_search_options {
 	const char *strategy, *schedule;
 	int64_t batch;
 	int recompute;
+	bool only_first; /* the first mesh that fits ends the search */
 } plan_search_options;
 
 /* Meshes that are none for the same reason. */
