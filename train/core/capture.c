@@ -10,14 +10,14 @@
 /* The host launches a captured piece about as fast as one op, so a piece of one op saves nothing. */
 enum { LEAST_OPS = 2 };
 
-/* A piece as it was captured for a micro-batch. */
+/* A piece as it was captured with these bases. Micro-batches that use the same memory launch the same capture. */
 typedef struct captured_piece {
 	void *graph;      /* the device's; NULL: none yet */
 	uintptr_t *bases; /* the instance's when it was captured */
 } captured_piece;
 
 struct dtrain__captures {
-	int32_t micro_batches, count; /* count: of pieces */
+	int32_t micro_batches, count; /* count: of pieces, each in as many captures as micro-batches at most */
 	int32_t *piece_of;            /* of each step of the schedule; -1: a call, or an op by itself */
 	captured_piece *pieces;       /* [micro_batches][count] */
 };
@@ -138,19 +138,32 @@ static int renew(const dtrain__run *run, captured_piece *piece, int32_t first, i
 	return status == BETON_OK ? capture(run, first, end, &piece->graph, err) : status;
 }
 
+/* The piece's capture with the instance's memory, or the next one to make; if all exist, the micro-batch's own is made
+ * anew. */
+static captured_piece *find_capture(const dtrain__run *run, const dtrain__captures *captures, int32_t piece_index)
+{
+	const size_t bytes = run->instance->program->num_bases * sizeof(uintptr_t);
+	for (int32_t i = 0; i < captures->micro_batches; i++) {
+		captured_piece *piece = &captures->pieces[i * captures->count + piece_index];
+		if (!piece->graph || memcmp(piece->bases, run->instance->bases, bytes) == 0)
+			return piece;
+	}
+	return &captures->pieces[run->micro_batch * captures->count + piece_index];
+}
+
 int dtrain__captures_run(const dtrain__run *run, int32_t first, int32_t *end, beton_error *err)
 {
 	const dtrain_instance *instance = run->instance;
 	const dtrain__schedule *schedule = &instance->program->schedule;
 	const dtrain__captures *captures = instance->captures;
 	const bool captured = captures && run->micro_batch < captures->micro_batches;
-	const int32_t number = captured ? captures->piece_of[first] : -1;
+	const int32_t piece_index = captured ? captures->piece_of[first] : -1;
 	*end = first + 1;
-	if (number < 0)
+	if (piece_index < 0)
 		return run_ops(run, first, *end, err);
-	while (*end < schedule->count && captures->piece_of[*end] == number)
+	while (*end < schedule->count && captures->piece_of[*end] == piece_index)
 		++*end;
-	captured_piece *piece = &captures->pieces[run->micro_batch * captures->count + number];
+	captured_piece *piece = find_capture(run, captures, piece_index);
 	int status = renew(run, piece, first, *end, err);
 	return status == BETON_OK ? instance->program->api->capture_launch(piece->graph, run->stream, err) : status;
 }

@@ -39,6 +39,7 @@ typedef struct engine_stages {
 	dtrain_pipeline_schedule *schedule; /* of training; NULL: this rank has the whole model */
 	int32_t rank;                       /* this one, of the schedule's */
 	int32_t first[DTRAIN_MAX_STAGES];   /* each stage's first block, once a graph is cut */
+	int32_t blocks;                     /* of the model, likewise */
 	dtrain_params *outline;             /* the whole model's parameters, without memory; NULL: not cut */
 } engine_stages;
 

@@ -205,6 +205,7 @@ int engine_stages_cut(engine_rank *engine, dtrain_params **outline, dtrain_tenso
 	int status = known || failed ? BETON_OK
 				     : find_borders(&engine->job, whole, stages->schedule->stages, stages->first, err);
 	network->graph = NULL;
+	stages->blocks = dtrain_stage_costs(whole, NULL, 0);
 	if (status == BETON_OK)
 		status = create_stages(engine, whole, network, err);
 	dtrain_graph_destroy(&whole);

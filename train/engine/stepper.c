@@ -32,6 +32,7 @@ struct slot {
 	dtrain_sync_trace *trace;
 	void **captured; /* see captures_of */
 	double data_wait_ms, launch_ms;
+	double waited_ms; /* of launch_ms, for ranks that compute the model together */
 	char what[32];
 };
 
@@ -403,6 +404,13 @@ static int tune(engine_stepper *stepper, beton_error *err)
 	return status;
 }
 
+/* A device with streams computes while the host waits for a message. */
+static double model_waited_ms(const engine_rank *engine)
+{
+	return dtrain_sync_model_waited_ms(engine->sync) +
+	       (engine->staged ? 0 : dtrain_pipeline_waited_ms(engine->train.pipeline));
+}
+
 int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t number, double lr, double data_wait_ms,
 			  beton_error *err)
 {
@@ -413,12 +421,14 @@ int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t n
 		return status;
 	}
 	uint64_t began = bt_now_ns();
+	const double waited_ms = model_waited_ms(stepper->engine);
 	if (stepper->micro_batch == 0)
-		slot->data_wait_ms = slot->launch_ms = 0;
+		slot->data_wait_ms = slot->launch_ms = slot->waited_ms = 0;
 	slot->data_wait_ms += data_wait_ms;
 	snprintf(slot->what, sizeof(slot->what), "step %" PRId64, number + 1);
 	status = put_run(stepper, slot, batch, number, lr, err);
 	slot->launch_ms += milliseconds_since(began);
+	slot->waited_ms += model_waited_ms(stepper->engine) - waited_ms;
 	if (status == BETON_OK)
 		status = release_copied(stepper, slot, err);
 	if (++stepper->micro_batch == stepper->engine->job.micro_batches) {
@@ -436,7 +446,7 @@ static int read_times(engine_stepper *stepper, const struct slot *slot, engine_s
 	int status = dtrain_sync_get_step(slot->trace, &communication, err);
 	out->data_wait_ms = slot->data_wait_ms;
 	out->launch_ms = slot->launch_ms;
-	out->exposed_ms = communication.exposed_ms;
+	out->exposed_ms = communication.exposed_ms + slot->waited_ms;
 	out->comm_bytes = communication.bytes;
 	out->trace = slot->trace;
 	return status == BETON_OK && stepper->engine->staged

@@ -21,14 +21,14 @@ static int64_t common_divisor(int64_t a, int64_t b)
 
 bool dtrain__rows_begin(dtrain_graph *graph, const char *model, int64_t samples, int64_t positions, bool by_samples)
 {
+	if (!graph->params->divides_rows)
+		return true;
 	const int32_t ranks = dtrain__graph_line(graph, DTRAIN_AXIS_TENSOR).size;
 	const int64_t pieces = ranks * (graph->params->row_parts > 1 ? graph->params->row_parts : 1);
 	/* Batches of multiples of both can be divided. */
 	const int64_t for_ranks = ranks / common_divisor(ranks, by_samples ? 1 : positions);
 	const int64_t for_pieces = pieces / common_divisor(pieces, positions);
 	const int64_t multiple = for_ranks / common_divisor(for_ranks, for_pieces) * for_pieces;
-	if (!graph->params->divides_rows)
-		return true;
 	if (graph->training && samples % multiple) {
 		char exchanged[64] = "";
 		if (pieces > ranks)

@@ -8,6 +8,7 @@
 #include "common/list.h"
 #include "common/suggest.h"
 #include "common/system.h"
+#include "options_table.h"
 
 static const char *const names[DTRAIN_AXES] = {[DTRAIN_AXIS_PIPELINE] = "pipeline",
 					       [DTRAIN_AXIS_REPLICATE] = "replicate",
@@ -48,6 +49,8 @@ int run_axes_parse(const char *mesh, run_axes *out, beton_error *err)
 {
 	int status = BETON_OK;
 	*out = (run_axes){{0}};
+	if (mesh && strcmp(mesh, "no") == 0)
+		return BETON_OK;
 	for (const char *at = mesh; at && status == BETON_OK;) {
 		char text[64];
 		status = bt_list_next("--mesh", &at, text, sizeof(text), err);
@@ -146,14 +149,39 @@ int64_t run_axes_model_ranks(const run_options *options)
 	       run_axes_ranks(options, DTRAIN_AXIS_TENSOR);
 }
 
+void run_axes_default_world(run_options *options)
+{
+	run_axes axes;
+	int64_t product = 1;
+	if (run_axes_read(options, &axes, NULL) != BETON_OK || options->given[run_row_find("world-size")] ||
+	    options->world_size % run_axes_model_ranks(options) == 0)
+		return;
+	for (int i = 0; i < DTRAIN_AXES; i++)
+		product *= axes.size[i] ? axes.size[i] : 1;
+	options->world_size = product <= DTRAIN_MAX_RANKS ? product : options->world_size;
+}
+
 /* "replicate=2 x tensor=2": the axes that --mesh names, or of these the model's. */
-static const char *text_of(const run_axes *axes, bool all, char text[128])
+static const char *text_of(const run_axes *axes, bool all, char text[RUN_AXES_TEXT])
 {
 	*text = 0;
 	for (int i = 0; i < DTRAIN_AXES; i++)
 		if (axes->size[i] && (all || (i != DTRAIN_AXIS_REPLICATE && i != DTRAIN_AXIS_SHARD)))
-			bt_append(text, 128, "%s%s=%" PRId64, *text ? " x " : "", names[i], axes->size[i]);
+			bt_append(text, RUN_AXES_TEXT, "%s%s=%" PRId64, *text ? " x " : "", names[i], axes->size[i]);
 	return text;
+}
+
+const char *run_axes_describe(const run_options *options, int64_t shards, char out[RUN_AXES_TEXT])
+{
+	run_axes axes;
+	*out = 0;
+	if (run_axes_read(options, &axes, NULL) != BETON_OK)
+		return out;
+	axes.size[DTRAIN_AXIS_SHARD] = shards;
+	axes.size[DTRAIN_AXIS_REPLICATE] = options->world_size / shards / run_axes_model_ranks(options);
+	for (int i = 0; i < DTRAIN_AXES; i++)
+		axes.size[i] = axes.size[i] > 1 ? axes.size[i] : 0;
+	return text_of(&axes, true, out);
 }
 
 /* An axis with several ranks needs a place. */
@@ -173,24 +201,41 @@ static int check_order(const run_options *options, const int64_t sizes[DTRAIN_AX
 		       : status;
 }
 
-int run_axes_check_world(const run_options *options, int64_t shard, beton_error *err)
+int run_axes_check_model(const run_options *options, beton_error *err)
 {
 	run_axes axes;
+	char text[RUN_AXES_TEXT];
+	const int64_t model = run_axes_model_ranks(options), ranks = options->world_size;
 	int status = run_axes_read(options, &axes, err);
-	int64_t ranks = options->world_size, model = run_axes_model_ranks(options);
-	int64_t given_shard = axes.size[DTRAIN_AXIS_SHARD], given_copies = axes.size[DTRAIN_AXIS_REPLICATE];
+	if (status != BETON_OK || ranks % model == 0)
+		return status;
+	text_of(&axes, false, text);
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "--mesh: %s %s not divide --world-size %" PRId64 "; %" PRId64 " would do", text,
+		       strstr(text, " x ") ? "do" : "does", ranks, (ranks / model + 1) * model);
+}
+
+static int check_sizes(const run_options *options, int64_t shard, beton_error *err)
+{
+	run_axes axes;
+	int status = run_axes_check_model(options, err);
+	if (status == BETON_OK)
+		status = run_axes_read(options, &axes, err);
 	if (status != BETON_OK)
 		return status;
+	int64_t ranks = options->world_size, model = run_axes_model_ranks(options);
+	int64_t given_shard = axes.size[DTRAIN_AXIS_SHARD], given_copies = axes.size[DTRAIN_AXIS_REPLICATE];
+	if (given_shard && given_shard != shard && shard == 1)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--mesh: shard=%" PRId64 " needs a --strategy that divides parameters, such as zero3",
+			       given_shard);
 	if (given_shard && given_shard != shard)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh: shard=%" PRId64 ", and %" PRId64
-			       " rank%s share a copy of the parameters: --shard "
-			       "and --strategy say how many",
-			       given_shard, shard, shard == 1 ? "" : "s");
-	char text[128];
-	if (ranks % model)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--mesh: %s do not divide --world-size %" PRId64,
-			       text_of(&axes, false, text), ranks);
+			       "--mesh: shard=%" PRId64
+			       ", but --shard and --strategy divide the parameters among %" PRId64
+			       " ranks: give --shard %" PRId64,
+			       given_shard, shard, given_shard);
+	char text[RUN_AXES_TEXT];
 	axes.size[DTRAIN_AXIS_SHARD] = shard;
 	if (given_copies && given_copies * shard * model != ranks)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -198,4 +243,12 @@ int run_axes_check_world(const run_options *options, int64_t shard, beton_error 
 			       text_of(&axes, true, text), ranks, ranks / model / shard);
 	axes.size[DTRAIN_AXIS_REPLICATE] = ranks / model / shard;
 	return check_order(options, axes.size, err);
+}
+
+int run_axes_check_world(const run_options *options, int64_t shard, beton_error *err)
+{
+	int status = check_sizes(options, shard, err);
+	if (status != BETON_OK && options->saved && options->mesh && !options->given[run_row_find("mesh")])
+		bt_prefix(err, "%s was trained with --mesh %s", options->saved->path, options->mesh);
+	return status;
 }

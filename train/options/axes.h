@@ -31,6 +31,16 @@ int run_axes_order(const run_options *options, dtrain_axis out[DTRAIN_AXES], int
 /* The axis's name in --mesh and --rank-order. */
 const char *run_axes_name(dtrain_axis axis);
 
+/* "pipeline=2 x replicate=2 x tensor=2": all axes with several ranks. shards: ranks that share a copy of the
+ * parameters. Returns out. */
+enum { RUN_AXES_TEXT = 128 };
+const char *run_axes_describe(const run_options *options, int64_t shards, char out[RUN_AXES_TEXT]);
+
+/* Without --world-size: as many ranks as the axes of --mesh have together, if one model does not divide the number so
+ * far. */
+void run_axes_default_world(run_options *options);
+/* Checks that the ranks that compute one model divide the number of ranks. */
+int run_axes_check_model(const run_options *options, beton_error *err);
 /* Checks the sizes against the number of ranks, which tensor divides, and --rank-order. shard: ranks that share a copy
  * of the parameters.
  */

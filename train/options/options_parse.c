@@ -163,6 +163,8 @@ int run_options_check(run_options *options, beton_error *err)
 	if (status == BETON_OK)
 		status = run_constraints_check(&values, false, err);
 	if (status == BETON_OK)
+		status = run_axes_check_model(options, err);
+	if (status == BETON_OK)
 		status = check_scale(options, err);
 	if (status == BETON_OK)
 		status = read_data_weights(options, err);

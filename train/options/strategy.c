@@ -36,7 +36,7 @@ int64_t run_strategy_shares(const run_options *options)
 
 const char *run_strategy_sharer(const run_options *options)
 {
-	return run_strategy_is_async(options) ? "worker" : "rank";
+	return run_strategy_is_async(options) ? "worker" : run_axes_model_ranks(options) > 1 ? "data rank" : "rank";
 }
 
 static const char *name_of(const run_options *options)
@@ -128,8 +128,11 @@ int run_strategy_mesh(const run_options *options, const struct rank_env *env, dt
 
 void run_strategy_print(const run_options *options, const dtrain_sync *sync)
 {
+	char text[RUN_AXES_TEXT];
 	dtrain_sync_info info = {.struct_size = sizeof(info)};
 	dtrain_sync_get_info(sync, 1, &info);
+	if (options->evaluate && run_axes_model_ranks(options) > 1)
+		printf("; mesh %s", run_axes_describe(options, 1, text));
 	if (options->evaluate || options->world_size == 1)
 		return;
 	printf("; strategy %s", name_of(options));
@@ -139,6 +142,8 @@ void run_strategy_print(const run_options *options, const dtrain_sync *sync)
 	else if (is_sharded(options))
 		printf(": %d shard%s, %d replica%s", info.shards, bt_plural((uint64_t)info.shards), info.replicas,
 		       bt_plural((uint64_t)info.replicas));
+	if (run_axes_model_ranks(options) > 1)
+		printf("; mesh %s", run_axes_describe(options, info.shards, text));
 	if (options->compress)
 		printf("; compression %s", compression_of(options));
 	if (strcmp(compression_of(options), "powersgd") == 0)

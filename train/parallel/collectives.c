@@ -86,13 +86,15 @@ static bool same_phase(const dtrain__node *a, const dtrain__node *b)
 }
 
 /* The node that the call follows. A collective in place changes what its own node has copied. Others begin when their
- * input is complete; rows that are gathered again, for which it is long before, one op ahead of their reader. */
+ * input is complete; rows that are gathered again, for which it is long before, one op ahead of their reader. An
+ * activation that returns from the host is there when the node itself may run, not before. */
 static int32_t issue_behind(const dtrain_graph *graph, int32_t index, bool in_place)
 {
 	const dtrain__node *node = &graph->nodes[index];
-	int32_t producer = graph->tensors[dtrain__graph_root(graph, node->inputs[0])].producer;
-	int32_t after = node->is_repeated && index - 2 > producer ? index - 2 : producer;
-	return in_place || after < 0 || !same_phase(&graph->nodes[after], node) ? index : after;
+	const dtrain__tensor *input = &graph->tensors[dtrain__graph_root(graph, node->inputs[0])];
+	int32_t after = node->is_repeated && index - 2 > input->producer ? index - 2 : input->producer;
+	bool waits = in_place || input->returns >= 0;
+	return waits || after < 0 || !same_phase(&graph->nodes[after], node) ? index : after;
 }
 
 /* The call is waited for before this node, its first reader. In a pipeline another stage reads what is kept when the

@@ -248,8 +248,7 @@ static void bad_placements_are_refused(void **state)
 	       "parameter 'w': axis '' divides dimension 0, and it has 2 dimensions");
 	refuse(params, &(dtrain_placement){"tensor", 0, 4, 0},
 	       "parameter 'w': 4 ranks of the mesh's axis \"tensor\" cannot divide dimension 0, which has 3 indices; "
-	       "at "
-	       "most 3 can");
+	       "at most 3 can");
 	refuse(params, &(dtrain_placement){"tensor", 0, 3, 3}, "parameter 'w': part 3 of 3 along dimension 0");
 	refuse(params, &(dtrain_placement){"tensor", 0, 0, 0}, "parameter 'w': part 0 of 0 along dimension 0");
 	refuse(params, &(dtrain_placement){"tensor", 0, 1, 0, 2},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops between two calls are captured and launched as a whole: for each micro-batch, with the bits of ops launched one
- * by one, again if its memory is another one, and not after a failure. All captures are destroyed.
+ * Ops between two calls are captured and launched as a whole: with the bits of ops launched one by one, once for each
+ * memory that micro-batches have, and not after a failure. All captures are destroyed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -287,6 +287,8 @@ static void other_memory_is_captured_again(void **state)
 	(void)state;
 	net n;
 	int alone;
+	void *first, *more[STEPS];
+	beton_error err = {0};
 	run_eagerly(right);
 	open_net(&n, true);
 	const int pieces = count_pieces(&n.program->schedule, &alone);
@@ -294,15 +296,25 @@ static void other_memory_is_captured_again(void **state)
 	run_step(&n, 0, got);
 	run_step(&n, 0, got);
 	const int begun = calls.begun;
-	for (int step = 1; step < STEPS; step++) {
-		void *first = n.inputs[0];
-		n.inputs[0] = n.inputs[2];
-		n.inputs[2] = first;
+	/* Two micro-batches of one instance exchange their memory: each launches what was captured for the other. */
+	first = n.inputs[0];
+	n.inputs[0] = n.inputs[2];
+	n.inputs[2] = first;
+	run_step(&n, 1, got);
+	assert_memory_equal(got, right[1], sizeof(got));
+	assert_int_equal(calls.begun, begun);
+	/* New memory in each step, and more of it than there are captures. */
+	first = n.inputs[0];
+	for (int step = 0; step < STEPS; step++) {
+		expect_ok(n.api->alloc(n.device, ROWS * WIDTH * sizeof(float), &more[step], &err), &err);
+		n.inputs[0] = more[step];
 		run_step(&n, step, got);
 		assert_memory_equal(got, right[step], sizeof(got));
+		assert_int_equal(calls.begun, begun + (step + 1) * pieces);
 	}
-	/* Both micro-batches, in each step. */
-	assert_int_equal(calls.begun, begun + 2 * (STEPS - 1) * pieces);
+	n.inputs[0] = first;
+	for (int step = 0; step < STEPS; step++)
+		n.api->free(n.device, more[step]);
 	close_net(&n);
 }
 

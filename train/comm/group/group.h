@@ -98,8 +98,8 @@ int dtrain__group_start_thread(dtrain_group *group, beton_error *err);
  * leaves. */
 void dtrain__group_stop_thread(dtrain_group *group);
 /* Fails the group: aborts all operations, and rewrites err to the cause on which the ranks agree. where: the operation
- * that failed. Any thread. */
-void dtrain__group_fail(dtrain_group *group, const char *where, beton_error *err);
+ * that failed. False: the group had failed before, and err has that failure. Any thread. */
+bool dtrain__group_fail(dtrain_group *group, const char *where, beton_error *err);
 /* The same, because the work failed with err. */
 void dtrain__work_fail(dtrain_group *group, dtrain_work *work, beton_error *err);
 /* Writes "allreduce (bucket 2 of 7)" or "batch of 4". */

@@ -3,6 +3,7 @@
  * The thread of a group that is not stream-ordered. It runs the queue, and leaves waits for messages to other threads.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/store/store.h"
 #include "common/error.h"
@@ -44,10 +45,11 @@ static void abort_operations(dtrain_group *group)
 }
 
 /* After the first failure Gloo's connections are closed, so nothing works any more. */
-void dtrain__group_fail(dtrain_group *group, const char *where, beton_error *err)
+bool dtrain__group_fail(dtrain_group *group, const char *where, beton_error *err)
 {
 	pthread_mutex_lock(&group->failing);
-	if (group->failure.code) {
+	const bool first = !group->failure.code;
+	if (!first) {
 		*err = group->failure;
 	} else if (is_stopping(group)) {
 		bt_fail(err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, where);
@@ -67,6 +69,7 @@ void dtrain__group_fail(dtrain_group *group, const char *where, beton_error *err
 	}
 	group->failure = *err;
 	pthread_mutex_unlock(&group->failing);
+	return first;
 }
 
 void dtrain__work_fail(dtrain_group *group, dtrain_work *work, beton_error *err)
@@ -74,7 +77,8 @@ void dtrain__work_fail(dtrain_group *group, dtrain_work *work, beton_error *err)
 	dtrain__history_set(group->history, work->record, work->count, DTRAIN_RECORD_FAILED, bt_now_ns());
 	char where[WORK_LABEL_SIZE + 32];
 	dtrain__work_describe(work, where, sizeof(where));
-	dtrain__group_fail(group, where, err);
+	if (!dtrain__group_fail(group, where, err) && !strstr(err->message, where))
+		bt_append(err->message, sizeof(err->message), "; not complete: %s", where);
 }
 
 static int failure_of(dtrain_group *group, beton_error *err)

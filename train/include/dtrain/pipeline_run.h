@@ -54,6 +54,9 @@ BETON_API size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline);
 /* The bytes of these for inputs and messages: any recomputation and strategy needs as much. NULL: 0. */
 BETON_API size_t dtrain_pipeline_message_bytes(const dtrain_pipeline *pipeline);
 BETON_API size_t dtrain_pipeline_host_bytes(const dtrain_pipeline *pipeline);
+/* How long the caller of dtrain_pipeline_run has waited for messages, in milliseconds of all steps so far. Little on
+ * streams that wait themselves. NULL: 0. */
+BETON_API double dtrain_pipeline_waited_ms(const dtrain_pipeline *pipeline);
 /* Bytes that this rank sends to ranks of other stages in a step. NULL: 0. */
 BETON_API uint64_t dtrain_pipeline_sent(const dtrain_pipeline *pipeline);
 

@@ -94,17 +94,19 @@ static int wait_on_stream(const dtrain_device_api *api, sync_flight *flight, dtr
 	return status == BETON_OK && trace_event ? api->event_mark(trace_event->passed, stream, err) : status;
 }
 
-static int wait_on_host(const dtrain_device_api *api, sync_flight *flight, dtrain_stream *stream, beton_error *err)
+static int wait_on_host(dtrain_sync *sync, sync_flight *flight, dtrain_stream *stream, beton_error *err)
 {
 	sync_trace_event *trace_event = flight->trace_event;
 	uint64_t start_ns, end_ns;
-	int status = api->stream_synchronize(stream, err);
+	int status = sync->api->stream_synchronize(stream, err);
 	uint64_t began = bt_now_ns();
 	if (status == BETON_OK)
 		status = dtrain__work_wait_timed(&flight->work, &start_ns, &end_ns, err);
+	const uint64_t waited_ns = bt_now_ns() - began;
+	sync->model_waited_ns += trace_event ? 0 : waited_ns;
 	if (status != BETON_OK || !trace_event)
 		return status;
-	trace_event->exposed_ms = (double)(bt_now_ns() - began) / 1e6;
+	trace_event->exposed_ms = (double)waited_ns / 1e6;
 	trace_event->begin_ms = (double)start_ns / 1e6;
 	trace_event->end_ms = (double)end_ns / 1e6;
 	return BETON_OK;
@@ -113,10 +115,11 @@ static int wait_on_host(const dtrain_device_api *api, sync_flight *flight, dtrai
 int dtrain__operation_wait(const sync_operation *operation, sync_flight *flight, dtrain_stream *stream,
 			   beton_error *err)
 {
-	const dtrain_device_api *api = operation->sync->api;
+	dtrain_sync *sync = operation->sync;
 	if (!flight->work)
 		return BETON_OK;
-	return flight->on_stream ? wait_on_stream(api, flight, stream, err) : wait_on_host(api, flight, stream, err);
+	return flight->on_stream ? wait_on_stream(sync->api, flight, stream, err)
+				 : wait_on_host(sync, flight, stream, err);
 }
 
 void dtrain__flight_abandon(sync_flight *flight)

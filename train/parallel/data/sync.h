@@ -284,6 +284,7 @@ struct dtrain_sync {
 	int count;
 	int *operation_units; /* for each operation that is traced */
 	int num_operations;
+	uint64_t model_waited_ns;   /* see dtrain_sync_model_waited_ms */
 	sync_program *programs;     /* all that were compiled */
 	sync_execution *executions; /* not complete yet */
 	void *sums;                 /* memory of all reductions' sums; NULL: steps have one micro-batch */

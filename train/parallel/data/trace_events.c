@@ -231,3 +231,8 @@ double dtrain_sync_unit_exposed_ms(const dtrain_sync_trace *trace, int unit)
 			exposed += trace->operations[i].exposed_ms;
 	return unit >= 0 ? exposed : 0;
 }
+
+double dtrain_sync_model_waited_ms(const dtrain_sync *sync)
+{
+	return sync ? (double)sync->model_waited_ns / 1e6 : 0;
+}

@@ -94,6 +94,7 @@ struct dtrain_pipeline {
 	int32_t num_sharings;
 	dtrain_event *complete;
 	dtrain_event **times; /* of each action: its moments; NULL: they are not recorded */
+	uint64_t waited_ns;   /* in all steps, the thread waited for messages */
 	uint64_t began_ns;    /* when the first action of the last step began; 0: none has */
 };
 

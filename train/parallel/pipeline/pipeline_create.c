@@ -84,46 +84,47 @@ static int find_inputs(pipeline_stage *stage, beton_error *err)
 
 /* The actions between which a micro-batch has a room. */
 typedef struct interval {
-	int32_t first, last; /* first above last: it needs none */
+	int32_t first, last; /* last -1: it needs none */
+	int32_t micro_batch;
 } interval;
-
-typedef struct intervals {
-	interval inputs, values, grads;
-} intervals;
 
 static void include(interval *of, int32_t at)
 {
-	of->first = at < of->first ? at : of->first;
-	of->last = at > of->last ? at : of->last;
+	of->first = of->last < 0 ? at : of->first;
+	of->last = at;
 }
 
 /* Inputs, values and gradients are read until the last action that computes. The caller fills the inputs of all stages
  * before a micro-batch's first forward. */
-static void find_intervals(const dtrain_pipeline *pipeline, int32_t number, int32_t micro_batch, intervals *out)
+static void find_intervals(const dtrain_pipeline *pipeline, int32_t number, interval *inputs, interval *values,
+			   interval *grads)
 {
-	const interval none = {.first = pipeline->num_actions, .last = -1};
-	*out = (intervals){none, none, none};
+	for (int32_t i = 0; i < pipeline->micro_batches; i++)
+		inputs[i] = values[i] = grads[i] = (interval){.last = -1, .micro_batch = i};
 	for (int32_t i = 0; i < pipeline->num_actions; i++) {
 		const dtrain_action *action = &pipeline->actions[i];
-		if (action->micro_batch != micro_batch)
-			continue;
+		const int32_t m = action->micro_batch;
 		bool forward = action->kind == DTRAIN_ACTION_FORWARD;
 		bool computes = dtrain__action_computes(action->kind);
-		if (forward)
-			include(&out->inputs, i);
+		if (forward || (computes && action->stage == number))
+			include(&inputs[m], i);
 		if (action->stage != number)
 			continue;
-		if (computes)
-			include(&out->inputs, i);
 		if (computes || action->kind == DTRAIN_ACTION_RECEIVE_FORWARD)
-			include(&out->values, i);
+			include(&values[m], i);
 		if ((computes && !forward) || action->kind == DTRAIN_ACTION_RECEIVE_BACKWARD)
-			include(&out->grads, i);
+			include(&grads[m], i);
 	}
 }
 
+static int by_first(const void *a, const void *b)
+{
+	const interval *x = a, *y = b;
+	return (x->first > y->first) - (x->first < y->first);
+}
+
 /* Gives each micro-batch the first room that is free, by their first actions. */
-static int assign(pipeline_rooms *rooms, const interval *of, int32_t count, beton_error *err)
+static int assign(pipeline_rooms *rooms, interval *of, int32_t count, beton_error *err)
 {
 	int32_t *ends = calloc((size_t)count, sizeof(*ends));
 	rooms->of = calloc((size_t)count, sizeof(*rooms->of));
@@ -131,18 +132,16 @@ static int assign(pipeline_rooms *rooms, const interval *of, int32_t count, beto
 		free(ends);
 		return no_memory(err);
 	}
-	for (int32_t i = 0; i < count; i++)
-		rooms->of[i] = -1;
-	for (int32_t k = 0; k < count; k++) {
-		int32_t next = -1, room = 0;
-		for (int32_t i = 0; i < count; i++)
-			if (rooms->of[i] < 0 && (next < 0 || of[i].first < of[next].first))
-				next = i;
-		while (room < rooms->count && ends[room] >= of[next].first)
+	qsort(of, (size_t)count, sizeof(*of), by_first);
+	for (int32_t i = 0; i < count; i++) {
+		int32_t room = 0;
+		if (of[i].last < 0)
+			continue;
+		while (room < rooms->count && ends[room] >= of[i].first)
 			room++;
 		rooms->count = room == rooms->count ? room + 1 : rooms->count;
-		ends[room] = of[next].last;
-		rooms->of[next] = room;
+		ends[room] = of[i].last;
+		rooms->of[of[i].micro_batch] = room;
 	}
 	free(ends);
 	return BETON_OK;
@@ -154,13 +153,7 @@ static int open_rooms(const dtrain_pipeline *pipeline, pipeline_stage *stage, be
 	interval *of = calloc(3 * (size_t)count, sizeof(*of));
 	if (!of)
 		return no_memory(err);
-	for (int32_t i = 0; i < count; i++) {
-		intervals found;
-		find_intervals(pipeline, stage->number, i, &found);
-		of[i] = found.inputs;
-		of[count + i] = found.values;
-		of[2 * count + i] = found.grads;
-	}
+	find_intervals(pipeline, stage->number, of, of + count, of + 2 * count);
 	int status = assign(&stage->of_inputs, of, count, err);
 	if (status == BETON_OK)
 		status = assign(&stage->of_values, of + count, count, err);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "core/capture.h"
 #include "core/program.h"
 #include "pipeline.h"
@@ -120,21 +121,24 @@ static int issue(dtrain_pipeline *pipeline, pipeline_stage *stage, pipeline_dire
 }
 
 /* Makes the stream wait for the messages of a border, if they are on their way. */
-static int wait_for(pipeline_stage *stage, pipeline_direction direction, int32_t micro_batch, dtrain_stream *stream,
-		    beton_error *err)
+static int wait_for(dtrain_pipeline *pipeline, pipeline_stage *stage, pipeline_direction direction, int32_t micro_batch,
+		    dtrain_stream *stream, beton_error *err)
 {
 	pipeline_message *message = &stage->messages[direction][micro_batch];
+	const uint64_t began = bt_now_ns();
 	int status = BETON_OK;
 	for (int32_t i = 0; i < dtrain__pipeline_border(stage, direction)->count && status == BETON_OK; i++)
 		if (message->works[i])
 			status = dtrain_work_stream_wait(&message->works[i], stream, err);
+	pipeline->waited_ns += bt_now_ns() - began;
 	return status;
 }
 
-static int wait_for_sends(pipeline_stage *stage, int32_t micro_batch, dtrain_stream *stream, beton_error *err)
+static int wait_for_sends(dtrain_pipeline *pipeline, pipeline_stage *stage, int32_t micro_batch, dtrain_stream *stream,
+			  beton_error *err)
 {
-	int status = wait_for(stage, PIPELINE_VALUES_OUT, micro_batch, stream, err);
-	return status == BETON_OK ? wait_for(stage, PIPELINE_GRADS_OUT, micro_batch, stream, err) : status;
+	int status = wait_for(pipeline, stage, PIPELINE_VALUES_OUT, micro_batch, stream, err);
+	return status == BETON_OK ? wait_for(pipeline, stage, PIPELINE_GRADS_OUT, micro_batch, stream, err) : status;
 }
 
 /* A border between two stages of this rank is crossed by a copy. */
@@ -192,14 +196,14 @@ static int forward(dtrain_pipeline *pipeline, pipeline_stage *stage, int32_t mic
 {
 	const pipeline_stage *before = dtrain__pipeline_stage(pipeline, stage->number - 1);
 	pipeline_user *user = &pipeline->users[stage->slot_of[micro_batch]];
-	int status = user->stage ? wait_for_sends(user->stage, user->micro_batch, stream, err) : BETON_OK;
+	int status = user->stage ? wait_for_sends(pipeline, user->stage, user->micro_batch, stream, err) : BETON_OK;
 	*user = (pipeline_user){stage, micro_batch};
 	if (status == BETON_OK)
 		status = bind_inputs(stage, micro_batch, err);
 	if (status == BETON_OK)
 		status = before ? copy_from(pipeline, before, PIPELINE_VALUES_OUT, stage, PIPELINE_VALUES_IN,
 					    micro_batch, stream, err)
-				: wait_for(stage, PIPELINE_VALUES_IN, micro_batch, stream, err);
+				: wait_for(pipeline, stage, PIPELINE_VALUES_IN, micro_batch, stream, err);
 	if (status == BETON_OK)
 		status = dtrain__pipeline_mark(pipeline, PIPELINE_READY, stream, err);
 	return status == BETON_OK && computes ? run_phases(pipeline, stage, DTRAIN_FORWARD, micro_batch, stream, err)
@@ -214,7 +218,7 @@ static int backward(dtrain_pipeline *pipeline, pipeline_stage *stage, unsigned p
 	if (status == BETON_OK)
 		status = after ? copy_from(pipeline, after, PIPELINE_GRADS_OUT, stage, PIPELINE_GRADS_IN, micro_batch,
 					   stream, err)
-			       : wait_for(stage, PIPELINE_GRADS_IN, micro_batch, stream, err);
+			       : wait_for(pipeline, stage, PIPELINE_GRADS_IN, micro_batch, stream, err);
 	if (status == BETON_OK)
 		status = dtrain__pipeline_mark(pipeline, PIPELINE_READY, stream, err);
 	return status == BETON_OK ? run_phases(pipeline, stage, phases, micro_batch, stream, err) : status;
@@ -274,7 +278,7 @@ static int finish_messages(dtrain_pipeline *pipeline, dtrain_stream *stream, bet
 	for (int32_t i = 0; i < pipeline->num_stages; i++) {
 		pipeline_stage *stage = &pipeline->stages[i];
 		for (int32_t m = 0; m < pipeline->micro_batches && status == BETON_OK; m++)
-			status = wait_for_sends(stage, m, stream, err);
+			status = wait_for_sends(pipeline, stage, m, stream, err);
 	}
 	for (int32_t i = 0; i < pipeline->slots.count; i++)
 		pipeline->users[i] = (pipeline_user){0};
@@ -463,4 +467,9 @@ uint64_t dtrain_pipeline_sent(const dtrain_pipeline *pipeline)
 int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline)
 {
 	return pipeline ? pipeline->slots.count : 0;
+}
+
+double dtrain_pipeline_waited_ms(const dtrain_pipeline *pipeline)
+{
+	return pipeline ? (double)pipeline->waited_ns / 1e6 : 0;
 }

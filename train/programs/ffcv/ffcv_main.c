@@ -22,11 +22,13 @@
 #include "launch/rank_env.h"
 #include "launch/signals.h"
 #include "launch/wait_policy.h"
+#include "options/axes.h"
 #include "options/deterministic_shards.h"
 #include "options/options.h"
 #include "options/options_table.h"
 #include "options/strategy.h"
 #include "overlap_run.h"
+#include "pipeline_timeline.h"
 #include "preflight.h"
 #include "print_plan.h"
 #include "rank_cores.h"
@@ -176,6 +178,7 @@ static void print_start(const run_session *session)
 	print_length(session);
 	print_fields(session);
 	print_method(session);
+	run_stages_print(session);
 	if (!session->options->evaluate)
 		print_rate(session);
 	print_frozen(engine_whole_params(&session->engine));
@@ -526,6 +529,8 @@ static int complete_options(run_options *options, const struct rank_env *env, bo
 		status = run_options_resume(options, argc, argv, env->started ? env->world_size : 0, err);
 	if (status == BETON_OK && env->started)
 		options->world_size = env->world_size;
+	else if (status == BETON_OK)
+		run_axes_default_world(options);
 	if (status == BETON_OK)
 		status = run_options_check(options, err);
 	if (status == BETON_OK)

@@ -230,18 +230,20 @@ static int share_batch(run_options *options, const run_position *position, beton
 	int64_t all = (int64_t)position->batch_size * position->world_size, model = run_axes_model_ranks(options);
 	int64_t batches = run_strategy_shares(options) * options->accumulate;
 	int batch = run_row_find("batch-size");
+	if (options->world_size % model && options->given[run_row_find("mesh")])
+		return run_axes_check_model(options, err);
 	if (options->world_size % model)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: %" PRId64 " ranks computed one model, and %" PRId64
-			       " rank%s cannot be divided like that: give another --mesh, replicate=%" PRId64
-			       " for whole models",
-			       options->saved->path, model, options->world_size,
-			       bt_plural((uint64_t)options->world_size), options->world_size);
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"%s: %" PRId64 " ranks computed one model, and %" PRId64
+			" rank%s cannot be divided like that: give another --mesh, or --mesh=no for whole models",
+			options->saved->path, model, options->world_size, bt_plural((uint64_t)options->world_size));
 	if (options->given[batch] || options->batch_size * batches == all)
 		return BETON_OK;
 	if (all % batches != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: a step has %" PRId64 " %s%s, which %" PRId64 " %s%s%s cannot divide evenly",
+			       "%s: a step has %" PRId64 " %s%s, which %" PRId64
+			       " %s%s%s cannot divide evenly: give --batch-size or --global-batch",
 			       options->saved->path, all, run_options_job(options).task->sample,
 			       bt_plural((uint64_t)all), run_strategy_shares(options), run_strategy_sharer(options),
 			       bt_plural((uint64_t)run_strategy_shares(options)),
@@ -329,6 +331,8 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 	run_options_drop_void(options);
 	if (world_size && !options->given[run_row_find("world-size")])
 		options->world_size = world_size;
+	else
+		run_axes_default_world(options);
 	status = run_deterministic_shards_divide(options, err);
 	if (status == BETON_OK)
 		status = share_batch(options, position, err);

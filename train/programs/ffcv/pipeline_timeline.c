@@ -58,6 +58,41 @@ static void tell(const run_session *session, const dtrain_pipeline_step *step)
 	fflush(stdout);
 }
 
+/* The least idle share, with equal stages and no time for messages. Negative: out of memory. */
+static double least_idle(const dtrain_pipeline_schedule *schedule)
+{
+	dtrain_stage_cost costs[DTRAIN_MAX_STAGES];
+	dtrain_pipeline_timeline *timeline = NULL;
+	double idle = 0;
+	for (int32_t i = 0; i < schedule->stages; i++)
+		costs[i] = (dtrain_stage_cost){.forward = 1, .input_gradient = 1, .weight_gradient = 1};
+	if (dtrain_pipeline_simulate(schedule, costs, &timeline, NULL) != BETON_OK)
+		return -1;
+	for (int32_t rank = 0; rank < schedule->ranks; rank++)
+		idle += timeline->ranks[rank].idle / schedule->ranks;
+	dtrain_pipeline_timeline_destroy(&timeline);
+	return idle;
+}
+
+void run_stages_print(const run_session *session)
+{
+	const engine_stages *stages = &session->engine.stages;
+	const dtrain_pipeline_schedule *schedule = stages->schedule;
+	if (!schedule)
+		return;
+	printf("pipeline: %d stages of ", schedule->stages);
+	for (int32_t i = 0; i < schedule->stages; i++)
+		printf("%s%d", i ? "," : "",
+		       (i + 1 < schedule->stages ? stages->first[i + 1] : stages->blocks) - stages->first[i]);
+	printf(" blocks");
+	const double idle = session->options->evaluate ? -1 : least_idle(schedule);
+	if (idle >= 0)
+		printf("; %s, %d micro-batch%s (--accumulate): ranks idle for %.0f %% of a step at least",
+		       schedule_name(session), schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es",
+		       100 * idle);
+	putchar('\n');
+}
+
 int run_timeline_write(const run_session *session, beton_error *err)
 {
 	const char *path = session->options->pipeline_timeline;

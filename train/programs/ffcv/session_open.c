@@ -212,7 +212,35 @@ int run_session_wait_for_ranks(const run_session *session, beton_error *err)
 	return status == BETON_OK ? wait_for(work, err) : status;
 }
 
-/* Creates the slow group first: ranks may come late. */
+static int broadcast(const run_session *session, void *data, int64_t bytes, beton_error *err)
+{
+	dtrain_work *work = NULL;
+	int status = dtrain_broadcast(session->slow_group, data, bytes, DTRAIN_U8, 0, NULL, &work, err);
+	return status == BETON_OK ? wait_for(work, err) : status;
+}
+
+/* Ranks of other launchers have their own command lines. */
+static int compare_options(const run_session *session, beton_error *err)
+{
+	char *ours = NULL, *theirs = NULL;
+	int status = run_options_to_json(session->options, &ours, err);
+	int64_t length = ours ? (int64_t)strlen(ours) + 1 : 0;
+	if (status == BETON_OK)
+		status = broadcast(session, &length, sizeof(length), err);
+	if (status == BETON_OK) {
+		theirs = session->rank == 0 ? ours : malloc((size_t)length);
+		status = theirs ? broadcast(session, theirs, length, err)
+				: bt_fail(err, BETON_NO_MEMORY, "out of memory for the options of rank 0");
+	}
+	if (status == BETON_OK)
+		status = run_options_compare(session->options, theirs, err);
+	if (theirs != ours)
+		free(theirs);
+	free(ours);
+	return status;
+}
+
+/* Creates the slow group first: ranks may come late. Ranks with other options would have other groups. */
 static int join(run_session *session, const struct rank_env *env, beton_error *err)
 {
 	dtrain_group_options options;
@@ -225,6 +253,11 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	if (status == BETON_OK)
 		status = run_session_wait_for_ranks(session, err);
 	tell_note(session, session->slow_group);
+	if (status == BETON_OK)
+		status = compare_options(session, err);
+	/* A rank whose options differ has failed: here the other ranks learn of it. */
+	if (status == BETON_OK)
+		status = run_session_wait_for_ranks(session, err);
 	/* A server and its workers have groups of their own. */
 	if (status == BETON_OK && run_strategy_is_async(session->options))
 		return BETON_OK;
@@ -328,32 +361,14 @@ static int compare_newest(const run_session *session, int64_t newest, int64_t us
 		describe_step(newest, theirs));
 }
 
-/* Ranks of other launchers have their own command lines, and each looks for the newest checkpoint itself. */
-static int compare_options(run_session *session, beton_error *err)
+/* Ranks of other launchers look for the newest checkpoint themselves. */
+static int compare_checkpoints(const run_session *session, beton_error *err)
 {
-	enum { LENGTH, NEWEST, USED, COUNT };
-	dtrain_work *work = NULL;
+	enum { NEWEST, USED, COUNT };
 	int64_t newest = session->options->newest_step, used = session->resumed ? session->position.step : newest;
-	int64_t head[COUNT] = {[LENGTH] = (int64_t)strlen(session->options_json) + 1, [NEWEST] = newest, [USED] = used};
-	int status = dtrain_broadcast(session->slow_group, head, COUNT, DTRAIN_I64, 0, NULL, &work, err);
-	if (status == BETON_OK)
-		status = wait_for(work, err);
-	if (status == BETON_OK)
-		status = compare_newest(session, head[NEWEST], head[USED], err);
-	int64_t length = head[LENGTH];
-	char *theirs = status == BETON_OK ? malloc((size_t)length) : NULL;
-	if (status == BETON_OK && !theirs)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the options of rank 0");
-	if (status == BETON_OK) {
-		memcpy(theirs, session->options_json, session->rank == 0 ? (size_t)length : 0);
-		status = dtrain_broadcast(session->slow_group, theirs, length, DTRAIN_U8, 0, NULL, &work, err);
-	}
-	if (status == BETON_OK)
-		status = wait_for(work, err);
-	if (status == BETON_OK)
-		status = run_options_compare(session->options, theirs, err);
-	free(theirs);
-	return status;
+	int64_t first[COUNT] = {[NEWEST] = newest, [USED] = used};
+	int status = broadcast(session, first, sizeof(first), err);
+	return status == BETON_OK ? compare_newest(session, first[NEWEST], first[USED], err) : status;
 }
 
 /* Each rank may have the files at another path, but all must draw from the same samples. */
@@ -388,7 +403,6 @@ static bool reads_checkpoint(const run_session *session)
  * buffers. */
 static int share_start(run_session *session, beton_error *err)
 {
-	dtrain_work *work = NULL;
 	struct start {
 		run_position position;
 		int64_t resumed;
@@ -396,9 +410,7 @@ static int share_start(run_session *session, beton_error *err)
 	memset(&start, 0, sizeof(start));
 	start.position = session->position;
 	start.resumed = session->resumed;
-	int status = dtrain_broadcast(session->slow_group, &start, sizeof(start), DTRAIN_U8, 0, NULL, &work, err);
-	if (status == BETON_OK)
-		status = wait_for(work, err);
+	int status = broadcast(session, &start, sizeof(start), err);
 	if (status == BETON_OK)
 		status = compare_data(session, &start.position, err);
 	if (status == BETON_OK) {
@@ -588,7 +600,7 @@ int run_session_open(run_session *session, const struct rank_env *env, rank_meet
 	if (status == BETON_OK)
 		status = run_session_wait_for_ranks(session, err);
 	if (status == BETON_OK)
-		status = compare_options(session, err);
+		status = compare_checkpoints(session, err);
 	if (status == BETON_OK)
 		status = options->evaluate ? dtrain_sync_start(session->engine.sync, err) : share_start(session, err);
 	if (status == BETON_OK)

@@ -227,10 +227,11 @@ static void tell_of_device(struct training *training)
 	if (session->rank == 0)
 		run_metrics_activity(training->metrics, step, &now);
 	int32_t bits = now.throttled > 0 ? now.throttled & ~DTRAIN_THROTTLE_POWER_CAP & ~training->warned : 0;
+	run_activity_text(&now, text);
 	if (bits)
-		status_line_warn("dtrain-ffcv: step %" PRId64 ": the device '%s' of rank %d is throttled (%s): %s",
+		status_line_warn("dtrain-ffcv: step %" PRId64 ": the device '%s' of rank %d is throttled (%s)%s%s",
 				 step, session->engine.api->name, session->rank, run_activity_reasons(bits, reasons),
-				 run_activity_text(&now, text));
+				 *text ? ": " : "", text);
 	training->warned |= bits;
 }
 
