@@ -14,12 +14,14 @@ enum { LEAST_OPS = 2 };
 typedef struct captured_piece {
 	void *graph;      /* the device's; NULL: none yet */
 	uintptr_t *bases; /* the instance's when it was captured */
+	uint64_t used;    /* the last launch */
 } captured_piece;
 
 struct dtrain__captures {
 	int32_t micro_batches, count; /* count: of pieces, each in as many captures as micro-batches at most */
 	int32_t *piece_of;            /* of each step of the schedule; -1: a call, or an op by itself */
 	captured_piece *pieces;       /* [micro_batches][count] */
+	uint64_t launches;
 };
 
 /* A phase ends a piece, because the next run may begin there. */
@@ -138,24 +140,26 @@ static int renew(const dtrain__run *run, captured_piece *piece, int32_t first, i
 	return status == BETON_OK ? capture(run, first, end, &piece->graph, err) : status;
 }
 
-/* The piece's capture with the instance's memory, or the next one to make; if all exist, the micro-batch's own is made
- * anew. */
+/* The piece's capture with the instance's memory, the next one to make, or, if all exist, the one that was not launched
+ * for longest. */
 static captured_piece *find_capture(const dtrain__run *run, const dtrain__captures *captures, int32_t piece_index)
 {
 	const size_t bytes = run->instance->program->num_bases * sizeof(uintptr_t);
+	captured_piece *oldest = &captures->pieces[piece_index];
 	for (int32_t i = 0; i < captures->micro_batches; i++) {
 		captured_piece *piece = &captures->pieces[i * captures->count + piece_index];
 		if (!piece->graph || memcmp(piece->bases, run->instance->bases, bytes) == 0)
 			return piece;
+		oldest = piece->used < oldest->used ? piece : oldest;
 	}
-	return &captures->pieces[run->micro_batch * captures->count + piece_index];
+	return oldest;
 }
 
 int dtrain__captures_run(const dtrain__run *run, int32_t first, int32_t *end, beton_error *err)
 {
 	const dtrain_instance *instance = run->instance;
 	const dtrain__schedule *schedule = &instance->program->schedule;
-	const dtrain__captures *captures = instance->captures;
+	dtrain__captures *captures = instance->captures;
 	const bool captured = captures && run->micro_batch < captures->micro_batches;
 	const int32_t piece_index = captured ? captures->piece_of[first] : -1;
 	*end = first + 1;
@@ -164,6 +168,7 @@ int dtrain__captures_run(const dtrain__run *run, int32_t first, int32_t *end, be
 	while (*end < schedule->count && captures->piece_of[*end] == piece_index)
 		++*end;
 	captured_piece *piece = find_capture(run, captures, piece_index);
+	piece->used = ++captures->launches;
 	int status = renew(run, piece, first, *end, err);
 	return status == BETON_OK ? instance->program->api->capture_launch(piece->graph, run->stream, err) : status;
 }
