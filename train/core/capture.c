@@ -140,8 +140,7 @@ static int renew(const dtrain__run *run, captured_piece *piece, int32_t first, i
 	return status == BETON_OK ? capture(run, first, end, &piece->graph, err) : status;
 }
 
-/* The piece's capture with the instance's memory, the next one to make, or, if all exist, the one that was not launched
- * for longest. */
+/* The piece's capture with the instance's memory, or a free one. If there is none, the least recently launched one. */
 static captured_piece *find_capture(const dtrain__run *run, const dtrain__captures *captures, int32_t piece_index)
 {
 	const size_t bytes = run->instance->program->num_bases * sizeof(uintptr_t);
