@@ -113,9 +113,11 @@ static int take_efficiency(plan_costs *costs, plan_machine *machine, const plan_
 				       "%s: a step with --context-length %" PRId64 ", and this plan has %" PRId64, path,
 				       step->context_length, length);
 	}
+	plan_schedules schedules = {.next = 0};
 	const double memory = machine->memory;
 	machine->memory = 0;
-	int status = plan_mesh_predict(costs, &row, err);
+	int status = plan_mesh_predict(costs, &schedules, &row, err);
+	plan_schedules_close(&schedules);
 	machine->memory = memory;
 	if (status != BETON_OK)
 		return status;

@@ -21,41 +21,40 @@ static void keep(const plan_costs *costs, const plan_mesh *mesh, double elements
 }
 
 /* A rank keeps activations of its micro-batches, and the tensors that it received for them. */
-static int keep_micro_batches(const plan_mesh *mesh, const plan_cost *stages, const dtrain_pipeline_schedule *schedule,
+static int keep_micro_batches(const plan_mesh *mesh, const plan_cost *stages, const plan_schedule *schedule,
 			      plan_mesh_memory *rank, beton_error *err)
 {
+	const int32_t count = mesh->pipeline * mesh->chunks;
 	const bool has_transients = strcmp(mesh->strategy, "ddp") != 0 && strcmp(mesh->strategy, "zero1") != 0;
 	dtrain_stage_memory sizes[DTRAIN_MAX_STAGES] = {{0}};
 	dtrain_rank_memory kept;
 	int status = BETON_OK;
-	for (int32_t i = 0; i < schedule->stages; i++) {
+	for (int32_t i = 0; i < count; i++) {
 		if (plan_mesh_rank_of_stage(mesh, i) != rank->rank)
 			continue;
-		const bool last = i + 1 == schedule->stages;
-		const int32_t live = dtrain_pipeline_schedule_live(schedule, i);
+		const bool last = i + 1 == count;
 		sizes[i].arena = (size_t)(stages[i].arena - stages[i].common);
 		sizes[i].own = has_transients || stages[i].common == 0;
 		rank->arena += stages[i].arena;
 		rank->common += stages[i].common;
-		rank->messages += live * stages[i].received + (last ? 0 : stages[i + 1].received);
+		rank->messages += schedule->live[i] * stages[i].received + (last ? 0 : stages[i + 1].received);
 	}
 	if (mesh->chunks == 1) {
 		/* No other stage can use its memory. */
-		kept.micro_batches = dtrain_pipeline_schedule_live(schedule, rank->rank);
+		kept.micro_batches = schedule->live[rank->rank];
 		kept.arena = (size_t)kept.micro_batches * sizes[rank->rank].arena;
 	} else {
-		status = dtrain_pipeline_schedule_memory(schedule, rank->rank, sizes, &kept, err);
+		status = dtrain_pipeline_schedule_memory(schedule->lists, rank->rank, sizes, &kept, err);
 	}
 	rank->activations = (double)kept.arena + rank->common;
 	rank->live = kept.micro_batches;
 	return status;
 }
 
-int plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stages, plan_mesh_memory *out,
-		       beton_error *err)
+int plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_schedule *schedule,
+		       const plan_cost *stages, plan_mesh_memory *out, beton_error *err)
 {
-	dtrain_pipeline_schedule *schedule = NULL;
-	int status = plan_mesh_schedule(mesh, &schedule, err);
+	int status = BETON_OK;
 	*out = (plan_mesh_memory){0};
 	for (int32_t r = 0; r < mesh->pipeline && status == BETON_OK; r++) {
 		plan_mesh_memory rank = {.rank = r};
@@ -73,6 +72,5 @@ int plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const pla
 		if (rank.total > out->total)
 			*out = rank;
 	}
-	dtrain_pipeline_schedule_destroy(&schedule);
 	return status;
 }

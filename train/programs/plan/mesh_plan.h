@@ -52,12 +52,30 @@ typedef struct plan_mesh_row {
 	plan_mesh_time time;
 } plan_mesh_row;
 
+/* The compute lists of a schedule. */
+typedef struct plan_schedule {
+	const char *name;
+	int32_t ranks, chunks, micro_batches;
+	dtrain_pipeline_schedule *lists;
+	int32_t live[DTRAIN_MAX_STAGES]; /* the most micro-batches that each stage keeps at a time */
+} plan_schedule;
+
+enum { PLAN_SCHEDULES = 16 };
+
+/* The newest schedules: neighbouring meshes of a search mostly have the same one. Zero it before use. */
+typedef struct plan_schedules {
+	plan_schedule kept[PLAN_SCHEDULES];
+	int next; /* the oldest */
+} plan_schedules;
+
+void plan_schedules_close(plan_schedules *schedules);
+
 int32_t plan_mesh_ranks(const plan_mesh *mesh);
 /* Whether the memory suffices. */
 bool plan_mesh_fits(const plan_costs *costs, const plan_mesh_row *row);
 /* Fills in the memory, and the time if the memory suffices. Errors: as plan_costs_of; INVALID_ARGUMENT (the schedule is
  * not for these numbers). */
-int plan_mesh_predict(plan_costs *costs, plan_mesh_row *row, beton_error *err);
+int plan_mesh_predict(plan_costs *costs, plan_schedules *schedules, plan_mesh_row *row, beton_error *err);
 
 /* The axes' lines: neighbouring ranks differ along tensor, then context, shard, replicate and pipeline. */
 plan_line plan_mesh_tensor(const plan_mesh *mesh);
@@ -69,15 +87,17 @@ plan_line plan_mesh_pipeline(const plan_mesh *mesh);
 /* ---- its parts ---- */
 
 /* mesh_memory.c: stages: [pipeline * chunks]. Error: NO_MEMORY. */
-int plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_cost *stages, plan_mesh_memory *out,
-		       beton_error *err);
+int plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const plan_schedule *schedule,
+		       const plan_cost *stages, plan_mesh_memory *out, beton_error *err);
 
-/* mesh_schedule.c. The compute lists of as many micro-batches as a rank's memory depends on. The caller destroys them.
- * Errors: INVALID_ARGUMENT (the schedule is not for these numbers), NO_MEMORY. */
-int plan_mesh_schedule(const plan_mesh *mesh, dtrain_pipeline_schedule **out, beton_error *err);
+/* mesh_schedule.c. The compute lists of as many micro-batches as a rank's memory depends on; they belong to schedules,
+ * until it has made PLAN_SCHEDULES more. Errors: INVALID_ARGUMENT (the schedule is not for these numbers), NO_MEMORY.
+ */
+int plan_mesh_schedule(plan_schedules *schedules, const plan_mesh *mesh, const plan_schedule **out, beton_error *err);
 int32_t plan_mesh_rank_of_stage(const plan_mesh *mesh, int32_t stage);
 /* Runs the schedule with these costs of stages. *makespan: of all micro-batches. Errors: as plan_mesh_schedule. */
-int plan_mesh_simulate(const plan_mesh *mesh, const dtrain_stage_cost *costs, double *makespan, beton_error *err);
+int plan_mesh_simulate(plan_schedules *schedules, const plan_mesh *mesh, const dtrain_stage_cost *costs,
+		       double *makespan, beton_error *err);
 /* Whether the schedule computes the gradients of weights apart. */
 bool plan_mesh_splits_backward(const char *schedule);
 

@@ -11,15 +11,51 @@ bool plan_mesh_splits_backward(const char *schedule)
 	return strcmp(schedule, "zb1p") == 0 || strcmp(schedule, "zbv") == 0;
 }
 
-static dtrain_pipeline_options options_of(const plan_mesh *mesh)
+void plan_schedules_close(plan_schedules *schedules)
+{
+	for (int i = 0; i < PLAN_SCHEDULES; i++)
+		dtrain_pipeline_schedule_destroy(&schedules->kept[i].lists);
+	*schedules = (plan_schedules){.next = 0};
+}
+
+static int make(const plan_mesh *mesh, int32_t micro_batches, plan_schedule *out, beton_error *err)
 {
 	dtrain_pipeline_options options;
 	dtrain_pipeline_options_init(&options);
 	options.schedule = mesh->schedule;
 	options.ranks = mesh->pipeline;
 	options.chunks = mesh->chunks;
-	options.micro_batches = mesh->micro_batches;
-	return options;
+	options.micro_batches = micro_batches;
+	*out = (plan_schedule){.name = mesh->schedule,
+			       .ranks = mesh->pipeline,
+			       .chunks = mesh->chunks,
+			       .micro_batches = micro_batches};
+	int status = dtrain_pipeline_schedule_create(&options, &out->lists, err);
+	for (int32_t i = 0; status == BETON_OK && i < mesh->pipeline * mesh->chunks; i++)
+		out->live[i] = dtrain_pipeline_schedule_live(out->lists, i);
+	return status;
+}
+
+/* Finds or makes a schedule. */
+static int find(plan_schedules *schedules, const plan_mesh *mesh, int32_t micro_batches, const plan_schedule **out,
+		beton_error *err)
+{
+	plan_schedule made;
+	for (int i = 0; i < PLAN_SCHEDULES; i++) {
+		const plan_schedule *known = *out = &schedules->kept[i];
+		if (known->lists && strcmp(known->name, mesh->schedule) == 0 && known->ranks == mesh->pipeline &&
+		    known->chunks == mesh->chunks && known->micro_batches == micro_batches)
+			return BETON_OK;
+	}
+	int status = make(mesh, micro_batches, &made, err);
+	if (status != BETON_OK)
+		return status;
+	plan_schedule *oldest = &schedules->kept[schedules->next];
+	schedules->next = (schedules->next + 1) % PLAN_SCHEDULES;
+	dtrain_pipeline_schedule_destroy(&oldest->lists);
+	*oldest = made;
+	*out = oldest;
+	return BETON_OK;
 }
 
 int32_t plan_mesh_rank_of_stage(const plan_mesh *mesh, int32_t stage)
@@ -32,15 +68,18 @@ int32_t plan_mesh_rank_of_stage(const plan_mesh *mesh, int32_t stage)
  */
 enum { SETTLED = 3 };
 
-int plan_mesh_schedule(const plan_mesh *mesh, dtrain_pipeline_schedule **out, beton_error *err)
+static int32_t at_most_settled(const plan_mesh *mesh)
 {
-	dtrain_pipeline_options options = options_of(mesh);
+	const int32_t settled = SETTLED * mesh->pipeline;
+	return mesh->micro_batches < settled ? mesh->micro_batches : settled;
+}
+
+int plan_mesh_schedule(plan_schedules *schedules, const plan_mesh *mesh, const plan_schedule **out, beton_error *err)
+{
 	/* Groups of more micro-batches than ranks depend on the number of all, and gpipe keeps all. */
 	const bool settles = (mesh->chunks == 1 || mesh->micro_batches % mesh->pipeline == 0) &&
 			     strcmp(mesh->schedule, "gpipe") != 0;
-	if (settles && options.micro_batches > SETTLED * mesh->pipeline)
-		options.micro_batches = SETTLED * mesh->pipeline;
-	return dtrain_pipeline_schedule_create(&options, out, err);
+	return find(schedules, mesh, settles ? at_most_settled(mesh) : mesh->micro_batches, out, err);
 }
 
 static double busiest_rank(const plan_mesh *mesh, const dtrain_stage_cost *costs)
@@ -56,21 +95,17 @@ static double busiest_rank(const plan_mesh *mesh, const dtrain_stage_cost *costs
 	return most;
 }
 
-int plan_mesh_simulate(const plan_mesh *mesh, const dtrain_stage_cost *costs, double *makespan, beton_error *err)
+int plan_mesh_simulate(plan_schedules *schedules, const plan_mesh *mesh, const dtrain_stage_cost *costs,
+		       double *makespan, beton_error *err)
 {
-	dtrain_pipeline_schedule *schedule = NULL;
+	const plan_schedule *schedule;
 	dtrain_pipeline_timeline *timeline = NULL;
-	dtrain_pipeline_options options = options_of(mesh);
-	const int32_t settled = SETTLED * mesh->pipeline;
-	if (options.micro_batches > settled)
-		options.micro_batches = settled;
-	int status = dtrain_pipeline_schedule_create(&options, &schedule, err);
+	const int32_t simulated = at_most_settled(mesh);
+	int status = find(schedules, mesh, simulated, &schedule, err);
 	if (status == BETON_OK)
-		status = dtrain_pipeline_simulate(schedule, costs, &timeline, err);
+		status = dtrain_pipeline_simulate(schedule->lists, costs, &timeline, err);
 	if (status == BETON_OK)
-		*makespan =
-			timeline->makespan + (mesh->micro_batches - options.micro_batches) * busiest_rank(mesh, costs);
+		*makespan = timeline->makespan + (mesh->micro_batches - simulated) * busiest_rank(mesh, costs);
 	dtrain_pipeline_timeline_destroy(&timeline);
-	dtrain_pipeline_schedule_destroy(&schedule);
 	return status;
 }

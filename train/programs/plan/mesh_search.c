@@ -18,6 +18,7 @@ typedef struct search {
 	plan_costs *costs;
 	const plan_search_options *options;
 	plan_found *found;
+	plan_schedules schedules;
 	double least; /* bytes of the smallest mesh with a size of micro-batches, without sums over them */
 } search;
 
@@ -106,24 +107,27 @@ static bool is_done(const search *s)
 	return s->options->only_first && s->found->count > 0;
 }
 
+/* Meshes with too few micro-batches are counted together; other faults have their own message. */
+static int refuse_schedule(search *s, const plan_mesh *mesh, const beton_error *fault, beton_error *err)
+{
+	char reason[256];
+	const bool few = mesh->chunks > 1 && mesh->micro_batches < mesh->chunks * mesh->pipeline;
+	snprintf(reason, sizeof(reason), "--schedule %s: %.200s", mesh->schedule,
+		 few ? "a step has too few micro-batches for its ranks" : fault->message);
+	return refuse(s->found, reason, NULL, err);
+}
+
 static int try_mesh(search *s, const plan_mesh *mesh, beton_error *err)
 {
 	plan_mesh_row row = {.mesh = *mesh};
-	dtrain_pipeline_schedule *schedule = NULL;
+	const plan_schedule *schedule;
 	beton_error fault = {0};
 	if (is_done(s))
 		return BETON_OK;
-	int status = plan_mesh_predict(s->costs, &row, &fault);
 	s->found->considered++;
-	const bool impossible =
-		status == BETON_INVALID_ARGUMENT && plan_mesh_schedule(mesh, &schedule, NULL) != BETON_OK;
-	dtrain_pipeline_schedule_destroy(&schedule);
-	if (impossible) {
-		char few[96];
-		snprintf(few, sizeof(few), "--schedule %s: a step has too few micro-batches for its ranks",
-			 mesh->schedule);
-		return refuse(s->found, few, NULL, err);
-	}
+	if (plan_mesh_schedule(&s->schedules, mesh, &schedule, &fault) == BETON_INVALID_ARGUMENT)
+		return refuse_schedule(s, mesh, &fault, err);
+	int status = plan_mesh_predict(s->costs, &s->schedules, &row, &fault);
 	if (status != BETON_OK)
 		return refuse_fault(s->found, status, &fault, err);
 	const double bytes = row.memory.total - row.memory.sums;
@@ -285,9 +289,9 @@ static int try_axes(search *s, plan_mesh *mesh, beton_error *err)
 	if (is_done(s))
 		return BETON_OK;
 	/* A model that the axis tensor does not divide has no stages, either. */
-	int status = plan_costs_of(s->costs, &key, 1, stages, &fault);
+	int status = plan_costs_of(s->costs, &key, 1, NULL, stages, &fault);
 	if (status == BETON_OK)
-		status = plan_costs_of(s->costs, &key, mesh->pipeline, stages, &fault);
+		status = plan_costs_of(s->costs, &key, mesh->pipeline, NULL, stages, &fault);
 	if (status != BETON_OK)
 		return refuse_fault(s->found, status, &fault, err);
 	if (s->options->samples % data_ranks != 0) {
@@ -371,5 +375,6 @@ int plan_search(plan_costs *costs, const plan_search_options *options, plan_foun
 			}
 	if (out->count) /* qsort refuses a null pointer, also for no rows */
 		qsort(out->rows, (size_t)out->count, sizeof(*out->rows), compare);
+	plan_schedules_close(&s.schedules);
 	return status;
 }

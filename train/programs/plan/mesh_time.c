@@ -218,16 +218,16 @@ typedef struct scratch {
 	dtrain_stage_cost costs[DTRAIN_MAX_STAGES];
 } scratch;
 
-static int find_costs(plan_costs *costs, const plan_mesh *mesh, scratch *s, beton_error *err)
+static int find_costs(plan_costs *costs, const plan_mesh *mesh, const int32_t *live, scratch *s, beton_error *err)
 {
 	const int32_t stages = mesh->pipeline * mesh->chunks;
 	plan_cost_key key = key_of(mesh);
-	int status = plan_costs_of(costs, &key, stages, s->stages, err);
+	int status = plan_costs_of(costs, &key, stages, live, s->stages, err);
 	key.recompute = DTRAIN_RECOMPUTE_NONE;
 	if (status == BETON_OK && mesh->recompute == DTRAIN_RECOMPUTE_NONE)
 		memcpy(s->once, s->stages, (size_t)stages * sizeof(*s->once));
 	else if (status == BETON_OK)
-		status = plan_costs_of(costs, &key, stages, s->once, err);
+		status = plan_costs_of(costs, &key, stages, live, s->once, err);
 	for (int32_t i = 0; i < stages && status == BETON_OK; i++) {
 		find_stage_time(costs, mesh, &s->stages[i], &s->once[i], i, &s->times[i]);
 		s->costs[i] = s->times[i].cost;
@@ -282,17 +282,20 @@ static plan_cost rank_cost(const plan_mesh *mesh, const scratch *s, int32_t rank
 	return sum;
 }
 
-static int predict(plan_costs *costs, plan_mesh_row *row, scratch *s, beton_error *err)
+static int predict(plan_costs *costs, plan_schedules *schedules, plan_mesh_row *row, scratch *s, beton_error *err)
 {
 	const plan_mesh *mesh = &row->mesh;
 	plan_mesh_time *time = &row->time;
+	const plan_schedule *schedule;
 	double makespan;
-	int status = find_costs(costs, mesh, s, err);
+	int status = plan_mesh_schedule(schedules, mesh, &schedule, err);
 	if (status == BETON_OK)
-		status = plan_mesh_remember(costs, mesh, s->stages, &row->memory, err);
+		status = find_costs(costs, mesh, schedule->live, s, err);
+	if (status == BETON_OK)
+		status = plan_mesh_remember(costs, mesh, schedule, s->stages, &row->memory, err);
 	if (status != BETON_OK || !plan_mesh_fits(costs, row))
 		return status;
-	status = plan_mesh_simulate(mesh, s->costs, &makespan, err);
+	status = plan_mesh_simulate(schedules, mesh, s->costs, &makespan, err);
 	if (status != BETON_OK)
 		return status;
 	find_busiest(mesh, s, time);
@@ -310,12 +313,12 @@ static int predict(plan_costs *costs, plan_mesh_row *row, scratch *s, beton_erro
 	return BETON_OK;
 }
 
-int plan_mesh_predict(plan_costs *costs, plan_mesh_row *row, beton_error *err)
+int plan_mesh_predict(plan_costs *costs, plan_schedules *schedules, plan_mesh_row *row, beton_error *err)
 {
 	scratch *s = calloc(1, sizeof(*s));
 	if (!s)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a mesh");
-	int status = predict(costs, row, s, err);
+	int status = predict(costs, schedules, row, s, err);
 	free(s);
 	return status;
 }

@@ -85,8 +85,9 @@ static void make_variant(const plan_costs *costs, const plan_cost_key *key, int3
 	job->tensor = key->tensor;
 	job->sequence_parallel = key->sequence;
 	job->batch_size = key->batch;
-	job->micro_batches = 2;
-	job->schedule = key->splits_backward ? "zb1p" : "1f1b";
+	/* All stages of these schedules keep as many micro-batches as there are, up to 2. */
+	job->micro_batches = key->shares ? 2 : 1;
+	job->schedule = key->splits_backward ? "zb1p" : "gpipe";
 	engine_recompute_parse("--recompute", engine_recompute_name(key->recompute), &job->recompute, NULL);
 }
 
@@ -160,6 +161,8 @@ static int measure(const plan_costs *costs, const plan_cost_key *key, int32_t la
 	engine_rank *engine = &varied.engine;
 	engine->job.stages = blocks;
 	int status = engine_stages_plan(engine, stages, number, err);
+	/* The loader's batches are those of several. */
+	engine->job.micro_batches = 2;
 	dtrain_sync_options options = engine_layout_options(engine, &layout);
 	options.overlap = true;
 	options.accumulates = true;
@@ -232,13 +235,14 @@ static bool is_key(const plan_cost_key *a, const plan_cost_key *b)
 {
 	return a->tensor == b->tensor && a->context == b->context && a->batch == b->batch &&
 	       a->recompute == b->recompute && a->family == b->family && a->sequence == b->sequence &&
-	       a->splits_backward == b->splits_backward;
+	       a->splits_backward == b->splits_backward && a->shares == b->shares;
 }
 
 static int *chain_of(plan_costs *costs, const plan_cost_key *key, int32_t stages, int32_t number, int32_t layers)
 {
-	const int64_t parts[] = {key->tensor,   key->context,         key->batch, key->recompute, (int64_t)key->family,
-				 key->sequence, key->splits_backward, stages,     number,         layers};
+	const int64_t parts[] = {key->tensor,   key->context,         key->batch,  key->recompute, (int64_t)key->family,
+				 key->sequence, key->splits_backward, key->shares, stages,         number,
+				 layers};
 	uint64_t hash = 0;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		hash = (hash ^ (uint64_t)parts[i]) * 0x9e3779b97f4a7c15u;
@@ -334,40 +338,53 @@ static int find_layers(plan_costs *costs, const plan_cost_key *key, stage_kind k
 	return BETON_OK;
 }
 
-static int find_stages(plan_costs *costs, const plan_cost_key *key, int32_t stages, const int32_t *first,
-		       plan_cost *out, beton_error *err)
+static plan_cost_key key_of_stage(const plan_cost_key *key, int32_t stages, int32_t number, const int32_t *live)
+{
+	plan_cost_key own = *key;
+	own.shares = stages > 1 && (!live || live[number] > 1);
+	return own;
+}
+
+static int find_stages(plan_costs *costs, const plan_cost_key *key, int32_t stages, const int32_t *live,
+		       const int32_t *first, plan_cost *out, beton_error *err)
 {
 	int32_t layers_before = -1;
+	bool shared_before = false;
 	int status = BETON_OK;
 	for (int32_t i = 0; i < stages && status == BETON_OK; i++) {
 		const bool ends = i + 1 == stages;
 		const int32_t end = ends ? costs->blocks : first[i + 1];
 		const int32_t layers = end - first[i] - (i == 0) - ends;
+		const plan_cost_key own = key_of_stage(key, stages, i, live);
 		const stage_kind kind = stages == 1 ? STAGE_WHOLE
 					: i == 0    ? STAGE_FIRST
 					: ends      ? STAGE_LAST
 						    : STAGE_MIDDLE;
 		/* Stages between the ends are mostly alike. */
-		if (kind == STAGE_MIDDLE && i > 1 && layers == layers_before) {
+		if (kind == STAGE_MIDDLE && i > 1 && layers == layers_before && own.shares == shared_before) {
 			out[i] = out[i - 1];
 			continue;
 		}
-		status = find_layers(costs, key, kind, layers, &out[i], err);
+		status = find_layers(costs, &own, kind, layers, &out[i], err);
 		if (status == BETON_OK)
-			add_context(costs, key, &out[i]);
+			add_context(costs, &own, &out[i]);
 		layers_before = layers;
+		shared_before = own.shares;
 	}
 	return status;
 }
 
-int plan_costs_of(plan_costs *costs, const plan_cost_key *key, int32_t stages, plan_cost *out, beton_error *err)
+int plan_costs_of(plan_costs *costs, const plan_cost_key *key, int32_t stages, const int32_t *live, plan_cost *out,
+		  beton_error *err)
 {
 	const int32_t *first;
 	int status = divide(costs, stages, &first, err);
 	if (status != BETON_OK || has_layers(costs))
-		return status == BETON_OK ? find_stages(costs, key, stages, first, out, err) : status;
-	for (int32_t i = 0; i < stages && status == BETON_OK; i++)
-		status = find_batch(costs, key, stages, i, 0, &out[i], err);
+		return status == BETON_OK ? find_stages(costs, key, stages, live, first, out, err) : status;
+	for (int32_t i = 0; i < stages && status == BETON_OK; i++) {
+		const plan_cost_key own = key_of_stage(key, stages, i, live);
+		status = find_batch(costs, &own, stages, i, 0, &out[i], err);
+	}
 	return status;
 }
 
@@ -423,7 +440,7 @@ int plan_costs_open(plan_costs *out, const plan_question *question, const plan_m
 	*out = (plan_costs){.question = question, .machine = machine};
 	int status = find_blocks(out, &key, err);
 	if (status == BETON_OK)
-		status = plan_costs_of(out, &key, 1, &whole, err);
+		status = plan_costs_of(out, &key, 1, NULL, &whole, err);
 	if (status != BETON_OK)
 		return status;
 	out->elements = whole.elements;

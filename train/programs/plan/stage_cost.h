@@ -36,6 +36,7 @@ typedef struct plan_cost_key {
 	plan_family family;
 	bool sequence;        /* the axis tensor divides the rows between layers, too */
 	bool splits_backward; /* the schedule computes the gradients of weights apart */
+	bool shares;          /* several micro-batches are live in the stage, which have scratch memory together */
 } plan_cost_key;
 
 enum { PLAN_COSTS_HEADS = 1024 };
@@ -59,8 +60,10 @@ void plan_costs_close(plan_costs *costs);
 /* After the machine's speeds have changed. */
 void plan_costs_forget(plan_costs *costs);
 
-/* The costs of all stages, [stages]. INVALID_ARGUMENT and UNSUPPORTED: the model cannot be divided like that; the
- * message says why. */
-int plan_costs_of(plan_costs *costs, const plan_cost_key *key, int32_t stages, plan_cost *out, beton_error *err);
+/* The costs of all stages, [stages]. live: [stages], the most micro-batches that each keeps at a time; NULL: several.
+ * It sets the key's `shares`. INVALID_ARGUMENT and UNSUPPORTED: the model cannot be divided like that; the message says
+ * why. */
+int plan_costs_of(plan_costs *costs, const plan_cost_key *key, int32_t stages, const int32_t *live, plan_cost *out,
+		  beton_error *err);
 
 #endif
