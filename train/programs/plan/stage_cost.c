@@ -300,6 +300,19 @@ static void add_context(const plan_costs *costs, const plan_cost_key *key, plan_
 	cost->seconds += products / costs->machine->flops;
 }
 
+/* Whether the axis tensor divides the rows of the batch; if not, the fault names it. Batches with the same rest of the
+ * division by the ranks are alike in that. */
+static int check_rows(plan_costs *costs, const plan_cost_key *key, int32_t stages, int32_t number, int32_t layers,
+		      beton_error *err)
+{
+	plan_cost cost;
+	plan_cost_key smaller = *key;
+	smaller.batch = key->sequence ? key->batch % key->tensor : 0;
+	if (smaller.batch == 0 || look_up(costs, &smaller, stages, number, layers, &cost, NULL) == BETON_OK)
+		return BETON_OK;
+	return look_up(costs, key, stages, number, layers, &cost, err);
+}
+
 /* Costs of any batch, from the costs of two small ones. */
 static int find_batch(plan_costs *costs, const plan_cost_key *key, int32_t stages, int32_t number, int32_t layers,
 		      plan_cost *out, beton_error *err)
@@ -310,8 +323,10 @@ static int find_batch(plan_costs *costs, const plan_cost_key *key, int32_t stage
 	const int64_t largest = LARGEST * (int64_t)(key->sequence ? key->tensor : 1);
 	if (key->batch <= largest)
 		return look_up(costs, key, stages, number, layers, out, err);
+	int status = check_rows(costs, key, stages, number, layers, err);
 	smaller.batch = largest;
-	int status = look_up(costs, &smaller, stages, number, layers, &large, err);
+	if (status == BETON_OK)
+		status = look_up(costs, &smaller, stages, number, layers, &large, err);
 	smaller.batch = largest / 2;
 	if (status == BETON_OK)
 		status = look_up(costs, &smaller, stages, number, layers, &half, err);
