@@ -209,6 +209,28 @@ static int refuse_batch(search *s, int64_t given, int64_t each, beton_error *err
 	return refuse(s->found, reason, NULL, err);
 }
 
+static int64_t limit_of(const char *option)
+{
+	return (int64_t)run_rows[run_row_find(option)].most;
+}
+
+/* More micro-batches than dtrain-ffcv has: the next larger divisor that would do. */
+static int refuse_micro_batches(search *s, int64_t batch, int64_t each, beton_error *err)
+{
+	char reason[160], other[64] = "; more data ranks have fewer";
+	const int64_t most = limit_of("accumulate"), largest = limit_of("batch-size");
+	int64_t larger = each / most;
+	while (larger <= largest && (each % larger != 0 || each / larger > most))
+		larger++;
+	if (larger <= largest)
+		snprintf(other, sizeof(other), "; --micro-batch %" PRId64 " has %" PRId64, larger, each / larger);
+	snprintf(reason, sizeof(reason),
+		 "--micro-batch %" PRId64 ": a step of %" PRId64 " micro-batches, and --accumulate is at most %" PRId64
+		 "%s",
+		 batch, each / batch, most, other);
+	return refuse(s->found, reason, NULL, err);
+}
+
 /* Larger micro-batches need more; if this size is none, another one may be. */
 static bool is_hopeless(const search *s)
 {
@@ -222,14 +244,18 @@ static int try_batches(search *s, plan_mesh *mesh, beton_error *err)
 	const int32_t data_ranks = mesh->replicate * mesh->shard;
 	const int64_t given = s->options->batch, each = s->options->samples / data_ranks;
 	int status = BETON_OK;
-	if (given && (each % given != 0 || each / given > INT32_MAX))
+	if (given && each % given != 0)
 		return refuse_batch(s, given, each, err);
 	for (int64_t batch = given ? given : 1; batch <= each && status == BETON_OK; batch++) {
 		const bool power = (batch & (batch - 1)) == 0;
 		if (batch > (given ? given : MOST_SAMPLES))
 			break;
-		if ((!given && !power && batch != each) || each % batch != 0 || each / batch > INT32_MAX)
+		if ((!given && !power && batch != each) || each % batch != 0)
 			continue;
+		if (each / batch > limit_of("accumulate")) {
+			status = refuse_micro_batches(s, batch, each, err);
+			continue;
+		}
 		mesh->batch = batch;
 		mesh->micro_batches = (int32_t)(each / batch);
 		s->least = HUGE_VAL;
@@ -245,32 +271,73 @@ static bool is_asked(int64_t given, int64_t size)
 	return given == 0 || given == size;
 }
 
-static int try_strategy(search *s, plan_mesh *mesh, const char *strategy, int32_t shard, int32_t data_ranks,
-			beton_error *err)
+static int try_shard(search *s, plan_mesh *mesh, const char *strategy, int32_t shard, int32_t data_ranks,
+		     beton_error *err)
 {
-	const int64_t *axes = s->options->axes.size;
 	mesh->strategy = strategy;
 	mesh->shard = shard;
 	mesh->replicate = data_ranks / shard;
-	if (s->options->strategy && strcmp(s->options->strategy, strategy) != 0)
-		return BETON_OK;
-	if (!is_asked(axes[DTRAIN_AXIS_SHARD], shard) || !is_asked(axes[DTRAIN_AXIS_REPLICATE], mesh->replicate))
-		return BETON_OK;
 	return try_batches(s, mesh, err);
+}
+
+/* The given strategy is not for shards of this size. */
+static int refuse_strategy(search *s, const char *strategy, int32_t shard, int32_t data_ranks, beton_error *err)
+{
+	char reason[160];
+	if (shard > 1)
+		snprintf(
+			reason, sizeof(reason),
+			"--strategy %s: shard=%d; zero1, zero2 and zero3 have shards, and replicate=%d would be for %s",
+			strategy, shard, data_ranks, strategy);
+	else
+		snprintf(reason, sizeof(reason),
+			 "--strategy %s: shard=1 of %d data rank%s, which is ddp; %s needs shard=2 or more", strategy,
+			 data_ranks, bt_plural((uint64_t)data_ranks), strategy);
+	return s->options->strategy ? refuse(s->found, reason, NULL, err) : BETON_OK;
+}
+
+/* given: ranks of a shard. 0: all data ranks; zero3 also tries the ranks of a host, with copies on the hosts. */
+static int try_strategy(search *s, plan_mesh *mesh, const char *strategy, int32_t given, int32_t data_ranks,
+			beton_error *err)
+{
+	const bool shards = strcmp(strategy, "ddp") != 0;
+	const int32_t neighbours = s->costs->machine->host_ranks / (mesh->tensor * mesh->context);
+	const int32_t shard = given ? given : shards ? data_ranks : 1;
+	if (shards != (shard > 1))
+		return refuse_strategy(s, strategy, shard, data_ranks, err);
+	int status = try_shard(s, mesh, strategy, shard, data_ranks, err);
+	if (status != BETON_OK || given || strcmp(strategy, "zero3") != 0)
+		return status;
+	return neighbours > 1 && neighbours < data_ranks && data_ranks % neighbours == 0
+		       ? try_shard(s, mesh, strategy, neighbours, data_ranks, err)
+		       : BETON_OK;
+}
+
+/* Ranks of a shard, as --mesh has them with so many data ranks; 0: it says nothing. False: it is not for so many. */
+static bool find_shard(const search *s, int32_t data_ranks, int32_t *out)
+{
+	const int64_t *axes = s->options->axes.size;
+	int64_t shard = axes[DTRAIN_AXIS_SHARD], replicate = axes[DTRAIN_AXIS_REPLICATE];
+	*out = 0;
+	if (shard == 0 && replicate == 0)
+		return true;
+	shard = shard ? shard : data_ranks / replicate;
+	replicate = replicate ? replicate : data_ranks / shard;
+	*out = (int32_t)shard;
+	return shard * replicate == data_ranks;
 }
 
 static int try_strategies(search *s, plan_mesh *mesh, int32_t data_ranks, beton_error *err)
 {
-	static const char *const sharded[] = {"zero1", "zero2", "zero3"};
-	const int32_t neighbours = s->costs->machine->host_ranks / (mesh->tensor * mesh->context);
-	int status = try_strategy(s, mesh, "ddp", 1, data_ranks, err);
-	if (data_ranks == 1)
-		return status;
-	for (size_t i = 0; i < sizeof(sharded) / sizeof(sharded[0]) && status == BETON_OK; i++)
-		status = try_strategy(s, mesh, sharded[i], data_ranks, data_ranks, err);
-	/* Copies of the parameters on the hosts. */
-	if (status == BETON_OK && neighbours > 1 && neighbours < data_ranks && data_ranks % neighbours == 0)
-		status = try_strategy(s, mesh, "zero3", neighbours, data_ranks, err);
+	static const char *const all[] = {"ddp", "zero1", "zero2", "zero3"};
+	const char *given = s->options->strategy;
+	int32_t shard;
+	int status = BETON_OK;
+	if (!find_shard(s, data_ranks, &shard))
+		return BETON_OK;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == BETON_OK; i++)
+		if (!given || strcmp(given, all[i]) == 0)
+			status = try_strategy(s, mesh, all[i], shard, data_ranks, err);
 	return status;
 }
 
@@ -336,6 +403,18 @@ static void explain_context(const plan_costs *costs, int32_t context, beton_erro
 			context, job.model);
 }
 
+/* The search found no mesh with the given sizes, and had no other reason. */
+static int refuse_axes(search *s, beton_error *err)
+{
+	char reason[160];
+	snprintf(reason, sizeof(reason),
+		 "--mesh: the axes that it does not name cannot have the rest of %d ranks; give sizes with this "
+		 "product, "
+		 "or fewer of them",
+		 s->options->ranks);
+	return refuse(s->found, reason, NULL, err);
+}
+
 /* Why no mesh has the sizes that are given. */
 static int refuse_sizes(search *s, beton_error *err)
 {
@@ -373,6 +452,8 @@ int plan_search(plan_costs *costs, const plan_search_options *options, plan_foun
 				    is_asked(axes[DTRAIN_AXIS_TENSOR], t))
 					status = try_sequences(&s, &mesh, err);
 			}
+	if (status == BETON_OK && !out->count && !out->num_refusals)
+		status = refuse_axes(&s, err);
 	if (out->count) /* qsort refuses a null pointer, also for no rows */
 		qsort(out->rows, (size_t)out->count, sizeof(*out->rows), compare);
 	plan_schedules_close(&s.schedules);
