@@ -63,7 +63,7 @@ int plan_mesh_remember(const plan_costs *costs, const plan_mesh *mesh, const pla
 			if (plan_mesh_rank_of_stage(mesh, i) != r)
 				continue;
 			elements += stages[i].elements;
-			rank.batches += stages[i].batches;
+			rank.batches += mesh->micro_batches > 1 ? stages[i].batches : stages[i].batch;
 		}
 		keep(costs, mesh, elements, &rank);
 		status = keep_micro_batches(mesh, stages, schedule, &rank, err);

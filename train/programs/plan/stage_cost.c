@@ -124,7 +124,10 @@ static int read_cost(const plan_costs *costs, engine_rank *planned, plan_cost *o
 	int status = engine_build_network(planned, true, &network, err);
 	if (status == BETON_OK) {
 		out->received = received_bytes(network.stage, network.graph);
+		planned->job.micro_batches = 2;
 		out->batches = (double)engine_batches_bytes(planned, true, &network);
+		planned->job.micro_batches = 1;
+		out->batch = (double)engine_batches_bytes(planned, true, &network);
 		status = dtrain_sync_measure(planned->sync, &network.graph, &info, err);
 	}
 	engine_clear_network(&network);
@@ -161,8 +164,6 @@ static int measure(const plan_costs *costs, const plan_cost_key *key, int32_t la
 	engine_rank *engine = &varied.engine;
 	engine->job.stages = blocks;
 	int status = engine_stages_plan(engine, stages, number, err);
-	/* The loader's batches are those of several. */
-	engine->job.micro_batches = 2;
 	dtrain_sync_options options = engine_layout_options(engine, &layout);
 	options.overlap = true;
 	options.accumulates = true;
@@ -185,6 +186,7 @@ static plan_cost combine(const plan_cost *a, double times, const plan_cost *b)
 			   .arena = a->arena + times * b->arena,
 			   .common = a->common + times * b->common,
 			   .batches = a->batches + times * b->batches,
+			   .batch = a->batch + times * b->batch,
 			   .products = a->products + times * b->products,
 			   .seconds = a->seconds + times * b->seconds,
 			   .exchanged = a->exchanged + times * b->exchanged,

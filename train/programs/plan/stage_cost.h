@@ -13,7 +13,8 @@ typedef struct plan_cost {
 	double elements;  /* its parameters */
 	double arena;     /* activations and scratch memory of a micro-batch */
 	double common;    /* of the arena: what all micro-batches of a stage have together */
-	double batches;   /* the loader's */
+	double batches;   /* the loader's, with several micro-batches */
+	double batch;     /* the loader's, with one */
 	double products;  /* operations of forward and backward, with what is computed again */
 	double seconds;   /* of forward and backward, at the machine's speeds */
 	double exchanged; /* sent to ranks of the axis tensor */
