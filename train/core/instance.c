@@ -153,7 +153,7 @@ int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out,
 	return BT_MISSING(err, program, out) ? BETON_INVALID_ARGUMENT : create(program, NULL, out, err);
 }
 
-/* Replaces memory of the instance by more. After an error it has as much as before. */
+/* Replaces memory of the instance by more. After an error it has as much as before, if the device still has so much. */
 static int enlarge(dtrain_instance *instance, void **memory, size_t had, size_t bytes, bool host, beton_error *err)
 {
 	const dtrain_device_api *api = instance->program->api;

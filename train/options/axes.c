@@ -49,8 +49,6 @@ int run_axes_parse(const char *mesh, run_axes *out, beton_error *err)
 {
 	int status = BETON_OK;
 	*out = (run_axes){{0}};
-	if (mesh && strcmp(mesh, "no") == 0)
-		return BETON_OK;
 	for (const char *at = mesh; at && status == BETON_OK;) {
 		char text[64];
 		status = bt_list_next("--mesh", &at, text, sizeof(text), err);
@@ -62,7 +60,9 @@ int run_axes_parse(const char *mesh, run_axes *out, beton_error *err)
 
 int run_axes_read(const run_options *options, run_axes *out, beton_error *err)
 {
-	return run_axes_parse(options->mesh, out, err);
+	/* As other options are turned off. */
+	const bool off = options->mesh && strcmp(options->mesh, "no") == 0;
+	return run_axes_parse(off ? NULL : options->mesh, out, err);
 }
 
 const char *run_axes_name(dtrain_axis axis)
@@ -153,12 +153,16 @@ void run_axes_default_world(run_options *options)
 {
 	run_axes axes;
 	int64_t product = 1;
-	if (run_axes_read(options, &axes, NULL) != BETON_OK || options->given[run_row_find("world-size")] ||
-	    options->world_size % run_axes_model_ranks(options) == 0)
+	if (run_axes_read(options, &axes, NULL) != BETON_OK || options->given[run_row_find("world-size")])
 		return;
 	for (int i = 0; i < DTRAIN_AXES; i++)
 		product *= axes.size[i] ? axes.size[i] : 1;
-	options->world_size = product <= DTRAIN_MAX_RANKS ? product : options->world_size;
+	/* A mesh on the command line with its copies and shards says how many ranks there are; one without them divides
+	 * the ranks that a resumed run had, if it can. */
+	const bool copies = axes.size[DTRAIN_AXIS_REPLICATE] || axes.size[DTRAIN_AXIS_SHARD];
+	const bool fits = options->world_size % run_axes_model_ranks(options) == 0;
+	if (product <= DTRAIN_MAX_RANKS && options->given[run_row_find("mesh")] && (copies || !fits))
+		options->world_size = product;
 }
 
 /* "replicate=2 x tensor=2": the axes that --mesh names, or of these the model's. */
@@ -225,16 +229,19 @@ static int check_sizes(const run_options *options, int64_t shard, beton_error *e
 		return status;
 	int64_t ranks = options->world_size, model = run_axes_model_ranks(options);
 	int64_t given_shard = axes.size[DTRAIN_AXIS_SHARD], given_copies = axes.size[DTRAIN_AXIS_REPLICATE];
-	if (given_shard && given_shard != shard && shard == 1)
+	const bool divides = options->strategy >= RUN_STRATEGY_ZERO1 && options->strategy <= RUN_STRATEGY_HSDP;
+	/* In an evaluation each data rank has whole parameters. */
+	if (options->evaluate)
+		return check_order(options, axes.size, err);
+	if (given_shard && given_shard != shard && !divides)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--mesh: shard=%" PRId64 " needs a --strategy that divides parameters, such as zero3",
 			       given_shard);
 	if (given_shard && given_shard != shard)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--mesh: shard=%" PRId64
-			       ", but --shard and --strategy divide the parameters among %" PRId64
-			       " ranks: give --shard %" PRId64,
-			       given_shard, shard, given_shard);
+			       "--mesh: shard=%" PRId64 ", but --world-size %" PRId64
+			       ", --strategy and --shard divide the parameters among %" PRId64 " rank%s",
+			       given_shard, ranks, shard, bt_plural((uint64_t)shard));
 	char text[RUN_AXES_TEXT];
 	axes.size[DTRAIN_AXIS_SHARD] = shard;
 	if (given_copies && given_copies * shard * model != ranks)

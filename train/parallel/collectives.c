@@ -20,7 +20,7 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 	if (!exchange->group || dtrain_group_size(exchange->group) == 1)
 		return BETON_OK;
 	/* A rank's part of the model gives other results; its own batch norm is one. */
-	if (!exchange->operation.sync->started && exchange->within_model)
+	if (!exchange->operation.sync->started && exchange->operation.within_model)
 		return bt_fail(err, BETON_STATE, "%s: a program of a divided model runs before the sync is started",
 			       exchange->operation.label);
 	if (!exchange->operation.sync->started)
@@ -120,7 +120,7 @@ static int add_call(dtrain_sync *sync, sync_exchange *exchange, dtrain__schedule
 	exchange->kind = kind_of(node->kind);
 	exchange->group = sync->mesh ? dtrain__mesh_line(sync->mesh, node->attrs.collective.axes) : NULL;
 	exchange->ranks = node->attrs.collective.ranks;
-	exchange->within_model = node->attrs.collective.axes != graph->params->lines.data_axes;
+	exchange->operation.within_model = node->attrs.collective.axes != graph->params->lines.data_axes;
 	exchange->tensor = node->outputs[0];
 	exchange->input = in_place ? -1 : node->inputs[0];
 	exchange->count = count / (exchange->kind == SYNC_ALL_GATHER ? exchange->ranks : 1);

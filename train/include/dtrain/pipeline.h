@@ -104,7 +104,8 @@ typedef struct dtrain_rank_memory {
 
 /* The memory for the micro-batches that a rank keeps, from F until B or W and until their results are sent or copied,
  * at least for one in each stage. A stage uses memory that another stage of the rank has left, where that saves memory.
- * sizes: [schedule->stages]; other ranks' stages are not read. Errors: INVALID_ARGUMENT (no such rank), NO_MEMORY. */
+ * sizes: [schedule->stages]; other ranks' stages are not read. Errors: INVALID_ARGUMENT (no such rank, or more than
+ * DTRAIN_MAX_STAGES stages), NO_MEMORY. */
 BETON_API int dtrain_pipeline_schedule_memory(const dtrain_pipeline_schedule *schedule, int32_t rank,
 					      const dtrain_stage_memory *sizes, dtrain_rank_memory *out,
 					      beton_error *err);

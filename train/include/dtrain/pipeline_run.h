@@ -29,8 +29,8 @@ typedef struct dtrain_pipeline dtrain_pipeline;
 
 /* Collective over the mesh's axis "pipeline", which gets groups for messages, and whose coordinate is the schedule's
  * rank; the mesh must outlive the pipeline, and has as many ranks along the axis as the schedule. schedule: with sends
- * and receives (dtrain_pipeline_schedule_lower), for all ranks the same; it may be destroyed afterwards. stages: those
- * that the schedule gives to this rank. Programs without backward run the forward actions alone. Has
+ * and receives (dtrain_pipeline_schedule_lower), for all ranks the same; it may be destroyed afterwards. stages: all
+ * that the schedule gives to this rank, in their order. Programs without backward run the forward actions alone. Has
  * memory for as many micro-batches as the rank keeps at a time, in all of its stages. Errors: INVALID_ARGUMENT,
  * NO_MEMORY, errors of groups and devices. */
 BETON_API int dtrain_pipeline_create(dtrain_mesh *mesh, const dtrain_pipeline_schedule *schedule,

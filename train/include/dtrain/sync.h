@@ -206,8 +206,9 @@ typedef struct dtrain_sync_step {
 	uint64_t bytes; /* of the arrays that were reduced, including the step metrics; with a hook, what it tells */
 } dtrain_sync_step;
 
-/* How long the thread that runs programs has waited for collectives within the model, in milliseconds of all steps so
- * far: for sums, gathers and scatters of ranks that compute it together. 0 on streams that wait themselves. NULL: 0. */
+/* How long the thread that runs programs has waited for collectives of the graph, in milliseconds of all steps so far:
+ * for sums, gathers and scatters of ranks that compute one model together. 0 on streams that wait themselves. NULL: 0.
+ */
 BETON_API double dtrain_sync_model_waited_ms(const dtrain_sync *sync);
 
 /* Records the times of one step, as events if the group is stream-ordered; a step that is captured records them at each

@@ -94,8 +94,9 @@ static int wait_on_stream(const dtrain_device_api *api, sync_flight *flight, dtr
 	return status == BETON_OK && trace_event ? api->event_mark(trace_event->passed, stream, err) : status;
 }
 
-static int wait_on_host(dtrain_sync *sync, sync_flight *flight, dtrain_stream *stream, beton_error *err)
+static int wait_on_host(const sync_operation *operation, sync_flight *flight, dtrain_stream *stream, beton_error *err)
 {
+	dtrain_sync *sync = operation->sync;
 	sync_trace_event *trace_event = flight->trace_event;
 	uint64_t start_ns, end_ns;
 	int status = sync->api->stream_synchronize(stream, err);
@@ -103,7 +104,7 @@ static int wait_on_host(dtrain_sync *sync, sync_flight *flight, dtrain_stream *s
 	if (status == BETON_OK)
 		status = dtrain__work_wait_timed(&flight->work, &start_ns, &end_ns, err);
 	const uint64_t waited_ns = bt_now_ns() - began;
-	sync->model_waited_ns += trace_event ? 0 : waited_ns;
+	sync->model_waited_ns += operation->within_model ? waited_ns : 0;
 	if (status != BETON_OK || !trace_event)
 		return status;
 	trace_event->exposed_ms = (double)waited_ns / 1e6;
@@ -115,11 +116,10 @@ static int wait_on_host(dtrain_sync *sync, sync_flight *flight, dtrain_stream *s
 int dtrain__operation_wait(const sync_operation *operation, sync_flight *flight, dtrain_stream *stream,
 			   beton_error *err)
 {
-	dtrain_sync *sync = operation->sync;
 	if (!flight->work)
 		return BETON_OK;
-	return flight->on_stream ? wait_on_stream(sync->api, flight, stream, err)
-				 : wait_on_host(sync, flight, stream, err);
+	return flight->on_stream ? wait_on_stream(operation->sync->api, flight, stream, err)
+				 : wait_on_host(operation, flight, stream, err);
 }
 
 void dtrain__flight_abandon(sync_flight *flight)

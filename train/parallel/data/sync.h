@@ -40,8 +40,9 @@ typedef struct sync_transfer {
 /* A collective that executions issue and wait for. */
 typedef struct sync_operation {
 	dtrain_sync *sync;
-	int index;      /* among the operations that are traced; -1: it has none */
-	char label[48]; /* "bucket 2 of 7" */
+	int index;         /* among the operations that are traced; -1: it has none */
+	char label[48];    /* "bucket 2 of 7" */
+	bool within_model; /* a collective of the graph that is not of the data ranks */
 } sync_operation;
 
 /* An operation of one execution. */
@@ -177,7 +178,6 @@ typedef struct sync_exchange {
 	sync_collective kind;
 	dtrain_group *group; /* NULL: the sync has no mesh */
 	int32_t ranks;
-	bool within_model;           /* not of the data ranks */
 	dtrain_tensor tensor, input; /* input -1: the tensor is changed in place */
 	int64_t count;               /* elements of a rank: of its part, or of the tensor */
 	dtrain_dtype dtype;

@@ -456,14 +456,21 @@ static int check(const dtrain_group *line, const dtrain_pipeline_schedule *sched
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "pipeline: a schedule of %d ranks, and the mesh's axis \"pipeline\" has %d",
 			       schedule->ranks, line ? dtrain_group_size(line) : 1);
+	const int rank = dtrain_group_rank(line);
+	int32_t own = 0;
+	for (int32_t i = 0; i < schedule->stages; i++)
+		own += schedule->rank_of_stage[i] == rank;
 	for (int32_t i = 0; i < count; i++)
 		if (!stages[i].stage || !stages[i].program || stages[i].number < 0 ||
-		    stages[i].number >= schedule->stages ||
-		    schedule->rank_of_stage[stages[i].number] != dtrain_group_rank(line))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: stage %d is not one of rank %d",
-				       stages[i].number, dtrain_group_rank(line));
-	return count > 0 ? dtrain_pipeline_schedule_check_order(schedule, err)
-			 : bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: a rank without stages");
+		    stages[i].number >= schedule->stages || schedule->rank_of_stage[stages[i].number] != rank ||
+		    (i > 0 && stages[i].number <= stages[i - 1].number))
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "pipeline: stage %d is not one of rank %d, or not in their order",
+				       stages[i].number, rank);
+	if (count != own || own == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %d stages of rank %d, which has %d", count, rank,
+			       own);
+	return dtrain_pipeline_schedule_check_order(schedule, err);
 }
 
 static int open_pipeline(dtrain_pipeline *pipeline, const dtrain_pipeline_schedule *schedule, dtrain_group *line,

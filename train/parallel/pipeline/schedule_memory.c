@@ -4,8 +4,8 @@
  * the next micro-batch uses it, of the same stage or of another one of the rank. A rank with several stages then has
  * memory for as many micro-batches as it keeps at a time, not for the most of each stage.
  */
+#include <dtrain/stage.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/error.h"
 #include "parallel/pipeline/schedules.h"
@@ -157,19 +157,28 @@ static dtrain_rank_memory sum_of(const dtrain__slots *slots)
 	return sum;
 }
 
+static size_t bytes_of(const dtrain__slots *slots)
+{
+	const dtrain_rank_memory sum = sum_of(slots);
+	return sum.arena + sum.host;
+}
+
 int dtrain__slots_assign(const dtrain_pipeline_schedule *schedule, int32_t rank, const dtrain_stage_memory *sizes,
 			 dtrain__slots *out, beton_error *err)
 {
 	residences r = {.schedule = schedule, .rank = rank};
 	dtrain__slots apart = {0};
 	*out = (dtrain__slots){0};
+	if (schedule->stages > DTRAIN_MAX_STAGES)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "pipeline: %d stages, at most %d", schedule->stages,
+			       DTRAIN_MAX_STAGES);
 	int status = find_residences(&r, err);
 	if (status == BETON_OK)
 		status = assign(&r, sizes, true, out, err);
 	if (status == BETON_OK)
 		status = assign(&r, sizes, false, &apart, err);
 	/* Where sizes differ much, a large stage may find its slots used by small ones. */
-	if (status == BETON_OK && sum_of(&apart).arena < sum_of(out).arena) {
+	if (status == BETON_OK && bytes_of(&apart) < bytes_of(out)) {
 		dtrain__slots_free(out);
 		*out = apart;
 		apart = (dtrain__slots){0};

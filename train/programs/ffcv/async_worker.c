@@ -19,7 +19,7 @@ struct work {
 	int64_t share;            /* of all workers: samples in a clock */
 	int64_t clocks_per_epoch;
 	int64_t bad;       /* samples of this epoch that others took the place of */
-	uint64_t asked_ns; /* when it was seen that this rank was asked to stop; 0: it was not */
+	uint64_t asked_ns; /* when this wait for the server saw that this rank was asked to stop; 0: it did not */
 };
 
 /* How long a worker that was asked to stop waits for the server, which stops all workers. */
@@ -98,10 +98,13 @@ static int work_until_stop_request(struct work *work, beton_error *err)
 	int status = BETON_OK;
 	for (;;) {
 		bool stop = false;
+		/* Each wait for the server has its own time. */
+		work->asked_ns = 0;
 		status = dtrain_worker_pull(work->worker, stream, &stop, err);
 		if (status != BETON_OK || stop)
 			return status;
 		status = compute(work, err);
+		work->asked_ns = 0;
 		if (status == BETON_OK)
 			status = dtrain_worker_push(work->worker, stream, err);
 		if (status != BETON_OK)

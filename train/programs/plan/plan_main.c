@@ -249,9 +249,8 @@ static int parse_name(const char *option, const char *const *names, const char *
 
 static int parse_axes(run_axes *out, beton_error *err)
 {
-	const run_options options = {.mesh = optarg};
 	*out = (run_axes){{0}};
-	return strcmp(optarg, "any") == 0 ? BETON_OK : run_axes_read(&options, out, err);
+	return strcmp(optarg, "any") == 0 ? BETON_OK : run_axes_parse(optarg, out, err);
 }
 
 static int parse_latency(const char *name, double *out, beton_error *err)
