@@ -288,8 +288,7 @@ static void rank_differs(struct rank *r)
 
 static bool gives_up(void *context)
 {
-	(void)context;
-	return true;
+	return *(const bool *)context;
 }
 
 /* The server is stopped once the worker has its parameters: the worker's gradients, more than the connection holds, are
@@ -303,7 +302,7 @@ static void rank_is_given_up(struct rank *r)
 	dtrain_server *server = NULL;
 	dtrain_worker *worker = NULL;
 	dtrain_server_options options;
-	bool stop;
+	bool stop, is_stopped = false;
 	MUST(dtrain_device_open("ref", NULL, &device, &err));
 	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
 	sync_model_open(&model, device, stream, NULL, NULL, WIDE, LAYERS);
@@ -311,6 +310,7 @@ static void rank_is_given_up(struct rank *r)
 	options.workers = 1;
 	options.timeout_ms = r->timeout_ms;
 	options.gives_up = gives_up;
+	options.context = &is_stopped;
 	if (r->rank == 0) {
 		dtrain_update update;
 		pid_t own = getpid();
@@ -325,6 +325,7 @@ static void rank_is_given_up(struct rank *r)
 		MUST(dtrain_worker_create(model.params, r->store, 0, &options, &worker, &err));
 		MUST(dtrain_worker_pull(worker, stream, &stop, &err));
 		kill(*(pid_t *)pid, SIGSTOP);
+		is_stopped = true;
 		REQUIRE(dtrain_worker_push(worker, stream, &err) == BETON_CANCELLED);
 		REQUIRE(strstr(err.message, "the parameter server did not answer"));
 		dtrain_worker_destroy(&worker);
