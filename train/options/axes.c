@@ -157,11 +157,13 @@ void run_axes_default_world(run_options *options)
 		return;
 	for (int i = 0; i < DTRAIN_AXES; i++)
 		product *= axes.size[i] ? axes.size[i] : 1;
-	/* A mesh on the command line with its copies and shards says how many ranks there are; one without them divides
-	 * the ranks that a resumed run had, if it can. */
+	/* A new mesh of a resumed run divides the ranks that the run had, if it can and does not say how many copies
+	 * and shards there are. */
 	const bool copies = axes.size[DTRAIN_AXIS_REPLICATE] || axes.size[DTRAIN_AXIS_SHARD];
 	const bool fits = options->world_size % run_axes_model_ranks(options) == 0;
-	if (product <= DTRAIN_MAX_RANKS && options->given[run_row_find("mesh")] && (copies || !fits))
+	const bool keeps =
+		options->saved ? !options->given[run_row_find("mesh")] || (fits && !copies) : options->world_size > 1;
+	if (!keeps && product <= DTRAIN_MAX_RANKS)
 		options->world_size = product;
 }
 

@@ -36,8 +36,8 @@ const char *run_axes_name(dtrain_axis axis);
 enum { RUN_AXES_TEXT = 128 };
 const char *run_axes_describe(const run_options *options, int64_t shards, char out[RUN_AXES_TEXT]);
 
-/* Without --world-size: as many ranks as the axes of --mesh have together, if one model does not divide the number so
- * far. */
+/* Without --world-size: as many ranks as the axes of --mesh have together. A resumed run keeps its number, unless a new
+ * --mesh has copies or shards, or does not divide it. */
 void run_axes_default_world(run_options *options);
 /* Checks that the ranks that compute one model divide the number of ranks. */
 int run_axes_check_model(const run_options *options, beton_error *err);

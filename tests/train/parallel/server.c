@@ -35,14 +35,26 @@ struct part {
 	dtrain_worker *worker; /* the others */
 };
 
-static void open_part(struct rank *r, struct part *part, int64_t bound)
+static void open_model(sync_model *model, int width, int layers)
 {
 	dtrain_device *device = NULL;
 	dtrain_stream *stream = NULL;
-	*part = (struct part){0};
 	MUST(dtrain_device_open("ref", NULL, &device, &err));
 	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
-	sync_model_open(&part->model, device, stream, NULL, NULL, WIDTH, LAYERS);
+	sync_model_open(model, device, stream, NULL, NULL, width, layers);
+}
+
+static void close_model(sync_model *model)
+{
+	sync_model_close(model);
+	model->api->stream_destroy(model->stream);
+	dtrain_device_close(&model->device);
+}
+
+static void open_part(struct rank *r, struct part *part, int64_t bound)
+{
+	*part = (struct part){0};
+	open_model(&part->model, WIDTH, LAYERS);
 	part->count = dtrain_params_flat_count(part->model.params);
 	dtrain_server_options_init(&part->options);
 	REQUIRE(part->options.bound == 8);
@@ -75,9 +87,7 @@ static void close_part(struct part *part)
 {
 	dtrain_server_destroy(&part->server);
 	dtrain_worker_destroy(&part->worker);
-	sync_model_close(&part->model);
-	part->model.api->stream_destroy(part->model.stream);
-	dtrain_device_close(&part->model.device);
+	close_model(&part->model);
 }
 
 /* Publishes parameters that are all this number. */
@@ -266,14 +276,10 @@ static void rank_loses_all(struct rank *r)
 static void rank_differs(struct rank *r)
 {
 	sync_model model;
-	dtrain_device *device = NULL;
-	dtrain_stream *stream = NULL;
 	dtrain_server *server = NULL;
 	dtrain_worker *worker = NULL;
 	dtrain_server_options options;
-	MUST(dtrain_device_open("ref", NULL, &device, &err));
-	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
-	sync_model_open(&model, device, stream, NULL, NULL, WIDTH, LAYERS + r->rank);
+	open_model(&model, WIDTH, LAYERS + r->rank);
 	dtrain_server_options_init(&options);
 	options.workers = 1;
 	options.timeout_ms = r->timeout_ms;
@@ -281,9 +287,7 @@ static void rank_differs(struct rank *r)
 				  : dtrain_worker_create(model.params, r->store, 0, &options, &worker, &err);
 	REQUIRE(status == BETON_MISMATCH && !server && !worker);
 	REQUIRE(strstr(err.message, "parameter server: worker 0 has another model: "));
-	sync_model_close(&model);
-	dtrain_device_get_api(device)->stream_destroy(stream);
-	dtrain_device_close(&device);
+	close_model(&model);
 }
 
 static bool gives_up(void *context)
@@ -297,15 +301,11 @@ static void rank_is_given_up(struct rank *r)
 {
 	enum { WIDE = 2000 };
 	sync_model model;
-	dtrain_device *device = NULL;
-	dtrain_stream *stream = NULL;
 	dtrain_server *server = NULL;
 	dtrain_worker *worker = NULL;
 	dtrain_server_options options;
 	bool stop, is_stopped = false;
-	MUST(dtrain_device_open("ref", NULL, &device, &err));
-	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
-	sync_model_open(&model, device, stream, NULL, NULL, WIDE, LAYERS);
+	open_model(&model, WIDE, LAYERS);
 	dtrain_server_options_init(&options);
 	options.workers = 1;
 	options.timeout_ms = r->timeout_ms;
@@ -316,26 +316,24 @@ static void rank_is_given_up(struct rank *r)
 		pid_t own = getpid();
 		MUST(dtrain_store_set(r->store, "server", &own, sizeof(own), &err));
 		MUST(dtrain_server_create(model.params, r->store, &options, &server, &err));
-		MUST(dtrain_server_publish(server, stream, &err));
-		REQUIRE(dtrain_server_take(server, LONG_MS, stream, &update, &err) == BETON_PEER_LOST);
+		MUST(dtrain_server_publish(server, model.stream, &err));
+		REQUIRE(dtrain_server_take(server, LONG_MS, model.stream, &update, &err) == BETON_PEER_LOST);
 	} else {
 		void *pid = NULL;
 		size_t size;
 		MUST(dtrain_store_get(r->store, "server", r->timeout_ms, &pid, &size, &err));
 		MUST(dtrain_worker_create(model.params, r->store, 0, &options, &worker, &err));
-		MUST(dtrain_worker_pull(worker, stream, &stop, &err));
+		MUST(dtrain_worker_pull(worker, model.stream, &stop, &err));
 		kill(*(pid_t *)pid, SIGSTOP);
 		is_stopped = true;
-		REQUIRE(dtrain_worker_push(worker, stream, &err) == BETON_CANCELLED);
+		REQUIRE(dtrain_worker_push(worker, model.stream, &err) == BETON_CANCELLED);
 		REQUIRE(strstr(err.message, "the parameter server did not answer"));
 		dtrain_worker_destroy(&worker);
 		kill(*(pid_t *)pid, SIGCONT);
 		free(pid);
 	}
 	dtrain_server_destroy(&server);
-	sync_model_close(&model);
-	dtrain_device_get_api(device)->stream_destroy(stream);
-	dtrain_device_close(&device);
+	close_model(&model);
 }
 
 static int rank_main(struct rank *r)

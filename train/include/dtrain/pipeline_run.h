@@ -51,9 +51,9 @@ BETON_API int32_t dtrain_pipeline_live(const dtrain_pipeline *pipeline);
 /* Bytes of device memory for inputs, for messages, and for the activations of all micro-batches but the first of each
  * stage; and bytes of pinned memory for these activations. NULL: 0. */
 BETON_API size_t dtrain_pipeline_bytes(const dtrain_pipeline *pipeline);
-/* The bytes of these for inputs and messages: any recomputation and strategy needs as much. NULL: 0. */
-BETON_API size_t dtrain_pipeline_message_bytes(const dtrain_pipeline *pipeline);
 BETON_API size_t dtrain_pipeline_host_bytes(const dtrain_pipeline *pipeline);
+/* The bytes of device memory for inputs and messages alone: any recomputation and strategy needs as much. NULL: 0. */
+BETON_API size_t dtrain_pipeline_message_bytes(const dtrain_pipeline *pipeline);
 /* How long the caller of dtrain_pipeline_run has waited for messages, in milliseconds of all steps so far. Little on
  * streams that wait themselves. NULL: 0. */
 BETON_API double dtrain_pipeline_waited_ms(const dtrain_pipeline *pipeline);

@@ -529,7 +529,7 @@ static int complete_options(run_options *options, const struct rank_env *env, bo
 		status = run_options_resume(options, argc, argv, env->started ? env->world_size : 0, err);
 	if (status == BETON_OK && env->started)
 		options->world_size = env->world_size;
-	else if (status == BETON_OK)
+	else if (status == BETON_OK && !options->saved)
 		run_axes_default_world(options);
 	if (status == BETON_OK)
 		status = run_options_check(options, err);

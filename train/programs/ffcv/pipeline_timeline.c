@@ -14,11 +14,12 @@ int run_timeline_begin(const run_session *session, beton_error *err)
 						   : BETON_OK;
 }
 
-static double idle_of(const dtrain_pipeline_step *step)
+/* The mean over the ranks, in percent. */
+static double idle_of(const dtrain_pipeline_timeline *timeline, int32_t ranks)
 {
 	double idle = 0;
-	for (int32_t rank = 0; rank < step->schedule->ranks; rank++)
-		idle += step->timeline->ranks[rank].idle / step->schedule->ranks;
+	for (int32_t rank = 0; rank < ranks; rank++)
+		idle += timeline->ranks[rank].idle / ranks;
 	return 100 * idle;
 }
 
@@ -32,7 +33,7 @@ static int write_step(const run_session *session, const dtrain_pipeline_step *st
 {
 	char title[160];
 	snprintf(title, sizeof(title), "%.80s, step %" PRId64 ": %.1f ms, idle %.1f %%", schedule_name(session),
-		 session->position.step, step->timeline->makespan, idle_of(step));
+		 session->position.step, step->timeline->makespan, idle_of(step->timeline, step->schedule->ranks));
 	return run_stage_times_write(session->options->pipeline_timeline, step, title, err);
 }
 
@@ -47,7 +48,7 @@ static void tell(const run_session *session, const dtrain_pipeline_step *step)
 	formula.chunks = step->schedule->stages / step->schedule->ranks;
 	formula.micro_batches = step->schedule->micro_batches;
 	printf("pipeline, step %" PRId64 ": %.1f ms, idle %.1f %%", session->position.step, step->timeline->makespan,
-	       idle_of(step));
+	       idle_of(step->timeline, step->schedule->ranks));
 	if (dtrain_pipeline_predict(&formula, &makespan, NULL, NULL) == BETON_OK)
 		printf(" (%s with equal stages: %.1f %%)", formula.schedule,
 		       100 * (1 - 3.0 * formula.micro_batches / makespan));
@@ -58,18 +59,16 @@ static void tell(const run_session *session, const dtrain_pipeline_step *step)
 	fflush(stdout);
 }
 
-/* The least idle share, with equal stages and no time for messages. Negative: out of memory. */
+/* The least idle share in percent, with equal stages and no time for messages. Negative: out of memory. */
 static double least_idle(const dtrain_pipeline_schedule *schedule)
 {
 	dtrain_stage_cost costs[DTRAIN_MAX_STAGES];
 	dtrain_pipeline_timeline *timeline = NULL;
-	double idle = 0;
 	for (int32_t i = 0; i < schedule->stages; i++)
 		costs[i] = (dtrain_stage_cost){.forward = 1, .input_gradient = 1, .weight_gradient = 1};
 	if (dtrain_pipeline_simulate(schedule, costs, &timeline, NULL) != BETON_OK)
 		return -1;
-	for (int32_t rank = 0; rank < schedule->ranks; rank++)
-		idle += timeline->ranks[rank].idle / schedule->ranks;
+	const double idle = idle_of(timeline, schedule->ranks);
 	dtrain_pipeline_timeline_destroy(&timeline);
 	return idle;
 }
@@ -88,8 +87,7 @@ void run_stages_print(const run_session *session)
 	const double idle = session->options->evaluate ? -1 : least_idle(schedule);
 	if (idle >= 0)
 		printf("; %s, %d micro-batch%s (--accumulate): ranks idle for %.0f %% of a step at least",
-		       schedule_name(session), schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es",
-		       100 * idle);
+		       schedule_name(session), schedule->micro_batches, schedule->micro_batches == 1 ? "" : "es", idle);
 	putchar('\n');
 }
 
